@@ -1,0 +1,251 @@
+"""What a training job is: its model, its layout over ranks, its precision, and the software that runs it.
+
+Plain frozen records. Nothing here computes time; `operators`, `memory` and `estimate` do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from railyard.catalog import Model
+
+Schedule = Literal["1f1b", "interleaved", "zero-bubble"]
+Recompute = Literal["none", "selective", "full"]
+Precision = Literal["bf16", "fp16", "fp8", "fp4"]
+Attention = Literal["unfused", "flash1", "flash2", "flash3", "cudnn"]
+
+SCHEDULES: tuple[Schedule, ...] = ("1f1b", "interleaved", "zero-bubble")
+RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
+PRECISIONS: tuple[Precision, ...] = ("bf16", "fp16", "fp8", "fp4")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How a training step is spread over ranks. Rank order: tp fastest, then cp, then dp, then pp.
+
+    Attributes:
+        global_batch: Sequences in one optimizer step, over all ranks.
+        tp: Tensor-parallel ranks (heads and feed-forward columns are split).
+        pp: Pipeline stages.
+        dp: Data-parallel replicas. `ranks = tp * cp * dp * pp`.
+        cp: Context-parallel ranks (each sequence is split).
+        ep: Expert-parallel ranks, folded over the tp * cp * dp ranks of a stage.
+        expert_tp: Tensor-parallel ranks inside one expert; `ep * expert_tp` divides `tp * cp * dp`.
+        vp: Virtual stages per rank (1: not interleaved).
+        zero: 0 all replicated; 1 optimizer state sharded; 2 gradients too; 3 parameters too (FSDP).
+        sequence_parallel: Norms and residuals are split over the tp ranks (only meant with tp > 1).
+        micro_batch: Sequences of one forward pass of one replica.
+        schedule: Pipeline schedule. `interleaved` wants vp > 1.
+        recompute: What the backward pass computes again: nothing, the attention core, or every layer.
+        fsdp_shard: Ranks that share one copy of the parameters under zero 3; 0 means all dp * cp ranks.
+        reshard: Under zero 3: gathered parameters are dropped after forward and gathered again for backward.
+        bucket_bytes: Gradient bytes per reduction; 0 means one reduction a layer.
+        overlap_gradient: Gradient reductions run under the backward pass.
+        overlap_parameter: Parameter gathers run under the next forward pass.
+        overlap_tensor: Tensor-parallel collectives are pipelined with their GEMMs (asynchronous TP, user buffers).
+        overlap_expert: Expert all-to-all runs under the computation of another micro-batch.
+    """
+
+    global_batch: int
+    tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    cp: int = 1
+    ep: int = 1
+    expert_tp: int = 1
+    vp: int = 1
+    zero: int = 1
+    sequence_parallel: bool = True
+    micro_batch: int = 1
+    schedule: Schedule = "1f1b"
+    recompute: Recompute = "none"
+    fsdp_shard: int = 0
+    reshard: bool = True
+    bucket_bytes: int = 0
+    overlap_gradient: bool = True
+    overlap_parameter: bool = True
+    overlap_tensor: bool = False
+    overlap_expert: bool = False
+
+    @property
+    def ranks(self) -> int:
+        """Accelerators that the layout takes."""
+        return self.tp * self.cp * self.dp * self.pp
+
+    @property
+    def replica_batch(self) -> int:
+        """Sequences that one data-parallel replica computes in a step."""
+        return self.global_batch // self.dp
+
+    @property
+    def micro_batches(self) -> int:
+        """Forward passes of one replica in a step (gradient accumulation)."""
+        return self.replica_batch // self.micro_batch
+
+    @property
+    def edp(self) -> int:
+        """Replicas of each expert."""
+        return self.tp * self.cp * self.dp // (self.ep * self.expert_tp)
+
+    @property
+    def shard_ranks(self) -> int:
+        """Ranks over which zero spreads its state: `fsdp_shard`, or all that hold the same parameters."""
+        replicas = self.dp * self.cp
+        return min(self.fsdp_shard, replicas) if self.fsdp_shard else replicas
+
+    def replace(self, **changes: object) -> Layout:
+        """A copy with some fields changed."""
+        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+
+    def __str__(self) -> str:
+        parts = [f"TP {self.tp}", f"PP {self.pp}", f"DP {self.dp}"]
+        parts += [f"{n} {v}" for n, v in (("CP", self.cp), ("EP", self.ep), ("VP", self.vp)) if v > 1]
+        parts += [f"micro-batch {self.micro_batch}", f"ZeRO-{self.zero}"]
+        return " ".join(parts) + (f", {self.recompute} recompute" if self.recompute != "none" else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftwareProfile:
+    """Constants of one generation of training software on one device architecture, dated, with their source.
+
+    Fractions multiply what the catalogue states for the device; 1.0 means the device's own best.
+
+    Attributes:
+        name: Such as `megatron-2023`.
+        architecture: Device architecture that the constants were read on; "" means any.
+        date: Year and month, `2023-10`.
+        source: Where the constants come from.
+        attention: Attention kernel family; `unfused` writes the score matrix to memory.
+        gemm_fraction: Of the device's best GEMM rate that this software's GEMMs reach at large shapes.
+        fp8_fraction, fp4_fraction: The same for 8- and 4-bit GEMMs.
+        grouped_fraction: Of the dense GEMM rate that grouped expert GEMMs reach.
+        attention_forward, attention_backward: Of peak 16-bit FLOP/s reached by the attention kernel, long sequences.
+        memory_fraction: Of the device's achievable memory bandwidth that elementwise kernels reach.
+        fused_norm, fused_activation, fused_residual, fused_rope, fused_loss: One pass over memory, or one an operation.
+        fused_cast: 8-bit casts and transposes ride in norm and activation kernels.
+        launch_ps: Host time to launch one kernel; the step cannot go faster than its launches (0 under CUDA graphs).
+        kernel_ps: Time on the device that each kernel costs beyond its work (start, drain).
+        layer_host_ps: Host time of one layer's pass beyond its launches (hooks, gathers, Python).
+        cuda_graphs: Launches are recorded once, and cost the host nothing.
+        communication_sms: Share of compute units that collectives take while they overlap with compute.
+        tensor_overlap: Share of a tensor-parallel collective hidden when the layout overlaps it.
+        gradient_overlap: Share of gradient and parameter traffic that can hide under computation.
+        expert_overlap: Share of the expert all-to-all hidden when the layout overlaps it.
+        pipeline_overlap: Share of pipeline sends hidden under the next computation.
+        collective_fraction: Of the link rate that collectives inside the scale-up domain reach.
+        expert_fraction: Of the link rate that the expert all-to-all reaches.
+        imbalance: Load of the busiest expert rank over the mean load (1: balanced).
+        optimizer_bytes: Bytes read and written per parameter by an optimizer step.
+        gradient_bytes: Bytes per parameter of the gradient buffer that is reduced.
+        step_ps: Fixed host time of one step (loss sync, gradient norm, scheduler, logging).
+    """
+
+    name: str
+    architecture: str = ""
+    date: str = ""
+    source: str = ""
+    attention: Attention = "flash2"
+    gemm_fraction: float = 1.0
+    fp8_fraction: float = 1.0
+    fp4_fraction: float = 1.0
+    grouped_fraction: float = 0.75
+    attention_forward: float = 0.6
+    attention_backward: float = 0.5
+    memory_fraction: float = 1.0
+    fused_norm: bool = True
+    fused_activation: bool = True
+    fused_residual: bool = True
+    fused_rope: bool = True
+    fused_loss: bool = False
+    fused_cast: bool = False
+    launch_ps: int = 6_000_000
+    kernel_ps: int = 2_000_000
+    layer_host_ps: int = 0
+    cuda_graphs: bool = False
+    communication_sms: float = 0.1
+    tensor_overlap: float = 0.7
+    gradient_overlap: float = 0.9
+    expert_overlap: float = 0.8
+    pipeline_overlap: float = 0.5
+    collective_fraction: float = 1.0
+    expert_fraction: float = 0.8
+    imbalance: float = 1.0
+    optimizer_bytes: float = 28.0
+    gradient_bytes: int = 4
+    step_ps: int = 5_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataLoading:
+    """Reading training samples from storage.
+
+    Attributes:
+        bytes_per_token: Stored bytes read per training token (tokenized text: 4 or less).
+        prefetch: Steps read ahead; 0 means that the step waits for its own samples.
+        every_rank: Each rank reads for itself; else one rank of a tensor-parallel group reads, and broadcasts.
+    """
+
+    bytes_per_token: float = 4.0
+    prefetch: int = 2
+    every_rank: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """Writing training state to storage.
+
+    Attributes:
+        interval_steps: Steps between two checkpoints.
+        asynchronous: Only the copy to host memory stalls the step; the write runs beside it.
+        bytes_per_parameter: Parameters and optimizer state: 2 + 12 for 16-bit weights under Adam.
+    """
+
+    interval_steps: int = 500
+    asynchronous: bool = True
+    bytes_per_parameter: float = 14.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """One training job.
+
+    Attributes:
+        model: Architecture, from the catalogue or an importer.
+        layout: How it is spread over ranks.
+        seq_len: Tokens in a sequence.
+        precision: Of the GEMMs. Attention scores stay in 16 bits.
+        software: Constants of the training software, dated.
+        tokens: Token budget of the job; 0 when only the step matters.
+        optimizer: `adam` (two 4-byte moments and a 4-byte master copy).
+        causal: Attention looks backward only.
+        data: Reading of samples; None when their time is left out.
+        checkpoint: Writing of checkpoints; None when their time is left out.
+    """
+
+    model: Model
+    layout: Layout
+    seq_len: int
+    software: SoftwareProfile
+    precision: Precision = "bf16"
+    tokens: int = 0
+    optimizer: Literal["adam"] = "adam"
+    causal: bool = True
+    data: DataLoading | None = None
+    checkpoint: Checkpoint | None = None
+
+    @property
+    def step_tokens(self) -> int:
+        """Tokens of one optimizer step."""
+        return self.layout.global_batch * self.seq_len
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps of the token budget, rounded up."""
+        return -(-self.tokens // self.step_tokens)
+
+    def replace(self, **changes: object) -> Training:
+        """A copy with some fields changed."""
+        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
