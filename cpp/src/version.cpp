@@ -1,0 +1,7 @@
+#include "railyard/version.hpp"
+
+namespace railyard {
+
+int interface_version() { return kInterfaceVersion; }
+
+}  // namespace railyard

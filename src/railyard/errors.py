@@ -1,0 +1,177 @@
+"""The exception tree. Users only ever see these.
+
+    RailyardError
+    ├── InputError        what the user wrote is wrong: exit code 2
+    └── SimulationError   a run cannot finish: exit code 1
+
+An `InputError` names the file, line, key, what was found, what is allowed and the nearest right spelling, and may carry
+several problems, because a file with five typing errors should be mended in one go.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class RailyardError(Exception):
+    """Base of every error that Railyard raises on purpose."""
+
+    exit_code = 1
+
+
+class SimulationError(RailyardError):
+    """A run cannot finish: a deadlock, a flow without a path, a fault that never ends."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with the input, and where.
+
+    Attributes:
+        message: What is wrong, without a full stop.
+        file: The file in which it stands.
+        line: Line, counted from 1.
+        column: Column, counted from 1.
+        key: Dotted key, for example `cluster.back_end.link_rate`.
+        found: What stands there.
+        allowed: What may stand there.
+        hint: How to mend it; the nearest right spelling where there is one.
+    """
+
+    message: str
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+    key: str | None = None
+    found: str | None = None
+    allowed: str | None = None
+    hint: str | None = None
+
+    def headline(self) -> str:
+        """The first line of the problem: `key: message`, with the hint behind it."""
+        text = f"{self.key}: {self.message}" if self.key else self.message
+        return f"{text}; {self.hint}" if self.hint else text
+
+    def render(self) -> str:
+        """The whole problem: headline, place, source line with a caret, found and allowed."""
+        lines = [self.headline()]
+        lines += self._place()
+        if self.found is not None and self.found not in self.message:
+            lines.append(f"  found: {self.found}")
+        if self.allowed is not None:
+            lines.append(f"  allowed: {self.allowed}")
+        return "\n".join(lines)
+
+    def _place(self) -> list[str]:
+        if self.file is None:
+            return []
+        if self.line is None:
+            return [f"  --> {self.file}"]
+        place = f"  --> {self.file}:{self.line}" + (f":{self.column}" if self.column is not None else "")
+        source = _source_line(self.file, self.line)
+        if source is None:
+            return [place]
+        gutter = f"{self.line:4d} |"
+        blank = " " * 5 + "|"
+        caret = [f"{blank} {' ' * (self.column - 1)}^"] if self.column is not None else []
+        return [place, blank, f"{gutter} {source}", *caret]
+
+
+def _source_line(file: str, line: int) -> str | None:
+    path = Path(file)
+    if not path.is_file():
+        return None
+    with path.open(encoding="utf-8", errors="replace") as handle:
+        for number, text in enumerate(handle, start=1):
+            if number == line:
+                return text.rstrip("\n")
+    return None
+
+
+class InputError(RailyardError):
+    """What the user wrote cannot be used."""
+
+    exit_code = 2
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str | Path | None = None,
+        line: int | None = None,
+        column: int | None = None,
+        key: str | None = None,
+        found: object = None,
+        allowed: object = None,
+        hint: str | None = None,
+    ) -> None:
+        problem = Problem(
+            message=message,
+            file=None if file is None else str(file),
+            line=line,
+            column=column,
+            key=key,
+            found=None if found is None else str(found),
+            allowed=_allowed_text(allowed),
+            hint=hint,
+        )
+        self.problems: tuple[Problem, ...] = (problem,)
+        super().__init__(problem.render())
+
+    @classmethod
+    def many(cls, problems: Iterable[Problem]) -> InputError:
+        """One error that carries several problems; at least one is due."""
+        listed = tuple(problems)
+        error = cls(listed[0].message)
+        error.problems = listed
+        error.args = ("\n".join(problem.render() for problem in listed),)
+        return error
+
+    def located(
+        self, *, file: str | Path | None = None, line: int | None = None, column: int | None = None, key: str | None = None
+    ) -> InputError:
+        """The same error with the place filled in wherever a problem does not say it yet.
+
+        A `key` given here is put in front of the problem's own key.
+        """
+        problems = (
+            replace(
+                problem,
+                file=problem.file or (None if file is None else str(file)),
+                line=problem.line if problem.line is not None else line,
+                column=problem.column if problem.column is not None else column,
+                key=".".join(part for part in (key, problem.key) if part) or None,
+            )
+            for problem in self.problems
+        )
+        return type(self).many(problems) if type(self) is InputError else InputError.many(problems)
+
+
+def _allowed_text(allowed: object) -> str | None:
+    if allowed is None or isinstance(allowed, str):
+        return allowed
+    if isinstance(allowed, list | tuple | set | frozenset):
+        return ", ".join(str(item) for item in (sorted(allowed, key=str) if isinstance(allowed, set | frozenset) else allowed))
+    return str(allowed)
+
+
+def suggest(word: str, allowed: Iterable[str]) -> str | None:
+    """The entry of `allowed` that is spelt most like `word`, or None when nothing comes near."""
+    choices = list(allowed)
+    lowered = {choice.lower(): choice for choice in choices}
+    if word.lower() in lowered:
+        return lowered[word.lower()]
+    near = difflib.get_close_matches(word.lower(), list(lowered), n=1, cutoff=0.6)
+    return lowered[near[0]] if near else None
+
+
+def did_you_mean(word: str, allowed: Iterable[str]) -> str | None:
+    """The hint "did you mean `x`?", or None when nothing comes near."""
+    near = suggest(word, allowed)
+    return None if near is None else f"did you mean `{near}`?"

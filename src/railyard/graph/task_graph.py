@@ -1,0 +1,207 @@
+"""The first waist: tasks, their streams and what they wait for, as columns.
+
+Tasks of one (rank, stream) run one after another in the order of their index. A collective occupies its stream on every member
+of its communicator, starts when all of them have reached it, and ends at once for all. A transfer occupies its source's stream
+only. `dep_ptr`/`dep_idx` add waits to that order. Collectives stay symbolic: each engine lowers them at its own fidelity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+
+class Kind(IntEnum):
+    """What a task is."""
+
+    COMPUTE = 0
+    TRANSFER = 1
+    COLLECTIVE = 2
+    READ = 3
+    WRITE = 4
+
+
+class Stream(IntEnum):
+    """The queue of a rank on which a task runs."""
+
+    COMPUTE = 0
+    TENSOR = 1
+    GRADIENT = 2
+    FORWARD = 3
+    BACKWARD = 4
+    EXPERT = 5
+    CONTEXT = 6
+    STORAGE = 7
+    PARAMETER = 8
+
+
+class CollectiveKind(IntEnum):
+    """What a collective does; sizes follow nccl-tests (the larger of one rank's send and receive buffer)."""
+
+    ALL_REDUCE = 0
+    ALL_GATHER = 1
+    REDUCE_SCATTER = 2
+    ALL_TO_ALL = 3
+    BROADCAST = 4
+    REDUCE = 5
+
+
+@dataclass(frozen=True)
+class Label:
+    """What a task belongs to.
+
+    Attributes:
+        phase: forward, backward, weight, recompute, gradient, parameter, optimizer, pipeline, data or checkpoint.
+        op: The operation in a word or two.
+        group: Class of the communicator ("tp", "dp", "pp", "ep", "cp", "edp"), empty for computation.
+        layer: Virtual pipeline stage or layer, -1 where neither applies.
+        micro_batch: Micro-batch, -1 where none applies.
+    """
+
+    phase: str
+    op: str
+    group: str = ""
+    layer: int = -1
+    micro_batch: int = -1
+
+
+@dataclass(frozen=True)
+class Communicators:
+    """Groups of ranks: communicator c has the members `ranks[ptr[c]:ptr[c+1]]`, in ring order.
+
+    Attributes:
+        ptr: int64[n+1].
+        ranks: int32[ptr[-1]].
+        group: The class of each communicator, n names.
+    """
+
+    ptr: NDArray[np.int64]
+    ranks: NDArray[np.int32]
+    group: list[str]
+
+    def __len__(self) -> int:
+        return len(self.group)
+
+    def members(self, communicator: int) -> NDArray[np.int32]:
+        """The ranks of one communicator."""
+        return self.ranks[self.ptr[communicator] : self.ptr[communicator + 1]]
+
+    @staticmethod
+    def none() -> Communicators:
+        """No communicator at all."""
+        return Communicators(np.zeros(1, np.int64), np.empty(0, np.int32), [])
+
+
+def _none_idx() -> NDArray[np.int32]:
+    return np.empty(0, np.int32)
+
+
+@dataclass(frozen=True)
+class TaskGraph:
+    """n tasks of `ranks` ranks.
+
+    Attributes:
+        ranks: Number of ranks; every rank index is below it.
+        kind: uint8[n], a `Kind`.
+        rank: int32[n]; rank of a computation, read or write; source of a transfer; communicator of a collective.
+        peer: int32[n]; destination of a transfer, else -1.
+        duration_ps: int64[n]; of a computation on a nominal accelerator, else 0.
+        size_bytes: int64[n]; of a transfer, read, write, or of ONE invocation of a collective.
+        count: int32[n]; back-to-back invocations of a collective or transfer, at least 1.
+        collective: uint8[n], a `CollectiveKind`; 0 where none.
+        stream: uint8[n], a `Stream`.
+        label: int32[n], index into `labels`.
+        dep_ptr: int64[n+1], CSR pointer into `dep_idx`.
+        dep_idx: int32; the tasks that must have ended.
+        labels: The label table.
+        communicators: The groups that collectives run in.
+    """
+
+    ranks: int
+    kind: NDArray[np.uint8]
+    rank: NDArray[np.int32]
+    peer: NDArray[np.int32]
+    duration_ps: NDArray[np.int64]
+    size_bytes: NDArray[np.int64]
+    count: NDArray[np.int32]
+    collective: NDArray[np.uint8]
+    stream: NDArray[np.uint8]
+    label: NDArray[np.int32]
+    dep_ptr: NDArray[np.int64]
+    dep_idx: NDArray[np.int32] = field(default_factory=_none_idx)
+    labels: list[Label] = field(default_factory=list)
+    communicators: Communicators = field(default_factory=Communicators.none)
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def dependencies(self, task: int) -> NDArray[np.int32]:
+        """The tasks that must have ended before `task` starts, beyond its stream's order."""
+        return self.dep_idx[self.dep_ptr[task] : self.dep_ptr[task + 1]]
+
+    def validate(self) -> TaskGraph:
+        """The same graph when every column has the right length and every index is in range.
+
+        Raises:
+            InputError: Names the first column or task that is wrong.
+        """
+        n = len(self)
+        for name in ("rank", "peer", "duration_ps", "size_bytes", "count", "collective", "stream", "label"):
+            if len(getattr(self, name)) != n:
+                raise InputError(f"column `{name}` has {len(getattr(self, name))} entries", allowed=n)
+        if len(self.dep_ptr) != n + 1:
+            raise InputError(f"column `dep_ptr` has {len(self.dep_ptr)} entries", allowed=n + 1)
+        if n == 0:
+            return self
+        groups = self.kind == Kind.COLLECTIVE
+        self._in_range("kind", self.kind, len(Kind))
+        self._in_range("stream", self.stream, len(Stream))
+        self._in_range("rank", np.where(groups, 0, self.rank), self.ranks)
+        self._in_range("communicator", np.where(groups, self.rank, 0), max(len(self.communicators), 1))
+        self._in_range("peer", np.where(self.kind == Kind.TRANSFER, self.peer, 0), self.ranks)
+        self._in_range("label", self.label, len(self.labels))
+        self._in_range("dep_idx", self.dep_idx, n)
+        self._in_range("collective", self.collective, len(CollectiveKind))
+        self._at_least("duration_ps", self.duration_ps, 0)
+        self._at_least("size_bytes", self.size_bytes, 0)
+        self._at_least("count", self.count, 1)
+        return self
+
+    def _in_range(self, name: str, values: NDArray[np.generic], end: int) -> None:
+        numbers = np.asarray(values, np.int64)
+        bad = np.flatnonzero((numbers < 0) | (numbers >= end))
+        if bad.size:
+            raise InputError(f"`{name}` of entry {bad[0]} is out of range", found=numbers[bad[0]], allowed=f"0 to {end - 1}")
+
+    def _at_least(self, name: str, values: NDArray[np.generic], least: int) -> None:
+        numbers = np.asarray(values, np.int64)
+        bad = np.flatnonzero(numbers < least)
+        if bad.size:
+            raise InputError(f"`{name}` of task {bad[0]} is too small", found=numbers[bad[0]], allowed=f"at least {least}")
+
+    def write_parquet(self, path: Path) -> None:
+        """Writes the graph as one Parquet file; labels and communicators travel in its metadata."""
+        from railyard.graph import columns
+
+        columns.write_graph(self, path)
+
+    @staticmethod
+    def read_parquet(path: Path) -> TaskGraph:
+        """Reads what `write_parquet` wrote.
+
+        Raises:
+            InputError: The file is missing or is no task graph.
+        """
+        from railyard.graph import columns
+
+        return columns.read_graph(path)

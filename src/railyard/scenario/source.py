@@ -1,0 +1,285 @@
+"""YAML text to a tree that remembers where every key and value stands.
+
+Only the plain part of YAML is read: mappings, lists, scalars, anchors. The scalars follow YAML 1.2's core schema, because
+YAML 1.1 reads the oversubscription `3:1` as the number 181 and the country `no` as false. Tags are refused: a scenario is
+data, and a file from elsewhere must not be able to build objects.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from railyard.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+MAX_BYTES = 4 * 1024 * 1024
+MAX_DEPTH = 40
+MAX_NODES = 100_000
+MAX_DIGITS = 300
+
+_INTEGER = re.compile(r"[-+]?[0-9]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_WORDS: dict[str, bool | float | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf"), float("inf")),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
+}
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Where something stands; line and column from 1, or None for what came from the command line or from Python."""
+
+    file: str
+    line: int | None = None
+    column: int | None = None
+
+    def problem(self, message: str, **details: Any) -> Problem:
+        """A problem at this place."""
+        return Problem(message, file=self.file, line=self.line, column=self.column, **details)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A value with its place: a scalar, a `dict[str, Node]` or a `list[Node]`.
+
+    Attributes:
+        value: The scalar, the mapping or the list.
+        mark: Where the value starts.
+        keys: Where each key of a mapping stands.
+        size: Number of values below and including this one, anchors counted as often as they are used.
+    """
+
+    value: Any
+    mark: Mark
+    keys: Mapping[str, Mark] = field(default_factory=dict)
+    size: int = 1
+
+    def plain(self) -> Any:
+        """The same as ordinary Python values."""
+        if isinstance(self.value, dict):
+            return {key: node.plain() for key, node in self.value.items()}
+        if isinstance(self.value, list):
+            return [node.plain() for node in self.value]
+        return self.value
+
+
+def read(path: Path) -> Node:
+    """Reads a YAML file whose top level is a mapping.
+
+    Raises:
+        InputError: The file is missing, unreadable, too large, no text, no YAML or no mapping.
+    """
+    return parse_mapping(_text(path), str(path))
+
+
+def parse_mapping(text: str, file: str) -> Node:
+    """Reads YAML text whose top level must be a mapping.
+
+    Raises:
+        InputError: With the place of every fault that can be found in one pass.
+    """
+    node = parse(text, file)
+    if not isinstance(node.value, dict):
+        if node.value is None:
+            raise InputError("the file is empty", file=file, hint="`railyard init` writes a scenario to start from")
+        raise InputError.many([node.mark.problem(f"a mapping of keys is due here, found {kind_of(node.value)}")])
+    return node
+
+
+def parse(text: str, file: str) -> Node:
+    """Reads one YAML value.
+
+    Raises:
+        InputError: The text is no YAML, or uses a part of it that is not read here.
+    """
+    import yaml
+
+    try:
+        return _Builder(yaml.parse(text, Loader=yaml.SafeLoader), file).document()
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        reason = f"the character U+{ord(_character(error)):04X} may not stand in YAML"
+        raise InputError(reason, file=file, line=line) from None
+    except yaml.MarkedYAMLError as error:
+        raise _syntax_error(error, file) from None
+
+
+def from_plain(value: Any, mark: Mark) -> Node:
+    """A tree of ordinary Python values, all at the same place.
+
+    Raises:
+        InputError: A key is no text.
+    """
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                raise InputError.many([mark.problem(f"a key must be text, found {key!r}")])
+        children = {key: from_plain(item, mark) for key, item in value.items()}
+        return Node(children, mark, dict.fromkeys(children, mark), 1 + sum(child.size for child in children.values()))
+    if isinstance(value, list | tuple):
+        items = [from_plain(item, mark) for item in value]
+        return Node(items, mark, size=1 + sum(item.size for item in items))
+    return Node(value, mark)
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, in the words of a user of YAML."""
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"'{value}'" if isinstance(value, str) else f"{value}"
+
+
+def _text(path: Path) -> str:
+    if path.is_dir():
+        raise InputError("this is a folder, a scenario file is due", file=path)
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise InputError(f"the file has {size} bytes, a scenario at most {MAX_BYTES}", file=path)
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError("there is no such file", file=path, hint=_neighbour(path)) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise InputError(f"the file cannot be read: {reason}", file=path) from None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InputError("the file is no UTF-8 text", file=path, line=line) from None
+
+
+def _neighbour(path: Path) -> str | None:
+    from railyard.errors import did_you_mean
+
+    try:
+        names = sorted(str(path.parent / entry.name) for entry in path.parent.iterdir() if entry.suffix in {".yaml", ".yml"})
+    except OSError:
+        return None
+    return did_you_mean(str(path), names)
+
+
+def _character(error: Any) -> str:
+    return error.character if isinstance(error.character, str) else chr(error.character)
+
+
+def _syntax_error(error: Any, file: str) -> InputError:
+    mark = error.problem_mark or error.context_mark
+    words = "; ".join(part for part in (error.context, error.problem) if part)
+    place = {} if mark is None else {"line": mark.line + 1, "column": mark.column + 1}
+    return InputError(f"this is no valid YAML: {words}", file=file, hint=error.note, **place)
+
+
+class _Builder:
+    """Builds the tree from PyYAML's events, so that depth, size, duplicates and places are all in our hands."""
+
+    def __init__(self, events: Iterator[Any], file: str) -> None:
+        self.events = events
+        self.file = file
+        self.anchors: dict[str, Node] = {}
+        self.problems: list[Problem] = []
+
+    def document(self) -> Node:
+        import yaml
+
+        node = Node(None, Mark(self.file))
+        documents = 0
+        for event in self.events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    self.refuse(event, "a second document starts here; a file holds one")
+                node = self.value(next(self.events), 0)
+        if self.problems:
+            raise InputError.many(self.problems)
+        return node
+
+    def value(self, event: Any, depth: int) -> Node:
+        import yaml
+
+        if depth > MAX_DEPTH:
+            self.refuse(event, f"nested more than {MAX_DEPTH} deep")
+        if isinstance(event, yaml.AliasEvent):
+            return self.alias(event)
+        if event.tag not in (None, "!"):
+            self.refuse(event, f"tags such as `{event.tag}` are not read")
+        if isinstance(event, yaml.ScalarEvent):
+            node = Node(_scalar(event), self.mark(event))
+        elif isinstance(event, yaml.SequenceStartEvent):
+            node = self.sequence(event, depth)
+        else:
+            node = self.mapping(event, depth)
+        if node.size > MAX_NODES:
+            self.refuse(event, f"more than {MAX_NODES} values")
+        if event.anchor is not None:
+            self.anchors[event.anchor] = node
+        return node
+
+    def alias(self, event: Any) -> Node:
+        if event.anchor not in self.anchors:
+            self.refuse(event, f"the alias `*{event.anchor}` has no anchor `&{event.anchor}` before it")
+        return self.anchors[event.anchor]
+
+    def sequence(self, start: Any, depth: int) -> Node:
+        import yaml
+
+        items = []
+        while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
+            items.append(self.value(event, depth + 1))
+        return Node(items, self.mark(start), size=1 + sum(item.size for item in items))
+
+    def mapping(self, start: Any, depth: int) -> Node:
+        import yaml
+
+        children: dict[str, Node] = {}
+        keys: dict[str, Mark] = {}
+        while not isinstance(event := next(self.events), yaml.MappingEndEvent):
+            if not isinstance(event, yaml.ScalarEvent):
+                self.refuse(event, "a key must be a word")
+            key, mark = event.value, self.mark(event)
+            if key == "<<":
+                self.refuse(event, "merge keys (`<<`) are not read; write the keys out")
+            child = self.value(next(self.events), depth + 1)
+            if key in children:
+                self.problems.append(
+                    mark.problem(f"the key `{key}` stands twice", hint=f"the first is in line {keys[key].line}")
+                )
+                continue
+            children[key], keys[key] = child, mark
+        return Node(children, self.mark(start), keys, 1 + sum(child.size for child in children.values()))
+
+    def mark(self, event: Any) -> Mark:
+        return Mark(self.file, event.start_mark.line + 1, event.start_mark.column + 1)
+
+    def refuse(self, event: Any, message: str) -> NoReturn:
+        raise InputError.many([*self.problems, self.mark(event).problem(message)])
+
+
+def _scalar(event: Any) -> Any:
+    """The value of a scalar by YAML 1.2's core schema; whatever is quoted stays text."""
+    text: str = event.value
+    if not event.implicit[0]:
+        return text
+    if text in _WORDS:
+        return _WORDS[text]
+    if len(text) <= MAX_DIGITS:
+        if _INTEGER.fullmatch(text):
+            return int(text)
+        if _FLOAT.fullmatch(text):
+            return float(text)
+    return text
