@@ -134,7 +134,12 @@ class InputError(RailyardError):
         return error
 
     def located(
-        self, *, file: str | Path | None = None, line: int | None = None, column: int | None = None, key: str | None = None
+        self,
+        *,
+        file: str | Path | None = None,
+        line: int | None = None,
+        column: int | None = None,
+        key: str | None = None,
     ) -> InputError:
         """The same error with the place filled in wherever a problem does not say it yet.
 
@@ -150,14 +155,16 @@ class InputError(RailyardError):
             )
             for problem in self.problems
         )
-        return type(self).many(problems) if type(self) is InputError else InputError.many(problems)
+        return InputError.many(problems)
 
 
 def _allowed_text(allowed: object) -> str | None:
     if allowed is None or isinstance(allowed, str):
         return allowed
     if isinstance(allowed, list | tuple | set | frozenset):
-        return ", ".join(str(item) for item in (sorted(allowed, key=str) if isinstance(allowed, set | frozenset) else allowed))
+        return ", ".join(
+            str(item) for item in (sorted(allowed, key=str) if isinstance(allowed, set | frozenset) else allowed)
+        )
     return str(allowed)
 
 

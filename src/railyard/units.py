@@ -1,9 +1,10 @@
 """Quantities are written with their units and parsed once, at the edge.
 
-Inside, every number is in its base unit, named in the variable: bit/s (`_bps`), bytes (`_bytes`), picoseconds (`_ps`), watts
-(`_w`), joules (`_j`), metres (`_m`), US dollars (`_usd`), FLOP/s (`_flops`). Bits and bytes are told apart by the letter alone
-(`Gb/s` is 10^9 bit/s, `GB/s` is 8 x 10^9 bit/s), so letters are never guessed: a wrong case is an error with the right spelling.
-Decimal prefixes are powers of ten, binary ones (`GiB`) powers of two. Text goes through `Decimal`, never through a float.
+Inside, every number is in its base unit, named in the variable: bit/s (`_bps`), bytes (`_bytes`), picoseconds (`_ps`),
+watts (`_w`), joules (`_j`), metres (`_m`), US dollars (`_usd`), FLOP/s (`_flops`). Bits and bytes are told apart by the
+letter alone (`Gb/s` is 10^9 bit/s, `GB/s` is 8 x 10^9 bit/s), so letters are never guessed: a wrong case is an error that
+names the right spellings. Decimal prefixes are powers of ten, binary ones (`GiB`) powers of two. Text goes through
+`Decimal`, never through a float.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ _LENGTH = {"mm": Decimal("0.001"), "cm": Decimal("0.01"), "m": Decimal(1), "km":
 _DELAY = {"ps/m": Decimal("1e-12"), "ns/m": Decimal("1e-9"), "us/km": Decimal("1e-9")}
 _FREQUENCY = _prefixed("Hz")
 _YEARS = {"years": Decimal(1), "year": Decimal(1), "yr": Decimal(1), "a": Decimal(1), "months": Decimal(1) / 12}
-_COUNT = {"": Decimal(1), "k": Decimal(10**3), "M": Decimal(10**6), "B": Decimal(10**9), "G": Decimal(10**9), "T": Decimal(10**12)}
 _MONEY = {"": Decimal(1), "k": Decimal(10**3), "M": Decimal(10**6), "B": Decimal(10**9)}
+_COUNT = {**_MONEY, "G": Decimal(10**9), "T": Decimal(10**12)}
 _PER = {
     "h": Decimal(1),
     "kWh": Decimal(1),
@@ -109,10 +110,18 @@ def _parse(value: object, table: Mapping[str, Decimal], kind: str, example: str)
             return Decimal(0)
         raise UnitError(f"{kind} needs a unit: write for example `{example}`", found=value, allowed=_units(table))
     if unit not in table:
-        near = suggest(unit, table)
-        hint = f"did you mean `{near}`?" if near else f"write for example `{example}`"
-        raise UnitError(f"unknown unit `{unit}` in `{value}` for {kind}", found=value, allowed=_units(table), hint=hint)
+        message = f"unknown unit `{unit}` in `{value}` for {kind}"
+        raise UnitError(message, found=value, allowed=_units(table), hint=_hint(unit, table, example))
     return number * table[unit]
+
+
+def _hint(unit: str, table: Mapping[str, Decimal], example: str) -> str:
+    """Names every unit that differs in case only: which of `Gb/s` and `GB/s` was meant cannot be known."""
+    same_letters = [f"`{known}`" for known in table if known.lower() == unit.lower()]
+    if same_letters:
+        return f"did you mean {' or '.join(same_letters)}?"
+    near = suggest(unit, table)
+    return f"did you mean `{near}`?" if near else f"write for example `{example}`"
 
 
 def _units(table: Mapping[str, Decimal]) -> str:

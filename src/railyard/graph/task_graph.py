@@ -181,13 +181,17 @@ class TaskGraph:
         numbers = np.asarray(values, np.int64)
         bad = np.flatnonzero((numbers < 0) | (numbers >= end))
         if bad.size:
-            raise InputError(f"`{name}` of entry {bad[0]} is out of range", found=numbers[bad[0]], allowed=f"0 to {end - 1}")
+            raise InputError(
+                f"`{name}` of entry {bad[0]} is out of range", found=numbers[bad[0]], allowed=f"0 to {end - 1}"
+            )
 
     def _at_least(self, name: str, values: NDArray[np.generic], least: int) -> None:
         numbers = np.asarray(values, np.int64)
         bad = np.flatnonzero(numbers < least)
         if bad.size:
-            raise InputError(f"`{name}` of task {bad[0]} is too small", found=numbers[bad[0]], allowed=f"at least {least}")
+            raise InputError(
+                f"`{name}` of task {bad[0]} is too small", found=numbers[bad[0]], allowed=f"at least {least}"
+            )
 
     def write_parquet(self, path: Path) -> None:
         """Writes the graph as one Parquet file; labels and communicators travel in its metadata."""
