@@ -2,8 +2,8 @@
 
 Inside, every number is in its base unit, named in the variable: bit/s (`_bps`), bytes (`_bytes`), picoseconds (`_ps`),
 watts (`_w`), joules (`_j`), metres (`_m`), US dollars (`_usd`), FLOP/s (`_flops`). Bits and bytes are told apart by the
-letter alone (`Gb/s` is 10^9 bit/s, `GB/s` is 8 x 10^9 bit/s), so letters are never guessed: a wrong case is an error that
-names the right spellings. Decimal prefixes are powers of ten, binary ones (`GiB`) powers of two. Text goes through
+letter alone (`Gb/s` is 10^9 bit/s, `GB/s` is 8 x 10^9 bit/s), so letters are never guessed: a wrong case is an error
+that names the right spellings. Decimal prefixes are powers of ten, binary ones (`GiB`) powers of two. Text goes through
 `Decimal`, never through a float.
 """
 

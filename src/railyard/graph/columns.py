@@ -59,12 +59,10 @@ def read_timeline(path: Path) -> Timeline:
         InputError: The file is missing or of another format.
     """
     frame, metadata = _read(path, TIMELINE_FORMAT)
-    return Timeline(
-        _graph(frame, metadata["graph"]),
-        *(frame[name].to_numpy() for name in _TIME_COLUMNS),
-        link_bytes=np.array(json.loads(metadata["link_bytes"]), np.float64),
-        meta=json.loads(metadata["meta"]),
-    )
+    start, end, blocker, alone, latency = (frame[name].to_numpy() for name in _TIME_COLUMNS)
+    link_bytes = np.array(json.loads(metadata["link_bytes"]), np.float64)
+    graph, meta = _graph(frame, metadata["graph"]), json.loads(metadata["meta"])
+    return Timeline(graph, start, end, blocker, alone, latency, link_bytes, meta)
 
 
 def _graph_frame(graph: TaskGraph) -> pl.DataFrame:

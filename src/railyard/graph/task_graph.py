@@ -1,8 +1,9 @@
 """The first waist: tasks, their streams and what they wait for, as columns.
 
-Tasks of one (rank, stream) run one after another in the order of their index. A collective occupies its stream on every member
-of its communicator, starts when all of them have reached it, and ends at once for all. A transfer occupies its source's stream
-only. `dep_ptr`/`dep_idx` add waits to that order. Collectives stay symbolic: each engine lowers them at its own fidelity.
+Tasks of one (rank, stream) run one after another in the order of their index. A collective occupies its stream on every
+member of its communicator, starts when all of them have reached it, and ends at once for all. A transfer occupies its
+source's stream only. `dep_ptr`/`dep_idx` add waits to that order. Collectives stay symbolic: each engine lowers them at
+its own fidelity.
 """
 
 from __future__ import annotations
