@@ -119,15 +119,14 @@ class SoftwareProfile:
         date: Year and month, `2023-10`.
         source: Where the constants come from.
         attention: Attention kernel family; `unfused` writes the score matrix to memory.
-        gemm_fraction: Of the device's best GEMM rate that this software's GEMMs reach at large shapes.
-        fp8_fraction, fp4_fraction: The same for 8- and 4-bit GEMMs.
+        gemm_fraction: Of the device's best 16-bit GEMM rate that this software's GEMMs reach at large shapes.
+        fp8_fraction, fp4_fraction: The same for 8- and 4-bit GEMMs, of the device's best 8-bit share of peak.
         grouped_fraction: Of the dense GEMM rate that grouped expert GEMMs reach.
-        attention_forward, attention_backward: Of peak 16-bit FLOP/s reached by the attention kernel, long sequences.
+        attention_forward, attention_backward: Of the device's best attention rate, long sequences, forward and backward.
         memory_fraction: Of the device's achievable memory bandwidth that elementwise kernels reach.
         fused_norm, fused_activation, fused_residual, fused_rope, fused_loss: One pass over memory, or one an operation.
-        fused_cast: 8-bit casts and transposes ride in norm and activation kernels.
+        cast_bytes: Memory traffic per element of a cast to 8 or 4 bits with its transpose (0: rides in other kernels).
         launch_ps: Host time to launch one kernel; the step cannot go faster than its launches (0 under CUDA graphs).
-        kernel_ps: Time on the device that each kernel costs beyond its work (start, drain).
         layer_host_ps: Host time of one layer's pass beyond its launches (hooks, gathers, Python).
         cuda_graphs: Launches are recorded once, and cost the host nothing.
         communication_sms: Share of compute units that collectives take while they overlap with compute.
@@ -152,17 +151,16 @@ class SoftwareProfile:
     fp8_fraction: float = 1.0
     fp4_fraction: float = 1.0
     grouped_fraction: float = 0.75
-    attention_forward: float = 0.6
-    attention_backward: float = 0.5
+    attention_forward: float = 1.0
+    attention_backward: float = 0.75
     memory_fraction: float = 1.0
     fused_norm: bool = True
     fused_activation: bool = True
     fused_residual: bool = True
     fused_rope: bool = True
     fused_loss: bool = False
-    fused_cast: bool = False
+    cast_bytes: float = 4.0
     launch_ps: int = 6_000_000
-    kernel_ps: int = 2_000_000
     layer_host_ps: int = 0
     cuda_graphs: bool = False
     communication_sms: float = 0.1

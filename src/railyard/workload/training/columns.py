@@ -1,0 +1,254 @@
+"""Designs as columns: one row a training job on one machine, one array a quantity.
+
+Every formula of the training model is written once, over these arrays. A single job is a table of one row, so the
+scalar answer and the answer for ten thousand designs are the same numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from railyard.catalog import Accelerator, Model
+    from railyard.workload.training.spec import Layout, SoftwareProfile, Training
+
+F = NDArray[np.float64]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelColumns:
+    """Architecture of the model; 0 where a part is absent. Parameters are of one layer, one expert, one table."""
+
+    layers: F
+    hidden: F
+    heads: F
+    kv_heads: F
+    head_dim: F
+    ffn: F
+    gated: F
+    vocab: F
+    tied: F
+    experts: F
+    topk: F
+    moe_ffn: F
+    shared_ffn: F
+    moe_layers: F
+    rotary: F
+    attention_parameters: F
+    mlp_parameters: F
+    expert_parameters: F
+    shared_parameters: F
+    router_parameters: F
+    norm_parameters: F
+    embedding_parameters: F
+    latent: F
+    q_lora: F
+    kv_lora: F
+    rope_dim: F
+    nope_dim: F
+    v_dim: F
+    window: F
+    windowed: F
+    mtp: F
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutColumns:
+    """How the job is spread; flags are 0 or 1."""
+
+    tp: F
+    pp: F
+    dp: F
+    cp: F
+    ep: F
+    expert_tp: F
+    vp: F
+    zero: F
+    sequence: F
+    micro_batch: F
+    micro_batches: F
+    recompute_full: F
+    recompute_core: F
+    shard: F
+    reshard: F
+    overlap_gradient: F
+    overlap_parameter: F
+    overlap_tensor: F
+    overlap_expert: F
+    zero_bubble: F
+
+
+@dataclass(frozen=True, slots=True)
+class SoftwareColumns:
+    """Constants of the training software; times in seconds."""
+
+    flash: F
+    gemm_fraction: F
+    fp8_fraction: F
+    fp4_fraction: F
+    grouped_fraction: F
+    attention_forward: F
+    attention_backward: F
+    memory_fraction: F
+    fused_norm: F
+    fused_activation: F
+    fused_residual: F
+    fused_rope: F
+    fused_loss: F
+    cast_bytes: F
+    launch_s: F
+    layer_host_s: F
+    communication_sms: F
+    tensor_overlap: F
+    gradient_overlap: F
+    expert_overlap: F
+    pipeline_overlap: F
+    collective_fraction: F
+    expert_fraction: F
+    imbalance: F
+    optimizer_bytes: F
+    gradient_bytes: F
+    step_s: F
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceColumns:
+    """The accelerator: dense FLOP/s by operand width, and what share of them its best kernels reach.
+
+    `hbm_bytes_s` is what a streaming kernel reaches; `gap_s` lies between one kernel and the next.
+    """
+
+    peak16: F
+    gemm16: F
+    gemm8: F
+    gemm4: F
+    attention: F
+    hbm_bytes_s: F
+    units: F
+    gap_s: F
+    memory_bytes: F
+
+
+@dataclass(frozen=True, slots=True)
+class JobColumns:
+    """What the job itself adds: sequence length and width of its GEMM operands in bits."""
+
+    seq_len: F
+    bits: F
+    causal: F
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Rows of (model, layout, software, device, job)."""
+
+    model: ModelColumns
+    layout: LayoutColumns
+    software: SoftwareColumns
+    device: DeviceColumns
+    job: JobColumns
+
+    @property
+    def tokens(self) -> F:
+        """Tokens of one micro-batch that pass through one rank's attention: the sequence split by context parallelism."""
+        return self.layout.micro_batch * self.job.seq_len / self.layout.cp
+
+    @property
+    def split_tokens(self) -> F:
+        """Tokens of one micro-batch that a rank's norms and residuals see: split over TP under sequence parallelism."""
+        return self.tokens / np.where(self.layout.sequence > 0, self.layout.tp, 1.0)
+
+    @classmethod
+    def of(cls, trainings: Sequence[Training], accelerators: Sequence[Accelerator]) -> Columns:
+        """Columns of many jobs, row by row on their accelerators."""
+        return cls(
+            model=_struct(ModelColumns, [t.model for t in trainings], _model_row),
+            layout=_struct(LayoutColumns, [t.layout for t in trainings], _layout_row),
+            software=_struct(SoftwareColumns, [t.software for t in trainings], _software_row),
+            device=_struct(DeviceColumns, list(accelerators), _device_row),
+            job=_struct(JobColumns, list(trainings), _job_row),
+        )
+
+
+def _struct(kind: type[T], items: list[Any], row: Callable[[Any], dict[str, float]]) -> T:
+    # Designs share models, devices and software: each distinct object is read once.
+    index: dict[int, int] = {}
+    rows: list[list[float]] = []
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    order = np.empty(len(items), dtype=np.int64)
+    for position, item in enumerate(items):
+        key = id(item)
+        if key not in index:
+            index[key] = len(rows)
+            values = row(item)
+            rows.append([float(values[name]) for name in names])
+        order[position] = index[key]
+    table = np.array(rows, dtype=np.float64).reshape(len(rows), len(names))
+    return kind(*(np.ascontiguousarray(table[order, column]) for column in range(len(names))))
+
+
+def _model_row(model: Model) -> dict[str, float]:
+    latent = model.mla
+    names = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "experts", "moe_ffn", "moe_layers")
+    row = {name: float(getattr(model, name)) for name in names}
+    row |= {"gated": model.gated_mlp, "tied": model.tied_embeddings, "topk": model.experts_per_token, "mtp": model.mtp_layers}
+    row |= {"shared_ffn": model.shared_experts * (model.shared_ffn or model.moe_ffn), "latent": latent is not None}
+    row |= {"window": model.sliding_window or 0, "windowed": _windowed(model), "rotary": not model.learned_positions}
+    counts = ("attention", "mlp", "expert", "shared", "router", "norm", "embedding")
+    row |= {f"{name}_parameters": getattr(model, f"{name}_parameters")() for name in counts}
+    parts = ("q_lora", "kv_lora", "rope_dim", "nope_dim", "v_dim")
+    return row | {name: float(getattr(latent, name)) if latent else 0.0 for name in parts}
+
+
+def _windowed(model: Model) -> float:
+    """Share of the layers whose attention sees a window only."""
+    return sum(model.window(layer) is not None for layer in range(model.layers)) / model.layers
+
+
+def _layout_row(layout: Layout) -> dict[str, float]:
+    row = {name: float(getattr(layout, name)) for name in ("tp", "pp", "dp", "cp", "ep", "expert_tp", "vp", "zero")}
+    row |= {"sequence": layout.sequence_parallel and layout.tp > 1, "micro_batch": layout.micro_batch}
+    row |= {"micro_batches": layout.global_batch / (layout.dp * layout.micro_batch)}
+    row |= {"recompute_full": layout.recompute == "full", "recompute_core": layout.recompute == "selective"}
+    row |= {"shard": layout.shard_ranks, "reshard": layout.reshard, "zero_bubble": layout.schedule == "zero-bubble"}
+    overlaps = ("overlap_gradient", "overlap_parameter", "overlap_tensor", "overlap_expert")
+    return row | {name: float(getattr(layout, name)) for name in overlaps}
+
+
+def _software_row(software: SoftwareProfile) -> dict[str, float]:
+    names = {field.name for field in fields(SoftwareColumns)} - {"flash", "launch_s", "layer_host_s", "step_s"}
+    row = {name: float(getattr(software, name)) for name in names}
+    launched = not software.cuda_graphs
+    row |= {"flash": software.attention != "unfused", "launch_s": launched * software.launch_ps * 1e-12}
+    return row | {"layer_host_s": launched * software.layer_host_ps * 1e-12, "step_s": software.step_ps * 1e-12}
+
+
+def _device_row(device: Accelerator) -> dict[str, float]:
+    peak16 = device.flops.get("bf16") or device.flops["fp16"]
+    peak8 = device.flops.get("fp8") or device.flops.get("int8")
+    # A device without 8-bit units runs such a job in 16 bits, one without 4-bit units in 8.
+    gemm8 = peak8 * device.gemm_efficiency_8bit if peak8 else peak16 * device.gemm_efficiency
+    peak4 = device.flops.get("fp4")
+    return {
+        "peak16": peak16,
+        "gemm16": peak16 * device.gemm_efficiency,
+        "gemm8": gemm8,
+        "gemm4": peak4 * device.gemm_efficiency_8bit if peak4 else gemm8,
+        "attention": peak16 * device.attention_efficiency,
+        "hbm_bytes_s": device.memory_bps / 8.0 * device.memory_efficiency,
+        "units": max(1, device.sm_count),
+        "gap_s": device.launch_ps * 1e-12,
+        "memory_bytes": device.memory_bytes,
+    }
+
+
+def _job_row(training: Training) -> dict[str, float]:
+    bits = {"bf16": 16, "fp16": 16, "fp8": 8, "fp4": 4}[training.precision]
+    return {"seq_len": training.seq_len, "bits": bits, "causal": training.causal}
