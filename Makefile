@@ -1,0 +1,80 @@
+# Every verb sets up what it needs by itself: a virtual environment with pinned packages and the built core.
+# Each can also be run by hand: see CONTRIBUTING.md.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+SCENARIO ?= examples/llama3-70b-1024-h100.yaml
+CORE := CMakeLists.txt pyproject.toml $(shell find cpp -name '*.cpp' -o -name '*.hpp' 2>/dev/null)
+
+.PHONY: help run test test-all lint types layers core-test docs fresh bench frontend wheel clean
+
+help:
+	@echo "make run        compare six fabrics for Llama 3 70B on 1,024 H100 (SCENARIO=... for another)"
+	@echo "make test       the test suite; test-all: with the slow ones"
+	@echo "make lint       ruff, mypy --strict, the layers of the rooms"
+	@echo "make core-test  the C++ core's own tests under the address and undefined-behaviour sanitizers"
+	@echo "make docs       build the documentation"
+	@echo "make fresh      fail when a generated page or the front-end bundle is stale"
+	@echo "make bench      the benchmarks; frontend: rebuild the bundle (needs Node)"
+	@echo "make wheel      build the wheel and try it in an empty environment"
+
+run: $(VENV)/.run
+	$(BIN)/railyard compare $(SCENARIO)
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-all: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2
+
+lint: types layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+layers: $(VENV)/.dev
+	$(BIN)/lint-imports
+
+core-test: $(VENV)/.dev
+	$(BIN)/cmake -S . -B build/sanitize -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
+	  -DRAILYARD_BUILD_PYTHON=OFF -DRAILYARD_BUILD_TESTS=ON -DRAILYARD_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo
+	$(BIN)/cmake --build build/sanitize
+	$(BIN)/ctest --test-dir build/sanitize --output-on-failure
+
+docs: $(VENV)/.dev
+	$(BIN)/zensical build --clean
+	$(BIN)/mkdocs build --quiet --strict --site-dir site-mkdocs
+
+fresh: $(VENV)/.dev
+	PATH="$(abspath $(BIN)):$$PATH" tools/fresh
+
+bench: $(VENV)/.dev
+	PATH="$(abspath $(BIN)):$$PATH" benchmarks/run
+
+frontend:
+	cd frontend && npm ci --no-audit --no-fund && npm run build
+
+wheel: $(VENV)/.dev
+	PATH="$(abspath $(BIN)):$$PATH" tools/try-wheel
+
+clean:
+	rm -rf build dist site site-mkdocs $(VENV)
+
+$(VENV)/.python:
+	$(PYTHON) -c 'import sys; sys.exit("Railyard needs Python 3.11 or newer, this is " + sys.version) if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.packages: requirements/run.txt | $(VENV)/.python
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements/run.txt
+	touch $@
+
+$(VENV)/.run: $(VENV)/.packages $(CORE)
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	touch $@
+
+$(VENV)/.dev: requirements/dev.txt $(VENV)/.run
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements/dev.txt
+	touch $@
