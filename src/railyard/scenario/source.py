@@ -271,10 +271,12 @@ class _Builder:
 
 
 def _scalar(event: Any) -> Any:
-    """The value of a scalar by YAML 1.2's core schema; whatever is quoted stays text."""
     text: str = event.value
-    if not event.implicit[0]:
-        return text
+    return resolve(text) if event.implicit[0] else text
+
+
+def resolve(text: str) -> Any:
+    """The value of an unquoted scalar by YAML 1.2's core schema."""
     if text in _WORDS:
         return _WORDS[text]
     if len(text) <= MAX_DIGITS:

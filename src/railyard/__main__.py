@@ -1,0 +1,5 @@
+"""`python -m railyard`."""
+
+from railyard.cli import main
+
+main()

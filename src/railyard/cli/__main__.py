@@ -1,0 +1,5 @@
+"""`python -m railyard.cli`."""
+
+from railyard.cli import main
+
+main()

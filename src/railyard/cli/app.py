@@ -1,0 +1,140 @@
+"""The commands and their options; what they do is in the modules beside this one, imported when a command runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(
+    name="railyard",
+    help="How long do the GPUs of a cluster wait on the network, why, and what does it cost?",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+catalog = typer.Typer(help="What is known about hardware, models and prices, with sources.", no_args_is_help=True, rich_markup_mode=None)
+validate = typer.Typer(help="Predicted against measured, row by row.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(catalog, name="catalog")
+app.add_typer(validate, name="validate")
+
+Scenario = Annotated[Path, typer.Argument(metavar="SCENARIO", help="The scenario, a YAML file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Engine = Annotated[str | None, typer.Option("--engine", metavar="NAME", help="Engine, in place of the scenario's.")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set one dotted key; may be repeated.")]
+Vary = Annotated[
+    list[str] | None, typer.Option("--vary", metavar="KEY=A,B,C", help="Compare these values of a key; may be repeated.")
+]
+Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the folder of the run is put.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No words and no progress, only data and errors.")]
+Extra = Annotated[Path | None, typer.Option("--catalog", metavar="FILE", help="A catalogue of your own over the built-in one.")]
+
+_RUNS = Path("runs")
+
+
+def command() -> Any:
+    """The whole command line as one command."""
+    return typer.main.get_command(app)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from railyard import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    del version
+
+
+@app.command(short_help="Run a scenario and write the folder of the run.")
+def run(
+    scenario: Scenario, json: Json = False, engine: Engine = None, set_: Set = None, out: Out = _RUNS, quiet: Quiet = False
+) -> None:
+    """Run a scenario, with every variant that it compares, and write the folder of the run."""
+    from railyard.cli import running
+
+    running.run(scenario, sets=set_ or [], varies=[], engine=engine, out=out, as_json=json, quiet=quiet)
+
+
+@app.command(short_help="Run a scenario once for every value of a key.")
+def compare(
+    scenario: Scenario,
+    vary: Vary = None,
+    json: Json = False,
+    engine: Engine = None,
+    set_: Set = None,
+    out: Out = _RUNS,
+    quiet: Quiet = False,
+) -> None:
+    """Run a scenario once for every combination of the values given with --vary."""
+    from railyard.cli import running
+
+    running.compare(scenario, sets=set_ or [], varies=vary or [], engine=engine, out=out, as_json=json, quiet=quiet)
+
+
+@app.command(short_help="Write a commented scenario to start from.")
+def init(file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="The file to write.")] = None) -> None:
+    """Write a commented scenario to start from, to stdout without FILE."""
+    from railyard.cli import starting
+
+    starting.init(file)
+
+
+@app.command(short_help="Print the JSON schema of a scenario.")
+def schema() -> None:
+    """Print the JSON schema of a scenario, for completion and checks in an editor."""
+    from railyard.cli import starting
+
+    starting.schema()
+
+
+@catalog.command("list")
+def catalog_list(
+    kind: Annotated[str | None, typer.Argument(metavar="[KIND]", help="One kind only, such as accelerators.")] = None,
+    json: Json = False,
+    extra: Extra = None,
+) -> None:
+    """List what the catalogue holds."""
+    from railyard.cli import shelves
+
+    shelves.list_entries(kind, extra=extra, as_json=json)
+
+
+@catalog.command("show")
+def catalog_show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name or alias of an entry.")],
+    json: Json = False,
+    extra: Extra = None,
+) -> None:
+    """Show an entry: every value with its unit, source, year and confidence."""
+    from railyard.cli import shelves
+
+    shelves.show_entry(name, extra=extra, as_json=json)
+
+
+@validate.command("training")
+def validate_training(
+    table: Annotated[Path, typer.Option("--table", metavar="FILE.csv", help="Measured training steps.")], json: Json = False
+) -> None:
+    """Predict every measured training step of a table."""
+    from railyard.cli import checking
+
+    checking.training(table, as_json=json)
+
+
+@validate.command("collectives")
+def validate_collectives(
+    logs: Annotated[Path, typer.Option("--logs", metavar="FOLDER", help="Logs of collective benchmarks.")], json: Json = False
+) -> None:
+    """Predict every measured collective of a folder of logs."""
+    from railyard.cli import checking
+
+    checking.collectives(logs, as_json=json)

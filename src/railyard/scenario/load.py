@@ -1,0 +1,121 @@
+"""From a file, or from Python values, to a scenario; with every fault of it in one error."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from railyard.errors import InputError
+from railyard.scenario import override, problems, source
+from railyard.scenario.model import Scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from railyard.scenario.source import Node
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A scenario with the tree that it was read from.
+
+    Attributes:
+        scenario: The validated scenario.
+        tree: Every value with its place, by which later errors find their line.
+        folder: What relative paths in the scenario are relative to.
+    """
+
+    scenario: Scenario
+    tree: Node
+    folder: Path
+
+    def changed(self, changes: Mapping[str, Node]) -> Draft:
+        """The same with other values under dotted keys.
+
+        Raises:
+            InputError: The result is no valid scenario.
+        """
+        tree = self.tree
+        for key, value in changes.items():
+            tree = override.put(tree, key, value)
+        return Draft(check(tree, Scenario), tree, self.folder)
+
+    def blame(self, error: InputError, *section: str) -> InputError:
+        """An error of another room with its place in this scenario; `section` is what its keys are relative to."""
+        return problems.place(error, self.tree, section)
+
+
+def load(path: str | Path, sets: Sequence[str] = ()) -> Draft:
+    """Reads a scenario file.
+
+    Args:
+        path: The file.
+        sets: Overrides `key=value`, in order.
+
+    Raises:
+        InputError: With the place of every fault.
+    """
+    file = Path(path)
+    tree = source.read(file)
+    if "name" not in tree.value:
+        tree = override.put(tree, "name", source.Node(file.stem or "scenario", tree.mark))
+    for text in sets:
+        tree = override.put(tree, *override.parse_set(text))
+    return Draft(check(tree, Scenario), tree, file.parent)
+
+
+def from_values(values: Mapping[str, Any] | Scenario, changes: Mapping[str, Any] | None = None) -> Draft:
+    """A scenario from Python values, with overrides by dotted key.
+
+    Raises:
+        InputError: With the key of every fault.
+    """
+    plain = dump(values) if isinstance(values, Scenario) else dict(values)
+    tree = source.from_plain(plain, source.Mark("scenario given in Python"))
+    if "name" not in tree.value:
+        tree = override.put(tree, "name", source.Node("scenario", tree.mark))
+    for key, value in (changes or {}).items():
+        tree = override.put(tree, key, source.from_plain(value, source.Mark(f"{key} given in Python")))
+    return Draft(check(tree, Scenario), tree, Path())
+
+
+def check(tree: Node, model: type[M]) -> M:
+    """The tree as a section.
+
+    Raises:
+        InputError: With every fault of the tree.
+    """
+    try:
+        return model.model_validate(tree.plain())
+    except ValidationError as error:
+        raise problems.translate(error, tree, model) from None
+
+
+def dump(scenario: BaseModel) -> dict[str, Any]:
+    """The scenario as plain values with units, defaults written out, unused keys left out."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plain: dict[str, Any] = scenario.model_dump(mode="json", exclude_none=True)
+    return plain
+
+
+def to_yaml(plain: Mapping[str, Any]) -> str:
+    """Plain values as YAML text that `load` reads back to the same scenario."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """Quotes what YAML 1.2 would not read as text, which PyYAML, at YAML 1.1, does not know."""
+
+    def text_node(dumper: Any, text: str) -> Any:
+        quoted = not isinstance(source.resolve(text), str)
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if quoted else None)
+
+    Dumper.add_representer(str, text_node)
+    text: str = yaml.dump(dict(plain), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=110)
+    return text

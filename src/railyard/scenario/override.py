@@ -1,0 +1,138 @@
+"""Single values set over a scenario: `--set cluster.accelerators=2048`, and the variants of a comparison.
+
+An override goes through the same reading, the same marks and the same validation as a line of the file, so a wrong one is
+reported in the same words, with the command line as its place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.errors import InputError
+from railyard.scenario.source import Mark, Node, kind_of, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: What the short names of the command line stand for.
+SHORT: Mapping[str, str] = {
+    "accelerators": "cluster.accelerators",
+    "server": "cluster.server",
+    "fabric": "cluster.back_end.fabric",
+    "topology": "cluster.back_end.topology",
+    "oversubscription": "cluster.back_end.topology.oversubscription",
+    "link_rate": "cluster.back_end.link_rate",
+    "qps": "cluster.back_end.fabric.qps",
+    "model": "workload.training.model",
+    "sequence": "workload.training.sequence",
+    "global_batch": "workload.training.global_batch",
+    "micro_batch": "workload.training.parallelism.micro_batch",
+    "precision": "workload.training.precision",
+    "parallelism": "workload.training.parallelism",
+    **{letter: f"workload.training.parallelism.{letter}" for letter in ("tp", "pp", "dp", "cp", "ep", "vp", "zero")},
+    "electricity": "economics.electricity",
+    "pue": "economics.pue",
+}
+
+#: Sections that may be written as one word, and the key that the word is the value of.
+TAGS: Mapping[str, str] = {"topology": "kind", "fabric": "name", "engine": "name"}
+
+
+def full_path(key: str) -> tuple[str, ...]:
+    """The dotted key as a path, with a short name written out."""
+    return tuple(SHORT.get(key, key).split("."))
+
+
+def split(text: str, option: str) -> tuple[str, str]:
+    """`key=value` as its two parts.
+
+    Raises:
+        InputError: There is no `=`, or nothing before it.
+    """
+    key, equals, value = text.partition("=")
+    key = key.strip()
+    if not equals or not key:
+        raise InputError(f"`{option}` wants key=value", found=text, file=f"{option} {text}")
+    return key, value.strip()
+
+
+def parse_set(text: str) -> tuple[str, Node]:
+    """One `--set key=value`."""
+    key, value = split(text, "--set")
+    return key, _unplaced(parse(value, f"--set {text}"), Mark(f"--set {text}"))
+
+
+def parse_vary(text: str) -> tuple[str, list[Node]]:
+    """One `--vary key=a,b,c`.
+
+    Raises:
+        InputError: The value is no list.
+    """
+    key, value = split(text, "--vary")
+    mark = Mark(f"--vary {text}")
+    inner = value[1:-1] if value.startswith("[") and value.endswith("]") else value
+    try:
+        listed = parse(f"[{inner}]", mark.file)
+    except InputError as error:
+        raise InputError("`--vary` wants key=a,b,c", found=text, file=mark.file) from error
+    if not listed.value:
+        raise InputError("`--vary` wants at least one value", found=text, file=mark.file)
+    return key, [_unplaced(node, mark) for node in listed.value]
+
+
+def put(root: Node, key: str, value: Node) -> Node:
+    """A copy of the tree in which the dotted `key` has another value; missing sections are made.
+
+    Raises:
+        InputError: The key goes through something that is no section.
+    """
+    return _put(root, full_path(key), value, ())
+
+
+def _put(node: Node, path: tuple[str, ...], value: Node, above: tuple[str, ...]) -> Node:
+    if not path:
+        return value
+    head, rest = path[0], path[1:]
+    if isinstance(node.value, list):
+        return _put_item(node, head, rest, value, above)
+    section = _as_section(node, above, value.mark)
+    children = dict(section.value)
+    below = children.get(head, Node(None, value.mark))
+    children[head] = _put(below, rest, value, (*above, head))
+    keys = {**section.keys, head: value.mark if not rest or head not in section.keys else section.keys[head]}
+    return Node(children, section.mark, keys, 1 + sum(child.size for child in children.values()))
+
+
+def _put_item(node: Node, head: str, rest: tuple[str, ...], value: Node, above: tuple[str, ...]) -> Node:
+    items = list(node.value)
+    if not head.isdecimal() or int(head) >= len(items):
+        raise InputError.many(
+            [value.mark.problem(f"there is no item `{head}`", key=".".join(above), allowed=f"0 to {len(items) - 1}")]
+        )
+    items[int(head)] = _put(items[int(head)], rest, value, (*above, head))
+    return Node(items, node.mark, size=1 + sum(item.size for item in items))
+
+
+def _as_section(node: Node, path: tuple[str, ...], mark: Mark) -> Node:
+    """The node as a mapping: nothing becomes an empty one, and `fabric: roce` becomes `fabric: {name: roce}`."""
+    if isinstance(node.value, dict):
+        return node
+    if node.value is None:
+        return Node({}, mark)
+    tag = TAGS.get(path[-1]) if path else None
+    if tag is not None and isinstance(node.value, str):
+        return Node({tag: node}, node.mark, {tag: node.mark}, 1 + node.size)
+    if path and path[-1] == "parallelism" and node.value == "auto":
+        return Node({}, mark)
+    key = ".".join(path)
+    raise InputError.many([mark.problem(f"`{key}` is {kind_of(node.value)} and has no keys below it", key=key)])
+
+
+def _unplaced(node: Node, mark: Mark) -> Node:
+    """The same tree with the option as its place: a line and column of the command line would mean nothing."""
+    if isinstance(node.value, dict):
+        children = {key: _unplaced(child, mark) for key, child in node.value.items()}
+        return Node(children, mark, dict.fromkeys(children, mark), node.size)
+    if isinstance(node.value, list):
+        return Node([_unplaced(child, mark) for child in node.value], mark, size=node.size)
+    return Node(node.value, mark)

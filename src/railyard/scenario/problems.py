@@ -1,0 +1,223 @@
+"""What pydantic found, in the user's words and at the place in the file.
+
+All errors of a file come at once. Each carries file, line, column, key, what was found, what is allowed, and the nearest right
+spelling where a word is wrong.
+"""
+
+from __future__ import annotations
+
+import typing
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from railyard.errors import InputError, Problem, did_you_mean
+from railyard.scenario.source import Mark, Node, kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pydantic import ValidationError
+
+_DUE = {
+    "int_type": "a whole number is due here",
+    "int_from_float": "a whole number is due here",
+    "int_parsing": "a whole number is due here",
+    "float_type": "a number is due here",
+    "float_parsing": "a number is due here",
+    "string_type": "text is due here",
+    "bool_type": "true or false is due here",
+    "bool_parsing": "true or false is due here",
+    "model_type": "a section with keys is due here",
+    "model_attributes_type": "a section with keys is due here",
+    "dict_type": "a section with keys is due here",
+    "mapping_type": "a section with keys is due here",
+    "tuple_type": "a list is due here",
+    "list_type": "a list is due here",
+    "finite_number": "a finite number is due here",
+    "none_required": "nothing may stand here",
+    "union_tag_not_found": "a section with keys is due here",
+}
+_BOUND = {
+    "greater_than_equal": ("must be at least {}", "ge"),
+    "greater_than": ("must be more than {}", "gt"),
+    "less_than_equal": ("must be at most {}", "le"),
+    "less_than": ("must be less than {}", "lt"),
+    "too_short": ("must have at least {} items", "min_length"),
+    "too_long": ("must have at most {} items", "max_length"),
+    "string_too_short": ("must not be empty", "min_length"),
+    "string_too_long": ("must have at most {} characters", "max_length"),
+}
+
+
+def translate(error: ValidationError, root: Node, model: type[BaseModel]) -> InputError:
+    """The whole of a validation error as an `InputError` with a place for each problem."""
+    problems: list[Problem] = []
+    for item in error.errors(include_url=False):
+        problem = _problem(item, root, model)
+        if problem not in problems:
+            problems.append(problem)
+    return InputError.many(sorted(problems, key=_order))
+
+
+def place(error: InputError, root: Node, section: Sequence[str] = ()) -> InputError:
+    """An error of another room, whose keys are relative to `section`, with the places in the scenario filled in."""
+    return InputError.many(_placed(problem, root, section) for problem in error.problems)
+
+
+def _placed(problem: Problem, root: Node, section: Sequence[str]) -> Problem:
+    from dataclasses import replace
+
+    if problem.file is not None:
+        return problem
+    path = (*section, *(problem.key.split(".") if problem.key else ()))
+    node, reached = locate(root, path)
+    key = ".".join(path) if problem.key else (".".join(reached) or None)
+    return replace(problem, file=node.mark.file, line=node.mark.line, column=node.mark.column, key=key)
+
+
+def locate(root: Node, path: Iterable[str | int]) -> tuple[Node, tuple[str, ...]]:
+    """The deepest node on the path, and the path that was really walked; steps that lead nowhere are skipped."""
+    node, walked = root, []
+    for step in path:
+        if isinstance(node.value, dict) and step in node.value:
+            node = node.value[step]
+        elif isinstance(node.value, list) and str(step).isdecimal() and int(step) < len(node.value):
+            node = node.value[int(step)]
+        else:
+            continue
+        walked.append(str(step))
+    return node, tuple(walked)
+
+
+def _problem(item: Any, root: Node, model: type[BaseModel]) -> Problem:
+    kind: str = item["type"]
+    location: tuple[str | int, ...] = item["loc"]
+    if kind == "extra_forbidden":
+        return _unknown_key(location, root, model)
+    node, walked = locate(root, location)
+    key = ".".join(walked) or None
+    if kind == "missing":
+        name = str(location[-1])
+        below = ".".join((*walked, name))
+        return node.mark.problem(f"the key `{name}` is missing", key=below, hint=_example(location, model))
+    handler = _HANDLERS.get(kind)
+    if handler is not None:
+        return handler(item, node, key)
+    if kind in _DUE:
+        return node.mark.problem(f"{_DUE[kind]}, found {kind_of(node.value)}", key=key)
+    if kind in _BOUND:
+        words, name = _BOUND[kind]
+        return node.mark.problem(words.format(item["ctx"].get(name)), key=key, found=_shown(node.value))
+    context = item.get("ctx", {})
+    return node.mark.problem(
+        item["msg"], key=key, found=_shown(node.value), allowed=context.get("allowed"), hint=context.get("hint")
+    )
+
+
+def _unknown_key(location: tuple[str | int, ...], root: Node, model: type[BaseModel]) -> Problem:
+    parent, walked = locate(root, location[:-1])
+    name = str(location[-1])
+    allowed = sorted({key for section in _sections(model, location[:-1]) for key in section.model_fields})
+    mark = parent.keys.get(name, parent.mark)
+    return mark.problem(
+        f"unknown key `{name}`",
+        key=".".join((*walked, name)),
+        allowed=", ".join(allowed) or None,
+        hint=did_you_mean(name, allowed),
+    )
+
+
+def _wrong_word(item: Any, node: Node, key: str | None) -> Problem:
+    allowed = _quoted(item["ctx"]["expected"])
+    return node.mark.problem(
+        f"{_shown(node.value)} is none of the words that are known here",
+        key=key,
+        allowed=", ".join(allowed),
+        hint=did_you_mean(str(node.value), allowed),
+    )
+
+
+def _wrong_tag(item: Any, node: Node, key: str | None) -> Problem:
+    context = item["ctx"]
+    tag, name = context["tag"], context["discriminator"].strip("'")
+    allowed = _quoted(context["expected_tags"])
+    mark: Mark = node.mark
+    if isinstance(node.value, dict) and name in node.value:
+        mark = node.value[name].mark
+    what = key.rpartition(".")[2].replace("_", " ") if key else "kind"
+    return mark.problem(
+        f"there is no {what} `{tag}`",
+        key=f"{key}.{name}" if key else name,
+        allowed=", ".join(allowed),
+        hint=did_you_mean(tag, allowed),
+    )
+
+
+def _no_tag(item: Any, node: Node, key: str | None) -> Problem:
+    name = item["ctx"]["discriminator"].strip("'")
+    if not isinstance(node.value, dict):
+        return node.mark.problem(f"a name, or a section with the key `{name}`, is due here, found {kind_of(node.value)}", key=key)
+    return node.mark.problem(f"the key `{name}` is missing", key=f"{key}.{name}" if key else name)
+
+
+_HANDLERS: dict[str, Callable[[Any, Node, str | None], Problem]] = {
+    "literal_error": _wrong_word,
+    "union_tag_invalid": _wrong_tag,
+    "union_tag_not_found": _no_tag,
+}
+
+
+def _quoted(text: str) -> list[str]:
+    """The words of pydantic's list `'a', 'b' or 'c'`."""
+    return [part.strip().strip("'") for part in text.replace(" or ", ", ").split(",") if part.strip()]
+
+
+def _sections(model: type[BaseModel], location: Iterable[str | int]) -> list[type[BaseModel]]:
+    """The section classes that a location of pydantic's may stand in; tags of unions choose among them."""
+    found: list[type[BaseModel]] = [model]
+    for step in location:
+        if isinstance(step, int):
+            continue
+        below = [part for section in found if step in section.model_fields for part in _within(section, step)]
+        tagged = [section for section in found if _has_tag(section, step)]
+        found = below or tagged or found
+    return found
+
+
+def _within(section: type[BaseModel], name: str) -> list[type[BaseModel]]:
+    found: list[type[BaseModel]] = []
+    pending = [section.model_fields[name].annotation]
+    while pending:
+        hint = pending.pop()
+        if isinstance(hint, type) and not typing.get_args(hint):
+            if issubclass(hint, BaseModel):
+                found.append(hint)
+        else:
+            pending += typing.get_args(hint)
+    return found
+
+
+def _has_tag(section: type[BaseModel], tag: str) -> bool:
+    return any(
+        typing.get_origin(field.annotation) is typing.Literal and tag in typing.get_args(field.annotation)
+        for field in section.model_fields.values()
+    )
+
+
+def _example(location: tuple[str | int, ...], model: type[BaseModel]) -> str | None:
+    name = str(location[-1])
+    for section in _sections(model, location[:-1]):
+        field = section.model_fields.get(name)
+        if field is not None and field.examples:
+            return f"write for example `{name}: {field.examples[0]}`"
+    return None
+
+
+def _shown(value: Any) -> str:
+    text = kind_of(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _order(problem: Problem) -> tuple[str, int, int, str]:
+    return (problem.file or "", problem.line or 0, problem.column or 0, problem.key or "")

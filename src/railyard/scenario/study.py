@@ -1,0 +1,83 @@
+"""What is done to a cluster and its job: faults, jitter, and the variants to compare."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from railyard.scenario.quantity import Natural, Ratio, Text, Time
+from railyard.scenario.section import Section
+
+
+class JitterSection(Section):
+    """Random differences in compute time, drawn by the seed."""
+
+    sigma: Ratio = Field(0.0, le=1.0, description="Relative spread of each task's time.")
+    rank_sigma: Ratio = Field(0.0, le=1.0, description="Relative spread between accelerators, the same for a whole run.")
+
+
+class LateSection(Section):
+    """One rank reaches its next task late by a given time."""
+
+    kind: Literal["late"]
+    rank: Natural = Field(description="The rank.")
+    by: Time = Field(description="How late.", examples=["20 us"])
+    at: Time = Field(0, description="From when on; the first task of the rank after this is late.")
+
+
+class SlowAcceleratorSection(Section):
+    """One accelerator computes slower than it should."""
+
+    kind: Literal["slow-accelerator"]
+    rank: Natural = Field(description="The rank.")
+    factor: Ratio = Field(gt=0.0, description="Speed as a share of the nominal speed; 0.8 takes 1.25 times as long.")
+    start: Time = Field(0, description="From when on.")
+    end: Time | None = Field(None, description="Until when; to the end of the step when left out.")
+
+
+class DegradeLinkSection(Section):
+    """A link, or all links of a tier, carries less than its rate."""
+
+    kind: Literal["degrade-link"]
+    tier: Text | None = Field(None, description="All links of this tier.", examples=["leaf-spine"])
+    link: Natural | None = Field(None, description="One directed link by its index.")
+    factor: Ratio = Field(gt=0.0, description="Capacity as a share of the link's rate.")
+    start: Time = Field(0, description="From when on.")
+    end: Time | None = Field(None, description="Until when; to the end of the step when left out.")
+
+    @model_validator(mode="after")
+    def _one_target(self) -> "DegradeLinkSection":
+        if (self.tier is None) == (self.link is None):
+            raise PydanticCustomError("target", "either `tier` or `link` says what is degraded")
+        return self
+
+
+FaultSection = Annotated[LateSection | SlowAcceleratorSection | DegradeLinkSection, Field(discriminator="kind")]
+
+
+class VariantSection(Section):
+    """One column of a comparison: a name, and the keys that differ from the scenario."""
+
+    name: Text = Field(description="How it is called in tables and reports.")
+    set: dict[Text, Any] = Field(default_factory=dict, description="Dotted keys and their values.")
+
+
+class CompareSection(Section):
+    """Several variants of one scenario, side by side. One of the three keys is used."""
+
+    vary: dict[Text, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(
+        default_factory=dict,
+        description="Dotted keys and the values of each; every combination is run.",
+        examples=[{"fabric": ["roce", "infiniband"]}],
+    )
+    variants: tuple[VariantSection, ...] = Field((), description="Variants, each a change of the scenario as written.")
+    steps: tuple[VariantSection, ...] = Field((), description="Variants, each a change of the one before it.")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "CompareSection":
+        if sum(map(bool, (self.vary, self.variants, self.steps))) > 1:
+            raise PydanticCustomError("compare", "only one of `vary`, `variants` and `steps` may stand here")
+        names = [variant.name for variant in (*self.variants, *self.steps)]
+        if len(set(names)) < len(names):
+            raise PydanticCustomError("compare", "two variants have the same name")
+        return self

@@ -1,0 +1,106 @@
+"""The variants that a comparison runs: every combination of varied values, named variants, or steps one upon the other."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from railyard.errors import InputError
+from railyard.scenario import override
+from railyard.scenario.source import Mark, Node, from_plain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from railyard.scenario.load import Draft
+
+MOST = 1000
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One scenario of a comparison.
+
+    Attributes:
+        name: How it is called in tables.
+        settings: The keys in which it differs from the others, and their values.
+        draft: Its scenario.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    draft: Draft
+
+
+def expand(draft: Draft, varies: Sequence[str] = ()) -> list[Variant]:
+    """All variants of a scenario; `varies` (`key=a,b,c`) takes the place of what the file compares.
+
+    Raises:
+        InputError: A variant is no valid scenario, there are too many, or two of them are the same.
+    """
+    pairs = [override.parse_vary(text) for text in varies]
+    if pairs:
+        return _combinations(draft, pairs)
+    compare = draft.scenario.compare
+    if compare.vary:
+        return _combinations(draft, [(key, _nodes(draft, key)) for key in compare.vary])
+    if compare.variants:
+        return [_named(draft, "variants", number, cumulative=False) for number in range(len(compare.variants))]
+    if compare.steps:
+        return [_named(draft, "steps", number, cumulative=True) for number in range(len(compare.steps))]
+    return [Variant(draft.scenario.name, {}, draft)]
+
+
+def _nodes(draft: Draft, key: str) -> list[Node]:
+    listed = draft.tree.value["compare"].value["vary"].value[key]
+    return list(listed.value)
+
+
+def _combinations(draft: Draft, pairs: list[tuple[str, list[Node]]]) -> list[Variant]:
+    keys = [key for key, _ in pairs]
+    twice = next((key for number, key in enumerate(keys) if key in keys[:number]), None)
+    if twice is not None:
+        raise InputError(f"`{twice}` is varied twice", key=twice, hint="give all its values at once")
+    total = 1
+    for _, values in pairs:
+        total *= len(values)
+    if total > MOST:
+        raise InputError(f"{total} variants are too many", allowed=f"at most {MOST}")
+    base = without_compare(draft)
+    return [
+        _variant(base, dict(zip(keys, values, strict=True)))
+        for values in itertools.product(*(values for _, values in pairs))
+    ]
+
+
+def _variant(base: Draft, changes: Mapping[str, Node]) -> Variant:
+    settings = {key: node.plain() for key, node in changes.items()}
+    name = ", ".join(_words(key, value) for key, value in settings.items())
+    return Variant(name, settings, base.changed(changes))
+
+
+def _named(draft: Draft, way: str, number: int, *, cumulative: bool) -> Variant:
+    listed = draft.tree.value["compare"].value[way].value
+    changes: dict[str, Node] = {}
+    for item in listed[0 if cumulative else number : number + 1]:
+        changes.update(item.value["set"].value if "set" in item.value else {})
+    section = getattr(draft.scenario.compare, way)[number]
+    return Variant(section.name, dict(section.set), without_compare(draft).changed(changes))
+
+
+def without_compare(draft: Draft) -> Draft:
+    """The scenario alone, so that a variant does not carry the comparison it is part of."""
+    if "compare" not in draft.tree.value:
+        return draft
+    return draft.changed({"compare": from_plain({}, Mark("scenario"))})
+
+
+def _words(key: str, value: Any) -> str:
+    """`roce`, or `tp 8` where the value alone would not say what it is."""
+    if isinstance(value, dict):
+        inner = ", ".join(f"{name} {item}" if name not in override.TAGS.values() else str(item) for name, item in value.items())
+        return inner or key.rpartition(".")[2]
+    last = key.rpartition(".")[2]
+    plain = last in {"fabric", "topology", "server", "model", "name", "kind", "switch", "engine", "precision"}
+    return str(value) if plain and isinstance(value, str) else f"{last.replace('_', ' ')} {value}"

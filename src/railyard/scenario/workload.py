@@ -1,0 +1,63 @@
+"""What runs on the cluster."""
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag
+
+from railyard.scenario.quantity import Count, Positive, Text
+from railyard.scenario.section import Section, section_of
+from railyard.workload.training.spec import Checkpoint, DataLoading, Layout, Precision, SoftwareProfile
+
+ParallelismSection = section_of(
+    Layout, "ParallelismSection", skip=frozenset({"global_batch"}), optional=True
+)
+ParallelismSection.__doc__ = (
+    "How a step is spread over the accelerators. What is left out takes its default; `dp` is what remains of the accelerators."
+)
+SoftwareOverrides = section_of(
+    SoftwareProfile, "SoftwareOverrides", skip=frozenset({"name", "architecture", "date", "source"}), optional=True
+)
+
+
+class SoftwareSection(SoftwareOverrides):  # type: ignore[misc, valid-type]
+    """The training software: a dated profile by name, and constants that replace its own."""
+
+    profile: Text | None = Field(None, description="Name of a profile; the newest for the accelerator when left out.")
+
+
+def _profile(value: object) -> object:
+    return {"profile": value} if isinstance(value, str) else value
+
+
+def _how(value: object) -> str:
+    return "auto" if isinstance(value, str) else "keys"
+
+
+class TrainingSection(Section):
+    """One training job."""
+
+    model: Text = Field(
+        description="A model of the catalogue, or the path of a Hugging Face config.json, relative to the scenario file.",
+        examples=["llama-3-70b", "./config.json"],
+    )
+    tokens: Count = Field(0, description="Token budget of the job; 0 leaves the job completion time out.", examples=["15 T"])
+    global_batch: Positive = Field(description="Sequences in one optimizer step, over all ranks.", examples=[512])
+    sequence: Positive = Field(description="Tokens in a sequence.", examples=[8192])
+    precision: Precision = Field("bf16", description="Datatype of the matrix products.")
+    parallelism: Annotated[
+        Annotated[Literal["auto"], Tag("auto")] | Annotated[ParallelismSection, Tag("keys")],  # type: ignore[valid-type]
+        Discriminator(_how),
+    ] = Field("auto", description="`auto` finds the best layout that fits, or the layout key by key.", examples=["auto"])
+    software: Annotated[SoftwareSection, BeforeValidator(_profile)] = Field(
+        default_factory=SoftwareSection, description="The training software: name of a profile, or its constants."
+    )
+    data: section_of(DataLoading, "DataSection") | None = Field(None, description="Reading of samples from storage.")  # type: ignore[valid-type]
+    checkpoint: section_of(Checkpoint, "CheckpointSection") | None = Field(  # type: ignore[valid-type]
+        None, description="Writing of checkpoints to storage."
+    )
+
+
+class WorkloadSection(Section):
+    """The jobs; one of the keys is used."""
+
+    training: TrainingSection = Field(description="A training job.")
