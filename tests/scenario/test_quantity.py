@@ -1,0 +1,53 @@
+"""Quantities of a scenario: written with their unit, read once, and written back to the same number."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from railyard.scenario import quantity as q
+
+ALL = [value for value in vars(q).values() if isinstance(value, q.Quantity)]
+
+
+@pytest.mark.parametrize("quantity", ALL, ids=lambda quantity: quantity.kind)
+def test_the_example_is_read_and_a_bare_number_is_not(quantity):
+    assert quantity.read(quantity.example) > 0
+    adapter = TypeAdapter(q.field_type(quantity, float))
+    if quantity.bare:
+        assert adapter.validate_python(3) == 3
+    else:
+        with pytest.raises(ValidationError) as caught:
+            adapter.validate_python(3)
+        # The message of a missing unit names one that is right.
+        assert quantity.example.split(" ", 1)[-1].lstrip("$0123456789.") in caught.value.errors()[0]["msg"]
+
+
+@pytest.mark.parametrize("quantity", ALL, ids=lambda quantity: quantity.kind)
+@given(data=st.data())
+def test_written_text_is_read_back_to_the_same_number(quantity, data):
+    whole = quantity in (q.SIZE, q.TIME, q.COUNT)
+    value = data.draw(
+        st.integers(0, int(quantity.most)) if whole else st.floats(0, quantity.most, allow_subnormal=False)
+    )
+    assert quantity.read(quantity.write(value)) == value
+
+
+@pytest.mark.parametrize("quantity", ALL, ids=lambda quantity: quantity.kind)
+@given(
+    text=st.text(max_size=80)
+    | st.from_regex(r"[-+]?\$?[0-9.,_]{0,30}([eE][-+]?[0-9]{0,12})?[ :]?[kMGTBb/%a-zA-Z0-9]{0,8}", fullmatch=True)
+)
+def test_any_text_is_a_number_or_a_kind_refusal(quantity, text):
+    try:
+        TypeAdapter(q.field_type(quantity, float)).validate_python(text)
+    except ValidationError as error:
+        assert error.errors()[0]["type"] == "unit"
+
+
+def test_plain_values_are_not_bent():
+    for kind, wrong in ((q.Natural, True), (q.Natural, "12"), (q.Natural, 1.5), (q.Flag, 1), (q.Text, 405), (q.Number, "1")):
+        with pytest.raises(ValidationError):
+            TypeAdapter(kind).validate_python(wrong)
