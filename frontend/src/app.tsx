@@ -1,0 +1,68 @@
+import { useEffect, useState } from "preact/hooks";
+import { ButtonRow } from "./parts";
+import type { Result, Variant } from "./result";
+import { Bottleneck } from "./views/bottleneck";
+import { Comparison } from "./views/comparison";
+import { Cost } from "./views/cost";
+import { Memory, Collectives } from "./views/tables";
+import { Network } from "./views/network";
+import { Power } from "./views/power";
+import { Provenance } from "./views/provenance";
+import { Summary } from "./views/summary";
+import { Timeline } from "./views/timeline";
+import { Waterfall } from "./views/waterfall";
+
+function chosenFromUrl(variants: Variant[]): number {
+  const name = new URLSearchParams(location.hash.slice(1)).get("variant");
+  return Math.max(0, variants.findIndex((variant) => variant.name === name));
+}
+
+function useVariant(variants: Variant[]): [number, (index: number) => void] {
+  const [chosen, setChosen] = useState(() => chosenFromUrl(variants));
+  const choose = (index: number) => {
+    const variant = variants[index];
+    if (variant === undefined) return;
+    history.replaceState(null, "", `#variant=${encodeURIComponent(variant.name)}`);
+    setChosen(index);
+  };
+  useEffect(() => {
+    const follow = () => setChosen(chosenFromUrl(variants));
+    addEventListener("hashchange", follow);
+    return () => removeEventListener("hashchange", follow);
+  }, [variants]);
+  return [chosen, choose];
+}
+
+export function App({ result }: { result: Result }) {
+  const [chosen, choose] = useVariant(result.variants);
+  const variant = result.variants[chosen];
+  if (variant === undefined) return <p class="failure">This result holds no variant.</p>;
+  return (
+    <>
+      <header>
+        <div>
+          <h1>{result.name}</h1>
+          <p class="muted">
+            Railyard {result.provenance.version} · engine {result.provenance.engine} · seed {result.provenance.seed}
+          </p>
+        </div>
+      </header>
+      <main>
+        {result.variants.length > 1 && <Comparison variants={result.variants} chosen={chosen} choose={choose} />}
+        {result.variants.length > 1 && (
+          <ButtonRow label="Details of" names={result.variants.map((each) => each.name)} chosen={chosen} choose={choose} />
+        )}
+        <Summary variant={variant} />
+        <Waterfall variant={variant} />
+        <Bottleneck variant={variant} />
+        <Timeline key={variant.name} variant={variant} />
+        <Network variant={variant} />
+        <Cost variant={variant} />
+        <Power variant={variant} />
+        <Collectives variant={variant} />
+        <Memory variant={variant} />
+        <Provenance result={result} />
+      </main>
+    </>
+  );
+}

@@ -1,0 +1,40 @@
+/** One colour a cause, the same in every chart; told apart in light, dark and by colour-blind eyes (Okabe-Ito order). */
+
+const CAUSES: Record<string, string> = {
+  compute: "var(--compute)",
+  bandwidth: "var(--bandwidth)",
+  latency: "var(--latency)",
+  contention: "var(--contention)",
+  straggler: "var(--straggler)",
+  bubble: "var(--bubble)",
+  data: "var(--data)",
+  checkpoint: "var(--checkpoint)",
+};
+
+export const causeColor = (cause: string): string => CAUSES[cause] ?? "var(--other)";
+
+/** Causes in the order in which they are stacked: work first, then what the network takes, then the rest. */
+export const CAUSE_ORDER = ["compute", "bandwidth", "contention", "latency", "straggler", "bubble", "data", "checkpoint"];
+
+export const causeRank = (cause: string): number => {
+  const at = CAUSE_ORDER.indexOf(cause);
+  return at < 0 ? CAUSE_ORDER.length : at;
+};
+
+const STREAMS: Record<string, string> = {
+  compute: "var(--compute)",
+  tp: "var(--bandwidth)",
+  pp: "var(--bubble)",
+  dp: "var(--contention)",
+  edp: "var(--contention)",
+  ep: "var(--straggler)",
+  cp: "var(--latency)",
+};
+
+export const groupColor = (group: string): string => STREAMS[group] ?? "var(--other)";
+
+/** Load from 0 to 1 as a colour: cool to hot through the page's own tokens, readable in print by its lightness. */
+export function loadColor(load: number): string {
+  const x = Math.min(Math.max(load, 0), 1);
+  return `color-mix(in oklab, var(--hot) ${(x * 100).toFixed(0)}%, var(--cool))`;
+}

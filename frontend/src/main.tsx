@@ -1,0 +1,18 @@
+import { render } from "preact";
+import { App } from "./app";
+import { embeddedResult } from "./result";
+import "./style.css";
+
+const root = document.getElementById("app");
+if (root === null) throw new Error("the page has no #app");
+
+embeddedResult().then(
+  (result) => {
+    document.title = `${result.name} · Railyard`;
+    render(<App result={result} />, root);
+    document.documentElement.dataset["ready"] = "true";
+  },
+  (error: unknown) => {
+    render(<p class="failure">The result in this file cannot be read: {String(error)}. The numbers are also in result.json beside it.</p>, root);
+  },
+);

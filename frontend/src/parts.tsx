@@ -1,0 +1,79 @@
+/** What every view is made of. */
+
+import type { ComponentChildren } from "preact";
+
+export function Section({ title, note, children }: { title: string; note?: ComponentChildren; children: ComponentChildren }) {
+  return (
+    <section>
+      <h2>{title}</h2>
+      {note !== undefined && <p class="note">{note}</p>}
+      {children}
+    </section>
+  );
+}
+
+export interface Column<Row> {
+  head: string;
+  cell: (row: Row) => ComponentChildren;
+  text?: boolean;
+}
+
+export function Table<Row>({ rows, columns, mark }: { rows: Row[]; columns: Column<Row>[]; mark?: (row: Row) => boolean }) {
+  return (
+    <div class="scroll">
+      <table>
+        <thead>
+          <tr>{columns.map((column) => <th class={column.text ? "text" : ""}>{column.head}</th>)}</tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr class={mark?.(row) ? "marked" : ""}>
+              {columns.map((column) => <td class={column.text ? "text" : ""}>{column.cell(row)}</td>)}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+export function ButtonRow(props: { label: string; names: string[]; chosen: number; choose: (index: number) => void }) {
+  return (
+    <div class="buttons" role="group" aria-label={props.label}>
+      <span class="muted">{props.label}</span>
+      {props.names.map((name, index) => (
+        <button aria-pressed={index === props.chosen} onClick={() => props.choose(index)}>{name}</button>
+      ))}
+    </div>
+  );
+}
+
+export function Legend({ items }: { items: { name: string; color: string }[] }) {
+  return (
+    <ul class="legend">
+      {items.map((item) => <li><i style={{ background: item.color }} />{item.name}</li>)}
+    </ul>
+  );
+}
+
+/** A bar of parts, 0 to `whole`; each part tells itself on hover. */
+export function StackedBar({ parts, whole }: { parts: { name: string; value: number; color: string; tip: string }[]; whole: number }) {
+  return (
+    <div class="stack">
+      {parts.filter((part) => part.value > 0).map((part) => (
+        <span title={part.tip} style={{ width: `${(100 * part.value) / whole}%`, background: part.color }} />
+      ))}
+    </div>
+  );
+}
+
+/** A low to high span with a tick at the typical value, on an axis from 0 to `whole`. */
+export function BandBar({ band, whole }: { band: { low: number; typical: number; high: number }; whole: number }) {
+  const at = (value: number) => `${(100 * value) / whole}%`;
+  return (
+    <div class="band">
+      <span class="span" style={{ left: at(band.low), width: `${(100 * Math.max(band.high - band.low, 0)) / whole}%` }} />
+      <span class="tick" style={{ left: at(band.typical) }} />
+    </div>
+  );
+}

@@ -1,0 +1,24 @@
+import { energy, percent, power } from "../format";
+import { Section, Table } from "../parts";
+import type { Variant } from "../result";
+
+export function Power({ variant }: { variant: Variant }) {
+  const { components, total_w, energy_per_step_j, data_movement_share } = variant.power;
+  return (
+    <Section
+      title="Power"
+      note={<>{power(total_w.typical)} while running, {energy(energy_per_step_j)} a step. Data movement tax (NICs, switches, optics): {percent(data_movement_share)}.</>}
+    >
+      <Table
+        rows={components}
+        columns={[
+          { head: "component", text: true, cell: (row) => row.name },
+          { head: "low", cell: (row) => power(row.low_w) },
+          { head: "typical", cell: (row) => power(row.typical_w) },
+          { head: "high", cell: (row) => power(row.high_w) },
+          { head: "share", cell: (row) => percent(row.typical_w / Math.max(total_w.typical, 1e-9)) },
+        ]}
+      />
+    </Section>
+  );
+}

@@ -1,0 +1,45 @@
+import { Section, Table } from "../parts";
+import type { Result } from "../result";
+
+function List({ title, items }: { title: string; items: string[] }) {
+  if (items.length === 0) return null;
+  return (
+    <>
+      <h3>{title}</h3>
+      <ul>{items.map((item) => <li>{item}</li>)}</ul>
+    </>
+  );
+}
+
+export function Provenance({ result }: { result: Result }) {
+  const { provenance } = result;
+  return (
+    <Section title="Where the numbers come from">
+      <dl>
+        <dt>created</dt><dd>{provenance.created}</dd>
+        <dt>version, engine, seed</dt><dd>{provenance.version}, {provenance.engine}, {provenance.seed}</dd>
+        <dt>digest of the timeline</dt><dd class="digest">{provenance.digest}</dd>
+      </dl>
+      <List title="What the model leaves out" items={provenance.left_out} />
+      <List title="Defaults taken" items={provenance.defaults} />
+      <details>
+        <summary>{provenance.sources.length} values and their sources</summary>
+        <Table
+          rows={provenance.sources}
+          columns={[
+            { head: "item", text: true, cell: (row) => row.item },
+            { head: "field", text: true, cell: (row) => row.field },
+            { head: "value", text: true, cell: (row) => row.value },
+            { head: "confidence", text: true, cell: (row) => row.confidence },
+            { head: "year", text: true, cell: (row) => String(row.year) },
+            { head: "source", text: true, cell: (row) => <span class="source">{row.source}</span> },
+          ]}
+        />
+      </details>
+      <details>
+        <summary>The scenario, as resolved</summary>
+        <pre>{JSON.stringify(result.scenario, null, 2)}</pre>
+      </details>
+    </Section>
+  );
+}

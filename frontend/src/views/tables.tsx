@@ -1,0 +1,45 @@
+import { bytes, count, duration, gibibytes } from "../format";
+import { Section, Table } from "../parts";
+import type { Variant } from "../result";
+
+export function Collectives({ variant }: { variant: Variant }) {
+  if (variant.collectives.length === 0) return null;
+  return (
+    <Section title="Collectives" note="What runs, what the cost model chose, how long one takes alone and how long it took on average in this step.">
+      <Table
+        rows={variant.collectives}
+        columns={[
+          { head: "communicator", text: true, cell: (row) => row.group },
+          { head: "kind", text: true, cell: (row) => row.kind },
+          { head: "size", cell: (row) => bytes(row.size_bytes) },
+          { head: "a step", cell: (row) => count(row.count) },
+          { head: "algorithm", text: true, cell: (row) => row.algorithm },
+          { head: "protocol", text: true, cell: (row) => row.protocol },
+          { head: "alone", cell: (row) => duration(row.alone_s) },
+          { head: "mean", cell: (row) => duration(row.mean_s) },
+        ]}
+      />
+    </Section>
+  );
+}
+
+export function Memory({ variant }: { variant: Variant }) {
+  if (variant.memory.rows.length === 0) return null;
+  return (
+    <Section title="Memory of one accelerator, GiB by pipeline stage">
+      <Table
+        rows={variant.memory.rows}
+        columns={[
+          { head: "stage", cell: (row) => String(row.stage) },
+          { head: "parameters", cell: (row) => gibibytes(row.parameters_bytes) },
+          { head: "gradients", cell: (row) => gibibytes(row.gradients_bytes) },
+          { head: "optimizer", cell: (row) => gibibytes(row.optimizer_bytes) },
+          { head: "activations", cell: (row) => gibibytes(row.activations_bytes) },
+          { head: "buffers", cell: (row) => gibibytes(row.buffers_bytes) },
+          { head: "total", cell: (row) => gibibytes(row.total_bytes) },
+          { head: "capacity", cell: (row) => gibibytes(row.capacity_bytes) },
+        ]}
+      />
+    </Section>
+  );
+}

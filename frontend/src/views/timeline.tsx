@@ -1,0 +1,188 @@
+import { useEffect, useRef, useState } from "preact/hooks";
+import { groupColor } from "../colors";
+import { duration } from "../format";
+import { Legend, Section } from "../parts";
+import type { Track, TrackLabel, Variant } from "../result";
+
+const ROW = 20;
+const GAP = 4;
+const LEFT = 128;
+const AXIS = 22;
+
+interface View {
+  from: number;
+  to: number;
+}
+
+interface Hover {
+  x: number;
+  y: number;
+  text: string;
+}
+
+const labelText = (label: TrackLabel | undefined): string =>
+  label === undefined ? "" : [label.phase, label.op, label.group].filter((part, index, all) => part !== "" && all.indexOf(part) === index).join(" · ");
+
+const taskColor = (label: TrackLabel | undefined): string => groupColor(label === undefined || label.group === "" ? "compute" : label.group);
+
+/** CSS variables as the canvas needs them: resolved. */
+function resolver(element: HTMLElement): (color: string) => string {
+  const style = getComputedStyle(element);
+  const known = new Map<string, string>();
+  return (color) => {
+    const name = color.startsWith("var(") ? color.slice(4, -1) : "";
+    if (name === "") return color;
+    if (!known.has(name)) known.set(name, style.getPropertyValue(name).trim());
+    return known.get(name) ?? color;
+  };
+}
+
+function niceStep(span: number, wanted: number): number {
+  const raw = span / wanted;
+  const power = 10 ** Math.floor(Math.log10(raw));
+  return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= raw) ?? raw;
+}
+
+function draw(canvas: HTMLCanvasElement, tracks: Track[], labels: TrackLabel[], view: View): void {
+  const scale = devicePixelRatio;
+  const width = canvas.clientWidth;
+  const height = tracks.length * (ROW + GAP) + AXIS;
+  canvas.width = width * scale;
+  canvas.height = height * scale;
+  canvas.style.height = `${height}px`;
+  const context = canvas.getContext("2d");
+  if (context === null) return;
+  const color = resolver(canvas);
+  context.scale(scale, scale);
+  context.font = "12px system-ui, sans-serif";
+  context.textBaseline = "middle";
+  const perMicrosecond = (width - LEFT) / (view.to - view.from);
+  axis(context, view, perMicrosecond, width, height, color);
+  tracks.forEach((track, index) => {
+    const y = index * (ROW + GAP);
+    context.fillStyle = color("var(--muted)");
+    context.fillText(`rank ${track.rank} ${track.stream}`, 0, y + ROW / 2);
+    context.fillStyle = color("var(--lane)");
+    context.fillRect(LEFT, y, width - LEFT, ROW);
+    for (const [start, length, label] of track.tasks) {
+      const left = Math.max((start - view.from) * perMicrosecond, 0);
+      const right = Math.min((start + length - view.from) * perMicrosecond, width - LEFT);
+      if (right <= 0 || left >= width - LEFT) continue;
+      context.fillStyle = color(taskColor(labels[label]));
+      const gap = right - left > 4 ? 1 : 0;
+      context.fillRect(LEFT + left, y, Math.max(right - left - gap, 0.6), ROW);
+    }
+  });
+}
+
+function axis(context: CanvasRenderingContext2D, view: View, perMicrosecond: number, width: number, height: number, color: (name: string) => string): void {
+  const step = niceStep(view.to - view.from, Math.max(2, Math.floor((width - LEFT) / 110)));
+  context.strokeStyle = color("var(--line)");
+  context.fillStyle = color("var(--muted)");
+  for (let tick = Math.ceil(view.from / step) * step; tick <= view.to; tick += step) {
+    const x = LEFT + (tick - view.from) * perMicrosecond;
+    context.beginPath();
+    context.moveTo(x, 0);
+    context.lineTo(x, height - AXIS + 4);
+    context.stroke();
+    context.fillText(duration(tick / 1e6), Math.min(x + 3, width - 50), height - AXIS / 2);
+  }
+}
+
+function hit(tracks: Track[], labels: TrackLabel[], view: View, width: number, x: number, y: number): string | null {
+  const track = tracks[Math.floor(y / (ROW + GAP))];
+  if (track === undefined || x < LEFT) return null;
+  const time = view.from + ((x - LEFT) / (width - LEFT)) * (view.to - view.from);
+  const task = track.tasks.find(([start, length]) => time >= start && time <= start + length);
+  if (task === undefined) return null;
+  return `${labelText(labels[task[2]])}: ${duration(task[1] / 1e6)} from ${duration(task[0] / 1e6)}`;
+}
+
+function zoomed(view: View, whole: View, factor: number, at: number): View {
+  const span = Math.min((view.to - view.from) * factor, whole.to - whole.from);
+  const from = Math.min(Math.max(at - (at - view.from) * (span / (view.to - view.from)), whole.from), whole.to - span);
+  return { from, to: from + span };
+}
+
+const moved = (view: View, whole: View, by: number): View => {
+  const span = view.to - view.from;
+  const from = Math.min(Math.max(view.from + by, whole.from), whole.to - span);
+  return { from, to: from + span };
+};
+
+export function Timeline({ variant }: { variant: Variant }) {
+  const { tracks, labels } = variant.timeline;
+  const end = Math.max(1, ...tracks.flatMap((track) => track.tasks.map(([start, length]) => start + length)));
+  const whole = { from: 0, to: end };
+  const [view, setView] = useState<View>(whole);
+  const [hover, setHover] = useState<Hover | null>(null);
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const dragged = useRef<number | null>(null);
+
+  useEffect(() => {
+    const element = canvas.current;
+    if (element === null) return;
+    const paint = () => draw(element, tracks, labels, view);
+    const watcher = new ResizeObserver(paint);
+    watcher.observe(element);
+    const scheme = matchMedia("(prefers-color-scheme: dark)");
+    scheme.addEventListener("change", paint);
+    return () => {
+      watcher.disconnect();
+      scheme.removeEventListener("change", paint);
+    };
+  }, [view, tracks, labels]);
+
+  if (tracks.length === 0) return null;
+  const groups = [...new Set(tracks.flatMap((track) => track.tasks.map((task) => labels[task[2]]?.group || "compute")))];
+  const timeAt = (x: number, width: number) => view.from + ((Math.max(x, LEFT) - LEFT) / (width - LEFT)) * (view.to - view.from);
+
+  const onWheel = (event: WheelEvent) => {
+    if (!event.ctrlKey && !event.shiftKey) return;
+    event.preventDefault();
+    const element = event.currentTarget as HTMLCanvasElement;
+    setView(zoomed(view, whole, event.deltaY > 0 ? 1.25 : 0.8, timeAt(event.offsetX, element.clientWidth)));
+  };
+  const onKey = (event: KeyboardEvent) => {
+    const middle = (view.from + view.to) / 2;
+    const span = view.to - view.from;
+    const actions: Record<string, () => View> = {
+      w: () => zoomed(view, whole, 0.6, middle),
+      s: () => zoomed(view, whole, 1.6, middle),
+      a: () => moved(view, whole, -span / 5),
+      d: () => moved(view, whole, span / 5),
+      "0": () => whole,
+    };
+    const action = actions[event.key];
+    if (action !== undefined) setView(action());
+  };
+  const onMove = (event: PointerEvent) => {
+    const element = event.currentTarget as HTMLCanvasElement;
+    if (dragged.current !== null) {
+      setView(moved(view, whole, ((dragged.current - event.offsetX) / (element.clientWidth - LEFT)) * (view.to - view.from)));
+      dragged.current = event.offsetX;
+    }
+    const text = hit(tracks, labels, view, element.clientWidth, event.offsetX, event.offsetY);
+    setHover(text === null ? null : { x: event.offsetX, y: event.offsetY, text });
+  };
+
+  return (
+    <Section title="The step of a few ranks" note="Drag to move; w and s (or Ctrl and the wheel) zoom, a and d move, 0 shows all. The whole run is in trace.json for ui.perfetto.dev.">
+      <Legend items={groups.map((group) => ({ name: group, color: groupColor(group) }))} />
+      <div class="timeline">
+        <canvas
+          ref={canvas}
+          tabIndex={0}
+          aria-label="Step timeline"
+          onWheel={onWheel}
+          onKeyDown={onKey}
+          onPointerDown={(event) => { dragged.current = event.offsetX; event.currentTarget.setPointerCapture(event.pointerId); }}
+          onPointerUp={() => { dragged.current = null; }}
+          onPointerMove={onMove}
+          onPointerLeave={() => setHover(null)}
+        />
+        {hover !== null && <span class="tip" style={{ left: `${hover.x + 12}px`, top: `${hover.y + 14}px` }}>{hover.text}</span>}
+      </div>
+    </Section>
+  );
+}
