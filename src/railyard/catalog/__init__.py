@@ -1,0 +1,28 @@
+"""Facts as data: accelerators, servers, NICs, switches, cables, storage, models, prices; each number has its origin.
+
+>>> from railyard import catalog
+>>> catalog.load().accelerator("H100").name
+'h100-sxm'
+"""
+
+from railyard.catalog.model import MLA, Model
+from railyard.catalog.store import KINDS, Catalog, load
+from railyard.catalog.types import Accelerator, Cable, Entry, Nic, Price, Provenance, Range, Server, Storage, Switch
+
+__all__ = [
+    "KINDS",
+    "MLA",
+    "Accelerator",
+    "Cable",
+    "Catalog",
+    "Entry",
+    "Model",
+    "Nic",
+    "Price",
+    "Provenance",
+    "Range",
+    "Server",
+    "Storage",
+    "Switch",
+    "load",
+]

@@ -1,0 +1,111 @@
+"""What must hold between the fields of one entry, whoever wrote it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.catalog.model import Model
+from railyard.catalog.types import Accelerator, Cable, Entry, Nic, Server, Storage, Switch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Finding = tuple[str, str]
+
+
+def check(entry: Entry) -> list[Finding]:
+    """What is wrong with an entry: key and message; empty when nothing is."""
+    for kind, rule in _RULES.items():
+        if isinstance(entry, kind):
+            return list(rule(entry))
+    return []
+
+
+def _positive(entry: Entry, **values: str) -> Iterator[Finding]:
+    for attribute, key in values.items():
+        if not getattr(entry, attribute) > 0:
+            yield key, "must be more than zero"
+
+
+def _accelerator(entry: Entry) -> Iterator[Finding]:
+    if not isinstance(entry, Accelerator):
+        return
+    yield from _positive(
+        entry, memory_bytes="memory", memory_bps="memory_bandwidth", scale_up_domain="scale_up_domain", tdp_w="tdp"
+    )
+    yield from _positive(entry, gemm_efficiency="gemm_efficiency", memory_efficiency="memory_efficiency")
+    yield from _positive(
+        entry, attention_efficiency="attention_efficiency", gemm_efficiency_8bit="gemm_efficiency_8bit"
+    )
+    if not any(entry.flops.get(datatype, 0.0) > 0 for datatype in ("bf16", "fp16")):
+        yield "flops", "must hold bf16 or fp16"
+    if entry.scale_up_domain > 1 and not (entry.scale_up_bps > 0 and entry.scale_up_collective_bps > 0):
+        yield "scale_up_bandwidth", "must be more than zero in a scale-up domain of more than one accelerator"
+    if entry.scale_up_collective_bps > entry.scale_up_bps:
+        yield "scale_up_collective_bandwidth", "must not exceed scale_up_bandwidth"
+
+
+def _server(entry: Entry) -> Iterator[Finding]:
+    if not isinstance(entry, Server):
+        return
+    yield from _positive(entry, accelerators="accelerators", scale_up_domain="scale_up_domain", nics="nics")
+    yield from _positive(entry, pcie_bps="pcie_bandwidth", numa_nodes="numa_nodes", host_memory_bytes="host_memory")
+    if len(entry.accelerator_numa) != entry.accelerators:
+        yield "accelerator_numa", f"must name a memory domain for each of the {entry.accelerators} accelerators"
+    if len(entry.nic_numa) != entry.nics:
+        yield "nic_numa", f"must name a memory domain for each of the {entry.nics} NICs"
+    if any(node >= entry.numa_nodes for node in (*entry.accelerator_numa, *entry.nic_numa)):
+        yield "numa_nodes", "is not enough for the memory domains named"
+    small, large = sorted((entry.scale_up_domain, entry.accelerators))
+    if small > 0 and large % small:
+        yield "scale_up_domain", "must divide the server's accelerators or be a multiple of them"
+
+
+def _nic(entry: Entry) -> Iterator[Finding]:
+    yield from _positive(entry, rate_bps="rate", ports="ports")
+
+
+def _switch(entry: Entry) -> Iterator[Finding]:
+    if not isinstance(entry, Switch):
+        return
+    yield from _positive(entry, capacity_bps="capacity", port_rate_bps="port_rate", ports="ports")
+    if entry.ports * entry.port_rate_bps > entry.capacity_bps * (1 + 1e-9):
+        yield "ports", "times port_rate must not exceed capacity"
+    if entry.max_ports < entry.ports:
+        yield "max_ports", "must be at least ports"
+
+
+def _cable(entry: Entry) -> Iterator[Finding]:
+    yield from _positive(entry, rate_bps="rate", reach_m="reach", delay_s_per_m="delay")
+
+
+def _storage(entry: Entry) -> Iterator[Finding]:
+    yield from _positive(entry, read_bps="read_bandwidth", write_bps="write_bandwidth", capacity_bytes="capacity")
+
+
+def _model(entry: Entry) -> Iterator[Finding]:
+    if not isinstance(entry, Model):
+        return
+    sizes = {
+        name: name for name in ("layers", "hidden", "heads", "kv_heads", "head_dim", "vocab", "max_seq", "moe_every")
+    }
+    yield from _positive(entry, **sizes, sliding_every="sliding_every")
+    if entry.kv_heads and entry.heads % entry.kv_heads:
+        yield "kv_heads", f"must divide heads ({entry.heads})"
+    if entry.experts:
+        yield from _positive(entry, experts_per_token="experts_per_token", moe_ffn="moe_ffn")
+        if entry.experts_per_token > entry.experts:
+            yield "experts_per_token", f"must not exceed experts ({entry.experts})"
+    if entry.moe_every and entry.moe_layers < entry.layers and not entry.ffn:
+        yield "ffn", "must be more than zero where a layer has no experts"
+
+
+_RULES = {
+    Accelerator: _accelerator,
+    Server: _server,
+    Nic: _nic,
+    Switch: _switch,
+    Cable: _cable,
+    Storage: _storage,
+    Model: _model,
+}

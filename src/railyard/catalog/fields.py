@@ -1,0 +1,187 @@
+"""The record of one catalogue field: its key in the file, how its value is read, in which unit, and what it means.
+
+A field record hangs on the dataclass field itself, so one line is the schema, the parser, the documentation and the
+subject of the tests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from railyard import units
+from railyard.catalog import readers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+METADATA_KEY = "railyard"
+
+PRICE_READERS: dict[str, Callable[[object], float]] = {
+    "energy price": units.energy_price,
+    "space price": units.space_price,
+    "build price": units.build_price,
+    "money": units.money,
+    "ratio": units.ratio,
+    "share": readers.fraction,
+    "share per year": readers.fraction,
+    "life": units.years,
+    "power": units.power,
+    "length": units.length,
+}
+PRICE_UNITS = {
+    "energy price": "USD/kWh",
+    "space price": "USD/(kW month)",
+    "build price": "USD/MW",
+    "money": "USD",
+    "ratio": "1",
+    "share": "1",
+    "share per year": "1/year",
+    "life": "years",
+    "power": "W",
+    "length": "m",
+}
+
+
+@dataclass(frozen=True)
+class FieldRecord:
+    """How one field of an entry is written in a file.
+
+    Attributes:
+        key: The key in the file.
+        shape: `value` (one number), `range` (low, typical, high), `table` (numbers by name), `text`, `choice`, `flag`,
+            `list` (texts), `numbers` (whole numbers), `record` (a nested record).
+        help: One sentence for people, with the convention that could be misread (one way, dense, per accelerator).
+        read: Text to number; raises `units.UnitError`.
+        unit: An example of a right value, for messages and the reference page.
+        allowed: Names that a choice or the keys of a table may take; empty when free.
+        sourced: Whether the value must say where it comes from.
+        record: The dataclass of a nested record.
+    """
+
+    key: str
+    shape: str
+    help: str
+    read: Callable[[object], float] | None = None
+    unit: str = ""
+    allowed: tuple[str, ...] = ()
+    sourced: bool = True
+    record: type[Any] | None = None
+
+
+def _meta(record: FieldRecord) -> dict[str, FieldRecord]:
+    return {METADATA_KEY: record}
+
+
+def rate(key: str, help_: str) -> dict[str, FieldRecord]:
+    """A rate in bit/s."""
+    return _meta(FieldRecord(key, "value", help_, units.rate, "400 Gb/s"))
+
+
+def size(key: str, help_: str) -> dict[str, FieldRecord]:
+    """A size in bytes."""
+    return _meta(FieldRecord(key, "value", help_, units.size, "80 GB"))
+
+
+def time(key: str, help_: str) -> dict[str, FieldRecord]:
+    """A time in picoseconds."""
+    return _meta(FieldRecord(key, "value", help_, units.time, "2 us"))
+
+
+def power(key: str, help_: str) -> dict[str, FieldRecord]:
+    """A power in W."""
+    return _meta(FieldRecord(key, "value", help_, units.power, "700 W"))
+
+
+def length(key: str, help_: str) -> dict[str, FieldRecord]:
+    """A length in m."""
+    return _meta(FieldRecord(key, "value", help_, units.length, "30 m"))
+
+
+def delay_per_length(key: str, help_: str) -> dict[str, FieldRecord]:
+    """A propagation delay in s/m."""
+    return _meta(FieldRecord(key, "value", help_, units.delay_per_length, "5 ns/m"))
+
+
+def frequency(key: str, help_: str) -> dict[str, FieldRecord]:
+    """A frequency in Hz."""
+    return _meta(FieldRecord(key, "value", help_, units.frequency, "1.83 GHz"))
+
+
+def count(key: str, help_: str) -> dict[str, FieldRecord]:
+    """A whole number, zero or more."""
+    return _meta(FieldRecord(key, "value", help_, readers.whole, "8"))
+
+
+def fraction(key: str, help_: str) -> dict[str, FieldRecord]:
+    """A share between 0 and 1."""
+    return _meta(FieldRecord(key, "value", help_, readers.fraction, "87 %"))
+
+
+def flops_table(key: str, help_: str, names: tuple[str, ...]) -> dict[str, FieldRecord]:
+    """FLOP/s by name."""
+    return _meta(FieldRecord(key, "table", help_, units.flops, "989 TFLOP/s", allowed=names))
+
+
+def power_range(key: str, help_: str) -> dict[str, FieldRecord]:
+    """An uncertain power in W."""
+    return _meta(FieldRecord(key, "range", help_, units.power, "700 W"))
+
+
+def money_range(key: str, help_: str) -> dict[str, FieldRecord]:
+    """An uncertain sum in USD."""
+    return _meta(FieldRecord(key, "range", help_, units.money, "$30k"))
+
+
+def money_rate_range(key: str, help_: str) -> dict[str, FieldRecord]:
+    """An uncertain price of an hour in USD/h."""
+    return _meta(FieldRecord(key, "range", help_, units.money_rate, "$2.10/h"))
+
+
+def money_per_terabyte_range(key: str, help_: str) -> dict[str, FieldRecord]:
+    """An uncertain price of capacity in USD/TB (10^12 bytes)."""
+    return _meta(FieldRecord(key, "range", help_, units.storage_price, "$120/TB"))
+
+
+def text(key: str, help_: str) -> dict[str, FieldRecord]:
+    """Words, which need no source."""
+    return _meta(FieldRecord(key, "text", help_, sourced=False))
+
+
+def texts(key: str, help_: str) -> dict[str, FieldRecord]:
+    """A list of words, which need no source."""
+    return _meta(FieldRecord(key, "list", help_, sourced=False))
+
+
+def choice(key: str, help_: str, allowed: tuple[str, ...], *, sourced: bool = False) -> dict[str, FieldRecord]:
+    """One of a few words."""
+    return _meta(FieldRecord(key, "choice", help_, allowed=allowed, sourced=sourced))
+
+
+def flag(key: str, help_: str) -> dict[str, FieldRecord]:
+    """True or false."""
+    return _meta(FieldRecord(key, "flag", help_, unit="true"))
+
+
+def numbers(key: str, help_: str) -> dict[str, FieldRecord]:
+    """A list of whole numbers."""
+    return _meta(FieldRecord(key, "numbers", help_, readers.whole, "[0, 0, 1, 1]"))
+
+
+def price_range(key: str, help_: str) -> dict[str, FieldRecord]:
+    """An uncertain number whose reader follows from the entry's `quantity`."""
+    return _meta(FieldRecord(key, "range", help_, unit="$0.08/kWh"))
+
+
+def nested(key: str, help_: str, record: type[Any]) -> dict[str, FieldRecord]:
+    """A record within the record."""
+    return _meta(FieldRecord(key, "record", help_, record=record))
+
+
+def records(entry: type[Any]) -> Mapping[str, FieldRecord]:
+    """The field records of a dataclass, by attribute name, in the order of its fields.
+
+    Args:
+        entry: A catalogue dataclass, or a record nested in one.
+    """
+    return {field.name: field.metadata[METADATA_KEY] for field in fields(entry) if METADATA_KEY in field.metadata}

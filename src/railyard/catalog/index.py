@@ -1,0 +1,105 @@
+"""Names and aliases of one kind, without reading whole entries."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from railyard.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+_BETWEEN = re.compile(r"[^a-z0-9.+]+")
+
+
+def key_of(word: str) -> str:
+    """A name in the catalogue's own spelling: small letters, single hyphens."""
+    return _BETWEEN.sub("-", word.lower()).strip("-")
+
+
+def folded(word: str) -> str:
+    """What two spellings of one name have in common: letters, digits, points and plus signs."""
+    return _BETWEEN.sub("", word.lower())
+
+
+class Index:
+    """Finds entries by name or alias; aliases are read only when a name is not a file's own.
+
+    Args:
+        folder: Where the entries of the kind lie, one YAML file each, named after the entry.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._files = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+        self._own = {folded(name): name for name in self._files}
+        self._extra: dict[str, str] = {}
+        self._extra_spellings: list[str] = []
+        self._aliases: dict[str, str] | None = None
+        self._spellings: list[str] = []
+
+    def add(self, name: str, aliases: Iterable[str]) -> None:
+        """Makes an entry known that has no file here; its names win over those of the files."""
+        for word in (name, *aliases):
+            self._extra[folded(word)] = name
+            self._extra_spellings.append(word)
+
+    def names(self) -> list[str]:
+        """Names, sorted, without aliases."""
+        return sorted({*self._files, *self._extra.values()})
+
+    def has_file(self, name: str) -> bool:
+        """Whether the catalogue itself has an entry of that name."""
+        return name in self._files
+
+    def find(self, word: str) -> str | None:
+        """The name that a name or alias stands for; None when it stands for nothing."""
+        key = folded(word)
+        for known in (self._extra, self._own):
+            if key in known:
+                return known[key]
+        return self._alias_table().get(key)
+
+    def spellings(self) -> list[str]:
+        """All names and aliases as they are written."""
+        self._alias_table()
+        return [*self._files, *self._spellings, *self._extra_spellings]
+
+    def suggestion(self, word: str) -> str | None:
+        """A hint with the nearest spelling; None when nothing comes near."""
+        return did_you_mean(word, self.spellings())
+
+    def aliases(self) -> list[tuple[str, str]]:
+        """Every alias in a file, with the name it stands for."""
+        return [(alias, name) for name, path in self._files.items() for alias in scan_aliases(path.read_text("utf-8"))]
+
+    def _alias_table(self) -> dict[str, str]:
+        if self._aliases is None:
+            listed = self.aliases()
+            self._aliases = {folded(alias): name for alias, name in listed}
+            self._spellings = [alias for alias, _ in listed]
+        return self._aliases
+
+
+def scan_aliases(text: str) -> list[str]:
+    """The `aliases` of an entry's file; reads no further than they go."""
+    import yaml
+
+    events = iter(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    for event in events:
+        if isinstance(event, yaml.ScalarEvent) and event.value == "aliases":
+            return list(_scalars_of_sequence(events))
+        if isinstance(event, yaml.ScalarEvent) and event.value == "sources":
+            break
+    return []
+
+
+def _scalars_of_sequence(events: Iterator[Any]) -> Iterator[str]:
+    import yaml
+
+    for event in events:
+        if isinstance(event, yaml.SequenceEndEvent):
+            return
+        if isinstance(event, yaml.ScalarEvent):
+            yield event.value

@@ -1,0 +1,213 @@
+"""A transformer's architecture and its parameter count.
+
+The count follows the tensors that the published implementations create, so that it meets the published totals to the
+last thousandth: see `docs/concepts/catalog.md` for the sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from railyard.catalog import fields as f
+from railyard.catalog.types import Entry
+
+ATTENTION_BIASES = ("none", "qkv", "all")
+NORMS = ("rms", "layer", "layer-no-bias")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLA:
+    """Multi-head latent attention (DeepSeek-V2): keys and values are expanded from a small latent vector.
+
+    Attributes:
+        q_lora: Rank of the query compression; 0 when queries are not compressed.
+        kv_lora: Rank of the key-value compression: what the KV cache holds, with `rope_dim`.
+        rope_dim: Dimensions of a head that carry the rotary position, shared by all heads on the key side.
+        nope_dim: Dimensions of a head that carry none.
+        v_dim: Dimensions of a head's value.
+    """
+
+    q_lora: int = field(metadata=f.count("q_lora", "Rank of the query compression; 0 without"))
+    kv_lora: int = field(metadata=f.count("kv_lora", "Rank of the key-value compression"))
+    rope_dim: int = field(metadata=f.count("rope_dim", "Rotary dimensions of a head"))
+    nope_dim: int = field(metadata=f.count("nope_dim", "Other dimensions of a head's query and key"))
+    v_dim: int = field(metadata=f.count("v_dim", "Dimensions of a head's value"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model(Entry):
+    """A decoder-only transformer, dense or with experts.
+
+    Layers count from 0. Layer `i` has experts when `experts > 0`, `i >= moe_layer_start` and
+    `(i - moe_layer_start) % moe_every == 0`; the others have a dense MLP of width `ffn`.
+    """
+
+    layers: int = field(metadata=f.count("layers", "Transformer layers"))
+    hidden: int = field(metadata=f.count("hidden", "Width of the residual stream"))
+    heads: int = field(metadata=f.count("heads", "Query heads"))
+    kv_heads: int = field(metadata=f.count("kv_heads", "Key-value heads (= heads without grouping)"))
+    head_dim: int = field(metadata=f.count("head_dim", "Dimensions of a head; with MLA, of its query and key"))
+    ffn: int = field(metadata=f.count("ffn", "Width of a dense MLP; 0 when every layer has experts"))
+    gated_mlp: bool = field(metadata=f.flag("gated_mlp", "Whether the MLP has a gate: three matrices, not two"))
+    vocab: int = field(metadata=f.count("vocab", "Vocabulary, without the padding that a framework adds"))
+    tied_embeddings: bool = field(metadata=f.flag("tied_embeddings", "Whether input and output share one embedding"))
+    max_seq: int = field(metadata=f.count("max_seq", "Longest sequence in tokens"))
+    experts: int = field(default=0, metadata=f.count("experts", "Routed experts of a layer; 0 for a dense model"))
+    experts_per_token: int = field(
+        default=0, metadata=f.count("experts_per_token", "Routed experts that a token visits")
+    )
+    moe_ffn: int = field(default=0, metadata=f.count("moe_ffn", "Width of one routed expert"))
+    shared_experts: int = field(default=0, metadata=f.count("shared_experts", "Experts that every token visits"))
+    shared_ffn: int = field(default=0, metadata=f.count("shared_ffn", "Width of one shared expert; 0 means `moe_ffn`"))
+    shared_gate: bool = field(
+        default=False, metadata=f.flag("shared_gate", "Whether a learned gate scales the shared experts")
+    )
+    moe_layer_start: int = field(default=0, metadata=f.count("moe_layer_start", "First layer with experts"))
+    moe_every: int = field(default=1, metadata=f.count("moe_every", "Distance between layers with experts"))
+    router_bias: bool = field(
+        default=False, metadata=f.flag("router_bias", "Whether the router has a bias of its own per expert")
+    )
+    mla: MLA | None = field(default=None, metadata=f.nested("mla", "Multi-head latent attention", MLA))
+    sliding_window: int | None = field(
+        default=None, metadata=f.count("sliding_window", "Tokens that a layer with a window attends to; absent without")
+    )
+    sliding_every: int = field(
+        default=1,
+        metadata=f.count("sliding_every", "1: all layers have the window; n: all but each n-th layer have it"),
+    )
+    mtp_layers: int = field(
+        default=0, metadata=f.count("mtp_layers", "Multi-token-prediction layers behind the last layer")
+    )
+    learned_positions: int = field(
+        default=0, metadata=f.count("learned_positions", "Rows of a learned position table; 0 without")
+    )
+    attention_bias: str = field(
+        default="none",
+        metadata=f.choice("attention_bias", "Which projections have a bias", ATTENTION_BIASES, sourced=True),
+    )
+    attention_sinks: bool = field(
+        default=False, metadata=f.flag("attention_sinks", "Whether each head has a learned sink")
+    )
+    mlp_bias: bool = field(default=False, metadata=f.flag("mlp_bias", "Whether the MLP's matrices have a bias"))
+    head_bias: bool = field(default=False, metadata=f.flag("head_bias", "Whether the output projection has a bias"))
+    norm: str = field(default="rms", metadata=f.choice("norm", "Kind of normalisation", NORMS, sourced=True))
+    norms_per_layer: int = field(
+        default=2, metadata=f.count("norms_per_layer", "Normalisations of the residual in a layer")
+    )
+    qk_norm: bool = field(
+        default=False, metadata=f.flag("qk_norm", "Whether queries and keys are normalised, head by head")
+    )
+
+    @property
+    def source(self) -> str:
+        """Where the architecture comes from."""
+        known = self.provenance.get("layers")
+        return known.source if known else ""
+
+    @property
+    def value_dim(self) -> int:
+        """Dimensions of a head's value."""
+        return self.mla.v_dim if self.mla else self.head_dim
+
+    def has_experts(self, layer: int) -> bool:
+        """Whether that layer, counted from 0, has routed experts."""
+        behind = layer - self.moe_layer_start
+        return self.experts > 0 and behind >= 0 and behind % self.moe_every == 0
+
+    @property
+    def moe_layers(self) -> int:
+        """Number of layers with routed experts."""
+        return sum(self.has_experts(layer) for layer in range(self.layers))
+
+    def window(self, layer: int) -> int | None:
+        """Tokens that the layer, counted from 0, attends to; None when it attends to all before."""
+        if self.sliding_window is None:
+            return None
+        full = self.sliding_every > 1 and layer % self.sliding_every == self.sliding_every - 1
+        return None if full else self.sliding_window
+
+    def attention_parameters(self) -> int:
+        """Parameters of one layer's attention: projections, their biases, sinks, norms within."""
+        if self.mla:
+            return self._latent_attention_parameters(self.mla)
+        queries, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        weights = self.hidden * (queries + 2 * keys) + queries * self.hidden
+        bias = {"none": 0, "qkv": queries + 2 * keys, "all": queries + 2 * keys + self.hidden}[self.attention_bias]
+        return weights + bias + (2 * self.head_dim if self.qk_norm else 0) + (self.heads if self.attention_sinks else 0)
+
+    def _latent_attention_parameters(self, mla: MLA) -> int:
+        queries = self.heads * (mla.nope_dim + mla.rope_dim)
+        query = self.hidden * mla.q_lora + mla.q_lora + mla.q_lora * queries if mla.q_lora else self.hidden * queries
+        down = self.hidden * (mla.kv_lora + mla.rope_dim) + mla.kv_lora
+        up = mla.kv_lora * self.heads * (mla.nope_dim + mla.v_dim)
+        return query + down + up + self.heads * mla.v_dim * self.hidden
+
+    def mlp_parameters(self, width: int | None = None) -> int:
+        """Parameters of one MLP.
+
+        Args:
+            width: Of its hidden layer; the dense MLP's when None.
+        """
+        wide = self.ffn if width is None else width
+        matrices = 3 if self.gated_mlp else 2
+        bias = (matrices - 1) * wide + self.hidden if self.mlp_bias else 0
+        return matrices * self.hidden * wide + bias
+
+    def expert_parameters(self) -> int:
+        """Parameters of one routed expert."""
+        return self.mlp_parameters(self.moe_ffn)
+
+    def shared_parameters(self) -> int:
+        """Parameters of one layer's shared experts together, with their gate."""
+        gate = self.hidden if self.shared_gate else 0
+        return self.shared_experts * self.mlp_parameters(self.shared_ffn or self.moe_ffn) + gate
+
+    def router_parameters(self) -> int:
+        """Parameters of one layer's router."""
+        return self.experts * self.hidden + (self.experts if self.router_bias else 0)
+
+    def norm_parameters(self) -> int:
+        """Parameters of one normalisation of the residual."""
+        return self.hidden * (2 if self.norm == "layer" else 1)
+
+    def layer_parameters(self, layer: int, *, active: bool = False) -> int:
+        """Parameters of one layer.
+
+        Args:
+            layer: Counted from 0; layers from `layers` on are the multi-token-prediction layers.
+            active: Only what one token uses.
+        """
+        own = self.attention_parameters() + self.norms_per_layer * self.norm_parameters()
+        if not (self.has_experts(layer) or (self.experts and layer >= self.layers)):
+            return own + self.mlp_parameters()
+        routed = self.experts_per_token if active else self.experts
+        return own + routed * self.expert_parameters() + self.shared_parameters() + self.router_parameters()
+
+    def embedding_parameters(self) -> int:
+        """Parameters of the input embedding and the learned positions."""
+        return (self.vocab + self.learned_positions) * self.hidden
+
+    def head_parameters(self) -> int:
+        """Parameters of the output projection that are its own; 0 when tied."""
+        return (0 if self.tied_embeddings else self.vocab * self.hidden) + (self.vocab if self.head_bias else 0)
+
+    def mtp_parameters(self) -> int:
+        """Parameters of the multi-token-prediction layers, which share embedding and head with the model.
+
+        Each joins the last hidden state and the next token's embedding, both normalised, by one matrix of 2 hidden x
+        hidden, and then has a transformer layer and a norm of its own (DeepSeek-V3, arXiv 2412.19437, section 2.2).
+        """
+        joint = 2 * self.hidden * self.hidden + 3 * self.norm_parameters()
+        return sum(joint + self.layer_parameters(self.layers + index) for index in range(self.mtp_layers))
+
+    def parameters(self) -> int:
+        """All parameters without multi-token prediction, as models are named by them."""
+        return self._total(active=False)
+
+    def active_parameters(self) -> int:
+        """Parameters that one token uses: all but the experts that it does not visit."""
+        return self._total(active=True)
+
+    def _total(self, *, active: bool) -> int:
+        layers = sum(self.layer_parameters(layer, active=active) for layer in range(self.layers))
+        return self.embedding_parameters() + layers + self.norm_parameters() + self.head_parameters()

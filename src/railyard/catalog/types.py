@@ -1,0 +1,291 @@
+"""The records of the catalogue: what a piece of hardware, a price or a model is, with the origin of every number.
+
+Everywhere, bandwidths are in bit/s and ONE WAY, FLOP/s are DENSE, and what is uncertain is a `Range`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from railyard.catalog import fields as f
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CONFIDENCES = ("vendor", "measured", "estimated", "user")
+DATATYPES = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp6", "fp4")
+SCALE_UP_KINDS = ("switched", "mesh", "torus", "none")
+SWITCH_FAMILIES = ("ethernet", "infiniband", "scheduled-leaf", "scheduled-fabric")
+CABLE_KINDS = ("dac", "aec", "optic", "fibre")
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a number comes from.
+
+    Attributes:
+        value_text: The value as the file writes it, with its unit.
+        source: Who says so.
+        year: Of the source.
+        confidence: `vendor` (the maker's own figure), `measured`, `estimated` (derived, remembered or guessed: override
+            it when you know better), or `user` (a value of the user's own file that gives no source).
+    """
+
+    value_text: str
+    source: str
+    year: int
+    confidence: str
+
+
+@dataclass(frozen=True)
+class Range:
+    """An uncertain quantity; `low <= typical <= high`."""
+
+    low: float
+    typical: float
+    high: float
+
+    def scaled(self, factor: float) -> Range:
+        """The range times a factor of zero or more."""
+        return Range(self.low * factor, self.typical * factor, self.high * factor)
+
+    def __add__(self, other: Range) -> Range:
+        """The range of a sum whose parts are low, typical or high together."""
+        return Range(self.low + other.low, self.typical + other.typical, self.high + other.high)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What every entry has.
+
+    Attributes:
+        provenance: Origin of each sourced attribute, by attribute name (`flops.bf16` for one number of a table).
+    """
+
+    name: str
+    aliases: tuple[str, ...] = field(
+        default=(), metadata=f.texts("aliases", "Other names under which the entry is found")
+    )
+    summary: str = field(default="", metadata=f.text("summary", "What it is, in one line"))
+    provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accelerator(Entry):
+    """A GPU, TPU or other accelerator: one package that a framework sees as one device."""
+
+    vendor: str = field(metadata=f.text("vendor", "Maker"))
+    architecture: str = field(
+        metadata=f.text("architecture", "Family, by which collective libraries choose their constants")
+    )
+    year: int = field(metadata=f.count("year", "Year of first delivery"))
+    flops: Mapping[str, float] = field(
+        hash=False, metadata=f.flops_table("flops", "Peak DENSE matrix FLOP/s by datatype", DATATYPES)
+    )
+    memory_bytes: int = field(metadata=f.size("memory", "Device memory that a program can use"))
+    memory_bps: float = field(metadata=f.rate("memory_bandwidth", "Peak bandwidth of the device memory"))
+    l2_bytes: int = field(metadata=f.size("l2", "Last-level cache on the device"))
+    sm_count: int = field(metadata=f.count("sm_count", "Streaming multiprocessors, compute units or tensor cores"))
+    clock_hz: float = field(metadata=f.frequency("clock", "Boost clock to which the peak FLOP/s belong"))
+    scale_up_kind: str = field(
+        metadata=f.choice("scale_up_kind", "How accelerators of one domain are joined", SCALE_UP_KINDS, sourced=True)
+    )
+    scale_up_domain: int = field(metadata=f.count("scale_up_domain", "Largest scale-up domain in accelerators"))
+    scale_up_bps: float = field(
+        metadata=f.rate(
+            "scale_up_bandwidth", "Scale-up bandwidth of one accelerator over all its links, ONE WAY, as specified"
+        )
+    )
+    scale_up_collective_bps: float = field(
+        metadata=f.rate(
+            "scale_up_collective_bandwidth",
+            "The same as a collective library plans with it: what its links really carry",
+        )
+    )
+    scale_up_links: int = field(
+        metadata=f.count("scale_up_links", "Scale-up links of one accelerator; in a mesh, its peers")
+    )
+    scale_up_latency_ps: int = field(
+        metadata=f.time(
+            "scale_up_latency", "One way, from a store on one accelerator to its arrival on another, small message"
+        )
+    )
+    nvls: bool = field(metadata=f.flag("nvls", "Whether the scale-up switch can multicast and reduce (NVLink SHARP)"))
+    tdp_w: float = field(metadata=f.power("tdp", "Power limit of the package"))
+    power_w: Range = field(metadata=f.power_range("power", "Drawn while training a large model"))
+    idle_power_w: Range = field(metadata=f.power_range("idle_power", "Drawn while waiting"))
+    price_usd: Range = field(metadata=f.money_range("price", "Purchase price of one accelerator"))
+    rental_usd_per_h: Range = field(metadata=f.money_rate_range("rental", "Rented on demand, one accelerator"))
+    gemm_efficiency: float = field(
+        metadata=f.fraction("gemm_efficiency", "Share of the peak that the best large BF16 matrix product reaches")
+    )
+    gemm_efficiency_8bit: float = field(
+        metadata=f.fraction("gemm_efficiency_8bit", "The same for FP8 (INT8 without FP8)")
+    )
+    attention_efficiency: float = field(
+        metadata=f.fraction(
+            "attention_efficiency", "Share of the BF16 peak of a fused attention kernel, long sequences, forward"
+        )
+    )
+    memory_efficiency: float = field(
+        metadata=f.fraction("memory_efficiency", "Share of the memory bandwidth that a streaming kernel reaches")
+    )
+    launch_ps: int = field(
+        metadata=f.time("launch", "From one kernel's end to the next one's start in a stream kept busy")
+    )
+    contract_usd_per_h: Range | None = field(
+        default=None, metadata=f.money_rate_range("contract", "Rented for three years, one accelerator")
+    )
+    provisioned_power_w: float | None = field(
+        default=None,
+        metadata=f.power("provisioned_power", "Utility power planned per accelerator, all of the cluster's parts in"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server(Entry):
+    """A chassis under one operating system: accelerators, scale-up switches, processors, memory, NICs."""
+
+    accelerator: str = field(metadata=f.text("accelerator", "Name of the accelerator"))
+    accelerators: int = field(metadata=f.count("accelerators", "Accelerators in one server"))
+    scale_up_domain: int = field(
+        metadata=f.count(
+            "scale_up_domain", "Accelerators joined by scale-up; more than in one server where it spans servers"
+        )
+    )
+    nic: str = field(metadata=f.text("nic", "Name of the back-end NIC"))
+    nics: int = field(metadata=f.count("nics", "Back-end NICs in one server"))
+    front_end_nic: str = field(metadata=f.text("front_end_nic", "Name of the NIC to storage and users"))
+    front_end_nics: int = field(metadata=f.count("front_end_nics", "Front-end NICs in one server"))
+    pcie_bps: float = field(metadata=f.rate("pcie_bandwidth", "Host to accelerator, per accelerator, ONE WAY"))
+    host_memory_bytes: int = field(metadata=f.size("host_memory", "Memory of the processors"))
+    numa_nodes: int = field(metadata=f.count("numa_nodes", "Memory domains of the host"))
+    accelerator_numa: tuple[int, ...] = field(
+        metadata=f.numbers("accelerator_numa", "Memory domain of each accelerator")
+    )
+    nic_numa: tuple[int, ...] = field(metadata=f.numbers("nic_numa", "Memory domain of each back-end NIC"))
+    host_power_w: Range = field(
+        metadata=f.power_range(
+            "host_power", "Drawn by the server without its accelerators and NICs, its fans and losses in"
+        )
+    )
+    price_usd: Range = field(metadata=f.money_range("price", "Price of the server without its accelerators and NICs"))
+
+    @property
+    def nics_per_accelerator(self) -> float:
+        """Back-end NICs for one accelerator."""
+        return self.nics / self.accelerators
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nic(Entry):
+    """A network interface: one PCIe device with one or more ports."""
+
+    vendor: str = field(metadata=f.text("vendor", "Maker"))
+    year: int = field(metadata=f.count("year", "Year of first delivery"))
+    rate_bps: float = field(metadata=f.rate("rate", "All ports together, ONE WAY, on the wire"))
+    ports: int = field(metadata=f.count("ports", "Ports into which the rate is divided"))
+    send_latency_ps: int = field(metadata=f.time("send_latency", "From the doorbell to the first bit on the wire"))
+    receive_latency_ps: int = field(
+        metadata=f.time("receive_latency", "From the last bit on the wire to data in memory")
+    )
+    out_of_order: bool = field(
+        metadata=f.flag(
+            "out_of_order", "Whether the receiver places packets that arrive out of order (needed for spraying)"
+        )
+    )
+    power_w: Range = field(metadata=f.power_range("power", "Drawn by the card without its optics"))
+    price_usd: Range = field(metadata=f.money_range("price", "Price of one card"))
+
+    @property
+    def port_rate_bps(self) -> float:
+        """Rate of one port in bit/s, one way."""
+        return self.rate_bps / self.ports
+
+
+@dataclass(frozen=True, kw_only=True)
+class Switch(Entry):
+    """A switch box with its chip or chips, or one chip of a scheduled fabric."""
+
+    vendor: str = field(metadata=f.text("vendor", "Maker"))
+    chip: str = field(metadata=f.text("chip", "Switch chip"))
+    year: int = field(metadata=f.count("year", "Year of first delivery"))
+    family: str = field(metadata=f.choice("family", "What it switches", SWITCH_FAMILIES, sourced=True))
+    capacity_bps: float = field(metadata=f.rate("capacity", "All network ports together, ONE WAY"))
+    port_rate_bps: float = field(metadata=f.rate("port_rate", "Rate of one port at its highest speed, one way"))
+    ports: int = field(metadata=f.count("ports", "Ports at that speed"))
+    max_ports: int = field(metadata=f.count("max_ports", "Ports when all are broken out to lower speeds"))
+    latency_ps: int = field(
+        metadata=f.time("latency", "First bit in to first bit out, no queue, forward error correction in")
+    )
+    buffer_bytes: int = field(
+        metadata=f.size("buffer", "Packet buffer; for deep-buffer chassis the off-chip memory in use")
+    )
+    power_w: Range = field(metadata=f.power_range("power", "Drawn by the box without its optics"))
+    price_usd: Range = field(metadata=f.money_range("price", "Price of one box without its optics"))
+    fabric_bps: float = field(
+        default=0.0, metadata=f.rate("fabric_rate", "Cell-fabric side of a scheduled leaf, ONE WAY")
+    )
+    fabric_ports: int = field(default=0, metadata=f.count("fabric_ports", "Cell-fabric lanes of a scheduled leaf"))
+    reduces: bool = field(default=False, metadata=f.flag("reduces", "Whether it can reduce in the network (SHARP)"))
+
+    def ports_at(self, rate_bps: float) -> int:
+        """Ports of the box when each runs at `rate_bps` or the next speed its lanes allow below the highest.
+
+        Args:
+            rate_bps: Wanted rate of a port in bit/s; at most `port_rate_bps`.
+        """
+        return min(self.max_ports, int(self.capacity_bps / min(rate_bps, self.port_rate_bps)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cable(Entry):
+    """A cable or one optical module.
+
+    Copper is priced a cable. An optic is priced a module: a link takes one at each end, with a `fibre` between.
+    """
+
+    kind: str = field(
+        metadata=f.choice("kind", "Copper, active copper, optical module or fibre", CABLE_KINDS, sourced=True)
+    )
+    rate_bps: float = field(metadata=f.rate("rate", "Highest rate, ONE WAY; of fibre, of the modules it serves"))
+    reach_m: float = field(metadata=f.length("reach", "Longest length that works"))
+    delay_s_per_m: float = field(metadata=f.delay_per_length("delay", "Propagation, one way"))
+    latency_ps: int = field(metadata=f.time("latency", "Added by the electronics of one end, one way"))
+    power_w: Range = field(metadata=f.power_range("power", "Drawn at one end"))
+    price_usd: Range = field(metadata=f.money_range("price", "Of one module, or of one whole cable of copper or fibre"))
+    fibre: str = field(default="", metadata=f.text("fibre", "Name of the fibre that an optical module takes"))
+
+    @property
+    def pieces_per_link(self) -> int:
+        """How many of these a link takes: two modules or one cable."""
+        return 2 if self.kind == "optic" else 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Storage(Entry):
+    """One node of a storage system, as a client of the network sees it."""
+
+    read_bps: float = field(metadata=f.rate("read_bandwidth", "Sequential reads from one node"))
+    write_bps: float = field(metadata=f.rate("write_bandwidth", "Sequential writes to one node"))
+    capacity_bytes: int = field(metadata=f.size("capacity", "Usable capacity of one node"))
+    latency_ps: int = field(metadata=f.time("latency", "From a request to its first byte, no queue"))
+    network_bps: float = field(
+        metadata=f.rate("network_rate", "NICs of one node together, ONE WAY; 0 b/s where it is local")
+    )
+    power_w: Range = field(metadata=f.power_range("power", "Drawn by one node"))
+    price_usd_per_tb: Range = field(metadata=f.money_per_terabyte_range("price", "Price of usable capacity"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Price(Entry):
+    """A number of the world around the cluster: electricity, cooling, capital, life, operation."""
+
+    quantity: str = field(metadata=f.choice("quantity", "What kind of number it is", tuple(f.PRICE_READERS)))
+    range: Range = field(metadata=f.price_range("range", "The number"))
+
+    @property
+    def unit(self) -> str:
+        """Unit of the numbers of the range."""
+        return f.PRICE_UNITS[self.quantity]

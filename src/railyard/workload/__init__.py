@@ -1,0 +1,1 @@
+"""What the cluster is asked to do: training jobs, and the importers of models from elsewhere."""
