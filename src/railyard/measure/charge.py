@@ -1,0 +1,152 @@
+"""What a task that was running costs those who waited for it (or ran it, on their compute stream).
+
+A communication that lasted d, of which a alone and l latency, is l latency, a - l bandwidth, d - a contention. When
+only x of it was exposed, contention is charged first, min(x, d - a): without contention exactly that would not have
+been waited for. The rest is shared between latency and bandwidth in their proportion.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.graph import Kind, Timeline
+from railyard.measure.causes import Cause, Vocabulary
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.measure.ledger import Ledger
+
+AT_STEP_END = -2
+"""Stands for the barrier between this step and the next one, where a communication task that was crossed is named."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Who waits, and how the chain of blockers came to where it is.
+
+    Attributes:
+        rank: int64[m]; the waiting rank.
+        via: int64[m]; the communication through which the wait came, `AT_STEP_END`, or -1 for none.
+        left: bool[m]; whether the chain has left the waiting rank's pipeline stage.
+    """
+
+    rank: NDArray[np.int64]
+    via: NDArray[np.int64]
+    left: NDArray[np.bool_]
+
+    def only(self, chosen: NDArray[np.bool_]) -> Waiting:
+        """The chosen entries."""
+        return Waiting(self.rank[chosen], self.via[chosen], self.left[chosen])
+
+
+@dataclass(frozen=True)
+class Charger:
+    """Books time of a timeline into a ledger."""
+
+    timeline: Timeline
+    vocabulary: Vocabulary
+    ledger: Ledger
+
+    def is_communication(self, task: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Transfers and collectives."""
+        kind = self.timeline.graph.kind[task]
+        return np.isin(kind, (Kind.TRANSFER, Kind.COLLECTIVE))
+
+    def own(self, rank: NDArray[np.int64], task: NDArray[np.int64], amount_ps: NDArray[np.int64]) -> None:
+        """Books tasks that ran on the rank's own compute stream."""
+        network = self.is_communication(task)
+        self._network(rank[network], task[network], amount_ps[network])
+        rest = ~network
+        self._book(rank[rest], self._local_cause(task[rest], Cause.COMPUTE), task[rest], 0, amount_ps[rest])
+
+    def waited(self, waiting: Waiting, task: NDArray[np.int64], amount_ps: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Books waits during which `task` was what the chain of blockers was doing.
+
+        Returns:
+            The waits for a late member of the own stage, which are NOT booked: `lateness.py` finds out why it was late.
+        """
+        network = self.is_communication(task)
+        self._network(waiting.rank[network], task[network], amount_ps[network])
+        late = self._is_late(waiting, task) & ~network
+        rest = ~network & ~late
+        unbooked = waiting.only(rest)
+        reached = np.where(unbooked.via == -1, Cause.DEPENDENCY, Cause.BUBBLE)
+        cause = self._local_cause(task[rest], reached.astype(np.int64))
+        self._book(unbooked.rank, cause, task[rest], self._group(unbooked.via), amount_ps[rest])
+        return late
+
+    def held(self, waiting: Waiting, task: NDArray[np.int64], amount_ps: NDArray[np.int64]) -> None:
+        """Books waits during which nothing ran and `task` was held up although nothing blocked it."""
+        reached = np.where(waiting.left, Cause.BUBBLE, Cause.STRAGGLER)
+        cause = np.where(waiting.via == -1, Cause.FAULT, reached).astype(np.int64)
+        self.late(waiting.rank, cause, task, waiting.via, amount_ps)
+
+    def late(
+        self,
+        rank: NDArray[np.int64],
+        cause: NDArray[np.int64],
+        task: NDArray[np.int64],
+        via: NDArray[np.int64],
+        amount_ps: NDArray[np.int64],
+    ) -> None:
+        """Books waits whose cause is known; where that is a straggler, the rank of `task` is who was waited for."""
+        cause = self._local_cause(task, cause)
+        self._book(rank, cause, task, self._group(via), amount_ps)
+        graph = self.timeline.graph
+        blamed = (cause == Cause.STRAGGLER) & (graph.kind[task] != Kind.COLLECTIVE)
+        self.ledger.book_late(graph.rank[task[blamed]].astype(np.int64), via[blamed], amount_ps[blamed])
+
+    def _is_late(self, waiting: Waiting, task: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether the wait is for a computation of the own stage that a collective made others wait for."""
+        late: NDArray[np.bool_] = self.timeline.graph.kind[task] == Kind.COMPUTE
+        late &= self._local_cause(task, Cause.COMPUTE) == Cause.COMPUTE
+        late &= ~waiting.left & (waiting.via != -1)
+        return late
+
+    def _network(self, rank: NDArray[np.int64], task: NDArray[np.int64], amount_ps: NDArray[np.int64]) -> None:
+        if not rank.size:
+            return
+        line = self.timeline
+        duration = line.end_ps[task] - line.start_ps[task]
+        latency = np.minimum(line.latency_ps[task], duration)
+        alone = np.clip(line.alone_ps[task], latency, duration)
+        contention = np.minimum(amount_ps, duration - alone)
+        rest = amount_ps - contention
+        share = np.divide(latency, alone, out=np.ones(len(task)), where=alone > 0)
+        waited_latency = np.minimum((rest * share).astype(np.int64), rest)
+        group = self._group(task)
+        for cause, part in (
+            (Cause.LATENCY, waited_latency),
+            (Cause.BANDWIDTH, rest - waited_latency),
+            (Cause.CONTENTION, contention),
+        ):
+            self._book(rank, np.full(len(task), cause, np.int64), task, group, part)
+
+    def _local_cause(self, task: NDArray[np.int64], otherwise: NDArray[np.int64] | Cause) -> NDArray[np.int64]:
+        """Data and checkpoint by what the task is, else `otherwise`."""
+        graph = self.timeline.graph
+        label, kind = graph.label[task], graph.kind[task]
+        checkpoint = self.vocabulary.checkpoint[label]
+        data = self.vocabulary.data[label] | ((kind == Kind.READ) & ~checkpoint)
+        written = checkpoint | ((kind == Kind.WRITE) & ~data)
+        return np.where(data, Cause.DATA, np.where(written, Cause.CHECKPOINT, otherwise)).astype(np.int64)
+
+    def _group(self, via: NDArray[np.int64]) -> NDArray[np.int64]:
+        known = via >= 0
+        label = self.timeline.graph.label[np.where(known, via, 0)]
+        return np.where(known, self.vocabulary.group_of[label], 0)
+
+    def _book(
+        self,
+        rank: NDArray[np.int64],
+        cause: NDArray[np.int64],
+        task: NDArray[np.int64],
+        group: NDArray[np.int64] | int,
+        amount_ps: NDArray[np.int64],
+    ) -> None:
+        phase = self.vocabulary.phase_of[self.timeline.graph.label[task]]
+        self.ledger.book(rank, cause, np.broadcast_to(np.asarray(group, np.int64), rank.shape), phase, amount_ps)

@@ -1,0 +1,180 @@
+"""Cuts every rank's step into causes that add up to it, picosecond by picosecond.
+
+Equation, for each rank r with step T:
+
+    T = sum over tasks on its compute stream (end - start) + sum over the waits between them
+
+A computation on the compute stream is `compute`; a communication there, and every wait, is charged by `charge.py` and
+`walk.py`. After its last task a rank waits for its own other streams, then for the last rank of the cluster: the next
+step starts together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.errors import InputError
+from railyard.graph import Stream, Timeline
+from railyard.measure import walk
+from railyard.measure.causes import CAUSES, NETWORK_CAUSES, Cause, Vocabulary
+from railyard.measure.charge import AT_STEP_END, Charger
+from railyard.measure.lateness import Membership
+from railyard.measure.ledger import Ledger
+from railyard.measure.stages import stages
+from railyard.measure.streams import StreamBlock, blocks, last_tasks, stream_keys
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class TimeRow:
+    """One line of the decomposition: mean over ranks.
+
+    Attributes:
+        cause: A word of `causes.py`.
+        group: Class of the communicator, empty where none took part.
+        phase: Phase of what was computed, sent or waited for.
+        seconds: Mean over ranks.
+        share: Of the step.
+    """
+
+    cause: str
+    group: str
+    phase: str
+    seconds: float
+    share: float
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """What each rank's step went to.
+
+    Attributes:
+        step_ps: Length of the step, the same for all ranks.
+        rows: By cause, group and phase, largest first; their seconds add up to the step.
+        by_rank_ps: int64[ranks, causes]; every row adds up to `step_ps` exactly.
+        waited_for_ps: int64[ranks]; straggler time of all others that a rank caused.
+        straggler_events: Collectives in which somebody waited for a straggler.
+    """
+
+    step_ps: int
+    rows: tuple[TimeRow, ...]
+    by_rank_ps: NDArray[np.int64]
+    waited_for_ps: NDArray[np.int64]
+    straggler_events: int
+
+    @property
+    def step_s(self) -> float:
+        """Length of the step in seconds."""
+        return self.step_ps * 1e-12
+
+    @property
+    def ranks(self) -> int:
+        """Number of ranks."""
+        return len(self.by_rank_ps)
+
+    def seconds(self, *causes: Cause) -> float:
+        """Mean over ranks of the given causes together."""
+        if not self.ranks:
+            return 0.0
+        return float(self.by_rank_ps[:, list(causes)].sum(axis=1).mean() * 1e-12)
+
+    def network_s(self) -> float:
+        """Mean over ranks of what the network made a rank wait: latency, bandwidth and contention."""
+        return self.seconds(*NETWORK_CAUSES)
+
+
+def decompose(timeline: Timeline) -> Decomposition:
+    """Cuts every rank's step into causes.
+
+    Args:
+        timeline: A simulated or measured step that starts at 0 and ends with its last task.
+
+    Raises:
+        InputError: Two tasks of one compute stream overlap in time.
+        RailyardError: The blockers go round in a circle.
+    """
+    graph = timeline.graph
+    vocabulary = Vocabulary.of(graph.labels)
+    ledger = Ledger.empty(vocabulary, graph.ranks, len(graph))
+    membership = Membership(graph.communicators, graph.ranks)
+    walker = walk.Walker(Charger(timeline, vocabulary, ledger), stages(graph), membership)
+    ends = _StepEnd(last_tasks(graph, timeline.end_ps), int(np.argmax(timeline.end_ps)) if len(graph) else -1)
+    for block in blocks(stream_keys(graph, Stream.COMPUTE), graph.ranks):
+        _block(walker, block, ends)
+    return _summary(timeline.makespan_ps, ledger)
+
+
+@dataclass(frozen=True)
+class _StepEnd:
+    own: NDArray[np.int64]
+    cluster: int
+
+
+def _block(walker: walk.Walker, block: StreamBlock, ends: _StepEnd) -> None:
+    charger, timeline = walker.charger, walker.charger.timeline
+    start, end = timeline.start_ps[block.task], timeline.end_ps[block.task]
+    rank = block.rank + block.first_rank
+    first = np.ones(len(rank), np.bool_)
+    first[1:] = rank[1:] != rank[:-1]
+    free = np.zeros(len(rank), np.int64)
+    free[1:] = end[:-1]
+    free[first] = 0
+    _refuse_overlap(rank, block.task, start, free)
+    charger.own(rank, block.task, end - start)
+    waits = start > free
+    walker.before(walk.waits_before(timeline.graph, rank[waits], free[waits], start[waits], block.task[waits]))
+    finished = np.zeros(block.ranks, np.int64)
+    last = np.ones(len(rank), np.bool_)
+    last[:-1] = first[1:]
+    finished[block.rank[last]] = end[last]
+    _tail(walker, np.arange(block.first_rank, block.last_rank, dtype=np.int64), finished, ends)
+
+
+def _tail(walker: walk.Walker, rank: NDArray[np.int64], finished_ps: NDArray[np.int64], ends: _StepEnd) -> None:
+    """Charges what comes after a rank's last computation: its own other streams, then the rest of the cluster."""
+    timeline = walker.charger.timeline
+    if ends.cluster < 0:
+        return
+    own = ends.own[rank]
+    own_end = np.where(own >= 0, timeline.end_ps[own], 0)
+    mine = own_end > finished_ps
+    if mine.any():
+        walker.until(walk.waits_until(rank[mine], finished_ps[mine], own_end[mine], own[mine], via=-1))
+    idle_from = np.maximum(finished_ps, own_end)
+    others = idle_from < timeline.makespan_ps
+    if others.any():
+        count = int(others.sum())
+        step_end, last = np.full(count, timeline.makespan_ps), np.full(count, ends.cluster)
+        walker.until(walk.waits_until(rank[others], idle_from[others], step_end, last, via=AT_STEP_END))
+
+
+def _refuse_overlap(
+    rank: NDArray[np.int64], task: NDArray[np.int64], start_ps: NDArray[np.int64], free_ps: NDArray[np.int64]
+) -> None:
+    bad = np.flatnonzero(start_ps < free_ps)
+    if bad.size:
+        at = int(bad[0])
+        raise InputError(
+            f"task {task[at]} starts on the compute stream of rank {rank[at]} before the task in front of it has ended",
+            found=f"{start_ps[at]} ps",
+            allowed=f"at least {free_ps[at]} ps",
+        )
+
+
+def _summary(step_ps: int, ledger: Ledger) -> Decomposition:
+    words = ledger.vocabulary
+    ranks = max(len(ledger.by_rank_ps), 1)
+    step_s = step_ps * 1e-12
+    used = np.flatnonzero(ledger.cells_s)
+    rows = []
+    for cell in used[np.argsort(-ledger.cells_s[used], kind="stable")]:
+        cause, group, phase = np.unravel_index(cell, (CAUSES, len(words.groups), len(words.phases)))
+        names = Cause(int(cause)).word, words.groups[group], words.phases[phase]
+        seconds = float(ledger.cells_s[cell]) / ranks
+        rows.append(TimeRow(*names, seconds, seconds / step_s))
+    return Decomposition(step_ps, tuple(rows), ledger.by_rank_ps, ledger.waited_for_ps, int(ledger.event.sum()))

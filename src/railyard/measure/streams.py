@@ -1,0 +1,129 @@
+"""Which tasks occupy the compute stream of each rank, in order: the backbone of every per-rank figure.
+
+A computation, transfer, read or write on the compute stream occupies it on one rank; a collective there occupies it on
+every member of its communicator. One 64-bit key an entry, (rank, task), sorts both kinds at once: tasks of a stream run
+in the order of their index.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.graph import Kind, Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from railyard.graph import Communicators, TaskGraph
+
+_TASK_BITS = 32
+_TASK_MASK = (1 << _TASK_BITS) - 1
+
+
+@dataclass(frozen=True)
+class StreamBlock:
+    """The compute streams of the ranks `first_rank` to `last_rank` (exclusive).
+
+    Attributes:
+        rank: int64[m]; rank of each entry minus `first_rank`, ascending.
+        task: int64[m]; task of each entry, ascending within a rank.
+    """
+
+    first_rank: int
+    last_rank: int
+    rank: NDArray[np.int64]
+    task: NDArray[np.int64]
+
+    @property
+    def ranks(self) -> int:
+        """Number of ranks in the block."""
+        return self.last_rank - self.first_rank
+
+
+def members_of(
+    communicators: Communicators, chosen: NDArray[np.integer]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """The members of communicators, one after another.
+
+    Args:
+        communicators: All groups.
+        chosen: int[k]; communicator indices, repeats allowed.
+
+    Returns:
+        Position in `chosen` of each entry (int64), and its member rank (int32).
+    """
+    sizes = np.diff(communicators.ptr)[chosen]
+    position = np.repeat(np.arange(len(chosen), dtype=np.int64), sizes)
+    ends = np.cumsum(sizes)
+    within = np.arange(len(position), dtype=np.int64) - np.repeat(ends - sizes, sizes)
+    return position, communicators.ranks[communicators.ptr[chosen][position] + within]
+
+
+def stream_keys(graph: TaskGraph, stream: Stream) -> NDArray[np.int64]:
+    """One key an occupied place of `stream`, sorted: rank in the upper 32 bits, task in the lower."""
+    tasks = np.flatnonzero(graph.stream == stream)
+    collective = graph.kind[tasks] == Kind.COLLECTIVE
+    single = tasks[~collective]
+    keys = [(graph.rank[single].astype(np.int64) << _TASK_BITS) | single]
+    shared = tasks[collective]
+    if shared.size:
+        position, member = members_of(graph.communicators, graph.rank[shared])
+        keys.append((member.astype(np.int64) << _TASK_BITS) | shared[position])
+    joined = np.concatenate(keys)
+    joined.sort()
+    return joined
+
+
+def blocks(keys: NDArray[np.int64], ranks: int, *, entries: int = 1 << 20) -> Iterator[StreamBlock]:
+    """Cuts sorted keys into blocks of whole ranks, so that memory stays bounded whatever the graph.
+
+    Args:
+        keys: From `stream_keys`.
+        ranks: Number of ranks; ranks without any entry belong to a block too.
+        entries: Wanted entries a block; a block holds at least one rank.
+    """
+    pointer = np.searchsorted(keys, np.arange(ranks + 1, dtype=np.int64) << _TASK_BITS)
+    first = 0
+    while first < ranks:
+        last = int(np.searchsorted(pointer, pointer[first] + entries, side="right")) - 1
+        last = min(max(last, first + 1), ranks)
+        chunk = keys[pointer[first] : pointer[last]]
+        yield StreamBlock(first, last, (chunk >> _TASK_BITS) - first, chunk & _TASK_MASK)
+        first = last
+
+
+def last_tasks(graph: TaskGraph, end_ps: NDArray[np.int64]) -> NDArray[np.int64]:
+    """int64[ranks]: the task on any of its streams with which a rank's own work ends; -1 for a rank without tasks."""
+    latest = np.full(graph.ranks, -1, np.int64)
+    task = np.full(graph.ranks, -1, np.int64)
+    collective = graph.kind == Kind.COLLECTIVE
+    single = np.flatnonzero(~collective)
+    _keep_latest(latest, task, graph.rank[single], end_ps[single], single)
+    shared = np.flatnonzero(collective)
+    if shared.size:
+        groups = len(graph.communicators)
+        group_latest, group_task = np.full(groups, -1, np.int64), np.full(groups, -1, np.int64)
+        _keep_latest(group_latest, group_task, graph.rank[shared], end_ps[shared], shared)
+        used = np.flatnonzero(group_task >= 0)
+        position, member = members_of(graph.communicators, used)
+        _keep_latest(latest, task, member, group_latest[used][position], group_task[used][position])
+    return task
+
+
+def _keep_latest(
+    latest: NDArray[np.int64],
+    task: NDArray[np.int64],
+    place: NDArray[np.int32],
+    end_ps: NDArray[np.int64],
+    candidate: NDArray[np.int64],
+) -> None:
+    """Writes into `task[place]` the candidate that ends last, where it ends later than what stands there."""
+    before = latest.copy()
+    np.maximum.at(latest, place, end_ps)
+    wins = (end_ps == latest[place]) & (end_ps > before[place])
+    task[place[wins]] = candidate[wins]
