@@ -131,7 +131,7 @@ def _unknown_key(location: tuple[str | int, ...], root: Node, model: type[BaseMo
 def _wrong_word(item: Any, node: Node, key: str | None) -> Problem:
     allowed = _quoted(item["ctx"]["expected"])
     return node.mark.problem(
-        f"{_shown(node.value)} is none of the words that are known here",
+        f"{_shown(node.value)} is not among the words that may stand here",
         key=key,
         allowed=", ".join(allowed),
         hint=did_you_mean(str(node.value), allowed),

@@ -96,6 +96,10 @@ def _years(value: float) -> str:
     return f"{value:.12g} years"
 
 
+def _hertz(value: float) -> str:
+    return f"{value:.12g} Hz"
+
+
 def _ratio(value: float) -> str:
     return f"{value:.12g}"
 
@@ -107,6 +111,7 @@ SPAN = Quantity("a span of time", "30 min", units.seconds, lambda value: units.f
 POWER = Quantity("a power", "700 W", units.power, units.format_power, "W", 1e12)
 FLOPS = Quantity("a compute rate, dense", "989 TFLOP/s", units.flops, units.format_flops, "FLOP/s", 1e21)
 LENGTH = Quantity("a length", "30 m", units.length, units.format_length, "m", 1e9)
+FREQUENCY = Quantity("a frequency", "1.83 GHz", units.frequency, _hertz, "Hz", 1e15)
 YEARS = Quantity("a span in years", "4 years", units.years, _years, "years", 100.0)
 COUNT = Quantity("a count", "15 T", units.count, units.format_count, "", 2.0**53, bare=True)
 RATIO = Quantity("a ratio", "3:1", units.ratio, _ratio, "", 1e6, bare=True)
@@ -124,6 +129,7 @@ if TYPE_CHECKING:
     Power = Annotated[float, POWER]
     Flops = Annotated[float, FLOPS]
     Length = Annotated[float, LENGTH]
+    Frequency = Annotated[float, FREQUENCY]
     Years = Annotated[float, YEARS]
     Count = Annotated[int, COUNT]
     Ratio = Annotated[float, RATIO]
@@ -140,6 +146,7 @@ else:
     Power = field_type(POWER, float)
     Flops = field_type(FLOPS, float)
     Length = field_type(LENGTH, float)
+    Frequency = field_type(FREQUENCY, float)
     Years = field_type(YEARS, float)
     Count = field_type(COUNT, int)
     Ratio = field_type(RATIO, float)

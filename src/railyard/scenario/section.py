@@ -1,9 +1,9 @@
 """The base of every section of a scenario, and sections made from the records of other rooms.
 
 A topology, a fabric, a layout is a frozen dataclass in its own room. Its fields, units and documentation are read from there,
-so that a record added in one file appears in the scenario, in the JSON schema and in the error messages by itself. The unit
-suffix of a field's name (`_bps`, `_bytes`, `_ps`, ...) says how it is written: `link_rate_bps` is the key `link_rate` with
-a value such as `400 Gb/s`.
+so that a record added in one file appears in the scenario, in the JSON schema and in the error messages by itself. Where a
+field carries a `FieldRecord`, that says how it is written; else the unit suffix of its name does (`_bps`, `_bytes`, `_ps`, ...):
+`link_rate_bps` is the key `link_rate` with a value such as `400 Gb/s`.
 """
 
 import dataclasses
@@ -12,10 +12,13 @@ import re
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from railyard import units
+from railyard.catalog import readers
+from railyard.catalog.fields import FieldRecord, records
 from railyard.scenario import quantity
 
 
@@ -46,15 +49,49 @@ _PLAIN: Mapping[Any, Any] = {
     str: quantity.Text,
 }
 
+_READERS: Mapping[Any, Any] = {
+    units.rate: quantity.Rate,
+    units.size: quantity.Size,
+    units.time: quantity.Time,
+    units.seconds: quantity.Span,
+    units.power: quantity.Power,
+    units.flops: quantity.Flops,
+    units.length: quantity.Length,
+    units.frequency: quantity.Frequency,
+    units.ratio: quantity.Ratio,
+    units.count: quantity.Count,
+    units.money: quantity.Money,
+    readers.whole: quantity.Natural,
+    readers.fraction: Annotated[quantity.Ratio, Field(le=1.0)],
+}
 
-def key_of(name: str) -> str:
-    """The key of a record's field: its name without the unit suffix."""
-    suffix = _suffix(name)
-    return name.removesuffix(suffix) if suffix else name
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    """One key of a section: its name in the file, its type, its default and what it means."""
+
+    name: str
+    annotation: Any
+    words: str | None
+    default: Any = dataclasses.MISSING
+
+    def field(self, *, optional: bool) -> tuple[Any, Any]:
+        """The pydantic field."""
+        if optional or self.default is None:
+            return self.annotation | None, Field(None, description=self.words)
+        if self.default is dataclasses.MISSING:
+            return self.annotation, Field(description=self.words)
+        return self.annotation, Field(self.default, description=self.words)
 
 
 def section_of(
-    record: type, title: str, *, tag: tuple[str, str] | None = None, skip: frozenset[str] = frozenset(), optional: bool = False
+    record: type,
+    title: str,
+    *,
+    tag: tuple[str, str] | None = None,
+    skip: frozenset[str] = frozenset(),
+    optional: bool = False,
+    inner: Any = None,
 ) -> type[Section]:
     """A section with the fields of a dataclass.
 
@@ -64,26 +101,31 @@ def section_of(
         tag: Key and value that tell this section from others of a union, such as `("kind", "torus")`.
         skip: Fields that are no keys of the scenario.
         optional: Every key may be left out, also where the record has no default; what is left out is None.
+        inner: Type of fields that hold another record of the same union.
     """
-    hints = typing.get_type_hints(record)
-    words = field_words(record)
     fields: dict[str, Any] = {}
     if tag is not None:
         fields[tag[0]] = (Literal[tag[1]], Field(description=_summary(record)))
-    for item in dataclasses.fields(record):
-        if item.name in skip or not item.init or (tag is not None and item.name == tag[0]):
-            continue
-        annotation = _annotation(hints[item.name], item.name)
-        details = {"description": words.get(item.name)}
-        if optional:
-            fields[key_of(item.name)] = (annotation | None, Field(None, **details))
-        elif item.default is not dataclasses.MISSING:
-            fields[key_of(item.name)] = (annotation, Field(item.default, **details))
-        elif item.default_factory is not dataclasses.MISSING:
-            fields[key_of(item.name)] = (annotation, Field(default_factory=item.default_factory, **details))
-        else:
-            fields[key_of(item.name)] = (annotation, Field(**details))
+    for name, key in keys_of(record, inner).items():
+        if name not in skip and (tag is None or key.name != tag[0]):
+            fields[key.name] = key.field(optional=optional)
     return create_model(title, __base__=Section, __doc__=_summary(record), **fields)
+
+
+def keys_of(record: type, inner: Any = None) -> dict[str, Key]:
+    """The keys of a dataclass by the names of its fields; where any field has a `FieldRecord`, only such fields are keys."""
+    said = records(record)
+    hints = {} if said else typing.get_type_hints(record)
+    words = {} if said else field_words(record)
+    keys: dict[str, Key] = {}
+    for item in dataclasses.fields(record):
+        default = item.default if item.default_factory is dataclasses.MISSING else item.default_factory()
+        if item.name in said:
+            keys[item.name] = Key(said[item.name].key, _said(said[item.name], inner), said[item.name].help, default)
+        elif not said and item.init:
+            annotation = _annotation(hints[item.name], item.name)
+            keys[item.name] = Key(_key_of(item.name), annotation, words.get(item.name), default)
+    return keys
 
 
 def build(section: Section, record: type[Any], **given: Any) -> Any:
@@ -97,12 +139,8 @@ def build(section: Section, record: type[Any], **given: Any) -> Any:
 
 def fields_given(section: Section, record: type[Any]) -> dict[str, Any]:
     """The section's values under the names of the record's fields, without those left out."""
-    values: dict[str, Any] = {}
-    for item in dataclasses.fields(record):
-        value = getattr(section, key_of(item.name), None)
-        if item.init and value is not None:
-            values[item.name] = value
-    return values
+    values = {name: getattr(section, key.name, None) for name, key in keys_of(record).items()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def field_words(record: type) -> dict[str, str]:
@@ -118,6 +156,27 @@ def field_words(record: type) -> dict[str, str]:
 
 def _summary(record: type) -> str:
     return (inspect.getdoc(record) or record.__name__).partition("\n\n")[0].replace("\n", " ")
+
+
+def _said(said: FieldRecord, inner: Any) -> Any:
+    """The type that a field record asks for; None where a scenario does not hold such a value (ranges, tables, lists)."""
+    if said.shape == "flag":
+        return quantity.Flag
+    if said.shape == "choice":
+        return Literal[said.allowed]
+    if said.shape == "text":
+        return quantity.Text
+    if said.shape == "topology":
+        return inner
+    number = _READERS.get(said.read)
+    if number is None or said.shape not in {"value", "numbers"}:
+        return None
+    return tuple[number, ...] if said.shape == "numbers" else number
+
+
+def _key_of(name: str) -> str:
+    suffix = _suffix(name)
+    return name.removesuffix(suffix) if suffix else name
 
 
 def _suffix(name: str) -> str | None:

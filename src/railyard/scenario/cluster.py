@@ -1,0 +1,133 @@
+"""The machine: its servers, its networks, its storage, and what others take of it."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag, create_model
+
+from railyard.catalog.types import Accelerator, Nic, Server, Switch
+from railyard.cluster.spec import Background, ClusterSpec, NetworkSpec, StorageSpec
+from railyard.cluster.fabric.fabric import FabricSpec
+from railyard.scenario.quantity import Length, Natural, Positive, Rate, Ratio, Text
+from railyard.scenario.section import Section, keys_of
+from railyard.scenario.unions import FabricSection, TopologySection, fabric_overrides, topology_spec
+
+
+class NetworkSection(Section):
+    """One network: how it is wired, and with what."""
+
+    topology: TopologySection = Field(  # type: ignore[valid-type]
+        {"kind": "rail-optimized"}, validate_default=True, description="Topology family and its parameters."
+    )
+    fabric: FabricSection = Field(  # type: ignore[valid-type]
+        {"name": "roce"}, validate_default=True, description="Fabric technology and what differs from it."
+    )
+    link_rate: Rate | None = Field(None, description="Rate of a NIC's link, one way; the NIC's own when left out.")
+    switch: Text | None = Field(None, description="Switch of the lowest tier, from the catalogue; else the fabric's usual one.")
+    spine_switch: Text | None = Field(None, description="Switch of the tiers above; else the usual partner of `switch`.")
+    cable_length: dict[Text, Length] = Field(
+        default_factory=dict, description="Cable lengths by tier; others as usual for the family.", examples=[{"nic": "3 m"}]
+    )
+    seed: Natural = Field(0, description="Seed of the switches' hash functions.")
+
+    def spec(self) -> NetworkSpec:
+        """The record that the cluster room takes."""
+        return NetworkSpec(
+            topology=topology_spec(self.topology),
+            fabric=FabricSpec(self.fabric.name, fabric_overrides(self.fabric)),
+            link_rate_bps=self.link_rate,
+            switch=self.switch,
+            spine_switch=self.spine_switch,
+            lengths_m=dict(self.cable_length),
+            seed=self.seed,
+        )
+
+
+def _own(value: object) -> str:
+    return "shared" if isinstance(value, str) else "own"
+
+
+class StorageSection(Section):
+    """A storage system that training data comes from and checkpoints go to."""
+
+    name: Text = Field(description="A storage node of the catalogue.")
+    servers: Positive = Field(description="Number of storage nodes.")
+    network: Annotated[
+        Annotated[Literal["back_end", "front_end"], Tag("shared")] | Annotated[NetworkSection, Tag("own")],
+        Discriminator(_own),
+    ] = Field("front_end", description="The network that it shares (`back_end`: converged), or one of its own.")
+
+    def spec(self) -> StorageSpec:
+        """The record that the cluster room takes."""
+        network = self.network if isinstance(self.network, str) else self.network.spec()
+        return StorageSpec(self.name, self.servers, network)
+
+
+class BackgroundSection(Section):
+    """Traffic of others: part of the capacity of a network is taken."""
+
+    network: Literal["back_end", "front_end", "storage"] = Field("back_end", description="The network.")
+    tier: Text | None = Field(None, description="One tier of it; every tier between switches when left out.")
+    load: Ratio = Field(lt=1.0, description="Share of the capacity that is taken.", examples=["30 %"])
+
+
+def _overrides(record: type, title: str) -> Any:
+    """A section of the single figures of a catalogue entry."""
+    keys = [key for key in keys_of(record).values() if key.annotation is not None]
+    fields: Any = {key.name: key.field(optional=True) for key in keys}
+    words = f"Figures of the {title.removesuffix('Figures').lower()} that differ from the catalogue."
+    return create_model(title, __base__=Section, __doc__=words, **fields)
+
+
+_RECORDS = {"accelerator": Accelerator, "server": Server, "nic": Nic, "switch": Switch}
+_Figures: Any = create_model(
+    "OverridesSection",
+    __base__=Section,
+    __doc__="Figures of the catalogue that differ here. What is uncertain there (prices, powers) is set in a catalogue file.",
+    **{  # type: ignore[call-overload]
+        name: (_overrides(record, f"{name.capitalize()}Figures") | None, Field(None, description=f"Figures of the {name}."))
+        for name, record in _RECORDS.items()
+    },
+)
+
+
+class ClusterSection(Section):
+    """A cluster of accelerators."""
+
+    accelerators: Positive = Field(description="Number of accelerators, one rank each.", examples=[1024])
+    server: Text = Field(description="The server, from the catalogue.", examples=["dgx-h100"])
+    back_end: NetworkSection = Field(default_factory=NetworkSection, description="The network between accelerators.")
+    front_end: NetworkSection | None = Field(None, description="The network between hosts; left out when missing.")
+    storage: StorageSection | None = Field(None, description="The storage system; left out when missing.")
+    overrides: _Figures = Field(default_factory=_Figures, description="Figures that differ from the catalogue.")
+    background: tuple[BackgroundSection, ...] = Field((), description="Traffic of others.")
+    placement: Literal["packed", "scattered"] = Field(
+        "packed", description="Ranks fill server after server, or servers in a shuffled order."
+    )
+    placement_seed: Natural = Field(0, description="Seed of the shuffle.")
+
+    def spec(self) -> ClusterSpec:
+        """The record that the cluster room takes.
+
+        Raises:
+            InputError: A record refuses its values; the key is relative to the cluster.
+        """
+        return ClusterSpec(
+            accelerators=self.accelerators,
+            server=self.server,
+            back_end=self.back_end.spec(),
+            front_end=None if self.front_end is None else self.front_end.spec(),
+            storage=None if self.storage is None else self.storage.spec(),
+            overrides=self._overrides(),
+            background=tuple(Background(item.network, item.load, item.tier) for item in self.background),
+            placement=self.placement,
+            placement_seed=self.placement_seed,
+        )
+
+    def _overrides(self) -> dict[str, dict[str, Any]]:
+        given: dict[str, dict[str, Any]] = {}
+        for name, record in _RECORDS.items():
+            section = getattr(self.overrides, name)
+            if section is not None:
+                figures = {field: getattr(section, key.name, None) for field, key in keys_of(record).items()}
+                given[name] = {field: value for field, value in figures.items() if value is not None}
+        return given

@@ -1,0 +1,33 @@
+"""A scenario: a cluster, what runs on it, and what is asked of the two."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from railyard.scenario.cluster import ClusterSection
+from railyard.scenario.quantity import Natural, Text
+from railyard.scenario.section import Section
+from railyard.scenario.study import CompareSection, FaultSection, JitterSection
+from railyard.scenario.workload import WorkloadSection
+
+FORMAT = "railyard/1"
+
+
+class Scenario(Section):
+    """A cluster, a job on it, and what is asked of the two."""
+
+    format: Literal["railyard/1"] = Field("railyard/1", description="Version of this file format.")
+    name: Text = Field(description="Name of the run; the file's name when left out.")
+    catalog: Text | None = Field(
+        None, description="A file of your own catalogue entries, relative to the scenario file.", examples=["my-parts.yaml"]
+    )
+    cluster: ClusterSection = Field(description="The machine.")
+    workload: WorkloadSection = Field(description="What runs on it.")
+    engine: Text = Field("flow", description="How time is found: `flow` simulates, `analytic` uses closed forms.")
+    seed: Natural = Field(0, description="Seed of everything random; the same seed gives the same run, bit by bit.")
+    repeat: Annotated[int, Field(strict=True, ge=1, le=1000)] = Field(
+        1, description="Number of seeds that are run for the distribution of the step time."
+    )
+    jitter: JitterSection = Field(default_factory=JitterSection, description="Random differences in compute time.")
+    faults: tuple[FaultSection, ...] = Field((), description="What goes wrong, and when.")
+    compare: CompareSection = Field(default_factory=CompareSection, description="Variants to run side by side.")

@@ -1,0 +1,84 @@
+"""Sections of a topology and a fabric, made from their registries: a family added in one file is a choice here by itself."""
+
+import functools
+import operator
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, create_model
+
+from railyard import registry
+from railyard.catalog.fields import records
+from railyard.cluster.fabric import fabrics
+from railyard.cluster.fabric.fabric import Fabric
+from railyard.cluster.topology import topologies
+from railyard.scenario.section import Section, keys_of, section_of
+
+registry.load_plugins()
+
+
+def tagged(key: str) -> BeforeValidator:
+    """Reads `roce` as `{name: roce}`."""
+    return BeforeValidator(lambda value: {key: value} if isinstance(value, str) else value)
+
+
+def _title(kind: str) -> str:
+    return "".join(part.capitalize() for part in kind.replace("_", "-").split("-")) + "Topology"
+
+
+def _union(sections: list[type[Section]]) -> Any:
+    return Annotated[functools.reduce(operator.or_, sections), Field(discriminator="kind"), tagged("kind")]
+
+
+def _nesting(spec: type[Any]) -> bool:
+    return any(field.shape == "topology" for field in records(spec).values())
+
+
+_FLAT = {
+    kind: section_of(spec, _title(kind), tag=("kind", kind)) for kind, spec in topologies.items() if not _nesting(spec)
+}
+_NESTED = {
+    kind: section_of(spec, _title(kind), tag=("kind", kind), inner=_union(list(_FLAT.values())))
+    for kind, spec in topologies.items()
+    if _nesting(spec)
+}
+
+#: One of the topology families, told apart by `kind`; a family without further keys may be written as its name alone.
+TopologySection = _union([*_FLAT.values(), *_NESTED.values()])
+
+
+def topology_spec(section: Any) -> Any:
+    """The record of a topology section.
+
+    Raises:
+        InputError: The record refuses the values.
+    """
+    record = topologies.get(section.kind)
+    values: dict[str, Any] = {}
+    for name, key in keys_of(record).items():
+        value = getattr(section, key.name)
+        if value is not None:
+            values[name] = topology_spec(value) if isinstance(value, Section) else value
+    return record(**values)
+
+
+_FABRIC_KEYS = keys_of(Fabric)
+
+
+class _FabricName(Section):
+    name: Literal[tuple(fabrics.names())] = Field(description="The fabric.")  # type: ignore[valid-type]
+
+
+FabricKeys = create_model(
+    "FabricSection",
+    __base__=_FabricName,
+    __doc__="A fabric by name; every further key replaces a constant of it, in all documentation with its source.",
+    **{key.name: key.field(optional=True) for key in _FABRIC_KEYS.values()},  # type: ignore[call-overload]
+)
+
+FabricSection = Annotated[FabricKeys, tagged("name")]
+
+
+def fabric_overrides(section: Any) -> dict[str, Any]:
+    """The constants that a fabric section replaces, by attribute name of `Fabric`."""
+    given = {name: getattr(section, key.name) for name, key in _FABRIC_KEYS.items()}
+    return {name: value for name, value in given.items() if value is not None}
