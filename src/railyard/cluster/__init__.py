@@ -1,0 +1,38 @@
+"""The machine: servers with their scale-up domains, networks with their topologies and fabrics, storage.
+
+>>> from railyard import catalog, cluster
+>>> machine = cluster.build(cluster.ClusterSpec(accelerators=64, server="hgx-h100"), catalog.load())
+>>> machine.servers
+8
+"""
+
+from railyard.cluster.build import build
+from railyard.cluster.fabric import Fabric, FabricSpec, fabrics
+from railyard.cluster.links import Csr, CsrWeighted, LinkTable
+from railyard.cluster.machine import Cluster, StorageServers
+from railyard.cluster.network import Network
+from railyard.cluster.routing import RoutingTable
+from railyard.cluster.scale_up import ScaleUp
+from railyard.cluster.spec import Background, ClusterSpec, NetworkSpec, StorageSpec
+from railyard.cluster.topology import TopologySpec, topologies
+
+__all__ = [
+    "Background",
+    "Cluster",
+    "ClusterSpec",
+    "Csr",
+    "CsrWeighted",
+    "Fabric",
+    "FabricSpec",
+    "LinkTable",
+    "Network",
+    "NetworkSpec",
+    "RoutingTable",
+    "ScaleUp",
+    "StorageServers",
+    "StorageSpec",
+    "TopologySpec",
+    "build",
+    "fabrics",
+    "topologies",
+]

@@ -1,0 +1,37 @@
+"""From what a cluster is asked to be to what it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.cluster.assemble import assemble
+from railyard.cluster.hardware import Hardware
+from railyard.cluster.plan import plan_networks
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from railyard.catalog import Catalog
+    from railyard.cluster.machine import Cluster
+    from railyard.cluster.spec import ClusterSpec
+
+
+def build(spec: ClusterSpec, catalog: Catalog) -> Cluster:
+    """Builds a cluster.
+
+    Args:
+        spec: What is asked for.
+        catalog: Where names are looked up.
+
+    Raises:
+        InputError: A name is unknown or the cluster cannot be built; keys are relative to the cluster
+            (`back_end.topology.oversubscription`).
+    """
+    hardware = Hardware.of(spec, catalog)
+    storage = None
+    if spec.storage is not None:
+        try:
+            storage = catalog.storage(spec.storage.name)
+        except InputError as error:
+            raise error.located(key="storage.name") from None
+    plans = plan_networks(spec, catalog, hardware, storage)
+    return assemble(spec, catalog, hardware, plans, storage)

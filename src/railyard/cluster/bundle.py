@@ -1,0 +1,82 @@
+"""Bundles: a network folded so that parallel links which a fabric loads alike become one link of their summed capacity.
+
+The spines of a pod are alike for traffic that is sprayed, and so are all cores, and the planes of a multi-plane network.
+Folding the network by these classes leaves a tree with one link up and one down per leaf and per pod:
+
+    leaf --64 uplinks--> 64 spines --64--> leaf        becomes        leaf --1 bundle--> spines --1 bundle--> leaf
+
+An evenly sprayed transfer crosses at most two bundles a tier in place of dozens of links, and the max-min fair rates are
+exactly those of the unfolded network, because members of a bundle carry the same load as long as all are healthy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.cluster.routing import RoutingTable
+    from railyard.cluster.topology.wiring import Wiring
+
+
+@dataclass(frozen=True, eq=False)
+class Bundles:
+    """The folded network.
+
+    Attributes:
+        routing: Routes over links and bundles; ids from `links` on are bundles.
+        bundle_of: int32[links], bundle of a link counted from 0, or -1 where the link has no parallel.
+        sample: int64[bundles], the first member of each.
+    """
+
+    routing: RoutingTable
+    bundle_of: NDArray[np.int32]
+    sample: NDArray[np.int64]
+
+
+def fold(wiring: Wiring) -> Bundles | None:
+    """Folds a network by the classes of its nodes; None when the topology says that this would not be exact."""
+    if wiring.classes is None:
+        return None
+    classes = wiring.classes.astype(np.int64)
+    near, far = classes[wiring.source], classes[wiring.target]
+    _, sample, inverse, size = np.unique(
+        near * wiring.nodes + far, return_index=True, return_inverse=True, return_counts=True
+    )
+    inverse = inverse.ravel()
+    several = size > 1
+    number = np.where(several, np.cumsum(several) - 1, -1)
+    bundle_of = number[inverse].astype(np.int32)
+    image = np.where(bundle_of >= 0, wiring.links + bundle_of, np.arange(wiring.links))
+    sample = sample[several]
+    target = classes[np.concatenate([wiring.target, wiring.target[sample]])].astype(np.int32)
+    return Bundles(_folded_routes(wiring, classes, image, target), bundle_of, sample)
+
+
+def _folded_routes(
+    wiring: Wiring, classes: NDArray[np.int64], image: NDArray[np.int64], target: NDArray[np.int32]
+) -> RoutingTable:
+    """The records of one node of each class, each group narrowed to the one bundle that all its links belong to."""
+    table = wiring.routing
+    chosen = classes == np.arange(wiring.nodes)
+    per_node = np.where(chosen, np.diff(table.node_ptr), 0)
+    keep = np.repeat(chosen, np.diff(table.node_ptr))
+    groups = table.groups()[keep]
+    begin = np.concatenate([[0], np.cumsum(groups)])
+    within = np.arange(begin[-1]) - np.repeat(begin[:-1], groups)
+    choice = table.choices[np.repeat(table.first[keep], groups) + within * np.repeat(table.width[keep], groups)]
+    return replace(
+        table,
+        node_ptr=np.concatenate([[0], np.cumsum(per_node)]).astype(np.int64),
+        lo=table.lo[keep],
+        hi=table.hi[keep],
+        first=begin[:-1],
+        width=np.ones(int(keep.sum()), np.int32),
+        stride=table.stride[keep],
+        choices=np.where(choice >= 0, image[choice], -1).astype(np.int32),
+        link_target=target,
+    )

@@ -1,0 +1,66 @@
+"""Which cable a tier takes: copper where it reaches, else optics at both ends with fibre between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from railyard.catalog import Cable, Catalog
+    from railyard.cluster.topology.wiring import Tier
+
+# Group delay of single-mode fibre, 5.13 ns/m = 1.538 / c, for links beyond every module of the catalogue.
+FIBRE_S_PER_M = 5.13e-9
+_ORDER = {"dac": 0, "aec": 1, "optic": 2}
+
+
+@dataclass(frozen=True)
+class CableRun:
+    """The cables of one tier.
+
+    Attributes:
+        length_m: Length of each.
+        delay_ps: Propagation, one way.
+        cable: Copper cable or optical module; None where the catalogue has nothing of this rate and reach.
+        fibre: Fibre between two modules; None with copper.
+    """
+
+    length_m: float
+    delay_ps: int
+    cable: Cable | None
+    fibre: Cable | None
+
+
+def choose(catalog: Catalog, rate_bps: float, tier: Tier, length_m: float | None, *, key: str) -> CableRun:
+    """The simplest cable that carries the rate over the length.
+
+    Args:
+        catalog: Where cables are looked up.
+        rate_bps: Rate of a link of the tier, bit/s.
+        tier: The tier; gives the length unless `length_m` does.
+        length_m: Length asked for, or None.
+        key: Key of the length, for messages.
+
+    Raises:
+        InputError: The length is not positive.
+    """
+    length = tier.length_m if length_m is None else length_m
+    if not length > 0:
+        raise InputError("a cable has a length", key=key, found=length)
+    found = _fitting(catalog, rate_bps, length)
+    delay_s = FIBRE_S_PER_M * length if found is None else found.delay_s_per_m * length
+    fibre = catalog.cable(found.fibre) if found is not None and found.fibre else None
+    return CableRun(length, round(delay_s * 1e12), found, fibre)
+
+
+def _fitting(catalog: Catalog, rate_bps: float, length_m: float) -> Cable | None:
+    """The cable with the simplest kind, then the lowest sufficient rate, then the shortest sufficient reach."""
+    cables = (catalog.cable(name) for name in catalog.names("cable"))
+    fit = [
+        cable
+        for cable in cables
+        if cable.kind in _ORDER and cable.rate_bps >= rate_bps * (1 - 1e-9) and cable.reach_m >= length_m
+    ]
+    return min(fit, key=lambda cable: (_ORDER[cable.kind], cable.rate_bps, cable.reach_m, cable.name), default=None)

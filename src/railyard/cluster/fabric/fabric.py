@@ -1,0 +1,162 @@
+"""What a fabric is at flow level: how it balances load, what it adds to every packet and hop, and what sharing costs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from railyard.cluster import record
+from railyard.errors import InputError
+from railyard.registry import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from railyard.catalog.types import Provenance
+    from railyard.cluster.links import CsrWeighted
+    from railyard.cluster.network import Network
+
+LOAD_BALANCING = ("ecmp", "flowlet", "spray", "adaptive", "cells", "ideal")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fabric:
+    """A fabric technology as the flow and analytic engines see it.
+
+    Every number is a parameter with a stated default and a source; see `sources`. `hop_latency_ps` and `nic_latency_ps` are
+    one way and without queueing. Efficiencies are about sharing done well; collisions come from hashed paths, never from these.
+    """
+
+    name: str
+    summary: str
+    load_balancing: str = field(
+        metadata=record.choice("load_balancing", "How flows find their way over equal-cost links", LOAD_BALANCING)
+    )
+    header_bytes: int = field(
+        metadata=record.size("header", "Added to every packet on the wire, preamble and gap included")
+    )
+    hop_latency_ps: int = field(
+        metadata=record.time("hop_latency", "One switch with its error correction, without the cable")
+    )
+    nic_latency_ps: int = field(
+        metadata=record.time("nic_latency", "Sending and receiving NIC with PCIe together, one way")
+    )
+    switches: tuple[tuple[str, str], ...]
+    families: tuple[str, ...]
+    qps: int = field(default=1, metadata=record.whole("qps", "Queue pairs of a connection; each is hashed by itself"))
+    e_ecmp: bool = field(
+        default=True,
+        metadata=record.flag("e_ecmp", "Whether switches hash the queue pair too, so that each takes its own path"),
+    )
+    flowlets: int = field(default=8, metadata=record.whole("flowlets", "Paths among which a flow's flowlets settle"))
+    mtu_bytes: int = field(default=4096, metadata=record.size("mtu", "Payload of a full packet"))
+    transport_efficiency: float = field(
+        default=1.0,
+        metadata=record.share("transport_efficiency", "What one unhindered flow gets of the rate left by headers"),
+    )
+    cell_efficiency: float = field(
+        default=1.0, metadata=record.share("cell_efficiency", "Payload share of a cell on links between switches")
+    )
+    congestion_efficiency: float = field(
+        default=1.0,
+        metadata=record.share("congestion_efficiency", "Utilization that links between switches reach when saturated"),
+    )
+    incast_efficiency: float = field(
+        default=1.0, metadata=record.share("incast_efficiency", "Utilization of a receiver's link under many senders")
+    )
+    sharp: bool = field(default=False, metadata=record.flag("sharp", "Whether switches reduce in the network"))
+    left_out: tuple[str, ...] = ()
+    sources: Mapping[str, Provenance] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def payload_efficiency(self) -> float:
+        """Goodput of one unhindered flow over line rate: headers and transport."""
+        return self.mtu_bytes / (self.mtu_bytes + self.header_bytes) * self.transport_efficiency
+
+    @property
+    def fabric_efficiency(self) -> float:
+        """Usable share of the line rate of links between switches."""
+        return self.cell_efficiency * self.congestion_efficiency
+
+    @property
+    def bundled(self) -> bool:
+        """Whether transfers spread so evenly that parallel links act as one."""
+        return self.load_balancing in {"spray", "adaptive", "cells"}
+
+    @property
+    def paths(self) -> int:
+        """Hashed paths over which one transfer is split."""
+        if self.load_balancing == "flowlet":
+            return self.qps * self.flowlets
+        return self.qps if self.e_ecmp else 1
+
+    def incast(self, fan_in: int) -> float:
+        """Utilization of a receiver's link when `fan_in` senders share it."""
+        return 1.0 if fan_in <= 1 else self.incast_efficiency
+
+    def usage(
+        self, network: Network, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], flow_key: NDArray[np.uint64]
+    ) -> CsrWeighted:
+        """Links of each transfer, with the share of its bytes on each.
+
+        Args:
+            network: The network that this fabric runs on.
+            src_port: int32[transfers], sending ports.
+            dst_port: int32[transfers], receiving ports.
+            flow_key: uint64[transfers], entropy of each connection; equal keys are hashed alike.
+
+        Raises:
+            InputError: A pair has no path.
+        """
+        if self.load_balancing == "ideal":
+            return network.endpoints(src_port, dst_port)
+        if self.bundled:
+            return network.spread(src_port, dst_port)
+        return network.split(src_port, dst_port, flow_key, self.paths)
+
+    def scaled(self, latency: float) -> Fabric:
+        """A copy with all latencies multiplied."""
+        return replace(
+            self,
+            hop_latency_ps=round(self.hop_latency_ps * latency),
+            nic_latency_ps=round(self.nic_latency_ps * latency),
+        )
+
+
+@dataclass(frozen=True)
+class FabricSpec:
+    """A fabric by name, with the parameters that differ from its record.
+
+    Attributes:
+        name: Name in the registry `fabrics`.
+        overrides: Values by attribute name of `Fabric`, in base units.
+    """
+
+    name: str
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+    def resolve(self) -> Fabric:
+        """The fabric with its overrides.
+
+        Raises:
+            InputError: The fabric is unknown, or a value is out of range.
+        """
+        fabric = replace(fabrics.get(self.name), **self.overrides)
+        _at_least_one(fabric.qps, "qps")
+        _at_least_one(fabric.flowlets, "flowlets")
+        _at_least_one(fabric.mtu_bytes, "mtu")
+        for name in ("transport_efficiency", "cell_efficiency", "congestion_efficiency", "incast_efficiency"):
+            if not 0 < getattr(fabric, name) <= 1:
+                raise InputError("an efficiency is more than 0 and at most 1", key=name, found=getattr(fabric, name))
+        return fabric
+
+
+def _at_least_one(value: int, key: str) -> None:
+    if value < 1:
+        raise InputError("at least one is wanted", key=key, found=value)
+
+
+fabrics: Registry[Fabric] = Registry("fabric")

@@ -1,0 +1,46 @@
+"""The integer hash by which switches choose among equal-cost links: the finalizer of splitmix64.
+
+Source: G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014, with the constants of
+D. Stafford's mix 13. Integer arithmetic only: the same paths on every machine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+
+
+def mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """A well-mixed 64-bit hash of each value."""
+    out = value + _GOLDEN
+    out ^= out >> np.uint64(30)
+    out *= _FIRST
+    out ^= out >> np.uint64(27)
+    out *= _SECOND
+    out ^= out >> np.uint64(31)
+    return out
+
+
+def salts(count: int, *, seed: int = 0) -> NDArray[np.uint64]:
+    """One salt a switch, so that two tiers never make the same choice for the same flow (no polarization)."""
+    base = np.uint64((seed * 0x9E3779B97F4A7C15 + 0x5851F42D4C957F2D) & 0xFFFFFFFFFFFFFFFF)
+    return mix(np.arange(count, dtype=np.uint64) * np.uint64(0xD1342543DE82EF95) + base)
+
+
+def pick(hashed: NDArray[np.uint64], width: NDArray[np.int32]) -> NDArray[np.int64]:
+    """A number in `[0, width)` from the upper 32 bits of each hash, by multiplication and not by remainder."""
+    return (((hashed >> np.uint64(32)) * width.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
+
+
+def subflows(key: NDArray[np.uint64], count: int) -> NDArray[np.uint64]:
+    """Entropy of the `count` queue pairs of every flow, flow-major: what the UDP source port of each would be."""
+    lanes = mix(np.arange(1, count + 1, dtype=np.uint64))
+    return mix(key.astype(np.uint64)[:, None] ^ lanes[None, :]).ravel()

@@ -1,0 +1,178 @@
+"""Links: every direction of every cable as one row of columns, and the sparse lists that say which links a flow uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Csr:
+    """Links of many flows: flow `i` uses `link[ptr[i]:ptr[i + 1]]`, in the order in which it crosses them.
+
+    Attributes:
+        ptr: int64[flows + 1].
+        link: int32[], link ids of the cluster's `LinkTable`.
+    """
+
+    ptr: NDArray[np.int64]
+    link: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.ptr) - 1
+
+    def row(self, flow: int) -> NDArray[np.int32]:
+        """The links of one flow."""
+        return self.link[self.ptr[flow] : self.ptr[flow + 1]]
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Number of links of each flow."""
+        return np.diff(self.ptr)
+
+    def rows(self) -> NDArray[np.int64]:
+        """The flow of every entry of `link`."""
+        return np.repeat(np.arange(len(self), dtype=np.int64), self.lengths)
+
+    def weighted(self) -> CsrWeighted:
+        """The same with a share of 1 on every link."""
+        return CsrWeighted(self.ptr, self.link, np.ones(len(self.link)))
+
+
+@dataclass(frozen=True, eq=False)
+class CsrWeighted:
+    """Links of many flows with the share of each flow's bytes that crosses them.
+
+    Attributes:
+        ptr: int64[flows + 1].
+        link: int32[], link ids of the cluster's `LinkTable`; no link twice in one row.
+        share: float64[], bytes on that link for one byte of the flow.
+    """
+
+    ptr: NDArray[np.int64]
+    link: NDArray[np.int32]
+    share: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.ptr) - 1
+
+    def row(self, flow: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Links and shares of one flow."""
+        part = slice(self.ptr[flow], self.ptr[flow + 1])
+        return self.link[part], self.share[part]
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Number of links of each flow."""
+        return np.diff(self.ptr)
+
+    def rows(self) -> NDArray[np.int64]:
+        """The flow of every entry of `link`."""
+        return np.repeat(np.arange(len(self), dtype=np.int64), self.lengths)
+
+    @classmethod
+    def gathered(
+        cls, flows: int, row: NDArray[np.int64], link: NDArray[np.int64] | NDArray[np.int32], share: NDArray[np.float64]
+    ) -> CsrWeighted:
+        """From entries in any order: shares of the same link in the same row are added up; rows come out sorted by link."""
+        width = int(link.max()) + 1 if len(link) else 1
+        keys, inverse = np.unique(row * width + link, return_inverse=True)
+        total = np.bincount(inverse.ravel(), weights=share, minlength=len(keys)).astype(np.float64)
+        ptr = np.searchsorted(keys // width, np.arange(flows + 1))
+        return cls(ptr.astype(np.int64), (keys % width).astype(np.int32), total)
+
+
+@dataclass(frozen=True, eq=False)
+class LinkTable:
+    """All directed links of a cluster: scale-up, every network, storage devices, and then the bundles.
+
+    A *bundle* stands for all parallel links between two groups of nodes over which a fabric sprays evenly. A transfer that
+    is sprayed over 64 uplinks then names one bundle and not 64 links. Its rate is the sum of the rates of its members,
+    which is exact as long as every member carries the same share. Ids below `physical` are links, ids from there on bundles.
+
+    Attributes:
+        rate_bps: float64[links], rate that flows can use: line rate less what background traffic takes, times the
+            utilization that the fabric reaches on shared tiers.
+        line_bps: float64[links], rate on the wire.
+        latency_ps: int64[links], propagation plus the switch at the far end.
+        tier: int16[links], index into `tiers`.
+        source: int32[links], node at the near end.
+        target: int32[links], node at the far end.
+        tiers: Names of the tiers, unique over the networks: `scale-up`, `back-end nic`, `back-end leaf-spine`.
+        bundle_of: int32[physical], bundle of a link, or -1.
+    """
+
+    rate_bps: NDArray[np.float64]
+    line_bps: NDArray[np.float64]
+    latency_ps: NDArray[np.int64]
+    tier: NDArray[np.int16]
+    source: NDArray[np.int32]
+    target: NDArray[np.int32]
+    tiers: tuple[str, ...]
+    bundle_of: NDArray[np.int32] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.rate_bps)
+
+    @property
+    def physical(self) -> int:
+        """Number of real links; ids from here on are bundles."""
+        return len(self.bundle_of)
+
+    def of_tier(self, name: str, *, bundles: bool = False) -> NDArray[np.int32]:
+        """Ids of the links of a tier; with `bundles`, of its bundles too.
+
+        Raises:
+            ValueError: There is no such tier.
+        """
+        end = len(self) if bundles else self.physical
+        return np.flatnonzero(self.tier[:end] == self.tiers.index(name)).astype(np.int32)
+
+    def degraded(self, link: NDArray[np.int32], factor: float) -> NDArray[np.float64]:
+        """Rates of all links when the rates of some are multiplied by `factor`; bundles lose what their members lose.
+
+        Args:
+            link: Physical link ids.
+            factor: 0 (dead) to 1.
+
+        Returns:
+            float64[links] in bit/s.
+        """
+        rate = self.rate_bps.copy()
+        rate[link] *= factor
+        return self.with_bundles(rate)
+
+    def with_bundles(self, rate_bps: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Sets the rate of every bundle to the sum over its members, in place; returns the array."""
+        member = np.flatnonzero(self.bundle_of >= 0)
+        bundles = len(self) - self.physical
+        index = self.bundle_of[member] - self.physical
+        rate_bps[self.physical :] = np.bincount(index, weights=rate_bps[member], minlength=bundles)
+        return rate_bps
+
+    def to_physical(self, load: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Load on real links from load on links and bundles: a bundle's load is spread over members by their rates.
+
+        Args:
+            load: float64[links], bytes or utilization-weighted quantities that add up.
+
+        Returns:
+            float64[physical].
+        """
+        out = load[: self.physical].copy()
+        member = np.flatnonzero(self.bundle_of >= 0)
+        bundle = self.bundle_of[member]
+        total = self.rate_bps[bundle]
+        part = np.divide(self.rate_bps[member], total, out=np.zeros(len(member)), where=total > 0)
+        out[member] += load[bundle] * part
+        return out
+
+    def scaled(self, factor: NDArray[np.float64], *, latency: float = 1.0) -> LinkTable:
+        """A copy whose rates are multiplied by `factor[links]` and whose latencies by `latency`; the rest is shared."""
+        latency_ps = self.latency_ps if latency == 1.0 else np.rint(self.latency_ps * latency).astype(np.int64)
+        return replace(self, rate_bps=self.rate_bps * factor, line_bps=self.line_bps * factor, latency_ps=latency_ps)

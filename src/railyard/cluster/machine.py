@@ -1,0 +1,203 @@
+"""The cluster as every later room sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from railyard.catalog import Accelerator, Catalog, Nic, Server, Storage
+    from railyard.cluster.fabric.fabric import Fabric
+    from railyard.cluster.hardware import Hardware
+    from railyard.cluster.links import LinkTable
+    from railyard.cluster.network import Network
+    from railyard.cluster.plan import NetworkPlan
+    from railyard.cluster.scale_up import ScaleUp
+    from railyard.cluster.spec import ClusterSpec
+
+
+@dataclass(frozen=True, eq=False)
+class StorageServers:
+    """Where data comes from and checkpoints go.
+
+    Attributes:
+        entry: Catalogue entry of one node.
+        count: Nodes.
+        local: Whether a node is the server's own disk, reached without a network; node `s` then belongs to server `s`.
+        ports: int32[count, ports of a node], ports on the storage network; none when local.
+        read_link: int32[count], link that every byte read from a node crosses.
+        write_link: int32[count], link that every byte written to a node crosses.
+    """
+
+    entry: Storage
+    count: int
+    local: bool
+    ports: NDArray[np.int32]
+    read_link: NDArray[np.int32]
+    write_link: NDArray[np.int32]
+
+    @property
+    def latency_ps(self) -> int:
+        """From a request to its first byte, without the network."""
+        return self.entry.latency_ps
+
+
+@dataclass(frozen=True, eq=False)
+class Cluster:
+    """A cluster: ranks, links, networks.
+
+    Ranks are numbered server by server: `rank = server * ranks_per_server + local`.
+
+    Attributes:
+        spec: What was asked for.
+        ranks: Accelerators.
+        servers: Servers.
+        ranks_per_server: Accelerators of a server.
+        scale_up_domain: Accelerators of a scale-up domain.
+        accelerator: Catalogue entry, with overrides and what-if factors.
+        server: Catalogue entry.
+        nic: Back-end NIC.
+        links: All directed links and bundles.
+        back_end: Network between accelerators.
+        front_end: Network between hosts, or None.
+        storage: Network on which storage lies (may be another of the networks), or None.
+        storage_servers: Storage nodes, or None.
+        scale_up: Domains and their links.
+        hardware: Counts and parts.
+        plans: How each network was planned, by key.
+        catalog: Where its parts come from.
+        nodes: Number of nodes: ranks, scale-up switches, ports, switches, storage nodes.
+    """
+
+    spec: ClusterSpec
+    ranks: int
+    servers: int
+    ranks_per_server: int
+    scale_up_domain: int
+    accelerator: Accelerator
+    server: Server
+    nic: Nic
+    links: LinkTable = field(repr=False)
+    back_end: Network
+    front_end: Network | None
+    storage: Network | None
+    storage_servers: StorageServers | None = field(repr=False)
+    scale_up: ScaleUp
+    hardware: Hardware = field(repr=False)
+    plans: Mapping[str, NetworkPlan] = field(repr=False)
+    catalog: Catalog = field(repr=False)
+    nodes: int
+
+    @property
+    def fabric(self) -> Fabric:
+        """Fabric of the back-end."""
+        return self.back_end.fabric
+
+    @property
+    def networks(self) -> tuple[Network, ...]:
+        """All networks, each once."""
+        listed: list[Network] = []
+        for network in (self.back_end, self.front_end, self.storage):
+            if network is not None and all(network is not known for known in listed):
+                listed.append(network)
+        return tuple(listed)
+
+    def server_of(self, rank: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Server of each rank."""
+        return np.asarray(rank) // self.ranks_per_server
+
+    def scaled(
+        self,
+        *,
+        flops: float = 1.0,
+        memory_bandwidth: float = 1.0,
+        scale_up: float = 1.0,
+        nic: float = 1.0,
+        fabric_tiers: float | Mapping[str, float] = 1.0,
+        latency: float = 1.0,
+        storage: float = 1.0,
+    ) -> Cluster:
+        """A what-if copy that shares everything that does not change.
+
+        Args:
+            flops: Factor on the accelerators' FLOP/s.
+            memory_bandwidth: Factor on their memory bandwidth.
+            scale_up: Factor on scale-up links.
+            nic: Factor on the back-end NICs' own links.
+            fabric_tiers: Factor on all tiers of links between switches of the back-end, or factors by name of a tier
+                (`leaf-spine`; any tier of the link table will do).
+            latency: Factor on every network and scale-up latency.
+            storage: Factor on storage devices and on the front-end and storage networks.
+
+        Raises:
+            InputError: A tier is unknown or a factor not positive.
+        """
+        given = {"scale_up": scale_up, "nic": nic, "latency": latency, "storage": storage, "flops": flops}
+        for name, value in {**given, "memory_bandwidth": memory_bandwidth}.items():
+            if not value > 0:
+                raise InputError("a factor is more than zero", key=name, found=value)
+        factor = self._tier_factors(scale_up, nic, fabric_tiers, storage)
+        links = self.links.scaled(factor[self.links.tier], latency=latency)
+        own = self.accelerator
+        accelerator = replace(
+            own,
+            flops={kind: value * flops for kind, value in own.flops.items()},
+            memory_bps=own.memory_bps * memory_bandwidth,
+            scale_up_bps=own.scale_up_bps * scale_up,
+            scale_up_collective_bps=own.scale_up_collective_bps * scale_up,
+            scale_up_latency_ps=round(own.scale_up_latency_ps * latency),
+        )
+        copies = {id(network): _slower(network, links, latency) for network in self.networks}
+        return replace(
+            self,
+            accelerator=accelerator,
+            nic=replace(self.nic, rate_bps=self.nic.rate_bps * nic),
+            links=links,
+            back_end=copies[id(self.back_end)],
+            front_end=None if self.front_end is None else copies[id(self.front_end)],
+            storage=None if self.storage is None else copies[id(self.storage)],
+            scale_up=replace(
+                self.scale_up,
+                rate_bps=self.scale_up.rate_bps * scale_up,
+                latency_ps=round(self.scale_up.latency_ps * latency),
+            ),
+        )
+
+    def _tier_factors(
+        self, scale_up: float, nic: float, fabric_tiers: float | Mapping[str, float], storage: float
+    ) -> NDArray[np.float64]:
+        """float64[tiers]."""
+        tiers = self.links.tiers
+        access = {tier.name for tier in self.back_end.wiring.tiers if tier.kind == "access"}
+        between = {tier.name for tier in self.back_end.wiring.tiers} - access
+        shared = dict.fromkeys(between, fabric_tiers) if not hasattr(fabric_tiers, "items") else dict(fabric_tiers)
+        for name in shared:
+            if name not in tiers:
+                raise InputError(
+                    f"there is no tier `{name}`", key="fabric_tiers", allowed=tiers, hint=did_you_mean(name, tiers)
+                )
+        factor = np.full(len(tiers), storage)
+        for index, name in enumerate(tiers):
+            if name == "scale-up":
+                factor[index] = scale_up
+            elif name in access:
+                factor[index] = nic
+            elif name in between:
+                factor[index] = 1.0
+            factor[index] *= shared.get(name, 1.0)
+        if not (factor > 0).all():
+            raise InputError("a factor is more than zero", key="fabric_tiers", found=fabric_tiers)
+        return factor
+
+
+def _slower(network: Network, links: LinkTable, latency: float) -> Network:
+    fabric = network.fabric if latency == 1.0 else network.fabric.scaled(latency)
+    return replace(network, fabric=fabric, link_latency_ps=links.latency_ps)

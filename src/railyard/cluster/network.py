@@ -1,0 +1,199 @@
+"""One network of a cluster: its ports, its routes and the fabric that it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.cluster import hashing, paths
+from railyard.cluster.links import Csr, CsrWeighted
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.cluster.bundle import Bundles
+    from railyard.cluster.fabric.fabric import Fabric
+    from railyard.cluster.routing import RoutingTable
+    from railyard.cluster.topology.wiring import SwitchGroup, Wiring
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A wired network with its fabric. All link ids that it gives are those of the cluster's `LinkTable`.
+
+    Attributes:
+        name: `back-end`, `front-end` or `storage`.
+        topology: Name of the family.
+        wiring: Links and routes in the network's own numbers.
+        fabric: What runs on it.
+        port_of_rank: int32[ranks, NICs of a rank], ports by which each rank sends and receives.
+        extra_ports: int32[], further ports (storage servers).
+        node_offset: Added to a node of the network gives a node of the cluster.
+        link_offset: Added to a link of the network gives a link of the cluster.
+        bundle_offset: Id of the first bundle of this network.
+        bundles: The folded network of a spraying fabric, or None.
+        link_latency_ps: int64[links of the cluster], the link table's column.
+        seed: Seed of the switches' hash salts.
+    """
+
+    name: str
+    topology: str
+    wiring: Wiring = field(repr=False)
+    fabric: Fabric
+    port_of_rank: NDArray[np.int32] = field(repr=False)
+    extra_ports: NDArray[np.int32] = field(repr=False)
+    node_offset: int
+    link_offset: int
+    bundle_offset: int
+    bundles: Bundles | None = field(repr=False)
+    link_latency_ps: NDArray[np.int64] = field(repr=False)
+    seed: int = 0
+
+    @property
+    def ports(self) -> int:
+        """Size of the range of port numbers."""
+        return self.wiring.ports
+
+    @property
+    def routing(self) -> RoutingTable:
+        """Interval routes in the network's own node and link numbers (add `node_offset`, `link_offset`)."""
+        return self.wiring.routing
+
+    @property
+    def groups(self) -> tuple[SwitchGroup, ...]:
+        """Its switches."""
+        return self.wiring.groups
+
+    @cached_property
+    def _salts(self) -> NDArray[np.uint64]:
+        return hashing.salts(self.wiring.nodes, seed=self.seed)
+
+    def hashed(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], entropy: NDArray[np.uint64]) -> Csr:
+        """One equal-cost path per flow, hashed hop by hop.
+
+        Args:
+            src_port: int32[flows].
+            dst_port: int32[flows].
+            entropy: uint64[flows], what a switch hashes (addresses, UDP source port, queue pair).
+
+        Raises:
+            InputError: A pair has no path.
+        """
+        src, dst = _int32(src_port), _int32(dst_port)
+        path = paths.hashed(self.routing, src, dst, np.asarray(entropy, np.uint64), self._salts)
+        return Csr(path.ptr, path.link + np.int32(self.link_offset))
+
+    def split(
+        self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], flow_key: NDArray[np.uint64], count: int
+    ) -> CsrWeighted:
+        """Each transfer over `count` hashed paths, each with the same share; paths may coincide."""
+        entropy = hashing.subflows(np.asarray(flow_key, np.uint64), count)
+        path = self.hashed(np.repeat(src_port, count), np.repeat(dst_port, count), entropy)
+        if count == 1:
+            return path.weighted()
+        rows = path.rows() // count
+        return CsrWeighted.gathered(len(src_port), rows, path.link, np.full(len(path.link), 1 / count))
+
+    def spread(
+        self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], *, physical: bool = False
+    ) -> CsrWeighted:
+        """An even split over all equal-cost links at every switch.
+
+        Names bundles where the fabric sprays and the topology can be folded, else real links.
+
+        Args:
+            src_port: int32[flows].
+            dst_port: int32[flows].
+            physical: Name real links even where bundles would do.
+
+        Raises:
+            InputError: A pair has no path.
+        """
+        src, dst = _int32(src_port), _int32(dst_port)
+        if self.bundles is not None and not physical:
+            usage = paths.spread(self.bundles.routing, src, dst)
+            return CsrWeighted(usage.ptr, self._global(usage.link), usage.share)
+        usage = paths.spread(self.routing, src, dst)
+        return CsrWeighted(usage.ptr, usage.link + np.int32(self.link_offset), usage.share)
+
+    def _global(self, link: NDArray[np.int32]) -> NDArray[np.int32]:
+        shift = np.where(link < self.wiring.links, self.link_offset, self.bundle_offset - self.wiring.links)
+        return (link + shift).astype(np.int32)
+
+    def endpoints(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32]) -> CsrWeighted:
+        """Only the sender's own links and the receiver's: what a non-blocking crossbar would leave."""
+        src, dst = _int32(src_port), _int32(dst_port)
+        flow = np.flatnonzero(src != dst)
+        parts = [_fan(flow, src[flow], *self._out), _fan(flow, dst[flow], *self._in)]
+        rows, links, shares = (np.concatenate([part[item] for part in parts]) for item in range(3))
+        return CsrWeighted.gathered(len(src), rows, links + self.link_offset, shares)
+
+    @cached_property
+    def _out(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        return _by_port(self.wiring.source, self.ports)
+
+    @cached_property
+    def _in(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        return _by_port(self.wiring.target, self.ports)
+
+    def port_links(self, port: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Links out of a port and links into it."""
+        return tuple(link[ptr[port] : ptr[port + 1]] + self.link_offset for ptr, link in (self._out, self._in))  # type: ignore[return-value]
+
+    def reachable(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Whether there is a path; always on `ideal`, not between rails of a rail-only network."""
+        if self.fabric.load_balancing == "ideal":
+            return np.ones(len(src_port), np.bool_)
+        return paths.reachable(self.routing, _int32(src_port), _int32(dst_port))
+
+    def hops(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Switches on a shortest path; 0 from a port to itself."""
+        path = paths.hashed(self.routing, _int32(src_port), _int32(dst_port), None, None)
+        return np.maximum(path.lengths - 1, 0)
+
+    def path_latency_ps(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32]) -> NDArray[np.int64]:
+        """One way, first bit, no queue: both NICs, every cable and every switch of a shortest path."""
+        src, dst = _int32(src_port), _int32(dst_port)
+        if self.fabric.load_balancing == "ideal":
+            return self._crossbar_latency_ps(src, dst)
+        path = paths.hashed(self.routing, src, dst, None, None)
+        total = np.concatenate([[0], np.cumsum(self.link_latency_ps[path.link + self.link_offset])])
+        crossed = total[path.ptr[1:]] - total[path.ptr[:-1]]
+        return np.where(path.lengths > 0, crossed + self.fabric.nic_latency_ps, 0)
+
+    def _crossbar_latency_ps(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.int64]:
+        """The same over a crossbar: one switch."""
+        out_ptr, out = self._out
+        in_ptr, into = self._in
+        first = out[np.minimum(out_ptr[src], len(out) - 1)] + self.link_offset
+        last = into[np.minimum(in_ptr[dst], len(into) - 1)] + self.link_offset
+        crossed = self.link_latency_ps[first] + self.link_latency_ps[last] + self.fabric.nic_latency_ps
+        return np.where(src != dst, crossed, 0)
+
+
+def _int32(values: NDArray[np.int32]) -> NDArray[np.int32]:
+    return np.asarray(values, np.int32)
+
+
+def _by_port(end: NDArray[np.int32], ports: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Links by the port at one of their ends, as CSR."""
+    link = np.flatnonzero(end < ports)
+    link = link[np.argsort(end[link], kind="stable")]
+    return np.searchsorted(end[link], np.arange(ports + 1)), link
+
+
+def _fan(
+    flow: NDArray[np.int64], port: NDArray[np.int32], ptr: NDArray[np.int64], link: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """All links of each flow's port, with even shares."""
+    count = ptr[port + 1] - ptr[port]
+    begin = np.concatenate([[0], np.cumsum(count)])
+    within = np.arange(begin[-1]) - np.repeat(begin[:-1], count)
+    return (
+        np.repeat(flow, count),
+        link[np.repeat(ptr[port], count) + within],
+        np.repeat(1.0 / np.maximum(count, 1), count),
+    )

@@ -1,0 +1,213 @@
+"""Plans of the networks of a cluster: each wired in its own numbers, before they are put into one link table."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.cluster import cabling
+from railyard.cluster.boxes import parts_of
+from railyard.cluster.hashing import mix
+from railyard.cluster.spec import NetworkSpec
+from railyard.cluster.topology.wiring import Endpoints
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.catalog import Catalog, Nic, Storage, Switch
+    from railyard.cluster.fabric.fabric import Fabric
+    from railyard.cluster.hardware import Hardware
+    from railyard.cluster.spec import ClusterSpec, StorageSpec
+    from railyard.cluster.topology.wiring import Parts, Wiring
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkPlan:
+    """One network, wired.
+
+    Attributes:
+        name: `back-end`, `front-end` or `storage`.
+        spec: What was asked for.
+        fabric: With its overrides.
+        switches: Catalogue entries by name.
+        nic: NIC of the servers.
+        nics: NICs of each server.
+        wiring: Links and routes.
+        runs: Cables of each tier.
+        usable: What a NIC can use of its link's rate, at most 1.
+        port_of_rank: int32[ranks, NICs of a rank].
+        storage_ports: int32[storage servers, ports of each].
+    """
+
+    name: str
+    spec: NetworkSpec
+    fabric: Fabric
+    switches: dict[str, Switch]
+    nic: Nic
+    nics: int
+    wiring: Wiring
+    runs: tuple[cabling.CableRun, ...]
+    usable: float
+    port_of_rank: NDArray[np.int32]
+    storage_ports: NDArray[np.int32]
+
+
+def plan_networks(
+    spec: ClusterSpec, catalog: Catalog, hardware: Hardware, storage: Storage | None
+) -> dict[str, NetworkPlan]:
+    """The networks of a cluster by the key of the spec: `back_end`, `front_end`, `storage`.
+
+    Raises:
+        InputError: A network cannot be built.
+    """
+    home = _storage_home(spec, storage)
+    nodes = spec.storage.servers if spec.storage is not None else 0
+    order = _server_order(spec, hardware)
+    asked: list[tuple[str, NetworkSpec, Nic, int, float]] = [
+        ("back_end", spec.back_end, hardware.nic, hardware.nics, hardware.nic_bps)
+    ]
+    front = hardware.front_end_nic
+    if spec.front_end is not None:
+        count = max(1, hardware.server.front_end_nics)
+        asked.append(("front_end", spec.front_end, front, count, front.rate_bps))
+    if home == "storage" and spec.storage is not None and isinstance(spec.storage.network, NetworkSpec):
+        asked.append(("storage", spec.storage.network, front, 1, front.rate_bps))
+    plans = {}
+    for key, network, nic, nics, most_bps in asked:
+        job = _Job(key, network, nic, nics, most_bps, storage if home == key else None, nodes if home == key else 0)
+        try:
+            plans[key] = job.plan(catalog, spec, hardware, order)
+        except InputError as error:
+            raise error.located(key="storage.network" if key == "storage" else key) from None
+    return plans
+
+
+def _storage_home(spec: ClusterSpec, storage: Storage | None) -> str | None:
+    """Key of the network on which storage lies; None for local storage."""
+    if spec.storage is None or storage is None:
+        return None
+    _check_storage(spec.storage)
+    if storage.network_bps == 0:
+        return None
+    network = spec.storage.network
+    if isinstance(network, NetworkSpec):
+        return "storage"
+    if network == "front_end" and spec.front_end is None:
+        raise InputError(
+            "storage lies on the front-end network, and there is none",
+            key="storage.network",
+            found=network,
+            hint="add `front_end`, or write `network: back_end`",
+        )
+    return network
+
+
+def _check_storage(storage: StorageSpec) -> None:
+    if storage.servers < 1:
+        raise InputError("storage has at least one server", key="storage.servers", found=storage.servers)
+    if isinstance(storage.network, str) and storage.network not in {"back_end", "front_end"}:
+        raise InputError(
+            "storage lies on a network of the cluster or on one of its own",
+            key="storage.network",
+            found=storage.network,
+            allowed="back_end, front_end, or a network",
+        )
+
+
+def _server_order(spec: ClusterSpec, hardware: Hardware) -> NDArray[np.int64]:
+    """Place of each server in the racks. Scattering keeps servers of one scale-up domain together: they share a rack."""
+    servers = np.arange(hardware.servers)
+    if spec.placement == "packed":
+        return servers
+    if spec.placement != "scattered":
+        raise InputError(
+            "there is no such placement", key="placement", found=spec.placement, allowed="packed, scattered"
+        )
+    unit = max(1, hardware.scale_up.domain // hardware.per_server)
+    units = math.ceil(len(servers) / unit)
+    seed = np.uint64(spec.placement_seed % 2**64)
+    shuffled = np.argsort(mix(np.arange(units, dtype=np.uint64) ^ mix(seed.reshape(1))), kind="stable")
+    places = (shuffled[:, None] * unit + np.arange(unit)).ravel()
+    places = places[places < len(servers)]
+    order = np.empty(len(servers), np.int64)
+    order[servers] = places
+    return order
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is needed to wire one network."""
+
+    key: str
+    network: NetworkSpec
+    nic: Nic
+    nics: int
+    most_bps: float
+    storage: Storage | None
+    storage_servers: int
+
+    def plan(self, catalog: Catalog, spec: ClusterSpec, hardware: Hardware, order: NDArray[np.int64]) -> NetworkPlan:
+        fabric = self._fabric()
+        link_bps = self._link_bps()
+        parts, switches = parts_of(catalog, self.network, fabric, link_bps, spec.overrides.get("switch", {}))
+        ports = 0 if self.storage is None else max(1, math.ceil(self.storage.network_bps / link_bps * (1 - 1e-9)))
+        wiring = self._wire(Endpoints(hardware.servers, self.nics, ports * self.storage_servers), parts)
+        return NetworkPlan(
+            name=self.key.replace("_", "-"),
+            spec=self.network,
+            fabric=fabric,
+            switches=switches,
+            nic=self.nic,
+            nics=self.nics,
+            wiring=wiring,
+            runs=self._runs(catalog, wiring),
+            usable=min(1.0, self.most_bps / link_bps),
+            port_of_rank=_ports_of_ranks(wiring.port_of[order], hardware, self.nics),
+            storage_ports=wiring.extra[: ports * self.storage_servers].reshape(self.storage_servers, ports),
+        )
+
+    def _fabric(self) -> Fabric:
+        try:
+            return self.network.fabric.resolve()
+        except InputError as error:
+            raise error.located(key="fabric") from None
+
+    def _link_bps(self) -> float:
+        asked = self.network.link_rate_bps
+        if asked is None:
+            return self.nic.rate_bps
+        if not 0 < asked <= self.nic.rate_bps * (1 + 1e-9):
+            raise InputError(
+                f"the NIC {self.nic.name} does not run at this rate",
+                key="link_rate",
+                found=f"{asked / 1e9:g} Gb/s",
+                allowed=f"more than 0, at most {self.nic.rate_bps / 1e9:g} Gb/s",
+            )
+        return asked
+
+    def _wire(self, endpoints: Endpoints, parts: Parts) -> Wiring:
+        return self.network.topology.build(endpoints, parts)
+
+    def _runs(self, catalog: Catalog, wiring: Wiring) -> tuple[cabling.CableRun, ...]:
+        names = [tier.name for tier in wiring.tiers]
+        for name in self.network.lengths_m:
+            if name not in names:
+                raise InputError(f"there is no tier `{name}` in this network", key=f"lengths.{name}", allowed=names)
+        rates = [float(wiring.line_bps[wiring.tier == index].max(initial=1.0)) for index in range(len(names))]
+        return tuple(
+            cabling.choose(catalog, rate, tier, self.network.lengths_m.get(tier.name), key=f"lengths.{tier.name}")
+            for rate, tier in zip(rates, wiring.tiers, strict=True)
+        )
+
+
+def _ports_of_ranks(port_of: NDArray[np.int32], hardware: Hardware, nics: int) -> NDArray[np.int32]:
+    """int32[ranks, NICs of a rank]: a rank has its own NICs, or shares one when there are fewer NICs than ranks."""
+    local = np.arange(hardware.per_server)
+    each = max(1, nics // hardware.per_server)
+    first = local * each if nics >= hardware.per_server else local * nics // hardware.per_server
+    columns = first[:, None] + np.arange(each)
+    return port_of[:, columns].reshape(hardware.ranks, each).astype(np.int32)

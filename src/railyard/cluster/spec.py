@@ -1,0 +1,95 @@
+"""What a cluster is asked to be: plain frozen records, in base units, that the scenario fills."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from railyard.cluster.fabric.fabric import FabricSpec
+from railyard.cluster.topology.leaf_spine import LeafSpine
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from railyard.cluster.topology.wiring import TopologySpec
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """One network.
+
+    Attributes:
+        topology: Family and its parameters.
+        fabric: Fabric and its overrides.
+        link_rate_bps: Rate of a NIC's link, bit/s, one way; None takes the NIC's.
+        switch: Catalogue name of the switch of the lowest tier; None takes the fabric's usual one for the rate.
+        spine_switch: The same for the tiers above; None takes the fabric's partner of `switch`.
+        lengths_m: Cable length by tier (`nic`, `leaf-spine`, `spine-core`, ...), m; tiers left out have the family's default.
+        seed: Seed of the switches' hashes.
+    """
+
+    topology: TopologySpec = field(default_factory=LeafSpine)
+    fabric: FabricSpec = field(default_factory=lambda: FabricSpec("roce"))
+    link_rate_bps: float | None = None
+    switch: str | None = None
+    spine_switch: str | None = None
+    lengths_m: Mapping[str, float] = field(default_factory=dict)
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class StorageSpec:
+    """A storage system.
+
+    Attributes:
+        name: Catalogue name of one of its nodes.
+        servers: Number of nodes.
+        network: `back_end` (converged), `front_end`, or a network of its own.
+    """
+
+    name: str
+    servers: int
+    network: str | NetworkSpec = "front_end"
+
+
+@dataclass(frozen=True)
+class Background:
+    """Traffic of others: part of the capacity of a tier is taken.
+
+    Attributes:
+        network: `back_end`, `front_end` or `storage`.
+        load: Share of the capacity taken, 0 to less than 1.
+        tier: Name of the tier within the network; None takes every tier between switches.
+    """
+
+    network: str
+    load: float
+    tier: str | None = None
+
+
+@dataclass(frozen=True)
+class ClusterSpec:
+    """A cluster.
+
+    Attributes:
+        accelerators: Number of ranks.
+        server: Catalogue name of the server.
+        back_end: Network between accelerators.
+        front_end: Network between hosts; None leaves it out.
+        storage: Storage system; None leaves it out.
+        overrides: Catalogue values that differ, by record and attribute: `{"accelerator": {"memory_bps": 2.6e13}}`;
+            records are `accelerator`, `server`, `nic`, `switch`.
+        background: Traffic of others.
+        placement: `packed` (ranks fill server after server) or `scattered` (servers in a shuffled order, see `placement_seed`).
+        placement_seed: Seed of the shuffle.
+    """
+
+    accelerators: int
+    server: str
+    back_end: NetworkSpec = field(default_factory=NetworkSpec)
+    front_end: NetworkSpec | None = None
+    storage: StorageSpec | None = None
+    overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    background: tuple[Background, ...] = ()
+    placement: str = "packed"
+    placement_seed: int = 0

@@ -1,0 +1,62 @@
+"""Topology families: one file each, and the registry of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.cluster import record
+from railyard.cluster.topology.wiring import Box, Endpoints, Parts, SwitchGroup, Tier, TopologySpec, Wiring, topologies
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+from railyard.cluster.topology.leaf_spine import LeafSpine
+from railyard.cluster.topology.rail_optimized import RailOptimized
+
+__all__ = [
+    "Box",
+    "Endpoints",
+    "LeafSpine",
+    "Parts",
+    "RailOptimized",
+    "SwitchGroup",
+    "Tier",
+    "TopologySpec",
+    "Wiring",
+    "from_mapping",
+    "topologies",
+]
+
+
+def from_mapping(mapping: Mapping[str, object]) -> TopologySpec:
+    """A topology record from what a file says: `{"kind": "leaf-spine", "oversubscription": "3:1"}`.
+
+    Raises:
+        InputError: There is no `kind`, or a key or value is wrong.
+    """
+    kind = mapping.get("kind")
+    if not isinstance(kind, str):
+        raise InputError("a topology needs its kind", key="kind", found=kind, allowed=topologies.names())
+    try:
+        spec = topologies.get(kind)
+    except InputError as error:
+        raise error.located(key="kind") from None
+    given = record.values(
+        spec, {key: value for key, value in mapping.items() if key != "kind"}, what=f"the topology `{kind}`"
+    )
+    for name, value in given.items():
+        if name == "inner":
+            given[name] = _inner(value)
+    return spec(**given)
+
+
+def _inner(value: object) -> TopologySpec:
+    if isinstance(value, str):
+        return from_mapping({"kind": value})
+    if isinstance(value, dict):
+        try:
+            return from_mapping(value)
+        except InputError as error:
+            raise error.located(key="inner") from None
+    raise InputError("a topology is wanted here", key="inner", found=value, allowed=topologies.names())

@@ -1,0 +1,292 @@
+"""Wiring of folded Clos networks of one, two or three tiers: what leaf-spine, three-tier, fat-tree and rails share.
+
+core group 0     core group 1          cores: spine j of every pod to core group j
+/      \\         /      \\
+          spine 0 ...  spine 1 | spine 0 ... spine 1     spines of pod 0 | of pod 1
+|   \\   /   |     |   \\  /   |
+leaf 0      leaf 1   | leaf 2     leaf 3        every leaf to every spine of its pod
+||||        ||||       ||||       ||||         ports
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.cluster.routing import RoutingBuilder
+from railyard.cluster.topology.wiring import SwitchGroup, Tier, Wiring, cables, divisors, impossible
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.cluster.topology.wiring import Box
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The numbers of a folded Clos.
+
+    Attributes:
+        leaf_down: Ports of a leaf to NICs.
+        leaf_up: Uplinks of a leaf.
+        leafs_per_pod: Leafs of a pod.
+        pods: Pods; 1 means that there are no cores.
+        spines: Spines of a pod; 0 with a single leaf.
+        spine_up: Uplinks of a spine.
+        cores: Cores of one core group; spine j of every pod connects to group j.
+        access_bps: Rate of a NIC's link.
+        uplink_bps: Rate of the links between switches.
+    """
+
+    leaf_down: int
+    leaf_up: int
+    leafs_per_pod: int
+    pods: int
+    spines: int
+    spine_up: int
+    cores: int
+    access_bps: float
+    uplink_bps: float
+
+    @property
+    def pod_ports(self) -> int:
+        """Port numbers of a pod."""
+        return self.leafs_per_pod * self.leaf_down
+
+    @property
+    def ports(self) -> int:
+        """Port numbers in all."""
+        return self.pods * self.pod_ports
+
+    @property
+    def trunk(self) -> int:
+        """Parallel links between a leaf and a spine."""
+        return self.leaf_up // self.spines if self.spines else 0
+
+    @property
+    def core_trunk(self) -> int:
+        """Parallel links between a spine and a core."""
+        return self.spine_up // self.cores if self.cores else 0
+
+
+@dataclass(frozen=True)
+class Look:
+    """Names of the parts of a Clos: tiers of links and boxes of switches."""
+
+    tiers: tuple[Tier, ...]
+    leaf: Box
+    spine: Box
+
+
+def spines_for(leafs: int, leaf_up: int, spine_ports: int) -> int | None:
+    """Fewest spines that join so many leafs with equally many links from each leaf to each spine; None if none do."""
+    return next((count for count in divisors(leaf_up) if leafs * (leaf_up // count) <= spine_ports), None)
+
+
+def cores_for(pods: int, spine_up: int, core_ports: int) -> int | None:
+    """Fewest cores in a group that join so many pods."""
+    return next((count for count in divisors(spine_up) if pods * (spine_up // count) <= core_ports), None)
+
+
+def upper_tiers(
+    leafs_per_pod: int, pods: int, leaf_up: int, oversubscription: float, spine_ports: int
+) -> tuple[int, int, int] | None:
+    """Spines of a pod, uplinks of a spine and cores of a group; None if no even division exists.
+
+    Uplinks may be up to an eighth more than the oversubscription asks where that divides better: a prime number of uplinks
+    would need a core for each.
+    """
+    for spines in divisors(leaf_up):
+        down = leafs_per_pod * (leaf_up // spines)
+        if pods == 1 and down <= spine_ports:
+            return spines, 0, 0
+        least = max(1, math.ceil(down / oversubscription * (1 - 1e-9)))
+        most = min(spine_ports - down, least + least // 8)
+        found = [
+            (cores, up) for up in range(least, most + 1) if (cores := cores_for(pods, up, spine_ports)) is not None
+        ]
+        if pods > 1 and found:
+            cores, up = min(found)
+            return spines, up, cores
+    return None
+
+
+def need_uplinks(leaf_up: int, leafs: int, found: object) -> None:
+    """Refuses leafs that cannot reach one another.
+
+    Raises:
+        InputError: Several leafs without an uplink.
+    """
+    if leafs > 1 and leaf_up < 1:
+        raise impossible(
+            "this leaves a leaf no uplink",
+            key="oversubscription",
+            found=found,
+            possible="lower the oversubscription until at least one uplink remains",
+        )
+
+
+def wire(tree: Tree, port_of: NDArray[np.int32], extra: NDArray[np.int32], look: Look) -> Wiring:
+    """Links and routes of the Clos; only leafs with a used port are built.
+
+    Args:
+        tree: Its numbers.
+        port_of: int32[servers, nics], port number of every NIC.
+        extra: int32[], further ports.
+        look: Names of tiers and boxes.
+    """
+    plan = _Plan.of(tree, np.sort(np.concatenate([port_of.ravel(), extra])).astype(np.int64))
+    source, target = cables(*plan.cable_ends())
+    counts = (len(plan.used), plan.uplinks, plan.corelinks)
+    rates = (tree.access_bps, tree.uplink_bps, tree.uplink_bps)
+    return Wiring(
+        ports=tree.ports,
+        port_of=port_of.astype(np.int32),
+        extra=extra.astype(np.int32),
+        nodes=plan.nodes,
+        groups=plan.groups(look),
+        source=source,
+        target=target,
+        line_bps=np.repeat(rates, [2 * count for count in counts]),
+        tier=np.repeat(np.arange(3, dtype=np.int16), [2 * count for count in counts]),
+        tiers=look.tiers[: 1 + bool(plan.uplinks) + bool(plan.corelinks)],
+        routing=plan.routes(target),
+        classes=plan.classes(),
+        bisection_bps=plan.bisection_bps(),
+        pod_ports=tree.pod_ports if tree.pods > 1 else tree.leaf_down,
+    )
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A tree with the leafs that really are there; numbers nodes and cables."""
+
+    tree: Tree
+    used: NDArray[np.int64]
+    leafs: NDArray[np.int64]
+    leaf_rank: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, tree: Tree, used: NDArray[np.int64]) -> _Plan:
+        leafs = np.unique(used // tree.leaf_down)
+        rank = np.full(tree.pods * tree.leafs_per_pod, -1, np.int64)
+        rank[leafs] = np.arange(len(leafs))
+        return cls(tree, used, leafs, rank)
+
+    @property
+    def first_spine(self) -> int:
+        return self.tree.ports + len(self.leafs)
+
+    @property
+    def all_spines(self) -> int:
+        return self.tree.spines * self.tree.pods
+
+    @property
+    def all_cores(self) -> int:
+        return self.tree.spines * self.tree.cores if self.tree.pods > 1 else 0
+
+    @property
+    def nodes(self) -> int:
+        return self.first_spine + self.all_spines + self.all_cores
+
+    @property
+    def uplinks(self) -> int:
+        return len(self.leafs) * self.tree.leaf_up if self.tree.spines else 0
+
+    @property
+    def corelinks(self) -> int:
+        return self.all_spines * self.tree.spine_up if self.all_cores else 0
+
+    def cable_ends(self) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
+        tree = self.tree
+        low = [self.used]
+        high = [tree.ports + self.leaf_rank[self.used // tree.leaf_down]]
+        if self.uplinks:
+            pod = self.leafs // tree.leafs_per_pod
+            spine = np.arange(tree.leaf_up) // tree.trunk
+            low.append(np.repeat(tree.ports + np.arange(len(self.leafs)), tree.leaf_up))
+            high.append((self.first_spine + pod[:, None] * tree.spines + spine).ravel())
+        if self.corelinks:
+            group = np.arange(self.all_spines) % tree.spines
+            core = np.arange(tree.spine_up) // tree.core_trunk
+            low.append(np.repeat(self.first_spine + np.arange(self.all_spines), tree.spine_up))
+            high.append((self.first_spine + self.all_spines + group[:, None] * tree.cores + core).ravel())
+        return low, high
+
+    def routes(self, link_target: NDArray[np.int32]) -> RoutingTable:
+        builder = RoutingBuilder()
+        self._access_routes(builder)
+        if self.uplinks:
+            self._spine_routes(builder)
+        if self.corelinks:
+            self._core_routes(builder)
+        return builder.build(nodes=self.nodes, ports=self.tree.ports, link_target=link_target)
+
+    def _access_routes(self, builder: RoutingBuilder) -> None:
+        tree, leafs = self.tree, len(self.leafs)
+        access = np.arange(len(self.used))
+        builder.records(self.used, 0, tree.ports, builder.choices(2 * access[:, None]), width=1, stride=tree.ports)
+        down = np.full((leafs, tree.leaf_down), -1, np.int64)
+        down[self.leaf_rank[self.used // tree.leaf_down], self.used % tree.leaf_down] = 2 * access + 1
+        node, lo = tree.ports + np.arange(leafs), self.leafs * tree.leaf_down
+        builder.records(node, lo, lo + tree.leaf_down, builder.choices(down), width=1, stride=1)
+        if self.uplinks:
+            up = 2 * (len(self.used) + np.arange(self.uplinks).reshape(leafs, -1))
+            builder.outside(node, lo, lo + tree.leaf_down, builder.choices(up), ports=tree.ports, width=tree.leaf_up)
+
+    def _spine_routes(self, builder: RoutingBuilder) -> None:
+        tree = self.tree
+        node = self.first_spine + np.arange(self.all_spines)
+        pod, spine = np.divmod(np.arange(self.all_spines), tree.spines)
+        rank = self.leaf_rank.reshape(tree.pods, tree.leafs_per_pod)[pod]
+        cable = rank[:, :, None] * tree.leaf_up + spine[:, None, None] * tree.trunk + np.arange(tree.trunk)
+        down = np.where(rank[:, :, None] >= 0, 2 * (len(self.used) + cable) + 1, -1)
+        lo = pod * tree.pod_ports
+        builder.records(node, lo, lo + tree.pod_ports, builder.choices(down), width=tree.trunk, stride=tree.leaf_down)
+        if self.corelinks:
+            up = 2 * (len(self.used) + self.uplinks + np.arange(self.corelinks).reshape(self.all_spines, -1))
+            builder.outside(node, lo, lo + tree.pod_ports, builder.choices(up), ports=tree.ports, width=tree.spine_up)
+
+    def _core_routes(self, builder: RoutingBuilder) -> None:
+        tree = self.tree
+        group, core = np.divmod(np.arange(self.all_cores), tree.cores)
+        spine = np.arange(tree.pods) * tree.spines + group[:, None]
+        cable = spine[:, :, None] * tree.spine_up + core[:, None, None] * tree.core_trunk + np.arange(tree.core_trunk)
+        down = 2 * (len(self.used) + self.uplinks + cable) + 1
+        node = self.first_spine + self.all_spines + np.arange(self.all_cores)
+        builder.records(node, 0, tree.ports, builder.choices(down), width=tree.core_trunk, stride=tree.pod_ports)
+
+    def classes(self) -> NDArray[np.int32]:
+        """Ports and leafs stand for themselves; the spines of a pod are alike, and so are all cores."""
+        out = np.arange(self.nodes, dtype=np.int32)
+        spine = np.arange(self.all_spines)
+        first = self.first_spine
+        out[first : first + self.all_spines] = first + spine // max(self.tree.spines, 1) * self.tree.spines
+        out[first + self.all_spines :] = first + self.all_spines
+        return out
+
+    def groups(self, look: Look) -> tuple[SwitchGroup, ...]:
+        tree = self.tree
+        leaf_up = tree.leaf_up if tree.spines else 0
+        out = [SwitchGroup("leaf", 1, tree.ports, len(self.leafs), tree.leaf_down + leaf_up, look.leaf.name)]
+        if self.all_spines:
+            up = tree.spine_up if self.all_cores else 0
+            ports = min(tree.leafs_per_pod, len(self.leafs)) * tree.trunk + up
+            out.append(SwitchGroup("spine", 2, self.first_spine, self.all_spines, ports, look.spine.name))
+        if self.all_cores:
+            first = self.first_spine + self.all_spines
+            out.append(SwitchGroup("core", 3, first, self.all_cores, tree.pods * tree.core_trunk, look.spine.name))
+        return tuple(out)
+
+    def bisection_bps(self) -> float:
+        """Half of the narrowest tier: each spine and core can serve either half, so a cut takes half of a tier's links."""
+        tree = self.tree
+        tiers = [len(self.used) * tree.access_bps]
+        if self.uplinks:
+            tiers.append(self.uplinks * tree.uplink_bps)
+        if self.corelinks:
+            tiers.append(self.corelinks * tree.uplink_bps)
+        return min(tiers) / 2

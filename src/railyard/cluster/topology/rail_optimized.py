@@ -1,0 +1,140 @@
+"""Rail-optimized: NIC i of every server goes to the leafs of rail i; leafs of all rails share the spines."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from railyard.cluster import record
+from railyard.cluster.topology import clos
+from railyard.cluster.topology.leaf_spine import leaf_ports
+from railyard.cluster.topology.wiring import (
+    ACCESS_ROW,
+    LEAF_SPINE,
+    SPINE_CORE,
+    Endpoints,
+    Parts,
+    Wiring,
+    impossible,
+    topologies,
+)
+
+
+@dataclass(frozen=True)
+class RailOptimized:
+    """A leaf serves one rail: the NICs of one index of many servers. Same-rail neighbours are one switch apart.
+
+          spine 0      spine 1      spine 2        [core above, when a pod's spines run out of ports]
+            |  \\  \\__  / |  \\   __/  / |
+        rail-0 leaf   rail-1 leaf   rail-2 leaf   ...
+          |  \\ \\______/_|_\\ \\___    / |  \\
+          |   \\______  / |  \\___  \\/  |   \\
+        NIC 0 1 2      NIC 0 1 2     NIC 0 1 2
+         server 0       server 1      server 2
+
+    Ports are numbered pod by pod, in a pod rail by rail, in a rail server by server. A third tier is added when the leafs of
+    all rails do not fit under one layer of spines. Storage and gateway ports get leafs of their own.
+    """
+
+    kind: ClassVar[str] = "rail-optimized"
+
+    oversubscription: float = field(
+        default=1.0,
+        metadata=record.ratio("oversubscription", "Capacity down to NICs over capacity up to spines, of a leaf"),
+    )
+    spine_oversubscription: float = field(
+        default=1.0,
+        metadata=record.ratio("spine_oversubscription", "Capacity down over capacity up of a spine, with three tiers"),
+    )
+    servers_per_leaf: int | None = field(
+        default=None,
+        metadata=record.whole("servers_per_leaf", "Servers of a rail's leaf; as many as there is room for"),
+    )
+    servers_per_pod: int | None = field(
+        default=None,
+        metadata=record.whole("servers_per_pod", "Servers under one layer of spines; as many as there is room for"),
+    )
+    uplink_bps: float | None = field(
+        default=None, metadata=record.rate("uplink_rate", "Rate of a link between switches; that of the NICs")
+    )
+
+    def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:
+        """Wires the network; see `TopologySpec`."""
+        uplink = parts.uplink(self.uplink_bps)
+        if self.spine_oversubscription <= 0:
+            raise impossible(
+                "an oversubscription is more than zero",
+                key="spine_oversubscription",
+                found=self.spine_oversubscription,
+                possible="write for example `2:1`",
+            )
+        down = leaf_ports(self.servers_per_leaf, self.oversubscription, parts, uplink)
+        if self.servers_per_leaf is None:
+            down = math.ceil(endpoints.servers / math.ceil(endpoints.servers / down))
+        up = parts.leaf.up(down, self.oversubscription, parts.link_bps, uplink)
+        pod = self._pod(endpoints, parts, down, up, uplink)
+        tree = clos.Tree(down, up, pod.leafs, pod.pods, *pod.upper, parts.link_bps, uplink)
+        look = clos.Look((ACCESS_ROW, LEAF_SPINE, SPINE_CORE), parts.leaf, parts.spine)
+        return clos.wire(tree, *pod.numbers(endpoints, down), look)
+
+    def _pod(self, endpoints: Endpoints, parts: Parts, down: int, up: int, uplink_bps: float) -> _Pods:
+        """The fewest pods that can be wired; a given `servers_per_pod` fixes their number."""
+        groups = math.ceil(endpoints.servers / down)
+        radix = parts.spine.ports(uplink_bps)
+        for per_pod in self._groups_per_pod(groups, down):
+            pods = math.ceil(groups / per_pod)
+            even = math.ceil(groups / pods)
+            extra_leafs = math.ceil(math.ceil(endpoints.extra / pods) / down)
+            leafs = endpoints.nics * even + extra_leafs
+            if leafs == 1 and pods == 1:
+                return _Pods(even, 1, 1, (0, 0, 0))
+            clos.need_uplinks(up, leafs, self.oversubscription)
+            upper = clos.upper_tiers(leafs, pods, up, self.spine_oversubscription, radix)
+            if upper is not None:
+                return _Pods(even, pods, leafs, upper)
+        raise impossible(
+            f"three tiers of {parts.spine.name} ({radix} ports) do not join {endpoints.servers} servers in this way",
+            key="servers_per_pod" if self.servers_per_pod else "kind",
+            found=self.servers_per_pod or self.kind,
+            possible="use a switch of higher radix, a lower link rate, several planes, or other numbers per leaf and pod",
+        )
+
+    def _groups_per_pod(self, groups: int, down: int) -> list[int]:
+        if self.servers_per_pod is None:
+            return sorted({math.ceil(groups / pods) for pods in range(1, groups + 1)}, reverse=True)
+        if self.servers_per_pod < 1 or self.servers_per_pod % down:
+            near = max(1, round(self.servers_per_pod / down)) * down
+            raise impossible(
+                f"a pod holds whole leafs of {down} servers",
+                key="servers_per_pod",
+                found=self.servers_per_pod,
+                possible=f"nearest possible: {near}",
+            )
+        return [min(groups, self.servers_per_pod // down)]
+
+
+@dataclass(frozen=True)
+class _Pods:
+    """Leafs of one rail in a pod, number of pods, leafs of a pod, and what stands above them."""
+
+    rail_leafs: int
+    pods: int
+    leafs: int
+    upper: tuple[int, int, int]
+
+    def numbers(self, endpoints: Endpoints, down: int) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+        """Port numbers of NICs and of the further ports."""
+        pod_ports, rail_ports = self.leafs * down, self.rail_leafs * down
+        pod, place = np.divmod(np.arange(endpoints.servers), rail_ports)
+        rail = np.arange(endpoints.nics)
+        port_of = (pod * pod_ports + place)[:, None] + rail * rail_ports
+        place, pod = np.divmod(np.arange(endpoints.extra), self.pods)
+        first = 0 if self.leafs == 1 else endpoints.nics * rail_ports
+        extra = pod * pod_ports + first + place
+        return port_of.astype(np.int32), extra.astype(np.int32)
+
+
+topologies.add(RailOptimized.kind, RailOptimized)

@@ -1,0 +1,255 @@
+"""What every topology family takes and gives: end points and switch boxes in, links and routes out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+import numpy as np
+
+from railyard.errors import InputError
+from railyard.registry import Registry
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.cluster.routing import RoutingTable
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """What is to be joined.
+
+    Attributes:
+        servers: Number of servers.
+        nics: NICs of each server on this network.
+        extra: Single ports besides: storage servers, gateways.
+    """
+
+    servers: int
+    nics: int
+    extra: int = 0
+
+    @property
+    def ports(self) -> int:
+        """All ports that are to be wired."""
+        return self.servers * self.nics + self.extra
+
+
+@dataclass(frozen=True)
+class Box:
+    """A switch as topologies see it: so much capacity, to be divided into ports.
+
+    Attributes:
+        name: Catalogue name.
+        capacity_bps: All network ports together, bit/s, one way.
+        port_rate_bps: Highest rate of a port, bit/s.
+        max_ports: Ports when all are broken out.
+        fabric_bps: Separate fabric side of a scheduled leaf, bit/s; 0 for an ordinary switch.
+    """
+
+    name: str
+    capacity_bps: float
+    port_rate_bps: float
+    max_ports: int
+    fabric_bps: float = 0.0
+
+    def ports(self, rate_bps: float) -> int:
+        """Ports of that rate."""
+        return min(self.max_ports, math.floor(self.capacity_bps / rate_bps * (1 + 1e-9)))
+
+    def down(self, oversubscription: float, down_bps: float, up_bps: float) -> int:
+        """Most ports downwards when the ports upwards carry `1 / oversubscription` of their capacity.
+
+        A scheduled leaf has its uplinks on a side of their own, so all its network ports point down.
+        """
+        if self.fabric_bps > 0:
+            return self.ports(down_bps)
+        most = math.floor(self.capacity_bps * oversubscription / (1 + oversubscription) / down_bps * (1 + 1e-9))
+        most = min(most, self.max_ports)
+        while most > 0 and most + self.up(most, oversubscription, down_bps, up_bps) > self.max_ports:
+            most -= 1
+        return most
+
+    def up(self, down: int, oversubscription: float, down_bps: float, up_bps: float) -> int:
+        """Uplinks for so many ports downwards: at least what the oversubscription asks; a scheduled leaf's speed-up on top."""
+        speed_up = self.fabric_bps / self.capacity_bps if self.fabric_bps > 0 else 1.0
+        wanted = math.ceil(down * down_bps * speed_up / (oversubscription * up_bps) * (1 - 1e-9))
+        spare = (self.capacity_bps - down * down_bps) if self.fabric_bps <= 0 else self.fabric_bps
+        return max(0, min(wanted, math.floor(spare / up_bps * (1 + 1e-9))))
+
+
+@dataclass(frozen=True)
+class Parts:
+    """From what a topology is built.
+
+    Attributes:
+        link_bps: Rate of a NIC's link, bit/s.
+        leaf: Switch of the lowest tier.
+        spine: Switch of the tiers above.
+    """
+
+    link_bps: float
+    leaf: Box
+    spine: Box
+
+    def uplink(self, asked_bps: float | None) -> float:
+        """Rate of the links between switches: as asked, else that of the NICs, as far as the ports go."""
+        rate = asked_bps or self.link_bps
+        most = min(self.leaf.port_rate_bps, self.spine.port_rate_bps)
+        if asked_bps and asked_bps > most:
+            raise InputError(
+                f"the ports of {self.spine.name} are slower than this",
+                key="topology.uplink_rate",
+                found=f"{asked_bps / 1e9:g} Gb/s",
+                allowed=f"at most {most / 1e9:g} Gb/s",
+            )
+        return min(rate, most)
+
+
+@dataclass(frozen=True)
+class Tier:
+    """One kind of link.
+
+    Attributes:
+        name: `nic`, `leaf-spine`, `spine-core`, ...
+        length_m: Length of its cables unless the user says otherwise; an assumption about a hall, exposed as a parameter.
+        kind: `access` (a NIC's own link), `fabric` (between switches) or `long` (between sites).
+    """
+
+    name: str
+    length_m: float
+    kind: str = "fabric"
+
+
+ACCESS_RACK = Tier("nic", 3.0, "access")
+ACCESS_ROW = Tier("nic", 15.0, "access")
+LEAF_SPINE = Tier("leaf-spine", 30.0)
+SPINE_CORE = Tier("spine-core", 100.0)
+
+
+@dataclass(frozen=True)
+class SwitchGroup:
+    """Switches of one role, numbered one after another.
+
+    Attributes:
+        role: `leaf`, `spine`, `core`, `router`, `border`.
+        tier: 1 next to the NICs, rising.
+        first: Node number of the first.
+        count: How many.
+        ports: Ports in use on the busiest of them.
+        box: Catalogue name.
+        part: `plane 2`, `rail 5`, `site 1`, or empty.
+    """
+
+    role: str
+    tier: int
+    first: int
+    count: int
+    ports: int
+    box: str
+    part: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Wiring:
+    """A wired network. Nodes `0..ports-1` are ports, the rest switches; links `2 c` and `2 c + 1` are the two ways of cable `c`.
+
+    Attributes:
+        ports: Size of the range of port numbers; some may be left free.
+        port_of: int32[servers, nics], port number of every NIC.
+        extra: int32[extra], port numbers of the further ports.
+        nodes: Ports and switches.
+        groups: The switches.
+        source: int32[links].
+        target: int32[links].
+        line_bps: float64[links].
+        tier: int16[links], index into `tiers`.
+        tiers: Kinds of links, from the NIC upwards.
+        routing: Routes.
+        classes: int32[nodes], nodes of one class are alike for a fabric that sprays evenly; None where bundling is not exact.
+        bisection_bps: Capacity between the best-chosen halves of the servers, bit/s, one way.
+        pod_ports: Ports of the largest unit below the top tier.
+        detour: Port numbers and share of traffic of non-minimal routes; None where all routes are minimal.
+    """
+
+    ports: int
+    port_of: NDArray[np.int32]
+    extra: NDArray[np.int32]
+    nodes: int
+    groups: tuple[SwitchGroup, ...]
+    source: NDArray[np.int32]
+    target: NDArray[np.int32]
+    line_bps: NDArray[np.float64]
+    tier: NDArray[np.int16]
+    tiers: tuple[Tier, ...]
+    routing: RoutingTable
+    classes: NDArray[np.int32] | None
+    bisection_bps: float
+    pod_ports: int
+    detour: Detour | None = None
+
+    @property
+    def links(self) -> int:
+        """Directed links."""
+        return len(self.source)
+
+    @property
+    def used(self) -> NDArray[np.int32]:
+        """The ports to which something is connected, sorted."""
+        return np.sort(np.concatenate([self.port_of.ravel(), self.extra])).astype(np.int32)
+
+
+@dataclass(frozen=True)
+class Detour:
+    """Non-minimal routes: part of a flow goes by way of other groups.
+
+    Attributes:
+        share: Share of the bytes that take a detour.
+        ways: Intermediate groups among which that share is split.
+        group_ports: Ports of a group.
+        groups: Number of groups.
+    """
+
+    share: float
+    ways: int
+    group_ports: int
+    groups: int
+
+
+class TopologySpec(Protocol):
+    """A topology family: a frozen dataclass with this class attribute and this method is all that is needed."""
+
+    kind: ClassVar[str]
+
+    def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:
+        """Wires the end points.
+
+        Raises:
+            InputError: It cannot be built; the key is relative to the network (`topology.oversubscription`).
+        """
+        ...
+
+
+topologies: Registry[type[TopologySpec]] = Registry("topology")
+
+
+def cables(low: list[NDArray[np.int64]], high: list[NDArray[np.int64]]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Sources and targets of both ways of every cable, from the lower and the upper end of each."""
+    below, above = np.concatenate(low), np.concatenate(high)
+    source, target = np.empty(2 * len(below), np.int32), np.empty(2 * len(below), np.int32)
+    source[0::2], target[0::2] = below, above
+    source[1::2], target[1::2] = above, below
+    return source, target
+
+
+def impossible(message: str, *, key: str, found: object, possible: str) -> InputError:
+    """The error of a topology that cannot be built: what was asked and what would be possible."""
+    return InputError(message, key=f"topology.{key}", found=found, hint=possible)
+
+
+def divisors(number: int) -> list[int]:
+    """All divisors, ascending."""
+    small = [value for value in range(1, math.isqrt(number) + 1) if number % value == 0]
+    return sorted({*small, *(number // value for value in small)})
