@@ -83,7 +83,7 @@ def field_type(quantity: Quantity, base: type) -> Any:
     return Annotated[
         base,
         BeforeValidator(quantity.read),
-        PlainSerializer(quantity.write),
+        PlainSerializer(quantity.write, return_type=Any),
         WithJsonSchema(quantity.schema()),
     ]
 

@@ -1,0 +1,46 @@
+"""`railyard init` and `railyard schema`: what a user starts from."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from railyard.cli.guard import say
+from railyard.cli.tables import emit
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def template() -> str:
+    """The commented scenario."""
+    from importlib.resources import files
+
+    return files("railyard").joinpath("scenario", "template.yaml").read_text(encoding="utf-8")
+
+
+def init(file: Path | None) -> None:
+    """Writes the commented scenario to a new file, or to stdout.
+
+    Raises:
+        InputError: The file exists already or cannot be written.
+    """
+    if file is None:
+        emit(template().rstrip("\n"))
+        return
+    try:
+        with file.open("x", encoding="utf-8") as handle:
+            handle.write(template())
+    except FileExistsError:
+        raise InputError("the file exists already and is left as it is", file=file, hint="choose another name") from None
+    except OSError as error:
+        raise InputError(f"the file cannot be written: {error.strerror}", file=file) from None
+    say(f"wrote {file}\n\nhint: `railyard run {file}`")
+
+
+def schema() -> None:
+    """Prints the JSON schema of a scenario."""
+    from railyard.scenario.model import Scenario
+
+    emit(json.dumps(Scenario.model_json_schema(), indent=2, ensure_ascii=False))

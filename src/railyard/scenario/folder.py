@@ -1,0 +1,93 @@
+"""The folder of a run: all of it or nothing.
+
+Everything is written into a hidden folder beside the final one, which is then renamed. A run that is stopped, even by
+`kill -9`, leaves no half-written folder under a name that anyone would open; what such a run left behind is cleared
+by the next one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+_UNFINISHED = ".unfinished"
+
+
+def slug(name: str) -> str:
+    """The name as part of a path: lower case, letters, digits, hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60] or "run"
+
+
+def name_of(scenario: Mapping[str, Any], version: str) -> str:
+    """`<name>-<hash8>`: the same scenario under the same version has the same folder."""
+    text = json.dumps([scenario, version], sort_keys=True, ensure_ascii=False)
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{slug(str(scenario['name']))}-{digest[:8]}"
+
+
+@contextmanager
+def whole(root: Path, name: str) -> Iterator[Path]:
+    """A folder to write into, which becomes `root/name` when the block ends well and vanishes when it does not.
+
+    Raises:
+        InputError: The folder cannot be made.
+    """
+    unfinished = root / _UNFINISHED / f"{name}-{os.getpid()}"
+    try:
+        _clear_left_behind(root / _UNFINISHED)
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+    except OSError as error:
+        raise InputError(f"the folder of the run cannot be made: {error.strerror}", file=root / name) from None
+    try:
+        yield unfinished
+        _replace(unfinished, root / name)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        _remove_if_empty(root / _UNFINISHED)
+
+
+def _replace(new: Path, final: Path) -> None:
+    old = new.with_name(f"{new.name}-old")
+    if final.exists():
+        final.replace(old)
+    new.replace(final)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _clear_left_behind(unfinished: Path) -> None:
+    """Removes what killed runs left: folders whose process is gone."""
+    if not unfinished.is_dir():
+        return
+    for folder in unfinished.iterdir():
+        pid = folder.name.removesuffix("-old").rpartition("-")[2]
+        if pid.isdecimal() and not _alive(int(pid)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _remove_if_empty(folder: Path) -> None:
+    try:
+        folder.rmdir()
+    except OSError:
+        return  # another run is writing there

@@ -1,0 +1,242 @@
+"""A scenario from file or values: complete, frozen, written back unchanged; and every fault of it with its place."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from railyard.errors import InputError
+from railyard.scenario import load, source
+from railyard.scenario.model import Scenario
+from railyard.scenario.variants import expand
+
+SMALL = """\
+name: small
+cluster:
+  accelerators: 16
+  server: dgx-h100
+  back_end:
+    topology: {kind: leaf-spine, oversubscription: 3:1}
+    fabric: {name: roce, qps: 4}
+    link_rate: 400 Gb/s
+workload:
+  training:
+    model: llama-3-8b
+    tokens: 15 T
+    global_batch: 16
+    sequence: 8192
+    parallelism: {tp: 8}
+faults:
+  - {kind: late, rank: 3, by: 20 us}
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "small.yaml"
+    path.write_text(SMALL, encoding="utf-8")
+    return path
+
+
+def problems_of(text: str, tmp_path, *sets: str):
+    path = tmp_path / "x.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        load.load(path, sets)
+    return caught.value.problems
+
+
+def test_quantities_are_in_base_units_and_words_become_sections(file):
+    scenario = load.load(file).scenario
+    assert scenario.cluster.back_end.link_rate == 400e9
+    assert scenario.cluster.back_end.topology.oversubscription == 3.0
+    assert scenario.workload.training.tokens == 15 * 10**12
+    assert scenario.faults[0].by == 20_000_000
+    assert load.load(file, ["fabric=ideal"]).scenario.cluster.back_end.fabric.name == "ideal"
+
+
+def test_a_scenario_is_frozen(file):
+    with pytest.raises(ValidationError):
+        load.load(file).scenario.seed = 3
+
+
+def test_the_name_is_the_files_when_left_out(tmp_path):
+    path = tmp_path / "big-one.yaml"
+    path.write_text(SMALL.removeprefix("name: small\n"), encoding="utf-8")
+    assert load.load(path).scenario.name == "big-one"
+
+
+def test_what_is_written_is_read_back(file, tmp_path):
+    scenario = load.load(file).scenario
+    again = tmp_path / "again.yaml"
+    again.write_text(load.to_yaml(load.dump(scenario)), encoding="utf-8")
+    assert load.load(again).scenario == scenario
+
+
+def test_all_faults_at_once_in_the_order_of_the_file(tmp_path):
+    text = (
+        SMALL.replace("accelerators: 16", "accelerators: 1k")
+        .replace("400 Gb/s", "400 Gbs")
+        .replace("qps", "qp")
+        .replace("20 us", "20")
+        .replace("sequence: 8192", "sequence: [1]")
+    )
+    problems = problems_of(text, tmp_path)
+    assert [problem.key for problem in problems] == [
+        "cluster.accelerators",
+        "cluster.back_end.fabric.qp",
+        "cluster.back_end.link_rate",
+        "workload.training.sequence",
+        "faults.0.by",
+    ]
+    assert [problem.line for problem in problems] == [3, 7, 8, 14, 17]
+    assert problems[1].hint == "did you mean `qps`?"
+    assert problems[1].column == 26
+    assert "Gbps" in problems[2].hint
+    assert "unit" in problems[4].message
+    assert all(problem.file.endswith("x.yaml") for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "words"),
+    [
+        (("kind: leaf-spine", "kind: leaf-spin"), "cluster.back_end.topology.kind", "there is no topology `leaf-spin`"),
+        (("kind: leaf-spine, ", ""), "cluster.back_end.topology.kind", "is missing"),
+        (("{name: roce, qps: 4}", "[roce]"), "cluster.back_end.fabric", "a section with keys is due here"),
+        (("name: roce, qps: 4", "name: rose"), "cluster.back_end.fabric.name", "not among the words"),
+        (("{tp: 8}", "atuo"), "workload.training.parallelism", "not among the words"),
+        (("{tp: 8}", "{tp: 8, xp: 1}"), "workload.training.parallelism.xp", "unknown key"),
+        (("{tp: 8}", "3"), "workload.training.parallelism", "is due here"),
+        (("server: dgx-h100", "server: 100"), "cluster.server", "text is due here"),
+        (("  server: dgx-h100\n", ""), "cluster.server", "is missing"),
+        (("accelerators: 16", "accelerators: true"), "cluster.accelerators", "a whole number is due here"),
+        (("accelerators: 16", "accelerators: 0"), "cluster.accelerators", "at least 1"),
+        (("accelerators: 16", "accelerators: 99999999999999999999999"), "cluster.accelerators", "whole number|at most"),
+        (("3:1", ".inf"), "cluster.back_end.topology.oversubscription", "finite"),
+        (("3:1", "1e9999999"), "cluster.back_end.topology.oversubscription", "number|finite"),
+        (("kind: late", "kind: later"), "faults.0.kind", "later"),
+    ],
+)
+def test_one_fault_each(tmp_path, change, key, words):
+    text = SMALL.replace(*change)
+    assert text != SMALL
+    (problem,) = problems_of(text, tmp_path)
+    assert problem.key == key
+    assert any(part in problem.message for part in words.split("|")), problem.message
+    assert problem.line is not None
+
+
+def test_an_override_is_checked_like_a_line_and_has_itself_as_place(file):
+    with pytest.raises(InputError) as caught:
+        load.load(file, ["link_rate=400"])
+    (problem,) = caught.value.problems
+    assert problem.file == "--set link_rate=400"
+    assert problem.key == "cluster.back_end.link_rate"
+    assert problem.line is None
+
+
+def test_python_values_with_overrides():
+    values = source.parse_mapping(SMALL, "x").plain()
+    draft = load.from_values(values, {"accelerators": 32, "fabric": "ideal"})
+    assert draft.scenario.cluster.accelerators == 32
+    assert load.from_values(draft.scenario).scenario == draft.scenario
+    with pytest.raises(InputError, match="link_rate"):
+        load.from_values(values, {"link_rate": 4e11})
+
+
+def test_combinations_named_variants_and_steps(file, tmp_path):
+    variants = expand(load.load(file), ["fabric=roce,ideal", "oversubscription=1:1,2:1"])
+    assert [variant.name for variant in variants] == [
+        "roce, oversubscription 1:1",
+        "roce, oversubscription 2:1",
+        "ideal, oversubscription 1:1",
+        "ideal, oversubscription 2:1",
+    ]
+    assert variants[3].draft.scenario.cluster.back_end.topology.oversubscription == 2.0
+    assert variants[0].settings == {"fabric": "roce", "oversubscription": "1:1"}
+
+    path = tmp_path / "steps.yaml"
+    for way, qps in (("steps", 1), ("variants", 4)):
+        path.write_text(
+            f"{SMALL}compare:\n  {way}:\n    - {{name: as is}}\n    - {{name: one, set: {{qps: 1}}}}\n"
+            "    - {name: wide, set: {link_rate: 800 Gb/s}}\n",
+            encoding="utf-8",
+        )
+        found = expand(load.load(path))
+        assert [variant.name for variant in found] == ["as is", "one", "wide"]
+        assert found[0].draft.scenario.cluster.back_end.fabric.qps == 4
+        assert found[2].draft.scenario.cluster.back_end.fabric.qps == qps
+        assert found[2].draft.scenario.compare.steps == ()
+
+
+def test_wrong_comparisons(file, tmp_path):
+    with pytest.raises(InputError) as caught:
+        expand(load.load(file), ["fabric=roce,uecc"])
+    assert caught.value.problems[0].file == "--vary fabric=roce,uecc"
+    with pytest.raises(InputError, match="twice"):
+        expand(load.load(file), ["fabric=roce", "fabric=ideal"])
+    with pytest.raises(InputError, match="too many"):
+        expand(load.load(file), [f"seed={','.join(map(str, range(2000)))}"])
+    text = f"{SMALL}compare:\n  vary: {{seed: [1]}}\n  steps: [{{name: a}}]\n"
+    assert "only one of" in problems_of(text, tmp_path)[0].message
+
+
+words = st.sampled_from(
+    ["", "auto", "roce", "3:1", "400 Gb/s", "2 us", "$1", "1e400", "-1", "nan", "x" * 300, "\u202e", "a.b", "95 %", "1 T"]
+)
+junk = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=6) | words,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4) | words, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def paths_of(value, path=()):
+    yield path
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in pairs:
+        yield from paths_of(child, (*path, key))
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@given(data=st.data())
+def test_junk_anywhere_gives_a_scenario_or_an_input_error_with_a_place(data):
+    """Fuzz: a valid scenario with junk put in somewhere, by every way that a user can give it."""
+    plain = load.dump(load.from_values(source.parse_mapping(SMALL, "x").plain()).scenario)
+    values = copy.deepcopy(plain)
+    for _ in range(data.draw(st.integers(1, 3))):
+        path = data.draw(st.sampled_from(sorted((p for p in paths_of(values) if p), key=str)))
+        parent = values
+        for step in path[:-1]:
+            parent = parent[step]
+        parent[path[-1]] = data.draw(junk)
+    try:
+        draft = load.from_values(values)
+    except InputError as error:
+        assert all(problem.file for problem in error.problems)
+        assert str(error)
+    else:
+        assert load.from_values(load.dump(draft.scenario)).scenario == draft.scenario
+
+
+@settings(deadline=None, max_examples=100)
+@given(key=st.text(max_size=20) | st.sampled_from(["cluster.x", "faults.0", "compare.vary", "tp", "a..b", "."]), value=st.text(max_size=20))
+def test_any_override_gives_a_scenario_or_an_input_error(key, value):
+    draft = load.from_values(source.parse_mapping(SMALL, "x").plain())
+    from railyard.scenario import override
+
+    try:
+        draft.changed(dict([override.parse_set(f"{key}={value}")]))
+        expand(draft, [f"{key}={value}"])
+    except InputError as error:
+        assert error.problems
+
+
+def test_the_schema_names_every_section():
+    schema = Scenario.model_json_schema()
+    assert {"cluster", "workload", "faults", "compare"} <= set(schema["properties"])
+    assert "LeafSpineTopology" in schema["$defs"]
