@@ -1,0 +1,193 @@
+"""The layout and the software of a row: parallelism, micro-batch, recomputation, overlap, and the profile that ran it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from railyard.errors import InputError
+from railyard.workload.training import profiles
+from railyard.workload.training.spec import Layout
+
+if TYPE_CHECKING:
+    from railyard.catalog import Accelerator, Model
+    from railyard.validate.training_table import Row
+    from railyard.workload.training.spec import Precision, Recompute, SoftwareProfile
+
+_MLPERF_DATE = {"v3.0": "2023-06", "v3.1": "2023-10", "v4.0": "2024-05", "v4.1": "2024-10", "v5.0": "2025-05", "v5.1": "2025-10"}
+
+
+def precision_of(row: Row, defaults: list[str]) -> Precision:
+    """Width of the GEMM operands."""
+    text = row.get("precision").lower()
+    if not text:
+        defaults.append("precision fp16")
+        return "fp16"
+    if "fp4" in text:
+        return "fp4"
+    if "fp8" in text or "int8" in text:
+        return "fp8"
+    return "fp16" if "fp16" in text else "bf16"
+
+
+def software_of(row: Row, device: Accelerator) -> SoftwareProfile:
+    """The profile of the row's software generation on its device."""
+    return profiles.profile(_generation(row), device.architecture)
+
+
+def _generation(row: Row) -> str:
+    name = row.get("framework") or row.get("source_doc")
+    if re.search("Composer|llm-foundry", name):
+        return "fsdp-composer-2023"
+    if "torchtitan" in name:
+        return "torchtitan-2024-eager" if "eager" in row.get("overlap_notes") else "torchtitan-2024"
+    if re.search("Megatron-DeepSpeed|vTrain", name):
+        return "megatron-deepspeed-2021"
+    if re.search("maxtext|PAX", name):
+        return "maxtext"
+    return f"megatron-{_year(row)}"
+
+
+def _year(row: Row) -> str:
+    """Year of the Megatron generation: of the MLPerf round, of the release's number, or of the source."""
+    for version, date in _MLPERF_DATE.items():
+        if f"MLPerf Training {version}" in row.get("source_doc"):
+            return date[:4]
+    name = row.get("framework")
+    release = re.search(r"\b(2[3-6])\.\d\d", name)
+    if release:
+        return f"20{release.group(1)}"
+    for pattern, year in (("PTD-P", "2021"), (r"Megatron-LM$", "2021"), ("MegaScale", "2023"), ("r0.8", "2024"), ("Meta|HAI-LLM", "2024")):
+        if re.search(pattern, name):
+            return year
+    dated = re.search(r"\b(202[1-6])-\d\d", row.get("source_doc"))
+    return dated.group(1) if dated else "2025"
+
+
+def layout_of(row: Row, model: Model, precision: Precision, defaults: list[str]) -> Layout:
+    """The layout of a row; a default is named for each fact that the table leaves open.
+
+    Raises:
+        InputError: The parallel sizes are unknown and cannot be guessed, or do not multiply out to the accelerators.
+    """
+    sizes = {name: _size(row, name, defaults) for name in ("tp", "pp", "cp", "ep")}
+    ranks = row.whole["n_gpu"]
+    rest = sizes["tp"] * sizes["pp"] * sizes["cp"]
+    dp = row.whole.get("dp", ranks // rest)
+    if rest * dp != ranks:
+        if ranks % rest or "treat DP as given" not in row.get("notes"):
+            raise InputError(f"tp x pp x cp x dp = {rest * dp}, not the {ranks} accelerators of the run", key="dp", found=dp)
+        defaults.append(f"data parallel {ranks // rest}, so that the product is the number of accelerators (the table says {dp})")
+        dp = ranks // rest
+    batch = row.whole["global_batch_seqs"]
+    if batch < dp or batch % dp:
+        raise InputError(f"the global batch of {batch} sequences does not divide over {dp} data-parallel replicas", key="global_batch_seqs")
+    vp = _virtual(row, model, sizes["pp"], defaults)
+    micro = _micro_batch(row, batch // dp, sizes["pp"], defaults)
+    zero, shard = _zero(row, defaults)
+    sequence = row.get("seq_parallel", "1" if sizes["tp"] > 1 else "0") == "1"
+    if "seq_parallel" not in row.text and sizes["tp"] > 1:
+        defaults.append("sequence parallel with tensor parallel")
+    overlap = row.get("overlap_notes")
+    modern = zero > 0
+    return Layout(
+        global_batch=batch,
+        dp=dp,
+        vp=vp,
+        micro_batch=micro,
+        zero=zero,
+        fsdp_shard=shard,
+        reshard=sizes["pp"] == 1,
+        sequence_parallel=sequence,
+        schedule="interleaved" if vp > 1 else "1f1b",
+        recompute=_recompute(row, precision, defaults),
+        overlap_gradient=modern,
+        overlap_parameter=modern,
+        overlap_tensor=_overlap_tensor(row, overlap),
+        overlap_expert="EP overlap" in overlap and not re.search("EP overlap off|no EP overlap", overlap),
+        **sizes,
+    )
+
+
+def _size(row: Row, name: str, defaults: list[str]) -> int:
+    if name in row.whole:
+        return max(1, row.whole[name])
+    if name in ("tp", "pp"):
+        raise InputError("the parallel layout is unknown", key=name)
+    if name == "cp" or row.whole.get("experts"):
+        defaults.append(f"{name} 1")
+    return 1
+
+
+def _virtual(row: Row, model: Model, pp: int, defaults: list[str]) -> int:
+    text = row.get("vpp")
+    if text.isdigit():
+        return max(1, int(text))
+    if pp == 1:
+        return 1
+    if text == ">1":
+        vp = 2
+        defaults.append("2 virtual stages a rank")
+        return vp
+    if not text and "PTD-P" in row.get("framework"):
+        fitting = [n for n in (2, 3, 4) if model.layers % (pp * n) == 0]
+        vp = fitting[0] if fitting else 1
+    else:
+        vp = 1
+    defaults.append(f"{vp} virtual stage{'s' if vp > 1 else ''} a rank")
+    return vp
+
+
+def _micro_batch(row: Row, local: int, pp: int, defaults: list[str]) -> int:
+    known = row.whole.get("micro_batch")
+    if known and "torchtitan" in row.get("framework") and pp > 1:
+        # torchtitan's local batch is cut into one micro-batch a stage unless told otherwise.
+        defaults.append(f"local batch of {known} cut into {pp} micro-batches")
+        return max(1, known // pp)
+    if known:
+        if local % known:
+            raise InputError(f"micro-batch {known} does not divide the {local} sequences of a replica", key="micro_batch")
+        return known
+    defaults.append("micro-batch 1")
+    return 1
+
+
+def _zero(row: Row, defaults: list[str]) -> tuple[int, int]:
+    """ZeRO stage, and ranks that share one copy (0: all)."""
+    text = row.get("fsdp_zero")
+    if not text:
+        if row.get("framework", "DeepSpeed").endswith("DeepSpeed") or re.search("PTD-P|Megatron-LM$", row.get("framework")):
+            return 0, 0
+        defaults.append("distributed optimizer (ZeRO-1)")
+        return 1, 0
+    if text == "none":
+        return 0, 0
+    if "no reshard" in text or text == "SHARD_GRAD_OP":
+        return 2, 0
+    if re.search(r"FULL_SHARD|ZeRO-3|^FSDP", text):
+        return 3, 0
+    return 1, 0
+
+
+def _recompute(row: Row, precision: Precision, defaults: list[str]) -> Recompute:
+    text = row.get("recompute")
+    if text.startswith("full"):
+        return "full"
+    if text.startswith("selective attention"):
+        return "selective"
+    if text and not text.startswith(("none", "selective")):
+        defaults.append(f"recomputation of modules ({text}) left out")
+    elif not text:
+        defaults.append("no recomputation")
+    elif text.startswith("selective"):
+        # With a fused attention kernel there is no score matrix to recompute; torchtitan's form keeps every second product.
+        return "full" if "torchtitan" in row.get("framework") and precision == "bf16" else "none"
+    return "none"
+
+
+def _overlap_tensor(row: Row, overlap: str) -> bool:
+    if "TP_COMM_OVERLAP" in overlap:
+        return "TP_COMM_OVERLAP=False" not in overlap
+    if "Async" in overlap or "tp-comm-overlap" in overlap:
+        return True
+    return "Megatron-Bridge" in row.get("framework")

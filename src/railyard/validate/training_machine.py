@@ -1,0 +1,76 @@
+"""The machine of a row, in the plain numbers of closed forms: device, scale-up domain, NIC rate."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from railyard.errors import InputError
+from railyard.workload.training.machine import Machine
+
+if TYPE_CHECKING:
+    from railyard.catalog import Accelerator, Catalog
+    from railyard.validate.training_table import Row
+
+# What collectives reach of a NIC's line rate over InfiniBand or a healthy RoCE fabric (NCCL logs: 45 to 48 of 50 GB/s).
+_NIC_FRACTION = 0.92
+# Rate of one accelerator's NIC where the table does not state it, by architecture: that of the vendor's own systems.
+_NIC_GBPS = {"volta": 100, "ampere": 200, "hopper": 400, "blackwell": 400, "cdna3": 400, "cdna4": 400, "gaudi2": 300, "tpu": 400}
+
+
+def device_of(row: Row, catalog: Catalog) -> Accelerator:
+    """The accelerator of a row.
+
+    Raises:
+        InputError: The catalogue does not know it; says the nearest name.
+    """
+    name = row.get("gpu")
+    for candidate in (name, re.sub(r"\s*\(.*\)$", "", name)):
+        try:
+            return catalog.accelerator(candidate)
+        except InputError as error:
+            problem = error
+    raise problem
+
+
+def machine_of(row: Row, device: Accelerator, defaults: list[str]) -> Machine:
+    """The machine of a row.
+
+    Args:
+        row: Its columns `gpus_per_node`, `scale_up` and `scale_out` are read.
+        device: Its accelerator.
+        defaults: Receives a line for each fact that had to be assumed.
+    """
+    per_node = row.whole.get("gpus_per_node", 8)
+    domain = re.search(r"domain (\d+)", row.get("scale_up"))
+    ranks = int(domain.group(1)) if domain else max(per_node, device.scale_up_domain if device.scale_up_domain > 8 else 1)
+    gbps = _nic_gbps(row.get("scale_out"), per_node)
+    if gbps is None:
+        gbps = float(next((rate for family, rate in _NIC_GBPS.items() if device.architecture.startswith(family)), 400))
+        if row.whole["n_gpu"] > ranks:
+            defaults.append(f"network {gbps:.0f} Gb/s per accelerator")
+    return Machine(
+        accelerator=device,
+        scale_up_bps=device.scale_up_collective_bps,
+        scale_up_domain=ranks,
+        scale_out_bps=gbps * 1e9 * _NIC_FRACTION,
+        nvls=device.nvls,
+    )
+
+
+def _nic_gbps(text: str, per_node: int) -> float | None:
+    """Gb/s of one accelerator's share of the node's compute network, or None where the text does not say."""
+    text = re.sub(r"(Storage|Management)[^,;]*:[^,]*(,|$)", "", text)
+    whole = re.search(r"(\d+)\s*Gb(?:ps|/s)\s*(?:/|per )node", text)
+    if whole:
+        return float(whole.group(1)) / per_node
+    each = re.search(r"(\d+)\s*G\s+(?:RDMA|RoCE) per GPU", text)
+    if each:
+        return float(each.group(1))
+    count = re.search(r"(\d+)\s*x\D{0,40}?(?:CX\d|ConnectX-\d(?: Ex)?)?[^\d,;]{0,30}?(\d{3})\s*G", text)
+    named = re.search(r"(\d+)\s*x\s*(HDR|NDR)(\d+)", text)
+    found = named or count
+    if not found:
+        return None
+    rate = float(found.group(3) if named else found.group(2))
+    return int(found.group(1)) * rate / per_node

@@ -1,0 +1,105 @@
+"""Rows of a table of measured training runs: text to typed facts, with line numbers.
+
+The columns are those of `runs.csv` and of `runs_single_node.csv` (see docs/concepts/training.md); a column that a table
+lacks is an unknown fact, a cell that cannot be read makes its row malformed, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_REQUIRED = ("id", "n_gpu", "gpu", "seq_len", "global_batch_seqs")
+_WHOLE = (
+    "layers hidden heads head_dim ffn vocab experts topk moe_ffn shared_experts seq_len n_gpu gpus_per_node "
+    "tp pp dp cp ep micro_batch global_batch_seqs"
+).split()
+_REAL = ("step_time_s", "step_p95_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu_pct", "mem_gib")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured run.
+
+    Attributes:
+        id: Of the row; `line 7` where the cell is empty.
+        line: In the file, from 1.
+        text: Cells as they stand; empty cells are left out.
+        whole: Whole numbers; unknown ones are left out.
+        real: Other numbers; unknown ones are left out.
+        problem: Why the row cannot be read, or "".
+    """
+
+    id: str
+    line: int
+    text: dict[str, str]
+    whole: dict[str, int] = field(default_factory=dict)
+    real: dict[str, float] = field(default_factory=dict)
+    problem: str = ""
+
+    def get(self, name: str, default: str = "") -> str:
+        """A cell as text."""
+        return self.text.get(name, default)
+
+
+def read(path: Path) -> list[Row]:
+    """All rows of a table.
+
+    Raises:
+        InputError: The file is missing, is no text, or lacks a column that every table must have.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as handle:
+            reader = csv.DictReader(handle)
+            header = list(reader.fieldnames or [])
+            _check(header, path)
+            return [_row(cells, reader.line_num, header) for cells in reader]
+    except FileNotFoundError as error:
+        raise InputError("there is no such table", file=path) from error
+    except (UnicodeDecodeError, csv.Error, IsADirectoryError) as error:
+        raise InputError(f"the table cannot be read as CSV: {error}", file=path) from error
+
+
+def _check(header: list[str], path: Path) -> None:
+    absent = [name for name in _REQUIRED if name not in header]
+    if absent:
+        raise InputError(
+            f"the table lacks the column{'s' if len(absent) > 1 else ''} {', '.join(absent)}",
+            file=path,
+            line=1,
+            found=", ".join(header) or "an empty file",
+            allowed=", ".join(_REQUIRED) + " and more",
+        )
+
+
+def _row(cells: dict[str | None, str | list[str] | None], line: int, header: list[str]) -> Row:
+    text = {name: value.strip() for name, value in cells.items() if name and isinstance(value, str) and value.strip()}
+    identity = text.get("id", f"line {line}")
+    extra = cells.get(None)
+    missing = [name for name in header if cells.get(name) is None]
+    if extra or missing:
+        count = len(header) + (len(extra) if isinstance(extra, list) else 0) - len(missing)
+        return Row(identity, line, text, problem=f"line {line}: {count} cells under {len(header)} columns")
+    whole: dict[str, int] = {}
+    real: dict[str, float] = {}
+    for name in (*_WHOLE, *_REAL):
+        if name not in text:
+            continue
+        try:
+            value = float(text[name])
+        except ValueError:
+            return Row(identity, line, text, problem=f"line {line}: {name}: `{text[name]}` is no number")
+        if not 0 <= value < 1e15 or (name in _WHOLE and value != int(value)):
+            kind = "a whole number" if name in _WHOLE else "a number of zero or more"
+            return Row(identity, line, text, problem=f"line {line}: {name}: `{text[name]}` is not {kind}")
+        if name in _WHOLE:
+            whole[name] = int(value)
+        else:
+            real[name] = value
+    return Row(identity, line, text, whole, real)

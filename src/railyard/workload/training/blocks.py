@@ -1,0 +1,167 @@
+"""The operators of each part of a transformer: attention, dense MLP, experts, embedding, head.
+
+Shapes are those of one rank: heads and feed-forward columns split over TP, the sequence over CP, experts over EP;
+norms and residuals split over TP under sequence parallelism.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.workload.training import operators as op
+
+if TYPE_CHECKING:
+    from railyard.workload.training.columns import Columns, F
+    from railyard.workload.training.operators import Operator
+
+# Bytes per element of a pass over 16-bit data, (fused, one operation at a time), forward and backward.
+_NORM = ((4.0, 20.0), (6.0, 30.0))
+_GELU = ((4.0, 10.0), (6.0, 14.0))
+_SWIGLU = ((6.0, 12.0), (10.0, 18.0))
+_RESIDUAL = ((6.0, 13.0), (6.0, 10.0))
+_ROTARY = ((4.0, 20.0), (4.0, 20.0))
+# Logits are read three times in 16 bits by a fused cross-entropy, and copied to 32 bits and back otherwise.
+_LOSS = ((6.0, 26.0), (4.0, 14.0))
+# Kernels of the same passes, (fused, one operation at a time).
+_KERNELS = {"norm": (1.0, 6.0), "activation": (1.0, 3.0), "residual": (1.0, 3.0), "rotary": (1.0, 8.0), "loss": (2.0, 10.0)}
+# Tokens are permuted for the exchange, sorted by expert, brought back and weighted: four reads and writes of 2 bytes.
+_PERMUTE_BYTES = 16.0
+_PERMUTE_KERNELS = 14.0
+# Softmax, top-k, counts, auxiliary loss: small kernels on the tokens x experts scores in 32 bits.
+_ROUTER_BYTES = 40.0
+_ROUTER_KERNELS = 12.0
+
+
+def attention_block(columns: Columns) -> list[Operator]:
+    """Norm, projections, rotary positions, attention core, output projection, residual."""
+    model, layout, software = columns.model, columns.layout, columns.software
+    tokens, own = columns.tokens, columns.split_tokens
+    score_dim, value_dim = op.head_dims(columns)
+    heads = model.heads / layout.tp
+    groups = np.maximum(model.kv_heads / layout.tp, 1.0)
+    grouped = 1.0 - model.latent
+    qkv = grouped * (heads + 2.0 * groups) * model.head_dim
+    turned = np.where(model.latent > 0, heads * model.rope_dim + model.rope_dim, (heads + groups) * model.head_dim)
+    rotary = tokens * turned * model.rotary
+    return [
+        _pass(columns, "attention norm", own * model.hidden, _NORM, "norm", software.fused_norm),
+        op.linear(columns, "qkv", tokens, model.hidden, qkv),
+        *_latent_projections(columns, tokens, heads),
+        _pass(columns, "rotary", rotary, _ROTARY, "rotary", software.fused_rope),
+        op.attention(columns),
+        op.linear(columns, "projection", tokens, heads * value_dim, model.hidden),
+        _pass(columns, "attention residual", own * model.hidden, _RESIDUAL, "residual", software.fused_residual),
+    ]
+
+
+def _latent_projections(columns: Columns, tokens: F, heads: F) -> list[Operator]:
+    """Low-rank projections of multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): down ones are not split."""
+    model = columns.model
+    queries = heads * (model.nope_dim + model.rope_dim) * model.latent
+    low = np.where(model.q_lora > 0, model.q_lora, model.hidden)
+    # Queries and keys are put together from their rotary and other parts, and padded for the attention kernel.
+    copied = tokens * heads * (2.0 * (model.nope_dim + model.rope_dim) + model.v_dim) * model.latent
+    return [
+        op.linear(columns, "query down", tokens, model.hidden, model.q_lora),
+        op.linear(columns, "query up", tokens, low, queries),
+        op.linear(columns, "latent down", tokens, model.hidden, (model.kv_lora + model.rope_dim) * model.latent),
+        op.linear(columns, "latent up", tokens, model.kv_lora, heads * (model.nope_dim + model.v_dim) * model.latent),
+        op.stream(columns, "latent norms", tokens * (model.q_lora + model.kv_lora) * 4.0, tokens * (model.q_lora + model.kv_lora) * 6.0, 2.0),
+        op.stream(columns, "latent copies", copied * 4.0, copied * 4.0, 3.0),
+    ]
+
+
+def mlp_block(columns: Columns) -> list[Operator]:
+    """Norm, up projection, activation, down projection, residual of a dense layer."""
+    model, layout, software = columns.model, columns.layout, columns.software
+    own = columns.split_tokens * model.hidden
+    return [
+        _pass(columns, "mlp norm", own, _NORM, "norm", software.fused_norm),
+        *_mlp(columns, "mlp", columns.tokens, model.ffn / layout.tp),
+        _pass(columns, "mlp residual", own, _RESIDUAL, "residual", software.fused_residual),
+    ]
+
+
+def _mlp(columns: Columns, name: str, tokens: F, width: F) -> list[Operator]:
+    model = columns.model
+    return [
+        op.linear(columns, f"{name} up", tokens, model.hidden, width * (1.0 + model.gated)),
+        _activation(columns, f"{name} activation", tokens * width),
+        op.linear(columns, f"{name} down", tokens, width, model.hidden),
+    ]
+
+
+def _activation(columns: Columns, name: str, elements: F) -> Operator:
+    fused = columns.software.fused_activation
+    gelu = _bytes(_GELU, fused)
+    swiglu = _bytes(_SWIGLU, fused)
+    forward, backward = (np.where(columns.model.gated > 0, s, g) for s, g in zip(swiglu, gelu, strict=True))
+    return op.stream(columns, name, elements * forward, elements * backward, _kernels("activation", fused))
+
+
+def moe_block(columns: Columns) -> list[Operator]:
+    """Norm, router, permutation, routed experts, shared experts, residual of a layer with experts."""
+    model, layout, software = columns.model, columns.layout, columns.software
+    own = columns.split_tokens
+    routed = own * model.topk
+    experts = np.maximum(model.experts / layout.ep, 1.0)
+    received = routed * layout.expert_tp * software.imbalance
+    each, width = received / experts, model.moe_ffn / layout.expert_tp
+    grouped = {"batch": experts, "fraction": software.grouped_fraction}
+    scores = own * model.experts
+    sixteen = np.full_like(own, 16.0)
+    return [
+        _pass(columns, "experts norm", own * model.hidden, _NORM, "norm", software.fused_norm),
+        op.linear(columns, "router", own, model.hidden, model.experts, bits=sixteen),
+        op.stream(columns, "routing", scores * _ROUTER_BYTES, scores * _ROUTER_BYTES, _ROUTER_KERNELS),
+        op.stream(columns, "permute", routed * model.hidden * _PERMUTE_BYTES, routed * model.hidden * _PERMUTE_BYTES, _PERMUTE_KERNELS),
+        op.linear(columns, "experts up", each, model.hidden, width * (1.0 + model.gated), **grouped),
+        _activation(columns, "experts activation", received * width),
+        op.linear(columns, "experts down", each, width, model.hidden, **grouped),
+        *_mlp(columns, "shared", columns.tokens, model.shared_ffn / layout.tp),
+        _pass(columns, "experts residual", own * model.hidden, _RESIDUAL, "residual", software.fused_residual),
+    ]
+
+
+def embedding(columns: Columns) -> list[Operator]:
+    """Lookup of token vectors, and the scattered sum of their gradients."""
+    elements = columns.tokens * columns.model.hidden
+    return [op.stream(columns, "embedding", elements * 4.0, elements * 10.0, 2.0)]
+
+
+def head(columns: Columns) -> list[Operator]:
+    """Last norm, logits (in 16 bits whatever the job's precision), cross-entropy."""
+    model, software = columns.model, columns.software
+    width = model.vocab / columns.layout.tp
+    sixteen = np.full_like(width, 16.0)
+    return [
+        _pass(columns, "last norm", columns.split_tokens * model.hidden, _NORM, "norm", software.fused_norm),
+        op.linear(columns, "logits", columns.tokens, model.hidden, width, bits=sixteen),
+        _pass(columns, "loss", columns.tokens * width, _LOSS, "loss", software.fused_loss),
+    ]
+
+
+def prediction_joint(columns: Columns) -> list[Operator]:
+    """What joins hidden state and next token in front of a multi-token-prediction layer (DeepSeek-V3, section 2.2)."""
+    hidden = columns.model.hidden
+    elements = 2.0 * columns.split_tokens * hidden
+    return [
+        _pass(columns, "prediction norms", elements, _NORM, "norm", columns.software.fused_norm),
+        op.linear(columns, "prediction joint", columns.split_tokens, 2.0 * hidden, hidden),
+    ]
+
+
+def _pass(columns: Columns, name: str, elements: F, table: tuple[tuple[float, float], ...], kernels: str, fused: F) -> Operator:
+    forward, backward = _bytes(table, fused)
+    return op.stream(columns, name, elements * forward, elements * backward, _kernels(kernels, fused))
+
+
+def _bytes(table: tuple[tuple[float, float], ...], fused: F) -> tuple[F, F]:
+    forward, backward = table
+    return np.where(fused > 0, *forward), np.where(fused > 0, *backward)
+
+
+def _kernels(name: str, fused: F) -> F:
+    return np.where(fused > 0, *_KERNELS[name])

@@ -1,0 +1,126 @@
+"""What a virtual stage sends in one micro-batch: collectives by phase, sizes by the definition of nccl-tests.
+
+Under sequence parallelism a tensor-parallel block gathers its input and scatters its output; its backward pass gathers
+the gradient of the output, gathers the input once more for the weight gradient, and scatters the gradient of the input,
+the last two under matrix products (Korthikanti et al. 2022, arXiv 2205.05198). Without it, one all-reduce forward and one
+backward, which runs under the weight-gradient product. Experts exchange each token with its experts' ranks and back.
+Context parallelism gathers keys and values around the ring under attention, twice more backward.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from railyard.graph import CollectiveKind
+
+if TYPE_CHECKING:
+    from railyard.workload.training.columns import Columns, F
+
+Phase = Literal["forward", "backward"]
+Group = Literal["tp", "cp", "ep"]
+
+# What runs under the weight- and input-gradient products of the same block, less what the products lose by it.
+BACKWARD_HIDDEN = 0.85
+# Ring attention sends the next keys while it computes with the last ones.
+CONTEXT_HIDDEN = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Collectives of one kind in one pass of one part of the model.
+
+    Attributes:
+        part: `attention`, `mlp`, `experts`, `embedding`, `head`: once for each of them that a stage holds.
+        kind: Of the collective.
+        group: Class of the communicator.
+        phase: Forward (and its recomputation) or backward.
+        size_bytes: Of one collective, as nccl-tests counts it.
+        count: Collectives.
+        hidden: Share that runs under computation.
+    """
+
+    part: str
+    kind: CollectiveKind
+    group: Group
+    phase: Phase
+    size_bytes: F
+    count: F
+    hidden: F
+
+
+def exchanges(columns: Columns) -> list[Exchange]:
+    """All exchanges of one micro-batch, by part of the model; counts are 0 where a design has no such group."""
+    return [*_tensor(columns), *_context(columns), *_experts(columns)]
+
+
+def _tensor(columns: Columns) -> list[Exchange]:
+    layout, software = columns.layout, columns.software
+    size = columns.tokens * columns.model.hidden * 2.0
+    many = np.where(layout.tp > 1, 1.0, 0.0)
+    sequence = many * layout.sequence
+    plain = many - sequence
+    under = layout.overlap_tensor * software.tensor_overlap
+    behind = np.maximum(under, BACKWARD_HIDDEN)
+    zero = np.zeros_like(size)
+    expert_block = np.where(columns.layout.expert_tp > 1, 1.0, 0.0)
+    found: list[Exchange] = []
+    for part, share in (("attention", 1.0), ("mlp", 1.0), ("shared", columns.model.shared_ffn > 0), ("experts", expert_block)):
+        on, off = sequence * share, plain * share
+        found += [
+            Exchange(part, CollectiveKind.ALL_GATHER, "tp", "forward", size, on, under),
+            Exchange(part, CollectiveKind.REDUCE_SCATTER, "tp", "forward", size, on, under),
+            Exchange(part, CollectiveKind.ALL_REDUCE, "tp", "forward", size, off, zero),
+            Exchange(part, CollectiveKind.ALL_GATHER, "tp", "backward", size, on, under),
+            Exchange(part, CollectiveKind.ALL_GATHER, "tp", "backward", size, on, behind),
+            Exchange(part, CollectiveKind.REDUCE_SCATTER, "tp", "backward", size, on, behind),
+            Exchange(part, CollectiveKind.ALL_REDUCE, "tp", "backward", size, off, zero + BACKWARD_HIDDEN),
+        ]
+    return found + _ends(size, sequence, plain)
+
+
+def _ends(size: F, sequence: F, plain: F) -> list[Exchange]:
+    """Split vocabulary: partial token vectors are summed; logits need the whole hidden state."""
+    zero = np.zeros_like(size)
+    return [
+        Exchange("embedding", CollectiveKind.REDUCE_SCATTER, "tp", "forward", size, sequence, zero),
+        Exchange("embedding", CollectiveKind.ALL_REDUCE, "tp", "forward", size, plain, zero),
+        Exchange("embedding", CollectiveKind.ALL_GATHER, "tp", "backward", size, sequence, zero),
+        Exchange("head", CollectiveKind.ALL_GATHER, "tp", "forward", size, sequence, zero),
+        Exchange("head", CollectiveKind.REDUCE_SCATTER, "tp", "backward", size, sequence, zero + BACKWARD_HIDDEN),
+        Exchange("head", CollectiveKind.ALL_REDUCE, "tp", "backward", size, plain, zero + BACKWARD_HIDDEN),
+    ]
+
+
+def _context(columns: Columns) -> list[Exchange]:
+    model, layout = columns.model, columns.layout
+    groups = np.maximum(model.kv_heads / layout.tp, 1.0)
+    # Latent attention is gathered after its expansion to full heads.
+    latent = model.heads / layout.tp * (model.nope_dim + model.rope_dim + model.v_dim)
+    width = np.where(model.latent > 0, latent, 2.0 * groups * model.head_dim)
+    size = columns.tokens * layout.cp * width * 2.0
+    many = np.where(layout.cp > 1, 1.0, 0.0)
+    hidden = np.full_like(size, CONTEXT_HIDDEN)
+    return [
+        Exchange("attention", CollectiveKind.ALL_GATHER, "cp", "forward", size, many, hidden),
+        Exchange("attention", CollectiveKind.ALL_GATHER, "cp", "backward", size, many, hidden),
+        Exchange("attention", CollectiveKind.REDUCE_SCATTER, "cp", "backward", size, many, hidden),
+    ]
+
+
+def _experts(columns: Columns) -> list[Exchange]:
+    layout, model = columns.layout, columns.model
+    size = columns.split_tokens * model.topk * model.hidden * 2.0
+    many = np.where(layout.ep > 1, 2.0, 0.0)
+    hidden = layout.overlap_expert * columns.software.expert_overlap
+    return [
+        Exchange("experts", CollectiveKind.ALL_TO_ALL, "ep", "forward", size, many, hidden),
+        Exchange("experts", CollectiveKind.ALL_TO_ALL, "ep", "backward", size, many, hidden),
+    ]
+
+
+def pipeline_bytes(columns: Columns) -> F:
+    """Bytes of one activation that one rank sends to the next stage for one micro-batch (16 bits)."""
+    return columns.split_tokens * columns.model.hidden * 2.0

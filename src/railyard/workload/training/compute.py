@@ -1,0 +1,169 @@
+"""Time and traffic of one virtual pipeline stage, for the builder of task graphs.
+
+The numbers are those of `passes` and `communication` for a table of one row, rounded to whole picoseconds and bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.workload.training import communication, parameters
+from railyard.workload.training.columns import Columns
+from railyard.workload.training.passes import LayerPasses, Pass, layer_passes
+
+if TYPE_CHECKING:
+    from railyard.catalog import Accelerator
+    from railyard.graph import CollectiveKind
+    from railyard.workload.training.columns import F
+    from railyard.workload.training.spec import Training
+    from railyard.workload.training.stages import VirtualStage
+
+
+@dataclass(frozen=True, slots=True)
+class StageCollective:
+    """Collectives of one kind in one pass of one micro-batch through a virtual stage.
+
+    Attributes:
+        kind: Of the collective.
+        group: Class of the communicator: `tp`, `cp` or `ep`.
+        phase: `forward` or `backward`. Under full recomputation the forward ones come again in front of backward.
+        size_bytes: Of one collective, as nccl-tests counts it.
+        count: Collectives one after another.
+        hidden: Share of their time that runs under this stage's computation; the rest is exposed.
+    """
+
+    kind: CollectiveKind
+    group: str
+    phase: str
+    size_bytes: int
+    count: int
+    hidden: float
+
+
+@dataclass(frozen=True, slots=True)
+class StageTimes:
+    """One micro-batch on one rank of a virtual stage.
+
+    Attributes:
+        forward_ps, backward_input_ps, backward_weight_ps, recompute_ps: Computation; each at least what the host takes
+            to launch it. Backward runs recompute, input and weight parts.
+        flops: Of the forward matrix products.
+        collectives: What it exchanges within its own stage.
+    """
+
+    forward_ps: int
+    backward_input_ps: int
+    backward_weight_ps: int
+    recompute_ps: int
+    flops: float
+    collectives: tuple[StageCollective, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StageParameters:
+    """Parameters that one rank of a virtual stage holds before any ZeRO sharding.
+
+    Attributes:
+        dense: Held alike by the dp * cp ranks of its group (attention, MLP, router, norms, embedding, head).
+        expert: Held alike by the `edp` ranks that have the same experts.
+        layer_dense, layer_expert: The same for each transformer layer of the stage, in order.
+    """
+
+    dense: int
+    expert: int
+    layer_dense: tuple[int, ...]
+    layer_expert: tuple[int, ...]
+
+
+def stage_times(training: Training, accelerator: Accelerator, stage: VirtualStage) -> StageTimes:
+    """Computation and collectives of one micro-batch through a virtual stage.
+
+    Args:
+        training: The job.
+        accelerator: On which it runs.
+        stage: From `stages.virtual_stages`.
+    """
+    columns = Columns.of([training], [accelerator])
+    passes = layer_passes(columns)
+    held = passes.stage(stage.layers, stage.moe_layers, float(stage.embedding), float(stage.head))
+    backward = held.backward_input + held.backward_weight
+    stretch = np.maximum(1.0, held.host_backward / np.maximum(backward, 1e-15))
+    return StageTimes(
+        forward_ps=_ps(np.maximum(held.forward, held.host_forward)),
+        backward_input_ps=_ps(held.backward_input * stretch),
+        backward_weight_ps=_ps(held.backward_weight * stretch),
+        recompute_ps=_ps(recompute_s(columns, passes, held, stage.layers, stage.moe_layers)),
+        flops=float(held.flops[0]),
+        collectives=_collectives(columns, stage),
+    )
+
+
+def recompute_s(columns: Columns, passes: LayerPasses, held: Pass, layers: F | float, moe_layers: F | float) -> F:
+    """Seconds of what backward computes again: all transformer layers, the attention core, or nothing."""
+    again = passes.layers(layers, moe_layers)
+    full = np.maximum(again.forward, again.host_forward)
+    core = np.maximum(held.core, held.host_core)
+    return columns.layout.recompute_full * full + columns.layout.recompute_core * core
+
+
+def stage_parameters(training: Training, stage: VirtualStage) -> StageParameters:
+    """Parameters of one rank of a virtual stage, to size gradient and parameter collectives by."""
+    model, layout = training.model, training.layout
+    dense, moe = parameters.layer_dense(model, layout), parameters.layer_moe_dense(model, layout)
+    expert = parameters.layer_expert(model, layout)
+    kinds = [model.has_experts(layer) for layer in range(stage.first_layer, stage.first_layer + stage.layers)]
+    ends = parameters.embedding(model, layout) * stage.embedding
+    ends += parameters.head(model, layout) * stage.head
+    ahead = parameters.prediction_expert(model, layout) * stage.head
+    layers = tuple(round(moe if kind else dense) for kind in kinds)
+    experts = tuple(round(expert) if kind else 0 for kind in kinds)
+    return StageParameters(round(ends) + sum(layers), round(ahead) + sum(experts), layers, experts)
+
+
+def optimizer_ps(training: Training, accelerator: Accelerator, parameters_held: float) -> int:
+    """Time of the optimizer's step on one rank, in picoseconds.
+
+    Args:
+        training: The job.
+        accelerator: On which it runs.
+        parameters_held: Parameters whose state this rank keeps, after ZeRO sharding.
+    """
+    columns = Columns.of([training], [accelerator])
+    return _ps(optimizer_s(columns, np.array([parameters_held])))
+
+
+def optimizer_s(columns: Columns, held: F) -> F:
+    """Seconds of the optimizer's step: its traffic through memory. Adam reads and writes its moments and master copy."""
+    return held * columns.software.optimizer_bytes / columns.device.hbm_bytes_s
+
+
+def p2p_bytes(training: Training, accelerator: Accelerator) -> int:
+    """Bytes that one rank sends to the next pipeline stage for one micro-batch."""
+    return round(float(communication.pipeline_bytes(Columns.of([training], [accelerator]))[0]))
+
+
+def _collectives(columns: Columns, stage: VirtualStage) -> tuple[StageCollective, ...]:
+    held = {
+        "attention": stage.layers,
+        "mlp": stage.layers - stage.moe_layers,
+        "experts": stage.moe_layers,
+        "shared": stage.moe_layers,
+        "embedding": int(stage.embedding),
+        "head": int(stage.head),
+    }
+    merged: dict[tuple[CollectiveKind, str, str, int, float], int] = {}
+    for exchange in communication.exchanges(columns):
+        count = held[exchange.part] * int(exchange.count[0])
+        key = (exchange.kind, exchange.group, exchange.phase, round(float(exchange.size_bytes[0])), float(exchange.hidden[0]))
+        if count:
+            merged[key] = merged.get(key, 0) + count
+    return tuple(
+        StageCollective(kind, group, phase, size, count, hidden) for (kind, group, phase, size, hidden), count in merged.items()
+    )
+
+
+def _ps(seconds: F) -> int:
+    return round(float(np.asarray(seconds).reshape(-1)[0]) * 1e12)

@@ -1,0 +1,123 @@
+"""Step time in closed form, for thousands of designs at once.
+
+One micro-batch on the busiest pipeline rank, times the micro-batches, plus the pipeline's bubble, plus what of the gradient
+and parameter traffic computation cannot hide, plus the optimizer and the host's fixed part. See docs/concepts/training.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.workload.training import flops
+from railyard.workload.training.columns import Columns
+from railyard.workload.training.held import HeldColumns
+from railyard.workload.training.machine import MachineColumns
+from railyard.workload.training.passes import layer_passes
+from railyard.workload.training.rank_times import RankTimes, rank_times
+from railyard.workload.training.state import sync_times
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.workload.training.columns import F
+    from railyard.workload.training.machine import Machine
+    from railyard.workload.training.spec import Training
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Seconds of one step, by cause; the parts add up to `step_s`. One row a design.
+
+    Attributes:
+        step_s: The whole step.
+        compute_s: Kernels of the busiest rank, recomputation in, and what they lose to collectives beside them.
+        host_s: Waiting for the host to launch kernels.
+        tensor_s, context_s, expert_s: Exposed collectives of these groups.
+        pipeline_s: Exposed sends between stages.
+        bubble_s: Pipeline fill and drain.
+        gradient_s, parameter_s: Exposed reductions of gradients and gathers of parameters.
+        optimizer_s: The optimizer's step, and passes over gradient buffers.
+        fixed_s: The host's fixed part of a step.
+        tokens_per_s: Of the whole job.
+        mfu: Model FLOPs (causal attention) over the dense 16-bit peak of all accelerators.
+    """
+
+    step_s: F
+    compute_s: F
+    host_s: F
+    tensor_s: F
+    context_s: F
+    expert_s: F
+    pipeline_s: F
+    bubble_s: F
+    gradient_s: F
+    parameter_s: F
+    optimizer_s: F
+    fixed_s: F
+    tokens_per_s: F
+    mfu: F
+
+    def row(self, index: int) -> dict[str, float]:
+        """One design as a plain mapping."""
+        return {field.name: float(getattr(self, field.name)[index]) for field in fields(self)}
+
+
+def estimate(trainings: Sequence[Training], machines: Sequence[Machine]) -> Estimate:
+    """Step times of many designs.
+
+    Args:
+        trainings: One job a design.
+        machines: The machine of each, in the same order.
+    """
+    columns = Columns.of(trainings, [machine.accelerator for machine in machines])
+    machine, held = MachineColumns.of(machines), HeldColumns.of(trainings)
+    passes = layer_passes(columns)
+    kinds = [rank_times(columns, passes, kind, held, machine) for kind in held.kinds]
+    totals = np.array([np.where(kind.ranks > 0, times.total, 0.0) for kind, times in zip(held.kinds, kinds, strict=True)])
+    busiest = np.argmax(totals, axis=0)
+    times = RankTimes(*(np.choose(busiest, [getattr(kind, name) for kind in kinds]) for name in RankTimes.__slots__))
+    rest = sum(kind.ranks * total for kind, total in zip(held.kinds, totals, strict=True)) - times.total
+    sync = sync_times(columns, held, machine, times)
+    batches = columns.layout.micro_batches
+    bubble = _bubble(columns, times, rest)
+    parts = {
+        "compute_s": batches * times.compute + sync.contention,
+        "host_s": batches * times.host,
+        "tensor_s": batches * times.tensor,
+        "context_s": batches * times.context,
+        "expert_s": batches * times.expert,
+        "pipeline_s": batches * times.pipeline + 2.0 * (columns.layout.pp - 1.0) * times.send,
+        "bubble_s": bubble,
+        "gradient_s": sync.gradient + batches * times.gradient,
+        "parameter_s": sync.parameter + batches * times.parameter,
+        "optimizer_s": sync.optimizer,
+        "fixed_s": columns.software.step_s,
+    }
+    step = np.sum(list(parts.values()), axis=0)
+    tokens = np.array([float(training.step_tokens) for training in trainings])
+    ranks = columns.layout.tp * columns.layout.pp * columns.layout.dp * columns.layout.cp
+    useful = _model_flops(trainings) * tokens
+    return Estimate(step_s=step, tokens_per_s=tokens / step, mfu=useful / (step * ranks * columns.device.peak16), **parts)
+
+
+def _bubble(columns: Columns, times: RankTimes, rest: F) -> F:
+    """Fill and drain: the other ranks' share of one micro-batch, divided by the virtual stages.
+
+    Zero-bubble schedules (Qi et al. 2023, arXiv 2401.10241, ZB-H1) fill it with weight-gradient work.
+    """
+    filled = np.maximum(0.0, 1.0 - 2.0 * times.weight / times.total)
+    return rest / columns.layout.vp * np.where(columns.layout.zero_bubble > 0, filled, 1.0)
+
+
+def _model_flops(trainings: Sequence[Training]) -> F:
+    known: dict[tuple[int, int, bool], float] = {}
+    found = np.empty(len(trainings))
+    for position, training in enumerate(trainings):
+        key = (id(training.model), training.seq_len, training.causal)
+        if key not in known:
+            known[key] = flops.model_flops_per_token(training.model, training.seq_len, causal=training.causal)
+        found[position] = known[key]
+    return found

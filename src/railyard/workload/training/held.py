@@ -1,0 +1,86 @@
+"""What the first, the fullest middle and the last pipeline rank hold, as columns: layers and parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.workload.training import parameters
+from railyard.workload.training.stages import StageCounts, rank_stages
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.catalog import Model
+    from railyard.workload.training.columns import F
+    from railyard.workload.training.spec import Layout, Training
+
+
+@dataclass(frozen=True, slots=True)
+class RankColumns:
+    """One pipeline rank of each design; `ranks` says how many such ranks the pipeline has (0: none)."""
+
+    ranks: F
+    layers: F
+    moe_layers: F
+    embedding: F
+    head: F
+    dense: F
+    expert: F
+
+
+@dataclass(frozen=True, slots=True)
+class HeldColumns:
+    """The three kinds of pipeline rank; a pipeline of one rank is all `last`.
+
+    `layer_dense` and `layer_expert` are the parameters of the fullest kind of transformer layer.
+    """
+
+    first: RankColumns
+    middle: RankColumns
+    last: RankColumns
+    layer_dense: F
+    layer_expert: F
+
+    @property
+    def kinds(self) -> tuple[RankColumns, RankColumns, RankColumns]:
+        """First, middle, last."""
+        return self.first, self.middle, self.last
+
+    @classmethod
+    def of(cls, trainings: Sequence[Training]) -> HeldColumns:
+        """Columns of many jobs; jobs that split the same model alike are counted once."""
+        known: dict[tuple[int, ...], int] = {}
+        rows: list[list[float]] = []
+        order = np.empty(len(trainings), dtype=np.int64)
+        for position, training in enumerate(trainings):
+            layout = training.layout
+            key = (id(training.model), layout.tp, layout.pp, layout.vp, layout.ep, layout.expert_tp)
+            if key not in known:
+                known[key] = len(rows)
+                rows.append(_row(training.model, layout))
+            order[position] = known[key]
+        table = np.array(rows, dtype=np.float64).reshape(len(rows), -1)[order]
+        ranks = [RankColumns(*(np.ascontiguousarray(table[:, 7 * kind + i]) for i in range(7))) for kind in range(3)]
+        return cls(*ranks, np.ascontiguousarray(table[:, 21]), np.ascontiguousarray(table[:, 22]))
+
+
+def _row(model: Model, layout: Layout) -> list[float]:
+    ranks = rank_stages(model, layout)
+    row: list[float] = []
+    middle = max(ranks[1:-1], key=lambda rank: rank.layers, default=StageCounts(0, 0, embedding=False, head=False))
+    for rank, count in ((ranks[0], len(ranks) > 1), (middle, max(0, len(ranks) - 2)), (ranks[-1], 1)):
+        row += [count, *_held(rank, model, layout)] if count else [0.0] * 7
+    dense = parameters.layer_moe_dense(model, layout) if model.experts else parameters.layer_dense(model, layout)
+    return [*row, dense, parameters.layer_expert(model, layout) if model.experts else 0.0]
+
+
+def _held(rank: StageCounts, model: Model, layout: Layout) -> list[float]:
+    plain = rank.layers - rank.moe_layers
+    dense = plain * parameters.layer_dense(model, layout) + rank.moe_layers * parameters.layer_moe_dense(model, layout)
+    dense += rank.embedding * parameters.embedding(model, layout) + rank.head * parameters.head(model, layout)
+    expert = rank.moe_layers * parameters.layer_expert(model, layout)
+    expert += rank.head * parameters.prediction_expert(model, layout)
+    return [rank.layers, rank.moe_layers, rank.embedding, rank.head, dense, expert]

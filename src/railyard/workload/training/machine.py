@@ -1,0 +1,74 @@
+"""A cluster in plain numbers, for closed forms: how fast ranks talk inside a scale-up domain and outside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.catalog import Accelerator
+    from railyard.cluster import Cluster
+    from railyard.workload.training.columns import F
+
+# One step of a ring inside a scale-up switch, and a step over the network; launch and synchronisation of a collective:
+# NCCL's own constants (Ring, Simple: 3.4 us NVLink, 14 us network, 8.4 us base; facts of NVIDIA/nccl 2.30 tuning tables).
+SCALE_UP_STEP_S = 1.5e-6
+SCALE_OUT_STEP_S = 7e-6
+LAUNCH_S = 9e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """Accelerators and their networks as closed forms see them. All rates are one way, per accelerator.
+
+    Attributes:
+        accelerator: Of every rank.
+        scale_up_bps: What a collective library reaches inside the domain, bit/s.
+        scale_up_domain: Accelerators of one domain.
+        scale_out_bps: Goodput of the NICs of one accelerator, bit/s.
+        nvls: Whether the scale-up switch reduces.
+        share: Of the scale-out rate left by other traffic and by what the fabric loses to collisions.
+    """
+
+    accelerator: Accelerator
+    scale_up_bps: float
+    scale_up_domain: int
+    scale_out_bps: float
+    nvls: bool = False
+    share: float = 1.0
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Machine:
+        """The plain numbers of a cluster."""
+        accelerator, server = cluster.accelerator, cluster.server
+        return cls(
+            accelerator=accelerator,
+            scale_up_bps=accelerator.scale_up_collective_bps,
+            scale_up_domain=cluster.scale_up_domain,
+            scale_out_bps=cluster.nic.rate_bps * server.nics_per_accelerator * cluster.fabric.payload_efficiency,
+            nvls=accelerator.nvls,
+            share=cluster.fabric.congestion_efficiency,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MachineColumns:
+    """Machines of many designs, in bytes/s."""
+
+    up_bytes_s: F
+    out_bytes_s: F
+    domain: F
+    nvls: F
+
+    @classmethod
+    def of(cls, machines: Sequence[Machine]) -> MachineColumns:
+        """Columns of many machines."""
+        rows = np.array(
+            [(m.scale_up_bps / 8.0, m.scale_out_bps / 8.0 * m.share, m.scale_up_domain, m.nvls) for m in machines],
+            dtype=np.float64,
+        ).reshape(len(machines), 4)
+        return cls(*(np.ascontiguousarray(rows[:, column]) for column in range(4)))

@@ -1,0 +1,106 @@
+"""Sums of operators: what one layer of each kind costs forward and backward, as columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.workload.training import blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.workload.training.columns import Columns, F
+    from railyard.workload.training.operators import Operator
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Seconds of one micro-batch on one rank, without communication.
+
+    Attributes:
+        forward, backward_input, backward_weight: On the device.
+        core: The forward part that selective recomputation repeats.
+        host_forward, host_backward, host_core: What the host takes to launch the same.
+        flops: FLOPs of the forward matrix products.
+    """
+
+    forward: F
+    backward_input: F
+    backward_weight: F
+    core: F
+    host_forward: F
+    host_backward: F
+    host_core: F
+    flops: F
+
+    def __add__(self, other: Pass) -> Pass:
+        return Pass(*(getattr(self, name) + getattr(other, name) for name in Pass.__slots__))
+
+    def times(self, count: F | float) -> Pass:
+        """The same `count` times."""
+        return Pass(*(getattr(self, name) * count for name in Pass.__slots__))
+
+
+@dataclass(frozen=True, slots=True)
+class LayerPasses:
+    """Passes of the parts of a model: attention of any layer, MLP of a dense and of an expert layer, the ends."""
+
+    attention: Pass
+    mlp: Pass
+    experts: Pass
+    embedding: Pass
+    head: Pass
+    prediction: Pass
+
+    def layers(self, layers: F | float, moe_layers: F | float) -> Pass:
+        """So many layers, of which so many with experts."""
+        dense = np.asarray(layers) - moe_layers
+        return self.attention.times(layers) + self.mlp.times(dense) + self.experts.times(moe_layers)
+
+    def stage(self, layers: F | float, moe_layers: F | float, embedding: F | float, head: F | float) -> Pass:
+        """What a stage holds; the multi-token-prediction layers go with the head."""
+        ends = self.embedding.times(embedding) + (self.head + self.prediction).times(head)
+        return self.layers(layers, moe_layers) + ends
+
+
+def layer_passes(columns: Columns) -> LayerPasses:
+    """Passes of every part of the model, of each design."""
+    host = columns.software.layer_host_s
+    attention = _total(columns, blocks.attention_block(columns), host / 2.0)
+    mlp = _total(columns, blocks.mlp_block(columns), host / 2.0)
+    has_experts = np.where(columns.model.experts > 0, 1.0, 0.0)
+    experts = _total(columns, blocks.moe_block(columns), host / 2.0).times(has_experts)
+    zero = np.zeros_like(host)
+    head = _total(columns, blocks.head(columns), zero)
+    joint = _total(columns, blocks.prediction_joint(columns), zero)
+    last = experts + mlp.times(1.0 - has_experts)
+    return LayerPasses(
+        attention=attention,
+        mlp=mlp,
+        experts=experts,
+        embedding=_total(columns, blocks.embedding(columns), zero),
+        head=head,
+        prediction=(attention + last + joint + head).times(columns.model.mtp),
+    )
+
+
+def _total(columns: Columns, operators: Sequence[Operator], host: F) -> Pass:
+    def sum_of(name: str) -> F:
+        return np.sum([getattr(operator, name) for operator in operators], axis=0, dtype=np.float64)
+
+    launch = columns.software.launch_s
+    cores = [operator for operator in operators if operator.core]
+    zero = np.zeros_like(launch)
+    return Pass(
+        forward=sum_of("forward"),
+        backward_input=sum_of("backward_input"),
+        backward_weight=sum_of("backward_weight"),
+        core=sum((operator.forward for operator in cores), zero),
+        host_forward=launch * sum_of("launches") + host,
+        host_backward=launch * sum_of("launches_backward") + host,
+        host_core=launch * sum((operator.launches for operator in cores), zero),
+        flops=sum_of("flops"),
+    )

@@ -1,0 +1,171 @@
+"""One micro-batch on one pipeline rank: computation, the host, and what its collectives leave exposed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.graph import CollectiveKind
+from railyard.workload.training import communication
+from railyard.workload.training.alpha_beta import Group, collective_s, send_s
+from railyard.workload.training.compute import recompute_s
+
+if TYPE_CHECKING:
+    from railyard.workload.training.columns import Columns, F
+    from railyard.workload.training.held import HeldColumns, RankColumns
+    from railyard.workload.training.machine import MachineColumns
+    from railyard.workload.training.passes import LayerPasses
+
+
+@dataclass(frozen=True, slots=True)
+class RankTimes:
+    """Seconds of one micro-batch; `total` is the sum of the parts from `compute` to `parameter`.
+
+    `forward` and `backward` are the two halves of the total, `weight` the weight-gradient part of the computation, `send` one
+    send to the next stage.
+    """
+
+    total: F
+    forward: F
+    backward: F
+    weight: F
+    send: F
+    compute: F
+    host: F
+    tensor: F
+    context: F
+    expert: F
+    pipeline: F
+    gradient: F
+    parameter: F
+
+
+@dataclass(frozen=True, slots=True)
+class _Exposed:
+    """Exposed seconds by group, and what hidden collectives take from computation beside them."""
+
+    tensor: F
+    context: F
+    expert: F
+    contention: F
+
+    @property
+    def total(self) -> F:
+        return self.tensor + self.context + self.expert + self.contention
+
+
+def rank_times(
+    columns: Columns, passes: LayerPasses, rank: RankColumns, held: HeldColumns, machine: MachineColumns
+) -> RankTimes:
+    """Times of one micro-batch on that kind of rank."""
+    work = passes.stage(rank.layers, rank.moe_layers, rank.embedding, rank.head)
+    again = recompute_s(columns, passes, work, rank.layers, rank.moe_layers)
+    ahead, back = (_exposed(columns, rank, machine, phase) for phase in ("forward", "backward"))
+    cast = _weight_cast_s(columns, rank)
+    forward_work = work.forward + cast + ahead.contention
+    backward_work = work.backward_input + work.backward_weight + again + back.contention
+    wait_forward = np.maximum(0.0, work.host_forward - forward_work - (ahead.total - ahead.contention))
+    wait_backward = np.maximum(0.0, work.host_backward - backward_work - (back.total - back.contention))
+    forward = forward_work + ahead.total - ahead.contention + wait_forward
+    backward = backward_work + back.total - back.contention + wait_backward
+    gather, scatter, contention = _sharded(columns, rank, held, machine, forward, backward)
+    send = _send_s(columns, machine)
+    pipeline = _pipeline_s(columns, send)
+    return RankTimes(
+        total=forward + backward + gather + scatter + contention + pipeline,
+        forward=forward,
+        backward=backward,
+        weight=work.backward_weight,
+        send=send,
+        compute=forward_work + backward_work + contention,
+        host=wait_forward + wait_backward,
+        tensor=ahead.tensor + back.tensor,
+        context=ahead.context + back.context,
+        expert=ahead.expert + back.expert,
+        pipeline=pipeline,
+        gradient=scatter,
+        parameter=gather,
+    )
+
+
+def _groups(columns: Columns) -> dict[str, Group]:
+    layout = columns.layout
+    one = np.ones_like(layout.tp)
+    return {"tp": Group(layout.tp, one), "cp": Group(layout.cp, layout.tp), "ep": Group(layout.ep, layout.expert_tp)}
+
+
+def _exposed(columns: Columns, rank: RankColumns, machine: MachineColumns, phase: str) -> _Exposed:
+    """Exposed collectives of one pass; backward runs the forward ones again under full recomputation."""
+    counts = {
+        "attention": rank.layers,
+        "mlp": rank.layers - rank.moe_layers,
+        "experts": rank.moe_layers,
+        "shared": rank.moe_layers,
+        "embedding": rank.embedding,
+        "head": rank.head,
+    }
+    groups = _groups(columns)
+    found = {name: np.zeros_like(rank.layers) for name in ("tp", "cp", "ep")}
+    contention = np.zeros_like(rank.layers)
+    for exchange in communication.exchanges(columns):
+        layer_part = exchange.part not in ("embedding", "head")
+        again = columns.layout.recompute_full if layer_part and exchange.phase == "forward" else 0.0
+        times = (exchange.phase == phase) + again * (phase == "backward")
+        fraction = columns.software.collective_fraction
+        if exchange.kind == CollectiveKind.ALL_TO_ALL:
+            fraction = columns.software.expert_fraction
+        spent = collective_s(exchange.kind, exchange.size_bytes, groups[exchange.group], machine, fraction)
+        spent = spent * exchange.count * counts[exchange.part] * times
+        found[exchange.group] = found[exchange.group] + spent * (1.0 - exchange.hidden)
+        contention = contention + spent * exchange.hidden * columns.software.communication_sms
+    return _Exposed(found["tp"], found["cp"], found["ep"], contention)
+
+
+def _weight_cast_s(columns: Columns, rank: RankColumns) -> F:
+    """Cast of gathered weights to narrow types: every micro-batch where weights are gathered anew, else once a step."""
+    narrow = np.where(columns.job.bits < 16, 4.0, 0.0)
+    often = np.where(columns.layout.zero >= 3, 1.0, 1.0 / columns.layout.micro_batches)
+    return narrow * often * (rank.dense + rank.expert) / columns.device.hbm_bytes_s
+
+
+def _sharded(
+    columns: Columns, rank: RankColumns, held: HeldColumns, machine: MachineColumns, forward: F, backward: F
+) -> tuple[F, F, F]:
+    """Exposed gathers and scatters of sharded parameters (ZeRO-3, FSDP) in each micro-batch, and their contention.
+
+    The next layer's parameters are gathered under this layer; the first gather and the last scatter have nothing above.
+    """
+    layout, software = columns.layout, columns.software
+    group = Group(layout.shard, layout.tp)
+    layers = np.maximum(rank.layers, 1.0)
+    bytes_held = (rank.dense + rank.expert) * 2.0
+    each = collective_s(CollectiveKind.ALL_GATHER, bytes_held / layers, group, machine, software.collective_fraction)
+    gather = layers * each
+    grads = (rank.dense + rank.expert) * software.gradient_bytes
+    spread = collective_s(CollectiveKind.REDUCE_SCATTER, grads / layers, group, machine, software.collective_fraction)
+    replicas = layout.dp * layout.cp / layout.shard
+    outer = Group(replicas, layout.tp * layout.shard)
+    spread = spread + collective_s(CollectiveKind.ALL_REDUCE, grads / layers / layout.shard, outer, machine, software.collective_fraction)
+    scatter = layers * spread
+    under = software.gradient_overlap * layout.overlap_gradient
+    again = gather * layout.reshard
+    lead = np.maximum(gather - under * forward, each)
+    trail = np.maximum(again + scatter - under * backward, spread)
+    share = scatter / np.maximum(again + scatter, 1e-12)
+    hidden = gather + again + scatter - lead - trail
+    on = np.where((layout.zero >= 3) & (layout.shard > 1), 1.0, 0.0)
+    return on * (lead + trail * (1.0 - share)), on * trail * share, on * hidden * software.communication_sms
+
+
+def _send_s(columns: Columns, machine: MachineColumns) -> F:
+    stride = columns.layout.tp * columns.layout.cp * columns.layout.dp
+    sent = send_s(communication.pipeline_bytes(columns), stride, machine)
+    return np.where(columns.layout.pp > 1, sent, 0.0)
+
+
+def _pipeline_s(columns: Columns, send: F) -> F:
+    """Exposed sends of one micro-batch: forward and backward of each chunk; interleaved schedules send beside computing."""
+    hidden = np.where(columns.layout.vp > 1, columns.software.pipeline_overlap, 0.0)
+    return 2.0 * columns.layout.vp * send * (1.0 - hidden)

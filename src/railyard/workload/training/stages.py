@@ -1,0 +1,120 @@
+"""Which layers each virtual pipeline stage holds.
+
+Virtual stage v is chunk v // pp of rank v % pp (Megatron's interleaved order). Uneven splits are legal: where the layers
+do not divide, the embedding and the head count as a layer each if that makes them divide (Llama 3.1 405B: 126 + 2 on 64),
+else the head alone, else the stages in the middle take one layer more than the ends, which also hold embedding and head.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from railyard.catalog import Model
+    from railyard.workload.training.spec import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualStage:
+    """Part of the model that one rank computes in one go.
+
+    Attributes:
+        index: In the order of the forward pass, from 0.
+        stage: Pipeline stage (rank along pp).
+        chunk: Which of the stage's `vp` chunks.
+        first_layer: First transformer layer, from 0.
+        layers: Number of transformer layers.
+        moe_layers: Those of them with experts.
+        embedding: Whether it looks up the tokens.
+        head: Whether it holds logits and loss, and the multi-token-prediction layers.
+    """
+
+    index: int
+    stage: int
+    chunk: int
+    first_layer: int
+    layers: int
+    moe_layers: int
+    embedding: bool
+    head: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StageCounts:
+    """What one pipeline rank holds over all its chunks."""
+
+    layers: int
+    moe_layers: int
+    embedding: bool
+    head: bool
+
+
+def layer_counts(layers: int, stages: int) -> list[int]:
+    """Transformer layers of each of so many virtual stages.
+
+    Raises:
+        InputError: There are more stages than layers.
+    """
+    if stages > layers + 2:
+        raise InputError(
+            f"{stages} virtual pipeline stages (pp * vp) for {layers} layers leave stages empty",
+            key="parallelism.pp",
+            found=stages,
+            allowed=f"at most {layers + 2} (embedding and head may have one of their own)",
+        )
+    for embedding, head in ((0, 0), (1, 1), (0, 1)):
+        if (layers + embedding + head) % stages == 0:
+            counts = [(layers + embedding + head) // stages] * stages
+            counts[0] -= embedding
+            counts[-1] -= head
+            return counts
+    if stages > layers:
+        return [0] * (stages - layers) + [1] * layers
+    counts = [layers // stages] * stages
+    middle = [*range(1, stages - 1), 0, stages - 1]
+    for index in middle[: layers % stages]:
+        counts[index] += 1
+    return counts
+
+
+def virtual_stages(model: Model, layout: Layout) -> tuple[VirtualStage, ...]:
+    """All virtual stages in forward order.
+
+    Raises:
+        InputError: There are more stages than layers.
+    """
+    total = layout.pp * layout.vp
+    stages, first = [], 0
+    for index, count in enumerate(layer_counts(model.layers, total)):
+        moe = sum(model.has_experts(layer) for layer in range(first, first + count))
+        stages.append(
+            VirtualStage(
+                index=index,
+                stage=index % layout.pp,
+                chunk=index // layout.pp,
+                first_layer=first,
+                layers=count,
+                moe_layers=moe,
+                embedding=index == 0,
+                head=index == total - 1,
+            )
+        )
+        first += count
+    return tuple(stages)
+
+
+def rank_stages(model: Model, layout: Layout) -> tuple[StageCounts, ...]:
+    """What each pipeline rank holds, summed over its chunks."""
+    held = virtual_stages(model, layout)
+    return tuple(
+        StageCounts(
+            layers=sum(v.layers for v in held if v.stage == rank),
+            moe_layers=sum(v.moe_layers for v in held if v.stage == rank),
+            embedding=rank == 0,
+            head=rank == layout.pp - 1,
+        )
+        for rank in range(layout.pp)
+    )

@@ -1,0 +1,89 @@
+"""What a step does once: reduce gradients, step the optimizer, gather parameters, and what of it is exposed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.graph import CollectiveKind
+from railyard.workload.training.alpha_beta import Group, collective_s
+
+if TYPE_CHECKING:
+    from railyard.workload.training.columns import Columns, F
+    from railyard.workload.training.held import HeldColumns, RankColumns
+    from railyard.workload.training.machine import MachineColumns
+    from railyard.workload.training.rank_times import RankTimes
+
+
+@dataclass(frozen=True, slots=True)
+class SyncTimes:
+    """Seconds a step: exposed reductions and gathers, the optimizer, what hidden traffic takes from computation."""
+
+    gradient: F
+    parameter: F
+    optimizer: F
+    contention: F
+
+
+def sync_times(columns: Columns, held: HeldColumns, machine: MachineColumns, times: RankTimes) -> SyncTimes:
+    """The once-a-step part on the rank that holds most."""
+    largest = [np.max([getattr(kind, name) for kind in held.kinds], axis=0) for name in ("dense", "expert", "layers")]
+    dense, expert, layers = largest
+    layout, software = columns.layout, columns.software
+    replicated = np.where(layout.zero < 3, 1.0, 0.0)
+    reduce, gather = _traffic(columns, machine, dense, expert, np.maximum(layers, 1.0))
+    window = _window(columns)
+    back = software.gradient_overlap * layout.overlap_gradient * window * times.backward
+    ahead = software.gradient_overlap * layout.overlap_parameter * window * times.forward
+    parts = np.maximum(layers, 1.0)
+    gradient = np.maximum(reduce - back, reduce / parts) * replicated
+    parameter = np.maximum(gather - ahead, gather / parts) * replicated
+    hidden = (reduce + gather) * replicated - gradient - parameter
+    return SyncTimes(gradient, parameter, _optimizer_s(columns, dense, expert), hidden * software.communication_sms)
+
+
+def _window(columns: Columns) -> F:
+    """Micro-batches under whose passes the traffic of a step can run.
+
+    One for a plain pipeline. An interleaved one finishes its last chunk for all micro-batches of a round before the next
+    chunk, so that all chunks but one lie in front of the end.
+    """
+    layout = columns.layout
+    rounds = np.minimum(layout.micro_batches, layout.pp) * (layout.vp - 1.0) / layout.vp
+    return np.maximum(1.0, np.where(layout.vp > 1, rounds, 1.0))
+
+
+def _traffic(columns: Columns, machine: MachineColumns, dense: F, expert: F, layers: F) -> tuple[F, F]:
+    """Seconds of reducing all gradients and gathering all parameters of the rank, unhidden."""
+    layout = columns.layout
+    replicas = layout.dp * layout.cp
+    experts = layout.tp * replicas / (layout.ep * layout.expert_tp)
+    reduce, gather = _reduce_and_gather(columns, machine, dense, Group(replicas, layout.tp), layers)
+    more_reduce, more_gather = _reduce_and_gather(
+        columns, machine, expert, Group(np.maximum(experts, 1.0), layout.ep * layout.expert_tp), layers
+    )
+    return reduce + more_reduce, gather + more_gather
+
+
+def _reduce_and_gather(columns: Columns, machine: MachineColumns, held: F, group: Group, layers: F) -> tuple[F, F]:
+    software, layout = columns.software, columns.layout
+    fraction = software.collective_fraction
+    used = np.where((held > 0) & (group.ranks > 1), 1.0, 0.0)
+    grads, params = held * software.gradient_bytes / layers, held * 2.0 / layers
+    whole = collective_s(CollectiveKind.ALL_REDUCE, grads, group, machine, fraction)
+    scatter = collective_s(CollectiveKind.REDUCE_SCATTER, grads, group, machine, fraction)
+    gather = collective_s(CollectiveKind.ALL_GATHER, params, group, machine, fraction)
+    sharded = layout.zero >= 1
+    return used * layers * np.where(sharded, scatter, whole), used * layers * np.where(sharded, gather, 0.0)
+
+
+def _optimizer_s(columns: Columns, dense: F, expert: F) -> F:
+    """Traffic of the optimizer's own shard, and two passes over the gradient buffer (zeroing, norm)."""
+    layout, software = columns.layout, columns.software
+    sharded = np.where(layout.zero >= 1, 1.0, 0.0)
+    edp = np.maximum(layout.tp * layout.dp * layout.cp / (layout.ep * layout.expert_tp), 1.0)
+    own = dense / np.where(sharded > 0, layout.shard, 1.0) + expert / np.where(sharded > 0, edp, 1.0)
+    buffer = np.where(layout.zero >= 2, own, dense + expert) * software.gradient_bytes * 2.0
+    return (own * software.optimizer_bytes + buffer) / columns.device.hbm_bytes_s
