@@ -1,0 +1,106 @@
+"""From a training job on a cluster to the task graph of one optimizer step, every rank in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.errors import InputError, Problem
+from railyard.workload.training import compute as costs
+from railyard.workload.training.parallel import data, inner, pipeline
+from railyard.workload.training.parallel.finish import finish
+from railyard.workload.training.parallel.gradient import reduce_gradients
+from railyard.workload.training.parallel.parameter import gather_for_passes
+from railyard.workload.training.parallel.parts import Parts, parts_of
+from railyard.workload.training.parallel.pieces import compute, cut
+from railyard.workload.training.parallel.step import Step
+from railyard.workload.training.program import Lattice, Program, expand
+from railyard.workload.training.schedule import Emission, Schedule, emit, schedules
+from railyard.workload.training.storage import read_samples, wait_for_storage, write_checkpoint
+
+if TYPE_CHECKING:
+    from railyard.cluster import Cluster
+    from railyard.graph import TaskGraph
+    from railyard.workload.training.compute import StageParameters
+    from railyard.workload.training.parallel.parts import TimesOf
+    from railyard.workload.training.spec import Layout, Training
+    from railyard.workload.training.stages import VirtualStage
+
+
+def build(
+    training: Training, cluster: Cluster, *, times_of: TimesOf | None = None, checkpoint: bool = False
+) -> TaskGraph:
+    """The task graph of one optimizer step.
+
+    Tasks stand in an order in which none waits for a later one, on its stream or otherwise.
+
+    Args:
+        training: The job.
+        cluster: On which it runs; must have as many ranks as the layout takes.
+        times_of: Replaces `compute.stage_times`: (training, accelerator, virtual stage) -> `StageTimes`.
+        checkpoint: Whether a checkpoint is taken at the end of this step; the step time of a run is the mean of
+            `interval_steps - 1` steps without and one with.
+
+    Raises:
+        InputError: The layout does not fit the cluster or the schedule, or the graph is too large for 32-bit indices.
+    """
+    _check(training.layout, cluster.ranks)
+    layout = training.layout
+    schedule = schedules.get(layout.schedule)
+    parts = _parts(training, cluster, schedule, times_of)
+    emission = _emission(layout, schedule, parts)
+    lattice = Lattice(layout)
+    plan = data.DataPlan.of(layout, lattice, parts, splits_backward=schedule.splits_backward)
+    pieces = cut(emission, parts, plan.split(emission))
+    program = Program(lattice, parts.stages, layout.micro_batches)
+    step = Step(training, cluster, parts, emission, plan, pieces, program)
+    _fill(step, checkpoint=checkpoint)
+    return expand(program)
+
+
+def _fill(step: Step, *, checkpoint: bool) -> None:
+    """Puts everything that a step does into its program."""
+    compute(step.program, step.pieces, step.parts)
+    inner.attach(step.program, step.pieces, step.parts.traffic)
+    pipeline.connect(step.program, step.pieces, step.emission, costs.p2p_bytes(step.training, step.cluster.accelerator))
+    gather_for_passes(step)
+    reads = read_samples(step)
+    end = finish(step, reduce_gradients(step))
+    wait_for_storage(step, reads, write_checkpoint(step, end, checkpoint=checkpoint))
+
+
+def _parts(training: Training, cluster: Cluster, schedule: Schedule, times_of: TimesOf | None) -> Parts:
+    def segments(stage: VirtualStage, held: StageParameters) -> int:
+        return data.segments(training, stage.layers, held.dense)
+
+    return parts_of(
+        training, cluster.accelerator, segments, splits_backward=schedule.splits_backward, times_of=times_of
+    )
+
+
+def _emission(layout: Layout, schedule: Schedule, parts: Parts) -> Emission:
+    sequences = schedule.sequences(layout.pp, layout.vp, layout.micro_batches)
+    return emit(sequences, layout.vp, parts.time_ps[: parts.stages])
+
+
+def _check(layout: Layout, ranks: int) -> None:
+    """Divisions without which there is no graph; what does not fit in memory is `layout.check_fit`'s business."""
+    experts, stage = layout.ep * layout.expert_tp, layout.tp * layout.cp * layout.dp
+    shard = layout.shard_ranks if layout.zero == 3 else 1
+    batch = layout.dp * layout.micro_batch
+    problems = [
+        Problem(message, key=key, found=str(found), allowed=allowed)
+        for wrong, message, key, found, allowed in (
+            (layout.ranks != ranks, "the layout takes another number of ranks than the cluster has", "parallelism",
+             layout.ranks, f"{ranks}"),
+            (stage % experts != 0, "expert parallelism does not divide the ranks of a stage", "parallelism.ep",
+             experts, f"a divisor of {stage}"),
+            (layout.dp * layout.cp % shard != 0, "the FSDP shard group does not divide the replicas",
+             "parallelism.fsdp_shard", shard, f"a divisor of {layout.dp * layout.cp}"),
+            (layout.global_batch % batch != 0 or layout.global_batch < batch,
+             "the global batch is no whole number of micro-batches on each replica", "global_batch",
+             layout.global_batch, f"a multiple of {batch}"),
+        )
+        if wrong
+    ]  # fmt: skip
+    if problems:
+        raise InputError.many(problems)

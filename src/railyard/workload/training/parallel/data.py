@@ -1,0 +1,153 @@
+"""Data parallelism: when gradients are reduced and parameters gathered, over which ranks, and in what pieces.
+
+| zero | gradients | parameters |
+|---|---|---|
+| 0 | all-reduce, behind the last micro-batch | held by all |
+| 1 | reduce-scatter, behind the last micro-batch | all-gather once a step: under the next forward, or at the end |
+| 2 | reduce-scatter; behind every micro-batch without a pipeline | as 1 |
+| 3 | as 2 | all-gather for every pass (see `parameter`) |
+
+A pipeline keeps whole gradients until the last micro-batch, as those of PyTorch and Megatron-LM do: reduced behind
+every micro-batch, they would cross the network once for each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.workload.training.schedule import Op
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.workload.training.parallel.parts import Parts
+    from railyard.workload.training.program import Lattice
+    from railyard.workload.training.schedule import Emission
+    from railyard.workload.training.spec import Layout, Training
+
+
+@dataclass(frozen=True)
+class Holding:
+    """Parameters that are held, reduced and gathered alike.
+
+    Attributes:
+        name: `dense` or `expert`.
+        parameters: int64[parts], of one rank before any sharding.
+        space: Ranks over which they are reduced or sharded.
+        ranks: Members of one communicator of `space`.
+        replicas: Space of the ranks that hold the same shard (hybrid sharding), "" where every shard is held once.
+    """
+
+    name: str
+    parameters: NDArray[np.int64]
+    space: str
+    ranks: int
+    replicas: str = ""
+
+
+@dataclass(frozen=True)
+class DataPlan:
+    """What data parallelism does in a step.
+
+    Attributes:
+        holdings: Dense and expert parameters, those that more than one rank holds.
+        sharded: Gradients are scattered, else reduced for all.
+        reduce_op: The operation behind which gradients are complete.
+        reduce_each: Gradients are reduced behind every micro-batch, not the last alone.
+        reduce_beside: Reductions run beside the computation.
+        gather_each: Parameters are gathered for every forward and backward pass.
+        gather_first: Parameters are gathered for the first forward pass.
+        gather_end: Parameters are gathered behind the optimizer.
+        gather_beside: Gathers run beside the computation.
+    """
+
+    holdings: tuple[Holding, ...]
+    sharded: bool
+    reduce_op: Op
+    reduce_each: bool
+    reduce_beside: bool
+    gather_each: bool
+    gather_first: bool
+    gather_end: bool
+    gather_beside: bool
+
+    @classmethod
+    def of(cls, layout: Layout, lattice: Lattice, parts: Parts, *, splits_backward: bool) -> DataPlan:
+        """The plan of a layout."""
+        holdings = _holdings(layout, lattice, parts)
+        sharded = bool(holdings) and layout.zero > 0 and (layout.zero < 3 or layout.shard_ranks > 1)
+        full, halved = sharded and layout.zero == 3, sharded and layout.zero < 3
+        return cls(
+            holdings=holdings,
+            sharded=sharded,
+            reduce_op=Op.WEIGHT if splits_backward else Op.BACKWARD,
+            reduce_each=sharded and layout.zero >= 2 and layout.pp == 1,
+            reduce_beside=layout.overlap_gradient,
+            gather_each=full and layout.reshard,
+            gather_first=(full and not layout.reshard) or (halved and layout.overlap_parameter),
+            gather_end=halved and not layout.overlap_parameter,
+            gather_beside=layout.overlap_parameter,
+        )
+
+    def split(self, emission: Emission) -> NDArray[np.bool_]:
+        """bool[operations]: those that are cut into segments, for traffic that starts or must arrive between layers."""
+        beside = bool(self.holdings) and (self.reduce_beside or self.reduce_each)
+        return np.asarray((self.reduces(emission) & beside) | self.gathers(emission))
+
+    def reduces(self, emission: Emission) -> NDArray[np.bool_]:
+        """bool[operations]: those behind which gradients are reduced."""
+        return np.asarray((emission.op == self.reduce_op) & (self.reduce_each | final(emission)))
+
+    def gathers(self, emission: Emission) -> NDArray[np.bool_]:
+        """bool[operations]: those for which parameters are gathered."""
+        forward = emission.op == Op.FORWARD
+        each = self.gather_each & (forward | (emission.op == Op.BACKWARD))
+        return np.asarray(each | (self.gather_first & forward & initial(emission)))
+
+
+def initial(emission: Emission) -> NDArray[np.bool_]:
+    """bool[operations]: the first of every kind and virtual stage."""
+    return _marked(len(emission), np.unique(_kinds(emission), return_index=True)[1])
+
+
+def final(emission: Emission) -> NDArray[np.bool_]:
+    """bool[operations]: the last of every kind and virtual stage."""
+    return _marked(len(emission), len(emission) - 1 - np.unique(_kinds(emission)[::-1], return_index=True)[1])
+
+
+def _kinds(emission: Emission) -> NDArray[np.int64]:
+    return emission.virtual_stage.astype(np.int64) * len(Op) + emission.op
+
+
+def _marked(length: int, where: NDArray[np.intp]) -> NDArray[np.bool_]:
+    marks = np.zeros(length, bool)
+    marks[where] = True
+    return marks
+
+
+def _holdings(layout: Layout, lattice: Lattice, parts: Parts) -> tuple[Holding, ...]:
+    hybrid = layout.zero == 3 and 1 < layout.shard_ranks < layout.dp * layout.cp
+    space, replicas = ("shard", "replica") if hybrid else ("dp", "")
+    dense = Holding("dense", parts.dense, space, lattice.communicator_size(space), replicas)
+    expert = Holding("expert", parts.expert, "edp", lattice.communicator_size("edp"))
+    return tuple(held for held in (dense, expert) if held.ranks > 1 and held.parameters.any())
+
+
+def segments(training: Training, layers: int, parameters: int) -> int:
+    """Segments into which a virtual stage is cut: one a layer, or one a bucket of gradients where those are larger."""
+    layout = training.layout
+    if layout.zero == 3 or not layout.bucket_bytes:
+        return layers
+    return min(layers, -(-parameters * training.software.gradient_bytes // layout.bucket_bytes))
+
+
+def bucket_count(training: Training, parts: Parts, holding: Holding) -> NDArray[np.int64]:
+    """int64[parts]: collectives in which the gradients of a part are reduced: one a layer, or one a bucket."""
+    layout = training.layout
+    if layout.zero == 3 or not layout.bucket_bytes:
+        return np.maximum(parts.layers, 1)
+    held = holding.parameters * training.software.gradient_bytes
+    return np.maximum(-(-held // layout.bucket_bytes), 1)

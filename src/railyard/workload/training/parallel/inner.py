@@ -1,0 +1,109 @@
+"""Collectives inside a stage, between the layers of one micro-batch: what tensor, context and expert share.
+
+The open share runs on the compute stream, behind the computation of its piece: one task for all layers of the piece.
+The hidden share runs on a stream of its own, beside the computation: it starts when the piece may start, and the next
+piece, or the stage that this one sends to, waits for its end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.graph import CollectiveKind, Kind, Stream
+from railyard.registry import Registry
+from railyard.workload.training.parallel.pieces import BESIDE, OPEN
+from railyard.workload.training.schedule import Op
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.workload.training.parallel.parts import Traffic
+    from railyard.workload.training.parallel.pieces import Pieces
+    from railyard.workload.training.program import Program
+
+_OPS = {"forward": Op.FORWARD, "backward": Op.BACKWARD, "recompute": Op.BACKWARD}
+
+
+@dataclass(frozen=True)
+class Inner:
+    """A way of splitting a layer over ranks.
+
+    Attributes:
+        group: Class of its communicators.
+        stream: Where the hidden share of its collectives runs.
+        summary: What is split and what is exchanged.
+        source: Where it is described.
+    """
+
+    group: str
+    stream: Stream
+    summary: str
+    source: str
+
+
+inners: Registry[Inner] = Registry("split of a layer")
+
+
+def attach(program: Program, pieces: Pieces, traffic: tuple[Traffic, ...]) -> None:
+    """Puts the collectives of all pieces on their streams; groups of one rank exchange nothing."""
+    real = [t for t in traffic if program.lattice.communicator_size(t.group) > 1]
+    for number, one in enumerate(real):
+        _open(program, pieces, one, OPEN + number)
+    for number, one in enumerate(real):
+        _hidden(program, pieces, one, BESIDE + number)
+    for first, _ in pieces.beside.values():
+        program.wait(first, pieces.previous(pieces.end))
+    for last in pieces.ends_beside():
+        program.wait(pieces.entry, pieces.previous(last))
+
+
+def _chosen(pieces: Pieces, traffic: Traffic, count: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.flatnonzero((pieces.op == _OPS[traffic.phase]) & (count[pieces.part] > 0))
+
+
+def _add(
+    program: Program,
+    pieces: Pieces,
+    traffic: Traffic,
+    chosen: NDArray[np.int64],
+    *,
+    stream: Stream,
+    place: int,
+    size: NDArray[np.int64],
+    count: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    return program.add(
+        traffic.group,
+        Kind.COLLECTIVE,
+        stream,
+        stage=pieces.stage[chosen],
+        order=pieces.order[chosen] + place,
+        phase=traffic.phase,
+        op=CollectiveKind(traffic.kind).name.lower().replace("_", "-"),
+        virtual_stage=pieces.virtual_stage[chosen],
+        micro_batch=pieces.micro_batch[chosen],
+        size_bytes=size[pieces.part[chosen]],
+        count=count[pieces.part[chosen]],
+        collective=traffic.kind,
+    )
+
+
+def _open(program: Program, pieces: Pieces, traffic: Traffic, place: int) -> None:
+    chosen = _chosen(pieces, traffic, traffic.open_count)
+    size, count = traffic.open_bytes, traffic.open_count
+    pieces.end[chosen] = _add(
+        program, pieces, traffic, chosen, stream=Stream.COMPUTE, place=place, size=size, count=count
+    )
+
+
+def _hidden(program: Program, pieces: Pieces, traffic: Traffic, place: int) -> None:
+    chosen = _chosen(pieces, traffic, traffic.hidden_count)
+    if not chosen.size:
+        return
+    stream = inners.get(traffic.group).stream
+    size, count = traffic.hidden_bytes, traffic.hidden_count
+    slots = _add(program, pieces, traffic, chosen, stream=stream, place=place, size=size, count=count)
+    pieces.put_beside(stream, chosen, slots)

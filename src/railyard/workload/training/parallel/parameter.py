@@ -1,0 +1,98 @@
+"""Gathers of parameters that are sharded over ranks (ZeRO 1 to 3).
+
+Under zero 1 and 2 each rank updates its shard, and the whole is gathered once: behind the optimizer, or under the first
+forward pass of the next step. A graph is one step, so these stand at its beginning: in a run of equal steps each step
+meets exactly the gathers of the step before. Under zero 3 each layer's parameters are gathered when a pass comes to it,
+one layer ahead: while a layer computes, the next one is gathered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.graph import CollectiveKind, Kind, Stream
+from railyard.workload.training.parallel.data import Holding, bucket_count
+from railyard.workload.training.parallel.pieces import GATHER
+from railyard.workload.training.program import NONE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.workload.training.parallel.step import Step
+
+# Parameters travel in 16 bits, whatever the precision of the products.
+PARAMETER_BYTES = 2
+# Layers gathered ahead of the one that computes: the implicit prefetch of PyTorch FSDP2 (torch.distributed.fsdp).
+PREFETCH = 1
+
+
+def gather_for_passes(step: Step) -> None:
+    """Adds the gathers that passes wait for."""
+    pieces, plan = step.pieces, step.plan
+    chosen = np.flatnonzero(plan.gathers(step.emission)[pieces.operation])
+    for number, holding in enumerate(plan.holdings):
+        held = chosen[holding.parameters[pieces.part[chosen]] > 0]
+        slots = _add(
+            step, holding, pieces.part[held], stage=pieces.stage[held], order=pieces.order[held] + GATHER + number,
+            virtual_stage=pieces.virtual_stage[held], micro_batch=pieces.micro_batch[held],
+        )  # fmt: skip
+        if not plan.gather_beside:
+            continue
+        for begun in pieces.begins():
+            step.program.wait(begun[held], slots)
+        if step.training.layout.zero == 3:
+            step.program.wait(slots, _ahead(pieces.stage[held], pieces.compute[held], PREFETCH + 1))
+
+
+def _ahead(stage: NDArray[np.int32], compute: NDArray[np.int64], distance: int) -> NDArray[np.int64]:
+    """For each gather the computation `distance` gathers before it on its stage: what must end before it may start."""
+    awaited = np.full(len(stage), NONE, np.int64)
+    order = np.argsort(stage, kind="stable")
+    later, earlier = order[distance:], order[:-distance]
+    same = stage[later] == stage[earlier]
+    awaited[later[same]] = compute[earlier[same]]
+    return awaited
+
+
+def gather_behind_optimizer(step: Step, order: int) -> None:
+    """Adds the gathers that end a step, one a virtual stage, on the compute stream."""
+    if not step.plan.gather_end:
+        return
+    stages = np.arange(step.parts.stages)
+    for number, holding in enumerate(step.plan.holdings):
+        held = stages[holding.parameters[stages] > 0]
+        _add(
+            step, holding, held, stage=held % step.training.layout.pp, order=order + held * 2 + number,
+            virtual_stage=held, micro_batch=np.full(len(held), -1),
+        )  # fmt: skip
+
+
+def _add(
+    step: Step,
+    holding: Holding,
+    part: NDArray[np.int64],
+    *,
+    stage: NDArray[np.integer],
+    order: NDArray[np.int64],
+    virtual_stage: NDArray[np.integer],
+    micro_batch: NDArray[np.integer],
+) -> NDArray[np.int64]:
+    count = bucket_count(step.training, step.parts, holding)[part]
+    size = holding.parameters[part] * PARAMETER_BYTES
+    beside = step.plan.gather_beside and not step.plan.gather_end
+    return step.program.add(
+        holding.space,
+        Kind.COLLECTIVE,
+        Stream.PARAMETER if beside else Stream.COMPUTE,
+        stage=stage,
+        order=order,
+        phase="parameter",
+        op=f"gather {holding.name}",
+        virtual_stage=virtual_stage,
+        micro_batch=micro_batch,
+        size_bytes=-(-size // count),
+        count=count,
+        collective=CollectiveKind.ALL_GATHER,
+    )

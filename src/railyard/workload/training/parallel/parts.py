@@ -1,0 +1,191 @@
+"""What the virtual stages cost, whole and cut into segments: the table that every slot takes its numbers from.
+
+A part is a virtual stage or a stretch of its layers. Stages are cut where traffic can start or must arrive between two
+layers: gradients that are reduced while backward still runs, parameters that are gathered under forward.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.workload.training import compute as costs
+from railyard.workload.training.schedule import Op
+from railyard.workload.training.stages import virtual_stages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from railyard.catalog import Accelerator
+    from railyard.graph import CollectiveKind
+    from railyard.workload.training.compute import StageParameters, StageTimes
+    from railyard.workload.training.spec import Training
+    from railyard.workload.training.stages import VirtualStage
+
+    TimesOf = Callable[[Training, Accelerator, VirtualStage], StageTimes]
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Collectives of one kind and group in one pass, over all parts.
+
+    Attributes:
+        group: `tp`, `cp` or `ep`.
+        kind: Of the collective.
+        phase: `forward`, `backward` or `recompute`.
+        open_bytes, open_count: int64[parts], size of one collective on the compute stream, and how many in a row.
+        hidden_bytes, hidden_count: int64[parts], the same of what runs beside the computation.
+    """
+
+    group: str
+    kind: CollectiveKind
+    phase: str
+    open_bytes: NDArray[np.int64]
+    open_count: NDArray[np.int64]
+    hidden_bytes: NDArray[np.int64]
+    hidden_count: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Rows 0 to `virtual stages - 1` are whole stages; behind them stand the segments, stage after stage.
+
+    Attributes:
+        segments: int64[virtual stages], how many segments each stage is cut into, in layer order.
+        first_segment: int64[virtual stages], row of the first one.
+        time_ps: int64[parts, 3], by `Op`; without recomputation. The whole backward pass stands under `BACKWARD`
+            unless the schedule splits it.
+        recompute_ps: int64[parts].
+        layers: int64[parts], transformer layers.
+        dense, expert: int64[parts], parameters that one rank holds before any sharding.
+        traffic: What is exchanged within a stage.
+    """
+
+    segments: NDArray[np.int64]
+    first_segment: NDArray[np.int64]
+    time_ps: NDArray[np.int64]
+    recompute_ps: NDArray[np.int64]
+    layers: NDArray[np.int64]
+    dense: NDArray[np.int64]
+    expert: NDArray[np.int64]
+    traffic: tuple[Traffic, ...]
+
+    @property
+    def stages(self) -> int:
+        """Number of virtual stages."""
+        return len(self.segments)
+
+
+def parts_of(
+    training: Training,
+    accelerator: Accelerator,
+    segments: Callable[[VirtualStage, StageParameters], int],
+    *,
+    splits_backward: bool,
+    times_of: TimesOf | None = None,
+) -> Parts:
+    """The table of a job.
+
+    Args:
+        training: The job.
+        accelerator: On which it runs.
+        segments: Into how many segments a virtual stage is cut; at most its layers are taken.
+        splits_backward: Whether the schedule has operations of its own for weight gradients.
+        times_of: Replaces `compute.stage_times`, for measured or assumed times.
+    """
+    stages = virtual_stages(training.model, training.layout)
+    cut = [_cut(training, stage, segments(stage, costs.stage_parameters(training, stage))) for stage in stages]
+    number = np.array([len(pieces) for pieces in cut], np.int64)
+    rows = [*stages, *(piece for pieces in cut for piece in pieces)]
+    times = _remembered(training, accelerator, times_of or costs.stage_times, rows)
+    held = [costs.stage_parameters(training, row) for row in rows]
+    time_ps = np.zeros((len(rows), len(Op)), np.int64)
+    for row, time in enumerate(times):
+        weight = time.backward_weight_ps
+        time_ps[row, Op.FORWARD] = time.forward_ps
+        time_ps[row, Op.BACKWARD] = time.backward_input_ps + (0 if splits_backward else weight)
+        time_ps[row, Op.WEIGHT] = weight if splits_backward else 0
+    return Parts(
+        segments=number,
+        first_segment=len(stages) + np.cumsum(number) - number,
+        time_ps=time_ps,
+        recompute_ps=np.array([time.recompute_ps for time in times], np.int64),
+        layers=np.array([row.layers for row in rows], np.int64),
+        dense=np.array([part.dense for part in held], np.int64),
+        expert=np.array([part.expert for part in held], np.int64),
+        traffic=_traffic(times, again=training.layout.recompute == "full"),
+    )
+
+
+def _cut(training: Training, stage: VirtualStage, segments: int) -> list[VirtualStage]:
+    """A stage in stretches of layers as equal as can be; the ends stay with the first and the last."""
+    segments = max(1, min(segments, stage.layers))
+    bounds = [stage.first_layer + stage.layers * i // segments for i in range(segments + 1)]
+    return [
+        dataclasses.replace(
+            stage,
+            first_layer=low,
+            layers=high - low,
+            moe_layers=sum(training.model.has_experts(layer) for layer in range(low, high)),
+            embedding=stage.embedding and i == 0,
+            head=stage.head and i == segments - 1,
+        )
+        for i, (low, high) in enumerate(pairwise(bounds))
+    ]
+
+
+def _remembered(
+    training: Training, accelerator: Accelerator, times_of: TimesOf, rows: list[VirtualStage]
+) -> list[StageTimes]:
+    """Times of every row; parts that hold the same layers are asked for once."""
+    known: dict[tuple[int, int, bool, bool], StageTimes] = {}
+    for row in rows:
+        key = _alike(row)
+        if key not in known:
+            known[key] = times_of(training, accelerator, row)
+    return [known[_alike(row)] for row in rows]
+
+
+def _alike(stage: VirtualStage) -> tuple[int, int, bool, bool]:
+    return stage.layers, stage.moe_layers, stage.embedding, stage.head
+
+
+def _traffic(times: list[StageTimes], *, again: bool) -> tuple[Traffic, ...]:
+    """Collectives of all parts, those of one kind, group and pass put together.
+
+    Of a collective that is pipelined with computation, the hidden share runs beside it; the bytes of the open share
+    ride on the collectives that are wholly open, if there are any: a last chunk costs its bytes, but no start.
+    """
+    keys = sorted({(c.group, c.kind, c.phase) for time in times for c in time.collectives})
+    found = []
+    for group, kind, phase in keys:
+        columns = np.zeros((4, len(times)), np.int64)
+        for row, time in enumerate(times):
+            same = [c for c in time.collectives if (c.group, c.kind, c.phase) == (group, kind, phase)]
+            columns[:, row] = _merged([(c.size_bytes, c.count, c.hidden) for c in same])
+        found.append(Traffic(group, kind, phase, *columns))
+        if again and phase == "forward":
+            found.append(Traffic(group, kind, "recompute", *columns))
+    return tuple(found)
+
+
+def _merged(collectives: list[tuple[int, int, float]]) -> tuple[int, int, int, int]:
+    """Open size and count, hidden size and count of (size, count, hidden share) rows; total bytes are kept."""
+    open_total = sum(size * count * (1.0 - hidden) for size, count, hidden in collectives)
+    hidden_total = sum(size * count * hidden for size, count, hidden in collectives)
+    wholly = sum(count for _, count, hidden in collectives if hidden == 0.0)
+    partly = sum(count for _, count, hidden in collectives if hidden > 0.0)
+    open_count = (wholly or partly) if open_total >= 1.0 else 0
+    hidden_count = partly if hidden_total >= 1.0 else 0
+    return (
+        round(open_total / open_count) if open_count else 0,
+        open_count,
+        round(hidden_total / hidden_count) if hidden_count else 0,
+        hidden_count,
+    )

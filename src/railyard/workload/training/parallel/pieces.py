@@ -1,0 +1,165 @@
+"""The operations of a step, cut into pieces, and what each piece has put on its streams so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.graph import Kind, Stream
+from railyard.workload.training.program import NONE
+from railyard.workload.training.schedule import Op
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.workload.training.parallel.parts import Parts
+    from railyard.workload.training.program import Program
+    from railyard.workload.training.schedule import Emission
+
+# Places of a piece's slots in the order of its stage: gathered parameters, what runs beside the computation, the
+# computation, collectives on its stream, sends, reductions. `SPAN` is the distance between two pieces.
+GATHER, BESIDE, AGAIN, COMPUTE, OPEN, SEND, REDUCE, SPAN = 0, 8, 96, 97, 98, 192, 200, 256
+
+_PHASES = {Op.FORWARD: "forward", Op.BACKWARD: "backward", Op.WEIGHT: "weight"}
+
+
+@dataclass
+class Pieces:
+    """n pieces in the order of the step; columns as long as that.
+
+    Attributes:
+        operation: int64[n], row of the emission.
+        stage, virtual_stage, micro_batch, op: As in the emission.
+        part: int64[n], row of the parts table.
+        first, last: bool[n], whether the piece begins or ends its operation.
+        before: int64[n], piece before it on the same stage, -1 at the start.
+        entry: int64[n], first slot of the piece on the compute stream, apart from gathers.
+        compute: int64[n], its computation.
+        end: int64[n], last slot on the compute stream.
+        beside: For each stream beside the computation two columns int64[n], the piece's first slot on it and its last
+            one, `NONE` where there is none.
+    """
+
+    operation: NDArray[np.int64]
+    stage: NDArray[np.int32]
+    virtual_stage: NDArray[np.int32]
+    micro_batch: NDArray[np.int32]
+    op: NDArray[np.uint8]
+    part: NDArray[np.int64]
+    first: NDArray[np.bool_]
+    last: NDArray[np.bool_]
+    before: NDArray[np.int64]
+    entry: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    compute: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    end: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    beside: dict[Stream, tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.stage)
+
+    @property
+    def order(self) -> NDArray[np.int64]:
+        """int64[n], the place of each piece in the order of slots."""
+        return np.arange(len(self), dtype=np.int64) * SPAN
+
+    @property
+    def finish(self) -> int:
+        """A place behind all pieces."""
+        return len(self) * SPAN
+
+    def previous(self, column: NDArray[np.int64]) -> NDArray[np.int64]:
+        """For each piece the entry of the piece before it on its stage, `NONE` for the first."""
+        return np.where(self.before >= 0, column[self.before], NONE)
+
+    def begins(self) -> list[NDArray[np.int64]]:
+        """Columns of the slots that must wait for whatever the piece needs from elsewhere."""
+        return [self.entry, *(first for first, _ in self.beside.values())]
+
+    def ends_beside(self) -> list[NDArray[np.int64]]:
+        """Columns of the slots whose ends are the end of the piece, beside the compute stream."""
+        return [last for _, last in self.beside.values()]
+
+    def put_beside(self, stream: Stream, where: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
+        """Notes slots that run on a stream beside the computation, behind those already there."""
+        none = np.full(len(self), NONE, np.int64)
+        first, last = self.beside.setdefault(stream, (none, none.copy()))
+        first[where] = np.where(first[where] == NONE, slots, first[where])
+        last[where] = slots
+
+
+def cut(emission: Emission, parts: Parts, split: NDArray[np.bool_]) -> Pieces:
+    """The pieces of all operations.
+
+    Args:
+        emission: The operations.
+        parts: The table of stages and their segments.
+        split: bool[operations], which are cut into the segments of their stage; the others stay whole.
+    """
+    number = np.where(split, parts.segments[emission.virtual_stage], 1)
+    operation = np.repeat(np.arange(len(emission), dtype=np.int64), number)
+    start = np.cumsum(number) - number
+    position = np.arange(len(operation)) - start[operation]
+    virtual, op = emission.virtual_stage[operation], emission.op[operation]
+    # Backward goes through the segments from the last to the first.
+    along = np.where(op == Op.FORWARD, position, number[operation] - 1 - position)
+    segment = parts.first_segment[virtual] + along
+    stage = emission.stage[operation]
+    return Pieces(
+        operation=operation,
+        stage=stage,
+        virtual_stage=virtual,
+        micro_batch=emission.micro_batch[operation],
+        op=op,
+        part=np.where(split[operation], segment, virtual),
+        first=position == 0,
+        last=position == number[operation] - 1,
+        before=_before(stage),
+    )
+
+
+def _before(stage: NDArray[np.int32]) -> NDArray[np.int64]:
+    """For each piece the one before it on the same stage."""
+    order = np.argsort(stage, kind="stable")
+    before = np.full(len(stage), -1, np.int64)
+    same = stage[order[1:]] == stage[order[:-1]]
+    before[order[1:][same]] = order[:-1][same]
+    return before
+
+
+def compute(program: Program, pieces: Pieces, parts: Parts) -> None:
+    """Puts the computation of every piece on its stage's compute stream, what is computed again in front of it."""
+    slots = np.full(len(pieces), NONE, np.int64)
+    for op, phase in _PHASES.items():
+        chosen = np.flatnonzero(pieces.op == op)
+        duration = parts.time_ps[pieces.part[chosen], op]
+        slots[chosen] = _computation(program, pieces, chosen, duration_ps=duration, phase=phase, place=COMPUTE)
+    again = np.flatnonzero((pieces.op == Op.BACKWARD) & (parts.recompute_ps[pieces.part] > 0))
+    entry = slots.copy()
+    duration = parts.recompute_ps[pieces.part[again]]
+    entry[again] = _computation(program, pieces, again, duration_ps=duration, phase="recompute", place=AGAIN)
+    pieces.compute, pieces.entry, pieces.end = slots, entry, slots.copy()
+
+
+def _computation(
+    program: Program,
+    pieces: Pieces,
+    chosen: NDArray[np.int64],
+    *,
+    duration_ps: NDArray[np.int64],
+    phase: str,
+    place: int,
+) -> NDArray[np.int64]:
+    return program.add(
+        "rank",
+        Kind.COMPUTE,
+        Stream.COMPUTE,
+        stage=pieces.stage[chosen],
+        order=pieces.order[chosen] + place,
+        phase=phase,
+        op="compute",
+        virtual_stage=pieces.virtual_stage[chosen],
+        micro_batch=pieces.micro_batch[chosen],
+        duration_ps=duration_ps,
+    )

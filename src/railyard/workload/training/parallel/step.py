@@ -1,0 +1,54 @@
+"""A step under construction: what every part of the builder reads and adds to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+    from railyard.workload.training.parallel.data import DataPlan
+    from railyard.workload.training.parallel.parts import Parts
+    from railyard.workload.training.parallel.pieces import Pieces
+    from railyard.workload.training.program import Program
+    from railyard.workload.training.schedule import Emission
+    from railyard.workload.training.spec import Training
+
+
+@dataclass(frozen=True)
+class Step:
+    """One optimizer step.
+
+    Attributes:
+        training: The job.
+        cluster: On which it runs.
+        parts: What stages and their segments cost.
+        emission: The operations of all pipeline ranks in one order.
+        plan: What data parallelism does.
+        pieces: The operations, cut where data-parallel traffic wants it.
+        program: Takes the slots.
+    """
+
+    training: Training
+    cluster: Cluster
+    parts: Parts
+    emission: Emission
+    plan: DataPlan
+    pieces: Pieces
+    program: Program
+
+
+@dataclass(frozen=True)
+class Pending:
+    """Slots that run beside the computation, in the order of their stream; the end of the step waits for them.
+
+    Attributes:
+        slots: int64[n].
+        stage: int32[n], where each runs.
+    """
+
+    slots: NDArray[np.int64]
+    stage: NDArray[np.int32]
