@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,9 @@ def precision_of(row: Row, defaults: list[str]) -> Precision:
 
 def software_of(row: Row, device: Accelerator) -> SoftwareProfile:
     """The profile of the row's software generation on its device."""
-    return profiles.profile(_generation(row), device.architecture)
+    found = profiles.profile(_generation(row), device)
+    # "alltoall" in a note names Megatron's plain dispatcher, which sends a token once for each expert.
+    return dataclasses.replace(found, expert_once=False) if "alltoall" in row.get("overlap_notes") else found
 
 
 def _generation(row: Row) -> str:

@@ -44,9 +44,11 @@ def machine_of(row: Row, device: Accelerator, defaults: list[str]) -> Machine:
     per_node = row.whole.get("gpus_per_node", 8)
     domain = re.search(r"domain (\d+)", row.get("scale_up"))
     ranks = int(domain.group(1)) if domain else max(per_node, device.scale_up_domain if device.scale_up_domain > 8 else 1)
+    usual = float(next((rate for family, rate in _NIC_GBPS.items() if device.architecture.startswith(family)), 400))
     gbps = _nic_gbps(row.get("scale_out"), per_node)
-    if gbps is None:
-        gbps = float(next((rate for family, rate in _NIC_GBPS.items() if device.architecture.startswith(family)), 400))
+    # Some tables name the front-end network only.
+    if gbps is None or gbps < usual / 4.0:
+        gbps = usual
         if row.whole["n_gpu"] > ranks:
             defaults.append(f"network {gbps:.0f} Gb/s per accelerator")
     return Machine(
@@ -59,18 +61,14 @@ def machine_of(row: Row, device: Accelerator, defaults: list[str]) -> Machine:
 
 
 def _nic_gbps(text: str, per_node: int) -> float | None:
-    """Gb/s of one accelerator's share of the node's compute network, or None where the text does not say."""
-    text = re.sub(r"(Storage|Management)[^,;]*:[^,]*(,|$)", "", text)
+    """Gb/s of one accelerator's share of the node's fastest network, or None where the text does not say."""
     whole = re.search(r"(\d+)\s*Gb(?:ps|/s)\s*(?:/|per )node", text)
     if whole:
         return float(whole.group(1)) / per_node
     each = re.search(r"(\d+)\s*G\s+(?:RDMA|RoCE) per GPU", text)
     if each:
         return float(each.group(1))
-    count = re.search(r"(\d+)\s*x\D{0,40}?(?:CX\d|ConnectX-\d(?: Ex)?)?[^\d,;]{0,30}?(\d{3})\s*G", text)
-    named = re.search(r"(\d+)\s*x\s*(HDR|NDR)(\d+)", text)
-    found = named or count
-    if not found:
-        return None
-    rate = float(found.group(3) if named else found.group(2))
-    return int(found.group(1)) * rate / per_node
+    # "8x NDR400", "4x ConnectX-7 IB NDR 400Gb/s": a count of NICs, then the rate of each, the last number of the part.
+    parts = [re.search(r"(\d+)\s*x\b(?:.*\D)?(\d{3})\s*(?:G|IB|$|\b)", part) for part in re.split(r"[,;+]", text)]
+    totals = [int(found.group(1)) * float(found.group(2)) for found in parts if found]
+    return max(totals) / per_node if totals else None

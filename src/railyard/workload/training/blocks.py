@@ -94,7 +94,8 @@ def _mlp(columns: Columns, name: str, tokens: F, width: F) -> list[Operator]:
 
 
 def _activation(columns: Columns, name: str, elements: F) -> Operator:
-    fused = columns.software.fused_activation
+    # Bias and gate together (GPT-OSS) have no fused kernel.
+    fused = columns.software.fused_activation * (1.0 - columns.model.biased * columns.model.gated)
     gelu = _bytes(_GELU, fused)
     swiglu = _bytes(_SWIGLU, fused)
     forward, backward = (np.where(columns.model.gated > 0, s, g) for s, g in zip(swiglu, gelu, strict=True))

@@ -41,6 +41,7 @@ class ModelColumns:
     shared_ffn: F
     moe_layers: F
     rotary: F
+    biased: F
     attention_parameters: F
     mlp_parameters: F
     expert_parameters: F
@@ -112,6 +113,8 @@ class SoftwareColumns:
     pipeline_overlap: F
     collective_fraction: F
     expert_fraction: F
+    expert_once: F
+    expert_host_s: F
     imbalance: F
     optimizer_bytes: F
     gradient_bytes: F
@@ -198,9 +201,11 @@ def _model_row(model: Model) -> dict[str, float]:
     latent = model.mla
     names = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "experts", "moe_ffn", "moe_layers")
     row = {name: float(getattr(model, name)) for name in names}
-    row |= {"gated": model.gated_mlp, "tied": model.tied_embeddings, "topk": model.experts_per_token, "mtp": model.mtp_layers}
+    row |= {"gated": model.gated_mlp, "tied": model.tied_embeddings, "topk": model.experts_per_token}
+    row |= {"mtp": model.mtp_layers}
     row |= {"shared_ffn": model.shared_experts * (model.shared_ffn or model.moe_ffn), "latent": latent is not None}
     row |= {"window": model.sliding_window or 0, "windowed": _windowed(model), "rotary": not model.learned_positions}
+    row |= {"biased": model.mlp_bias}
     counts = ("attention", "mlp", "expert", "shared", "router", "norm", "embedding")
     row |= {f"{name}_parameters": getattr(model, f"{name}_parameters")() for name in counts}
     parts = ("q_lora", "kv_lora", "rope_dim", "nope_dim", "v_dim")
@@ -223,11 +228,12 @@ def _layout_row(layout: Layout) -> dict[str, float]:
 
 
 def _software_row(software: SoftwareProfile) -> dict[str, float]:
-    names = {field.name for field in fields(SoftwareColumns)} - {"flash", "launch_s", "layer_host_s", "step_s"}
+    names = {field.name for field in fields(SoftwareColumns)} - {"flash", "launch_s", "layer_host_s", "expert_host_s", "step_s"}
     row = {name: float(getattr(software, name)) for name in names}
     launched = not software.cuda_graphs
     row |= {"flash": software.attention != "unfused", "launch_s": launched * software.launch_ps * 1e-12}
-    return row | {"layer_host_s": launched * software.layer_host_ps * 1e-12, "step_s": software.step_ps * 1e-12}
+    row |= {"expert_host_s": launched * software.expert_host_ps * 1e-12, "step_s": software.step_ps * 1e-12}
+    return row | {"layer_host_s": launched * software.layer_host_ps * 1e-12}
 
 
 def _device_row(device: Accelerator) -> dict[str, float]:

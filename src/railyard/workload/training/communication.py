@@ -51,9 +51,14 @@ class Exchange:
     hidden: F
 
 
-def exchanges(columns: Columns) -> list[Exchange]:
-    """All exchanges of one micro-batch, by part of the model; counts are 0 where a design has no such group."""
-    return [*_tensor(columns), *_context(columns), *_experts(columns)]
+def exchanges(columns: Columns, domain: F) -> list[Exchange]:
+    """All exchanges of one micro-batch, by part of the model; counts are 0 where a design has no such group.
+
+    Args:
+        columns: The designs.
+        domain: Ranks of a scale-up domain.
+    """
+    return [*_tensor(columns), *_context(columns), *_experts(columns, domain)]
 
 
 def _tensor(columns: Columns) -> list[Exchange]:
@@ -110,15 +115,29 @@ def _context(columns: Columns) -> list[Exchange]:
     ]
 
 
-def _experts(columns: Columns) -> list[Exchange]:
+def _experts(columns: Columns, domain: F) -> list[Exchange]:
     layout, model = columns.layout, columns.model
-    size = columns.split_tokens * model.topk * model.hidden * 2.0
+    size = columns.split_tokens * model.topk * model.hidden * 2.0 * _copies(columns, domain)
     many = np.where(layout.ep > 1, 2.0, 0.0)
     hidden = layout.overlap_expert * columns.software.expert_overlap
     return [
         Exchange("experts", CollectiveKind.ALL_TO_ALL, "ep", "forward", size, many, hidden),
         Exchange("experts", CollectiveKind.ALL_TO_ALL, "ep", "backward", size, many, hidden),
     ]
+
+
+def _copies(columns: Columns, domain: F) -> F:
+    """Copies of a token that travel, over one for each of its experts.
+
+    A dispatcher that sends a token once to each place sends it to p (1 - (1 - 1/p)^k) of p places on average when its k
+    experts lie anywhere; places are domains when the group spans several, else ranks.
+    """
+    ranks = columns.layout.ep
+    local = np.clip(np.floor(domain / columns.layout.expert_tp), 1.0, ranks)
+    places = np.where(ranks > local, np.ceil(ranks / local), ranks)
+    topk = np.maximum(columns.model.topk, 1.0)
+    once = places * (1.0 - (1.0 - 1.0 / places) ** topk) / topk
+    return np.where(columns.software.expert_once > 0, once, 1.0)
 
 
 def pipeline_bytes(columns: Columns) -> F:

@@ -97,7 +97,7 @@ def stage_times(training: Training, accelerator: Accelerator, stage: VirtualStag
         backward_weight_ps=_ps(held.backward_weight * stretch),
         recompute_ps=_ps(recompute_s(columns, passes, held, stage.layers, stage.moe_layers)),
         flops=float(held.flops[0]),
-        collectives=_collectives(columns, stage),
+        collectives=_collectives(columns, stage, np.array([float(accelerator.scale_up_domain)])),
     )
 
 
@@ -145,7 +145,7 @@ def p2p_bytes(training: Training, accelerator: Accelerator) -> int:
     return round(float(communication.pipeline_bytes(Columns.of([training], [accelerator]))[0]))
 
 
-def _collectives(columns: Columns, stage: VirtualStage) -> tuple[StageCollective, ...]:
+def _collectives(columns: Columns, stage: VirtualStage, domain: F) -> tuple[StageCollective, ...]:
     held = {
         "attention": stage.layers,
         "mlp": stage.layers - stage.moe_layers,
@@ -155,7 +155,7 @@ def _collectives(columns: Columns, stage: VirtualStage) -> tuple[StageCollective
         "head": int(stage.head),
     }
     merged: dict[tuple[CollectiveKind, str, str, int, float], int] = {}
-    for exchange in communication.exchanges(columns):
+    for exchange in communication.exchanges(columns, domain):
         count = held[exchange.part] * int(exchange.count[0])
         key = (exchange.kind, exchange.group, exchange.phase, round(float(exchange.size_bytes[0])), float(exchange.hidden[0]))
         if count:

@@ -72,7 +72,8 @@ def layer_passes(columns: Columns) -> LayerPasses:
     attention = _total(columns, blocks.attention_block(columns), host / 2.0)
     mlp = _total(columns, blocks.mlp_block(columns), host / 2.0)
     has_experts = np.where(columns.model.experts > 0, 1.0, 0.0)
-    experts = _total(columns, blocks.moe_block(columns), host / 2.0).times(has_experts)
+    expert_host = host / 2.0 + columns.software.expert_host_s
+    experts = _total(columns, blocks.moe_block(columns), expert_host).times(has_experts)
     zero = np.zeros_like(host)
     head = _total(columns, blocks.head(columns), zero)
     joint = _total(columns, blocks.prediction_joint(columns), zero)

@@ -7,9 +7,13 @@ hide. Constants are read off published runs at each family's smallest scale, nev
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 from railyard.errors import InputError, did_you_mean
 from railyard.workload.training.spec import SoftwareProfile
+
+if TYPE_CHECKING:
+    from railyard.catalog import Accelerator
 
 _US = 1_000_000
 _MS = 1_000_000_000
@@ -116,12 +120,12 @@ def names() -> tuple[str, ...]:
     return tuple(dict.fromkeys(profile.name for profile in PROFILES))
 
 
-def profile(name: str, architecture: str) -> SoftwareProfile:
-    """The profile of that name as read on that architecture, or as read on another one if there is no better.
+def profile(name: str, device: Accelerator) -> SoftwareProfile:
+    """The profile of that name as read on that device, else on its architecture, else on another one.
 
     Args:
         name: Such as `megatron-2026`.
-        architecture: Of the device.
+        device: On which the software runs.
 
     Raises:
         InputError: There is no profile of that name.
@@ -131,12 +135,17 @@ def profile(name: str, architecture: str) -> SoftwareProfile:
         raise InputError(
             f"there is no software profile `{name}`", key="software", found=name, allowed=names(), hint=did_you_mean(name, names())
         )
-    fitting = [known for known in named if known.architecture and architecture.startswith(known.architecture)]
-    return (fitting or named)[0]
+    return max(named, key=lambda known: _nearness(known, device))
 
 
-def default(architecture: str) -> SoftwareProfile:
-    """The profile taken where none is asked for: the newest that was read on that architecture."""
-    fitting = [known for known in PROFILES if known.architecture and architecture.startswith(known.architecture)]
-    megatron = [known for known in fitting if known.name.startswith("megatron")] or fitting or [_MEGATRON_2026]
-    return max(megatron, key=lambda known: known.date)
+def default(device: Accelerator) -> SoftwareProfile:
+    """The profile taken where none is asked for: the newest Megatron generation that was read on that architecture."""
+    megatron = [known for known in PROFILES if known.name.startswith("megatron")]
+    return max(megatron, key=lambda known: (min(_nearness(known, device), 1), known.date, _nearness(known, device)))
+
+
+def _nearness(known: SoftwareProfile, device: Accelerator) -> int:
+    """2: read on this device; 1: on its architecture; 0: on another."""
+    if known.architecture == device.name:
+        return 2
+    return int(bool(known.architecture) and device.architecture.startswith(known.architecture))

@@ -109,7 +109,7 @@ def _exposed(columns: Columns, rank: RankColumns, machine: MachineColumns, phase
     groups = _groups(columns)
     found = {name: np.zeros_like(rank.layers) for name in ("tp", "cp", "ep")}
     contention = np.zeros_like(rank.layers)
-    for exchange in communication.exchanges(columns):
+    for exchange in communication.exchanges(columns, machine.domain):
         layer_part = exchange.part not in ("embedding", "head")
         again = columns.layout.recompute_full if layer_part and exchange.phase == "forward" else 0.0
         times = (exchange.phase == phase) + again * (phase == "backward")

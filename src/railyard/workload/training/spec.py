@@ -115,7 +115,7 @@ class SoftwareProfile:
 
     Attributes:
         name: Such as `megatron-2023`.
-        architecture: Device architecture that the constants were read on; "" means any.
+        architecture: Device architecture, or name of the one device, that the constants were read on; "" means any.
         date: Year and month, `2023-10`.
         source: Where the constants come from.
         attention: Attention kernel family; `unfused` writes the score matrix to memory.
@@ -136,6 +136,9 @@ class SoftwareProfile:
         pipeline_overlap: Share of pipeline sends hidden under the next computation.
         collective_fraction: Of the link rate that collectives inside the scale-up domain reach.
         expert_fraction: Of the link rate that the expert all-to-all reaches.
+        expert_once: A token crosses to each domain (or rank of a domain) once, however many of its experts are there
+            (DeepEP, HybridEP); else once for each expert.
+        expert_host_ps: Host time of an expert layer's pass beyond its launches (counts read back, loops over experts).
         imbalance: Load of the busiest expert rank over the mean load (1: balanced).
         optimizer_bytes: Bytes read and written per parameter by an optimizer step.
         gradient_bytes: Bytes per parameter of the gradient buffer that is reduced.
@@ -170,6 +173,8 @@ class SoftwareProfile:
     pipeline_overlap: float = 0.5
     collective_fraction: float = 1.0
     expert_fraction: float = 0.8
+    expert_once: bool = True
+    expert_host_ps: int = 0
     imbalance: float = 1.0
     optimizer_bytes: float = 28.0
     gradient_bytes: int = 4
