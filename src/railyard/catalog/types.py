@@ -134,6 +134,7 @@ class Accelerator(Entry):
     launch_ps: int = field(
         metadata=f.time("launch", "From one kernel's end to the next one's start in a stream kept busy")
     )
+    server: str = field(default="", metadata=f.text("server", "Name of the server in which it commonly comes"))
     contract_usd_per_h: Range | None = field(
         default=None, metadata=f.money_rate_range("contract", "Rented for three years, one accelerator")
     )
