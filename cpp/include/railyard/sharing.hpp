@@ -1,0 +1,168 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "railyard/columns.hpp"
+#include "railyard/link.hpp"
+
+namespace railyard {
+
+using FlowId = std::uint32_t;
+
+/// An entity that is flowing now.
+struct alignas(64) Flow {
+  double rate = 0;   ///< Bits of volume per second.
+  double level = 0;  ///< rate / weight: what is made as equal as the links allow.
+  double weight = 1;
+  double max_rate = 0;           ///< With the network to itself.
+  std::uint32_t entity = 0;      ///< Row of EntityColumns.
+  std::uint32_t bottleneck = 0;  ///< The link that holds it back, or kUnbound.
+  std::uint32_t epoch = 0;       ///< Group that it last was a member of ...
+  std::uint32_t member = 0;      ///< ... and its number there.
+  bool active = false;
+  bool dirty = false;    ///< Its rate is to be found by the next settle().
+  bool changed = false;  ///< Listed in changes().
+};
+inline constexpr std::uint32_t kUnbound = UINT32_MAX;
+
+/// A flow whose rate a settle() has changed.
+struct RateChange {
+  FlowId flow;
+  double old_rate;
+};
+
+/// Weighted max-min fair rates, kept exact while flows come and go, touching only what an event touches.
+///
+/// A link can hold somebody back only if its flows together could ask for more than its capacity (Link::may_bind); flows
+/// meet only on such links. When flows come or go, a *group* of flows is taken out of the allocation and filled again
+/// into what the others leave; then the two conditions that define the max-min allocation are checked on the group's
+/// links (everybody is at his own maximum, or is on a full link on which nobody has a higher level), whoever breaks them
+/// joins the group, and it is filled again. The allocation that satisfies the conditions is unique, so stopping when
+/// nobody breaks them is exact.
+class Sharing {
+ public:
+  /// Without `contention` flows do not meet at all: each has the network to itself.
+  Sharing(std::span<const double> capacity_bps, const EntityColumns& entities, bool contention);
+
+  /// The rate of an entity with the network to itself, in bits of volume per second.
+  double alone_rate(std::uint32_t entity) const { return rows_[entity].alone_rate; }
+
+  /// Starts a flow: at its own maximum when no link of it may bind, else dirty and without a rate until settle().
+  FlowId add(std::uint32_t entity);
+  void remove(FlowId flow);
+  /// New capacities; every active flow is dirty afterwards.
+  void set_capacities(std::span<const std::uint32_t> links, std::span<const double> capacity_bps);
+
+  /// Finds the rates of all that additions, removals and new capacities have touched.
+  void settle();
+  bool unsettled() const { return !dirty_.empty() || !touched_.empty(); }
+  /// Who got another rate since the last clear_changes().
+  std::span<const RateChange> changes() const { return changes_; }
+  void clear_changes();
+
+  const Flow& flow(FlowId id) const { return flows_[id]; }
+  std::size_t slots() const { return flows_.size(); }
+  const LinkTable& links() const { return links_; }
+  const EntityColumns& entities() const { return entities_; }
+
+  /// Work done so far: groups filled, rounds of filling, (flow, link) pairs met in them.
+  struct Effort {
+    std::uint64_t groups = 0, rounds = 0, pairs = 0;
+  };
+  const Effort& effort() const { return effort_; }
+
+ private:
+  struct Member {
+    FlowId flow;
+    std::uint32_t edges_begin, edges_end;  ///< Into edges_.
+    std::uint32_t bottleneck;
+    double rate, level;
+    bool frozen;
+  };
+  struct Edge {
+    std::uint32_t local;
+    double coefficient;  ///< Quanta per bit/s.
+  };
+  struct LocalLink {
+    std::uint32_t link;
+    std::uint32_t members;  ///< Of the group, on this link.
+    std::uint32_t unfrozen;
+    Quanta outside;  ///< What flows that are not in the group take.
+    double full_weight;
+    double room, weight;   ///< Left for, and coefficients x weights of, those not yet frozen.
+    double level, top;     ///< At which it froze flows (-1: never); highest level of any member on it.
+  };
+  struct Candidate {
+    double level;
+    std::uint32_t what;  ///< Local link, or kMemberBit | member for the member's own maximum.
+    bool operator<(const Candidate& other) const {  // for a heap with the least level on top
+      return level != other.level ? level > other.level : what > other.what;
+    }
+  };
+  static constexpr std::uint32_t kMemberBit = 1u << 31;
+
+  /// What of an entity is read when one of its flows comes or goes.
+  struct Row {
+    std::size_t begin = 0, end = 0;  ///< Of its pairs; empty when flows do not meet.
+    double alone_rate = 0;
+    double weight = 1;
+  };
+  struct Pair {
+    std::uint32_t link;
+    double share;
+  };
+
+  std::size_t first_pair(std::uint32_t entity) const { return static_cast<std::size_t>(entities_.link_ptr[entity]); }
+  std::span<const Pair> pairs(std::uint32_t entity) const {
+    const Row& row = rows_[entity];
+    return {pairs_.data() + row.begin, pairs_.data() + row.end};
+  }
+  /// WHY: the links of a flow lie anywhere; asked for together, they come together.
+  void prefetch(std::span<const Pair> of) const {
+    for (const Pair& pair : of) __builtin_prefetch(&links_[pair.link]);
+  }
+
+  void check_entities() const;
+  void pack_rows(bool contention);
+  void find_alone_rates();
+  FlowId allocate();
+  void set_rate(Flow& flow, double rate, double level);
+  void note_change(FlowId id);
+  void mark_dirty(FlowId id);
+  void balance(FlowId seed);
+  void join(FlowId id);
+  void join_the_obvious();
+  std::uint32_t local_of(Link& link, std::uint32_t index);
+  void fill();
+  void start_round();
+  void freeze_link(LocalLink& local, std::uint32_t index, double level);
+  void freeze(Member& member, double rate, double level, std::uint32_t bottleneck);
+  double exact_level(LocalLink& local) const;
+  bool expand(bool all_neighbours);
+  bool breaks_condition(const Flow& flow, const LocalLink& local, bool full) const;
+  void commit();
+
+  EntityColumns entities_;
+  LinkTable links_;
+  std::vector<Row> rows_;
+  BigVector<Pair> pairs_;
+  std::vector<Flow> flows_;
+  std::vector<FlowId> free_;
+  std::vector<FlowId> dirty_;
+  std::vector<std::uint32_t> touched_;  ///< Links that lost a flow while they could bind.
+  std::vector<RateChange> changes_;
+  std::uint32_t epoch_ = 0;
+  Effort effort_;
+
+  // The group at work; kept to spare allocations.
+  std::vector<Member> members_;
+  std::vector<Edge> edges_;
+  std::vector<LocalLink> locals_;
+  std::vector<Candidate> heap_;
+  std::size_t expanded_ = 0;
+};
+
+}  // namespace railyard

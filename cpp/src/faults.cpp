@@ -1,0 +1,120 @@
+// Faults in a run: ranks that are slow or late, links that lose capacity.
+#include <cmath>
+#include <stdexcept>
+
+#include "run.hpp"
+
+namespace railyard {
+
+void Run::watch_ranks() {
+  using Fault = FaultColumns::Kind;
+  if (faults_.kind.size() != faults_.size() || faults_.target.size() != faults_.size() ||
+      faults_.value.size() != faults_.size()) {
+    throw std::invalid_argument("fault columns differ in length");
+  }
+  const auto ranks = static_cast<std::size_t>(schedule_.graph().ranks);
+  for (std::uint32_t row = 0; row < faults_.size(); ++row) {
+    const auto kind = static_cast<Fault>(faults_.kind[row]);
+    const auto target = static_cast<std::size_t>(faults_.target[row]);
+    const double value = faults_.value[row];
+    if (faults_.at_ps[row] < 0 || faults_.target[row] < 0 || !std::isfinite(value) || value < 0 ||
+        kind > Fault::rank_late || target >= (kind == Fault::link_factor ? capacity_bps_.size() : ranks) ||
+        (kind == Fault::rank_speed && value <= 0)) {
+      throw std::invalid_argument("fault out of range");
+    }
+    if (kind != Fault::link_factor) {
+      rank_state_.resize(ranks);
+      rank_state_[target].watched = true;
+    }
+    push(faults_.at_ps[row], Topic::fault, row);
+  }
+}
+
+void Run::start_slowed(TaskId id, Ps duration, std::int32_t rank) {
+  RankState& state = rank_state_[static_cast<std::size_t>(rank)];
+  if (free_slowed_.empty()) {
+    free_slowed_.push_back(static_cast<std::uint32_t>(slowed_.size()));
+    slowed_.emplace_back();
+  }
+  const std::uint32_t slot = free_slowed_.back();
+  free_slowed_.pop_back();
+  slowed_[slot] = {.work_ps = static_cast<double>(duration) + static_cast<double>(state.late) * state.speed,
+                   .updated = now(), .task = id, .stamp = slowed_[slot].stamp, .rank = rank};
+  state.late = 0;
+  reschedule(slot);
+}
+
+void Run::reschedule(std::uint32_t slot) {
+  Slowed& slowed = slowed_[slot];
+  const double speed = rank_state_[static_cast<std::size_t>(slowed.rank)].speed;
+  const Ps left = time_for(slowed.work_ps, speed * kPsPerSecond);
+  if (left == kNever) throw std::invalid_argument("a computation on a slow rank would take more than 40 days");
+  push(now() + left, Topic::slowly_computed, slot, ++slowed.stamp);
+}
+
+void Run::slowed_event(std::uint32_t slot, std::uint32_t stamp) {
+  Slowed& slowed = slowed_[slot];
+  if (slowed.task == kNoTask || (slowed.stamp & kStampMask) != stamp) return;
+  const TaskId task = slowed.task;
+  slowed.task = kNoTask;
+  free_slowed_.push_back(slot);
+  complete(task);
+}
+
+void Run::fault_event(std::uint32_t row) {
+  const std::int32_t target = faults_.target[row];
+  switch (static_cast<FaultColumns::Kind>(faults_.kind[row])) {
+    case FaultColumns::Kind::link_factor:
+      changed_links_.push_back(static_cast<std::uint32_t>(target));
+      changed_capacity_.push_back(capacity_bps_[static_cast<std::size_t>(target)] * faults_.value[row]);
+      break;
+    case FaultColumns::Kind::rank_speed: set_speed(target, faults_.value[row]); break;
+    case FaultColumns::Kind::rank_late: delay(target, static_cast<Ps>(faults_.value[row])); break;
+  }
+}
+
+void Run::set_speed(std::int32_t rank, double speed) {
+  RankState& state = rank_state_[static_cast<std::size_t>(rank)];
+  for (std::uint32_t slot = 0; slot < slowed_.size(); ++slot) {
+    Slowed& slowed = slowed_[slot];
+    if (slowed.task == kNoTask || slowed.rank != rank) continue;
+    const double done = static_cast<double>(now() - slowed.updated) * state.speed;
+    slowed.work_ps = slowed.work_ps > done ? slowed.work_ps - done : 0.0;
+    slowed.updated = now();
+  }
+  state.speed = speed;
+  for (std::uint32_t slot = 0; slot < slowed_.size(); ++slot) {
+    if (slowed_[slot].task != kNoTask && slowed_[slot].rank == rank) reschedule(slot);
+  }
+}
+
+void Run::delay(std::int32_t rank, Ps by) {
+  RankState& state = rank_state_[static_cast<std::size_t>(rank)];
+  for (std::uint32_t slot = 0; slot < slowed_.size(); ++slot) {
+    Slowed& slowed = slowed_[slot];
+    if (slowed.task == kNoTask || slowed.rank != rank) continue;
+    slowed.work_ps += static_cast<double>(by) * state.speed -
+                      static_cast<double>(now() - slowed.updated) * state.speed;
+    slowed.updated = now();
+    return reschedule(slot);
+  }
+  state.late += by;
+}
+
+void Run::apply_link_faults() {
+  sharing_.set_capacities(changed_links_, changed_capacity_);
+  find_alone_times();
+  changed_links_.clear();
+  changed_capacity_.clear();
+}
+
+/// A rank that was to be late but computed nothing any more was not: the caller should know.
+void Run::note_idle_faults() {
+  for (std::uint32_t row = 0; row < faults_.size(); ++row) {
+    if (static_cast<FaultColumns::Kind>(faults_.kind[row]) != FaultColumns::Kind::rank_late) continue;
+    const bool waits = rank_state_[static_cast<std::size_t>(faults_.target[row])].late > 0;
+    if (waits || faults_.at_ps[row] > now()) result_.idle_faults.push_back(static_cast<std::int32_t>(row));
+  }
+}
+
+}  // namespace railyard

@@ -1,0 +1,215 @@
+// The part of Sharing that finds rates: groups of flows, filled progressively.
+#include <algorithm>
+#include <cmath>
+
+#include "railyard/sharing.hpp"
+
+namespace railyard {
+
+namespace {
+
+/// Levels closer than this are the same: far above rounding, far below anything that a time could show.
+constexpr double kSame = 1e-10;
+/// A rate this close to the old one is the old one: otherwise rounding would reschedule what has not changed.
+constexpr double kUnchanged = 1e-13;
+/// After so many rounds without an end the whole neighbourhood joins, so that the number of rounds stays small.
+constexpr int kPatience = 4;
+
+bool above(double a, double b) { return a > b * (1 + kSame); }
+
+}  // namespace
+
+void Sharing::balance(FlowId seed) {
+  ++epoch_;
+  ++effort_.groups;
+  members_.clear();
+  edges_.clear();
+  locals_.clear();
+  join(seed);
+  join_the_obvious();
+  for (int round = 1;; ++round) {
+    ++effort_.rounds;
+    effort_.pairs += edges_.size();
+    fill();
+    if (!expand(round % kPatience == 0)) break;
+  }
+  commit();
+}
+
+/// Spares rounds: who is dirty must join anyway, and whoever is held back by a full link of a dirty flow nearly always.
+void Sharing::join_the_obvious() {
+  for (std::size_t i = 0; i < locals_.size(); ++i) {
+    const Link& link = links_[locals_[i].link];
+    if (link.count == locals_[i].members) continue;
+    for (const FlowId id : links_.flows(link)) {
+      if (flows_[id].dirty) join(id);
+    }
+  }
+  for (std::size_t i = 0, known = locals_.size(); i < known; ++i) {
+    const Link& link = links_[locals_[i].link];
+    if (link.count == locals_[i].members || link.load < kFull - kSlack) continue;
+    for (const FlowId id : links_.flows(link)) {
+      if (flows_[id].epoch != epoch_ && flows_[id].bottleneck == locals_[i].link) join(id);
+    }
+  }
+}
+
+void Sharing::join(FlowId id) {
+  Flow& flow = flows_[id];
+  flow.epoch = epoch_;
+  flow.member = static_cast<std::uint32_t>(members_.size());
+  flow.dirty = false;
+  Member member{.flow = id, .edges_begin = static_cast<std::uint32_t>(edges_.size()), .edges_end = 0,
+                .bottleneck = kUnbound, .rate = 0, .level = 0, .frozen = false};
+  for (const auto& [index, share] : pairs(flow.entity)) {
+    Link& link = links_[index];
+    if (!link.may_bind()) continue;
+    const double coefficient = share * link.scale;
+    const std::uint32_t local = local_of(link, index);
+    locals_[local].outside -= load_of(share, flow.rate, link.scale);
+    locals_[local].full_weight += coefficient * flow.weight;
+    ++locals_[local].members;
+    edges_.push_back({local, coefficient});
+  }
+  member.edges_end = static_cast<std::uint32_t>(edges_.size());
+  members_.push_back(member);
+}
+
+std::uint32_t Sharing::local_of(Link& link, std::uint32_t index) {
+  if (link.mark != epoch_) {
+    link.mark = epoch_;
+    link.local = static_cast<std::uint32_t>(locals_.size());
+    locals_.push_back({.link = index, .members = 0, .unfrozen = 0, .outside = link.load, .full_weight = 0, .room = 0,
+                       .weight = 0, .level = -1, .top = -1});
+  }
+  return link.local;
+}
+
+void Sharing::start_round() {
+  heap_.clear();
+  for (std::uint32_t i = 0; i < locals_.size(); ++i) {
+    LocalLink& local = locals_[i];
+    local.room = static_cast<double>(kFull - local.outside);
+    local.weight = local.full_weight;
+    local.unfrozen = local.members;
+    local.level = local.top = -1;
+    heap_.push_back({std::max(local.room, 0.0) / local.weight, i});
+  }
+  for (std::uint32_t i = 0; i < members_.size(); ++i) {
+    members_[i].frozen = false;
+    const Flow& flow = flows_[members_[i].flow];
+    heap_.push_back({flow.max_rate / flow.weight, kMemberBit | i});
+  }
+  std::make_heap(heap_.begin(), heap_.end());
+}
+
+/// Progressive filling. The level at which a link would be full only rises while others freeze, so a stale entry of the
+/// heap is a lower bound: it is looked at again when it comes up, and put back when something else comes first.
+void Sharing::fill() {
+  start_round();
+  std::size_t left = members_.size();
+  while (left > 0) {
+    std::pop_heap(heap_.begin(), heap_.end());
+    const Candidate next = heap_.back();
+    heap_.pop_back();
+    if (next.what & kMemberBit) {
+      Member& member = members_[next.what & ~kMemberBit];
+      if (member.frozen) continue;
+      freeze(member, flows_[member.flow].max_rate, next.level, kUnbound);
+      --left;
+      continue;
+    }
+    LocalLink& local = locals_[next.what];
+    if (local.unfrozen == 0) continue;
+    const double level = exact_level(local);
+    if (!heap_.empty() && level > heap_.front().level) {
+      heap_.push_back({level, next.what});
+      std::push_heap(heap_.begin(), heap_.end());
+      continue;
+    }
+    left -= local.unfrozen;
+    freeze_link(local, next.what, level);
+  }
+}
+
+double Sharing::exact_level(LocalLink& local) const {
+  if (local.weight < 1e-6 * local.full_weight) {  // cancelled away: add up what is left instead
+    local.weight = 0;
+    for (const FlowId id : links_.flows(links_[local.link])) {
+      const Flow& flow = flows_[id];
+      if (flow.epoch != epoch_ || members_[flow.member].frozen) continue;
+      const Member& member = members_[flow.member];
+      for (std::uint32_t e = member.edges_begin; e < member.edges_end; ++e) {
+        if (locals_[edges_[e].local].link == local.link) local.weight += edges_[e].coefficient * flow.weight;
+      }
+    }
+  }
+  return std::max(local.room, 0.0) / local.weight;
+}
+
+void Sharing::freeze_link(LocalLink& local, std::uint32_t index, double level) {
+  local.level = level;
+  for (const FlowId id : links_.flows(links_[local.link])) {
+    const Flow& flow = flows_[id];
+    if (flow.epoch != epoch_ || members_[flow.member].frozen) continue;
+    freeze(members_[flow.member], std::min(level * flow.weight, flow.max_rate), level, local.link);
+    if (locals_[index].unfrozen == 0) break;
+  }
+}
+
+void Sharing::freeze(Member& member, double rate, double level, std::uint32_t bottleneck) {
+  const double weight = flows_[member.flow].weight;
+  member.frozen = true;
+  member.rate = rate;
+  member.level = level;
+  member.bottleneck = bottleneck;
+  for (std::uint32_t e = member.edges_begin; e < member.edges_end; ++e) {
+    LocalLink& local = locals_[edges_[e].local];
+    local.room -= edges_[e].coefficient * rate;
+    local.weight -= edges_[e].coefficient * weight;
+    --local.unfrozen;
+    local.top = level;  // levels come in rising order
+  }
+}
+
+/// Whether a flow outside the group would have to change its rate, given what the group now takes on a link.
+bool Sharing::breaks_condition(const Flow& flow, const LocalLink& local, bool full) const {
+  if (flow.dirty) return true;
+  if (!full) return flow.bottleneck == local.link;                      // it may have more
+  if (local.level >= 0 && above(flow.level, local.level)) return true;  // it has more than those whom the link holds back
+  return flow.bottleneck == local.link && above(local.top, flow.level);
+}
+
+/// Takes in everybody on the group's links who breaks a condition (or simply everybody); false when there is none.
+bool Sharing::expand(bool all_neighbours) {
+  const std::size_t before = members_.size();
+  const std::size_t known = locals_.size();
+  for (std::size_t i = 0; i < known; ++i) {
+    const Link& link = links_[locals_[i].link];
+    if (link.count == locals_[i].members) continue;
+    const bool full = locals_[i].room < static_cast<double>(kSlack);
+    for (const FlowId id : links_.flows(link)) {
+      if (flows_[id].epoch != epoch_ && breaks_condition(flows_[id], locals_[i], full)) join(id);
+    }
+  }
+  if (members_.size() == before || !all_neighbours) return members_.size() != before;
+  for (std::size_t i = 0; i < known; ++i) {
+    const Link& link = links_[locals_[i].link];
+    for (const FlowId id : links_.flows(link)) {
+      if (flows_[id].epoch != epoch_) join(id);
+    }
+  }
+  return true;
+}
+
+void Sharing::commit() {
+  for (const Member& member : members_) {
+    Flow& flow = flows_[member.flow];
+    flow.bottleneck = member.bottleneck;
+    if (std::abs(member.rate - flow.rate) <= kUnchanged * flow.rate) continue;
+    note_change(member.flow);
+    set_rate(flow, member.rate, member.level);
+  }
+}
+
+}  // namespace railyard

@@ -1,0 +1,177 @@
+#include "run.hpp"
+
+#include <utility>
+
+namespace railyard {
+
+namespace {
+
+constexpr std::uint64_t kPollEvery = 256;
+constexpr std::size_t kLookahead = 12;
+
+}  // namespace
+
+Run::Run(const GraphColumns& graph, const EntityColumns& entities, std::span<const double> capacity_bps,
+         const FaultColumns& faults, const Options& options, const Poll& poll)
+    : entities_(entities), capacity_bps_(capacity_bps), faults_(faults), options_(options), poll_(poll),
+      schedule_(graph, entities.size()), sharing_(capacity_bps, entities, options.contention),
+      probe_(options.probe_links, options.probe_samples, capacity_bps.size()), services_(entities.size()) {
+  const JitterSpec& jitter = options.jitter;
+  if (jitter.rank_sigma > 0) {
+    for (std::uint64_t rank = 0; rank < static_cast<std::uint64_t>(graph.ranks); ++rank) {
+      rank_factor_.push_back(
+          Factor::spread(jitter.rank_sigma, irwin_hall(jitter.seed, RandomStream::rank_jitter, rank)));
+    }
+  }
+  find_alone_times();
+  watch_ranks();
+}
+
+Result Run::finish() {
+  start_first();
+  loop();
+  if (done_ < schedule_.size()) {
+    explain_deadlock();
+  } else {
+    note_idle_faults();
+    write_columns();
+    write_link_bytes();
+  }
+  result_.effort = sharing_.effort();
+  return std::move(result_);
+}
+
+void Run::start_first() {
+  for (TaskId id = 0; id < schedule_.size(); ++id) {
+    if (schedule_[id].waits > 0 || schedule_[id].end >= 0) continue;
+    schedule_[id].waits = kNoTask;
+    start(id);
+  }
+}
+
+void Run::loop() {
+  do {
+    // What settles may be due at once, so the batch is looked at again until nothing is left of it.
+    for (std::size_t i = 0; i < events_.batch().size();) {
+      for (; i < events_.batch().size(); ++i) {
+        prefetch(i + kLookahead);
+        process(events_.batch()[i]);
+        if (++result_.events % kPollEvery == 0) poll_(done_, now());
+      }
+      settle();
+    }
+    settle();
+  } while (done_ < schedule_.size() && events_.advance());
+}
+
+void Run::prefetch(std::size_t index) const {
+  if (index >= events_.batch().size()) return;
+  const Event& event = events_.batch()[index];
+  switch (static_cast<Topic>(event.stamp >> kTopicShift)) {
+    case Topic::computed:
+    case Topic::latency_over: __builtin_prefetch(&schedule_[event.target]); break;
+    case Topic::flowed: __builtin_prefetch(&motions_[event.target]); break;
+    default: break;
+  }
+}
+
+void Run::push(Ps time, Topic topic, std::uint32_t target, std::uint32_t stamp) {
+  events_.push({time, target, static_cast<std::uint32_t>(topic) << kTopicShift | (stamp & kStampMask)});
+}
+
+void Run::process(const Event& event) {
+  switch (static_cast<Topic>(event.stamp >> kTopicShift)) {
+    case Topic::computed: complete(event.target); break;
+    case Topic::latency_over: begin_flow(event.target); break;
+    case Topic::flowed: flow_event(event.target, event.stamp & kStampMask); break;
+    case Topic::slowly_computed: slowed_event(event.target, event.stamp & kStampMask); break;
+    case Topic::fault: fault_event(event.target); break;
+  }
+}
+
+void Run::release(TaskId id, TaskId by) {
+  Task& task = schedule_[id];
+  if (--task.waits > 0) return;
+  task.waits = by;
+  start(id);
+}
+
+void Run::start(TaskId id) {
+  Task& task = schedule_[id];
+  if (!task.is_computation()) {
+    task.start = now();
+    push(now() + services_[task.entity].latency, Topic::latency_over, id);
+    return;
+  }
+  const Ps duration = spread(task.start, task.rank, id);
+  task.start = now();
+  if (!rank_state_.empty() && rank_state_[static_cast<std::size_t>(task.rank)].watched) {
+    return start_slowed(id, duration, task.rank);
+  }
+  push(now() + duration, Topic::computed, id);
+}
+
+Ps Run::spread(Ps duration, std::int32_t rank, TaskId id) const {
+  const JitterSpec& jitter = options_.jitter;
+  if (!rank_factor_.empty()) duration = rank_factor_[static_cast<std::size_t>(rank)].of(duration);
+  if (jitter.task_sigma <= 0) return duration;
+  return Factor::spread(jitter.task_sigma, irwin_hall(jitter.seed, RandomStream::task_jitter, id)).of(duration);
+}
+
+void Run::complete(TaskId id) {
+  schedule_[id].end = now();
+  ++done_;
+  for (const TaskId next : schedule_.successors(id)) release(next, id);
+}
+
+void Run::explain_deadlock() {
+  for (const Motion& motion : motions_) {
+    if (motion.task != kNoTask) result_.stuck.push_back(static_cast<std::int32_t>(motion.task));
+  }
+  result_.outcome = Result::Outcome::stalled;
+  if (!result_.stuck.empty()) return;
+  result_.outcome = Result::Outcome::cycle;
+  for (const TaskId id : find_cycle(schedule_)) result_.stuck.push_back(static_cast<std::int32_t>(id));
+}
+
+void Run::write_columns() {
+  const std::size_t n = schedule_.size();
+  result_.start_ps.resize(n);
+  result_.end_ps.resize(n);
+  result_.blocker.resize(n);
+  for (TaskId id = 0; id < n; ++id) {
+    const Task& task = schedule_[id];
+    result_.start_ps[id] = task.start;
+    result_.end_ps[id] = task.end;
+    result_.blocker[id] = static_cast<std::int32_t>(task.waits);  // kNoTask becomes -1
+  }
+}
+
+void Run::write_link_bytes() {
+  result_.link_bytes.assign(capacity_bps_.size(), 0.0);
+  for (std::size_t e = 0; e < entities_.size(); ++e) {
+    const double bytes = entities_.volume_bytes[e] * static_cast<double>(services_[e].runs);
+    for (auto k = entities_.link_ptr[e]; k < entities_.link_ptr[e + 1]; ++k) {
+      const auto pair = static_cast<std::size_t>(k);
+      result_.link_bytes[static_cast<std::size_t>(entities_.link_idx[pair])] += bytes * entities_.link_share[pair];
+    }
+  }
+  result_.probe_interval_ps = probe_.interval();
+  if (probe_.active()) result_.probe_bytes = std::move(probe_).take();
+}
+
+Result simulate(const GraphColumns& graph, const EntityColumns& entities, std::span<const double> capacity_bps,
+                const FaultColumns& faults, const Options& options, const Poll& poll) {
+  return Run(graph, entities, capacity_bps, faults, options, poll).finish();
+}
+
+std::vector<double> max_min(const EntityColumns& entities, std::span<const double> capacity_bps) {
+  Sharing sharing(capacity_bps, entities, true);
+  for (std::uint32_t e = 0; e < entities.size(); ++e) sharing.add(e);  // flow e is entity e
+  sharing.settle();
+  std::vector<double> rates;
+  for (FlowId id = 0; id < entities.size(); ++id) rates.push_back(sharing.flow(id).rate);
+  return rates;
+}
+
+}  // namespace railyard

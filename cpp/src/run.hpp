@@ -1,0 +1,121 @@
+// The state of one run. Private to the core: everybody else calls simulate().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "railyard/event_queue.hpp"
+#include "railyard/probe.hpp"
+#include "railyard/random.hpp"
+#include "railyard/schedule.hpp"
+#include "railyard/sharing.hpp"
+#include "railyard/simulation.hpp"
+
+namespace railyard {
+
+/// Time that `amount` takes at `per_second`, rounded up to a whole picosecond; kNever when it does not move.
+Ps time_for(double amount, double per_second);
+
+class Run {
+ public:
+  Run(const GraphColumns& graph, const EntityColumns& entities, std::span<const double> capacity_bps,
+      const FaultColumns& faults, const Options& options, const Poll& poll);
+  Result finish();
+
+ private:
+  /// What an event is about; kept in the upper bits of its stamp.
+  enum class Topic : std::uint32_t { computed, latency_over, flowed, slowly_computed, fault };
+  static constexpr unsigned kTopicShift = 29;
+  static constexpr std::uint32_t kStampMask = (1u << kTopicShift) - 1;
+
+  /// Progress of a flow; parallel to the flows of Sharing.
+  struct Motion {
+    double bits = 0;     ///< Left at `updated`.
+    Ps updated = 0;
+    Ps due = kNever;       ///< When it will have flowed at its present rate.
+    Ps event_at = kNever;  ///< Of its earliest event in the queue, never later than `due`.
+    TaskId task = kNoTask;
+    std::uint32_t stamp = 0;  ///< Events with another stamp are void.
+  };
+  /// What of an entity is read when a task starts it.
+  struct Service {
+    Ps latency = 0;
+    Ps alone = 0;  ///< For its volume, with the network to itself.
+    double bits = 0;
+    std::uint64_t runs = 0;
+  };
+  /// A computation on a rank that some fault concerns.
+  struct Slowed {
+    double work_ps = 0;  ///< Left at `updated`, at nominal speed.
+    Ps updated = 0;
+    TaskId task = kNoTask;
+    std::uint32_t stamp = 0;
+    std::int32_t rank = 0;
+  };
+  /// Fault state of a rank.
+  struct RankState {
+    double speed = 1;
+    Ps late = 0;  ///< Waits for the next computation.
+    bool watched = false;
+  };
+
+  // run.cpp: the loop, tasks
+  void loop();
+  void start_first();
+  void process(const Event& event);
+  void push(Ps time, Topic topic, std::uint32_t target, std::uint32_t stamp = 0);
+  void release(TaskId id, TaskId by);
+  void start(TaskId id);
+  Ps spread(Ps duration, std::int32_t rank, TaskId id) const;
+  void complete(TaskId id);
+  void prefetch(std::size_t index) const;
+  void explain_deadlock();
+  void write_columns();
+  void write_link_bytes();
+
+  // flowing.cpp: communications
+  void find_alone_times();
+  void begin_flow(TaskId id);
+  void flow_event(FlowId id, std::uint32_t stamp);
+  void settle();
+  void move(Motion& motion, FlowId id, double rate);
+  void schedule(Motion& motion, FlowId id, double rate);
+
+  // faults.cpp: computations that a fault concerns, and faults themselves
+  void watch_ranks();
+  void start_slowed(TaskId id, Ps duration, std::int32_t rank);
+  void slowed_event(std::uint32_t slot, std::uint32_t stamp);
+  void reschedule(std::uint32_t slot);
+  void fault_event(std::uint32_t row);
+  void set_speed(std::int32_t rank, double speed);
+  void delay(std::int32_t rank, Ps by);
+  void apply_link_faults();
+  void note_idle_faults();
+
+  Ps now() const { return events_.now(); }
+
+  const EntityColumns& entities_;
+  std::span<const double> capacity_bps_;
+  const FaultColumns& faults_;
+  const Options& options_;
+  const Poll& poll_;
+
+  Schedule schedule_;
+  Sharing sharing_;
+  EventQueue events_;
+  LinkProbe probe_;
+  std::vector<Factor> rank_factor_;
+  std::vector<Motion> motions_;
+  std::vector<Service> services_;      ///< By entity.
+  std::vector<RankState> rank_state_;  ///< Empty when no fault concerns a rank.
+  std::vector<Slowed> slowed_;
+  std::vector<std::uint32_t> free_slowed_;
+  std::vector<std::uint32_t> changed_links_;
+  std::vector<double> changed_capacity_;
+  std::size_t done_ = 0;
+  Result result_;
+};
+
+}  // namespace railyard

@@ -1,0 +1,178 @@
+#include "railyard/sharing.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+namespace railyard {
+
+namespace {
+
+void require(bool holds, const char* what, std::size_t row) {
+  if (!holds) throw std::invalid_argument(std::string(what) + " (entity " + std::to_string(row) + ")");
+}
+
+}  // namespace
+
+Sharing::Sharing(std::span<const double> capacity_bps, const EntityColumns& entities, bool contention)
+    : entities_(entities), links_(capacity_bps), rows_(entities.size()) {
+  check_entities();
+  pack_rows(contention);
+  find_alone_rates();
+}
+
+void Sharing::pack_rows(bool contention) {
+  pairs_.reserve(contention ? entities_.link_idx.size() : 0);
+  for (std::uint32_t e = 0; e < entities_.size(); ++e) {
+    rows_[e].weight = entities_.fair_weight[e];
+    rows_[e].begin = pairs_.size();
+    for (std::size_t k = first_pair(e); contention && k < first_pair(e + 1); ++k) {
+      pairs_.push_back({static_cast<std::uint32_t>(entities_.link_idx[k]), entities_.link_share[k]});
+    }
+    rows_[e].end = pairs_.size();
+  }
+}
+
+void Sharing::check_entities() const {
+  const std::size_t m = entities_.size();
+  const auto pairs = static_cast<std::int64_t>(entities_.link_idx.size());
+  if (entities_.link_ptr.size() != m + 1 || entities_.link_share.size() != entities_.link_idx.size() ||
+      entities_.latency_ps.size() != m || entities_.rate_cap_bps.size() != m || entities_.fair_weight.size() != m) {
+    throw std::invalid_argument("entity columns differ in length");
+  }
+  if (entities_.link_ptr.front() != 0 || entities_.link_ptr.back() != pairs) {
+    throw std::invalid_argument("link_ptr does not span link_idx");
+  }
+  std::vector<std::uint32_t> seen(links_.size(), UINT32_MAX);
+  for (std::uint32_t e = 0; e < m; ++e) {
+    require(entities_.link_ptr[e] <= entities_.link_ptr[e + 1], "link_ptr decreases", e);
+    require(entities_.volume_bytes[e] >= 0 && entities_.volume_bytes[e] < 1e18, "volume out of range", e);
+    require(entities_.latency_ps[e] >= 0, "negative latency", e);
+    require(entities_.rate_cap_bps[e] > 0, "rate cap not positive", e);
+    require(entities_.fair_weight[e] > 0 && std::isfinite(entities_.fair_weight[e]), "weight not positive", e);
+    for (std::size_t k = first_pair(e); k < first_pair(e + 1); ++k) {
+      require(entities_.link_idx[k] >= 0 && static_cast<std::size_t>(entities_.link_idx[k]) < links_.size(), "link out of range", e);
+      require(entities_.link_share[k] > 0 && std::isfinite(entities_.link_share[k]), "share not positive", e);
+      require(seen[static_cast<std::size_t>(entities_.link_idx[k])] != e, "a link twice in one row", e);
+      seen[static_cast<std::size_t>(entities_.link_idx[k])] = e;
+    }
+  }
+}
+
+void Sharing::find_alone_rates() {
+  for (std::uint32_t e = 0; e < entities_.size(); ++e) {
+    double rate = entities_.rate_cap_bps[e];
+    for (std::size_t k = first_pair(e); k < first_pair(e + 1); ++k) {
+      const double scale = links_[static_cast<std::size_t>(entities_.link_idx[k])].scale;
+      rate = std::min(rate, scale > 0 ? static_cast<double>(kFull) / (scale * entities_.link_share[k]) : 0.0);
+    }
+    rows_[e].alone_rate = rate;
+  }
+}
+
+FlowId Sharing::add(std::uint32_t entity) {
+  const FlowId id = allocate();
+  const double rate = rows_[entity].alone_rate;
+  const double weight = rows_[entity].weight;
+  flows_[id] = {.weight = weight, .max_rate = rate, .entity = entity, .bottleneck = kUnbound, .active = true};
+  bool may_bind = false;
+  prefetch(pairs(entity));
+  for (const auto& [index, share] : pairs(entity)) {
+    Link& link = links_[index];
+    link.demand += demand_of(share, rate, link.scale);
+    links_.attach(link, id);
+    may_bind |= link.may_bind();
+  }
+  if (may_bind) {
+    mark_dirty(id);
+  } else {
+    set_rate(flows_[id], rate, rate / weight);
+  }
+  return id;
+}
+
+FlowId Sharing::allocate() {
+  if (free_.empty()) {
+    flows_.emplace_back();
+    return static_cast<FlowId>(flows_.size() - 1);
+  }
+  const FlowId id = free_.back();
+  free_.pop_back();
+  return id;
+}
+
+void Sharing::set_rate(Flow& flow, double rate, double level) {
+  for (const auto& [index, share] : pairs(flow.entity)) {
+    Link& link = links_[index];
+    link.load += load_of(share, rate, link.scale) - load_of(share, flow.rate, link.scale);
+  }
+  flow.rate = rate;
+  flow.level = level;
+}
+
+void Sharing::remove(FlowId id) {
+  Flow& flow = flows_[id];
+  prefetch(pairs(flow.entity));
+  for (const auto& [index, share] : pairs(flow.entity)) {
+    Link& link = links_[index];
+    if (link.may_bind() && link.count > 1) touched_.push_back(index);
+    link.demand -= demand_of(share, flow.max_rate, link.scale);
+    link.load -= load_of(share, flow.rate, link.scale);
+    links_.detach(link, id);
+  }
+  flow.active = false;
+  flow.dirty = false;
+  free_.push_back(id);
+}
+
+void Sharing::set_capacities(std::span<const std::uint32_t> changed, std::span<const double> capacity_bps) {
+  for (std::size_t i = 0; i < changed.size(); ++i) links_.set_capacity(changed[i], capacity_bps[i]);
+  find_alone_rates();
+  for (std::size_t i = 0; i < links_.size(); ++i) links_[i].demand = links_[i].load = 0;
+  for (FlowId id = 0; id < flows_.size(); ++id) {
+    Flow& flow = flows_[id];
+    if (!flow.active) continue;
+    note_change(id);
+    flow.rate = flow.level = 0;
+    flow.max_rate = rows_[flow.entity].alone_rate;
+    for (const auto& [index, share] : pairs(flow.entity)) {
+      Link& link = links_[index];
+      link.demand += demand_of(share, flow.max_rate, link.scale);
+    }
+    mark_dirty(id);
+  }
+}
+
+void Sharing::note_change(FlowId id) {
+  if (flows_[id].changed) return;
+  flows_[id].changed = true;
+  changes_.push_back({id, flows_[id].rate});
+}
+
+void Sharing::mark_dirty(FlowId id) {
+  if (flows_[id].dirty) return;
+  flows_[id].dirty = true;
+  dirty_.push_back(id);
+}
+
+void Sharing::settle() {
+  for (const std::uint32_t index : touched_) {
+    for (const FlowId id : links_.flows(links_[index])) {
+      if (flows_[id].bottleneck == index) mark_dirty(id);
+    }
+  }
+  touched_.clear();
+  for (std::size_t i = 0; i < dirty_.size(); ++i) {
+    if (flows_[dirty_[i]].dirty) balance(dirty_[i]);
+  }
+  dirty_.clear();
+}
+
+void Sharing::clear_changes() {
+  for (const RateChange& change : changes_) flows_[change.flow].changed = false;
+  changes_.clear();
+}
+
+}  // namespace railyard

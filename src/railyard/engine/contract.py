@@ -1,0 +1,193 @@
+"""What every engine takes and gives: the protocol, the faults, jitter and probes, and the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from railyard.errors import InputError
+from railyard.registry import Registry
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from railyard.cluster import Cluster
+    from railyard.collective.policy import CollectivePolicy
+    from railyard.graph import TaskGraph, Timeline
+
+Progress = Callable[[int, int, int], None]
+"""Called about twenty times a second with (tasks ended, tasks in all, simulated time in ps); may raise to end the run."""
+
+
+def _check(holds: bool, message: str, key: str, found: object, allowed: str) -> None:
+    if not holds:
+        raise InputError(message, key=key, found=found, allowed=allowed)
+
+
+def _check_interval(start_ps: int, end_ps: int | None) -> None:
+    _check(start_ps >= 0, "a fault begins before the run", "start", start_ps, "at least 0 ps")
+    _check(end_ps is None or end_ps > start_ps, "a fault ends before it begins", "end", end_ps, f"after {start_ps} ps")
+
+
+@dataclass(frozen=True)
+class Late:
+    """One rank is late once: the computation that runs at `at_ps`, or the next one, takes `by_ps` longer.
+
+    Attributes:
+        rank: The rank.
+        by_ps: How much longer, in ps.
+        at_ps: From when on, in ps.
+    """
+
+    rank: int
+    by_ps: int
+    at_ps: int = 0
+
+    def __post_init__(self) -> None:
+        _check(self.by_ps >= 0, "a rank cannot be early", "by", self.by_ps, "at least 0 ps")
+        _check(self.at_ps >= 0, "a fault begins before the run", "at", self.at_ps, "at least 0 ps")
+
+
+@dataclass(frozen=True)
+class SlowAccelerator:
+    """One accelerator computes slower for a while; a computation in flight is slowed from then on.
+
+    Attributes:
+        rank: The rank.
+        factor: Speed as a share of the nominal speed, above 0; 0.8 takes 1.25 times as long.
+        start_ps: From when on, in ps.
+        end_ps: Until when, in ps; None: to the end of the run.
+    """
+
+    rank: int
+    factor: float
+    start_ps: int = 0
+    end_ps: int | None = None
+
+    def __post_init__(self) -> None:
+        _check(0 < self.factor < float("inf"), "a speed must be above 0", "factor", self.factor, "above 0")
+        _check_interval(self.start_ps, self.end_ps)
+
+
+@dataclass(frozen=True)
+class DegradeLink:
+    """A link, or every link of a tier, carries less for a while; rates are shared anew at once.
+
+    Attributes:
+        factor: Capacity as a share of the link's rate; 0 is a dead link, over which flows wait.
+        link: Id of one directed link in the cluster's table.
+        tier: Name of a tier as in `cluster.links.tiers`, or its last word ("leaf-spine" on every network that has one).
+        start_ps: From when on, in ps.
+        end_ps: Until when, in ps; None: to the end of the run.
+    """
+
+    factor: float
+    link: int | None = None
+    tier: str | None = None
+    start_ps: int = 0
+    end_ps: int | None = None
+
+    def __post_init__(self) -> None:
+        _check(0 <= self.factor < float("inf"), "a capacity cannot be negative", "factor", self.factor, "at least 0")
+        _check((self.link is None) != (self.tier is None), "either a link or a tier is degraded", "link", None, "one of both")
+        _check_interval(self.start_ps, self.end_ps)
+
+
+Fault = Late | SlowAccelerator | DegradeLink
+
+
+@dataclass(frozen=True)
+class Jitter:
+    """Random differences in computation time: normal-like, mean 1, cut off at 0 and at six sigma; drawn by the seed.
+
+    Attributes:
+        sigma: Relative spread of each task, 0 to 1.
+        rank_sigma: Relative spread between ranks, the same for a whole run, 0 to 1.
+    """
+
+    sigma: float = 0.0
+    rank_sigma: float = 0.0
+
+    def __post_init__(self) -> None:
+        for key in ("sigma", "rank_sigma"):
+            value = getattr(self, key)
+            _check(0 <= value <= 1, "a relative spread is a share", f"jitter.{key}", value, "0 to 1")
+
+
+@dataclass(frozen=True)
+class Probes:
+    """What is recorded beyond the start and end of every task.
+
+    Attributes:
+        samples: At most so many samples of link utilization over the run, 0 for none; the interval doubles as the run
+            goes on, so between half and all of them are used.
+        links: Physical link ids to sample; None: all.
+    """
+
+    samples: int = 0
+    links: ArrayLike | None = None
+
+    def __post_init__(self) -> None:
+        _check(0 <= self.samples <= 1 << 20, "a number of samples", "probes.samples", self.samples, "0 to 1048576")
+
+
+class Engine(Protocol):
+    """Finds when everything in a graph happens on a cluster."""
+
+    name: str
+    summary: str
+    left_out: tuple[str, ...]
+
+    def simulate(
+        self,
+        graph: TaskGraph,
+        cluster: Cluster,
+        *,
+        seed: int = 0,
+        faults: Sequence[Fault] = (),
+        probes: Probes = Probes(),
+        jitter: Jitter = Jitter(),
+        policy: CollectivePolicy | None = None,
+        progress: Progress | None = None,
+    ) -> Timeline:
+        """Runs the graph to its end.
+
+        Args:
+            graph: What runs.
+            cluster: On what.
+            seed: Of all that is random; the same seed gives the same bits.
+            faults: What goes wrong, and when.
+            probes: What to record beyond start and end.
+            jitter: Random differences in computation time.
+            policy: What is fixed about collectives; None: everything chosen as the library would.
+            progress: Called now and then; see `Progress`.
+
+        Returns:
+            The timeline; `meta` has engine, seed, digest, what is left out, and warnings.
+
+        Raises:
+            InputError: Graph, cluster, faults or probes do not fit together.
+            SimulationError: The run cannot finish: tasks wait in a circle, or for a dead link.
+        """
+        ...
+
+
+engines: Registry[Engine] = Registry("engine")
+SEATS = {"packet": "every packet and every queue", "lab": "the same collectives run for real"}
+
+
+def get(name: str) -> Engine:
+    """The engine of that name.
+
+    Raises:
+        InputError: There is none, or it is not part of this version.
+    """
+    if name in SEATS and name not in engines.names():
+        raise InputError(
+            f"the engine `{name}` ({SEATS[name]}) is not part of this version",
+            key="engine",
+            found=name,
+            allowed=engines.names(),
+        )
+    return engines.get(name)

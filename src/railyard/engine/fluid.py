@@ -1,0 +1,192 @@
+"""Both engines of this version are one: fluid communications, with or without contention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard import _core
+from railyard.engine import probing
+from railyard.engine.contract import Fault, Jitter, Probes, Progress
+from railyard.engine.faults import FaultColumns, expand
+from railyard.engine.lowering import Lowered, lower
+from railyard.errors import InputError, SimulationError
+from railyard.graph import Kind, Timeline
+
+if TYPE_CHECKING:
+    from railyard.cluster import Cluster
+    from railyard.cluster.links import LinkTable
+    from railyard.collective.policy import CollectivePolicy
+    from railyard.graph import TaskGraph
+
+SHOWN = 8  # tasks named in a message
+
+
+@dataclass(frozen=True)
+class FluidEngine:
+    """An engine of the C++ core; the record of `flow` and `analytic`. See `Engine` for the contract.
+
+    Attributes:
+        name: What users write.
+        summary: One sentence.
+        contention: Whether communications share links or each has the network to itself.
+        left_out: What its result does not contain.
+    """
+
+    name: str
+    summary: str
+    contention: bool
+    left_out: tuple[str, ...]
+
+    def simulate(
+        self,
+        graph: TaskGraph,
+        cluster: Cluster,
+        *,
+        seed: int = 0,
+        faults: Sequence[Fault] = (),
+        probes: Probes = Probes(),  # noqa: B008 - frozen
+        jitter: Jitter = Jitter(),  # noqa: B008 - frozen
+        policy: CollectivePolicy | None = None,
+        progress: Progress | None = None,
+    ) -> Timeline:
+        """Runs the graph to its end; see `Engine.simulate`."""
+        if graph.ranks > cluster.ranks:
+            raise InputError("the graph has more ranks than the cluster", found=graph.ranks, allowed=cluster.ranks)
+        lowered = lower(graph, cluster, policy)
+        timeline = self.run(
+            graph,
+            lowered,
+            cluster.links,
+            seed=seed,
+            faults=faults,
+            probes=probes,
+            jitter=jitter,
+            progress=progress,
+        )
+        timeline.meta["left_out"] = [*self.left_out, *cluster.fabric.left_out]
+        return timeline
+
+    def run(
+        self,
+        graph: TaskGraph,
+        lowered: Lowered,
+        links: LinkTable,
+        *,
+        seed: int = 0,
+        faults: Sequence[Fault] = (),
+        probes: Probes = Probes(),  # noqa: B008 - frozen
+        jitter: Jitter = Jitter(),  # noqa: B008 - frozen
+        progress: Progress | None = None,
+    ) -> Timeline:
+        """Runs a graph whose communications have been lowered already, for instance once for many seeds.
+
+        Raises:
+            InputError: Columns, faults or probes do not fit together.
+            SimulationError: The run cannot finish.
+        """
+        changes = expand(faults, links, graph.ranks)
+        probed = probing.wanted(probes, links)
+        try:
+            result = _core.simulate(
+                _core_graph(graph, lowered),
+                lowered.entities.core(),
+                links.rate_bps,
+                faults=changes.core(),
+                seed=_seed(seed),
+                task_sigma=float(jitter.sigma),
+                rank_sigma=float(jitter.rank_sigma),
+                contention=self.contention,
+                probe_links=probed,
+                probe_samples=probes.samples,
+                progress=_with_total(progress, len(graph)),
+            )
+        except ValueError as error:  # the core's word for columns that do not fit together
+            raise InputError(str(error)) from error
+        _raise_if_stuck(result, graph)
+        if progress is not None:
+            progress(len(graph), len(graph), int(result.end_ps.max(initial=0)))
+        return self._timeline(graph, lowered, links, result, _about(seed, faults, jitter, changes, result), probes)
+
+    def _timeline(
+        self,
+        graph: TaskGraph,
+        lowered: Lowered,
+        links: LinkTable,
+        result: _core.Result,
+        meta: dict[str, object],
+        probes: Probes,
+    ) -> Timeline:
+        entities = lowered.entities
+        timeline = Timeline(
+            graph=graph,
+            start_ps=result.start_ps,
+            end_ps=result.end_ps,
+            blocker=result.blocker,
+            alone_ps=np.append(entities.alone_ps, 0)[lowered.entity],  # entity -1, a computation, finds the 0
+            latency_ps=np.append(entities.latency_ps, 0)[lowered.entity],
+            link_bytes=result.link_bytes,
+            meta={"engine": self.name, **meta, "left_out": list(self.left_out)},
+            link_series=probing.series(result, probes, links),
+        )
+        timeline.meta["digest"] = timeline.digest()
+        return timeline
+
+
+def _core_graph(graph: TaskGraph, lowered: Lowered) -> _core.Graph:
+    return _core.Graph(
+        ranks=graph.ranks,
+        kind=graph.kind,
+        rank=graph.rank,
+        duration_ps=graph.duration_ps,
+        stream=graph.stream,
+        dep_ptr=graph.dep_ptr,
+        dep_idx=graph.dep_idx,
+        comm_ptr=graph.communicators.ptr,
+        comm_ranks=graph.communicators.ranks,
+        entity=lowered.entity,
+    )
+
+
+def _seed(seed: int) -> int:
+    if not 0 <= seed < 1 << 64:
+        raise InputError("a seed is a whole number", key="seed", found=seed, allowed="0 to 2^64 - 1")
+    return seed
+
+
+def _with_total(progress: Progress | None, total: int) -> _core_progress | None:
+    return None if progress is None else lambda done, now_ps: progress(done, total, now_ps)
+
+
+def _about(
+    seed: int, faults: Sequence[Fault], jitter: Jitter, changes: FaultColumns, result: _core.Result
+) -> dict[str, object]:
+    idle = [faults[changes.origin[row]] for row in result.idle_faults]
+    return {
+        "seed": seed,
+        "jitter": asdict(jitter),
+        "faults": [{"kind": type(fault).__name__, **asdict(fault)} for fault in faults],
+        "warnings": [f"rank {fault.rank} computes nothing any more when it is to be late" for fault in idle],
+        "events": result.events,
+    }
+
+
+def _raise_if_stuck(result: _core.Result, graph: TaskGraph) -> None:
+    if not (result.cycle or result.stalled):
+        return
+    tasks = [describe(graph, int(task)) for task in result.stuck[:SHOWN]]
+    more = f", and {len(result.stuck) - SHOWN} more" if len(result.stuck) > SHOWN else ""
+    if result.cycle:
+        raise SimulationError(f"{len(result.stuck)} tasks wait for one another in a circle: {' <- '.join(tasks)}{more}")
+    raise SimulationError(f"{len(result.stuck)} communications wait for links without capacity: {', '.join(tasks)}{more}")
+
+
+def describe(graph: TaskGraph, task: int) -> str:
+    """A task in words: `task 12 (forward attention, compute on rank 3)`."""
+    kind = Kind(graph.kind[task])
+    label = graph.labels[graph.label[task]]
+    where = f"communicator {graph.rank[task]}" if kind is Kind.COLLECTIVE else f"rank {graph.rank[task]}"
+    return f"task {task} ({label.phase} {label.op}, {kind.name.lower()} on {where})"

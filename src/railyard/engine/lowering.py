@@ -1,0 +1,176 @@
+"""From the symbolic communications of a graph to fluid entities: each different request once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from railyard import _core
+from railyard.graph import Kind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+    from railyard.collective.policy import CollectivePolicy
+    from railyard.graph import TaskGraph
+
+
+class EntityColumns(Protocol):
+    """What an engine needs of `railyard.collective.EntityTable`; see there."""
+
+    @property
+    def link_ptr(self) -> NDArray[np.int64]: ...
+    @property
+    def link_idx(self) -> NDArray[np.int32]: ...
+    @property
+    def link_share(self) -> NDArray[np.float64]: ...
+    @property
+    def volume_bytes(self) -> NDArray[np.float64]: ...
+    @property
+    def latency_ps(self) -> NDArray[np.int64]: ...
+    @property
+    def rate_cap_bps(self) -> NDArray[np.float64]: ...
+    @property
+    def fair_weight(self) -> NDArray[np.float64]: ...
+    @property
+    def alone_ps(self) -> NDArray[np.int64]: ...
+
+
+@dataclass(frozen=True)
+class Entities:
+    """Fluid entities in columns; m rows.
+
+    Attributes:
+        link_ptr: int64[m+1], CSR pointer into the link columns.
+        link_idx: int32, links that the entity uses, none twice in a row.
+        link_share: float64, bytes on that link for one byte of volume, above 0.
+        volume_bytes: float64[m].
+        latency_ps: int64[m], fixed part before the volume flows.
+        rate_cap_bps: float64[m], bits of volume per second; infinity where none.
+        fair_weight: float64[m], rates grow in proportion to it.
+        alone_ps: int64[m], duration with the network to itself, latency included.
+    """
+
+    link_ptr: NDArray[np.int64]
+    link_idx: NDArray[np.int32]
+    link_share: NDArray[np.float64]
+    volume_bytes: NDArray[np.float64]
+    latency_ps: NDArray[np.int64]
+    rate_cap_bps: NDArray[np.float64]
+    fair_weight: NDArray[np.float64]
+    alone_ps: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.volume_bytes)
+
+    def core(self) -> _core.Entities:
+        """The same for the core, which copies nothing."""
+        return _core.Entities(
+            link_ptr=self.link_ptr,
+            link_idx=self.link_idx,
+            link_share=self.link_share,
+            volume_bytes=self.volume_bytes,
+            latency_ps=self.latency_ps,
+            rate_cap_bps=self.rate_cap_bps,
+            fair_weight=self.fair_weight,
+        )
+
+    @staticmethod
+    def stacked(tables: Sequence[EntityColumns]) -> Entities:
+        """The rows of all tables, one table after the other; columns come out contiguous and of the core's types."""
+        lengths = [np.diff(np.asarray(table.link_ptr, np.int64)) for table in tables]
+        return Entities(
+            link_ptr=np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate([*lengths, _EMPTY]))]),
+            link_idx=_column([table.link_idx for table in tables], np.dtype(np.int32)),
+            link_share=_column([table.link_share for table in tables], np.dtype(np.float64)),
+            volume_bytes=_column([table.volume_bytes for table in tables], np.dtype(np.float64)),
+            latency_ps=_column([table.latency_ps for table in tables], np.dtype(np.int64)),
+            rate_cap_bps=_column([table.rate_cap_bps for table in tables], np.dtype(np.float64)),
+            fair_weight=_column([table.fair_weight for table in tables], np.dtype(np.float64)),
+            alone_ps=_column([table.alone_ps for table in tables], np.dtype(np.int64)),
+        )
+
+
+_EMPTY = np.empty(0, np.int64)
+
+
+def _column[T: np.generic](parts: Sequence[NDArray[T]], dtype: np.dtype[T]) -> NDArray[T]:
+    return np.concatenate([np.empty(0, dtype), *parts]).astype(dtype, copy=False)
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A graph's communications as fluid entities.
+
+    Attributes:
+        entities: The different ones.
+        entity: int32[n], the entity of each task, -1 for computations.
+    """
+
+    entities: Entities
+    entity: NDArray[np.int32]
+
+
+def lower(graph: TaskGraph, cluster: Cluster, policy: CollectivePolicy | None = None) -> Lowered:
+    """Lowers every different communication of a graph once.
+
+    Args:
+        graph: The tasks.
+        cluster: On whose links.
+        policy: What is fixed about collectives; None: everything chosen as the library would.
+
+    Raises:
+        InputError: Something has no path, or the cluster has no storage to read from.
+    """
+    found = _core.unique_requests(
+        kind=graph.kind,
+        rank=graph.rank,
+        peer=graph.peer,
+        size_bytes=graph.size_bytes,
+        count=graph.count,
+        collective=graph.collective,
+    )
+    first = found.first
+    kind = graph.kind[first]
+    parts = [
+        np.flatnonzero(kind == Kind.COLLECTIVE),
+        np.flatnonzero(kind == Kind.TRANSFER),
+        np.flatnonzero((kind == Kind.READ) | (kind == Kind.WRITE)),
+    ]
+    lowerers = (_collectives, _transfers, _storage)
+    tables = [
+        low(graph, cluster, first[part], policy) for low, part in zip(lowerers, parts, strict=True) if part.size
+    ]
+    row = np.empty(len(first) + 1, np.int32)
+    row[np.concatenate(parts)] = np.arange(len(first), dtype=np.int32)
+    row[-1] = -1  # what request -1 finds: a computation
+    return Lowered(Entities.stacked(tables), row[found.request])
+
+
+def _collectives(
+    graph: TaskGraph, cluster: Cluster, tasks: NDArray[np.int32], policy: CollectivePolicy | None
+) -> EntityColumns:
+    from railyard.collective import CollectivePolicy, lower_collectives
+
+    requests = (graph.rank[tasks], graph.collective[tasks], graph.size_bytes[tasks], graph.count[tasks])
+    return lower_collectives(cluster, graph.communicators, requests, policy=policy or CollectivePolicy())
+
+
+def _transfers(
+    graph: TaskGraph, cluster: Cluster, tasks: NDArray[np.int32], _policy: CollectivePolicy | None
+) -> EntityColumns:
+    from railyard.collective import lower_transfers
+
+    return lower_transfers(cluster, graph.rank[tasks], graph.peer[tasks], graph.size_bytes[tasks], graph.count[tasks])
+
+
+def _storage(
+    graph: TaskGraph, cluster: Cluster, tasks: NDArray[np.int32], _policy: CollectivePolicy | None
+) -> EntityColumns:
+    from railyard.collective import lower_storage
+
+    return lower_storage(cluster, graph.rank[tasks], graph.kind[tasks] == Kind.WRITE, graph.size_bytes[tasks])

@@ -1,0 +1,59 @@
+"""Link utilization over time, as recorded by the core."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.errors import InputError
+from railyard.graph import LinkSeries
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard import _core
+    from railyard.cluster.links import LinkTable
+    from railyard.engine.contract import Probes
+
+PS_PER_S = 1e12
+
+
+def chosen(probes: Probes, links: LinkTable) -> NDArray[np.int32]:
+    """The physical links that a user wants to see.
+
+    Raises:
+        InputError: One does not exist.
+    """
+    if probes.links is None:
+        return np.arange(links.physical, dtype=np.int32)
+    link = np.asarray(probes.links, np.int64).ravel()
+    bad = link[(link < 0) | (link >= links.physical)]
+    if bad.size:
+        raise InputError("there is no such link", key="probes.links", found=bad[0], allowed=f"0 to {links.physical - 1}")
+    return link.astype(np.int32)
+
+
+def wanted(probes: Probes, links: LinkTable) -> NDArray[np.int32]:
+    """The links that the core has to record: the chosen ones and the bundles that they are part of."""
+    if probes.samples == 0:
+        return np.empty(0, np.int32)
+    link = chosen(probes, links)
+    bundle = links.bundle_of[link]
+    return np.unique(np.concatenate([link, bundle[bundle >= 0]])).astype(np.int32)
+
+
+def series(result: _core.Result, probes: Probes, links: LinkTable) -> LinkSeries | None:
+    """Utilization of the chosen links: their own load and their part of their bundle's load, over the rate they offer."""
+    if probes.samples == 0:
+        return None
+    recorded, link = wanted(probes, links), chosen(probes, links)
+    interval = result.probe_interval_ps
+    used = -(-int(result.end_ps.max(initial=0)) // interval)
+    load = result.probe_bytes.reshape(-1, max(len(recorded), 1))[:used] * (8 * PS_PER_S / interval)
+    share = np.divide(load, links.rate_bps[recorded], out=np.zeros_like(load), where=links.rate_bps[recorded] > 0)
+    utilization = share[:, np.searchsorted(recorded, link)]
+    bundle = links.bundle_of[link]
+    member = np.flatnonzero(bundle >= 0)
+    utilization[:, member] += share[:, np.searchsorted(recorded, bundle[member])]
+    return LinkSeries(np.arange(used, dtype=np.int64) * interval, link, utilization.astype(np.float32))
