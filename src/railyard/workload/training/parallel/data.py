@@ -5,10 +5,11 @@
 | 0 | all-reduce, behind the last micro-batch | held by all |
 | 1 | reduce-scatter, behind the last micro-batch | all-gather once a step: under the next forward, or at the end |
 | 2 | reduce-scatter; behind every micro-batch without a pipeline | as 1 |
-| 3 | as 2 | all-gather for every pass (see `parameter`) |
+| 3 | as 2 | all-gather for every pass; without resharding for every forward pass, in a pipeline for the first |
 
 A pipeline keeps whole gradients until the last micro-batch, as those of PyTorch and Megatron-LM do: reduced behind
-every micro-batch, they would cross the network once for each.
+every micro-batch, they would cross the network once for each. Parameters that it does not drop after forward serve all
+micro-batches, for their passes alternate; without a pipeline they are dropped after backward.
 """
 
 from __future__ import annotations
@@ -58,8 +59,9 @@ class DataPlan:
         reduce_op: The operation behind which gradients are complete.
         reduce_each: Gradients are reduced behind every micro-batch, not the last alone.
         reduce_beside: Reductions run beside the computation.
-        gather_each: Parameters are gathered for every forward and backward pass.
-        gather_first: Parameters are gathered for the first forward pass.
+        gather_backward: Parameters are gathered for every backward pass.
+        gather_forward: Parameters are gathered for every forward pass.
+        gather_first: Parameters are gathered for the first forward pass alone.
         gather_end: Parameters are gathered behind the optimizer.
         gather_beside: Gathers run beside the computation.
     """
@@ -69,7 +71,8 @@ class DataPlan:
     reduce_op: Op
     reduce_each: bool
     reduce_beside: bool
-    gather_each: bool
+    gather_backward: bool
+    gather_forward: bool
     gather_first: bool
     gather_end: bool
     gather_beside: bool
@@ -86,8 +89,9 @@ class DataPlan:
             reduce_op=Op.WEIGHT if splits_backward else Op.BACKWARD,
             reduce_each=sharded and layout.zero >= 2 and layout.pp == 1,
             reduce_beside=layout.overlap_gradient,
-            gather_each=full and layout.reshard,
-            gather_first=(full and not layout.reshard) or (halved and layout.overlap_parameter),
+            gather_backward=full and layout.reshard,
+            gather_forward=full and (layout.reshard or layout.pp == 1),
+            gather_first=(full and not layout.reshard and layout.pp > 1) or (halved and layout.overlap_parameter),
             gather_end=halved and not layout.overlap_parameter,
             gather_beside=layout.overlap_parameter,
         )
@@ -103,9 +107,9 @@ class DataPlan:
 
     def gathers(self, emission: Emission) -> NDArray[np.bool_]:
         """bool[operations]: those for which parameters are gathered."""
-        forward = emission.op == Op.FORWARD
-        each = self.gather_each & (forward | (emission.op == Op.BACKWARD))
-        return np.asarray(each | (self.gather_first & forward & initial(emission)))
+        forward, backward = emission.op == Op.FORWARD, emission.op == Op.BACKWARD
+        gathered = forward & (self.gather_forward | (self.gather_first & initial(emission)))
+        return np.asarray(gathered | (self.gather_backward & backward))
 
 
 def initial(emission: Emission) -> NDArray[np.bool_]:

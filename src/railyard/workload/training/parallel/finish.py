@@ -123,9 +123,16 @@ def _gradient_norm(step: Step, order: int) -> NDArray[np.int64] | None:
 
 
 def _optimizer(step: Step, order: int) -> NDArray[np.int64]:
-    """The update of what each rank holds, and the host's fixed time of a step."""
+    """The update of what each rank holds, and the host's fixed time of a step.
+
+    The buffer of gradients is passed over twice more, for its norm and to clear it. `optimizer_ps` counts parameters,
+    so those bytes are put as the parameters whose update moves as many.
+    """
     training, pp = step.training, step.training.layout.pp
-    update = [costs.optimizer_ps(training, step.cluster.accelerator, held) for held in updated_parameters(step)]
+    own, software = updated_parameters(step), training.software
+    buffer = own if training.layout.zero >= 2 else _held(step, 1, 1)
+    moved = own + 2.0 * buffer * software.gradient_bytes / software.optimizer_bytes
+    update = [costs.optimizer_ps(training, step.cluster.accelerator, count) for count in moved.tolist()]
     slots = _on_all(step, order, "update", np.array(update, np.int64))
     if training.software.step_ps:
         slots = _on_all(step, order + 1, "host", np.full(pp, training.software.step_ps))

@@ -1,0 +1,112 @@
+"""Pipeline schedules: one contract over all that are registered, then what each promises."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railyard.errors import InputError
+from railyard.workload.training.schedule import Op, Sequence, emit, schedules
+
+NAMES = schedules.names()
+SEVERAL_STAGES = [name for name in NAMES if name != "1f1b"]
+sizes = {"pp": st.integers(1, 9), "vp": st.integers(1, 5), "micro_batches": st.integers(1, 24)}
+
+
+def chunks(name, vp):
+    return vp if name in SEVERAL_STAGES else 1
+
+
+def durations(schedule, stages, forward=10, grad_input=12, grad_weight=8):
+    row = [forward, grad_input, grad_weight] if schedule.splits_backward else [forward, grad_input + grad_weight, 0]
+    return np.tile(np.array(row, np.int64), (stages, 1))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(**sizes)
+def test_every_rank_does_all_its_work_once(name, pp, vp, micro_batches):
+    schedule, vp = schedules.get(name), chunks(name, vp)
+    kinds = [Op.FORWARD, Op.BACKWARD, Op.WEIGHT][: 3 if schedule.splits_backward else 2]
+    wanted = {(op, chunk, micro) for op in kinds for chunk in range(vp) for micro in range(micro_batches)}
+    for sequence in schedule.sequences(pp, vp, micro_batches):
+        done = list(zip(sequence.op.tolist(), sequence.chunk.tolist(), sequence.micro_batch.tolist(), strict=True))
+        assert len(done) == len(wanted)
+        assert set(done) == wanted
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(**sizes)
+def test_no_schedule_waits_for_itself(name, pp, vp, micro_batches):
+    schedule, vp = schedules.get(name), chunks(name, vp)
+    emission = emit(schedule.sequences(pp, vp, micro_batches), vp, durations(schedule, pp * vp))
+    assert len(emission) == pp * vp * micro_batches * (3 if schedule.splits_backward else 2)
+    assert (emission.awaited < np.arange(len(emission))).all()
+    assert (np.diff(emission.start_ps) >= 0).all()
+    work = micro_batches * vp * 30
+    assert work <= emission.finish_ps <= pp * work
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(pp=st.integers(1, 9), vp=st.integers(1, 5), rounds=st.integers(1, 4), grad_weight=st.integers(0, 12))
+def test_idle_time_is_the_closed_form(name, pp, vp, rounds, grad_weight):
+    schedule, vp, micro_batches = schedules.get(name), chunks(name, vp), rounds * pp
+    table = durations(schedule, pp * vp, 10, 12, grad_weight)
+    emission = emit(schedule.sequences(pp, vp, micro_batches), vp, table)
+    idle = emission.finish_ps - micro_batches * vp * (22 + grad_weight)
+    if grad_weight <= 10:  # weight gradients longer than a forward pass fill more than the closed form knows of
+        assert idle == schedule.bubble(pp, vp, micro_batches, 10, 12, grad_weight)
+
+
+def test_idle_shares_of_the_papers():
+    forward, backward, p, v, m = 1, 2, 8, 4, 16
+    plain = schedules.get("1f1b").bubble(p, 1, m, forward, backward, 0) / (m * (forward + backward))
+    assert plain == pytest.approx((p - 1) / m)
+    part = (forward / v, backward / v, 0)
+    interleaved = schedules.get("interleaved").bubble(p, v, m, *part) / (m * (forward + backward))
+    assert interleaved == pytest.approx((p - 1) / (v * m))
+    zero_bubble = schedules.get("zero-bubble").bubble(p, 1, m, 1, 1, 1) / (m * 3)
+    assert zero_bubble == pytest.approx(plain / 3)
+
+
+def in_flight(sequence):
+    release = Op.WEIGHT if (sequence.op == Op.WEIGHT).any() else Op.BACKWARD
+    held = np.cumsum((sequence.op == Op.FORWARD).astype(int) - (sequence.op == release).astype(int))
+    return int(held.max())
+
+
+@given(pp=st.integers(1, 9), micro_batches=st.integers(1, 24))
+def test_zero_bubble_holds_no_more_micro_batches_than_1f1b(pp, micro_batches):
+    plain = [in_flight(s) for s in schedules.get("1f1b").sequences(pp, 1, micro_batches)]
+    split = [in_flight(s) for s in schedules.get("zero-bubble").sequences(pp, 1, micro_batches)]
+    assert plain == [min(pp - rank, micro_batches) for rank in range(pp)]
+    assert max(split) == max(plain)
+
+
+@pytest.mark.parametrize(("pp", "vp", "micro_batches"), [(4, 2, 8), (8, 12, 64), (16, 8, 16)])
+def test_interleaved_warms_up_as_megatron_does(pp, vp, micro_batches):
+    for rank, sequence in enumerate(schedules.get("interleaved").sequences(pp, vp, micro_batches)):
+        first_backward = int(np.argmax(sequence.op == Op.BACKWARD))
+        warm_up = min((pp - rank - 1) * 2 + (vp - 1) * pp, vp * micro_batches)
+        assert first_backward == min(warm_up + 1, vp * micro_batches)
+        forward = sequence.op == Op.FORWARD
+        chunks_then = sequence.chunk[forward][: pp * vp].tolist()
+        assert chunks_then == [chunk for chunk in range(vp) for _ in range(pp)]
+        assert sequence.micro_batch[forward][: pp * 2].tolist() == [*range(pp), *range(pp)]
+
+
+def test_1f1b_refuses_virtual_stages():
+    with pytest.raises(InputError, match="one virtual stage"):
+        schedules.get("1f1b").sequences(4, 2, 8)
+
+
+def test_unknown_schedule_names_the_nearest():
+    with pytest.raises(InputError, match="interleaved"):
+        schedules.get("interleavd")
+
+
+def test_a_schedule_that_waits_for_itself_is_refused():
+    backward_first = Sequence(np.array([1, 0], np.uint8), np.zeros(2, np.int32), np.zeros(2, np.int32))
+    with pytest.raises(InputError, match="waits for itself"):
+        emit([backward_first], 1, np.array([[1, 1, 0]]))
