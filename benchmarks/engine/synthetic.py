@@ -10,10 +10,15 @@ rail-optimized Clos with hashed paths.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from railyard.engine.lowering import Entities, Lowered
 from railyard.graph import Communicators, Kind, Label, Stream, TaskGraph
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 TP, PP, VP, MICRO_BATCHES = 8, 16, 8, 16
 FORWARD_PS, BACKWARD_PS, OPTIMIZER_PS = 9_000_000_000, 18_000_000_000, 20_000_000_000
@@ -23,24 +28,29 @@ SERVERS_PER_LEAF = 32
 
 
 @dataclass
-class Templates:
-    """Columns of fluid entities."""
+class Step:
+    """A graph with its communications lowered by hand, and the links that they use."""
 
-    link_ptr: np.ndarray
-    link_idx: np.ndarray
-    link_share: np.ndarray
-    volume_bytes: np.ndarray
-    latency_ps: np.ndarray
-    rate_cap_bps: np.ndarray
-    fair_weight: np.ndarray
+    graph: TaskGraph
+    lowered: Lowered
+    links: Links
 
 
 @dataclass
-class Step:
-    graph: TaskGraph
-    entity: np.ndarray
-    templates: Templates
-    capacity_bps: np.ndarray
+class Links:
+    """What an engine needs of a cluster's `LinkTable`."""
+
+    rate_bps: NDArray[np.float64]
+    bundle_of: NDArray[np.int32]
+
+    @property
+    def physical(self) -> int:
+        """All links are real."""
+        return len(self.rate_bps)
+
+    def with_bundles(self, rate_bps: NDArray[np.float64]) -> NDArray[np.float64]:
+        """There are no bundles."""
+        return rate_bps
 
 
 def stage_order(stage: int) -> list[tuple[bool, int, int]]:
@@ -62,78 +72,96 @@ class _Rows:
     """Columns under construction: blocks of rows, appended."""
 
     def __init__(self) -> None:
-        self.blocks: list[dict[str, np.ndarray]] = []
-        self.deps: list[tuple[np.ndarray, np.ndarray]] = []  # (task, predecessor)
+        self.blocks: list[dict[str, NDArray[Any]]] = []
+        self.deps: list[tuple[NDArray[Any], NDArray[Any]]] = []  # (task, predecessor)
         self.size = 0
 
-    def add(self, count: int, **columns: object) -> np.ndarray:
+    def add(self, count: int, **columns: object) -> NDArray[Any]:
         self.blocks.append({name: np.broadcast_to(np.asarray(value), count) for name, value in columns.items()})
         self.size += count
         return np.arange(self.size - count, self.size)
 
-    def wait(self, task: np.ndarray, predecessor: np.ndarray) -> None:
+    def wait(self, task: NDArray[Any], predecessor: NDArray[Any]) -> None:
         self.deps.append((task.ravel(), predecessor.ravel()))
 
-    def column(self, name: str, dtype: type, default: int = 0) -> np.ndarray:
-        parts = [np.asarray(b.get(name, np.broadcast_to(default, next(iter(b.values())).size)), dtype) for b in self.blocks]
+    def column(self, name: str, dtype: type, default: int = 0) -> NDArray[Any]:
+        parts = [
+            np.asarray(b.get(name, np.broadcast_to(default, next(iter(b.values())).size)), dtype) for b in self.blocks
+        ]
         return np.concatenate(parts)
+
+
+Key = tuple[bool, int, int, int]  # backward?, virtual stage, micro-batch, stage
+
+
+class _Builder:
+    """One step, stage by stage, in the order in which each stage works."""
+
+    def __init__(self, ranks: int) -> None:
+        self.dp = ranks // (TP * PP)
+        self.stages = np.arange(ranks).reshape(PP, self.dp * TP)
+        self.tensor_groups = np.arange(ranks // TP).reshape(PP, self.dp)
+        self.data_groups = ranks // TP + np.arange(PP * TP).reshape(PP, TP)
+        self.rows = _Rows()
+        self.computes: dict[Key, NDArray[np.int64]] = {}
+        self.results: dict[Key, NDArray[np.int64]] = {}
+        self.arrivals: list[tuple[Key, NDArray[np.int64]]] = []
+
+    def stage(self, stage: int) -> None:
+        gathers = [self.collective(self.data_groups[stage], SHARD_BYTES, Stream.PARAMETER) for _ in range(VP)]
+        scatters = []
+        for backward, chunk, batch in stage_order(stage):
+            key = (backward, chunk, batch, stage)
+            result = self.unit(key)
+            if not backward and batch == 0:
+                self.rows.wait(self.computes[key], np.tile(gathers[chunk], self.dp))
+            if backward and batch == MICRO_BATCHES - 1:
+                scatters.append(self.collective(self.data_groups[stage], SHARD_BYTES, Stream.GRADIENT))
+                self.rows.wait(np.repeat(scatters[-1], self.dp), np.tile(result, TP))
+        done = self.compute(stage, OPTIMIZER_PS)
+        for scatter in scatters:
+            self.rows.wait(done, np.tile(scatter, self.dp))
+
+    def unit(self, key: Key) -> NDArray[np.int64]:
+        """Computation, tensor-parallel collective and transfer of one micro-batch on one virtual stage."""
+        backward, chunk, batch, stage = key
+        self.computes[key] = self.compute(stage, BACKWARD_PS if backward else FORWARD_PS)
+        self.results[key] = self.collective(self.tensor_groups[stage], TENSOR_BYTES, Stream.COMPUTE)
+        there = next_unit(backward, chunk, stage)
+        if there is not None:
+            to_chunk, to_stage = there
+            stream = Stream.BACKWARD if backward else Stream.FORWARD
+            ends = {"rank": self.stages[stage], "peer": self.stages[to_stage]}
+            send = self.rows.add(
+                len(self.stages[stage]), kind=Kind.TRANSFER, size=ACTIVATION_BYTES, stream=stream, **ends
+            )
+            self.rows.wait(send, np.repeat(self.results[key], TP))
+            self.arrivals.append(((backward, to_chunk, batch, to_stage), send))
+        return self.results[key]
+
+    def compute(self, stage: int, duration_ps: int) -> NDArray[np.int64]:
+        ranks = self.stages[stage]
+        return self.rows.add(len(ranks), kind=Kind.COMPUTE, rank=ranks, duration=duration_ps, stream=Stream.COMPUTE)
+
+    def collective(self, groups: NDArray[np.int64], size: int, stream: Stream) -> NDArray[np.int64]:
+        return self.rows.add(len(groups), kind=Kind.COLLECTIVE, rank=groups, size=size, stream=stream)
+
+    def connect(self) -> None:
+        """Computations wait for what arrives; the first backward of a micro-batch for its last forward."""
+        for key, send in self.arrivals:
+            self.rows.wait(self.computes[key], send)
+        for batch in range(MICRO_BATCHES):
+            turn = (VP - 1, batch, PP - 1)
+            self.rows.wait(self.computes[True, *turn], np.repeat(self.results[False, *turn], TP))
 
 
 def build(ranks: int) -> Step:
     """The step on `ranks` accelerators (a multiple of 128)."""
-    dp = ranks // (TP * PP)
-    width = dp * TP  # ranks of one stage
-    rows = _Rows()
-    stages = np.arange(ranks).reshape(PP, width)
-    tensor_groups = np.arange(ranks // TP).reshape(PP, dp)
-    dp_groups = ranks // TP + np.arange(PP * TP).reshape(PP, TP)
-    last: dict[tuple[bool, int, int, int], np.ndarray] = {}  # collective after each unit, per tensor group
-    first_of: dict[tuple[bool, int, int, int], np.ndarray] = {}
-    arrivals: list[tuple[tuple[bool, int, int, int], np.ndarray]] = []
-    gradients = []
+    builder = _Builder(ranks)
     for stage in range(PP):
-        gathers = {
-            chunk: rows.add(TP, kind=Kind.COLLECTIVE, rank=dp_groups[stage], size=SHARD_BYTES, stream=Stream.PARAMETER)
-            for chunk in range(VP)
-        }
-        final = {}
-        for backward, chunk, batch in stage_order(stage):
-            key = (backward, chunk, batch, stage)
-            compute = rows.add(
-                width, kind=Kind.COMPUTE, rank=stages[stage], duration=BACKWARD_PS if backward else FORWARD_PS, stream=Stream.COMPUTE
-            )
-            tensor = rows.add(
-                dp, kind=Kind.COLLECTIVE, rank=tensor_groups[stage], size=TENSOR_BYTES, stream=Stream.COMPUTE
-            )
-            if not backward and batch == 0:
-                rows.wait(compute, np.tile(gathers[chunk], dp))
-            first_of[key], last[key] = compute, tensor
-            final[backward, chunk] = (batch, tensor)
-            there = next_unit(backward, chunk, stage)
-            if there is not None:
-                to_chunk, to_stage = there
-                send = rows.add(
-                    width, kind=Kind.TRANSFER, rank=stages[stage], peer=stages[to_stage], size=ACTIVATION_BYTES,
-                    stream=Stream.BACKWARD if backward else Stream.FORWARD,
-                )
-                rows.wait(send, np.repeat(tensor, TP))
-                arrivals.append(((backward, to_chunk, batch, to_stage), send))
-            if backward and batch == MICRO_BATCHES - 1:
-                grad = rows.add(TP, kind=Kind.COLLECTIVE, rank=dp_groups[stage], size=SHARD_BYTES + 1, stream=Stream.GRADIENT)
-                rows.wait(np.repeat(grad, dp), np.tile(tensor, TP))
-                gradients.append((stage, grad))
-    for stage in range(PP):
-        done = rows.add(width, kind=Kind.COMPUTE, rank=stages[stage], duration=OPTIMIZER_PS, stream=Stream.COMPUTE)
-        for where, grad in gradients:
-            if where == stage:
-                rows.wait(done, np.tile(grad, dp))
-    for key, send in arrivals:
-        rows.wait(first_of[key], send)
-    for (backward, chunk, batch, stage), compute in first_of.items():
-        if backward and chunk == VP - 1 and stage == PP - 1:
-            rows.wait(compute, np.repeat(last[False, chunk, batch, stage], TP))
-    graph = _graph(rows, ranks, dp)
-    return _with_templates(graph, ranks, dp)
+        builder.stage(stage)
+    builder.connect()
+    return _lowered(_graph(builder.rows, ranks, builder.dp), ranks, builder.dp)
 
 
 def next_unit(backward: bool, chunk: int, stage: int) -> tuple[int, int] | None:
@@ -149,24 +177,37 @@ def _graph(rows: _Rows, ranks: int, dp: int) -> TaskGraph:
     order = np.argsort(task, kind="stable")
     ptr = np.zeros(n + 1, np.int64)
     np.cumsum(np.bincount(task, minlength=n), out=ptr[1:])
-    groups = ranks // TP + PP * TP
-    members = [np.arange(ranks, dtype=np.int32)]
-    members.append(np.arange(ranks, dtype=np.int32).reshape(PP, dp, TP).transpose(0, 2, 1).ravel())
-    group_ptr = np.concatenate([np.arange(0, ranks, TP), ranks + np.arange(0, ranks + 1, dp)])
     return TaskGraph(
-        ranks=ranks, kind=rows.column("kind", np.uint8), rank=rows.column("rank", np.int32),
-        peer=rows.column("peer", np.int32, -1), duration_ps=rows.column("duration", np.int64),
-        size_bytes=rows.column("size", np.int64), count=np.ones(n, np.int32), collective=np.zeros(n, np.uint8),
-        stream=rows.column("stream", np.uint8), label=np.zeros(n, np.int32), dep_ptr=ptr,
-        dep_idx=predecessor[order].astype(np.int32), labels=[Label("forward", "unit")],
-        communicators=Communicators(group_ptr.astype(np.int64), np.concatenate(members), ["tp"] * (ranks // TP) + ["dp"] * (groups - ranks // TP)),
-    )  # fmt: skip
+        ranks=ranks,
+        kind=rows.column("kind", np.uint8),
+        rank=rows.column("rank", np.int32),
+        peer=rows.column("peer", np.int32, -1),
+        duration_ps=rows.column("duration", np.int64),
+        size_bytes=rows.column("size", np.int64),
+        count=np.ones(n, np.int32),
+        collective=np.zeros(n, np.uint8),
+        stream=rows.column("stream", np.uint8),
+        label=np.zeros(n, np.int32),
+        dep_ptr=ptr,
+        dep_idx=predecessor[order].astype(np.int32),
+        labels=[Label("forward", "unit")],
+        communicators=_groups(ranks, dp),
+    )
+
+
+def _groups(ranks: int, dp: int) -> Communicators:
+    """Tensor-parallel groups, then data-parallel groups."""
+    everybody = np.arange(ranks, dtype=np.int32)
+    by_data = everybody.reshape(PP, dp, TP).transpose(0, 2, 1).ravel()
+    ptr = np.concatenate([np.arange(0, ranks, TP), ranks + np.arange(0, ranks + 1, dp)])
+    names = ["tp"] * (ranks // TP) + ["dp"] * (PP * TP)
+    return Communicators(ptr.astype(np.int64), np.concatenate([everybody, by_data]), names)
 
 
 class _Network:
     """Scale-up egress and ingress, NIC up and down of every rank, leaf-spine links both ways."""
 
-    def __init__(self, ranks: int, spray: int = 1) -> None:
+    def __init__(self, ranks: int) -> None:
         self.ranks = ranks
         self.leaves = -(-ranks // (TP * SERVERS_PER_LEAF)) * TP
         self.base = 4 * ranks
@@ -174,10 +215,10 @@ class _Network:
         self.capacity = np.full(count, NIC_BPS)
         self.capacity[: 2 * ranks] = SCALE_UP_BPS
 
-    def leaf(self, rank: np.ndarray) -> np.ndarray:
+    def leaf(self, rank: NDArray[Any]) -> NDArray[Any]:
         return rank // (TP * SERVERS_PER_LEAF) * TP + rank % TP
 
-    def path(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    def path(self, source: NDArray[Any], target: NDArray[Any]) -> NDArray[Any]:
         """Links [flows, 4] of hashed paths; twice the NIC links where both ends share a leaf."""
         key = (source.astype(np.uint64) << np.uint64(32)) ^ target.astype(np.uint64)
         key = (key ^ (key >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -189,7 +230,9 @@ class _Network:
         return np.stack([nic_up, np.where(local, nic_up, up), np.where(local, nic_down, down), nic_down], axis=1)
 
 
-def _rows_of_links(owner: np.ndarray, link: np.ndarray, share: np.ndarray, rows: int, links: int) -> tuple[np.ndarray, ...]:
+def _rows_of_links(
+    owner: NDArray[Any], link: NDArray[Any], share: NDArray[Any], rows: int, links: int
+) -> tuple[NDArray[Any], ...]:
     key, inverse = np.unique(owner.astype(np.int64) * links + link, return_inverse=True)
     total = np.bincount(inverse, weights=share)
     ptr = np.zeros(rows + 1, np.int64)
@@ -197,55 +240,58 @@ def _rows_of_links(owner: np.ndarray, link: np.ndarray, share: np.ndarray, rows:
     return ptr, (key % links).astype(np.int32), total
 
 
-def _with_templates(graph: TaskGraph, ranks: int, dp: int) -> Step:
+class _Usage:
+    """(entity, link, share) triples under construction."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[NDArray[Any], NDArray[Any], float]] = []
+
+    def add(self, entity: NDArray[Any], link: NDArray[Any], share: float) -> None:
+        self.parts.append((entity.ravel(), link.ravel(), share))
+
+    def add_paths(self, entity: NDArray[Any], path: NDArray[Any], share: float) -> None:
+        """Every link of each path once."""
+        for hop in range(path.shape[1]):
+            new = np.ones(len(path), bool) if hop == 0 else path[:, hop] != path[:, hop - 1]
+            self.add(entity[new], path[new, hop], share)
+
+    def columns(self, rows: int, links: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        owner = np.concatenate([entity for entity, _, _ in self.parts])
+        link = np.concatenate([link for _, link, _ in self.parts])
+        share = np.concatenate([np.full(len(entity), share) for entity, _, share in self.parts])
+        return _rows_of_links(owner, link, share, rows, links)
+
+
+def _lowered(graph: TaskGraph, ranks: int, dp: int) -> Step:
     network = _Network(ranks)
-    links = len(network.capacity)
-    groups = len(graph.communicators)
-    tensor_groups = ranks // TP
     everybody = np.arange(ranks)
-    owner, link, share = [], [], []
-
-    def use(rows: np.ndarray, used: np.ndarray, amount: float) -> None:
-        owner.append(rows.ravel())
-        link.append(used.ravel())
-        share.append(np.full(rows.size, amount))
-
-    use(everybody // TP, everybody, 1.75)
-    use(everybody // TP, ranks + everybody, 1.75)
-    for kind in range(2):  # gathers, scatters: rings over the data-parallel groups
-        members = graph.communicators.ranks[ranks:].reshape(PP * TP, dp)
-        path = network.path(members.ravel(), np.roll(members, -1, axis=1).ravel())
-        distinct = np.concatenate([np.ones((len(path), 1), bool), path[:, 1:] != path[:, :-1]], axis=1)
-        rows = np.repeat(np.arange(PP * TP) + tensor_groups + kind * PP * TP, dp)
-        for hop in range(4):
-            use(rows[distinct[:, hop]], path[distinct[:, hop], hop], (dp - 1) / dp if dp > 1 else 1.0)
-    ahead = (everybody + dp * TP) % ranks
-    behind = (everybody - dp * TP) % ranks
-    first = groups + PP * TP
-    for offset, peer in ((0, ahead), (ranks, behind)):
-        path = network.path(everybody, peer)
-        for hop in range(4):
-            keep = np.ones(ranks, bool) if hop == 0 else path[:, hop] != path[:, hop - 1]
-            use(first + offset + everybody[keep], path[keep, hop], 1.0)
-    count = first + 2 * ranks
-    ptr, idx, amount = _rows_of_links(np.concatenate(owner), np.concatenate(link), np.concatenate(share), count, links)
-    volume = np.full(count, float(ACTIVATION_BYTES))
-    volume[:tensor_groups] = TENSOR_BYTES
-    volume[tensor_groups:first] = SHARD_BYTES
-    latency = np.full(count, 5_000_000)
-    latency[:tensor_groups] = 20_000_000
-    latency[tensor_groups:first] = 1_000_000_000
-    templates = Templates(ptr, idx, amount, volume, latency, np.full(count, np.inf), np.ones(count))
-    return Step(graph, _entities(graph, ranks, tensor_groups, first, ahead), templates, network.capacity)
+    tensor_groups, data_groups = ranks // TP, PP * TP
+    transfers = tensor_groups + data_groups  # first row of the transfers: forward, then backward ones
+    usage = _Usage()
+    usage.add(everybody // TP, everybody, 1.75)
+    usage.add(everybody // TP, ranks + everybody, 1.75)
+    members = graph.communicators.ranks[ranks:].reshape(data_groups, dp)
+    ring = network.path(members.ravel(), np.roll(members, -1, axis=1).ravel())
+    usage.add_paths(np.repeat(tensor_groups + np.arange(data_groups), dp), ring, (dp - 1) / dp if dp > 1 else 1.0)
+    ahead, behind = (everybody + dp * TP) % ranks, (everybody - dp * TP) % ranks
+    usage.add_paths(transfers + everybody, network.path(everybody, ahead), 1.0)
+    usage.add_paths(transfers + ranks + everybody, network.path(everybody, behind), 1.0)
+    rows = np.repeat([0, 1, 2], [tensor_groups, data_groups, 2 * ranks])
+    volume = np.array([TENSOR_BYTES, SHARD_BYTES, ACTIVATION_BYTES], np.float64)[rows]
+    latency = np.array([20_000_000, 1_000_000_000, 5_000_000])[rows]
+    columns = usage.columns(len(rows), len(network.capacity))
+    entities = Entities(
+        *columns, volume, latency, np.full(len(rows), np.inf), np.ones(len(rows)), np.zeros(len(rows), np.int64)
+    )
+    links = Links(network.capacity, np.full(len(network.capacity), -1, np.int32))
+    return Step(graph, Lowered(entities, _entities(graph, ranks, transfers, ahead)), links)
 
 
-def _entities(graph: TaskGraph, ranks: int, tensor_groups: int, first: int, ahead: np.ndarray) -> np.ndarray:
+def _entities(graph: TaskGraph, ranks: int, transfers: int, ahead: NDArray[Any]) -> NDArray[np.int32]:
     entity = np.full(len(graph), -1, np.int32)
     groups = graph.kind == Kind.COLLECTIVE
-    scatter = groups & (graph.stream == Stream.GRADIENT)
-    entity[groups] = graph.rank[groups]
-    entity[scatter] += PP * TP
+    entity[groups] = graph.rank[groups]  # communicator c is row c
     sends = graph.kind == Kind.TRANSFER
     forward = graph.peer[sends] == ahead[graph.rank[sends]]
-    entity[sends] = first + np.where(forward, 0, ranks) + graph.rank[sends]
+    entity[sends] = transfers + np.where(forward, 0, ranks) + graph.rank[sends]
     return entity

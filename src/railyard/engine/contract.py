@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from railyard.graph import TaskGraph, Timeline
 
 Progress = Callable[[int, int, int], None]
-"""Called about twenty times a second with (tasks ended, tasks in all, simulated time in ps); may raise to end the run."""
+"""Called about twenty times a second with (tasks ended, tasks in all, simulated ps); may raise to end the run."""
 
 
 def _check(holds: bool, message: str, key: str, found: object, allowed: str) -> None:
@@ -90,7 +90,13 @@ class DegradeLink:
 
     def __post_init__(self) -> None:
         _check(0 <= self.factor < float("inf"), "a capacity cannot be negative", "factor", self.factor, "at least 0")
-        _check((self.link is None) != (self.tier is None), "either a link or a tier is degraded", "link", None, "one of both")
+        _check(
+            (self.link is None) != (self.tier is None),
+            "either a link or a tier is degraded",
+            "link",
+            None,
+            "one of both",
+        )
         _check_interval(self.start_ps, self.end_ps)
 
 
@@ -135,9 +141,20 @@ class Probes:
 class Engine(Protocol):
     """Finds when everything in a graph happens on a cluster."""
 
-    name: str
-    summary: str
-    left_out: tuple[str, ...]
+    @property
+    def name(self) -> str:
+        """What users write."""
+        ...
+
+    @property
+    def summary(self) -> str:
+        """How it finds times, in one sentence."""
+        ...
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """What its result does not contain."""
+        ...
 
     def simulate(
         self,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,8 @@ from railyard.engine.contract import DegradeLink, Fault, Late, SlowAccelerator
 from railyard.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from numpy.typing import NDArray
 
     from railyard.cluster.links import LinkTable
@@ -98,9 +99,9 @@ def _capacities(
             if _holds(fault, at):
                 rate[link] *= fault.factor
         rate = links.with_bundles(rate)
-        for link in np.flatnonzero(rate != before):
-            nominal = links.rate_bps[link]
-            yield at, _LINK_FACTOR, int(link), float(rate[link] / nominal) if nominal > 0 else 0.0, -1
+        for changed in np.flatnonzero(rate != before).tolist():
+            nominal = links.rate_bps[changed]
+            yield at, _LINK_FACTOR, changed, float(rate[changed] / nominal) if nominal > 0 else 0.0, -1
         before = rate
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -17,10 +16,12 @@ from railyard.errors import InputError, SimulationError
 from railyard.graph import Kind, Timeline
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from railyard.cluster import Cluster
     from railyard.cluster.links import LinkTable
     from railyard.collective.policy import CollectivePolicy
-    from railyard.graph import TaskGraph
+    from railyard.graph import LinkSeries, TaskGraph
 
 SHOWN = 8  # tasks named in a message
 
@@ -109,31 +110,30 @@ class FluidEngine:
         _raise_if_stuck(result, graph)
         if progress is not None:
             progress(len(graph), len(graph), int(result.end_ps.max(initial=0)))
-        return self._timeline(graph, lowered, links, result, _about(seed, faults, jitter, changes, result), probes)
+        meta = {
+            "engine": self.name,
+            **_about(seed, faults, jitter, changes, result),
+            "left_out": list(self.left_out),
+        }
+        return _timeline(graph, lowered, result, meta, probing.series(result, probes, links))
 
-    def _timeline(
-        self,
-        graph: TaskGraph,
-        lowered: Lowered,
-        links: LinkTable,
-        result: _core.Result,
-        meta: dict[str, object],
-        probes: Probes,
-    ) -> Timeline:
-        entities = lowered.entities
-        timeline = Timeline(
-            graph=graph,
-            start_ps=result.start_ps,
-            end_ps=result.end_ps,
-            blocker=result.blocker,
-            alone_ps=np.append(entities.alone_ps, 0)[lowered.entity],  # entity -1, a computation, finds the 0
-            latency_ps=np.append(entities.latency_ps, 0)[lowered.entity],
-            link_bytes=result.link_bytes,
-            meta={"engine": self.name, **meta, "left_out": list(self.left_out)},
-            link_series=probing.series(result, probes, links),
-        )
-        timeline.meta["digest"] = timeline.digest()
-        return timeline
+
+def _timeline(
+    graph: TaskGraph, lowered: Lowered, result: _core.Result, meta: dict[str, object], series: LinkSeries | None
+) -> Timeline:
+    timeline = Timeline(
+        graph=graph,
+        start_ps=result.start_ps,
+        end_ps=result.end_ps,
+        blocker=result.blocker,
+        alone_ps=np.append(lowered.entities.alone_ps, 0)[lowered.entity],  # entity -1, a computation, finds the 0
+        latency_ps=np.append(lowered.entities.latency_ps, 0)[lowered.entity],
+        link_bytes=result.link_bytes,
+        meta=meta,
+        link_series=series,
+    )
+    timeline.meta["digest"] = timeline.digest()
+    return timeline
 
 
 def _core_graph(graph: TaskGraph, lowered: Lowered) -> _core.Graph:
@@ -157,7 +157,7 @@ def _seed(seed: int) -> int:
     return seed
 
 
-def _with_total(progress: Progress | None, total: int) -> _core_progress | None:
+def _with_total(progress: Progress | None, total: int) -> Callable[[int, int], None] | None:
     return None if progress is None else lambda done, now_ps: progress(done, total, now_ps)
 
 
@@ -181,7 +181,9 @@ def _raise_if_stuck(result: _core.Result, graph: TaskGraph) -> None:
     more = f", and {len(result.stuck) - SHOWN} more" if len(result.stuck) > SHOWN else ""
     if result.cycle:
         raise SimulationError(f"{len(result.stuck)} tasks wait for one another in a circle: {' <- '.join(tasks)}{more}")
-    raise SimulationError(f"{len(result.stuck)} communications wait for links without capacity: {', '.join(tasks)}{more}")
+    raise SimulationError(
+        f"{len(result.stuck)} communications wait for links without capacity: {', '.join(tasks)}{more}"
+    )
 
 
 def describe(graph: TaskGraph, task: int) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -12,32 +11,14 @@ from railyard import _core
 from railyard.graph import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
+    from railyard.collective import EntityTable
     from railyard.collective.policy import CollectivePolicy
     from railyard.graph import TaskGraph
-
-
-class EntityColumns(Protocol):
-    """What an engine needs of `railyard.collective.EntityTable`; see there."""
-
-    @property
-    def link_ptr(self) -> NDArray[np.int64]: ...
-    @property
-    def link_idx(self) -> NDArray[np.int32]: ...
-    @property
-    def link_share(self) -> NDArray[np.float64]: ...
-    @property
-    def volume_bytes(self) -> NDArray[np.float64]: ...
-    @property
-    def latency_ps(self) -> NDArray[np.int64]: ...
-    @property
-    def rate_cap_bps(self) -> NDArray[np.float64]: ...
-    @property
-    def fair_weight(self) -> NDArray[np.float64]: ...
-    @property
-    def alone_ps(self) -> NDArray[np.int64]: ...
 
 
 @dataclass(frozen=True)
@@ -80,7 +61,7 @@ class Entities:
         )
 
     @staticmethod
-    def stacked(tables: Sequence[EntityColumns]) -> Entities:
+    def stacked(tables: Sequence[EntityTable | Entities]) -> Entities:
         """The rows of all tables, one table after the other; columns come out contiguous and of the core's types."""
         lengths = [np.diff(np.asarray(table.link_ptr, np.int64)) for table in tables]
         return Entities(
@@ -96,9 +77,10 @@ class Entities:
 
 
 _EMPTY = np.empty(0, np.int64)
+T = TypeVar("T", bound=np.generic)
 
 
-def _column[T: np.generic](parts: Sequence[NDArray[T]], dtype: np.dtype[T]) -> NDArray[T]:
+def _column(parts: Sequence[NDArray[T]], dtype: np.dtype[T]) -> NDArray[T]:
     return np.concatenate([np.empty(0, dtype), *parts]).astype(dtype, copy=False)
 
 
@@ -142,9 +124,7 @@ def lower(graph: TaskGraph, cluster: Cluster, policy: CollectivePolicy | None = 
         np.flatnonzero((kind == Kind.READ) | (kind == Kind.WRITE)),
     ]
     lowerers = (_collectives, _transfers, _storage)
-    tables = [
-        low(graph, cluster, first[part], policy) for low, part in zip(lowerers, parts, strict=True) if part.size
-    ]
+    tables = [low(graph, cluster, first[part], policy) for low, part in zip(lowerers, parts, strict=True) if part.size]
     row = np.empty(len(first) + 1, np.int32)
     row[np.concatenate(parts)] = np.arange(len(first), dtype=np.int32)
     row[-1] = -1  # what request -1 finds: a computation
@@ -153,7 +133,7 @@ def lower(graph: TaskGraph, cluster: Cluster, policy: CollectivePolicy | None = 
 
 def _collectives(
     graph: TaskGraph, cluster: Cluster, tasks: NDArray[np.int32], policy: CollectivePolicy | None
-) -> EntityColumns:
+) -> EntityTable:
     from railyard.collective import CollectivePolicy, lower_collectives
 
     requests = (graph.rank[tasks], graph.collective[tasks], graph.size_bytes[tasks], graph.count[tasks])
@@ -162,7 +142,7 @@ def _collectives(
 
 def _transfers(
     graph: TaskGraph, cluster: Cluster, tasks: NDArray[np.int32], _policy: CollectivePolicy | None
-) -> EntityColumns:
+) -> EntityTable:
     from railyard.collective import lower_transfers
 
     return lower_transfers(cluster, graph.rank[tasks], graph.peer[tasks], graph.size_bytes[tasks], graph.count[tasks])
@@ -170,7 +150,7 @@ def _transfers(
 
 def _storage(
     graph: TaskGraph, cluster: Cluster, tasks: NDArray[np.int32], _policy: CollectivePolicy | None
-) -> EntityColumns:
+) -> EntityTable:
     from railyard.collective import lower_storage
 
     return lower_storage(cluster, graph.rank[tasks], graph.kind[tasks] == Kind.WRITE, graph.size_bytes[tasks])

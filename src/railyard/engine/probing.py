@@ -30,7 +30,9 @@ def chosen(probes: Probes, links: LinkTable) -> NDArray[np.int32]:
     link = np.asarray(probes.links, np.int64).ravel()
     bad = link[(link < 0) | (link >= links.physical)]
     if bad.size:
-        raise InputError("there is no such link", key="probes.links", found=bad[0], allowed=f"0 to {links.physical - 1}")
+        raise InputError(
+            "there is no such link", key="probes.links", found=bad[0], allowed=f"0 to {links.physical - 1}"
+        )
     return link.astype(np.int32)
 
 
@@ -44,7 +46,7 @@ def wanted(probes: Probes, links: LinkTable) -> NDArray[np.int32]:
 
 
 def series(result: _core.Result, probes: Probes, links: LinkTable) -> LinkSeries | None:
-    """Utilization of the chosen links: their own load and their part of their bundle's load, over the rate they offer."""
+    """Utilization of the chosen links: their own load and their part of their bundle's, over the rate they offer."""
     if probes.samples == 0:
         return None
     recorded, link = wanted(probes, links), chosen(probes, links)
