@@ -35,10 +35,9 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (KeyboardInterrupt, typer.Abort):
-        say("stopped", "yellow")
-        return INTERRUPTED
+        return _stopped()
     except typer.Exit as ending:
-        return ending.exit_code
+        return _stopped() if ending.exit_code == INTERRUPTED else ending.exit_code
     except _UsageProblem as error:
         return _usage(error)
     except RailyardError as error:
@@ -46,7 +45,14 @@ def run(arguments: Sequence[str]) -> int:
         return error.exit_code
     except Exception as error:  # noqa: BLE001 - the outermost frame: here a fault becomes loud, with its trace kept in a file
         return _fault(error)
+    if outcome == INTERRUPTED:
+        return _stopped()
     return outcome if isinstance(outcome, int) else 0
+
+
+def _stopped() -> int:
+    say("stopped", "yellow")
+    return INTERRUPTED
 
 
 def show(error: RailyardError) -> None:

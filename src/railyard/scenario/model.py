@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from railyard.scenario.cluster import ClusterSection
+from railyard.scenario.economics import EconomicsSection
 from railyard.scenario.quantity import Natural, Text
 from railyard.scenario.section import Section
 from railyard.scenario.study import CompareSection, FaultSection, JitterSection
@@ -30,4 +31,7 @@ class Scenario(Section):
     )
     jitter: JitterSection = Field(default_factory=JitterSection, description="Random differences in compute time.")
     faults: tuple[FaultSection, ...] = Field((), description="What goes wrong, and when.")
+    economics: EconomicsSection = Field(
+        default_factory=EconomicsSection, description="Prices and rates that differ from the catalogue."
+    )
     compare: CompareSection = Field(default_factory=CompareSection, description="Variants to run side by side.")

@@ -46,6 +46,9 @@ class Quantity:
 
     def read(self, value: object) -> float:
         """The value in the base unit, or pydantic's kind of error with the words of `railyard.units`."""
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            words = {"kind": self.kind, "example": self.example}
+            raise PydanticCustomError("unit", "{kind} is due here: write for example `{example}`", words)
         if isinstance(value, str) and len(value) > _LONGEST:
             raise PydanticCustomError("unit", "this is too long for {kind}", {"kind": self.kind})
         try:
@@ -100,6 +103,10 @@ def _hertz(value: float) -> str:
     return f"{value:.12g} Hz"
 
 
+def _span(value: float) -> str:
+    return f"{value / 3600:.12g} h" if value >= 3600 and value % 3600 == 0 else units.format_time(value * 1e12)
+
+
 def _ratio(value: float) -> str:
     return f"{value:.12g}"
 
@@ -107,7 +114,7 @@ def _ratio(value: float) -> str:
 RATE = Quantity("a data rate", "400 Gb/s", units.rate, units.format_rate, "b/s", 1e18)
 SIZE = Quantity("a size", "80 GiB", units.size, units.format_size, "B", _INT64)
 TIME = Quantity("a time", "2 us", units.time, units.format_time, "ps", _INT64)
-SPAN = Quantity("a span of time", "30 min", units.seconds, lambda value: units.format_time(value * 1e12), "s", 1e12)
+SPAN = Quantity("a span of time", "30 min", units.seconds, _span, "s", 1e12)
 POWER = Quantity("a power", "700 W", units.power, units.format_power, "W", 1e12)
 FLOPS = Quantity("a compute rate, dense", "989 TFLOP/s", units.flops, units.format_flops, "FLOP/s", 1e21)
 LENGTH = Quantity("a length", "30 m", units.length, units.format_length, "m", 1e9)

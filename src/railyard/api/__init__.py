@@ -1,0 +1,112 @@
+"""Railyard from Python: the words of the command line, results as tables, and a card for notebooks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from railyard.api.finished import TABLES, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from railyard.scenario.load import Draft
+    from railyard.scenario.model import Scenario
+
+__all__ = ["TABLES", "Run", "compare", "load", "run"]
+
+
+def load(path: str | Path, *, overrides: Mapping[str, Any] | None = None) -> Scenario:
+    """Reads and checks a scenario without running it.
+
+    Args:
+        path: A scenario file.
+        overrides: Other values by dotted key: `{"cluster.accelerators": 2048}`.
+
+    Raises:
+        InputError: With the place of every fault.
+    """
+    return _draft(path, overrides).scenario
+
+
+def run(
+    scenario: str | Path | Mapping[str, Any] | Scenario,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    engine: str | None = None,
+    out: str | Path | None = "runs",
+    progress: Callable[[str, float], None] | None = None,
+) -> Run:
+    """Runs a scenario with every variant that it compares.
+
+    Args:
+        scenario: A file, a mapping as in a file, or a `Scenario`.
+        overrides: Other values by dotted key.
+        engine: In place of the scenario's.
+        out: Where the folder of the run is put; None writes nothing.
+        progress: Told what is being done, and its share from 0 to 1.
+
+    Raises:
+        InputError: The scenario is wrong, with the place of every fault.
+        SimulationError: The run cannot finish.
+    """
+    return execute(_draft(scenario, overrides), [], engine=engine, out=out, progress=progress)
+
+
+def compare(
+    scenario: str | Path | Mapping[str, Any] | Scenario,
+    *,
+    vary: Mapping[str, Sequence[Any]],
+    overrides: Mapping[str, Any] | None = None,
+    engine: str | None = None,
+    out: str | Path | None = "runs",
+    progress: Callable[[str, float], None] | None = None,
+) -> Run:
+    """Runs a scenario once for every combination of values.
+
+    Args:
+        scenario: A file, a mapping as in a file, or a `Scenario`.
+        vary: Values by dotted key: `{"fabric": ["roce", "uec"]}`.
+        overrides: Other values by dotted key.
+        engine: In place of the scenario's.
+        out: Where the folder of the run is put; None writes nothing.
+        progress: Told what is being done, and its share from 0 to 1.
+
+    Raises:
+        InputError: The scenario is wrong, with the place of every fault.
+        SimulationError: The run cannot finish.
+    """
+    changes = {**(overrides or {}), "compare": {"vary": {key: list(values) for key, values in vary.items()}}}
+    return execute(_draft(scenario, changes), [], engine=engine, out=out, progress=progress)
+
+
+def execute(
+    draft: Draft,
+    varies: Sequence[str],
+    *,
+    engine: str | None = None,
+    out: str | Path | None = "runs",
+    progress: Callable[[str, float], None] | None = None,
+) -> Run:
+    """Runs a scenario that was read already, and writes its folder; the common end of Python and the command line."""
+    from railyard.report import write_report
+    from railyard.scenario import execute as executing
+
+    outcome = executing.execute(draft, varies, engine=engine, progress=progress)
+    folder = None
+    if out is not None:
+        if progress is not None:
+            progress("writing the folder of the run", 1.0)
+        folder = executing.write(outcome, Path(out), lambda at: write_report(outcome.result, at / "report.html"))
+    return Run(outcome.result["name"], outcome.result, folder)
+
+
+def _draft(scenario: str | Path | Mapping[str, Any] | Scenario, overrides: Mapping[str, Any] | None) -> Draft:
+    from railyard.scenario import load as loading
+    from railyard.scenario import source
+
+    if not isinstance(scenario, str | Path):
+        return loading.from_values(scenario, overrides)
+    draft = loading.load(scenario)
+    changes = {key: source.from_plain(value, source.Mark(f"{key} given in Python")) for key, value in (overrides or {}).items()}
+    return draft.changed(changes) if changes else draft

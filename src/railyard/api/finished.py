@@ -1,0 +1,87 @@
+"""A finished run: its result as tables, words and a card for notebooks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from railyard.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import polars as pl
+
+#: The tables of a result and where in a variant their rows stand.
+TABLES = {
+    "variants": "one row a variant: the figures to compare",
+    "time": "where the step goes, by cause, communicator and phase",
+    "ranks": "GPU utilization of each rank (sampled beyond 4,096)",
+    "tiers": "load of each tier of links",
+    "links": "the most loaded links",
+    "collectives": "each collective: size, algorithm, time alone and as it was",
+    "memory": "memory of each pipeline stage",
+    "power": "watts by component",
+    "capex": "dollars by component",
+    "cpmt": "cost per million tokens by part",
+    "bottleneck": "what each resource would bring if it were better",
+    "sources": "where the numbers come from",
+    "tasks": "every task of the step with its start and end (from timeline.parquet)",
+}
+
+
+@dataclass(frozen=True, repr=False)
+class Run:
+    """A finished run.
+
+    Attributes:
+        name: Of the scenario.
+        result: Everything measured, as it stands in `result.json`.
+        folder: The folder of the run, None when nothing was written.
+    """
+
+    name: str
+    result: Mapping[str, Any]
+    folder: Path | None = None
+
+    @property
+    def variants(self) -> list[str]:
+        """The names of the variants, in the order of the comparison."""
+        return [variant["name"] for variant in self.result["variants"]]
+
+    @property
+    def report_path(self) -> Path | None:
+        """The report, None when no folder was written."""
+        return None if self.folder is None else self.folder / "report.html"
+
+    def table(self, name: str) -> pl.DataFrame:
+        """A table of the result, all variants below each other.
+
+        Args:
+            name: One of `railyard.api.TABLES`.
+
+        Raises:
+            InputError: There is no such table, or the folder of the run is gone.
+        """
+        from railyard.api import frames
+
+        if name not in TABLES:
+            raise InputError(f"there is no table `{name}`", found=name, allowed=list(TABLES), hint=did_you_mean(name, TABLES))
+        return frames.table(self.result, self.folder, name)
+
+    def explain(self) -> str:
+        """Where the step goes and what would help, variant by variant, as text."""
+        from railyard.api import words
+
+        return words.explain(self.result)
+
+    def __repr__(self) -> str:
+        from railyard.api import words
+
+        return words.card(self.result, self.report_path)
+
+    def _repr_html_(self) -> str:
+        from railyard.api import notebook
+
+        return notebook.card(self.result, self.report_path)

@@ -1,0 +1,67 @@
+"""The card of a run in a notebook: one piece of HTML without scripts, light and dark, a few kilobytes."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from railyard.api import numbers, words
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+MOST_VARIANTS = 24
+MOST_PARTS = 8
+
+_STYLE = """
+.railyard{--ink:#1d2330;--soft:#667085;--line:#d9dde5;--bar:#3b6fd4;--wait:#d4803b;font:13px/1.45 system-ui,sans-serif;
+color:var(--ink);max-width:960px}
+@media (prefers-color-scheme:dark){.railyard{--ink:#e6e9ef;--soft:#98a2b3;--line:#3a4150;--bar:#6f9bf0;--wait:#e59d5c}}
+.railyard table{border-collapse:collapse;width:100%}.railyard th,.railyard td{padding:4px 10px;text-align:right;
+border-bottom:1px solid var(--line);background:none}.railyard th:first-child,.railyard td:first-child{text-align:left}
+.railyard th{font-weight:600;color:var(--soft)}.railyard .track{display:inline-flex;width:120px;height:8px;background:var(--line)}
+.railyard .track i{background:var(--bar)}.railyard .track b{background:var(--wait)}.railyard p{margin:6px 0}
+.railyard summary{cursor:pointer;color:var(--soft)}.railyard h4{margin:0 0 4px;font-size:15px}
+"""
+
+
+def card(result: Mapping[str, Any], report: Path | None) -> str:
+    """The card."""
+    variants = result["variants"][:MOST_VARIANTS]
+    rows = "".join(_row(variant) for variant in variants)
+    hidden = len(result["variants"]) - len(variants)
+    more = f"<p>and {hidden} more: <code>run.table('variants')</code></p>" if hidden else ""
+    place = f"<p>report: <code>{escape(str(report))}</code></p>" if report is not None else ""
+    head = "<tr><th>variant</th><th>GPU utilization</th><th></th><th>step</th><th>tokens/s per GPU</th><th>$/Mtoken</th></tr>"
+    return (
+        f"<div class='railyard'><style>{_STYLE}</style><h4>{escape(result['name'])}</h4><p>{escape(words.why(result))}</p>"
+        f"<table>{head}{rows}</table>{more}{_parts(words.best_variant(result))}{place}</div>"
+    )
+
+
+def _row(variant: Mapping[str, Any]) -> str:
+    busy = variant["utilization"]["gpu"]
+    waiting = words.share_of(variant, words.WAITING)
+    title = escape(f"computing {numbers.percent(busy)}, waiting for communication {numbers.percent(waiting)}")
+    bar = f"<span class='track' title='{title}'><i style='width:{100 * busy:.1f}%'></i><b style='width:{100 * waiting:.1f}%'></b></span>"
+    cells = [
+        escape(variant["name"]),
+        numbers.percent(busy),
+        bar,
+        numbers.seconds(variant["step"]["seconds"]),
+        numbers.short(variant["utilization"]["tokens_per_s_per_gpu"]),
+        numbers.short((variant.get("cpmt") or {}).get("typical")),
+    ]
+    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+
+
+def _parts(variant: Mapping[str, Any]) -> str:
+    parts = sorted(variant["time"], key=lambda part: -part["seconds"])[:MOST_PARTS]
+    rows = "".join(
+        f"<tr><td>{escape(part['cause'])}</td><td>{escape(part['group'])}</td><td>{escape(part['phase'])}</td>"
+        f"<td>{numbers.seconds(part['seconds'])}</td><td>{numbers.percent(part['share'])}</td></tr>"
+        for part in parts
+    )
+    head = "<tr><th>cause</th><th>group</th><th>phase</th><th>time</th><th>share</th></tr>"
+    return f"<details><summary>where the step of {escape(variant['name'])} goes</summary><table>{head}{rows}</table></details>"

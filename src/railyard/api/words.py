@@ -1,0 +1,132 @@
+"""A result in words: the comparison's figures, a card of six lines, and an explanation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from railyard.api import numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    Variant = Mapping[str, Any]
+
+#: Causes of a step's time that are the network's doing, in the order in which they are told.
+EXPOSED = ("bandwidth", "latency", "contention")
+WAITING = (*EXPOSED, "straggler")
+
+HEADINGS = (
+    "variant",
+    "GPU\nutilization",
+    "exposed\ncommunication",
+    "step",
+    "tokens/s\nper GPU",
+    "JCT",
+    "power",
+    "capex",
+    "$/Mtoken\nlow/typ/high",
+    "bottleneck",
+)
+RIGHT = (1, 3, 4, 5, 6, 7, 8)
+
+
+def row(variant: Variant) -> list[str]:
+    """One variant's cells under `HEADINGS`."""
+    return [
+        variant["name"],
+        numbers.percent(variant["utilization"]["gpu"]),
+        exposed_words(variant),
+        numbers.seconds(variant["step"]["seconds"]),
+        numbers.short(variant["utilization"]["tokens_per_s_per_gpu"]),
+        numbers.seconds((variant.get("jct") or {}).get("seconds")),
+        numbers.power(_typical(variant.get("power"), "total_w")),
+        numbers.dollars(_typical(variant.get("capex"), "total_usd")),
+        numbers.band(variant.get("cpmt")),
+        (variant.get("bottleneck") or {}).get("name") or numbers.NOT_APPLICABLE,
+    ]
+
+
+def share_of(variant: Variant, causes: Iterable[str]) -> float:
+    """Share of the step that went to some causes."""
+    wanted = set(causes)
+    return float(sum(part["share"] for part in variant["time"] if part["cause"] in wanted))
+
+
+def exposed_words(variant: Variant) -> str:
+    """`12.3 % (bandwidth 9.1, contention 3.2)`."""
+    parts = [(cause, share_of(variant, [cause])) for cause in EXPOSED]
+    told = ", ".join(f"{cause} {100 * share:.1f}" for cause, share in parts if share >= 0.0005)
+    total = numbers.percent(sum(share for _, share in parts))
+    return f"{total} ({told})" if told else total
+
+
+def card(result: Mapping[str, Any], report: Path | None) -> str:
+    """Six lines on a run."""
+    best = best_variant(result)
+    variants = result["variants"]
+    lines = [
+        f"{result['name']}: {len(variants)} variant{'s' if len(variants) > 1 else ''}, engine {result['provenance']['engine']}",
+        f"best        {best['name']}: GPU utilization {numbers.percent(best['utilization']['gpu'])}, "
+        f"step {numbers.seconds(best['step']['seconds'])}",
+        f"waiting     communication {exposed_words(best)}",
+        f"cost        ${numbers.band(best.get('cpmt'))} per million tokens, capex "
+        f"{numbers.dollars(_typical(best.get('capex'), 'total_usd'))}, {numbers.power(_typical(best.get('power'), 'total_w'))}",
+        f"bottleneck  {headline(best)}",
+        f"report      {report if report is not None else 'not written'}",
+    ]
+    return "\n".join(lines)
+
+
+def explain(result: Mapping[str, Any]) -> str:
+    """Where the step of every variant goes, and what would help."""
+    return "\n\n".join(_explain(variant) for variant in result["variants"])
+
+
+def _explain(variant: Variant) -> str:
+    lines = [f"{variant['name']}: {numbers.seconds(variant['step']['seconds'])} a step"]
+    for part in sorted(variant["time"], key=lambda part: -part["seconds"])[:8]:
+        where = " ".join(word for word in (part["group"], part["phase"]) if word)
+        lines.append(f"  {numbers.percent(part['share']):>7}  {numbers.seconds(part['seconds']):>8}  {part['cause']}  {where}".rstrip())
+    lines.append(f"  {headline(variant)}")
+    for trial in (variant.get("bottleneck") or {}).get("ranking", [])[:4]:
+        lines.append(f"  {trial['factor']:g} x {trial['resource']}: step {numbers.percent(-trial['gain'])}")
+    return "\n".join(lines)
+
+
+def why(result: Mapping[str, Any]) -> str:
+    """One sentence: which variant is best, by how much, and what holds it back."""
+    variants = result["variants"]
+    best = best_variant(result)
+    if len(variants) == 1:
+        return headline(best)
+    worst = min(variants, key=lambda variant: variant["utilization"]["gpu"])
+    gained = 1 - best["step"]["seconds"] / worst["step"]["seconds"]
+    exposed = [numbers.percent(share_of(variant, WAITING)) for variant in (worst, best)]
+    if gained < 0.001:
+        return f"All {len(variants)} variants take the same time; {headline(best)}"
+    return (
+        f"{best['name']} takes {numbers.percent(gained)} less time a step than {worst['name']}: what the network makes the "
+        f"GPUs wait falls from {exposed[0]} to {exposed[1]} of the step. {headline(best)}"
+    )
+
+
+def best_variant(result: Mapping[str, Any]) -> Variant:
+    """The variant with the lowest typical cost per million tokens, or else with the shortest step."""
+    variants = result["variants"]
+    if all((variant.get("cpmt") or {}).get("typical") for variant in variants):
+        return min(variants, key=lambda variant: variant["cpmt"]["typical"])  # type: ignore[no-any-return]
+    return min(variants, key=lambda variant: variant["step"]["seconds"])  # type: ignore[no-any-return]
+
+
+def headline(variant: Variant) -> str:
+    """What the bottleneck search says of a variant."""
+    found = variant.get("bottleneck") or {}
+    return str(found.get("headline") or "No bottleneck was searched.")
+
+
+def _typical(section: Mapping[str, Any] | None, key: str) -> float | None:
+    band = (section or {}).get(key)
+    if not band:
+        return None
+    return next((float(value) for name, value in band.items() if name.startswith("typical")), None)

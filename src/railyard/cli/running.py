@@ -1,0 +1,60 @@
+"""`railyard run` and `railyard compare`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from railyard import api
+from railyard.api import words
+from railyard.cli.progress import Progress
+from railyard.cli.tables import Table, emit
+from railyard.errors import InputError
+from railyard.scenario import load
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+def run(
+    scenario: Path, *, sets: Sequence[str], varies: Sequence[str], engine: str | None, out: Path, as_json: bool, quiet: bool
+) -> None:
+    """Runs a scenario and prints the comparison, or the result as JSON.
+
+    Raises:
+        InputError: The scenario is wrong.
+        SimulationError: The run cannot finish.
+    """
+    with Progress(wanted=not quiet) as progress:
+        progress("reading the scenario", 0.0)
+        finished = api.execute(load.load(scenario, sets), varies, engine=engine, out=out, progress=progress)
+    if as_json:
+        emit(json.dumps(finished.result, ensure_ascii=False, allow_nan=False))
+        return
+    show(finished)
+    if not quiet:
+        emit(f"\n{words.why(finished.result)}\n\nreport: {finished.report_path}")
+
+
+def compare(
+    scenario: Path, *, sets: Sequence[str], varies: Sequence[str], engine: str | None, out: Path, as_json: bool, quiet: bool
+) -> None:
+    """Runs every combination of the varied values.
+
+    Raises:
+        InputError: Nothing is varied, or the scenario is wrong.
+        SimulationError: The run cannot finish.
+    """
+    given = load.load(scenario, sets).scenario.compare
+    if not (varies or given.vary or given.variants or given.steps):
+        raise InputError("there is nothing to compare", hint="give for example `--vary fabric=roce,infiniband,ideal`")
+    run(scenario, sets=sets, varies=varies, engine=engine, out=out, as_json=as_json, quiet=quiet)
+
+
+def show(finished: api.Run) -> None:
+    """The comparison as a table."""
+    table = Table(words.HEADINGS, words.RIGHT)
+    for variant in finished.result["variants"]:
+        table.add(*words.row(variant))
+    table.print()

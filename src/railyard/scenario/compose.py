@@ -1,0 +1,177 @@
+"""From a scenario to the things it names: catalogue, cluster, training job. Errors of other rooms get their line in the file."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from railyard import catalog as catalogs
+from railyard import cluster as clusters
+from railyard.errors import InputError, did_you_mean
+from railyard.scenario.section import fields_given
+from railyard.workload.training import profiles
+from railyard.workload.training.spec import Checkpoint, DataLoading, Layout, SoftwareProfile, Training
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from railyard.catalog import Catalog, Model
+    from railyard.cluster import Cluster
+    from railyard.scenario.load import Draft
+    from railyard.scenario.workload import TrainingSection
+
+_TRAINING = ("workload", "training")
+
+
+@contextmanager
+def blaming(draft: Draft, *section: str) -> Iterator[None]:
+    """Gives errors of other rooms their place in the scenario; their keys are relative to `section`."""
+    try:
+        yield
+    except InputError as error:
+        raise draft.blame(error, *section) from None
+
+
+def catalog_of(draft: Draft) -> Catalog:
+    """The catalogue, with the scenario's own entries over it.
+
+    Raises:
+        InputError: The scenario's file cannot be read or is wrong.
+    """
+    extra = draft.scenario.catalog
+    if extra is None:
+        return catalogs.load()
+    with blaming(draft, "catalog"):
+        path = draft.folder / extra
+        if not path.is_file():
+            raise InputError("there is no such catalogue file", found=extra)
+        return catalogs.load(path)
+
+
+def cluster_of(draft: Draft, catalog: Catalog) -> Cluster:
+    """The cluster.
+
+    Raises:
+        InputError: It cannot be built.
+    """
+    with blaming(draft, "cluster"):
+        return clusters.build(draft.scenario.cluster.spec(), catalog)
+
+
+def model_file(draft: Draft) -> Path | None:
+    """The file that describes the model, where it is not one of the catalogue."""
+    name = draft.scenario.workload.training.model
+    path = draft.folder / name
+    if name.endswith(".json") or "/" in name:
+        return path / "config.json" if path.is_dir() else path
+    return None
+
+
+def model_of(draft: Draft, catalog: Catalog) -> Model:
+    """The model, from the catalogue or from a Hugging Face `config.json`.
+
+    Raises:
+        InputError: It is unknown or cannot be read.
+    """
+    path = model_file(draft)
+    with blaming(draft, *_TRAINING, "model"):
+        if path is None:
+            return catalog.model(draft.scenario.workload.training.model)
+        if not path.is_file():
+            raise InputError("there is no such file", found=path)
+        from railyard.workload.importers import hf_config
+
+        return hf_config.read(path)
+
+
+def training_of(draft: Draft, cluster: Cluster, model: Model) -> Training:
+    """The training job; its layout is the one written out, or the best that fits.
+
+    Raises:
+        InputError: The layout does not divide, does not fit, or names something unknown.
+    """
+    section = draft.scenario.workload.training
+    with blaming(draft, *_TRAINING):
+        job = Training(
+            model=model,
+            layout=Layout(global_batch=section.global_batch),
+            seq_len=section.sequence,
+            software=_software(section, cluster),
+            precision=section.precision,
+            tokens=section.tokens,
+            data=_record(section.data, DataLoading),
+            checkpoint=_record(section.checkpoint, Checkpoint),
+        )
+        if section.parallelism == "auto":
+            return _best(job, cluster)
+        return _fitting(job.replace(layout=written_layout(section, cluster.ranks)), cluster)
+
+
+def written_layout(section: TrainingSection, ranks: int) -> Layout:
+    """The layout as written, with `dp` from what remains of the ranks.
+
+    Raises:
+        InputError: The degrees do not divide the ranks; keys are relative to the training section.
+    """
+    given = fields_given(section.parallelism, Layout)  # type: ignore[arg-type]
+    for name in ("tp", "pp", "dp", "cp", "ep", "vp", "expert_tp", "micro_batch"):
+        if given.get(name, 1) < 1:
+            raise InputError("must be at least 1", key=f"parallelism.{name}", found=given[name])
+    if "schedule" not in given and given.get("vp", 1) > 1:
+        given["schedule"] = "interleaved"
+    inner = given.get("tp", 1) * given.get("cp", 1) * given.get("pp", 1)
+    if "dp" not in given:
+        if ranks % inner:
+            raise InputError(
+                f"tp x cp x pp = {inner} does not divide the {ranks} accelerators",
+                key="parallelism",
+                found=inner,
+                allowed=f"a divisor of {ranks}",
+            )
+        given["dp"] = ranks // inner
+    return Layout(global_batch=section.global_batch, **given)
+
+
+def _software(section: TrainingSection, cluster: Cluster) -> SoftwareProfile:
+    architecture = cluster.accelerator.architecture
+    written = section.software
+    base = profiles.default(architecture)
+    if written.profile is not None:
+        base = profiles.profile(written.profile, architecture)
+    return dataclasses.replace(base, **fields_given(written, SoftwareProfile))
+
+
+def _record(section: Any, record: type[Any]) -> Any:
+    return None if section is None else record(**fields_given(section, record))
+
+
+def _best(job: Training, cluster: Cluster) -> Training:
+    from railyard.workload.training import layout
+
+    return job.replace(layout=layout.auto(job, cluster))
+
+
+def _fitting(job: Training, cluster: Cluster) -> Training:
+    from railyard.workload.training import layout
+
+    layout.check(job, cluster)
+    return job
+
+
+def engine_name(draft: Draft, asked: str | None) -> str:
+    """The engine of a run: the one asked for on the command line, else the scenario's.
+
+    Raises:
+        InputError: There is no such engine.
+    """
+    from railyard.engine import engines
+
+    name = asked or draft.scenario.engine
+    if name not in engines:
+        error = InputError(
+            f"there is no engine `{name}`", found=name, allowed=engines.names(), hint=did_you_mean(name, engines.names())
+        )
+        raise error.located(file=f"--engine {name}") if asked else draft.blame(error, "engine")
+    return name

@@ -1,0 +1,78 @@
+"""What the world around the cluster costs, where the scenario knows better than the catalogue."""
+
+from typing import Annotated, Any
+
+from pydantic import Discriminator, Field, Tag, create_model, model_validator
+from pydantic_core import PydanticCustomError
+
+from railyard.catalog import Range
+from railyard.scenario import quantity
+from railyard.scenario.section import Section
+
+
+def _shape(value: object) -> str:
+    return "value" if not isinstance(value, dict | Section) else "range"
+
+
+class _Band(Section):
+    """A range; `low <= typical <= high`."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "_Band":
+        low, typical, high = (getattr(self, end) for end in ("low", "typical", "high"))
+        if not low <= typical <= high:
+            raise PydanticCustomError("order", "low, typical and high are not in order")
+        return self
+
+
+def _banded(kind: Any, title: str) -> Any:
+    """A value, or a range of such values."""
+    band = create_model(f"{title}Range", __base__=_Band, __doc__=_Band.__doc__, low=(kind, ...), typical=(kind, ...), high=(kind, ...))
+    return Annotated[Annotated[kind, Tag("value")] | Annotated[band, Tag("range")], Discriminator(_shape)]
+
+
+_Share = _banded(Annotated[quantity.Ratio, Field(le=1.0)], "Share")
+_Ratio = _banded(quantity.Ratio, "Ratio")
+_Years = _banded(quantity.Years, "Years")
+_Span = _banded(quantity.Span, "Span")
+_Energy = _banded(quantity.EnergyPrice, "EnergyPrice")
+_Space = _banded(quantity.SpacePrice, "SpacePrice")
+
+
+class EconomicsSection(Section):
+    """Prices and rates; each a value or `{low, typical, high}`, and the catalogue's range where left out."""
+
+    cost_of_capital: _Share | None = Field(None, description="Per year.", examples=["10 %"])
+    life: _Years | None = Field(None, description="Years over which the capital is recovered.", examples=["4 years"])
+    electricity: _Energy | None = Field(None, description="Metered energy.", examples=["$0.08/kWh"])
+    pue: _Ratio | None = Field(None, description="Facility power over IT power.", examples=[1.25])
+    space: _Space | None = Field(
+        None, description="Provisioned space and power by IT nameplate power, without energy.", examples=["$180/kW-month"]
+    )
+    operations: _Share | None = Field(None, description="Staff, support and spares a year, as a share of capital cost.")
+    installation: _Share | None = Field(None, description="Share of hardware cost.")
+    mtbf: _Span | None = Field(
+        None, description="Mean time between interruptions caused by one accelerator and its share of all else.", examples=["50000 h"]
+    )
+    restart: _Span | None = Field(None, description="From an interruption to the first step after it.", examples=["15 min"])
+
+    def given(self) -> dict[str, Range]:
+        """What the scenario says itself, under the names of the economics room."""
+        hours = 1 / 3600.0
+        names = {
+            "cost_of_capital": ("cost_of_capital", 1.0),
+            "life": ("life_years", 1.0),
+            "electricity": ("electricity_usd_per_kwh", 1.0),
+            "pue": ("pue", 1.0),
+            "space": ("space_usd_per_kw_month", 1.0),
+            "operations": ("operations", 1.0),
+            "installation": ("installation", 1.0),
+            "mtbf": ("mtbf_h", hours),
+            "restart": ("restart_s", 1.0),
+        }
+        values = {attribute: (getattr(self, key), scale) for key, (attribute, scale) in names.items()}
+        return {attribute: _range(value).scaled(scale) for attribute, (value, scale) in values.items() if value is not None}
+
+
+def _range(value: Any) -> Range:
+    return Range(value.low, value.typical, value.high) if isinstance(value, Section) else Range(value, value, value)

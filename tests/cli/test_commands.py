@@ -1,0 +1,178 @@
+"""The command line as a user meets it: streams, exit codes, words; nothing heavy before it is needed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from railyard.cli import guard
+
+
+@pytest.fixture
+def railyard(capsys):
+    def call(*arguments: str):
+        code = guard.run(arguments)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def options_of(text: str) -> set[str]:
+    return {word.rstrip(",.") for word in text.split() if word.startswith("--")}
+
+
+def test_help_and_version(railyard):
+    code, out, err = railyard("--help")
+    assert (code, err) == (0, "")
+    assert {"run", "compare", "init", "schema", "catalog", "validate"} <= set(out.split())
+    code, out, _ = railyard("--version")
+    assert code == 0
+    assert out.strip().count(".") == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (["run"], {"--json", "--engine", "--set", "--out", "--quiet", "--help"}),
+        (["compare"], {"--vary", "--json", "--engine", "--set", "--out", "--quiet", "--help"}),
+        (["init"], {"--help"}),
+        (["schema"], {"--help"}),
+        (["catalog", "list"], {"--json", "--catalog", "--help"}),
+        (["catalog", "show"], {"--json", "--catalog", "--help"}),
+        (["validate", "training"], {"--table", "--json", "--help"}),
+        (["validate", "collectives"], {"--logs", "--json", "--help"}),
+    ],
+)
+def test_options_are_few_and_frozen(railyard, command, options):
+    """Parameters belong into the scenario (or `--set`): a new option is a decision, not an accident."""
+    code, out, _ = railyard(*command, "--help")
+    assert code == 0
+    assert options_of(out) == options
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["rnu"], "No such command"),
+        (["run"], "Missing argument"),
+        (["run", "x.yaml", "--engin", "flow"], "--engin"),
+        (["run", "nowhere.yaml"], "no such file"),
+        (["run", "nowhere.yaml", "--json"], "no such file"),
+        (["compare", "nowhere.yaml", "--vary", "a"], "no such file"),
+        (["catalog", "show", "h10"], "did you mean"),
+        (["catalog", "list", "gpus"], "no kind"),
+    ],
+)
+def test_mistakes_end_with_code_2_and_words_on_stderr(railyard, arguments, words):
+    code, out, err = railyard(*arguments)
+    assert code == 2
+    assert out == ""
+    assert err.startswith("error: ")
+    assert words in err
+    assert "Traceback" not in err
+
+
+def test_no_arguments_show_the_help(railyard):
+    code, _, err = railyard()
+    assert code == 2
+    assert "Usage: railyard" in err
+
+
+def test_a_wrong_scenario_shows_the_line_with_a_caret(railyard, tmp_path):
+    _, template, _ = railyard("init")
+    path = tmp_path / "a.yaml"
+    path.write_text(template.replace("hgx-h100", "hgx-h1000").replace("accelerators: 256", "accelerators: many"), encoding="utf-8")
+    code, _, err = railyard("run", str(path), "--out", str(tmp_path / "runs"))
+    assert code == 2
+    line = next(number for number, text in enumerate(template.splitlines(), 1) if "accelerators: 256" in text)
+    assert f"--> {path}:{line}:" in err
+    assert "     |                 ^" in err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_init_writes_once(railyard, tmp_path):
+    path = tmp_path / "mine.yaml"
+    code, out, err = railyard("init", str(path))
+    assert (code, out) == (0, "")
+    assert "railyard run" in err
+    written = path.read_text(encoding="utf-8")
+    assert railyard("init")[1] == written
+    path.write_text("changed", encoding="utf-8")
+    code, _, err = railyard("init", str(path))
+    assert code == 2
+    assert "exists already" in err
+    assert path.read_text(encoding="utf-8") == "changed"
+    assert railyard("init", str(tmp_path / "no" / "folder.yaml"))[0] == 2
+
+
+def test_schema_is_json_schema(railyard):
+    code, out, _ = railyard("schema")
+    schema = json.loads(out)
+    assert code == 0
+    assert {"cluster", "workload", "compare"} <= set(schema["properties"])
+
+
+def test_catalogue(railyard):
+    code, out, _ = railyard("catalog", "list", "accelerators", "--json")
+    assert code == 0
+    assert "h100-sxm" in {entry["name"] for entry in json.loads(out)}
+    code, out, _ = railyard("catalog", "show", "H100")
+    assert code == 0
+    assert "989 TFLOP/s" in out
+    assert "datasheet" in out
+    code, out, _ = railyard("catalog", "show", "h100", "--json")
+    entry = json.loads(out)
+    assert entry["values"]["flops.bf16"] == 989e12
+    assert entry["provenance"]["flops.bf16"]["confidence"] == "vendor"
+
+
+def test_our_own_fault_is_code_3_with_its_trace_in_a_file(railyard, monkeypatch):
+    from railyard.cli import starting
+
+    def broken(file):
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(starting, "init", broken)
+    code, out, err = railyard("init")
+    assert (code, out) == (3, "")
+    assert "please report it" in err
+    assert "Traceback" not in err
+    path = err.rsplit(" ", 1)[1].strip()
+    with open(path, encoding="utf-8") as trace:  # noqa: PTH123 - the path as the user gets it
+        assert "ZeroDivisionError" in trace.read()
+
+
+def test_ctrl_c_is_code_130(railyard, monkeypatch):
+    from railyard.cli import starting
+
+    def interrupted(file):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(starting, "init", interrupted)
+    code, _, err = railyard("init")
+    assert code == 130
+    assert "stopped" in err
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys; from railyard.cli import guard; guard.run(['--help']); "
+        "print([name for name in ('numpy', 'polars', 'pydantic', 'yaml', 'rich', 'scipy') if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+def test_a_closed_pipe_is_no_fault():
+    code = "import sys; from railyard.cli import main; sys.argv = ['railyard', 'catalog', 'list']; main()"
+    first = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    first.stdout.readline()
+    first.stdout.close()
+    err = first.stderr.read()
+    first.stderr.close()
+    first.wait()
+    assert err == ""
