@@ -54,29 +54,54 @@ def fold(wiring: Wiring) -> Bundles | None:
     image = np.where(bundle_of >= 0, wiring.links + bundle_of, np.arange(wiring.links))
     sample = sample[several]
     target = classes[np.concatenate([wiring.target, wiring.target[sample]])].astype(np.int32)
-    return Bundles(_folded_routes(wiring, classes, image, target), bundle_of, sample)
+    routing = _folded_routes(wiring, classes, image, target)
+    return None if routing is None else Bundles(routing, bundle_of, sample)
 
 
 def _folded_routes(
     wiring: Wiring, classes: NDArray[np.int64], image: NDArray[np.int64], target: NDArray[np.int32]
-) -> RoutingTable:
-    """The records of one node of each class, each group narrowed to the one bundle that all its links belong to."""
+) -> RoutingTable | None:
+    """The records of one node of each class, each group narrowed to the bundles that its links belong to.
+
+    A bundle stands in a group as often as its share of the group's links asks. None when the groups of one record come out
+    of different width, which a record cannot hold.
+    """
     table = wiring.routing
     chosen = classes == np.arange(wiring.nodes)
-    per_node = np.where(chosen, np.diff(table.node_ptr), 0)
     keep = np.repeat(chosen, np.diff(table.node_ptr))
     groups = table.groups()[keep]
-    begin = np.concatenate([[0], np.cumsum(groups)])
-    within = np.arange(begin[-1]) - np.repeat(begin[:-1], groups)
-    choice = table.choices[np.repeat(table.first[keep], groups) + within * np.repeat(table.width[keep], groups)]
+    width = np.repeat(table.width[keep], groups).astype(np.int64)
+    first = np.repeat(table.first[keep], groups) + _within(groups) * width
+    choice = table.choices[np.repeat(first, width) + _within(width)]
+    folded = np.where(choice >= 0, image[choice], -1)
+    number = np.repeat(np.arange(len(width)), width)
+    span = len(target) + 1
+    keys, size = np.unique(number * span + folded + 1, return_counts=True)
+    group_of = keys // span
+    first_key = np.searchsorted(group_of, np.arange(len(width)))
+    times = size // np.gcd.reduceat(size, first_key)[group_of] if len(size) else size
+    new_width = np.bincount(group_of, weights=times, minlength=len(width)).astype(np.int64)
+    record = np.repeat(np.arange(len(groups)), groups)
+    of_record = np.zeros(len(groups), np.int64)
+    of_record[record] = new_width
+    if (of_record[record] != new_width).any():
+        return None
+    begin = np.concatenate([[0], np.cumsum(new_width)])
+    per_node = np.where(chosen, np.diff(table.node_ptr), 0)
     return replace(
         table,
         node_ptr=np.concatenate([[0], np.cumsum(per_node)]).astype(np.int64),
         lo=table.lo[keep],
         hi=table.hi[keep],
-        first=begin[:-1],
-        width=np.ones(int(keep.sum()), np.int32),
+        first=begin[np.concatenate([[0], np.cumsum(groups)])[:-1]],
+        width=of_record.astype(np.int32),
         stride=table.stride[keep],
-        choices=np.where(choice >= 0, image[choice], -1).astype(np.int32),
+        choices=np.repeat(keys % span - 1, times).astype(np.int32),
         link_target=target,
     )
+
+
+def _within(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """0, 1, 2, ... restarting for every count."""
+    end = np.cumsum(counts)
+    return np.arange(end[-1] if len(end) else 0) - np.repeat(end - counts, counts)

@@ -23,17 +23,21 @@ class CableRun:
     Attributes:
         length_m: Length of each.
         delay_ps: Propagation, one way.
+        lanes: Links that share one cable: 8 lanes of a cell fabric, else 1.
         cable: Copper cable or optical module; None where the catalogue has nothing of this rate and reach.
         fibre: Fibre between two modules; None with copper.
     """
 
     length_m: float
     delay_ps: int
+    lanes: int
     cable: Cable | None
     fibre: Cable | None
 
 
-def choose(catalog: Catalog, rate_bps: float, tier: Tier, length_m: float | None, *, key: str) -> CableRun:
+def choose(
+    catalog: Catalog, rate_bps: float, tier: Tier, length_m: float | None, *, lanes: int = 1, key: str
+) -> CableRun:
     """The simplest cable that carries the rate over the length.
 
     Args:
@@ -41,6 +45,7 @@ def choose(catalog: Catalog, rate_bps: float, tier: Tier, length_m: float | None
         rate_bps: Rate of a link of the tier, bit/s.
         tier: The tier; gives the length unless `length_m` does.
         length_m: Length asked for, or None.
+        lanes: Links of that rate that share one cable.
         key: Key of the length, for messages.
 
     Raises:
@@ -49,10 +54,10 @@ def choose(catalog: Catalog, rate_bps: float, tier: Tier, length_m: float | None
     length = tier.length_m if length_m is None else length_m
     if not length > 0:
         raise InputError("a cable has a length", key=key, found=length)
-    found = _fitting(catalog, rate_bps, length)
+    found = _fitting(catalog, rate_bps * lanes, length)
     delay_s = FIBRE_S_PER_M * length if found is None else found.delay_s_per_m * length
     fibre = catalog.cable(found.fibre) if found is not None and found.fibre else None
-    return CableRun(length, round(delay_s * 1e12), found, fibre)
+    return CableRun(length, round(delay_s * 1e12), lanes, found, fibre)
 
 
 def _fitting(catalog: Catalog, rate_bps: float, length_m: float) -> Cable | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster import hashing, paths
+from railyard.cluster import detour, hashing, paths
 from railyard.cluster.links import Csr, CsrWeighted
 
 if TYPE_CHECKING:
@@ -116,7 +116,10 @@ class Network:
         if self.bundles is not None and not physical:
             usage = paths.spread(self.bundles.routing, src, dst)
             return CsrWeighted(usage.ptr, self._global(usage.link), usage.share)
-        usage = paths.spread(self.routing, src, dst)
+        if self.wiring.detour is not None:
+            usage = detour.spread(self.wiring, self.wiring.detour, src, dst)
+        else:
+            usage = paths.spread(self.routing, src, dst)
         return CsrWeighted(usage.ptr, usage.link + np.int32(self.link_offset), usage.share)
 
     def _global(self, link: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -147,7 +150,7 @@ class Network:
         """Whether there is a path; always on `ideal`, not between rails of a rail-only network."""
         if self.fabric.load_balancing == "ideal":
             return np.ones(len(src_port), np.bool_)
-        return paths.reachable(self.routing, _int32(src_port), _int32(dst_port))
+        return paths.walked(self.routing, _int32(src_port), _int32(dst_port))[2]
 
     def hops(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32]) -> NDArray[np.int64]:
         """Switches on a shortest path; 0 from a port to itself."""
@@ -155,23 +158,29 @@ class Network:
         return np.maximum(path.lengths - 1, 0)
 
     def path_latency_ps(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32]) -> NDArray[np.int64]:
-        """One way, first bit, no queue: both NICs, every cable and every switch of a shortest path."""
+        """One way, first bit, no queue: both NICs, the fabric's setup, every cable and every switch of a shortest path.
+
+        On `ideal`, ports that the topology does not join count as joined by one switch.
+        """
         src, dst = _int32(src_port), _int32(dst_port)
-        if self.fabric.load_balancing == "ideal":
-            return self._crossbar_latency_ps(src, dst)
-        path = paths.hashed(self.routing, src, dst, None, None)
-        total = np.concatenate([[0], np.cumsum(self.link_latency_ps[path.link + self.link_offset])])
-        crossed = total[path.ptr[1:]] - total[path.ptr[:-1]]
-        return np.where(path.lengths > 0, crossed + self.fabric.nic_latency_ps, 0)
+        ptr, link, joined = paths.walked(self.routing, src, dst)
+        total = np.concatenate([[0], np.cumsum(self.link_latency_ps[link + self.link_offset])])
+        crossed = total[ptr[1:]] - total[ptr[:-1]]
+        if not joined.all():
+            if self.fabric.load_balancing != "ideal":
+                paths.refuse(src, dst, ~joined)
+            crossed = np.where(joined, crossed, self._crossbar_latency_ps(src, dst))
+        return np.where(src != dst, crossed + self.fabric.end_latency_ps, 0)
 
     def _crossbar_latency_ps(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.int64]:
-        """The same over a crossbar: one switch."""
+        """The sender's link, one switch, the receiver's link."""
         out_ptr, out = self._out
         in_ptr, into = self._in
-        first = out[np.minimum(out_ptr[src], len(out) - 1)] + self.link_offset
-        last = into[np.minimum(in_ptr[dst], len(into) - 1)] + self.link_offset
-        crossed = self.link_latency_ps[first] + self.link_latency_ps[last] + self.fabric.nic_latency_ps
-        return np.where(src != dst, crossed, 0)
+        crossed: NDArray[np.int64] = (
+            self.link_latency_ps[out[out_ptr[src]] + self.link_offset]
+            + self.link_latency_ps[into[in_ptr[dst]] + self.link_offset]
+        )
+        return crossed
 
 
 def _int32(values: NDArray[np.int32]) -> NDArray[np.int32]:

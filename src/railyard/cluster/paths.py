@@ -36,7 +36,8 @@ def _next_links(
     return first, np.where(connected, width, 0).astype(np.int32)
 
 
-def _refuse(source: NDArray[np.int32], port: NDArray[np.int32], bad: NDArray[np.bool_]) -> None:
+def refuse(source: NDArray[np.int32], port: NDArray[np.int32], bad: NDArray[np.bool_]) -> None:
+    """Raises InputError for the first of the bad pairs, if there is one."""
     if not bad.any():
         return
     flow = int(np.flatnonzero(bad)[0])
@@ -46,11 +47,11 @@ def _refuse(source: NDArray[np.int32], port: NDArray[np.int32], bad: NDArray[np.
     )
 
 
-def reachable(table: RoutingTable, source: NDArray[np.int32], port: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Whether each source port has a way to each destination port."""
-    _, links, ok = _walk(table, source, port, None, None)
-    del links
-    return ok
+def walked(
+    table: RoutingTable, source: NDArray[np.int32], port: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.bool_]]:
+    """The path of first choices of every pair as CSR, and whether it arrives."""
+    return _walk(table, source, port, None, None)
 
 
 def hashed(
@@ -73,7 +74,7 @@ def hashed(
         InputError: A pair has no path.
     """
     ptr, link, ok = _walk(table, source, port, entropy, salt)
-    _refuse(source, port, ~ok)
+    refuse(source, port, ~ok)
     return Csr(ptr, link)
 
 
@@ -93,9 +94,7 @@ def _walk(
         if len(steps) > _MOST_HOPS:
             raise SimulationError("a route goes in circles: the topology's routing table is wrong")
         first, width = _next_links(table, node, goal)
-        if not (lost := width == 0).any():
-            pass
-        else:
+        if (lost := width == 0).any():
             ok[active[lost]] = False
             active, node, goal, first, width = (part[~lost] for part in (active, node, goal, first, width))
         if entropy is not None and salt is not None and bool((width > 1).any()):
@@ -141,7 +140,7 @@ def spread(table: RoutingTable, source: NDArray[np.int32], port: NDArray[np.int3
         if not len(flow):
             return CsrWeighted.gathered(len(source), *(np.concatenate(part) for part in (rows, links, shares)))
         first, width = _next_links(table, node, port[flow])
-        _refuse(source[flow], port[flow], width == 0)
+        refuse(source[flow], port[flow], width == 0)
         flow, link, share = _fanned(table, flow, first, width, share)
         rows.append(flow)
         links.append(link)

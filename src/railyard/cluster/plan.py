@@ -164,7 +164,7 @@ class _Job:
             nic=self.nic,
             nics=self.nics,
             wiring=wiring,
-            runs=self._runs(catalog, wiring),
+            runs=self._runs(catalog, wiring, _lanes(parts, switches)),
             usable=min(1.0, self.most_bps / link_bps),
             port_of_rank=_ports_of_ranks(wiring.port_of[order], hardware, self.nics),
             storage_ports=wiring.extra[: ports * self.storage_servers].reshape(self.storage_servers, ports),
@@ -192,16 +192,31 @@ class _Job:
     def _wire(self, endpoints: Endpoints, parts: Parts) -> Wiring:
         return self.network.topology.build(endpoints, parts)
 
-    def _runs(self, catalog: Catalog, wiring: Wiring) -> tuple[cabling.CableRun, ...]:
+    def _runs(self, catalog: Catalog, wiring: Wiring, lanes: int) -> tuple[cabling.CableRun, ...]:
         names = [tier.name for tier in wiring.tiers]
         for name in self.network.lengths_m:
             if name not in names:
                 raise InputError(f"there is no tier `{name}` in this network", key=f"lengths.{name}", allowed=names)
         rates = [float(wiring.line_bps[wiring.tier == index].max(initial=1.0)) for index in range(len(names))]
         return tuple(
-            cabling.choose(catalog, rate, tier, self.network.lengths_m.get(tier.name), key=f"lengths.{tier.name}")
+            cabling.choose(
+                catalog,
+                rate,
+                tier,
+                self.network.lengths_m.get(tier.name),
+                lanes=lanes if tier.kind == "fabric" else 1,
+                key=f"lengths.{tier.name}",
+            )
             for rate, tier in zip(rates, wiring.tiers, strict=True)
         )
+
+
+def _lanes(parts: Parts, switches: dict[str, Switch]) -> int:
+    """Links between switches that share one cable: the lanes of a cell fabric are cabled by the module, others singly."""
+    spine = switches[parts.spine.name]
+    if spine.family != "scheduled-fabric":
+        return 1
+    return max(1, round(parts.leaf.port_rate_bps / parts.spine.port_rate_bps))
 
 
 def _ports_of_ranks(port_of: NDArray[np.int32], hardware: Hardware, nics: int) -> NDArray[np.int32]:

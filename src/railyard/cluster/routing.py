@@ -104,6 +104,13 @@ class RoutingBuilder:
         self._size += flat.size
         return first
 
+    def flat(self, links: NDArray[np.int64]) -> int:
+        """Stores choices whose groups differ in width; returns the index of the first."""
+        first = self._size
+        self._choices.append(links.astype(np.int32))
+        self._size += len(links)
+        return first
+
     def records(
         self, node: ArrayLike, lo: ArrayLike, hi: ArrayLike, first: ArrayLike, *, width: ArrayLike, stride: ArrayLike
     ) -> None:

@@ -104,7 +104,7 @@ class ScaleUp:
             bad = int(np.flatnonzero(~inside)[0])
             raise InputError(f"ranks {src[bad]} and {dst[bad]} are not in one scale-up domain of {self.domain}")
         if self.torus is not None:
-            return self.torus.path(src, dst, self.domain, self.first_link)
+            return self.torus.path(src, dst, self.first_link)
         away = src != dst
         if self.kind == "switched":
             link = np.stack([self.first_link + 2 * src, self.first_link + 2 * dst + 1], axis=1)
@@ -129,7 +129,7 @@ class ScaleUp:
             local = source % self.domain
             return source, source - local + peer + (peer >= local)
         if self.torus is not None:
-            return self.torus.ends(self.ranks, self.domain)
+            return self.torus.ends()
         return np.empty(0, np.int64), np.empty(0, np.int64)
 
     def rates_bps(self) -> NDArray[np.float64]:
@@ -147,10 +147,11 @@ class ScaleUp:
 def scale_up_of(accelerator: Accelerator, server: Server, ranks: int) -> ScaleUp:
     """The scale-up domains of a cluster, its links counted from 0.
 
-    Accelerators without scale-up links reach the others of their server over PCIe, which acts as a switch.
+    Accelerators without scale-up links reach the others of their server over PCIe, which acts as a switch. Tori are equal
+    slices: the largest that divide the cluster and are not larger than the domain.
 
     Raises:
-        InputError: The accelerators do not fill whole domains of a mesh or torus.
+        InputError: The accelerators do not fill whole meshes.
     """
     kind = accelerator.scale_up_kind
     domain = max(1, min(server.scale_up_domain, ranks))
@@ -160,18 +161,20 @@ def scale_up_of(accelerator: Accelerator, server: Server, ranks: int) -> ScaleUp
         domain = max(1, min(server.accelerators, ranks))
         kind, rate = ("switched" if domain > 1 else "none"), server.pcie_bps
     if kind == "torus":
+        domain = max(size for size in range(1, domain + 1) if ranks % size == 0)
+    if kind == "mesh" and ranks % domain:
+        raise InputError(
+            f"a full mesh joins {domain} accelerators, and each is whole",
+            key="accelerators",
+            found=ranks,
+            hint=f"nearest possible: {ranks // domain * domain} or {(ranks // domain + 1) * domain}",
+        )
+    if kind == "torus":
         from railyard.cluster.topology.torus import TorusPaths
 
-        torus = TorusPaths.of(domain, rate, accelerator.scale_up_links)
+        torus = TorusPaths.of(domain, ranks // domain, rate, accelerator.scale_up_links)
         return ScaleUp("torus", ranks, domain, rate, latency, torus=torus)
     if kind == "mesh":
-        if ranks % domain:
-            raise InputError(
-                f"a full mesh joins {domain} accelerators, and meshes are whole",
-                key="accelerators",
-                found=ranks,
-                hint=f"nearest possible: {ranks // domain * domain}",
-            )
         return ScaleUp("mesh", ranks, domain, rate, latency, peers=max(accelerator.scale_up_links, domain - 1))
     if kind == "none":
         return ScaleUp("none", ranks, 1, rate, latency)

@@ -7,13 +7,28 @@ from typing import TYPE_CHECKING
 from railyard.cluster import record
 from railyard.cluster.fabric.fabric import Fabric, FabricSpec, fabrics
 from railyard.cluster.fabric.ideal import IDEAL
+from railyard.cluster.fabric.infiniband import INFINIBAND
 from railyard.cluster.fabric.roce import ROCE
+from railyard.cluster.fabric.scheduled import SCHEDULED
+from railyard.cluster.fabric.spectrum_x import SPECTRUM_X
+from railyard.cluster.fabric.uec import UEC
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["IDEAL", "ROCE", "Fabric", "FabricSpec", "fabrics", "from_mapping"]
+__all__ = [
+    "IDEAL",
+    "INFINIBAND",
+    "ROCE",
+    "SCHEDULED",
+    "SPECTRUM_X",
+    "UEC",
+    "Fabric",
+    "FabricSpec",
+    "fabrics",
+    "from_mapping",
+]
 
 
 def from_mapping(mapping: Mapping[str, object]) -> FabricSpec:

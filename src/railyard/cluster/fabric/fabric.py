@@ -44,6 +44,10 @@ class Fabric:
     nic_latency_ps: int = field(
         metadata=record.time("nic_latency", "Sending and receiving NIC with PCIe together, one way")
     )
+    setup_latency_ps: int = field(
+        default=0,
+        metadata=record.time("setup_latency", "Before the first packet of a message may leave: a credit's round trip"),
+    )
     switches: tuple[tuple[str, str], ...]
     families: tuple[str, ...]
     qps: int = field(default=1, metadata=record.whole("qps", "Queue pairs of a connection; each is hashed by itself"))
@@ -75,6 +79,11 @@ class Fabric:
     def payload_efficiency(self) -> float:
         """Goodput of one unhindered flow over line rate: headers and transport."""
         return self.mtu_bytes / (self.mtu_bytes + self.header_bytes) * self.transport_efficiency
+
+    @property
+    def end_latency_ps(self) -> int:
+        """What a message pays at its ends: both NICs and the setup, one way."""
+        return self.nic_latency_ps + self.setup_latency_ps
 
     @property
     def fabric_efficiency(self) -> float:
@@ -123,6 +132,7 @@ class Fabric:
             self,
             hop_latency_ps=round(self.hop_latency_ps * latency),
             nic_latency_ps=round(self.nic_latency_ps * latency),
+            setup_latency_ps=round(self.setup_latency_ps * latency),
         )
 
 

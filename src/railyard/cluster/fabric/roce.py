@@ -19,7 +19,7 @@ ROCE = fabrics.add(
         nic_latency_ps=2_600_000,
         congestion_efficiency=0.98,
         incast_efficiency=0.90,
-        switches=(("tomahawk-5", "tomahawk-5"), ("tomahawk-6", "tomahawk-6"), ("spectrum-4", "spectrum-4")),
+        switches=(("tomahawk-5", "tomahawk-5"), ("tomahawk-6", "tomahawk-6")),
         families=("ethernet",),
         left_out=(
             "pause spreading to victims: PFC holds back flows that only share a switch with a congested one",

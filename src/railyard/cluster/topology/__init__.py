@@ -5,24 +5,38 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.cluster import record
+from railyard.cluster.topology.dragonfly import Dragonfly
+from railyard.cluster.topology.dual_plane import DualPlane
+from railyard.cluster.topology.fat_tree import FatTree
+from railyard.cluster.topology.leaf_spine import LeafSpine
+from railyard.cluster.topology.multi_site import MultiSite
+from railyard.cluster.topology.rail_only import RailOnly
+from railyard.cluster.topology.rail_optimized import RailOptimized
+from railyard.cluster.topology.three_tier import ThreeTier
+from railyard.cluster.topology.torus import Torus
 from railyard.cluster.topology.wiring import Box, Endpoints, Parts, SwitchGroup, Tier, TopologySpec, Wiring, topologies
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-from railyard.cluster.topology.leaf_spine import LeafSpine
-from railyard.cluster.topology.rail_optimized import RailOptimized
 
 __all__ = [
     "Box",
+    "Dragonfly",
+    "DualPlane",
     "Endpoints",
+    "FatTree",
     "LeafSpine",
+    "MultiSite",
     "Parts",
+    "RailOnly",
     "RailOptimized",
     "SwitchGroup",
+    "ThreeTier",
     "Tier",
     "TopologySpec",
+    "Torus",
     "Wiring",
     "from_mapping",
     "topologies",

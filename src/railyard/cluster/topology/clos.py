@@ -22,6 +22,7 @@ from railyard.cluster.topology.wiring import SwitchGroup, Tier, Wiring, cables, 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from railyard.cluster.routing import RoutingTable
     from railyard.cluster.topology.wiring import Box
 
 
@@ -112,6 +113,16 @@ def upper_tiers(
             cores, up = min(found)
             return spines, up, cores
     return None
+
+
+def positive(value: float, key: str) -> None:
+    """Refuses zero and less.
+
+    Raises:
+        InputError: The value is not more than zero.
+    """
+    if not value > 0:
+        raise impossible("more than zero is wanted", key=key, found=value, possible="write for example 1")
 
 
 def need_uplinks(leaf_up: int, leafs: int, found: object) -> None:

@@ -89,13 +89,7 @@ def leaf_ports(asked: int | None, oversubscription: float, parts: Parts, uplink_
     Raises:
         InputError: The oversubscription is not positive, or the leaf has too few ports.
     """
-    if oversubscription <= 0:
-        raise impossible(
-            "an oversubscription is more than zero",
-            key="oversubscription",
-            found=oversubscription,
-            possible="write for example `3:1`",
-        )
+    clos.positive(oversubscription, "oversubscription")
     most = parts.leaf.down(oversubscription, parts.link_bps, uplink_bps)
     if most < 1:
         raise impossible(

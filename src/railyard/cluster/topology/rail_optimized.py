@@ -64,13 +64,7 @@ class RailOptimized:
     def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:
         """Wires the network; see `TopologySpec`."""
         uplink = parts.uplink(self.uplink_bps)
-        if self.spine_oversubscription <= 0:
-            raise impossible(
-                "an oversubscription is more than zero",
-                key="spine_oversubscription",
-                found=self.spine_oversubscription,
-                possible="write for example `2:1`",
-            )
+        clos.positive(self.spine_oversubscription, "spine_oversubscription")
         down = leaf_ports(self.servers_per_leaf, self.oversubscription, parts, uplink)
         if self.servers_per_leaf is None:
             down = math.ceil(endpoints.servers / math.ceil(endpoints.servers / down))

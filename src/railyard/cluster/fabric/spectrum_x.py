@@ -1,0 +1,38 @@
+"""`spectrum-x`: Ethernet switches that place every packet by queue depth, NICs that put them in order again."""
+
+from __future__ import annotations
+
+from railyard.cluster.fabric.constants import DEEPSEEK_LATENCY, estimated, measured, vendor
+from railyard.cluster.fabric.fabric import Fabric, fabrics
+
+SPECTRUM_X = fabrics.add(
+    "spectrum-x",
+    Fabric(
+        name="spectrum-x",
+        summary="RoCE with adaptive routing per packet in the switch and direct data placement in the NIC (Spectrum-X)",
+        load_balancing="adaptive",
+        header_bytes=82,
+        transport_efficiency=0.987,
+        hop_latency_ps=900_000,
+        nic_latency_ps=2_600_000,
+        congestion_efficiency=0.95,
+        incast_efficiency=0.95,
+        switches=(("spectrum-4-sn5600", "spectrum-4-sn5600"), ("spectrum-6-sn6600", "spectrum-6-sn6600")),
+        families=("ethernet",),
+        left_out=(
+            "the control loop of its congestion control, which is not public: a flow has its fair share at once",
+            "NICs that cannot place out of order: the switch would hash their flows",
+        ),
+        sources={
+            "load_balancing": vendor("adaptive", "NVIDIA Spectrum-X: ROCE_ADAPTIVE_ROUTING_EN=1", 2025),
+            "header_bytes": vendor("82 B", "RoCEv2 framing, see `roce`", 2014),
+            "transport_efficiency": measured("98.7 %", "as `roce`: the same NICs and transport", 2025),
+            "hop_latency_ps": measured("0.9 us", DEEPSEEK_LATENCY.format(same="3.6", cross="5.6"), 2025),
+            "nic_latency_ps": measured("2.6 us", DEEPSEEK_LATENCY.format(same="3.6", cross="5.6"), 2025),
+            "congestion_efficiency": vendor(
+                "95 %", "NVIDIA and xAI: 95 % effective bandwidth against 60 % with ECMP", 2024
+            ),
+            "incast_efficiency": estimated("95 %", "taken to be that of shared links; no public measurement", 2026),
+        },
+    ),
+)

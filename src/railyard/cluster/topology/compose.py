@@ -1,0 +1,162 @@
+"""Copies of a wired network side by side: planes that share their ports, rails and sites that do not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.cluster.routing import RoutingBuilder
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.cluster.arrays import Integers
+    from railyard.cluster.routing import RoutingTable
+    from railyard.cluster.topology.wiring import SwitchGroup, Wiring
+
+
+@dataclass(frozen=True)
+class Copies:
+    """How copies of a network are numbered.
+
+    Attributes:
+        inner: The network that is copied.
+        count: How many copies.
+        share_ports: Whether all copies end in the same ports (planes).
+    """
+
+    inner: Wiring
+    count: int
+    share_ports: bool
+
+    @property
+    def ports(self) -> int:
+        """Port numbers of all copies together."""
+        return self.inner.ports * (1 if self.share_ports else self.count)
+
+    @property
+    def switches(self) -> int:
+        """Switches of one copy."""
+        return self.inner.nodes - self.inner.ports
+
+    @property
+    def nodes(self) -> int:
+        """Ports and switches of all copies."""
+        return self.ports + self.count * self.switches
+
+    def port_shift(self, copy: int) -> int:
+        """Added to a port of the inner network gives the port of a copy."""
+        return 0 if self.share_ports else copy * self.inner.ports
+
+    def node(self, inner_node: Integers, copy: int) -> Integers:
+        """Node of a copy."""
+        switch = inner_node - self.inner.ports + self.ports + copy * self.switches
+        moved: Integers = np.where(inner_node < self.inner.ports, inner_node + self.port_shift(copy), switch)
+        return moved
+
+    def every(self, inner_nodes: Integers) -> NDArray[np.int32]:
+        """Nodes of all copies, copy by copy."""
+        return np.concatenate([self.node(inner_nodes, copy) for copy in range(self.count)]).astype(np.int32)
+
+    def groups(self, part: str) -> tuple[SwitchGroup, ...]:
+        """Switch groups of all copies, each with the name of its part: `plane 2`."""
+        return tuple(
+            replace(
+                group,
+                first=group.first - self.inner.ports + self.ports + copy * self.switches,
+                part=f"{part} {copy}" + (f" {group.part}" if group.part else ""),
+            )
+            for copy in range(self.count)
+            for group in self.inner.groups
+        )
+
+
+def side_by_side(inner: Wiring, count: int, *, share_ports: bool, part: str) -> Wiring:
+    """`count` copies of a network.
+
+    Args:
+        inner: The network; with `share_ports` its rates are those of one plane.
+        count: Number of copies.
+        share_ports: All copies end in the same ports, each port having links into every copy.
+        part: What a copy is called.
+
+    Returns:
+        The joined network. Without shared ports, `port_of` and `extra` list the copies' servers one after another.
+    """
+    copies = Copies(inner, count, share_ports)
+    target = copies.every(inner.target)
+    builder = RoutingBuilder()
+    for copy in range(count):
+        copy_routes(builder, copies, copy, ports_too=not share_ports)
+    if share_ports:
+        _shared_port_routes(builder, inner, count)
+    repeat = 1 if share_ports else count
+    shift = np.arange(repeat, dtype=np.int32) * inner.ports
+    return replace(
+        inner,
+        ports=copies.ports,
+        port_of=(inner.port_of + shift[:, None, None]).reshape(-1, inner.port_of.shape[1]),
+        extra=(inner.extra + shift[:, None]).ravel(),
+        nodes=copies.nodes,
+        groups=copies.groups(part),
+        source=copies.every(inner.source),
+        target=target,
+        line_bps=np.tile(inner.line_bps, count),
+        tier=np.tile(inner.tier, count),
+        routing=builder.build(nodes=copies.nodes, ports=copies.ports, link_target=target),
+        classes=_classes(copies),
+        bisection_bps=inner.bisection_bps * count,
+    )
+
+
+def copy_routes(
+    builder: RoutingBuilder, copies: Copies, copy: int, *, ports_too: bool, without: Integers | None = None
+) -> None:
+    """Adds the inner network's routes, renumbered for one copy; those of the nodes `without` are left out."""
+    table, inner = copies.inner.routing, copies.inner
+    node = record_nodes(table)
+    keep = np.ones(len(node), np.bool_) if ports_too else node >= inner.ports
+    if without is not None:
+        keep &= ~np.isin(node, without)
+    shifted = np.where(table.choices >= 0, table.choices + copy * inner.links, -1)
+    first = builder.choices(shifted[None, :].astype(np.int64))[0] + table.first[keep]
+    shift = copies.port_shift(copy)
+    builder.records(
+        copies.node(node[keep], copy),
+        table.lo[keep] + shift,
+        table.hi[keep] + shift,
+        first,
+        width=table.width[keep],
+        stride=table.stride[keep],
+    )
+
+
+def record_nodes(table: RoutingTable) -> NDArray[np.int64]:
+    """Node of every record."""
+    return np.repeat(np.arange(table.nodes, dtype=np.int64), np.diff(table.node_ptr))
+
+
+def _shared_port_routes(builder: RoutingBuilder, inner: Wiring, count: int) -> None:
+    """A port that all planes share chooses among its links into all of them; it has one group for all destinations."""
+    table = inner.routing
+    node = record_nodes(table)
+    keep = node < inner.ports
+    width = int(table.width[keep].max(initial=1))
+    own = table.choices[table.first[keep][:, None] + np.arange(width)]
+    every = (own[:, None, :] + np.arange(count)[:, None] * inner.links).reshape(len(own), count * width)
+    first = builder.choices(every.astype(np.int64))
+    builder.records(node[keep], table.lo[keep], table.hi[keep], first, width=count * width, stride=table.stride[keep])
+
+
+def _classes(copies: Copies) -> NDArray[np.int32] | None:
+    """Planes are alike switch by switch; rails and sites are not."""
+    inner = copies.inner.classes
+    if inner is None:
+        return None
+    out = np.arange(copies.nodes, dtype=np.int32)
+    for copy in range(copies.count):
+        own = copies.node(np.arange(copies.inner.nodes), copy)
+        out[own] = copies.node(inner, 0 if copies.share_ports else copy)
+    return out

@@ -1,0 +1,264 @@
+"""Dragonfly: groups of routers, fully joined inside, with one global link or more between every two groups."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from railyard.cluster import record
+from railyard.cluster.routing import RoutingBuilder
+from railyard.cluster.topology.wiring import (
+    Detour,
+    Endpoints,
+    Parts,
+    SwitchGroup,
+    Tier,
+    Wiring,
+    cables,
+    impossible,
+    topologies,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.cluster.routing import RoutingTable
+
+TIERS = (Tier("nic", 3.0, "access"), Tier("local", 10.0), Tier("global", 60.0))
+
+
+@dataclass(frozen=True)
+class Dragonfly:
+    r"""The canonical dragonfly of p ports, a routers and h global links a router.
+
+              group 0                          group 1
+        +------------------+             +------------------+
+        | r0 --- r1 --- r2 |====global===| r0 --- r1 --- r2 |      every router to every other of its group,
+        |  \______________/|             |  \______________/|      every group to every other by a * h / (groups - 1) links
+        +--|||---|||---|||-+             +--|||---|||---|||-+
+          ports              \===== to all other groups =====/
+
+    Balanced with a = 2 p = 2 h, which is the default, sized by the switch. Minimal routes take at most one local, one global
+    and one local link. Fabrics that route adaptively may send a share of every flow by way of other groups
+    (`detour_share`), which is what makes a dragonfly bear adversarial patterns; hashed flows always go minimally.
+    Source: J. Kim, W. Dally, S. Scott, D. Abts, "Technology-driven, highly-scalable dragonfly topology", ISCA 2008.
+    """
+
+    kind: ClassVar[str] = "dragonfly"
+
+    p: int | None = field(default=None, metadata=record.whole("p", "Ports of a router; a quarter of its radix"))
+    a: int | None = field(default=None, metadata=record.whole("a", "Routers of a group; twice p"))
+    h: int | None = field(default=None, metadata=record.whole("h", "Global links of a router; as many as p"))
+    detour_share: float = field(
+        default=0.0,
+        metadata=record.share("detour_share", "Share of an adaptively routed flow that takes non-minimal routes"),
+    )
+    detours: int = field(default=4, metadata=record.whole("detours", "Other groups over which that share is split"))
+    uplink_bps: float | None = field(
+        default=None, metadata=record.rate("uplink_rate", "Rate of a link between routers; that of the NICs")
+    )
+
+    def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:
+        """Wires the network; see `TopologySpec`."""
+        uplink = parts.uplink(self.uplink_bps)
+        p, a, h = self._sizes(parts, uplink)
+        groups = max(1, math.ceil(endpoints.ports / (a * p)))
+        if groups > a * h + 1:
+            raise impossible(
+                f"{a * h} global links of a group reach {a * h} other groups, and {groups} groups are needed",
+                key="h",
+                found=h,
+                possible=f"at most {(a * h + 1) * a * p} ports with these sizes; raise p, a or h, or choose a larger switch",
+            )
+        if not 0 <= self.detour_share < 1 or self.detours < 1:
+            raise impossible(
+                "a share is at least 0 and less than 1, and there is at least one detour",
+                key="detour_share",
+                found=self.detour_share,
+                possible="write for example `30 %`",
+            )
+        detour = None
+        if self.detour_share > 0 and groups > 2:
+            detour = Detour(self.detour_share, min(self.detours, groups - 2), a * p, groups)
+        plan = _Plan(p, a, h, groups, endpoints, parts.link_bps, uplink)
+        return plan.wire(parts.leaf.name, detour)
+
+    def _sizes(self, parts: Parts, uplink_bps: float) -> tuple[int, int, int]:
+        """p, a and h, given or balanced for the switch."""
+        box = parts.leaf
+        units = box.capacity_bps / uplink_bps
+        p = self.p if self.p is not None else max(1, int((units + 1) / (3 + parts.link_bps / uplink_bps)))
+        a = self.a if self.a is not None else 2 * p
+        h = self.h if self.h is not None else p
+        for key, value in (("p", p), ("a", a), ("h", h)):
+            if value < 1:
+                raise impossible("at least one is wanted", key=key, found=value, possible="write 1 or more")
+        need = p * parts.link_bps + (a - 1 + h) * uplink_bps
+        if need > box.capacity_bps * (1 + 1e-9) or p + a - 1 + h > box.max_ports:
+            raise impossible(
+                f"a router needs p + (a - 1) + h ports, {need / 1e12:g} Tb/s in all, and {box.name} has "
+                f"{box.capacity_bps / 1e12:g} Tb/s",
+                key="p",
+                found=p,
+                possible=f"balanced for this switch: p = {int((units + 1) / 4)}, a = {int((units + 1) / 4) * 2}",
+            )
+        return p, a, h
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A dragonfly in numbers. Global port `i` of a group is on router `i // h`."""
+
+    p: int
+    a: int
+    h: int
+    groups: int
+    endpoints: Endpoints
+    link_bps: float
+    uplink_bps: float
+
+    @property
+    def ports(self) -> int:
+        return self.groups * self.a * self.p
+
+    @property
+    def width(self) -> int:
+        """Global links between two groups."""
+        return self.a * self.h // (self.groups - 1) if self.groups > 1 else 0
+
+    @property
+    def local_cables(self) -> int:
+        return self.a * (self.a - 1) // 2
+
+    @property
+    def used(self) -> int:
+        return self.endpoints.ports
+
+    def wire(self, box: str, detour: Detour | None) -> Wiring:
+        numbers = np.arange(self.used, dtype=np.int32)
+        inside = self.endpoints.servers * self.endpoints.nics
+        low, high = self._cable_ends()
+        source, target = cables(low, high)
+        counts = [2 * len(part) for part in low]
+        routers = self.groups * self.a
+        return Wiring(
+            ports=self.ports,
+            port_of=numbers[:inside].reshape(self.endpoints.servers, self.endpoints.nics),
+            extra=numbers[inside:],
+            nodes=self.ports + routers,
+            groups=(SwitchGroup("router", 1, self.ports, routers, self.p + self.a - 1 + self.h, box),),
+            source=source,
+            target=target,
+            line_bps=np.repeat([self.link_bps, self.uplink_bps, self.uplink_bps], counts),
+            tier=np.repeat(np.arange(3, dtype=np.int16), counts),
+            tiers=TIERS[: 2 + (self.groups > 1)],
+            routing=self._routes(target),
+            classes=None,
+            bisection_bps=self._bisection_bps(),
+            pod_ports=self.a * self.p,
+            detour=detour,
+        )
+
+    def _cable_ends(self) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
+        used = np.arange(self.used)
+        one, other = np.triu_indices(self.a, 1)
+        base = self.ports + np.arange(self.groups)[:, None] * self.a
+        near, far, index = self._global_ends()
+        return (
+            [used, (base + one).ravel(), self.ports + near * self.a + index // self.h],
+            [
+                self.ports + used // self.p,
+                (base + other).ravel(),
+                self.ports + far * self.a + self._far_port(near, far, index) // self.h,
+            ],
+        )
+
+    def _global_ends(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Near group, far group and near global port of every global cable; near is the lower number."""
+        one, other = np.triu_indices(self.groups, 1)
+        near, far = np.repeat(one, self.width), np.repeat(other, self.width)
+        lane = np.tile(np.arange(self.width), len(one))
+        return near, far, self._slot(near, far) * self.width + lane
+
+    def _slot(self, here: NDArray[np.int64], there: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Which of a group's bunches of global ports leads to another group: the next group first, and so round."""
+        return (there - here - 1) % self.groups
+
+    def _far_port(self, near: NDArray[np.int64], far: NDArray[np.int64], index: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self._slot(far, near) * self.width + index % max(self.width, 1)
+
+    def _routes(self, target: NDArray[np.int32]) -> RoutingTable:
+        builder = RoutingBuilder()
+        used = np.arange(self.used)
+        builder.records(used, 0, self.ports, builder.choices(2 * used[:, None]), width=1, stride=self.ports)
+        self._router_routes(builder)
+        if self.groups > 1:
+            self._global_routes(builder)
+        nodes = self.ports + self.groups * self.a
+        return builder.build(nodes=nodes, ports=self.ports, link_target=target)
+
+    def _router_routes(self, builder: RoutingBuilder) -> None:
+        """Own ports, and the other routers of the group: before and behind."""
+        routers = np.arange(self.groups * self.a)
+        node, own = self.ports + routers, routers * self.p
+        port = own[:, None] + np.arange(self.p)
+        down = np.where(port < self.used, 2 * port + 1, -1)
+        builder.records(node, own, own + self.p, builder.choices(down), width=1, stride=1)
+        if self.a > 1:
+            links = self._local_links().reshape(self.groups * self.a, self.a)
+            first = builder.choices(links)
+            group = routers // self.a * self.a * self.p
+            builder.records(node, group, own, first, width=1, stride=self.p)
+            behind = first + routers % self.a + 1
+            builder.records(node, own + self.p, group + self.a * self.p, behind, width=1, stride=self.p)
+
+    def _local_links(self) -> NDArray[np.int64]:
+        """int64[groups, a, a], link from a router to another of its group; -1 to itself."""
+        one, other = np.triu_indices(self.a, 1)
+        cable = np.full((self.a, self.a), -1, np.int64)
+        cable[one, other] = 2 * np.arange(len(one))
+        cable[other, one] = 2 * np.arange(len(one)) + 1
+        shift = 2 * (self.used + np.arange(self.groups)[:, None, None] * self.local_cables)
+        return np.where(cable >= 0, cable + shift, -1)
+
+    def _global_links(self) -> NDArray[np.int64]:
+        """int64[groups, groups - 1, width], link from a group by bunch and lane."""
+        near, far, index = self._global_ends()
+        cable = 2 * (self.used + self.groups * self.local_cables + np.arange(len(near)))
+        out = np.empty((self.groups, self.groups - 1, self.width), np.int64)
+        lane = index % self.width
+        out[near, self._slot(near, far), lane] = cable
+        out[far, self._slot(far, near), lane] = cable + 1
+        return out
+
+    def _global_routes(self, builder: RoutingBuilder) -> None:
+        """To another group: by this router's own global links, or to the routers of the group that have one, evenly."""
+        local, outward = self._local_links(), self._global_links()
+        group = np.arange(self.groups)
+        index = np.arange(self.a * self.h)[: (self.groups - 1) * self.width].reshape(self.groups - 1, self.width)
+        owner = index // self.h
+        for router in range(self.a):
+            node = self.ports + group * self.a + router
+            for slot in range(self.groups - 1):
+                own = owner[slot] == router
+                links = outward[:, slot, own] if own.any() else local[:, router, owner[slot]]
+                there = (group + slot + 1) % self.groups * self.a * self.p
+                width = links.shape[1]
+                builder.records(
+                    node, there, there + self.a * self.p, builder.choices(links), width=width, stride=self.ports
+                )
+
+    def _bisection_bps(self) -> float:
+        """Halves of the groups, or of the routers of a single group."""
+        half = self.used * self.link_bps / 2
+        if self.groups > 1:
+            cut = (self.groups // 2) * (self.groups - self.groups // 2) * self.width
+        else:
+            cut = (self.a // 2) * (self.a - self.a // 2)
+        return min(half, cut * self.uplink_bps) if self.groups * self.a > 1 else half
+
+
+topologies.add(Dragonfly.kind, Dragonfly)
