@@ -1,0 +1,117 @@
+"""Graphs, entities and links made by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from railyard.engine.lowering import Entities, Lowered
+from railyard.graph import Communicators, Kind, Label, TaskGraph
+
+
+@dataclass
+class Links:
+    """What an engine asks of a cluster's links; no bundles."""
+
+    rate_bps: np.ndarray
+    tiers: tuple[str, ...] = ("back-end nic",)
+    bundle_of: np.ndarray = None
+
+    def __post_init__(self):
+        self.rate_bps = np.asarray(self.rate_bps, np.float64)
+        self.bundle_of = np.full(len(self.rate_bps), -1, np.int32)
+
+    @property
+    def physical(self):
+        return len(self.rate_bps)
+
+    def with_bundles(self, rate_bps):
+        return rate_bps
+
+    def of_tier(self, name):
+        assert name in self.tiers
+        return np.arange(self.physical, dtype=np.int32)
+
+
+@dataclass
+class Entity:
+    """One row; `links` is {link: share}."""
+
+    links: dict[int, float]
+    volume: float
+    latency: int = 0
+    cap: float = np.inf
+    weight: float = 1.0
+
+
+def entities(rows):
+    """The columns of some rows."""
+    ptr = np.concatenate([[0], np.cumsum([len(row.links) for row in rows])]).astype(np.int64)
+    return Entities(
+        link_ptr=ptr,
+        link_idx=np.array([link for row in rows for link in row.links], np.int32),
+        link_share=np.array([share for row in rows for share in row.links.values()], np.float64),
+        volume_bytes=np.array([row.volume for row in rows], np.float64),
+        latency_ps=np.array([row.latency for row in rows], np.int64),
+        rate_cap_bps=np.array([row.cap for row in rows], np.float64),
+        fair_weight=np.array([row.weight for row in rows], np.float64),
+        alone_ps=np.zeros(len(rows), np.int64),
+    )
+
+
+@dataclass
+class Graph:
+    """Tasks as they are added; `build` makes the columns."""
+
+    ranks: int
+    groups: list[list[int]] = field(default_factory=list)
+    rows: list[dict] = field(default_factory=list)
+
+    def _add(self, kind, rank, stream, deps, peer=-1, duration=0, entity=-1):
+        row = {"kind": kind, "rank": rank, "stream": stream, "deps": deps}
+        self.rows.append({**row, "peer": peer, "duration": duration, "entity": entity})
+        return len(self.rows) - 1
+
+    def compute(self, rank, duration, *deps, stream=0):
+        return self._add(Kind.COMPUTE, rank, stream, deps, duration=duration)
+
+    def transfer(self, rank, peer, entity, *deps, stream=3):
+        return self._add(Kind.TRANSFER, rank, stream, deps, peer=peer, entity=entity)
+
+    def collective(self, group, entity, *deps, stream=2):
+        return self._add(Kind.COLLECTIVE, group, stream, deps, entity=entity)
+
+    def read(self, rank, entity, *deps, stream=7):
+        return self._add(Kind.READ, rank, stream, deps, entity=entity)
+
+    def build(self):
+        column = {name: [row[name] for row in self.rows] for name in ("kind", "rank", "peer", "duration", "stream")}
+        n = len(self.rows)
+        ptr = np.concatenate([[0], np.cumsum([len(row["deps"]) for row in self.rows])]).astype(np.int64)
+        members = [rank for group in self.groups for rank in group]
+        group_ptr = np.concatenate([[0], np.cumsum([len(group) for group in self.groups])]).astype(np.int64)
+        graph = TaskGraph(
+            ranks=self.ranks,
+            kind=np.array(column["kind"], np.uint8),
+            rank=np.array(column["rank"], np.int32),
+            peer=np.array(column["peer"], np.int32),
+            duration_ps=np.array(column["duration"], np.int64),
+            size_bytes=np.zeros(n, np.int64),
+            count=np.ones(n, np.int32),
+            collective=np.zeros(n, np.uint8),
+            stream=np.array(column["stream"], np.uint8),
+            label=np.zeros(n, np.int32),
+            dep_ptr=ptr,
+            dep_idx=np.array([dep for row in self.rows for dep in row["deps"]], np.int32),
+            labels=[Label("forward", "task")],
+            communicators=Communicators(group_ptr, np.array(members, np.int32), ["dp"] * len(self.groups)),
+        )
+        entity = np.array([row["entity"] for row in self.rows], np.int32)
+        return graph, entity
+
+
+def lowered(graph, rows):
+    """(columns of the graph, its entities)."""
+    columns, entity = graph.build()
+    return columns, Lowered(entities(rows), entity)
