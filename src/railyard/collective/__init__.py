@@ -1,0 +1,46 @@
+"""Collectives: who sends how much to whom, which algorithm a library would choose, and what that costs on links."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
+from railyard.collective.choice import Choice, Choices, choose, choose_many
+from railyard.collective.lowering import EntityTable, Requests, lower_collectives, lower_storage, lower_transfers
+from railyard.collective.lowering.groups import shape_of
+from railyard.collective.machine import Case, Machine, machine_of
+from railyard.collective.pattern import NETWORK, Pattern, domain_switch
+from railyard.collective.policy import CollectivePolicy
+from railyard.collective.schedule import Schedule, Send
+from railyard.collective.shape import Shape
+
+# a file beside this one registers its algorithm by being there
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+
+__all__ = [
+    "ALGORITHMS",
+    "NETWORK",
+    "Algorithm",
+    "Case",
+    "Choice",
+    "Choices",
+    "CollectivePolicy",
+    "EntityTable",
+    "Machine",
+    "Pattern",
+    "Requests",
+    "Schedule",
+    "Send",
+    "Shape",
+    "Steps",
+    "choose",
+    "choose_many",
+    "domain_switch",
+    "lower_collectives",
+    "lower_storage",
+    "lower_transfers",
+    "machine_of",
+    "shape_of",
+]

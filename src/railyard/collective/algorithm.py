@@ -1,0 +1,81 @@
+"""The record of an algorithm and the registry of all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.registry import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from railyard.collective.machine import Machine
+    from railyard.collective.pattern import Pattern
+    from railyard.collective.schedule import Schedule
+    from railyard.collective.shape import Shape
+    from railyard.graph import CollectiveKind
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Messages that must follow one another when the data is so small that only latency counts.
+
+    Attributes:
+        scale_up: Inside a scale-up domain, from accelerator to accelerator.
+        scale_out: Through NICs.
+        switch: Passes through a reducing scale-up switch.
+        peers: Messages that one rank posts one after another without waiting for them.
+    """
+
+    scale_up: float = 0.0
+    scale_out: float = 0.0
+    switch: float = 0.0
+    peers: float = 0.0
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """One way to do one or more kinds of collectives.
+
+    Attributes:
+        name: The word by which users override the choice.
+        summary: What it does, one line.
+        kinds: What it can do.
+        protocols: The wire protocols it may use, a subset of "ll", "ll128", "simple".
+        family: Whose measured constants it takes: "ring", "tree", "nvls", "collnet", "pat" or "peer".
+        refuses: Why it cannot serve a kind on a shape and machine; None where it can.
+        pattern: Bytes of each edge.
+        steps: Latencies that add up.
+        schedule: Every message in order; for tests and for engines that replay messages.
+        sources: Where the algorithm is described.
+        floods: Whether a rank gets data of many others at the same time (incast), instead of from few in turn.
+    """
+
+    name: str
+    summary: str
+    kinds: tuple[CollectiveKind, ...]
+    protocols: tuple[str, ...]
+    family: str
+    refuses: Callable[[CollectiveKind, Shape, Machine], str | None]
+    pattern: Callable[[CollectiveKind, Shape], Pattern]
+    steps: Callable[[CollectiveKind, Shape], Steps]
+    schedule: Callable[[CollectiveKind, Shape], Schedule]
+    sources: tuple[str, ...]
+    floods: bool = False
+
+    def refusal(self, kind: CollectiveKind, shape: Shape, machine: Machine) -> str | None:
+        """Why the algorithm cannot do `kind` on `shape`; None when it can."""
+        if kind not in self.kinds:
+            return f"`{self.name}` does not do {kind.name.lower().replace('_', '-')}"
+        if shape.ranks < 2:
+            return None
+        return self.refuses(kind, shape, machine)
+
+
+ALGORITHMS: Registry[Algorithm] = Registry("collective algorithm")
+
+
+def always(kind: CollectiveKind, shape: Shape, machine: Machine) -> None:
+    """The `refuses` of an algorithm that works everywhere."""
+    del kind, shape, machine

@@ -1,0 +1,218 @@
+"""The choice of algorithm and protocol: the library's, the best, or the user's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.collective.algorithm import ALGORITHMS
+from railyard.collective.machine import Case, Machine, machine_of
+from railyard.collective.policy import CollectivePolicy, kind_word
+from railyard.collective.timing import LINK_CEILING, WIRE, load_of, timing
+from railyard.collective.tuner import nccl, rccl
+from railyard.collective.tuner.plan import ring_plan, switch_plan
+from railyard.errors import InputError
+from railyard.graph import CollectiveKind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+    from railyard.collective.shape import Shape
+
+DEFAULT_POLICY = CollectivePolicy()
+KIB = 1 << 10
+PEER_LL_BYTES = 16 * KIB
+"""Largest message of a grouped send for which NCCL takes LL."""
+
+NOTHING = ("none", "simple")
+"""What a communicator of one rank runs."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a collective runs as.
+
+    Attributes:
+        algorithm: Name in the registry.
+        protocol: "ll", "ll128" or "simple".
+        channels: Channels of the library's plan.
+        time_ps: Predicted time alone, one invocation.
+    """
+
+    algorithm: str
+    protocol: str
+    channels: int
+    time_ps: int
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Choices at many sizes, as columns.
+
+    Attributes:
+        candidates: (algorithm, protocol), the table into which `index` points.
+        index: int64[k].
+        time_us: float64[k], predicted time alone.
+    """
+
+    candidates: tuple[tuple[str, str], ...]
+    index: NDArray[np.int64]
+    time_us: NDArray[np.float64]
+
+
+def choose(
+    kind: CollectiveKind,
+    size_bytes: float,
+    shape: Shape,
+    cluster: Cluster | Machine,
+    policy: CollectivePolicy = DEFAULT_POLICY,
+    *,
+    group: str = "",
+) -> Choice:
+    """The algorithm and protocol of one collective.
+
+    Args:
+        kind: What it does.
+        size_bytes: nccl-tests size of one invocation.
+        shape: Its communicator.
+        cluster: Where it runs.
+        policy: Overrides.
+        group: Class of the communicator ("tp", "dp"), for overrides by group.
+
+    Raises:
+        InputError: The policy wants an algorithm that this shape or cluster cannot run; says why.
+    """
+    machine = cluster if isinstance(cluster, Machine) else machine_of(cluster)
+    chosen = choose_many(kind, np.array([size_bytes], np.float64), shape, machine, policy, group=group)
+    algorithm, protocol = chosen.candidates[int(chosen.index[0])]
+    plan = switch_plan(machine, shape) if ALGORITHMS.get(algorithm).family == "nvls" else ring_plan(machine, shape)
+    return Choice(algorithm, protocol, 2 * plan.channels, round(float(chosen.time_us[0]) * 1e6))
+
+
+def choose_many(
+    kind: CollectiveKind,
+    size_bytes: NDArray[np.float64],
+    shape: Shape,
+    machine: Machine,
+    policy: CollectivePolicy = DEFAULT_POLICY,
+    *,
+    group: str = "",
+) -> Choices:
+    """Choices for many sizes of one kind on one shape; see `choose`."""
+    case = Case(machine, shape, kind)
+    if shape.ranks < 2:
+        return Choices((NOTHING,), np.zeros(len(size_bytes), np.int64), np.zeros(len(size_bytes)))
+    candidates = _allowed(case, policy, group)
+    predicted = np.stack([predicted_us(case, name, spoken, size_bytes, policy) for name, spoken in candidates])
+    score = predicted
+    if policy.selector == "library" and not machine.ideal:
+        score = _library_score(case, size_bytes, candidates, predicted)
+    index = np.argmin(score, axis=0)
+    return Choices(tuple(candidates), index, np.take_along_axis(predicted, index[None], axis=0)[0])
+
+
+def _allowed(case: Case, policy: CollectivePolicy, group: str) -> list[tuple[str, str]]:
+    """Algorithms and protocols that can run and that the policy leaves."""
+    kind = case.kind
+    wanted, protocol = policy.algorithm_for(kind, group), policy.protocol_for(kind, group)
+    able = []
+    for name, algorithm in ALGORITHMS.items():
+        refusal = algorithm.refusal(kind, case.shape, case.machine)
+        if wanted == name and refusal is not None:
+            raise InputError(f"`{name}` cannot do {kind_word(kind)} here: {refusal}", key="algorithm", found=name)
+        if refusal is None and wanted in (None, name):
+            able += [(name, spoken) for spoken in algorithm.protocols]
+    left = [item for item in able if protocol in (None, item[1])]
+    if not left:
+        spoken = sorted({item[1] for item in able})
+        what = f"`{wanted}`" if wanted else f"an algorithm for {kind_word(kind)}"
+        raise InputError(f"{what} does not speak this protocol", key="protocol", found=protocol, allowed=spoken)
+    return left
+
+
+def _library_score(
+    case: Case,
+    size_bytes: NDArray[np.float64],
+    candidates: list[tuple[str, str]],
+    predicted: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """float64[candidates, k]: the library's own estimate; infinite for what it would not consider.
+
+    Where the library has no estimate for any candidate (another maker's accelerators, an algorithm of the user's
+    choice), the predicted time decides.
+    """
+    if case.kind == CollectiveKind.ALL_TO_ALL:
+        return _grouped_sends(size_bytes, case.shape, candidates, predicted)
+    library = {"nccl": nccl.estimates, "rccl": rccl.estimates}.get(case.machine.library)
+    if library is None:
+        return predicted
+    score = np.full(predicted.shape, np.inf)
+    for (name, protocol), time_us in library(case, size_bytes).items():
+        item = (_own_name(name, case), protocol)
+        if item in candidates:
+            row = candidates.index(item)
+            score[row] = np.minimum(score[row], time_us)
+    return np.where(np.isfinite(score).any(axis=0), score, predicted)
+
+
+def _own_name(name: str, case: Case) -> str:
+    """Railyard's name of the library's algorithm."""
+    if case.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
+        return kind_word(case.kind)
+    if case.machine.library == "rccl" and case.machine.scale_up == "mesh" and case.shape.domains == 1:
+        return "direct"  # rings and trees over all links of a full mesh load each link alike, as direct sends do
+    return name
+
+
+def _grouped_sends(
+    size_bytes: NDArray[np.float64], shape: Shape, candidates: list[tuple[str, str]], predicted: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """An all-to-all is grouped sends: LL for small messages, Simple otherwise."""
+    small = size_bytes / shape.ranks <= PEER_LL_BYTES
+    score = np.full(predicted.shape, np.inf)
+    for row, (name, protocol) in enumerate(candidates):
+        if name == "pairwise":
+            score[row] = np.where(small == (protocol == "ll"), 0.0, 1.0)
+    return np.where(np.isfinite(score).any(axis=0), score, predicted)
+
+
+def predicted_us(
+    case: Case,
+    name: str,
+    protocol: str,
+    size_bytes: NDArray[np.float64],
+    policy: CollectivePolicy = DEFAULT_POLICY,
+) -> NDArray[np.float64]:
+    """Predicted time alone in us, the network between NICs taken as free of contention.
+
+    Args:
+        case: What is to be done where.
+        name: Algorithm.
+        protocol: "ll", "ll128" or "simple".
+        size_bytes: float64[k].
+        policy: For what launching and the network's software add.
+    """
+    own = timing(case, ALGORITHMS.get(name), protocol, size_bytes)
+    path_us = (case.machine.path_latency_ps + policy.network_overhead_ps) * 1e-6
+    rate = np.minimum(own.rate_gbs, links_gbs(case, name) / WIRE[protocol])
+    fixed = own.latency_us + own.network_steps * path_us + policy.launch_ps * 1e-6
+    time_us: NDArray[np.float64] = fixed + size_bytes / (1e3 * rate)
+    return time_us
+
+
+def links_gbs(case: Case, name: str) -> float:
+    """GB/s of the collective's size that scale-up links and NICs carry, without flags."""
+    machine = case.machine
+    load = load_of(name, case.kind, case.shape)
+    bounds = [np.inf]
+    if machine.scale_up == "mesh" and load.pair:
+        bounds.append(machine.plan_bps / 8e9 / (machine.domain - 1) / load.pair)
+    elif load.egress:
+        share = LINK_CEILING if machine.scale_up == "switched" else machine.plan_bps / machine.scale_up_bps
+        bounds.append(machine.scale_up_bps / 8e9 * share / load.egress)
+    if load.port:
+        bounds.append(machine.nic_bps / 8e9 * machine.payload_efficiency / load.port)
+    return float(min(bounds))

@@ -1,0 +1,72 @@
+"""Direct: every rank sends each other rank its chunk at once; in a full mesh this runs over all links alike.
+
+It is also what the rings of a full mesh amount to: channels over all links of an eight-accelerator mesh load every link
+with the same bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps, always
+from railyard.collective.pattern import Pattern
+from railyard.collective.schedule import Schedule, Send
+from railyard.graph import CollectiveKind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.collective.shape import Shape
+
+
+def all_pairs(ranks: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Sources and targets of every ordered pair of different positions."""
+    source = np.repeat(np.arange(ranks), ranks)
+    target = np.tile(np.arange(ranks), ranks)
+    different = source != target
+    return source[different], target[different]
+
+
+def _pattern(kind: CollectiveKind, shape: Shape) -> Pattern:
+    source, target = all_pairs(shape.ranks)
+    rounds = 2 if kind == CollectiveKind.ALL_REDUCE else 1
+    return Pattern.of([(source, target, rounds / shape.ranks)])
+
+
+def _steps(kind: CollectiveKind, shape: Shape) -> Steps:
+    rounds = 2 if kind == CollectiveKind.ALL_REDUCE else 1
+    out = rounds if shape.domains > 1 else 0
+    return Steps(scale_up=rounds - out, scale_out=out, peers=rounds * (shape.ranks - 1))
+
+
+def _schedule(kind: CollectiveKind, shape: Shape) -> Schedule:
+    n = shape.ranks
+    pairs = [(source, target) for source in range(n) for target in range(n) if source != target]
+    scatter = tuple(Send(source, target, (target,), reduce=True) for source, target in pairs)
+    gather = tuple(Send(source, target, (source,)) for source, target in pairs)
+    steps = {
+        CollectiveKind.ALL_REDUCE: (scatter, gather),
+        CollectiveKind.REDUCE_SCATTER: (scatter,),
+        CollectiveKind.ALL_GATHER: (gather,),
+    }[kind]
+    return Schedule(kind, n, n, steps, tuple(range(n)))
+
+
+ALGORITHM = ALGORITHMS.add(
+    "direct",
+    Algorithm(
+        name="direct",
+        summary="Every rank to every other at once; the natural one on a full mesh",
+        kinds=(CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER),
+        protocols=("ll", "ll128", "simple"),
+        family="ring",
+        refuses=always,
+        pattern=_pattern,
+        steps=_steps,
+        schedule=_schedule,
+        sources=("RCCL develop 2026-08, direct all-gather and reduce-scatter; facts on MI300X meshes",),
+        floods=True,
+    ),
+)

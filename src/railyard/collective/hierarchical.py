@@ -1,0 +1,110 @@
+"""Hierarchical: reduce-scatter inside each domain, then a ring along each rail, then all-gather inside each domain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
+from railyard.collective.direct import all_pairs
+from railyard.collective.pattern import Pattern
+from railyard.collective.ring import per_edge
+from railyard.collective.schedule import Schedule, Send
+from railyard.graph import CollectiveKind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.collective.machine import Machine
+    from railyard.collective.shape import Shape
+
+_REDUCES = (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER)
+_GATHERS = (CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER)
+
+
+def _refuses(kind: CollectiveKind, shape: Shape, machine: Machine) -> str | None:
+    del kind, machine
+    if not shape.even:
+        return "the domains hold different numbers of ranks"
+    if shape.domains < 2 or shape.per_domain < 2:
+        return "it wants several domains with several ranks each"
+    return None
+
+
+def _pattern(kind: CollectiveKind, shape: Shape) -> Pattern:
+    p, domains = shape.per_domain, shape.domains
+    source, target = all_pairs(p)
+    base = np.repeat(shape.offsets, len(source))
+    rounds = (kind in _REDUCES) + (kind in _GATHERS)
+    position = np.arange(shape.ranks)
+    return Pattern.of(
+        [
+            (base + np.tile(source, domains), base + np.tile(target, domains), rounds / p),
+            (position, (position + p) % shape.ranks, per_edge(kind, domains) / p),
+        ]
+    )
+
+
+def _steps(kind: CollectiveKind, shape: Shape) -> Steps:
+    rounds = (kind in _REDUCES) + (kind in _GATHERS)
+    return Steps(scale_up=rounds, scale_out=rounds * (shape.domains - 1), peers=rounds * (shape.per_domain - 1))
+
+
+def _schedule(kind: CollectiveKind, shape: Shape) -> Schedule:
+    p, domains = shape.per_domain, shape.domains
+    chunk = np.arange(shape.ranks).reshape(p, domains)  # chunk[j, e] is reduced on rail j and rests in domain e
+    steps: list[tuple[Send, ...]] = []
+    if kind in _REDUCES:
+        steps.append(_inside(shape, reduce=True))
+        steps += [_along_rails(shape, chunk, -turn, reduce=True) for turn in range(1, domains)]
+    if kind in _GATHERS:
+        steps += [_along_rails(shape, chunk, 1 - turn, reduce=False) for turn in range(1, domains)]
+        steps.append(_inside(shape, reduce=False))
+    owner = tuple(domain * p + local for local in range(p) for domain in range(domains))
+    return Schedule(kind, shape.ranks, shape.ranks, tuple(steps), owner)
+
+
+def _inside(shape: Shape, *, reduce: bool) -> tuple[Send, ...]:
+    """Inside every domain: to each member its rail's chunks (reducing), or from each member its rail's chunks."""
+    p, domains = shape.per_domain, shape.domains
+    source, target = all_pairs(p)
+    sends = []
+    for domain in range(domains):
+        for a, b in zip(source.tolist(), target.tolist(), strict=True):
+            rail = b if reduce else a
+            chunks = tuple(range(rail * domains, (rail + 1) * domains))
+            sends.append(Send(domain * p + a, domain * p + b, chunks, reduce))
+    return tuple(sends)
+
+
+def _along_rails(shape: Shape, chunk: NDArray[np.int64], shift: int, *, reduce: bool) -> tuple[Send, ...]:
+    """One turn of the ring on every rail; domain d sends the chunk that rests `shift` domains further on."""
+    p, domains = shape.per_domain, shape.domains
+    return tuple(
+        Send(
+            domain * p + local,
+            (domain + 1) % domains * p + local,
+            (int(chunk[local, (domain + shift) % domains]),),
+            reduce,
+        )
+        for domain in range(domains)
+        for local in range(p)
+    )
+
+
+ALGORITHM = ALGORITHMS.add(
+    "hierarchical",
+    Algorithm(
+        name="hierarchical",
+        summary="Inside the domain, along the rails, inside the domain; each NIC carries only its rail's part",
+        kinds=(CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER),
+        protocols=("ll", "simple"),
+        family="peer",
+        refuses=_refuses,
+        pattern=_pattern,
+        steps=_steps,
+        schedule=_schedule,
+        sources=("Jia et al. 2018 (hierarchical all-reduce)", "BlueConnect, SysML 2019"),
+    ),
+)

@@ -1,0 +1,187 @@
+"""Collectives of many communicators onto links."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.cluster import CsrWeighted
+from railyard.collective.algorithm import ALGORITHMS
+from railyard.collective.choice import DEFAULT_POLICY, NOTHING, choose_many
+from railyard.collective.lowering.groups import Group, groups
+from railyard.collective.lowering.table import EntityTable, Limits, gather, table
+from railyard.collective.lowering.usage import stacked, usage
+from railyard.collective.machine import Case, machine_of
+from railyard.collective.timing import WIRE, timing
+from railyard.errors import InputError
+from railyard.graph import CollectiveKind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+    from railyard.collective.policy import CollectivePolicy
+    from railyard.graph import Communicators
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Collectives to lower.
+
+    Attributes:
+        comm: int32[r], communicator.
+        kind: uint8[r], a `CollectiveKind`.
+        size_bytes: int64[r], nccl-tests size of one invocation.
+        count: int32[r], invocations back to back.
+    """
+
+    comm: NDArray[np.int32]
+    kind: NDArray[np.uint8]
+    size_bytes: NDArray[np.int64]
+    count: NDArray[np.int32]
+
+
+RequestColumns = tuple["NDArray[np.int32]", "NDArray[np.uint8]", "NDArray[np.int64]", "NDArray[np.int32]"]
+
+
+def lower_collectives(
+    cluster: Cluster,
+    communicators: Communicators,
+    requests: Requests | RequestColumns,
+    *,
+    policy: CollectivePolicy = DEFAULT_POLICY,
+) -> EntityTable:
+    """Chooses algorithms and works out which links each request loads.
+
+    Args:
+        cluster: Where they run.
+        communicators: Who takes part.
+        requests: What runs; a tuple of columns (communicator, kind, size, count) will do.
+        policy: Overrides of the choice.
+
+    Returns:
+        One row a request, in their order.
+
+    Raises:
+        InputError: A request names no communicator or kind, an override cannot run, or two ranks have no path.
+    """
+    wanted = _columns(requests, len(communicators))
+    used = np.unique(wanted.comm.astype(np.int64))
+    run = _Lowering(cluster, communicators, wanted, policy)
+    for group in groups(cluster, communicators, used):
+        run.lower(group)
+    return run.table()
+
+
+def _columns(requests: Requests | RequestColumns, communicators: int) -> Requests:
+    """The columns as arrays, checked."""
+    if not isinstance(requests, Requests):
+        requests = Requests(*(np.asarray(column) for column in requests))  # type: ignore[arg-type]
+    limits: dict[str, tuple[NDArray[Any], int, int]] = {
+        "comm": (requests.comm, 0, communicators - 1),
+        "kind": (requests.kind, 0, len(CollectiveKind) - 1),
+        "size_bytes": (requests.size_bytes, 0, np.iinfo(np.int64).max),
+        "count": (requests.count, 1, np.iinfo(np.int32).max),
+    }
+    lengths = {len(column) for column, _, _ in limits.values()}
+    if len(lengths) > 1:
+        raise InputError("the columns of the requests differ in length", key="requests", found=sorted(lengths))
+    for name, (column, low, high) in limits.items():
+        wrong = (column < low) | (column > high)
+        if wrong.any():
+            place = int(np.flatnonzero(wrong)[0])
+            raise InputError(
+                f"`{name}` is out of range", key=f"requests[{place}]", found=column[place], allowed=f"{low} to {high}"
+            )
+    return requests
+
+
+class _Lowering:
+    """The columns of a table while group after group of communicators fills them."""
+
+    def __init__(
+        self, cluster: Cluster, communicators: Communicators, wanted: Requests, policy: CollectivePolicy
+    ) -> None:
+        size = len(wanted.comm)
+        self.cluster = cluster
+        self.machine = machine_of(cluster)
+        self.communicators = communicators
+        self.wanted = wanted
+        self.policy = policy
+        self.latency_ps = np.zeros(size, np.int64)
+        self.rate_cap_bps = np.full(size, np.inf)
+        self.fair_weight = np.ones(size)
+        self.algorithm = np.full(size, NOTHING[0], "U32")
+        self.protocol = np.full(size, NOTHING[1], "U8")
+        self.row = np.zeros(size, np.int64)  # into a first row that has no links
+        self.factor = np.ones(size)
+        self.parts = [CsrWeighted(np.zeros(2, np.int64), np.empty(0, np.int32), np.empty(0))]
+
+    def lower(self, group: Group) -> None:
+        """Fills the rows of all requests of a group."""
+        if group.shape.ranks < 2:
+            return
+        wanted = self.wanted
+        place = np.full(len(self.communicators), -1, np.int64)
+        place[group.index] = np.arange(len(group.index))
+        mine = np.flatnonzero(place[wanted.comm] >= 0)
+        classes, number = np.unique(self.communicators.group, return_inverse=True)
+        class_of = number[wanted.comm[mine]]
+        for value in np.unique(wanted.kind[mine]):
+            kind = CollectiveKind(int(value))
+            of_kind = wanted.kind[mine] == value
+            for index in np.unique(class_of[of_kind]):
+                self._choose(group, kind, str(classes[index]), mine[of_kind & (class_of == index)])
+            for name in np.unique(self.algorithm[mine[of_kind]]):
+                chosen = mine[of_kind & (self.algorithm[mine] == name)]
+                self._load(group, kind, str(name), chosen, place[wanted.comm[chosen]])
+        self.latency_ps[mine] = (self.latency_ps[mine] + self.policy.launch_ps) * wanted.count[mine]
+
+    def _choose(self, group: Group, kind: CollectiveKind, name: str, chosen: NDArray[np.int64]) -> None:
+        """Algorithm, protocol, floor and rate of requests that differ only in size and communicator."""
+        sizes, inverse = np.unique(self.wanted.size_bytes[chosen], return_inverse=True)
+        picked = inverse.ravel()
+        size = sizes.astype(np.float64)
+        case = Case(self.machine, group.shape, kind)
+        choices = choose_many(kind, size, group.shape, self.machine, self.policy, group=name)
+        for index in np.unique(choices.index):
+            algorithm, protocol = choices.candidates[int(index)]
+            own = timing(case, ALGORITHMS.get(algorithm), protocol, size)
+            at = choices.index[picked] == index
+            rows = chosen[at]
+            self.algorithm[rows] = algorithm
+            self.protocol[rows] = protocol
+            self.factor[rows] = WIRE[protocol]
+            self.latency_ps[rows] = np.rint(own.latency_us[picked[at]] * 1e6).astype(np.int64)
+            self.rate_cap_bps[rows] = own.rate_gbs[picked[at]] * 8e9
+
+    def _load(
+        self, group: Group, kind: CollectiveKind, name: str, chosen: NDArray[np.int64], place: NDArray[np.int64]
+    ) -> None:
+        """Links of requests of one kind and algorithm; a communicator is lowered once, however many its requests."""
+        needed, inverse = np.unique(place, return_inverse=True)
+        at = inverse.ravel()
+        part = Group(group.shape, group.index[needed], group.members[needed])
+        own = usage(self.cluster, part, name, kind, pxn=self.policy.pxn)
+        steps = ALGORITHMS.get(name).steps(kind, group.shape).scale_out
+        self.row[chosen] = sum(len(item) for item in self.parts) + at
+        self.parts.append(own.links)
+        self.fair_weight[chosen] = own.fair_weight[at] / self.factor[chosen]
+        network_ps = steps * (own.path_ps[at] + self.policy.network_overhead_ps)
+        self.latency_ps[chosen] += np.rint(network_ps).astype(np.int64)
+
+    def table(self) -> EntityTable:
+        """The finished table."""
+        idle = self.algorithm == NOTHING[0]
+        limits = Limits(
+            volume_bytes=np.where(idle, 0.0, self.wanted.size_bytes.astype(np.float64) * self.wanted.count),
+            latency_ps=self.latency_ps,
+            rate_cap_bps=self.rate_cap_bps,
+            fair_weight=self.fair_weight,
+            algorithm=self.algorithm,
+            protocol=self.protocol,
+        )
+        links = gather(stacked(self.parts), self.row, self.factor)
+        return table(links, limits, self.cluster.links.rate_bps)

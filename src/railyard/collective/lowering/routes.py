@@ -1,0 +1,214 @@
+"""Legs between ranks as loads on links: through scale-up, through NICs, and through a peer's NIC where rails differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.cluster.hashing import mix
+from railyard.collective.timing import LINK_CEILING
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+
+BATCH = 1 << 19
+"""Legs that are routed at once; keeps the memory of a large all-to-all in bounds."""
+
+
+@dataclass(frozen=True)
+class Legs:
+    """Point-to-point parts of entities.
+
+    Attributes:
+        entity: int64[k].
+        source: int64[k], ranks.
+        target: int64[k], ranks.
+        share: float64[k], bytes per byte of the entity's volume.
+    """
+
+    entity: NDArray[np.int64]
+    source: NDArray[np.int64]
+    target: NDArray[np.int64]
+    share: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.entity)
+
+    def part(self, chosen: NDArray[np.bool_] | slice) -> Legs:
+        """Some of the legs."""
+        return Legs(self.entity[chosen], self.source[chosen], self.target[chosen], self.share[chosen])
+
+    @staticmethod
+    def joined(parts: list[Legs]) -> Legs:
+        """Legs of several lists."""
+        return Legs(
+            np.concatenate([part.entity for part in parts]),
+            np.concatenate([part.source for part in parts]),
+            np.concatenate([part.target for part in parts]),
+            np.concatenate([part.share for part in parts]),
+        )
+
+
+@dataclass(frozen=True)
+class Load:
+    """Loads in any order: entry i puts `share[i]` bytes of wire on `link[i]` per byte of volume of `entity[i]`."""
+
+    entity: NDArray[np.int64]
+    link: NDArray[np.int64]
+    share: NDArray[np.float64]
+
+    @staticmethod
+    def joined(parts: list[Load]) -> Load:
+        """Loads of several lists."""
+        if not parts:
+            return Load(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+        return Load(
+            np.concatenate([part.entity for part in parts]),
+            np.concatenate([part.link for part in parts]),
+            np.concatenate([part.share for part in parts]),
+        )
+
+
+def rail_of_local(cluster: Cluster) -> NDArray[np.int64]:
+    """int64[ranks of a server]: the first local rank that has the same NIC ports; equal numbers are one rail."""
+    ports = cluster.back_end.port_of_rank[: cluster.ranks_per_server]
+    _, first, inverse = np.unique(ports, axis=0, return_index=True, return_inverse=True)
+    return first[inverse.ravel()]
+
+
+def through_peers(cluster: Cluster, legs: Legs) -> tuple[Legs, Legs]:
+    """Moves scale-out legs that would change rails to the peer on the target's rail.
+
+    The peer is the rank of the same server with the target's local index, whether or not it is a member of the
+    communicator. Legs stay as they are where the peer is not within reach of scale-up.
+
+    Returns:
+        The scale-up legs to the peers, and the scale-out legs, which then leave from the peers.
+    """
+    rails = rail_of_local(cluster)
+    per_server = cluster.ranks_per_server
+    here, there = legs.source % per_server, legs.target % per_server
+    peer = legs.source - here + there
+    same_domain = legs.source // cluster.scale_up_domain == peer // cluster.scale_up_domain
+    moved = (rails[here] != rails[there]) & same_domain
+    up = Legs(legs.entity[moved], legs.source[moved], peer[moved], legs.share[moved])
+    return up, Legs(legs.entity, np.where(moved, peer, legs.source), legs.target, legs.share)
+
+
+def scale_up_efficiency(cluster: Cluster) -> float:
+    """Share of a scale-up link's rate that data can reach."""
+    if cluster.scale_up.kind == "switched":
+        return LINK_CEILING
+    return cluster.accelerator.scale_up_collective_bps / cluster.accelerator.scale_up_bps
+
+
+def scale_up_load(cluster: Cluster, legs: Legs) -> Load:
+    """Loads of legs within domains."""
+    path = cluster.scale_up.path(legs.source.astype(np.int32), legs.target.astype(np.int32))
+    rows = path.rows()
+    return Load(legs.entity[rows], path.link.astype(np.int64), legs.share[rows] / scale_up_efficiency(cluster))
+
+
+def switch_load(
+    cluster: Cluster, entity: NDArray[np.int64], rank: NDArray[np.int64], share: NDArray[np.float64], *, out: bool
+) -> Load:
+    """Loads between ranks and the reducing switch of their domain; `out` for towards the switch."""
+    links = cluster.scale_up.egress if out else cluster.scale_up.ingress
+    link = links(rank.astype(np.int32)).astype(np.int64)
+    return Load(entity, link, share / scale_up_efficiency(cluster))
+
+
+def scale_out_load(cluster: Cluster, legs: Legs, *, floods: bool = False) -> Load:
+    """Loads of legs through the back-end network, spread over all NICs of a rank.
+
+    Args:
+        cluster: The cluster.
+        legs: Legs between ranks.
+        floods: The senders to one port send at the same time, so that the receiver's link suffers from incast.
+    """
+    ports = cluster.back_end.port_of_rank
+    nics = ports.shape[1]
+    parts = []
+    for begin in range(0, len(legs), BATCH):
+        batch = legs.part(slice(begin, begin + BATCH))
+        for nic in range(nics):
+            source, target = ports[batch.source, nic], ports[batch.target, nic]
+            slowed = _incast(cluster, batch, target) if floods else np.ones(len(batch))
+            parts.append(_routed(cluster, batch, (source, target), slowed))
+    return Load.joined(parts)
+
+
+def _routed(
+    cluster: Cluster, legs: Legs, ports: tuple[NDArray[np.int32], NDArray[np.int32]], slowed: NDArray[np.float64]
+) -> Load:
+    """Loads of legs between one pair of NICs each; their ranks have as many others."""
+    network = cluster.back_end
+    usage = network.fabric.usage(network, *ports, flow_keys(legs.entity, *ports))
+    rows = usage.rows()
+    nics = network.port_of_rank.shape[1]
+    share = usage.share * legs.share[rows] / (nics * network.fabric.payload_efficiency)
+    end = cluster.links.target[usage.link] - network.node_offset
+    into_port = (end >= 0) & (end < network.ports)
+    share = np.where(into_port, share / slowed[rows], share)
+    return Load(legs.entity[rows], usage.link.astype(np.int64), share)
+
+
+def _incast(cluster: Cluster, legs: Legs, target: NDArray[np.int32]) -> NDArray[np.float64]:
+    """float64[k]: utilization of the receiver's link when all senders of an entity to its port send at once."""
+    width = int(target.max()) + 1 if len(target) else 1
+    _, inverse, count = np.unique(legs.entity * width + target, return_inverse=True, return_counts=True)
+    efficiency = np.array([cluster.fabric.incast(int(fan)) for fan in range(int(count.max(initial=1)) + 1)])
+    utilization: NDArray[np.float64] = efficiency[count[inverse.ravel()]]
+    return utilization
+
+
+def flow_keys(entity: NDArray[np.int64], source: NDArray[np.int32], target: NDArray[np.int32]) -> NDArray[np.uint64]:
+    """Entropy of the connection of each leg: a hash of its communicator and its ports."""
+    pair = mix(source.astype(np.uint64) * np.uint64(0x1F123BB5) + target.astype(np.uint64))
+    return mix(pair ^ mix(entity.astype(np.uint64)))
+
+
+def network_load(
+    cluster: Cluster, entity: NDArray[np.int64], rank: NDArray[np.int64], share: NDArray[np.float64], *, out: bool
+) -> Load:
+    """Loads between ranks and the reducing switches of the network: the links of their NICs.
+
+    Links between switches are left out: a switch passes on one stream for all ports below it, so none of them carries
+    more than a NIC's link does.
+    """
+    network = cluster.back_end
+    ports = network.port_of_rank[rank]
+    every = np.unique(ports)
+    listed = [network.port_links(int(port))[0 if out else 1] for port in every]
+    count = np.array([len(links) for links in listed])
+    begin = np.concatenate([[0], np.cumsum(count)])
+    flat = np.concatenate(listed)
+    spot = np.searchsorted(every, ports.ravel())
+    repeats = count[spot]
+    total = np.concatenate([[0], np.cumsum(repeats)])
+    within = np.arange(total[-1]) - np.repeat(total[:-1], repeats)
+    link = flat[np.repeat(begin[spot], repeats) + within]
+    each = np.repeat(share, ports.shape[1]) / (ports.shape[1] * repeats * network.fabric.payload_efficiency)
+    return Load(np.repeat(np.repeat(entity, ports.shape[1]), repeats), link.astype(np.int64), np.repeat(each, repeats))
+
+
+def path_latency_ps(cluster: Cluster, legs: Legs, entities: int, *, sample: int = 32) -> NDArray[np.int64]:
+    """int64[entities]: mean latency of the path of an entity's scale-out legs, of at most `sample` of them.
+
+    Legs must be sorted by entity.
+    """
+    count = np.bincount(legs.entity, minlength=entities)
+    begin = np.concatenate([[0], np.cumsum(count)])[:-1]
+    taken = np.minimum(count, sample)
+    total = np.concatenate([[0], np.cumsum(taken)])
+    within = np.arange(total[-1]) - np.repeat(total[:-1], taken)
+    step = np.repeat(count / np.maximum(taken, 1), taken)
+    leg = np.repeat(begin, taken) + (within * step).astype(np.int64)
+    ports = cluster.back_end.port_of_rank[:, 0]
+    delay = cluster.back_end.path_latency_ps(ports[legs.source[leg]], ports[legs.target[leg]])
+    summed = np.bincount(legs.entity[leg], weights=delay, minlength=entities)
+    return np.rint(summed / np.maximum(taken, 1)).astype(np.int64)

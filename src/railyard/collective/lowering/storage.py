@@ -1,0 +1,106 @@
+"""Reads and writes of storage onto links: the device, the network on which it lies, the server's NIC."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.cluster import CsrWeighted
+from railyard.collective.lowering.routes import Load, flow_keys
+from railyard.collective.lowering.table import EntityTable, Limits, table
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster, Network, StorageServers
+
+STRIPES = 8
+"""Storage nodes over which one rank's data is spread; the nodes of neighbouring servers differ."""
+
+
+def lower_storage(
+    cluster: Cluster, rank: NDArray[np.int32], write: NDArray[np.bool_], size_bytes: NDArray[np.int64]
+) -> EntityTable:
+    """Reads and writes.
+
+    A rank's data is striped evenly over at most 8 storage nodes, whose choice goes round over the servers, so that all
+    nodes serve alike when all servers ask alike. Local disks serve their own server.
+
+    Args:
+        cluster: Where they run.
+        rank: int32[k], who reads or writes.
+        write: bool[k].
+        size_bytes: int64[k].
+
+    Returns:
+        One row a request, in their order.
+
+    Raises:
+        InputError: The cluster has no storage, or a rank is not in it.
+    """
+    servers = cluster.storage_servers
+    if servers is None:
+        raise InputError("the job reads or writes data, but the cluster has no storage", key="cluster.storage")
+    ranks = np.asarray(rank, np.int64)
+    if ((ranks < 0) | (ranks >= cluster.ranks)).any():
+        raise InputError("a rank is not in the cluster", key="storage", allowed=f"0 to {cluster.ranks - 1}")
+    writes = np.asarray(write, np.bool_)
+    node, stripes = _nodes(cluster, servers, ranks)
+    row = np.repeat(np.arange(len(ranks)), stripes)
+    device = np.where(writes[row], servers.write_link[node], servers.read_link[node]).astype(np.int64)
+    load = Load(row, device, np.full(len(row), 1.0 / stripes))
+    path_ps = np.zeros(len(ranks), np.int64)
+    if not servers.local and cluster.storage is not None:
+        near, far = cluster.storage.port_of_rank[ranks][row], servers.ports[node]
+        source, target = _directed(near, far, writes[row])
+        load = Load.joined([load, _network_load(cluster.storage, row, source, target)])
+        path_ps = cluster.storage.path_latency_ps(source[::stripes, 0], target[::stripes, 0])
+    limits = Limits(
+        volume_bytes=np.asarray(size_bytes, np.float64),
+        latency_ps=servers.latency_ps + 2 * path_ps,
+        rate_cap_bps=np.full(len(ranks), np.inf),
+        fair_weight=np.full(len(ranks), float(stripes)),
+        algorithm=np.where(writes, "write", "read"),
+        protocol=np.full(len(ranks), "simple"),
+    )
+    usage = CsrWeighted.gathered(len(ranks), load.entity, load.link, load.share)
+    return table(usage, limits, cluster.links.rate_bps)
+
+
+def _nodes(cluster: Cluster, servers: StorageServers, ranks: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+    """Storage nodes of each request, `stripes` of them one after another."""
+    home = ranks // cluster.ranks_per_server
+    if servers.local:
+        return home, 1
+    stripes = min(servers.count, STRIPES)
+    apart = servers.count // stripes
+    node = (home[:, None] + np.arange(stripes)[None, :] * apart) % servers.count
+    return node.ravel(), stripes
+
+
+def _directed(
+    near: NDArray[np.int32], far: NDArray[np.int32], write: NDArray[np.bool_]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Sending and receiving ports, one column for each pair of NICs that work side by side."""
+    pairs = np.arange(max(near.shape[1], far.shape[1]))
+    here, there = near[:, pairs % near.shape[1]], far[:, pairs % far.shape[1]]
+    writes = write[:, None]
+    return np.where(writes, here, there).astype(np.int32), np.where(writes, there, here).astype(np.int32)
+
+
+def _network_load(
+    network: Network, row: NDArray[np.int64], source: NDArray[np.int32], target: NDArray[np.int32]
+) -> Load:
+    """Loads of the stripes; stripe k belongs to request `row[k]`."""
+    stripes = np.bincount(row)[row]
+    pairs = source.shape[1]
+    parts = []
+    for pair in range(pairs):
+        ports = source[:, pair], target[:, pair]
+        usage = network.fabric.usage(network, *ports, flow_keys(row, *ports))
+        entry = usage.rows()
+        share = usage.share / (stripes[entry] * pairs * network.fabric.payload_efficiency)
+        parts.append(Load(row[entry], usage.link.astype(np.int64), share))
+    return Load.joined(parts)

@@ -1,0 +1,112 @@
+"""What engines get: one row a communication, with the links it loads, its floor and its own limits.
+
+Fair weight. In a weighted max-min allocation an entity's rate is x = w t, and on link l it takes x u_l, where u_l is
+its bytes on l per byte of volume. What shares a link in reality are queue pairs, each of which gets the same rate f.
+With m_l of them of this entity on l, x u_l = m_l f, so w is proportional to m_l / u_l. Every queue pair of one
+algorithm carries nearly the same s bytes per byte of volume, so u_l = m_l s and w = 1/s at every link; where they
+differ (trees), the mean counts:
+
+    w = queue pairs / sum of the bytes that they carry per byte of volume
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.cluster import CsrWeighted
+
+
+@dataclass(frozen=True)
+class EntityTable:
+    """n communications.
+
+    Attributes:
+        link_ptr: int64[n+1]; row i uses `link_idx[link_ptr[i]:link_ptr[i+1]]`.
+        link_idx: int32, links or bundles of the cluster's table.
+        link_share: float64, bytes on the wire of that link per byte of volume; headers and flags are in it.
+        volume_bytes: float64[n], all invocations together.
+        latency_ps: int64[n], what does not move with bandwidth, all invocations together.
+        rate_cap_bps: float64[n], volume in bit/s beyond which its kernels cannot go; inf for none.
+        fair_weight: float64[n], weight in max-min sharing; see the module.
+        alone_ps: int64[n], duration with the network to itself: latency + volume / min(cap, min over links of rate /
+            share).
+        algorithm: str[n], name in the registry; "transfer", "read", "write" or "none" otherwise.
+        protocol: str[n].
+    """
+
+    link_ptr: NDArray[np.int64]
+    link_idx: NDArray[np.int32]
+    link_share: NDArray[np.float64]
+    volume_bytes: NDArray[np.float64]
+    latency_ps: NDArray[np.int64]
+    rate_cap_bps: NDArray[np.float64]
+    fair_weight: NDArray[np.float64]
+    alone_ps: NDArray[np.int64]
+    algorithm: NDArray[np.str_]
+    protocol: NDArray[np.str_]
+
+    def __len__(self) -> int:
+        return len(self.volume_bytes)
+
+    def row(self, entity: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Links and shares of one entity."""
+        part = slice(self.link_ptr[entity], self.link_ptr[entity + 1])
+        return self.link_idx[part], self.link_share[part]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What bounds entities besides links; columns as in `EntityTable`."""
+
+    volume_bytes: NDArray[np.float64]
+    latency_ps: NDArray[np.int64]
+    rate_cap_bps: NDArray[np.float64]
+    fair_weight: NDArray[np.float64]
+    algorithm: NDArray[np.str_]
+    protocol: NDArray[np.str_]
+
+
+def table(usage: CsrWeighted, limits: Limits, rate_bps: NDArray[np.float64]) -> EntityTable:
+    """Puts usage and limits together and works out the time alone."""
+    solo = solo_bps(usage, limits.rate_cap_bps, rate_bps)
+    moving = np.divide(8e12 * limits.volume_bytes, solo, out=np.zeros(len(solo)), where=solo > 0)
+    return EntityTable(
+        link_ptr=usage.ptr,
+        link_idx=usage.link,
+        link_share=usage.share,
+        volume_bytes=limits.volume_bytes,
+        latency_ps=limits.latency_ps,
+        rate_cap_bps=limits.rate_cap_bps,
+        fair_weight=limits.fair_weight,
+        alone_ps=limits.latency_ps + np.ceil(moving).astype(np.int64),
+        algorithm=limits.algorithm,
+        protocol=limits.protocol,
+    )
+
+
+def solo_bps(
+    usage: CsrWeighted, rate_cap_bps: NDArray[np.float64], rate_bps: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Rate of each entity with the network to itself, bit/s of volume; inf where nothing limits it."""
+    bound = rate_bps[usage.link] / usage.share
+    used = np.flatnonzero(usage.lengths > 0)
+    out = rate_cap_bps.copy()
+    if len(used):
+        out[used] = np.minimum(out[used], np.minimum.reduceat(bound, usage.ptr[used]))
+    return out
+
+
+def gather(usage: CsrWeighted, rows: NDArray[np.int64], factor: NDArray[np.float64]) -> CsrWeighted:
+    """Rows of a usage table in any order and number, each times a factor."""
+    from railyard.cluster import CsrWeighted
+
+    lengths = usage.lengths[rows]
+    ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    entry = np.arange(ptr[-1]) - np.repeat(ptr[:-1] - usage.ptr[rows], lengths)
+    return CsrWeighted(ptr, usage.link[entry], usage.share[entry] * np.repeat(factor, lengths))

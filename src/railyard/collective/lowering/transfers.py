@@ -1,0 +1,121 @@
+"""Point-to-point transfers onto links: through scale-up inside a domain, through NICs otherwise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.cluster import CsrWeighted
+from railyard.collective.choice import DEFAULT_POLICY, PEER_LL_BYTES
+from railyard.collective.lowering import routes
+from railyard.collective.lowering.routes import Legs, Load
+from railyard.collective.lowering.table import EntityTable, Limits, gather, table
+from railyard.collective.machine import Machine, machine_of
+from railyard.collective.timing import PEER_SHARE, SOFTWARE_US, WIRE, transfer_us
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+    from railyard.collective.policy import CollectivePolicy
+
+
+def lower_transfers(
+    cluster: Cluster,
+    source: NDArray[np.int32],
+    target: NDArray[np.int32],
+    size_bytes: NDArray[np.int64],
+    count: NDArray[np.int32],
+    *,
+    policy: CollectivePolicy = DEFAULT_POLICY,
+) -> EntityTable:
+    """Sends and receives.
+
+    Args:
+        cluster: Where they run.
+        source: int32[k], sending ranks.
+        target: int32[k], receiving ranks; a transfer to itself takes no time.
+        size_bytes: int64[k], of one invocation.
+        count: int32[k], invocations back to back.
+        policy: For the use of peers' NICs and what launching adds.
+
+    Returns:
+        One row a transfer, in their order.
+
+    Raises:
+        InputError: A rank is not in the cluster, or two ranks have no path.
+    """
+    legs = Legs(
+        np.arange(len(source)), np.asarray(source, np.int64), np.asarray(target, np.int64), np.ones(len(source))
+    )
+    _check(cluster, legs)
+    size = np.asarray(size_bytes, np.float64)
+    machine = machine_of(cluster)
+    inside = legs.source // cluster.scale_up_domain == legs.target // cluster.scale_up_domain
+    away = legs.source != legs.target
+    small = size <= PEER_LL_BYTES
+    usage, path_ps = _usage(cluster, legs, inside, away, pxn=policy.pxn)
+    protocol = np.where(small, "ll", "simple")
+    factor = np.where(small, WIRE["ll"], WIRE["simple"])
+    latency = _latency_ps(machine, inside, small, path_ps, policy)
+    cap = np.where(inside & (machine.scale_up == "switched"), machine.plan_bps * PEER_SHARE / factor, np.inf)
+    pairs = np.where(inside, 1, cluster.back_end.port_of_rank.shape[1] * cluster.fabric.qps)
+    limits = Limits(
+        volume_bytes=np.where(away, size * count, 0.0),
+        latency_ps=np.where(away, latency * np.asarray(count, np.int64), 0),
+        rate_cap_bps=cap,
+        fair_weight=pairs / factor,
+        algorithm=np.full(len(size), "transfer"),
+        protocol=protocol,
+    )
+    return table(gather(usage, np.arange(len(size)), factor), limits, cluster.links.rate_bps)
+
+
+def _check(cluster: Cluster, legs: Legs) -> None:
+    for name, rank in (("source", legs.source), ("target", legs.target)):
+        wrong = (rank < 0) | (rank >= cluster.ranks)
+        if wrong.any():
+            place = int(np.flatnonzero(wrong)[0])
+            raise InputError(
+                f"rank {rank[place]} is not in the cluster",
+                key=f"transfers[{place}].{name}",
+                allowed=f"0 to {cluster.ranks - 1}",
+            )
+
+
+def _usage(
+    cluster: Cluster, legs: Legs, inside: NDArray[np.bool_], away: NDArray[np.bool_], *, pxn: bool
+) -> tuple[CsrWeighted, NDArray[np.int64]]:
+    """Links of every transfer, and the latency of its path through the network (0 inside a domain)."""
+    up, out = legs.part(inside & away), legs.part(~inside)
+    parts: list[Load] = []
+    path_ps = np.zeros(len(legs), np.int64)
+    if len(out):
+        if pxn:
+            to_peers, out = routes.through_peers(cluster, out)
+            up = Legs.joined([up, to_peers])
+        parts.append(routes.scale_out_load(cluster, out))
+        ports = cluster.back_end.port_of_rank[:, 0]
+        path_ps[out.entity] = cluster.back_end.path_latency_ps(ports[out.source], ports[out.target])
+    if len(up):
+        parts.append(routes.scale_up_load(cluster, up))
+    load = Load.joined(parts)
+    return CsrWeighted.gathered(len(legs), load.entity, load.link, load.share), path_ps
+
+
+def _latency_ps(
+    machine: Machine,
+    inside: NDArray[np.bool_],
+    small: NDArray[np.bool_],
+    path_ps: NDArray[np.int64],
+    policy: CollectivePolicy,
+) -> NDArray[np.int64]:
+    hop = np.where(small, transfer_us(machine, "ll"), transfer_us(machine, "simple"))
+    software = np.where(small, SOFTWARE_US["ll"], SOFTWARE_US["simple"])
+    base = transfer_us(machine, "base")
+    network_ps = 1e6 * (base + software) + path_ps + policy.network_overhead_ps
+    latency = np.where(inside, 1e6 * (base + hop), network_ps)
+    total: NDArray[np.int64] = np.rint(latency + policy.launch_ps).astype(np.int64)
+    return total

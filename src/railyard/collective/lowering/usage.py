@@ -1,0 +1,168 @@
+"""The links that an algorithm loads, for many communicators of one shape at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.cluster import CsrWeighted
+from railyard.collective.algorithm import ALGORITHMS
+from railyard.collective.lowering import routes
+from railyard.collective.lowering.routes import Legs, Load
+from railyard.collective.pattern import NETWORK, Pattern
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+    from railyard.collective.lowering.groups import Group
+    from railyard.collective.shape import Shape
+    from railyard.graph import CollectiveKind
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Loads of c communicators without a protocol's flags.
+
+    Attributes:
+        links: Rows of the communicators.
+        path_ps: int64[c], mean latency of the path of a step through NICs; 0 where there is none.
+        fair_weight: float64[c].
+    """
+
+    links: CsrWeighted
+    path_ps: NDArray[np.int64]
+    fair_weight: NDArray[np.float64]
+
+
+def usage(cluster: Cluster, group: Group, name: str, kind: CollectiveKind, *, pxn: bool) -> Usage:
+    """Lowers algorithm `name` for every communicator of a group."""
+    algorithm = ALGORITHMS.get(name)
+    pattern = algorithm.pattern(kind, group.shape)
+    if pxn and group.shape.aligned and cluster.scale_up.kind != "none":
+        pattern = relayed(pattern, group.shape, _rails(cluster, group))
+    batch = max(1, routes.BATCH // max(len(pattern), 1))
+    parts = [
+        _batch(cluster, group.members[begin : begin + batch], pattern, group, floods=algorithm.floods, pxn=pxn)
+        for begin in range(0, len(group.members), batch)
+    ]
+    return Usage(
+        links=stacked([part.links for part in parts]),
+        path_ps=np.concatenate([part.path_ps for part in parts]),
+        fair_weight=np.concatenate([part.fair_weight for part in parts]),
+    )
+
+
+def _rails(cluster: Cluster, group: Group) -> NDArray[np.int64]:
+    """int64[positions]: the rail of each position; the same for every communicator of an aligned group."""
+    rails: NDArray[np.int64] = routes.rail_of_local(cluster)[group.members[0] % cluster.ranks_per_server]
+    return rails
+
+
+def relayed(pattern: Pattern, shape: Shape, rails: NDArray[np.int64]) -> Pattern:
+    """The pattern when edges that change rails go through the member of their domain at the target's place.
+
+    Done once for a shape, so that the n (n-1) edges of an all-to-all shrink to those between ranks of one rail before
+    any of them is routed.
+    """
+    crossing = pattern.scale_out(shape) & (pattern.source >= 0) & (pattern.target >= 0)
+    source, target, share = pattern.source[crossing], pattern.target[crossing], pattern.share[crossing]
+    place = target - shape.offsets[shape.domain_of[target]]
+    peer = shape.offsets[shape.domain_of[source]] + place
+    peer = np.where(rails[source] == rails[target], source, peer)
+    moved = peer != source
+    kept = (pattern.source[~crossing], pattern.target[~crossing], pattern.share[~crossing])
+    return Pattern.of([kept, (source[moved], peer[moved], share[moved]), (peer, target, share)])
+
+
+def _batch(
+    cluster: Cluster, members: NDArray[np.int64], pattern: Pattern, group: Group, *, floods: bool, pxn: bool
+) -> Usage:
+    count = len(members)
+    out = pattern.scale_out(group.shape)
+    ranks = (pattern.source >= 0) & (pattern.target >= 0)
+    up_legs = _legs(members, pattern, ranks & ~out)
+    out_legs = _legs(members, pattern, ranks & out)
+    parts: list[Load] = []
+    if pxn and len(out_legs):
+        to_peers, out_legs = routes.through_peers(cluster, out_legs)
+        up_legs = Legs.joined([up_legs, to_peers])
+    if len(up_legs):
+        parts.append(routes.scale_up_load(cluster, up_legs))
+    if len(out_legs):
+        parts.append(routes.scale_out_load(cluster, out_legs, floods=floods))
+    parts += _switch_parts(cluster, members, pattern)
+    load = Load.joined(parts)
+    return Usage(
+        links=CsrWeighted.gathered(count, load.entity, load.link, load.share),
+        path_ps=_path_ps(cluster, members, out_legs, pattern),
+        fair_weight=_fair_weight(cluster, count, up_legs, out_legs, pattern),
+    )
+
+
+def _legs(members: NDArray[np.int64], pattern: Pattern, chosen: NDArray[np.bool_]) -> Legs:
+    """Edges of the pattern for every communicator, communicator by communicator."""
+    source, target, share = pattern.source[chosen], pattern.target[chosen], pattern.share[chosen]
+    count = len(members)
+    return Legs(
+        np.repeat(np.arange(count), len(share)),
+        members[:, source].ravel(),
+        members[:, target].ravel(),
+        np.tile(share, count),
+    )
+
+
+def _switch_parts(cluster: Cluster, members: NDArray[np.int64], pattern: Pattern) -> list[Load]:
+    """Edges with a reducing switch at one end."""
+    parts = []
+    for near, far, out in ((pattern.source, pattern.target, True), (pattern.target, pattern.source, False)):
+        for network in (False, True):
+            chosen = (far < 0) & (near >= 0) & ((far == NETWORK) == network)
+            if not chosen.any():
+                continue
+            rank = members[:, near[chosen]].ravel()
+            entity = np.repeat(np.arange(len(members)), int(chosen.sum()))
+            share = np.tile(pattern.share[chosen], len(members))
+            load = routes.network_load if network else routes.switch_load
+            parts.append(load(cluster, entity, rank, share, out=out))
+    return parts
+
+
+def _path_ps(cluster: Cluster, members: NDArray[np.int64], out_legs: Legs, pattern: Pattern) -> NDArray[np.int64]:
+    if len(out_legs) == 0 and not (pattern.target == NETWORK).any():
+        return np.zeros(len(members), np.int64)
+    if len(out_legs) == 0:  # a reduction tree: as far as from the first member to the last
+        row = np.arange(len(members))
+        out_legs = Legs(row, members[:, 0], members[:, -1], np.ones(len(members)))
+    return routes.path_latency_ps(cluster, out_legs, len(members))
+
+
+def _fair_weight(cluster: Cluster, count: int, up_legs: Legs, out_legs: Legs, pattern: Pattern) -> NDArray[np.float64]:
+    """Queue pairs over the bytes they carry; where nothing leaves a domain, connections over the bytes they carry."""
+    if len(out_legs):
+        pairs = cluster.back_end.port_of_rank.shape[1] * cluster.fabric.qps
+        flows = np.bincount(out_legs.entity, minlength=count) * pairs
+        carried = np.bincount(out_legs.entity, weights=out_legs.share, minlength=count)
+        return np.asarray(flows / carried, np.float64)
+    if len(up_legs):
+        flows = np.bincount(up_legs.entity, minlength=count)
+        carried = np.bincount(up_legs.entity, weights=up_legs.share, minlength=count)
+        return np.asarray(flows / np.maximum(carried, 1e-300), np.float64)
+    switch = (pattern.source < 0) | (pattern.target < 0)
+    weight = switch.sum() / pattern.share[switch].sum() if switch.any() else 1.0
+    return np.full(count, float(weight))
+
+
+def stacked(parts: list[CsrWeighted]) -> CsrWeighted:
+    """Rows of several usage tables, one after another."""
+    if len(parts) == 1:
+        return parts[0]
+    shift = np.cumsum([0] + [part.ptr[-1] for part in parts])
+    ptr = np.concatenate([[0], *(part.ptr[1:] + offset for part, offset in zip(parts, shift[:-1], strict=True))])
+    return CsrWeighted(
+        ptr.astype(np.int64),
+        np.concatenate([part.link for part in parts]),
+        np.concatenate([part.share for part in parts]),
+    )

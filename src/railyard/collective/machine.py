@@ -1,0 +1,93 @@
+"""What the time of a collective depends on, boiled down from a cluster to a small frozen record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from railyard.cluster import Cluster
+    from railyard.collective.shape import Shape
+    from railyard.graph import CollectiveKind
+
+
+LIBRARIES = {"nvidia": "nccl", "amd": "rccl"}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A cluster as a collective library sees it; two clusters that agree here time collectives alike.
+
+    Attributes:
+        architecture: Of the accelerator, by which libraries choose their constants.
+        library: "nccl", "rccl" or "other"; whose choice of algorithm is followed.
+        scale_up: "switched", "mesh", "torus" or "none".
+        domain: Ranks of a scale-up domain.
+        server_ranks: Ranks of a server; fewer than `domain` where a scale-up domain spans servers (NVL72 class).
+        scale_up_bps: Of one rank, one way, all links, as specified.
+        plan_bps: The same as a library plans with it.
+        scale_up_latency_ps: One way between two ranks of a domain.
+        latency_factor: What-if factor on latencies, 1 for a cluster as it is.
+        nvls: Whether the scale-up switch reduces.
+        nic_bps: Of one NIC port, one way, on the wire.
+        payload_efficiency: Share of the wire rate that is payload.
+        path_latency_ps: One way between two ranks of different domains, no queue.
+        sharp: Whether the network's switches reduce.
+        ideal: Whether the fabric is the upper bound `ideal`, on which the best algorithm is taken and not the
+            library's.
+    """
+
+    architecture: str
+    library: str
+    scale_up: str
+    domain: int
+    server_ranks: int
+    scale_up_bps: float
+    plan_bps: float
+    scale_up_latency_ps: int
+    latency_factor: float
+    nvls: bool
+    nic_bps: float
+    payload_efficiency: float
+    path_latency_ps: int
+    sharp: bool
+    ideal: bool
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is to be timed: a kind of collective on a shape on a machine."""
+
+    machine: Machine
+    shape: Shape
+    kind: CollectiveKind
+
+
+def machine_of(cluster: Cluster) -> Machine:
+    """The record of a cluster."""
+    accelerator, scale_up, network = cluster.accelerator, cluster.scale_up, cluster.back_end
+    ports = network.port_of_rank[:, 0]
+    last = (cluster.servers - 1) * cluster.ranks_per_server
+    out, _ = network.port_links(int(ports[0]))
+    return Machine(
+        architecture=accelerator.architecture.lower(),
+        library=LIBRARIES.get(accelerator.vendor.lower(), "other"),
+        scale_up=scale_up.kind,
+        domain=scale_up.domain,
+        server_ranks=cluster.ranks_per_server,
+        scale_up_bps=scale_up.rate_bps,
+        plan_bps=accelerator.scale_up_collective_bps,
+        scale_up_latency_ps=scale_up.latency_ps,
+        latency_factor=_latency_factor(cluster),
+        nvls=scale_up.nvls,
+        nic_bps=float(cluster.links.line_bps[out].sum()),
+        payload_efficiency=network.fabric.payload_efficiency,
+        path_latency_ps=int(network.path_latency_ps(ports[:1], ports[last : last + 1])[0]),
+        sharp=network.fabric.sharp,
+        ideal=network.fabric.load_balancing == "ideal",
+    )
+
+
+def _latency_factor(cluster: Cluster) -> float:
+    nominal = cluster.hardware.accelerator.scale_up_latency_ps
+    return cluster.scale_up.latency_ps / nominal if nominal else 1.0

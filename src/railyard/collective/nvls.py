@@ -1,0 +1,121 @@
+"""NVLS: the scale-up switch adds and multicasts (NVLink SHARP).
+
+Each rank is the head of one part of the data: it reads its part as the sum over all ranks, which the switch forms on
+the way, and writes the result once, which the switch hands to all. A rank's link carries the whole data once in each
+direction plus its own part, instead of nearly twice the data. Across domains the heads let the network's switches add
+as well, so this needs a fabric that reduces (SHARP).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
+from railyard.collective.pattern import NETWORK, Pattern, domain_switch
+from railyard.collective.schedule import Schedule, Send
+from railyard.graph import CollectiveKind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.collective.machine import Machine
+    from railyard.collective.shape import Shape
+
+
+def switch_refusal(shape: Shape, machine: Machine) -> str | None:
+    """Why the scale-up switch cannot add for this shape; None when it can."""
+    if not machine.nvls:
+        return "the scale-up switch cannot reduce"
+    if shape.per_domain < 3:
+        return "in-switch reduction wants at least 3 ranks in a domain"
+    if not shape.even:
+        return "the domains hold different numbers of ranks"
+    return None
+
+
+def _refuses(kind: CollectiveKind, shape: Shape, machine: Machine) -> str | None:
+    refusal = switch_refusal(shape, machine)
+    if refusal is None and shape.domains > 1:
+        if not machine.sharp:
+            return "across domains it needs a fabric that reduces in its switches"
+        if kind != CollectiveKind.ALL_REDUCE:
+            return "across domains it does all-reduce only"
+    return refusal
+
+
+def switch_edges(
+    kind: CollectiveKind, shape: Shape
+) -> list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64] | float]]:
+    """Edges between every rank and the switch of its domain."""
+    rank = np.arange(shape.ranks)
+    switch = -1 - shape.domain_of
+    part = 1 / shape.counts[shape.domain_of]
+    if kind == CollectiveKind.ALL_GATHER:
+        return [(rank, switch, part), (switch, rank, 1.0)]
+    if kind == CollectiveKind.REDUCE_SCATTER:
+        return [(rank, switch, 1.0), (switch, rank, part)]
+    return [(rank, switch, 1.0 + part), (switch, rank, 1.0 + part)]
+
+
+def _pattern(kind: CollectiveKind, shape: Shape) -> Pattern:
+    edges = switch_edges(kind, shape)
+    if shape.domains > 1:
+        rank = np.arange(shape.ranks)
+        network = np.full(shape.ranks, NETWORK)
+        edges += [(rank, network, 1 / shape.per_domain), (network, rank, 1 / shape.per_domain)]
+    return Pattern.of(edges)
+
+
+def _steps(kind: CollectiveKind, shape: Shape) -> Steps:
+    del kind
+    return Steps(switch=1, scale_out=2 if shape.domains > 1 else 0)
+
+
+def reduce_to_heads(shape: Shape) -> list[tuple[Send, ...]]:
+    """Every rank's data through the switch, part j to the j-th member of each domain."""
+    p = shape.per_domain
+    everything = tuple(range(p))
+    rises = tuple(Send(rank, domain_switch(rank // p), everything, reduce=True) for rank in range(shape.ranks))
+    falls = tuple(Send(domain_switch(rank // p), rank, (rank % p,)) for rank in range(shape.ranks))
+    return [rises, falls]
+
+
+def multicast_from_heads(shape: Shape) -> list[tuple[Send, ...]]:
+    """Part j from the j-th member of each domain through the switch to all."""
+    p = shape.per_domain
+    everything = tuple(range(p))
+    rises = tuple(Send(rank, domain_switch(rank // p), (rank % p,)) for rank in range(shape.ranks))
+    falls = tuple(Send(domain_switch(rank // p), rank, everything) for rank in range(shape.ranks))
+    return [rises, falls]
+
+
+def _schedule(kind: CollectiveKind, shape: Shape) -> Schedule:
+    p = shape.per_domain
+    steps: list[tuple[Send, ...]] = []
+    if kind != CollectiveKind.ALL_GATHER:
+        steps += reduce_to_heads(shape)
+    if shape.domains > 1:
+        rises = tuple(Send(rank, NETWORK, (rank % p,), reduce=True) for rank in range(shape.ranks))
+        steps += [rises, tuple(Send(NETWORK, send.source, send.chunks) for send in rises)]
+    if kind != CollectiveKind.REDUCE_SCATTER:
+        steps += multicast_from_heads(shape)
+    return Schedule(kind, shape.ranks, p, tuple(steps), tuple(range(p)))
+
+
+ALGORITHM = ALGORITHMS.add(
+    "nvls",
+    Algorithm(
+        name="nvls",
+        summary="The scale-up switch adds and multicasts; across domains the network's switches add as well",
+        kinds=(CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER),
+        protocols=("simple",),
+        family="nvls",
+        refuses=_refuses,
+        pattern=_pattern,
+        steps=_steps,
+        schedule=_schedule,
+        sources=("Klenk et al., ISCA 2020", "NCCL 2.30, NVLS"),
+    ),
+)

@@ -1,0 +1,77 @@
+"""A pattern: how many bytes go from which position to which, for each byte of the collective's size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from railyard.collective.shape import Shape
+
+NETWORK = -(2**31)
+"""The reducing switches of the scale-out network (SHARP class) as the end of an edge."""
+
+
+def domain_switch(domain: int) -> int:
+    """The reducing scale-up switch of a domain (NVLink SHARP class) as the end of an edge: a negative number."""
+    return -1 - domain
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Edges of a collective; at most one for each ordered pair.
+
+    Attributes:
+        source: int64[e]; position, or a switch when negative (`domain_switch`, `NETWORK`).
+        target: int64[e]; the same.
+        share: float64[e]; bytes over the edge per byte of the collective's size (nccl-tests size).
+    """
+
+    source: NDArray[np.int64]
+    target: NDArray[np.int64]
+    share: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.share)
+
+    @staticmethod
+    def of(edges: Iterable[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64] | float]]) -> Pattern:
+        """Sums groups of edges (sources, targets, share or shares) into one pattern."""
+        groups = [(source, target, np.broadcast_to(share, source.shape)) for source, target, share in edges]
+        if not groups:
+            none = np.empty(0, np.int64)
+            return Pattern(none, none, np.empty(0))
+        return _summed(*(np.concatenate(column) for column in zip(*groups, strict=True)))
+
+    def scale_out(self, shape: Shape) -> NDArray[np.bool_]:
+        """bool[e]: whether an edge leaves its scale-up domain."""
+        network = (self.source == NETWORK) | (self.target == NETWORK)
+        members = (self.source >= 0) & (self.target >= 0)
+        domain = shape.domain_of
+        crosses = domain[np.where(members, self.source, 0)] != domain[np.where(members, self.target, 0)]
+        outside: NDArray[np.bool_] = network | (members & crosses)
+        return outside
+
+    def largest_egress(self, ranks: int) -> float:
+        """The largest sum of shares that leaves one position."""
+        members = self.source >= 0
+        if not members.any():
+            return 0.0
+        return float(np.bincount(self.source[members], self.share[members], minlength=ranks).max())
+
+
+def _summed(source: NDArray[np.int64], target: NDArray[np.int64], share: NDArray[np.float64]) -> Pattern:
+    used = share > 0
+    source, target, share = source[used], target[used], share[used]
+    order = np.lexsort((target, source))
+    source, target, share = source[order], target[order], share[order]
+    if len(source) == 0:
+        return Pattern(source, target, share)
+    first = np.concatenate([[True], (source[1:] != source[:-1]) | (target[1:] != target[:-1])])
+    return Pattern(source[first], target[first], np.add.reduceat(share, np.flatnonzero(first)))

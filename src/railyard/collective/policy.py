@@ -1,0 +1,117 @@
+"""What a user may fix about collectives; everything else is chosen as the library would."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from railyard.collective.algorithm import ALGORITHMS
+from railyard.errors import InputError, did_you_mean
+from railyard.graph import CollectiveKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PROTOCOLS = ("ll", "ll128", "simple")
+SELECTORS = ("library", "best")
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+
+def kind_word(kind: CollectiveKind) -> str:
+    """A kind of collective as users write it: `all-reduce`."""
+    return kind.name.lower().replace("_", "-")
+
+
+KINDS = {kind_word(kind): kind for kind in CollectiveKind}
+
+
+@dataclass(frozen=True)
+class CollectivePolicy:
+    """Overrides of the choice.
+
+    Attributes:
+        algorithm: Algorithm by kind (`all-reduce`), by group (`dp`) or by both (`dp all-reduce`); the most precise key
+            wins.
+        protocol: Protocol (`ll`, `ll128`, `simple`) by the same keys.
+        selector: `library`: the choice that NCCL or RCCL would make; `best`: the shortest predicted time. On the fabric
+            `ideal`, and for accelerators of other makers, it is always `best`.
+        pxn: Whether a transfer to another rail goes through the peer that owns that rail's NIC. Without scale-up it
+            cannot.
+        launch_ps: Added to every invocation: what the host's way of launching costs beyond the library's own floor.
+        network_overhead_ps: Added to every step through a NIC: what a virtualized or socket-based network stack costs.
+    """
+
+    algorithm: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    protocol: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    selector: str = "library"
+    pxn: bool = True
+    launch_ps: int = 0
+    network_overhead_ps: int = 0
+
+    def __post_init__(self) -> None:
+        for key, name in self.algorithm.items():
+            kind = _kind_of("algorithm", key)
+            if kind is not None and kind not in ALGORITHMS.get(name).kinds:
+                allowed = [other for other, record in ALGORITHMS.items() if kind in record.kinds]
+                raise InputError(
+                    f"`{name}` does not do {kind_word(kind)}", key=f"algorithm.{key}", found=name, allowed=allowed
+                )
+            ALGORITHMS.get(name)
+        for key, name in self.protocol.items():
+            _kind_of("protocol", key)
+            if name not in PROTOCOLS:
+                raise InputError("unknown protocol", key=f"protocol.{key}", found=name, allowed=PROTOCOLS)
+        if self.selector not in SELECTORS:
+            hint = did_you_mean(self.selector, SELECTORS)
+            raise InputError("unknown selector", key="selector", found=self.selector, allowed=SELECTORS, hint=hint)
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CollectivePolicy) and self._identity() == other._identity()
+
+    def _identity(self) -> tuple[object, ...]:
+        fixed = (tuple(sorted(self.algorithm.items())), tuple(sorted(self.protocol.items())))
+        return (*fixed, self.selector, self.pxn, self.launch_ps, self.network_overhead_ps)
+
+    def algorithm_for(self, kind: CollectiveKind, group: str) -> str | None:
+        """The algorithm that is fixed for a kind and group, or None.
+
+        A group's key counts only where its algorithm does that kind: `dp: ring` says nothing of an all-to-all.
+        """
+        name = _lookup(self.algorithm, kind, group)
+        if name is None or kind not in ALGORITHMS.get(name).kinds:
+            return None
+        return name
+
+    def protocol_for(self, kind: CollectiveKind, group: str) -> str | None:
+        """The protocol that is fixed for a kind and group, or None."""
+        return _lookup(self.protocol, kind, group)
+
+
+def _lookup(table: Mapping[str, str], kind: CollectiveKind, group: str) -> str | None:
+    word = kind_word(kind)
+    for key in (f"{group} {word}", word, group):
+        if key in table:
+            return table[key]
+    return None
+
+
+def _kind_of(table: str, key: str) -> CollectiveKind | None:
+    """The kind that a key names, or None when it names a group only."""
+    words = key.split()
+    if not 1 <= len(words) <= 2:
+        raise InputError("a key is a kind, a group, or a group and a kind", key=table, found=key, allowed=list(KINDS))
+    if words[-1] in KINDS:
+        return KINDS[words[-1]]
+    if len(words) == 2 or "-" in key:
+        raise InputError(
+            f"there is no collective `{words[-1]}`",
+            key=table,
+            found=key,
+            allowed=list(KINDS),
+            hint=did_you_mean(words[-1], KINDS),
+        )
+    return None

@@ -1,0 +1,107 @@
+"""Constants of NCCL's cost model (2.30, same in 2.31): latencies in us, bandwidths in GB/s.
+
+Source: NVIDIA/nccl 2.30.7 (2026-06-11), `tuning.cc` and the graph search; Apache-2.0. Restated as facts, not as code.
+Triples are LL, LL128, Simple.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PROTOCOLS = ("ll", "ll128", "simple")
+BASE_US = {"tree": (6.8, 14.0, 8.4), "ring": (6.6, 14.0, 8.4), "pat": (8.0, 8.0, 8.0)}
+NVLINK_US = {
+    "tree": (0.6, 1.25, 4.0),
+    "ring": (0.6, 1.9, 3.4),
+    "collnet": (0.0, 0.0, 3.7),
+    "nvls": (0.0, 0.0, 25.0),
+    "nvls-tree": (0.0, 0.0, 25.0),
+    "pat": (0.0, 0.0, 4.0),
+}
+PCI_US = {
+    "tree": (1.0, 1.9, 4.0),
+    "ring": (1.0, 2.5, 5.7),
+    "collnet": (0.0, 0.0, 3.7),
+    "nvls": (0.0, 0.0, 0.0),
+    "nvls-tree": (0.0, 0.0, 0.0),
+    "pat": (0.0, 0.0, 4.0),
+}
+NETWORK_US = {
+    "tree": (5.0, 8.5, 14.0),
+    "ring": (2.7, 4.0, 14.0),
+    "collnet": (0.0, 0.0, 31.0),
+    "nvls": (0.0, 0.0, 18.0),
+    "nvls-tree": (0.0, 0.0, 20.9),
+    "pat": (0.0, 0.0, 14.0),
+}
+POST_OVERHEAD_US = 1.0
+"""Posting a network operation (Intel x86 and default); three times that for Simple."""
+
+TREE_CORRECTION: dict[str, tuple[float, ...]] = {
+    "ll": (1, 1, 1, 1, 0.9, 0.8, 0.7, 0.7, 0.7, 0.7, 0.6, 0.5, 0.4, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1, 1, 1, 1),
+    "ll128": (1, 1, 1, 1, 1, 0.9, 0.8, 0.8, 0.8, 0.7, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.8, 0.9, 0.9, 0.9, 0.9, 1, 1, 1),
+    "simple": (0.9,) * 7 + (0.8, 0.7, 0.6, 0.6, 0.5, 0.5, 0.5, 0.5, 0.6, 0.7, 0.8, 0.7, 0.7, 0.8, 0.9, 0.9, 0.9),
+}
+"""Factors on the bandwidth of a tree all-reduce; index floor(log2(bytes / 64)), the last one for all larger sizes."""
+
+INTRA_SPEEDS: dict[str, tuple[float, ...]] = {
+    "ampere": (40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3),
+    "hopper": (60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3),
+    "blackwell": (90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18),
+}
+"""Speeds of one channel that the graph search tries inside a domain."""
+
+INTER_SPEEDS: dict[str, tuple[float, ...]] = {
+    "ampere": (48, 30, 28, 24, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3, 2.4, 1.2, 0.24, 0.12),
+    "hopper": (48, 45, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, 0.24, 0.12),
+    "blackwell": (96, 86, 80, 48, 45.1, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, 0.24, 0.12),
+}
+"""Speeds of one channel that the graph search tries across domains."""
+
+
+@dataclass(frozen=True)
+class Generation:
+    """Constants of one accelerator generation; triples are for 1, 2 and more domains.
+
+    Attributes:
+        ll_max: Largest bus bandwidth of LL; for several domains, of an Intel CPU.
+        ring_ll128: Largest bandwidth of one ring channel, LL128.
+        tree_ll128: The same of a tree channel.
+        tree_simple: The same, Simple.
+        nvls_tree: The same of an NVLS tree channel.
+        nvls_efficiency: Of in-switch reduction.
+        ring_speed: Speed of a ring channel that the graph search ends with on a full server.
+    """
+
+    ll_max: tuple[float, float, float]
+    ring_ll128: tuple[float, float, float]
+    tree_ll128: tuple[float, float, float]
+    tree_simple: tuple[float, float, float]
+    nvls_tree: tuple[float, float, float]
+    nvls_efficiency: float
+    ring_speed: float
+
+
+_LL128_OLD = (20.0, 20.0, 20.0)
+GENERATIONS = {
+    "volta": Generation((39.0, 39.0, 20.4), _LL128_OLD, _LL128_OLD, (26.5, 18.5, 10.0), (26.5, 18.5, 10.0), 0.0, 20.0),
+    "ampere": Generation((87.7, 22.5, 19.0), _LL128_OLD, _LL128_OLD, (24.0, 23.6, 17.8), (24.0, 23.6, 17.8), 0.0, 20.0),
+    "hopper": Generation(
+        (141.0, 45.0, 35.0), (36.7, 36.7, 36.7), (36.7, 36.7, 29.0), (38.7, 41.4, 36.0), (0.0, 57.7, 45.5), 0.85, 30.0
+    ),
+    "blackwell": Generation(
+        (282.0, 90.0, 70.0), (40.0, 40.0, 40.0), (55.6, 31.67, 20.0), (70.0, 42.8, 24.0), (0.0, 96.0, 80.0), 0.74, 40.0
+    ),
+}
+_FAMILY = {"turing": "volta", "ada": "ampere", "blackwell-ultra": "blackwell"}
+
+
+def generation_name(architecture: str) -> str:
+    """The generation whose constants an architecture takes; unknown ones take the newest."""
+    name = _FAMILY.get(architecture.lower(), architecture.lower())
+    return name if name in GENERATIONS else "blackwell"
+
+
+def speeds(table: dict[str, tuple[float, ...]], generation: str) -> tuple[float, ...]:
+    """The row of a table of speeds; generations before Ampere share Ampere's."""
+    return table.get(generation, table["ampere"])
