@@ -92,13 +92,15 @@ def execute(
     from railyard.report import write_report
     from railyard.scenario import execute as executing
 
-    outcome = executing.execute(draft, varies, engine=engine, progress=progress)
-    folder = None
-    if out is not None:
-        if progress is not None:
-            progress("writing the folder of the run", 1.0)
-        folder = executing.write(outcome, Path(out), lambda at: write_report(outcome.result, at / "report.html"))
-    return Run(outcome.result["name"], outcome.result, folder)
+    finished = executing.execute(
+        draft,
+        varies,
+        engine=engine,
+        out=None if out is None else Path(out),
+        face=lambda result, folder: write_report(result, folder / "report.html"),
+        progress=progress,
+    )
+    return Run(finished.result["name"], finished.result, finished.folder)
 
 
 def _draft(scenario: str | Path | Mapping[str, Any] | Scenario, overrides: Mapping[str, Any] | None) -> Draft:

@@ -135,11 +135,9 @@ def written_layout(section: TrainingSection, ranks: int) -> Layout:
 
 
 def _software(section: TrainingSection, cluster: Cluster) -> SoftwareProfile:
-    architecture = cluster.accelerator.architecture
     written = section.software
-    base = profiles.default(architecture)
-    if written.profile is not None:
-        base = profiles.profile(written.profile, architecture)
+    device = cluster.accelerator
+    base = profiles.default(device) if written.profile is None else profiles.profile(written.profile, device)
     return dataclasses.replace(base, **fields_given(written, SoftwareProfile))
 
 

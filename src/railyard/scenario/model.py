@@ -8,7 +8,7 @@ from railyard.scenario.cluster import ClusterSection
 from railyard.scenario.economics import EconomicsSection
 from railyard.scenario.quantity import Natural, Text
 from railyard.scenario.section import Section
-from railyard.scenario.study import CompareSection, FaultSection, JitterSection
+from railyard.scenario.study import CollectivesSection, CompareSection, FaultSection, JitterSection
 from railyard.scenario.workload import WorkloadSection
 
 FORMAT = "railyard/1"
@@ -24,6 +24,9 @@ class Scenario(Section):
     )
     cluster: ClusterSection = Field(description="The machine.")
     workload: WorkloadSection = Field(description="What runs on it.")
+    collectives: CollectivesSection = Field(
+        default_factory=CollectivesSection, description="What is fixed about collectives."
+    )
     engine: Text = Field("flow", description="How time is found: `flow` simulates, `analytic` uses closed forms.")
     seed: Natural = Field(0, description="Seed of everything random; the same seed gives the same run, bit by bit.")
     repeat: Annotated[int, Field(strict=True, ge=1, le=1000)] = Field(

@@ -6,6 +6,7 @@ spelling where a word is wrong.
 
 from __future__ import annotations
 
+import re
 import typing
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +71,8 @@ def _placed(problem: Problem, root: Node, section: Sequence[str]) -> Problem:
 
     if problem.file is not None:
         return problem
-    path = (*section, *(problem.key.split(".") if problem.key else ()))
+    inner = re.sub(r"\[(\d+)\]", r".\1", problem.key or "")
+    path = (*section, *(inner.split(".") if inner else ()))
     node, reached = locate(root, path)
     key = ".".join(path) if problem.key else (".".join(reached) or None)
     return replace(problem, file=node.mark.file, line=node.mark.line, column=node.mark.column, key=key)

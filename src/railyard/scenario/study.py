@@ -5,8 +5,44 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from railyard.scenario.quantity import Natural, Ratio, Text, Time
+from railyard.collective.policy import CollectivePolicy
+from railyard.engine import DegradeLink, Fault, Jitter, Late, SlowAccelerator
+from railyard.scenario.quantity import Flag, Natural, Ratio, Text, Time
 from railyard.scenario.section import Section
+
+
+class CollectivesSection(Section):
+    """What is fixed about collectives; everything else is chosen as the collective library would."""
+
+    algorithm: dict[Text, Text] = Field(
+        default_factory=dict,
+        description="Algorithm by kind (`all-reduce`), by group (`dp`) or by both (`dp all-reduce`).",
+        examples=[{"dp all-reduce": "ring"}],
+    )
+    protocol: dict[Text, Text] = Field(
+        default_factory=dict, description="Protocol (`ll`, `ll128`, `simple`) by the same keys."
+    )
+    selector: Literal["library", "best"] = Field(
+        "library", description="The choice that the library would make, or the shortest predicted time."
+    )
+    pxn: Flag = Field(True, description="Transfers to another rail go through the peer that owns that rail's NIC.")
+    launch: Time = Field(0, description="Added to every invocation of a collective by the host.")
+    network_overhead: Time = Field(0, description="Added to every step through a NIC by a virtualized or socket-based stack.")
+
+    def policy(self) -> CollectivePolicy:
+        """The record that the collective room takes.
+
+        Raises:
+            InputError: It names an algorithm that is unknown or does not do that kind.
+        """
+        return CollectivePolicy(
+            algorithm=dict(self.algorithm),
+            protocol=dict(self.protocol),
+            selector=self.selector,
+            pxn=self.pxn,
+            launch_ps=self.launch,
+            network_overhead_ps=self.network_overhead,
+        )
 
 
 class JitterSection(Section):
@@ -15,6 +51,10 @@ class JitterSection(Section):
     sigma: Ratio = Field(0.0, le=1.0, description="Relative spread of each task's time.")
     rank_sigma: Ratio = Field(0.0, le=1.0, description="Relative spread between accelerators, the same for a whole run.")
 
+    def record(self) -> Jitter:
+        """The record that engines take."""
+        return Jitter(self.sigma, self.rank_sigma)
+
 
 class LateSection(Section):
     """One rank reaches its next task late by a given time."""
@@ -22,7 +62,11 @@ class LateSection(Section):
     kind: Literal["late"]
     rank: Natural = Field(description="The rank.")
     by: Time = Field(description="How late.", examples=["20 us"])
-    at: Time = Field(0, description="From when on; the first task of the rank after this is late.")
+    at: Time = Field(0, description="From when on; the computation that runs then, or the next one, takes longer.")
+
+    def record(self) -> Fault:
+        """The record that engines take."""
+        return Late(self.rank, self.by, self.at)
 
 
 class SlowAcceleratorSection(Section):
@@ -34,6 +78,14 @@ class SlowAcceleratorSection(Section):
     start: Time = Field(0, description="From when on.")
     end: Time | None = Field(None, description="Until when; to the end of the step when left out.")
 
+    def record(self) -> Fault:
+        """The record that engines take.
+
+        Raises:
+            InputError: It ends before it begins.
+        """
+        return SlowAccelerator(self.rank, self.factor, self.start, self.end)
+
 
 class DegradeLinkSection(Section):
     """A link, or all links of a tier, carries less than its rate."""
@@ -41,7 +93,7 @@ class DegradeLinkSection(Section):
     kind: Literal["degrade-link"]
     tier: Text | None = Field(None, description="All links of this tier.", examples=["leaf-spine"])
     link: Natural | None = Field(None, description="One directed link by its index.")
-    factor: Ratio = Field(gt=0.0, description="Capacity as a share of the link's rate.")
+    factor: Ratio = Field(description="Capacity as a share of the link's rate; 0 is a dead link, over which flows wait.")
     start: Time = Field(0, description="From when on.")
     end: Time | None = Field(None, description="Until when; to the end of the step when left out.")
 
@@ -50,6 +102,14 @@ class DegradeLinkSection(Section):
         if (self.tier is None) == (self.link is None):
             raise PydanticCustomError("target", "either `tier` or `link` says what is degraded")
         return self
+
+    def record(self) -> Fault:
+        """The record that engines take.
+
+        Raises:
+            InputError: It ends before it begins.
+        """
+        return DegradeLink(self.factor, self.link, self.tier, self.start, self.end)
 
 
 FaultSection = Annotated[LateSection | SlowAcceleratorSection | DegradeLinkSection, Field(discriminator="kind")]

@@ -1,0 +1,86 @@
+"""What the folder of a run holds besides the report: the scenario with its inputs, the result, timelines and traces."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from railyard.scenario import load, override
+from railyard.scenario.compose import model_file
+from railyard.scenario.folder import slug
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from railyard.graph import Timeline
+    from railyard.scenario.load import Draft
+    from railyard.scenario.prepare import Job
+
+INPUTS = "inputs"
+
+
+def resolved(draft: Draft, varies: Sequence[str] = ()) -> dict[str, Any]:
+    """The scenario with defaults written out, and with the comparison of the command line in it."""
+    if not varies:
+        return load.dump(draft.scenario)
+    pairs = [override.parse_vary(text) for text in varies]
+    compare = {"vary": {key: [node.plain() for node in nodes] for key, nodes in pairs}}
+    return {**load.dump(draft.scenario), "compare": compare}
+
+
+def place(folder: Path, number: int, jobs: Sequence[Job]) -> Path:
+    """Where the timeline of a variant goes: that of the first into the folder itself, others into one of their own."""
+    if number == 0:
+        return folder
+    inner = folder / "variants" / f"{number}-{slug(jobs[number].variant.name)}"
+    inner.mkdir(parents=True, exist_ok=True)
+    return inner
+
+
+def write_variant(folder: Path, timeline: Timeline, ranks: Sequence[int]) -> None:
+    """The timeline as Parquet, and a few ranks of it for Perfetto."""
+    from railyard.graph import perfetto
+
+    timeline.write_parquet(folder / "timeline.parquet")
+    perfetto.write(timeline, folder / "trace.json", ranks=ranks)
+
+
+def write_run(folder: Path, plain: dict[str, Any], drafts: Sequence[Draft], result: dict[str, Any]) -> None:
+    """The scenario with copies of the files that it names, and the result.
+
+    Args:
+        folder: Where to.
+        plain: The resolved scenario.
+        drafts: Of every variant.
+        result: As in `result.json`.
+    """
+    names: dict[str, str] = {}
+    for draft in drafts:
+        for said, path in _files(draft).items():
+            names[said] = f"{INPUTS}/{slug(path.parent.resolve().name)}-{path.name}"
+            target = folder / names[said]
+            target.parent.mkdir(exist_ok=True)
+            shutil.copyfile(path, target)
+    (folder / "scenario.yaml").write_text(load.to_yaml(_renamed(plain, names)), encoding="utf-8")
+    (folder / "result.json").write_text(json.dumps(result, ensure_ascii=False, allow_nan=False), encoding="utf-8")
+
+
+def _files(draft: Draft) -> dict[str, Path]:
+    """The files that a scenario names, by what it calls them."""
+    files: dict[str, Path] = {}
+    model = model_file(draft)
+    if model is not None:
+        files[draft.scenario.workload.training.model] = model
+    if draft.scenario.catalog is not None:
+        files[draft.scenario.catalog] = draft.folder / draft.scenario.catalog
+    return files
+
+
+def _renamed(value: Any, names: dict[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _renamed(item, names) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_renamed(item, names) for item in value]
+    return names.get(value, value) if isinstance(value, str) else value

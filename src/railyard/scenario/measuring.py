@@ -1,0 +1,198 @@
+"""From what an engine found to one variant of the result: every figure comes from `measure`, `economics` or the workload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from railyard.economics.cost import JobFacts
+from railyard.economics.evaluate import evaluate
+from railyard.economics.parts import Part, component_of
+from railyard.economics.sources import of_entry
+from railyard.measure import tracks as timeline_tracks
+from railyard.measure.decompose import decompose
+from railyard.measure.distribution import StepTimes
+from railyard.measure.job import Checkpointing
+from railyard.measure.lockstep import lockstep
+from railyard.measure.network import network_use
+from railyard.measure.picture import topology_picture
+from railyard.measure.stages import stages
+from railyard.measure.utilization import StepWork, utilization
+from railyard.scenario.collectives import collective_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from railyard.cluster import Cluster
+    from railyard.economics.evaluate import Economics
+    from railyard.economics.sources import Source
+    from railyard.measure.decompose import Decomposition
+    from railyard.measure.network import NetworkUse
+    from railyard.scenario.prepare import Job
+    from railyard.scenario.simulate import Simulated
+    from railyard.workload.training.spec import Training
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One variant of the result, and where its numbers come from.
+
+    Attributes:
+        variant: As it stands in `result.json`.
+        sources: Origins of its prices, powers, rates.
+        left_out: What the engine and the fabric leave out.
+        defaults: What was chosen because the scenario did not say.
+        sampled_ranks: A few telling ranks, for the trace.
+    """
+
+    variant: dict[str, Any]
+    sources: tuple[Source, ...]
+    left_out: tuple[str, ...]
+    defaults: tuple[str, ...]
+    sampled_ranks: tuple[int, ...]
+
+
+def measure(simulated: Simulated) -> Measured:
+    """Everything about one variant.
+
+    Raises:
+        InputError: The job would never end.
+    """
+    job, timeline = simulated.job, simulated.timeline
+    decomposition = decompose(timeline)
+    times = StepTimes(simulated.samples_s)
+    stall_s = _stall_each_step(job.training, simulated.stall_s)
+    busy = utilization(decomposition, _work(job), step_s=times.mean_s + stall_s)
+    carried = network_use(timeline, job.cluster, decomposition)
+    cost = _economics(simulated, decomposition, times.mean_s)
+    ranks = timeline_tracks.sample_ranks(stages(timeline.graph), busy.per_rank)
+    diluted = decomposition.step_s / (decomposition.step_s + stall_s)
+    variant = {
+        "name": job.variant.name,
+        "settings": dict(job.variant.settings),
+        "layout": str(job.training.layout),
+        "step": _with_stall(times.to_json(), stall_s),
+        "utilization": {**busy.to_json(), "gpu": busy.gpu * diluted},
+        "time": _time(decomposition, stall_s),
+        "lockstep": lockstep(decomposition).to_json(),
+        "jct": cost.jct.to_json() if job.training.tokens else None,
+        **_money(cost),
+        "bottleneck": simulated.bottleneck.to_json(),
+        "network": carried.to_json(),
+        "memory": _memory(job),
+        "timeline": timeline_tracks.tracks(timeline, ranks),
+        "topology": topology_picture(job.cluster, carried.load),
+        "collectives": collective_rows(timeline, job.cluster, job.policy),
+        "warnings": list(timeline.meta.get("warnings", [])),  # type: ignore[call-overload]
+        "digest": timeline.meta["digest"],
+    }
+    return Measured(
+        variant, tuple(_sources(job, cost)), _words(timeline.meta.get("left_out")), tuple(_defaults(job)), tuple(ranks)
+    )
+
+
+def _stall_each_step(training: Training, stall_s: float) -> float:
+    return stall_s / training.checkpoint.interval_steps if training.checkpoint is not None else 0.0
+
+
+def _with_stall(step: dict[str, Any], stall_s: float) -> dict[str, Any]:
+    """The mean step of a run with checkpoints: one step in each interval is longer by the stall."""
+    return {**step, "seconds": step["seconds"] + stall_s}
+
+
+def _time(decomposition: Decomposition, stall_s: float) -> list[dict[str, Any]]:
+    """The rows of the decomposition, with the checkpoints' share of the mean step beside them."""
+    whole = decomposition.step_s + stall_s
+    rows: list[dict[str, Any]] = [
+        {"cause": row.cause, "group": row.group, "phase": row.phase, "seconds": row.seconds, "share": row.seconds / whole}
+        for row in decomposition.rows
+    ]
+    if stall_s > 0:
+        rows.append({"cause": "checkpoint", "group": "", "phase": "checkpoint", "seconds": stall_s, "share": stall_s / whole})
+    return rows
+
+
+def _work(job: Job) -> StepWork:
+    from railyard.workload.training import flops
+
+    training, accelerator = job.training, job.cluster.accelerator
+    tokens = float(training.step_tokens)
+    model = flops.model_flops_per_token(training.model, training.seq_len, causal=training.causal)
+    return StepWork(
+        tokens=tokens,
+        model_flops=tokens * model,
+        hardware_flops=tokens * flops.hardware_flops_per_token(training),
+        peak_flops=accelerator.flops.get(training.precision, 0.0),
+    )
+
+
+def _economics(simulated: Simulated, decomposition: Decomposition, step_s: float) -> Economics:
+    job = simulated.job
+    facts = JobFacts(
+        tokens=float(job.training.tokens or job.training.step_tokens),
+        tokens_per_step=float(job.training.step_tokens),
+        step_s=step_s,
+        accelerators=job.cluster.ranks,
+        checkpointing=_checkpointing(job.training, simulated.stall_s, step_s),
+    )
+    return evaluate(
+        decomposition=decomposition,
+        accelerator=job.cluster.accelerator,
+        parts=_parts(job.cluster),
+        job=facts,
+        assumptions=job.assumptions,
+    )
+
+
+def _checkpointing(training: Training, stall_s: float, step_s: float) -> Checkpointing:
+    if training.checkpoint is None:
+        return Checkpointing()
+    return Checkpointing(stall_s=stall_s, interval_s=training.checkpoint.interval_steps * step_s)
+
+
+def _parts(cluster: Cluster) -> list[Part]:
+    return [Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in cluster.bill()]
+
+
+def _money(cost: Economics) -> dict[str, Any]:
+    return {"power": cost.power.to_json(), "capex": cost.capex.to_json(), "cpmt": cost.cpmt_json()}
+
+
+def _memory(job: Job) -> dict[str, Any]:
+    from railyard.workload.training.memory import memory
+
+    return memory(job.training, job.cluster.accelerator).to_json()
+
+
+def _sources(job: Job, cost: Economics) -> Iterator[Source]:
+    cluster = job.cluster
+    for entry in (cluster.accelerator, cluster.server, cluster.nic):
+        yield from of_entry(entry, *entry.provenance)
+    yield from cost.sources
+    software = job.training.software
+    from railyard.economics.sources import Source
+
+    for field, origin in cluster.fabric.sources.items():
+        yield Source(cluster.fabric.name, field, origin.value_text, origin.source, origin.year, origin.confidence)
+    year = int(software.date[:4]) if software.date[:4].isdecimal() else 0
+    yield Source("software", "profile", software.name, software.source, year, "measured")
+
+
+def _defaults(job: Job) -> Iterator[str]:
+    scenario, cluster, training = job.variant.draft.scenario, job.cluster, job.training
+    section = scenario.workload.training
+    if section.parallelism == "auto":
+        yield f"parallelism: {training.layout}"
+    if section.software.profile is None:
+        yield f"software: {training.software.name}"
+    if scenario.cluster.back_end.link_rate is None:
+        yield f"link rate: {cluster.nic.rate_bps / 1e9:g} Gb/s of {cluster.nic.name}"
+    if scenario.cluster.back_end.switch is None:
+        names = sorted({row.name for row in cluster.bill() if row.kind == "switch" and row.network == "back-end"})
+        if names:
+            yield f"switches: {', '.join(names)}"
+    yield from (f"no part in the catalogue, not priced: {words}" for words in cluster.bill().unpriced)
+
+
+def _words(value: object) -> tuple[str, ...]:
+    return tuple(str(item) for item in value) if isinstance(value, list | tuple) else ()

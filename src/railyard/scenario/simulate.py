@@ -1,0 +1,135 @@
+"""One variant through its engine: every seed, the checkpoint's step, and the trials in which one resource is better."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.engine import DegradeLink, Jitter
+from railyard.errors import RailyardError
+from railyard.measure import bottleneck
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from threading import Event
+
+    from railyard.cluster import Cluster
+    from railyard.engine import Fault
+    from railyard.graph import TaskGraph, Timeline
+    from railyard.measure.bottleneck import Bottleneck, Resource
+    from railyard.scenario.prepare import Graphs, Job
+
+
+class Stopped(RailyardError):
+    """The user stopped the run; not an error, but it ends every thread at once."""
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What an engine found for one variant.
+
+    Attributes:
+        job: The variant.
+        timeline: The step under the first seed.
+        samples_s: Step time under every seed.
+        stall_s: How much longer a step is that ends with a checkpoint; 0 without checkpoints.
+        bottleneck: What would help.
+    """
+
+    job: Job
+    timeline: Timeline
+    samples_s: tuple[float, ...]
+    stall_s: float
+    bottleneck: Bottleneck
+
+
+def simulate(job: Job, graphs: Graphs, *, stop: Event, done: Callable[[str], None]) -> Simulated:
+    """Runs one variant.
+
+    Args:
+        job: The variant.
+        graphs: Graphs that are shared with other variants.
+        stop: Ends the run when it is set.
+        done: Told after each simulation what has been done.
+
+    Raises:
+        InputError: Graph and cluster do not fit together.
+        SimulationError: The run cannot finish.
+        Stopped: `stop` was set.
+    """
+    bench = Bench(job, graphs, stop, done)
+    graph = graphs.of(job.training, job.cluster)
+    timelines = [bench.step(graph, job.cluster, seed=job.seeds[0])]
+    samples = [timelines[0].makespan_ps * 1e-12]
+    samples += [bench.step(graph, job.cluster, seed=seed).makespan_ps * 1e-12 for seed in job.seeds[1:]]
+    disturbed = bool(job.faults) or job.jitter != Jitter()
+    found = bottleneck.resources(job.cluster, timelines[0], jitter=disturbed)
+    return Simulated(
+        job=job,
+        timeline=timelines[0],
+        samples_s=tuple(samples),
+        stall_s=bench.checkpoint_s(samples[0]),
+        bottleneck=bottleneck.find(samples[0], found, bench.better),
+    )
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Runs steps of one variant, changed in one thing at a time."""
+
+    job: Job
+    graphs: Graphs
+    stop: Event
+    done: Callable[[str], None]
+
+    def step(
+        self,
+        graph: TaskGraph,
+        cluster: Cluster,
+        *,
+        seed: int,
+        faults: tuple[Fault, ...] | None = None,
+        jitter: Jitter | None = None,
+    ) -> Timeline:
+        """One step."""
+        if self.stop.is_set():
+            raise Stopped("stopped")
+        timeline = self.job.engine.simulate(
+            graph,
+            cluster,
+            seed=seed,
+            faults=self.job.faults if faults is None else faults,
+            jitter=self.job.jitter if jitter is None else jitter,
+            policy=self.job.policy,
+            progress=self._poll,
+        )
+        self.done(self.job.variant.name)
+        return timeline
+
+    def better(self, resource: Resource, factor: float) -> float:
+        """Step time in seconds when one resource is better by a factor."""
+        cluster = self.job.cluster.scaled(**resource.scaling(factor))  # type: ignore[arg-type]
+        graph = self.graphs.of(self.job.training, cluster if resource.rebuilds_workload else self.job.cluster)
+        faults, jitter = self.job.faults, self.job.jitter
+        if resource.divides_jitter:
+            jitter = Jitter(jitter.sigma / factor, jitter.rank_sigma / factor)
+            if factor >= bottleneck.UNLIMITED:
+                faults = tuple(fault for fault in faults if isinstance(fault, DegradeLink))
+        timeline = self.step(graph, cluster, seed=self.job.seeds[0], faults=faults, jitter=jitter)
+        return timeline.makespan_ps * 1e-12
+
+    def checkpoint_s(self, step_s: float) -> float:
+        """How much longer a step is that ends with a checkpoint."""
+        training = self.job.training
+        if training.checkpoint is None:
+            return 0.0
+        graph = self.graphs.of(training, self.job.cluster, checkpoint=True)
+        timeline = self.step(graph, self.job.cluster, seed=self.job.seeds[0])
+        return max(timeline.makespan_ps * 1e-12 - step_s, 0.0)
+
+    def _poll(self, ended: int, total: int, now_ps: int) -> None:
+        del ended, total, now_ps
+        if self.stop.is_set():
+            raise Stopped("stopped")
+
+
