@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,53 +17,60 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from railyard.catalog import Catalog, Storage
+    from railyard.cluster.arrays import Integers
     from railyard.cluster.bundle import Bundles
     from railyard.cluster.hardware import Hardware
     from railyard.cluster.plan import NetworkPlan
+    from railyard.cluster.scale_up import ScaleUp
     from railyard.cluster.spec import Background, ClusterSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Block:
+    """Links that come from one place; columns as in `LinkTable`, numbers broadcast."""
+
+    rate_bps: NDArray[np.float64]
+    line_bps: NDArray[np.float64]
+    latency_ps: ArrayLike
+    tier: ArrayLike
+    source: Integers
+    target: Integers
+
+    def column(self, name: str) -> NDArray[Any]:
+        """One column at full length."""
+        return np.broadcast_to(np.asarray(getattr(self, name)), self.rate_bps.shape)
 
 
 @dataclass
 class _Rows:
     """Links collected block by block."""
 
-    blocks: list[
-        tuple[
-            NDArray[np.float64],
-            NDArray[np.float64],
-            NDArray[np.int64],
-            NDArray[np.int16],
-            NDArray[np.int64],
-            NDArray[np.int64],
-        ]
-    ] = field(default_factory=list)
+    blocks: list[_Block] = field(default_factory=list)
     tiers: list[str] = field(default_factory=list)
     count: int = 0
 
-    def add(
-        self,
-        rate_bps: NDArray[np.float64],
-        line_bps: NDArray[np.float64],
-        latency_ps: ArrayLike,
-        tier: ArrayLike,
-        source: NDArray[np.int64],
-        target: NDArray[np.int64],
-    ) -> int:
+    def add(self, block: _Block) -> int:
         """Adds a block; returns the id of its first link."""
-        first, size = self.count, len(rate_bps)
-        latency = np.broadcast_to(np.asarray(latency_ps, np.int64), (size,))
-        self.blocks.append(
-            (rate_bps, line_bps, latency, np.broadcast_to(np.asarray(tier, np.int16), (size,)), source, target)
-        )
-        self.count += size
+        first = self.count
+        self.blocks.append(block)
+        self.count += len(block.rate_bps)
         return first
 
     def table(self, bundle_of: NDArray[np.int32]) -> LinkTable:
-        rate, line, latency, tier, source, target = (
-            np.concatenate([block[part] for block in self.blocks]) for part in range(6)
-        )
+        """The finished table."""
+
+        def column(name: str, kind: type[np.generic]) -> NDArray[Any]:
+            return np.concatenate([block.column(name) for block in self.blocks]).astype(kind)
+
         return LinkTable(
-            rate, line, latency, tier, source.astype(np.int32), target.astype(np.int32), tuple(self.tiers), bundle_of
+            rate_bps=column("rate_bps", np.float64),
+            line_bps=column("line_bps", np.float64),
+            latency_ps=column("latency_ps", np.int64),
+            tier=column("tier", np.int16),
+            source=column("source", np.int32),
+            target=column("target", np.int32),
+            tiers=tuple(self.tiers),
+            bundle_of=bundle_of,
         )
 
 
@@ -75,7 +82,7 @@ class _Placed:
     bundles: Bundles | None
     node_offset: int
     link_offset: int
-    first_tier: int
+    block: _Block
 
 
 def assemble(
@@ -84,24 +91,16 @@ def assemble(
     """The cluster from its plans."""
     rows = _Rows()
     scale_up = hardware.scale_up
-    rates = scale_up.rates_bps()
     rows.tiers.append("scale-up")
-    source, target = scale_up.ends(hardware.ranks)
-    rows.add(
-        rates,
-        rates,
-        scale_up.latency_ps // 2 if scale_up.kind == "switched" else scale_up.latency_ps,
-        0,
-        source,
-        target,
-    )
+    rows.add(_scale_up_block(scale_up, hardware.ranks))
     nodes = hardware.ranks + scale_up.switches
     placed: dict[str, _Placed] = {}
     taken = _background(spec, plans)
     for key, plan in plans.items():
         placed[key] = _place(rows, plan, nodes, taken)
         nodes += plan.wiring.nodes
-    servers = _storage_rows(rows, spec, storage, placed, nodes, hardware)
+    home = next((item for item in placed.values() if item.plan.storage_ports.size), None)
+    servers = None if storage is None else _storage_rows(rows, storage, home, hardware, nodes)
     bundle_of, first_bundle = _bundle_rows(rows, placed)
     links = rows.table(bundle_of)
     links.with_bundles(links.rate_bps)
@@ -119,14 +118,22 @@ def assemble(
         links=links,
         back_end=networks["back_end"],
         front_end=networks.get("front_end"),
-        storage=_storage_network(networks, placed),
+        storage=next((networks[key] for key, item in placed.items() if item is home), None),
         storage_servers=servers,
         scale_up=scale_up,
         hardware=hardware,
         plans=plans,
         catalog=catalog,
-        nodes=nodes + (servers.count if servers is not None else 0),
+        nodes=nodes + (0 if servers is None else servers.count),
     )
+
+
+def _scale_up_block(scale_up: ScaleUp, ranks: int) -> _Block:
+    """Scale-up links; where there is a switch, half of the latency lies before and half behind it."""
+    rates = scale_up.rates_bps()
+    source, target = scale_up.ends(ranks)
+    latency = scale_up.latency_ps // 2 if scale_up.kind == "switched" else scale_up.latency_ps
+    return _Block(rate_bps=rates, line_bps=rates, latency_ps=latency, tier=0, source=source, target=target)
 
 
 def _background(spec: ClusterSpec, plans: dict[str, NetworkPlan]) -> dict[tuple[str, str], float]:
@@ -167,16 +174,15 @@ def _place(rows: _Rows, plan: NetworkPlan, nodes: int, left: dict[tuple[str, str
     rate = wiring.line_bps * share[wiring.tier] * _usable(plan)
     delay = np.array([run.delay_ps for run in plan.runs], np.int64)[wiring.tier]
     switched = (wiring.target >= wiring.ports) | (wiring.source < wiring.ports)
-    latency = delay + np.where(switched, fabric.hop_latency_ps, 0)
-    link_offset = rows.add(
-        rate,
-        wiring.line_bps,
-        latency,
-        first_tier + wiring.tier,
-        wiring.source.astype(np.int64) + nodes,
-        wiring.target.astype(np.int64) + nodes,
+    block = _Block(
+        rate_bps=rate,
+        line_bps=wiring.line_bps,
+        latency_ps=delay + np.where(switched, fabric.hop_latency_ps, 0),
+        tier=first_tier + wiring.tier,
+        source=wiring.source.astype(np.int64) + nodes,
+        target=wiring.target.astype(np.int64) + nodes,
     )
-    return _Placed(plan, fold(wiring) if fabric.bundled else None, nodes, link_offset, first_tier)
+    return _Placed(plan, fold(wiring) if fabric.bundled else None, nodes, rows.add(block), block)
 
 
 def _usable(plan: NetworkPlan) -> NDArray[np.float64]:
@@ -188,66 +194,42 @@ def _usable(plan: NetworkPlan) -> NDArray[np.float64]:
 
 
 def _storage_rows(
-    rows: _Rows,
-    spec: ClusterSpec,
-    storage: Storage | None,
-    placed: dict[str, _Placed],
-    first_node: int,
-    hardware: Hardware,
-) -> StorageServers | None:
-    """One link out of every storage device for reads and one into it for writes."""
-    if storage is None or spec.storage is None:
-        return None
-    home = next((item for item in placed.values() if item.plan.storage_ports.size), None)
-    local = home is None
-    count = hardware.servers if local else spec.storage.servers
-    device = first_node + np.arange(count)
+    rows: _Rows, storage: Storage, home: _Placed | None, hardware: Hardware, first_node: int
+) -> StorageServers:
+    """One link out of every storage device for reads and one into it for writes; local devices hang on their servers."""
     if home is None:
-        ports, gate = np.empty((count, 0), np.int32), np.arange(count) * hardware.per_server
+        ports = np.empty((hardware.servers, 0), np.int32)
+        gate = np.arange(hardware.servers, dtype=np.int64) * hardware.per_server
     else:
         ports = home.plan.storage_ports
         gate = ports[:, 0].astype(np.int64) + home.node_offset
+    count = len(ports)
+    device, number = first_node + np.arange(count), np.arange(count, dtype=np.int32)
     rows.tiers += ["storage read", "storage write"]
     tier = len(rows.tiers) - 2
     read, write = np.full(count, storage.read_bps), np.full(count, storage.write_bps)
-    first_read = rows.add(read, read, 0, tier, device, gate)
-    first_write = rows.add(write, write, 0, tier + 1, gate, device)
-    number = np.arange(count, dtype=np.int32)
-    return StorageServers(storage, count, local, ports, number + first_read, number + first_write)
+    reads = _Block(rate_bps=read, line_bps=read, latency_ps=0, tier=tier, source=device, target=gate)
+    writes = _Block(rate_bps=write, line_bps=write, latency_ps=0, tier=tier + 1, source=gate, target=device)
+    return StorageServers(storage, count, home is None, ports, number + rows.add(reads), number + rows.add(writes))
 
 
 def _bundle_rows(rows: _Rows, placed: dict[str, _Placed]) -> tuple[NDArray[np.int32], dict[str, int]]:
     """Adds the bundles of all networks; their rates follow when the table stands."""
-    physical = rows.count
-    bundle_of = np.full(physical, -1, np.int32)
+    bundle_of = np.full(rows.count, -1, np.int32)
     first: dict[str, int] = {}
     for key, item in placed.items():
         first[key] = rows.count
         if item.bundles is None:
             continue
-        member = item.bundles.bundle_of
-        span = bundle_of[item.link_offset : item.link_offset + len(member)]
-        span[:] = np.where(member >= 0, member + rows.count, -1)
-        sample = item.bundles.sample
-        wiring = item.plan.wiring
-        block = next(block for start, block in _starts(rows) if start == item.link_offset)
-        zero = np.zeros(len(sample))
-        rows.add(
-            zero,
-            zero.copy(),
-            block[2][sample],
-            item.first_tier + wiring.tier[sample],
-            block[4][sample],
-            block[5][sample],
+        member, sample = item.bundles.bundle_of, item.bundles.sample
+        span = slice(item.link_offset, item.link_offset + len(member))
+        bundle_of[span] = np.where(member >= 0, member + rows.count, -1)
+        latency, tier, source, target = (
+            item.block.column(name)[sample] for name in ("latency_ps", "tier", "source", "target")
         )
+        zero = np.zeros(len(sample))
+        rows.add(_Block(rate_bps=zero, line_bps=zero, latency_ps=latency, tier=tier, source=source, target=target))
     return bundle_of, first
-
-
-def _starts(rows: _Rows):  # type: ignore[no-untyped-def]
-    start = 0
-    for block in rows.blocks:
-        yield start, block
-        start += len(block[0])
 
 
 def _network(item: _Placed, links: LinkTable, first_bundle: int) -> Network:
@@ -266,8 +248,3 @@ def _network(item: _Placed, links: LinkTable, first_bundle: int) -> Network:
         link_latency_ps=links.latency_ps,
         seed=plan.spec.seed,
     )
-
-
-def _storage_network(networks: dict[str, Network], placed: dict[str, _Placed]) -> Network | None:
-    home = next((key for key, item in placed.items() if item.plan.storage_ports.size), None)
-    return None if home is None else networks[home]

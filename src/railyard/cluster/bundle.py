@@ -1,12 +1,12 @@
 """Bundles: a network folded so that parallel links which a fabric loads alike become one link of their summed capacity.
 
-The spines of a pod are alike for traffic that is sprayed, and so are all cores, and the planes of a multi-plane network.
-Folding the network by these classes leaves a tree with one link up and one down per leaf and per pod:
+The spines of a pod are alike for traffic that is sprayed, and so are all cores, and the planes of a multi-plane
+network. Folding the network by these classes leaves a tree with one link up and one down per leaf and per pod:
 
     leaf --64 uplinks--> 64 spines --64--> leaf        becomes        leaf --1 bundle--> spines --1 bundle--> leaf
 
-An evenly sprayed transfer crosses at most two bundles a tier in place of dozens of links, and the max-min fair rates are
-exactly those of the unfolded network, because members of a bundle carry the same load as long as all are healthy.
+An evenly sprayed transfer crosses at most two bundles a tier in place of dozens of links, and the max-min fair rates
+are exactly those of the unfolded network, because members of a bundle carry the same load as long as all are healthy.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def _folded_routes(
 ) -> RoutingTable | None:
     """The records of one node of each class, each group narrowed to the bundles that its links belong to.
 
-    A bundle stands in a group as often as its share of the group's links asks. None when the groups of one record come out
-    of different width, which a record cannot hold.
+    A bundle stands in a group as often as its share of the group's links asks. None when the groups of one record come
+    out of different width, which a record cannot hold.
     """
     table = wiring.routing
     chosen = classes == np.arange(wiring.nodes)

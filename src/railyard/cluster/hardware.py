@@ -26,7 +26,8 @@ class Hardware:
         ranks: Accelerators in the cluster.
         per_server: Accelerators in use in each server.
         nics: Back-end NICs in use in each server.
-        nic_bps: What one back-end NIC can move between the wire and memory, bit/s, one way: its rate or its share of PCIe.
+        nic_bps: What one back-end NIC can move between the wire and memory, bit/s, one way: its rate or its share of
+            PCIe.
         scale_up: Domains, with links counted from 0.
     """
 

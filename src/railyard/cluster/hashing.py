@@ -1,6 +1,7 @@
 """The integer hash by which switches choose among equal-cost links: the finalizer of splitmix64.
 
-Source: G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014, with the constants of
+Source: G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014, with the constants
+    of
 D. Stafford's mix 13. Integer arithmetic only: the same paths on every machine.
 """
 

@@ -1,4 +1,4 @@
-"""Links: every direction of every cable as one row of columns, and the sparse lists that say which links a flow uses."""
+"""Links: every direction of every cable as a row of columns, and sparse lists that say which links a flow uses."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class CsrWeighted:
     def gathered(
         cls, flows: int, row: NDArray[np.int64], link: NDArray[np.int64] | NDArray[np.int32], share: NDArray[np.float64]
     ) -> CsrWeighted:
-        """From entries in any order: shares of the same link in the same row are added up; rows come out sorted by link."""
+        """From entries in any order: shares of one link in one row are added up; rows come out sorted by link."""
         width = int(link.max()) + 1 if len(link) else 1
         keys, inverse = np.unique(row * width + link, return_inverse=True)
         total = np.bincount(inverse.ravel(), weights=share, minlength=len(keys)).astype(np.float64)
@@ -91,9 +91,10 @@ class CsrWeighted:
 class LinkTable:
     """All directed links of a cluster: scale-up, every network, storage devices, and then the bundles.
 
-    A *bundle* stands for all parallel links between two groups of nodes over which a fabric sprays evenly. A transfer that
-    is sprayed over 64 uplinks then names one bundle and not 64 links. Its rate is the sum of the rates of its members,
-    which is exact as long as every member carries the same share. Ids below `physical` are links, ids from there on bundles.
+    A *bundle* stands for all parallel links between two groups of nodes over which a fabric sprays evenly. A transfer
+    that is sprayed over 64 uplinks then names one bundle and not 64 links. Its rate is the sum of the rates of its
+    members, which is exact as long as every member carries the same share. Ids below `physical` are links, ids from
+    there on bundles.
 
     Attributes:
         rate_bps: float64[links], rate that flows can use: line rate less what background traffic takes, times the

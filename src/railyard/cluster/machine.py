@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.catalog import Accelerator, Catalog, Nic, Server, Storage
+    from railyard.cluster.bill import BillOfMaterials
     from railyard.cluster.fabric.fabric import Fabric
     from railyard.cluster.hardware import Hardware
     from railyard.cluster.links import LinkTable
@@ -114,6 +115,24 @@ class Cluster:
         """Server of each rank."""
         return np.asarray(rank) // self.ranks_per_server
 
+    def bill(self) -> BillOfMaterials:
+        """What is to be bought: counts, unit prices and powers as ranges, by network and tier."""
+        from railyard.cluster.bill import bill_of
+
+        return bill_of(self)
+
+    def node_name(self, node: int) -> str:
+        """Name of a node for people: `rank 5`, `back-end leaf 3`."""
+        from railyard.cluster.names import node_name
+
+        return node_name(self, node)
+
+    def link_name(self, link: int) -> str:
+        """Name of a link or bundle for people: `back-end leaf 3 -> back-end spine 1`."""
+        from railyard.cluster.names import link_name
+
+        return link_name(self, link)
+
     def scaled(
         self,
         *,
@@ -178,7 +197,7 @@ class Cluster:
         tiers = self.links.tiers
         access = {tier.name for tier in self.back_end.wiring.tiers if tier.kind == "access"}
         between = {tier.name for tier in self.back_end.wiring.tiers} - access
-        shared = dict.fromkeys(between, fabric_tiers) if not hasattr(fabric_tiers, "items") else dict(fabric_tiers)
+        shared = _by_tier(between, fabric_tiers)
         for name in shared:
             if name not in tiers:
                 raise InputError(
@@ -196,6 +215,11 @@ class Cluster:
         if not (factor > 0).all():
             raise InputError("a factor is more than zero", key="fabric_tiers", found=fabric_tiers)
         return factor
+
+
+def _by_tier(between: set[str], factors: float | Mapping[str, float]) -> dict[str, float]:
+    """Factors by name of a tier; a single one holds for all tiers between switches."""
+    return dict.fromkeys(between, factors) if isinstance(factors, float | int) else dict(factors)
 
 
 def _slower(network: Network, links: LinkTable, latency: float) -> Network:

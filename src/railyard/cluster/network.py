@@ -67,6 +67,31 @@ class Network:
         """Its switches."""
         return self.wiring.groups
 
+    @property
+    def bisection_bps(self) -> float:
+        """Capacity between the best-chosen halves of the servers, bit/s, one way, of line rate."""
+        return self.wiring.bisection_bps
+
+    @property
+    def pod_ports(self) -> int:
+        """NIC ports of the largest unit below the top tier."""
+        return self.wiring.pod_ports
+
+    def oversubscription(self) -> dict[str, float]:
+        """Capacity of what lies below over the capacity of a tier, by name of the tier.
+
+        Between switches: of the tier below it. To and between sites: of all NICs.
+        """
+        wiring = self.wiring
+        capacity = [float(wiring.line_bps[wiring.tier == index].sum()) / 2 for index in range(len(wiring.tiers))]
+        out = {}
+        for index, tier in enumerate(wiring.tiers):
+            if index == 0 or not capacity[index]:
+                continue
+            below = capacity[0] / 2 if tier.kind == "long" else capacity[index - 1 if tier.name != "border" else 0]
+            out[tier.name] = below / capacity[index]
+        return out
+
     @cached_property
     def _salts(self) -> NDArray[np.uint64]:
         return hashing.salts(self.wiring.nodes, seed=self.seed)

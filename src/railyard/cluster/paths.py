@@ -61,7 +61,7 @@ def hashed(
     entropy: NDArray[np.uint64] | None,
     salt: NDArray[np.uint64] | None,
 ) -> Csr:
-    """One path per flow; at every switch one of the equal-cost links, by a hash of the flow's entropy and the switch's salt.
+    """One path per flow; at every switch the flow's entropy and the switch's salt are hashed to an equal-cost link.
 
     Args:
         table: Routes.
@@ -125,8 +125,8 @@ def _assembled(
 def spread(table: RoutingTable, source: NDArray[np.int32], port: NDArray[np.int32]) -> CsrWeighted:
     """The share of each flow on every link when each switch splits evenly over all equal-cost links.
 
-    A table without a choice anywhere (that of the bundles of a Clos) is walked like a hashed path; otherwise the front of
-    every flow is expanded hop by hop, and parts of one flow that meet again at a node are added up.
+    A table without a choice anywhere (that of the bundles of a Clos) is walked like a hashed path; otherwise the front
+    of every flow is expanded hop by hop, and parts of one flow that meet again at a node are added up.
 
     Raises:
         InputError: A pair has no path.
@@ -138,7 +138,9 @@ def spread(table: RoutingTable, source: NDArray[np.int32], port: NDArray[np.int3
     rows, links, shares = [np.empty(0, np.int64)], [np.empty(0, np.int32)], [np.empty(0)]
     for _ in range(_MOST_HOPS):
         if not len(flow):
-            return CsrWeighted.gathered(len(source), *(np.concatenate(part) for part in (rows, links, shares)))
+            return CsrWeighted.gathered(
+                len(source), np.concatenate(rows), np.concatenate(links), np.concatenate(shares)
+            )
         first, width = _next_links(table, node, port[flow])
         refuse(source[flow], port[flow], width == 0)
         flow, link, share = _fanned(table, flow, first, width, share)

@@ -119,7 +119,7 @@ def _check_storage(storage: StorageSpec) -> None:
 
 
 def _server_order(spec: ClusterSpec, hardware: Hardware) -> NDArray[np.int64]:
-    """Place of each server in the racks. Scattering keeps servers of one scale-up domain together: they share a rack."""
+    """Place of each server in the racks. Scattering keeps servers of a scale-up domain together: they share a rack."""
     servers = np.arange(hardware.servers)
     if spec.placement == "packed":
         return servers
@@ -155,7 +155,7 @@ class _Job:
         link_bps = self._link_bps()
         parts, switches = parts_of(catalog, self.network, fabric, link_bps, spec.overrides.get("switch", {}))
         ports = 0 if self.storage is None else max(1, math.ceil(self.storage.network_bps / link_bps * (1 - 1e-9)))
-        wiring = self._wire(Endpoints(hardware.servers, self.nics, ports * self.storage_servers), parts)
+        wiring = self._wire(Endpoints(hardware.servers, self.nics, ports * self.storage_servers), parts, fabric)
         return NetworkPlan(
             name=self.key.replace("_", "-"),
             spec=self.network,
@@ -189,8 +189,16 @@ class _Job:
             )
         return asked
 
-    def _wire(self, endpoints: Endpoints, parts: Parts) -> Wiring:
-        return self.network.topology.build(endpoints, parts)
+    def _wire(self, endpoints: Endpoints, parts: Parts, fabric: Fabric) -> Wiring:
+        wiring = self.network.topology.build(endpoints, parts)
+        if fabric.load_balancing == "cells" and wiring.classes is None:
+            raise InputError(
+                f"the fabric `{fabric.name}` sprays cells over leafs and spines; {self.network.topology.kind} has none",
+                key="topology.kind",
+                found=self.network.topology.kind,
+                hint="use a Clos family such as `leaf-spine` or `rail-optimized`",
+            )
+        return wiring
 
     def _runs(self, catalog: Catalog, wiring: Wiring, lanes: int) -> tuple[cabling.CableRun, ...]:
         names = [tier.name for tier in wiring.tiers]
@@ -212,7 +220,7 @@ class _Job:
 
 
 def _lanes(parts: Parts, switches: dict[str, Switch]) -> int:
-    """Links between switches that share one cable: the lanes of a cell fabric are cabled by the module, others singly."""
+    """Links between switches that share a cable: lanes of a cell fabric are cabled by the module, others singly."""
     spine = switches[parts.spine.name]
     if spine.family != "scheduled-fabric":
         return 1

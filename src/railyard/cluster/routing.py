@@ -1,10 +1,11 @@
 """Interval routing: which equal-cost links lead from a node to a range of destinations, without all-pairs tables.
 
-Every node holds a few sorted records `(lo, hi, first, width, stride)`. For a destination port `d` with `lo <= d < hi` let
-`g = (d - lo) // stride`; the equal-cost next links are `choices[first + g * width : first + (g + 1) * width]`. A leaf of a
-Clos needs three records (everything below its own ports: up; its own ports: down; everything above: up), a spine one, so
-the whole table grows with the number of links and not with the square of the number of ports. The idea is that of interval
-routing (van Leeuwen and Tan, The Computer Journal 30(4), 1987) with groups of equal-cost links in place of single links.
+Every node holds a few sorted records `(lo, hi, first, width, stride)`. For a destination port `d` with `lo <= d < hi`
+let `g = (d - lo) // stride`; the equal-cost next links are `choices[first + g * width : first + (g + 1) * width]`. A
+leaf of a Clos needs three records (everything below its own ports: up; its own ports: down; everything above: up), a
+spine one, so the whole table grows with the number of links and not with the square of the number of ports. The idea
+is that of interval routing (van Leeuwen and Tan, The Computer Journal 30(4), 1987) with groups of equal-cost links in
+place of single links.
 """
 
 from __future__ import annotations

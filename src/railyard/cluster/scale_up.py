@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.catalog import Accelerator, Server
+    from railyard.cluster.arrays import Integers
     from railyard.cluster.topology.torus import TorusPaths
 
 Kind = Literal["switched", "mesh", "torus", "none"]
@@ -63,7 +64,7 @@ class ScaleUp:
             return self.ranks * (self.domain - 1)
         return self.torus.links if self.torus is not None else 0
 
-    def egress(self, rank: NDArray[np.int32]) -> NDArray[np.int32]:
+    def egress(self, rank: Integers) -> NDArray[np.int32]:
         """Link from each rank to its switch.
 
         Raises:
@@ -72,7 +73,7 @@ class ScaleUp:
         self._need_switch()
         return (self.first_link + 2 * np.asarray(rank, np.int64)).astype(np.int32)
 
-    def ingress(self, rank: NDArray[np.int32]) -> NDArray[np.int32]:
+    def ingress(self, rank: Integers) -> NDArray[np.int32]:
         """Link from the switch to each rank.
 
         Raises:
@@ -85,11 +86,12 @@ class ScaleUp:
         if self.kind != "switched":
             raise ValueError(f"a domain of kind `{self.kind}` has no switch")
 
-    def same_domain(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.bool_]:
+    def same_domain(self, src: Integers, dst: Integers) -> NDArray[np.bool_]:
         """Whether two ranks share a domain."""
-        return np.asarray(src) // self.domain == np.asarray(dst) // self.domain
+        same: NDArray[np.bool_] = np.asarray(src) // self.domain == np.asarray(dst) // self.domain
+        return same
 
-    def path(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> Csr:
+    def path(self, src: Integers, dst: Integers) -> Csr:
         """Links of each transfer within a domain.
 
         Args:
@@ -100,7 +102,7 @@ class ScaleUp:
             InputError: A pair does not share a domain.
         """
         src, dst = np.asarray(src, np.int64), np.asarray(dst, np.int64)
-        if not (inside := self.same_domain(src, dst)).all():  # type: ignore[arg-type]
+        if not (inside := self.same_domain(src, dst)).all():
             bad = int(np.flatnonzero(~inside)[0])
             raise InputError(f"ranks {src[bad]} and {dst[bad]} are not in one scale-up domain of {self.domain}")
         if self.torus is not None:
@@ -112,7 +114,7 @@ class ScaleUp:
         link = self.pair(src, dst)
         return Csr(np.concatenate([[0], np.cumsum(away)]), link[away].astype(np.int32))
 
-    def pair(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> NDArray[np.int64]:
+    def pair(self, src: Integers, dst: Integers) -> Integers:
         """Link of each ordered pair of a full mesh: `domain - 1` to every rank, in the order of the peers."""
         peer = dst % self.domain
         return self.first_link + src * (self.domain - 1) + peer - (peer > src % self.domain)
@@ -147,8 +149,8 @@ class ScaleUp:
 def scale_up_of(accelerator: Accelerator, server: Server, ranks: int) -> ScaleUp:
     """The scale-up domains of a cluster, its links counted from 0.
 
-    Accelerators without scale-up links reach the others of their server over PCIe, which acts as a switch. Tori are equal
-    slices: the largest that divide the cluster and are not larger than the domain.
+    Accelerators without scale-up links reach the others of their server over PCIe, which acts as a switch. Tori are
+    equal slices: the largest that divide the cluster and are not larger than the domain.
 
     Raises:
         InputError: The accelerators do not fill whole meshes.

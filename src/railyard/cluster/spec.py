@@ -24,7 +24,8 @@ class NetworkSpec:
         link_rate_bps: Rate of a NIC's link, bit/s, one way; None takes the NIC's.
         switch: Catalogue name of the switch of the lowest tier; None takes the fabric's usual one for the rate.
         spine_switch: The same for the tiers above; None takes the fabric's partner of `switch`.
-        lengths_m: Cable length by tier (`nic`, `leaf-spine`, `spine-core`, ...), m; tiers left out have the family's default.
+        lengths_m: Cable length by tier (`nic`, `leaf-spine`, `spine-core`, ...), m; tiers left out have the family's
+            default.
         seed: Seed of the switches' hashes.
     """
 
@@ -80,7 +81,8 @@ class ClusterSpec:
         overrides: Catalogue values that differ, by record and attribute: `{"accelerator": {"memory_bps": 2.6e13}}`;
             records are `accelerator`, `server`, `nic`, `switch`.
         background: Traffic of others.
-        placement: `packed` (ranks fill server after server) or `scattered` (servers in a shuffled order, see `placement_seed`).
+        placement: `packed` (ranks fill server after server) or `scattered` (servers in a shuffled order, see
+            `placement_seed`).
         placement_seed: Seed of the shuffle.
     """
 

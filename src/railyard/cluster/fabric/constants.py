@@ -5,8 +5,8 @@ from __future__ import annotations
 from railyard.catalog.types import Provenance
 
 DEEPSEEK_LATENCY = (
-    "DeepSeek-V3 hardware paper (ISCA 2025), table 5: 64-byte latency {same} us on one leaf and {cross} us across two hops more; "
-    "less 20 m of cable a hop"
+    "DeepSeek-V3 hardware paper (ISCA 2025), table 5: 64-byte latency {same} us on one leaf and {cross} us across two "
+    "hops more; less 20 m of cable a hop"
 )
 
 

@@ -1,4 +1,4 @@
-"""What a fabric is at flow level: how it balances load, what it adds to every packet and hop, and what sharing costs it."""
+"""What a fabric is at flow level: how it balances load, what it adds to packets and hops, what sharing costs."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ LOAD_BALANCING = ("ecmp", "flowlet", "spray", "adaptive", "cells", "ideal")
 class Fabric:
     """A fabric technology as the flow and analytic engines see it.
 
-    Every number is a parameter with a stated default and a source; see `sources`. `hop_latency_ps` and `nic_latency_ps` are
-    one way and without queueing. Efficiencies are about sharing done well; collisions come from hashed paths, never from these.
+    Every number is a parameter with a stated default and a source; see `sources`. `hop_latency_ps` and
+    `nic_latency_ps` are one way and without queueing. Efficiencies are about sharing done well; collisions come from
+    hashed paths, never from these.
     """
 
     name: str

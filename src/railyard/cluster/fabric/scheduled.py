@@ -9,7 +9,7 @@ SCHEDULED = fabrics.add(
     "scheduled",
     Fabric(
         name="scheduled",
-        summary="Scheduled fabric: packets wait at the ingress for the egress port's credit, then cross as sprayed cells",
+        summary="Scheduled fabric: packets wait at the ingress for a credit of the egress, then cross as sprayed cells",
         load_balancing="cells",
         header_bytes=82,
         transport_efficiency=0.987,

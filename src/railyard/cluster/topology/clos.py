@@ -1,9 +1,9 @@
-"""Wiring of folded Clos networks of one, two or three tiers: what leaf-spine, three-tier, fat-tree and rails share.
+r"""Wiring of folded Clos networks of one, two or three tiers: what leaf-spine, three-tier, fat-tree and rails share.
 
 core group 0     core group 1          cores: spine j of every pod to core group j
-/      \\         /      \\
+/      \         /      \
           spine 0 ...  spine 1 | spine 0 ... spine 1     spines of pod 0 | of pod 1
-|   \\   /   |     |   \\  /   |
+|   \   /   |     |   \  /   |
 leaf 0      leaf 1   | leaf 2     leaf 3        every leaf to every spine of its pod
 ||||        ||||       ||||       ||||         ports
 """
@@ -97,8 +97,8 @@ def upper_tiers(
 ) -> tuple[int, int, int] | None:
     """Spines of a pod, uplinks of a spine and cores of a group; None if no even division exists.
 
-    Uplinks may be up to an eighth more than the oversubscription asks where that divides better: a prime number of uplinks
-    would need a core for each.
+    Uplinks may be up to an eighth more than the oversubscription asks where that divides better: a prime number of
+    uplinks would need a core for each.
     """
     for spines in divisors(leaf_up):
         down = leafs_per_pod * (leaf_up // spines)
@@ -293,7 +293,7 @@ class _Plan:
         return tuple(out)
 
     def bisection_bps(self) -> float:
-        """Half of the narrowest tier: each spine and core can serve either half, so a cut takes half of a tier's links."""
+        """Half of the narrowest tier: a spine or core can stand on either side, so a cut takes half of its links."""
         tree = self.tree
         tiers = [len(self.used) * tree.access_bps]
         if self.uplinks:

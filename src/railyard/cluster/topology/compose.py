@@ -114,13 +114,16 @@ def side_by_side(inner: Wiring, count: int, *, share_ports: bool, part: str) -> 
 def copy_routes(
     builder: RoutingBuilder, copies: Copies, copy: int, *, ports_too: bool, without: Integers | None = None
 ) -> None:
-    """Adds the inner network's routes, renumbered for one copy; those of the nodes `without` are left out."""
+    """Adds the inner network's routes, renumbered for one copy; not those of the ports `without` nor ways to them."""
     table, inner = copies.inner.routing, copies.inner
     node = record_nodes(table)
     keep = np.ones(len(node), np.bool_) if ports_too else node >= inner.ports
     if without is not None:
         keep &= ~np.isin(node, without)
-    shifted = np.where(table.choices >= 0, table.choices + copy * inner.links, -1)
+    choices = table.choices
+    if without is not None:
+        choices = np.where(np.isin(inner.target[choices], without), -1, choices)
+    shifted = np.where(choices >= 0, choices + copy * inner.links, -1)
     first = builder.choices(shifted[None, :].astype(np.int64))[0] + table.first[keep]
     shift = copies.port_shift(copy)
     builder.records(

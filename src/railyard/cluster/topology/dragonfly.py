@@ -37,12 +37,12 @@ class Dragonfly:
               group 0                          group 1
         +------------------+             +------------------+
         | r0 --- r1 --- r2 |====global===| r0 --- r1 --- r2 |      every router to every other of its group,
-        |  \______________/|             |  \______________/|      every group to every other by a * h / (groups - 1) links
+        |  \______________/|             |  \______________/|      every group to every other by a*h / (groups-1) links
         +--|||---|||---|||-+             +--|||---|||---|||-+
           ports              \===== to all other groups =====/
 
-    Balanced with a = 2 p = 2 h, which is the default, sized by the switch. Minimal routes take at most one local, one global
-    and one local link. Fabrics that route adaptively may send a share of every flow by way of other groups
+    Balanced with a = 2 p = 2 h, which is the default, sized by the switch. Minimal routes take at most one local, one
+    global and one local link. Fabrics that route adaptively may send a share of every flow by way of other groups
     (`detour_share`), which is what makes a dragonfly bear adversarial patterns; hashed flows always go minimally.
     Source: J. Kim, W. Dally, S. Scott, D. Abts, "Technology-driven, highly-scalable dragonfly topology", ISCA 2008.
     """
@@ -71,7 +71,7 @@ class Dragonfly:
                 f"{a * h} global links of a group reach {a * h} other groups, and {groups} groups are needed",
                 key="h",
                 found=h,
-                possible=f"at most {(a * h + 1) * a * p} ports with these sizes; raise p, a or h, or choose a larger switch",
+                possible=f"at most {(a * h + 1) * a * p} ports with these sizes; raise p, a or h",
             )
         if not 0 <= self.detour_share < 1 or self.detours < 1:
             raise impossible(

@@ -27,7 +27,8 @@ class DualPlane:
     A link of 1/k of the rate means k times the ports of a switch, so two tiers reach as far as three did, and losing a
     switch takes 1/k of a NIC's rate and not all of it. Flows choose their plane as they choose any equal-cost link: a
     single hashed queue pair uses one plane only.
-    Sources: K. Qian et al., "Alibaba HPN", SIGCOMM 2024 (dual plane); DeepSeek-V3 hardware paper, ISCA 2025 (multi-plane).
+    Sources: K. Qian et al., "Alibaba HPN", SIGCOMM 2024 (dual plane); DeepSeek-V3 hardware paper, ISCA 2025
+        (multi-plane).
     """
 
     kind: ClassVar[str] = "dual-plane"

@@ -35,7 +35,8 @@ class FatTree:
         |----- pod 0 -----|     |----- pod 1 -----|
 
     Only as many pods are built as are needed; the cores are all there.
-    Source: M. Al-Fares, A. Loukissas, A. Vahdat, "A scalable, commodity data center network architecture", SIGCOMM 2008.
+    Source: M. Al-Fares, A. Loukissas, A. Vahdat, "A scalable, commodity data center network architecture", SIGCOMM
+        2008.
     """
 
     kind: ClassVar[str] = "fat-tree"

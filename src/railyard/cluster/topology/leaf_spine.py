@@ -10,16 +10,25 @@ import numpy as np
 
 from railyard.cluster import record
 from railyard.cluster.topology import clos
-from railyard.cluster.topology.wiring import ACCESS_RACK, LEAF_SPINE, Endpoints, Parts, Wiring, impossible, topologies
+from railyard.cluster.topology.wiring import (
+    ACCESS_RACK,
+    LEAF_SPINE,
+    Endpoints,
+    Parts,
+    Wiring,
+    divisors,
+    impossible,
+    topologies,
+)
 
 
 @dataclass(frozen=True)
 class LeafSpine:
-    """Two tiers; consecutive servers share a leaf, all NICs of a server are on the same one.
+    r"""Two tiers; consecutive servers share a leaf, all NICs of a server are on the same one.
 
         spine 0    spine 1    spine 2
-          | \\  \\__   / | \\   __/  / |        every leaf to every spine, trunks of equal width
-          |  \\    \\ /  |  \\ /    /  |
+          | \  \__   / | \   __/  / |        every leaf to every spine, trunks of equal width
+          |  \    \ /  |  \ /    /  |
         leaf 0     leaf 1     leaf 2
          ||||       ||||       ||||
         server 0   server 1   server 2        (consecutive servers)
@@ -73,7 +82,7 @@ class LeafSpine:
                 )
             return found
         if self.spines < 1 or up % self.spines or leafs * (up // self.spines) > radix:
-            fit = [count for count in clos.divisors(up) if leafs * (up // count) <= radix]
+            fit = [count for count in divisors(up) if leafs * (up // count) <= radix]
             raise impossible(
                 f"{leafs} leafs with {up} uplinks each do not divide evenly over so many spines of {radix} ports",
                 key="spines",

@@ -46,8 +46,8 @@ class MultiSite:
         | ||||     leafs   |--- border 1 ==== border 1 ---| leafs     ||||  |
         +------------------+                          +------------------+
 
-    A border switch is connected like servers, to leafs of the inner network, with as much capacity as its long links have.
-    Traffic to another site takes the shortest ways to any border, evenly over all that are equally near.
+    A border switch is connected like servers, to leafs of the inner network, with as much capacity as its long links
+    have. Traffic to another site takes the shortest ways to any border, evenly over all that are equally near.
     """
 
     kind: ClassVar[str] = "multi-site"
@@ -98,13 +98,14 @@ class MultiSite:
 
     def _border(self, site: Endpoints, parts: Parts) -> _Border:
         """Border switches of a site: the fewest over which the long links divide evenly."""
-        rate = self.link_bps if self.link_bps is not None else parts.spine.port_rate_bps
-        if not 0 < rate <= parts.spine.port_rate_bps:
+        box = parts.leaf if parts.leaf.fabric_bps > 0 else parts.spine
+        rate = self.link_bps if self.link_bps is not None else box.port_rate_bps
+        if not 0 < rate <= box.port_rate_bps:
             raise impossible(
-                f"the ports of {parts.spine.name} are slower than this",
+                f"the ports of {box.name} are slower than this",
                 key="link_rate",
                 found=f"{rate / 1e9:g} Gb/s",
-                possible=f"at most {parts.spine.port_rate_bps / 1e9:g} Gb/s",
+                possible=f"at most {box.port_rate_bps / 1e9:g} Gb/s",
             )
         others = self.sites - 1
         asked = site.servers * site.nics * parts.link_bps / (self.oversubscription * rate * others)
@@ -117,10 +118,10 @@ class MultiSite:
             each = links // count
             attachments = math.ceil(others * each * rate / parts.link_bps * (1 - 1e-9))
             need = others * each * rate + attachments * parts.link_bps
-            if need <= parts.spine.capacity_bps * (1 + 1e-9) and others * each + attachments <= parts.spine.max_ports:
-                return _Border(count, each, attachments, rate, parts.spine)
+            if need <= box.capacity_bps * (1 + 1e-9) and others * each + attachments <= box.max_ports:
+                return _Border(count, each, attachments, rate, box)
         raise impossible(
-            f"one switch ({parts.spine.name}) cannot carry even one long link to every other site",
+            f"one switch ({box.name}) cannot carry even one long link to every other site",
             key="sites",
             found=self.sites,
             possible="fewer sites or a larger switch",
@@ -241,11 +242,11 @@ class _Joined:
 
     def _long_routes(self, builder: RoutingBuilder, site: int, border: NDArray[np.int64], first_link: int) -> None:
         ports, each = self.site.ports, self.border.long_links
-        pairs = {pair: index for index, pair in enumerate(zip(*np.triu_indices(self.sites, 1), strict=True))}
         for other in range(self.sites):
             if other == site:
                 continue
-            pair = pairs[min(site, other), max(site, other)]
+            low, high = min(site, other), max(site, other)
+            pair = low * (2 * self.sites - low - 1) // 2 + high - low - 1
             lane = (pair * self.border.count + np.arange(self.border.count))[:, None] * each + np.arange(each)
             links = first_link + 2 * lane + (site > other)
             lo = other * ports
@@ -256,7 +257,8 @@ def _towards(wiring: Wiring, gates: NDArray[np.int32]) -> tuple[NDArray[np.int64
     """Links on shortest ways from every node to the nearest of the gate ports, as CSR by node.
 
     Found by a breadth-first search from the gates against the links; ports other than the gates pass nothing on. A link
-    stands in a node's list in proportion to the number of shortest ways behind it, so that leafs with more gates draw more.
+    stands in a node's list in proportion to the number of shortest ways behind it, so that leafs with more gates draw
+    more.
     """
     through = (wiring.target >= wiring.ports) | np.isin(wiring.target, gates)
     link = np.flatnonzero(through)

@@ -11,7 +11,9 @@ from railyard.cluster import record
 from railyard.cluster.topology import clos
 from railyard.cluster.topology.compose import side_by_side
 from railyard.cluster.topology.leaf_spine import LeafSpine
+from railyard.cluster.topology.three_tier import ThreeTier
 from railyard.cluster.topology.wiring import ACCESS_ROW, LEAF_SPINE, Endpoints, Parts, Wiring, impossible, topologies
+from railyard.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -23,10 +25,10 @@ class RailOnly:
           | | |             | | |             | | |
         NIC 0 of every    NIC 1 of every    NIC 2 of every server
 
-    Traffic between different rails crosses by scale-up inside a server first; there is no path between NICs of different
-    rails, and asking for one is an error. Without the spines that join rails it costs less.
-    Source: W. Wang et al., "Rail-only: a low-cost high-performance network for training LLMs with trillion parameters",
-    Hot Interconnects 2024 (arXiv 2307.12169).
+    Traffic between different rails crosses by scale-up inside a server first; there is no path between NICs of
+    different rails, and asking for one is an error. Without the spines that join rails it costs less. Source: W. Wang
+    et al., "Rail-only: a low-cost high-performance network for training LLMs with trillion parameters", Hot
+    Interconnects 2024 (arXiv 2307.12169).
     """
 
     kind: ClassVar[str] = "rail-only"
@@ -60,13 +62,21 @@ class RailOnly:
     def _rail(self, endpoints: Endpoints, parts: Parts) -> Wiring:
         single = self.ports_per_leaf is None and endpoints.servers <= parts.leaf.ports(parts.link_bps)
         if not single:
-            inner = LeafSpine(self.oversubscription, self.ports_per_leaf, None, self.uplink_bps)
-            wired = inner.build(endpoints, parts)
+            wired = self._switched(endpoints, parts)
             return replace(wired, tiers=(ACCESS_ROW, *wired.tiers[1:]))
         tree = clos.Tree(endpoints.servers, 0, 1, 1, 0, 0, 0, parts.link_bps, parts.link_bps)
         port_of = np.arange(endpoints.servers, dtype=np.int32)[:, None]
         look = clos.Look((ACCESS_ROW, LEAF_SPINE), parts.leaf, parts.spine)
         return clos.wire(tree, port_of, np.empty(0, np.int32), look)
+
+    def _switched(self, endpoints: Endpoints, parts: Parts) -> Wiring:
+        """Two tiers, or three where two have too few ports."""
+        two = LeafSpine(self.oversubscription, self.ports_per_leaf, None, self.uplink_bps)
+        try:
+            return two.build(endpoints, parts)
+        except InputError:
+            three = ThreeTier(self.oversubscription, ports_per_leaf=self.ports_per_leaf, uplink_bps=self.uplink_bps)
+            return three.build(endpoints, parts)
 
 
 topologies.add(RailOnly.kind, RailOnly)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -22,21 +22,24 @@ from railyard.cluster.topology.wiring import (
     topologies,
 )
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 
 @dataclass(frozen=True)
 class RailOptimized:
-    """A leaf serves one rail: the NICs of one index of many servers. Same-rail neighbours are one switch apart.
+    r"""A leaf serves one rail: the NICs of one index of many servers. Same-rail neighbours are one switch apart.
 
           spine 0      spine 1      spine 2        [core above, when a pod's spines run out of ports]
-            |  \\  \\__  / |  \\   __/  / |
+            |  \  \__  / |  \   __/  / |
         rail-0 leaf   rail-1 leaf   rail-2 leaf   ...
-          |  \\ \\______/_|_\\ \\___    / |  \\
-          |   \\______  / |  \\___  \\/  |   \\
+          |  \ \______/_|_\ \___    / |  \
+          |   \______  / |  \___  \/  |   \
         NIC 0 1 2      NIC 0 1 2     NIC 0 1 2
          server 0       server 1      server 2
 
-    Ports are numbered pod by pod, in a pod rail by rail, in a rail server by server. A third tier is added when the leafs of
-    all rails do not fit under one layer of spines. Storage and gateway ports get leafs of their own.
+    Ports are numbered pod by pod, in a pod rail by rail, in a rail server by server. A third tier is added when the
+    leafs of all rails do not fit under one layer of spines. Storage and gateway ports get leafs of their own.
     """
 
     kind: ClassVar[str] = "rail-optimized"
@@ -93,7 +96,7 @@ class RailOptimized:
             f"three tiers of {parts.spine.name} ({radix} ports) do not join {endpoints.servers} servers in this way",
             key="servers_per_pod" if self.servers_per_pod else "kind",
             found=self.servers_per_pod or self.kind,
-            possible="use a switch of higher radix, a lower link rate, several planes, or other numbers per leaf and pod",
+            possible="use a switch of higher radix, a lower link rate, several planes, or other sizes",
         )
 
     def _groups_per_pod(self, groups: int, down: int) -> list[int]:
@@ -119,7 +122,7 @@ class _Pods:
     leafs: int
     upper: tuple[int, int, int]
 
-    def numbers(self, endpoints: Endpoints, down: int) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+    def numbers(self, endpoints: Endpoints, down: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Port numbers of NICs and of the further ports."""
         pod_ports, rail_ports = self.leafs * down, self.rail_leafs * down
         pod, place = np.divmod(np.arange(endpoints.servers), rail_ports)

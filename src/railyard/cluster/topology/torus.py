@@ -138,7 +138,7 @@ def _routes(shape: tuple[int, ...], axes: list[int], index: Integers, target: ND
 
 
 def _ways(size: int, here: int) -> list[tuple[int, int, int, int]]:
-    """Ranges of coordinates on a ring with the links that lead there: from, to, first of (forward, backward), how many."""
+    """Ranges of coordinates on a ring and what leads there: from, to, first of (forward, backward), how many."""
     reach = (size - 1) // 2
     out = []
     for begin, end, offset, width in (
@@ -167,7 +167,7 @@ class TorusPaths:
 
     @classmethod
     def of(cls, domain: int, domains: int, rate_bps: float, links: int) -> TorusPaths:
-        """A torus of `links // 2` dimensions as near a cube as the domain allows; each link has `1 / links` of the rate."""
+        """A torus of `links // 2` dimensions, as near a cube as may be; each link has `1 / links` of the rate."""
         axes = min(3, max(1, links // 2))
         shape = near_cube(domain, axes)
         link_bps = rate_bps / max(links, 1)

@@ -73,7 +73,7 @@ class Box:
         return most
 
     def up(self, down: int, oversubscription: float, down_bps: float, up_bps: float) -> int:
-        """Uplinks for so many ports downwards: at least what the oversubscription asks; a scheduled leaf's speed-up on top."""
+        """Uplinks for so many ports down: what the oversubscription asks, and a scheduled leaf's speed-up on top."""
         speed_up = self.fabric_bps / self.capacity_bps if self.fabric_bps > 0 else 1.0
         wanted = math.ceil(down * down_bps * speed_up / (oversubscription * up_bps) * (1 - 1e-9))
         spare = (self.capacity_bps - down * down_bps) if self.fabric_bps <= 0 else self.fabric_bps
@@ -114,7 +114,8 @@ class Tier:
 
     Attributes:
         name: `nic`, `leaf-spine`, `spine-core`, ...
-        length_m: Length of its cables unless the user says otherwise; an assumption about a hall, exposed as a parameter.
+        length_m: Length of its cables unless the user says otherwise; an assumption about a hall, exposed as a
+            parameter.
         kind: `access` (a NIC's own link), `fabric` (between switches) or `long` (between sites).
     """
 
@@ -154,7 +155,7 @@ class SwitchGroup:
 
 @dataclass(frozen=True, eq=False)
 class Wiring:
-    """A wired network. Nodes `0..ports-1` are ports, the rest switches; links `2 c` and `2 c + 1` are the two ways of cable `c`.
+    """A wired network. Nodes `0..ports-1` are ports, the rest switches; cable `c` is links `2 c` and `2 c + 1`.
 
     Attributes:
         ports: Size of the range of port numbers; some may be left free.
@@ -168,7 +169,8 @@ class Wiring:
         tier: int16[links], index into `tiers`.
         tiers: Kinds of links, from the NIC upwards.
         routing: Routes.
-        classes: int32[nodes], nodes of one class are alike for a fabric that sprays evenly; None where bundling is not exact.
+        classes: int32[nodes], nodes of one class are alike for a fabric that sprays evenly; None where bundling is not
+            exact.
         bisection_bps: Capacity between the best-chosen halves of the servers, bit/s, one way.
         pod_ports: Ports of the largest unit below the top tier.
         detour: Port numbers and share of traffic of non-minimal routes; None where all routes are minimal.

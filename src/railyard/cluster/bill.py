@@ -1,0 +1,141 @@
+"""Bill of materials: what is to be bought and what it draws, item by item."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.catalog.types import Range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from railyard.cluster.cabling import CableRun
+    from railyard.cluster.machine import Cluster
+    from railyard.cluster.plan import NetworkPlan
+
+NOTHING = Range(0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class BillRow:
+    """One item.
+
+    Attributes:
+        kind: `accelerator`, `server`, `nic`, `switch`, `cable` (copper), `optic`, `fibre` or `storage`.
+        name: Catalogue name.
+        count: How many.
+        price_usd: Of one.
+        power_w: Of one, at work.
+        network: `back-end`, `front-end`, `storage`, or empty.
+        tier: Tier of links or role of switches, or empty.
+    """
+
+    kind: str
+    name: str
+    count: int
+    price_usd: Range
+    power_w: Range
+    network: str = ""
+    tier: str = ""
+
+    @property
+    def total_usd(self) -> Range:
+        """Price of all of them."""
+        return self.price_usd.scaled(self.count)
+
+    @property
+    def total_w(self) -> Range:
+        """Power of all of them."""
+        return self.power_w.scaled(self.count)
+
+
+@dataclass(frozen=True)
+class BillOfMaterials:
+    """Everything in a cluster that has a catalogue entry.
+
+    Attributes:
+        rows: The items.
+        unpriced: What the catalogue has no part for, in words: links longer than any module reaches.
+    """
+
+    rows: tuple[BillRow, ...]
+    unpriced: tuple[str, ...] = ()
+
+    def __iter__(self) -> Iterator[BillRow]:
+        return iter(self.rows)
+
+    def of(self, kind: str) -> tuple[BillRow, ...]:
+        """The items of a kind."""
+        return tuple(row for row in self.rows if row.kind == kind)
+
+    def count(self, kind: str) -> int:
+        """How many of a kind."""
+        return sum(row.count for row in self.of(kind))
+
+    @property
+    def total_usd(self) -> Range:
+        """Price of everything."""
+        return sum((row.total_usd for row in self.rows), NOTHING)
+
+    @property
+    def total_w(self) -> Range:
+        """Power of everything."""
+        return sum((row.total_w for row in self.rows), NOTHING)
+
+
+def bill_of(cluster: Cluster) -> BillOfMaterials:
+    """The bill of a cluster; what-if factors do not change it."""
+    hardware = cluster.hardware
+    accelerator, server = hardware.accelerator, hardware.server
+    rows = [
+        BillRow("accelerator", accelerator.name, cluster.ranks, accelerator.price_usd, accelerator.power_w),
+        BillRow("server", server.name, cluster.servers, server.price_usd, server.host_power_w),
+    ]
+    unpriced: list[str] = []
+    for plan in cluster.plans.values():
+        rows.append(
+            BillRow("nic", plan.nic.name, cluster.servers * plan.nics, plan.nic.price_usd, plan.nic.power_w, plan.name)
+        )
+        rows += _switch_rows(plan)
+        for index, run in enumerate(plan.runs):
+            rows += _cable_rows(plan, index, run, unpriced)
+    if cluster.storage_servers is not None:
+        entry = cluster.storage_servers.entry
+        price = entry.price_usd_per_tb.scaled(entry.capacity_bytes / 1e12)
+        network = "" if cluster.storage is None else cluster.storage.name
+        rows.append(BillRow("storage", entry.name, cluster.storage_servers.count, price, entry.power_w, network))
+    return BillOfMaterials(tuple(row for row in rows if row.count), tuple(unpriced))
+
+
+def _switch_rows(plan: NetworkPlan) -> list[BillRow]:
+    """One row for each role and box; planes, rails and sites together."""
+    count: dict[tuple[str, str], int] = {}
+    for group in plan.wiring.groups:
+        count[group.role, group.box] = count.get((group.role, group.box), 0) + group.count
+    return [
+        BillRow("switch", box, number, plan.switches[box].price_usd, plan.switches[box].power_w, plan.name, role)
+        for (role, box), number in count.items()
+    ]
+
+
+def _cable_rows(plan: NetworkPlan, index: int, run: CableRun, unpriced: list[str]) -> list[BillRow]:
+    cables = math.ceil(int(np.count_nonzero(plan.wiring.tier == index)) / 2 / run.lanes)
+    tier = plan.wiring.tiers[index].name
+    if not cables:
+        return []
+    if run.cable is None:
+        unpriced.append(f"{cables} cables of {run.length_m:g} m in {plan.name} {tier}")
+        return []
+    cable = run.cable
+    if cable.kind != "optic":
+        return [BillRow("cable", cable.name, cables, cable.price_usd, cable.power_w.scaled(2.0), plan.name, tier)]
+    rows = [
+        BillRow("optic", cable.name, cables * cable.pieces_per_link, cable.price_usd, cable.power_w, plan.name, tier)
+    ]
+    if run.fibre is not None:
+        rows.append(BillRow("fibre", run.fibre.name, cables, run.fibre.price_usd, NOTHING, plan.name, tier))
+    return rows

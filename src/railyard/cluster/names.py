@@ -1,0 +1,67 @@
+"""Names of nodes and links for people, made when they are asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from railyard.cluster.machine import Cluster
+    from railyard.cluster.network import Network
+
+
+def node_name(cluster: Cluster, node: int) -> str:
+    """`rank 5`, `scale-up 0`, `back-end server 1 NIC 4`, `back-end leaf 3`, `back-end plane 1 spine 0`, `storage 2`.
+
+    Raises:
+        InputError: There is no such node.
+    """
+    if not 0 <= node < cluster.nodes:
+        raise InputError("there is no such node", found=node, allowed=f"0 to {cluster.nodes - 1}")
+    if node < cluster.ranks:
+        return f"rank {node}"
+    if node < cluster.ranks + cluster.scale_up.switches:
+        return f"scale-up {node - cluster.ranks}"
+    for network in cluster.networks:
+        local = node - network.node_offset
+        if 0 <= local < network.wiring.nodes:
+            return f"{network.name} {_local_name(cluster, network, local)}"
+    last = max(network.node_offset + network.wiring.nodes for network in cluster.networks)
+    return f"storage {node - last}"
+
+
+def link_name(cluster: Cluster, link: int) -> str:
+    """`back-end leaf 3 -> back-end spine 1`; a bundle says how many links it stands for.
+
+    Raises:
+        InputError: There is no such link.
+    """
+    if not 0 <= link < len(cluster.links):
+        raise InputError("there is no such link", found=link, allowed=f"0 to {len(cluster.links) - 1}")
+    ends = (cluster.links.source[link], cluster.links.target[link])
+    text = " -> ".join(node_name(cluster, int(node)) for node in ends)
+    if link < cluster.links.physical:
+        return text
+    return f"{text} and its like ({int(np.count_nonzero(cluster.links.bundle_of == link))} links)"
+
+
+def _local_name(cluster: Cluster, network: Network, node: int) -> str:
+    if node < network.ports:
+        return _port_name(cluster, network, node)
+    for group in network.groups:
+        if group.first <= node < group.first + group.count:
+            return " ".join(part for part in (group.part, group.role, str(node - group.first)) if part)
+    return f"node {node}"
+
+
+def _port_name(cluster: Cluster, network: Network, port: int) -> str:
+    where = np.argwhere(network.wiring.port_of == port)
+    if len(where):
+        rank = np.flatnonzero((network.port_of_rank == port).any(axis=1))
+        owner = f"server {rank[0] // cluster.ranks_per_server}" if len(rank) else f"place {where[0][0]}"
+        return f"{owner} NIC {where[0][1]}"
+    extra = np.flatnonzero(network.extra_ports == port)
+    return f"extra port {extra[0]}" if len(extra) else f"port {port}"
