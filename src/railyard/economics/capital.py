@@ -1,0 +1,93 @@
+"""Capital: what the hardware costs, and what that is an hour.
+
+    capex        = sum of parts + installation share of it CRF(r, n)    = r / (1 - (1 + r)^-n)          the share of a
+    loan that n equal yearly payments at interest r cost each USD per hour = capex x CRF / 8760
+
+The capital recovery factor is the annuity formula of any text on engineering economics; CRF(10 %, 4 years) = 0.3155.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.economics.parts import COMPONENTS, Part, count_of, price_of
+from railyard.economics.ranges import at, by_end, to_json, total
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.catalog import Range
+
+
+def capital_recovery_factor(interest: float, years: float) -> float:
+    """Yearly payment for one dollar of capital.
+
+    Args:
+        interest: Per year, a share, 0 or more.
+        years: More than 0.
+    """
+    if interest == 0:
+        return 1 / years
+    return interest / -math.expm1(-years * math.log1p(interest))
+
+
+@dataclass(frozen=True)
+class CapexLine:
+    """One component of the capital."""
+
+    name: str
+    price_usd: Range
+    count: float
+
+
+@dataclass(frozen=True)
+class Capex:
+    """What the cluster costs to buy and install.
+
+    Attributes:
+        lines: By component, installation last.
+        accelerators: By which it is divided for the price of one.
+    """
+
+    lines: tuple[CapexLine, ...]
+    accelerators: int
+
+    @property
+    def total_usd(self) -> Range:
+        """All of it."""
+        return total(line.price_usd for line in self.lines)
+
+    @property
+    def per_accelerator_usd(self) -> Range:
+        """All of it, divided by the accelerators."""
+        return self.total_usd.scaled(1 / self.accelerators)
+
+    def line(self, name: str) -> Range:
+        """Price of one component; zero when the cluster has none of it."""
+        return total(line.price_usd for line in self.lines if line.name == name)
+
+    def to_json(self) -> dict[str, object]:
+        """The result's `capex`."""
+        rows = [{"name": line.name, **to_json(line.price_usd, "_usd"), "count": line.count} for line in self.lines]
+        return {
+            "components": rows,
+            "total_usd": to_json(self.total_usd),
+            "per_gpu_usd": to_json(self.per_accelerator_usd),
+        }
+
+
+def capex(parts: Sequence[Part], installation: Range, accelerators: int) -> Capex:
+    """What the cluster costs to buy and install.
+
+    Args:
+        parts: The bill of materials.
+        installation: Share of the hardware's price.
+        accelerators: At least 1.
+    """
+    lines = [CapexLine(name, price_of(parts, name), count_of(parts, name)) for name in COMPONENTS]
+    lines = [line for line in lines if line.count]
+    hardware = total(line.price_usd for line in lines)
+    installed = by_end(lambda end: at(hardware, end) * at(installation, end))
+    return Capex((*lines, CapexLine("installation", installed, 1)), accelerators)

@@ -1,0 +1,155 @@
+"""From a measured step and a bill of materials to power, capital and cost per million tokens, with all sources."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.economics import power as power_model
+from railyard.economics.capital import Capex, capex
+from railyard.economics.cost import CostModel, Cpmt, cost_of
+from railyard.economics.parts import (
+    ACCELERATORS,
+    NETWORK_COMPONENTS,
+    SERVERS,
+    STORAGE,
+)
+from railyard.economics.power import Power, power
+from railyard.economics.ranges import by_end, to_json, total
+from railyard.economics.sensitivity import Swing, sensitivity
+from railyard.economics.sources import Source, of_entry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.catalog import Accelerator, Range
+    from railyard.economics.assumptions import Assumptions
+    from railyard.economics.cost import JobFacts
+    from railyard.economics.parts import Part
+    from railyard.measure.decompose import Decomposition
+    from railyard.measure.job import JobTime
+
+
+@dataclass(frozen=True)
+class Rental:
+    """What the same accelerators cost when they are rented.
+
+    Attributes:
+        usd_per_gpu_h: Price of one accelerator.
+        cpmt: USD per million goodput tokens.
+    """
+
+    usd_per_gpu_h: Range
+    cpmt: Range
+
+    def to_json(self) -> dict[str, object]:
+        """Both ranges."""
+        return {"usd_per_gpu_h": to_json(self.usd_per_gpu_h), "cpmt": to_json(self.cpmt)}
+
+
+@dataclass(frozen=True)
+class Economics:
+    """What a job costs on a cluster.
+
+    Attributes:
+        power: By component.
+        capex: By component.
+        cpmt: Cost per million tokens when the cluster is owned.
+        sensitivity: Which assumption matters most.
+        rental: On demand.
+        contract: Rented for three years, where the catalogue knows a price.
+        jct: The job at typical reliability.
+        sources: Of every price, power and assumption.
+    """
+
+    power: Power
+    capex: Capex
+    cpmt: Cpmt
+    sensitivity: tuple[Swing, ...]
+    rental: Rental
+    contract: Rental | None
+    jct: JobTime
+    sources: tuple[Source, ...]
+
+    def cpmt_json(self) -> dict[str, object]:
+        """The result's `cpmt`, with sensitivity and the rented cluster beside it."""
+        return {
+            **self.cpmt.to_json(),
+            "sensitivity": [dict(vars(swing)) for swing in self.sensitivity],
+            "rental": self.rental.to_json(),
+            "contract": None if self.contract is None else self.contract.to_json(),
+        }
+
+
+def evaluate(
+    *,
+    decomposition: Decomposition,
+    accelerator: Accelerator,
+    parts: Sequence[Part],
+    job: JobFacts,
+    assumptions: Assumptions,
+    sources: Sequence[Source] = (),
+) -> Economics:
+    """What a job costs on a cluster.
+
+    Args:
+        decomposition: How its step is spent.
+        accelerator: On what.
+        parts: The bill of materials.
+        job: Budget and step.
+        assumptions: The world around.
+        sources: Of the parts' prices and powers; those of accelerator, assumptions and power model are added here.
+
+    Raises:
+        InputError: The job would never end, or the bill holds an unknown kind.
+    """
+    bought = capex(parts, assumptions.installation, job.accelerators)
+    drawn = power(decomposition, accelerator, parts, assumptions.pue)
+    model = CostModel(_inputs(bought, drawn, assumptions), job)
+    accelerator_rows = of_entry(
+        accelerator, "price_usd", "tdp_w", "idle_power_w", "rental_usd_per_h", "contract_usd_per_h"
+    )
+    typical = model.values("typical")
+    return Economics(
+        power=drawn,
+        capex=bought,
+        cpmt=cost_of(model),
+        sensitivity=tuple(sensitivity(model)),
+        rental=_rented(accelerator.rental_usd_per_h, model),
+        contract=None if accelerator.contract_usd_per_h is None else _rented(accelerator.contract_usd_per_h, model),
+        jct=job.time(mtbf_h=typical["mtbf_h"], restart_s=typical["restart_s"]),
+        sources=tuple(_unique([*accelerator_rows, *sources, *assumptions.sources, *power_model.SOURCES])),
+    )
+
+
+def _inputs(bought: Capex, drawn: Power, assumptions: Assumptions) -> dict[str, Range]:
+    return {
+        "accelerators_usd": bought.line(ACCELERATORS),
+        "servers_usd": bought.line(SERVERS),
+        "network_usd": total(bought.line(name) for name in NETWORK_COMPONENTS),
+        "storage_usd": bought.line(STORAGE),
+        "it_w": drawn.it_w,
+        "provisioned_w": drawn.provisioned_w,
+        "installation": assumptions.installation,
+        "cost_of_capital": assumptions.cost_of_capital,
+        "life_years": assumptions.life_years,
+        "operations": assumptions.operations,
+        "pue": assumptions.pue,
+        "electricity_usd_per_kwh": assumptions.electricity_usd_per_kwh,
+        "space_usd_per_kw_month": assumptions.space_usd_per_kw_month,
+        "mtbf_h": assumptions.mtbf_h,
+        "restart_s": assumptions.restart_s,
+    }
+
+
+def _rented(usd_per_gpu_h: Range, model: CostModel) -> Rental:
+    prices = {"low": usd_per_gpu_h.low, "typical": usd_per_gpu_h.typical, "high": usd_per_gpu_h.high}
+    accelerators = model.job.accelerators
+    per_million = by_end(
+        lambda end: prices[end] * accelerators / model.tokens_per_h(model.values(end)) * 1e6,
+    )
+    return Rental(usd_per_gpu_h, per_million)
+
+
+def _unique(rows: Sequence[Source]) -> list[Source]:
+    return list(dict.fromkeys(rows))

@@ -1,0 +1,83 @@
+"""The bill of materials as components of cost and power: what the report lists line by line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.economics.ranges import total
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.catalog import Range
+
+ACCELERATORS, SERVERS, NICS, SWITCHES, OPTICS, STORAGE = (
+    "accelerators",
+    "servers",
+    "NICs",
+    "switches",
+    "optics and cables",
+    "storage",
+)
+COMPONENTS = (ACCELERATORS, SERVERS, NICS, SWITCHES, OPTICS, STORAGE)
+NETWORK_COMPONENTS = (NICS, SWITCHES, OPTICS)
+
+COMPONENT_OF_KIND = {
+    "accelerator": ACCELERATORS,
+    "server": SERVERS,
+    "nic": NICS,
+    "switch": SWITCHES,
+    "optic": OPTICS,
+    "cable": OPTICS,
+    "fibre": OPTICS,
+    "dac": OPTICS,
+    "aec": OPTICS,
+    "storage": STORAGE,
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One line of the bill.
+
+    Attributes:
+        component: One of `COMPONENTS`.
+        name: Catalogue name.
+        count: Pieces.
+        price_usd: Of one piece.
+        power_w: Drawn by one piece; of an accelerator it is not used (`power.py` knows better).
+    """
+
+    component: str
+    name: str
+    count: float
+    price_usd: Range
+    power_w: Range
+
+
+def component_of(kind: str) -> str:
+    """The component to which an item kind of the bill belongs.
+
+    Raises:
+        InputError: The kind is unknown.
+    """
+    if kind not in COMPONENT_OF_KIND:
+        raise InputError("the bill of materials holds an unknown kind", found=kind, allowed=list(COMPONENT_OF_KIND))
+    return COMPONENT_OF_KIND[kind]
+
+
+def price_of(parts: Sequence[Part], component: str) -> Range:
+    """Price of a whole component, USD."""
+    return total(part.price_usd.scaled(part.count) for part in parts if part.component == component)
+
+
+def power_of(parts: Sequence[Part], component: str) -> Range:
+    """Power drawn by a whole component, W."""
+    return total(part.power_w.scaled(part.count) for part in parts if part.component == component)
+
+
+def count_of(parts: Sequence[Part], component: str) -> float:
+    """Pieces of a component."""
+    return sum(part.count for part in parts if part.component == component)

@@ -1,0 +1,253 @@
+"""The bottleneck, found by trying: each resource is made better by itself, the step simulated again, the gain measured.
+
+    gain = 1 - step time with the better resource / step time
+
+The bottleneck is the resource whose gain is largest. A list of shares of the step cannot say this: exposed time of one
+cause often turns into waiting for another when it is removed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import numpy as np
+
+from railyard.graph import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from railyard.cluster import Cluster
+    from railyard.graph import Timeline
+
+FACTOR = 1.25
+UNLIMITED = 1e6
+"""Stands for a resource without limit: finite, so that rates stay numbers."""
+
+NEGLIGIBLE = 0.005
+"""Below this gain (half a percent of the step) a resource is said not to help."""
+
+Family = Literal["compute", "network", "storage", "software"]
+
+
+@dataclass(frozen=True)
+class Resource:
+    """Something that could be better.
+
+    Attributes:
+        name: In the user's words; names of fabric tiers are those of the cluster's link table.
+        family: What kind of thing it is.
+        better: Arguments of `Cluster.scaled` which a factor multiplies.
+        tiers: Tiers of the link table whose rate a factor multiplies, within `fabric_tiers`.
+        shorter: Arguments of `Cluster.scaled` which a factor divides (latency).
+        divides_jitter: Whether the factor divides jitter and undoes slow and late ranks when it is `UNLIMITED`.
+        rebuilds_workload: Whether computations change, so that the task graph has to be built again.
+    """
+
+    name: str
+    family: Family
+    better: tuple[str, ...] = ()
+    tiers: tuple[str, ...] = ()
+    shorter: tuple[str, ...] = ()
+    divides_jitter: bool = False
+    rebuilds_workload: bool = False
+
+    def scaling(self, factor: float) -> dict[str, float | Mapping[str, float]]:
+        """Arguments for `Cluster.scaled`."""
+        arguments: dict[str, float | Mapping[str, float]] = dict.fromkeys(self.better, factor)
+        arguments |= dict.fromkeys(self.shorter, 1 / factor)
+        if self.tiers:
+            arguments["fabric_tiers"] = dict.fromkeys(self.tiers, factor)
+        return arguments
+
+
+FLOPS = Resource("accelerator FLOPS", "compute", ("flops",), rebuilds_workload=True)
+MEMORY = Resource("accelerator memory bandwidth", "compute", ("memory_bandwidth",), rebuilds_workload=True)
+SCALE_UP = Resource("scale-up bandwidth", "network", ("scale_up",))
+NIC = Resource("NIC rate", "network", ("nic",))
+LATENCY = Resource("network latency", "network", shorter=("latency",))
+STORAGE = Resource("storage", "storage", ("storage",))
+STEADINESS = Resource("steady accelerators", "software", divides_jitter=True)
+
+
+class SimulateVariant(Protocol):
+    """How the caller simulates the same job with one resource made better."""
+
+    def __call__(self, resource: Resource, factor: float) -> float:
+        """Step time in s when `resource` is better by `factor` (1.25: a quarter faster; `UNLIMITED`: no limit)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One resource made better.
+
+    Attributes:
+        resource: Which.
+        factor: How much better.
+        step_s: Step time then.
+        gain: Share of the step time saved; negative when the step got longer.
+        bound_step_s: Step time with the resource unlimited, where that was tried.
+        bound_gain: Share saved then.
+    """
+
+    resource: Resource
+    factor: float
+    step_s: float
+    gain: float
+    bound_step_s: float | None = None
+    bound_gain: float | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """One row of the result's `bottleneck.ranking`."""
+        return {
+            "resource": self.resource.name,
+            "factor": self.factor,
+            "step_seconds": self.step_s,
+            "gain": self.gain,
+            "bound_step_seconds": self.bound_step_s,
+            "bound_gain": self.bound_gain,
+        }
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """What would help most.
+
+    Attributes:
+        name: Of the best resource, or "none".
+        headline: One sentence for people.
+        ranking: All trials, the most helpful first.
+        network_gain: Share of the step saved when the whole network is unlimited at once, or None when that was not
+            tried.
+    """
+
+    name: str
+    headline: str
+    ranking: tuple[Trial, ...] = field(default=())
+    network_gain: float | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """The result's `bottleneck`."""
+        return {
+            "name": self.name,
+            "headline": self.headline,
+            "ranking": [trial.to_json() for trial in self.ranking],
+            "network_gain": self.network_gain,
+        }
+
+
+def resources(cluster: Cluster, timeline: Timeline, *, jitter: bool = False) -> list[Resource]:
+    """What could be better for this job: resources that it does not use are left out, for they cannot help.
+
+    Args:
+        cluster: On which it ran.
+        timeline: How it ran.
+        jitter: Whether ranks were made to differ (jitter, slow or late ranks).
+    """
+    used = _used_tiers(cluster, timeline)
+    back_end = {tier.name: tier.kind for tier in cluster.back_end.wiring.tiers}
+    found = [FLOPS, MEMORY]
+    if SCALE_UP_TIER in used:
+        found.append(SCALE_UP)
+    if any(back_end.get(tier) == "access" for tier in used):
+        found.append(NIC)
+    between = [tier for tier in used if back_end.get(tier, "access") != "access"]
+    found += [Resource(tier, "network", tiers=(tier,)) for tier in between]
+    if used:
+        found.append(LATENCY)
+    kinds = timeline.graph.kind
+    if ((kinds == Kind.READ) | (kinds == Kind.WRITE)).any():
+        found.append(STORAGE)
+    return [*found, STEADINESS] if jitter else found
+
+
+SCALE_UP_TIER = "scale-up"
+
+
+def _used_tiers(cluster: Cluster, timeline: Timeline) -> list[str]:
+    links = cluster.links
+    carried = np.bincount(links.tier, weights=timeline.link_bytes, minlength=len(links.tiers))
+    return [tier for tier, volume in zip(links.tiers, carried, strict=True) if volume > 0]
+
+
+def whole_network(found: Sequence[Resource]) -> Resource | None:
+    """All network resources as one, or None when the job uses no network."""
+    parts = [resource for resource in found if resource.family == "network"]
+    if not parts:
+        return None
+    return Resource(
+        "the whole network",
+        "network",
+        better=tuple(name for part in parts for name in part.better),
+        tiers=tuple(tier for part in parts for tier in part.tiers),
+        shorter=tuple(name for part in parts for name in part.shorter),
+    )
+
+
+def find(
+    step_s: float,
+    found: Sequence[Resource],
+    simulate_variant: SimulateVariant,
+    *,
+    factor: float = FACTOR,
+    bounds: Literal["none", "best", "all"] = "best",
+) -> Bottleneck:
+    """Tries every resource and names the bottleneck.
+
+    Args:
+        step_s: Step time as it is.
+        found: From `resources`, at least one.
+        simulate_variant: Simulates the job with one resource made better.
+        factor: How much better, above 1.
+        bounds: For which resources the step is also simulated without their limit: none, the best one and the network
+            as a whole, or all.
+    """
+    trials = [_try(step_s, resource, simulate_variant, factor, bound=bounds == "all") for resource in found]
+    trials.sort(key=lambda trial: (-trial.gain, trial.resource.name))
+    if bounds == "best" and trials:
+        trials[0] = _try(step_s, trials[0].resource, simulate_variant, factor, bound=True, known=trials[0])
+    network = whole_network(found) if bounds != "none" else None
+    gain = None if network is None else 1 - simulate_variant(network, UNLIMITED) / step_s
+    name, headline = _words(trials, gain)
+    return Bottleneck(name, headline, tuple(trials), gain)
+
+
+def _try(
+    step_s: float,
+    resource: Resource,
+    simulate_variant: SimulateVariant,
+    factor: float,
+    *,
+    bound: bool,
+    known: Trial | None = None,
+) -> Trial:
+    better = simulate_variant(resource, factor) if known is None else known.step_s
+    if not bound:
+        return Trial(resource, factor, better, 1 - better / step_s)
+    best = simulate_variant(resource, UNLIMITED)
+    return Trial(resource, factor, better, 1 - better / step_s, best, 1 - best / step_s)
+
+
+def _words(trials: Sequence[Trial], network_gain: float | None) -> tuple[str, str]:
+    if not trials or trials[0].gain < NEGLIGIBLE:
+        return "none", f"No single resource shortens the step by more than {NEGLIGIBLE:.1%}." + _network(network_gain)
+    best = trials[0]
+    said = f"{best.factor:g} x {best.resource.name} shortens the step by {best.gain:.1%}"
+    if best.bound_gain is not None:
+        said += f", without limit by {best.bound_gain:.1%}"
+    if best.resource.family == "network":
+        return best.resource.name, f"{said}."
+    return best.resource.name, f"{said}.{_network(network_gain, trials)}"
+
+
+def _network(gain: float | None, trials: Sequence[Trial] = ()) -> str:
+    helpful = [trial for trial in trials if trial.resource.family == "network" and trial.gain >= NEGLIGIBLE]
+    if helpful:
+        return f" In the network, {helpful[0].resource.name} helps most ({helpful[0].gain:.1%})."
+    if gain is None:
+        return ""
+    if gain < NEGLIGIBLE:
+        return " Nothing in the network helps, even all of it without limit."
+    return f" No part of the network helps by itself; all of it without limit saves {gain:.1%}."

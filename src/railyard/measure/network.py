@@ -1,0 +1,162 @@
+"""What the network carried in a step, by tier: mean and busiest load, the tier that saturates, the hottest links.
+
+Load of a link = bytes of this job on its wire x 8 / (line rate x step time), a mean over the whole step. A tier
+*saturates* when ranks visibly wait for bandwidth (or for others that share it), at least 1 % of the step, and it is the
+tier whose busiest link needs the longest time for what it has to carry: while it works, the links of the other tiers
+cannot be full.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.graph import Kind
+from railyard.measure.bottleneck import SCALE_UP_TIER
+from railyard.cluster.names import link_name
+from railyard.measure.streams import members_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+    from railyard.graph import TaskGraph, Timeline
+    from railyard.measure.decompose import Decomposition
+
+VISIBLE = 0.01
+_EQUAL = 0.98
+"""Tiers whose busiest links need the same time within 2 % are equally full; the lowest of them is named."""
+
+
+@dataclass(frozen=True)
+class TierUse:
+    """One tier of links.
+
+    Attributes:
+        name: As in the cluster's link table.
+        links: Physical links, one way each.
+        rate_bps: Median line rate, bit/s.
+        mean_utilization: Mean load over links and step.
+        max_utilization: Load of the busiest link.
+        busy_s: How long the busiest link needs for what it carried, at the rate that flows can use.
+        bytes: On all its wires.
+    """
+
+    name: str
+    links: int
+    rate_bps: float
+    mean_utilization: float
+    max_utilization: float
+    busy_s: float
+    bytes: float
+
+    def to_json(self) -> dict[str, object]:
+        """One row of the result's `network.tiers`."""
+        return {
+            "name": self.name,
+            "links": self.links,
+            "rate_bps": self.rate_bps,
+            "mean_utilization": self.mean_utilization,
+            "max_utilization": self.max_utilization,
+            "bytes": self.bytes,
+        }
+
+
+@dataclass(frozen=True)
+class NetworkUse:
+    """What the network carried.
+
+    Attributes:
+        tiers: From the accelerators upwards.
+        saturated_tier: Name of the tier that limits, or None.
+        hot_links: Name, tier and load of the busiest links between switches and at NICs.
+        load: float64[physical links]; load of each.
+    """
+
+    tiers: tuple[TierUse, ...]
+    saturated_tier: str | None
+    hot_links: tuple[tuple[str, str, float], ...]
+    load: NDArray[np.float64]
+
+    def to_json(self) -> dict[str, object]:
+        """The result's `network`."""
+        hot = [{"name": name, "tier": tier, "utilization": load} for name, tier, load in self.hot_links]
+        tiers = [tier.to_json() for tier in self.tiers]
+        return {"tiers": tiers, "saturated_tier": self.saturated_tier, "hot_links": hot}
+
+
+def network_use(timeline: Timeline, cluster: Cluster, decomposition: Decomposition, *, hot: int = 10) -> NetworkUse:
+    """What the network carried.
+
+    Args:
+        timeline: The step, with the bytes of every link and bundle.
+        cluster: On which it ran.
+        decomposition: Of the step; says how much of it was waiting for bandwidth.
+        hot: How many of the busiest links to name.
+    """
+    links = cluster.links
+    carried = links.to_physical(timeline.link_bytes)
+    load = 8 * carried / links.line_bps[: links.physical] / decomposition.step_s
+    busy_s = 8 * carried / links.rate_bps[: links.physical]
+    tiers = tuple(_tier(cluster, number, carried, load, busy_s) for number in range(len(links.tiers)))
+    tiers = tuple(tier for tier in tiers if tier.links)
+    saturated = _saturated(tiers, decomposition, scale_up_groups(timeline.graph, cluster))
+    return NetworkUse(tiers, saturated, _hot_links(cluster, load, hot), load)
+
+
+def _tier(
+    cluster: Cluster,
+    number: int,
+    carried: NDArray[np.float64],
+    load: NDArray[np.float64],
+    busy_s: NDArray[np.float64],
+) -> TierUse:
+    links = cluster.links
+    chosen = np.flatnonzero(links.tier[: links.physical] == number)
+    some = bool(chosen.size)
+    return TierUse(
+        name=links.tiers[number],
+        links=len(chosen),
+        rate_bps=float(np.median(links.line_bps[chosen])) if some else 0.0,
+        mean_utilization=float(load[chosen].mean()) if some else 0.0,
+        max_utilization=float(load[chosen].max(initial=0.0)),
+        busy_s=float(busy_s[chosen].max(initial=0.0)),
+        bytes=float(carried[chosen].sum()),
+    )
+
+
+def scale_up_groups(graph: TaskGraph, cluster: Cluster) -> set[str]:
+    """Communicator classes whose traffic never leaves a scale-up domain."""
+    domain = cluster.scale_up_domain
+    communicators = graph.communicators
+    owner, member = members_of(communicators, np.arange(len(communicators)))
+    first = communicators.ranks[communicators.ptr[:-1]]
+    crosses = np.zeros(len(communicators), np.bool_)
+    crosses[owner[member // domain != first[owner] // domain]] = True
+    groups = {graph.communicators.group[number] for number in np.flatnonzero(~crosses)}
+    groups -= {graph.communicators.group[number] for number in np.flatnonzero(crosses)}
+    sent = np.flatnonzero(graph.kind == Kind.TRANSFER)
+    far = sent[graph.rank[sent] // domain != graph.peer[sent] // domain]
+    near = sent[graph.rank[sent] // domain == graph.peer[sent] // domain]
+    groups |= {graph.labels[label].group for label in np.unique(graph.label[near])}
+    return groups - {graph.labels[label].group for label in np.unique(graph.label[far])}
+
+
+def _saturated(tiers: tuple[TierUse, ...], decomposition: Decomposition, scale_up: set[str]) -> str | None:
+    waited = [row for row in decomposition.rows if row.cause in ("bandwidth", "contention")]
+    outside = sum(row.share for row in waited if row.group not in scale_up)
+    inside = sum(row.share for row in waited if row.group in scale_up)
+    between = [tier for tier in tiers if tier.name != SCALE_UP_TIER and not tier.name.startswith("storage ")]
+    longest = max((tier.busy_s for tier in between), default=0.0)
+    if outside >= VISIBLE and longest > 0:
+        return next(tier.name for tier in between if tier.busy_s >= _EQUAL * longest)
+    return SCALE_UP_TIER if inside >= VISIBLE else None
+
+
+def _hot_links(cluster: Cluster, load: NDArray[np.float64], hot: int) -> tuple[tuple[str, str, float], ...]:
+    links = cluster.links
+    outside = np.flatnonzero((links.tier[: links.physical] != links.tiers.index(SCALE_UP_TIER)) & (load > 0))
+    busiest = outside[np.argsort(-load[outside], kind="stable")[:hot]]
+    return tuple((link_name(cluster, int(link)), links.tiers[links.tier[link]], float(load[link])) for link in busiest)

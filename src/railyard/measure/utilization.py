@@ -1,0 +1,98 @@
+"""GPU utilization, MFU and HFU of a step.
+
+    GPU utilization of a rank   time its compute stream runs non-communication kernels / step time; the cluster's is the
+    mean MFU                         model FLOPs of a step / (step time x accelerators x peak dense FLOP/s of the
+    datatype used) HFU                         the same with the FLOPs that were executed, recomputation included
+
+Definitions of MFU and HFU: Chowdhery et al., PaLM (arXiv 2204.02311), appendix B; Korthikanti et al. (arXiv
+2205.05198).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.measure.causes import Cause
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.measure.decompose import Decomposition
+
+REPORTED_RANKS = 4096
+
+
+@dataclass(frozen=True)
+class StepWork:
+    """What one step of the job does, whatever time it takes.
+
+    Attributes:
+        tokens: Tokens that one step trains on, over the whole cluster.
+        model_flops: FLOPs that the model needs for them, forward and backward, without recomputation.
+        hardware_flops: FLOPs executed, with recomputation.
+        peak_flops: Peak DENSE FLOP/s of one accelerator for the datatype used; 0 when that is not known.
+    """
+
+    tokens: float
+    model_flops: float
+    hardware_flops: float
+    peak_flops: float
+
+
+@dataclass(frozen=True)
+class Utilization:
+    """How busy the accelerators were.
+
+    Attributes:
+        gpu: GPU utilization, mean over ranks, 0 to 1.
+        mfu: Model FLOPs utilization, or None where the peak is not known.
+        hfu: Hardware FLOPs utilization, or None.
+        tokens_per_s: Of the cluster while it runs.
+        tokens_per_s_per_gpu: The same for one accelerator.
+        per_rank: float64[ranks]; GPU utilization of each.
+    """
+
+    gpu: float
+    mfu: float | None
+    hfu: float | None
+    tokens_per_s: float
+    tokens_per_s_per_gpu: float
+    per_rank: NDArray[np.float64]
+
+    def to_json(self, *, reported_ranks: int = REPORTED_RANKS) -> dict[str, object]:
+        """The result's `utilization`; of more ranks than reported, every k-th is listed."""
+        ordered = np.sort(self.per_rank)
+        chosen = np.linspace(0, len(self.per_rank) - 1, min(reported_ranks, len(self.per_rank))).astype(np.int64)
+        return {
+            "gpu": self.gpu,
+            "mfu": self.mfu,
+            "hfu": self.hfu,
+            "tokens_per_s": self.tokens_per_s,
+            "tokens_per_s_per_gpu": self.tokens_per_s_per_gpu,
+            "ranks": {"min": float(ordered[0]), "p50": float(np.median(ordered)), "max": float(ordered[-1])},
+            "per_rank": [round(float(value), 6) for value in self.per_rank[chosen]],
+        }
+
+
+def utilization(decomposition: Decomposition, work: StepWork, *, step_s: float | None = None) -> Utilization:
+    """How busy the accelerators were.
+
+    Args:
+        decomposition: Of the step; at least one rank and a step longer than zero.
+        work: What the step does.
+        step_s: Mean step time over several seeds, for MFU and tokens/s; None takes this step's.
+    """
+    seconds = decomposition.step_s if step_s is None else step_s
+    per_rank = decomposition.by_rank_ps[:, Cause.COMPUTE] / decomposition.step_ps
+    peak = work.peak_flops * decomposition.ranks * seconds
+    return Utilization(
+        gpu=float(per_rank.mean()),
+        mfu=work.model_flops / peak if peak > 0 else None,
+        hfu=work.hardware_flops / peak if peak > 0 else None,
+        tokens_per_s=work.tokens / seconds,
+        tokens_per_s_per_gpu=work.tokens / seconds / decomposition.ranks,
+        per_rank=per_rank,
+    )

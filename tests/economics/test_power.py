@@ -1,0 +1,69 @@
+"""Power from how a step is spent, against measured servers, and the shares that must add up."""
+
+from __future__ import annotations
+
+import pytest
+
+from railyard import catalog
+from railyard.catalog import Range
+from railyard.economics.parts import NICS, OPTICS, SERVERS, SWITCHES, Part
+from railyard.economics.power import accelerator_w, power
+from railyard.economics.ranges import exactly
+
+
+@pytest.fixture(scope="module")
+def facts():
+    return catalog.load()
+
+
+def test_an_idle_accelerator_draws_its_idle_power_and_a_busy_one_its_limit(spent, facts):
+    h100 = facts.accelerator("H100")
+    busy = accelerator_w(spent({("compute", "", "forward"): 1.0}), h100)
+    waiting = accelerator_w(spent({("bubble", "pp", "forward"): 1.0}), h100)
+    assert busy.high == h100.tdp_w
+    assert h100.idle_power_w.low < waiting.low < waiting.typical < busy.low
+    assert busy.low > 0.75 * h100.tdp_w
+
+
+def test_power_rises_with_utilization_and_lies_between_waiting_and_computing(spent, facts):
+    h100 = facts.accelerator("H100")
+    drawn = [
+        accelerator_w(
+            spent({("compute", "", "forward"): share, ("bandwidth", "dp", "gradient"): 1 - share}), h100
+        ).typical
+        for share in (0.0, 0.3, 0.6, 0.9, 1.0)
+    ]
+    assert drawn == sorted(drawn)
+    assert drawn[2] == pytest.approx(0.4 * drawn[0] + 0.6 * drawn[-1])
+
+
+def test_a_training_server_of_eight_h100_draws_what_was_measured(spent, facts):
+    """8 x H100 while training: 76 % of 10.2 kW (arXiv 2506.14551), at most 8.4 kW seen (arXiv 2412.08602)."""
+    server, nic = facts.server("hgx-h100"), facts.nic("cx7-400g")
+    parts = [
+        Part(SERVERS, server.name, 1, server.price_usd, server.host_power_w),
+        Part(NICS, nic.name, 8, nic.price_usd, nic.power_w),
+    ]
+    shares = {("compute", "", "forward"): 0.85, ("compute", "", "optimizer"): 0.05, ("bandwidth", "tp", "forward"): 0.1}
+    drawn = power(spent(shares), facts.accelerator("H100"), parts, exactly(1.0))
+    assert drawn.it_w.low < 0.76 * 10_200 < drawn.it_w.high
+    assert drawn.it_w.typical == pytest.approx(0.76 * 10_200, rel=0.12)
+
+
+def test_components_add_up_and_the_data_movement_tax_is_the_network(spent, facts):
+    parts = [
+        Part(SERVERS, "s", 2, exactly(0), Range(2e3, 3e3, 4e3)),
+        Part(NICS, "n", 16, exactly(0), exactly(25)),
+        Part(SWITCHES, "sw", 4, exactly(0), exactly(800)),
+        Part(OPTICS, "o", 64, exactly(0), exactly(9)),
+    ]
+    drawn = power(
+        spent({("compute", "", "forward"): 1.0}, ranks=16), facts.accelerator("H100"), parts, Range(1.1, 1.2, 1.3)
+    )
+    network = 16 * 25 + 4 * 800 + 64 * 9
+    assert drawn.data_movement_share == pytest.approx(network / drawn.it_w.typical)
+    assert drawn.total_w.typical == pytest.approx(1.2 * drawn.it_w.typical)
+    assert drawn.total_w.low == pytest.approx(1.1 * drawn.it_w.low)
+    assert drawn.energy_per_step_j == pytest.approx(drawn.total_w.typical * 1.0)
+    # Provisioned is nameplate: all limits at once, whatever the step draws.
+    assert drawn.provisioned_w.typical == pytest.approx(16 * 700 + 2 * 4e3 + network)
