@@ -6,6 +6,7 @@
 """
 
 from railyard.catalog.model import MLA, Model
+from railyard.catalog.show import Listing, Row
 from railyard.catalog.store import KINDS, Catalog, load
 from railyard.catalog.types import Accelerator, Cable, Entry, Nic, Price, Provenance, Range, Server, Storage, Switch
 
@@ -16,11 +17,13 @@ __all__ = [
     "Cable",
     "Catalog",
     "Entry",
+    "Listing",
     "Model",
     "Nic",
     "Price",
     "Provenance",
     "Range",
+    "Row",
     "Server",
     "Storage",
     "Switch",

@@ -64,7 +64,7 @@ class Index:
     def spellings(self) -> list[str]:
         """All names and aliases as they are written."""
         self._alias_table()
-        return [*self._files, *self._spellings, *self._extra_spellings]
+        return [*self._spellings, *self._extra_spellings, *self._files]
 
     def suggestion(self, word: str) -> str | None:
         """A hint with the nearest spelling; None when nothing comes near."""

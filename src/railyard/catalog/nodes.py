@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_DEPTH = 20
+# What YAML itself gives to untagged values; their text is read by the field's own reader, never by YAML's.
+PLAIN_TAGS = {
+    f"tag:yaml.org,2002:{kind}"
+    for kind in ("str", "int", "float", "bool", "null", "map", "seq", "timestamp", "merge", "value")
+}
 
 
 @dataclass(frozen=True)
@@ -152,7 +157,7 @@ def _convert(root: Any, file: str, depth: int, seen: set[int]) -> Node:
     seen.add(id(root))
     if depth > MAX_DEPTH:
         raise InputError("is nested too deep", file=file, line=line, column=column, allowed=f"{MAX_DEPTH} levels")
-    if not root.tag.startswith("tag:yaml.org,2002:"):
+    if root.tag not in PLAIN_TAGS:
         raise InputError(f"the tag `{root.tag}` is not read in catalogue files", file=file, line=line, column=column)
     if root.id == "scalar":
         return Node(root.value.strip(), file, line, column, quoted=root.style in ("'", '"'))

@@ -11,6 +11,7 @@ from railyard.catalog import nodes
 from railyard.catalog.index import Index, key_of
 from railyard.catalog.model import Model
 from railyard.catalog.parse import Parser
+from railyard.catalog.show import Listing, Row, describe, listing
 from railyard.catalog.types import Accelerator, Cable, Entry, Nic, Price, Server, Storage, Switch
 from railyard.errors import InputError, Problem, did_you_mean
 
@@ -153,6 +154,23 @@ class Catalog:
                 return kind, self.entry(kind, found)
         everything = [known for kind in KINDS for known in self._index(kind).spellings()]
         raise InputError(f"the catalogue has no `{name}`", found=name, hint=did_you_mean(name, everything))
+
+    def rows(self, kind: str) -> Listing:
+        """All entries of a kind as a table of texts.
+
+        Raises:
+            InputError: No such kind.
+        """
+        plural = kind_of(kind)
+        return listing([self.entry(plural, name) for name in self.names(plural)])
+
+    def describe(self, name: str) -> list[Row]:
+        """Every field of the entry that `find` finds, with value, source, year and confidence.
+
+        Raises:
+            InputError: No kind knows the name.
+        """
+        return describe(self.find(name)[1])
 
     def _get(self, kind: type[T], plural: str, name: str) -> T:
         entry = self._load(plural, self.resolve(plural, name), ())

@@ -1,0 +1,194 @@
+"""One suite over every entry: adding a file is adding a test subject."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from railyard import catalog
+from railyard.catalog.fields import records
+from railyard.catalog.types import CONFIDENCES, Accelerator, Entry, Range, Server
+
+CATALOG = catalog.load()
+EVERY = [(kind, name) for kind in catalog.KINDS for name in CATALOG.names(kind)]
+
+
+def entries(kind: str) -> list[Entry]:
+    return [CATALOG.entry(kind, name) for name in CATALOG.names(kind)]
+
+
+def test_the_catalogue_is_as_wide_as_promised():
+    wanted = {
+        "accelerators": [
+            "A100",
+            "H100",
+            "H200",
+            "H800",
+            "B200",
+            "GB200",
+            "MI300X",
+            "MI325X",
+            "MI355X",
+            "Gaudi 3",
+            "TPU v5p",
+        ],
+        "switches": [
+            "Tomahawk 4",
+            "Tomahawk 5",
+            "Tomahawk 6",
+            "Jericho3-AI",
+            "Ramon3",
+            "Quantum-2",
+            "Quantum-X800",
+            "Spectrum-4",
+        ],
+        "models": [
+            "GPT-3 175B",
+            "Llama-3-8B",
+            "Llama-3-70B",
+            "Llama-3-405B",
+            "Mixtral-8x7B",
+            "DeepSeek-V3",
+            "Megatron-22B",
+        ],
+        "cables": [
+            "DAC 400G",
+            "AEC 800G",
+            "400G DR4",
+            "800G SR8",
+            "800G DR8",
+            "800G 2xFR4",
+            "LPO",
+            "1.6T",
+            "fibre trunk",
+        ],
+        "prices": ["electricity", "PUE", "cost-of-capital", "server-life", "operations"],
+    }
+    for kind, names in wanted.items():
+        for name in names:
+            assert CATALOG.resolve(kind, name)
+    rates = {entry.rate_bps for entry in entries("nics")}
+    assert {100e9, 200e9, 400e9, 800e9} <= rates
+
+
+@pytest.mark.parametrize(("kind", "name"), EVERY)
+def test_every_number_says_where_it_comes_from(kind, name):
+    entry = CATALOG.entry(kind, name)
+    known = records(type(entry))
+    for field in fields(entry):
+        record = known.get(field.name)
+        if record is None or not record.sourced or getattr(entry, field.name) == field.default:
+            continue
+        keys = [key for key in entry.provenance if key.split(".")[0] == field.name]
+        assert keys, f"{field.name} has no source"
+        for key in keys:
+            said = entry.provenance[key]
+            assert said.source
+            assert said.value_text
+            assert 1990 <= said.year <= 2026
+            assert said.confidence in CONFIDENCES[:3]
+
+
+@pytest.mark.parametrize(("kind", "name"), EVERY)
+def test_ranges_are_ranges_and_money_is_never_a_bare_figure(kind, name):
+    entry = CATALOG.entry(kind, name)
+    for field in fields(entry):
+        value = getattr(entry, field.name)
+        if field.name.endswith(("_usd", "_usd_per_h", "_usd_per_tb")) and value is not None:
+            assert isinstance(value, Range)
+        if isinstance(value, Range):
+            assert 0 <= value.low <= value.typical <= value.high
+
+
+@pytest.mark.parametrize("kind", list(catalog.KINDS))
+def test_no_two_entries_of_a_kind_share_a_name_or_alias(kind):
+    owners: dict[str, str] = {}
+    for entry in entries(kind):
+        for word in (entry.name, *entry.aliases):
+            assert CATALOG.resolve(kind, word) == entry.name
+            owner = owners.setdefault(word, entry.name)
+            assert owner == entry.name
+
+
+@pytest.mark.parametrize("accelerator", entries("accelerators"), ids=lambda entry: entry.name)
+def test_accelerators_are_physically_possible(accelerator: Accelerator):
+    peak = accelerator.flops
+    sixteen = max(peak.get("bf16", 0.0), peak.get("fp16", 0.0))
+    assert peak.get("fp8", sixteen) >= sixteen * 0.999
+    assert peak.get("fp4", peak.get("fp8", sixteen)) >= peak.get("fp8", sixteen)
+    assert peak.get("tf32", 0.0) <= sixteen
+    assert accelerator.scale_up_bps <= 8e12, "one way: nothing yet exceeds 1 TB/s"
+    assert accelerator.scale_up_collective_bps <= accelerator.scale_up_bps
+    assert (
+        accelerator.idle_power_w.typical < accelerator.power_w.typical <= accelerator.power_w.high <= accelerator.tdp_w
+    )
+    assert 8e9 <= accelerator.memory_bytes <= 400e9
+    assert 100e9 <= accelerator.memory_bps / 8 <= 10e12
+    assert 20 < sixteen / (accelerator.memory_bps / 8) < 900, "FLOP a byte of memory"
+    assert 0 < accelerator.gemm_efficiency <= 1
+    assert accelerator.launch_ps >= 500_000
+    if accelerator.contract_usd_per_h:
+        assert accelerator.contract_usd_per_h.low <= accelerator.rental_usd_per_h.high
+
+
+@pytest.mark.parametrize("accelerator", entries("accelerators"), ids=lambda entry: entry.name)
+def test_every_accelerator_names_a_server_that_holds_it(accelerator: Accelerator):
+    assert CATALOG.server(accelerator.server).accelerator == accelerator.name
+
+
+@pytest.mark.parametrize("server", entries("servers"), ids=lambda entry: entry.name)
+def test_servers_are_built_of_entries_that_exist(server: Server):
+    accelerator = CATALOG.accelerator(server.accelerator)
+    nic = CATALOG.nic(server.nic)
+    assert CATALOG.nic(server.front_end_nic)
+    assert server.scale_up_domain <= accelerator.scale_up_domain
+    assert server.scale_up_domain % server.accelerators == 0 or server.accelerators % server.scale_up_domain == 0
+    assert nic.rate_bps * server.nics / server.accelerators <= 800e9
+    assert server.pcie_bps <= 8 * 450e9, "one way"
+
+
+def test_switches_and_optics_fit_together():
+    for switch in entries("switches"):
+        assert switch.ports * switch.port_rate_bps == pytest.approx(switch.capacity_bps)
+        assert switch.ports_at(switch.port_rate_bps) == switch.ports
+        assert switch.ports_at(switch.port_rate_bps / 2) <= switch.max_ports
+        assert (switch.fabric_bps > 0) == (switch.family == "scheduled-leaf")
+    for cable in entries("cables"):
+        assert 3e-9 < cable.delay_s_per_m < 6e-9
+        assert cable.pieces_per_link == (2 if cable.kind == "optic" else 1)
+        if cable.kind == "optic":
+            fibre = CATALOG.cable(cable.fibre)
+            assert fibre.kind == "fibre"
+            assert fibre.rate_bps >= cable.rate_bps
+            assert fibre.reach_m >= cable.reach_m
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value"),
+    [
+        ("h100-sxm", "memory_bps", 3.35e12 * 8),
+        ("h100-sxm", "scale_up_bps", 450e9 * 8),
+        ("h100-sxm", "scale_up_collective_bps", 370.8e9 * 8),
+        ("b200-sxm", "scale_up_bps", 900e9 * 8),
+        ("b200-sxm", "scale_up_collective_bps", 721.8e9 * 8),
+        ("mi300x", "scale_up_bps", 7 * 64e9 * 8),
+        ("h800-sxm", "scale_up_bps", 200e9 * 8),
+        ("gaudi3", "scale_up_bps", 21 * 200e9),
+        ("gb200", "scale_up_domain", 72),
+        ("a100-sxm-80gb", "memory_bytes", 80 * 2**30),
+    ],
+)
+def test_numbers_that_everyone_knows(name, field, value):
+    assert getattr(CATALOG.accelerator(name), field) == pytest.approx(value)
+
+
+def test_peak_flops_are_dense_and_follow_from_clock_and_units():
+    """Two figures of one datasheet against each other: FLOP a clock and SM is a power of two."""
+    for name, per_clock in {"a100-sxm-80gb": 2048, "h100-sxm": 4096}.items():
+        device = CATALOG.accelerator(name)
+        assert device.flops["bf16"] == pytest.approx(device.sm_count * device.clock_hz * per_clock, rel=2e-3)
+    for name, per_clock in {"mi300x": 2048, "mi355x": 4096}.items():
+        device = CATALOG.accelerator(name)
+        assert device.flops["bf16"] == pytest.approx(device.sm_count * device.clock_hz * per_clock, rel=2e-3)
+    assert CATALOG.accelerator("h100").flops["bf16"] == pytest.approx(989e12)
