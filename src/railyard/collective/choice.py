@@ -209,7 +209,7 @@ def links_gbs(case: Case, name: str) -> float:
     load = load_of(name, case.kind, case.shape)
     bounds = [np.inf]
     if machine.scale_up == "mesh" and load.pair:
-        bounds.append(machine.plan_bps / 8e9 / (machine.domain - 1) / load.pair)
+        bounds.append(machine.plan_bps / 8e9 / machine.peers / load.pair)
     elif load.egress:
         share = LINK_CEILING if machine.scale_up == "switched" else machine.plan_bps / machine.scale_up_bps
         bounds.append(machine.scale_up_bps / 8e9 * share / load.egress)

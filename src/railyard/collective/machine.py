@@ -22,7 +22,9 @@ class Machine:
         architecture: Of the accelerator, by which libraries choose their constants.
         library: "nccl", "rccl" or "other"; whose choice of algorithm is followed.
         scale_up: "switched", "mesh", "torus" or "none".
+        pcie: Whether what joins a server's ranks is PCIe.
         domain: Ranks of a scale-up domain.
+        peers: Of a mesh: ranks to whom a rank's scale-up rate is divided.
         server_ranks: Ranks of a server; fewer than `domain` where a scale-up domain spans servers (NVL72 class).
         scale_up_bps: Of one rank, one way, all links, as specified.
         plan_bps: The same as a library plans with it.
@@ -40,7 +42,9 @@ class Machine:
     architecture: str
     library: str
     scale_up: str
+    pcie: bool
     domain: int
+    peers: int
     server_ranks: int
     scale_up_bps: float
     plan_bps: float
@@ -73,10 +77,12 @@ def machine_of(cluster: Cluster) -> Machine:
         architecture=accelerator.architecture.lower(),
         library=LIBRARIES.get(accelerator.vendor.lower(), "other"),
         scale_up=scale_up.kind,
+        pcie=accelerator.scale_up_kind == "none",
         domain=scale_up.domain,
+        peers=scale_up.peers if scale_up.kind == "mesh" else max(scale_up.domain - 1, 1),
         server_ranks=cluster.ranks_per_server,
         scale_up_bps=scale_up.rate_bps,
-        plan_bps=accelerator.scale_up_collective_bps,
+        plan_bps=min(accelerator.scale_up_collective_bps, scale_up.rate_bps),
         scale_up_latency_ps=scale_up.latency_ps,
         latency_factor=_latency_factor(cluster),
         nvls=scale_up.nvls,

@@ -25,6 +25,7 @@ class Shape:
         aligned: Every domain holds members at the same local indices, so that equal indices are on one rail.
         ports: Distinct NIC ports that the members of the first domain own together.
         scale_up: "switched", "mesh", "torus" or "none".
+        torus: Ranks along each axis when the members fill one torus, first axis fastest; else empty.
     """
 
     ranks: int
@@ -34,6 +35,7 @@ class Shape:
     aligned: bool = True
     ports: int = 1
     scale_up: str = "switched"
+    torus: tuple[int, ...] = ()
 
     @staticmethod
     def grid(domains: int, per_domain: int, *, ports: int | None = None, scale_up: str = "switched") -> Shape:

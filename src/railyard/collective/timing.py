@@ -94,7 +94,7 @@ class RankLoad:
     """What an algorithm asks of the busiest rank, in bytes per byte of the collective's size.
 
     Attributes:
-        egress: Out of a rank into its scale-up links, relays to the right NIC counted.
+        egress: Out of a rank into its scale-up links, relays to the right NIC and, in a torus, data of others counted.
         pair: From one rank to one other of its domain.
         port: Out of a domain, for each of its NIC ports.
     """
@@ -110,12 +110,26 @@ def load_of(name: str, kind: CollectiveKind, shape: Shape) -> RankLoad:
     pattern = ALGORITHMS.get(name).pattern(kind, shape)
     out = pattern.scale_out(shape)
     inside = ~out & (pattern.source >= 0)
-    egress = np.bincount(pattern.source[inside], pattern.share[inside], minlength=shape.ranks)
+    carried = pattern.share[inside] * _hops(pattern.source[inside], pattern.target[inside], shape)
+    egress = np.bincount(pattern.source[inside], carried, minlength=shape.ranks)
     relayed = _relayed(pattern.source[out], pattern.target[out], pattern.share[out], shape)
     pair = float(pattern.share[inside & (pattern.target >= 0)].max(initial=0.0))
     leaving = out & (pattern.source >= 0)
     domains = np.bincount(shape.domain_of[pattern.source[leaving]], pattern.share[leaving], minlength=shape.domains)
     return RankLoad(float((egress + relayed).max()), pair, float(domains.max()) / shape.ports)
+
+
+def _hops(source: NDArray[np.int64], target: NDArray[np.int64], shape: Shape) -> NDArray[np.int64]:
+    """Links that an edge crosses: in a torus the distance, for others pass the data on; elsewhere 1."""
+    if not shape.torus:
+        return np.ones(len(source), np.int64)
+    total = np.zeros(len(source), np.int64)
+    stride = 1
+    for size in shape.torus:
+        apart = np.abs(source // stride % size - target // stride % size)
+        total += np.minimum(apart, size - apart)
+        stride *= size
+    return total
 
 
 def _relayed(
@@ -172,7 +186,7 @@ def _hop_us(machine: Machine, algorithm: Algorithm, protocol: str) -> float:
     index = constants.PROTOCOLS.index(protocol)
     family = algorithm.family if algorithm.family == "tree" else "ring"
     if machine.library == "nccl":
-        return constants.NVLINK_US[family][index]
+        return (constants.PCI_US if machine.pcie else constants.NVLINK_US)[family][index]
     if machine.library == "rccl":
         return rccl.LINK_US[family][index]
     return machine.scale_up_latency_ps * 1e-6 * (1.0, 1.5, 3.0)[index] / machine.latency_factor

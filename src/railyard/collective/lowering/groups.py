@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.cluster.topology.torus import near_cube
 from railyard.collective.shape import Shape
 from railyard.errors import InputError
 
@@ -138,4 +139,12 @@ def _shape(cluster: Cluster, starts: NDArray[np.bool_], aligned: bool, ports: in
         aligned=aligned,
         ports=ports,
         scale_up=cluster.scale_up.kind,
+        torus=_torus(cluster, counts.tolist()),
     )
+
+
+def _torus(cluster: Cluster, counts: list[int]) -> tuple[int, ...]:
+    """Axes of the torus that one full domain is, as the cluster wires it."""
+    if cluster.scale_up.kind != "torus" or counts != [cluster.scale_up_domain]:
+        return ()
+    return near_cube(cluster.scale_up_domain, min(3, max(1, cluster.accelerator.scale_up_links // 2)))

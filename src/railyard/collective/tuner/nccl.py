@@ -155,7 +155,7 @@ def latency_us(case: Case, algorithm: str, protocol: int) -> float:
     """
     n, domains, p = case.shape.ranks, case.shape.domains, case.shape.per_domain
     levels = log2(domains)
-    local = c.PCI_US if case.machine.scale_up == "none" else c.NVLINK_US
+    local = c.PCI_US if case.machine.pcie else c.NVLINK_US
     base = c.BASE_US.get(algorithm, (0.0, 0.0, 0.0))[protocol]
     intra = local[algorithm][protocol]
     inter = c.NETWORK_US["tree" if p == 1 and algorithm == "ring" else algorithm][protocol]

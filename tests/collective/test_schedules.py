@@ -1,0 +1,178 @@
+"""Every algorithm: its schedule does its work, its pattern is its schedule's bytes, no lower bound is broken."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railyard.collective import ALGORITHMS, NETWORK, Machine, Schedule, Send, Shape
+from railyard.collective.tree import binary_tree, double_tree
+from railyard.errors import SimulationError
+from railyard.graph import CollectiveKind as Kind
+
+ABLE = Machine(
+    architecture="hopper",
+    library="nccl",
+    scale_up="switched",
+    pcie=False,
+    domain=8,
+    peers=7,
+    server_ranks=8,
+    scale_up_bps=3.6e12,
+    plan_bps=2.9664e12,
+    scale_up_latency_ps=1_000_000,
+    latency_factor=1.0,
+    nvls=True,
+    nic_bps=4e11,
+    payload_efficiency=1.0,
+    path_latency_ps=3_000_000,
+    sharp=True,
+    ideal=False,
+)
+SHAPES = [
+    *(Shape.grid(1, ranks) for ranks in (2, 3, 4, 5, 8)),
+    *(Shape.grid(domains, members) for domains in (2, 3, 4, 5) for members in (1, 2, 3, 4)),
+    *(Shape.grid(domains, members, scale_up="mesh") for domains in (1, 2, 3) for members in (2, 3, 4, 8)),
+    Shape(7, 3, 3, (3, 3, 1), aligned=False),
+    Shape(5, 2, 4, (1, 4), aligned=False),
+    *(
+        Shape(int(np.prod(axes)), 1, int(np.prod(axes)), scale_up="torus", torus=axes)
+        for axes in ((4,), (2, 3), (3, 4), (2, 2, 3))
+    ),
+]
+CASES = [
+    pytest.param(
+        name, kind, shape, id=f"{name}-{kind.name}-{shape.domains}x{shape.per_domain}-{shape.scale_up}-{place}"
+    )
+    for name, algorithm in ALGORITHMS.items()
+    for kind in algorithm.kinds
+    for place, shape in enumerate(SHAPES)
+    if algorithm.refusal(kind, shape, ABLE) is None
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "shape"), CASES)
+def test_contract(name, kind, shape):
+    algorithm = ALGORITHMS.get(name)
+    schedule = algorithm.schedule(kind, shape)
+    schedule.run()
+    own, sent = algorithm.pattern(kind, shape), schedule.pattern()
+    assert np.array_equal(own.source, sent.source)
+    assert np.array_equal(own.target, sent.target)
+    assert own.share == pytest.approx(sent.share)
+    _check_bounds(kind, shape, own)
+
+
+def _check_bounds(kind, shape, pattern):
+    """Bytes that every rank must receive or send, whatever the algorithm."""
+    n = shape.ranks
+    got = np.bincount(pattern.target[pattern.target >= 0], pattern.share[pattern.target >= 0], minlength=n)
+    gone = np.bincount(pattern.source[pattern.source >= 0], pattern.share[pattern.source >= 0], minlength=n)
+    rest = (n - 1) / n - 1e-9
+    in_switch = (pattern.source < 0).any()
+    if kind in (Kind.ALL_GATHER, Kind.ALL_TO_ALL):
+        assert (got >= rest).all()
+    if kind in (Kind.REDUCE_SCATTER, Kind.ALL_TO_ALL):
+        assert (gone >= rest).all()
+    if kind == Kind.ALL_REDUCE:
+        assert (got >= (1 - 1e-9 if in_switch else rest)).all()
+        if not in_switch:
+            assert gone.sum() >= 2 * (n - 1) - 1e-6
+    if kind == Kind.BROADCAST:
+        assert (got[1:] >= 1 - 1e-9).all()
+    if kind == Kind.REDUCE:
+        assert (gone[1:] >= 1 - 1e-9).all()
+
+
+def test_every_algorithm_is_tried():
+    tried = {case.values[0] for case in CASES}
+    assert tried == set(ALGORITHMS.names())
+
+
+@pytest.mark.parametrize("name", ["ring", "hierarchical", "torus"])
+def test_bandwidth_optimal(name):
+    """A ring and its relatives send exactly 2 (n-1)/n of the data from every rank."""
+    algorithm = ALGORITHMS.get(name)
+    for shape in SHAPES:
+        if algorithm.refusal(Kind.ALL_REDUCE, shape, ABLE) is None:
+            pattern = algorithm.pattern(Kind.ALL_REDUCE, shape)
+            gone = np.bincount(pattern.source, pattern.share, minlength=shape.ranks)
+            assert gone == pytest.approx(np.full(shape.ranks, 2 * (shape.ranks - 1) / shape.ranks))
+
+
+@given(st.integers(2, 70))
+def test_binary_tree(nodes):
+    parent = binary_tree(nodes)
+    assert (parent < 0).sum() == 1
+    children = np.bincount(parent[parent >= 0], minlength=nodes)
+    assert children.max() <= 2
+    depth = np.zeros(nodes, int)
+    for node in range(nodes):
+        above = node
+        while parent[above] >= 0:
+            above = parent[above]
+            depth[node] += 1
+            assert depth[node] <= nodes
+    assert depth.max() <= np.ceil(np.log2(nodes)) + 1
+
+
+@given(st.integers(2, 35).map(lambda half: 2 * half))
+def test_inner_nodes_of_one_tree_are_leafs_of_the_other(nodes):
+    first, second = double_tree(nodes)
+    inner = [set(parent[parent >= 0].tolist()) for parent in (first, second)]
+    roots = {int(np.flatnonzero(parent < 0)[0]) for parent in (first, second)}
+    assert (inner[0] & inner[1]) <= roots
+
+
+def test_nics_share_a_rail_aligned_ring():
+    """Four servers of eight: every NIC sends the same, and to its own rail only."""
+    shape = Shape.grid(4, 8)
+    pattern = ALGORITHMS.get("ring").pattern(Kind.ALL_REDUCE, shape)
+    out = pattern.scale_out(shape)
+    rail = pattern.target[out] % 8
+    assert np.bincount(rail) == pytest.approx(np.full(8, 4))
+    assert pattern.share[out] == pytest.approx(np.full(32, 2 * 31 / 32 / 8))
+
+
+def test_a_mesh_ring_uses_every_link_alike():
+    shape = Shape.grid(3, 8, scale_up="mesh")
+    pattern = ALGORITHMS.get("ring").pattern(Kind.ALL_REDUCE, shape)
+    inside = ~pattern.scale_out(shape)
+    assert inside.sum() == 3 * 56
+    assert pattern.share[inside] == pytest.approx(np.full(168, pattern.share[inside][0]))
+
+
+def test_collnet_asks_each_nic_for_its_part_once():
+    shape = Shape.grid(16, 8)
+    pattern = ALGORITHMS.get("collnet").pattern(Kind.ALL_REDUCE, shape)
+    assert pattern.share[pattern.target == NETWORK] == pytest.approx(np.full(128, 1 / 8))
+
+
+@pytest.mark.parametrize(
+    ("send", "message"),
+    [
+        (Send(0, 1, (2,)), "does not hold"),
+        (Send(0, 1, (0, 0), reduce=True), "twice"),
+        (Send(0, 1, (0,), reduce=True), "ends without"),
+    ],
+)
+def test_a_wrong_schedule_is_found(send, message):
+    schedule = Schedule(Kind.ALL_REDUCE, 2, 1, ((send,),))
+    with pytest.raises(SimulationError, match=message):
+        schedule.run()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from(["ring", "tree", "halving-doubling", "pairwise"]))
+def test_dropping_any_message_breaks_the_schedule(pick, name):
+    algorithm = ALGORITHMS.get(name)
+    schedule = algorithm.schedule(algorithm.kinds[0], Shape.grid(2, 3))
+    sends = [(step, number) for step, sent in enumerate(schedule.steps) for number in range(len(sent))]
+    step, number = sends[pick % len(sends)]
+    steps = list(schedule.steps)
+    steps[step] = steps[step][:number] + steps[step][number + 1 :]
+    broken = Schedule(schedule.kind, schedule.ranks, schedule.chunks, tuple(steps), schedule.owner)
+    with pytest.raises(SimulationError):
+        broken.run()
