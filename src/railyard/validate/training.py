@@ -154,8 +154,11 @@ def _measured(row: Row, training: Training) -> tuple[float, str]:
         return row.real["step_time_s"], "step seconds derived from TFLOP/s" if derived else "step seconds"
     speed = row.real.get("tflops_per_gpu")
     if speed:
-        useful = flops.model_flops_per_token(training.model, training.seq_len, causal=True) * tokens
-        return useful / (speed * 1e12 * ranks), "step seconds derived from TFLOP/s (causal attention assumed)"
+        # NeMo counts all of the attention scores; the others that publish a rate alone count the causal half.
+        causal = "NeMo" not in row.get("framework")
+        useful = flops.model_flops_per_token(training.model, training.seq_len, causal=causal) * tokens
+        counted = "causal" if causal else "full"
+        return useful / (speed * 1e12 * ranks), f"step seconds derived from TFLOP/s ({counted} attention counted)"
     raise InputError("no step time, tokens/s or TFLOP/s was published")
 
 

@@ -108,7 +108,9 @@ class SoftwareColumns:
     layer_host_s: F
     communication_sms: F
     tensor_overlap: F
+    backward_overlap: F
     gradient_overlap: F
+    shard_overlap: F
     expert_overlap: F
     pipeline_overlap: F
     collective_fraction: F

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 Phase = Literal["forward", "backward"]
 Group = Literal["tp", "cp", "ep"]
 
-# What runs under the weight- and input-gradient products of the same block, less what the products lose by it.
-BACKWARD_HIDDEN = 0.85
 # Ring attention sends the next keys while it computes with the last ones.
 CONTEXT_HIDDEN = 0.9
 
@@ -68,7 +66,7 @@ def _tensor(columns: Columns) -> list[Exchange]:
     sequence = many * layout.sequence
     plain = many - sequence
     under = layout.overlap_tensor * software.tensor_overlap
-    behind = np.maximum(under, BACKWARD_HIDDEN)
+    behind = np.maximum(under, software.backward_overlap)
     zero = np.zeros_like(size)
     expert_block = np.where(columns.layout.expert_tp > 1, 1.0, 0.0)
     found: list[Exchange] = []
@@ -81,12 +79,12 @@ def _tensor(columns: Columns) -> list[Exchange]:
             Exchange(part, CollectiveKind.ALL_GATHER, "tp", "backward", size, on, under),
             Exchange(part, CollectiveKind.ALL_GATHER, "tp", "backward", size, on, behind),
             Exchange(part, CollectiveKind.REDUCE_SCATTER, "tp", "backward", size, on, behind),
-            Exchange(part, CollectiveKind.ALL_REDUCE, "tp", "backward", size, off, zero + BACKWARD_HIDDEN),
+            Exchange(part, CollectiveKind.ALL_REDUCE, "tp", "backward", size, off, zero + software.backward_overlap),
         ]
-    return found + _ends(size, sequence, plain)
+    return found + _ends(size, sequence, plain, software.backward_overlap)
 
 
-def _ends(size: F, sequence: F, plain: F) -> list[Exchange]:
+def _ends(size: F, sequence: F, plain: F, behind: F) -> list[Exchange]:
     """Split vocabulary: partial token vectors are summed; logits need the whole hidden state."""
     zero = np.zeros_like(size)
     return [
@@ -94,8 +92,8 @@ def _ends(size: F, sequence: F, plain: F) -> list[Exchange]:
         Exchange("embedding", CollectiveKind.ALL_REDUCE, "tp", "forward", size, plain, zero),
         Exchange("embedding", CollectiveKind.ALL_GATHER, "tp", "backward", size, sequence, zero),
         Exchange("head", CollectiveKind.ALL_GATHER, "tp", "forward", size, sequence, zero),
-        Exchange("head", CollectiveKind.REDUCE_SCATTER, "tp", "backward", size, sequence, zero + BACKWARD_HIDDEN),
-        Exchange("head", CollectiveKind.ALL_REDUCE, "tp", "backward", size, plain, zero + BACKWARD_HIDDEN),
+        Exchange("head", CollectiveKind.REDUCE_SCATTER, "tp", "backward", size, sequence, behind),
+        Exchange("head", CollectiveKind.ALL_REDUCE, "tp", "backward", size, plain, behind),
     ]
 
 

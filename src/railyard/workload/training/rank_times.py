@@ -149,7 +149,7 @@ def _sharded(
     outer = Group(replicas, layout.tp * layout.shard)
     spread = spread + collective_s(CollectiveKind.ALL_REDUCE, grads / layers / layout.shard, outer, machine, software.collective_fraction)
     scatter = layers * spread
-    under = software.gradient_overlap * layout.overlap_gradient
+    under = software.shard_overlap * layout.overlap_gradient
     again = gather * layout.reshard
     lead = np.maximum(gather - under * forward, each)
     trail = np.maximum(again + scatter - under * backward, spread)

@@ -131,7 +131,10 @@ class SoftwareProfile:
         cuda_graphs: Launches are recorded once, and cost the host nothing.
         communication_sms: Share of compute units that collectives take while they overlap with compute.
         tensor_overlap: Share of a tensor-parallel collective hidden when the layout overlaps it.
-        gradient_overlap: Share of gradient and parameter traffic that can hide under computation.
+        backward_overlap: Share of the backward pass's tensor-parallel collectives that run under weight-gradient
+            products without any pipelining (Megatron from 2022 on).
+        gradient_overlap: Share of the once-a-step gradient and parameter traffic that hides where there is time for it.
+        shard_overlap: Share of computation under which ZeRO-3 gathers and scatters layer by layer.
         expert_overlap: Share of the expert all-to-all hidden when the layout overlaps it.
         pipeline_overlap: Share of pipeline sends hidden under the next computation.
         collective_fraction: Of the link rate that collectives inside the scale-up domain reach.
@@ -168,7 +171,9 @@ class SoftwareProfile:
     cuda_graphs: bool = False
     communication_sms: float = 0.1
     tensor_overlap: float = 0.7
-    gradient_overlap: float = 0.9
+    backward_overlap: float = 0.85
+    gradient_overlap: float = 0.5
+    shard_overlap: float = 0.95
     expert_overlap: float = 0.8
     pipeline_overlap: float = 0.5
     collective_fraction: float = 1.0

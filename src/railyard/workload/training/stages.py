@@ -2,7 +2,7 @@
 
 Virtual stage v is chunk v // pp of rank v % pp (Megatron's interleaved order). Uneven splits are legal: where the layers
 do not divide, the embedding and the head count as a layer each if that makes them divide (Llama 3.1 405B: 126 + 2 on 64),
-else the head alone, else the stages in the middle take one layer more than the ends, which also hold embedding and head.
+else the head alone (more with prediction layers), else the stages in the middle take one layer more than the ends, which also hold embedding and head.
 """
 
 from __future__ import annotations
@@ -52,11 +52,16 @@ class StageCounts:
     head: bool
 
 
-def layer_counts(layers: int, stages: int) -> list[int]:
+def layer_counts(layers: int, stages: int, prediction: int = 0) -> list[int]:
     """Transformer layers of each of so many virtual stages.
 
+    Args:
+        layers: Of the model.
+        stages: pp * vp.
+        prediction: Multi-token-prediction layers, which stand with the head.
+
     Raises:
-        InputError: There are more stages than layers.
+        InputError: There are more stages than layers and ends.
     """
     if stages > layers + 2:
         raise InputError(
@@ -65,12 +70,10 @@ def layer_counts(layers: int, stages: int) -> list[int]:
             found=stages,
             allowed=f"at most {layers + 2} (embedding and head may have one of their own)",
         )
-    for embedding, head in ((0, 0), (1, 1), (0, 1)):
-        if (layers + embedding + head) % stages == 0:
-            counts = [(layers + embedding + head) // stages] * stages
-            counts[0] -= embedding
-            counts[-1] -= head
-            return counts
+    for embedding, head in _END_WEIGHTS if prediction == 0 else _end_weights(prediction):
+        each, left = divmod(layers + embedding + head, stages)
+        if left == 0 and stages > 1 and each >= max(embedding, head):
+            return [each - embedding, *[each] * (stages - 2), each - head]
     if stages > layers:
         return [0] * (stages - layers) + [1] * layers
     counts = [layers // stages] * stages
@@ -78,6 +81,16 @@ def layer_counts(layers: int, stages: int) -> list[int]:
     for index in middle[: layers % stages]:
         counts[index] += 1
     return counts
+
+
+# What embedding and head may weigh in layers, in the order in which they are tried.
+_END_WEIGHTS = ((0, 0), (1, 1), (0, 1))
+
+
+def _end_weights(prediction: int) -> tuple[tuple[int, int], ...]:
+    """The same with prediction layers, each a layer and one more pass through the head (DeepSeek-V3's published layouts)."""
+    both, one = 1 + 2 * prediction, 1 + prediction
+    return ((0, both), (1, one), (0, one), (1, both), (0, 0))
 
 
 def virtual_stages(model: Model, layout: Layout) -> tuple[VirtualStage, ...]:
@@ -88,7 +101,7 @@ def virtual_stages(model: Model, layout: Layout) -> tuple[VirtualStage, ...]:
     """
     total = layout.pp * layout.vp
     stages, first = [], 0
-    for index, count in enumerate(layer_counts(model.layers, total)):
+    for index, count in enumerate(layer_counts(model.layers, total, model.mtp_layers)):
         moe = sum(model.has_experts(layer) for layer in range(first, first + count))
         stages.append(
             VirtualStage(

@@ -35,11 +35,12 @@ def sync_times(columns: Columns, held: HeldColumns, machine: MachineColumns, tim
     replicated = np.where(layout.zero < 3, 1.0, 0.0)
     reduce, gather = _traffic(columns, machine, dense, expert, np.maximum(layers, 1.0))
     window = _window(columns)
-    back = software.gradient_overlap * layout.overlap_gradient * window * times.backward
-    ahead = software.gradient_overlap * layout.overlap_parameter * window * times.forward
+    share = software.gradient_overlap
     parts = np.maximum(layers, 1.0)
-    gradient = np.maximum(reduce - back, reduce / parts) * replicated
-    parameter = np.maximum(gather - ahead, gather / parts) * replicated
+    back = np.minimum(np.minimum(share, 1.0 - 1.0 / parts) * reduce, window * times.backward) * layout.overlap_gradient
+    ahead = np.minimum(np.minimum(share, 1.0 - 1.0 / parts) * gather, window * times.forward) * layout.overlap_parameter
+    gradient = (reduce - back) * replicated
+    parameter = (gather - ahead) * replicated
     hidden = (reduce + gather) * replicated - gradient - parameter
     return SyncTimes(gradient, parameter, _optimizer_s(columns, dense, expert), hidden * software.communication_sms)
 
