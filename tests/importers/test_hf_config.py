@@ -144,8 +144,25 @@ def test_layers_with_experts_are_where_they_are():
 def test_an_unknown_type_is_read_as_a_llama_and_says_so():
     model = hf_config.read(DATA / "yi-34b-unknown-type")
     assert "`Yi` is not known" in model.summary
-    assert "read as a Llama" in model.provenance["layers"].source
+    assert "read as `llama`" in model.provenance["layers"].source
     assert "not known" not in hf_config.read(DATA / "llama-3-8b").summary
+
+
+@pytest.mark.parametrize(
+    ("name", "like"),
+    [
+        ("deepseek-v3", "deepseek_v3"),
+        ("glm-4.5", "glm4_moe"),
+        ("mixtral-8x22b", "mixtral"),
+        ("qwen2-57b-a14b", "qwen2_moe"),
+        ("qwen3-235b-a22b", "qwen3_moe"),
+        ("llama-3-70b", "llama"),
+    ],
+)
+def test_an_unknown_type_is_read_as_the_family_whose_keys_it_uses(tmp_path, name, like):
+    model = hf_config.read(written(tmp_path, given_config(name, model_type="brand_new")))
+    assert f"read as `{like}`" in model.summary
+    assert model.parameters() == hf_config.read(DATA / name).parameters()
 
 
 def test_every_field_says_which_file_it_comes_from():
@@ -192,6 +209,7 @@ def given_config(name: str, **changes: object) -> dict[str, object]:
             {"model_type": "lama", "hidden_size": 8},
             ["`lama` is not known", "did you mean `llama`", "num_hidden_layers"],
         ),
+        (given_config("llama-3-8b", model_type="new", ffn_experts=8), ["ffn_experts", "experts of an unknown kind"]),
         ({"hidden_siz": 8, "model_type": "llama"}, ["hidden_size: is missing", "did you mean `hidden_siz`"]),
         ({"model_type": ["llama"]}, ["model_type: must be a text"]),
         ({"model_type": "bert", "hidden_size": 768}, ["encoder family", "decoder-only"]),

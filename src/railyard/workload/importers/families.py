@@ -147,7 +147,7 @@ def deepseek_v2(config: ConfigFile) -> Fields:
     return fields | (_deepseek_experts(config) if config.has("n_routed_experts") else {})
 
 
-@_register("deepseek_v3", "kimi_k2", "deepseek_v32", "glm_moe_dsa")
+@_register("deepseek_v3", "kimi_k2")
 def deepseek_v3(config: ConfigFile) -> Fields:
     """DeepSeek V3: as V2, with a bias on the router's choice and multi-token prediction."""
     biased = config.word("topk_method", "noaux_tc") == "noaux_tc" and config.has("n_routed_experts")

@@ -11,7 +11,7 @@ from railyard.catalog.checks import check
 from railyard.catalog.fields import records
 from railyard.errors import did_you_mean
 from railyard.workload.importers.config_file import ConfigFile
-from railyard.workload.importers.families import base, families
+from railyard.workload.importers.families import families
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,14 +43,22 @@ REFUSED = {
         "rwkv",
     ),
 }
+# A key by which a family is known, tried in this order; whoever has none of them and no experts is read as a Llama.
+LIKENESS = {
+    "kv_lora_rank": "deepseek_v3",
+    "n_routed_experts": "glm4_moe",
+    "num_local_experts": "mixtral",
+    "shared_expert_intermediate_size": "qwen2_moe",
+    "moe_intermediate_size": "qwen3_moe",
+}
 HYBRID_KEYS = ("hybrid_override_pattern", "attn_layer_period", "ssm_state_size", "linear_num_value_heads")
 
 
 def read(path: Path) -> Model:
     """The architecture that a `config.json` describes.
 
-    A `model_type` that Railyard does not know is read as a Llama when it has Llama's keys; the summary and the source
-    of every field say so.
+    A `model_type` that Railyard does not know is read as the family whose keys it uses, Llama's at last; the summary
+    and the source of every field say so.
 
     Args:
         path: The file, or the folder of the model in which it lies.
@@ -63,10 +71,10 @@ def read(path: Path) -> Model:
     kind = config.word("model_type")
     _refuse_others(config, kind)
     config.raise_problems()
-    known = kind in families
-    values = families.get(kind)(config) if known else _as_llama(config, kind)
+    family = kind if kind in families else _likeness(config, kind)
+    values = _read_like(config, kind, family)
     config.raise_problems()
-    model = _model(config, values, kind, known=known)
+    model = _model(config, values, kind, family)
     for key, message in check(model):
         config.refuse(key, message)
     config.raise_problems()
@@ -84,18 +92,29 @@ def _refuse_others(config: ConfigFile, kind: str) -> None:
             config.refuse(key, "belongs to a hybrid of attention and state-space layers, which is not read")
 
 
-def _as_llama(config: ConfigFile, kind: str) -> dict[str, Any]:
-    values = base(config)
-    if config.problems:
-        hint = did_you_mean(kind, families)
-        message = f"`{kind}` is not known, and the file lacks keys by which it could be read as a Llama"
-        config.refuse("model_type", message, allowed=", ".join(families), hint=hint)
+def _likeness(config: ConfigFile, kind: str) -> str:
+    """The known family whose keys an unknown `model_type` uses."""
+    for key, family in LIKENESS.items():
+        if config.has(key):
+            return family
+    for key in config.fields:
+        if "expert" in key or key.startswith("moe"):
+            message = f"`{kind}` is not known, and this key says that it has experts of an unknown kind"
+            config.refuse(key, message, allowed=", ".join(families))
+    return "llama"
+
+
+def _read_like(config: ConfigFile, kind: str, family: str) -> dict[str, Any]:
+    values = families.get(family)(config)
+    if config.problems and family != kind:
+        message = f"`{kind}` is not known, and the file lacks keys by which it could be read as `{family}`"
+        config.refuse("model_type", message, allowed=", ".join(families), hint=did_you_mean(kind, families))
     return values
 
 
-def _model(config: ConfigFile, values: Mapping[str, Any], kind: str, *, known: bool) -> Model:
+def _model(config: ConfigFile, values: Mapping[str, Any], kind: str, family: str) -> Model:
     name = _name(config)
-    note = "" if known else f"; model_type `{kind}` is not known to Railyard and was read as a Llama"
+    note = "" if family == kind else f"; model_type `{kind}` is not known to Railyard and was read as `{family}`"
     source = f"{config.path}{note}"
     given = {name: value for name, value in values.items() if value is not None}
     provenance = {
