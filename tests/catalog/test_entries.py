@@ -192,3 +192,40 @@ def test_peak_flops_are_dense_and_follow_from_clock_and_units():
         device = CATALOG.accelerator(name)
         assert device.flops["bf16"] == pytest.approx(device.sm_count * device.clock_hz * per_clock, rel=2e-3)
     assert CATALOG.accelerator("h100").flops["bf16"] == pytest.approx(989e12)
+
+
+@pytest.mark.parametrize(
+    ("name", "servers", "low", "typical", "high"),
+    [
+        # 8xH100 node with NICs, quotes of 2024-08 (tech-talk-cto sheet; SemiAnalysis, 2023-05)
+        ("hgx-h100", 1, 270e3, 310e3, 317e3),
+        # racks of 72, 2025-26 (awesomeagents.ai, fetchlogic.net)
+        ("gb200-nvl72", 18, 2.0e6, 3.1e6, 3.4e6),
+        ("gb300-nvl72", 18, 3.0e6, 3.5e6, 4.0e6),
+    ],
+)
+def test_the_parts_of_a_server_cost_what_whole_servers_are_quoted_at(name, servers, low, typical, high):
+    parts = whole_price(CATALOG.server(name)).scaled(servers)
+    assert parts.low <= low * 1.1
+    assert parts.typical == pytest.approx(typical, rel=0.06)
+    assert parts.high >= high
+
+
+@pytest.mark.parametrize(("name", "measured_w"), [("hgx-b200", 10_401), ("dgx-h100", 10_200), ("dgx-a100", 6_500)])
+def test_the_parts_of_a_server_draw_what_whole_servers_draw(name, measured_w):
+    """8xB200 at the wall under full load (MLPerf v5.1 power 5.1-0061); the makers' maxima of the other two."""
+    server = CATALOG.server(name)
+    accelerator, nic = CATALOG.accelerator(server.accelerator), CATALOG.nic(server.nic)
+    front = CATALOG.nic(server.front_end_nic).power_w.scaled(server.front_end_nics)
+    parts = (
+        server.host_power_w + accelerator.power_w.scaled(server.accelerators) + nic.power_w.scaled(server.nics) + front
+    )
+    assert parts.typical < measured_w < parts.high * 1.03
+
+
+def whole_price(server: Server) -> Range:
+    """A server with all that is in it."""
+    accelerators = CATALOG.accelerator(server.accelerator).price_usd.scaled(server.accelerators)
+    nics = CATALOG.nic(server.nic).price_usd.scaled(server.nics)
+    front = CATALOG.nic(server.front_end_nic).price_usd.scaled(server.front_end_nics)
+    return server.price_usd + accelerators + nics + front
