@@ -3,9 +3,9 @@
 An accelerator draws, at every moment, idle + (TDP - idle) x a, where a depends on what its compute stream does:
 
     matrix kernels           near the limit: 0.80, 0.92, 1.00
-    memory-bound kernels     (optimizer, data, checkpoint) 0.58, 0.84, 0.98: H100 decoding, 440, 600, 691 of 700 W
+    memory-bound kernels     (optimizer, data, writes) 0.58, 0.84, 0.98: H100 decoding, 440, 600, 691 of 700 W
     exposed communication    0.15, 0.30, 0.55
-    waiting                  (bubble, straggler, data, checkpoint) 0.05, 0.20, 0.45: kernels that poll keep the clocks up
+    waiting                  (bubble, straggler, data, writes) 0.05, 0.20, 0.45: kernels that poll keep the clocks up
 
 Sources: near the limit while computing and near idle while synchronizing: Choukse et al., arXiv 2508.14318 (production
 racks of DGX H100); decoding: ML.ENERGY leaderboard, 838 configurations; the two lower levels are estimates within those

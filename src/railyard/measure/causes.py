@@ -50,6 +50,9 @@ class Cause(IntEnum):
         return self.name.lower()
 
 
+PIPELINE_GROUP, PIPELINE_INDEX = "pp", 1
+"""Communicator class of pipeline transfers, to which every bubble is booked."""
+
 NETWORK_CAUSES = (Cause.LATENCY, Cause.BANDWIDTH, Cause.CONTENTION)
 CAUSES = len(Cause)
 
@@ -60,7 +63,7 @@ class Vocabulary:
 
     Attributes:
         phases: Names; index 0 is the empty phase.
-        groups: Names; index 0 is the empty group.
+        groups: Names; index 0 is the empty group, `PIPELINE_INDEX` that of the pipeline.
         phase_of: int64[labels].
         group_of: int64[labels].
         data: bool[labels]; whether the phase is "data".
@@ -77,8 +80,8 @@ class Vocabulary:
     @staticmethod
     def of(labels: Sequence[Label]) -> Vocabulary:
         """The vocabulary of a label table."""
-        phases, groups = [""], [""]
-        phase_index, group_index = {"": 0}, {"": 0}
+        phases, groups = [""], ["", PIPELINE_GROUP]
+        phase_index, group_index = {"": 0}, {"": 0, PIPELINE_GROUP: PIPELINE_INDEX}
         phase_of = np.zeros(len(labels), np.int64)
         group_of = np.zeros(len(labels), np.int64)
         for number, label in enumerate(labels):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.graph import Kind, Timeline
-from railyard.measure.causes import Cause, Vocabulary
+from railyard.measure.causes import PIPELINE_INDEX, Cause, Vocabulary
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -76,7 +76,7 @@ class Charger:
         unbooked = waiting.only(rest)
         reached = np.where(unbooked.via == -1, Cause.DEPENDENCY, Cause.BUBBLE)
         cause = self._local_cause(task[rest], reached.astype(np.int64))
-        self._book(unbooked.rank, cause, task[rest], self._group(unbooked.via), amount_ps[rest])
+        self._book(unbooked.rank, cause, task[rest], self._group(unbooked.via, cause), amount_ps[rest])
         return late
 
     def held(self, waiting: Waiting, task: NDArray[np.int64], amount_ps: NDArray[np.int64]) -> None:
@@ -95,7 +95,7 @@ class Charger:
     ) -> None:
         """Books waits whose cause is known; where that is a straggler, the rank of `task` is who was waited for."""
         cause = self._local_cause(task, cause)
-        self._book(rank, cause, task, self._group(via), amount_ps)
+        self._book(rank, cause, task, self._group(via, cause), amount_ps)
         graph = self.timeline.graph
         blamed = (cause == Cause.STRAGGLER) & (graph.kind[task] != Kind.COLLECTIVE)
         self.ledger.book_late(graph.rank[task[blamed]].astype(np.int64), via[blamed], amount_ps[blamed])
@@ -135,10 +135,11 @@ class Charger:
         written = checkpoint | ((kind == Kind.WRITE) & ~data)
         return np.where(data, Cause.DATA, np.where(written, Cause.CHECKPOINT, otherwise)).astype(np.int64)
 
-    def _group(self, via: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _group(self, via: NDArray[np.int64], cause: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
         known = via >= 0
         label = self.timeline.graph.label[np.where(known, via, 0)]
-        return np.where(known, self.vocabulary.group_of[label], 0)
+        group = np.where(known, self.vocabulary.group_of[label], 0)
+        return group if cause is None else np.where(cause == Cause.BUBBLE, PIPELINE_INDEX, group)
 
     def _book(
         self,

@@ -67,16 +67,12 @@ class _Search:
     origin: NDArray[np.int64]
     via: NDArray[np.int64]
     task: NDArray[np.int64]
-    last: NDArray[np.int64]
-    exit: NDArray[np.int64]
     left: NDArray[np.bool_]
 
     @staticmethod
     def of(late: Lateness) -> _Search:
-        count = len(late.rank)
-        nobody, inside = np.full(count, -1, np.int64), np.zeros(count, np.bool_)
         known = (late.rank, late.low_ps, late.owed_ps, late.task, late.via)
-        return _Search(*known, task=late.task, last=nobody, exit=late.via, left=inside)
+        return _Search(*known, task=late.task, left=np.zeros(len(late.rank), np.bool_))
 
     def only(self, chosen: NDArray[np.bool_]) -> _Search:
         return self if chosen.all() else _Search(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
@@ -135,8 +131,6 @@ def _look_back(charger: Charger, stage: NDArray[np.int64], search: _Search) -> _
     placed = kind != Kind.COLLECTIVE
     elsewhere = placed & (stage[np.where(placed, graph.rank[task], 0)] != stage[search.rank])
     crossing = charger.is_communication(task)
-    led_out = np.where(crossing, task, np.where(search.last >= 0, search.last, search.via))
-    search.exit = np.where(elsewhere & ~search.left, led_out, search.exit)
     search.left = search.left | elsewhere
     duration = line.end_ps[task] - line.start_ps[task]
     computing = kind == Kind.COMPUTE
@@ -146,7 +140,7 @@ def _look_back(charger: Charger, stage: NDArray[np.int64], search: _Search) -> _
     blocker = line.blocker[task].astype(np.int64)
     held = line.start_ps[task] - np.where(blocker >= 0, line.end_ps[blocker], 0)
     _take(charger, search, np.where(placed, np.clip(held, 0, search.owed_ps), 0), np.zeros(len(task), np.bool_))
-    search.task, search.last = blocker, np.where(crossing, task, search.last)
+    search.task = blocker
     ended = (blocker < 0) & (search.owed_ps > 0)
     _book_rest(charger, search.only(ended) if ended.any() else None)
     return search.only((blocker >= 0) & (search.owed_ps > 0))
@@ -164,5 +158,4 @@ def _take(charger: Charger, search: _Search, amount_ps: NDArray[np.int64], netwo
 def _book_rest(charger: Charger, search: _Search | None) -> None:
     if search is not None:
         cause = np.where(search.left, Cause.BUBBLE, Cause.STRAGGLER).astype(np.int64)
-        via = np.where(search.left, search.exit, search.via)
-        charger.late(search.rank, cause, search.origin, via, search.owed_ps)
+        charger.late(search.rank, cause, search.origin, search.via, search.owed_ps)

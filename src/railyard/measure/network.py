@@ -1,7 +1,7 @@
 """What the network carried in a step, by tier: mean and busiest load, the tier that saturates, the hottest links.
 
 Load of a link = bytes of this job on its wire x 8 / (line rate x step time), a mean over the whole step. A tier
-*saturates* when ranks visibly wait for bandwidth (or for others that share it), at least 1 % of the step, and it is the
+*saturates* when ranks visibly wait for bandwidth (or for others that share it), at least 2 % of the step, and it is the
 tier whose busiest link needs the longest time for what it has to carry: while it works, the links of the other tiers
 cannot be full.
 """
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.graph import Kind
-from railyard.measure.bottleneck import SCALE_UP_TIER
 from railyard.cluster.names import link_name
-from railyard.measure.streams import members_of
+from railyard.graph import Kind
+from railyard.graph.occupancy import members_of
+from railyard.measure.bottleneck import SCALE_UP_TIER
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from railyard.graph import TaskGraph, Timeline
     from railyard.measure.decompose import Decomposition
 
-VISIBLE = 0.01
+VISIBLE = 0.02
 _EQUAL = 0.98
 """Tiers whose busiest links need the same time within 2 % are equally full; the lowest of them is named."""
 

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.graph import Kind
+from railyard.measure.causes import PIPELINE_GROUP
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.graph import TaskGraph
-
-PIPELINE_GROUP = "pp"
 
 
 def stages(graph: TaskGraph) -> NDArray[np.int64]:

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.graph import Kind, Stream
+from railyard.graph.occupancy import members_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from railyard.graph import Communicators, TaskGraph
+    from railyard.graph import TaskGraph
 
 _TASK_BITS = 32
 _TASK_MASK = (1 << _TASK_BITS) - 1
@@ -43,25 +44,6 @@ class StreamBlock:
     def ranks(self) -> int:
         """Number of ranks in the block."""
         return self.last_rank - self.first_rank
-
-
-def members_of(
-    communicators: Communicators, chosen: NDArray[np.integer]
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """The members of communicators, one after another.
-
-    Args:
-        communicators: All groups.
-        chosen: int[k]; communicator indices, repeats allowed.
-
-    Returns:
-        Position in `chosen` of each entry (int64), and its member rank (int32).
-    """
-    sizes = np.diff(communicators.ptr)[chosen]
-    position = np.repeat(np.arange(len(chosen), dtype=np.int64), sizes)
-    ends = np.cumsum(sizes)
-    within = np.arange(len(position), dtype=np.int64) - np.repeat(ends - sizes, sizes)
-    return position, communicators.ranks[communicators.ptr[chosen][position] + within]
 
 
 def stream_keys(graph: TaskGraph, stream: Stream) -> NDArray[np.int64]:

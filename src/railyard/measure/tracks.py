@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.graph import Kind, Stream
-from railyard.measure.streams import members_of
+from railyard.graph import Stream
+from railyard.graph.occupancy import tasks_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,40 +18,6 @@ if TYPE_CHECKING:
 
 TASKS = 12_000
 RANKS = 8
-
-
-@dataclass(frozen=True)
-class RankTasks:
-    """The tasks that occupied a stream of some rank.
-
-    Attributes:
-        rank: int64[m].
-        task: int64[m].
-    """
-
-    rank: NDArray[np.int64]
-    task: NDArray[np.int64]
-
-
-def tasks_of(graph: TaskGraph, ranks: Sequence[int]) -> RankTasks:
-    """All tasks that occupy a stream of the given ranks; a collective appears once for each member among them."""
-    wanted = np.zeros(graph.ranks, np.bool_)
-    wanted[list(ranks)] = True
-    collective = graph.kind == Kind.COLLECTIVE
-    single = np.flatnonzero(~collective)
-    single = single[wanted[graph.rank[single]]]
-    shared = np.flatnonzero(collective)
-    if not shared.size:
-        return RankTasks(graph.rank[single].astype(np.int64), single)
-    groups = np.arange(len(graph.communicators))
-    position, member = members_of(graph.communicators, groups)
-    touched = np.zeros(len(groups), np.bool_)
-    touched[position[wanted[member]]] = True
-    shared = shared[touched[graph.rank[shared]]]
-    position, member = members_of(graph.communicators, graph.rank[shared])
-    keep = wanted[member]
-    rank = np.concatenate([graph.rank[single], member[keep]]).astype(np.int64)
-    return RankTasks(rank, np.concatenate([single, shared[position[keep]]]))
 
 
 def sample_ranks(

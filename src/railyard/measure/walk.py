@@ -35,7 +35,6 @@ class Chains:
         high_ps: int64[m]; everything from here on is charged already.
         task: int64[m]; the task whose start at `high_ps` is to be explained.
         via: int64[m]; see `Waiting`.
-        last: int64[m]; the communication crossed last, or -1.
         left: bool[m]; whether the chain has left the waiting rank's stage.
     """
 
@@ -45,7 +44,6 @@ class Chains:
     high_ps: NDArray[np.int64]
     task: NDArray[np.int64]
     via: NDArray[np.int64]
-    last: NDArray[np.int64]
     left: NDArray[np.bool_]
 
     def __len__(self) -> int:
@@ -71,7 +69,7 @@ def waits_before(
 ) -> Chains:
     """Waits of `rank` that end at `high_ps` with the start of `task` on its own compute stream."""
     via = np.where(graph.kind[task] == Kind.COLLECTIVE, task, -1)
-    return Chains(np.arange(len(rank)), rank, low_ps, high_ps, task, via, via.copy(), np.zeros(len(rank), np.bool_))
+    return Chains(np.arange(len(rank)), rank, low_ps, high_ps, task, via, np.zeros(len(rank), np.bool_))
 
 
 def waits_until(
@@ -82,8 +80,8 @@ def waits_until(
     `via` is -1 where the task is the rank's own, `AT_STEP_END` where it is the last one of the cluster.
     """
     count = len(rank)
-    before, nobody = np.full(count, via, np.int64), np.full(count, -1, np.int64)
-    return Chains(np.arange(count), rank, low_ps, high_ps, task, before, nobody, np.zeros(count, np.bool_))
+    came = np.full(count, via, np.int64)
+    return Chains(np.arange(count), rank, low_ps, high_ps, task, came, np.zeros(count, np.bool_))
 
 
 @dataclass(frozen=True)
@@ -143,8 +141,6 @@ class Walker:
         crossing = self.charger.is_communication(task)
         placed = graph.kind[task] != Kind.COLLECTIVE
         elsewhere = placed & (self.stage[np.where(placed, graph.rank[task], 0)] != self.stage[chains.rank])
-        led_out = np.where(crossing, task, np.where(chains.last >= 0, chains.last, chains.via))
-        chains.via = np.where(elsewhere & ~chains.left, led_out, chains.via)
         chains.left = chains.left | elsewhere
         start = np.clip(self.charger.timeline.start_ps[task], chains.low_ps, chains.high_ps)
         amount = chains.high_ps - start
@@ -155,7 +151,6 @@ class Walker:
             late = [Lateness(*(column[unbooked] for column in columns))]
         chains.high_ps = start
         chains.via = np.where(crossing & (chains.via == -1), task, chains.via)
-        chains.last = np.where(crossing, task, chains.last)
         return late
 
 

@@ -1,0 +1,168 @@
+"""The Perfetto export: valid Chrome trace JSON, whole tracks, no overlap after cutting to nanoseconds, nothing lost."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from railyard.errors import InputError
+from railyard.graph import Communicators, Kind, Label, LinkSeries, Stream, TaskGraph, Timeline, perfetto
+
+
+def a_timeline(times, *, ranks=3, series=None):
+    """Computations on rank 0, then a transfer 0 to 1, a computation on 1 that waits for it, and a collective of all."""
+    n = len(times) + 3
+    start, end = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    clock = 0
+    for index, (pause, took) in enumerate([*times, (0, 2_500), (0, 7_777), (0, 1_001)]):
+        start[index], end[index] = clock + pause, clock + pause + took
+        clock = int(end[index])
+    kind = np.full(n, Kind.COMPUTE, np.uint8)
+    kind[-3], kind[-1] = Kind.TRANSFER, Kind.COLLECTIVE
+    stream = np.full(n, Stream.COMPUTE, np.uint8)
+    stream[-3], stream[-1] = Stream.FORWARD, Stream.GRADIENT
+    rank, peer = np.zeros(n, np.int32), np.full(n, -1, np.int32)
+    peer[-3], rank[-2] = 1, 1
+    blocker = np.arange(-1, n - 1, dtype=np.int32)
+    graph = TaskGraph(
+        ranks=ranks,
+        kind=kind,
+        rank=rank,
+        peer=peer,
+        duration_ps=end - start,
+        size_bytes=np.full(n, 4096, np.int64),
+        count=np.ones(n, np.int32),
+        collective=np.zeros(n, np.uint8),
+        stream=stream,
+        label=np.minimum(np.arange(n), 1).astype(np.int32),
+        dep_ptr=np.zeros(n + 1, np.int64),
+        labels=[Label("forward", "mlp", "", 3, 0), Label("gradient", "all reduce", "dp")],
+        communicators=Communicators(np.array([0, ranks]), np.arange(ranks, dtype=np.int32), ["dp"]),
+    ).validate()
+    zero = np.zeros(n, np.int64)
+    return Timeline(graph, start, end, blocker, zero, zero, np.zeros(0), {"engine": "flow", "seed": 7}, series)
+
+
+def read(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def by_phase(trace):
+    found = defaultdict(list)
+    for event in trace["traceEvents"]:
+        found[event["ph"]].append(event)
+    return found
+
+
+def test_the_file_is_valid_chrome_trace_json(tmp_path):
+    perfetto.write(a_timeline([(0, 10_000), (500, 20_000)]), tmp_path / "trace.json")
+    trace = read(tmp_path / "trace.json")
+    assert trace["displayTimeUnit"] == "ns"
+    assert trace["otherData"] == {"engine": "flow", "seed": "7"}
+    for event in trace["traceEvents"]:
+        assert event["ph"] in {"X", "M", "s", "f", "C"}
+        assert isinstance(event["pid"], int)
+        assert isinstance(event["tid"], int)
+        if event["ph"] != "M":
+            assert event["ts"] >= 0
+        if event["ph"] == "X":
+            assert event["dur"] > 0
+            assert event["name"]
+            assert isinstance(event["args"], dict)
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_one_track_a_rank_and_stream_with_its_name(tmp_path):
+    perfetto.write(a_timeline([(0, 10_000)]), tmp_path / "trace.json")
+    found = by_phase(read(tmp_path / "trace.json"))
+    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in found["M"] if e["name"] == "thread_name"}
+    assert names == {
+        (0, 0): "compute",
+        (0, 2): "gradient",
+        (0, 3): "forward",
+        (1, 0): "compute",
+        (1, 2): "gradient",
+        (2, 2): "gradient",
+    }
+    assert {e["args"]["name"] for e in found["M"] if e["name"] == "process_name"} == {"rank 0", "rank 1", "rank 2"}
+    # The collective is drawn on each of its three members.
+    assert [e["pid"] for e in found["X"] if e["name"] == "gradient all reduce dp" and e["tid"] == 2] == [0, 1, 2]
+
+
+def test_names_and_arguments_say_what_a_task_is(tmp_path):
+    perfetto.write(a_timeline([(0, 10_000)]), tmp_path / "trace.json")
+    slices = by_phase(read(tmp_path / "trace.json"))["X"]
+    first = slices[0]
+    assert (first["name"], first["cat"]) == ("forward mlp", "forward")
+    assert first["args"] == {"task": 0, "layer": 3, "micro_batch": 0}
+    shared = next(e for e in slices if e["tid"] == 2)
+    assert shared["args"]["collective"] == "all_reduce"
+    assert shared["args"]["bytes"] == 4096
+
+
+def test_an_arrow_leads_from_a_transfer_to_what_it_released(tmp_path):
+    perfetto.write(a_timeline([(0, 10_000)]), tmp_path / "trace.json")
+    found = by_phase(read(tmp_path / "trace.json"))
+    (begin,), (end,) = found["s"], found["f"]
+    assert begin["id"] == end["id"]
+    assert (begin["pid"], begin["tid"]) == (0, Stream.FORWARD)
+    assert (end["pid"], end["tid"], end["bp"]) == (1, Stream.COMPUTE, "e")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(times=st.lists(st.tuples(st.integers(0, 3_000), st.integers(0, 5_000)), max_size=20))
+def test_slices_never_overlap_and_cover_what_ran(tmp_path, times):
+    """Read back as viewers do (microseconds as doubles, rounded to nanoseconds)."""
+    line = a_timeline(times)
+    perfetto.write(line, tmp_path / "trace.json")
+    tracks = defaultdict(list)
+    for event in by_phase(read(tmp_path / "trace.json"))["X"]:
+        begin, took = round(event["ts"] * 1000), round(event["dur"] * 1000)
+        tracks[event["pid"], event["tid"]].append((begin, begin + took))
+        task = event["args"]["task"]
+        assert begin == line.start_ps[task] // 1000
+        assert begin + took == line.end_ps[task] // 1000
+    for track in tracks.values():
+        assert all(now[1] <= then[0] for now, then in itertools.pairwise(track))
+
+
+def test_late_times_keep_their_nanoseconds(tmp_path):
+    """A step that starts after 100 days still has exact nanoseconds in a double of microseconds."""
+    day_ps = 86_400 * 10**12
+    perfetto.write(a_timeline([(100 * day_ps + 123_000, 1_000)]), tmp_path / "trace.json")
+    first = by_phase(read(tmp_path / "trace.json"))["X"][0]
+    assert round(first["ts"] * 1000) == (100 * day_ps + 123_000) // 1000
+
+
+def test_chosen_ranks_only(tmp_path):
+    perfetto.write(a_timeline([(0, 10_000)]), tmp_path / "trace.json", ranks=[2, 2])
+    found = by_phase(read(tmp_path / "trace.json"))
+    assert {event["pid"] for event in found["X"]} == {2}
+    assert not found["s"]
+    with pytest.raises(InputError, match="no such rank"):
+        perfetto.write(a_timeline([]), tmp_path / "other.json", ranks=[3])
+
+
+def test_compressed_files_hold_the_same_and_have_no_date(tmp_path):
+    line = a_timeline([(0, 10_000)])
+    for name in ("a.json", "a.json.gz", "b.json.gz"):
+        perfetto.write(line, tmp_path / name)
+    packed = (tmp_path / "a.json.gz").read_bytes()
+    assert packed == (tmp_path / "b.json.gz").read_bytes()
+    assert gzip.decompress(packed) == (tmp_path / "a.json").read_bytes()
+
+
+def test_link_samples_become_counters(tmp_path):
+    series = LinkSeries(
+        np.array([0, 5_000]), np.array([4, 9], np.int32), np.array([[0.25, 1.0], [0.5, 0.0]], np.float32)
+    )
+    perfetto.write(a_timeline([], series=series), tmp_path / "trace.json")
+    found = [(e["name"], e["ts"], e["args"]["percent"]) for e in by_phase(read(tmp_path / "trace.json"))["C"]]
+    assert found == [("link 4", 0.0, 25.0), ("link 4", 0.005, 50.0), ("link 9", 0.0, 100.0), ("link 9", 0.005, 0.0)]
