@@ -26,6 +26,7 @@ class UnitError(InputError):
 _DECIMAL = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50}
 _PS_PER_SECOND = 10**12
+_DIGITS = 30  # no quantity of a cluster has more; an exponent of a billion would be expanded digit by digit
 
 
 def _prefixed(unit: str, scale: Decimal | int = 1, *, prefixes: Mapping[str, int] = _DECIMAL) -> dict[str, Decimal]:
@@ -90,6 +91,8 @@ def _decimal(text: str, whole: object) -> Decimal:
         raise UnitError(f"cannot read a number in `{whole}`", found=whole) from None
     if not value.is_finite():
         raise UnitError(f"the number in `{whole}` is not finite", found=whole)
+    if value and not -_DIGITS < value.adjusted() < _DIGITS:
+        raise UnitError(f"the number in `{whole}` is out of any range that is meant here", found=whole)
     return value
 
 

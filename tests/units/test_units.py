@@ -56,6 +56,8 @@ def test_what_users_write(parse, text, value) -> None:
         (units.size, "-1 B", "cannot be negative"),
         (units.time, True, "needs a unit"),
         (units.time, "inf s", "is not a time"),
+        (units.count, "1e999999999", "out of any range"),
+        (units.size, "1e999999999 GiB", "out of any range"),
         (units.money, "30000", "needs its currency"),
         (units.money, "$2/h", "in the unit wanted here"),
         (units.money_rate, "$2", "in the unit wanted here"),
