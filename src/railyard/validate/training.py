@@ -134,7 +134,7 @@ def _case(row: Row, catalog: Catalog) -> _Case:
     device = device_of(row, catalog)
     model = model_of(row, catalog, defaults)
     precision = precision_of(row, defaults)
-    layout = layout_of(row, model, precision, defaults)
+    layout = layout_of(row, model, defaults)
     training = Training(
         model=model, layout=layout, seq_len=row.whole["seq_len"], software=software_of(row, device), precision=precision
     )

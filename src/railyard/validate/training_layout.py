@@ -72,7 +72,7 @@ def _year(row: Row) -> str:
     return dated.group(1) if dated else "2025"
 
 
-def layout_of(row: Row, model: Model, precision: Precision, defaults: list[str]) -> Layout:
+def layout_of(row: Row, model: Model, defaults: list[str]) -> Layout:
     """The layout of a row; a default is named for each fact that the table leaves open.
 
     Raises:
@@ -108,7 +108,8 @@ def layout_of(row: Row, model: Model, precision: Precision, defaults: list[str])
         reshard=sizes["pp"] == 1,
         sequence_parallel=sequence,
         schedule=_schedule(row, vp),
-        recompute=_recompute(row, precision, defaults),
+        recompute=_recompute(row, defaults),
+        recompute_share=0.5 if _keeps_every_second(row) else 1.0,
         overlap_gradient=modern,
         overlap_parameter=modern,
         overlap_tensor=_overlap_tensor(row, overlap),
@@ -184,9 +185,14 @@ def _zero(row: Row, defaults: list[str]) -> tuple[int, int]:
     return 1, 0
 
 
-def _recompute(row: Row, precision: Precision, defaults: list[str]) -> Recompute:
+def _keeps_every_second(row: Row) -> bool:
+    """Torchtitan's selective recomputation, which keeps the result of every second matrix product."""
+    return "torchtitan" in row.get("framework") and row.get("recompute") == "selective"
+
+
+def _recompute(row: Row, defaults: list[str]) -> Recompute:
     text = row.get("recompute")
-    if text.startswith("full"):
+    if text.startswith("full") or _keeps_every_second(row):
         return "full"
     if text.startswith("selective attention"):
         return "selective"
@@ -194,9 +200,7 @@ def _recompute(row: Row, precision: Precision, defaults: list[str]) -> Recompute
         defaults.append(f"recomputation of modules ({text}) left out")
     elif not text:
         defaults.append("no recomputation")
-    elif text.startswith("selective"):
-        # With a fused attention kernel there is no score matrix to recompute; torchtitan's form keeps every second product.
-        return "full" if "torchtitan" in row.get("framework") and precision == "bf16" else "none"
+    # "Selective" alone: with a fused attention kernel there is no score matrix to recompute.
     return "none"
 
 

@@ -62,7 +62,7 @@ class ModelColumns:
 
 @dataclass(frozen=True, slots=True)
 class LayoutColumns:
-    """How the job is spread; flags are 0 or 1."""
+    """How the job is spread; flags are 0 or 1, `recompute_full` the share of layers computed again."""
 
     tp: F
     pp: F
@@ -223,7 +223,7 @@ def _layout_row(layout: Layout) -> dict[str, float]:
     row = {name: float(getattr(layout, name)) for name in ("tp", "pp", "dp", "cp", "ep", "expert_tp", "vp", "zero")}
     row |= {"sequence": layout.sequence_parallel and layout.tp > 1, "micro_batch": layout.micro_batch}
     row |= {"micro_batches": layout.global_batch / (layout.dp * layout.micro_batch)}
-    row |= {"recompute_full": layout.recompute == "full", "recompute_core": layout.recompute == "selective"}
+    row |= {"recompute_full": layout.recompute_share * (layout.recompute == "full"), "recompute_core": layout.recompute == "selective"}
     row |= {"shard": layout.shard_ranks, "reshard": layout.reshard, "zero_bubble": layout.schedule == "zero-bubble"}
     overlaps = ("overlap_gradient", "overlap_parameter", "overlap_tensor", "overlap_expert")
     return row | {name: float(getattr(layout, name)) for name in overlaps}

@@ -67,6 +67,13 @@ class HeldColumns:
         return cls(*ranks, np.ascontiguousarray(table[:, 21]), np.ascontiguousarray(table[:, 22]))
 
 
+def ranks_of(training: Training) -> RankColumns:
+    """Every pipeline rank of one job, in order."""
+    held = [_held(rank, training.model, training.layout) for rank in rank_stages(training.model, training.layout)]
+    table = np.array([[1.0, *row] for row in held])
+    return RankColumns(*(np.ascontiguousarray(table[:, column]) for column in range(7)))
+
+
 def _row(model: Model, layout: Layout) -> list[float]:
     ranks = rank_stages(model, layout)
     row: list[float] = []

@@ -40,6 +40,8 @@ class Layout:
         micro_batch: Sequences of one forward pass of one replica.
         schedule: Pipeline schedule. `interleaved` wants vp > 1.
         recompute: What the backward pass computes again: nothing, the attention core, or every layer.
+        recompute_share: Share of the layers that `full` recomputes (Megatron's recompute-num-layers; torchtitan's
+            per-operation form, which keeps every second product, is about half).
         fsdp_shard: Ranks that share one copy of the parameters under zero 3; 0 means all dp * cp ranks.
         reshard: Under zero 3: gathered parameters are dropped after forward and gathered again for backward.
         bucket_bytes: Gradient bytes per reduction; 0 means one reduction a layer.
@@ -62,6 +64,7 @@ class Layout:
     micro_batch: int = 1
     schedule: Schedule = "1f1b"
     recompute: Recompute = "none"
+    recompute_share: float = 1.0
     fsdp_shard: int = 0
     reshard: bool = True
     bucket_bytes: int = 0

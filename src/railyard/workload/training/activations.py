@@ -1,0 +1,88 @@
+"""Bytes of activations that one layer keeps for its backward pass, for one micro-batch on one rank.
+
+Written out tensor by tensor; for a GPT layer in 16 bits the sum is Korthikanti et al. 2022 (arXiv 2205.05198, section 4):
+s b h (10 + 24/t + 5 a s / (h t)) without and s b h / t (34 + 5 a s / h) with sequence parallelism.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.workload.training.operators import head_dims
+
+if TYPE_CHECKING:
+    from railyard.workload.training.columns import Columns, F
+
+
+@dataclass(frozen=True, slots=True)
+class LayerActivations:
+    """Bytes kept by the parts of a layer: attention with its residual, dense MLP, experts; `input` is one layer's input."""
+
+    attention: F
+    mlp: F
+    experts: F
+    input: F
+
+
+def layer_activations(columns: Columns) -> LayerActivations:
+    """Bytes kept when nothing, or (`selective`) the attention core, is recomputed."""
+    layout, software = columns.layout, columns.software
+    own = columns.split_tokens * columns.model.hidden
+    core = np.where((software.flash > 0) | (layout.recompute_core > 0), 0.0, _scores(columns))
+    return LayerActivations(
+        attention=_attention(columns, own) + core,
+        mlp=_mlp(columns, own),
+        experts=_experts(columns, own),
+        input=2.0 * own,
+    )
+
+
+def _saved(columns: Columns) -> F:
+    """Bytes per element of an operand kept for its weight gradient: 8-bit where products are; 4-bit ones keep 8."""
+    return np.where(columns.job.bits < 16, 1.0, 2.0)
+
+
+def _masks(columns: Columns, own: F) -> F:
+    """Dropout masks, one byte an element, of the models that have dropout (GPT with its learned positions)."""
+    return np.where(columns.model.rotary > 0, 0.0, own)
+
+
+def _scores(columns: Columns) -> F:
+    """Softmax output (2), dropout output (2) and its mask (1) of the whole score matrix."""
+    heads = columns.model.heads / columns.layout.tp
+    return 5.0 * columns.tokens * heads * columns.job.seq_len
+
+
+def _attention(columns: Columns, own: F) -> F:
+    model, layout = columns.model, columns.layout
+    score_dim, value_dim = head_dims(columns)
+    heads = model.heads / layout.tp
+    groups = np.where(model.latent > 0, heads, np.maximum(model.kv_heads / layout.tp, 1.0))
+    kept = columns.tokens * 2.0 * (heads * score_dim + groups * (score_dim + value_dim) + heads * value_dim)
+    latent = columns.tokens * 2.0 * 2.0 * (model.q_lora + model.kv_lora + model.rope_dim) * model.latent
+    statistics = np.where(columns.software.flash > 0, 4.0 * columns.tokens * heads, 0.0)
+    return own * (2.0 + _saved(columns)) + kept + latent + statistics + _masks(columns, own)
+
+
+def _mlp(columns: Columns, own: F) -> F:
+    width = columns.model.ffn / columns.layout.tp
+    return own * (2.0 + _saved(columns)) + _inner(columns, columns.tokens, width) + _masks(columns, own)
+
+
+def _inner(columns: Columns, tokens: F, width: F) -> F:
+    """Output of the up projection, and of the activation, which is the input of the down projection."""
+    return tokens * width * (2.0 * (1.0 + columns.model.gated) + _saved(columns))
+
+
+def _experts(columns: Columns, own: F) -> F:
+    model, layout = columns.model, columns.layout
+    received = columns.split_tokens * model.topk * layout.expert_tp * columns.software.imbalance
+    # Each routed token is kept as it enters its expert and as it comes back, to weight it by its probability.
+    routed = received * model.hidden * (_saved(columns) + 2.0)
+    inner = _inner(columns, received, model.moe_ffn / layout.expert_tp)
+    shared = _inner(columns, columns.tokens, model.shared_ffn / layout.tp)
+    router = columns.split_tokens * model.experts * 8.0
+    return own * 4.0 + routed + inner + shared + router
