@@ -196,7 +196,7 @@ def _usable(plan: NetworkPlan) -> NDArray[np.float64]:
 def _storage_rows(
     rows: _Rows, storage: Storage, home: _Placed | None, hardware: Hardware, first_node: int
 ) -> StorageServers:
-    """One link out of every storage device for reads and one into it for writes; local devices hang on their servers."""
+    """One link out of every device for reads and one into it for writes; local devices hang on their servers."""
     if home is None:
         ports = np.empty((hardware.servers, 0), np.int32)
         gate = np.arange(hardware.servers, dtype=np.int64) * hardware.per_server

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster.routing import RoutingTable
-    from railyard.cluster.topology.wiring import Box
+    from railyard.cluster.topology.wiring import Box, Parts
 
 
 @dataclass(frozen=True)
@@ -125,19 +125,22 @@ def positive(value: float, key: str) -> None:
         raise impossible("more than zero is wanted", key=key, found=value, possible="write for example 1")
 
 
-def need_uplinks(leaf_up: int, leafs: int, found: object) -> None:
-    """Refuses leafs that cannot reach one another.
+def uplinks_of(down: int, oversubscription: float, parts: Parts, uplink_bps: float) -> int:
+    """Uplinks of a leaf.
 
     Raises:
-        InputError: Several leafs without an uplink.
+        InputError: The oversubscription asks for less than one.
     """
-    if leafs > 1 and leaf_up < 1:
+    most = down * parts.link_bps / uplink_bps
+    up = parts.leaf.up(down, oversubscription, parts.link_bps, uplink_bps)
+    if up < 1 or oversubscription > most * (1 + 1e-9):
         raise impossible(
-            "this leaves a leaf no uplink",
+            f"this leaves a leaf of {down} ports no uplink",
             key="oversubscription",
-            found=found,
-            possible="lower the oversubscription until at least one uplink remains",
+            found=f"{oversubscription:g}:1",
+            possible=f"possible: at most {most:g}:1",
         )
+    return up
 
 
 def wire(tree: Tree, port_of: NDArray[np.int32], extra: NDArray[np.int32], look: Look) -> Wiring:
@@ -166,7 +169,7 @@ def wire(tree: Tree, port_of: NDArray[np.int32], extra: NDArray[np.int32], look:
         tiers=look.tiers[: 1 + bool(plan.uplinks) + bool(plan.corelinks)],
         routing=plan.routes(target),
         classes=plan.classes(),
-        bisection_bps=plan.bisection_bps(),
+        bisection_bps=plan.bisection_bps(len(port_of) // 2 * port_of.shape[1]),
         pod_ports=tree.pod_ports if tree.pods > 1 else tree.leaf_down,
     )
 
@@ -292,12 +295,12 @@ class _Plan:
             out.append(SwitchGroup("core", 3, first, self.all_cores, tree.pods * tree.core_trunk, look.spine.name))
         return tuple(out)
 
-    def bisection_bps(self) -> float:
-        """Half of the narrowest tier: a spine or core can stand on either side, so a cut takes half of its links."""
+    def bisection_bps(self, half_ports: int) -> float:
+        """Of the NICs of half of the servers and half of each tier the narrowest: spines may stand on either side."""
         tree = self.tree
-        tiers = [len(self.used) * tree.access_bps]
+        tiers = [half_ports * tree.access_bps]
         if self.uplinks:
-            tiers.append(self.uplinks * tree.uplink_bps)
+            tiers.append(self.uplinks * tree.uplink_bps / 2)
         if self.corelinks:
-            tiers.append(self.corelinks * tree.uplink_bps)
-        return min(tiers) / 2
+            tiers.append(self.corelinks * tree.uplink_bps / 2)
+        return min(tiers)

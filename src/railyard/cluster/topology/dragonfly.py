@@ -253,7 +253,7 @@ class _Plan:
 
     def _bisection_bps(self) -> float:
         """Halves of the groups, or of the routers of a single group."""
-        half = self.used * self.link_bps / 2
+        half = self.endpoints.servers // 2 * self.endpoints.nics * self.link_bps
         if self.groups > 1:
             cut = (self.groups // 2) * (self.groups - self.groups // 2) * self.width
         else:

@@ -59,8 +59,7 @@ class LeafSpine:
         if self.ports_per_leaf is None:
             down = evenly(endpoints, down)
         leafs = math.ceil(endpoints.ports / down)
-        up = parts.leaf.up(down, self.oversubscription, parts.link_bps, uplink) if leafs > 1 else 0
-        clos.need_uplinks(up, leafs, self.oversubscription)
+        up = clos.uplinks_of(down, self.oversubscription, parts, uplink) if leafs > 1 else 0
         spines = self._spines(leafs, up, parts, uplink) if leafs > 1 else 0
         tree = clos.Tree(down, up, leafs, 1, spines, 0, 0, parts.link_bps, uplink)
         numbers = np.arange(endpoints.ports, dtype=np.int32)
@@ -92,7 +91,9 @@ class LeafSpine:
         return self.spines
 
 
-def leaf_ports(asked: int | None, oversubscription: float, parts: Parts, uplink_bps: float) -> int:
+def leaf_ports(
+    asked: int | None, oversubscription: float, parts: Parts, uplink_bps: float, *, key: str = "ports_per_leaf"
+) -> int:
     """Ports of a leaf to NICs: as asked if the leaf has them, else as many as the oversubscription leaves room for.
 
     Raises:
@@ -112,7 +113,7 @@ def leaf_ports(asked: int | None, oversubscription: float, parts: Parts, uplink_
     if not 1 <= asked <= most:
         raise impossible(
             f"{parts.leaf.name} has {most} ports for NICs at this oversubscription",
-            key="ports_per_leaf",
+            key=key,
             found=asked,
             possible=f"possible: 1 to {most}",
         )

@@ -11,6 +11,7 @@ import numpy as np
 from railyard.cluster import record
 from railyard.cluster.routing import RoutingBuilder
 from railyard.cluster.topology.compose import Copies, copy_routes, record_nodes, side_by_side
+from railyard.cluster.topology.dual_plane import DualPlane
 from railyard.cluster.topology.three_tier import ThreeTier
 from railyard.cluster.topology.wiring import (
     Box,
@@ -114,11 +115,12 @@ class MultiSite:
             raise impossible(
                 "sites are joined by at least one link", key="links", found=links, possible="write 1 or more"
             )
+        planes = self.inner.planes if isinstance(self.inner, DualPlane) else 1
         for count in divisors(links):
             each = links // count
             attachments = math.ceil(others * each * rate / parts.link_bps * (1 - 1e-9))
             need = others * each * rate + attachments * parts.link_bps
-            if need <= box.capacity_bps * (1 + 1e-9) and others * each + attachments <= box.max_ports:
+            if need <= box.capacity_bps * (1 + 1e-9) and others * each + attachments * planes <= box.max_ports:
                 return _Border(count, each, attachments, rate, box)
         raise impossible(
             f"one switch ({box.name}) cannot carry even one long link to every other site",
@@ -192,7 +194,7 @@ class _Joined:
         )
 
     def _group(self, first_border: int) -> SwitchGroup:
-        ports = self.border.attachments + (self.sites - 1) * self.border.long_links
+        ports = self._inward().shape[1] + (self.sites - 1) * self.border.long_links
         return SwitchGroup("border", 4, first_border, self.sites * self.border.count, ports, self.border.box.name)
 
     def _long_ends(self, first_border: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -68,16 +68,15 @@ class RailOptimized:
         """Wires the network; see `TopologySpec`."""
         uplink = parts.uplink(self.uplink_bps)
         clos.positive(self.spine_oversubscription, "spine_oversubscription")
-        down = leaf_ports(self.servers_per_leaf, self.oversubscription, parts, uplink)
+        down = leaf_ports(self.servers_per_leaf, self.oversubscription, parts, uplink, key="servers_per_leaf")
         if self.servers_per_leaf is None:
             down = math.ceil(endpoints.servers / math.ceil(endpoints.servers / down))
-        up = parts.leaf.up(down, self.oversubscription, parts.link_bps, uplink)
-        pod = self._pod(endpoints, parts, down, up, uplink)
-        tree = clos.Tree(down, up, pod.leafs, pod.pods, *pod.upper, parts.link_bps, uplink)
+        pod = self._pod(endpoints, parts, down, uplink)
+        tree = clos.Tree(down, pod.up, pod.leafs, pod.pods, *pod.upper, parts.link_bps, uplink)
         look = clos.Look((ACCESS_ROW, LEAF_SPINE, SPINE_CORE), parts.leaf, parts.spine)
         return clos.wire(tree, *pod.numbers(endpoints, down), look)
 
-    def _pod(self, endpoints: Endpoints, parts: Parts, down: int, up: int, uplink_bps: float) -> _Pods:
+    def _pod(self, endpoints: Endpoints, parts: Parts, down: int, uplink_bps: float) -> _Pods:
         """The fewest pods that can be wired; a given `servers_per_pod` fixes their number."""
         groups = math.ceil(endpoints.servers / down)
         radix = parts.spine.ports(uplink_bps)
@@ -87,11 +86,11 @@ class RailOptimized:
             extra_leafs = math.ceil(math.ceil(endpoints.extra / pods) / down)
             leafs = endpoints.nics * even + extra_leafs
             if leafs == 1 and pods == 1:
-                return _Pods(even, 1, 1, (0, 0, 0))
-            clos.need_uplinks(up, leafs, self.oversubscription)
+                return _Pods(even, 1, 1, 0, (0, 0, 0))
+            up = clos.uplinks_of(down, self.oversubscription, parts, uplink_bps)
             upper = clos.upper_tiers(leafs, pods, up, self.spine_oversubscription, radix)
             if upper is not None:
-                return _Pods(even, pods, leafs, upper)
+                return _Pods(even, pods, leafs, up, upper)
         raise impossible(
             f"three tiers of {parts.spine.name} ({radix} ports) do not join {endpoints.servers} servers in this way",
             key="servers_per_pod" if self.servers_per_pod else "kind",
@@ -115,11 +114,12 @@ class RailOptimized:
 
 @dataclass(frozen=True)
 class _Pods:
-    """Leafs of one rail in a pod, number of pods, leafs of a pod, and what stands above them."""
+    """Leafs of one rail in a pod, number of pods, leafs of a pod, uplinks of a leaf, and what stands above."""
 
     rail_leafs: int
     pods: int
     leafs: int
+    up: int
     upper: tuple[int, int, int]
 
     def numbers(self, endpoints: Endpoints, down: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

@@ -67,8 +67,7 @@ class ThreeTier:
         if self.ports_per_leaf is None:
             down = evenly(endpoints, down)
         leafs = math.ceil(endpoints.ports / down)
-        up = parts.leaf.up(down, self.oversubscription, parts.link_bps, uplink) if leafs > 1 else 0
-        clos.need_uplinks(up, leafs, self.oversubscription)
+        up = clos.uplinks_of(down, self.oversubscription, parts, uplink) if leafs > 1 else 0
         per_pod, pods, upper = self._pods(leafs, up, parts, uplink)
         tree = clos.Tree(down, up, per_pod, pods, *upper, parts.link_bps, uplink)
         numbers = np.arange(endpoints.ports, dtype=np.int32)

@@ -1,0 +1,337 @@
+"""The contract that every topology family keeps, and the closed forms of each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import maximum_flow, shortest_path
+
+from railyard.cluster import hashing, paths
+from railyard.cluster.bundle import fold
+from railyard.cluster.detour import spread as detour_spread
+from railyard.cluster.topology import (
+    Dragonfly,
+    DualPlane,
+    Endpoints,
+    FatTree,
+    LeafSpine,
+    MultiSite,
+    RailOnly,
+    RailOptimized,
+    ThreeTier,
+    Torus,
+)
+
+from .wired import CASES, LARGE, RATE, SMALL, Case, every_case, flow_matrix, joined
+
+cases = pytest.mark.parametrize("case", every_case(), ids=str)
+
+
+@cases
+def test_cables_have_two_ways_and_ends_of_their_own(case):
+    wiring = case.build()
+    assert (wiring.source[0::2] == wiring.target[1::2]).all()
+    assert (wiring.target[0::2] == wiring.source[1::2]).all()
+    assert (wiring.source != wiring.target).all()
+    assert wiring.tier.max() < len(wiring.tiers)
+    assert len(wiring.line_bps) == len(wiring.tier) == wiring.links
+
+
+@cases
+def test_switches_have_the_ports_and_the_capacity_that_they_use(case):
+    wiring = case.build()
+    degree = np.bincount(wiring.source, minlength=wiring.nodes)
+    load = np.bincount(wiring.source, weights=wiring.line_bps, minlength=wiring.nodes)
+    boxes = {box.name: box for box in (case.leaf, case.spine)}
+    listed = np.zeros(wiring.nodes, bool)
+    for group in wiring.groups:
+        members = slice(group.first, group.first + group.count)
+        box = boxes[group.box]
+        assert not listed[members].any()
+        listed[members] = True
+        assert degree[members].max() <= group.ports
+        assert group.ports <= box.max_ports + (160 if box.fabric_bps else 0)
+        assert load[members].max() <= (box.capacity_bps + box.fabric_bps) * (1 + 1e-9)
+    assert listed[wiring.ports :].all()
+    assert not listed[: wiring.ports].any()
+
+
+@cases
+def test_every_nic_has_its_whole_rate(case):
+    wiring = case.build()
+    assert wiring.port_of.shape == (case.endpoints.servers, case.endpoints.nics)
+    assert len(wiring.extra) == case.endpoints.extra
+    assert len(np.unique(wiring.used)) == case.endpoints.ports
+    out = np.bincount(wiring.source, weights=wiring.line_bps, minlength=wiring.nodes)[wiring.used]
+    into = np.bincount(wiring.target, weights=wiring.line_bps, minlength=wiring.nodes)[wiring.used]
+    assert out == pytest.approx(into)
+    if case.spec.kind == "torus":
+        assert (out <= RATE * (1 + 1e-9)).all()
+    else:
+        assert out == pytest.approx(RATE)
+
+
+@cases
+def test_building_twice_gives_the_same_numbers(case):
+    one, other = case.build(), case.spec.build(case.endpoints, case.parts)
+    for name in ("source", "target", "line_bps", "tier", "port_of", "extra"):
+        assert (getattr(one, name) == getattr(other, name)).all()
+    for name in ("node_ptr", "lo", "hi", "first", "width", "stride", "choices"):
+        assert (getattr(one.routing, name) == getattr(other.routing, name)).all()
+
+
+@cases
+def test_hashed_paths_are_joined_and_end_where_they_should(case):
+    wiring = case.build()
+    source, target = joined(case, wiring)
+    entropy = hashing.mix(np.arange(len(source), dtype=np.uint64))
+    path = paths.hashed(wiring.routing, source, target, entropy, hashing.salts(wiring.nodes))
+    assert (path.lengths > 0).all()
+    first, last = path.link[path.ptr[:-1]], path.link[path.ptr[1:] - 1]
+    assert (wiring.source[first] == source).all()
+    assert (wiring.target[last] == target).all()
+    inner = np.ones(len(path.link), bool)
+    inner[path.ptr[:-1]] = False
+    following = np.flatnonzero(inner)
+    assert (wiring.target[path.link[following - 1]] == wiring.source[path.link[following]]).all()
+    visited = path.rows() * wiring.nodes + wiring.target[path.link]
+    assert len(np.unique(visited)) == len(visited)
+
+
+@cases
+def test_paths_are_shortest(case):
+    """Against Dijkstra on the bare graph, in which ports pass nothing on unless they are routers themselves."""
+    wiring = case.build()
+    source, target = joined(case, wiring)
+    passing = (wiring.target >= wiring.ports) if case.spec.kind != "torus" else np.ones(wiring.links, bool)
+    graph = coo_matrix(
+        (np.ones(passing.sum()), (wiring.source[passing], wiring.target[passing])), shape=(wiring.nodes, wiring.nodes)
+    ).tocsr()
+    hops = paths.hashed(wiring.routing, source, target, None, None).lengths
+    best = shortest_path(graph, unweighted=True, indices=np.unique(source))
+    rows = np.searchsorted(np.unique(source), source)
+    if case.spec.kind == "torus":
+        assert (hops == best[rows, target]).all()
+        return
+    last = [wiring.source[(wiring.target == port)] for port in range(wiring.ports)]
+    expected = np.array([best[row, last[port]].min() + 1 for row, port in zip(rows, target, strict=True)])
+    inner = getattr(case.spec, "inner", case.spec).kind
+    if inner == "dragonfly":
+        assert (hops >= expected).all()
+        assert (hops <= (5 if case.spec.kind == "dragonfly" else 11)).all()
+    else:
+        assert (hops == expected).all()
+
+
+@cases
+def test_even_splits_conserve_bytes(case):
+    wiring = case.build()
+    source, target = (part[::7] for part in joined(case, wiring))
+    if wiring.detour is None:
+        usage = paths.spread(wiring.routing, source, target)
+    else:
+        usage = detour_spread(wiring, wiring.detour, source, target)
+    net = flow_matrix(wiring, usage, len(source))
+    row = np.arange(len(source))
+    assert net[row, target] == pytest.approx(1.0)
+    assert net[row, source] == pytest.approx(-1.0)
+    net[row, target] = net[row, source] = 0.0
+    assert abs(net).max(initial=0.0) < 1e-9
+
+
+@cases
+def test_bundles_carry_what_their_members_carry(case):
+    wiring = case.build()
+    bundles = fold(wiring)
+    if bundles is None:
+        assert wiring.classes is None
+        return
+    source, target = (part[::5] for part in joined(case, wiring))
+    whole = paths.spread(wiring.routing, source, target)
+    member = bundles.bundle_of[whole.link]
+    image = np.where(member >= 0, wiring.links + member, whole.link)
+    size = wiring.links + len(bundles.sample)
+    expected = np.bincount(whole.rows() * size + image, weights=whole.share, minlength=len(source) * size)
+    folded = paths.spread(bundles.routing, source, target)
+    found = np.bincount(folded.rows() * size + folded.link, weights=folded.share, minlength=len(source) * size)
+    assert found == pytest.approx(expected, abs=1e-9)
+
+
+@cases
+def test_members_of_a_bundle_are_loaded_alike(case):
+    """Exactness of bundles: under uniform traffic every member carries the same, so their sum is what limits."""
+    wiring = case.build()
+    bundles = fold(wiring)
+    if bundles is None or case.spec.kind == "multi-site":
+        return
+    source, target = joined(case, wiring)
+    usage = paths.spread(wiring.routing, source, target)
+    load = np.bincount(usage.link, weights=usage.share, minlength=wiring.links) / wiring.line_bps
+    for bundle in range(len(bundles.sample)):
+        members = load[bundles.bundle_of == bundle]
+        assert members == pytest.approx(members[0])
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_hashing_many_times_comes_to_the_even_split(case):
+    wiring = case.build()
+    source, target = joined(case, wiring)
+    source, target = source[len(source) // 3 :][:1], target[len(source) // 3 :][:1]
+    times = 4096
+    entropy = hashing.mix(np.arange(times, dtype=np.uint64))
+    path = paths.hashed(
+        wiring.routing, np.repeat(source, times), np.repeat(target, times), entropy, hashing.salts(wiring.nodes, seed=5)
+    )
+    found = np.bincount(path.link, minlength=wiring.links) / times
+    usage = paths.spread(wiring.routing, source, target)
+    expected = np.zeros(wiring.links)
+    expected[usage.link] = usage.share
+    deviation = np.sqrt(expected * (1 - expected) / times)
+    assert (abs(found - expected) <= 5.5 * deviation + 1e-9).all()
+
+
+def halves(wiring):
+    """Ports of the first and of the second half of the servers."""
+    middle = len(wiring.port_of) // 2
+    return wiring.port_of[:middle].ravel(), wiring.port_of[middle : 2 * middle].ravel()
+
+
+@cases
+def test_bisection_is_no_more_than_any_cut_lets_through(case):
+    """Against the maximum flow between the halves of the servers, over links of 1 Gb/s units."""
+    wiring = case.build()
+    one, other = halves(wiring)
+    units = np.rint(wiring.line_bps / 1e9).astype(np.int32)
+    rows = np.concatenate([wiring.source, np.full(len(one), wiring.nodes), other])
+    columns = np.concatenate([wiring.target, one, np.full(len(other), wiring.nodes + 1)])
+    weights = np.concatenate([units, np.full(len(one) + len(other), 10**6, np.int32)])
+    size = wiring.nodes + 2
+    graph = coo_matrix((weights, (rows, columns)), shape=(size, size)).tocsr().astype(np.int32)
+    most = maximum_flow(graph, wiring.nodes, wiring.nodes + 1).flow_value * 1e9
+    assert 0 < wiring.bisection_bps <= most * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        (Case(LeafSpine(), Endpoints(16, 4)), 32 * RATE),
+        (Case(LeafSpine(oversubscription=3.0), Endpoints(18, 4)), 12 * RATE),
+        (Case(ThreeTier(), Endpoints(32, 4)), 64 * RATE),
+        (Case(FatTree(k=8), Endpoints(32, 4)), 64 * RATE),
+        (Case(RailOptimized(), Endpoints(16, 4)), 32 * RATE),
+        (Case(RailOnly(), Endpoints(16, 4)), 32 * RATE),
+        (Case(DualPlane(), Endpoints(16, 4)), 32 * RATE),
+        (Case(Torus(dimensions=(4, 8)), Endpoints(32, 1)), 2 * 4 * RATE / 4),
+        (Case(Torus(dimensions=(4, 4, 8)), Endpoints(128, 1)), 2 * 16 * RATE / 6),
+        (Case(Dragonfly(p=2, a=4, h=2), Endpoints(72, 1)), 4 * 5 * RATE),
+        (Case(MultiSite(links=4, link_bps=2 * RATE, inner=LeafSpine()), Endpoints(32, 2)), 8 * RATE),
+    ],
+    ids=str,
+)
+def test_bisection_in_closed_form(case, expected):
+    assert case.build().bisection_bps == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("case", "cables", "switches"),
+    [
+        (Case(LeafSpine(), Endpoints(32, 4)), 128 + 128, 16 + 8),
+        (Case(LeafSpine(oversubscription=3.0), Endpoints(18, 4)), 72 + 24, 6 + 2),
+        (Case(FatTree(k=8), Endpoints(32, 4)), 3 * 8**3 // 4, 5 * 8**2 // 4),
+        (Case(FatTree(k=16), Endpoints(256, 4)), 3 * 16**3 // 4, 5 * 16**2 // 4),
+        (Case(ThreeTier(), Endpoints(256, 4)), 3 * 1024, 128 + 128 + 64),
+        (Case(RailOptimized(), Endpoints(32, 4)), 256, 16 + 8),
+        (Case(RailOnly(), Endpoints(16, 4)), 64, 4),
+        (Case(DualPlane(), Endpoints(32, 4)), 2 * (128 + 128), 2 * (8 + 4)),
+        (Case(Dragonfly(p=2, a=4, h=2), Endpoints(72, 1)), 72 + 9 * 6 + 36, 36),
+        (Case(Torus(dimensions=(4, 4, 8)), Endpoints(128, 1)), 3 * 128, 0),
+    ],
+    ids=str,
+)
+def test_cables_and_switches_in_closed_form(case, cables, switches):
+    wiring = case.build()
+    assert wiring.links == 2 * cables
+    assert sum(group.count for group in wiring.groups) == switches == wiring.nodes - wiring.ports
+
+
+def test_rails_of_one_index_are_one_switch_apart():
+    wiring = Case(RailOptimized(), Endpoints(8, 4)).build()
+    ports = wiring.port_of
+    same = paths.hashed(wiring.routing, ports[0], ports[5], None, None).lengths
+    assert (same == 2).all()
+    across = paths.hashed(wiring.routing, ports[0, :1], ports[0, 1:2], None, None).lengths
+    assert (across == 4).all()
+
+
+def test_leaf_spine_keeps_a_server_on_one_leaf():
+    wiring = Case(LeafSpine(), Endpoints(20, 3)).build()
+    leaf = wiring.target[wiring.source < wiring.ports]
+    leaf_of = dict(zip(wiring.source[wiring.source < wiring.ports].tolist(), leaf.tolist(), strict=True))
+    for row in wiring.port_of:
+        assert len({leaf_of[int(port)] for port in row}) == 1
+
+
+def test_rails_never_meet():
+    wiring = Case(RailOnly(), Endpoints(8, 4)).build()
+    _, _, ok = paths.walked(wiring.routing, wiring.port_of[:, 0], wiring.port_of[:, 1])
+    assert not ok.any()
+
+
+def test_the_ways_of_a_minimal_dragonfly_use_one_global_link():
+    wiring = Case(Dragonfly(p=2, a=4, h=2), Endpoints(72, 1)).build()
+    source, target = (part.astype(np.int32) for part in (np.zeros(64, int), np.arange(8, 72)))
+    path = paths.hashed(wiring.routing, source, target, None, None)
+    tiers = wiring.tier[path.link]
+    assert (np.bincount(path.rows(), weights=tiers == 2) == 1).all()
+    assert (np.bincount(path.rows(), weights=tiers == 1) <= 2).all()
+
+
+def test_detours_take_the_stated_share_by_other_groups():
+    spec = Dragonfly(p=2, a=4, h=2, detour_share=0.25, detours=3)
+    wiring = Case(spec, Endpoints(72, 1)).build()
+    usage = detour_spread(wiring, wiring.detour, np.array([0], np.int32), np.array([71], np.int32))
+    onto = usage.link[wiring.tier[usage.link] == 2]
+    share = usage.share[wiring.tier[usage.link] == 2]
+    assert len(onto) == 1 + 2 * 3
+    assert share.max() == pytest.approx(0.75)
+    assert share.sum() == pytest.approx(0.75 + 2 * 0.25)
+
+
+def test_a_small_cluster_needs_no_spine():
+    assert [group.role for group in Case(LeafSpine(), Endpoints(2, 4)).build().groups] == ["leaf"]
+
+
+def test_a_site_reaches_the_other_only_by_long_links():
+    wiring = Case(MultiSite(inner=LeafSpine(), links=4), Endpoints(16, 4)).build()
+    long = [tier.name for tier in wiring.tiers].index("inter-site")
+    ports = wiring.port_of
+    path = paths.hashed(wiring.routing, ports[:8].ravel(), ports[8:].ravel(), None, None)
+    assert (np.bincount(path.rows(), weights=wiring.tier[path.link] == long) == 1).all()
+    inside = paths.hashed(wiring.routing, ports[:4].ravel(), ports[4:8].ravel(), None, None)
+    assert not (wiring.tier[inside.link] == long).any()
+
+
+def test_ports_that_borders_took_cannot_be_reached():
+    wiring = Case(MultiSite(inner=LeafSpine(), links=4), Endpoints(16, 4)).build()
+    free = np.setdiff1d(np.arange(wiring.ports), wiring.used).astype(np.int32)
+    assert len(free)
+    _, _, ok = paths.walked(wiring.routing, np.full(len(free), wiring.port_of[0, 0], np.int32), free)
+    assert not ok.any()
+
+
+def test_oversubscription_is_at_most_what_was_asked():
+    for ratio in (1.0, 1.125, 2.0, 3.0, 4.0, 7.0):
+        wiring = Case(LeafSpine(oversubscription=ratio), Endpoints(64, 8), LARGE, LARGE).build()
+        up = wiring.line_bps[wiring.tier == 1].sum()
+        down = wiring.line_bps[wiring.tier == 0].sum()
+        assert down / up <= ratio * (1 + 1e-9)
+        assert down / up >= ratio * 0.75
+
+
+def test_scheduled_leafs_have_their_speed_up_in_the_wiring():
+    wiring = CASES[5].build()
+    up = wiring.line_bps[wiring.tier == 1].sum()
+    down = wiring.line_bps[wiring.tier == 0].sum()
+    assert up / down == pytest.approx(20 / 18, rel=0.05)
+    assert SMALL.fabric_bps == 0
