@@ -111,7 +111,7 @@ def test_a_member_that_the_network_made_late_is_contention_not_a_straggler(yard)
 
 
 def test_a_slow_gpu_is_found_behind_the_member_that_it_made_late(yard):
-    """Rank 3 computes 4 us too long, its successor in the pipeline is late, the collective there waits: blame rank 3."""
+    """Rank 3 computes 4 us too long, its successor in the pipeline is late, a collective waits: rank 3 did it."""
     job = yard(4)
     job.group("dp", [1, 2])
     job.group("dp", [0, 3])

@@ -33,6 +33,8 @@ PRICES = {
 }
 """Which entry of the catalogue's prices fills which assumption."""
 
+NAMES = (*PRICES, "mtbf_h", "restart_s")
+
 CHEAP_END: dict[str, Literal["low", "high"]] = {"life_years": "high", "mtbf_h": "high"}
 """Assumptions whose high end is the cheap one; of all others it is the low end."""
 
@@ -79,9 +81,8 @@ class Assumptions:
         given = dict(own or {})
         ranges, sources = _defaults(catalog, given)
         for name, value in given.items():
-            if name not in ranges and name not in PRICES:
-                known = [*PRICES, "mtbf_h", "restart_s"]
-                raise InputError("there is no such assumption", key=name, allowed=known, hint=did_you_mean(name, known))
+            if name not in NAMES:
+                raise InputError("there is no such assumption", key=name, allowed=NAMES, hint=did_you_mean(name, NAMES))
             ranges[name] = value if isinstance(value, Range) else Range(value, value, value)
             sources.append(Source("assumption", name, _text(ranges[name]), "the scenario", 0, "user"))
         _check(ranges)

@@ -1,0 +1,89 @@
+"""The bottleneck on steps whose dependence on every resource is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from railyard import catalog, cluster
+from railyard.graph import Timeline
+from railyard.measure import bottleneck
+from railyard.measure.bottleneck import FLOPS, LATENCY, MEMORY, NIC, SCALE_UP, UNLIMITED, Resource
+
+SPINE = Resource("leaf-spine", "network", tiers=("leaf-spine",))
+
+
+def amdahl(parts, fixed):
+    """A step of parts that shrink with a resource, and one that does not; the whole network shrinks its own parts."""
+    asked = []
+
+    def simulate(resource, factor):
+        asked.append((resource.name, factor))
+        better = {resource.name} | (
+            {NIC.name, SPINE.name, LATENCY.name} if resource.name == "the whole network" else set()
+        )
+        return fixed + sum(seconds / (factor if name in better else 1) for name, seconds in parts.items())
+
+    return simulate, asked
+
+
+def test_the_largest_part_is_the_bottleneck_and_the_gain_is_exact():
+    parts = {FLOPS.name: 2.0, SPINE.name: 5.0, LATENCY.name: 1.0}
+    simulate, _ = amdahl(parts, fixed=2.0)
+    found = bottleneck.find(10.0, [FLOPS, MEMORY, SPINE, LATENCY], simulate)
+    assert found.name == "leaf-spine"
+    assert [trial.resource.name for trial in found.ranking] == [SPINE.name, FLOPS.name, LATENCY.name, MEMORY.name]
+    assert found.ranking[0].gain == pytest.approx(5.0 * (1 - 1 / 1.25) / 10)
+    assert found.ranking[0].bound_gain == pytest.approx(0.5, abs=1e-5)
+    assert found.network_gain == pytest.approx(0.6, abs=1e-5)
+    assert found.headline == "1.25 x leaf-spine shortens the step by 10.0%, without limit by 50.0%."
+
+
+def test_it_is_said_when_nothing_in_the_network_helps():
+    simulate, _ = amdahl({FLOPS.name: 9.99, NIC.name: 0.01}, fixed=0.0)
+    found = bottleneck.find(10.0, [FLOPS, NIC, LATENCY], simulate)
+    assert found.name == FLOPS.name
+    assert found.headline.endswith("Nothing in the network helps, even all of it without limit.")
+
+
+def test_it_is_said_when_nothing_at_all_helps():
+    simulate, _ = amdahl({}, fixed=10.0)
+    found = bottleneck.find(10.0, [FLOPS, NIC], simulate)
+    assert found.name == "none"
+    assert "No single resource" in found.headline
+
+
+def test_only_what_is_needed_is_simulated():
+    simulate, asked = amdahl({FLOPS.name: 5.0}, fixed=5.0)
+    bottleneck.find(10.0, [FLOPS, NIC], simulate, bounds="none")
+    assert asked == [(FLOPS.name, 1.25), (NIC.name, 1.25)]
+    asked.clear()
+    bottleneck.find(10.0, [FLOPS, NIC], simulate)
+    assert asked == [(FLOPS.name, 1.25), (NIC.name, 1.25), (FLOPS.name, UNLIMITED), ("the whole network", UNLIMITED)]
+
+
+def test_scaling_arguments_are_those_of_the_cluster():
+    """Every resource can be given to a real cluster, whose rates and latencies then change by the factor."""
+    machine = cluster.build(cluster.ClusterSpec(accelerators=64, server="hgx-h100"), catalog.load())
+    assert machine.scaled(**NIC.scaling(1.25)).nic.rate_bps == pytest.approx(1.25 * machine.nic.rate_bps)
+    assert machine.scaled(**FLOPS.scaling(2.0)).accelerator.flops["bf16"] == 2 * machine.accelerator.flops["bf16"]
+    scale_up = machine.scaled(**SCALE_UP.scaling(1.5)).scale_up.rate_bps
+    assert scale_up == pytest.approx(1.5 * machine.scale_up.rate_bps)
+    sooner = machine.scaled(**LATENCY.scaling(2.0))
+    assert sooner.scale_up.latency_ps == pytest.approx(machine.scale_up.latency_ps / 2, abs=1)
+
+
+def test_resources_that_the_job_does_not_use_are_left_out(yard):
+    machine = cluster.build(cluster.ClusterSpec(accelerators=64, server="hgx-h100"), catalog.load())
+    job = yard(64)
+    job.compute(0, 1000)
+    line = job.play()
+
+    def names(used_tiers):
+        carried = np.isin(machine.links.tier, [machine.links.tiers.index(tier) for tier in used_tiers]).astype(float)
+        ran = Timeline(line.graph, line.start_ps, line.end_ps, line.blocker, line.alone_ps, line.latency_ps, carried)
+        return [resource.name for resource in bottleneck.resources(machine, ran)]
+
+    assert names([]) == [FLOPS.name, MEMORY.name]
+    assert names(["scale-up"]) == [FLOPS.name, MEMORY.name, SCALE_UP.name, LATENCY.name]
+    assert NIC.name in names(["nic"])
