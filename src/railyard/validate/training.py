@@ -83,7 +83,13 @@ class TrainingReport:
     def to_json(self) -> str:
         """The report as JSON: `rows`, `summary`, `sources`."""
         rows = [{**asdict(row), "defaults": list(row.defaults)} for row in self.rows]
-        content = {"table": self.table, "engine": self.engine, "rows": rows, "summary": self.summary(), "sources": self.sources()}
+        content = {
+            "table": self.table,
+            "engine": self.engine,
+            "rows": rows,
+            "summary": self.summary(),
+            "sources": self.sources(),
+        }
         return json.dumps(content, indent=1, allow_nan=False)
 
 
@@ -134,12 +140,13 @@ def _case(row: Row, catalog: Catalog) -> _Case:
     device = device_of(row, catalog)
     model = model_of(row, catalog, defaults)
     precision = precision_of(row, defaults)
-    layout = layout_of(row, model, defaults)
+    software, machine = software_of(row, device), machine_of(row, device, defaults)
+    layout = layout_of(row, model, machine, software, defaults)
     training = Training(
-        model=model, layout=layout, seq_len=row.whole["seq_len"], software=software_of(row, device), precision=precision
+        model=model, layout=layout, seq_len=row.whole["seq_len"], software=software, precision=precision
     )
     measured, metric = _measured(row, training)
-    return _Case(row, training, machine_of(row, device, defaults), measured, metric, tuple(defaults))
+    return _Case(row, training, machine, measured, metric, tuple(defaults))
 
 
 def _measured(row: Row, training: Training) -> tuple[float, str]:
@@ -188,10 +195,18 @@ def _compared(case: _Case, predicted: float) -> TrainingResult:
 
 def family(source: str) -> str:
     """The family of a source: what stands in front of its first version, place or year."""
-    for name in ("MLPerf Training", "Megatron-Bridge performance summary", "Megatron-Bridge", "llm-foundry", "SimuMax", "torchtitan", "vTrain"):
+    for name in (
+        "MLPerf Training",
+        "Megatron-Bridge performance summary",
+        "Megatron-Bridge",
+        "llm-foundry",
+        "SimuMax",
+        "torchtitan",
+        "vTrain",
+    ):
         if name in source:
             return name
-    return source.split(" (")[0].split(",")[0] or "unnamed"
+    return source.split(" (", maxsplit=1)[0].split(",", maxsplit=1)[0] or "unnamed"
 
 
 def _summary(rows: tuple[TrainingResult, ...]) -> dict[str, float | int | None]:

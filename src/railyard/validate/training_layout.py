@@ -1,4 +1,4 @@
-"""The layout and the software of a row: parallelism, micro-batch, recomputation, overlap, and the profile that ran it."""
+"""The layout and the software of a row: parallelism, micro-batch, recomputation, overlap, and the profile."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
 from railyard.workload.training import profiles
+from railyard.workload.training.layout import auto
 from railyard.workload.training.spec import Layout
 
 if TYPE_CHECKING:
     from railyard.catalog import Accelerator, Model
     from railyard.validate.training_table import Row
+    from railyard.workload.training.machine import Machine
     from railyard.workload.training.spec import Precision, Recompute, Schedule, SoftwareProfile
 
 # The generation of Megatron behind a round: round 3.0 (June 2023) was run with the software of 2022.
@@ -27,8 +29,10 @@ def precision_of(row: Row, defaults: list[str]) -> Precision:
         return "fp16"
     if "fp4" in text:
         return "fp4"
-    if "fp8" in text or "int8" in text:
+    if "fp8" in text:
         return "fp8"
+    if "int8" in text:
+        defaults.append("bf16 products (the share of int8 ones is unknown)")
     return "fp16" if "fp16" in text else "bf16"
 
 
@@ -39,21 +43,22 @@ def software_of(row: Row, device: Accelerator) -> SoftwareProfile:
     return dataclasses.replace(found, expert_once=False) if "alltoall" in row.get("overlap_notes") else found
 
 
+# What a framework calls itself, and the profile that was read off it; Megatron's generations go by year.
+_FRAMEWORKS = (
+    ("Composer|llm-foundry", "fsdp-composer-2023"),
+    ("HAI-LLM", "hai-llm-2024"),
+    ("torchtitan", "torchtitan-2024"),
+    (r"Megatron-LM 0\.", "megatron-lm-2025"),
+    ("Megatron-DeepSpeed|vTrain", "megatron-deepspeed-2021"),
+    ("maxtext|PAX", "maxtext"),
+)
+
+
 def _generation(row: Row) -> str:
     name = row.get("framework") or row.get("source_doc")
-    if re.search("Composer|llm-foundry", name):
-        return "fsdp-composer-2023"
-    if "HAI-LLM" in name:
-        return "hai-llm-2024"
-    if "torchtitan" in name:
-        return "torchtitan-2024-eager" if "eager" in row.get("overlap_notes") else "torchtitan-2024"
-    if "Megatron-LM 0." in name:
-        return "megatron-lm-2025"
-    if re.search("Megatron-DeepSpeed|vTrain", name):
-        return "megatron-deepspeed-2021"
-    if re.search("maxtext|PAX", name):
-        return "maxtext"
-    return f"megatron-{_year(row)}"
+    found = next((profile for pattern, profile in _FRAMEWORKS if re.search(pattern, name)), f"megatron-{_year(row)}")
+    eager = found.startswith("torchtitan") and "eager" in row.get("overlap_notes")
+    return f"{found}-eager" if eager else found
 
 
 def _year(row: Row) -> str:
@@ -65,31 +70,53 @@ def _year(row: Row) -> str:
     release = re.search(r"\b(2[3-6])\.\d\d", name)
     if release:
         return f"20{release.group(1)}"
-    for pattern, year in (("PTD-P", "2021"), (r"Megatron-LM$", "2021"), ("MegaScale", "2023"), ("r0.8", "2024"), ("Meta", "2024")):
+    for pattern, year in (
+        ("PTD-P", "2021"),
+        (r"Megatron-LM$", "2021"),
+        ("MegaScale", "2023"),
+        ("r0.8", "2024"),
+        ("Meta", "2024"),
+    ):
         if re.search(pattern, name):
             return year
     dated = re.search(r"\b(202[1-6])-\d\d", row.get("source_doc"))
     return dated.group(1) if dated else "2025"
 
 
-def layout_of(row: Row, model: Model, defaults: list[str]) -> Layout:
+def layout_of(row: Row, model: Model, machine: Machine, software: SoftwareProfile, defaults: list[str]) -> Layout:
     """The layout of a row; a default is named for each fact that the table leaves open.
+
+    Args:
+        row: Of the table.
+        model: Its architecture.
+        machine: Its machine, for the choice of a layout where the table names none.
+        software: Its profile, for the same.
+        defaults: Receives a line for each fact that had to be assumed.
 
     Raises:
         InputError: The parallel sizes are unknown and cannot be guessed, or do not multiply out to the accelerators.
     """
+    if "tp" not in row.whole and "pp" not in row.whole:
+        return _chosen(row, model, machine, software, defaults)
     sizes = {name: _size(row, name, defaults) for name in ("tp", "pp", "cp", "ep")}
     ranks = row.whole["n_gpu"]
     rest = sizes["tp"] * sizes["pp"] * sizes["cp"]
     dp = row.whole.get("dp", ranks // rest)
     if rest * dp != ranks:
         if ranks % rest or "treat DP as given" not in row.get("notes"):
-            raise InputError(f"tp x pp x cp x dp = {rest * dp}, not the {ranks} accelerators of the run", key="dp", found=dp)
-        defaults.append(f"data parallel {ranks // rest}, so that the product is the number of accelerators (the table says {dp})")
+            raise InputError(
+                f"tp x pp x cp x dp = {rest * dp}, not the {ranks} accelerators of the run", key="dp", found=dp
+            )
+        defaults.append(
+            f"data parallel {ranks // rest}, so that the product is the number of accelerators (the table says {dp})"
+        )
         dp = ranks // rest
     batch = row.whole["global_batch_seqs"]
     if batch < dp or batch % dp:
-        raise InputError(f"the global batch of {batch} sequences does not divide over {dp} data-parallel replicas", key="global_batch_seqs")
+        raise InputError(
+            f"the global batch of {batch} sequences does not divide over {dp} data-parallel replicas",
+            key="global_batch_seqs",
+        )
     vp = _virtual(row, model, sizes["pp"], defaults)
     micro = _micro_batch(row, batch // dp, sizes["pp"], defaults)
     zero, shard = _zero(row, defaults)
@@ -116,6 +143,22 @@ def layout_of(row: Row, model: Model, defaults: list[str]) -> Layout:
         overlap_expert=_overlap_expert(row, overlap),
         **sizes,
     )
+
+
+def _chosen(row: Row, model: Model, machine: Machine, software: SoftwareProfile, defaults: list[str]) -> Layout:
+    """The fastest layout that fits, where the table does not say how the run was laid out."""
+    found = auto(
+        model,
+        machine,
+        row.whole["n_gpu"],
+        global_batch=row.whole["global_batch_seqs"],
+        seq_len=row.whole["seq_len"],
+        software=software,
+        precision=precision_of(row, []),
+        fixed={"micro_batch": row.whole["micro_batch"]} if "micro_batch" in row.whole else None,
+    )
+    defaults.append(f"layout unknown; taken: the fastest that fits ({found})")
+    return found
 
 
 def _size(row: Row, name: str, defaults: list[str]) -> int:
@@ -162,7 +205,9 @@ def _micro_batch(row: Row, local: int, pp: int, defaults: list[str]) -> int:
         return max(1, known // pp)
     if known:
         if local % known:
-            raise InputError(f"micro-batch {known} does not divide the {local} sequences of a replica", key="micro_batch")
+            raise InputError(
+                f"micro-batch {known} does not divide the {local} sequences of a replica", key="micro_batch"
+            )
         return known
     defaults.append("micro-batch 1")
     return 1
@@ -172,7 +217,9 @@ def _zero(row: Row, defaults: list[str]) -> tuple[int, int]:
     """ZeRO stage, and ranks that share one copy (0: all)."""
     text = row.get("fsdp_zero")
     if not text:
-        if row.get("framework", "DeepSpeed").endswith("DeepSpeed") or re.search("PTD-P|Megatron-LM$", row.get("framework")):
+        if row.get("framework", "DeepSpeed").endswith("DeepSpeed") or re.search(
+            "PTD-P|Megatron-LM$", row.get("framework")
+        ):
             return 0, 0
         defaults.append("distributed optimizer (ZeRO-1)")
         return 1, 0

@@ -15,7 +15,16 @@ if TYPE_CHECKING:
 # What collectives reach of a NIC's line rate over InfiniBand or a healthy RoCE fabric (NCCL logs: 45 to 48 of 50 GB/s).
 _NIC_FRACTION = 0.92
 # Rate of one accelerator's NIC where the table does not state it, by architecture: that of the vendor's own systems.
-_NIC_GBPS = {"volta": 100, "ampere": 200, "hopper": 400, "blackwell": 400, "cdna3": 400, "cdna4": 400, "gaudi2": 300, "tpu": 400}
+_NIC_GBPS = {
+    "volta": 100,
+    "ampere": 200,
+    "hopper": 400,
+    "blackwell": 400,
+    "cdna3": 400,
+    "cdna4": 400,
+    "gaudi2": 300,
+    "tpu": 400,
+}
 
 
 def device_of(row: Row, catalog: Catalog) -> Accelerator:
@@ -43,7 +52,9 @@ def machine_of(row: Row, device: Accelerator, defaults: list[str]) -> Machine:
     """
     per_node = row.whole.get("gpus_per_node", 8)
     domain = re.search(r"domain (\d+)", row.get("scale_up"))
-    ranks = int(domain.group(1)) if domain else max(per_node, device.scale_up_domain if device.scale_up_domain > 8 else 1)
+    ranks = (
+        int(domain.group(1)) if domain else max(per_node, device.scale_up_domain if device.scale_up_domain > 8 else 1)
+    )
     usual = float(next((rate for family, rate in _NIC_GBPS.items() if device.architecture.startswith(family)), 400))
     gbps = _nic_gbps(row.get("scale_out"), per_node)
     # Some tables name the front-end network only.

@@ -1,10 +1,10 @@
-"""The architecture of a row's model: the table's own dimensions, what they leave open from the catalogue, else a default."""
+"""The architecture of a row's model: the table's own dimensions, the rest from the catalogue, else a default."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from railyard.catalog import MLA, Model
 from railyard.errors import InputError
@@ -34,7 +34,9 @@ def model_of(row: Row, catalog: Catalog, defaults: list[str]) -> Model:
     known = _known(row, catalog)
     if "layers" not in row.whole or "hidden" not in row.whole:
         if known is None:
-            raise InputError(f"the dimensions of `{row.get('model')}` are neither in the table nor in the catalogue", key="layers")
+            raise InputError(
+                f"the dimensions of `{row.get('model')}` are neither in the table nor in the catalogue", key="layers"
+            )
         defaults.append(f"model dimensions from the catalogue entry {known.name}")
         return known
     return _from_row(row, known, defaults)
@@ -55,7 +57,7 @@ def _from_row(row: Row, known: Model | None, defaults: list[str]) -> Model:
     heads, hidden = row.whole.get("heads", 0), row.whole["hidden"]
     if not heads:
         raise InputError("the number of attention heads is unknown", key="heads")
-    sizes = {
+    sizes: dict[str, Any] = {
         "layers": row.whole["layers"],
         "hidden": hidden,
         "heads": heads,
@@ -71,25 +73,32 @@ def _from_row(row: Row, known: Model | None, defaults: list[str]) -> Model:
     _note_assumed(row, defaults)
     if known is not None:
         return _overlaid(known, sizes, latent, row)
-    plain = {"gated_mlp": gated, "tied_embeddings": not gated, "norm": "rms" if gated else "layer"}
+    plain: dict[str, Any] = {"gated_mlp": gated, "tied_embeddings": not gated, "norm": "rms" if gated else "layer"}
     # Models without a gate are of the GPT family: learned positions (or ALiBi), no rotary ones.
     plain |= {"learned_positions": 0 if gated else row.whole["seq_len"], "max_seq": row.whole["seq_len"]}
     start = 1 if experts and sizes["ffn"] else 0
     if start:
         defaults.append("first layer dense, the others with experts")
-    return Model(name=row.get("model", "GPT"), mla=latent, moe_layer_start=min(start, sizes["layers"]), **sizes, **plain)  # type: ignore[arg-type]
+    return Model(
+        name=row.get("model", "GPT"), mla=latent, moe_layer_start=min(start, sizes["layers"]), **sizes, **plain
+    )
 
 
-def _overlaid(known: Model, sizes: dict[str, int], latent: MLA | None, row: Row) -> Model:
+def _overlaid(known: Model, sizes: dict[str, Any], latent: MLA | None, row: Row) -> Model:
     """The catalogue's entry with the table's dimensions; a model cut short keeps at most one dense layer in front."""
     start = known.moe_layer_start
     if sizes["layers"] < known.layers:
         start = min(start, 1)
     prediction = known.mtp_layers if "w/o MTP" not in row.get("model") and sizes["layers"] == known.layers else 0
-    changes: dict[str, object] = {**sizes, "mla": latent or known.mla, "moe_layer_start": start, "mtp_layers": prediction}
+    changes: dict[str, Any] = {
+        **sizes,
+        "mla": latent or known.mla,
+        "moe_layer_start": start,
+        "mtp_layers": prediction,
+    }
     if sizes["ffn"] == 0 and known.ffn:
         changes["ffn"] = known.ffn
-    return dataclasses.replace(known, **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(known, **changes)
 
 
 def _kv_heads(row: Row, heads: int) -> int:

@@ -16,10 +16,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _REQUIRED = ("id", "n_gpu", "gpu", "seq_len", "global_batch_seqs")
-_WHOLE = (
-    "layers hidden heads head_dim ffn vocab experts topk moe_ffn shared_experts seq_len n_gpu gpus_per_node "
-    "tp pp dp cp ep micro_batch global_batch_seqs"
-).split()
+_SHAPE = (
+    "layers",
+    "hidden",
+    "heads",
+    "head_dim",
+    "ffn",
+    "vocab",
+    "experts",
+    "topk",
+    "moe_ffn",
+    "shared_experts",
+    "seq_len",
+)
+_PLACE = ("n_gpu", "gpus_per_node", "tp", "pp", "dp", "cp", "ep", "micro_batch", "global_batch_seqs")
+_WHOLE = (*_SHAPE, *_PLACE)
 _REAL = ("step_time_s", "step_p95_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu_pct", "mem_gib")
 
 

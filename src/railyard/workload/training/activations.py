@@ -1,7 +1,7 @@
 """Bytes of activations that one layer keeps for its backward pass, for one micro-batch on one rank.
 
-Written out tensor by tensor; for a GPT layer in 16 bits the sum is Korthikanti et al. 2022 (arXiv 2205.05198, section 4):
-s b h (10 + 24/t + 5 a s / (h t)) without and s b h / t (34 + 5 a s / h) with sequence parallelism.
+Written out tensor by tensor; for a GPT layer in 16 bits the sum is Korthikanti et al. 2022 (arXiv 2205.05198, section
+4): s b h (10 + 24/t + 5 a s / (h t)) without and s b h / t (34 + 5 a s / h) with sequence parallelism.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LayerActivations:
-    """Bytes kept by the parts of a layer: attention with its residual, dense MLP, experts; `input` is one layer's input."""
+    """Bytes kept by the parts of a layer: attention with its residual, dense MLP, experts; and a layer's input."""
 
     attention: F
     mlp: F

@@ -1,7 +1,8 @@
 """Time of a collective in closed form: latency by steps, bytes by the slower of scale-up and scale-out.
 
-A group of n ranks at a distance of `stride` ranks has `local` of them in each scale-up domain. Rings leave a domain by the NICs
-of all its members at once, so the domain's share of the network is `local` NICs; all other groups use their own.
+A group of n ranks at a distance of `stride` ranks has `local` of them in each scale-up domain. Rings leave a domain by
+the NICs of all its members at once, so the domain's share of the network is `local` NICs; all other groups use their
+own.
 """
 
 from __future__ import annotations

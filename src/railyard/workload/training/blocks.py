@@ -25,7 +25,13 @@ _ROTARY = ((4.0, 20.0), (4.0, 20.0))
 # Logits are read three times in 16 bits by a fused cross-entropy, and copied to 32 bits and back otherwise.
 _LOSS = ((6.0, 26.0), (4.0, 14.0))
 # Kernels of the same passes, (fused, one operation at a time).
-_KERNELS = {"norm": (1.0, 6.0), "activation": (1.0, 3.0), "residual": (1.0, 3.0), "rotary": (1.0, 8.0), "loss": (2.0, 10.0)}
+_KERNELS = {
+    "norm": (1.0, 6.0),
+    "activation": (1.0, 3.0),
+    "residual": (1.0, 3.0),
+    "rotary": (1.0, 8.0),
+    "loss": (2.0, 10.0),
+}
 # Tokens are permuted for the exchange, sorted by expert, brought back and weighted: four reads and writes of 2 bytes.
 _PERMUTE_BYTES = 16.0
 _PERMUTE_KERNELS = 14.0
@@ -38,7 +44,7 @@ def attention_block(columns: Columns) -> list[Operator]:
     """Norm, projections, rotary positions, attention core, output projection, residual."""
     model, layout, software = columns.model, columns.layout, columns.software
     tokens, own = columns.tokens, columns.split_tokens
-    score_dim, value_dim = op.head_dims(columns)
+    _, value_dim = op.head_dims(columns)
     heads = model.heads / layout.tp
     groups = np.maximum(model.kv_heads / layout.tp, 1.0)
     grouped = 1.0 - model.latent
@@ -46,13 +52,20 @@ def attention_block(columns: Columns) -> list[Operator]:
     turned = np.where(model.latent > 0, heads * model.rope_dim + model.rope_dim, (heads + groups) * model.head_dim)
     rotary = tokens * turned * model.rotary
     return [
-        _pass(columns, "attention norm", own * model.hidden, _NORM, "norm", software.fused_norm),
+        _pass(columns, "attention norm", own * model.hidden, _NORM, kernels="norm", fused=software.fused_norm),
         op.linear(columns, "qkv", tokens, model.hidden, qkv),
         *_latent_projections(columns, tokens, heads),
-        _pass(columns, "rotary", rotary, _ROTARY, "rotary", software.fused_rope),
+        _pass(columns, "rotary", rotary, _ROTARY, kernels="rotary", fused=software.fused_rope),
         op.attention(columns),
         op.linear(columns, "projection", tokens, heads * value_dim, model.hidden),
-        _pass(columns, "attention residual", own * model.hidden, _RESIDUAL, "residual", software.fused_residual),
+        _pass(
+            columns,
+            "attention residual",
+            own * model.hidden,
+            _RESIDUAL,
+            kernels="residual",
+            fused=software.fused_residual,
+        ),
     ]
 
 
@@ -68,7 +81,13 @@ def _latent_projections(columns: Columns, tokens: F, heads: F) -> list[Operator]
         op.linear(columns, "query up", tokens, low, queries),
         op.linear(columns, "latent down", tokens, model.hidden, (model.kv_lora + model.rope_dim) * model.latent),
         op.linear(columns, "latent up", tokens, model.kv_lora, heads * (model.nope_dim + model.v_dim) * model.latent),
-        op.stream(columns, "latent norms", tokens * (model.q_lora + model.kv_lora) * 4.0, tokens * (model.q_lora + model.kv_lora) * 6.0, 2.0),
+        op.stream(
+            columns,
+            "latent norms",
+            tokens * (model.q_lora + model.kv_lora) * 4.0,
+            tokens * (model.q_lora + model.kv_lora) * 6.0,
+            2.0,
+        ),
         op.stream(columns, "latent copies", copied * 4.0, copied * 4.0, 3.0),
     ]
 
@@ -78,9 +97,9 @@ def mlp_block(columns: Columns) -> list[Operator]:
     model, layout, software = columns.model, columns.layout, columns.software
     own = columns.split_tokens * model.hidden
     return [
-        _pass(columns, "mlp norm", own, _NORM, "norm", software.fused_norm),
+        _pass(columns, "mlp norm", own, _NORM, kernels="norm", fused=software.fused_norm),
         *_mlp(columns, "mlp", columns.tokens, model.ffn / layout.tp),
-        _pass(columns, "mlp residual", own, _RESIDUAL, "residual", software.fused_residual),
+        _pass(columns, "mlp residual", own, _RESIDUAL, kernels="residual", fused=software.fused_residual),
     ]
 
 
@@ -114,15 +133,28 @@ def moe_block(columns: Columns) -> list[Operator]:
     scores = own * model.experts
     sixteen = np.full_like(own, 16.0)
     return [
-        _pass(columns, "experts norm", own * model.hidden, _NORM, "norm", software.fused_norm),
+        _pass(columns, "experts norm", own * model.hidden, _NORM, kernels="norm", fused=software.fused_norm),
         op.linear(columns, "router", own, model.hidden, model.experts, bits=sixteen),
         op.stream(columns, "routing", scores * _ROUTER_BYTES, scores * _ROUTER_BYTES, _ROUTER_KERNELS),
-        op.stream(columns, "permute", routed * model.hidden * _PERMUTE_BYTES, routed * model.hidden * _PERMUTE_BYTES, _PERMUTE_KERNELS),
+        op.stream(
+            columns,
+            "permute",
+            routed * model.hidden * _PERMUTE_BYTES,
+            routed * model.hidden * _PERMUTE_BYTES,
+            _PERMUTE_KERNELS,
+        ),
         op.linear(columns, "experts up", each, model.hidden, width * (1.0 + model.gated), **grouped),
         _activation(columns, "experts activation", received * width),
         op.linear(columns, "experts down", each, width, model.hidden, **grouped),
         *_mlp(columns, "shared", columns.tokens, model.shared_ffn / layout.tp),
-        _pass(columns, "experts residual", own * model.hidden, _RESIDUAL, "residual", software.fused_residual),
+        _pass(
+            columns,
+            "experts residual",
+            own * model.hidden,
+            _RESIDUAL,
+            kernels="residual",
+            fused=software.fused_residual,
+        ),
     ]
 
 
@@ -138,9 +170,11 @@ def head(columns: Columns) -> list[Operator]:
     width = model.vocab / columns.layout.tp
     sixteen = np.full_like(width, 16.0)
     return [
-        _pass(columns, "last norm", columns.split_tokens * model.hidden, _NORM, "norm", software.fused_norm),
+        _pass(
+            columns, "last norm", columns.split_tokens * model.hidden, _NORM, kernels="norm", fused=software.fused_norm
+        ),
         op.linear(columns, "logits", columns.tokens, model.hidden, width, bits=sixteen),
-        _pass(columns, "loss", columns.tokens * width, _LOSS, "loss", software.fused_loss),
+        _pass(columns, "loss", columns.tokens * width, _LOSS, kernels="loss", fused=software.fused_loss),
     ]
 
 
@@ -149,12 +183,14 @@ def prediction_joint(columns: Columns) -> list[Operator]:
     hidden = columns.model.hidden
     elements = 2.0 * columns.split_tokens * hidden
     return [
-        _pass(columns, "prediction norms", elements, _NORM, "norm", columns.software.fused_norm),
+        _pass(columns, "prediction norms", elements, _NORM, kernels="norm", fused=columns.software.fused_norm),
         op.linear(columns, "prediction joint", columns.split_tokens, 2.0 * hidden, hidden),
     ]
 
 
-def _pass(columns: Columns, name: str, elements: F, table: tuple[tuple[float, float], ...], kernels: str, fused: F) -> Operator:
+def _pass(
+    columns: Columns, name: str, elements: F, table: tuple[tuple[float, float], ...], *, kernels: str, fused: F
+) -> Operator:
     forward, backward = _bytes(table, fused)
     return op.stream(columns, name, elements * forward, elements * backward, _kernels(kernels, fused))
 

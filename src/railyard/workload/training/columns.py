@@ -162,7 +162,7 @@ class Columns:
 
     @property
     def tokens(self) -> F:
-        """Tokens of one micro-batch that pass through one rank's attention: the sequence split by context parallelism."""
+        """Tokens of one micro-batch in one rank's attention: the sequence is split by context parallelism."""
         return self.layout.micro_batch * self.job.seq_len / self.layout.cp
 
     @property
@@ -223,14 +223,23 @@ def _layout_row(layout: Layout) -> dict[str, float]:
     row = {name: float(getattr(layout, name)) for name in ("tp", "pp", "dp", "cp", "ep", "expert_tp", "vp", "zero")}
     row |= {"sequence": layout.sequence_parallel and layout.tp > 1, "micro_batch": layout.micro_batch}
     row |= {"micro_batches": layout.global_batch / (layout.dp * layout.micro_batch)}
-    row |= {"recompute_full": layout.recompute_share * (layout.recompute == "full"), "recompute_core": layout.recompute == "selective"}
+    row |= {
+        "recompute_full": layout.recompute_share * (layout.recompute == "full"),
+        "recompute_core": layout.recompute == "selective",
+    }
     row |= {"shard": layout.shard_ranks, "reshard": layout.reshard, "zero_bubble": layout.schedule == "zero-bubble"}
     overlaps = ("overlap_gradient", "overlap_parameter", "overlap_tensor", "overlap_expert")
     return row | {name: float(getattr(layout, name)) for name in overlaps}
 
 
 def _software_row(software: SoftwareProfile) -> dict[str, float]:
-    names = {field.name for field in fields(SoftwareColumns)} - {"flash", "launch_s", "layer_host_s", "expert_host_s", "step_s"}
+    names = {field.name for field in fields(SoftwareColumns)} - {
+        "flash",
+        "launch_s",
+        "layer_host_s",
+        "expert_host_s",
+        "step_s",
+    }
     row = {name: float(getattr(software, name)) for name in names}
     launched = not software.cuda_graphs
     row |= {"flash": software.attention != "unfused", "launch_s": launched * software.launch_ps * 1e-12}

@@ -2,9 +2,9 @@
 
 Under sequence parallelism a tensor-parallel block gathers its input and scatters its output; its backward pass gathers
 the gradient of the output, gathers the input once more for the weight gradient, and scatters the gradient of the input,
-the last two under matrix products (Korthikanti et al. 2022, arXiv 2205.05198). Without it, one all-reduce forward and one
-backward, which runs under the weight-gradient product. Experts exchange each token with its experts' ranks and back.
-Context parallelism gathers keys and values around the ring under attention, twice more backward.
+the last two under matrix products (Korthikanti et al. 2022, arXiv 2205.05198). Without it, one all-reduce forward and
+one backward, which runs under the weight-gradient product. Experts exchange each token with its experts' ranks and
+back. Context parallelism gathers keys and values around the ring under attention, twice more backward.
 """
 
 from __future__ import annotations
@@ -70,7 +70,12 @@ def _tensor(columns: Columns) -> list[Exchange]:
     zero = np.zeros_like(size)
     expert_block = np.where(columns.layout.expert_tp > 1, 1.0, 0.0)
     found: list[Exchange] = []
-    for part, share in (("attention", 1.0), ("mlp", 1.0), ("shared", columns.model.shared_ffn > 0), ("experts", expert_block)):
+    for part, share in (
+        ("attention", 1.0),
+        ("mlp", 1.0),
+        ("shared", columns.model.shared_ffn > 0),
+        ("experts", expert_block),
+    ):
         on, off = sequence * share, plain * share
         found += [
             Exchange(part, CollectiveKind.ALL_GATHER, "tp", "forward", size, on, under),

@@ -136,7 +136,7 @@ def optimizer_ps(training: Training, accelerator: Accelerator, parameters_held: 
 
 
 def optimizer_s(columns: Columns, held: F) -> F:
-    """Seconds of the optimizer's step: its traffic through memory. Adam reads and writes its moments and master copy."""
+    """Seconds of the optimizer's step: its traffic through memory; Adam reads and writes moments and master copy."""
     return held * columns.software.optimizer_bytes / columns.device.hbm_bytes_s
 
 
@@ -157,11 +157,18 @@ def _collectives(columns: Columns, stage: VirtualStage, domain: F) -> tuple[Stag
     merged: dict[tuple[CollectiveKind, str, str, int, float], int] = {}
     for exchange in communication.exchanges(columns, domain):
         count = held[exchange.part] * int(exchange.count[0])
-        key = (exchange.kind, exchange.group, exchange.phase, round(float(exchange.size_bytes[0])), float(exchange.hidden[0]))
+        key = (
+            exchange.kind,
+            exchange.group,
+            exchange.phase,
+            round(float(exchange.size_bytes[0])),
+            float(exchange.hidden[0]),
+        )
         if count:
             merged[key] = merged.get(key, 0) + count
     return tuple(
-        StageCollective(kind, group, phase, size, count, hidden) for (kind, group, phase, size, hidden), count in merged.items()
+        StageCollective(kind, group, phase, size, count, hidden)
+        for (kind, group, phase, size, hidden), count in merged.items()
     )
 
 

@@ -1,7 +1,8 @@
 """Step time in closed form, for thousands of designs at once.
 
-One micro-batch on the busiest pipeline rank, times the micro-batches, plus the pipeline's bubble, plus what of the gradient
-and parameter traffic computation cannot hide, plus the optimizer and the host's fixed part. See docs/concepts/training.md.
+One micro-batch on the busiest pipeline rank, times the micro-batches, plus the pipeline's bubble, plus what of the
+gradient and parameter traffic computation cannot hide, plus the optimizer and the host's fixed part. See
+docs/concepts/training.md.
 """
 
 from __future__ import annotations
@@ -75,8 +76,10 @@ def estimate(trainings: Sequence[Training], machines: Sequence[Machine]) -> Esti
     columns = Columns.of(trainings, [machine.accelerator for machine in machines])
     machine, held = MachineColumns.of(machines), HeldColumns.of(trainings)
     passes = layer_passes(columns)
-    kinds = [rank_times(columns, passes, kind, held, machine) for kind in held.kinds]
-    totals = np.array([np.where(kind.ranks > 0, times.total, 0.0) for kind, times in zip(held.kinds, kinds, strict=True)])
+    kinds = [rank_times(columns, passes, kind, machine) for kind in held.kinds]
+    totals = np.array(
+        [np.where(kind.ranks > 0, times.total, 0.0) for kind, times in zip(held.kinds, kinds, strict=True)]
+    )
     busiest = np.argmax(totals, axis=0)
     times = RankTimes(*(np.choose(busiest, [getattr(kind, name) for kind in kinds]) for name in RankTimes.__slots__))
     rest = sum(kind.ranks * total for kind, total in zip(held.kinds, totals, strict=True)) - times.total
@@ -100,7 +103,9 @@ def estimate(trainings: Sequence[Training], machines: Sequence[Machine]) -> Esti
     tokens = np.array([float(training.step_tokens) for training in trainings])
     ranks = columns.layout.tp * columns.layout.pp * columns.layout.dp * columns.layout.cp
     useful = _model_flops(trainings) * tokens
-    return Estimate(step_s=step, tokens_per_s=tokens / step, mfu=useful / (step * ranks * columns.device.peak16), **parts)
+    return Estimate(
+        step_s=step, tokens_per_s=tokens / step, mfu=useful / (step * ranks * columns.device.peak16), **parts
+    )
 
 
 def _bubble(columns: Columns, times: RankTimes, rest: F) -> F:

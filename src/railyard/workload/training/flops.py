@@ -30,7 +30,11 @@ def _layer_weights(model: Model, layer: int) -> float:
     if not (model.has_experts(layer) or (model.experts and layer >= model.layers)):
         return _attention_weights(model) + gated * model.hidden * model.ffn
     shared = model.shared_experts * (model.shared_ffn or model.moe_ffn)
-    return _attention_weights(model) + gated * model.hidden * (model.experts_per_token * model.moe_ffn + shared) + model.experts * model.hidden
+    return (
+        _attention_weights(model)
+        + gated * model.hidden * (model.experts_per_token * model.moe_ffn + shared)
+        + model.experts * model.hidden
+    )
 
 
 def _attention_weights(model: Model) -> float:
@@ -39,7 +43,9 @@ def _attention_weights(model: Model) -> float:
         return model.hidden * model.head_dim * (2 * model.heads + 2 * model.kv_heads)
     queries = model.heads * (latent.nope_dim + latent.rope_dim)
     query = model.hidden * latent.q_lora + latent.q_lora * queries if latent.q_lora else model.hidden * queries
-    keys = model.hidden * (latent.kv_lora + latent.rope_dim) + latent.kv_lora * model.heads * (latent.nope_dim + latent.v_dim)
+    keys = model.hidden * (latent.kv_lora + latent.rope_dim) + latent.kv_lora * model.heads * (
+        latent.nope_dim + latent.v_dim
+    )
     return query + keys + model.heads * latent.v_dim * model.hidden
 
 
@@ -68,5 +74,7 @@ def hardware_flops_per_token(training: Training) -> float:
     if training.layout.recompute == "selective":
         return useful + core
     if training.layout.recompute == "full":
-        return useful + core + _PER_WEIGHT * (matrix_weights(model) - (1 + model.mtp_layers) * model.vocab * model.hidden)
+        return (
+            useful + core + _PER_WEIGHT * (matrix_weights(model) - (1 + model.mtp_layers) * model.vocab * model.hidden)
+        )
     return useful

@@ -63,14 +63,18 @@ class HeldColumns:
                 rows.append(_row(training.model, layout))
             order[position] = known[key]
         table = np.array(rows, dtype=np.float64).reshape(len(rows), -1)[order]
-        ranks = [RankColumns(*(np.ascontiguousarray(table[:, 7 * kind + i]) for i in range(7))) for kind in range(3)]
-        return cls(*ranks, np.ascontiguousarray(table[:, 21]), np.ascontiguousarray(table[:, 22]))
+        first, middle, last = (_rank_columns(table[:, 7 * kind : 7 * kind + 7]) for kind in range(3))
+        layer_dense, layer_expert = (np.ascontiguousarray(table[:, column]) for column in (21, 22))
+        return cls(first, middle, last, layer_dense, layer_expert)
 
 
 def ranks_of(training: Training) -> RankColumns:
     """Every pipeline rank of one job, in order."""
     held = [_held(rank, training.model, training.layout) for rank in rank_stages(training.model, training.layout)]
-    table = np.array([[1.0, *row] for row in held])
+    return _rank_columns(np.array([[1.0, *row] for row in held]))
+
+
+def _rank_columns(table: F) -> RankColumns:
     return RankColumns(*(np.ascontiguousarray(table[:, column]) for column in range(7)))
 
 

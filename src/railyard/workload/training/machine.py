@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from railyard.workload.training.columns import F
 
 # One step of a ring inside a scale-up switch, and a step over the network; launch and synchronisation of a collective:
-# NCCL's own constants (Ring, Simple: 3.4 us NVLink, 14 us network, 8.4 us base; facts of NVIDIA/nccl 2.30 tuning tables).
+# NCCL's own constants (Ring, Simple: 3.4 us NVLink, 14 us network, 8.4 us base; facts of NVIDIA/nccl 2.30 tuning
+# tables).
 SCALE_UP_STEP_S = 1.5e-6
 SCALE_OUT_STEP_S = 7e-6
 LAUNCH_S = 9e-6

@@ -1,7 +1,7 @@
 """Memory of a training job by pipeline stage: what must be held, and whether it fits.
 
-Parameters and gradients as the layout shards them, optimizer state in 32 bits, activations of the micro-batches in flight,
-and buffers: logits, gathered parameters, one layer's working set, and what the runtime itself takes.
+Parameters and gradients as the layout shards them, optimizer state in 32 bits, activations of the micro-batches in
+flight, and buffers: logits, gathered parameters, one layer's working set, and what the runtime itself takes.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 # Two 4-byte moments and the 4-byte master copy of the parameters.
 OPTIMIZER_BYTES = 12.0
-# Context of the runtime, its libraries' workspaces, and the buffers of collective communicators (NCCL: a few MiB a channel
-# and peer): what is gone before the first tensor is made.
+# Context of the runtime, its libraries' workspaces, and the buffers of collective communicators (NCCL: a few MiB a
+# channel and peer): what is gone before the first tensor is made.
 RUNTIME_BYTES = 2.5 * 2**30
 # Part of the rest that an allocator cannot use for want of holes of the right size.
 FRAGMENTATION = 0.03
@@ -51,7 +51,11 @@ class MemoryRow:
     def allocated_bytes(self) -> int:
         """Peak of what the framework allocates, as frameworks report it."""
         return (
-            self.parameters_bytes + self.gradients_bytes + self.optimizer_bytes + self.activations_bytes + self.buffers_bytes
+            self.parameters_bytes
+            + self.gradients_bytes
+            + self.optimizer_bytes
+            + self.activations_bytes
+            + self.buffers_bytes
         )
 
     @property
@@ -82,7 +86,9 @@ class MemoryTable:
         return max(self.rows, key=lambda row: row.total_bytes)
 
     def __str__(self) -> str:
-        head = f"{'stage':>5} {'parameters':>11} {'gradients':>11} {'optimizer':>11} {'activations':>12} {'buffers':>11}"
+        head = (
+            f"{'stage':>5} {'parameters':>11} {'gradients':>11} {'optimizer':>11} {'activations':>12} {'buffers':>11}"
+        )
         lines = [f"{head} {'runtime':>11} {'total':>11} {'device has':>11}"]
         for row in self.rows:
             sizes = (row.parameters_bytes, row.gradients_bytes, row.optimizer_bytes)
@@ -136,9 +142,14 @@ def memory(training: Training, accelerator: Accelerator) -> MemoryTable:
     columns = Columns.of([training], [accelerator])
     found = rank_memory(columns, ranks_of(training), np.arange(pp, dtype=np.float64))
     names = ("parameters", "gradients", "optimizer", "activations", "buffers", "reserved")
-    table = np.array([np.broadcast_to(getattr(found, name), pp) for name in names]).T
-    capacity = accelerator.memory_bytes
-    return MemoryTable(tuple(MemoryRow(stage, *(round(v) for v in row), capacity) for stage, row in enumerate(table)))
+    table = [[round(float(v)) for v in np.broadcast_to(getattr(found, name), pp)] for name in names]
+    rows = zip(*table, strict=True)
+    return MemoryTable(
+        tuple(
+            MemoryRow(stage, parameters, gradients, optimizer, activations, buffers, reserved, accelerator.memory_bytes)
+            for stage, (parameters, gradients, optimizer, activations, buffers, reserved) in enumerate(rows)
+        )
+    )
 
 
 def fits(columns: Columns, held: HeldColumns) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -174,7 +185,9 @@ def _state(columns: Columns, rank: RankColumns) -> tuple[F, F, F]:
 
     def spread(from_stage: int, bytes_each: F | float) -> F:
         on = layout.zero >= from_stage
-        return bytes_each * (rank.dense / np.where(on, layout.shard, 1.0) + rank.expert / np.where(on, expert_shard, 1.0))
+        return bytes_each * (
+            rank.dense / np.where(on, layout.shard, 1.0) + rank.expert / np.where(on, expert_shard, 1.0)
+        )
 
     # Two bytes a parameter: one in 16 bits, or one in 8 bits and its transpose.
     # Under zero 3 the 32-bit shard is the parameter; a 16-bit copy exists only while it is gathered.
@@ -208,7 +221,7 @@ def _activations(columns: Columns, rank: RankColumns, place: F) -> tuple[F, F]:
 
 
 def _logits(columns: Columns, rank: RankColumns) -> F:
-    """Logits of one micro-batch and their gradient: 16 bits each when the loss is fused, two 32-bit copies more when not."""
+    """Logits of one micro-batch and their gradient in 16 bits, and two 32-bit copies when the loss is not fused."""
     each = np.where(columns.software.fused_loss > 0, 4.0, 12.0)
     return each * columns.tokens * columns.model.vocab / columns.layout.tp * rank.head
 
@@ -243,15 +256,17 @@ def check_fit(training: Training, accelerator: Accelerator) -> MemoryTable:
         return table
     full = table.fullest
     near = nearest_that_fit(training, accelerator)
-    hint = "layouts that fit: " + "; ".join(str(layout) for layout in near) if near else "no layout on as many ranks fits"
+    others = (
+        "nearest layouts that fit: " + "; ".join(str(layout) for layout in near)
+        if near
+        else "no layout on as many ranks fits"
+    )
     raise LayoutError(
-        f"{training.model.name} does not fit: stage {full.stage} needs {_size(full.total_bytes)} of"
-        f" {_size(full.capacity_bytes)} on {accelerator.name}\n{table}",
+        f"{training.model.name} with {training.layout} does not fit: stage {full.stage} needs {_size(full.total_bytes)}"
+        f" of {_size(full.capacity_bytes)} on {accelerator.name}; {others}\n{table}",
         table=table,
         nearest=near,
         key="parallelism",
-        found=str(training.layout),
-        hint=hint,
     )
 
 

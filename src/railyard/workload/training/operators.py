@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from railyard.workload.training.columns import Columns, F
 
 # Output tiles of common GEMM libraries (rows, columns) and the share of the best rate that each reaches: a small tile
-# reuses its operands less. The tables of `shared kernels` (A100, B200) are met best with these; see tests/training_model.
+# reuses its operands less. The tables of `shared kernels` (A100, B200) are met best with these; see
+# tests/training_model.
 _TILES = np.array([(256, 128), (128, 256), (128, 128), (256, 64), (64, 256), (128, 64), (64, 64)], dtype=np.float64)
 _TILE_RATE = np.array([1.0, 1.0, 0.95, 0.9, 0.9, 0.85, 0.7])
 # Inner-dimension splits that fill idle units, and the fp32 partial sums that they cost.
@@ -95,7 +96,15 @@ def gemm_s(columns: Columns, m: F, n: F, k: F, *, bits: F, out_bytes: F, batch: 
 
 
 def linear(
-    columns: Columns, name: str, m: F, k: F, n: F, *, bits: F | None = None, batch: F | None = None, fraction: F | None = None
+    columns: Columns,
+    name: str,
+    m: F,
+    k: F,
+    n: F,
+    *,
+    bits: F | None = None,
+    batch: F | None = None,
+    fraction: F | None = None,
 ) -> Operator:
     """A projection of m tokens from k to n features: forward, gradient of its input, gradient of its weight.
 
@@ -122,7 +131,9 @@ def linear(
     return Operator(
         name,
         forward=gemm_s(columns, m, n, k, bits=width, out_bytes=two, batch=count, rate=rate) + cast * k * used + gap,
-        backward_input=gemm_s(columns, m, k, n, bits=width, out_bytes=two, batch=count, rate=rate) + cast * n * used + gap,
+        backward_input=gemm_s(columns, m, k, n, bits=width, out_bytes=two, batch=count, rate=rate)
+        + cast * n * used
+        + gap,
         backward_weight=gemm_s(columns, n, k, m, bits=width, out_bytes=grad, batch=count, rate=rate) + gap,
         flops=2.0 * m * k * n * count,
         launches=used + casts,
@@ -158,7 +169,7 @@ def attended(columns: Columns) -> F:
 
 
 def attention(columns: Columns) -> Operator:
-    """The attention core: scores, softmax, weighted values, by a fused kernel or by products and passes over the scores."""
+    """The attention core: scores, softmax, weighted values; a fused kernel, or products and passes over the scores."""
     fused, plain = _fused_attention(columns), _plain_attention(columns)
     flash = columns.software.flash > 0
     names = ("forward", "backward_input", "backward_weight", "flops", "launches", "launches_backward")
@@ -170,7 +181,9 @@ def head_dims(columns: Columns) -> tuple[F, F]:
     """Dimensions of a head in the scores and in the values."""
     model = columns.model
     latent = model.latent > 0
-    return np.where(latent, model.nope_dim + model.rope_dim, model.head_dim), np.where(latent, model.v_dim, model.head_dim)
+    return np.where(latent, model.nope_dim + model.rope_dim, model.head_dim), np.where(
+        latent, model.v_dim, model.head_dim
+    )
 
 
 def _fused_attention(columns: Columns) -> Operator:
@@ -180,7 +193,9 @@ def _fused_attention(columns: Columns) -> Operator:
     queries = columns.job.seq_len / layout.cp
     flops = 2.0 * columns.tokens * attended(columns) * heads * (score_dim + value_dim)
     # A block on the diagonal is computed whole: half a block of keys more for each query.
-    whole = 1.0 + np.where(columns.job.causal > 0, _ATTENTION_ROWS / 2.0 / np.maximum(attended(columns), _ATTENTION_ROWS), 0.0)
+    whole = 1.0 + np.where(
+        columns.job.causal > 0, _ATTENTION_ROWS / 2.0 / np.maximum(attended(columns), _ATTENTION_ROWS), 0.0
+    )
     blocks = layout.micro_batch * heads * np.ceil(queries / _ATTENTION_ROWS)
     # Causal blocks differ in length, so the last wave is filled better than a count of whole waves would have it.
     filled = blocks / (blocks + device.units / 2.0)

@@ -1,5 +1,6 @@
-"""Parameters that one rank holds, by part of the model: TP splits matrices, EP splits experts, norms and router stay whole.
+"""Parameters that one rank holds, by part of the model.
 
+TP splits matrices, EP splits experts; norms, router and low-rank down projections stay whole.
 Works on one (model, layout) or on columns of them: only arithmetic on their fields.
 """
 
@@ -16,7 +17,11 @@ def _latent_down(model: Model) -> float:
     """Down projections of latent attention, which every TP rank holds whole."""
     if model.mla is None:
         return 0.0
-    return float(model.hidden * (model.mla.q_lora + model.mla.kv_lora + model.mla.rope_dim) + model.mla.q_lora + model.mla.kv_lora)
+    return float(
+        model.hidden * (model.mla.q_lora + model.mla.kv_lora + model.mla.rope_dim)
+        + model.mla.q_lora
+        + model.mla.kv_lora
+    )
 
 
 def _attention(model: Model, layout: Layout) -> float:
@@ -45,11 +50,13 @@ def embedding(model: Model, layout: Layout) -> float:
 
 
 def head(model: Model, layout: Layout) -> float:
-    """Last norm, output projection (a tied one is held again where pipeline stages part it), prediction layers' dense part."""
+    """Last norm, output projection (a tied one again where pipeline stages part it), prediction layers' dense part."""
     tied_copy = model.vocab * model.hidden if model.tied_embeddings and layout.pp > 1 else 0
     ahead = 2 * model.hidden * model.hidden + 3 * model.norm_parameters()
     layer = layer_moe_dense(model, layout) if model.experts else layer_dense(model, layout)
-    return model.norm_parameters() + (model.head_parameters() + tied_copy) / layout.tp + model.mtp_layers * (ahead + layer)
+    return (
+        model.norm_parameters() + (model.head_parameters() + tied_copy) / layout.tp + model.mtp_layers * (ahead + layer)
+    )
 
 
 def prediction_expert(model: Model, layout: Layout) -> float:

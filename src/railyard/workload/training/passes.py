@@ -90,7 +90,8 @@ def layer_passes(columns: Columns) -> LayerPasses:
 
 def _total(columns: Columns, operators: Sequence[Operator], host: F) -> Pass:
     def sum_of(name: str) -> F:
-        return np.sum([getattr(operator, name) for operator in operators], axis=0, dtype=np.float64)
+        total: F = np.sum([getattr(operator, name) for operator in operators], axis=0, dtype=np.float64)
+        return total
 
     launch = columns.software.launch_s
     cores = [operator for operator in operators if operator.core]

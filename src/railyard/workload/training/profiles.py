@@ -1,8 +1,8 @@
 """Dated constants of training software, one set per (software generation, device architecture or device).
 
-A profile says how near to the device's own best kernels a software came, what it fuses, what its host costs, and what it can
-hide. Constants are read off published runs at each family's smallest scale, never per run; each profile names its source.
-Where two runs of a family disagree, the middle is taken.
+A profile says how near to the device's own best kernels a software came, what it fuses, what its host costs, and what
+it can hide. Constants are read off published runs at each family's smallest scale, never per run; each profile names
+its source. Where two runs of a family disagree, the middle is taken.
 """
 
 from __future__ import annotations
@@ -201,7 +201,10 @@ PROFILES: tuple[SoftwareProfile, ...] = (
         grouped_fraction=0.6,
     ),
     SoftwareProfile(
-        name="maxtext", architecture="tpu", date="2024-06", source="MLPerf Training v4.0, GPT-3 175B on TPU v5p (layout unknown)"
+        name="maxtext",
+        architecture="tpu",
+        date="2024-06",
+        source="MLPerf Training v4.0, GPT-3 175B on TPU v5p (layout unknown)",
     ),
 )
 
@@ -224,7 +227,11 @@ def profile(name: str, device: Accelerator) -> SoftwareProfile:
     named = [known for known in PROFILES if known.name == name]
     if not named:
         raise InputError(
-            f"there is no software profile `{name}`", key="software", found=name, allowed=names(), hint=did_you_mean(name, names())
+            f"there is no software profile `{name}`",
+            key="software",
+            found=name,
+            allowed=names(),
+            hint=did_you_mean(name, names()),
         )
     return max(named, key=lambda known: _nearness(known, device))
 

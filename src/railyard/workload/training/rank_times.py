@@ -14,7 +14,7 @@ from railyard.workload.training.compute import recompute_s
 
 if TYPE_CHECKING:
     from railyard.workload.training.columns import Columns, F
-    from railyard.workload.training.held import HeldColumns, RankColumns
+    from railyard.workload.training.held import RankColumns
     from railyard.workload.training.machine import MachineColumns
     from railyard.workload.training.passes import LayerPasses
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class RankTimes:
     """Seconds of one micro-batch; `total` is the sum of the parts from `compute` to `parameter`.
 
-    `forward` and `backward` are the two halves of the total, `weight` the weight-gradient part of the computation, `send` one
-    send to the next stage.
+    `forward` and `backward` are the two halves of the total, `weight` the weight-gradient part of the computation,
+    `send` one send to the next stage.
     """
 
     total: F
@@ -56,9 +56,7 @@ class _Exposed:
         return self.tensor + self.context + self.expert + self.contention
 
 
-def rank_times(
-    columns: Columns, passes: LayerPasses, rank: RankColumns, held: HeldColumns, machine: MachineColumns
-) -> RankTimes:
+def rank_times(columns: Columns, passes: LayerPasses, rank: RankColumns, machine: MachineColumns) -> RankTimes:
     """Times of one micro-batch on that kind of rank."""
     work = passes.stage(rank.layers, rank.moe_layers, rank.embedding, rank.head)
     again = recompute_s(columns, passes, work, rank.layers, rank.moe_layers)
@@ -70,7 +68,7 @@ def rank_times(
     wait_backward = np.maximum(0.0, work.host_backward - backward_work - (back.total - back.contention))
     forward = forward_work + ahead.total - ahead.contention + wait_forward
     backward = backward_work + back.total - back.contention + wait_backward
-    gather, scatter, contention = _sharded(columns, rank, held, machine, forward, backward)
+    gather, scatter, contention = _sharded(columns, rank, machine, forward=forward, backward=backward)
     send = _send_s(columns, machine)
     pipeline = _pipeline_s(columns, send)
     return RankTimes(
@@ -131,7 +129,7 @@ def _weight_cast_s(columns: Columns, rank: RankColumns) -> F:
 
 
 def _sharded(
-    columns: Columns, rank: RankColumns, held: HeldColumns, machine: MachineColumns, forward: F, backward: F
+    columns: Columns, rank: RankColumns, machine: MachineColumns, *, forward: F, backward: F
 ) -> tuple[F, F, F]:
     """Exposed gathers and scatters of sharded parameters (ZeRO-3, FSDP) in each micro-batch, and their contention.
 
@@ -147,7 +145,9 @@ def _sharded(
     spread = collective_s(CollectiveKind.REDUCE_SCATTER, grads / layers, group, machine, software.collective_fraction)
     replicas = layout.dp * layout.cp / layout.shard
     outer = Group(replicas, layout.tp * layout.shard)
-    spread = spread + collective_s(CollectiveKind.ALL_REDUCE, grads / layers / layout.shard, outer, machine, software.collective_fraction)
+    spread = spread + collective_s(
+        CollectiveKind.ALL_REDUCE, grads / layers / layout.shard, outer, machine, software.collective_fraction
+    )
     scatter = layers * spread
     under = software.shard_overlap * layout.overlap_gradient
     again = gather * layout.reshard
@@ -166,6 +166,6 @@ def _send_s(columns: Columns, machine: MachineColumns) -> F:
 
 
 def _pipeline_s(columns: Columns, send: F) -> F:
-    """Exposed sends of one micro-batch: forward and backward of each chunk; interleaved schedules send beside computing."""
+    """Exposed sends of one micro-batch, both ways for each chunk; interleaved schedules send beside computing."""
     hidden = np.where(columns.layout.vp > 1, columns.software.pipeline_overlap, 0.0)
     return 2.0 * columns.layout.vp * send * (1.0 - hidden)

@@ -125,8 +125,8 @@ class SoftwareProfile:
         gemm_fraction: Of the device's best 16-bit GEMM rate that this software's GEMMs reach at large shapes.
         fp8_fraction, fp4_fraction: The same for 8- and 4-bit GEMMs, of the device's best 8-bit share of peak.
         grouped_fraction: Of the dense GEMM rate that grouped expert GEMMs reach.
-        attention_forward, attention_backward: Of the device's best attention rate, long sequences, forward and backward.
-        memory_fraction: Of the device's achievable memory bandwidth that elementwise kernels reach.
+        attention_forward, attention_backward: Of the device's best attention rate, long sequences, forward and
+        backward. memory_fraction: Of the device's achievable memory bandwidth that elementwise kernels reach.
         fused_norm, fused_activation, fused_residual, fused_rope, fused_loss: One pass over memory, or one an operation.
         cast_bytes: Memory traffic per element of a cast to 8 or 4 bits with its transpose (0: rides in other kernels).
         launch_ps: Host time to launch one kernel; the step cannot go faster than its launches (0 under CUDA graphs).

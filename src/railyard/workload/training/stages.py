@@ -1,8 +1,9 @@
 """Which layers each virtual pipeline stage holds.
 
-Virtual stage v is chunk v // pp of rank v % pp (Megatron's interleaved order). Uneven splits are legal: where the layers
-do not divide, the embedding and the head count as a layer each if that makes them divide (Llama 3.1 405B: 126 + 2 on 64),
-else the head alone (more with prediction layers), else the stages in the middle take one layer more than the ends, which also hold embedding and head.
+Virtual stage v is chunk v // pp of rank v % pp (Megatron's interleaved order). Uneven splits are legal: where the
+layers do not divide, the embedding and the head count as a layer each if that makes them divide (Llama 3.1 405B: 126 +
+2 on 64), else the head alone (more with prediction layers), else the stages in the middle take one layer more than the
+ends, which also hold embedding and head.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ _END_WEIGHTS = ((0, 0), (1, 1), (0, 1))
 
 
 def _end_weights(prediction: int) -> tuple[tuple[int, int], ...]:
-    """The same with prediction layers, each a layer and one more pass through the head (DeepSeek-V3's published layouts)."""
+    """The same with prediction layers: each is a layer and one more pass of the head (DeepSeek-V3's own layouts)."""
     both, one = 1 + 2 * prediction, 1 + prediction
     return ((0, both), (1, one), (0, one), (1, both), (0, 0))
 

@@ -12,7 +12,7 @@ from railyard.workload.training.alpha_beta import Group, collective_s
 
 if TYPE_CHECKING:
     from railyard.workload.training.columns import Columns, F
-    from railyard.workload.training.held import HeldColumns, RankColumns
+    from railyard.workload.training.held import HeldColumns
     from railyard.workload.training.machine import MachineColumns
     from railyard.workload.training.rank_times import RankTimes
 
@@ -48,8 +48,8 @@ def sync_times(columns: Columns, held: HeldColumns, machine: MachineColumns, tim
 def _window(columns: Columns) -> F:
     """Micro-batches under whose passes the traffic of a step can run.
 
-    One for a plain pipeline. An interleaved one finishes its last chunk for all micro-batches of a round before the next
-    chunk, so that all chunks but one lie in front of the end.
+    One for a plain pipeline. An interleaved one finishes its last chunk for all micro-batches of a round before the
+    next chunk, so that all chunks but one lie in front of the end.
     """
     layout = columns.layout
     rounds = np.minimum(layout.micro_batches, layout.pp) * (layout.vp - 1.0) / layout.vp

@@ -1,0 +1,302 @@
+"""Layouts: which are valid, which fit, which is fastest.
+
+Tensor, data, context and expert parallelism must divide; pipeline stages may be uneven.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.errors import InputError, Problem
+from railyard.workload.training.columns import Columns
+from railyard.workload.training.estimate import estimate
+from railyard.workload.training.held import HeldColumns
+from railyard.workload.training.memory import LayoutError, fits, memory
+from railyard.workload.training.spec import Layout, Training
+from railyard.workload.training.stages import layer_counts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from railyard.catalog import Accelerator, Model
+    from railyard.workload.training.machine import Machine
+    from railyard.workload.training.spec import Precision, SoftwareProfile
+
+# Virtual stages of a rank that are tried; more are never faster by more than the bubble that is left.
+_VIRTUAL = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
+_MICRO_BATCHES = (1, 2, 4, 8, 16)
+# A sequence is cut no finer than this many tokens a rank: below, ring exchanges cost more than they save.
+_SMALLEST_CHUNK = 2048
+_NAMES = ("tp", "pp", "dp", "cp", "ep", "vp", "zero", "micro_batch")
+
+
+def check(model: Model, layout: Layout, seq_len: int, accelerators: int) -> None:
+    """Refuses a layout whose numbers do not divide.
+
+    Args:
+        model: Architecture.
+        layout: To be checked.
+        seq_len: Tokens in a sequence.
+        accelerators: Of the cluster.
+
+    Raises:
+        LayoutError: With everything that is wrong.
+    """
+    problems = [*_divisions(model, layout, seq_len), *_batches(layout)]
+    if layout.ranks != accelerators:
+        product = f"tp {layout.tp} x pp {layout.pp} x dp {layout.dp} x cp {layout.cp} = {layout.ranks}"
+        problems.insert(
+            0, Problem(f"{product} ranks, but the cluster has {accelerators} accelerators", key="parallelism.dp")
+        )
+    try:
+        layer_counts(model.layers, layout.pp * layout.vp, model.mtp_layers)
+    except InputError as error:
+        problems += error.problems
+    if problems:
+        refused = LayoutError(problems[0].message)
+        refused.problems = tuple(problems)
+        refused.args = ("\n".join(problem.render() for problem in problems),)
+        raise refused
+
+
+def _divisions(model: Model, layout: Layout, seq_len: int) -> Iterator[Problem]:
+    def uneven(key: str, size: int, what: str, whole: int) -> Problem:
+        near = ", ".join(str(n) for n in _divisors(whole) if n <= 4 * size) or "1"
+        return Problem(
+            f"{size} does not divide the {whole} {what}", key=f"parallelism.{key}", found=str(size), allowed=near
+        )
+
+    if model.heads % layout.tp:
+        yield uneven("tp", layout.tp, "attention heads", model.heads)
+    if model.kv_heads % layout.tp and layout.tp % model.kv_heads:
+        yield uneven("tp", layout.tp, "key-value heads", model.kv_heads)
+    if model.ffn % layout.tp:
+        yield uneven("tp", layout.tp, "columns of the feed-forward layer", model.ffn)
+    if seq_len % layout.cp:
+        yield uneven("cp", layout.cp, "tokens of a sequence", seq_len)
+    if layout.ep > 1 and not model.experts:
+        yield Problem(f"{model.name} has no experts", key="parallelism.ep", found=str(layout.ep), allowed="1")
+    elif layout.ep > 1 and model.experts % layout.ep:
+        yield uneven("ep", layout.ep, "experts", model.experts)
+    inner = layout.tp * layout.cp * layout.dp
+    if inner % (layout.ep * layout.expert_tp):
+        yield uneven("ep", layout.ep * layout.expert_tp, "ranks of a pipeline stage (tp x cp x dp)", inner)
+
+
+def _batches(layout: Layout) -> Iterator[Problem]:
+    if layout.global_batch % layout.dp:
+        text = f"the global batch of {layout.global_batch} sequences does not divide over {layout.dp} replicas"
+        yield Problem(text, key="parallelism.dp", found=str(layout.dp))
+    elif layout.replica_batch % layout.micro_batch:
+        text = f"micro-batch {layout.micro_batch} does not divide the {layout.replica_batch} sequences of a replica"
+        yield Problem(text, key="parallelism.micro_batch", found=str(layout.micro_batch))
+    if layout.schedule == "interleaved" and layout.vp < 2:
+        yield Problem(
+            "an interleaved schedule wants two virtual stages or more", key="parallelism.vp", found=str(layout.vp)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """What a search over layouts may try.
+
+    Attributes:
+        accelerators: Ranks to use, all of them.
+        domain: Ranks of a scale-up domain; tensor parallelism stays inside.
+        global_batch: Sequences of a step.
+        seq_len: Tokens in a sequence.
+        fixed: Sizes that are given, by the names of `Layout` (tp, pp, dp, cp, ep, vp, zero, micro_batch, recompute).
+    """
+
+    accelerators: int
+    domain: int
+    global_batch: int
+    seq_len: int
+    fixed: Mapping[str, int | str]
+
+
+def layouts(model: Model, search: Search) -> Iterator[Layout]:
+    """All layouts of a model that a search may try, valid ones only.
+
+    Args:
+        model: Architecture.
+        search: Sizes and what is given.
+    """
+    for tp in _choices(search, "tp", _tensor_sizes(model, search)):
+        for cp in _choices(search, "cp", _context_sizes(search)):
+            for pp in _choices(search, "pp", _pipeline_sizes(model, search, tp * cp)):
+                dp, rest = divmod(search.accelerators, tp * cp * pp)
+                if rest or not dp or search.global_batch % dp or dp not in _choices(search, "dp", [dp]):
+                    continue
+                yield from _inner(model, search, {"tp": tp, "cp": cp, "pp": pp, "dp": dp})
+
+
+def _inner(model: Model, search: Search, sizes: dict[str, int]) -> Iterator[Layout]:
+    """The rest of a layout: experts, micro-batch, virtual stages, sharding, recomputation."""
+    local = search.global_batch // sizes["dp"]
+    stage = sizes["tp"] * sizes["cp"] * sizes["dp"]
+    experts = [n for n in _divisors(model.experts) if stage % n == 0] if model.experts else [1]
+    recomputes = [search.fixed["recompute"]] if "recompute" in search.fixed else ["none", "full"]
+    for ep in _choices(search, "ep", experts):
+        for micro in _choices(search, "micro_batch", [n for n in _MICRO_BATCHES if local % n == 0]):
+            for vp in _choices(search, "vp", _virtual_sizes(model, sizes["pp"], local // micro)):
+                for zero in _choices(search, "zero", [1, 3] if sizes["pp"] == 1 else [1]):
+                    for recompute in recomputes:
+                        layout = Layout(
+                            **sizes,  # type: ignore[arg-type]
+                            ep=ep,
+                            micro_batch=micro,
+                            vp=vp,
+                            zero=zero,
+                            recompute=recompute,  # type: ignore[arg-type]
+                            global_batch=search.global_batch,
+                            schedule="interleaved" if vp > 1 else "1f1b",
+                            overlap_tensor=sizes["tp"] > 1,
+                        )
+                        if _valid(model, layout, search):
+                            yield layout
+
+
+def _valid(model: Model, layout: Layout, search: Search) -> bool:
+    try:
+        check(model, layout, search.seq_len, search.accelerators)
+    except LayoutError:
+        return False
+    return True
+
+
+def _choices(search: Search, name: str, tried: Sequence[int]) -> Sequence[int]:
+    given = search.fixed.get(name)
+    return tried if given is None else [int(given)]
+
+
+def _tensor_sizes(model: Model, search: Search) -> list[int]:
+    return [n for n in _divisors(model.heads) if n <= min(search.domain, 16) and search.accelerators % n == 0]
+
+
+def _context_sizes(search: Search) -> list[int]:
+    most = max(1, search.seq_len // _SMALLEST_CHUNK)
+    return [2**n for n in range(int(math.log2(most)) + 1) if 2**n <= 64]
+
+
+def _pipeline_sizes(model: Model, search: Search, inner: int) -> list[int]:
+    stages = search.accelerators // inner
+    return [n for n in _divisors(stages) if n <= min(model.layers + 2, 64)]
+
+
+def _virtual_sizes(model: Model, pp: int, micro_batches: int) -> list[int]:
+    """Interleaving wants whole rounds of micro-batches, and stages that come out even."""
+    if pp == 1 or micro_batches % pp:
+        return [1]
+    even = [n for n in _VIRTUAL if any((model.layers + ends) % (pp * n) == 0 for ends in (0, 1, 2))]
+    return sorted({1, *(n for n in even if pp * n <= model.layers + 2)})
+
+
+def _divisors(number: int) -> list[int]:
+    return (
+        [n for n in range(1, number + 1) if number % n == 0]
+        if number < 4096
+        else [2**n for n in range(13) if number % 2**n == 0]
+    )
+
+
+def auto(
+    model: Model,
+    machine: Machine,
+    accelerators: int,
+    *,
+    global_batch: int,
+    seq_len: int,
+    software: SoftwareProfile,
+    precision: Precision = "bf16",
+    fixed: Mapping[str, int | str] | None = None,
+) -> Layout:
+    """The fastest layout that fits.
+
+    Args:
+        model: Architecture.
+        machine: On which it runs.
+        accelerators: Ranks to use.
+        global_batch: Sequences of a step.
+        seq_len: Tokens in a sequence.
+        software: Constants of the software.
+        precision: Of the matrix products.
+        fixed: Sizes that are given, by the names of `Layout`.
+
+    Raises:
+        LayoutError: No layout is valid, or none fits; carries the memory table of the one that comes nearest.
+    """
+    domain = min(machine.scale_up_domain, accelerators)
+    search = Search(
+        accelerators=accelerators, domain=domain, global_batch=global_batch, seq_len=seq_len, fixed=dict(fixed or {})
+    )
+    trainings = _trainings(model, search, software, precision)
+    if not trainings:
+        given = ", ".join(f"{name} {value}" for name, value in search.fixed.items())
+        raise LayoutError(
+            f"no layout of {model.name} divides {accelerators} accelerators and a global batch of {global_batch}"
+            + (f" with {given}" if given else ""),
+            key="parallelism",
+        )
+    good = _that_fit(trainings, machine.accelerator)
+    if not good:
+        raise _none_fits(trainings, machine.accelerator)
+    seconds = estimate(good, [machine] * len(good)).step_s
+    return good[int(np.argmin(seconds))].layout
+
+
+def _trainings(model: Model, search: Search, software: SoftwareProfile, precision: Precision) -> list[Training]:
+    return [
+        Training(model=model, layout=layout, seq_len=search.seq_len, software=software, precision=precision)
+        for layout in layouts(model, search)
+    ]
+
+
+def _that_fit(trainings: list[Training], accelerator: Accelerator) -> list[Training]:
+    columns = Columns.of(trainings, [accelerator] * len(trainings))
+    good = fits(columns, HeldColumns.of(trainings))
+    return [training for training, fit in zip(trainings, good, strict=True) if fit]
+
+
+def _none_fits(trainings: list[Training], accelerator: Accelerator) -> LayoutError:
+    tables = [(memory(training, accelerator), training) for training in trainings[:: max(1, len(trainings) // 200)]]
+    table, training = min(tables, key=lambda pair: pair[0].fullest.total_bytes)
+    need, have = table.fullest.total_bytes / 1e9, accelerator.memory_bytes / 1e9
+    return LayoutError(
+        f"{training.model.name} does not fit on {training.layout.ranks} {accelerator.name}: the smallest layout"
+        f" ({training.layout}) needs {need:.1f} GB of {have:.1f} GB\n{table}",
+        table=table,
+        key="parallelism",
+        hint="take more accelerators, or devices with more memory",
+    )
+
+
+def nearest_that_fit(training: Training, accelerator: Accelerator, count: int = 3) -> tuple[Layout, ...]:
+    """Layouts on as many ranks that fit, those that differ least from the job's own first.
+
+    Args:
+        training: The job that does not fit.
+        accelerator: On which it runs.
+        count: At most so many.
+    """
+    own = training.layout
+    search = Search(
+        accelerators=own.ranks,
+        domain=max(accelerator.scale_up_domain, own.tp),
+        global_batch=own.global_batch,
+        seq_len=training.seq_len,
+        fixed={},
+    )
+    tried = _trainings(training.model, search, training.software, training.precision)
+    good = [found.layout for found in _that_fit(tried, accelerator)] if tried else []
+    return tuple(sorted(good, key=lambda layout: _distance(layout, own))[:count])
+
+
+def _distance(one: Layout, other: Layout) -> float:
+    """How far two layouts lie apart: doublings of each size; changing sharding or recomputation counts as one."""
+    doublings = sum(abs(math.log2(getattr(one, name) / getattr(other, name))) for name in _NAMES if name != "zero")
+    return doublings + (one.zero != other.zero) + (one.recompute != other.recompute)
