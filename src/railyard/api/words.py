@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from railyard.api import numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     Variant = Mapping[str, Any]
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 #: Causes of a step's time that are the network's doing, in the order in which they are told.
 EXPOSED = ("bandwidth", "latency", "contention")
 WAITING = (*EXPOSED, "straggler")
+
+ALIKE = 0.002
+"""Variants whose throughput differs by less than this are said to do alike."""
 
 HEADINGS = (
     "variant",
@@ -88,6 +91,9 @@ def _explain(variant: Variant) -> str:
     for part in sorted(variant["time"], key=lambda part: -part["seconds"])[:8]:
         where = " ".join(word for word in (part["group"], part["phase"]) if word)
         lines.append(f"  {numbers.percent(part['share']):>7}  {numbers.seconds(part['seconds']):>8}  {part['cause']}  {where}".rstrip())
+    lost = (variant.get("lockstep") or {}).get("gpu_seconds_lost_to_stragglers") or 0.0
+    if lost > 0:
+        lines.append(f"  lockstep: stragglers cost the others {numbers.short(lost)} GPU-seconds a step")
     lines.append(f"  {headline(variant)}")
     for trial in (variant.get("bottleneck") or {}).get("ranking", [])[:4]:
         lines.append(f"  {trial['factor']:g} x {trial['resource']}: step {numbers.percent(-trial['gain'])}")
@@ -95,19 +101,34 @@ def _explain(variant: Variant) -> str:
 
 
 def why(result: Mapping[str, Any]) -> str:
-    """One sentence: which variant is best, by how much, and what holds it back."""
+    """A sentence or two: which variant is best, by how much, what the others wait for, and what would help the best."""
     variants = result["variants"]
     best = best_variant(result)
     if len(variants) == 1:
         return headline(best)
     worst = min(variants, key=lambda variant: variant["utilization"]["gpu"])
-    gained = 1 - best["step"]["seconds"] / worst["step"]["seconds"]
-    exposed = [numbers.percent(share_of(variant, WAITING)) for variant in (worst, best)]
-    if gained < 0.001:
-        return f"All {len(variants)} variants take the same time; {headline(best)}"
+    if _spread(variants) < ALIKE:
+        return f"All {len(variants)} variants do alike. {headline(best)}"
+    return f"{_contrast(best, worst)} {headline(best)}"
+
+
+def _spread(variants: Sequence[Variant]) -> float:
+    rates = [variant["utilization"]["tokens_per_s_per_gpu"] for variant in variants]
+    return float(max(rates) / min(rates) - 1) if min(rates) > 0 else 1.0
+
+
+def _contrast(best: Variant, worst: Variant) -> str:
+    """What sets the two apart: throughput of an accelerator, and the cause of waiting that grew most."""
+    if best is worst:
+        return f"{best['name']} costs least."
+    faster = best["utilization"]["tokens_per_s_per_gpu"] / worst["utilization"]["tokens_per_s_per_gpu"] - 1
+    waits = [numbers.percent(share_of(variant, WAITING)) for variant in (worst, best)]
+    grown = max(WAITING, key=lambda cause: share_of(worst, [cause]) - share_of(best, [cause]))
+    tier = (worst.get("network") or {}).get("saturated_tier")
+    where = f" at {tier}" if tier and grown in {"bandwidth", "contention"} else ""
     return (
-        f"{best['name']} takes {numbers.percent(gained)} less time a step than {worst['name']}: what the network makes the "
-        f"GPUs wait falls from {exposed[0]} to {exposed[1]} of the step. {headline(best)}"
+        f"{best['name']} gets {numbers.percent(faster)} more tokens out of a GPU than {worst['name']}: waiting for the network "
+        f"and for stragglers falls from {waits[0]} to {waits[1]} of the step, mostly {grown}{where}."
     )
 
 

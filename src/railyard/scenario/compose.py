@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from railyard import catalog as catalogs
 from railyard import cluster as clusters
-from railyard.errors import InputError, did_you_mean
+from railyard.errors import InputError
 from railyard.scenario.section import fields_given
 from railyard.workload.training import profiles
+from railyard.workload.training.layout import auto, check
+from railyard.workload.training.machine import Machine
+from railyard.workload.training.memory import check_fit
 from railyard.workload.training.spec import Checkpoint, DataLoading, Layout, SoftwareProfile, Training
 
 if TYPE_CHECKING:
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from railyard.scenario.workload import TrainingSection
 
 _TRAINING = ("workload", "training")
+_SEARCHED = frozenset({"tp", "pp", "dp", "cp", "ep", "vp", "zero", "micro_batch", "recompute"})
+"""What the search over layouts decides, where the scenario does not."""
 
 
 @contextmanager
@@ -104,23 +109,39 @@ def training_of(draft: Draft, cluster: Cluster, model: Model) -> Training:
             data=_record(section.data, DataLoading),
             checkpoint=_record(section.checkpoint, Checkpoint),
         )
-        if section.parallelism == "auto":
-            return _best(job, cluster)
-        return _fitting(job.replace(layout=written_layout(section, cluster.ranks)), cluster)
+        given = _given(section)
+        if isinstance(section.parallelism, str) or section.parallelism.auto:
+            return _best(job, cluster, given)
+        return _fitting(job.replace(layout=written_layout(given, section.global_batch, cluster.ranks)), cluster)
 
 
-def written_layout(section: TrainingSection, ranks: int) -> Layout:
-    """The layout as written, with `dp` from what remains of the ranks.
+def _given(section: TrainingSection) -> dict[str, Any]:
+    """The keys of the layout that are written out, under the names of `Layout`.
 
     Raises:
-        InputError: The degrees do not divide the ranks; keys are relative to the training section.
+        InputError: A size is zero.
     """
+    if isinstance(section.parallelism, str):
+        return {}
     given = fields_given(section.parallelism, Layout)  # type: ignore[arg-type]
     for name in ("tp", "pp", "dp", "cp", "ep", "vp", "expert_tp", "micro_batch"):
         if given.get(name, 1) < 1:
             raise InputError("must be at least 1", key=f"parallelism.{name}", found=given[name])
-    if "schedule" not in given and given.get("vp", 1) > 1:
-        given["schedule"] = "interleaved"
+    return given
+
+
+def written_layout(given: dict[str, Any], global_batch: int, ranks: int) -> Layout:
+    """The layout as written; `dp` is what remains of the ranks, and virtual stages mean an interleaved schedule.
+
+    Args:
+        given: Values by the names of `Layout`.
+        global_batch: Sequences of a step.
+        ranks: Of the cluster.
+
+    Raises:
+        InputError: The degrees do not divide the ranks; keys are relative to the training section.
+    """
+    implied: dict[str, Any] = {"schedule": "interleaved"} if given.get("vp", 1) > 1 else {}
     inner = given.get("tp", 1) * given.get("cp", 1) * given.get("pp", 1)
     if "dp" not in given:
         if ranks % inner:
@@ -130,8 +151,8 @@ def written_layout(section: TrainingSection, ranks: int) -> Layout:
                 found=inner,
                 allowed=f"a divisor of {ranks}",
             )
-        given["dp"] = ranks // inner
-    return Layout(global_batch=section.global_batch, **given)
+        implied["dp"] = ranks // inner
+    return Layout(global_batch=global_batch, **{**implied, **given})
 
 
 def _software(section: TrainingSection, cluster: Cluster) -> SoftwareProfile:
@@ -145,17 +166,43 @@ def _record(section: Any, record: type[Any]) -> Any:
     return None if section is None else record(**fields_given(section, record))
 
 
-def _best(job: Training, cluster: Cluster) -> Training:
-    from railyard.workload.training import layout
-
-    return job.replace(layout=layout.auto(job, cluster))
+def _best(job: Training, cluster: Cluster, given: dict[str, Any]) -> Training:
+    """The job under the fastest layout that fits; sizes that are given stay, and further keys are set on top."""
+    found = auto(
+        job.model,
+        Machine.of(cluster),
+        cluster.ranks,
+        global_batch=job.layout.global_batch,
+        seq_len=job.seq_len,
+        software=job.software,
+        precision=job.precision,
+        fixed={name: value for name, value in given.items() if name in _SEARCHED},
+    )
+    further = {name: value for name, value in given.items() if name not in _SEARCHED}
+    return _fitting(job.replace(layout=found.replace(**further)), cluster)
 
 
 def _fitting(job: Training, cluster: Cluster) -> Training:
-    from railyard.workload.training import layout
-
-    layout.check(job, cluster)
+    check(job.model, job.layout, job.seq_len, cluster.ranks)
+    check_fit(job, cluster.accelerator)
     return job
+
+
+def need_storage(draft: Draft) -> None:
+    """Refuses jobs that read or write a storage system which the cluster does not have.
+
+    Raises:
+        InputError: There is none.
+    """
+    training = draft.scenario.workload.training
+    for key, wanted in (("data", training.data), ("checkpoint", training.checkpoint)):
+        if wanted is not None and draft.scenario.cluster.storage is None:
+            error = InputError(
+                f"`{key}` wants a storage system in the cluster",
+                key=key,
+                hint="write for example `storage: {name: nvme-file-server, servers: 8}` under `cluster`",
+            )
+            raise draft.blame(error, *_TRAINING)
 
 
 def engine_name(draft: Draft, asked: str | None) -> str:
@@ -164,12 +211,11 @@ def engine_name(draft: Draft, asked: str | None) -> str:
     Raises:
         InputError: There is no such engine.
     """
-    from railyard.engine import engines
+    from railyard.engine import get
 
     name = asked or draft.scenario.engine
-    if name not in engines:
-        error = InputError(
-            f"there is no engine `{name}`", found=name, allowed=engines.names(), hint=did_you_mean(name, engines.names())
-        )
-        raise error.located(file=f"--engine {name}") if asked else draft.blame(error, "engine")
+    try:
+        get(name)
+    except InputError as error:
+        raise error.located(file=f"--engine {name}") if asked else draft.blame(error) from None
     return name

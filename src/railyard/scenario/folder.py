@@ -44,6 +44,7 @@ def whole(root: Path, name: str) -> Iterator[Path]:
         InputError: The folder cannot be made.
     """
     unfinished = root / _UNFINISHED / f"{name}-{os.getpid()}"
+    fresh = not root.exists()
     try:
         _clear_left_behind(root / _UNFINISHED)
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -56,6 +57,8 @@ def whole(root: Path, name: str) -> Iterator[Path]:
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
         _remove_if_empty(root / _UNFINISHED)
+        if fresh:
+            _remove_if_empty(root)
 
 
 def _replace(new: Path, final: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -161,7 +162,8 @@ def _money(cost: Economics) -> dict[str, Any]:
 def _memory(job: Job) -> dict[str, Any]:
     from railyard.workload.training.memory import memory
 
-    return memory(job.training, job.cluster.accelerator).to_json()
+    rows = memory(job.training, job.cluster.accelerator).rows
+    return {"rows": [{**dataclasses.asdict(row), "total_bytes": row.total_bytes} for row in rows]}
 
 
 def _sources(job: Job, cost: Economics) -> Iterator[Source]:
@@ -181,7 +183,7 @@ def _sources(job: Job, cost: Economics) -> Iterator[Source]:
 def _defaults(job: Job) -> Iterator[str]:
     scenario, cluster, training = job.variant.draft.scenario, job.cluster, job.training
     section = scenario.workload.training
-    if section.parallelism == "auto":
+    if isinstance(section.parallelism, str) or section.parallelism.auto:
         yield f"parallelism: {training.layout}"
     if section.software.profile is None:
         yield f"software: {training.software.name}"

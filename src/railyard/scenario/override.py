@@ -39,8 +39,9 @@ TAGS: Mapping[str, str] = {"topology": "kind", "fabric": "name", "engine": "name
 
 
 def full_path(key: str) -> tuple[str, ...]:
-    """The dotted key as a path, with a short name written out."""
-    return tuple(SHORT.get(key, key).split("."))
+    """The dotted key as a path, with a short name at its beginning written out."""
+    head, dot, rest = key.partition(".")
+    return tuple(f"{SHORT.get(head, head)}{dot}{rest}".split("."))
 
 
 def split(text: str, option: str) -> tuple[str, str]:

@@ -111,6 +111,7 @@ def _job(variant: Variant, catalog: Catalog, cluster: Cluster, engine: str | Non
     draft = variant.draft
     scenario = draft.scenario
     name = compose.engine_name(draft, engine)
+    compose.need_storage(draft)
     model = compose.model_of(draft, catalog)
     with compose.blaming(draft, "collectives"):
         policy = scenario.collectives.policy()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from railyard.engine import DegradeLink, Jitter
 from railyard.errors import RailyardError
 from railyard.measure import bottleneck
+from railyard.scenario.compose import blaming
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +59,8 @@ def simulate(job: Job, graphs: Graphs, *, stop: Event, done: Callable[[str], Non
         Stopped: `stop` was set.
     """
     bench = Bench(job, graphs, stop, done)
-    graph = graphs.of(job.training, job.cluster)
+    with blaming(job.variant.draft, "workload", "training"):
+        graph = graphs.of(job.training, job.cluster)
     timelines = [bench.step(graph, job.cluster, seed=job.seeds[0])]
     samples = [timelines[0].makespan_ps * 1e-12]
     samples += [bench.step(graph, job.cluster, seed=seed).makespan_ps * 1e-12 for seed in job.seeds[1:]]
@@ -94,15 +96,16 @@ class Bench:
         """One step."""
         if self.stop.is_set():
             raise Stopped("stopped")
-        timeline = self.job.engine.simulate(
-            graph,
-            cluster,
-            seed=seed,
-            faults=self.job.faults if faults is None else faults,
-            jitter=self.job.jitter if jitter is None else jitter,
-            policy=self.job.policy,
-            progress=self._poll,
-        )
+        with blaming(self.job.variant.draft):
+            timeline = self.job.engine.simulate(
+                graph,
+                cluster,
+                seed=seed,
+                faults=self.job.faults if faults is None else faults,
+                jitter=self.job.jitter if jitter is None else jitter,
+                policy=self.job.policy,
+                progress=self._poll,
+            )
         self.done(self.job.variant.name)
         return timeline
 

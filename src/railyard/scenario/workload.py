@@ -4,16 +4,19 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
-from railyard.scenario.quantity import Count, Positive, Text
+from railyard.scenario.quantity import Count, Flag, Positive, Text
 from railyard.scenario.section import Section, section_of
 from railyard.workload.training.spec import Checkpoint, DataLoading, Layout, Precision, SoftwareProfile
 
-ParallelismSection = section_of(
-    Layout, "ParallelismSection", skip=frozenset({"global_batch"}), optional=True
-)
-ParallelismSection.__doc__ = (
-    "How a step is spread over the accelerators. What is left out takes its default; `dp` is what remains of the accelerators."
-)
+_LayoutKeys = section_of(Layout, "LayoutKeys", skip=frozenset({"global_batch"}), optional=True)
+
+
+class ParallelismSection(_LayoutKeys):  # type: ignore[misc, valid-type]
+    """How a step is spread over the accelerators; `dp` is what remains of them when it is left out."""
+
+    auto: Flag = Field(False, description="Find the best layout that fits, with the sizes that are given here.")
+
+
 SoftwareOverrides = section_of(
     SoftwareProfile, "SoftwareOverrides", skip=frozenset({"name", "architecture", "date", "source"}), optional=True
 )
@@ -45,7 +48,7 @@ class TrainingSection(Section):
     sequence: Positive = Field(description="Tokens in a sequence.", examples=[8192])
     precision: Precision = Field("bf16", description="Datatype of the matrix products.")
     parallelism: Annotated[
-        Annotated[Literal["auto"], Tag("auto")] | Annotated[ParallelismSection, Tag("keys")],  # type: ignore[valid-type]
+        Annotated[Literal["auto"], Tag("auto")] | Annotated[ParallelismSection, Tag("keys")],
         Discriminator(_how),
     ] = Field("auto", description="`auto` finds the best layout that fits, or the layout key by key.", examples=["auto"])
     software: Annotated[SoftwareSection, BeforeValidator(_profile)] = Field(
