@@ -67,8 +67,18 @@ def test_the_aggregate_of_32_flows_on_32_uplinks_is_63_percent():
 
 @pytest.mark.parametrize(
     ("qps", "uplinks", "slowest"),
-    [(1, 32, 0.28), (2, 32, 0.37), (4, 32, 0.47), (8, 32, 0.56), (16, 32, 0.64), (32, 32, 0.72), (64, 32, 0.79)]
-    + [(1, 64, 0.37), (4, 64, 0.67), (16, 64, 0.98)],
+    [
+        (1, 32, 0.28),
+        (2, 32, 0.37),
+        (4, 32, 0.47),
+        (8, 32, 0.56),
+        (16, 32, 0.64),
+        (32, 32, 0.72),
+        (64, 32, 0.79),
+        (1, 64, 0.37),
+        (4, 64, 0.67),
+        (16, 64, 0.98),
+    ],
 )
 def test_the_slowest_flow_follows_the_law(qps, uplinks, slowest):
     loads = leaf_loads(qps, uplinks, 300 if qps < 32 else 100)

@@ -36,7 +36,7 @@ def test_salts_and_subflows_differ():
 
 
 def test_tiers_do_not_polarize():
-    """Flows that a leaf sent to one spine spread over all cores of that spine: the choice above does not follow below."""
+    """Flows that a leaf sent to one spine spread over all its cores: the choice above does not follow that below."""
     wiring = Case(ThreeTier(leafs_per_pod=4), Endpoints(64, 8), LARGE, LARGE).build()
     flows = 40_000
     source = np.full(flows, wiring.port_of[0, 0], np.int32)

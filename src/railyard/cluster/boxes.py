@@ -68,6 +68,13 @@ def _check(entry: Switch, fabric: Fabric, link_bps: float, key: str) -> None:
             found=entry.name,
             allowed=f"switches of the families {', '.join(fabric.families)}",
         )
+    if fabric.sharp and not entry.reduces:
+        raise InputError(
+            f"{entry.name} cannot reduce in the network",
+            key="fabric.sharp",
+            found="true",
+            hint="choose a switch with SHARP, or write `sharp: false`",
+        )
     if entry.port_rate_bps < link_bps * (1 - 1e-9):
         raise InputError(
             f"{entry.name} has ports of {entry.port_rate_bps / 1e9:g} Gb/s, slower than the link",

@@ -1,0 +1,77 @@
+"""Builds large clusters and routes many flows; prints seconds and peak memory of each, with the goals.
+
+    python benchmarks/cluster.py [ACCELERATORS ...]
+
+Each case runs in a process of its own, so that peak memory is that of one build.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+from railyard import catalog
+from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
+from railyard.cluster.topology import topologies
+
+SIZES = (1024, 16384, 100_000)
+CASES = [
+    ("three-tier", "roce", "tomahawk-5"),
+    ("three-tier", "uec", "tomahawk-5"),
+    ("rail-optimized", "scheduled", "jericho3-ai-leaf"),
+    ("dual-plane", "infiniband", "quantum-2-qm9700"),
+    ("dragonfly", "roce", "tomahawk-5"),
+    ("multi-site", "roce", "tomahawk-5"),
+]
+FLOWS = {"roce": 1_000_000, "uec": 50_000, "scheduled": 50_000, "infiniband": 50_000}
+GOALS = {"build_s": 5.0, "peak_bytes": 2e9, "route_s": 2.0}  # at 100,000 accelerators
+
+
+def measure(accelerators: int, kind: str, fabric: str, switch: str) -> dict[str, float]:
+    known = catalog.load()
+    network = NetworkSpec(topologies.get(kind)(), FabricSpec(fabric), switch=switch)
+    begun = time.perf_counter()
+    cluster = build(ClusterSpec(accelerators, "hgx-h100", network), known)
+    built = time.perf_counter()
+    flows = FLOWS[fabric]
+    generator = np.random.default_rng(0)
+    ports = cluster.back_end.port_of_rank[:, 0]
+    source, target = generator.choice(ports, flows), generator.choice(ports, flows)
+    ready = time.perf_counter()
+    usage = cluster.fabric.usage(cluster.back_end, source, target, np.arange(flows, dtype=np.uint64))
+    return {
+        "links": len(cluster.links),
+        "build_s": built - begun,
+        "flows": flows,
+        "route_s": time.perf_counter() - ready,
+        "links_of_flow": len(usage.link) / flows,
+        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
+def main() -> int:
+    if sys.argv[1:2] == ["--one"]:
+        accelerators, kind, fabric, switch = sys.argv[2:6]
+        print(json.dumps(measure(int(accelerators), kind, fabric, switch)))
+        return 0
+    print("accelerators        topology      fabric      links  build s     flows  route s     MB")
+    late = False
+    for size in [int(word) for word in sys.argv[1:]] or SIZES:
+        for case in CASES:
+            command = [sys.executable, __file__, "--one", str(size), *case]
+            found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+            missed = [goal for goal, most in GOALS.items() if found[goal] > most]
+            late |= bool(missed)
+            row = f"{size:12,d} {case[0]:>15} {case[1]:>11} {found['links']:10,d} {found['build_s']:8.2f}"
+            row += f" {found['flows']:9,d} {found['route_s']:8.2f} {found['peak_bytes'] / 1e6:6.0f}"
+            print(row + (f"   over the goal: {', '.join(missed)}" if missed else ""))
+    return int(late)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

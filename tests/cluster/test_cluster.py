@@ -1,0 +1,330 @@
+"""Clusters: counts, networks, storage, background, what-if copies, bill and names."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from railyard import catalog
+from railyard.cluster import Background, ClusterSpec, FabricSpec, NetworkSpec, StorageSpec, build
+from railyard.cluster.topology import LeafSpine, MultiSite, RailOptimized, ThreeTier
+from railyard.errors import InputError
+
+KNOWN = catalog.load()
+BASE = ClusterSpec(256, "hgx-h100", NetworkSpec(RailOptimized(), FabricSpec("uec")))
+
+
+def machine(**changes):
+    return build(dataclasses.replace(BASE, **changes), KNOWN)
+
+
+def test_counts_and_offsets_fit_together():
+    cluster = machine(front_end=NetworkSpec(), storage=StorageSpec("vast-ebox", 6))
+    links = cluster.links
+    assert (cluster.ranks, cluster.servers, cluster.ranks_per_server) == (256, 32, 8)
+    assert cluster.back_end.port_of_rank.shape == (256, 1)
+    assert len(np.unique(cluster.back_end.port_of_rank)) == 256
+    for column in ("rate_bps", "line_bps", "latency_ps", "tier", "source", "target"):
+        assert len(getattr(links, column)) == len(links)
+    assert links.source.max() < cluster.nodes
+    assert (links.rate_bps > 0).all()
+    assert (links.latency_ps >= 0).all()
+    for network in cluster.networks:
+        part = slice(network.link_offset, network.link_offset + network.wiring.links)
+        assert (links.source[part] - network.node_offset == network.wiring.source).all()
+
+
+def test_bundles_stand_for_their_members():
+    links = machine().links
+    assert len(links) > links.physical
+    member = np.flatnonzero(links.bundle_of >= 0)
+    bundle = links.bundle_of[member]
+    assert (bundle >= links.physical).all()
+    assert (links.tier[member] == links.tier[bundle]).all()
+    total = np.bincount(bundle, weights=links.rate_bps[member], minlength=len(links))[links.physical :]
+    assert links.rate_bps[links.physical :] == pytest.approx(total)
+
+
+def test_a_degraded_member_takes_its_part_of_the_bundle():
+    links = machine().links
+    member = np.flatnonzero(links.bundle_of >= 0)[:1].astype(np.int32)
+    bundle = links.bundle_of[member[0]]
+    size = np.count_nonzero(links.bundle_of == bundle)
+    rate = links.degraded(member, 0.25)
+    assert rate[bundle] == pytest.approx(links.rate_bps[bundle] * (1 - 0.75 / size))
+    assert rate[member[0]] == pytest.approx(links.rate_bps[member[0]] / 4)
+    assert np.count_nonzero(rate != links.rate_bps) == 2
+
+
+def test_hashed_fabrics_have_no_bundles():
+    cluster = machine(back_end=NetworkSpec(RailOptimized(), FabricSpec("roce")))
+    assert cluster.links.physical == len(cluster.links)
+
+
+def test_building_is_deterministic():
+    one, other = machine(), machine()
+    for column in ("rate_bps", "latency_ps", "tier", "source", "target", "bundle_of"):
+        assert (getattr(one.links, column) == getattr(other.links, column)).all()
+
+
+@pytest.mark.parametrize(
+    ("server", "accelerators", "nics_of_rank", "ranks_of_nic"),
+    [
+        ("hgx-h100", 16, 1, 1),
+        ("dgx-a100", 16, 1, 1),
+        ("gcp-a3-high", 16, 1, 2),
+        ("aws-p5", 16, 4, 1),
+        ("gb200-nvl72", 72, 1, 1),
+    ],
+)
+def test_ranks_share_or_own_their_nics(server, accelerators, nics_of_rank, ranks_of_nic):
+    cluster = build(ClusterSpec(accelerators, server), KNOWN)
+    ports = cluster.back_end.port_of_rank
+    assert ports.shape == (accelerators, nics_of_rank)
+    assert np.unique(ports, return_counts=True)[1].max() == ranks_of_nic
+
+
+def test_part_of_a_single_server_may_be_used():
+    cluster = build(ClusterSpec(4, "hgx-h100"), KNOWN)
+    assert (cluster.servers, cluster.ranks_per_server, cluster.scale_up_domain) == (1, 4, 4)
+
+
+def test_a_nic_is_no_faster_than_its_share_of_pcie():
+    fast = build(ClusterSpec(16, "hgx-h100", overrides={"nic": {"rate_bps": 800e9}}), KNOWN)
+    nic = fast.links.of_tier("nic")
+    assert fast.links.line_bps[nic] == pytest.approx(800e9)
+    assert fast.links.rate_bps[nic] == pytest.approx(fast.server.pcie_bps)
+    assert fast.server.pcie_bps < 800e9
+
+
+def test_storage_lies_where_it_is_put():
+    own = NetworkSpec(LeafSpine())
+    front = machine(front_end=NetworkSpec(), storage=StorageSpec("vast-ebox", 6))
+    back = machine(storage=StorageSpec("vast-ebox", 6, "back_end"))
+    apart = machine(storage=StorageSpec("vast-ebox", 6, own))
+    assert front.storage is front.front_end
+    assert back.storage is back.back_end
+    assert apart.storage is not None
+    assert apart.storage.name == "storage"
+    for cluster in (front, back, apart):
+        servers = cluster.storage_servers
+        assert servers.count == 6
+        assert (cluster.links.target[servers.read_link] == cluster.storage.node_offset + servers.ports[:, 0]).all()
+        assert cluster.links.rate_bps[servers.read_link] == pytest.approx(servers.entry.read_bps)
+        assert cluster.links.rate_bps[servers.write_link] == pytest.approx(servers.entry.write_bps)
+        ports = cluster.storage.port_of_rank[:, 0]
+        assert cluster.storage.reachable(np.resize(servers.ports[:, 0], len(ports)), ports).all()
+    together = front.storage_servers.ports.shape[1] * 200e9
+    assert together >= front.storage_servers.entry.network_bps
+
+
+def test_local_storage_needs_no_network():
+    cluster = machine(storage=StorageSpec("local-nvme", 1))
+    assert cluster.storage is None
+    assert cluster.storage_servers.local
+    assert cluster.storage_servers.count == cluster.servers
+
+
+def test_background_takes_its_share_of_a_tier():
+    spec = NetworkSpec(RailOptimized(), FabricSpec("uec"))
+    quiet, busy = machine(back_end=spec), machine(back_end=spec, background=(Background("back_end", 0.3),))
+    ratio = busy.links.rate_bps / quiet.links.rate_bps
+    between = quiet.links.tier == quiet.links.tiers.index("leaf-spine")
+    assert ratio[between] == pytest.approx(0.7)
+    assert ratio[~between] == pytest.approx(1.0)
+    one = machine(back_end=spec, background=(Background("back_end", 0.5, "nic"),))
+    nic = one.links.of_tier("nic")
+    assert one.links.rate_bps[nic] == pytest.approx(quiet.links.rate_bps[nic] / 2)
+
+
+def test_what_if_copies_change_what_they_name_and_share_the_rest():
+    cluster = machine(front_end=NetworkSpec(), storage=StorageSpec("vast-ebox", 4))
+    links = cluster.links
+    faster = cluster.scaled(
+        nic=2.0, fabric_tiers={"leaf-spine": 3.0}, scale_up=4.0, storage=5.0, flops=6.0, memory_bandwidth=7.0
+    )
+    ratio = faster.links.rate_bps / links.rate_bps
+    wanted = {"scale-up": 4.0, "nic": 2.0, "leaf-spine": 3.0}
+    for index, tier in enumerate(links.tiers):
+        assert ratio[links.tier == index] == pytest.approx(wanted.get(tier, 5.0))
+    assert faster.accelerator.flops["bf16"] == pytest.approx(6 * cluster.accelerator.flops["bf16"])
+    assert faster.accelerator.memory_bps == pytest.approx(7 * cluster.accelerator.memory_bps)
+    assert faster.links.source is links.source
+    assert faster.back_end.wiring is cluster.back_end.wiring
+    assert faster.storage is faster.front_end
+    assert faster.bill().total_usd == cluster.bill().total_usd
+
+
+def test_latency_scales_everywhere():
+    cluster = machine()
+    pair = cluster.back_end.port_of_rank[:1, 0], cluster.back_end.port_of_rank[-1:, 0]
+    slower = cluster.scaled(latency=2.0)
+    assert slower.back_end.path_latency_ps(*pair)[0] == pytest.approx(
+        2 * cluster.back_end.path_latency_ps(*pair)[0], rel=1e-6
+    )
+    assert slower.scale_up.latency_ps == 2 * cluster.scale_up.latency_ps
+    assert (slower.links.latency_ps == 2 * cluster.links.latency_ps).all()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"nic": 0.0}, {"fabric_tiers": {"spine": 2.0}}, {"fabric_tiers": -1.0}, {"flops": -2.0}]
+)
+def test_wrong_factors_are_refused(wrong):
+    with pytest.raises(InputError):
+        machine().scaled(**wrong)
+
+
+def test_the_bill_counts_what_was_wired():
+    cluster = machine(front_end=NetworkSpec(), storage=StorageSpec("vast-ebox", 4))
+    bill = cluster.bill()
+    assert bill.count("accelerator") == 256
+    assert bill.count("server") == 32
+    assert bill.count("storage") == 4
+    switches = sum(group.count for network in cluster.networks for group in network.groups)
+    assert bill.count("switch") == switches
+    cables = sum(network.wiring.links for network in cluster.networks) // 2
+    assert bill.count("cable") + bill.count("optic") // 2 == cables
+    assert bill.count("optic") == 2 * bill.count("fibre")
+    assert bill.total_usd.low < bill.total_usd.typical < bill.total_usd.high
+    assert bill.total_w.low < bill.total_w.typical < bill.total_w.high
+    assert not bill.unpriced
+    nics = {row.network: row.count for row in bill.of("nic")}
+    assert nics == {"back-end": 256, "front-end": 64}
+
+
+def test_copper_where_it_reaches_and_optics_beyond():
+    near = machine(back_end=NetworkSpec(LeafSpine(), lengths_m={"nic": 2.0, "leaf-spine": 50.0}))
+    kinds = {
+        (row.tier, row.kind) for row in near.bill() if row.network == "back-end" and row.kind in {"cable", "optic"}
+    }
+    assert kinds == {("nic", "cable"), ("leaf-spine", "optic")}
+    far = machine(back_end=NetworkSpec(MultiSite(inner=LeafSpine(), distance_m=500_000.0)))
+    assert any("inter-site" in words for words in far.bill().unpriced)
+
+
+def test_cell_lanes_share_cables():
+    cluster = machine(back_end=NetworkSpec(LeafSpine(), FabricSpec("scheduled")))
+    lanes = np.count_nonzero(cluster.back_end.wiring.tier == 1) // 2
+    optics = sum(row.count for row in cluster.bill().of("optic") if row.tier == "leaf-spine")
+    assert optics == 2 * -(-lanes // 8)
+
+
+def test_distance_is_propagation():
+    near, far = (
+        machine(back_end=NetworkSpec(MultiSite(inner=LeafSpine(), distance_m=1000.0 * km))) for km in (50, 100)
+    )
+    rank = near.back_end.port_of_rank[:, 0]
+    times = [cluster.back_end.path_latency_ps(rank[:1], rank[-1:])[0] for cluster in (near, far)]
+    assert times[1] - times[0] == pytest.approx(50_000 * 5.13e3, rel=1e-3)  # 5.13 ns/m of fibre
+    # 2 x 50 km take about 0.51 ms: 632 us was measured with the equipment at both ends.
+    assert 2 * times[0] / 1e6 == pytest.approx(513, abs=40)
+
+
+def test_facts_of_a_network():
+    cluster = machine(
+        back_end=NetworkSpec(ThreeTier(oversubscription=2.0, spine_oversubscription=1.0, leafs_per_pod=2))
+    )
+    ratios = cluster.back_end.oversubscription()
+    assert ratios["leaf-spine"] == pytest.approx(2.0, rel=0.1)
+    assert ratios["spine-core"] == pytest.approx(1.0, rel=0.15)
+    assert cluster.back_end.bisection_bps == pytest.approx(128 * 400e9 / 2, rel=0.1)
+    assert cluster.back_end.pod_ports >= 128
+
+
+def test_names_are_for_people():
+    cluster = machine(front_end=NetworkSpec(), storage=StorageSpec("vast-ebox", 4))
+    names = [cluster.node_name(node) for node in range(cluster.nodes)]
+    assert len(set(names)) == cluster.nodes
+    assert names[0] == "rank 0"
+    assert names[256] == "scale-up 0"
+    assert "back-end server 3 NIC 5" in names
+    assert "back-end leaf 0" in names
+    assert names[-1] == "storage 3"
+    assert cluster.link_name(0) == "rank 0 -> scale-up 0"
+    assert "its like" in cluster.link_name(len(cluster.links) - 1)
+    for wrong in (-1, cluster.nodes):
+        with pytest.raises(InputError):
+            cluster.node_name(wrong)
+
+
+def test_scattered_placement_moves_servers_and_keeps_domains():
+    packed = machine()
+    scattered = machine(placement="scattered", placement_seed=4)
+    one, other = packed.back_end.port_of_rank[:, 0], scattered.back_end.port_of_rank[:, 0]
+    assert sorted(one.tolist()) == sorted(other.tolist())
+    assert (one != other).any()
+    rack = build(
+        dataclasses.replace(BASE, accelerators=144, server="gb200-nvl72", placement="scattered", placement_seed=1),
+        KNOWN,
+    )
+    ports = rack.back_end.wiring.port_of
+    place = {int(port): index for index, row in enumerate(ports) for port in row}
+    places = [place[int(port)] for port in rack.back_end.port_of_rank[:72, 0]]
+    assert max(places) - min(places) == 17
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "words"),
+    [
+        ({"accelerators": 0}, "accelerators", "at least one"),
+        ({"accelerators": 100}, "accelerators", "96 or 104"),
+        ({"server": "hgx-h101"}, "server", "hgx-h100"),
+        ({"back_end": NetworkSpec(link_rate_bps=800e9)}, "back_end.link_rate", "at most 400 Gb/s"),
+        ({"back_end": NetworkSpec(switch="tomahawk5x")}, "back_end.switch", "tomahawk-5"),
+        ({"back_end": NetworkSpec(switch="quantum-2-qm9700")}, "back_end.switch", "ethernet"),
+        (
+            {"back_end": NetworkSpec(switch="tomahawk-3", spine_switch="quantum-2-qm9700")},
+            "back_end.spine_switch",
+            "ethernet",
+        ),
+        ({"back_end": NetworkSpec(fabric=FabricSpec("rose"))}, "back_end.fabric", "roce"),
+        ({"back_end": NetworkSpec(lengths_m={"spine": 3.0})}, "back_end.lengths.spine", "nic"),
+        ({"back_end": NetworkSpec(lengths_m={"nic": 0.0})}, "back_end.lengths.nic", "length"),
+        ({"accelerators": 65536, "back_end": NetworkSpec(LeafSpine())}, "back_end.topology.kind", "three-tier"),
+        ({"storage": StorageSpec("vast-ebox", 4)}, "storage.network", "front_end"),
+        ({"storage": StorageSpec("vast-ebox", 0, "back_end")}, "storage.servers", "at least one"),
+        ({"storage": StorageSpec("vast-ebox", 4, "backend")}, "storage.network", "back_end"),
+        ({"storage": StorageSpec("vats", 4)}, "storage.name", "vast"),
+        (
+            {"storage": StorageSpec("vast-ebox", 4, NetworkSpec(LeafSpine(spines=0, ports_per_leaf=8)))},
+            "storage.network.topology.spines",
+            "spines",
+        ),
+        ({"background": (Background("backend", 0.1),)}, "background[0].network", "back_end"),
+        ({"background": (Background("back_end", 1.0),)}, "background[0].load", "less than 1"),
+        ({"background": (Background("back_end", 0.1, "spine"),)}, "background[0].tier", "leaf-spine"),
+        ({"overrides": {"gpu": {}}}, "overrides.gpu", "accelerator"),
+        ({"overrides": {"nic": {"rate": 3}}}, "overrides.nic.rate", "rate_bps"),
+        ({"back_end": NetworkSpec(fabric=FabricSpec("roce", {"sharp": True}))}, "back_end.fabric.sharp", "SHARP"),
+        ({"placement": "random"}, "placement", "scattered"),
+    ],
+)
+def test_impossible_clusters_are_refused(changes, key, words):
+    with pytest.raises(InputError) as caught:
+        machine(**changes)
+    problem = caught.value.problems[0]
+    assert problem.key == key
+    assert words in problem.render()
+
+
+def test_overrides_reach_every_part():
+    cluster = machine(
+        overrides={
+            "accelerator": {"memory_bps": 1e12, "flops": {"bf16": 1e15}},
+            "server": {"pcie_bps": 1e11},
+            "switch": {"capacity_bps": 25.6e12, "ports": 32},
+        }
+    )
+    assert cluster.accelerator.memory_bps == 1e12
+    assert cluster.accelerator.flops["bf16"] == 1e15
+    assert cluster.accelerator.flops["fp8"] > 1e15
+    assert cluster.links.rate_bps[cluster.links.of_tier("nic")] == pytest.approx(1e11)
+
+
+def test_a_large_cluster_has_few_routing_records():
+    cluster = build(ClusterSpec(16384, "hgx-h100", NetworkSpec(ThreeTier(), FabricSpec("roce"))), KNOWN)
+    table = cluster.back_end.routing
+    assert len(table.lo) < 3 * table.nodes
+    assert len(table.choices) < 2 * cluster.back_end.wiring.links

@@ -1,0 +1,99 @@
+"""Scale-up domains: links, rates and paths in closed form."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from railyard import catalog
+from railyard.cluster import ClusterSpec, build
+from railyard.errors import InputError
+
+
+def machine(server, accelerators):
+    return build(ClusterSpec(accelerators, server), catalog.load())
+
+
+def checked_path(cluster, source, target):
+    path = cluster.scale_up.path(np.array([source]), np.array([target]))
+    link = path.row(0)
+    assert cluster.links.source[link[0]] == source
+    assert cluster.links.target[link[-1]] == target
+    assert (cluster.links.target[link[:-1]] == cluster.links.source[link[1:]]).all()
+    return link
+
+
+def test_a_switched_domain_has_a_link_up_and_one_down_for_every_rank():
+    cluster = machine("hgx-h100", 16)
+    assert cluster.scale_up.kind == "switched"
+    assert cluster.links.of_tier("scale-up").tolist() == list(range(32))
+    assert cluster.links.rate_bps[:32] == pytest.approx(450e9 * 8)
+    assert checked_path(cluster, 9, 14).tolist() == [
+        cluster.scale_up.egress(np.array([9]))[0],
+        cluster.scale_up.ingress(np.array([14]))[0],
+    ]
+
+
+def test_a_domain_may_span_servers():
+    cluster = machine("gb200-nvl72", 144)
+    assert (cluster.scale_up_domain, cluster.ranks_per_server, cluster.servers) == (72, 4, 36)
+    assert cluster.scale_up.same_domain(np.array([0, 71]), np.array([71, 72])).tolist() == [True, False]
+    assert len(checked_path(cluster, 0, 71)) == 2
+
+
+def test_the_last_domain_may_be_smaller():
+    cluster = machine("gb200-nvl72", 64)
+    assert cluster.scale_up_domain == 64
+    assert machine("gb200-nvl72", 100).scale_up.domains == 2
+
+
+def test_a_mesh_has_a_link_for_every_ordered_pair():
+    cluster = machine("mi300x-8", 16)
+    scale_up = cluster.scale_up
+    assert scale_up.kind == "mesh"
+    assert scale_up.links == 16 * 7
+    for source in range(8, 16):
+        for target in range(8, 16):
+            if source != target:
+                assert len(checked_path(cluster, source, target)) == 1
+    links = cluster.links.of_tier("scale-up")
+    out = np.bincount(cluster.links.source[links], weights=cluster.links.rate_bps[links])
+    assert out == pytest.approx(cluster.accelerator.scale_up_bps)
+
+
+def test_a_partly_used_mesh_keeps_the_rate_of_a_link():
+    assert machine("mi300x-8", 4).links.rate_bps[0] == machine("mi300x-8", 8).links.rate_bps[0]
+
+
+def test_a_torus_gives_every_rank_its_links():
+    cluster = machine("tpu-v5p-host", 128)
+    links = cluster.links.of_tier("scale-up")
+    assert cluster.scale_up.kind == "torus"
+    assert len(links) == 128 * 6
+    assert cluster.links.rate_bps[links] == pytest.approx(cluster.accelerator.scale_up_bps / 6)
+    assert len(checked_path(cluster, 0, 127)) <= 2 + 2 + 4
+    assert len(checked_path(cluster, 5, 6)) == 1
+
+
+def test_tori_are_equal_slices():
+    cluster = machine("tpu-v5p-host", 16384)
+    assert cluster.scale_up.domains * cluster.scale_up_domain == 16384
+    assert checked_path(cluster, 8192, 16383).size > 0
+
+
+def test_accelerators_without_scale_up_meet_over_pcie():
+    cluster = machine("l40s-8", 16)
+    assert cluster.scale_up.kind == "switched"
+    assert cluster.links.rate_bps[0] == cluster.server.pcie_bps
+
+
+def test_other_domains_are_refused():
+    with pytest.raises(InputError, match="not in one scale-up domain"):
+        machine("hgx-h100", 16).scale_up.path(np.array([0]), np.array([8]))
+
+
+def test_a_rank_reaches_itself_without_a_link():
+    for server in ("hgx-h100", "mi300x-8", "tpu-v5p-host"):
+        path = machine(server, 8).scale_up.path(np.array([3, 3]), np.array([3, 4]))
+        assert path.lengths[0] == 0
+        assert path.lengths[1] > 0
