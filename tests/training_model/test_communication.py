@@ -1,0 +1,128 @@
+"""What a stage sends, and how long closed forms say that it takes."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railyard.graph import CollectiveKind
+from railyard.workload.training import compute
+from railyard.workload.training.alpha_beta import Group, collective_s, send_s
+from railyard.workload.training.machine import LAUNCH_S, MachineColumns
+from railyard.workload.training.spec import SoftwareProfile
+from railyard.workload.training.stages import virtual_stages
+
+PER_TOKEN = {"expert_once": False}
+
+
+def sent(job, device, *, group, phase, **layout):
+    training = job(**layout)
+    stage = virtual_stages(training.model, training.layout)[1 if training.layout.pp > 1 else 0]
+    times = compute.stage_times(training, device, stage)
+    return [c for c in times.collectives if c.group == group and c.phase == phase], stage, training
+
+
+def test_sequence_parallel_blocks_gather_and_scatter(h100, job):
+    found, stage, training = sent(job, h100, group="tp", phase="forward", tp=8, pp=4)
+    size = 4096 * training.model.hidden * 2
+    assert {(c.kind, c.size_bytes, c.count) for c in found} == {
+        (CollectiveKind.ALL_GATHER, size, 2 * stage.layers),
+        (CollectiveKind.REDUCE_SCATTER, size, 2 * stage.layers),
+    }
+
+
+def test_without_sequence_parallelism_blocks_all_reduce(h100, job):
+    found, stage, training = sent(job, h100, group="tp", phase="forward", tp=8, pp=4, sequence_parallel=False)
+    assert [(c.kind, c.size_bytes, c.count) for c in found] == [
+        (CollectiveKind.ALL_REDUCE, 4096 * training.model.hidden * 2, 2 * stage.layers)
+    ]
+
+
+def test_one_rank_sends_nothing(h100, job):
+    training = job("llama-3-8b")
+    stage = virtual_stages(training.model, training.layout)[0]
+    assert compute.stage_times(training, h100, stage).collectives == ()
+
+
+def test_tokens_travel_once_for_each_expert_or_once_for_each_place(h100, job):
+    def size(**software):
+        found, _, _ = sent(
+            job, h100, group="ep", phase="forward", model="deepseek-v3", dp=64, ep=64, pp=16,
+            software=SoftwareProfile(name="x", **software),
+        )  # fmt: skip
+        assert found[0].kind == CollectiveKind.ALL_TO_ALL
+        return found[0].size_bytes
+
+    every = 4096 * 8 * 7168 * 2
+    assert size(expert_once=False) == every
+    # 8 experts anywhere on 8 servers of 8 ranks: 8 (1 - (7/8)^8) servers are visited on average.
+    assert size(expert_once=True) == pytest.approx(every * 8 * (1 - (7 / 8) ** 8) / 8, rel=1e-6)
+
+
+def test_keys_and_values_go_around_the_ring(h100, job):
+    found, stage, training = sent(job, h100, group="cp", phase="forward", cp=4, seq_len=32_768, pp=4)
+    model = training.model
+    assert [(c.kind, c.size_bytes, c.count) for c in found] == [
+        (CollectiveKind.ALL_GATHER, 32_768 * 2 * model.kv_heads * model.head_dim * 2, stage.layers)
+    ]
+
+
+def test_pipeline_sends_are_split_over_tensor_parallel_ranks(h100, job):
+    assert compute.p2p_bytes(job(tp=8, pp=2), h100) == 4096 * 8192 * 2 // 8
+    assert compute.p2p_bytes(job(tp=8, pp=2, sequence_parallel=False), h100) == 4096 * 8192 * 2
+
+
+def one(value):
+    return np.array([float(value)])
+
+
+def seconds(kind, size, ranks, stride, machine):
+    columns = MachineColumns.of([machine])
+    return float(collective_s(kind, one(size), Group(one(ranks), one(stride)), columns, one(1.0))[0])
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_inside_a_domain_the_ring_bound_holds(machine, ranks):
+    size = 1 << 34
+    bound = size * (ranks - 1) / ranks / (machine.scale_up_bps / 8)
+    for kind in (CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_TO_ALL):
+        assert seconds(kind, size, ranks, 1, machine) == pytest.approx(bound, rel=1e-3)
+
+
+def test_outside_a_domain_its_members_nics_carry_the_ring(machine):
+    # 64 ranks at stride 4: two of them in each domain of 8, so two NICs a domain.
+    size = 1 << 36
+    rate = machine.scale_out_bps / 8
+    assert seconds(CollectiveKind.REDUCE_SCATTER, size, 64, 4, machine) == pytest.approx(
+        size * 63 / 64 / (2 * rate), rel=1e-3
+    )
+    assert seconds(CollectiveKind.REDUCE_SCATTER, size, 64, 8, machine) == pytest.approx(
+        size * 63 / 64 / rate, rel=1e-3
+    )
+
+
+def test_a_group_of_one_takes_no_time(machine):
+    assert all(seconds(kind, 1 << 30, 1, 1, machine) == 0.0 for kind in CollectiveKind)
+
+
+@given(
+    kind=st.sampled_from([CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER, CollectiveKind.ALL_TO_ALL]),
+    size=st.integers(1, 1 << 32),
+    ranks=st.sampled_from([2, 4, 8, 16, 64, 512]),
+    stride=st.sampled_from([1, 2, 8, 64]),
+    factor=st.floats(1.0, 10.0),
+)
+def test_more_bandwidth_is_never_slower(machine, kind, size, ranks, stride, factor):
+    import dataclasses
+
+    faster = dataclasses.replace(
+        machine, scale_up_bps=machine.scale_up_bps * factor, scale_out_bps=machine.scale_out_bps * factor
+    )
+    slow, fast = (seconds(kind, size, ranks, stride, m) for m in (machine, faster))
+    assert LAUNCH_S <= fast <= slow * (1 + 1e-12)
+
+
+def test_a_send_crosses_the_network_when_the_neighbour_is_far(machine):
+    columns = MachineColumns.of([machine])
+    near, far = (float(send_s(one(1 << 30), one(stride), columns)[0]) for stride in (4, 8))
+    assert far / near == pytest.approx(machine.scale_up_bps / machine.scale_out_bps, rel=0.01)

@@ -1,0 +1,154 @@
+"""Whole steps in closed form: consistent with themselves, with scaling laws, and with published anchors."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railyard.workload.training import Layout, Training, estimate, profiles
+from railyard.workload.training.compute import optimizer_ps, stage_times
+from railyard.workload.training.stages import virtual_stages
+
+PARTS = (
+    "compute_s", "host_s", "tensor_s", "context_s", "expert_s", "pipeline_s", "bubble_s", "gradient_s", "parameter_s",
+    "optimizer_s", "fixed_s",
+)  # fmt: skip
+
+
+def step(training, machine):
+    return estimate([training], [machine]).row(0)
+
+
+def designs(job):
+    return [
+        job("llama-3-8b", dp=8),
+        job("llama-3-8b", dp=64, zero=3, precision="fp8"),
+        job("llama-3-70b", tp=8, pp=4, vp=5, dp=4, schedule="interleaved", global_batch=64),
+        job("gpt-3-175b", seq_len=2048, tp=8, pp=8, dp=2, recompute="full", global_batch=128),
+        job("mixtral-8x7b", dp=16, ep=8),
+        job("deepseek-v3", pp=16, dp=64, ep=64, global_batch=4096),
+        job("llama-3-405b", seq_len=131_072, tp=8, cp=16, pp=16, dp=1, global_batch=16),
+        job("llama-3-70b", tp=4, pp=8, schedule="zero-bubble", global_batch=32),
+    ]
+
+
+def test_many_designs_at_once_are_each_alone(job, machine):
+    trainings = designs(job) * 3
+    together = estimate(trainings, [machine] * len(trainings))
+    for index, training in enumerate(trainings):
+        alone = step(training, machine)
+        assert {name: float(getattr(together, name)[index]) for name in alone} == pytest.approx(alone, rel=1e-12)
+
+
+def test_the_parts_add_up(job, machine):
+    found = estimate(designs(job), [machine] * 8)
+    total = np.sum([getattr(found, name) for name in PARTS], axis=0)
+    assert found.step_s == pytest.approx(total, rel=1e-12)
+    assert all((getattr(found, name) >= 0).all() for name in PARTS)
+    assert ((found.mfu > 0.02) & (found.mfu < 0.8)).all()
+
+
+def test_a_stage_of_the_task_graph_takes_what_the_closed_form_says(job, machine, h100):
+    training = job("llama-3-8b", micro_batch=2, global_batch=16)
+    (stage,) = virtual_stages(training.model, training.layout)
+    times = stage_times(training, h100, stage)
+    passes = times.forward_ps + times.backward_input_ps + times.backward_weight_ps
+    assert step(training, machine)["compute_s"] == pytest.approx(8 * passes * 1e-12, rel=1e-6)
+    held = training.model.parameters()
+    assert optimizer_ps(training, h100, held) == pytest.approx(held * 28 / (3.35e12 * 0.9) * 1e12, rel=1e-3)
+
+
+def test_bubble_of_one_forward_one_backward(job, machine):
+    # (p - 1) / m of the busy time when stages are alike (Narayanan et al. 2021): 8 layers of 96 a stage leave the ends near alike.
+    for batches in (8, 32, 128):
+        found = step(job("gpt-3-175b", seq_len=2048, pp=8, tp=8, global_batch=batches), machine)
+        busy = sum(found[name] for name in ("compute_s", "tensor_s"))
+        assert found["bubble_s"] / busy == pytest.approx(7 / batches, rel=0.12)
+
+
+def test_interleaving_divides_the_bubble(job, machine):
+    plain = step(job("gpt-3-175b", seq_len=2048, pp=8, tp=8, global_batch=64), machine)
+    cut = step(job("gpt-3-175b", seq_len=2048, pp=8, tp=8, vp=4, schedule="interleaved", global_batch=64), machine)
+    assert plain["bubble_s"] / cut["bubble_s"] == pytest.approx(4, rel=0.02)
+
+
+def test_recomputation_costs_a_third(job, machine):
+    none, full = (step(job("gpt-3-175b", seq_len=2048, tp=8, pp=8, recompute=r), machine) for r in ("none", "full"))
+    assert full["compute_s"] / none["compute_s"] == pytest.approx(4 / 3, rel=0.05)
+
+
+@settings(max_examples=40)
+@given(which=st.integers(0, 7), factor=st.floats(1.0, 8.0))
+def test_faster_networks_never_slow_a_step(job, machine, which, factor):
+    training = designs(job)[which]
+    faster = dataclasses.replace(
+        machine, scale_up_bps=machine.scale_up_bps * factor, scale_out_bps=machine.scale_out_bps * factor
+    )
+    assert step(training, faster)["step_s"] <= step(training, machine)["step_s"] * (1 + 1e-12)
+
+
+@settings(max_examples=40)
+@given(which=st.integers(0, 7), factor=st.floats(1.0, 4.0))
+def test_faster_accelerators_never_slow_a_step(job, machine, which, factor):
+    training, device = designs(job)[which], machine.accelerator
+    quick = dataclasses.replace(
+        device,
+        flops={name: rate * factor for name, rate in device.flops.items()},
+        memory_bps=device.memory_bps * factor,
+    )
+    assert step(training, dataclasses.replace(machine, accelerator=quick))["step_s"] <= step(training, machine)[
+        "step_s"
+    ] * (1 + 1e-9)
+
+
+def test_the_host_is_the_floor_of_small_models(job, machine):
+    tiny = {"model_changes": {"hidden": 512, "heads": 8, "kv_heads": 8, "head_dim": 64, "ffn": 2048}}
+    software = dataclasses.replace(job().software, launch_ps=10_000_000, layer_host_ps=1_000_000_000)
+    found = step(job("llama-3-8b", seq_len=512, software=software, **tiny), machine)
+    assert found["host_s"] > found["compute_s"]
+    graphs = dataclasses.replace(software, cuda_graphs=True)
+    assert step(job("llama-3-8b", seq_len=512, software=graphs, **tiny), machine)["host_s"] == 0.0
+
+
+def published(catalog, name, layout, seq_len, precision, software, machine):
+    training = Training(
+        model=catalog.model(name),
+        layout=Layout(schedule="interleaved", overlap_tensor=True, **layout),
+        seq_len=seq_len,
+        precision=precision,
+        software=profiles.profile(software, machine.accelerator),
+    )
+    return step(training, machine)["step_s"]
+
+
+@pytest.mark.parametrize(
+    ("dp", "batch", "measured"), [(16, 2048, 11.052), (128, 2048, 1.609), (256, 4096, 1.619), (336, 2688, 0.930)]
+)
+def test_gpt3_on_eos(catalog, machine, dp, batch, measured):
+    # MLPerf Training v3.1: GPT-3 175B FP8, TP 4, PP 8, VP 12, 512 to 10,752 H100. Only 512 and 768 were looked at for constants.
+    layout = {"tp": 4, "pp": 8, "vp": 12, "dp": dp, "global_batch": batch}
+    assert published(catalog, "gpt-3-175b", layout, 2048, "fp8", "megatron-2023", machine) == pytest.approx(
+        measured, rel=0.05
+    )
+
+
+@pytest.mark.parametrize(
+    ("dp", "batch", "measured"), [(4, 1152, 55.13), (16, 1152, 14.22), (20, 1120, 11.17), (64, 1536, 5.18)]
+)
+def test_llama_405b_on_h100(catalog, machine, dp, batch, measured):
+    # MLPerf Training v5.0: Llama 3.1 405B FP8, TP 8, PP 8, CP 2, VP 8, 512 to 8,192 H100.
+    layout = {"tp": 8, "pp": 8, "vp": 8, "cp": 2, "dp": dp, "global_batch": batch}
+    assert published(catalog, "llama-3-405b", layout, 8192, "fp8", "megatron-2025", machine) == pytest.approx(
+        measured, rel=0.05
+    )
+
+
+def test_the_newest_profile_of_an_architecture_is_the_default(catalog, h100):
+    assert profiles.default(h100).name == "megatron-2026"
+    assert profiles.default(catalog.accelerator("gb200")).architecture == "gb200"
+    assert profiles.default(catalog.accelerator("a100-sxm-80gb")).architecture == "ampere"
+    with pytest.raises(Exception, match="did you mean"):
+        profiles.profile("megatron-2062", h100)
+    assert all(known.source and known.date for known in profiles.PROFILES)

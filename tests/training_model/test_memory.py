@@ -1,0 +1,132 @@
+"""Memory against published formulas and measured peaks."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from railyard.workload.training import LayoutError, SoftwareProfile, check_fit, memory, profiles
+from railyard.workload.training.activations import layer_activations
+from railyard.workload.training.columns import Columns
+from railyard.workload.training.memory import in_flight
+
+TABLE = Path(__file__).parent / "data" / "memory.csv"
+PLAIN = SoftwareProfile(name="plain", attention="unfused")
+
+
+def layer_bytes(job, device, **layout):
+    training = job("gpt-3-175b", seq_len=2048, software=layout.pop("software", PLAIN), **layout)
+    kept = layer_activations(Columns.of([training], [device]))
+    return float((kept.attention + kept.mlp)[0])
+
+
+@pytest.mark.parametrize("tp", [1, 4, 8])
+def test_activations_of_a_gpt_layer_follow_korthikanti(h100, job, tp):
+    # Korthikanti et al. 2022, table 2, in bytes of one layer and micro-batch.
+    s, b, h, a = 2048, 1, 12288, 96
+    scores = 5 * a * s / h
+    plain = layer_bytes(job, h100, tp=tp, sequence_parallel=False)
+    assert plain == pytest.approx(s * b * h * (10 + 24 / tp + scores / tp))
+    split = layer_bytes(job, h100, tp=tp, sequence_parallel=True)
+    assert split == pytest.approx(s * b * h / tp * (34 + scores))
+    selective = layer_bytes(job, h100, tp=tp, sequence_parallel=True, recompute="selective")
+    assert selective == pytest.approx(s * b * h / tp * 34)
+
+
+def test_fused_attention_keeps_no_scores(h100, job):
+    fused = layer_bytes(job, h100, software=SoftwareProfile(name="fused"))
+    assert fused == pytest.approx(2048 * 12288 * 34 + 4 * 2048 * 96)
+
+
+def test_full_recomputation_keeps_layer_inputs(h100, job):
+    training = job("gpt-3-175b", seq_len=2048, recompute="full")
+    assert memory(training, h100).rows[0].activations_bytes == 96 * 2 * 2048 * 12288
+
+
+def test_peaks_measured_on_b200(catalog, job):
+    device = catalog.accelerator("b200-sxm")
+    software = profiles.profile("megatron-lm-2025", device)
+    errors = []
+    with TABLE.open() as handle:
+        for row in csv.DictReader(handle):
+            sizes = {name: int(row[name]) for name in ("tp", "pp", "dp", "cp", "ep")}
+            changes = {"layers": int(row["layers"]), "mtp_layers": 0}
+            if row["model"] == "deepseek-v3":
+                changes["moe_layer_start"] = 1
+            training = job(
+                row["model"],
+                seq_len=int(row["seq_len"]),
+                software=software,
+                model_changes=changes,
+                sequence_parallel=row["sequence_parallel"] == "1",
+                **sizes,
+            )
+            peak = max(stage.allocated_bytes for stage in memory(training, device).rows)
+            errors.append(peak / (float(row["peak_gib"]) * 2**30) - 1)
+    assert np.mean(np.abs(errors)) < 0.03
+    assert np.max(np.abs(errors)) < 0.06
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_each_zero_stage_shards_one_thing_more(h100, job, zero):
+    training = job("llama-3-8b", dp=8, zero=zero, software=SoftwareProfile(name="wide", gradient_bytes=4))
+    row = memory(training, h100).rows[0]
+    count = training.model.parameters()
+    assert row.optimizer_bytes == pytest.approx(12 * count / (8 if zero >= 1 else 1), rel=1e-3)
+    assert row.gradients_bytes == pytest.approx(4 * count / (8 if zero >= 2 else 1), rel=1e-3)
+    assert row.parameters_bytes == pytest.approx(0 if zero == 3 else 2 * count, rel=1e-3)
+
+
+def test_stages_hold_as_many_micro_batches_as_lie_behind_them(h100, job):
+    columns = Columns.of([job(pp=8, micro_batch=1, global_batch=64)], [h100])
+    assert list(in_flight(columns, np.arange(8.0))) == [8, 7, 6, 5, 4, 3, 2, 1]
+    few = Columns.of([job(pp=8, micro_batch=1, global_batch=3)], [h100])
+    assert float(in_flight(few, np.array([0.0]))[0]) == 3
+
+
+def test_interleaving_holds_more_on_the_first_stage(h100, job):
+    # Narayanan et al. 2021: 1 + (p - 1) / (p v) times the plain schedule's p micro-batches.
+    pp, vp = 8, 4
+    columns = Columns.of([job("gpt-3-175b", pp=pp, vp=vp, global_batch=512, schedule="interleaved")], [h100])
+    held = float(in_flight(columns, np.array([0.0]))[0])
+    assert held == pytest.approx(pp * (1 + (pp - 1) / (pp * vp)), rel=0.01)
+
+
+def test_a_table_adds_up_and_reads_well(h100, job):
+    table = memory(job("llama-3-70b", tp=8, pp=4, dp=2, global_batch=64), h100)
+    assert len(table.rows) == 4
+    row = table.rows[0]
+    parts = (row.parameters_bytes, row.gradients_bytes, row.optimizer_bytes, row.activations_bytes, row.buffers_bytes)
+    assert sum(parts) + row.reserved_bytes == row.total_bytes
+    assert str(table).splitlines()[0].split() == [
+        *(
+            "stage",
+            "parameters",
+            "gradients",
+            "optimizer",
+            "activations",
+            "buffers",
+            "runtime",
+            "total",
+            "device",
+            "has",
+        )
+    ]
+
+
+def test_what_does_not_fit_is_refused_with_the_nearest_that_does(h100, job):
+    training = job("llama-3-70b", seq_len=8192, dp=64, global_batch=256)
+    with pytest.raises(LayoutError, match="does not fit: stage 0 needs") as caught:
+        check_fit(training, h100)
+    assert caught.value.exit_code == 2
+    assert not caught.value.table.fits
+    assert caught.value.nearest
+    for layout in caught.value.nearest:
+        assert layout.ranks == 64
+        assert check_fit(training.replace(layout=layout), h100).fits
+
+
+def test_what_can_never_fit_says_so(h100, job):
+    with pytest.raises(LayoutError, match="no layout on as many ranks fits"):
+        check_fit(job("llama-3-405b", dp=8, global_batch=8), h100)
