@@ -9,7 +9,7 @@ import pytest
 
 from railyard import catalog
 from railyard.cluster import Background, ClusterSpec, FabricSpec, NetworkSpec, StorageSpec, build
-from railyard.cluster.topology import LeafSpine, MultiSite, RailOptimized, ThreeTier
+from railyard.cluster.topology import DualPlane, LeafSpine, MultiSite, RailOptimized, ThreeTier
 from railyard.errors import InputError
 
 KNOWN = catalog.load()
@@ -56,6 +56,18 @@ def test_a_degraded_member_takes_its_part_of_the_bundle():
     assert rate[bundle] == pytest.approx(links.rate_bps[bundle] * (1 - 0.75 / size))
     assert rate[member[0]] == pytest.approx(links.rate_bps[member[0]] / 4)
     assert np.count_nonzero(rate != links.rate_bps) == 2
+
+
+@pytest.mark.parametrize("fabric", ["roce", "uec"])
+def test_links_of_a_port_are_those_that_its_transfers_use(fabric):
+    cluster = machine(back_end=NetworkSpec(DualPlane(inner=LeafSpine()), FabricSpec(fabric, {"qps": 64})))
+    network = cluster.back_end
+    ports = network.port_of_rank[:, 0]
+    used = set(cluster.fabric.usage(network, ports[:1], ports[-1:], np.zeros(1, np.uint64)).link.tolist())
+    (out, _), (_, into) = network.port_links(int(ports[0])), network.port_links(int(ports[-1]))
+    assert set(out.tolist()) <= used
+    assert set(into.tolist()) <= used
+    assert cluster.links.line_bps[out].sum() == pytest.approx(400e9)
 
 
 def test_hashed_fabrics_have_no_bundles():

@@ -168,8 +168,16 @@ class Network:
         return _by_port(self.wiring.target, self.ports)
 
     def port_links(self, port: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Links out of a port and links into it."""
-        return tuple(link[ptr[port] : ptr[port + 1]] + self.link_offset for ptr, link in (self._out, self._in))  # type: ignore[return-value]
+        """Links out of a port and links into it; bundles where the fabric sprays over several, as over planes."""
+        out, into = (link[ptr[port] : ptr[port + 1]] for ptr, link in (self._out, self._in))
+        return self._images(out), self._images(into)
+
+    def _images(self, link: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Cluster's ids of the network's own links, or of the bundles that they are part of; each once."""
+        if self.bundles is None:
+            return link + self.link_offset
+        bundle = self.bundles.bundle_of[link]
+        return np.unique(np.where(bundle >= 0, bundle + self.bundle_offset, link + self.link_offset))
 
     def reachable(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Whether there is a path; always on `ideal`, not between rails of a rail-only network."""
