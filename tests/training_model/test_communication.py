@@ -112,7 +112,7 @@ def test_a_group_of_one_takes_no_time(machine):
     stride=st.sampled_from([1, 2, 8, 64]),
     factor=st.floats(1.0, 10.0),
 )
-def test_more_bandwidth_is_never_slower(machine, kind, size, ranks, stride, factor):
+def test_more_bandwidth_is_never_slower(machine, *, kind, size, ranks, stride, factor):
     import dataclasses
 
     faster = dataclasses.replace(

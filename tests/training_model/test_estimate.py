@@ -61,7 +61,7 @@ def test_a_stage_of_the_task_graph_takes_what_the_closed_form_says(job, machine,
 
 
 def test_bubble_of_one_forward_one_backward(job, machine):
-    # (p - 1) / m of the busy time when stages are alike (Narayanan et al. 2021): 8 layers of 96 a stage leave the ends near alike.
+    # (p - 1) / m of the busy time when stages are alike (Narayanan et al. 2021); the head makes the last one longer.
     for batches in (8, 32, 128):
         found = step(job("gpt-3-175b", seq_len=2048, pp=8, tp=8, global_batch=batches), machine)
         busy = sum(found[name] for name in ("compute_s", "tensor_s"))
@@ -112,12 +112,12 @@ def test_the_host_is_the_floor_of_small_models(job, machine):
     assert step(job("llama-3-8b", seq_len=512, software=graphs, **tiny), machine)["host_s"] == 0.0
 
 
-def published(catalog, name, layout, seq_len, precision, software, machine):
+def published(catalog, machine, layout, *, name, seq_len, software):
     training = Training(
         model=catalog.model(name),
         layout=Layout(schedule="interleaved", overlap_tensor=True, **layout),
         seq_len=seq_len,
-        precision=precision,
+        precision="fp8",
         software=profiles.profile(software, machine.accelerator),
     )
     return step(training, machine)["step_s"]
@@ -127,11 +127,12 @@ def published(catalog, name, layout, seq_len, precision, software, machine):
     ("dp", "batch", "measured"), [(16, 2048, 11.052), (128, 2048, 1.609), (256, 4096, 1.619), (336, 2688, 0.930)]
 )
 def test_gpt3_on_eos(catalog, machine, dp, batch, measured):
-    # MLPerf Training v3.1: GPT-3 175B FP8, TP 4, PP 8, VP 12, 512 to 10,752 H100. Only 512 and 768 were looked at for constants.
+    # MLPerf Training v3.1: GPT-3 175B FP8, TP 4, PP 8, VP 12, 512 to 10,752 H100.
+    # Only 512 and 768 were looked at for constants.
     layout = {"tp": 4, "pp": 8, "vp": 12, "dp": dp, "global_batch": batch}
-    assert published(catalog, "gpt-3-175b", layout, 2048, "fp8", "megatron-2023", machine) == pytest.approx(
-        measured, rel=0.05
-    )
+    assert published(
+        catalog, machine, layout, name="gpt-3-175b", seq_len=2048, software="megatron-2023"
+    ) == pytest.approx(measured, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -140,9 +141,9 @@ def test_gpt3_on_eos(catalog, machine, dp, batch, measured):
 def test_llama_405b_on_h100(catalog, machine, dp, batch, measured):
     # MLPerf Training v5.0: Llama 3.1 405B FP8, TP 8, PP 8, CP 2, VP 8, 512 to 8,192 H100.
     layout = {"tp": 8, "pp": 8, "vp": 8, "cp": 2, "dp": dp, "global_batch": batch}
-    assert published(catalog, "llama-3-405b", layout, 8192, "fp8", "megatron-2025", machine) == pytest.approx(
-        measured, rel=0.05
-    )
+    assert published(
+        catalog, machine, layout, name="llama-3-405b", seq_len=8192, software="megatron-2025"
+    ) == pytest.approx(measured, rel=0.05)
 
 
 def test_the_newest_profile_of_an_architecture_is_the_default(catalog, h100):

@@ -62,7 +62,7 @@ def test_gemm_shapes_of_an_a100(catalog, job):
 
 
 def test_gemm_shapes_of_a_b200(catalog, job):
-    # 514 shapes, in two groups (0.48 and 0.64 of peak) that shape does not explain: a power limit that short kernels escape.
+    # 514 shapes, in two groups (0.48 and 0.64 of peak) that shape does not explain: short kernels escape a power limit.
     errors = time_errors(catalog, job, "b200-sxm")
     assert len(errors) == 514
     assert np.median(np.abs(errors)) < 0.10
@@ -98,7 +98,7 @@ def gemm(columns, m, n, k):
 
 
 @given(m=st.integers(1, 20_000), n=st.integers(1, 20_000), k=st.integers(1, 20_000))
-def test_a_product_is_never_faster_than_the_roofline(catalog, h100, job, m, n, k):
+def test_a_product_is_never_faster_than_the_roofline(h100, job, *, m, n, k):
     columns = columns_of(job, h100)
     seconds = gemm(columns, m, n, k)
     best = h100.flops["bf16"] * h100.gemm_efficiency
@@ -107,7 +107,7 @@ def test_a_product_is_never_faster_than_the_roofline(catalog, h100, job, m, n, k
 
 
 @given(m=st.integers(1, 8192), n=st.integers(1, 8192), k=st.integers(1, 8192), more=st.integers(1, 8192))
-def test_a_longer_inner_dimension_is_never_faster(h100, job, m, n, k, more):
+def test_a_longer_inner_dimension_is_never_faster(h100, job, *, m, n, k, more):
     columns = columns_of(job, h100)
     assert gemm(columns, m, n, k + more) >= gemm(columns, m, n, k)
 
