@@ -8,6 +8,7 @@ cannot be full.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -73,18 +74,23 @@ class NetworkUse:
         saturated_tier: Name of the tier that limits, or None.
         hot_links: Name, tier and load of the busiest links between switches and at NICs.
         load: float64[physical links]; load of each.
+        waited_scale_up: Share of the step that a rank waits for communication inside scale-up domains.
+        waited_scale_out: The same for communication that crosses them: what the network makes the GPUs wait.
     """
 
     tiers: tuple[TierUse, ...]
     saturated_tier: str | None
     hot_links: tuple[tuple[str, str, float], ...]
     load: NDArray[np.float64]
+    waited_scale_up: float
+    waited_scale_out: float
 
     def to_json(self) -> dict[str, object]:
         """The result's `network`."""
         hot = [{"name": name, "tier": tier, "utilization": load} for name, tier, load in self.hot_links]
         tiers = [tier.to_json() for tier in self.tiers]
-        return {"tiers": tiers, "saturated_tier": self.saturated_tier, "hot_links": hot}
+        waited = {"scale_up": self.waited_scale_up, "scale_out": self.waited_scale_out}
+        return {"tiers": tiers, "saturated_tier": self.saturated_tier, "hot_links": hot, "waited": waited}
 
 
 def network_use(timeline: Timeline, cluster: Cluster, decomposition: Decomposition, *, hot: int = 10) -> NetworkUse:
@@ -102,8 +108,22 @@ def network_use(timeline: Timeline, cluster: Cluster, decomposition: Decompositi
     busy_s = 8 * carried / links.rate_bps[: links.physical]
     tiers = tuple(_tier(cluster, number, carried, load, busy_s) for number in range(len(links.tiers)))
     tiers = tuple(tier for tier in tiers if tier.links)
-    saturated = _saturated(tiers, decomposition, scale_up_groups(timeline.graph, cluster))
-    return NetworkUse(tiers, saturated, _hot_links(cluster, load, hot), load)
+    inside = scale_up_groups(timeline.graph, cluster)
+    return NetworkUse(
+        tiers=tiers,
+        saturated_tier=_saturated(tiers, decomposition, inside),
+        hot_links=_hot_links(cluster, load, hot),
+        load=load,
+        waited_scale_up=_waited(decomposition, inside, within=True),
+        waited_scale_out=_waited(decomposition, inside, within=False),
+    )
+
+
+def _waited(decomposition: Decomposition, scale_up: set[str], *, within: bool, bandwidth_only: bool = False) -> float:
+    """Share of the step waited for communication inside (or across) scale-up domains."""
+    causes = ("bandwidth", "contention") if bandwidth_only else ("latency", "bandwidth", "contention")
+    rows = (row for row in decomposition.rows if row.cause in causes)
+    return math.fsum(row.share for row in rows if (row.group in scale_up) == within)
 
 
 def _tier(
@@ -145,9 +165,8 @@ def scale_up_groups(graph: TaskGraph, cluster: Cluster) -> set[str]:
 
 
 def _saturated(tiers: tuple[TierUse, ...], decomposition: Decomposition, scale_up: set[str]) -> str | None:
-    waited = [row for row in decomposition.rows if row.cause in ("bandwidth", "contention")]
-    outside = sum(row.share for row in waited if row.group not in scale_up)
-    inside = sum(row.share for row in waited if row.group in scale_up)
+    outside = _waited(decomposition, scale_up, within=False, bandwidth_only=True)
+    inside = _waited(decomposition, scale_up, within=True, bandwidth_only=True)
     between = [tier for tier in tiers if tier.name != SCALE_UP_TIER and not tier.name.startswith("storage ")]
     longest = max((tier.busy_s for tier in between), default=0.0)
     if outside >= VISIBLE and longest > 0:
