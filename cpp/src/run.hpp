@@ -70,7 +70,10 @@ class Run {
   void start(TaskId id);
   Ps spread(Ps duration, std::int32_t rank, TaskId id) const;
   void complete(TaskId id);
-  void prefetch(std::size_t index) const;
+  void look_ahead(std::size_t index) const;
+  void prefetch_target(const Event& event) const;
+  std::uint32_t entity_of(const Event& event) const;
+  static Topic topic_of(const Event& event) { return static_cast<Topic>(event.stamp >> kTopicShift); }
   void explain_deadlock();
   void write_columns();
   void write_link_bytes();

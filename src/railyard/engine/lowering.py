@@ -108,6 +108,8 @@ def lower(graph: TaskGraph, cluster: Cluster, policy: CollectivePolicy | None = 
     Raises:
         InputError: Something has no path, or the cluster has no storage to read from.
     """
+    from railyard.collective.policy import CollectivePolicy
+
     found = _core.unique_requests(
         kind=graph.kind,
         rank=graph.rank,
@@ -124,33 +126,32 @@ def lower(graph: TaskGraph, cluster: Cluster, policy: CollectivePolicy | None = 
         np.flatnonzero((kind == Kind.READ) | (kind == Kind.WRITE)),
     ]
     lowerers = (_collectives, _transfers, _storage)
-    tables = [low(graph, cluster, first[part], policy) for low, part in zip(lowerers, parts, strict=True) if part.size]
+    tables = [
+        low(graph, cluster, first[part], policy or CollectivePolicy())
+        for low, part in zip(lowerers, parts, strict=True)
+        if part.size
+    ]
     row = np.empty(len(first) + 1, np.int32)
     row[np.concatenate(parts)] = np.arange(len(first), dtype=np.int32)
     row[-1] = -1  # what request -1 finds: a computation
     return Lowered(Entities.stacked(tables), row[found.request])
 
 
-def _collectives(
-    graph: TaskGraph, cluster: Cluster, tasks: NDArray[np.int32], policy: CollectivePolicy | None
-) -> EntityTable:
-    from railyard.collective import CollectivePolicy, lower_collectives
+def _collectives(graph: TaskGraph, cluster: Cluster, tasks: NDArray[np.int32], policy: CollectivePolicy) -> EntityTable:
+    from railyard.collective import lower_collectives
 
     requests = (graph.rank[tasks], graph.collective[tasks], graph.size_bytes[tasks], graph.count[tasks])
-    return lower_collectives(cluster, graph.communicators, requests, policy=policy or CollectivePolicy())
+    return lower_collectives(cluster, graph.communicators, requests, policy=policy)
 
 
-def _transfers(
-    graph: TaskGraph, cluster: Cluster, tasks: NDArray[np.int32], _policy: CollectivePolicy | None
-) -> EntityTable:
+def _transfers(graph: TaskGraph, cluster: Cluster, tasks: NDArray[np.int32], policy: CollectivePolicy) -> EntityTable:
     from railyard.collective import lower_transfers
 
-    return lower_transfers(cluster, graph.rank[tasks], graph.peer[tasks], graph.size_bytes[tasks], graph.count[tasks])
+    ends = graph.rank[tasks], graph.peer[tasks]
+    return lower_transfers(cluster, *ends, graph.size_bytes[tasks], graph.count[tasks], policy=policy)
 
 
-def _storage(
-    graph: TaskGraph, cluster: Cluster, tasks: NDArray[np.int32], _policy: CollectivePolicy | None
-) -> EntityTable:
+def _storage(graph: TaskGraph, cluster: Cluster, tasks: NDArray[np.int32], _policy: CollectivePolicy) -> EntityTable:
     from railyard.collective import lower_storage
 
     return lower_storage(cluster, graph.rank[tasks], graph.kind[tasks] == Kind.WRITE, graph.size_bytes[tasks])
