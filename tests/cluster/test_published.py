@@ -32,7 +32,7 @@ def network_usd(cluster):
     ids=["two tiers", "two tiers in each of 8 planes", "three tiers"],
 )
 def test_how_far_64_ports_reach(topology, most, count):
-    """DeepSeek-V3 hardware paper (ISCA 2025): 2,048 end points on two tiers, 16,384 on eight planes, 65,536 on three."""
+    """DeepSeek-V3 hardware paper (ISCA 2025): 2,048 ports on two tiers, 16,384 on eight planes, 65,536 on three."""
     assert switches(machine(most, topology)) == count
     if isinstance(topology, RailOnly):
         assert {group.role for group in machine(most + 8, topology).back_end.groups} == {"leaf", "spine", "core"}

@@ -23,7 +23,7 @@ from railyard.cluster.topology import (
     Torus,
 )
 
-from .wired import CASES, LARGE, RATE, SMALL, Case, every_case, flow_matrix, joined
+from .wired import CASES, LARGE, RATE, SMALL, Case, every_case, flow_matrix, joined, thinned
 
 cases = pytest.mark.parametrize("case", every_case(), ids=str)
 
@@ -127,7 +127,7 @@ def test_paths_are_shortest(case):
 @cases
 def test_even_splits_conserve_bytes(case):
     wiring = case.build()
-    source, target = (part[::7] for part in joined(case, wiring))
+    source, target = thinned(*joined(case, wiring), 300)
     if wiring.detour is None:
         usage = paths.spread(wiring.routing, source, target)
     else:
@@ -147,7 +147,7 @@ def test_bundles_carry_what_their_members_carry(case):
     if bundles is None:
         assert wiring.classes is None
         return
-    source, target = (part[::5] for part in joined(case, wiring))
+    source, target = thinned(*joined(case, wiring), 300)
     whole = paths.spread(wiring.routing, source, target)
     member = bundles.bundle_of[whole.link]
     image = np.where(member >= 0, wiring.links + member, whole.link)

@@ -135,3 +135,9 @@ def flow_matrix(wiring, usage, flows):
     np.add.at(net, (rows, wiring.target[usage.link]), usage.share)
     np.add.at(net, (rows, wiring.source[usage.link]), -usage.share)
     return net
+
+
+def thinned(source, target, most):
+    """About `most` of the pairs, from all over the list."""
+    step = max(1, len(source) // most) | 1  # odd, so that it does not walk along one port
+    return source[::step], target[::step]
