@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.collective import CollectivePolicy, lower_collectives, lower_storage, lower_transfers, machine_of
-from railyard.collective.timing import LINK_CEILING, WIRE
+from railyard.collective.timing import LINK_CEILING, MESH_SHARE, SHARP_SHARE, WIRE
 from railyard.errors import InputError
 from railyard.graph import CollectiveKind as Kind
 
@@ -97,7 +97,9 @@ def test_sharp_sends_once(build, group):
     cluster = build(128, "hgx-h100", "infiniband", sharp=True)
     ranks = group(np.arange(16) * 8)
     table = _one(cluster, ranks, Kind.ALL_REDUCE, policy=_forced(Kind.ALL_REDUCE, "collnet"))
-    assert _moving_s(table) == pytest.approx(GIB / _goodput(cluster), rel=1e-6)
+    links, share = table.row(0)
+    assert (cluster.links.rate_bps[links] / share).min() == pytest.approx(8 * _goodput(cluster))
+    assert _moving_s(table) == pytest.approx(8 * GIB / cluster.nic.rate_bps / SHARP_SHARE, rel=1e-6)
 
 
 def test_in_switch_reduction_inside_a_server(build, group):
@@ -248,7 +250,7 @@ def test_one_peer_of_a_mesh_gets_one_link(build, group):
     """2 of 8 MI300X: one link of seven. MI350X measured 54.7 of 76.8 GB/s there, 71 %."""
     cluster = build(8, "mi300x-8", "roce")
     pair = _one(cluster, group(np.arange(2)), Kind.ALL_GATHER)
-    link = cluster.accelerator.scale_up_collective_bps / 7 / 8
+    link = MESH_SHARE * cluster.accelerator.scale_up_collective_bps / 7 / 8
     assert _moving_s(pair) == pytest.approx(0.5 * GIB / link, rel=0.01)
 
 

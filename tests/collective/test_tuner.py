@@ -125,4 +125,4 @@ def test_a_larger_collective_never_takes_less_time(build):
     size = 2.0 ** np.arange(3, 35)
     for kind in Kind:
         time_us = choose_many(kind, size, Shape.grid(2, 8), machine).time_us
-        assert (np.diff(time_us) > -0.1 * time_us[:-1]).all(), kind
+        assert (np.diff(time_us) > -0.15 * time_us[:-1]).all(), kind

@@ -10,7 +10,7 @@ import numpy as np
 from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.machine import Case, Machine, machine_of
 from railyard.collective.policy import CollectivePolicy, kind_word
-from railyard.collective.timing import LINK_CEILING, WIRE, load_of, timing
+from railyard.collective.timing import LINK_CEILING, MESH_SHARE, WIRE, load_of, timing
 from railyard.collective.tuner import nccl, rccl
 from railyard.collective.tuner.plan import ring_plan, switch_plan
 from railyard.errors import InputError
@@ -102,7 +102,7 @@ def choose_many(
     group: str = "",
 ) -> Choices:
     """Choices for many sizes of one kind on one shape; see `choose`."""
-    case = Case(machine, shape, kind)
+    case = Case(machine, shape, kind, policy.version_number)
     if shape.ranks < 2:
         return Choices((NOTHING,), np.zeros(len(size_bytes), np.int64), np.zeros(len(size_bytes)))
     candidates = _allowed(case, policy, group)
@@ -209,10 +209,10 @@ def links_gbs(case: Case, name: str) -> float:
     load = load_of(name, case.kind, case.shape)
     bounds = [np.inf]
     if machine.scale_up == "mesh" and load.pair:
-        bounds.append(machine.plan_bps / 8e9 / machine.peers / load.pair)
-    elif load.egress:
+        bounds.append(machine.plan_bps / 8e9 * MESH_SHARE / machine.peers / load.pair)
+    elif load.scale_up:
         share = LINK_CEILING if machine.scale_up == "switched" else machine.plan_bps / machine.scale_up_bps
-        bounds.append(machine.scale_up_bps / 8e9 * share / load.egress)
+        bounds.append(machine.scale_up_bps / 8e9 * share / load.scale_up)
     if load.port:
         bounds.append(machine.nic_bps / 8e9 * machine.payload_efficiency / load.port)
     return float(min(bounds))

@@ -31,7 +31,7 @@ class Machine:
         scale_up_latency_ps: One way between two ranks of a domain.
         latency_factor: What-if factor on latencies, 1 for a cluster as it is.
         nvls: Whether the scale-up switch reduces.
-        nic_bps: Of one NIC port, one way, on the wire.
+        nic_bps: Of one NIC port, one way, on the wire, as far as its host can use it.
         payload_efficiency: Share of the wire rate that is payload.
         path_latency_ps: One way between two ranks of different domains, no queue.
         sharp: Whether the network's switches reduce.
@@ -60,11 +60,12 @@ class Machine:
 
 @dataclass(frozen=True)
 class Case:
-    """What is to be timed: a kind of collective on a shape on a machine."""
+    """What is to be timed: a kind of collective on a shape on a machine, by a version of the library (major, minor)."""
 
     machine: Machine
     shape: Shape
     kind: CollectiveKind
+    version: tuple[int, int] = (2, 30)
 
 
 def machine_of(cluster: Cluster) -> Machine:
@@ -86,7 +87,7 @@ def machine_of(cluster: Cluster) -> Machine:
         scale_up_latency_ps=scale_up.latency_ps,
         latency_factor=_latency_factor(cluster),
         nvls=scale_up.nvls,
-        nic_bps=float(cluster.links.line_bps[out].sum()),
+        nic_bps=float(cluster.links.rate_bps[out].sum()),
         payload_efficiency=network.fabric.payload_efficiency,
         path_latency_ps=int(network.path_latency_ps(ports[:1], ports[last : last + 1])[0]),
         sharp=network.fabric.sharp,

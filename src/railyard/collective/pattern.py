@@ -58,12 +58,34 @@ class Pattern:
         outside: NDArray[np.bool_] = network | (members & crosses)
         return outside
 
-    def largest_egress(self, ranks: int) -> float:
-        """The largest sum of shares that leaves one position."""
-        members = self.source >= 0
-        if not members.any():
-            return 0.0
-        return float(np.bincount(self.source[members], self.share[members], minlength=ranks).max())
+    def relayed(self, shape: Shape, rails: NDArray[np.int64]) -> Pattern:
+        """The pattern when edges that change rails go through the member of their domain at the target's place.
+
+        Done once for a shape, so that the n (n-1) edges of an all-to-all shrink to those between ranks of one rail
+        before any of them is routed.
+
+        Args:
+            shape: An aligned shape.
+            rails: int64[ranks], rail of each position.
+        """
+        crossing = self.scale_out(shape) & (self.source >= 0) & (self.target >= 0)
+        source, target, share = self.source[crossing], self.target[crossing], self.share[crossing]
+        place = target - shape.offsets[shape.domain_of[target]]
+        peer = shape.offsets[shape.domain_of[source]] + place
+        peer = np.where(rails[source] == rails[target], source, peer)
+        moved = peer != source
+        kept = (self.source[~crossing], self.target[~crossing], self.share[~crossing])
+        return Pattern.of([kept, (source[moved], peer[moved], share[moved]), (peer, target, share)])
+
+    def loads(self, ranks: int) -> NDArray[np.float64]:
+        """float64[ranks]: the larger of what leaves each position and of what reaches it."""
+        out = np.bincount(self.source[self.source >= 0], self.share[self.source >= 0], minlength=ranks)
+        into = np.bincount(self.target[self.target >= 0], self.share[self.target >= 0], minlength=ranks)
+        return np.maximum(out, into)
+
+    def part(self, chosen: NDArray[np.bool_]) -> Pattern:
+        """Some of the edges."""
+        return Pattern(self.source[chosen], self.target[chosen], self.share[chosen])
 
 
 def _summed(source: NDArray[np.int64], target: NDArray[np.int64], share: NDArray[np.float64]) -> Pattern:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -38,6 +39,7 @@ class CollectivePolicy:
             `ideal`, and for accelerators of other makers, it is always `best`.
         pxn: Whether a transfer to another rail goes through the peer that owns that rail's NIC. Without scale-up it
             cannot.
+        version: Version of NCCL whose constants the choice follows, "2.18" to "2.30"; newer ones are taken as the last.
         launch_ps: Added to every invocation: what the host's way of launching costs beyond the library's own floor.
         network_overhead_ps: Added to every step through a NIC: what a virtualized or socket-based network stack costs.
     """
@@ -46,6 +48,7 @@ class CollectivePolicy:
     protocol: Mapping[str, str] = field(default_factory=lambda: _NONE)
     selector: str = "library"
     pxn: bool = True
+    version: str = "2.30"
     launch_ps: int = 0
     network_overhead_ps: int = 0
 
@@ -66,6 +69,18 @@ class CollectivePolicy:
             hint = did_you_mean(self.selector, SELECTORS)
             raise InputError("unknown selector", key="selector", found=self.selector, allowed=SELECTORS, hint=hint)
 
+        self.version_number  # noqa: B018 - refuses what is no version
+
+    @property
+    def version_number(self) -> tuple[int, int]:
+        """Major and minor version, for example (2, 30)."""
+        found = re.match(r"v?(\d{1,4})\.(\d{1,4})", self.version)
+        if found is None:
+            raise InputError(
+                "this is no version of a collective library", key="version", found=self.version, allowed="2.30"
+            )
+        return int(found.group(1)), int(found.group(2))
+
     def __hash__(self) -> int:
         return hash(self._identity())
 
@@ -74,7 +89,7 @@ class CollectivePolicy:
 
     def _identity(self) -> tuple[object, ...]:
         fixed = (tuple(sorted(self.algorithm.items())), tuple(sorted(self.protocol.items())))
-        return (*fixed, self.selector, self.pxn, self.launch_ps, self.network_overhead_ps)
+        return (*fixed, self.selector, self.pxn, self.version, self.launch_ps, self.network_overhead_ps)
 
     def algorithm_for(self, kind: CollectiveKind, group: str) -> str | None:
         """The algorithm that is fixed for a kind and group, or None.

@@ -15,14 +15,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from railyard.collective.algorithm import ALGORITHMS
+from railyard.collective.pattern import Pattern
 from railyard.collective.tree import levels
 from railyard.collective.tuner import constants, nccl, rccl
-from railyard.collective.tuner.plan import Plan, ring_plan
+from railyard.collective.tuner.plan import MAX_CHANNELS, Plan
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
@@ -42,12 +44,14 @@ LINK_CEILING = 0.87
 """Share of a switched scale-up link's rate that data can reach: copies reach 392 of 450 GB/s (H100) and 777 of 900
 (GB200)."""
 
-SOFTWARE_US = {"ll": 3.8, "ll128": 5.5, "simple": 10.5}
+SOFTWARE_US = {"ll": 5.0, "ll128": 8.0, "simple": 10.5}
 """A step through a NIC without the path itself: proxy thread, doorbell, flag, for Simple the flush. NCCL's constants
-(5.0, 8.5 and 14 us on InfiniBand, of which 3 to 3.5 are the path) with LL raised to the floors of two-server logs."""
+are 5.0, 8.5 and 14 us with the path, of which 3 to 3.5 us are InfiniBand; LL and LL128 are raised to the floors of
+logs of two and four servers (8 x H100 and 8 x A100 over InfiniBand: 8.1 us a step with its path)."""
 
-CROSS_SERVER_HOP = 2.2
-"""Factor on a scale-up step when the communicator spans servers of one domain: 128 GB200 take 184 us for 126 steps."""
+HOP_FACTOR = {"volta": 1.7, "ampere": 1.7, "hopper": 1.0, "blackwell": 2.1}
+"""On NCCL's 0.6 us a step of LL (and on LL128) inside a domain. Floors of logs: 8 H100 13 to 17 us for 14 steps; 32
+A100 on four servers 55 us; Blackwell 16 us for 7 steps (B200), 17.9 for 6 and 30 for 14 (GB300)."""
 
 PEER_US = 0.25
 """Posting one more message of an all-to-all: 10.9 us for 8 ranks, 15 us for 8 over two trays."""
@@ -62,8 +66,17 @@ PEER_SHARE = 0.93
 SWITCH_SHARE = {"hopper": 0.88, "blackwell": 0.83}
 """Share of the planned scale-up rate that in-switch reduction reaches: H200 with 4 to 8 ranks, GB300 with 4 and 8."""
 
-SWITCH_ACROSS_SERVERS = 0.87
-"""Factor on it when the domain spans servers: GB200 and GB300 with 64 ranks."""
+SWITCH_MANY_RANKS = 0.87
+"""Factor on it with more than 16 ranks in a domain: GB200 and GB300 with 64 ranks."""
+
+SHARP_SHARE = 0.5
+"""Share of a NIC's rate in reduction by the network's switches: 195 of 400 GB/s a server (H100, 8 x NDR400, SHARP)."""
+
+MESH_SHARE = 0.93
+"""Share of the planned rate on a full mesh: 330 of 350 (MI300X), 409 of 430 GB/s (MI355X), 54.7 of 61.4 (one link)."""
+
+MESH_PEER_SHARE = 0.85
+"""The same in grouped sends: 361 of 430 GB/s (MI355X)."""
 
 SWITCH_SYNC_US = 0.5
 """Synchronisation of a loop of in-switch reduction, for each rank of the domain (8 ranks 3.8 to 6.4 us, 4 ranks
@@ -94,12 +107,13 @@ class RankLoad:
     """What an algorithm asks of the busiest rank, in bytes per byte of the collective's size.
 
     Attributes:
-        egress: Out of a rank into its scale-up links, relays to the right NIC and, in a torus, data of others counted.
+        scale_up: Through a rank's scale-up links, one way, with relays to the right NIC and, in a torus, data of
+            others.
         pair: From one rank to one other of its domain.
-        port: Out of a domain, for each of its NIC ports.
+        port: Through one NIC port, one way.
     """
 
-    egress: float
+    scale_up: float
     pair: float
     port: float
 
@@ -108,40 +122,35 @@ class RankLoad:
 def load_of(name: str, kind: CollectiveKind, shape: Shape) -> RankLoad:
     """The load of an algorithm on a shape."""
     pattern = ALGORITHMS.get(name).pattern(kind, shape)
+    local = np.arange(shape.ranks) - shape.offsets[shape.domain_of]
+    rails = local * min(shape.ports, shape.per_domain) // shape.per_domain
+    if shape.aligned and shape.scale_up != "none":
+        pattern = pattern.relayed(shape, rails)
     out = pattern.scale_out(shape)
-    inside = ~out & (pattern.source >= 0)
-    carried = pattern.share[inside] * _hops(pattern.source[inside], pattern.target[inside], shape)
-    egress = np.bincount(pattern.source[inside], carried, minlength=shape.ranks)
-    relayed = _relayed(pattern.source[out], pattern.target[out], pattern.share[out], shape)
-    pair = float(pattern.share[inside & (pattern.target >= 0)].max(initial=0.0))
-    leaving = out & (pattern.source >= 0)
-    domains = np.bincount(shape.domain_of[pattern.source[leaving]], pattern.share[leaving], minlength=shape.domains)
-    return RankLoad(float((egress + relayed).max()), pair, float(domains.max()) / shape.ports)
+    inside, outside = pattern.part(~out), pattern.part(out)
+    pairs = inside.share[(inside.source >= 0) & (inside.target >= 0)]
+    carried = Pattern(inside.source, inside.target, inside.share * _hops(inside, shape))
+    nic = np.bincount(shape.domain_of * shape.per_domain + rails, outside.loads(shape.ranks))
+    nics_of_rank = max(1, shape.ports // shape.per_domain)
+    return RankLoad(
+        scale_up=float(carried.loads(shape.ranks).max()),
+        pair=float(pairs.max(initial=0.0)),
+        port=float(nic.max()) / nics_of_rank,
+    )
 
 
-def _hops(source: NDArray[np.int64], target: NDArray[np.int64], shape: Shape) -> NDArray[np.int64]:
+def _hops(edges: Pattern, shape: Shape) -> NDArray[np.int64]:
     """Links that an edge crosses: in a torus the distance, for others pass the data on; elsewhere 1."""
+    total = np.ones(len(edges), np.int64)
     if not shape.torus:
-        return np.ones(len(source), np.int64)
-    total = np.zeros(len(source), np.int64)
+        return total
+    total[:] = 0
     stride = 1
     for size in shape.torus:
-        apart = np.abs(source // stride % size - target // stride % size)
+        apart = np.abs(edges.source // stride % size - edges.target // stride % size)
         total += np.minimum(apart, size - apart)
         stride *= size
     return total
-
-
-def _relayed(
-    source: NDArray[np.int64], target: NDArray[np.int64], share: NDArray[np.float64], shape: Shape
-) -> NDArray[np.float64]:
-    """Egress of each rank to peers that own the target's rail."""
-    both = (source >= 0) & (target >= 0)
-    source, target, share = source[both], target[both], share[both]
-    local = np.arange(shape.ranks) - shape.offsets[shape.domain_of]
-    moved = local[source] != local[target]
-    egress: NDArray[np.float64] = np.bincount(source[moved], share[moved], minlength=shape.ranks).astype(np.float64)
-    return egress
 
 
 def timing(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[np.float64]) -> Timing:
@@ -175,8 +184,6 @@ def _base_us(machine: Machine, algorithm: Algorithm, protocol: str) -> float:
 def _steps_us(case: Case, algorithm: Algorithm, protocol: str, steps: Steps) -> float:
     machine = case.machine
     hop = _hop_us(machine, algorithm, protocol)
-    if case.shape.per_domain > machine.server_ranks:
-        hop *= CROSS_SERVER_HOP
     inside = steps.scale_up * hop + steps.peers * PEER_US + steps.switch * SWITCH_PASS_US
     return machine.latency_factor * inside + steps.scale_out * SOFTWARE_US[protocol]
 
@@ -186,7 +193,9 @@ def _hop_us(machine: Machine, algorithm: Algorithm, protocol: str) -> float:
     index = constants.PROTOCOLS.index(protocol)
     family = algorithm.family if algorithm.family == "tree" else "ring"
     if machine.library == "nccl":
-        return (constants.PCI_US if machine.pcie else constants.NVLINK_US)[family][index]
+        generation = constants.generation_name(machine.architecture)
+        factor = 1.0 if protocol == "simple" or machine.pcie else HOP_FACTOR[generation]
+        return factor * (constants.PCI_US if machine.pcie else constants.NVLINK_US)[family][index]
     if machine.library == "rccl":
         return rccl.LINK_US[family][index]
     return machine.scale_up_latency_ps * 1e-6 * (1.0, 1.5, 3.0)[index] / machine.latency_factor
@@ -194,25 +203,46 @@ def _hop_us(machine: Machine, algorithm: Algorithm, protocol: str) -> float:
 
 def _rate_gbs(case: Case, algorithm: Algorithm, protocol: str, size: NDArray[np.float64]) -> NDArray[np.float64]:
     """What the kernels can move; links are counted elsewhere."""
-    machine = case.machine
-    egress = load_of(algorithm.name, case.kind, case.shape).egress
-    plan = machine.plan_bps / 8e9
-    if egress == 0:
+    egress = load_of(algorithm.name, case.kind, case.shape).scale_up
+    if egress == 0 and algorithm.family != "collnet":
         return np.full(size.shape, np.inf)
-    if algorithm.family == "nvls":
-        return np.full(size.shape, plan * _switch_share(case) / egress)
+    if algorithm.family in ("nvls", "collnet"):
+        return np.full(size.shape, _in_switch_gbs(case, algorithm, egress))
     if protocol == "simple" and algorithm.family != "tree":
-        # on a mesh or torus the links themselves are the limit, and what they carry stands in their efficiency
-        share = PEER_SHARE if algorithm.family == "peer" else 1.0
-        return np.full(size.shape, plan * share / egress if machine.scale_up == "switched" else np.inf)
+        return np.full(size.shape, _simple_gbs(case, algorithm, egress))
     rate = np.full(size.shape, _protocol_gbs(case, algorithm, protocol) / egress)
     return rate * nccl.tree_correction(protocol, size) if algorithm.family == "tree" else rate
+
+
+def _simple_gbs(case: Case, algorithm: Algorithm, egress: float) -> float:
+    """Simple moves what the links carry; grouped sends of many peers somewhat less."""
+    machine, peer = case.machine, algorithm.family == "peer"
+    plan = machine.plan_bps / 8e9
+    if machine.scale_up == "switched":
+        return plan * (PEER_SHARE if peer else 1.0) / egress
+    if machine.scale_up == "mesh" and peer:
+        return plan * min(case.shape.per_domain - 1, machine.peers) / machine.peers * MESH_PEER_SHARE / egress
+    return inf  # the links themselves are the limit
+
+
+def _in_switch_gbs(case: Case, algorithm: Algorithm, egress: float) -> float:
+    """Reduction in switches: of the scale-up, of the network, or both."""
+    plan = case.machine.plan_bps / 8e9
+    bounds = [inf]
+    if algorithm.family == "nvls":
+        bounds.append(plan * _switch_share(case) / egress)
+    elif egress:
+        bounds.append(plan * PEER_SHARE / egress)
+    if algorithm.name != "nvls-tree" and case.shape.domains > 1:
+        port = load_of(algorithm.name, case.kind, case.shape).port
+        bounds.append(case.machine.nic_bps / 8e9 * SHARP_SHARE / port)
+    return min(bounds)
 
 
 def _switch_share(case: Case) -> float:
     generation = constants.generation_name(case.machine.architecture)
     share = SWITCH_SHARE.get(generation, SWITCH_SHARE["blackwell"])
-    return share * (SWITCH_ACROSS_SERVERS if case.shape.per_domain > case.machine.server_ranks else 1.0)
+    return share * (SWITCH_MANY_RANKS if case.shape.per_domain > 16 else 1.0)
 
 
 def _protocol_gbs(case: Case, algorithm: Algorithm, protocol: str) -> float:
@@ -220,13 +250,21 @@ def _protocol_gbs(case: Case, algorithm: Algorithm, protocol: str) -> float:
     plan = case.machine.plan_bps / 8e9
     if case.machine.library != "nccl":
         return plan * {"ll": 0.4, "ll128": 0.85, "simple": 0.92}[protocol]
-    channels = ring_plan(case.machine, case.shape).channels
+    channels = _channels(case)
     smooth = Plan(channels, plan / channels, plan / channels)
     index = constants.PROTOCOLS.index(protocol)
     if algorithm.family == "tree":
-        egress = load_of("tree", CollectiveKind.ALL_REDUCE, case.shape).egress
+        egress = load_of("tree", CollectiveKind.ALL_REDUCE, case.shape).scale_up
         return nccl.bus_gbs(case, "tree", index, smooth) / 2 * egress
     return nccl.bus_gbs(case, "ring", index, smooth)
+
+
+def _channels(case: Case) -> int:
+    """Channels of rings and trees, without the library's steps of speed: never fewer with more bandwidth."""
+    if case.shape.domains > 1:
+        return min(case.shape.ports, MAX_CHANNELS)
+    usual = constants.GENERATIONS[constants.generation_name(case.machine.architecture)].ring_speed
+    return min(max(1, int(case.machine.plan_bps / 8e9 / usual)), MAX_CHANNELS)
 
 
 def _pipeline_us(
@@ -237,7 +275,7 @@ def _pipeline_us(
         return _switch_pipeline_us(case, size, rate)
     if algorithm.family != "ring" or algorithm.floods:
         return np.zeros(size.shape)
-    channels = 2 * ring_plan(case.machine, case.shape).channels
+    channels = 2 * _channels(case)  # the library doubles what its graph search finds
     if case.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
         chunk = np.minimum(128 * KIB, size / (12 * channels))
         fill: NDArray[np.float64] = (case.shape.ranks - 1) * chunk * channels / (case.machine.plan_bps / 8e6)

@@ -144,7 +144,7 @@ class _Lowering:
         sizes, inverse = np.unique(self.wanted.size_bytes[chosen], return_inverse=True)
         picked = inverse.ravel()
         size = sizes.astype(np.float64)
-        case = Case(self.machine, group.shape, kind)
+        case = Case(self.machine, group.shape, kind, self.policy.version_number)
         choices = choose_many(kind, size, group.shape, self.machine, self.policy, group=name)
         for index in np.unique(choices.index):
             algorithm, protocol = choices.candidates[int(index)]

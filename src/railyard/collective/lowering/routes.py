@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.hashing import mix
-from railyard.collective.timing import LINK_CEILING
+from railyard.collective.timing import LINK_CEILING, MESH_SHARE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -103,7 +103,8 @@ def scale_up_efficiency(cluster: Cluster) -> float:
     """Share of a scale-up link's rate that data can reach."""
     if cluster.scale_up.kind == "switched":
         return LINK_CEILING
-    return cluster.accelerator.scale_up_collective_bps / cluster.accelerator.scale_up_bps
+    planned = cluster.accelerator.scale_up_collective_bps / cluster.accelerator.scale_up_bps
+    return planned * (MESH_SHARE if cluster.scale_up.kind == "mesh" else 1.0)
 
 
 def scale_up_load(cluster: Cluster, legs: Legs) -> Load:

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from railyard.cluster import CsrWeighted
 
 
+LONGEST_PS = 4.0e18
+"""46 days: longer transfers are cut to this, so that times stay whole numbers of 64 bits."""
+
+
 @dataclass(frozen=True)
 class EntityTable:
     """n communications.
@@ -84,7 +88,7 @@ def table(usage: CsrWeighted, limits: Limits, rate_bps: NDArray[np.float64]) -> 
         latency_ps=limits.latency_ps,
         rate_cap_bps=limits.rate_cap_bps,
         fair_weight=limits.fair_weight,
-        alone_ps=limits.latency_ps + np.ceil(moving).astype(np.int64),
+        alone_ps=limits.latency_ps + np.ceil(np.minimum(moving, LONGEST_PS)).astype(np.int64),
         algorithm=limits.algorithm,
         protocol=limits.protocol,
     )

@@ -11,14 +11,14 @@ from railyard.cluster import CsrWeighted
 from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.lowering import routes
 from railyard.collective.lowering.routes import Legs, Load
-from railyard.collective.pattern import NETWORK, Pattern
+from railyard.collective.pattern import NETWORK
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
     from railyard.collective.lowering.groups import Group
-    from railyard.collective.shape import Shape
+    from railyard.collective.pattern import Pattern
     from railyard.graph import CollectiveKind
 
 
@@ -42,7 +42,7 @@ def usage(cluster: Cluster, group: Group, name: str, kind: CollectiveKind, *, px
     algorithm = ALGORITHMS.get(name)
     pattern = algorithm.pattern(kind, group.shape)
     if pxn and group.shape.aligned and cluster.scale_up.kind != "none":
-        pattern = relayed(pattern, group.shape, _rails(cluster, group))
+        pattern = pattern.relayed(group.shape, _rails(cluster, group))
     batch = max(1, routes.BATCH // max(len(pattern), 1))
     parts = [
         _batch(cluster, group.members[begin : begin + batch], pattern, group, floods=algorithm.floods, pxn=pxn)
@@ -59,22 +59,6 @@ def _rails(cluster: Cluster, group: Group) -> NDArray[np.int64]:
     """int64[positions]: the rail of each position; the same for every communicator of an aligned group."""
     rails: NDArray[np.int64] = routes.rail_of_local(cluster)[group.members[0] % cluster.ranks_per_server]
     return rails
-
-
-def relayed(pattern: Pattern, shape: Shape, rails: NDArray[np.int64]) -> Pattern:
-    """The pattern when edges that change rails go through the member of their domain at the target's place.
-
-    Done once for a shape, so that the n (n-1) edges of an all-to-all shrink to those between ranks of one rail before
-    any of them is routed.
-    """
-    crossing = pattern.scale_out(shape) & (pattern.source >= 0) & (pattern.target >= 0)
-    source, target, share = pattern.source[crossing], pattern.target[crossing], pattern.share[crossing]
-    place = target - shape.offsets[shape.domain_of[target]]
-    peer = shape.offsets[shape.domain_of[source]] + place
-    peer = np.where(rails[source] == rails[target], source, peer)
-    moved = peer != source
-    kept = (pattern.source[~crossing], pattern.target[~crossing], pattern.share[~crossing])
-    return Pattern.of([kept, (source[moved], peer[moved], share[moved]), (peer, target, share)])
 
 
 def _batch(

@@ -1,4 +1,4 @@
-"""Constants of NCCL's cost model (2.30, same in 2.31): latencies in us, bandwidths in GB/s.
+"""Constants of NCCL's cost model (2.30, same in 2.31) and what they were before: latencies in us, bandwidths in GB/s.
 
 Source: NVIDIA/nccl 2.30.7 (2026-06-11), `tuning.cc` and the graph search; Apache-2.0. Restated as facts, not as code.
 Triples are LL, LL128, Simple.
@@ -6,8 +6,11 @@ Triples are LL, LL128, Simple.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 
+Version = tuple[int, int]
+NEWEST: Version = (2, 30)
 PROTOCOLS = ("ll", "ll128", "simple")
 BASE_US = {"tree": (6.8, 14.0, 8.4), "ring": (6.6, 14.0, 8.4), "pat": (8.0, 8.0, 8.0)}
 NVLINK_US = {
@@ -93,13 +96,39 @@ GENERATIONS = {
         (282.0, 90.0, 70.0), (40.0, 40.0, 40.0), (55.6, 31.67, 20.0), (70.0, 42.8, 24.0), (0.0, 96.0, 80.0), 0.74, 40.0
     ),
 }
-_FAMILY = {"turing": "volta", "ada": "ampere", "blackwell-ultra": "blackwell"}
+_FAMILY = {"turing": "volta", "ada": "ampere", "blackwell-ultra": "blackwell", "blackwell-pcie": "blackwell"}
 
 
 def generation_name(architecture: str) -> str:
     """The generation whose constants an architecture takes; unknown ones take the newest."""
     name = _FAMILY.get(architecture.lower(), architecture.lower())
     return name if name in GENERATIONS else "blackwell"
+
+
+@cache
+def generation(architecture: str, version: Version = NEWEST) -> Generation:
+    """Constants of an architecture in a version: Hopper's LL rose in 2.21, Blackwell came in 2.25, tuned until 2.30."""
+    name = generation_name(architecture)
+    if name == "hopper" and version < (2, 21):
+        return replace(GENERATIONS[name], ll_max=(87.7, 45.0, 35.0))
+    if name != "blackwell" or version >= (2, 30):
+        return GENERATIONS[name]
+    if version < (2, 25):
+        return GENERATIONS["hopper"]
+    cap = 34.5 if version >= (2, 29) else 73.4
+    return replace(GENERATIONS[name], ring_ll128=(cap, cap, cap))
+
+
+def nvlink_us(algorithm: str, version: Version = NEWEST) -> tuple[float, float, float]:
+    """Latency of a step inside a domain; in-switch reduction took 23 us before 2.21."""
+    return (0.0, 0.0, 23.0) if algorithm.startswith("nvls") and version < (2, 21) else NVLINK_US[algorithm]
+
+
+def network_us(algorithm: str, version: Version = NEWEST) -> tuple[float, float, float]:
+    """Latency of a step through NICs; trees of Simple took 28 us before 2.23, NVLS trees 14 us before 2.29."""
+    if algorithm == "tree" and version < (2, 23):
+        return (5.0, 8.5, 28.0)
+    return (0.0, 0.0, 14.0) if algorithm == "nvls-tree" and version < (2, 29) else NETWORK_US[algorithm]
 
 
 def speeds(table: dict[str, tuple[float, ...]], generation: str) -> tuple[float, ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective.tuner import constants as c
-from railyard.collective.tuner.plan import Plan, ring_plan, switch_plan
+from railyard.collective.tuner.plan import Plan, ring_plan, switch_plan, tree_plan
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _offered(algorithm: str, case: Case) -> bool:
     several = shape.domains > 1
     adds = machine.sharp and case.kind == CollectiveKind.ALL_REDUCE
     if algorithm == "pat":
-        return several and shape.per_domain == 1
+        return several and shape.per_domain == 1 and case.version >= (2, 23)
     if algorithm == "collnet":
         return several and adds
     switch = machine.nvls and machine.scale_up == "switched" and shape.per_domain > 2 and shape.even
@@ -67,7 +67,7 @@ def _offered(algorithm: str, case: Case) -> bool:
 
 def _time_us(case: Case, algorithm: str, protocol: int, size: NDArray[np.float64]) -> NDArray[np.float64]:
     machine, shape, kind = case.machine, case.shape, case.kind
-    plan = switch_plan(machine, shape) if algorithm.startswith("nvls") else ring_plan(machine, shape)
+    plan = _plan(case, algorithm)
     bandwidth = _algorithm_gbs(case, algorithm, protocol, plan)
     latency = np.full(size.shape, latency_us(case, algorithm, protocol))
     rate = np.full(size.shape, max(bandwidth, 1e-6))
@@ -78,6 +78,12 @@ def _time_us(case: Case, algorithm: str, protocol: int, size: NDArray[np.float64
         latency = np.where(size / (plan.channels * shape.ranks) >= 64, latency * factor, latency)
     time_us: NDArray[np.float64] = latency + size / (1000 * rate)
     return time_us
+
+
+def _plan(case: Case, algorithm: str) -> Plan:
+    if algorithm.startswith("nvls"):
+        return switch_plan(case.machine, case.shape)
+    return (tree_plan if algorithm == "tree" else ring_plan)(case.machine, case.shape)
 
 
 def tree_correction(protocol: str, size_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -110,7 +116,7 @@ def bus_gbs(case: Case, algorithm: str, protocol: int, plan: Plan) -> float:
         plan: Channels and their speeds.
     """
     shape = case.shape
-    generation = c.GENERATIONS[c.generation_name(case.machine.architecture)]
+    generation = c.generation(case.machine.architecture, case.version)
     row = min(shape.domains, 3) - 1
     channels = plan.channels
     if algorithm in ("nvls", "nvls-tree"):
@@ -155,10 +161,10 @@ def latency_us(case: Case, algorithm: str, protocol: int) -> float:
     """
     n, domains, p = case.shape.ranks, case.shape.domains, case.shape.per_domain
     levels = log2(domains)
-    local = c.PCI_US if case.machine.pcie else c.NVLINK_US
     base = c.BASE_US.get(algorithm, (0.0, 0.0, 0.0))[protocol]
-    intra = local[algorithm][protocol]
-    inter = c.NETWORK_US["tree" if p == 1 and algorithm == "ring" else algorithm][protocol]
+    inside = c.PCI_US[algorithm] if case.machine.pcie else c.nvlink_us(algorithm, case.version)
+    intra = inside[protocol]
+    inter = c.network_us("tree" if p == 1 and algorithm == "ring" else algorithm, case.version)[protocol]
     if algorithm == "ring":
         return base + _ring_us(case, protocol, intra, inter)
     by_name = {

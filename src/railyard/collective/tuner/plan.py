@@ -52,6 +52,17 @@ def ring_plan(machine: Machine, shape: Shape) -> Plan:
     return _several_domains(machine, shape)
 
 
+def tree_plan(machine: Machine, shape: Shape) -> Plan:
+    """Trees: as rings, but between two domains a NIC carries only half of what a channel carries inside."""
+    plan = ring_plan(machine, shape)
+    if shape.domains != 2 or shape.per_domain == 1:
+        return plan
+    most = min(machine.plan_bps / 8e9 / plan.channels, 2 * machine.nic_bps / 8e9)
+    table = speeds(INTER_SPEEDS, generation_name(machine.architecture))
+    intra = max((speed for speed in table if speed <= most * _ROUNDING), default=plan.intra)
+    return Plan(plan.channels, max(intra, plan.intra), plan.inter)
+
+
 def _one_domain(machine: Machine) -> Plan:
     total = machine.plan_bps / 8e9
     generation = generation_name(machine.architecture)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 BASE_US = (12.0, 12.0, 17.0)
 LINK_US = {"tree": (0.9, 0.9, 2.3), "ring": (0.8, 0.8, 2.1)}
 NETWORK_US = {"tree": (10.5, 10.5, 25.0), "ring": (9.5, 9.5, 320.0)}
+ONE_NODE = (0.5, 120 / 128, 1.0)
 TWO_NODES = {"tree": (0.06, 0.06, 0.11), "ring": (0.08, 0.08, 1.0)}
 MORE_NODES = {"tree": (0.06, 0.06, 0.59), "ring": (0.08, 0.08, 1.0)}
 
@@ -110,7 +111,7 @@ def _time_us(case: Case, algorithm: str, protocol: int, size: NDArray[np.float64
     n, domains = case.shape.ranks, case.shape.domains
     table = np.asarray(CORRECTION[generation_name(case.machine.architecture)][algorithm][protocol])
     factor = table[np.minimum(np.log2(np.maximum(size, 64) / 64).astype(np.int64), len(table) - 1)]
-    ratio = 1.0 if domains == 1 else (TWO_NODES if domains == 2 else MORE_NODES)[algorithm][protocol]
+    ratio = ONE_NODE[protocol] if domains == 1 else (TWO_NODES if domains == 2 else MORE_NODES)[algorithm][protocol]
     rounds = 2 if case.kind == CollectiveKind.ALL_REDUCE else 1
     steps = rounds * (n - 1)
     rate = _links_gbs(case) * ratio * (n / steps if algorithm == "ring" else 0.5) * factor
