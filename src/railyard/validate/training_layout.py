@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
 from railyard.workload.training import profiles
-from railyard.workload.training.layout import auto
+from railyard.workload.training.layout import auto, check
 from railyard.workload.training.spec import Layout
 
 if TYPE_CHECKING:
@@ -103,14 +103,11 @@ def layout_of(row: Row, model: Model, machine: Machine, software: SoftwareProfil
     rest = sizes["tp"] * sizes["pp"] * sizes["cp"]
     dp = row.whole.get("dp", ranks // rest)
     if rest * dp != ranks:
-        if ranks % rest or "treat DP as given" not in row.get("notes"):
-            raise InputError(
-                f"tp x pp x cp x dp = {rest * dp}, not the {ranks} accelerators of the run", key="dp", found=dp
-            )
-        defaults.append(
-            f"data parallel {ranks // rest}, so that the product is the number of accelerators (the table says {dp})"
-        )
-        dp = ranks // rest
+        if ranks % (rest * dp) or "treat DP as given" not in row.get("notes"):
+            text = f"tp x pp x cp x dp = {rest * dp}, not the {ranks} accelerators of the run"
+            raise InputError(text, key="dp", found=dp)
+        sizes["cp"] *= ranks // (rest * dp)
+        defaults.append(f"context parallel {sizes['cp']}, so that the product is the number of accelerators")
     batch = row.whole["global_batch_seqs"]
     if batch < dp or batch % dp:
         raise InputError(
@@ -125,7 +122,7 @@ def layout_of(row: Row, model: Model, machine: Machine, software: SoftwareProfil
         defaults.append("sequence parallel with tensor parallel")
     overlap = row.get("overlap_notes")
     modern = zero > 0
-    return Layout(
+    layout = Layout(
         global_batch=batch,
         dp=dp,
         vp=vp,
@@ -143,6 +140,8 @@ def layout_of(row: Row, model: Model, machine: Machine, software: SoftwareProfil
         overlap_expert=_overlap_expert(row, overlap),
         **sizes,
     )
+    check(model, layout, row.whole["seq_len"], ranks)
+    return layout
 
 
 def _chosen(row: Row, model: Model, machine: Machine, software: SoftwareProfile, defaults: list[str]) -> Layout:

@@ -31,6 +31,8 @@ _SHAPE = (
 )
 _PLACE = ("n_gpu", "gpus_per_node", "tp", "pp", "dp", "cp", "ep", "micro_batch", "global_batch_seqs")
 _WHOLE = (*_SHAPE, *_PLACE)
+# A model of more layers is a typing error, and would be counted layer by layer.
+_MOST_LAYERS = 4096
 _REAL = ("step_time_s", "step_p95_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu_pct", "mem_gib")
 
 
@@ -106,8 +108,9 @@ def _row(cells: dict[str | None, str | list[str] | None], line: int, header: lis
             value = float(text[name])
         except ValueError:
             return Row(identity, line, text, problem=f"line {line}: {name}: `{text[name]}` is no number")
-        if not 0 <= value < 1e15 or (name in _WHOLE and value != int(value)):
-            kind = "a whole number" if name in _WHOLE else "a number of zero or more"
+        most = _MOST_LAYERS if name == "layers" else 1e15
+        if not 0 <= value <= most or (name in _WHOLE and value != int(value)):
+            kind = f"a whole number up to {most:.0f}" if name in _WHOLE else "a number of zero or more"
             return Row(identity, line, text, problem=f"line {line}: {name}: `{text[name]}` is not {kind}")
         if name in _WHOLE:
             whole[name] = int(value)
