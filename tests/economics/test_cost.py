@@ -30,7 +30,7 @@ def test_an_h100_costs_2_2_to_2_4_dollars_an_hour(model):
 
 
 def test_the_published_cost_of_deepseek_follows_from_its_own_numbers():
-    """226.75 nodes of 8 H800 at $2: $87,072 a day; 608 G input and 168 G output tokens (open-infra-index, day 6)."""
+    """226.75 servers of 8 H800 at $2: $87,072 a day; 608 G input and 168 G output tokens (open-infra-index, day 6)."""
     per_hour = 226.75 * 8 * 2.0
     assert per_hour * 24 == pytest.approx(87_072)
     assert cpmt(per_hour, (608e9 + 168e9) / 24) == pytest.approx(0.112, abs=0.0005)

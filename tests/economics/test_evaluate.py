@@ -98,6 +98,12 @@ def test_every_assumption_and_price_has_a_source(evaluated):
     assert all(row.source and row.value and row.year for row in found.sources)
 
 
+def test_energy_per_token_is_power_over_goodput(evaluated):
+    found = evaluated(mtbf_h=1e12)
+    assert found.joules_per_token.typical == pytest.approx(found.power.total_w.typical / (4e6 * found.jct.goodput))
+    assert found.joules_per_token.typical * found.tokens_per_s_per_mw == pytest.approx(1e6)
+
+
 def test_rental_is_the_price_over_goodput(evaluated):
     found = evaluated(mtbf_h=1e12, restart_s=0.0)
     assert found.jct.goodput > 0.99

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from railyard.economics import power as power_model
 from railyard.economics.capital import Capex, capex
-from railyard.economics.cost import CostModel, Cpmt, cost_of
+from railyard.economics.cost import CostModel, Cpmt, cost_of, cpmt
 from railyard.economics.parts import (
     ACCELERATORS,
     NETWORK_COMPONENTS,
@@ -15,7 +15,7 @@ from railyard.economics.parts import (
     STORAGE,
 )
 from railyard.economics.power import Power, power
-from railyard.economics.ranges import by_end, to_json, total
+from railyard.economics.ranges import End, at, by_end, to_json, total
 from railyard.economics.sensitivity import Swing, sensitivity
 from railyard.economics.sources import Source, of_entry
 
@@ -59,6 +59,8 @@ class Economics:
         rental: On demand.
         contract: Rented for three years, where the catalogue knows a price.
         jct: The job at typical reliability.
+        joules_per_token: Metered energy with cooling, per goodput token.
+        tokens_per_s_per_mw: Goodput tokens per second and megawatt drawn, typical.
         sources: Of every price, power and assumption.
     """
 
@@ -69,6 +71,8 @@ class Economics:
     rental: Rental
     contract: Rental | None
     jct: JobTime
+    joules_per_token: Range
+    tokens_per_s_per_mw: float
     sources: tuple[Source, ...]
 
     def cpmt_json(self) -> dict[str, object]:
@@ -78,6 +82,8 @@ class Economics:
             "sensitivity": [dict(vars(swing)) for swing in self.sensitivity],
             "rental": self.rental.to_json(),
             "contract": None if self.contract is None else self.contract.to_json(),
+            "joules_per_token": to_json(self.joules_per_token),
+            "tokens_per_s_per_mw": self.tokens_per_s_per_mw,
         }
 
 
@@ -118,6 +124,8 @@ def evaluate(
         rental=_rented(accelerator.rental_usd_per_h, model),
         contract=None if accelerator.contract_usd_per_h is None else _rented(accelerator.contract_usd_per_h, model),
         jct=job.time(mtbf_h=typical["mtbf_h"], restart_s=typical["restart_s"]),
+        joules_per_token=by_end(lambda end: at(drawn.total_w, end) / _tokens_per_s(model, end)),
+        tokens_per_s_per_mw=_tokens_per_s(model, "typical") / drawn.total_w.typical * 1e6,
         sources=tuple(_unique([*accelerator_rows, *sources, *assumptions.sources, *power_model.SOURCES])),
     )
 
@@ -142,13 +150,13 @@ def _inputs(bought: Capex, drawn: Power, assumptions: Assumptions) -> dict[str, 
     }
 
 
+def _tokens_per_s(model: CostModel, end: End) -> float:
+    return model.tokens_per_h(model.values(end)) / 3600
+
+
 def _rented(usd_per_gpu_h: Range, model: CostModel) -> Rental:
-    prices = {"low": usd_per_gpu_h.low, "typical": usd_per_gpu_h.typical, "high": usd_per_gpu_h.high}
-    accelerators = model.job.accelerators
-    per_million = by_end(
-        lambda end: prices[end] * accelerators / model.tokens_per_h(model.values(end)) * 1e6,
-    )
-    return Rental(usd_per_gpu_h, per_million)
+    hourly = usd_per_gpu_h.scaled(model.job.accelerators)
+    return Rental(usd_per_gpu_h, by_end(lambda end: cpmt(at(hourly, end), model.tokens_per_h(model.values(end)))))
 
 
 def _unique(rows: Sequence[Source]) -> list[Source]:
