@@ -33,10 +33,10 @@ class Reliability:
     """How often a job is interrupted and what an interruption costs.
 
     The defaults: 54 days of Llama 3 405B on 16,384 H100 with 419 unexpected interruptions (Llama 3 Herd of Models,
-    table 5) make 50,675 h for one accelerator; low and high are the failure rates of Meta's RSC-1 and RSC-2, 6.50 and 2.34
-    per 1,000 days of an 8-GPU server (arXiv 2410.21680). A restart is low at the warm-up of MLPerf Training v5.0 logs
-    (374 s at 8,192 GPUs), typical at the 15 min within which MegaScale resumes, high with its 10 min of detection and
-    diagnosis before that (NSDI 2024).
+    table 5) make 50,675 h for one accelerator; low and high are the failure rates of Meta's RSC-1 and RSC-2, 6.50 and
+    2.34 per 1,000 days of an 8-GPU server (arXiv 2410.21680). A restart is low at the warm-up of MLPerf Training v5.0
+    logs (374 s at 8,192 GPUs), typical at the 15 min within which MegaScale resumes, high with its 10 min of
+    detection and diagnosis before that (NSDI 2024).
 
     Attributes:
         mtbf_h: Mean time between interruptions caused by one accelerator and its share of everything else, hours. Its
