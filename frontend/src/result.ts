@@ -28,8 +28,9 @@ export interface Variant {
     per_rank: number[];
   };
   time: TimeRow[];
-  lockstep: { gpu_seconds_lost_to_stragglers: number; events: number };
-  jct: { tokens: number; steps: number; seconds: number; goodput: number; [extra: string]: number };
+  lockstep: { gpu_seconds_lost_to_stragglers: number; events: number; worst_ranks?: { rank: number; gpu_seconds: number }[] };
+  /** null where the scenario names no token budget. */
+  jct: { tokens: number; steps: number; seconds: number; goodput: number } | null;
   power: {
     components: { name: string; low_w: number; typical_w: number; high_w: number }[];
     total_w: Band;

@@ -52,7 +52,7 @@ export function Comparison({ variants, chosen, choose }: { variants: Variant[]; 
           { head: "GPU utilization", cell: (row) => percent(row.utilization.gpu) },
           { head: "MFU", cell: (row) => (row.utilization.mfu === null ? "—" : percent(row.utilization.mfu)) },
           { head: "step", cell: (row) => duration(row.step.seconds) },
-          { head: "JCT", cell: (row) => duration(row.jct.seconds) },
+          { head: "JCT", cell: (row) => (row.jct === null ? "—" : duration(row.jct.seconds)) },
           { head: "power", cell: (row) => power(row.power.total_w.typical) },
           { head: "capital", cell: (row) => dollars(row.capex.total_usd.typical) },
           { head: "CPMT low", cell: (row) => dollars(row.cpmt.low) },

@@ -21,7 +21,7 @@ export function Summary({ variant }: { variant: Variant }) {
         <Figure name="GPU utilization" value={percent(utilization.gpu)} under={utilization.mfu === null ? undefined : `MFU ${percent(utilization.mfu)}`} />
         <Figure name="Step time" value={duration(step.seconds)} under={step.samples.length > 1 ? `p95 ${duration(step.p95_s)}, p99 ${duration(step.p99_s)}` : undefined} />
         <Figure name="Throughput" value={`${count(utilization.tokens_per_s)} tok/s`} under={`${count(utilization.tokens_per_s_per_gpu)} per GPU`} />
-        <Figure name="Job completion" value={duration(jct.seconds)} under={`goodput ${percent(jct.goodput)}`} />
+        {jct !== null && <Figure name="Job completion" value={duration(jct.seconds)} under={`goodput ${percent(jct.goodput)}`} />}
         <Figure name="Power" value={power(watts.total_w.typical)} under={`data movement ${percent(watts.data_movement_share)}`} />
         <Figure name="Cost per million tokens" value={dollars(cpmt.typical)} under={band(cpmt, dollars)} />
         <Figure name="Capital" value={dollars(capex.total_usd.typical)} under={band(capex.total_usd, dollars)} />

@@ -2,24 +2,41 @@ import { bytes, count, duration, gibibytes } from "../format";
 import { Section, Table } from "../parts";
 import type { Variant } from "../result";
 
+/** Rows of the collectives that are shown at once; the rest folds away. */
+const SHOWN = 10;
+
 export function Collectives({ variant }: { variant: Variant }) {
   if (variant.collectives.length === 0) return null;
+  const byTime = [...variant.collectives].sort((a, b) => b.count * b.mean_s - a.count * a.mean_s);
+  const rest = byTime.slice(SHOWN);
   return (
-    <Section title="Collectives" note="What runs, what the cost model chose, how long one takes alone and how long it took on average in this step.">
-      <Table
-        rows={variant.collectives}
-        columns={[
-          { head: "communicator", text: true, cell: (row) => row.group },
-          { head: "kind", text: true, cell: (row) => row.kind },
-          { head: "size", cell: (row) => bytes(row.size_bytes) },
-          { head: "a step", cell: (row) => count(row.count) },
-          { head: "algorithm", text: true, cell: (row) => row.algorithm },
-          { head: "protocol", text: true, cell: (row) => row.protocol },
-          { head: "alone", cell: (row) => duration(row.alone_s) },
-          { head: "mean", cell: (row) => duration(row.mean_s) },
-        ]}
-      />
+    <Section title="Collectives" note="What runs, what the cost model chose, how long one takes alone and how long it took on average in this step; those that take most first.">
+      <CollectiveRows rows={byTime.slice(0, SHOWN)} />
+      {rest.length > 0 && (
+        <details>
+          <summary>{rest.length} more</summary>
+          <CollectiveRows rows={rest} />
+        </details>
+      )}
     </Section>
+  );
+}
+
+function CollectiveRows({ rows }: { rows: Variant["collectives"] }) {
+  return (
+    <Table
+      rows={rows}
+      columns={[
+        { head: "communicator", text: true, cell: (row) => row.group },
+        { head: "kind", text: true, cell: (row) => row.kind },
+        { head: "size", cell: (row) => bytes(row.size_bytes) },
+        { head: "a step", cell: (row) => count(row.count) },
+        { head: "algorithm", text: true, cell: (row) => row.algorithm },
+        { head: "protocol", text: true, cell: (row) => row.protocol },
+        { head: "alone", cell: (row) => duration(row.alone_s) },
+        { head: "mean", cell: (row) => duration(row.mean_s) },
+      ]}
+    />
   );
 }
 

@@ -1,5 +1,5 @@
 import { causeColor, causeRank } from "../colors";
-import { duration, percent } from "../format";
+import { count, duration, percent } from "../format";
 import { Section, Table } from "../parts";
 import type { TimeRow, Variant } from "../result";
 
@@ -9,6 +9,18 @@ const WIDTH = 900;
 
 function name(row: TimeRow): string {
   return row.cause === "compute" ? `compute · ${row.phase}` : [row.cause, row.group, row.phase].filter((part) => part !== "").join(" · ");
+}
+
+/** What lockstep costs: the GPU-seconds that everybody waited for the late ones, and who those were. */
+function Lockstep({ variant }: { variant: Variant }) {
+  const { gpu_seconds_lost_to_stragglers: lost, events, worst_ranks = [] } = variant.lockstep;
+  if (events === 0 || lost <= 0) return null;
+  const named = worst_ranks.slice(0, 3).map((worst) => `rank ${worst.rank} (${count(worst.gpu_seconds)})`).join(", ");
+  return (
+    <p class="note">
+      Lockstep: {count(lost)} GPU-seconds of this step went into waiting for stragglers, in {count(events)} collectives{named !== "" && <>; most for {named}</>}.
+    </p>
+  );
 }
 
 /** From an empty step to a full one: what computation takes, then every cause of waiting, largest first within its kind. */
@@ -43,6 +55,7 @@ export function Waterfall({ variant }: { variant: Variant }) {
           })}
         </svg>
       </div>
+      <Lockstep variant={variant} />
       <details>
         <summary>As a table</summary>
         <Table
