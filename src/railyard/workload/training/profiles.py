@@ -1,8 +1,9 @@
 """Dated constants of training software, one set per (software generation, device architecture or device).
 
 A profile says how near to the device's own best kernels a software came, what it fuses, what its host costs, and what
-it can hide. Constants are read off published runs at each family's smallest scale, never per run; each profile names
-its source. Where two runs of a family disagree, the middle is taken.
+it can hide. Constants are read off published runs, never per run, at each family's smallest scale; the shares of the
+Blackwell devices off all published dense runs on them, and those of experts off all scales, for want of small ones.
+Each profile names its source; where runs disagree, the middle is taken.
 """
 
 from __future__ import annotations
@@ -82,27 +83,29 @@ _MEGATRON_2025 = dataclasses.replace(
     date="2025-06",
     source="MLPerf Training v5.0, Llama 3.1 405B on 512 H100; Megatron-Bridge 25.09 and 25.11, 8 to 64 GPUs",
     attention_forward=1.0,
-    fp8_fraction=0.82,
-    grouped_fraction=0.5,
-    expert_host_ps=4 * _MS,
+    fp8_fraction=0.83,
+    grouped_fraction=0.35,
+    expert_host_ps=4500 * _US,
 )
 _MEGATRON_2026 = dataclasses.replace(
     _MEGATRON_2025,
     name="megatron-2026",
     date="2026-04",
     source="Megatron-Bridge 26.02 to 26.08 performance pages, 8 to 64 GPUs",
+    fp8_fraction=0.85,
     fused_loss=True,
 )
 # Attention of cuDNN on Blackwell: half of the dense peak forward, counted causal (SimuMax B200 table, long sequences).
 _BLACKWELL_ATTENTION = {"attention_forward": 0.75, "attention_backward": 0.8}
 # Blackwell runs at its power limit in training: what is left of the best short GEMM differs by device and its limit.
 _BLACKWELL: dict[str, dict[str, float]] = {
-    "b200-sxm": {"gemm_fraction": 0.62, "fp8_fraction": 0.615, "fp4_fraction": 0.45},
-    "gb200": {"gemm_fraction": 0.62, "fp8_fraction": 0.615, "fp4_fraction": 0.48},
-    "b300-sxm": {"gemm_fraction": 0.72, "fp8_fraction": 0.75, "fp4_fraction": 0.5},
-    "gb300": {"gemm_fraction": 0.78, "fp8_fraction": 0.75, "fp4_fraction": 0.5},
+    "b200-sxm": {"gemm_fraction": 0.62, "fp8_fraction": 0.66, "fp4_fraction": 0.5, "grouped_fraction": 0.45},
+    "gb200": {"gemm_fraction": 0.62, "fp8_fraction": 0.66, "fp4_fraction": 0.55, "grouped_fraction": 0.65},
+    "b300-sxm": {"gemm_fraction": 0.72, "fp8_fraction": 0.8, "fp4_fraction": 0.5, "grouped_fraction": 0.47},
+    "gb300": {"gemm_fraction": 0.78, "fp8_fraction": 0.84, "fp4_fraction": 0.51, "grouped_fraction": 0.7},
 }
-_GRACE = {"expert_host_ps": 2 * _MS}
+# Recipes for the rack-scale devices record parts of an expert layer as graphs; those for x86 hosts launch it all.
+_GRACE = {"expert_host_ps": 1500 * _US}
 
 
 def _blackwell(base: SoftwareProfile) -> list[SoftwareProfile]:
@@ -204,7 +207,8 @@ PROFILES: tuple[SoftwareProfile, ...] = (
         name="maxtext",
         architecture="tpu",
         date="2024-06",
-        source="MLPerf Training v4.0, GPT-3 175B on TPU v5p (layout unknown)",
+        source="MLPerf Training v4.0, GPT-3 175B on 1,024 TPU v5p, whose layout is unknown",
+        gemm_fraction=0.5,
     ),
 )
 
