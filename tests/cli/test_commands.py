@@ -85,7 +85,9 @@ def test_no_arguments_show_the_help(railyard):
 def test_a_wrong_scenario_shows_the_line_with_a_caret(railyard, tmp_path):
     _, template, _ = railyard("init")
     path = tmp_path / "a.yaml"
-    path.write_text(template.replace("hgx-h100", "hgx-h1000").replace("accelerators: 256", "accelerators: many"), encoding="utf-8")
+    path.write_text(
+        template.replace("hgx-h100", "hgx-h1000").replace("accelerators: 256", "accelerators: many"), encoding="utf-8"
+    )
     code, _, err = railyard("run", str(path), "--out", str(tmp_path / "runs"))
     assert code == 2
     line = next(number for number, text in enumerate(template.splitlines(), 1) if "accelerators: 256" in text)
@@ -161,7 +163,8 @@ def test_ctrl_c_is_code_130(railyard, monkeypatch):
 def test_help_imports_nothing_heavy():
     code = (
         "import sys; from railyard.cli import guard; guard.run(['--help']); "
-        "print([name for name in ('numpy', 'polars', 'pydantic', 'yaml', 'rich', 'scipy') if name in sys.modules], file=sys.stderr)"
+        "heavy = {'numpy', 'polars', 'pydantic', 'yaml', 'rich', 'scipy'}; "
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"

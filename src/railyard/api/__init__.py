@@ -110,5 +110,7 @@ def _draft(scenario: str | Path | Mapping[str, Any] | Scenario, overrides: Mappi
     if not isinstance(scenario, str | Path):
         return loading.from_values(scenario, overrides)
     draft = loading.load(scenario)
-    changes = {key: source.from_plain(value, source.Mark(f"{key} given in Python")) for key, value in (overrides or {}).items()}
+    changes = {
+        key: source.from_plain(value, source.Mark(f"{key} given in Python")) for key, value in (overrides or {}).items()
+    }
     return draft.changed(changes) if changes else draft

@@ -67,7 +67,9 @@ class Run:
         from railyard.api import frames
 
         if name not in TABLES:
-            raise InputError(f"there is no table `{name}`", found=name, allowed=list(TABLES), hint=did_you_mean(name, TABLES))
+            raise InputError(
+                f"there is no table `{name}`", found=name, allowed=list(TABLES), hint=did_you_mean(name, TABLES)
+            )
         return frames.table(self.result, self.folder, name)
 
     def explain(self) -> str:

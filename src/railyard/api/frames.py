@@ -62,7 +62,9 @@ def _summary(variant: Variant) -> Iterable[Row]:
 
 
 def _ranks(variant: Variant) -> Iterable[Row]:
-    return ({"index": index, "gpu_utilization": value} for index, value in enumerate(variant["utilization"]["per_rank"]))
+    return (
+        {"index": index, "gpu_utilization": value} for index, value in enumerate(variant["utilization"]["per_rank"])
+    )
 
 
 def _listed(*path: str) -> Callable[[Variant], Iterable[Row]]:

@@ -20,7 +20,8 @@ color:var(--ink);max-width:960px}
 @media (prefers-color-scheme:dark){.railyard{--ink:#e6e9ef;--soft:#98a2b3;--line:#3a4150;--bar:#6f9bf0;--wait:#e59d5c}}
 .railyard table{border-collapse:collapse;width:100%}.railyard th,.railyard td{padding:4px 10px;text-align:right;
 border-bottom:1px solid var(--line);background:none}.railyard th:first-child,.railyard td:first-child{text-align:left}
-.railyard th{font-weight:600;color:var(--soft)}.railyard .track{display:inline-flex;width:120px;height:8px;background:var(--line)}
+.railyard th{font-weight:600;color:var(--soft)}
+.railyard .track{display:inline-flex;width:120px;height:8px;background:var(--line)}
 .railyard .track i{background:var(--bar)}.railyard .track b{background:var(--wait)}.railyard p{margin:6px 0}
 .railyard summary{cursor:pointer;color:var(--soft)}.railyard h4{margin:0 0 4px;font-size:15px}
 """
@@ -33,18 +34,22 @@ def card(result: Mapping[str, Any], report: Path | None) -> str:
     hidden = len(result["variants"]) - len(variants)
     more = f"<p>and {hidden} more: <code>run.table('variants')</code></p>" if hidden else ""
     place = f"<p>report: <code>{escape(str(report))}</code></p>" if report is not None else ""
-    head = "<tr><th>variant</th><th>GPU utilization</th><th></th><th>step</th><th>tokens/s per GPU</th><th>$/Mtoken</th></tr>"
-    return (
-        f"<div class='railyard'><style>{_STYLE}</style><h4>{escape(result['name'])}</h4><p>{escape(words.why(result))}</p>"
-        f"<table>{head}{rows}</table>{more}{_parts(words.best_variant(result))}{place}</div>"
-    )
+    head = _head("variant", "GPU utilization", "", "step", "tokens/s per GPU", "$/Mtoken")
+    title = f"<h4>{escape(result['name'])}</h4><p>{escape(words.why(result))}</p>"
+    body = f"<table>{head}{rows}</table>{more}{_parts(words.best_variant(result))}{place}"
+    return f"<div class='railyard'><style>{_STYLE}</style>{title}{body}</div>"
+
+
+def _head(*titles: str) -> str:
+    return "<tr>" + "".join(f"<th>{title}</th>" for title in titles) + "</tr>"
 
 
 def _row(variant: Mapping[str, Any]) -> str:
     busy = variant["utilization"]["gpu"]
     waiting = words.share_of(variant, words.WAITING)
     title = escape(f"computing {numbers.percent(busy)}, waiting for communication {numbers.percent(waiting)}")
-    bar = f"<span class='track' title='{title}'><i style='width:{100 * busy:.1f}%'></i><b style='width:{100 * waiting:.1f}%'></b></span>"
+    blue, orange = f"<i style='width:{100 * busy:.1f}%'></i>", f"<b style='width:{100 * waiting:.1f}%'></b>"
+    bar = f"<span class='track' title='{title}'>{blue}{orange}</span>"
     cells = [
         escape(variant["name"]),
         numbers.percent(busy),
@@ -63,5 +68,6 @@ def _parts(variant: Mapping[str, Any]) -> str:
         f"<td>{numbers.seconds(part['seconds'])}</td><td>{numbers.percent(part['share'])}</td></tr>"
         for part in parts
     )
-    head = "<tr><th>cause</th><th>group</th><th>phase</th><th>time</th><th>share</th></tr>"
-    return f"<details><summary>where the step of {escape(variant['name'])} goes</summary><table>{head}{rows}</table></details>"
+    head = _head("cause", "group", "phase", "time", "share")
+    summary = f"<summary>where the step of {escape(variant['name'])} goes</summary>"
+    return f"<details>{summary}<table>{head}{rows}</table></details>"

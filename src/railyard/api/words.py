@@ -69,16 +69,21 @@ def card(result: Mapping[str, Any], report: Path | None) -> str:
     best = best_variant(result)
     variants = result["variants"]
     lines = [
-        f"{result['name']}: {len(variants)} variant{'s' if len(variants) > 1 else ''}, engine {result['provenance']['engine']}",
+        f"{result['name']}: {_many(variants)}, engine {result['provenance']['engine']}",
         f"best        {best['name']}: GPU utilization {numbers.percent(best['utilization']['gpu'])}, "
         f"step {numbers.seconds(best['step']['seconds'])}",
         f"waiting     communication {exposed_words(best)}",
-        f"cost        ${numbers.band(best.get('cpmt'))} per million tokens, capex "
-        f"{numbers.dollars(_typical(best.get('capex'), 'total_usd'))}, {numbers.power(_typical(best.get('power'), 'total_w'))}",
+        f"cost        ${numbers.band(best.get('cpmt'))} per million tokens, "
+        f"capex {numbers.dollars(_typical(best.get('capex'), 'total_usd'))}, "
+        f"{numbers.power(_typical(best.get('power'), 'total_w'))}",
         f"bottleneck  {headline(best)}",
         f"report      {report if report is not None else 'not written'}",
     ]
     return "\n".join(lines)
+
+
+def _many(variants: Sequence[Variant]) -> str:
+    return f"{len(variants)} variant{'s' if len(variants) > 1 else ''}"
 
 
 def explain(result: Mapping[str, Any]) -> str:
@@ -90,13 +95,16 @@ def _explain(variant: Variant) -> str:
     lines = [f"{variant['name']}: {numbers.seconds(variant['step']['seconds'])} a step"]
     for part in sorted(variant["time"], key=lambda part: -part["seconds"])[:8]:
         where = " ".join(word for word in (part["group"], part["phase"]) if word)
-        lines.append(f"  {numbers.percent(part['share']):>7}  {numbers.seconds(part['seconds']):>8}  {part['cause']}  {where}".rstrip())
+        figures = f"{numbers.percent(part['share']):>7}  {numbers.seconds(part['seconds']):>8}"
+        lines.append(f"  {figures}  {part['cause']}  {where}".rstrip())
     lost = (variant.get("lockstep") or {}).get("gpu_seconds_lost_to_stragglers") or 0.0
     if lost > 0:
         lines.append(f"  lockstep: stragglers cost the others {numbers.short(lost)} GPU-seconds a step")
     lines.append(f"  {headline(variant)}")
-    for trial in (variant.get("bottleneck") or {}).get("ranking", [])[:4]:
-        lines.append(f"  {trial['factor']:g} x {trial['resource']}: step {numbers.percent(-trial['gain'])}")
+    trials = (variant.get("bottleneck") or {}).get("ranking", [])[:4]
+    lines += [
+        f"  {trial['factor']:g} x {trial['resource']}: step {numbers.percent(-trial['gain'])}" for trial in trials
+    ]
     return "\n".join(lines)
 
 
@@ -127,8 +135,8 @@ def _contrast(best: Variant, worst: Variant) -> str:
     tier = (worst.get("network") or {}).get("saturated_tier")
     where = f" at {tier}" if tier and grown in {"bandwidth", "contention"} else ""
     return (
-        f"{best['name']} gets {numbers.percent(faster)} more tokens out of a GPU than {worst['name']}: waiting for the network "
-        f"and for stragglers falls from {waits[0]} to {waits[1]} of the step, mostly {grown}{where}."
+        f"{best['name']} gets {numbers.percent(faster)} more tokens out of a GPU than {worst['name']}: waiting for the "
+        f"network and for stragglers falls from {waits[0]} to {waits[1]} of the step, mostly {grown}{where}."
     )
 
 
@@ -136,8 +144,8 @@ def best_variant(result: Mapping[str, Any]) -> Variant:
     """The variant with the lowest typical cost per million tokens, or else with the shortest step."""
     variants = result["variants"]
     if all((variant.get("cpmt") or {}).get("typical") for variant in variants):
-        return min(variants, key=lambda variant: variant["cpmt"]["typical"])  # type: ignore[no-any-return]
-    return min(variants, key=lambda variant: variant["step"]["seconds"])  # type: ignore[no-any-return]
+        return min(variants, key=lambda variant: variant["cpmt"]["typical"])
+    return min(variants, key=lambda variant: variant["step"]["seconds"])
 
 
 def headline(variant: Variant) -> str:

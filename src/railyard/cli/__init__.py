@@ -1,7 +1,7 @@
 """The command line. Data goes to stdout, words and progress to stderr.
 
-Exit codes: 0 done; 1 a run that cannot finish, or a check that failed; 2 the input is wrong; 3 a fault of Railyard's own;
-130 stopped by the user.
+Exit codes: 0 done; 1 a run that cannot finish, or a check that failed; 2 the input is wrong; 3 a fault of Railyard's
+own; 130 stopped by the user.
 """
 
 from __future__ import annotations
@@ -9,8 +9,11 @@ from __future__ import annotations
 
 def main() -> None:
     """Entry point of `railyard`."""
+    import signal
     import sys
 
     from railyard.cli.guard import run
 
+    # A run that a scheduler ends is cleared up like one that the user stops.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run(sys.argv[1:]))

@@ -15,7 +15,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-catalog = typer.Typer(help="What is known about hardware, models and prices, with sources.", no_args_is_help=True, rich_markup_mode=None)
+catalog = typer.Typer(
+    help="What is known about hardware, models and prices, with sources.", no_args_is_help=True, rich_markup_mode=None
+)
 validate = typer.Typer(help="Predicted against measured, row by row.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(catalog, name="catalog")
 app.add_typer(validate, name="validate")
@@ -23,13 +25,18 @@ app.add_typer(validate, name="validate")
 Scenario = Annotated[Path, typer.Argument(metavar="SCENARIO", help="The scenario, a YAML file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Engine = Annotated[str | None, typer.Option("--engine", metavar="NAME", help="Engine, in place of the scenario's.")]
-Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set one dotted key; may be repeated.")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set one dotted key; may be repeated.")
+]
 Vary = Annotated[
-    list[str] | None, typer.Option("--vary", metavar="KEY=A,B,C", help="Compare these values of a key; may be repeated.")
+    list[str] | None,
+    typer.Option("--vary", metavar="KEY=A,B,C", help="Compare these values of a key; may be repeated."),
 ]
 Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the folder of the run is put.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No words and no progress, only data and errors.")]
-Extra = Annotated[Path | None, typer.Option("--catalog", metavar="FILE", help="A catalogue of your own over the built-in one.")]
+Extra = Annotated[
+    Path | None, typer.Option("--catalog", metavar="FILE", help="A catalogue of your own over the built-in one.")
+]
 
 _RUNS = Path("runs")
 
@@ -49,14 +56,22 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     del version
 
 
 @app.command(short_help="Run a scenario and write the folder of the run.")
 def run(
-    scenario: Scenario, json: Json = False, engine: Engine = None, set_: Set = None, out: Out = _RUNS, quiet: Quiet = False
+    scenario: Scenario,
+    *,
+    json: Json = False,
+    engine: Engine = None,
+    set_: Set = None,
+    out: Out = _RUNS,
+    quiet: Quiet = False,
 ) -> None:
     """Run a scenario, with every variant that it compares, and write the folder of the run."""
     from railyard.cli import running
@@ -67,6 +82,7 @@ def run(
 @app.command(short_help="Run a scenario once for every value of a key.")
 def compare(
     scenario: Scenario,
+    *,
     vary: Vary = None,
     json: Json = False,
     engine: Engine = None,
@@ -122,7 +138,8 @@ def catalog_show(
 
 @validate.command("training")
 def validate_training(
-    table: Annotated[Path, typer.Option("--table", metavar="FILE.csv", help="Measured training steps.")], json: Json = False
+    table: Annotated[Path, typer.Option("--table", metavar="FILE.csv", help="Measured training steps.")],
+    json: Json = False,
 ) -> None:
     """Predict every measured training step of a table."""
     from railyard.cli import checking
@@ -132,7 +149,8 @@ def validate_training(
 
 @validate.command("collectives")
 def validate_collectives(
-    logs: Annotated[Path, typer.Option("--logs", metavar="FOLDER", help="Logs of collective benchmarks.")], json: Json = False
+    logs: Annotated[Path, typer.Option("--logs", metavar="FOLDER", help="Logs of collective benchmarks.")],
+    json: Json = False,
 ) -> None:
     """Predict every measured collective of a folder of logs."""
     from railyard.cli import checking

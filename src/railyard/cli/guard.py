@@ -6,20 +6,19 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from railyard.errors import InputError, RailyardError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
+    from collections.abc import Callable, Sequence
 
 INTERRUPTED = 130
 OUR_FAULT = 3
 
-# Typer has carried its own copy of click since 0.2x: only the classes that it hands out itself are sure to be the right ones.
+# Newer versions of typer carry a copy of click: only the classes that typer hands out itself are surely the right ones.
 _UsageProblem: type[Any] = typer.BadParameter.__mro__[2]
 
 
@@ -30,29 +29,34 @@ def run(arguments: Sequence[str]) -> int:
     try:
         outcome = command().main(args=list(arguments), prog_name="railyard", standalone_mode=False)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read our output has closed it; without this, Python would complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except (KeyboardInterrupt, typer.Abort):
-        return _stopped()
-    except typer.Exit as ending:
-        return _stopped() if ending.exit_code == INTERRUPTED else ending.exit_code
-    except _UsageProblem as error:
-        return _usage(error)
-    except RailyardError as error:
-        show(error)
-        return error.exit_code
-    except Exception as error:  # noqa: BLE001 - the outermost frame: here a fault becomes loud, with its trace kept in a file
-        return _fault(error)
-    if outcome == INTERRUPTED:
-        return _stopped()
-    return outcome if isinstance(outcome, int) else 0
+    except (
+        Exception,
+        KeyboardInterrupt,
+    ) as error:  # the outermost frame: here every ending becomes loud and gets its code
+        return next(end for kind, end in _ENDINGS if isinstance(error, kind))(error)
+    return _code(outcome if isinstance(outcome, int) else 0)
 
 
-def _stopped() -> int:
+def _code(code: int) -> int:
+    return _stopped() if code == INTERRUPTED else code
+
+
+def _stopped(error: BaseException | None = None) -> int:
+    del error
     say("stopped", "yellow")
     return INTERRUPTED
+
+
+def _closed(error: BrokenPipeError) -> int:
+    """Whoever read our output has closed it; Python would complain again when it flushes at exit."""
+    del error
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
+
+
+def _refused(error: RailyardError) -> int:
+    show(error)
+    return error.exit_code
 
 
 def show(error: RailyardError) -> None:
@@ -88,9 +92,22 @@ def _usage(error: Any) -> int:
 def _fault(error: Exception) -> int:
     import traceback
 
-    with tempfile.NamedTemporaryFile("w", prefix="railyard-fault-", suffix=".txt", delete=False, encoding="utf-8") as file:
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="railyard-fault-", suffix=".txt", delete=False, encoding="utf-8"
+    ) as file:
         traceback.print_exception(error, file=file)
     words = str(error).splitlines()[0] if str(error) else ""
     sys.stderr.write(f"{paint('error:', 'red')} a fault of Railyard's own: {type(error).__name__}: {words}\n")
     say(f"\nhint: please report it with the file {Path(file.name)}")
     return OUR_FAULT
+
+
+_ENDINGS: tuple[tuple[Any, Callable[[Any], int]], ...] = (
+    (BrokenPipeError, _closed),
+    (KeyboardInterrupt, _stopped),
+    (typer.Abort, _stopped),
+    (typer.Exit, lambda ending: _code(ending.exit_code)),
+    (_UsageProblem, _usage),
+    (RailyardError, _refused),
+    (Exception, _fault),
+)

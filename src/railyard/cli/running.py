@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 
 
 def run(
-    scenario: Path, *, sets: Sequence[str], varies: Sequence[str], engine: str | None, out: Path, as_json: bool, quiet: bool
+    scenario: Path,
+    *,
+    sets: Sequence[str],
+    varies: Sequence[str],
+    engine: str | None,
+    out: Path,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Runs a scenario and prints the comparison, or the result as JSON.
 
@@ -38,7 +45,14 @@ def run(
 
 
 def compare(
-    scenario: Path, *, sets: Sequence[str], varies: Sequence[str], engine: str | None, out: Path, as_json: bool, quiet: bool
+    scenario: Path,
+    *,
+    sets: Sequence[str],
+    varies: Sequence[str],
+    engine: str | None,
+    out: Path,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Runs every combination of the varied values.
 

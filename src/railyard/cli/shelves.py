@@ -66,7 +66,11 @@ def show_entry(name: str, *, extra: Path | None, as_json: bool) -> None:
 def as_plain(kind: str, entry: Entry) -> dict[str, Any]:
     """An entry as JSON values: base units under the field names, and the origin of each."""
     origins = {field: dataclasses.asdict(origin) for field, origin in entry.provenance.items()}
-    return {**_head(kind, entry), "values": {key: _plain(value) for key, value in _values(entry).items()}, "provenance": origins}
+    return {
+        **_head(kind, entry),
+        "values": {key: _plain(value) for key, value in _values(entry).items()},
+        "provenance": origins,
+    }
 
 
 def _derived(shelf: Catalog, kind: str, name: str) -> None:

@@ -33,7 +33,9 @@ def init(file: Path | None) -> None:
         with file.open("x", encoding="utf-8") as handle:
             handle.write(template())
     except FileExistsError:
-        raise InputError("the file exists already and is left as it is", file=file, hint="choose another name") from None
+        raise InputError(
+            "the file exists already and is left as it is", file=file, hint="choose another name"
+        ) from None
     except OSError as error:
         raise InputError(f"the file cannot be written: {error.strerror}", file=file) from None
     say(f"wrote {file}\n\nhint: `railyard run {file}`")

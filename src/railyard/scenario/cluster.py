@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, create_model
 
 from railyard.catalog.types import Accelerator, Nic, Server, Switch
-from railyard.cluster.spec import Background, ClusterSpec, NetworkSpec, StorageSpec
 from railyard.cluster.fabric.fabric import FabricSpec
+from railyard.cluster.spec import Background, ClusterSpec, NetworkSpec, StorageSpec
 from railyard.scenario.quantity import Length, Natural, Positive, Rate, Ratio, Text
 from railyard.scenario.section import Section, keys_of
 from railyard.scenario.unions import FabricSection, TopologySection, fabric_overrides, topology_spec
@@ -16,18 +16,26 @@ class NetworkSection(Section):
     """One network: how it is wired, and with what."""
 
     topology: TopologySection = Field(  # type: ignore[valid-type]
-        {"kind": "rail-optimized"}, validate_default=True, description="Topology family and its parameters."
+        default={"kind": "rail-optimized"}, validate_default=True, description="Topology family and its parameters."
     )
-    fabric: FabricSection = Field(  # type: ignore[valid-type]
-        {"name": "roce"}, validate_default=True, description="Fabric technology and what differs from it."
+    fabric: FabricSection = Field(
+        default={"name": "roce"}, validate_default=True, description="Fabric technology and what differs from it."
     )
-    link_rate: Rate | None = Field(None, description="Rate of a NIC's link, one way; the NIC's own when left out.")
-    switch: Text | None = Field(None, description="Switch of the lowest tier, from the catalogue; else the fabric's usual one.")
-    spine_switch: Text | None = Field(None, description="Switch of the tiers above; else the usual partner of `switch`.")
+    link_rate: Rate | None = Field(
+        default=None, description="Rate of a NIC's link, one way; the NIC's own when left out."
+    )
+    switch: Text | None = Field(
+        default=None, description="Switch of the lowest tier, from the catalogue; else the fabric's usual one."
+    )
+    spine_switch: Text | None = Field(
+        default=None, description="Switch of the tiers above; else the usual partner of `switch`."
+    )
     cable_length: dict[Text, Length] = Field(
-        default_factory=dict, description="Cable lengths by tier; others as usual for the family.", examples=[{"nic": "3 m"}]
+        default_factory=dict,
+        description="Cable lengths by tier; others as usual for the family.",
+        examples=[{"nic": "3 m"}],
     )
-    seed: Natural = Field(0, description="Seed of the switches' hash functions.")
+    seed: Natural = Field(default=0, description="Seed of the switches' hash functions.")
 
     def spec(self) -> NetworkSpec:
         """The record that the cluster room takes."""
@@ -54,7 +62,7 @@ class StorageSection(Section):
     network: Annotated[
         Annotated[Literal["back_end", "front_end"], Tag("shared")] | Annotated[NetworkSection, Tag("own")],
         Discriminator(_own),
-    ] = Field("front_end", description="The network that it shares (`back_end`: converged), or one of its own.")
+    ] = Field(default="front_end", description="The network that it shares (`back_end`: converged), or one of its own.")
 
     def spec(self) -> StorageSpec:
         """The record that the cluster room takes."""
@@ -65,8 +73,8 @@ class StorageSection(Section):
 class BackgroundSection(Section):
     """Traffic of others: part of the capacity of a network is taken."""
 
-    network: Literal["back_end", "front_end", "storage"] = Field("back_end", description="The network.")
-    tier: Text | None = Field(None, description="One tier of it; every tier between switches when left out.")
+    network: Literal["back_end", "front_end", "storage"] = Field(default="back_end", description="The network.")
+    tier: Text | None = Field(default=None, description="One tier of it; every tier between switches when left out.")
     load: Ratio = Field(lt=1.0, description="Share of the capacity that is taken.", examples=["30 %"])
 
 
@@ -82,9 +90,12 @@ _RECORDS = {"accelerator": Accelerator, "server": Server, "nic": Nic, "switch": 
 _Figures: Any = create_model(
     "OverridesSection",
     __base__=Section,
-    __doc__="Figures of the catalogue that differ here. What is uncertain there (prices, powers) is set in a catalogue file.",
+    __doc__="Figures of the catalogue that differ here. Ranges (prices, powers) are set in a catalogue file.",
     **{  # type: ignore[call-overload]
-        name: (_overrides(record, f"{name.capitalize()}Figures") | None, Field(None, description=f"Figures of the {name}."))
+        name: (
+            _overrides(record, f"{name.capitalize()}Figures") | None,
+            Field(default=None, description=f"Figures of the {name}."),
+        )
         for name, record in _RECORDS.items()
     },
 )
@@ -96,14 +107,16 @@ class ClusterSection(Section):
     accelerators: Positive = Field(description="Number of accelerators, one rank each.", examples=[1024])
     server: Text = Field(description="The server, from the catalogue.", examples=["dgx-h100"])
     back_end: NetworkSection = Field(default_factory=NetworkSection, description="The network between accelerators.")
-    front_end: NetworkSection | None = Field(None, description="The network between hosts; left out when missing.")
-    storage: StorageSection | None = Field(None, description="The storage system; left out when missing.")
-    overrides: _Figures = Field(default_factory=_Figures, description="Figures that differ from the catalogue.")
-    background: tuple[BackgroundSection, ...] = Field((), description="Traffic of others.")
-    placement: Literal["packed", "scattered"] = Field(
-        "packed", description="Ranks fill server after server, or servers in a shuffled order."
+    front_end: NetworkSection | None = Field(
+        default=None, description="The network between hosts; left out when missing."
     )
-    placement_seed: Natural = Field(0, description="Seed of the shuffle.")
+    storage: StorageSection | None = Field(default=None, description="The storage system; left out when missing.")
+    overrides: _Figures = Field(default_factory=_Figures, description="Figures that differ from the catalogue.")
+    background: tuple[BackgroundSection, ...] = Field(default=(), description="Traffic of others.")
+    placement: Literal["packed", "scattered"] = Field(
+        default="packed", description="Ranks fill server after server, or servers in a shuffled order."
+    )
+    placement_seed: Natural = Field(default=0, description="Seed of the shuffle.")
 
     def spec(self) -> ClusterSpec:
         """The record that the cluster room takes.

@@ -51,7 +51,9 @@ def collective_rows(timeline: Timeline, cluster: Cluster, policy: CollectivePoli
     ]
 
 
-def _alike(graph: TaskGraph, tasks: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _alike(
+    graph: TaskGraph, tasks: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """First task, class of each task, and number of tasks of each class of equal (group, kind, size, count)."""
     names = {name: number for number, name in enumerate(dict.fromkeys(graph.communicators.group))}
     group = np.array([names[name] for name in graph.communicators.group], np.int64)[graph.rank[tasks]]

@@ -1,4 +1,4 @@
-"""From a scenario to the things it names: catalogue, cluster, training job. Errors of other rooms get their line in the file."""
+"""From a scenario to the things it names: catalogue, cluster, training job; errors of other rooms get their line."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _given(section: TrainingSection) -> dict[str, Any]:
     """
     if isinstance(section.parallelism, str):
         return {}
-    given = fields_given(section.parallelism, Layout)  # type: ignore[arg-type]
+    given = fields_given(section.parallelism, Layout)
     for name in ("tp", "pp", "dp", "cp", "ep", "vp", "expert_tp", "micro_batch"):
         if given.get(name, 1) < 1:
             raise InputError("must be at least 1", key=f"parallelism.{name}", found=given[name])

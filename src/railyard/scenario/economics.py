@@ -1,6 +1,6 @@
 """What the world around the cluster costs, where the scenario knows better than the catalogue."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Discriminator, Field, Tag, create_model, model_validator
 from pydantic_core import PydanticCustomError
@@ -17,44 +17,67 @@ def _shape(value: object) -> str:
 class _Band(Section):
     """A range; `low <= typical <= high`."""
 
+    low: float
+    typical: float
+    high: float
+
     @model_validator(mode="after")
     def _ordered(self) -> "_Band":
-        low, typical, high = (getattr(self, end) for end in ("low", "typical", "high"))
-        if not low <= typical <= high:
+        if not self.low <= self.typical <= self.high:
             raise PydanticCustomError("order", "low, typical and high are not in order")
         return self
 
 
 def _banded(kind: Any, title: str) -> Any:
     """A value, or a range of such values."""
-    band = create_model(f"{title}Range", __base__=_Band, __doc__=_Band.__doc__, low=(kind, ...), typical=(kind, ...), high=(kind, ...))
+    band = create_model(
+        f"{title}Range", __base__=_Band, __doc__=_Band.__doc__, low=(kind, ...), typical=(kind, ...), high=(kind, ...)
+    )
     return Annotated[Annotated[kind, Tag("value")] | Annotated[band, Tag("range")], Discriminator(_shape)]
 
 
-_Share = _banded(Annotated[quantity.Ratio, Field(le=1.0)], "Share")
-_Ratio = _banded(quantity.Ratio, "Ratio")
-_Years = _banded(quantity.Years, "Years")
-_Span = _banded(quantity.Span, "Span")
-_Energy = _banded(quantity.EnergyPrice, "EnergyPrice")
-_Space = _banded(quantity.SpacePrice, "SpacePrice")
+if TYPE_CHECKING:
+    _Share = float | _Band
+    _Ratio = float | _Band
+    _Years = float | _Band
+    _Span = float | _Band
+    _Energy = float | _Band
+    _Space = float | _Band
+else:
+    _Share = _banded(Annotated[quantity.Ratio, Field(le=1.0)], "Share")
+    _Ratio = _banded(quantity.Ratio, "Ratio")
+    _Years = _banded(quantity.Years, "Years")
+    _Span = _banded(quantity.Span, "Span")
+    _Energy = _banded(quantity.EnergyPrice, "EnergyPrice")
+    _Space = _banded(quantity.SpacePrice, "SpacePrice")
 
 
 class EconomicsSection(Section):
     """Prices and rates; each a value or `{low, typical, high}`, and the catalogue's range where left out."""
 
-    cost_of_capital: _Share | None = Field(None, description="Per year.", examples=["10 %"])
-    life: _Years | None = Field(None, description="Years over which the capital is recovered.", examples=["4 years"])
-    electricity: _Energy | None = Field(None, description="Metered energy.", examples=["$0.08/kWh"])
-    pue: _Ratio | None = Field(None, description="Facility power over IT power.", examples=[1.25])
+    cost_of_capital: _Share | None = Field(default=None, description="Per year.", examples=["10 %"])
+    life: _Years | None = Field(
+        default=None, description="Years over which the capital is recovered.", examples=["4 years"]
+    )
+    electricity: _Energy | None = Field(default=None, description="Metered energy.", examples=["$0.08/kWh"])
+    pue: _Ratio | None = Field(default=None, description="Facility power over IT power.", examples=[1.25])
     space: _Space | None = Field(
-        None, description="Provisioned space and power by IT nameplate power, without energy.", examples=["$180/kW-month"]
+        default=None,
+        description="Provisioned space and power by IT nameplate power, without energy.",
+        examples=["$180/kW-month"],
     )
-    operations: _Share | None = Field(None, description="Staff, support and spares a year, as a share of capital cost.")
-    installation: _Share | None = Field(None, description="Share of hardware cost.")
+    operations: _Share | None = Field(
+        default=None, description="Staff, support and spares a year, as a share of capital cost."
+    )
+    installation: _Share | None = Field(default=None, description="Share of hardware cost.")
     mtbf: _Span | None = Field(
-        None, description="Mean time between interruptions caused by one accelerator and its share of all else.", examples=["50000 h"]
+        default=None,
+        description="Mean time between interruptions caused by one accelerator and its share of all else.",
+        examples=["50000 h"],
     )
-    restart: _Span | None = Field(None, description="From an interruption to the first step after it.", examples=["15 min"])
+    restart: _Span | None = Field(
+        default=None, description="From an interruption to the first step after it.", examples=["15 min"]
+    )
 
     def given(self) -> dict[str, Range]:
         """What the scenario says itself, under the names of the economics room."""
@@ -71,8 +94,10 @@ class EconomicsSection(Section):
             "restart": ("restart_s", 1.0),
         }
         values = {attribute: (getattr(self, key), scale) for key, (attribute, scale) in names.items()}
-        return {attribute: _range(value).scaled(scale) for attribute, (value, scale) in values.items() if value is not None}
+        return {
+            attribute: _range(value).scaled(scale) for attribute, (value, scale) in values.items() if value is not None
+        }
 
 
 def _range(value: Any) -> Range:
-    return Range(value.low, value.typical, value.high) if isinstance(value, Section) else Range(value, value, value)
+    return Range(value.low, value.typical, value.high) if isinstance(value, _Band) else Range(value, value, value)

@@ -96,7 +96,7 @@ class _Meter:
 
 
 def _all(jobs: Sequence[Job], folder: Path | None, meter: _Meter) -> list[Measured]:
-    """Every variant through engine and measures, as many at a time as there are processors: engines let go of the GIL."""
+    """Every variant through engine and measures, as many at a time as there are processors: engines free the GIL."""
     graphs, stop = Graphs(), Event()
 
     def one(number: int) -> Measured:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from railyard.scenario import load, override
 from railyard.scenario.compose import model_file
 from railyard.scenario.folder import slug
+from railyard.scenario.source import Mark, from_plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +28,7 @@ def resolved(draft: Draft, varies: Sequence[str] = ()) -> dict[str, Any]:
         return load.dump(draft.scenario)
     pairs = [override.parse_vary(text) for text in varies]
     compare = {"vary": {key: [node.plain() for node in nodes] for key, nodes in pairs}}
-    return {**load.dump(draft.scenario), "compare": compare}
+    return load.dump(draft.changed({"compare": from_plain(compare, Mark("--vary"))}).scenario)
 
 
 def place(folder: Path, number: int, jobs: Sequence[Job]) -> Path:

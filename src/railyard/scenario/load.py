@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from railyard.errors import InputError
 from railyard.scenario import override, problems, source
 from railyard.scenario.model import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from railyard.errors import InputError
     from railyard.scenario.source import Node
 
 M = TypeVar("M", bound=BaseModel)

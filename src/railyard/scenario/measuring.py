@@ -1,4 +1,4 @@
-"""From what an engine found to one variant of the result: every figure comes from `measure`, `economics` or the workload."""
+"""From what an engine found to one variant of the result; its figures come from `measure`, `economics`, `workload`."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ from railyard.measure.utilization import StepWork, utilization
 from railyard.scenario.collectives import collective_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from railyard.cluster import Cluster
     from railyard.economics.evaluate import Economics
     from railyard.economics.sources import Source
     from railyard.measure.decompose import Decomposition
-    from railyard.measure.network import NetworkUse
     from railyard.scenario.prepare import Job
     from railyard.scenario.simulate import Simulated
     from railyard.workload.training.spec import Training
@@ -105,11 +104,19 @@ def _time(decomposition: Decomposition, stall_s: float) -> list[dict[str, Any]]:
     """The rows of the decomposition, with the checkpoints' share of the mean step beside them."""
     whole = decomposition.step_s + stall_s
     rows: list[dict[str, Any]] = [
-        {"cause": row.cause, "group": row.group, "phase": row.phase, "seconds": row.seconds, "share": row.seconds / whole}
+        {
+            "cause": row.cause,
+            "group": row.group,
+            "phase": row.phase,
+            "seconds": row.seconds,
+            "share": row.seconds / whole,
+        }
         for row in decomposition.rows
     ]
     if stall_s > 0:
-        rows.append({"cause": "checkpoint", "group": "", "phase": "checkpoint", "seconds": stall_s, "share": stall_s / whole})
+        rows.append(
+            {"cause": "checkpoint", "group": "", "phase": "checkpoint", "seconds": stall_s, "share": stall_s / whole}
+        )
     return rows
 
 

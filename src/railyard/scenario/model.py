@@ -17,23 +17,29 @@ FORMAT = "railyard/1"
 class Scenario(Section):
     """A cluster, a job on it, and what is asked of the two."""
 
-    format: Literal["railyard/1"] = Field("railyard/1", description="Version of this file format.")
+    format: Literal["railyard/1"] = Field(default="railyard/1", description="Version of this file format.")
     name: Text = Field(description="Name of the run; the file's name when left out.")
     catalog: Text | None = Field(
-        None, description="A file of your own catalogue entries, relative to the scenario file.", examples=["my-parts.yaml"]
+        default=None,
+        description="A file of your own catalogue entries, relative to the scenario file.",
+        examples=["my-parts.yaml"],
     )
     cluster: ClusterSection = Field(description="The machine.")
     workload: WorkloadSection = Field(description="What runs on it.")
     collectives: CollectivesSection = Field(
         default_factory=CollectivesSection, description="What is fixed about collectives."
     )
-    engine: Text = Field("flow", description="How time is found: `flow` simulates, `analytic` uses closed forms.")
-    seed: Natural = Field(0, description="Seed of everything random; the same seed gives the same run, bit by bit.")
+    engine: Text = Field(
+        default="flow", description="How time is found: `flow` simulates, `analytic` uses closed forms."
+    )
+    seed: Natural = Field(
+        default=0, description="Seed of everything random; the same seed gives the same run, bit by bit."
+    )
     repeat: Annotated[int, Field(strict=True, ge=1, le=1000)] = Field(
-        1, description="Number of seeds that are run for the distribution of the step time."
+        default=1, description="Number of seeds that are run for the distribution of the step time."
     )
     jitter: JitterSection = Field(default_factory=JitterSection, description="Random differences in compute time.")
-    faults: tuple[FaultSection, ...] = Field((), description="What goes wrong, and when.")
+    faults: tuple[FaultSection, ...] = Field(default=(), description="What goes wrong, and when.")
     economics: EconomicsSection = Field(
         default_factory=EconomicsSection, description="Prices and rates that differ from the catalogue."
     )

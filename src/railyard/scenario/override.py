@@ -1,7 +1,7 @@
 """Single values set over a scenario: `--set cluster.accelerators=2048`, and the variants of a comparison.
 
-An override goes through the same reading, the same marks and the same validation as a line of the file, so a wrong one is
-reported in the same words, with the command line as its place.
+An override goes through the same reading, the same marks and the same validation as a line of the file, so a wrong
+one is reported in the same words, with the command line as its place.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What pydantic found, in the user's words and at the place in the file.
 
-All errors of a file come at once. Each carries file, line, column, key, what was found, what is allowed, and the nearest right
-spelling where a word is wrong.
+All errors of a file come at once. Each carries file, line, column, key, what was found, what is allowed, and the
+nearest right spelling where a word is wrong.
 """
 
 from __future__ import annotations
@@ -159,7 +159,9 @@ def _wrong_tag(item: Any, node: Node, key: str | None) -> Problem:
 def _no_tag(item: Any, node: Node, key: str | None) -> Problem:
     name = item["ctx"]["discriminator"].strip("'")
     if not isinstance(node.value, dict):
-        return node.mark.problem(f"a name, or a section with the key `{name}`, is due here, found {kind_of(node.value)}", key=key)
+        return node.mark.problem(
+            f"a name, or a section with the key `{name}`, is due here, found {kind_of(node.value)}", key=key
+        )
     return node.mark.problem(f"the key `{name}` is missing", key=f"{key}.{name}" if key else name)
 
 

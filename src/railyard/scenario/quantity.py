@@ -1,7 +1,7 @@
 """Field types of a scenario: quantities that are written with their unit, and plain values that are taken strictly.
 
-A quantity is read by `railyard.units` and kept in its base unit; written back it is text again, and reading that text gives
-the same number to the last bit.
+A quantity is read by `railyard.units` and kept in its base unit; written back it is text again, and reading that text
+gives the same number to the last bit.
 """
 
 from __future__ import annotations

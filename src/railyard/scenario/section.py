@@ -1,13 +1,15 @@
 """The base of every section of a scenario, and sections made from the records of other rooms.
 
-A topology, a fabric, a layout is a frozen dataclass in its own room. Its fields, units and documentation are read from there,
-so that a record added in one file appears in the scenario, in the JSON schema and in the error messages by itself. Where a
-field carries a `FieldRecord`, that says how it is written; else the unit suffix of its name does (`_bps`, `_bytes`, `_ps`, ...):
-`link_rate_bps` is the key `link_rate` with a value such as `400 Gb/s`.
+A topology, a fabric, a layout is a frozen dataclass in its own room. Its fields, units and documentation are read from
+there, so that a record added in one file appears in the scenario, in the JSON schema and in the error messages by
+itself. Where a field carries a `FieldRecord`, that says how it is written; else the unit suffix of its name does
+(`_bps`, `_bytes`, `_ps`, ...): `link_rate_bps` is the key `link_rate` with a value such as `400 Gb/s`.
 """
 
 import dataclasses
+import functools
 import inspect
+import operator
 import re
 import types
 import typing
@@ -113,7 +115,7 @@ def section_of(
 
 
 def keys_of(record: type, inner: Any = None) -> dict[str, Key]:
-    """The keys of a dataclass by the names of its fields; where any field has a `FieldRecord`, only such fields are keys."""
+    """The keys of a dataclass by the names of its fields; with any `FieldRecord`, only those are keys."""
     said = records(record)
     hints = {} if said else typing.get_type_hints(record)
     words = {} if said else field_words(record)
@@ -159,7 +161,7 @@ def _summary(record: type) -> str:
 
 
 def _said(said: FieldRecord, inner: Any) -> Any:
-    """The type that a field record asks for; None where a scenario does not hold such a value (ranges, tables, lists)."""
+    """The type that a field record asks for; None where a scenario holds no such value (ranges, tables, lists)."""
     if said.shape == "flag":
         return quantity.Flag
     if said.shape == "choice":
@@ -168,10 +170,10 @@ def _said(said: FieldRecord, inner: Any) -> Any:
         return quantity.Text
     if said.shape == "topology":
         return inner
-    number = _READERS.get(said.read)
+    number: Any = _READERS.get(said.read)
     if number is None or said.shape not in {"value", "numbers"}:
         return None
-    return tuple[number, ...] if said.shape == "numbers" else number
+    return tuple.__class_getitem__((number, ...)) if said.shape == "numbers" else number
 
 
 def _key_of(name: str) -> str:
@@ -191,16 +193,7 @@ def _annotation(hint: Any, name: str) -> Any:
         return SUFFIXES[suffix]
     if hint in _PLAIN:
         return _PLAIN[hint]
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        return section_of(hint, hint.__name__)
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is Literal:
-        return hint
-    parts = tuple(part if part in (..., type(None)) else _annotation(part, name) for part in arguments)
-    if origin in (typing.Union, types.UnionType):
-        return typing.Union[parts]  # noqa: UP007 - the members are only known here
-    if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
-        return dict[parts]  # type: ignore[valid-type]
-    if origin is not None:
-        return origin[parts]
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        members = (part if part is type(None) else _annotation(part, name) for part in typing.get_args(hint))
+        return functools.reduce(operator.or_, members)
     return hint

@@ -134,5 +134,3 @@ class Bench:
         del ended, total, now_ps
         if self.stop.is_set():
             raise Stopped("stopped")
-
-

@@ -1,21 +1,21 @@
 """YAML text to a tree that remembers where every key and value stands.
 
-Only the plain part of YAML is read: mappings, lists, scalars, anchors. The scalars follow YAML 1.2's core schema, because
-YAML 1.1 reads the oversubscription `3:1` as the number 181 and the country `no` as false. Tags are refused: a scenario is
-data, and a file from elsewhere must not be able to build objects.
+Only the plain part of YAML is read: mappings, lists, scalars, anchors. The scalars follow YAML 1.2's core schema,
+because YAML 1.1 reads the oversubscription `3:1` as the number 181 and the country `no` as false. Tags are refused: a
+scenario is data, and a file from elsewhere must not be able to build objects.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from railyard.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_DEPTH = 40
@@ -168,7 +168,9 @@ def _neighbour(path: Path) -> str | None:
     from railyard.errors import did_you_mean
 
     try:
-        names = sorted(str(path.parent / entry.name) for entry in path.parent.iterdir() if entry.suffix in {".yaml", ".yml"})
+        names = sorted(
+            str(path.parent / entry.name) for entry in path.parent.iterdir() if entry.suffix in {".yaml", ".yml"}
+        )
     except OSError:
         return None
     return did_you_mean(str(path), names)

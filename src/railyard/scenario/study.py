@@ -23,11 +23,15 @@ class CollectivesSection(Section):
         default_factory=dict, description="Protocol (`ll`, `ll128`, `simple`) by the same keys."
     )
     selector: Literal["library", "best"] = Field(
-        "library", description="The choice that the library would make, or the shortest predicted time."
+        default="library", description="The choice that the library would make, or the shortest predicted time."
     )
-    pxn: Flag = Field(True, description="Transfers to another rail go through the peer that owns that rail's NIC.")
-    launch: Time = Field(0, description="Added to every invocation of a collective by the host.")
-    network_overhead: Time = Field(0, description="Added to every step through a NIC by a virtualized or socket-based stack.")
+    pxn: Flag = Field(
+        default=True, description="Transfers to another rail go through the peer that owns that rail's NIC."
+    )
+    launch: Time = Field(default=0, description="Added to every invocation of a collective by the host.")
+    network_overhead: Time = Field(
+        default=0, description="Added to every step through a NIC by a virtualized or socket-based stack."
+    )
 
     def policy(self) -> CollectivePolicy:
         """The record that the collective room takes.
@@ -48,8 +52,10 @@ class CollectivesSection(Section):
 class JitterSection(Section):
     """Random differences in compute time, drawn by the seed."""
 
-    sigma: Ratio = Field(0.0, le=1.0, description="Relative spread of each task's time.")
-    rank_sigma: Ratio = Field(0.0, le=1.0, description="Relative spread between accelerators, the same for a whole run.")
+    sigma: Ratio = Field(default=0.0, le=1.0, description="Relative spread of each task's time.")
+    rank_sigma: Ratio = Field(
+        default=0.0, le=1.0, description="Relative spread between accelerators, the same for a whole run."
+    )
 
     def record(self) -> Jitter:
         """The record that engines take."""
@@ -62,7 +68,9 @@ class LateSection(Section):
     kind: Literal["late"]
     rank: Natural = Field(description="The rank.")
     by: Time = Field(description="How late.", examples=["20 us"])
-    at: Time = Field(0, description="From when on; the computation that runs then, or the next one, takes longer.")
+    at: Time = Field(
+        default=0, description="From when on; the computation that runs then, or the next one, takes longer."
+    )
 
     def record(self) -> Fault:
         """The record that engines take."""
@@ -75,8 +83,8 @@ class SlowAcceleratorSection(Section):
     kind: Literal["slow-accelerator"]
     rank: Natural = Field(description="The rank.")
     factor: Ratio = Field(gt=0.0, description="Speed as a share of the nominal speed; 0.8 takes 1.25 times as long.")
-    start: Time = Field(0, description="From when on.")
-    end: Time | None = Field(None, description="Until when; to the end of the step when left out.")
+    start: Time = Field(default=0, description="From when on.")
+    end: Time | None = Field(default=None, description="Until when; to the end of the step when left out.")
 
     def record(self) -> Fault:
         """The record that engines take.
@@ -91,11 +99,13 @@ class DegradeLinkSection(Section):
     """A link, or all links of a tier, carries less than its rate."""
 
     kind: Literal["degrade-link"]
-    tier: Text | None = Field(None, description="All links of this tier.", examples=["leaf-spine"])
-    link: Natural | None = Field(None, description="One directed link by its index.")
-    factor: Ratio = Field(description="Capacity as a share of the link's rate; 0 is a dead link, over which flows wait.")
-    start: Time = Field(0, description="From when on.")
-    end: Time | None = Field(None, description="Until when; to the end of the step when left out.")
+    tier: Text | None = Field(default=None, description="All links of this tier.", examples=["leaf-spine"])
+    link: Natural | None = Field(default=None, description="One directed link by its index.")
+    factor: Ratio = Field(
+        description="Capacity as a share of the link's rate; 0 is a dead link, over which flows wait."
+    )
+    start: Time = Field(default=0, description="From when on.")
+    end: Time | None = Field(default=None, description="Until when; to the end of the step when left out.")
 
     @model_validator(mode="after")
     def _one_target(self) -> "DegradeLinkSection":
@@ -130,8 +140,10 @@ class CompareSection(Section):
         description="Dotted keys and the values of each; every combination is run.",
         examples=[{"fabric": ["roce", "infiniband"]}],
     )
-    variants: tuple[VariantSection, ...] = Field((), description="Variants, each a change of the scenario as written.")
-    steps: tuple[VariantSection, ...] = Field((), description="Variants, each a change of the one before it.")
+    variants: tuple[VariantSection, ...] = Field(
+        default=(), description="Variants, each a change of the scenario as written."
+    )
+    steps: tuple[VariantSection, ...] = Field(default=(), description="Variants, each a change of the one before it.")
 
     @model_validator(mode="after")
     def _one_way(self) -> "CompareSection":

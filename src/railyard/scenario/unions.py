@@ -1,8 +1,8 @@
-"""Sections of a topology and a fabric, made from their registries: a family added in one file is a choice here by itself."""
+"""Sections of a topology and a fabric, made from their registries: a new family is a choice here by itself."""
 
 import functools
 import operator
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, create_model
 
@@ -68,12 +68,15 @@ class _FabricName(Section):
     name: Literal[tuple(fabrics.names())] = Field(description="The fabric.")  # type: ignore[valid-type]
 
 
-FabricKeys = create_model(
-    "FabricSection",
-    __base__=_FabricName,
-    __doc__="A fabric by name; every further key replaces a constant of it, in all documentation with its source.",
-    **{key.name: key.field(optional=True) for key in _FABRIC_KEYS.values()},  # type: ignore[call-overload]
-)
+if TYPE_CHECKING:
+    FabricKeys = _FabricName
+else:
+    FabricKeys = create_model(
+        "FabricSection",
+        __base__=_FabricName,
+        __doc__="A fabric by name; every further key replaces a constant of it.",
+        **{key.name: key.field(optional=True) for key in _FABRIC_KEYS.values()},
+    )
 
 FabricSection = Annotated[FabricKeys, tagged("name")]
 

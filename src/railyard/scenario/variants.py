@@ -1,4 +1,4 @@
-"""The variants that a comparison runs: every combination of varied values, named variants, or steps one upon the other."""
+"""The variants of a comparison: every combination of varied values, named variants, or steps one upon the other."""
 
 from __future__ import annotations
 
@@ -99,7 +99,9 @@ def without_compare(draft: Draft) -> Draft:
 def _words(key: str, value: Any) -> str:
     """`roce`, or `tp 8` where the value alone would not say what it is."""
     if isinstance(value, dict):
-        inner = ", ".join(f"{name} {item}" if name not in override.TAGS.values() else str(item) for name, item in value.items())
+        inner = ", ".join(
+            f"{name} {item}" if name not in override.TAGS.values() else str(item) for name, item in value.items()
+        )
         return inner or key.rpartition(".")[2]
     last = key.rpartition(".")[2]
     plain = last in {"fabric", "topology", "server", "model", "name", "kind", "switch", "engine", "precision"}

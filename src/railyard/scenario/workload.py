@@ -1,6 +1,6 @@
 """What runs on the cluster."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
@@ -14,7 +14,7 @@ _LayoutKeys = section_of(Layout, "LayoutKeys", skip=frozenset({"global_batch"}),
 class ParallelismSection(_LayoutKeys):  # type: ignore[misc, valid-type]
     """How a step is spread over the accelerators; `dp` is what remains of them when it is left out."""
 
-    auto: Flag = Field(False, description="Find the best layout that fits, with the sizes that are given here.")
+    auto: Flag = Field(default=False, description="Find the best layout that fits, with the sizes that are given here.")
 
 
 SoftwareOverrides = section_of(
@@ -25,7 +25,9 @@ SoftwareOverrides = section_of(
 class SoftwareSection(SoftwareOverrides):  # type: ignore[misc, valid-type]
     """The training software: a dated profile by name, and constants that replace its own."""
 
-    profile: Text | None = Field(None, description="Name of a profile; the newest for the accelerator when left out.")
+    profile: Text | None = Field(
+        default=None, description="Name of a profile; the newest for the accelerator when left out."
+    )
 
 
 def _profile(value: object) -> object:
@@ -36,28 +38,40 @@ def _how(value: object) -> str:
     return "auto" if isinstance(value, str) else "keys"
 
 
+if TYPE_CHECKING:
+    DataSection = Section
+    CheckpointSection = Section
+else:
+    DataSection = section_of(DataLoading, "DataSection")
+    CheckpointSection = section_of(Checkpoint, "CheckpointSection")
+
+
 class TrainingSection(Section):
     """One training job."""
 
     model: Text = Field(
-        description="A model of the catalogue, or the path of a Hugging Face config.json, relative to the scenario file.",
+        description="A model of the catalogue, or the path of a Hugging Face config.json, relative to the scenario.",
         examples=["llama-3-70b", "./config.json"],
     )
-    tokens: Count = Field(0, description="Token budget of the job; 0 leaves the job completion time out.", examples=["15 T"])
+    tokens: Count = Field(
+        default=0, description="Token budget of the job; 0 leaves the job completion time out.", examples=["15 T"]
+    )
     global_batch: Positive = Field(description="Sequences in one optimizer step, over all ranks.", examples=[512])
     sequence: Positive = Field(description="Tokens in a sequence.", examples=[8192])
-    precision: Precision = Field("bf16", description="Datatype of the matrix products.")
+    precision: Precision = Field(default="bf16", description="Datatype of the matrix products.")
     parallelism: Annotated[
         Annotated[Literal["auto"], Tag("auto")] | Annotated[ParallelismSection, Tag("keys")],
         Discriminator(_how),
-    ] = Field("auto", description="`auto` finds the best layout that fits, or the layout key by key.", examples=["auto"])
+    ] = Field(
+        default="auto",
+        description="`auto` finds the best layout that fits, or the layout key by key.",
+        examples=["auto"],
+    )
     software: Annotated[SoftwareSection, BeforeValidator(_profile)] = Field(
         default_factory=SoftwareSection, description="The training software: name of a profile, or its constants."
     )
-    data: section_of(DataLoading, "DataSection") | None = Field(None, description="Reading of samples from storage.")  # type: ignore[valid-type]
-    checkpoint: section_of(Checkpoint, "CheckpointSection") | None = Field(  # type: ignore[valid-type]
-        None, description="Writing of checkpoints to storage."
-    )
+    data: DataSection | None = Field(default=None, description="Reading of samples from storage.")
+    checkpoint: CheckpointSection | None = Field(default=None, description="Writing of checkpoints to storage.")
 
 
 class WorkloadSection(Section):

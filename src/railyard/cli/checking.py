@@ -1,0 +1,80 @@
+"""`railyard validate`: predicted against measured."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from railyard import catalog
+from railyard.api.numbers import percent
+from railyard.cli.tables import Table, emit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+_REASONS = 8
+_HEADINGS = ("", "rows", "mean |error|", "median |error|", "p90 |error|")
+
+
+def training(table: Path, *, as_json: bool) -> None:
+    """Every measured training step of a table.
+
+    Raises:
+        InputError: The table cannot be read.
+    """
+    from railyard.validate.training import validate_training
+
+    report = validate_training(table, catalog.load())
+    if as_json:
+        emit(report.to_json())
+        return
+    _errors([*report.sources().items(), ("all", report.summary())])
+    _skipped(row.reason for row in report.rows if row.status == "skipped")
+
+
+def collectives(logs: Path, *, as_json: bool) -> None:
+    """Every measured collective of a folder of logs.
+
+    Raises:
+        InputError: The folder is missing or holds no log.
+    """
+    from railyard.validate.collectives import validate_collectives
+
+    report = validate_collectives(logs, catalog.load())
+    if as_json:
+        emit(json.dumps(report.to_json(), indent=1, allow_nan=False))
+        return
+    summary = report.summary()
+    rows = [
+        (f"{name}: {what}", errors[key])
+        for name, errors in summary["by_log"].items()
+        for key, what in _CLASSES.items()
+        if errors[key]["n"]
+    ]
+    _errors([*rows, *((f"all: {what}", summary[key]) for key, what in _CLASSES.items())])
+    _skipped(row.reason for row in report.rows if row.status == "skipped")
+
+
+_CLASSES = {"busbw_from_1_mib": "busbw from 1 MiB", "time_below_1_mib": "time below 1 MiB"}
+
+
+def _errors(rows: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+    table = Table(_HEADINGS, right=(1, 2, 3, 4))
+    for name, errors in rows:
+        spread = (errors["mean_abs_error"], errors["median_abs_error"], errors["p90_abs_error"])
+        table.add(name, str(errors["n"]), *(percent(value) for value in spread))
+    table.print()
+
+
+def _skipped(reasons: Iterable[str]) -> None:
+    counted = Counter(re.sub(r"^line \d+: ", "", reason) for reason in reasons)
+    if not counted:
+        return
+    emit(f"\n{counted.total()} rows skipped:")
+    for reason, times in counted.most_common(_REASONS):
+        emit(f"  {times:5d}  {reason}")
+    if len(counted) > _REASONS:
+        emit(f"         and {len(counted) - _REASONS} more reasons (`--json` lists every row)")

@@ -1,0 +1,196 @@
+"""The whole way of a run: what its result and its folder hold, and what is left when it does not end well."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from railyard.errors import InputError, SimulationError
+from railyard.graph import Timeline
+from railyard.scenario import load
+from railyard.scenario.execute import execute
+
+VARIANT_KEYS = {
+    "name", "settings", "layout", "step", "utilization", "time", "lockstep", "jct", "power", "capex", "cpmt",
+    "bottleneck", "network", "memory", "timeline", "topology", "collectives", "warnings", "digest",
+}  # fmt: skip
+
+
+def run(path, *sets, varies=(), out=None, **options):
+    return execute(load.load(path, sets), varies, out=out, **options)
+
+
+def visible(folder):
+    return sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
+
+
+def test_a_result_is_complete_and_its_parts_add_up(small):
+    result = run(small, varies=["fabric=roce,ideal"]).result
+    assert result["format"] == "railyard/1"
+    assert [variant["name"] for variant in result["variants"]] == ["roce", "ideal"]
+    for variant in result["variants"]:
+        assert set(variant) == VARIANT_KEYS
+        assert sum(part["seconds"] for part in variant["time"]) == pytest.approx(variant["step"]["seconds"], rel=1e-9)
+        assert sum(part["share"] for part in variant["time"]) == pytest.approx(1.0, rel=1e-9)
+        busy = sum(part["share"] for part in variant["time"] if part["cause"] == "compute")
+        assert variant["utilization"]["gpu"] == pytest.approx(busy, rel=1e-6)
+        tokens = 16 * 2048 / variant["step"]["seconds"]
+        assert variant["utilization"]["tokens_per_s"] == pytest.approx(tokens, rel=1e-9)
+        parts = sum(part["typical_usd"] for part in variant["capex"]["components"])
+        assert parts == pytest.approx(variant["capex"]["total_usd"]["typical"], rel=1e-9)
+        assert variant["cpmt"]["low"] <= variant["cpmt"]["typical"] <= variant["cpmt"]["high"]
+    sources = result["provenance"]["sources"]
+    assert {"item", "field", "value", "source", "year", "confidence"} <= set(sources[0])
+    assert any(source["item"] == "h100-sxm" and source["field"] == "flops.bf16" for source in sources)
+    assert result["provenance"]["left_out"]
+
+
+def test_the_folder_reproduces_the_run(small, tmp_path):
+    first = run(small, "seed=3", varies=["fabric=roce,uec"], out=tmp_path / "runs")
+    assert visible(tmp_path / "runs") == [first.folder.name]
+    assert first.folder.name.startswith("small-")
+    assert visible(first.folder) == ["result.json", "scenario.yaml", "timeline.parquet", "trace.json", "variants"]
+    assert visible(first.folder / "variants") == ["1-uec"]
+    assert visible(first.folder / "variants" / "1-uec") == ["timeline.parquet", "trace.json"]
+    assert not (tmp_path / "runs" / ".unfinished").exists()
+
+    stored = json.loads((first.folder / "result.json").read_text(encoding="utf-8"))
+    assert stored == first.result
+    again = run(first.folder / "scenario.yaml", out=tmp_path / "runs")
+    assert again.folder == first.folder
+    digests = [[variant["digest"] for variant in result["variants"]] for result in (first.result, again.result)]
+    assert digests[0] == digests[1]
+    assert Timeline.read_parquet(again.folder / "timeline.parquet").digest() == digests[0][0]
+    trace = json.loads((first.folder / "trace.json").read_text(encoding="utf-8"))
+    assert trace["traceEvents"]
+
+
+def test_files_that_a_scenario_names_go_with_it(small, tmp_path):
+    (tmp_path / "model").mkdir()
+    config = {
+        "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 1024, "intermediate_size": 4096,
+        "num_attention_heads": 16, "num_key_value_heads": 8, "num_hidden_layers": 8, "vocab_size": 32000,
+        "max_position_embeddings": 4096,
+    }  # fmt: skip
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    (tmp_path / "own.yaml").write_text(
+        "prices: {electricity: {range: {low: $0.01/kWh, typical: $0.02/kWh, high: $0.03/kWh}}}\n", encoding="utf-8"
+    )
+    first = run(small, "model=./model/config.json", "catalog=own.yaml", out=tmp_path / "runs")
+    copies = visible(first.folder / "inputs")
+    assert [copy.rpartition("-")[2] for copy in copies] == ["config.json", "own.yaml"]
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    again = run(first.folder / "scenario.yaml", out=elsewhere)
+    assert again.result["variants"][0]["digest"] == first.result["variants"][0]["digest"]
+    assert again.result["variants"][0]["cpmt"] == first.result["variants"][0]["cpmt"]
+
+
+def test_seeds_give_a_distribution(small):
+    step = run(small, "repeat=4", "jitter.sigma=5 %").result["variants"][0]["step"]
+    assert len(set(step["samples"])) == 4
+    assert min(step["samples"]) <= step["p50_s"] <= step["p95_s"] <= step["p99_s"] == max(step["samples"])
+    alone = run(small, "seed=2", "jitter.sigma=5 %").result["variants"][0]["step"]
+    assert alone["samples"] == [step["samples"][2]]
+
+
+def test_a_late_rank_costs_lockstep(small):
+    late = run(small, "faults=[{kind: late, rank: 5, by: 2 ms}]").result["variants"][0]
+    calm = run(small).result["variants"][0]
+    assert late["step"]["seconds"] == pytest.approx(calm["step"]["seconds"] + 2e-3, rel=0.02)
+    # All 15 others wait; what was slack before they waited hides a part of it.
+    assert 0.5 * 15 * 2e-3 < late["lockstep"]["gpu_seconds_lost_to_stragglers"] <= 15 * 2e-3
+
+
+def test_checkpoints_are_part_of_the_mean_step(small):
+    storage = [
+        "cluster.storage={name: local-nvme, servers: 2}",
+        "workload.training.checkpoint={interval_steps: 4, asynchronous: false}",
+    ]
+    saved = run(small, *storage).result["variants"][0]
+    causes = {part["cause"]: part["share"] for part in saved["time"]}
+    assert causes["checkpoint"] > 0
+    assert sum(part["share"] for part in saved["time"]) == pytest.approx(1.0)
+    assert saved["jct"]["checkpoint_s"] > 0
+
+
+def test_closed_forms_run_the_same_scenario(small):
+    flow = run(small).result["variants"][0]["step"]["seconds"]
+    analytic = run(small, engine="analytic").result["variants"][0]["step"]["seconds"]
+    assert analytic == pytest.approx(flow, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("sets", "key"),
+    [
+        (["server=hgx-h10"], "cluster.server"),
+        (["accelerators=17"], "cluster.accelerators"),
+        (["model=llama-4-1b"], "workload.training.model"),
+        (["model=./nowhere.json"], "workload.training.model"),
+        (["catalog=nowhere.yaml"], "catalog"),
+        (["tp=3"], "workload.training.parallelism"),
+        (["accelerators=64", "parallelism={tp: 64}"], "workload.training.parallelism.tp"),
+        (["zero=0", "model=llama-3-70b"], "workload.training.parallelism"),
+        (["engine=packet"], "engine"),
+        (["faults=[{kind: late, rank: 16, by: 1 us}]"], "faults.0.rank"),
+        (["faults=[{kind: slow-accelerator, rank: 1, factor: 0.5, start: 2 s, end: 1 s}]"], "faults.0"),
+        (["workload.training.data={}"], "workload.training.data"),
+        (["workload.training.software=megatron-1999"], "workload.training.software"),
+        (["collectives.algorithm={dp: rong}"], "collectives"),
+        (["economics.pue=0.9"], "economics.pue"),
+        (["cluster.back_end.switch=tomahawk-55"], "cluster.back_end"),
+        (["topology={kind: leaf-spine, oversubscription: 0}"], "cluster.back_end.topology.oversubscription"),
+    ],
+)
+def test_impossible_scenarios_end_before_anything_is_written(small, tmp_path, sets, key):
+    with pytest.raises(InputError) as caught:
+        run(small, *sets, out=tmp_path / "runs")
+    assert caught.value.problems[0].key.startswith(key)
+    assert caught.value.problems[0].file is not None
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_run_that_cannot_finish_leaves_no_folder(small, tmp_path):
+    with pytest.raises(SimulationError):
+        run(small, "faults=[{kind: degrade-link, tier: scale-up, factor: 0}]", out=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_failing_report_leaves_no_folder(small, tmp_path):
+    def face(result, folder):
+        raise OSError("no space left on device")
+
+    with pytest.raises(OSError, match="no space"):
+        run(small, out=tmp_path / "runs", face=face)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("how", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130), (signal.SIGTERM, 130)]
+)
+def test_a_stopped_run_leaves_nothing_that_looks_finished(small, tmp_path, how, code):
+    out = tmp_path / "runs"
+    text = small.read_text(encoding="utf-8")
+    small.write_text(
+        text.replace("global_batch: 16", "global_batch: 4096") + "repeat: 1000\njitter: {sigma: 1 %}\n",
+        encoding="utf-8",
+    )
+    command = [sys.executable, "-m", "railyard", "run", str(small), "--out", str(out), "--quiet"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    deadline = time.monotonic() + 60
+    while not (out / ".unfinished").exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.3)
+    os.kill(process.pid, how)
+    assert process.wait(timeout=60) == code
+    assert not out.exists() or visible(out) == []
+    small.write_text(text, encoding="utf-8")
+    finished = run(small, out=out)
+    assert visible(out) == [finished.folder.name]
+    assert not (out / ".unfinished").exists()
