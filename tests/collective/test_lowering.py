@@ -357,3 +357,52 @@ def test_latency_is_what_latency_scales(build, group):
     assert machine_of(slow).path_latency_ps > 5 * machine_of(cluster).path_latency_ps
     before, after = (_one(c, group(np.arange(32)), Kind.ALL_REDUCE, 8) for c in (cluster, slow))
     assert after.latency_ps[0] > 3 * before.latency_ps[0]
+
+
+@pytest.fixture(scope="module")
+def stored():
+    """16 servers with 8 storage nodes on a front-end network."""
+    from railyard import catalog, cluster
+
+    known = catalog.load()
+    name = next(name for name in known.names("storage") if known.storage(name).network_bps > 0)
+    spec = cluster.ClusterSpec(
+        accelerators=128,
+        server="hgx-h100",
+        front_end=cluster.NetworkSpec(fabric=cluster.FabricSpec("roce")),
+        storage=cluster.StorageSpec(name, servers=8, network="front_end"),
+    )
+    return cluster.build(spec, known)
+
+
+def test_a_rank_reads_from_all_storage_nodes(stored):
+    table = lower_storage(stored, np.array([0, 0]), np.array([False, True]), np.array([GIB, GIB]))
+    assert table.algorithm.tolist() == ["read", "write"]
+    for place, device in enumerate((stored.storage_servers.read_link, stored.storage_servers.write_link)):
+        links, share = table.row(place)
+        on_device = dict(zip(links.tolist(), share.tolist(), strict=True))
+        assert [on_device[link] for link in device.tolist()] == pytest.approx([1 / 8] * 8)
+        rate = (stored.links.rate_bps[links] / share).min()
+        assert table.alone_ps[place] == pytest.approx(table.latency_ps[place] + 8e12 * GIB / rate, abs=2)
+        assert table.latency_ps[place] > stored.storage_servers.latency_ps
+
+
+def test_all_ranks_together_load_storage_nodes_alike(stored):
+    ranks = np.arange(128)
+    table = lower_storage(stored, ranks, np.zeros(128, bool), np.full(128, GIB))
+    total = np.bincount(table.link_idx, table.link_share, minlength=len(stored.links))
+    assert total[stored.storage_servers.read_link] == pytest.approx(np.full(8, 16))
+
+
+def test_local_disks_serve_their_own_server():
+    from railyard import catalog, cluster
+
+    known = catalog.load()
+    name = next((name for name in known.names("storage") if known.storage(name).network_bps == 0), None)
+    assert name is not None
+    spec = cluster.ClusterSpec(
+        accelerators=16, server="hgx-h100", storage=cluster.StorageSpec(name, servers=2, network="back_end")
+    )
+    built = cluster.build(spec, known)
+    table = lower_storage(built, np.array([3, 11]), np.zeros(2, bool), np.array([GIB, GIB]))
+    assert [table.row(place)[0].tolist() for place in (0, 1)] == [[link] for link in built.storage_servers.read_link]

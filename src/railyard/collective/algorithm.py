@@ -10,11 +10,18 @@ from railyard.registry import Registry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from railyard.collective.machine import Machine
     from railyard.collective.pattern import Pattern
     from railyard.collective.schedule import Schedule
     from railyard.collective.shape import Shape
     from railyard.graph import CollectiveKind
+
+
+STAGED_FROM = 256
+"""Ranks beyond which `Algorithm.staged` is taken."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,8 @@ class Algorithm:
         steps: Latencies that add up.
         schedule: Every message in order; for tests and for engines that replay messages.
         sources: Where the algorithm is described.
+        staged: An algorithm whose pattern is this one's when edges that change rails go through peers. It has fewer
+            edges to write down, so large communicators take it.
         floods: Whether a rank gets data of many others at the same time (incast), instead of from few in turn.
     """
 
@@ -63,6 +72,14 @@ class Algorithm:
     schedule: Callable[[CollectiveKind, Shape], Schedule]
     sources: tuple[str, ...]
     floods: bool = False
+    staged: str | None = None
+
+    def relayed_pattern(self, kind: CollectiveKind, shape: Shape, rails: NDArray[np.int64]) -> Pattern:
+        """The pattern on an aligned shape when edges that change rails go through peers; see `Pattern.relayed`."""
+        grid = shape.even and shape.domains > 1 and shape.per_domain > 1
+        if self.staged is not None and grid and shape.ranks > STAGED_FROM:
+            return ALGORITHMS.get(self.staged).pattern(kind, shape)
+        return self.pattern(kind, shape).relayed(shape, rails)
 
     def refusal(self, kind: CollectiveKind, shape: Shape, machine: Machine) -> str | None:
         """Why the algorithm cannot do `kind` on `shape`; None when it can."""

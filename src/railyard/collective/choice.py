@@ -106,12 +106,17 @@ def choose_many(
     if shape.ranks < 2:
         return Choices((NOTHING,), np.zeros(len(size_bytes), np.int64), np.zeros(len(size_bytes)))
     candidates = _allowed(case, policy, group)
-    predicted = np.stack([predicted_us(case, name, spoken, size_bytes, policy) for name, spoken in candidates])
-    score = predicted
+    score = None
     if policy.selector == "library" and not machine.ideal:
-        score = _library_score(case, size_bytes, candidates, predicted)
+        score = _library_score(case, size_bytes, candidates)
+    if score is None:
+        score = np.stack([predicted_us(case, name, spoken, size_bytes, policy) for name, spoken in candidates])
     index = np.argmin(score, axis=0)
-    return Choices(tuple(candidates), index, np.take_along_axis(predicted, index[None], axis=0)[0])
+    time_us = np.empty(len(size_bytes))
+    for row in np.unique(index):
+        at = index == row
+        time_us[at] = predicted_us(case, *candidates[int(row)], size_bytes[at], policy)
+    return Choices(tuple(candidates), index, time_us)
 
 
 def _allowed(case: Case, policy: CollectivePolicy, group: str) -> list[tuple[str, str]]:
@@ -134,28 +139,28 @@ def _allowed(case: Case, policy: CollectivePolicy, group: str) -> list[tuple[str
 
 
 def _library_score(
-    case: Case,
-    size_bytes: NDArray[np.float64],
-    candidates: list[tuple[str, str]],
-    predicted: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    case: Case, size_bytes: NDArray[np.float64], candidates: list[tuple[str, str]]
+) -> NDArray[np.float64] | None:
     """float64[candidates, k]: the library's own estimate; infinite for what it would not consider.
 
-    Where the library has no estimate for any candidate (another maker's accelerators, an algorithm of the user's
-    choice), the predicted time decides.
+    None where the library has no estimate for any candidate (another maker's accelerators, an algorithm of the user's
+    choice): then the predicted time decides.
     """
+    score = np.full((len(candidates), len(size_bytes)), np.inf)
     if case.kind == CollectiveKind.ALL_TO_ALL:
-        return _grouped_sends(size_bytes, case.shape, candidates, predicted)
-    library = {"nccl": nccl.estimates, "rccl": rccl.estimates}.get(case.machine.library)
-    if library is None:
-        return predicted
-    score = np.full(predicted.shape, np.inf)
-    for (name, protocol), time_us in library(case, size_bytes).items():
-        item = (_own_name(name, case), protocol)
-        if item in candidates:
-            row = candidates.index(item)
-            score[row] = np.minimum(score[row], time_us)
-    return np.where(np.isfinite(score).any(axis=0), score, predicted)
+        small = size_bytes / case.shape.ranks <= PEER_LL_BYTES
+        for row, (name, protocol) in enumerate(candidates):
+            if name == "pairwise":  # grouped sends: LL for small messages, Simple otherwise
+                score[row] = np.where(small == (protocol == "ll"), 0.0, 1.0)
+    else:
+        library = {"nccl": nccl.estimates, "rccl": rccl.estimates}.get(case.machine.library)
+        estimates = library(case, size_bytes) if library is not None else {}
+        for (name, protocol), time_us in estimates.items():
+            item = (_own_name(name, case), protocol)
+            if item in candidates:
+                row = candidates.index(item)
+                score[row] = np.minimum(score[row], time_us)
+    return score if np.isfinite(score).any(axis=0).all() else None
 
 
 def _own_name(name: str, case: Case) -> str:
@@ -165,18 +170,6 @@ def _own_name(name: str, case: Case) -> str:
     if case.machine.library == "rccl" and case.machine.scale_up == "mesh" and case.shape.domains == 1:
         return "direct"  # rings and trees over all links of a full mesh load each link alike, as direct sends do
     return name
-
-
-def _grouped_sends(
-    size_bytes: NDArray[np.float64], shape: Shape, candidates: list[tuple[str, str]], predicted: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """An all-to-all is grouped sends: LL for small messages, Simple otherwise."""
-    small = size_bytes / shape.ranks <= PEER_LL_BYTES
-    score = np.full(predicted.shape, np.inf)
-    for row, (name, protocol) in enumerate(candidates):
-        if name == "pairwise":
-            score[row] = np.where(small == (protocol == "ll"), 0.0, 1.0)
-    return np.where(np.isfinite(score).any(axis=0), score, predicted)
 
 
 def predicted_us(

@@ -10,23 +10,41 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps, always
+from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
 from railyard.collective.pattern import Pattern
 from railyard.collective.schedule import Schedule, Send
+from railyard.errors import InputError
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from railyard.collective.machine import Machine
     from railyard.collective.shape import Shape
 
 
+MOST_RANKS = 1 << 13
+
+
 def all_pairs(ranks: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Sources and targets of every ordered pair of different positions."""
+    """Sources and targets of every ordered pair of different positions.
+
+    Raises:
+        InputError: There are too many pairs to write down.
+    """
+    if ranks > MOST_RANKS:
+        raise InputError(
+            f"messages between all pairs of {ranks} ranks are too many", allowed=f"at most {MOST_RANKS} ranks"
+        )
     source = np.repeat(np.arange(ranks), ranks)
     target = np.tile(np.arange(ranks), ranks)
     different = source != target
     return source[different], target[different]
+
+
+def _refuses(kind: CollectiveKind, shape: Shape, machine: Machine) -> str | None:
+    del kind, machine
+    return f"{shape.ranks} ranks are too many peers" if shape.ranks > 512 else None
 
 
 def _pattern(kind: CollectiveKind, shape: Shape) -> Pattern:
@@ -62,7 +80,7 @@ ALGORITHM = ALGORITHMS.add(
         kinds=(CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER),
         protocols=("ll", "ll128", "simple"),
         family="ring",
-        refuses=always,
+        refuses=_refuses,
         pattern=_pattern,
         steps=_steps,
         schedule=_schedule,

@@ -52,5 +52,6 @@ ALGORITHM = ALGORITHMS.add(
         schedule=_schedule,
         sources=("NCCL 2.30, grouped sends and receives",),
         floods=True,
+        staged="hierarchical-all-to-all",
     ),
 )

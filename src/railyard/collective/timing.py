@@ -121,11 +121,11 @@ class RankLoad:
 @lru_cache(maxsize=4096)
 def load_of(name: str, kind: CollectiveKind, shape: Shape) -> RankLoad:
     """The load of an algorithm on a shape."""
-    pattern = ALGORITHMS.get(name).pattern(kind, shape)
+    algorithm = ALGORITHMS.get(name)
     local = np.arange(shape.ranks) - shape.offsets[shape.domain_of]
     rails = local * min(shape.ports, shape.per_domain) // shape.per_domain
-    if shape.aligned and shape.scale_up != "none":
-        pattern = pattern.relayed(shape, rails)
+    joined = shape.aligned and shape.scale_up != "none"
+    pattern = algorithm.relayed_pattern(kind, shape, rails) if joined else algorithm.pattern(kind, shape)
     out = pattern.scale_out(shape)
     inside, outside = pattern.part(~out), pattern.part(out)
     pairs = inside.share[(inside.source >= 0) & (inside.target >= 0)]

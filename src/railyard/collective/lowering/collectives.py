@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from railyard.cluster import CsrWeighted
 from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.choice import DEFAULT_POLICY, NOTHING, choose_many
 from railyard.collective.lowering.groups import Group, groups
+from railyard.collective.lowering.routes import path_latency_ps
 from railyard.collective.lowering.table import EntityTable, Limits, gather, table
 from railyard.collective.lowering.usage import stacked, usage
 from railyard.collective.machine import Case, machine_of
@@ -124,6 +125,8 @@ class _Lowering:
         if group.shape.ranks < 2:
             return
         wanted = self.wanted
+        path_ps = path_latency_ps(self.cluster, group)
+        machine = replace(self.machine, path_latency_ps=int(path_ps.mean()))
         place = np.full(len(self.communicators), -1, np.int64)
         place[group.index] = np.arange(len(group.index))
         mine = np.flatnonzero(place[wanted.comm] >= 0)
@@ -133,19 +136,22 @@ class _Lowering:
             kind = CollectiveKind(int(value))
             of_kind = wanted.kind[mine] == value
             for index in np.unique(class_of[of_kind]):
-                self._choose(group, kind, str(classes[index]), mine[of_kind & (class_of == index)])
+                case = Case(machine, group.shape, kind, self.policy.version_number)
+                self._choose(case, str(classes[index]), mine[of_kind & (class_of == index)])
             for name in np.unique(self.algorithm[mine[of_kind]]):
                 chosen = mine[of_kind & (self.algorithm[mine] == name)]
                 self._load(group, kind, str(name), chosen, place[wanted.comm[chosen]])
+                steps = ALGORITHMS.get(str(name)).steps(kind, group.shape).scale_out
+                each_ps = path_ps[place[wanted.comm[chosen]]] + self.policy.network_overhead_ps
+                self.latency_ps[chosen] += np.rint(steps * each_ps).astype(np.int64)
         self.latency_ps[mine] = (self.latency_ps[mine] + self.policy.launch_ps) * wanted.count[mine]
 
-    def _choose(self, group: Group, kind: CollectiveKind, name: str, chosen: NDArray[np.int64]) -> None:
+    def _choose(self, case: Case, name: str, chosen: NDArray[np.int64]) -> None:
         """Algorithm, protocol, floor and rate of requests that differ only in size and communicator."""
         sizes, inverse = np.unique(self.wanted.size_bytes[chosen], return_inverse=True)
         picked = inverse.ravel()
         size = sizes.astype(np.float64)
-        case = Case(self.machine, group.shape, kind, self.policy.version_number)
-        choices = choose_many(kind, size, group.shape, self.machine, self.policy, group=name)
+        choices = choose_many(case.kind, size, case.shape, case.machine, self.policy, group=name)
         for index in np.unique(choices.index):
             algorithm, protocol = choices.candidates[int(index)]
             own = timing(case, ALGORITHMS.get(algorithm), protocol, size)
@@ -165,12 +171,9 @@ class _Lowering:
         at = inverse.ravel()
         part = Group(group.shape, group.index[needed], group.members[needed])
         own = usage(self.cluster, part, name, kind, pxn=self.policy.pxn)
-        steps = ALGORITHMS.get(name).steps(kind, group.shape).scale_out
         self.row[chosen] = sum(len(item) for item in self.parts) + at
         self.parts.append(own.links)
         self.fair_weight[chosen] = own.fair_weight[at] / self.factor[chosen]
-        network_ps = steps * (own.path_ps[at] + self.policy.network_overhead_ps)
-        self.latency_ps[chosen] += np.rint(network_ps).astype(np.int64)
 
     def table(self) -> EntityTable:
         """The finished table."""

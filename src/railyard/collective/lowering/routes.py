@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
+    from railyard.collective.lowering.groups import Group
 
 BATCH = 1 << 19
 """Legs that are routed at once; keeps the memory of a large all-to-all in bounds."""
@@ -197,19 +198,22 @@ def network_load(
     return Load(np.repeat(np.repeat(entity, ports.shape[1]), repeats), link.astype(np.int64), np.repeat(each, repeats))
 
 
-def path_latency_ps(cluster: Cluster, legs: Legs, entities: int, *, sample: int = 32) -> NDArray[np.int64]:
-    """int64[entities]: mean latency of the path of an entity's scale-out legs, of at most `sample` of them.
+def path_latency_ps(cluster: Cluster, group: Group, *, sample: int = 16) -> NDArray[np.int64]:
+    """int64[c]: mean latency of the path between two domains of each communicator; 0 where it has one domain.
 
-    Legs must be sorted by entity.
+    Neighbouring domains and domains half-way round count alike, over at most `sample` domains, whatever the algorithm:
+    rings go to neighbours, trees and exchanges also far.
     """
-    count = np.bincount(legs.entity, minlength=entities)
-    begin = np.concatenate([[0], np.cumsum(count)])[:-1]
-    taken = np.minimum(count, sample)
-    total = np.concatenate([[0], np.cumsum(taken)])
-    within = np.arange(total[-1]) - np.repeat(total[:-1], taken)
-    step = np.repeat(count / np.maximum(taken, 1), taken)
-    leg = np.repeat(begin, taken) + (within * step).astype(np.int64)
+    shape = group.shape
+    if shape.domains == 1:
+        return np.zeros(len(group.members), np.int64)
+    near = np.unique(np.linspace(0, shape.domains - 1, min(sample, shape.domains)).astype(np.int64))
+    first = np.concatenate([near, near])
+    second = np.concatenate([near + 1, near + max(1, shape.domains // 2)]) % shape.domains
+    source = group.members[:, shape.offsets[first]].ravel()
+    target = group.members[:, shape.offsets[second]].ravel()
+    _, legs = through_peers(cluster, Legs(np.arange(len(source)), source, target, np.ones(len(source))))
     ports = cluster.back_end.port_of_rank[:, 0]
-    delay = cluster.back_end.path_latency_ps(ports[legs.source[leg]], ports[legs.target[leg]])
-    summed = np.bincount(legs.entity[leg], weights=delay, minlength=entities)
-    return np.rint(summed / np.maximum(taken, 1)).astype(np.int64)
+    delay = cluster.back_end.path_latency_ps(ports[legs.source], ports[legs.target])
+    mean: NDArray[np.int64] = np.rint(delay.reshape(-1, len(first)).mean(axis=1)).astype(np.int64)
+    return mean

@@ -28,21 +28,20 @@ class Usage:
 
     Attributes:
         links: Rows of the communicators.
-        path_ps: int64[c], mean latency of the path of a step through NICs; 0 where there is none.
         fair_weight: float64[c].
     """
 
     links: CsrWeighted
-    path_ps: NDArray[np.int64]
     fair_weight: NDArray[np.float64]
 
 
 def usage(cluster: Cluster, group: Group, name: str, kind: CollectiveKind, *, pxn: bool) -> Usage:
     """Lowers algorithm `name` for every communicator of a group."""
     algorithm = ALGORITHMS.get(name)
-    pattern = algorithm.pattern(kind, group.shape)
     if pxn and group.shape.aligned and cluster.scale_up.kind != "none":
-        pattern = pattern.relayed(group.shape, _rails(cluster, group))
+        pattern = algorithm.relayed_pattern(kind, group.shape, _rails(cluster, group))
+    else:
+        pattern = algorithm.pattern(kind, group.shape)
     batch = max(1, routes.BATCH // max(len(pattern), 1))
     parts = [
         _batch(cluster, group.members[begin : begin + batch], pattern, group, floods=algorithm.floods, pxn=pxn)
@@ -50,7 +49,6 @@ def usage(cluster: Cluster, group: Group, name: str, kind: CollectiveKind, *, px
     ]
     return Usage(
         links=stacked([part.links for part in parts]),
-        path_ps=np.concatenate([part.path_ps for part in parts]),
         fair_weight=np.concatenate([part.fair_weight for part in parts]),
     )
 
@@ -81,7 +79,6 @@ def _batch(
     load = Load.joined(parts)
     return Usage(
         links=CsrWeighted.gathered(count, load.entity, load.link, load.share),
-        path_ps=_path_ps(cluster, members, out_legs, pattern),
         fair_weight=_fair_weight(cluster, count, up_legs, out_legs, pattern),
     )
 
@@ -112,15 +109,6 @@ def _switch_parts(cluster: Cluster, members: NDArray[np.int64], pattern: Pattern
             load = routes.network_load if network else routes.switch_load
             parts.append(load(cluster, entity, rank, share, out=out))
     return parts
-
-
-def _path_ps(cluster: Cluster, members: NDArray[np.int64], out_legs: Legs, pattern: Pattern) -> NDArray[np.int64]:
-    if len(out_legs) == 0 and not (pattern.target == NETWORK).any():
-        return np.zeros(len(members), np.int64)
-    if len(out_legs) == 0:  # a reduction tree: as far as from the first member to the last
-        row = np.arange(len(members))
-        out_legs = Legs(row, members[:, 0], members[:, -1], np.ones(len(members)))
-    return routes.path_latency_ps(cluster, out_legs, len(members))
 
 
 def _fair_weight(cluster: Cluster, count: int, up_legs: Legs, out_legs: Legs, pattern: Pattern) -> NDArray[np.float64]:
