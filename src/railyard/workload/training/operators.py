@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from railyard.workload.training.columns import Columns, F
 
 # Output tiles of common GEMM libraries (rows, columns) and the share of the best rate that each reaches: a small tile
-# reuses its operands less. The tables of `shared kernels` (A100, B200) are met best with these; see
-# tests/training_model.
+# reuses its operands less. Measured tables of an A100 and a B200 are met best with these; see tests/training_model.
 _TILES = np.array([(256, 128), (128, 256), (128, 128), (256, 64), (64, 256), (128, 64), (64, 64)], dtype=np.float64)
 _TILE_RATE = np.array([1.0, 1.0, 0.95, 0.9, 0.9, 0.85, 0.7])
 # Inner-dimension splits that fill idle units, and the fp32 partial sums that they cost.
