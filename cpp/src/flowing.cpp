@@ -3,13 +3,20 @@
 
 namespace railyard {
 
+namespace {
+
+/// What floating point may add to a whole number of picoseconds; rounding that up would add one for nothing.
+constexpr double kRoundingPs = 1e-3;
+
+}  // namespace
+
 Ps time_for(double amount, double per_second) {
   if (amount <= 0) return 0;
   if (per_second <= 0) return kNever;
   const double exact = amount * kPsPerSecond / per_second;
   if (exact >= 4e18) return kNever;
   const Ps whole = static_cast<Ps>(exact);
-  return whole + (static_cast<double>(whole) < exact ? 1 : 0);
+  return whole + (exact - static_cast<double>(whole) > kRoundingPs ? 1 : 0);
 }
 
 void Run::find_alone_times() {

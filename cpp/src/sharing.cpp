@@ -18,6 +18,9 @@ void require(bool holds, const char* what, std::size_t row) {
 
 Sharing::Sharing(std::span<const double> capacity_bps, const EntityColumns& entities, bool contention)
     : entities_(entities), links_(capacity_bps), rows_(entities.size()) {
+  for (const double bps : capacity_bps) {
+    if (!(std::isfinite(bps) && bps >= 0)) throw std::invalid_argument("capacity of a link is not a finite number");
+  }
   check_entities();
   pack_rows(contention);
   find_alone_rates();
@@ -65,8 +68,7 @@ void Sharing::find_alone_rates() {
   for (std::uint32_t e = 0; e < entities_.size(); ++e) {
     double rate = entities_.rate_cap_bps[e];
     for (std::size_t k = first_pair(e); k < first_pair(e + 1); ++k) {
-      const double scale = links_[static_cast<std::size_t>(entities_.link_idx[k])].scale;
-      rate = std::min(rate, scale > 0 ? static_cast<double>(kFull) / (scale * entities_.link_share[k]) : 0.0);
+      rate = std::min(rate, links_.capacity(static_cast<std::size_t>(entities_.link_idx[k])) / entities_.link_share[k]);
     }
     rows_[e].alone_rate = rate;
   }

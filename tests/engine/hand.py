@@ -68,9 +68,9 @@ class Graph:
     groups: list[list[int]] = field(default_factory=list)
     rows: list[dict] = field(default_factory=list)
 
-    def _add(self, kind, rank, stream, deps, peer=-1, duration=0, entity=-1):
-        row = {"kind": kind, "rank": rank, "stream": stream, "deps": deps}
-        self.rows.append({**row, "peer": peer, "duration": duration, "entity": entity})
+    def _add(self, kind, rank, stream, deps, **columns):
+        row = {"kind": kind, "rank": rank, "stream": stream, "deps": deps, "peer": -1, "duration": 0, "entity": -1}
+        self.rows.append({**row, **columns})
         return len(self.rows) - 1
 
     def compute(self, rank, duration, *deps, stream=0):

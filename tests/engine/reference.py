@@ -11,8 +11,8 @@ from railyard.graph import Kind
 def water_fill(flows, capacity):
     """Weighted max-min rates by progressive filling, in exact arithmetic.
 
-    `flows` is a list of (links: {link: share}, cap, weight); a flow's rate grows with its weight until its cap or one of
-    its links is full.
+    `flows` is a list of (links: {link: share}, cap, weight); a rate grows with its weight until its cap or one of its
+    links is full.
     """
     room = [Fraction(c) for c in capacity]
     rate = [None] * len(flows)

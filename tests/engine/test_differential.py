@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -87,7 +89,7 @@ def crowd(seed, flows=400, links=60):
     for rank in range(flows):
         used = random.permutation(links)[: random.integers(1, 5)].tolist()
         volume = float(random.integers(1_000, 1_000_000))
-        rows.append(Entity({link: 1.0 for link in used}, volume, weight=float(random.choice([1.0, 2.0]))))
+        rows.append(Entity(dict.fromkeys(used, 1.0), volume, weight=float(random.choice([1.0, 2.0]))))
         before = graph.compute(rank, int(random.integers(0, 40_000_000)))
         for _ in range(3):
             before = graph.transfer(rank, (rank + 1) % flows, rank, before)
@@ -122,7 +124,7 @@ def test_bytes_of_a_crowd_match_rates_found_anew(seed):
     sends = np.flatnonzero(timeline.graph.kind == 1)
     times = np.unique(np.concatenate([timeline.start_ps[sends], timeline.end_ps[sends]]))
     carried = np.zeros(len(graph.rows))
-    for begin, end in zip(times[:-1], times[1:], strict=True):
+    for begin, end in pairwise(times):
         flowing = [t for t in sends if timeline.start_ps[t] <= begin and end <= timeline.end_ps[t]]
         by_row = {graph.rows[t]["entity"]: t for t in flowing}
         for row, rate in fresh_rates(rows, list(by_row), capacity).items():

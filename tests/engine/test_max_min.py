@@ -32,43 +32,48 @@ def random_case(seed):
     return rows, capacity
 
 
-def max_min_by_linear_programs(rows, capacity):
-    """Raise the common level as far as it goes; fix whoever cannot go higher; again (Nace and Pioro 2008, section III)."""
-    scale = capacity.max()
-    usage = np.zeros((len(capacity), len(rows)))
-    for i, row in enumerate(rows):
-        for link, share in row.links.items():
-            usage[link, i] = share
-    cap = np.array([row.cap for row in rows]) / scale
-    weight = np.array([row.weight for row in rows])
-    level = np.full(len(rows), np.nan)
-    while np.isnan(level).any():
-        free = np.isnan(level)
-        t = _highest(usage, capacity / scale, cap, weight, level, free, None)
-        for i in np.flatnonzero(free):
-            if _highest(usage, capacity / scale, cap, weight, level, free, (i, t)) <= t * (1 + 1e-7):
-                level[i] = t
-    return level * weight * scale
+class Programs:
+    """Raise the common level as far as it goes, fix whoever cannot go higher, repeat (Nace and Pioro 2008)."""
+
+    def __init__(self, rows, capacity):
+        self.scale = capacity.max()
+        self.room = capacity / self.scale * (1 + 1e-11)
+        self.weight = np.array([row.weight for row in rows])
+        self.top = np.array([row.cap for row in rows]) / self.scale / self.weight
+        self.usage = np.zeros((len(capacity), len(rows)))
+        for i, row in enumerate(rows):
+            for link, share in row.links.items():
+                self.usage[link, i] = share * row.weight
+        self.level = np.full(len(rows), np.nan)
+
+    def rates(self):
+        while np.isnan(self.level).any():
+            free = np.isnan(self.level)
+            common = self.highest_common(free)
+            for i in np.flatnonzero(free):
+                if self.highest_of(i, common, free) <= common * (1 + 1e-7):
+                    self.level[i] = common
+        return self.level * self.weight * self.scale
+
+    def bounds(self, free, least):
+        fixed = [(level * (1 - 1e-12), level * (1 + 1e-12)) for level in self.level]
+        return [(least, top) if f else pair for f, top, pair in zip(free, self.top, fixed, strict=True)]
+
+    def highest_common(self, free):
+        """Variables: the levels, and one more that is below all free ones."""
+        n = len(self.level)
+        matrix = np.hstack([self.usage, np.zeros((len(self.room), 1))])
+        below = np.hstack([-np.eye(n)[free], np.ones((free.sum(), 1))])
+        room = np.concatenate([self.room, np.zeros(free.sum())])
+        return solve(np.append(np.zeros(n), -1.0), np.vstack([matrix, below]), room, [*self.bounds(free, 0), (0, None)])
+
+    def highest_of(self, one, common, free):
+        bounds = self.bounds(free, common * (1 - 1e-10))
+        return solve(-np.eye(len(self.level))[one], self.usage, self.room, bounds)
 
 
-def _highest(usage, capacity, cap, weight, level, free, one):
-    """Highest common level of the free flows; with `one` = (i, t): highest level of flow i with the others at least at t."""
-    n = len(weight)
-    bounds = [
-        (0, cap[i] / weight[i]) if free[i] else (level[i] * (1 - 1e-12), level[i] * (1 + 1e-12)) for i in range(n)
-    ]
-    matrix, room = usage * weight, capacity
-    if one is None:  # variables: levels, and the common level under all free ones
-        rows = np.hstack([-np.eye(n)[free], np.ones((free.sum(), 1))])
-        matrix = np.vstack([np.hstack([matrix, np.zeros((len(room), 1))]), rows])
-        room = np.concatenate([room, np.zeros(free.sum())])
-        bounds = [*bounds, (0, None)]
-        goal = np.append(np.zeros(n), -1.0)
-    else:
-        i, t = one
-        goal = -np.eye(n)[i]
-        bounds = [(t * (1 - 1e-10), high) if free[j] else (low, high) for j, (low, high) in enumerate(bounds)]
-    solved = linprog(goal, matrix, room * (1 + 1e-11), bounds=bounds, method="highs-ds")
+def solve(goal, matrix, room, bounds):
+    solved = linprog(goal, matrix, room, bounds=bounds, method="highs-ds")
     assert solved.status == 0, solved.message
     return -solved.fun
 
@@ -76,7 +81,7 @@ def _highest(usage, capacity, cap, weight, level, free, one):
 @pytest.mark.parametrize("seed", range(200))
 def test_equals_the_optimum_of_successive_linear_programs(seed):
     rows, capacity = random_case(seed)
-    assert rates(rows, capacity) == pytest.approx(max_min_by_linear_programs(rows, capacity), rel=1e-6)
+    assert rates(rows, capacity) == pytest.approx(Programs(rows, capacity).rates(), rel=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -87,7 +92,7 @@ def test_equals_progressive_filling_in_exact_arithmetic(seed):
 
 
 def test_textbook_parking_lot():
-    """One long flow over three links, one short flow on each: everybody gets half (Bertsekas and Gallager 1992, 6.5.2)."""
+    """One long flow over three links, one short flow on each (Bertsekas and Gallager 1992, 6.5.2): all get half."""
     long, shorts = Entity({0: 1, 1: 1, 2: 1}, 1.0), [Entity({i: 1}, 1.0) for i in range(3)]
     assert rates([long, *shorts], [10.0, 10.0, 10.0]) == pytest.approx([5.0] * 4)
     assert rates([long, *shorts], [10.0, 4.0, 10.0]) == pytest.approx([2.0, 8.0, 2.0, 8.0])
@@ -108,7 +113,7 @@ def test_a_dead_link_gives_nothing_and_takes_nothing():
 def test_thousands_of_flows_on_one_link():
     rows = [Entity({0: 1, i + 1: 1}, 1.0) for i in range(5000)]
     capacity = np.full(5001, 1e9)
-    capacity[1:11] = 1e4  # ten of them are held back elsewhere
+    capacity[1:11] = 1e4  # ten of the flows are held back elsewhere
     got = rates(rows, capacity)
     assert got[:10] == pytest.approx(1e4)
     assert got[10:] == pytest.approx((1e9 - 1e5) / 4990, rel=1e-9)
@@ -135,7 +140,8 @@ def test_every_flow_is_at_its_cap_or_highest_on_a_full_link(seed):
             load[link] += share * rate
     assert (load <= capacity * (1 + 1e-9)).all()
     full = load >= capacity * (1 - 1e-8)
-    top = [max((level[i] for i, row in enumerate(rows) if link in row.links), default=0) for link in range(len(capacity))]
+    users = [[i for i, row in enumerate(rows) if link in row.links] for link in range(len(capacity))]
+    top = [max(level[used], default=0) for used in users]
     for i, row in enumerate(rows):
         held_back = any(full[link] and level[i] >= top[link] * (1 - 1e-8) for link in row.links)
         assert held_back or got[i] == pytest.approx(row.cap, rel=1e-9)

@@ -49,7 +49,8 @@ inline Quanta demand_of(double share, double rate, double scale) {
 /// All links, and the lists of flows of the crowded ones.
 class LinkTable {
  public:
-  explicit LinkTable(std::span<const double> capacity_bps) : links_(capacity_bps.size()) {
+  explicit LinkTable(std::span<const double> capacity_bps)
+      : links_(capacity_bps.size()), capacity_bps_(capacity_bps.size()) {
     for (std::size_t i = 0; i < capacity_bps.size(); ++i) set_capacity(i, capacity_bps[i]);
   }
 
@@ -58,8 +59,11 @@ class LinkTable {
   const Link& operator[](std::size_t link) const { return links_[link]; }
 
   void set_capacity(std::size_t link, double bps) {
+    capacity_bps_[link] = bps > 0 ? bps : 0.0;
     links_[link].scale = bps > 0 ? static_cast<double>(kFull) / bps : 0.0;
   }
+
+  double capacity(std::size_t link) const { return capacity_bps_[link]; }
 
   std::span<const std::uint32_t> flows(const Link& link) const {
     return {link.overflow ? overflow_[link.overflow - 1].data() : link.flows, link.count};
@@ -93,6 +97,7 @@ class LinkTable {
   }
 
   BigVector<Link> links_;
+  std::vector<double> capacity_bps_;
   std::vector<std::vector<std::uint32_t>> overflow_;
 };
 

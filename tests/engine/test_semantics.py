@@ -1,0 +1,155 @@
+"""What runs when: streams, collectives, transfers, and who let whom start."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from railyard import engine
+
+from .hand import Entity, Graph, Links, lowered
+
+GIGABYTE_PER_S = 8e9  # in bit/s: 1,000 bytes take 1 us alone
+
+
+def play(graph, rows=(), capacity=(GIGABYTE_PER_S,), name="flow", **options):
+    return engine.get(name).run(*lowered(graph, rows), Links(capacity), **options)
+
+
+def test_a_stream_is_a_queue_and_streams_run_side_by_side():
+    graph = Graph(2)
+    graph.compute(0, 10)
+    graph.compute(0, 5)
+    graph.compute(0, 7, stream=1)
+    graph.compute(1, 3)
+    timeline = play(graph)
+    assert timeline.start_ps.tolist() == [0, 10, 0, 0]
+    assert timeline.end_ps.tolist() == [10, 15, 7, 3]
+    assert timeline.blocker.tolist() == [-1, 0, -1, -1]
+    assert timeline.makespan_ps == 15
+
+
+def test_a_collective_waits_for_its_last_member_and_releases_all_at_once():
+    graph = Graph(3, groups=[[0, 1, 2]])
+    arrivals = [graph.compute(rank, duration) for rank, duration in enumerate([10, 30, 20])]
+    together = graph.collective(0, 0, stream=0)
+    after = [graph.compute(rank, 1) for rank in range(3)]
+    timeline = play(graph, [Entity({0: 1.0}, 1_000, latency=500)])
+    assert timeline.start_ps[together] == 30
+    assert timeline.end_ps[together] == 30 + 500 + 1_000_000
+    assert timeline.blocker[together] == arrivals[1]
+    assert (timeline.start_ps[after] == timeline.end_ps[together]).all()
+    assert (timeline.blocker[after] == together).all()
+
+
+def test_a_collective_occupies_its_stream_on_every_member():
+    graph = Graph(3, groups=[[0, 1], [1, 2]])
+    first, second = graph.collective(0, 0), graph.collective(1, 0)
+    timeline = play(graph, [Entity({}, 1_000, cap=GIGABYTE_PER_S)])
+    assert timeline.start_ps[second] == timeline.end_ps[first] == 1_000_000
+
+
+def test_a_transfer_occupies_the_stream_of_its_source_only():
+    graph = Graph(2)
+    there, back = graph.transfer(0, 1, 0), graph.transfer(1, 0, 1)
+    again = graph.transfer(0, 1, 0)
+    timeline = play(graph, [Entity({0: 1.0}, 1_000), Entity({1: 1.0}, 1_000)], [GIGABYTE_PER_S] * 2)
+    assert timeline.start_ps[back] == 0
+    assert timeline.start_ps[again] == timeline.end_ps[there]
+
+
+def test_explicit_waits_cross_ranks_and_streams():
+    graph = Graph(2)
+    work = graph.compute(0, 1_000)
+    send = graph.transfer(0, 1, 0, work)
+    use = graph.compute(1, 10, send)
+    timeline = play(graph, [Entity({0: 1.0}, 1_000, latency=7)])
+    assert timeline.start_ps[send] == 1_000
+    assert timeline.start_ps[use] == timeline.end_ps[send] == 1_000 + 7 + 1_000_000
+    assert timeline.blocker[use] == send
+
+
+def test_latency_uses_no_bandwidth():
+    """The second flow shares the link only after its latency; until then the first has it to itself."""
+    graph = Graph(2)
+    graph.transfer(0, 1, 0)
+    graph.transfer(1, 0, 1)
+    rows = [Entity({0: 1.0}, 1_000), Entity({0: 1.0}, 1_000, latency=500_000)]
+    timeline = play(graph, rows)
+    assert timeline.end_ps.tolist() == [1_500_000, 2_000_000]
+
+
+def test_two_flows_share_and_the_longer_speeds_up_when_the_shorter_ends():
+    graph = Graph(2)
+    graph.transfer(0, 1, 0)
+    graph.transfer(1, 0, 1)
+    timeline = play(graph, [Entity({0: 1.0}, 1_000), Entity({0: 1.0}, 3_000)])
+    assert timeline.end_ps.tolist() == [2_000_000, 4_000_000]
+
+
+def test_analytic_ignores_contention_and_keeps_order():
+    graph = Graph(2)
+    graph.transfer(0, 1, 0)
+    graph.transfer(1, 0, 1)
+    graph.transfer(1, 0, 1)
+    timeline = play(graph, [Entity({0: 1.0}, 1_000), Entity({0: 1.0}, 3_000)], name="analytic")
+    assert timeline.end_ps.tolist() == [1_000_000, 3_000_000, 6_000_000]
+
+
+def test_nothing_and_no_volume_take_no_time():
+    assert play(Graph(4)).makespan_ps == 0
+    graph = Graph(1, groups=[[0]])
+    graph.collective(0, 0)
+    graph.compute(0, 0, 0)
+    assert play(graph, [Entity({0: 1.0}, 0.0)]).end_ps.tolist() == [0, 0]
+
+
+def test_completions_are_rounded_up():
+    graph = Graph(1)
+    graph.transfer(0, 0, 0)
+    assert play(graph, [Entity({0: 1.0}, 1.0)], [3e12]).end_ps.tolist() == [3]  # 8 bits at 3 bits/ps are 2.67 ps
+
+
+def test_lockstep_one_late_rank_of_ten_thousand_costs_a_fifth_of_a_gpu_second():
+    """9,999 ranks wait 20 us each for the one that is late: 0.2 GPU-seconds in one collective."""
+    ranks, late_ps = 10_000, 20_000_000
+    graph = Graph(ranks, groups=[list(range(ranks))])
+    for rank in range(ranks):
+        graph.compute(rank, 1_000_000_000)
+    together = graph.collective(0, 0, stream=0)
+    faults = [engine.Late(rank=1234, by_ps=late_ps)]
+    timeline = play(graph, [Entity({0: 1.0}, 1_000)], faults=faults)
+    waited = timeline.start_ps[together] - timeline.end_ps[:ranks]
+    assert waited.sum() * 1e-12 == pytest.approx(0.2, rel=1e-3)
+    assert timeline.blocker[together] == 1234
+
+
+def test_what_the_timeline_says_of_itself():
+    graph = Graph(1)
+    graph.transfer(0, 0, 0)
+    columns, low = lowered(graph, [Entity({0: 1.0}, 1_000, latency=5)])
+    low.entities.alone_ps[:] = 1_000_005
+    timeline = engine.get("flow").run(columns, low, Links([GIGABYTE_PER_S]), seed=7)
+    assert timeline.alone_ps.tolist() == [1_000_005]
+    assert timeline.latency_ps.tolist() == [5]
+    assert timeline.link_bytes.tolist() == [1_000.0]
+    assert (timeline.meta["engine"], timeline.meta["seed"]) == ("flow", 7)
+    assert timeline.meta["digest"] == timeline.digest()
+    assert timeline.meta["left_out"]
+
+
+@pytest.mark.parametrize("column", ["start_ps", "end_ps", "blocker", "link_bytes"])
+def test_columns_are_views_that_cannot_be_written(column):
+    graph = Graph(1)
+    graph.compute(0, 1)
+    values = getattr(play(graph), column)
+    assert not values.flags.owndata
+    with pytest.raises(ValueError, match="read-only"):
+        values[:] = 0
+
+
+def test_columns_outlive_their_result():
+    graph = Graph(1)
+    graph.compute(0, 12_345)
+    ends = [play(graph).end_ps for _ in range(50)]
+    assert np.concatenate(ends).tolist() == [12_345] * 50
