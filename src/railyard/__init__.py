@@ -1,32 +1,22 @@
-"""One model of an AI cluster, from collectives to cables.
-
-    import railyard
-
-    run = railyard.run("scenario.yaml")
-    print(run)
-    run.table("time")
-"""
+"""One model of an AI cluster, from collectives to cables: `railyard.run("scenario.yaml")`, `compare`, `load`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import importlib
+from typing import Any
 
 from railyard.errors import InputError, RailyardError
 
-if TYPE_CHECKING:
-    from railyard.api import Run, compare, load, run
-
+# The names that come from `railyard.api` are typed in the stub beside this file: reading a scenario needs heavy
+# packages, and `import railyard` alone must not; nor may the rooms, which lie in this package, depend on its face.
 __all__ = ["InputError", "RailyardError", "Run", "__version__", "compare", "load", "run"]
 
-_LAZY = ("Run", "compare", "load", "run")
+_FROM_API = ("Run", "compare", "load", "run")
 
 
 def __getattr__(name: str) -> Any:
-    # Reading a scenario needs heavy packages; `import railyard` alone must not.
-    if name in _LAZY:
-        from railyard import api
-
-        return getattr(api, name)
+    if name in _FROM_API:
+        return getattr(importlib.import_module("railyard.api"), name)
     if name == "__version__":
         from importlib import metadata
 

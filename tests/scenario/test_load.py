@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from railyard.cluster import fabrics, topologies
 from railyard.errors import InputError
 from railyard.scenario import load, source
 from railyard.scenario.model import Scenario
@@ -252,6 +253,25 @@ def test_any_override_gives_a_scenario_or_an_input_error(key, value):
     with contextlib.suppress(InputError):
         draft.changed(dict([override.parse_set(f"{key}={value}")]))
         expand(draft, [f"{key}={value}"])
+
+
+@pytest.mark.parametrize("kind", topologies.names())
+def test_every_topology_is_a_choice_and_is_written_back(kind):
+    draft = load.from_values(source.parse_mapping(SMALL, "x").plain(), {"topology": kind, "accelerators": 128})
+    assert draft.scenario.cluster.back_end.topology.kind == kind
+    assert load.from_values(load.dump(draft.scenario)).scenario == draft.scenario
+    assert draft.scenario.cluster.back_end.spec().topology == topologies.get(kind)()
+
+
+@pytest.mark.parametrize("name", fabrics.names())
+def test_every_fabric_is_a_choice_and_its_constants_may_differ(name):
+    draft = load.from_values(
+        source.parse_mapping(SMALL, "x").plain(), {"fabric": {"name": name, "hop_latency": "3 us", "mtu": "1 KiB"}}
+    )
+    assert load.from_values(load.dump(draft.scenario)).scenario == draft.scenario
+    fabric = draft.scenario.cluster.back_end.spec().fabric.resolve()
+    assert (fabric.hop_latency_ps, fabric.mtu_bytes) == (3_000_000, 1024)
+    assert fabric.header_bytes == fabrics.get(name).header_bytes
 
 
 def test_the_schema_names_every_section():

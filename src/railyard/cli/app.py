@@ -97,7 +97,7 @@ def compare(
 
 
 @app.command(short_help="Write a commented scenario to start from.")
-def init(file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="The file to write.")] = None) -> None:
+def init(file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The file to write.")] = None) -> None:
     """Write a commented scenario to start from, to stdout without FILE."""
     from railyard.cli import starting
 
@@ -114,7 +114,7 @@ def schema() -> None:
 
 @catalog.command("list")
 def catalog_list(
-    kind: Annotated[str | None, typer.Argument(metavar="[KIND]", help="One kind only, such as accelerators.")] = None,
+    kind: Annotated[str | None, typer.Argument(metavar="KIND", help="One kind only, such as accelerators.")] = None,
     json: Json = False,
     extra: Extra = None,
 ) -> None:

@@ -153,6 +153,6 @@ def _once(lists: Iterable[Iterable[Any]]) -> list[Any]:
 
 
 def _version() -> str:
-    from railyard import __version__
+    from importlib import metadata
 
-    return str(__version__)
+    return metadata.version("railyard")

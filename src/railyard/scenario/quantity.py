@@ -121,7 +121,7 @@ LENGTH = Quantity("a length", "30 m", units.length, units.format_length, "m", 1e
 FREQUENCY = Quantity("a frequency", "1.83 GHz", units.frequency, _hertz, "Hz", 1e15)
 YEARS = Quantity("a span in years", "4 years", units.years, _years, "years", 100.0)
 COUNT = Quantity("a count", "15 T", units.count, units.format_count, "", 2.0**53, bare=True)
-RATIO = Quantity("a ratio", "3:1", units.ratio, _ratio, "", 1e6, bare=True)
+RATIO = Quantity("a ratio", "95 %", units.ratio, _ratio, "", 1e6, bare=True)
 MONEY = Quantity("an amount of money", "$30k", units.money, _money(""), "USD", 1e15)
 MONEY_RATE = Quantity("a price of time", "$2.10/h", units.money_rate, _money("/h"), "USD/h", 1e12)
 ENERGY_PRICE = Quantity("a price of energy", "$0.08/kWh", units.energy_price, _money("/kWh"), "USD/kWh", 1e6)

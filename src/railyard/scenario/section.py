@@ -70,20 +70,25 @@ _READERS: Mapping[Any, Any] = {
 
 @dataclasses.dataclass(frozen=True)
 class Key:
-    """One key of a section: its name in the file, its type, its default and what it means."""
+    """One key of a section: its name in the file, its type, its default, what it means and how it may look."""
 
     name: str
     annotation: Any
     words: str | None
     default: Any = dataclasses.MISSING
+    example: str = ""
 
     def field(self, *, optional: bool) -> tuple[Any, Any]:
         """The pydantic field."""
-        if optional or self.default is None:
-            return self.annotation | None, Field(None, description=self.words)
-        if self.default is dataclasses.MISSING:
-            return self.annotation, Field(description=self.words)
-        return self.annotation, Field(self.default, description=self.words)
+        examples = [self.example] if self.example else None
+        default = None if optional else self.default
+        if default is dataclasses.MISSING:
+            return self.annotation, Field(description=self.words, examples=examples)
+        annotation = self.annotation if default is not None else self.annotation | None
+        # A record of the same union, such as the topology of a plane, is written as its name and read like the user's.
+        named = dataclasses.is_dataclass(default) and not isinstance(default, type)
+        value = {"kind": getattr(default, "kind", "")} if named else default
+        return annotation, Field(default=value, validate_default=named, description=self.words, examples=examples)
 
 
 def section_of(
@@ -123,7 +128,8 @@ def keys_of(record: type, inner: Any = None) -> dict[str, Key]:
     for item in dataclasses.fields(record):
         default = item.default if item.default_factory is dataclasses.MISSING else item.default_factory()
         if item.name in said:
-            keys[item.name] = Key(said[item.name].key, _said(said[item.name], inner), said[item.name].help, default)
+            known = said[item.name]
+            keys[item.name] = Key(known.key, _said(known, inner), known.help, default, known.unit)
         elif not said and item.init:
             annotation = _annotation(hints[item.name], item.name)
             keys[item.name] = Key(_key_of(item.name), annotation, words.get(item.name), default)
