@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "railyard/columns.hpp"
+
 namespace railyard {
 
 __extension__ typedef __int128 i128;  // -Wpedantic needs the marker
