@@ -80,15 +80,15 @@ class Key:
 
     def field(self, *, optional: bool) -> tuple[Any, Any]:
         """The pydantic field."""
-        examples = [self.example] if self.example else None
+        told: dict[str, Any] = {"description": self.words, "examples": [self.example] if self.example else None}
         default = None if optional else self.default
         if default is dataclasses.MISSING:
-            return self.annotation, Field(description=self.words, examples=examples)
+            return self.annotation, Field(**told)
         annotation = self.annotation if default is not None else self.annotation | None
         # A record of the same union, such as the topology of a plane, is written as its name and read like the user's.
         named = dataclasses.is_dataclass(default) and not isinstance(default, type)
-        value = {"kind": getattr(default, "kind", "")} if named else default
-        return annotation, Field(default=value, validate_default=named, description=self.words, examples=examples)
+        told["default"] = {"kind": getattr(default, "kind", "")} if named else default
+        return annotation, Field(**told, validate_default=named)
 
 
 def section_of(
