@@ -55,6 +55,14 @@ def test_the_template_of_init_is_an_example_too():
     assert len(execute(draft).result["variants"]) == 3
 
 
+def test_lockstep_multiplies_lateness_by_the_cluster():
+    """9,999 GPUs wait 20 us for one: 0.2 GPU-seconds."""
+    result = execute(load.load(EXAMPLES / "lockstep.yaml")).result
+    lockstep = result["variants"][0]["lockstep"]
+    assert lockstep["gpu_seconds_lost_to_stragglers"] == pytest.approx(9_999 * 20e-6, rel=1e-6)
+    assert lockstep["worst_ranks"][0]["rank"] == 17
+
+
 def test_designing_the_network_for_the_job_ends_the_wait():
     """As commonly built 25 to 45 % of the step is waiting for the network, on the designed fabric less than 5 %."""
     variants = execute(load.load(EXAMPLES / "as-built.yaml")).result["variants"]

@@ -54,7 +54,9 @@ def collectives(logs: Path, *, as_json: bool) -> None:
         for key, what in _CLASSES.items()
         if errors[key]["n"]
     ]
-    _errors([*rows, *((f"all: {what}", summary[key]) for key, what in _CLASSES.items())])
+    totals = [("healthy logs", summary["healthy"]), ("all", summary)]
+    rows += [(f"{name}: {what}", errors[key]) for name, errors in totals for key, what in _CLASSES.items()]
+    _errors(rows)
     _skipped(row.reason for row in report.rows if row.status == "skipped")
 
 
