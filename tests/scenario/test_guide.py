@@ -1,0 +1,30 @@
+"""Every YAML block of the guides is a part of a valid scenario."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from railyard.scenario import load, source
+from railyard.scenario.variants import expand
+
+DOCS = Path(__file__).parents[2] / "docs"
+BLOCKS = [
+    (page, number, text)
+    for page in ("start.md", "guides/scenario.md")
+    for number, text in enumerate(
+        re.findall(r"```yaml\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
+    )
+]
+
+
+@pytest.mark.parametrize(("page", "number", "text"), BLOCKS)
+def test_a_block_is_part_of_a_scenario(page, number, text, small):
+    values = {**source.read(small).plain(), **source.parse_mapping(text, f"{page}, block {number}").plain()}
+    assert expand(load.from_values(values))
+
+
+def test_there_are_blocks():
+    assert len(BLOCKS) >= 7
