@@ -109,8 +109,9 @@ def _row(cells: dict[str | None, str | list[str] | None], line: int, header: lis
         except ValueError:
             return Row(identity, line, text, problem=f"line {line}: {name}: `{text[name]}` is no number")
         most = _MOST_LAYERS if name == "layers" else 1e15
-        if not 0 <= value <= most or (name in _WHOLE and value != int(value)):
-            kind = f"a whole number up to {most:.0f}" if name in _WHOLE else "a number of zero or more"
+        least = 1 if name in _PLACE else 0
+        if not least <= value <= most or (name in _WHOLE and value != int(value)):
+            kind = f"a whole number from {least} to {most:.0f}" if name in _WHOLE else "a number of zero or more"
             return Row(identity, line, text, problem=f"line {line}: {name}: `{text[name]}` is not {kind}")
         if name in _WHOLE:
             whole[name] = int(value)
