@@ -21,14 +21,14 @@ ALIKE = 0.002
 
 HEADINGS = (
     "variant",
-    "GPU\nutilization",
-    "exposed\ncommunication",
+    "GPU utilization",
+    "exposed communication",
     "step",
-    "tokens/s\nper GPU",
+    "tokens/s per GPU",
     "JCT",
     "power",
     "capex",
-    "$/Mtoken\nlow/typ/high",
+    "$/Mtoken low/typ/high",
     "bottleneck",
 )
 RIGHT = (1, 3, 4, 5, 6, 7, 8)

@@ -1,14 +1,19 @@
-"""Tables on stdout: ruled in a terminal, plain columns in a pipe."""
+"""Tables on stdout: ruled and fitted to the width in a terminal, plain columns in a pipe."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+import textwrap
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 _GAP = "  "
+_CELL = 26
+"""Widest cell of a table that is turned on its side; longer text is folded."""
 
 
 def emit(text: str) -> None:
@@ -20,7 +25,7 @@ class Table:
     """Rows of text under headings.
 
     Args:
-        headings: One a column; a second line of a heading, after a line break, is its unit.
+        headings: One a column.
         right: Columns whose figures are set to the right.
     """
 
@@ -35,33 +40,62 @@ class Table:
 
     def print(self) -> None:
         """Writes the table in the form that suits where stdout goes."""
-        if sys.stdout.isatty():
-            self._ruled()
-        else:
+        if not sys.stdout.isatty():
             emit(self.plain())
+            return
+        width = shutil.get_terminal_size().columns
+        if max(map(len, self.plain().splitlines())) <= width:
+            emit(_ruled(self.plain().splitlines()))
+        else:
+            emit("\n\n".join(self.turned(width)))
 
     def plain(self) -> str:
         """Columns separated by two spaces, headings in one line, nothing cut."""
-        rows = [tuple(heading.replace("\n", " ") for heading in self.headings), *self.rows]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(self.headings))]
-        return "\n".join(self._line(row, widths) for row in rows)
+        return "\n".join(_aligned([tuple(self.headings), *self.rows], self.right))
 
-    def _line(self, row: Sequence[str], widths: Sequence[int]) -> str:
-        cells = [
-            cell.rjust(width) if column in self.right else cell.ljust(width)
+    def turned(self, width: int) -> Iterable[str]:
+        """The table on its side, headings down the left, in as many blocks as it takes to fit the width."""
+        columns = [[_folded(cell) for cell in row] for row in self.rows]
+        used = max(map(len, self.headings))
+        block: list[list[list[str]]] = []
+        for column in columns:
+            wide = max(len(line) for cell in column for line in cell) + len(_GAP)
+            if block and used + wide > width:
+                yield self._block(block)
+                block, used = [], max(map(len, self.headings))
+            block.append(column)
+            used += wide
+        if block:
+            yield self._block(block)
+
+    def _block(self, columns: Sequence[Sequence[list[str]]]) -> str:
+        lines: list[tuple[str, ...]] = []
+        for number, heading in enumerate(self.headings):
+            cells = [column[number] for column in columns]
+            for line in range(max(map(len, cells))):
+                parts = [cell[line] if line < len(cell) else "" for cell in cells]
+                lines.append((heading if line == 0 else "", *parts))
+        return _ruled(_aligned(lines, ()))
+
+
+def _folded(cell: str) -> list[str]:
+    return textwrap.wrap(cell, _CELL) or [""]
+
+
+def _aligned(rows: Sequence[tuple[str, ...]], right: Iterable[int]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    to_right = set(right)
+    return [
+        _GAP.join(
+            cell.rjust(width) if column in to_right else cell.ljust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        return _GAP.join(cells).rstrip()
+        ).rstrip()
+        for row in rows
+    ]
 
-    def _ruled(self) -> None:
-        from rich import box
-        from rich.console import Console
-        from rich.table import Table as RichTable
-        from rich.text import Text
 
-        table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
-        for column, heading in enumerate(self.headings):
-            table.add_column(Text(heading), justify="right" if column in self.right else "left", overflow="fold")
-        for row in self.rows:
-            table.add_row(*(Text(cell) for cell in row))
-        Console().print(table)
+def _ruled(lines: Sequence[str]) -> str:
+    """The first line as a heading, bold where colours are wanted, with a rule below it."""
+    rule = "─" * max(map(len, lines))
+    head = lines[0] if "NO_COLOR" in os.environ else f"\x1b[1m{lines[0]}\x1b[0m"
+    return "\n".join([head, rule, *lines[1:]])
