@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -48,7 +49,7 @@ class Progress:
     def _write(self, text: str) -> None:
         if not self.wanted:
             return
-        cut = text[:100]
+        cut = text[: shutil.get_terminal_size().columns - 1]
         sys.stderr.write("\r" + cut.ljust(self.width) + ("\r" if not cut else ""))
         sys.stderr.flush()
         self.width = len(cut)
