@@ -98,15 +98,17 @@ class _Meter:
 def _all(jobs: Sequence[Job], folder: Path | None, meter: _Meter) -> list[Measured]:
     """Every variant through engine and measures, as many at a time as there are processors: engines free the GIL."""
     graphs, stop = Graphs(), Event()
+    processors = os.cpu_count() or 1
+    workers = max(1, processors // len(jobs))
 
     def one(number: int) -> Measured:
-        simulated = simulate(jobs[number], graphs, stop=stop, done=meter)
+        simulated = simulate(jobs[number], graphs, stop=stop, done=meter, workers=workers)
         found = measure(simulated)
         if folder is not None:
             keep.write_variant(keep.place(folder, number, jobs), simulated.timeline, found.sampled_ranks)
         return found
 
-    pool = ThreadPoolExecutor(max_workers=max(1, min(len(jobs), os.cpu_count() or 1)))
+    pool = ThreadPoolExecutor(max_workers=min(len(jobs), processors))
     futures = [pool.submit(one, number) for number in range(len(jobs))]
     try:
         return _gathered(futures)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from railyard.measure.decompose import Decomposition
     from railyard.scenario.prepare import Job
     from railyard.scenario.simulate import Simulated
+    from railyard.workload.training.memory import MemoryRow
     from railyard.workload.training.spec import Training
 
 
@@ -169,8 +170,14 @@ def _money(cost: Economics) -> dict[str, Any]:
 def _memory(job: Job) -> dict[str, Any]:
     from railyard.workload.training.memory import memory
 
-    rows = memory(job.training, job.cluster.accelerator).rows
-    return {"rows": [{**dataclasses.asdict(row), "total_bytes": row.total_bytes} for row in rows]}
+    return {"rows": [_memory_row(row) for row in memory(job.training, job.cluster.accelerator).rows]}
+
+
+def _memory_row(row: MemoryRow) -> dict[str, Any]:
+    """What the runtime reserves counts as buffers, so that the parts add up to the total."""
+    parts = dataclasses.asdict(row)
+    parts["buffers_bytes"] += parts.pop("reserved_bytes")
+    return {**parts, "total_bytes": row.total_bytes}
 
 
 def _sources(job: Job, cost: Economics) -> Iterator[Source]:

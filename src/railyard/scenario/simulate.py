@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.engine import DegradeLink, Jitter
+from railyard.engine.fluid import FluidEngine
+from railyard.engine.lowering import lower
 from railyard.errors import RailyardError
 from railyard.measure import bottleneck
 from railyard.scenario.compose import blaming
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from concurrent.futures import Future
     from threading import Event
 
     from railyard.cluster import Cluster
@@ -44,7 +48,7 @@ class Simulated:
     bottleneck: Bottleneck
 
 
-def simulate(job: Job, graphs: Graphs, *, stop: Event, done: Callable[[str], None]) -> Simulated:
+def simulate(job: Job, graphs: Graphs, *, stop: Event, done: Callable[[str], None], workers: int = 1) -> Simulated:
     """Runs one variant.
 
     Args:
@@ -52,6 +56,7 @@ def simulate(job: Job, graphs: Graphs, *, stop: Event, done: Callable[[str], Non
         graphs: Graphs that are shared with other variants.
         stop: Ends the run when it is set.
         done: Told after each simulation what has been done.
+        workers: Simulations at a time; engines free the GIL.
 
     Raises:
         InputError: Graph and cluster do not fit together.
@@ -61,18 +66,33 @@ def simulate(job: Job, graphs: Graphs, *, stop: Event, done: Callable[[str], Non
     bench = Bench(job, graphs, stop, done)
     with blaming(job.variant.draft, "workload", "training"):
         graph = graphs.of(job.training, job.cluster)
-    timelines = [bench.step(graph, job.cluster, seed=job.seeds[0])]
-    samples = [timelines[0].makespan_ps * 1e-12]
-    samples += [bench.step(graph, job.cluster, seed=seed).makespan_ps * 1e-12 for seed in job.seeds[1:]]
+    timeline = bench.step(graph, job.cluster, seed=job.seeds[0])
+    step_s = timeline.makespan_ps * 1e-12
     disturbed = bool(job.faults) or job.jitter != Jitter()
-    found = bottleneck.resources(job.cluster, timelines[0], jitter=disturbed)
-    return Simulated(
-        job=job,
-        timeline=timelines[0],
-        samples_s=tuple(samples),
-        stall_s=bench.checkpoint_s(samples[0]),
-        bottleneck=bottleneck.find(samples[0], found, bench.better),
-    )
+    found = bottleneck.resources(job.cluster, timeline, jitter=disturbed)
+    pool = ThreadPoolExecutor(max_workers=workers)
+    try:
+        trials = {resource.name: pool.submit(bench.better, resource, bottleneck.FACTOR) for resource in found}
+        others = list(pool.map(bench.seed_s(graph), job.seeds[1:]))
+        stall_s = bench.checkpoint_s(step_s)
+        search = bottleneck.find(step_s, found, Trials(trials, bench.better))
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+    return Simulated(job, timeline, (step_s, *others), stall_s, search)
+
+
+@dataclass(frozen=True)
+class Trials:
+    """The trials of the bottleneck search, those that are always made already under way."""
+
+    begun: Mapping[str, Future[float]]
+    run: Callable[[Resource, float], float]
+
+    def __call__(self, resource: Resource, factor: float) -> float:
+        """Step time in seconds when one resource is better by a factor."""
+        if factor == bottleneck.FACTOR and resource.name in self.begun:
+            return self.begun[resource.name].result()
+        return self.run(resource, factor)
 
 
 @dataclass(frozen=True)
@@ -108,6 +128,29 @@ class Bench:
             )
         self.done(self.job.variant.name)
         return timeline
+
+    def seed_s(self, graph: TaskGraph) -> Callable[[int], float]:
+        """Step time in seconds by seed; what communications load is found once for all seeds."""
+        job, engine = self.job, self.job.engine
+        if not isinstance(engine, FluidEngine) or len(job.seeds) == 1:
+            return lambda seed: self.step(graph, job.cluster, seed=seed).makespan_ps * 1e-12
+        lowered = lower(graph, job.cluster, job.policy)
+
+        def run(seed: int) -> float:
+            self._poll(0, 0, 0)
+            timeline = engine.run(
+                graph,
+                lowered,
+                job.cluster.links,
+                seed=seed,
+                faults=job.faults,
+                jitter=job.jitter,
+                progress=self._poll,
+            )
+            self.done(job.variant.name)
+            return timeline.makespan_ps * 1e-12
+
+        return run
 
     def better(self, resource: Resource, factor: float) -> float:
         """Step time in seconds when one resource is better by a factor."""
