@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from railyard import catalog
-from railyard.catalog import Range
 from railyard.cli.tables import Table, emit
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard.catalog import Catalog, Entry
+    from railyard.catalog import Entry
 
 
 def list_entries(kind: str | None, *, extra: Path | None, as_json: bool) -> None:
@@ -29,9 +28,15 @@ def list_entries(kind: str | None, *, extra: Path | None, as_json: bool) -> None
     if as_json:
         emit(json.dumps([_head(one, entry) for one, entry in rows], indent=2, ensure_ascii=False))
         return
-    table = Table(["kind", "name", "aliases", "what it is"])
-    for one, entry in rows:
-        table.add(one, entry.name, _few(entry.aliases), entry.summary)
+    if kind:
+        listing = shelf.rows(kind)
+        table = Table(listing.columns)
+        for row in listing.rows:
+            table.add(*row)
+    else:
+        table = Table(["kind", "name", "aliases", "what it is"])
+        for one, entry in rows:
+            table.add(one, entry.name, _few(entry.aliases), entry.summary)
     table.print()
 
 
@@ -53,14 +58,9 @@ def show_entry(name: str, *, extra: Path | None, as_json: bool) -> None:
         emit(f"aliases: {', '.join(entry.aliases)}")
     emit("")
     table = Table(["field", "value", "confidence", "year", "source"])
-    for field, value in _values(entry).items():
-        origin = entry.provenance.get(field)
-        if origin is None:
-            table.add(field, _short(value), "", "", "")
-        else:
-            table.add(field, origin.value_text, origin.confidence, str(origin.year), origin.source)
+    for row in shelf.describe(name):
+        table.add(row.field, row.value, row.confidence, row.year, row.source)
     table.print()
-    _derived(shelf, kind, name)
 
 
 def as_plain(kind: str, entry: Entry) -> dict[str, Any]:
@@ -71,13 +71,6 @@ def as_plain(kind: str, entry: Entry) -> dict[str, Any]:
         "values": {key: _plain(value) for key, value in _values(entry).items()},
         "provenance": origins,
     }
-
-
-def _derived(shelf: Catalog, kind: str, name: str) -> None:
-    if kind == "models":
-        model = shelf.model(name)
-        emit("")
-        emit(f"parameters: {model.parameters() / 1e9:.4g} B, active per token: {model.active_parameters() / 1e9:.4g} B")
 
 
 def _head(kind: str, entry: Entry) -> dict[str, Any]:
@@ -102,14 +95,6 @@ def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     return list(value) if isinstance(value, tuple) else value
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, Range):
-        return f"{value.low:.6g} to {value.high:.6g}, typically {value.typical:.6g}"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _few(names: tuple[str, ...], most: int = 3) -> str:
