@@ -18,7 +18,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def table():
-    table = Table(["variant", "step", "why"], right=[1])
+    table = Table(["variant", "step", "why"], right=[1], turn=True)
     table.add("roce", "9.03 s", "bandwidth and contention on the links between leaf and spine")
     table.add("ideal", "12.7 s", "nothing")
     return table
@@ -63,6 +63,17 @@ def test_a_narrow_terminal_turns_the_table_and_loses_no_word(table, screen, monk
     assert max(map(len, shown.splitlines())) <= max(columns, len("variant") + 2 + 26)
     words = shown.split()
     assert all(words.count(word) >= 1 for row in table.rows for cell in row for word in cell.split())
+
+
+def test_a_narrow_terminal_folds_the_last_column_of_other_tables(screen, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    table = Table(["field", "source"])
+    table.add("memory", "a datasheet with a very long title indeed")
+    with on(screen):
+        table.print()
+    lines = screen.getvalue().splitlines()
+    assert max(map(len, lines)) <= 40
+    assert " ".join(" ".join(lines[2:]).split()) == "memory a datasheet with a very long title indeed"
 
 
 def test_colours_are_an_option(table, screen, monkeypatch):

@@ -68,7 +68,7 @@ def compare(
 
 def show(finished: api.Run) -> None:
     """The comparison as a table."""
-    table = Table(words.HEADINGS, words.RIGHT)
+    table = Table(words.HEADINGS, words.RIGHT, turn=True)
     for variant in finished.result["variants"]:
         table.add(*words.row(variant))
     table.print()

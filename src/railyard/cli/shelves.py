@@ -59,6 +59,8 @@ def show_entry(name: str, *, extra: Path | None, as_json: bool) -> None:
     emit("")
     table = Table(["field", "value", "confidence", "year", "source"])
     for row in shelf.describe(name):
+        if row.field in {"summary", "aliases"}:
+            continue
         table.add(row.field, row.value, row.confidence, row.year, row.source)
     table.print()
 

@@ -27,11 +27,13 @@ class Table:
     Args:
         headings: One a column.
         right: Columns whose figures are set to the right.
+        turn: Where the table is too wide, put it on its side; else the last column is folded.
     """
 
-    def __init__(self, headings: Sequence[str], right: Sequence[int] = ()) -> None:
+    def __init__(self, headings: Sequence[str], right: Sequence[int] = (), *, turn: bool = False) -> None:
         self.headings = list(headings)
         self.right = frozenset(right)
+        self.turn = turn
         self.rows: list[tuple[str, ...]] = []
 
     def add(self, *cells: str) -> None:
@@ -46,12 +48,25 @@ class Table:
         width = shutil.get_terminal_size().columns
         if max(map(len, self.plain().splitlines())) <= width:
             emit(_ruled(self.plain().splitlines()))
-        else:
+        elif self.turn:
             emit("\n\n".join(self.turned(width)))
+        else:
+            emit(_ruled(self.folded(width)))
 
     def plain(self) -> str:
         """Columns separated by two spaces, headings in one line, nothing cut."""
         return "\n".join(_aligned([tuple(self.headings), *self.rows], self.right))
+
+    def folded(self, width: int) -> list[str]:
+        """The lines of the table with its last column folded to what the others leave of the width."""
+        rows = [tuple(self.headings), *self.rows]
+        before = sum(max(len(row[column]) for row in rows) + len(_GAP) for column in range(len(self.headings) - 1))
+        lines: list[tuple[str, ...]] = []
+        for row in rows:
+            first, *more = textwrap.wrap(row[-1], max(width - before, _CELL)) or [""]
+            lines.append((*row[:-1], first))
+            lines += [(*[""] * (len(row) - 1), part) for part in more]
+        return _aligned(lines, self.right)
 
     def turned(self, width: int) -> Iterable[str]:
         """The table on its side, headings down the left, in as many blocks as it takes to fit the width."""
