@@ -61,9 +61,10 @@ void Sharing::join(FlowId id) {
   flow.dirty = false;
   Member member{.flow = id, .edges_begin = static_cast<std::uint32_t>(edges_.size()), .edges_end = 0,
                 .bottleneck = kUnbound, .rate = 0, .level = 0, .frozen = false};
-  for (const auto& [index, share] : pairs(flow.entity)) {
+  for (const auto& [index, share_number] : pairs(flow.entity)) {
     Link& link = links_[index];
     if (!link.may_bind()) continue;
+    const double share = shares_[share_number];
     const double coefficient = share * link.scale;
     const std::uint32_t local = local_of(link, index);
     locals_[local].outside -= load_of(share, flow.rate, link.scale);

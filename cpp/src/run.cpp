@@ -54,36 +54,37 @@ void Run::loop() {
     // What settles may be due at once, so the batch is looked at again until nothing is left of it.
     for (std::size_t i = 0; i < events_.batch().size();) {
       for (; i < events_.batch().size(); ++i) {
-        look_ahead(i);
+        look_ahead_in_batch(i);
         process(events_.batch()[i]);
         if (++result_.events % kPollEvery == 0) poll_(done_, now());
       }
       settle();
     }
     settle();
-  } while (done_ < schedule_.size() && events_.advance());
+  } while (done_ < schedule_.size() &&
+           events_.advance([this](const Event& event, std::size_t n) { look_ahead(event, n); }));
 }
 
-/// Asks for memory ahead of time, one step of the chain task -> entity -> links per look.
-/// WHY: in a batch of thousands of equal times the next events are known; each of those reads would wait for the last.
-void Run::look_ahead(std::size_t index) const {
+/// Asks for memory ahead of time, one step of the chain task -> entity -> links per look; `distance` events before it is
+/// needed. WHY: what an event reads lies anywhere in hundreds of megabytes, and each of those reads waits for the last.
+void Run::look_ahead(const Event& event, std::size_t distance) const {
+  if (distance > 3 * kStride) return prefetch_target(event);
+  const std::uint32_t entity = entity_of(event);
+  if (entity == Task::kComputation) return;
+  if (distance > 2 * kStride) {
+    __builtin_prefetch(&services_[entity]);
+    sharing_.prefetch_row(entity);
+  } else if (distance > kStride) {
+    sharing_.prefetch_pairs(entity);
+  } else {
+    sharing_.prefetch_links(entity);
+  }
+}
+
+void Run::look_ahead_in_batch(std::size_t index) const {
   const auto& batch = events_.batch();
-  if (index + 4 * kStride < batch.size()) prefetch_target(batch[index + 4 * kStride]);
-  if (index + 3 * kStride < batch.size()) {
-    if (const auto entity = entity_of(batch[index + 3 * kStride]); entity != Task::kComputation) {
-      __builtin_prefetch(&services_[entity]);
-      sharing_.prefetch_row(entity);
-    }
-  }
-  if (index + 2 * kStride < batch.size()) {
-    if (const auto entity = entity_of(batch[index + 2 * kStride]); entity != Task::kComputation) {
-      sharing_.prefetch_pairs(entity);
-    }
-  }
-  if (index + kStride < batch.size()) {
-    if (const auto entity = entity_of(batch[index + kStride]); entity != Task::kComputation) {
-      sharing_.prefetch_links(entity);
-    }
+  for (std::size_t distance = kStride; distance <= 4 * kStride; distance += kStride) {
+    if (index + distance < batch.size()) look_ahead(batch[index + distance], distance);
   }
 }
 

@@ -70,7 +70,8 @@ class Run {
   void start(TaskId id);
   Ps spread(Ps duration, std::int32_t rank, TaskId id) const;
   void complete(TaskId id);
-  void look_ahead(std::size_t index) const;
+  void look_ahead(const Event& event, std::size_t distance) const;
+  void look_ahead_in_batch(std::size_t index) const;
   void prefetch_target(const Event& event) const;
   std::uint32_t entity_of(const Event& event) const;
   static Topic topic_of(const Event& event) { return static_cast<Topic>(event.stamp >> kTopicShift); }

@@ -1,10 +1,12 @@
 #include "railyard/sharing.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <unordered_map>
 
 namespace railyard {
 
@@ -27,14 +29,21 @@ Sharing::Sharing(std::span<const double> capacity_bps, const EntityColumns& enti
 }
 
 void Sharing::pack_rows(bool contention) {
+  if (entities_.link_idx.size() > UINT32_MAX) throw std::invalid_argument("more than 2^32 links of entities");
+  std::unordered_map<std::uint64_t, std::uint32_t> known;
+  const auto number_of = [&](double share) {
+    const auto [place, fresh] = known.try_emplace(std::bit_cast<std::uint64_t>(share), shares_.size());
+    if (fresh) shares_.push_back(share);
+    return place->second;
+  };
   pairs_.reserve(contention ? entities_.link_idx.size() : 0);
   for (std::uint32_t e = 0; e < entities_.size(); ++e) {
     rows_[e].weight = entities_.fair_weight[e];
-    rows_[e].begin = pairs_.size();
+    rows_[e].begin = static_cast<std::uint32_t>(pairs_.size());
     for (std::size_t k = first_pair(e); contention && k < first_pair(e + 1); ++k) {
-      pairs_.push_back({static_cast<std::uint32_t>(entities_.link_idx[k]), entities_.link_share[k]});
+      pairs_.push_back({static_cast<std::uint32_t>(entities_.link_idx[k]), number_of(entities_.link_share[k])});
     }
-    rows_[e].end = pairs_.size();
+    rows_[e].end = static_cast<std::uint32_t>(pairs_.size());
   }
 }
 
@@ -81,7 +90,8 @@ FlowId Sharing::add(std::uint32_t entity) {
   flows_[id] = {.weight = weight, .max_rate = rate, .entity = entity, .bottleneck = kUnbound, .active = true};
   bool may_bind = false;
   prefetch(pairs(entity));
-  for (const auto& [index, share] : pairs(entity)) {
+  for (const auto& [index, share_number] : pairs(entity)) {
+    const double share = shares_[share_number];
     Link& link = links_[index];
     link.demand += demand_of(share, rate, link.scale);
     links_.attach(link, id);
@@ -106,7 +116,8 @@ FlowId Sharing::allocate() {
 }
 
 void Sharing::set_rate(Flow& flow, double rate, double level) {
-  for (const auto& [index, share] : pairs(flow.entity)) {
+  for (const auto& [index, share_number] : pairs(flow.entity)) {
+    const double share = shares_[share_number];
     Link& link = links_[index];
     link.load += load_of(share, rate, link.scale) - load_of(share, flow.rate, link.scale);
   }
@@ -117,7 +128,8 @@ void Sharing::set_rate(Flow& flow, double rate, double level) {
 void Sharing::remove(FlowId id) {
   Flow& flow = flows_[id];
   prefetch(pairs(flow.entity));
-  for (const auto& [index, share] : pairs(flow.entity)) {
+  for (const auto& [index, share_number] : pairs(flow.entity)) {
+    const double share = shares_[share_number];
     Link& link = links_[index];
     if (link.may_bind() && link.count > 1) touched_.push_back(index);
     link.demand -= demand_of(share, flow.max_rate, link.scale);
@@ -139,7 +151,8 @@ void Sharing::set_capacities(std::span<const std::uint32_t> changed, std::span<c
     note_change(id);
     flow.rate = flow.level = 0;
     flow.max_rate = rows_[flow.entity].alone_rate;
-    for (const auto& [index, share] : pairs(flow.entity)) {
+    for (const auto& [index, share_number] : pairs(flow.entity)) {
+      const double share = shares_[share_number];
       Link& link = links_[index];
       link.demand += demand_of(share, flow.max_rate, link.scale);
     }

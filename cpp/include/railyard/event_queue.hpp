@@ -39,6 +39,12 @@ class EventQueue {
   /// Moves to the next time at which something is due; false when nothing is.
   /// POST: `batch()` holds all events of that time; pushes at that time are appended to it.
   bool advance() {
+    return advance([](const Event&, std::size_t) {});
+  }
+
+  /// The same; `soon(event, n)` is called for events that will come up among the next n, n falling as they come nearer.
+  template <class Soon>
+  bool advance(Soon&& soon) {
     buckets_[0].clear();
     if (occupied_ == 0) return false;
     const auto lowest = static_cast<std::size_t>(std::countr_zero(occupied_)) + 1;
@@ -47,6 +53,9 @@ class EventQueue {
     now_ = source.front().time;
     for (const Event& event : source) now_ = event.time < now_ ? event.time : now_;
     for (const Event& event : source) push(event);
+    if (source.size() <= kSoon) {
+      for (const Event& event : source) soon(event, source.size());
+    }
     source.clear();
     return true;
   }
@@ -55,6 +64,8 @@ class EventQueue {
   const std::vector<Event>& batch() const { return buckets_[0]; }
 
  private:
+  static constexpr std::size_t kSoon = 64;
+
   std::array<std::vector<Event>, 64> buckets_;
   std::uint64_t occupied_ = 0;  ///< Bit b-1 set when bucket b > 0 is not empty.
   Ps now_ = 0;

@@ -69,8 +69,8 @@ class Sharing {
   void prefetch_pairs(std::uint32_t entity) const { __builtin_prefetch(pairs_.data() + rows_[entity].begin); }
   void prefetch_links(std::uint32_t entity) const {
     const Row& row = rows_[entity];
-    const std::size_t end = row.end < row.begin + kPrefetched ? row.end : row.begin + kPrefetched;
-    for (std::size_t k = row.begin; k < end; ++k) __builtin_prefetch(&links_[pairs_[k].link]);
+    const std::uint32_t end = row.end < row.begin + kPrefetched ? row.end : row.begin + kPrefetched;
+    for (std::uint32_t k = row.begin; k < end; ++k) __builtin_prefetch(&links_[pairs_[k].link]);
   }
   std::size_t slots() const { return flows_.size(); }
   const LinkTable& links() const { return links_; }
@@ -111,17 +111,18 @@ class Sharing {
     }
   };
   static constexpr std::uint32_t kMemberBit = 1u << 31;
-  static constexpr std::size_t kPrefetched = 16;
+  static constexpr std::uint32_t kPrefetched = 16;
 
   /// What of an entity is read when one of its flows comes or goes.
   struct Row {
-    std::size_t begin = 0, end = 0;  ///< Of its pairs; empty when flows do not meet.
     double alone_rate = 0;
     double weight = 1;
+    std::uint32_t begin = 0, end = 0;  ///< Of its pairs; empty when flows do not meet.
   };
+  /// A link of an entity. WHY a number for its share: millions of pairs have a handful of different shares.
   struct Pair {
     std::uint32_t link;
-    double share;
+    std::uint32_t share;  ///< Into shares_.
   };
 
   std::size_t first_pair(std::uint32_t entity) const { return static_cast<std::size_t>(entities_.link_ptr[entity]); }
@@ -158,6 +159,7 @@ class Sharing {
   LinkTable links_;
   std::vector<Row> rows_;
   BigVector<Pair> pairs_;
+  std::vector<double> shares_;
   std::vector<Flow> flows_;
   std::vector<FlowId> free_;
   std::vector<FlowId> dirty_;
