@@ -1,14 +1,17 @@
 """The machine: its servers, its networks, its storage, and what others take of it."""
 
+import dataclasses
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, create_model
 
+from railyard import units
+from railyard.catalog.fields import FieldRecord, records
 from railyard.catalog.types import Accelerator, Nic, Server, Switch
 from railyard.cluster.fabric.fabric import FabricSpec
 from railyard.cluster.spec import Background, ClusterSpec, NetworkSpec, StorageSpec
 from railyard.scenario.quantity import Length, Natural, Positive, Rate, Ratio, Text
-from railyard.scenario.section import Section, keys_of
+from railyard.scenario.section import Key, Section, keys_of
 from railyard.scenario.unions import FabricSection, TopologySection, fabric_overrides, topology_spec
 
 
@@ -80,10 +83,17 @@ class BackgroundSection(Section):
 
 def _overrides(record: type, title: str) -> Any:
     """A section of the single figures of a catalogue entry."""
-    keys = [key for key in keys_of(record).values() if key.annotation is not None]
-    fields: Any = {key.name: key.field(optional=True) for key in keys}
+    keys = {name: key for name, key in keys_of(record).items() if key.annotation is not None}
+    fields: Any = {key.name: _figure(key, records(record)[name]) for name, key in keys.items()}
     words = f"Figures of the {title.removesuffix('Figures').lower()} that differ from the catalogue."
     return create_model(title, __base__=Section, __doc__=words, **fields)
+
+
+def _figure(key: Key, said: FieldRecord) -> tuple[Any, Any]:
+    """The field of a figure; only times may be zero, for what is divided by the others has to stay finite."""
+    positive = said.read is not None and said.read is not units.time
+    annotation = Annotated[key.annotation, Field(gt=0)] if positive else key.annotation
+    return dataclasses.replace(key, annotation=annotation).field(optional=True)
 
 
 _RECORDS = {"accelerator": Accelerator, "server": Server, "nic": Nic, "switch": Switch}

@@ -183,6 +183,14 @@ def _best(job: Training, cluster: Cluster, given: dict[str, Any]) -> Training:
 
 
 def _fitting(job: Training, cluster: Cluster) -> Training:
+    replicas = job.layout.dp * job.layout.cp
+    if replicas % job.layout.shard_ranks:
+        raise InputError(
+            f"{job.layout.fsdp_shard} does not divide the {replicas} replicas",
+            key="parallelism.fsdp_shard",
+            found=job.layout.fsdp_shard,
+            allowed=f"a divisor of {replicas}",
+        )
     check(job.model, job.layout, job.seq_len, cluster.ranks)
     check_fit(job, cluster.accelerator)
     return job
