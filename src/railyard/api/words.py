@@ -114,22 +114,27 @@ def why(result: Mapping[str, Any]) -> str:
     best = best_variant(result)
     if len(variants) == 1:
         return headline(best)
-    worst = min(variants, key=lambda variant: variant["utilization"]["gpu"])
-    if _spread(variants) < ALIKE:
+    worst = min(variants, key=_rate)
+    if _gain(variants, worst) < ALIKE:
         return f"All {len(variants)} variants do alike. {headline(best)}"
+    if _gain([best], worst) < ALIKE:
+        most = numbers.percent(_gain(variants, best))
+        return f"{best['name']} costs least; none gets more than {most} more tokens out of a GPU. {headline(best)}"
     return f"{_contrast(best, worst)} {headline(best)}"
 
 
-def _spread(variants: Sequence[Variant]) -> float:
-    rates = [variant["utilization"]["tokens_per_s_per_gpu"] for variant in variants]
-    return float(max(rates) / min(rates) - 1) if min(rates) > 0 else 1.0
+def _rate(variant: Variant) -> float:
+    return float(variant["utilization"]["tokens_per_s_per_gpu"])
+
+
+def _gain(variants: Sequence[Variant], other: Variant) -> float:
+    """How much more the best of some variants gets out of an accelerator than another one."""
+    return max(map(_rate, variants)) / _rate(other) - 1
 
 
 def _contrast(best: Variant, worst: Variant) -> str:
     """What sets the two apart: throughput of an accelerator, and the cause of waiting that grew most."""
-    if best is worst:
-        return f"{best['name']} costs least."
-    faster = best["utilization"]["tokens_per_s_per_gpu"] / worst["utilization"]["tokens_per_s_per_gpu"] - 1
+    faster = _gain([best], worst)
     waits = [numbers.percent(share_of(variant, WAITING)) for variant in (worst, best)]
     grown = max(WAITING, key=lambda cause: share_of(worst, [cause]) - share_of(best, [cause]))
     tier = (worst.get("network") or {}).get("saturated_tier")
