@@ -1,0 +1,87 @@
+"""The report in a real browser: it draws everything, logs no error, asks for nothing."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import railyard
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+
+HEADLESS = (
+    "--headless", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--virtual-time-budget=4000",
+    "--enable-logging=stderr", "--lang=en-US",
+)  # fmt: skip
+
+
+def browse(address: str, profile: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    sandbox = ("--no-sandbox",) if os.geteuid() == 0 else ()
+    command = [str(CHROMIUM), *HEADLESS, *sandbox, f"--user-data-dir={profile}", *options, address]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory) -> Path:
+    run = railyard.run(ROOT / "examples" / "first.yaml", out=tmp_path_factory.mktemp("run"))
+    assert run.report_path is not None
+    return run.report_path
+
+
+@pytest.fixture(scope="module")
+def opened(report, tmp_path_factory) -> subprocess.CompletedProcess[str]:
+    return browse(report.as_uri(), tmp_path_factory.mktemp("profile"), "--dump-dom")
+
+
+def test_it_is_drawn_to_its_end(opened) -> None:
+    assert 'data-ready="true"' in opened.stdout
+
+
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "Side by side",
+        "Where the step goes",
+        "What would help most",
+        "The step of a few ranks",
+        "Network",
+        "Cost per million tokens",
+        "Power",
+        "Collectives",
+        "Memory of one accelerator, GiB by pipeline stage",
+        "Where the numbers come from",
+    ],
+)
+def test_every_section_is_there(opened, heading) -> None:
+    assert f"<h2>{heading}</h2>" in opened.stdout
+
+
+def test_no_number_is_missing(opened) -> None:
+    text = re.sub(r"<script.*?</script>", "", opened.stdout, flags=re.DOTALL)
+    assert not re.search(r"NaN|undefined|Infinity|\[object", text)
+
+
+def test_the_console_is_silent(opened) -> None:
+    assert "CONSOLE" not in opened.stderr
+
+
+def test_a_variant_is_opened_by_its_address(report, tmp_path) -> None:
+    page = browse(report.as_uri(), tmp_path, "--dump-dom")
+    names = re.findall(r'<button aria-pressed="(?:true|false)">([^<]+)</button>', page.stdout)
+    assert len(names) > 1
+    again = browse(f"{report.as_uri()}#variant={names[-1]}", tmp_path / "other", "--dump-dom")
+    assert f'<button aria-pressed="true">{names[-1]}</button>' in again.stdout
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 900), (390, 844)])
+def test_a_picture_is_not_blank(report, tmp_path, width, height) -> None:
+    picture = tmp_path / "page.png"
+    browse(report.as_uri(), tmp_path / "profile", f"--screenshot={picture}", f"--window-size={width},{height}")
+    assert picture.stat().st_size > 20_000  # an empty page of this size packs to a few kilobytes
