@@ -63,6 +63,15 @@ def test_lockstep_multiplies_lateness_by_the_cluster():
     assert lockstep["worst_ranks"][0]["rank"] == 17
 
 
+def test_oversubscription_is_felt_and_the_tier_named():
+    draft = load.load(EXAMPLES / "oversubscription.yaml", ["compare.vary={oversubscription: [1:1, 4:1]}"])
+    full, thin = execute(draft).result["variants"]
+    assert waiting(full) < 0.02
+    assert waiting(thin) > 0.08
+    assert thin["network"]["saturated_tier"] == "leaf-spine"
+    assert thin["capex"]["total_usd"]["typical"] < full["capex"]["total_usd"]["typical"]
+
+
 def test_designing_the_network_for_the_job_ends_the_wait():
     """As commonly built 25 to 45 % of the step is waiting for the network, on the designed fabric less than 5 %."""
     variants = execute(load.load(EXAMPLES / "as-built.yaml")).result["variants"]
