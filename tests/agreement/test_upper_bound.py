@@ -20,18 +20,13 @@ LEAFS = RailOptimized(servers_per_leaf=2)
 # Steps may differ by this for another reason: a communication that ends earlier can meet others at a worse moment.
 ANOMALY = 1 + 5e-4
 
-HEADERS = pytest.mark.xfail(
-    strict=True, reason="`ideal` has the headers of RoCE (82 B), with which InfiniBand (26 B) is 0.6 % faster"
-)
-FABRICS = [pytest.param(name, marks=[HEADERS] * (name == "infiniband")) for name in REAL]
 
-
-@pytest.mark.parametrize("fabric", FABRICS)
+@pytest.mark.parametrize("fabric", REAL)
 def test_goodput_of_a_nic_is_at_most_the_ideal_one(fabric):
     assert fabrics.get(fabric).payload_efficiency <= fabrics.get("ideal").payload_efficiency
 
 
-@pytest.mark.parametrize("fabric", FABRICS)
+@pytest.mark.parametrize("fabric", REAL)
 @pytest.mark.parametrize("server", ["hgx-h100", "hgx-b200", "mi300x-8"])
 def test_no_fabric_beats_ideal_in_a_collective(fabric, server):
     ideal, real = (yard.machine(64, name, LEAFS, server) for name in ("ideal", fabric))
@@ -42,7 +37,7 @@ def test_no_fabric_beats_ideal_in_a_collective(fabric, server):
             assert (found >= bound).all(), (kind, where)
 
 
-@pytest.mark.parametrize("fabric", FABRICS)
+@pytest.mark.parametrize("fabric", REAL)
 def test_no_fabric_beats_ideal_with_the_same_algorithm(fabric):
     ideal, real = (yard.machine(64, name, LEAFS, link_rate_bps=100e9) for name in ("ideal", fabric))
     for kind, algorithm in traffic.BETWEEN:
