@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 SCENARIO ?= examples/llama3-70b-1024-h100.yaml
 CORE := CMakeLists.txt pyproject.toml $(shell find cpp -name '*.cpp' -o -name '*.hpp' 2>/dev/null)
 
-.PHONY: help run test test-all lint types layers core-test docs fresh bench frontend wheel clean
+.PHONY: FORCE help run test test-all lint types layers core-test docs fresh bench frontend wheel clean
 
 help:
 	@echo "make run        compare six fabrics for Llama 3 70B on 1,024 H100 (SCENARIO=... for another)"
@@ -71,7 +71,11 @@ $(VENV)/.packages: requirements/run.txt | $(VENV)/.python
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements/run.txt
 	touch $@
 
-$(VENV)/.run: $(VENV)/.packages $(CORE)
+# An editable install knows the modules that were there when it was made: a new one wants a new install (2 s).
+$(VENV)/.modules: FORCE | $(VENV)/.python
+	@find src -name '*.py' | sort | cmp -s - $@ || find src -name '*.py' | sort >$@
+
+$(VENV)/.run: $(VENV)/.packages $(VENV)/.modules $(CORE)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	touch $@
 
