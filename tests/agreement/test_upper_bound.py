@@ -58,9 +58,6 @@ def test_no_fabric_beats_ideal_in_a_step(name, fabric):
     assert steps[0] <= steps[1] * ANOMALY
 
 
-@pytest.mark.xfail(
-    strict=True, reason="on `ideal` the best algorithm is taken and elsewhere the library's, inside a domain too"
-)
 @pytest.mark.parametrize("name", ["pipeline", "data", "context"])
 @pytest.mark.parametrize("fabric", ["infiniband", "roce"])
 def test_a_fabric_makes_no_difference_where_no_nic_is_used(name, fabric):

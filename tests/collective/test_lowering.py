@@ -330,13 +330,15 @@ MACHINES = [("hgx-h100", 32), ("dgx-a100", 16), ("mi300x-8", 16), ("gb200-nvl72"
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_more_bandwidth_is_never_slower_on_ideal(build, group, data):
+    """When the best algorithm is taken; the library's estimate is wrong near its switching points."""
     server, ranks = data.draw(st.sampled_from(MACHINES))
     kind, size = data.draw(st.sampled_from(list(Kind))), 1 << data.draw(st.integers(3, 34))
     more = {data.draw(st.sampled_from(["scale_up", "nic"])): data.draw(st.floats(1.0, 4.0))}
     cluster = build(ranks, server)
     everyone = group(np.arange(ranks))
-    before = _one(cluster, everyone, kind, size)
-    after = _one(cluster.scaled(**more), everyone, kind, size)
+    best = CollectivePolicy(selector="best")
+    before = _one(cluster, everyone, kind, size, policy=best)
+    after = _one(cluster.scaled(**more), everyone, kind, size, policy=best)
     assert after.alone_ps[0] <= before.alone_ps[0] * (1 + 1e-9) + 1
 
 

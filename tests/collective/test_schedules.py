@@ -29,7 +29,6 @@ ABLE = Machine(
     payload_efficiency=1.0,
     path_latency_ps=3_000_000,
     sharp=True,
-    ideal=False,
 )
 SHAPES = [
     *(Shape.grid(1, ranks) for ranks in (2, 3, 4, 5, 8)),

@@ -107,7 +107,7 @@ def choose_many(
         return Choices((NOTHING,), np.zeros(len(size_bytes), np.int64), np.zeros(len(size_bytes)))
     candidates = _allowed(case, policy, group)
     score = None
-    if policy.selector == "library" and not machine.ideal:
+    if policy.selector == "library":
         score = _library_score(case, size_bytes, candidates)
     if score is None:
         score = np.stack([predicted_us(case, name, spoken, size_bytes, policy) for name, spoken in candidates])

@@ -35,8 +35,6 @@ class Machine:
         payload_efficiency: Share of the wire rate that is payload.
         path_latency_ps: One way between two ranks of different domains, no queue.
         sharp: Whether the network's switches reduce.
-        ideal: Whether the fabric is the upper bound `ideal`, on which the best algorithm is taken and not the
-            library's.
     """
 
     architecture: str
@@ -55,7 +53,6 @@ class Machine:
     payload_efficiency: float
     path_latency_ps: int
     sharp: bool
-    ideal: bool
 
 
 @dataclass(frozen=True)
@@ -91,7 +88,6 @@ def machine_of(cluster: Cluster) -> Machine:
         payload_efficiency=network.fabric.payload_efficiency,
         path_latency_ps=int(network.path_latency_ps(ports[:1], ports[last : last + 1])[0]),
         sharp=network.fabric.sharp,
-        ideal=network.fabric.load_balancing == "ideal",
     )
 
 

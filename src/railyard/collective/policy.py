@@ -35,8 +35,9 @@ class CollectivePolicy:
         algorithm: Algorithm by kind (`all-reduce`), by group (`dp`) or by both (`dp all-reduce`); the most precise key
             wins.
         protocol: Protocol (`ll`, `ll128`, `simple`) by the same keys.
-        selector: `library`: the choice that NCCL or RCCL would make; `best`: the shortest predicted time. On the fabric
-            `ideal`, and for accelerators of other makers, it is always `best`.
+        selector: `library`: the choice that NCCL or RCCL would make; `best`: the shortest predicted time. Every fabric
+            is judged by the same selector, `ideal` too. Accelerators of other makers have no library here whose choice
+            is known; for them it is always `best`.
         pxn: Whether a transfer to another rail goes through the peer that owns that rail's NIC. Without scale-up it
             cannot.
         version: Version of NCCL whose constants the choice follows, "2.18" to "2.30"; newer ones are taken as the last.
