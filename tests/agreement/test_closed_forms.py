@@ -76,12 +76,7 @@ def test_every_family_is_here():
     assert set(SHAPES) == set(topologies.names())
 
 
-TORUS_TWICE = pytest.mark.xfail(
-    strict=True, reason="on a torus every link is a sender's and a receiver's, so a crossbar charges it twice"
-)
-
-
-@pytest.mark.parametrize("topology", [pytest.param(name, marks=[TORUS_TWICE] * (name == "torus")) for name in SHAPES])
+@pytest.mark.parametrize("topology", SHAPES)
 @pytest.mark.parametrize(("kind", "algorithm"), WAYS)
 def test_on_a_crossbar_only_the_nics_count(topology, kind, algorithm):
     cluster = cluster_of(topology, "ideal")

@@ -9,7 +9,7 @@ import pytest
 
 from railyard import catalog
 from railyard.cluster import Background, ClusterSpec, FabricSpec, NetworkSpec, StorageSpec, build
-from railyard.cluster.topology import DualPlane, LeafSpine, MultiSite, RailOptimized, ThreeTier
+from railyard.cluster.topology import DualPlane, LeafSpine, MultiSite, RailOptimized, ThreeTier, Torus
 from railyard.errors import InputError
 
 KNOWN = catalog.load()
@@ -340,3 +340,19 @@ def test_a_large_cluster_has_few_routing_records():
     table = cluster.back_end.routing
     assert len(table.lo) < 3 * table.nodes
     assert len(table.choices) < 2 * cluster.back_end.wiring.links
+
+
+def test_the_crossbar_over_a_torus_has_links_of_its_own():
+    spec = ClusterSpec(32, "hgx-h100", NetworkSpec(Torus(dimensions=(8, 4)), FabricSpec("ideal")))
+    cluster = build(spec, KNOWN)
+    network = cluster.back_end
+    usage = network.endpoints(np.array([0, 1]), np.array([1, 0]))
+    assert len(set(usage.link.tolist())) == 4
+    assert np.allclose(cluster.links.rate_bps[usage.link], 400e9)
+    assert {cluster.links.tiers[tier] for tier in cluster.links.tier[usage.link]} == {"nic"}
+    out, into = network.port_links(0)
+    assert cluster.link_name(int(out[0])) == "back-end server 0 NIC 0 -> back-end crossbar"
+    assert cluster.link_name(int(into[0])) == "back-end crossbar -> back-end server 0 NIC 0"
+    assert cluster.scaled(nic=2.0).links.rate_bps[out[0]] == 800e9
+    real = build(ClusterSpec(32, "hgx-h100", NetworkSpec(Torus(dimensions=(8, 4)), FabricSpec("spectrum-x"))), KNOWN)
+    assert cluster.bill().count("optic") == real.bill().count("optic")

@@ -11,6 +11,7 @@ from railyard.cluster.bundle import fold
 from railyard.cluster.links import LinkTable
 from railyard.cluster.machine import Cluster, StorageServers
 from railyard.cluster.network import Network
+from railyard.cluster.topology.wiring import ACCESS_CROSSBAR
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
@@ -76,13 +77,14 @@ class _Rows:
 
 @dataclass(frozen=True)
 class _Placed:
-    """A plan with its place in the tables."""
+    """A plan with its place in the tables; `crossbar` is the first of its crossbar's links, or None."""
 
     plan: NetworkPlan
     bundles: Bundles | None
     node_offset: int
     link_offset: int
     block: _Block
+    crossbar: int | None
 
 
 def assemble(
@@ -98,7 +100,7 @@ def assemble(
     taken = _background(spec, plans)
     for key, plan in plans.items():
         placed[key] = _place(rows, plan, nodes, taken)
-        nodes += plan.wiring.nodes
+        nodes += plan.wiring.nodes + plan.crossbar
     home = next((item for item in placed.values() if item.plan.storage_ports.size), None)
     servers = None if storage is None else _storage_rows(rows, storage, home, hardware, nodes)
     bundle_of, first_bundle = _bundle_rows(rows, placed)
@@ -182,7 +184,29 @@ def _place(rows: _Rows, plan: NetworkPlan, nodes: int, left: dict[tuple[str, str
         source=wiring.source.astype(np.int64) + nodes,
         target=wiring.target.astype(np.int64) + nodes,
     )
-    return _Placed(plan, fold(wiring) if fabric.bundled else None, nodes, rows.add(block), block)
+    bundles, first = fold(wiring) if fabric.bundled else None, rows.add(block)
+    return _Placed(plan, bundles, nodes, first, block, _crossbar(rows, plan, nodes, prefix) if plan.crossbar else None)
+
+
+def _crossbar(rows: _Rows, plan: NetworkPlan, nodes: int, prefix: str) -> int:
+    """A link from every port to a switch that stands behind the network's nodes, then one back to every port."""
+    wiring = plan.wiring
+    rows.tiers.append(prefix + ACCESS_CROSSBAR.name)
+    port = nodes + np.arange(wiring.ports, dtype=np.int64)
+    switch = np.full(wiring.ports, nodes + wiring.nodes, np.int64)
+    line = np.full(2 * wiring.ports, plan.link_bps)
+    hop = np.repeat([plan.fabric.hop_latency_ps, 0], wiring.ports)
+    ends = np.concatenate([port, switch]), np.concatenate([switch, port])
+    return rows.add(
+        _Block(
+            rate_bps=line * plan.usable,
+            line_bps=line,
+            latency_ps=hop,
+            tier=len(rows.tiers) - 1,
+            source=ends[0],
+            target=ends[1],
+        )
+    )
 
 
 def _usable(plan: NetworkPlan) -> NDArray[np.float64]:
@@ -243,6 +267,7 @@ def _network(item: _Placed, links: LinkTable, first_bundle: int) -> Network:
         extra_ports=plan.wiring.extra,
         node_offset=item.node_offset,
         link_offset=item.link_offset,
+        crossbar=item.crossbar,
         bundle_offset=first_bundle,
         bundles=item.bundles,
         link_latency_ps=links.latency_ps,

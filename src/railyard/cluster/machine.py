@@ -195,8 +195,8 @@ class Cluster:
     ) -> NDArray[np.float64]:
         """float64[tiers]."""
         tiers = self.links.tiers
-        access = {tier.name for tier in self.back_end.wiring.tiers if tier.kind == "access"}
-        between = {tier.name for tier in self.back_end.wiring.tiers} - access
+        access = {tier.name for tier in self.back_end.tiers if tier.kind == "access"}
+        between = {tier.name for tier in self.back_end.tiers} - access
         shared = _by_tier(between, fabric_tiers)
         for name in shared:
             if name not in tiers:

@@ -27,9 +27,9 @@ def node_name(cluster: Cluster, node: int) -> str:
         return f"scale-up {node - cluster.ranks}"
     for network in cluster.networks:
         local = node - network.node_offset
-        if 0 <= local < network.wiring.nodes:
+        if 0 <= local < network.nodes:
             return f"{network.name} {_local_name(cluster, network, local)}"
-    last = max(network.node_offset + network.wiring.nodes for network in cluster.networks)
+    last = max(network.node_offset + network.nodes for network in cluster.networks)
     return f"storage {node - last}"
 
 
@@ -54,7 +54,7 @@ def _local_name(cluster: Cluster, network: Network, node: int) -> str:
     for group in network.groups:
         if group.first <= node < group.first + group.count:
             return " ".join(part for part in (group.part, group.role, str(node - group.first)) if part)
-    return f"node {node}"
+    return "crossbar" if node == network.wiring.nodes else f"node {node}"
 
 
 def _port_name(cluster: Cluster, network: Network, port: int) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from railyard.cluster import detour, hashing, paths
 from railyard.cluster.links import Csr, CsrWeighted
+from railyard.cluster.topology.wiring import ACCESS_CROSSBAR
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from railyard.cluster.bundle import Bundles
     from railyard.cluster.fabric.fabric import Fabric
     from railyard.cluster.routing import RoutingTable
-    from railyard.cluster.topology.wiring import SwitchGroup, Wiring
+    from railyard.cluster.topology.wiring import SwitchGroup, Tier, Wiring
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +38,8 @@ class Network:
         bundles: The folded network of a spraying fabric, or None.
         link_latency_ps: int64[links of the cluster], the link table's column.
         seed: Seed of the switches' hash salts.
+        crossbar: On `ideal` over a network without switches: the first of the crossbar's links, which are one out of
+            every port and then one into every port; else None.
     """
 
     name: str
@@ -51,6 +54,17 @@ class Network:
     bundles: Bundles | None = field(repr=False)
     link_latency_ps: NDArray[np.int64] = field(repr=False)
     seed: int = 0
+    crossbar: int | None = None
+
+    @property
+    def tiers(self) -> tuple[Tier, ...]:
+        """Kinds of its links."""
+        return self.wiring.tiers if self.crossbar is None else (*self.wiring.tiers, ACCESS_CROSSBAR)
+
+    @property
+    def nodes(self) -> int:
+        """Ports and switches; a crossbar that the wiring does not have is the last."""
+        return self.wiring.nodes + (self.crossbar is not None)
 
     @property
     def ports(self) -> int:
@@ -161,10 +175,14 @@ class Network:
 
     @cached_property
     def _out(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        if self.crossbar is not None:
+            return _one_each(self.ports, self.crossbar - self.link_offset)
         return _by_port(self.wiring.source, self.ports)
 
     @cached_property
     def _in(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        if self.crossbar is not None:
+            return _one_each(self.ports, self.crossbar - self.link_offset + self.ports)
         return _by_port(self.wiring.target, self.ports)
 
     def port_links(self, port: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -218,6 +236,11 @@ class Network:
 
 def _int32(values: NDArray[np.int32]) -> NDArray[np.int32]:
     return np.asarray(values, np.int32)
+
+
+def _one_each(ports: int, first: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """One link for every port, as CSR."""
+    return np.arange(ports + 1), first + np.arange(ports)
 
 
 def _by_port(end: NDArray[np.int32], ports: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -38,6 +38,7 @@ class NetworkPlan:
         nics: NICs of each server.
         wiring: Links and routes.
         runs: Cables of each tier.
+        link_bps: Rate of a NIC's link, bit/s.
         usable: What a NIC can use of its link's rate, at most 1.
         port_of_rank: int32[ranks, NICs of a rank].
         storage_ports: int32[storage servers, ports of each].
@@ -51,9 +52,15 @@ class NetworkPlan:
     nics: int
     wiring: Wiring
     runs: tuple[cabling.CableRun, ...]
+    link_bps: float
     usable: float
     port_of_rank: NDArray[np.int32]
     storage_ports: NDArray[np.int32]
+
+    @property
+    def crossbar(self) -> bool:
+        """Whether the crossbar `ideal` needs links of its own: the wiring has none that belong to one port alone."""
+        return self.fabric.load_balancing == "ideal" and self.wiring.joins_ports
 
 
 def plan_networks(
@@ -165,6 +172,7 @@ class _Job:
             nics=self.nics,
             wiring=wiring,
             runs=self._runs(catalog, wiring, _lanes(parts, switches)),
+            link_bps=link_bps,
             usable=min(1.0, self.most_bps / link_bps),
             port_of_rank=_ports_of_ranks(wiring.port_of[order], hardware, self.nics),
             storage_ports=wiring.extra[: ports * self.storage_servers].reshape(self.storage_servers, ports),

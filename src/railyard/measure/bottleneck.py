@@ -147,7 +147,7 @@ def resources(cluster: Cluster, timeline: Timeline, *, jitter: bool = False) -> 
         jitter: Whether ranks were made to differ (jitter, slow or late ranks).
     """
     used = _used_tiers(cluster, timeline)
-    back_end = {tier.name: tier.kind for tier in cluster.back_end.wiring.tiers}
+    back_end = {tier.name: tier.kind for tier in cluster.back_end.tiers}
     found = [FLOPS, MEMORY]
     if SCALE_UP_TIER in used:
         found.append(SCALE_UP)

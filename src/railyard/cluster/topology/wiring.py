@@ -125,6 +125,7 @@ class Tier:
 
 
 ACCESS_RACK = Tier("nic", 3.0, "access")
+ACCESS_CROSSBAR = Tier("nic", 0.0, "access")
 ACCESS_ROW = Tier("nic", 15.0, "access")
 LEAF_SPINE = Tier("leaf-spine", 30.0)
 SPINE_CORE = Tier("spine-core", 100.0)
@@ -196,6 +197,11 @@ class Wiring:
     def links(self) -> int:
         """Directed links."""
         return len(self.source)
+
+    @property
+    def joins_ports(self) -> bool:
+        """Whether ports are joined to one another without a switch, so that one's link out is another's link in."""
+        return bool(((self.source < self.ports) & (self.target < self.ports)).any())
 
     @property
     def used(self) -> NDArray[np.int32]:
