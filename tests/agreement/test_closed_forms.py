@@ -31,6 +31,9 @@ GOODPUT = 4096 / (4096 + 82)  # RoCEv2 framing at an MTU of 4096
 SPRAYED = 0.987 * GOODPUT  # what one RDMA flow was measured to reach of that
 SHARED, INCAST = 0.95, 0.95  # spectrum-x: links between switches, and a receiver's link under many senders
 
+# H100: 18 links of 20.6 GB/s (NCCL's constant), of which published logs show 93 % in grouped sends.
+SCALE_UP_BPS = 0.93 * 18 * 20.6e9 * 8
+
 SHAPES = {
     "leaf-spine": LeafSpine(ports_per_leaf=8),
     "three-tier": ThreeTier(ports_per_leaf=8, leafs_per_pod=2),
@@ -67,9 +70,14 @@ def cluster_of(topology, fabric):
     return yard.machine(64, fabric, SHAPES[topology], link_rate_bps=NIC_BPS)
 
 
-def rate_of(line, bytes_per_byte):
+def inside_s(kind, algorithm):
+    """Seconds in scale-up before or after the network, in algorithms whose phases follow one another."""
+    return 8 * yard.GIB * traffic.INSIDE.get((kind, algorithm), 0.0) / SCALE_UP_BPS
+
+
+def rate_of(line, bytes_per_byte, kind="", algorithm=""):
     """Goodput in bit/s of a link that carries `bytes_per_byte` of the collective's size."""
-    return 8 * yard.GIB * bytes_per_byte / yard.moving_s(line)[0]
+    return 8 * yard.GIB * bytes_per_byte / (yard.moving_s(line)[0] - inside_s(kind, algorithm))
 
 
 def test_every_family_is_here():
@@ -83,7 +91,7 @@ def test_on_a_crossbar_only_the_nics_count(topology, kind, algorithm):
     busiest = traffic.nic(traffic.BETWEEN[kind, algorithm])
     framing = cluster.fabric.mtu_bytes / (cluster.fabric.mtu_bytes + cluster.fabric.header_bytes)
     line = yard.one(cluster, kind_of(kind), algorithm)
-    assert rate_of(line, busiest) == pytest.approx(NIC_BPS * framing, rel=1e-6)
+    assert rate_of(line, busiest, kind, algorithm) == pytest.approx(NIC_BPS * framing, rel=1e-6)
 
 
 @pytest.mark.parametrize("topology", CUTS)
@@ -94,7 +102,8 @@ def test_sprayed_networks_are_limited_by_their_cuts(topology, kind, algorithm):
     seconds = [traffic.nic(between) / (INCAST if kind == "all-to-all" else 1.0)]
     seconds += [traffic.crossing(between, groups) / (links * SHARED) for groups, links in CUTS[topology]]
     line = yard.one(cluster, kind_of(kind), algorithm)
-    assert yard.moving_s(line)[0] == pytest.approx(max(seconds) * 8 * yard.GIB / (NIC_BPS * SPRAYED), rel=1e-6)
+    network_s = max(seconds) * 8 * yard.GIB / (NIC_BPS * SPRAYED)
+    assert yard.moving_s(line)[0] == pytest.approx(network_s + inside_s(kind, algorithm), rel=1e-6)
 
 
 @pytest.mark.parametrize(("kind", "algorithm"), [way for way in WAYS if way[0] != "all-to-all"])
@@ -102,7 +111,7 @@ def test_a_torus_is_limited_by_its_busiest_link(kind, algorithm):
     """Servers stand along the second axis, so data goes round that axis, over links of a quarter of a NIC's rate."""
     busiest = traffic.on_a_circle(traffic.BETWEEN[kind, algorithm])
     line = yard.one(cluster_of("torus", "spectrum-x"), kind_of(kind), algorithm)
-    assert rate_of(line, busiest) == pytest.approx(NIC_BPS / 4 * SHARED * SPRAYED, rel=1e-6)
+    assert rate_of(line, busiest, kind, algorithm) == pytest.approx(NIC_BPS / 4 * SHARED * SPRAYED, rel=1e-6)
 
 
 @pytest.mark.xfail(strict=True, reason="incast slows data that only passes a port on its way to another")
@@ -133,7 +142,7 @@ def test_a_dragonfly_ring_fills_the_link_between_two_routers(algorithm):
     """One server a router: eight NICs of 100 Gb/s over one link of 800 Gb/s to the next router."""
     busiest = traffic.nic(traffic.BETWEEN["all-reduce", algorithm])
     line = yard.one(cluster_of("dragonfly", "spectrum-x"), CollectiveKind.ALL_REDUCE, algorithm)
-    assert rate_of(line, busiest) == pytest.approx(NIC_BPS * SHARED * SPRAYED, rel=1e-6)
+    assert rate_of(line, busiest, "all-reduce", algorithm) == pytest.approx(NIC_BPS * SHARED * SPRAYED, rel=1e-6)
 
 
 def test_a_dragonfly_with_equal_links_takes_as_many_times_longer_as_nics_share_one():
@@ -183,4 +192,4 @@ def test_collisions_never_help(fabric):
         for (kind, algorithm), between in traffic.BETWEEN.items():
             line = yard.one(cluster, kind_of(kind), algorithm)
             bound = NIC_BPS * cluster.fabric.payload_efficiency * (1 + 1e-9)
-            assert rate_of(line, traffic.nic(between)) <= bound, (topology, kind, algorithm)
+            assert rate_of(line, traffic.nic(between), kind, algorithm) <= bound, (topology, kind, algorithm)

@@ -58,6 +58,14 @@ BETWEEN = {
 }
 
 
+# What goes through a rank's scale-up links before or after the network, where the phases follow one another.
+INSIDE = {
+    ("all-reduce", "hierarchical"): 2 * 7 / 8,
+    ("all-reduce", "halving-doubling"): 2 * (1 / 2 + 1 / 4 + 1 / 8),
+    ("all-to-all", "hierarchical-all-to-all"): 7 / 8,
+}
+
+
 def nic(between):
     """The busiest NIC's bytes, the larger of both directions."""
     return max(between.sum(axis=1).max(), between.sum(axis=0).max())

@@ -59,6 +59,8 @@ class Algorithm:
         staged: An algorithm whose pattern is this one's when edges that change rails go through peers. It has fewer
             edges to write down, so large communicators take it.
         floods: Whether a rank gets data of many others at the same time (incast), instead of from few in turn.
+        phased: Whether what it does inside domains and what it does between them follow one another, so that their
+            times add up. Others pass data on in a pipeline, in which the slowest link counts.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Algorithm:
     schedule: Callable[[CollectiveKind, Shape], Schedule]
     sources: tuple[str, ...]
     floods: bool = False
+    phased: bool = False
     staged: str | None = None
 
     def relayed_pattern(self, kind: CollectiveKind, shape: Shape, rails: NDArray[np.int64]) -> Pattern:

@@ -10,7 +10,7 @@ import numpy as np
 from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.machine import Case, Machine, machine_of
 from railyard.collective.policy import CollectivePolicy, kind_word
-from railyard.collective.timing import LINK_CEILING, MESH_SHARE, WIRE, load_of, timing
+from railyard.collective.timing import LINK_CEILING, MESH_SHARE, WIRE, load_of, one_after_another, timing
 from railyard.collective.tuner import nccl, rccl
 from railyard.collective.tuner.plan import ring_plan, switch_plan
 from railyard.errors import InputError
@@ -188,24 +188,27 @@ def predicted_us(
         size_bytes: float64[k].
         policy: For what launching and the network's software add.
     """
-    own = timing(case, ALGORITHMS.get(name), protocol, size_bytes)
+    algorithm = ALGORITHMS.get(name)
+    own = timing(case, algorithm, protocol, size_bytes)
     path_us = (case.machine.path_latency_ps + policy.network_overhead_ps) * 1e-6
-    rate = np.minimum(own.rate_gbs, links_gbs(case, name) / WIRE[protocol])
+    scale_up, nics = (rate / WIRE[protocol] for rate in links_gbs(case, name))
+    inside = np.minimum(own.rate_gbs, scale_up)
+    rate = one_after_another(inside, nics) if algorithm.phased else np.minimum(inside, nics)
     fixed = own.latency_us + own.network_steps * path_us + policy.launch_ps * 1e-6
     time_us: NDArray[np.float64] = fixed + size_bytes / (1e3 * rate)
     return time_us
 
 
-def links_gbs(case: Case, name: str) -> float:
-    """GB/s of the collective's size that scale-up links and NICs carry, without flags."""
+def links_gbs(case: Case, name: str) -> tuple[float, float]:
+    """GB/s of the collective's size that scale-up links carry, and that NICs carry, without flags; inf for no limit."""
     machine = case.machine
     load = load_of(name, case.kind, case.shape)
-    bounds = [np.inf]
+    inside = outside = np.inf
     if machine.scale_up == "mesh" and load.pair:
-        bounds.append(machine.plan_bps / 8e9 * MESH_SHARE / machine.peers / load.pair)
+        inside = machine.plan_bps / 8e9 * MESH_SHARE / machine.peers / load.pair
     elif load.scale_up:
         share = LINK_CEILING if machine.scale_up == "switched" else machine.plan_bps / machine.scale_up_bps
-        bounds.append(machine.scale_up_bps / 8e9 * share / load.scale_up)
+        inside = machine.scale_up_bps / 8e9 * share / load.scale_up
     if load.port:
-        bounds.append(machine.nic_bps / 8e9 * machine.payload_efficiency / load.port)
-    return float(min(bounds))
+        outside = machine.nic_bps / 8e9 * machine.payload_efficiency / load.port
+    return inside, outside

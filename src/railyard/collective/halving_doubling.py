@@ -102,6 +102,7 @@ ALGORITHM = ALGORITHMS.add(
         pattern=_pattern,
         steps=_steps,
         schedule=_schedule,
+        phased=True,
         sources=("Thakur, Rabenseifner, Gropp, IJHPCA 2005",),
     ),
 )

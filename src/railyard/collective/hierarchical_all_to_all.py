@@ -91,5 +91,6 @@ ALGORITHM = ALGORITHMS.add(
         schedule=_schedule,
         sources=("DeepSpeed-MoE, ICML 2022 (hierarchical all-to-all)", "NCCL PXN"),
         floods=True,
+        phased=True,
     ),
 )

@@ -311,6 +311,18 @@ def switch_chunk_bytes(size_bytes: NDArray[np.float64], heads: int) -> NDArray[n
     return chunk
 
 
+def one_after_another(inside: NDArray[np.float64], outside: NDArray[np.float64] | float) -> NDArray[np.float64]:
+    """Rate over two phases of which the second begins when the first ends: the times of a byte add up.
+
+    Args:
+        inside: Rate of the phase inside domains; inf where there is none.
+        outside: Rate of the phase between domains, in the same unit; inf where there is none.
+    """
+    with np.errstate(divide="ignore"):
+        rate: NDArray[np.float64] = 1 / (1 / inside + 1 / np.asarray(outside, np.float64))
+    return rate
+
+
 def transfer_us(machine: Machine, part: str) -> float:
     """Parts of the floor of one send and receive in us: "base", or a hop inside a domain by "ll" or "simple"."""
     if part == "base":

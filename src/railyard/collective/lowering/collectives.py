@@ -12,10 +12,10 @@ from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.choice import DEFAULT_POLICY, NOTHING, choose_many
 from railyard.collective.lowering.groups import Group, groups
 from railyard.collective.lowering.routes import path_latency_ps
-from railyard.collective.lowering.table import EntityTable, Limits, gather, table
+from railyard.collective.lowering.table import EntityTable, Limits, gather, solo_bps, table
 from railyard.collective.lowering.usage import stacked, usage
 from railyard.collective.machine import Case, machine_of
-from railyard.collective.timing import WIRE, timing
+from railyard.collective.timing import WIRE, one_after_another, timing
 from railyard.errors import InputError
 from railyard.graph import CollectiveKind
 
@@ -178,6 +178,8 @@ class _Lowering:
     def table(self) -> EntityTable:
         """The finished table."""
         idle = self.algorithm == NOTHING[0]
+        links = gather(stacked(self.parts), self.row, self.factor)
+        self._add_phases(links)
         limits = Limits(
             volume_bytes=np.where(idle, 0.0, self.wanted.size_bytes.astype(np.float64) * self.wanted.count),
             latency_ps=self.latency_ps,
@@ -186,5 +188,17 @@ class _Lowering:
             algorithm=self.algorithm,
             protocol=self.protocol,
         )
-        links = gather(stacked(self.parts), self.row, self.factor)
         return table(links, limits, self.cluster.links.rate_bps)
+
+    def _add_phases(self, links: CsrWeighted) -> None:
+        """Caps algorithms whose phases follow one another at what both phases take together, each by itself alone."""
+        phased = [name for name, algorithm in ALGORITHMS.items() if algorithm.phased]
+        rows = np.flatnonzero(np.isin(self.algorithm, phased))
+        if len(rows) == 0:
+            return
+        own = gather(links, rows, np.ones(len(rows)))
+        every = self.cluster.links
+        inside = every.tier == every.tiers.index("scale-up")
+        scale_up = solo_bps(own, self.rate_cap_bps[rows], np.where(inside, every.rate_bps, np.inf))
+        network = solo_bps(own, np.full(len(rows), np.inf), np.where(inside, np.inf, every.rate_bps))
+        self.rate_cap_bps[rows] = one_after_another(scale_up, network)
