@@ -97,3 +97,35 @@ def test_a_rank_reaches_itself_without_a_link():
         path = machine(server, 8).scale_up.path(np.array([3, 3]), np.array([3, 4]))
         assert path.lengths[0] == 0
         assert path.lengths[1] > 0
+
+
+def test_a_rack_used_in_part_keeps_groups_together_and_its_idle_servers_in_the_bill():
+    """Racks of 72 in servers of 4: 64 used leave two servers of each idle."""
+    whole = machine("gb200-nvl72", 256)
+    cluster = build(ClusterSpec(256, "gb200-nvl72", ranks_per_domain=64), catalog.load())
+    group = np.arange(64)
+    for first in range(0, 256, 64):
+        assert cluster.scale_up.same_domain(first, first + group).all()
+    assert not whole.scale_up.same_domain(64, 64 + group).all()
+    bill, idle = cluster.bill(), [row for row in cluster.bill() if row.tier == "idle"]
+    assert {(row.kind, row.count) for row in idle} == {("accelerator", 32), ("server", 8), ("nic", 32)}
+    assert (bill.count("accelerator"), bill.count("server"), bill.count("nic")) == (288, 72, 288)
+    assert idle[0].power_w == cluster.accelerator.idle_power_w
+    assert bill.count("optic") == whole.bill().count("optic")
+    assert not [row for row in whole.bill() if row.tier == "idle"]
+
+
+@pytest.mark.parametrize(
+    ("server", "used", "message"),
+    [
+        ("gb200-nvl72", 63, "used whole"),
+        ("gb200-nvl72", 76, "holds 72"),
+        ("gb200-nvl72", 0, "used whole"),
+        ("hgx-h100", 4, "several servers"),
+        ("mi300x-8", 4, "several servers"),
+    ],
+)
+def test_only_whole_servers_of_a_rack_can_be_left_unused(server, used, message):
+    with pytest.raises(InputError, match=message) as caught:
+        build(ClusterSpec(144, server, ranks_per_domain=used), catalog.load())
+    assert caught.value.problems[0].key == "ranks_per_domain"

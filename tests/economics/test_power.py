@@ -6,7 +6,7 @@ import pytest
 
 from railyard import catalog
 from railyard.catalog import Range
-from railyard.economics.parts import NICS, OPTICS, SERVERS, SWITCHES, Part
+from railyard.economics.parts import ACCELERATORS, NICS, OPTICS, SERVERS, SWITCHES, Part
 from railyard.economics.power import accelerator_w, power
 from railyard.economics.ranges import exactly
 
@@ -67,3 +67,12 @@ def test_components_add_up_and_the_data_movement_tax_is_the_network(spent, facts
     assert drawn.energy_per_step_j == pytest.approx(drawn.total_w.typical * 1.0)
     # Provisioned is nameplate: all limits at once, whatever the step draws.
     assert drawn.provisioned_w.typical == pytest.approx(16 * 700 + 2 * 4e3 + network)
+
+
+def test_accelerators_beyond_those_of_the_job_idle(spent, facts):
+    h100 = facts.accelerator("H100")
+    shares = {("compute", "", "forward"): 1.0}
+    bought = [Part(ACCELERATORS, h100.name, count, h100.price_usd, h100.power_w) for count in (16, 2)]
+    full, spare = (power(spent(shares, ranks=16), h100, bought[:kept], exactly(1.0)) for kept in (1, 2))
+    assert spare.it_w.typical - full.it_w.typical == pytest.approx(2 * h100.idle_power_w.typical)
+    assert spare.provisioned_w.low - full.provisioned_w.low == pytest.approx(2 * h100.tdp_w)

@@ -194,3 +194,38 @@ def test_a_stopped_run_leaves_nothing_that_looks_finished(small, tmp_path, how, 
     finished = run(small, out=out)
     assert visible(out) == [finished.folder.name]
     assert not (out / ".unfinished").exists()
+
+
+RACKS = """\
+name: racks
+cluster: {accelerators: 128, server: gb200-nvl72, back_end: {topology: rail-optimized, fabric: infiniband}}
+workload:
+  training:
+    model: deepseek-v3
+    tokens: 1 T
+    global_batch: 256
+    sequence: 4096
+    precision: fp8
+    parallelism: {tp: 1, pp: 2, ep: 64, recompute: full, zero: 1}
+engine: analytic
+"""
+
+
+def test_expert_groups_stay_inside_racks_that_they_do_not_divide(tmp_path):
+    path = tmp_path / "racks.yaml"
+    path.write_text(RACKS, encoding="utf-8")
+    chosen, asked, straddling = (
+        run(path, *sets).result for sets in ((), ("cluster.ranks_per_domain=64",), ("cluster.ranks_per_domain=72",))
+    )
+    steps = [result["variants"][0]["step"]["seconds"] for result in (chosen, asked, straddling)]
+    assert steps[0] == steps[1] < steps[2] / 1.5
+    assert any(line.startswith("ranks per domain: 64 of 72") for line in chosen["provenance"]["defaults"])
+    for result in (asked, straddling):
+        assert not any(line.startswith("ranks per domain") for line in result["provenance"]["defaults"])
+    capital = [result["variants"][0]["capex"]["components"] for result in (chosen, asked, straddling)]
+    assert capital[0] == capital[1]
+    assert [next(part["count"] for part in parts if part["name"] == "accelerators") for parts in capital] == [
+        144,
+        144,
+        128,
+    ]

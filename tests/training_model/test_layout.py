@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.workload.training import LayoutError, SoftwareProfile, auto, check, estimate, layouts, memory
-from railyard.workload.training.layout import Search
-from railyard.workload.training.spec import Training
+from railyard.workload.training.layout import Search, domain_use
+from railyard.workload.training.spec import Layout, Training
 
 SOFTWARE = SoftwareProfile(name="test")
 
@@ -92,3 +92,22 @@ def test_auto_refuses_what_no_layout_serves(catalog, machine):
     with pytest.raises(LayoutError, match="does not fit on 8 h100-sxm: the smallest layout") as caught:
         auto(catalog.model("llama-3-405b"), machine, 8, global_batch=8, seq_len=4096, software=SOFTWARE)
     assert caught.value.table is not None
+
+
+@pytest.mark.parametrize(
+    ("sizes", "used"),
+    [
+        ({}, 72),
+        ({"tp": 8}, 72),
+        ({"tp": 16}, 64),
+        ({"ep": 32}, 64),
+        ({"ep": 64}, 64),
+        ({"ep": 128}, 64),
+        ({"ep": 36, "tp": 4}, 72),
+        ({"ep": 8, "expert_tp": 6}, 48),
+        ({"ep": 7}, 56),
+        ({"ep": 73}, 72),
+    ],
+)
+def test_a_rack_is_used_as_far_as_groups_divide_it(sizes, used):
+    assert domain_use(Layout(global_batch=1, **sizes), 72, 4) == used

@@ -31,7 +31,7 @@ class BillRow:
         price_usd: Of one.
         power_w: Of one, at work.
         network: `back-end`, `front-end`, `storage`, or empty.
-        tier: Tier of links or role of switches, or empty.
+        tier: Tier of links, role of switches, `idle` for what the job leaves unused, or empty.
     """
 
     kind: str
@@ -95,6 +95,7 @@ def bill_of(cluster: Cluster) -> BillOfMaterials:
         BillRow("accelerator", accelerator.name, cluster.ranks, accelerator.price_usd, accelerator.power_w),
         BillRow("server", server.name, cluster.servers, server.price_usd, server.host_power_w),
     ]
+    rows += _idle_rows(cluster)
     unpriced: list[str] = []
     for plan in cluster.plans.values():
         rows.append(
@@ -109,6 +110,22 @@ def bill_of(cluster: Cluster) -> BillOfMaterials:
         network = "" if cluster.storage is None else cluster.storage.name
         rows.append(BillRow("storage", entry.name, cluster.storage_servers.count, price, entry.power_w, network))
     return BillOfMaterials(tuple(row for row in rows if row.count), tuple(unpriced))
+
+
+def _idle_rows(cluster: Cluster) -> list[BillRow]:
+    """Servers that the job leaves unused in its scale-up domains, with what is in them; they are not cabled."""
+    hardware, tier = cluster.hardware, "idle"
+    accelerator, server, count = hardware.accelerator, hardware.server, hardware.idle_servers
+    return [
+        BillRow(
+            "accelerator", accelerator.name, hardware.idle, accelerator.price_usd, accelerator.idle_power_w, tier=tier
+        ),
+        BillRow("server", server.name, count, server.price_usd, server.host_power_w, tier=tier),
+        *(
+            BillRow("nic", plan.nic.name, count * plan.nics, plan.nic.price_usd, plan.nic.power_w, plan.name, tier)
+            for plan in cluster.plans.values()
+        ),
+    ]
 
 
 def _switch_rows(plan: NetworkPlan) -> list[BillRow]:

@@ -29,6 +29,8 @@ class Hardware:
         nic_bps: What one back-end NIC can move between the wire and memory, bit/s, one way: its rate or its share of
             PCIe.
         scale_up: Domains, with links counted from 0.
+        idle_servers: Servers of the domains that the job leaves unused (see `ClusterSpec.ranks_per_domain`); a domain
+            that is not filled to the number asked for has none.
     """
 
     accelerator: Accelerator
@@ -40,11 +42,17 @@ class Hardware:
     nics: int
     nic_bps: float
     scale_up: ScaleUp
+    idle_servers: int = 0
 
     @property
     def servers(self) -> int:
         """Servers in the cluster."""
         return self.ranks // self.per_server
+
+    @property
+    def idle(self) -> int:
+        """Accelerators of idle servers."""
+        return self.idle_servers * self.server.accelerators
 
     @classmethod
     def of(cls, spec: ClusterSpec, catalog: Catalog) -> Hardware:
@@ -60,6 +68,7 @@ class Hardware:
         nic = override.overridden(catalog.nic(server.nic), spec.overrides.get("nic", {}), "nic")
         per_server = _per_server(spec.accelerators, server)
         nics = max(1, server.nics * per_server // server.accelerators)
+        used = spec.ranks_per_domain or server.scale_up_domain
         pcie_share = server.pcie_bps * min(1.0, per_server / nics)
         return cls(
             accelerator=accelerator,
@@ -70,7 +79,8 @@ class Hardware:
             per_server=per_server,
             nics=nics,
             nic_bps=min(nic.rate_bps, pcie_share),
-            scale_up=scale_up_of(accelerator, server, spec.accelerators),
+            scale_up=scale_up_of(accelerator, server, spec.accelerators, spec.ranks_per_domain),
+            idle_servers=spec.accelerators // used * ((server.scale_up_domain - used) // server.accelerators),
         )
 
 

@@ -146,17 +146,47 @@ class ScaleUp:
         return self.domains if self.kind == "switched" else 0
 
 
-def scale_up_of(accelerator: Accelerator, server: Server, ranks: int) -> ScaleUp:
+def _used(accelerator: Accelerator, server: Server, used: int | None) -> int:
+    """Ranks of a domain: only switched domains of several servers can be used in part, server by server."""
+    whole, step = server.scale_up_domain, server.accelerators
+    if used is None or used == whole:
+        return whole
+    if accelerator.scale_up_kind != "switched" or whole <= step:
+        raise InputError(
+            "only scale-up domains of several servers that share a switch can be used in part",
+            key="ranks_per_domain",
+            found=used,
+            hint=f"leave it out: a domain of {server.name} is {whole} accelerators",
+        )
+    if not 0 < used <= whole or used % step:
+        near = min(max(used // step * step, step), whole)
+        raise InputError(
+            f"a domain of {server.name} holds {whole} accelerators in servers of {step}, and servers are used whole",
+            key="ranks_per_domain",
+            found=used,
+            allowed=f"multiples of {step} up to {whole}",
+            hint=f"nearest possible: {near}",
+        )
+    return used
+
+
+def scale_up_of(accelerator: Accelerator, server: Server, ranks: int, used: int | None = None) -> ScaleUp:
     """The scale-up domains of a cluster, its links counted from 0.
 
     Accelerators without scale-up links reach the others of their server over PCIe, which acts as a switch. Tori are
     equal slices: the largest that divide the cluster and are not larger than the domain.
 
+    Args:
+        accelerator: Its kind of links and their rate.
+        server: Its domain.
+        ranks: Of the cluster.
+        used: Ranks of each domain that the job uses; None uses all.
+
     Raises:
-        InputError: The accelerators do not fill whole meshes.
+        InputError: The accelerators do not fill whole meshes, or a domain cannot be used in part as asked.
     """
     kind = accelerator.scale_up_kind
-    domain = max(1, min(server.scale_up_domain, ranks))
+    domain = max(1, min(_used(accelerator, server, used), ranks))
     rate = accelerator.scale_up_bps
     latency = accelerator.scale_up_latency_ps
     if kind == "none" or server.scale_up_domain <= 1:

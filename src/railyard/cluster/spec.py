@@ -73,7 +73,7 @@ class ClusterSpec:
     """A cluster.
 
     Attributes:
-        accelerators: Number of ranks.
+        accelerators: Number of ranks: accelerators that the job uses.
         server: Catalogue name of the server.
         back_end: Network between accelerators.
         front_end: Network between hosts; None leaves it out.
@@ -84,6 +84,8 @@ class ClusterSpec:
         placement: `packed` (ranks fill server after server) or `scattered` (servers in a shuffled order, see
             `placement_seed`).
         placement_seed: Seed of the shuffle.
+        ranks_per_domain: Accelerators that the job uses of each scale-up domain, whole servers; None uses all. The
+            others are bought and powered, and idle.
     """
 
     accelerators: int
@@ -95,3 +97,4 @@ class ClusterSpec:
     background: tuple[Background, ...] = ()
     placement: str = "packed"
     placement_seed: int = 0
+    ranks_per_domain: int | None = None

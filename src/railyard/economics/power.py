@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.catalog import Range
-from railyard.economics.parts import NICS, OPTICS, SERVERS, STORAGE, SWITCHES, Part, power_of
+from railyard.economics.parts import ACCELERATORS, NICS, OPTICS, SERVERS, STORAGE, SWITCHES, Part, power_of
 from railyard.economics.ranges import End, at, by_end, to_json, total
 from railyard.economics.sources import Source
 
@@ -157,12 +157,14 @@ def power(decomposition: Decomposition, accelerator: Accelerator, parts: Sequenc
     Args:
         decomposition: How the step was spent.
         accelerator: What it runs on.
-        parts: The bill of materials.
+        parts: The bill of materials; accelerators beyond the ranks of the job are powered and idle.
         pue: Facility power over IT power.
     """
     ranks = decomposition.ranks
+    unused = max(0.0, sum(part.count for part in parts if part.component == ACCELERATORS) - ranks)
+    busy = accelerator_w(decomposition, accelerator)
     lines = [
-        PowerLine("accelerator", accelerator_w(decomposition, accelerator).scaled(ranks)),
+        PowerLine("accelerator", total([busy.scaled(ranks), accelerator.idle_power_w.scaled(unused)])),
         PowerLine("host", power_of(parts, SERVERS)),
         PowerLine("nic", power_of(parts, NICS)),
         PowerLine("switch", power_of(parts, SWITCHES)),
@@ -172,6 +174,6 @@ def power(decomposition: Decomposition, accelerator: Accelerator, parts: Sequenc
     it = total(line.power_w for line in lines)
     rest = total(line.power_w for line in lines[1:])
     lines.append(PowerLine("cooling", by_end(lambda end: at(it, end) * (at(pue, end) - 1))))
-    nameplate = accelerator.tdp_w * ranks
+    nameplate = accelerator.tdp_w * (ranks + unused)
     provisioned = Range(nameplate + rest.typical, nameplate + rest.high, nameplate + rest.high)
     return Power(tuple(lines), provisioned, decomposition.step_s)

@@ -127,6 +127,13 @@ class ClusterSection(Section):
         default="packed", description="Ranks fill server after server, or servers in a shuffled order."
     )
     placement_seed: Natural = Field(default=0, description="Seed of the shuffle.")
+    ranks_per_domain: Positive | None = Field(
+        default=None,
+        description=(
+            "Accelerators that the job uses of each scale-up domain, such as 64 of 72; the others idle. "
+            "As many as tensor and expert groups divide when left out."
+        ),
+    )
 
     def spec(self) -> ClusterSpec:
         """The record that the cluster room takes.
@@ -144,6 +151,7 @@ class ClusterSection(Section):
             background=tuple(Background(item.network, item.load, item.tier) for item in self.background),
             placement=self.placement,
             placement_seed=self.placement_seed,
+            ranks_per_domain=self.ranks_per_domain,
         )
 
     def _overrides(self) -> dict[str, dict[str, Any]]:

@@ -11,7 +11,7 @@ from railyard import cluster as clusters
 from railyard.errors import InputError
 from railyard.scenario.section import fields_given
 from railyard.workload.training import profiles
-from railyard.workload.training.layout import auto, check
+from railyard.workload.training.layout import auto, check, domain_use
 from railyard.workload.training.machine import Machine
 from railyard.workload.training.memory import check_fit
 from railyard.workload.training.spec import Checkpoint, DataLoading, Layout, SoftwareProfile, Training
@@ -63,6 +63,29 @@ def cluster_of(draft: Draft, catalog: Catalog) -> Cluster:
     """
     with blaming(draft, "cluster"):
         return clusters.build(draft.scenario.cluster.spec(), catalog)
+
+
+def domain_use_of(cluster: Cluster, layout: Layout) -> int | None:
+    """Ranks to use of each scale-up domain where the scenario does not say; None when the cluster is right as it is.
+
+    Groups that are meant to stay inside a domain must not straddle two: 72 ranks hold one group of 64, not 1 1/8.
+    """
+    domain, server = cluster.scale_up_domain, cluster.server
+    several = server.scale_up_domain > server.accelerators and cluster.scale_up.kind == "switched"
+    if cluster.spec.ranks_per_domain is not None or not several or cluster.ranks <= domain:
+        return None
+    use = domain_use(layout, domain, server.accelerators)
+    return None if use == domain else use
+
+
+def placed(draft: Draft, cluster: Cluster, catalog: Catalog, use: int) -> Cluster:
+    """The cluster with so many ranks in each scale-up domain.
+
+    Raises:
+        InputError: It cannot be built.
+    """
+    with blaming(draft, "cluster"):
+        return clusters.build(dataclasses.replace(cluster.spec, ranks_per_domain=use), catalog)
 
 
 def model_file(draft: Draft) -> Path | None:

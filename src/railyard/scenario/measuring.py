@@ -201,6 +201,11 @@ def _defaults(job: Job) -> Iterator[str]:
         yield f"parallelism: {training.layout}"
     if section.software.profile is None:
         yield f"software: {training.software.name}"
+    if cluster.spec.ranks_per_domain != scenario.cluster.ranks_per_domain:
+        yield (
+            f"ranks per domain: {cluster.spec.ranks_per_domain} of {cluster.server.scale_up_domain}, which tensor and"
+            f" expert groups divide; {cluster.hardware.idle} further accelerators are bought, powered and idle"
+        )
     if scenario.cluster.back_end.link_rate is None:
         yield f"link rate: {cluster.nic.rate_bps / 1e9:g} Gb/s of {cluster.nic.name}"
     if scenario.cluster.back_end.switch is None:

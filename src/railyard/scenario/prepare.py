@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -100,7 +100,14 @@ def prepare(draft: Draft, varies: Sequence[str] = (), engine: str | None = None)
         key = repr((extra, dump(variant.draft.scenario.cluster)))
         if key not in clusters:
             clusters[key] = compose.cluster_of(variant.draft, catalogs[extra])
-        jobs.append(_job(variant, catalogs[extra], clusters[key], engine))
+        job = _job(variant, catalogs[extra], clusters[key], engine)
+        use = compose.domain_use_of(job.cluster, job.training.layout)
+        if use is not None:
+            key = f"{use} {key}"
+            if key not in clusters:
+                clusters[key] = compose.placed(variant.draft, job.cluster, job.catalog, use)
+            job = replace(job, cluster=clusters[key])
+        jobs.append(job)
     return jobs
 
 

@@ -174,6 +174,23 @@ def _choices(search: Search, name: str, tried: Sequence[int]) -> Sequence[int]:
     return tried if given is None else [int(given)]
 
 
+def domain_use(layout: Layout, domain: int, step: int) -> int:
+    """How many ranks of each scale-up domain to use so that no tensor or expert group straddles two.
+
+    Args:
+        layout: Of the job; ranks are numbered tensor-parallel first, experts over the same ranks.
+        domain: Ranks of a domain.
+        step: Ranks of a server; servers are used whole.
+
+    Returns:
+        The largest number that the groups divide (or, of groups larger than a domain, that divides them); all of the
+        domain when there is none.
+    """
+    spans = {layout.tp, layout.ep * layout.expert_tp}
+    sizes = range(domain // step * step, 0, -step)
+    return next((use for use in sizes if all(use % span == 0 or span % use == 0 for span in spans)), domain)
+
+
 def _tensor_sizes(model: Model, search: Search) -> list[int]:
     return [n for n in _divisors(model.heads) if n <= min(search.domain, 16) and search.accelerators % n == 0]
 
