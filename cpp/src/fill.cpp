@@ -10,6 +10,8 @@ namespace {
 
 /// Levels closer than this are the same: far above rounding, far below anything that a time could show.
 constexpr double kSame = 1e-10;
+/// Quanta from which a link is full; what is missing is far above rounding, too.
+constexpr double kAlmostFull = static_cast<double>(kFull) * (1 - 1e-10);
 /// A rate this close to the old one is the old one: otherwise rounding would reschedule what has not changed.
 constexpr double kUnchanged = 1e-13;
 /// After so many rounds without an end the whole neighbourhood joins, so that the number of rounds stays small.
@@ -41,14 +43,14 @@ void Sharing::join_the_obvious() {
   for (std::size_t i = 0; i < locals_.size(); ++i) {
     const Link& link = links_[locals_[i].link];
     if (link.count == locals_[i].members) continue;
-    for (const FlowId id : links_.flows(link)) {
+    for (const auto& [id, share] : links_.flows(link)) {
       if (flows_[id].dirty) join(id);
     }
   }
   for (std::size_t i = 0, known = locals_.size(); i < known; ++i) {
     const Link& link = links_[locals_[i].link];
-    if (link.count == locals_[i].members || link.load < kFull - kSlack) continue;
-    for (const FlowId id : links_.flows(link)) {
+    if (link.count == locals_[i].members || load(link) < kAlmostFull) continue;
+    for (const auto& [id, share] : links_.flows(link)) {
       if (flows_[id].epoch != epoch_ && flows_[id].bottleneck == locals_[i].link) join(id);
     }
   }
@@ -59,38 +61,51 @@ void Sharing::join(FlowId id) {
   flow.epoch = epoch_;
   flow.member = static_cast<std::uint32_t>(members_.size());
   flow.dirty = false;
-  Member member{.flow = id, .edges_begin = static_cast<std::uint32_t>(edges_.size()), .edges_end = 0,
-                .bottleneck = kUnbound, .rate = 0, .level = 0, .frozen = false};
-  for (const auto& [index, share_number] : pairs(flow.entity)) {
-    Link& link = links_[index];
-    if (!link.may_bind()) continue;
-    const double share = shares_[share_number];
-    const double coefficient = share * link.scale;
-    const std::uint32_t local = local_of(link, index);
-    locals_[local].outside -= load_of(share, flow.rate, link.scale);
-    locals_[local].full_weight += coefficient * flow.weight;
-    ++locals_[local].members;
-    edges_.push_back({local, coefficient});
+  const auto begin = static_cast<std::uint32_t>(edges_.size());
+  if (flow.wide) {
+    for (const Pair& pair : binding_[flow.wide - 1]) join_link(id, pair);
+  } else {
+    for (const Pair& pair : pairs(flow.entity)) {
+      if (links_[pair.link].may_bind()) join_link(id, pair);
+    }
   }
-  member.edges_end = static_cast<std::uint32_t>(edges_.size());
-  members_.push_back(member);
+  members_.push_back({.flow = id, .edges_begin = begin, .edges_end = static_cast<std::uint32_t>(edges_.size()),
+                      .bottleneck = kUnbound, .rate = 0, .level = 0, .frozen = false});
+}
+
+void Sharing::join_link(FlowId id, const Pair& pair) {
+  Link& link = links_[pair.link];
+  const std::uint32_t number = local_of(link, pair.link);
+  const double coefficient = shares_[pair.share] * link.scale;
+  LocalLink& local = locals_[number];
+  local.outside -= coefficient * flows_[id].rate;
+  local.full_weight += coefficient * flows_[id].weight;
+  ++local.members;
+  edges_.push_back({number, coefficient});
 }
 
 std::uint32_t Sharing::local_of(Link& link, std::uint32_t index) {
   if (link.mark != epoch_) {
     link.mark = epoch_;
     link.local = static_cast<std::uint32_t>(locals_.size());
-    locals_.push_back({.link = index, .members = 0, .unfrozen = 0, .outside = link.load, .full_weight = 0, .room = 0,
+    locals_.push_back({.link = index, .members = 0, .unfrozen = 0, .outside = load(link), .full_weight = 0, .room = 0,
                        .weight = 0, .level = -1, .top = -1});
   }
   return link.local;
+}
+
+/// Quanta that the flows on a link take now.
+double Sharing::load(const Link& link) const {
+  double sum = 0;
+  for (const auto& [id, share] : links_.flows(link)) sum += shares_[share] * link.scale * flows_[id].rate;
+  return sum;
 }
 
 void Sharing::start_round() {
   heap_.clear();
   for (std::uint32_t i = 0; i < locals_.size(); ++i) {
     LocalLink& local = locals_[i];
-    local.room = static_cast<double>(kFull - local.outside);
+    local.room = static_cast<double>(kFull) - local.outside;
     local.weight = local.full_weight;
     local.unfrozen = local.members;
     local.level = local.top = -1;
@@ -129,32 +144,30 @@ void Sharing::fill() {
       continue;
     }
     left -= local.unfrozen;
-    freeze_link(local, next.what, level);
+    freeze_link(local, level);
   }
 }
 
 double Sharing::exact_level(LocalLink& local) const {
   if (local.weight < 1e-6 * local.full_weight) {  // cancelled away: add up what is left instead
     local.weight = 0;
-    for (const FlowId id : links_.flows(links_[local.link])) {
+    const Link& link = links_[local.link];
+    for (const auto& [id, share] : links_.flows(link)) {
       const Flow& flow = flows_[id];
       if (flow.epoch != epoch_ || members_[flow.member].frozen) continue;
-      const Member& member = members_[flow.member];
-      for (std::uint32_t e = member.edges_begin; e < member.edges_end; ++e) {
-        if (locals_[edges_[e].local].link == local.link) local.weight += edges_[e].coefficient * flow.weight;
-      }
+      local.weight += shares_[share] * link.scale * flow.weight;
     }
   }
   return std::max(local.room, 0.0) / local.weight;
 }
 
-void Sharing::freeze_link(LocalLink& local, std::uint32_t index, double level) {
+void Sharing::freeze_link(LocalLink& local, double level) {
   local.level = level;
-  for (const FlowId id : links_.flows(links_[local.link])) {
+  for (const auto& [id, share] : links_.flows(links_[local.link])) {
     const Flow& flow = flows_[id];
     if (flow.epoch != epoch_ || members_[flow.member].frozen) continue;
     freeze(members_[flow.member], std::min(level * flow.weight, flow.max_rate), level, local.link);
-    if (locals_[index].unfrozen == 0) break;
+    if (local.unfrozen == 0) break;
   }
 }
 
@@ -188,15 +201,15 @@ bool Sharing::expand(bool all_neighbours) {
   for (std::size_t i = 0; i < known; ++i) {
     const Link& link = links_[locals_[i].link];
     if (link.count == locals_[i].members) continue;
-    const bool full = locals_[i].room < static_cast<double>(kSlack);
-    for (const FlowId id : links_.flows(link)) {
+    const bool full = locals_[i].room < static_cast<double>(kFull) - kAlmostFull;
+    for (const auto& [id, share] : links_.flows(link)) {
       if (flows_[id].epoch != epoch_ && breaks_condition(flows_[id], locals_[i], full)) join(id);
     }
   }
   if (members_.size() == before || !all_neighbours) return members_.size() != before;
   for (std::size_t i = 0; i < known; ++i) {
     const Link& link = links_[locals_[i].link];
-    for (const FlowId id : links_.flows(link)) {
+    for (const auto& [id, share] : links_.flows(link)) {
       if (flows_[id].epoch != epoch_) join(id);
     }
   }
@@ -209,7 +222,8 @@ void Sharing::commit() {
     flow.bottleneck = member.bottleneck;
     if (std::abs(member.rate - flow.rate) <= kUnchanged * flow.rate) continue;
     note_change(member.flow);
-    set_rate(flow, member.rate, member.level);
+    flow.rate = member.rate;
+    flow.level = member.level;
   }
 }
 

@@ -1,5 +1,6 @@
 #include "run.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace railyard {
@@ -8,6 +9,7 @@ namespace {
 
 constexpr std::uint64_t kPollEvery = 256;
 constexpr std::size_t kStride = 4;
+constexpr std::size_t kFew = 4;
 
 }  // namespace
 
@@ -65,16 +67,42 @@ void Run::loop() {
            events_.advance([this](const Event& event, std::size_t n) { look_ahead(event, n); }));
 }
 
-/// Asks for memory ahead of time, one step of the chain task -> entity -> links per look; `distance` events before it is
-/// needed. WHY: what an event reads lies anywhere in hundreds of megabytes, and each of those reads waits for the last.
+/// Asks for memory ahead of time, one step of the chains event -> task -> successors and event -> entity -> links per
+/// look, `distance` events before it is needed.
+/// WHY: what an event reads lies anywhere in hundreds of megabytes, and each of those reads waits for the last.
 void Run::look_ahead(const Event& event, std::size_t distance) const {
-  if (distance > 3 * kStride) return prefetch_target(event);
-  const std::uint32_t entity = entity_of(event);
-  if (entity == Task::kComputation) return;
-  if (distance > 2 * kStride) {
+  const std::size_t steps_left = (distance + kStride - 1) / kStride;
+  const Topic topic = topic_of(event);
+  if (topic == Topic::computed) return look_ahead_to_successors(event.target, steps_left);
+  if (topic == Topic::flowed) {
+    const Flow& flow = sharing_.flow(event.target);
+    const Motion& motion = motions_[event.target];
+    if (steps_left > 3) {
+      __builtin_prefetch(&flow);
+      __builtin_prefetch(&motion);
+      return;
+    }
+    look_ahead_to_links(flow.entity, steps_left);
+    if (motion.task != kNoTask) look_ahead_to_successors(motion.task, steps_left + 1);
+  } else if (topic == Topic::latency_over) {
+    if (steps_left > 3) return __builtin_prefetch(&schedule_[event.target]);
+    look_ahead_to_links(schedule_[event.target].entity, steps_left);
+  }
+}
+
+void Run::look_ahead_to_successors(TaskId id, std::size_t steps_left) const {
+  if (steps_left > 3) return __builtin_prefetch(&schedule_[id]);
+  if (steps_left > 2) return __builtin_prefetch(schedule_.successors(id).data());
+  for (const TaskId next : schedule_.successors(id).first(std::min(kFew, schedule_.successors(id).size()))) {
+    __builtin_prefetch(&schedule_[next]);
+  }
+}
+
+void Run::look_ahead_to_links(std::uint32_t entity, std::size_t steps_left) const {
+  if (steps_left > 2) {
     __builtin_prefetch(&services_[entity]);
     sharing_.prefetch_row(entity);
-  } else if (distance > kStride) {
+  } else if (steps_left > 1) {
     sharing_.prefetch_pairs(entity);
   } else {
     sharing_.prefetch_links(entity);
@@ -85,26 +113,6 @@ void Run::look_ahead_in_batch(std::size_t index) const {
   const auto& batch = events_.batch();
   for (std::size_t distance = kStride; distance <= 4 * kStride; distance += kStride) {
     if (index + distance < batch.size()) look_ahead(batch[index + distance], distance);
-  }
-}
-
-void Run::prefetch_target(const Event& event) const {
-  switch (topic_of(event)) {
-    case Topic::computed:
-    case Topic::latency_over: __builtin_prefetch(&schedule_[event.target]); break;
-    case Topic::flowed:
-      __builtin_prefetch(&motions_[event.target]);
-      __builtin_prefetch(&sharing_.flow(event.target));
-      break;
-    default: break;
-  }
-}
-
-std::uint32_t Run::entity_of(const Event& event) const {
-  switch (topic_of(event)) {
-    case Topic::latency_over: return schedule_[event.target].entity;
-    case Topic::flowed: return sharing_.flow(event.target).entity;
-    default: return Task::kComputation;
   }
 }
 

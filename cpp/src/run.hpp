@@ -72,8 +72,8 @@ class Run {
   void complete(TaskId id);
   void look_ahead(const Event& event, std::size_t distance) const;
   void look_ahead_in_batch(std::size_t index) const;
-  void prefetch_target(const Event& event) const;
-  std::uint32_t entity_of(const Event& event) const;
+  void look_ahead_to_successors(TaskId id, std::size_t steps_left) const;
+  void look_ahead_to_links(std::uint32_t entity, std::size_t steps_left) const;
   static Topic topic_of(const Event& event) { return static_cast<Topic>(event.stamp >> kTopicShift); }
   void explain_deadlock();
   void write_columns();
@@ -111,8 +111,8 @@ class Run {
   EventQueue events_;
   LinkProbe probe_;
   std::vector<Factor> rank_factor_;
-  std::vector<Motion> motions_;
-  std::vector<Service> services_;      ///< By entity.
+  BigVector<Motion> motions_;
+  BigVector<Service> services_;      ///< By entity.
   std::vector<RankState> rank_state_;  ///< Empty when no fault concerns a rank.
   std::vector<Slowed> slowed_;
   std::vector<std::uint32_t> free_slowed_;

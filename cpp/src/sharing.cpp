@@ -85,22 +85,14 @@ void Sharing::find_alone_rates() {
 
 FlowId Sharing::add(std::uint32_t entity) {
   const FlowId id = allocate();
-  const double rate = rows_[entity].alone_rate;
-  const double weight = rows_[entity].weight;
-  flows_[id] = {.weight = weight, .max_rate = rate, .entity = entity, .bottleneck = kUnbound, .active = true};
-  bool may_bind = false;
-  prefetch(pairs(entity));
-  for (const auto& [index, share_number] : pairs(entity)) {
-    const double share = shares_[share_number];
-    Link& link = links_[index];
-    link.demand += demand_of(share, rate, link.scale);
-    links_.attach(link, id);
-    may_bind |= link.may_bind();
-  }
-  if (may_bind) {
-    mark_dirty(id);
+  const Row& row = rows_[entity];
+  flows_[id] = {.weight = row.weight, .max_rate = row.alone_rate, .entity = entity, .active = true};
+  attach(id);
+  if (flows_[id].dirty) {
+    dirty_.push_back(id);
   } else {
-    set_rate(flows_[id], rate, rate / weight);
+    flows_[id].rate = row.alone_rate;
+    flows_[id].level = row.alone_rate / row.weight;
   }
   return id;
 }
@@ -115,47 +107,92 @@ FlowId Sharing::allocate() {
   return id;
 }
 
-void Sharing::set_rate(Flow& flow, double rate, double level) {
-  for (const auto& [index, share_number] : pairs(flow.entity)) {
-    const double share = shares_[share_number];
-    Link& link = links_[index];
-    link.load += load_of(share, rate, link.scale) - load_of(share, flow.rate, link.scale);
+/// Puts a flow on its links; dirty afterwards when one of them may bind.
+void Sharing::attach(FlowId id) {
+  Flow& flow = flows_[id];
+  const std::span<const Pair> of = pairs(flow.entity);
+  prefetch(of);
+  if (of.size() > kWide) {
+    if (free_binding_.empty()) {
+      free_binding_.push_back(static_cast<std::uint32_t>(binding_.size()));
+      binding_.emplace_back();
+    }
+    flow.wide = free_binding_.back() + 1;
+    free_binding_.pop_back();
   }
-  flow.rate = rate;
-  flow.level = level;
+  for (const Pair& pair : of) {
+    Link& link = links_[pair.link];
+    const bool could_bind = link.may_bind();
+    link.demand += demand_of(shares_[pair.share], flow.max_rate, link.scale);
+    links_.attach(link, {id, pair.share});
+    if (!link.may_bind()) continue;
+    flow.dirty = true;
+    if (!could_bind) {
+      may_bind_now(pair.link);
+    } else if (flow.wide) {
+      binding_[flow.wide - 1].push_back(pair);
+    }
+  }
+}
+
+void Sharing::may_bind_now(std::uint32_t index) {
+  for (const auto& [id, share] : links_.flows(links_[index])) {
+    if (flows_[id].wide) binding_[flows_[id].wide - 1].push_back({index, share});
+  }
+}
+
+void Sharing::may_bind_no_more(std::uint32_t index) {
+  for (const auto& [id, share] : links_.flows(links_[index])) {
+    if (!flows_[id].wide) continue;
+    auto& list = binding_[flows_[id].wide - 1];
+    const auto place = std::find_if(list.begin(), list.end(), [index](const Pair& pair) { return pair.link == index; });
+    *place = list.back();
+    list.pop_back();
+  }
 }
 
 void Sharing::remove(FlowId id) {
-  Flow& flow = flows_[id];
-  prefetch(pairs(flow.entity));
-  for (const auto& [index, share_number] : pairs(flow.entity)) {
-    const double share = shares_[share_number];
-    Link& link = links_[index];
-    if (link.may_bind() && link.count > 1) touched_.push_back(index);
-    link.demand -= demand_of(share, flow.max_rate, link.scale);
-    link.load -= load_of(share, flow.rate, link.scale);
-    links_.detach(link, id);
-  }
-  flow.active = false;
-  flow.dirty = false;
+  detach(id);
+  flows_[id].active = false;
+  flows_[id].dirty = false;
   free_.push_back(id);
 }
 
+void Sharing::detach(FlowId id) {
+  Flow& flow = flows_[id];
+  const std::span<const Pair> of = pairs(flow.entity);
+  prefetch(of);
+  if (flow.wide) {
+    binding_[flow.wide - 1].clear();
+    free_binding_.push_back(flow.wide - 1);
+    flow.wide = 0;
+  }
+  for (const auto& [index, share] : of) {
+    Link& link = links_[index];
+    const bool could_bind = link.may_bind();
+    link.demand -= demand_of(shares_[share], flow.max_rate, link.scale);
+    links_.detach(link, id);
+    if (!could_bind || link.count == 0) continue;
+    touched_.push_back(index);
+    if (!link.may_bind()) may_bind_no_more(index);
+  }
+}
+
 void Sharing::set_capacities(std::span<const std::uint32_t> changed, std::span<const double> capacity_bps) {
+  for (FlowId id = 0; id < flows_.size(); ++id) {
+    if (flows_[id].active) detach(id);
+  }
+  touched_.clear();
   for (std::size_t i = 0; i < changed.size(); ++i) links_.set_capacity(changed[i], capacity_bps[i]);
   find_alone_rates();
-  for (std::size_t i = 0; i < links_.size(); ++i) links_[i].demand = links_[i].load = 0;
   for (FlowId id = 0; id < flows_.size(); ++id) {
     Flow& flow = flows_[id];
     if (!flow.active) continue;
     note_change(id);
     flow.rate = flow.level = 0;
     flow.max_rate = rows_[flow.entity].alone_rate;
-    for (const auto& [index, share_number] : pairs(flow.entity)) {
-      const double share = shares_[share_number];
-      Link& link = links_[index];
-      link.demand += demand_of(share, flow.max_rate, link.scale);
-    }
+    attach(id);
+    flow.dirty = false;
     mark_dirty(id);
   }
 }
@@ -174,7 +211,7 @@ void Sharing::mark_dirty(FlowId id) {
 
 void Sharing::settle() {
   for (const std::uint32_t index : touched_) {
-    for (const FlowId id : links_.flows(links_[index])) {
+    for (const auto& [id, share] : links_.flows(links_[index])) {
       if (flows_[id].bottleneck == index) mark_dirty(id);
     }
   }

@@ -70,7 +70,7 @@ TEST(sharing_splits_by_weight_and_gives_back_what_leaves) {
   sharing.settle();
   CHECK(near(sharing.flow(second).rate, 8));
   sharing.remove(second);
-  CHECK(sharing.links()[0].load == 0 && sharing.links()[0].demand == 0 && sharing.links()[0].count == 0);
+  CHECK(sharing.links()[0].demand == 0 && sharing.links()[0].count == 0);
 }
 
 TEST(sharing_leaves_alone_whom_an_event_does_not_touch) {
@@ -123,7 +123,7 @@ TEST(sharing_stays_exact_while_flows_come_and_go) {
       sharing.clear_changes();
     }
     for (std::uint32_t i = 0; i < links; ++i) {
-      CHECK(sharing.links()[i].load == 0 && sharing.links()[i].demand == 0 && sharing.links()[i].count == 0);
+      CHECK(sharing.links()[i].demand == 0 && sharing.links()[i].count == 0);
     }
   }
 }
@@ -168,10 +168,10 @@ TEST(sharing_refuses_columns_that_do_not_fit) {
 
 TEST(link_lists_survive_crowds) {
   LinkTable links(std::vector<double>{1.0});
-  for (std::uint32_t flow = 0; flow < 1000; ++flow) links.attach(links[0], flow);
+  for (std::uint32_t flow = 0; flow < 1000; ++flow) links.attach(links[0], {flow, 0});
   for (std::uint32_t flow = 0; flow < 1000; flow += 2) links.detach(links[0], flow);
   CHECK(links[0].count == 500);
   std::uint64_t sum = 0;
-  for (const std::uint32_t flow : links.flows(links[0])) sum += flow;
+  for (const Passenger& passenger : links.flows(links[0])) sum += passenger.flow;
   CHECK(sum == 250'000);
 }

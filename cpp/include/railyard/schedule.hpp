@@ -45,7 +45,6 @@ class Schedule {
   std::span<const TaskId> successors(TaskId id) const {
     return {successors_.data() + tasks_[id].successors, successors_.data() + tasks_[id + 1].successors};
   }
-  const TaskId* successor_place(TaskId id) const { return successors_.data() + tasks_[id].successors; }
   const GraphColumns& graph() const { return graph_; }
 
  private:

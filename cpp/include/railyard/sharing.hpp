@@ -5,28 +5,30 @@
 #include <span>
 #include <vector>
 
+#include "railyard/big_vector.hpp"
 #include "railyard/columns.hpp"
 #include "railyard/link.hpp"
 
 namespace railyard {
 
 using FlowId = std::uint32_t;
+inline constexpr std::uint32_t kUnbound = UINT32_MAX;
 
 /// An entity that is flowing now.
 struct alignas(64) Flow {
   double rate = 0;   ///< Bits of volume per second.
   double level = 0;  ///< rate / weight: what is made as equal as the links allow.
   double weight = 1;
-  double max_rate = 0;           ///< With the network to itself.
-  std::uint32_t entity = 0;      ///< Row of EntityColumns.
-  std::uint32_t bottleneck = 0;  ///< The link that holds it back, or kUnbound.
-  std::uint32_t epoch = 0;       ///< Group that it last was a member of ...
-  std::uint32_t member = 0;      ///< ... and its number there.
+  double max_rate = 0;                   ///< With the network to itself.
+  std::uint32_t entity = 0;              ///< Row of EntityColumns.
+  std::uint32_t bottleneck = kUnbound;   ///< The link that holds it back.
+  std::uint32_t epoch = 0;               ///< Group that it last was a member of ...
+  std::uint32_t member = 0;              ///< ... and its number there.
+  std::uint32_t wide = 0;                ///< 1 + index of its list of binding links, when it has many links.
   bool active = false;
   bool dirty = false;    ///< Its rate is to be found by the next settle().
   bool changed = false;  ///< Listed in changes().
 };
-inline constexpr std::uint32_t kUnbound = UINT32_MAX;
 
 /// A flow whose rate a settle() has changed.
 struct RateChange {
@@ -42,6 +44,9 @@ struct RateChange {
 /// links (everybody is at his own maximum, or is on a full link on which nobody has a higher level), whoever breaks them
 /// joins the group, and it is filled again. The allocation that satisfies the conditions is unique, so stopping when
 /// nobody breaks them is exact.
+///
+/// A flow over a thousand links (a collective) must not cost a thousand steps whenever one neighbour comes or goes: such
+/// a *wide* flow has a list of those of its links that may bind, and no link keeps a sum of rates.
 class Sharing {
  public:
   /// Without `contention` flows do not meet at all: each has the network to itself.
@@ -64,6 +69,8 @@ class Sharing {
   void clear_changes();
 
   const Flow& flow(FlowId id) const { return flows_[id]; }
+  const LinkTable& links() const { return links_; }
+
   /// The three steps of asking for what add() and remove() will read.
   void prefetch_row(std::uint32_t entity) const { __builtin_prefetch(&rows_[entity]); }
   void prefetch_pairs(std::uint32_t entity) const { __builtin_prefetch(pairs_.data() + rows_[entity].begin); }
@@ -72,9 +79,6 @@ class Sharing {
     const std::uint32_t end = row.end < row.begin + kPrefetched ? row.end : row.begin + kPrefetched;
     for (std::uint32_t k = row.begin; k < end; ++k) __builtin_prefetch(&links_[pairs_[k].link]);
   }
-  std::size_t slots() const { return flows_.size(); }
-  const LinkTable& links() const { return links_; }
-  const EntityColumns& entities() const { return entities_; }
 
   /// Work done so far: groups filled, rounds of filling, (flow, link) pairs met in them.
   struct Effort {
@@ -83,6 +87,17 @@ class Sharing {
   const Effort& effort() const { return effort_; }
 
  private:
+  /// What of an entity is read when one of its flows comes or goes.
+  struct Row {
+    double alone_rate = 0;
+    double weight = 1;
+    std::uint32_t begin = 0, end = 0;  ///< Of its pairs; empty when flows do not meet.
+  };
+  /// A link of an entity. WHY a number for its share: millions of pairs have a handful of different shares.
+  struct Pair {
+    std::uint32_t link;
+    std::uint32_t share;  ///< Into shares_.
+  };
   struct Member {
     FlowId flow;
     std::uint32_t edges_begin, edges_end;  ///< Into edges_.
@@ -98,10 +113,10 @@ class Sharing {
     std::uint32_t link;
     std::uint32_t members;  ///< Of the group, on this link.
     std::uint32_t unfrozen;
-    Quanta outside;  ///< What flows that are not in the group take.
+    double outside;  ///< Quanta that flows outside the group take.
     double full_weight;
-    double room, weight;   ///< Left for, and coefficients x weights of, those not yet frozen.
-    double level, top;     ///< At which it froze flows (-1: never); highest level of any member on it.
+    double room, weight;  ///< Quanta left for, and coefficients x weights of, those not yet frozen.
+    double level, top;    ///< At which it froze flows (-1: never); highest level of any member on it.
   };
   struct Candidate {
     double level;
@@ -112,18 +127,7 @@ class Sharing {
   };
   static constexpr std::uint32_t kMemberBit = 1u << 31;
   static constexpr std::uint32_t kPrefetched = 16;
-
-  /// What of an entity is read when one of its flows comes or goes.
-  struct Row {
-    double alone_rate = 0;
-    double weight = 1;
-    std::uint32_t begin = 0, end = 0;  ///< Of its pairs; empty when flows do not meet.
-  };
-  /// A link of an entity. WHY a number for its share: millions of pairs have a handful of different shares.
-  struct Pair {
-    std::uint32_t link;
-    std::uint32_t share;  ///< Into shares_.
-  };
+  static constexpr std::size_t kWide = 32;  ///< Flows over more links than this keep a list of those that may bind.
 
   std::size_t first_pair(std::uint32_t entity) const { return static_cast<std::size_t>(entities_.link_ptr[entity]); }
   std::span<const Pair> pairs(std::uint32_t entity) const {
@@ -135,20 +139,28 @@ class Sharing {
     for (const Pair& pair : of) __builtin_prefetch(&links_[pair.link]);
   }
 
+  // sharing.cpp: flows come and go
   void check_entities() const;
   void pack_rows(bool contention);
   void find_alone_rates();
   FlowId allocate();
-  void set_rate(Flow& flow, double rate, double level);
+  void attach(FlowId id);
+  void detach(FlowId id);
+  void may_bind_now(std::uint32_t index);
+  void may_bind_no_more(std::uint32_t index);
   void note_change(FlowId id);
   void mark_dirty(FlowId id);
+
+  // fill.cpp: rates are found
   void balance(FlowId seed);
   void join(FlowId id);
+  void join_link(FlowId id, const Pair& pair);
   void join_the_obvious();
   std::uint32_t local_of(Link& link, std::uint32_t index);
+  double load(const Link& link) const;
   void fill();
   void start_round();
-  void freeze_link(LocalLink& local, std::uint32_t index, double level);
+  void freeze_link(LocalLink& local, double level);
   void freeze(Member& member, double rate, double level, std::uint32_t bottleneck);
   double exact_level(LocalLink& local) const;
   bool expand(bool all_neighbours);
@@ -157,11 +169,13 @@ class Sharing {
 
   EntityColumns entities_;
   LinkTable links_;
-  std::vector<Row> rows_;
+  BigVector<Row> rows_;
   BigVector<Pair> pairs_;
   std::vector<double> shares_;
-  std::vector<Flow> flows_;
+  BigVector<Flow> flows_;
   std::vector<FlowId> free_;
+  std::vector<std::vector<Pair>> binding_;  ///< Of wide flows: their links that may bind.
+  std::vector<std::uint32_t> free_binding_;
   std::vector<FlowId> dirty_;
   std::vector<std::uint32_t> touched_;  ///< Links that lost a flow while they could bind.
   std::vector<RateChange> changes_;
@@ -173,7 +187,6 @@ class Sharing {
   std::vector<Edge> edges_;
   std::vector<LocalLink> locals_;
   std::vector<Candidate> heap_;
-  std::size_t expanded_ = 0;
 };
 
 }  // namespace railyard
