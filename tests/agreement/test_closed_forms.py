@@ -126,7 +126,6 @@ def test_incast_on_a_torus_slows_only_what_ends_there():
 FAR = MultiSite(sites=2, distance_m=50_000.0, oversubscription=1.0, inner=LeafSpine(ports_per_leaf=8))
 
 
-@pytest.mark.xfail(strict=True, reason="a ring's path is averaged over far servers too, to which it never sends")
 def test_distance_is_paid_where_a_ring_crosses_it():
     """A chunk goes round twice; of eight hops a round two are 50 km, 250 us each."""
     near, far = SHAPES["multi-site"], FAR

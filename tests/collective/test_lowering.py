@@ -7,6 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railyard import catalog
+from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
+from railyard.cluster import build as cluster_build
+from railyard.cluster.topology import MultiSite
 from railyard.collective import CollectivePolicy, lower_collectives, lower_storage, lower_transfers, machine_of
 from railyard.collective.timing import LINK_CEILING, MESH_SHARE, SHARP_SHARE, WIRE
 from railyard.errors import InputError
@@ -43,6 +47,27 @@ def test_ring_between_servers(build, group, servers):
     table = _one(cluster, group(np.arange(servers) * 8), Kind.ALL_REDUCE, policy=_forced(Kind.ALL_REDUCE, "ring"))
     expected = 2 * (servers - 1) / servers * GIB / _goodput(cluster)
     assert _moving_s(table) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "algorithm", "crossings"),
+    [
+        (Kind.ALL_REDUCE, "ring", 4),
+        (Kind.ALL_REDUCE, "hierarchical", 4),
+        (Kind.ALL_GATHER, "ring", 2),
+        (Kind.BROADCAST, "broadcast", 1),
+        (Kind.REDUCE, "reduce", 1),
+    ],
+)
+def test_steps_pay_for_the_distances_that_they_cross(group, kind, algorithm, crossings):
+    """Two sites of four servers: a round of a ring crosses between them twice, a chain once; 245 us each."""
+    known = catalog.load()
+    floor_ps = []
+    for distance_m in (1_000.0, 50_000.0):
+        network = NetworkSpec(topology=MultiSite(sites=2, distance_m=distance_m), fabric=FabricSpec("spectrum-x"))
+        cluster = cluster_build(ClusterSpec(64, "hgx-h100", network), known)
+        floor_ps.append(_one(cluster, group(np.arange(64)), kind, policy=_forced(kind, algorithm)).latency_ps[0])
+    assert (floor_ps[1] - floor_ps[0]) * 1e-6 == pytest.approx(crossings * 245, rel=0.05)
 
 
 @pytest.mark.parametrize("servers", [4, 32])

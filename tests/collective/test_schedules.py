@@ -28,6 +28,7 @@ ABLE = Machine(
     nic_bps=4e11,
     payload_efficiency=1.0,
     path_latency_ps=3_000_000,
+    next_latency_ps=3_000_000,
     sharp=True,
 )
 SHAPES = [

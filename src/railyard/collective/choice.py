@@ -190,7 +190,9 @@ def predicted_us(
     """
     algorithm = ALGORITHMS.get(name)
     own = timing(case, algorithm, protocol, size_bytes)
-    path_us = (case.machine.path_latency_ps + policy.network_overhead_ps) * 1e-6
+    machine = case.machine
+    path_ps = machine.path_latency_ps if algorithm.route == "mixed" else machine.next_latency_ps
+    path_us = (path_ps + policy.network_overhead_ps) * 1e-6
     scale_up, nics = (rate / WIRE[protocol] for rate in links_gbs(case, name))
     inside = np.minimum(own.rate_gbs, scale_up)
     rate = one_after_another(inside, nics) if algorithm.phased else np.minimum(inside, nics)

@@ -105,6 +105,7 @@ ALGORITHM = ALGORITHMS.add(
         pattern=_pattern,
         steps=_steps,
         schedule=_schedule,
+        route="ring",
         phased=True,
         sources=("Jia et al. 2018 (hierarchical all-reduce)", "BlueConnect, SysML 2019"),
     ),

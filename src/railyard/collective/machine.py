@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.collective.shape import Shape
@@ -33,7 +35,8 @@ class Machine:
         nvls: Whether the scale-up switch reduces.
         nic_bps: Of one NIC port, one way, on the wire, as far as its host can use it.
         payload_efficiency: Share of the wire rate that is payload.
-        path_latency_ps: One way between two ranks of different domains, no queue.
+        path_latency_ps: One way between two ranks of different domains, near and far ones alike, no queue.
+        next_latency_ps: The same between a domain and the next one.
         sharp: Whether the network's switches reduce.
     """
 
@@ -52,6 +55,7 @@ class Machine:
     nic_bps: float
     payload_efficiency: float
     path_latency_ps: int
+    next_latency_ps: int
     sharp: bool
 
 
@@ -69,7 +73,8 @@ def machine_of(cluster: Cluster) -> Machine:
     """The record of a cluster."""
     accelerator, scale_up, network = cluster.accelerator, cluster.scale_up, cluster.back_end
     ports = network.port_of_rank[:, 0]
-    last = (cluster.servers - 1) * cluster.ranks_per_server
+    other = np.array([cluster.servers - 1, min(1, cluster.servers - 1)]) * cluster.ranks_per_server
+    far_ps, next_ps = network.path_latency_ps(ports[[0, 0]], ports[other])
     out, _ = network.port_links(int(ports[0]))
     return Machine(
         architecture=accelerator.architecture.lower(),
@@ -86,7 +91,8 @@ def machine_of(cluster: Cluster) -> Machine:
         nvls=scale_up.nvls,
         nic_bps=float(cluster.links.rate_bps[out].sum()),
         payload_efficiency=network.fabric.payload_efficiency,
-        path_latency_ps=int(network.path_latency_ps(ports[:1], ports[last : last + 1])[0]),
+        path_latency_ps=int(far_ps),
+        next_latency_ps=int(next_ps),
         sharp=network.fabric.sharp,
     )
 

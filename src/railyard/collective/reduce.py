@@ -46,6 +46,7 @@ ALGORITHM = ALGORITHMS.add(
         pattern=_pattern,
         steps=_steps,
         schedule=_schedule,
+        route="chain",
         sources=("NCCL 2.30, ring reduce",),
     ),
 )

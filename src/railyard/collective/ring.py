@@ -112,6 +112,7 @@ ALGORITHM = ALGORITHMS.add(
         pattern=_pattern,
         steps=_steps,
         schedule=_schedule,
+        route="ring",
         sources=("Patarasuk and Yuan, JPDC 2009", "NCCL 2.30, rings of the graph search"),
     ),
 )

@@ -11,7 +11,7 @@ from railyard.cluster import CsrWeighted
 from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.choice import DEFAULT_POLICY, NOTHING, choose_many
 from railyard.collective.lowering.groups import Group, groups
-from railyard.collective.lowering.routes import path_latency_ps
+from railyard.collective.lowering.paths import Paths
 from railyard.collective.lowering.table import EntityTable, Limits, gather, solo_bps, table
 from railyard.collective.lowering.usage import stacked, usage
 from railyard.collective.machine import Case, machine_of
@@ -125,8 +125,10 @@ class _Lowering:
         if group.shape.ranks < 2:
             return
         wanted = self.wanted
-        path_ps = path_latency_ps(self.cluster, group)
-        machine = replace(self.machine, path_latency_ps=int(path_ps.mean()))
+        paths = Paths.of(self.cluster, group)
+        machine = replace(
+            self.machine, path_latency_ps=int(paths.mixed_ps.mean()), next_latency_ps=int(paths.next_ps.mean())
+        )
         place = np.full(len(self.communicators), -1, np.int64)
         place[group.index] = np.arange(len(group.index))
         mine = np.flatnonzero(place[wanted.comm] >= 0)
@@ -141,9 +143,10 @@ class _Lowering:
             for name in np.unique(self.algorithm[mine[of_kind]]):
                 chosen = mine[of_kind & (self.algorithm[mine] == name)]
                 self._load(group, kind, str(name), chosen, place[wanted.comm[chosen]])
-                steps = ALGORITHMS.get(str(name)).steps(kind, group.shape).scale_out
-                each_ps = path_ps[place[wanted.comm[chosen]]] + self.policy.network_overhead_ps
-                self.latency_ps[chosen] += np.rint(steps * each_ps).astype(np.int64)
+                algorithm = ALGORITHMS.get(str(name))
+                steps = algorithm.steps(kind, group.shape).scale_out
+                path_ps = paths.latency_ps(algorithm.route, steps)[place[wanted.comm[chosen]]]
+                self.latency_ps[chosen] += np.rint(path_ps + steps * self.policy.network_overhead_ps).astype(np.int64)
         self.latency_ps[mine] = (self.latency_ps[mine] + self.policy.launch_ps) * wanted.count[mine]
 
     def _choose(self, case: Case, name: str, chosen: NDArray[np.int64]) -> None:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
-    from railyard.collective.lowering.groups import Group
 
 BATCH = 1 << 19
 """Legs that are routed at once; keeps the memory of a large all-to-all in bounds."""
@@ -196,24 +195,3 @@ def network_load(
     link = flat[np.repeat(begin[spot], repeats) + within]
     each = np.repeat(share, ports.shape[1]) / (ports.shape[1] * repeats * network.fabric.payload_efficiency)
     return Load(np.repeat(np.repeat(entity, ports.shape[1]), repeats), link.astype(np.int64), np.repeat(each, repeats))
-
-
-def path_latency_ps(cluster: Cluster, group: Group, *, sample: int = 16) -> NDArray[np.int64]:
-    """int64[c]: mean latency of the path between two domains of each communicator; 0 where it has one domain.
-
-    Neighbouring domains and domains half-way round count alike, over at most `sample` domains, whatever the algorithm:
-    rings go to neighbours, trees and exchanges also far.
-    """
-    shape = group.shape
-    if shape.domains == 1:
-        return np.zeros(len(group.members), np.int64)
-    near = np.unique(np.linspace(0, shape.domains - 1, min(sample, shape.domains)).astype(np.int64))
-    first = np.concatenate([near, near])
-    second = np.concatenate([near + 1, near + max(1, shape.domains // 2)]) % shape.domains
-    source = group.members[:, shape.offsets[first]].ravel()
-    target = group.members[:, shape.offsets[second]].ravel()
-    _, legs = through_peers(cluster, Legs(np.arange(len(source)), source, target, np.ones(len(source))))
-    ports = cluster.back_end.port_of_rank[:, 0]
-    delay = cluster.back_end.path_latency_ps(ports[legs.source], ports[legs.target])
-    mean: NDArray[np.int64] = np.rint(delay.reshape(-1, len(first)).mean(axis=1)).astype(np.int64)
-    return mean
