@@ -114,7 +114,6 @@ def test_a_torus_is_limited_by_its_busiest_link(kind, algorithm):
     assert rate_of(line, busiest, kind, algorithm) == pytest.approx(NIC_BPS / 4 * SHARED * SPRAYED, rel=1e-6)
 
 
-@pytest.mark.xfail(strict=True, reason="incast slows data that only passes a port on its way to another")
 def test_incast_on_a_torus_slows_only_what_ends_there():
     """Of 8 messages a link carries, half of the one that goes farthest ends at its far end, with three whole ones."""
     busiest = traffic.on_a_circle(traffic.BETWEEN["all-to-all", "pairwise"])

@@ -153,8 +153,8 @@ def _routed(
     nics = network.port_of_rank.shape[1]
     share = usage.share * legs.share[rows] / (nics * network.fabric.payload_efficiency)
     end = cluster.links.target[usage.link] - network.node_offset
-    into_port = (end >= 0) & (end < network.ports)
-    share = np.where(into_port, share / slowed[rows], share)
+    arrives = end == ports[1][rows]  # in a torus legs also pass ports on their way to another
+    share = np.where(arrives, share / slowed[rows], share)
     return Load(legs.entity[rows], usage.link.astype(np.int64), share)
 
 

@@ -33,6 +33,9 @@ def lower_transfers(
 ) -> EntityTable:
     """Sends and receives.
 
+    Each is by itself: when many reach one port at a time they share its link, which is not slowed by incast. How many
+    meet is known to the engine only.
+
     Args:
         cluster: Where they run.
         source: int32[k], sending ranks.
