@@ -86,9 +86,6 @@ def test_dense_steps_follow_the_closed_form(name, server):
     assert found == pytest.approx(expected, rel=0.05)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the closed form gives tensor parallelism of 2 all links of a mesh; data goes over one of seven"
-)
 @pytest.mark.parametrize("server", ["mi300x-8", "gaudi3-8"])
 def test_tensor_parallelism_of_two_on_a_mesh_follows_the_closed_form(server):
     cluster = yard.machine(64, "ideal", RailOptimized(), server)

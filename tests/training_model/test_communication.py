@@ -1,5 +1,7 @@
 """What a stage sends, and how long closed forms say that it takes."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -126,3 +128,19 @@ def test_a_send_crosses_the_network_when_the_neighbour_is_far(machine):
     columns = MachineColumns.of([machine])
     near, far = (float(send_s(one(1 << 30), one(stride), columns)[0]) for stride in (4, 8))
     assert far / near == pytest.approx(machine.scale_up_bps / machine.scale_out_bps, rel=0.01)
+
+
+def test_a_group_in_a_full_mesh_has_only_the_links_to_its_own_members(machine):
+    """Of seven links, a pair uses one, four ranks three, and all eight seven; a switch gives each the whole rate."""
+    mesh = dataclasses.replace(machine, nvls=False, scale_up_peers=7)
+    switched = dataclasses.replace(machine, nvls=False)
+    size = np.array([1e12])
+    for ranks in (2, 4, 8):
+        group = Group(np.array([float(ranks)]), np.ones(1))
+        for kind in (CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER, CollectiveKind.ALL_TO_ALL):
+            slow, fast = (
+                collective_s(kind, size, group, MachineColumns.of([each]), np.ones(1)) for each in (mesh, switched)
+            )
+            assert slow / fast == pytest.approx(7 / (ranks - 1), rel=1e-3)
+    slow, fast = (send_s(size, np.ones(1), MachineColumns.of([each])) for each in (mesh, switched))
+    assert slow / fast == pytest.approx(7.0, rel=1e-3)

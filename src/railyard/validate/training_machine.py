@@ -66,6 +66,7 @@ def machine_of(row: Row, device: Accelerator, defaults: list[str]) -> Machine:
         accelerator=device,
         scale_up_bps=device.scale_up_collective_bps,
         scale_up_domain=ranks,
+        scale_up_peers=device.scale_up_domain - 1 if device.scale_up_kind == "mesh" else 0,
         scale_out_bps=gbps * 1e9 * _NIC_FRACTION,
         nvls=device.nvls,
     )

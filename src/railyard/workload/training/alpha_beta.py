@@ -48,14 +48,14 @@ def collective_s(kind: CollectiveKind, size_bytes: F, group: Group, machine: Mac
     n, local = group.ranks, group.local(machine)
     domains = np.ceil(n / local)
     if kind == CollectiveKind.ALL_TO_ALL:
-        inside = size_bytes * (local - 1.0) / n / machine.up_bytes_s
+        inside = size_bytes * (local - 1.0) / n / machine.inside_bytes_s(local)
         outside = size_bytes * (n - local) / n / machine.out_bytes_s
         steps = SCALE_UP_STEP_S * (local - 1.0) + 1e-6 * (n - local)
         return np.where(n > 1, LAUNCH_S + steps + np.maximum(inside, outside) / fraction, 0.0)
     passes = 2.0 if kind == CollectiveKind.ALL_REDUCE else 1.0
     moved = passes * size_bytes * (n - 1.0) / n
     gain = np.where((machine.nvls > 0) & (domains == 1.0), _NVLS_GAIN, 1.0) if passes > 1.0 else 1.0
-    inside = np.where(local > 1, moved / (machine.up_bytes_s * gain), 0.0)
+    inside = np.where(local > 1, moved / (machine.inside_bytes_s(local) * gain), 0.0)
     outside = np.where(domains > 1, moved / (machine.out_bytes_s * local), 0.0)
     # Trees keep an all-reduce's latency logarithmic in the number of domains.
     far = np.minimum(domains - 1.0, 4.0 * np.log2(domains) + 1.0) if passes > 1.0 else domains - 1.0
@@ -66,5 +66,5 @@ def collective_s(kind: CollectiveKind, size_bytes: F, group: Group, machine: Mac
 def send_s(size_bytes: F, stride: F, machine: MachineColumns) -> F:
     """Seconds of one send to the rank `stride` further on."""
     near = stride < machine.domain
-    rate = np.where(near, machine.up_bytes_s, machine.out_bytes_s)
+    rate = np.where(near, machine.inside_bytes_s(np.full_like(stride, 2.0)), machine.out_bytes_s)
     return LAUNCH_S + np.where(near, SCALE_UP_STEP_S, SCALE_OUT_STEP_S) + size_bytes / rate

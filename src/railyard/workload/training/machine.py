@@ -30,6 +30,8 @@ class Machine:
         accelerator: Of every rank.
         scale_up_bps: What a collective library reaches inside the domain, bit/s.
         scale_up_domain: Accelerators of one domain.
+        scale_up_peers: Of a full mesh, over how many links `scale_up_bps` is divided: a group of g has g - 1 of them to
+            itself. 0 where a switch gives each pair the whole rate.
         scale_out_bps: Goodput of the NICs of one accelerator, bit/s.
         nvls: Whether the scale-up switch reduces.
         share: Of the scale-out rate left by other traffic and by what the fabric loses to collisions.
@@ -39,6 +41,7 @@ class Machine:
     scale_up_bps: float
     scale_up_domain: int
     scale_out_bps: float
+    scale_up_peers: int = 0
     nvls: bool = False
     share: float = 1.0
 
@@ -50,6 +53,7 @@ class Machine:
             accelerator=accelerator,
             scale_up_bps=accelerator.scale_up_collective_bps,
             scale_up_domain=cluster.scale_up_domain,
+            scale_up_peers=cluster.scale_up.peers if cluster.scale_up.kind == "mesh" else 0,
             scale_out_bps=cluster.nic.rate_bps * server.nics_per_accelerator * cluster.fabric.payload_efficiency,
             nvls=accelerator.nvls,
             share=cluster.fabric.congestion_efficiency,
@@ -63,13 +67,25 @@ class MachineColumns:
     up_bytes_s: F
     out_bytes_s: F
     domain: F
+    peers: F
     nvls: F
 
     @classmethod
     def of(cls, machines: Sequence[Machine]) -> MachineColumns:
         """Columns of many machines."""
         rows = np.array(
-            [(m.scale_up_bps / 8.0, m.scale_out_bps / 8.0 * m.share, m.scale_up_domain, m.nvls) for m in machines],
+            [
+                (m.scale_up_bps / 8.0, m.scale_out_bps / 8.0 * m.share, m.scale_up_domain, m.scale_up_peers, m.nvls)
+                for m in machines
+            ],
             dtype=np.float64,
-        ).reshape(len(machines), 4)
-        return cls(*(np.ascontiguousarray(rows[:, column]) for column in range(4)))
+        ).reshape(len(machines), 5)
+        return cls(*(np.ascontiguousarray(rows[:, column]) for column in range(5)))
+
+    def inside_bytes_s(self, local: F) -> F:
+        """What a rank reaches of its scale-up rate with `local - 1` others of its domain.
+
+        In a full mesh only the links to those others, and no others take their place.
+        """
+        links = np.clip(local - 1.0, 1.0, np.maximum(self.peers, 1.0))
+        return self.up_bytes_s * np.where(self.peers > 0, links / np.maximum(self.peers, 1.0), 1.0)
