@@ -129,3 +129,10 @@ def test_only_whole_servers_of_a_rack_can_be_left_unused(server, used, message):
     with pytest.raises(InputError, match=message) as caught:
         build(ClusterSpec(144, server, ranks_per_domain=used), catalog.load())
     assert caught.value.problems[0].key == "ranks_per_domain"
+
+
+def test_several_links_to_one_neighbour_act_as_one():
+    """An H100 NVL has 12 links, all to the other card of its bridge."""
+    cluster = machine("h100-nvl-8", 8)
+    link = checked_path(cluster, 2, 3)
+    assert cluster.links.rate_bps[link].tolist() == [cluster.accelerator.scale_up_bps]

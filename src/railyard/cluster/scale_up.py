@@ -207,7 +207,7 @@ def scale_up_of(accelerator: Accelerator, server: Server, ranks: int, used: int 
         torus = TorusPaths.of(domain, ranks // domain, rate, accelerator.scale_up_links)
         return ScaleUp("torus", ranks, domain, rate, latency, torus=torus)
     if kind == "mesh":
-        return ScaleUp("mesh", ranks, domain, rate, latency, peers=max(accelerator.scale_up_links, domain - 1))
+        return ScaleUp("mesh", ranks, domain, rate, latency, peers=max(1, server.scale_up_domain - 1))
     if kind == "none":
         return ScaleUp("none", ranks, 1, rate, latency)
     return ScaleUp("switched", ranks, domain, rate, latency, nvls=accelerator.nvls)
