@@ -66,13 +66,13 @@ def cluster_of(draft: Draft, catalog: Catalog) -> Cluster:
 
 
 def domain_use_of(cluster: Cluster, layout: Layout) -> int | None:
-    """Ranks to use of each scale-up domain where the scenario does not say; None when the cluster is right as it is.
+    """Ranks to use of each scale-up domain; None when the cluster is right as it is.
 
     Groups that are meant to stay inside a domain must not straddle two: 72 ranks hold one group of 64, not 1 1/8.
     """
     domain, server = cluster.scale_up_domain, cluster.server
     several = server.scale_up_domain > server.accelerators and cluster.scale_up.kind == "switched"
-    if cluster.spec.ranks_per_domain is not None or not several or cluster.ranks <= domain:
+    if not several or cluster.ranks <= domain:
         return None
     use = domain_use(layout, domain, server.accelerators)
     return None if use == domain else use

@@ -84,7 +84,7 @@ def measure(simulated: Simulated) -> Measured:
         "timeline": timeline_tracks.tracks(timeline, ranks),
         "topology": topology_picture(job.cluster, carried.load),
         "collectives": collective_rows(timeline, job.cluster, job.policy),
-        "warnings": list(timeline.meta.get("warnings", [])),  # type: ignore[call-overload]
+        "warnings": [*timeline.meta.get("warnings", []), *_straddling(job)],  # type: ignore[misc]
         "digest": timeline.meta["digest"],
     }
     return Measured(
@@ -192,6 +192,18 @@ def _sources(job: Job, cost: Economics) -> Iterator[Source]:
         yield Source(cluster.fabric.name, field, origin.value_text, origin.source, origin.year, origin.confidence)
     year = int(software.date[:4]) if software.date[:4].isdecimal() else 0
     yield Source("software", "profile", software.name, software.source, year, "measured")
+
+
+def _straddling(job: Job) -> Iterator[str]:
+    """A warning where the scenario asks for a use of domains by which tensor or expert groups straddle two."""
+    from railyard.scenario.compose import domain_use_of
+
+    use = domain_use_of(job.cluster, job.training.layout)
+    if use is not None:
+        yield (
+            f"tensor or expert groups straddle scale-up domains of {job.cluster.scale_up_domain} ranks;"
+            f" `cluster.ranks_per_domain: {use}` keeps each inside one"
+        )
 
 
 def _defaults(job: Job) -> Iterator[str]:

@@ -102,7 +102,7 @@ def prepare(draft: Draft, varies: Sequence[str] = (), engine: str | None = None)
             clusters[key] = compose.cluster_of(variant.draft, catalogs[extra])
         job = _job(variant, catalogs[extra], clusters[key], engine)
         use = compose.domain_use_of(job.cluster, job.training.layout)
-        if use is not None:
+        if use is not None and job.cluster.spec.ranks_per_domain is None:
             key = f"{use} {key}"
             if key not in clusters:
                 clusters[key] = compose.placed(variant.draft, job.cluster, job.catalog, use)
