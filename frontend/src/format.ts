@@ -1,10 +1,11 @@
 /** Numbers for people: three to four significant digits, the unit always there. */
 
-function significant(value: number, digits = 3): string {
+/** `digits` significant digits, trailing zeros kept so that columns line up; counts drop them. */
+function significant(value: number, digits = 3, keepZeros = true): string {
   if (value === 0) return "0";
   const magnitude = Math.floor(Math.log10(Math.abs(value)));
-  const decimals = Math.max(0, digits - 1 - magnitude);
-  return value.toLocaleString("en-US", { maximumFractionDigits: Math.min(decimals, 6), minimumFractionDigits: 0 });
+  const decimals = Math.min(Math.max(0, digits - 1 - magnitude), 6);
+  return value.toLocaleString("en-US", { maximumFractionDigits: decimals, minimumFractionDigits: keepZeros ? decimals : 0 });
 }
 
 function stepped(value: number, unit: string, steps: [number, string][]): string {
@@ -15,12 +16,15 @@ function stepped(value: number, unit: string, steps: [number, string][]): string
 const SI: [number, string][] = [[1e18, "E"], [1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
 
 export const percent = (share: number, digits = 1): string => `${(share * 100).toFixed(digits)} %`;
-export const count = (value: number): string => significant(value, 4);
+export const count = (value: number): string => significant(value, 4, false);
 export const power = (watts: number): string => stepped(watts, "W", SI);
 export const energy = (joules: number): string => stepped(joules, "J", SI);
 export const bytes = (value: number): string => stepped(value, "B", SI);
 export const gibibytes = (value: number): string => `${(value / 2 ** 30).toFixed(1)}`;
-export const bitRate = (bps: number): string => stepped(bps, "b/s", SI);
+export const bitRate = (bps: number): string => {
+  const [scale, prefix] = SI.find(([least]) => bps >= least) ?? [1, ""];
+  return `${significant(bps / scale, 4, false)} ${prefix}b/s`;
+};
 export const dollars = (usd: number): string => {
   if (Math.abs(usd) >= 1000) return "$" + stepped(usd, "", [[1e9, "B"], [1e6, "M"], [1e3, "k"]]).replace(" ", "");
   return "$" + significant(usd);

@@ -16,19 +16,23 @@ export interface Column<Row> {
   head: string;
   cell: (row: Row) => ComponentChildren;
   text?: boolean;
+  /** Left out on a narrow screen. */
+  wide?: boolean;
 }
+
+const look = (column: { text?: boolean; wide?: boolean }): string => [column.text ? "text" : "", column.wide ? "wide-only" : ""].join(" ").trim();
 
 export function Table<Row>({ rows, columns, mark }: { rows: Row[]; columns: Column<Row>[]; mark?: (row: Row) => boolean }) {
   return (
     <div class="scroll">
       <table>
         <thead>
-          <tr>{columns.map((column) => <th class={column.text ? "text" : ""}>{column.head}</th>)}</tr>
+          <tr>{columns.map((column) => <th class={look(column)}>{column.head}</th>)}</tr>
         </thead>
         <tbody>
           {rows.map((row) => (
             <tr class={mark?.(row) ? "marked" : ""}>
-              {columns.map((column) => <td class={column.text ? "text" : ""}>{column.cell(row)}</td>)}
+              {columns.map((column) => <td class={look(column)}>{column.cell(row)}</td>)}
             </tr>
           ))}
         </tbody>

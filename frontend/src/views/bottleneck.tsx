@@ -12,10 +12,10 @@ export function Bottleneck({ variant }: { variant: Variant }) {
         mark={(row) => row.resource === name}
         columns={[
           { head: "resource", text: true, cell: (row) => row.resource },
-          { head: "made", cell: (row) => (typeof row.factor === "number" ? `${row.factor} ×` : row.factor) },
-          { head: "step", cell: (row) => duration(row.step_seconds) },
+          { head: "made", wide: true, cell: (row) => (typeof row.factor === "number" ? `${row.factor} ×` : row.factor) },
+          { head: "step", wide: true, cell: (row) => duration(row.step_seconds) },
           { head: "shorter by", cell: (row) => percent(row.gain, 2) },
-          { head: "", text: true, cell: (row) => <div class="gain"><span style={{ width: `${(100 * Math.max(row.gain, 0)) / best}%` }} /></div> },
+          { head: "", text: true, wide: true, cell: (row) => <div class="gain"><span style={{ width: `${(100 * Math.max(row.gain, 0)) / best}%` }} /></div> },
         ]}
       />
     </Section>

@@ -1,5 +1,5 @@
 import { causeColor, causeRank } from "../colors";
-import { dollars, duration, percent, power } from "../format";
+import { band, dollars, duration, percent, power } from "../format";
 import { BandBar, Legend, Section, StackedBar, Table } from "../parts";
 import type { Variant } from "../result";
 
@@ -55,9 +55,7 @@ export function Comparison({ variants, chosen, choose }: { variants: Variant[]; 
           { head: "JCT", cell: (row) => (row.jct === null ? "—" : duration(row.jct.seconds)) },
           { head: "power", cell: (row) => power(row.power.total_w.typical) },
           { head: "capital", cell: (row) => dollars(row.capex.total_usd.typical) },
-          { head: "CPMT low", cell: (row) => dollars(row.cpmt.low) },
-          { head: "typical", cell: (row) => dollars(row.cpmt.typical) },
-          { head: "high", cell: (row) => dollars(row.cpmt.high) },
+          { head: "CPMT low – typical – high", cell: (row) => band(row.cpmt, dollars) },
           { head: "bottleneck", text: true, cell: (row) => row.bottleneck.name },
         ]}
       />

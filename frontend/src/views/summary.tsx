@@ -23,7 +23,7 @@ export function Summary({ variant }: { variant: Variant }) {
         <Figure name="Throughput" value={`${count(utilization.tokens_per_s)} tok/s`} under={`${count(utilization.tokens_per_s_per_gpu)} per GPU`} />
         {jct !== null && <Figure name="Job completion" value={duration(jct.seconds)} under={`goodput ${percent(jct.goodput)}`} />}
         <Figure name="Power" value={power(watts.total_w.typical)} under={`data movement ${percent(watts.data_movement_share)}`} />
-        <Figure name="Cost per million tokens" value={dollars(cpmt.typical)} under={band(cpmt, dollars)} />
+        <Figure name="$ per million tokens" value={dollars(cpmt.typical)} under={band(cpmt, dollars)} />
         <Figure name="Capital" value={dollars(capex.total_usd.typical)} under={band(capex.total_usd, dollars)} />
       </div>
     </section>

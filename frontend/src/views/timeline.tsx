@@ -167,7 +167,10 @@ export function Timeline({ variant }: { variant: Variant }) {
   };
 
   return (
-    <Section title="The step of a few ranks" note="Drag to move; w and s (or Ctrl and the wheel) zoom, a and d move, 0 shows all. The whole run is in trace.json for ui.perfetto.dev.">
+    <Section
+      title={variant.timeline.ranks.length === 1 ? `The step of rank ${variant.timeline.ranks[0]}` : "The step of a few ranks"}
+      note="Drag to move; w and s (or Ctrl and the wheel) zoom, a and d move, 0 shows all. The same ranks are in trace.json for ui.perfetto.dev, all of them in timeline.parquet."
+    >
       <Legend items={groups.map((group) => ({ name: group, color: groupColor(group) }))} />
       <div class="timeline">
         <canvas

@@ -3,10 +3,6 @@ import { count, duration, percent } from "../format";
 import { Section, Table } from "../parts";
 import type { TimeRow, Variant } from "../result";
 
-const ROW = 26;
-const LABEL = 190;
-const WIDTH = 900;
-
 function name(row: TimeRow): string {
   return row.cause === "compute" ? `compute · ${row.phase}` : [row.cause, row.group, row.phase].filter((part) => part !== "").join(" · ");
 }
@@ -29,31 +25,25 @@ export function Waterfall({ variant }: { variant: Variant }) {
     .filter((row) => row.share >= 0.0005)
     .sort((a, b) => causeRank(a.cause) - causeRank(b.cause) || b.seconds - a.seconds);
   const whole = variant.step.seconds;
-  const scale = (WIDTH - LABEL - 150) / whole;
   let at = 0;
+  const bars = rows.map((row) => {
+    const start = at;
+    at += row.seconds;
+    return { row, left: (100 * start) / whole, width: (100 * row.seconds) / whole };
+  });
   return (
     <Section
       title="Where the step goes"
       note={<>Mean over all ranks; the rows add up to the step of {duration(whole)}. GPU utilization is the compute part, {percent(variant.utilization.gpu)}; ranks lie between {percent(variant.utilization.ranks.min)} and {percent(variant.utilization.ranks.max)}.</>}
     >
-      <div class="scroll">
-        <svg viewBox={`0 0 ${WIDTH} ${rows.length * ROW + 8}`} class="chart" role="img" aria-label="Utilization waterfall">
-          {rows.map((row, index) => {
-            const start = at;
-            at += row.seconds;
-            const y = index * ROW + 4;
-            const right = LABEL + at * scale;
-            return (
-              <g>
-                <title>{`${name(row)}: ${duration(row.seconds)}, ${percent(row.share)}`}</title>
-                <line x1={LABEL} x2={WIDTH - 150} y1={y + ROW - 3} y2={y + ROW - 3} class="rule" />
-                <text x={LABEL - 10} y={y + 15} class="label">{name(row)}</text>
-                <rect x={LABEL + start * scale} y={y + 3} width={Math.max(row.seconds * scale, 1)} height={ROW - 10} rx="2" style={{ fill: causeColor(row.cause) }} />
-                <text x={right + 8} y={y + 15} class="number">{duration(row.seconds)} · {percent(row.share)}</text>
-              </g>
-            );
-          })}
-        </svg>
+      <div class="falls" role="img" aria-label="Utilization waterfall">
+        {bars.map(({ row, left, width }) => (
+          <div class="fall" title={`${name(row)}: ${duration(row.seconds)}, ${percent(row.share)}`}>
+            <span class="name">{name(row)}</span>
+            <div class="track"><span style={{ left: `${left}%`, width: `${width}%`, background: causeColor(row.cause) }} /></div>
+            <span class="value">{duration(row.seconds)}<small>{percent(row.share)}</small></span>
+          </div>
+        ))}
       </div>
       <Lockstep variant={variant} />
       <details>
