@@ -1,32 +1,36 @@
 // Faults in a run: ranks that are slow or late, links that lose capacity.
 #include <cmath>
 #include <stdexcept>
+#include <string>
 
 #include "run.hpp"
 
 namespace railyard {
 
-void Run::watch_ranks() {
+void check_faults(const FaultColumns& faults, std::size_t links, std::size_t ranks) {
   using Fault = FaultColumns::Kind;
-  if (faults_.kind.size() != faults_.size() || faults_.target.size() != faults_.size() ||
-      faults_.value.size() != faults_.size()) {
+  if (faults.kind.size() != faults.size() || faults.target.size() != faults.size() ||
+      faults.value.size() != faults.size()) {
     throw std::invalid_argument("fault columns differ in length");
   }
-  const auto ranks = static_cast<std::size_t>(schedule_.graph().ranks);
-  for (std::uint32_t row = 0; row < faults_.size(); ++row) {
-    const auto kind = static_cast<Fault>(faults_.kind[row]);
-    const auto target = static_cast<std::size_t>(faults_.target[row]);
-    const double value = faults_.value[row];
-    if (faults_.at_ps[row] < 0 || faults_.target[row] < 0 || !std::isfinite(value) || value < 0 ||
-        kind > Fault::rank_late || target >= (kind == Fault::link_factor ? capacity_bps_.size() : ranks) ||
+  for (std::size_t row = 0; row < faults.size(); ++row) {
+    const auto kind = static_cast<Fault>(faults.kind[row]);
+    const double value = faults.value[row];
+    const std::size_t targets = kind == Fault::link_factor ? links : ranks;
+    if (faults.at_ps[row] < 0 || faults.target[row] < 0 || static_cast<std::size_t>(faults.target[row]) >= targets ||
+        kind > Fault::rank_late || !std::isfinite(value) || value < 0 || value > 4e18 ||
         (kind == Fault::rank_speed && value <= 0)) {
-      throw std::invalid_argument("fault out of range");
+      throw std::invalid_argument("fault out of range (row " + std::to_string(row) + ")");
     }
-    if (kind != Fault::link_factor) {
-      rank_state_.resize(ranks);
-      rank_state_[target].watched = true;
-    }
+  }
+}
+
+void Run::watch_ranks() {
+  for (std::uint32_t row = 0; row < faults_.size(); ++row) {
     push(faults_.at_ps[row], Topic::fault, row);
+    if (static_cast<FaultColumns::Kind>(faults_.kind[row]) == FaultColumns::Kind::link_factor) continue;
+    rank_state_.resize(static_cast<std::size_t>(schedule_.graph().ranks));
+    rank_state_[static_cast<std::size_t>(faults_.target[row])].watched = true;
   }
 }
 

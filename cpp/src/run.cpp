@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "railyard/crowding.hpp"
+
 namespace railyard {
 
 namespace {
@@ -16,7 +18,7 @@ constexpr std::size_t kFew = 4;
 Run::Run(const GraphColumns& graph, const EntityColumns& entities, std::span<const double> capacity_bps,
          const FaultColumns& faults, const Options& options, const Poll& poll)
     : entities_(entities), capacity_bps_(capacity_bps), faults_(faults), options_(options), poll_(poll),
-      schedule_(graph, entities.size()), sharing_(capacity_bps, entities, options.contention),
+      schedule_(graph, entities.size()), sharing_(capacity_bps, entities, crowded()),
       probe_(options.probe_links, options.probe_samples, capacity_bps.size()), services_(entities.size()) {
   const JitterSpec& jitter = options.jitter;
   if (jitter.rank_sigma > 0) {
@@ -27,6 +29,11 @@ Run::Run(const GraphColumns& graph, const EntityColumns& entities, std::span<con
   }
   find_alone_times();
   watch_ranks();
+}
+
+std::vector<std::uint8_t> Run::crowded() const {
+  if (!options_.contention) return std::vector<std::uint8_t>(capacity_bps_.size(), 0);
+  return crowded_links(schedule_.graph(), entities_, capacity_bps_, faults_);
 }
 
 Result Run::finish() {
@@ -203,11 +210,14 @@ void Run::write_link_bytes() {
 
 Result simulate(const GraphColumns& graph, const EntityColumns& entities, std::span<const double> capacity_bps,
                 const FaultColumns& faults, const Options& options, const Poll& poll) {
+  check_entities(entities, capacity_bps);
+  check_faults(faults, capacity_bps.size(), static_cast<std::size_t>(std::max(graph.ranks, 0)));
   return Run(graph, entities, capacity_bps, faults, options, poll).finish();
 }
 
 std::vector<double> max_min(const EntityColumns& entities, std::span<const double> capacity_bps) {
-  Sharing sharing(capacity_bps, entities, true);
+  const std::vector<std::uint8_t> everywhere(capacity_bps.size(), 1);
+  Sharing sharing(capacity_bps, entities, everywhere);
   for (std::uint32_t e = 0; e < entities.size(); ++e) sharing.add(e);  // flow e is entity e
   sharing.settle();
   std::vector<double> rates;

@@ -18,6 +18,9 @@ namespace railyard {
 /// Time that `amount` takes at `per_second`, rounded up to a whole picosecond; kNever when it does not move.
 Ps time_for(double amount, double per_second);
 
+/// Throws std::invalid_argument when a fault is impossible.
+void check_faults(const FaultColumns& faults, std::size_t links, std::size_t ranks);
+
 class Run {
  public:
   Run(const GraphColumns& graph, const EntityColumns& entities, std::span<const double> capacity_bps,
@@ -62,6 +65,7 @@ class Run {
   };
 
   // run.cpp: the loop, tasks
+  std::vector<std::uint8_t> crowded() const;
   void loop();
   void start_first();
   void process(const Event& event);

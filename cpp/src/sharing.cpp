@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <stdexcept>
 #include <string>
-#include <unordered_map>
+
+#include "railyard/crowding.hpp"
 
 namespace railyard {
 
@@ -18,68 +18,68 @@ void require(bool holds, const char* what, std::size_t row) {
 
 }  // namespace
 
-Sharing::Sharing(std::span<const double> capacity_bps, const EntityColumns& entities, bool contention)
-    : entities_(entities), links_(capacity_bps), rows_(entities.size()) {
+void check_entities(const EntityColumns& entities, std::span<const double> capacity_bps) {
+  const std::size_t m = entities.size(), pairs = entities.link_idx.size();
   for (const double bps : capacity_bps) {
     if (!(std::isfinite(bps) && bps >= 0)) throw std::invalid_argument("capacity of a link is not a finite number");
   }
-  check_entities();
-  pack_rows(contention);
+  if (entities.link_ptr.size() != m + 1 || entities.link_share.size() != pairs || entities.latency_ps.size() != m ||
+      entities.rate_cap_bps.size() != m || entities.fair_weight.size() != m) {
+    throw std::invalid_argument("entity columns differ in length");
+  }
+  if (entities.link_ptr.front() != 0 || entities.link_ptr.back() != static_cast<std::int64_t>(pairs) ||
+      !std::is_sorted(entities.link_ptr.begin(), entities.link_ptr.end()) || pairs > UINT32_MAX) {
+    throw std::invalid_argument("link_ptr does not span link_idx");
+  }
+  std::vector<std::uint32_t> seen(capacity_bps.size(), UINT32_MAX);
+  for (std::uint32_t e = 0; e < m; ++e) {
+    require(entities.volume_bytes[e] >= 0 && entities.volume_bytes[e] < 1e18, "volume out of range", e);
+    require(entities.latency_ps[e] >= 0, "negative latency", e);
+    require(entities.rate_cap_bps[e] > 0, "rate cap not positive", e);
+    require(entities.fair_weight[e] > 0 && std::isfinite(entities.fair_weight[e]), "weight not positive", e);
+    for (auto k = entities.link_ptr[e]; k < entities.link_ptr[e + 1]; ++k) {
+      const double share = entities.link_share[static_cast<std::size_t>(k)];
+      const auto link = static_cast<std::size_t>(entities.link_idx[static_cast<std::size_t>(k)]);
+      require(link < capacity_bps.size(), "link out of range", e);
+      require(share > 0 && std::isfinite(share), "share not positive", e);
+      require(seen[link] != e, "a link twice in one row", e);
+      seen[link] = e;
+    }
+  }
+}
+
+Sharing::Sharing(std::span<const double> capacity_bps, const EntityColumns& entities,
+                 std::span<const std::uint8_t> crowded)
+    : entities_(entities), links_(capacity_bps), rows_(entities.size()) {
+  check_entities(entities, capacity_bps);
+  if (crowded.size() != capacity_bps.size()) throw std::invalid_argument("one flag a link");
+  pack_rows(crowded);
   find_alone_rates();
 }
 
-void Sharing::pack_rows(bool contention) {
-  if (entities_.link_idx.size() > UINT32_MAX) throw std::invalid_argument("more than 2^32 links of entities");
-  std::unordered_map<std::uint64_t, std::uint32_t> known;
-  const auto number_of = [&](double share) {
-    const auto [place, fresh] = known.try_emplace(std::bit_cast<std::uint64_t>(share), shares_.size());
-    if (fresh) shares_.push_back(share);
-    return place->second;
-  };
-  pairs_.reserve(contention ? entities_.link_idx.size() : 0);
+void Sharing::pack_rows(std::span<const std::uint8_t> crowded) {
   for (std::uint32_t e = 0; e < entities_.size(); ++e) {
     rows_[e].weight = entities_.fair_weight[e];
     rows_[e].begin = static_cast<std::uint32_t>(pairs_.size());
-    for (std::size_t k = first_pair(e); contention && k < first_pair(e + 1); ++k) {
-      pairs_.push_back({static_cast<std::uint32_t>(entities_.link_idx[k]), number_of(entities_.link_share[k])});
+    for (auto k = entities_.link_ptr[e]; k < entities_.link_ptr[e + 1]; ++k) {
+      const auto link = static_cast<std::uint32_t>(entities_.link_idx[static_cast<std::size_t>(k)]);
+      if (!crowded[link]) continue;
+      pairs_.push_back({link, share_number(entities_.link_share[static_cast<std::size_t>(k)])});
     }
     rows_[e].end = static_cast<std::uint32_t>(pairs_.size());
   }
 }
 
-void Sharing::check_entities() const {
-  const std::size_t m = entities_.size();
-  const auto pairs = static_cast<std::int64_t>(entities_.link_idx.size());
-  if (entities_.link_ptr.size() != m + 1 || entities_.link_share.size() != entities_.link_idx.size() ||
-      entities_.latency_ps.size() != m || entities_.rate_cap_bps.size() != m || entities_.fair_weight.size() != m) {
-    throw std::invalid_argument("entity columns differ in length");
-  }
-  if (entities_.link_ptr.front() != 0 || entities_.link_ptr.back() != pairs) {
-    throw std::invalid_argument("link_ptr does not span link_idx");
-  }
-  std::vector<std::uint32_t> seen(links_.size(), UINT32_MAX);
-  for (std::uint32_t e = 0; e < m; ++e) {
-    require(entities_.link_ptr[e] <= entities_.link_ptr[e + 1], "link_ptr decreases", e);
-    require(entities_.volume_bytes[e] >= 0 && entities_.volume_bytes[e] < 1e18, "volume out of range", e);
-    require(entities_.latency_ps[e] >= 0, "negative latency", e);
-    require(entities_.rate_cap_bps[e] > 0, "rate cap not positive", e);
-    require(entities_.fair_weight[e] > 0 && std::isfinite(entities_.fair_weight[e]), "weight not positive", e);
-    for (std::size_t k = first_pair(e); k < first_pair(e + 1); ++k) {
-      require(entities_.link_idx[k] >= 0 && static_cast<std::size_t>(entities_.link_idx[k]) < links_.size(), "link out of range", e);
-      require(entities_.link_share[k] > 0 && std::isfinite(entities_.link_share[k]), "share not positive", e);
-      require(seen[static_cast<std::size_t>(entities_.link_idx[k])] != e, "a link twice in one row", e);
-      seen[static_cast<std::size_t>(entities_.link_idx[k])] = e;
-    }
-  }
+std::uint32_t Sharing::share_number(double share) {
+  const auto fresh = static_cast<std::uint32_t>(shares_.size());
+  const auto [place, inserted] = share_numbers_.try_emplace(std::bit_cast<std::uint64_t>(share), fresh);
+  if (inserted) shares_.push_back(share);
+  return place->second;
 }
 
 void Sharing::find_alone_rates() {
   for (std::uint32_t e = 0; e < entities_.size(); ++e) {
-    double rate = entities_.rate_cap_bps[e];
-    for (std::size_t k = first_pair(e); k < first_pair(e + 1); ++k) {
-      rate = std::min(rate, links_.capacity(static_cast<std::size_t>(entities_.link_idx[k])) / entities_.link_share[k]);
-    }
-    rows_[e].alone_rate = rate;
+    rows_[e].alone_rate = railyard::alone_rate(entities_, e, links_.capacities());
   }
 }
 

@@ -34,6 +34,10 @@ EntityRows random_rows(Dice& dice, std::uint32_t links, int count) {
   return rows;
 }
 
+std::vector<std::uint8_t> everywhere(const std::vector<double>& capacity) {
+  return std::vector<std::uint8_t>(capacity.size(), 1);
+}
+
 /// The rates of the active flows, found from nothing.
 void check_against_fresh(const Sharing& sharing, const EntityRows& rows, const std::vector<double>& capacity,
                          const std::vector<FlowId>& active) {
@@ -57,7 +61,7 @@ TEST(sharing_splits_by_weight_and_gives_back_what_leaves) {
   rows.add({{0, 1.0}}, 1.0, 3);
   rows.add({{0, 1.0}}, 1.0, 1);
   const std::vector<double> capacity{8.0};
-  Sharing sharing(capacity, rows.columns(), true);
+  Sharing sharing(capacity, rows.columns(), everywhere(capacity));
   const FlowId first = sharing.add(0);
   CHECK(!sharing.unsettled() && sharing.flow(first).rate == 8.0);
   const FlowId second = sharing.add(1);
@@ -80,7 +84,7 @@ TEST(sharing_leaves_alone_whom_an_event_does_not_touch) {
     rows.add({{pair, 1.0}}, 1.0);
   }
   const std::vector<double> capacity(100, 8.0);
-  Sharing sharing(capacity, rows.columns(), true);
+  Sharing sharing(capacity, rows.columns(), everywhere(capacity));
   std::vector<FlowId> flows;
   for (std::uint32_t e = 0; e < 200; ++e) flows.push_back(sharing.add(e));
   sharing.settle();
@@ -100,7 +104,7 @@ TEST(sharing_stays_exact_while_flows_come_and_go) {
     const EntityRows rows = random_rows(dice, links, 40);
     std::vector<double> capacity;
     for (std::uint32_t i = 0; i < links; ++i) capacity.push_back(1e9 * (1 + dice.below(4)));
-    Sharing sharing(capacity, rows.columns(), true);
+    Sharing sharing(capacity, rows.columns(), everywhere(capacity));
     std::vector<FlowId> active;
     for (int step = 0; step < 300; ++step) {
       for (std::uint32_t batch = dice.below(4); batch > 0; --batch) {
@@ -132,7 +136,7 @@ TEST(sharing_follows_capacities) {
   Dice dice{99};
   const EntityRows rows = random_rows(dice, 6, 20);
   std::vector<double> capacity(6, 4e9);
-  Sharing sharing(capacity, rows.columns(), true);
+  Sharing sharing(capacity, rows.columns(), everywhere(capacity));
   std::vector<FlowId> active;
   for (std::uint32_t e = 0; e < 20; ++e) active.push_back(sharing.add(e));
   sharing.settle();
@@ -150,7 +154,7 @@ TEST(sharing_without_contention_ignores_links) {
   EntityRows rows;
   rows.add({{0, 2.0}}, 1.0);
   const std::vector<double> capacity{8.0};
-  Sharing sharing(capacity, rows.columns(), false);
+  Sharing sharing(capacity, rows.columns(), std::vector<std::uint8_t>(1, 0));
   const FlowId first = sharing.add(0), second = sharing.add(0);
   CHECK(!sharing.unsettled() && sharing.flow(first).rate == 4.0 && sharing.flow(second).rate == 4.0);
 }
@@ -160,10 +164,10 @@ TEST(sharing_refuses_columns_that_do_not_fit) {
   rows.add({{0, 1.0}}, 1.0);
   const std::vector<double> capacity{8.0};
   rows.share.push_back(1.0);
-  CHECK_THROWS(std::invalid_argument, "differ in length", Sharing(capacity, rows.columns(), true));
+  CHECK_THROWS(std::invalid_argument, "differ in length", Sharing(capacity, rows.columns(), everywhere(capacity)));
   rows.share.pop_back();
-  CHECK_THROWS(std::invalid_argument, "capacity", Sharing(std::vector<double>{-1.0}, rows.columns(), true));
-  CHECK_THROWS(std::invalid_argument, "link out of range", Sharing(std::vector<double>{}, rows.columns(), true));
+  CHECK_THROWS(std::invalid_argument, "capacity", Sharing(std::vector<double>{-1.0}, rows.columns(), everywhere(capacity)));
+  CHECK_THROWS(std::invalid_argument, "link out of range", Sharing(std::vector<double>{}, rows.columns(), {}));
 }
 
 TEST(link_lists_survive_crowds) {

@@ -54,7 +54,7 @@ class LinkTable {
   Link& operator[](std::size_t link) { return links_[link]; }
   const Link& operator[](std::size_t link) const { return links_[link]; }
 
-  double capacity(std::size_t link) const { return capacity_bps_[link]; }
+  std::span<const double> capacities() const { return capacity_bps_; }
   void set_capacity(std::size_t link, double bps) {
     capacity_bps_[link] = bps;
     links_[link].scale = bps > 0 ? static_cast<double>(kFull) / bps : 0.0;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "railyard/big_vector.hpp"
@@ -30,6 +31,9 @@ struct alignas(64) Flow {
   bool changed = false;  ///< Listed in changes().
 };
 
+/// Throws std::invalid_argument when entities and links do not fit together.
+void check_entities(const EntityColumns& entities, std::span<const double> capacity_bps);
+
 /// A flow whose rate a settle() has changed.
 struct RateChange {
   FlowId flow;
@@ -49,8 +53,9 @@ struct RateChange {
 /// a *wide* flow has a list of those of its links that may bind, and no link keeps a sum of rates.
 class Sharing {
  public:
-  /// Without `contention` flows do not meet at all: each has the network to itself.
-  Sharing(std::span<const double> capacity_bps, const EntityColumns& entities, bool contention);
+  /// Flows meet only on links whose flag in `crowded` is set; on the others each has the network to itself.
+  /// Throws std::invalid_argument when the columns do not fit together.
+  Sharing(std::span<const double> capacity_bps, const EntityColumns& entities, std::span<const std::uint8_t> crowded);
 
   /// The rate of an entity with the network to itself, in bits of volume per second.
   double alone_rate(std::uint32_t entity) const { return rows_[entity].alone_rate; }
@@ -129,7 +134,6 @@ class Sharing {
   static constexpr std::uint32_t kPrefetched = 16;
   static constexpr std::size_t kWide = 32;  ///< Flows over more links than this keep a list of those that may bind.
 
-  std::size_t first_pair(std::uint32_t entity) const { return static_cast<std::size_t>(entities_.link_ptr[entity]); }
   std::span<const Pair> pairs(std::uint32_t entity) const {
     const Row& row = rows_[entity];
     return {pairs_.data() + row.begin, pairs_.data() + row.end};
@@ -140,8 +144,8 @@ class Sharing {
   }
 
   // sharing.cpp: flows come and go
-  void check_entities() const;
-  void pack_rows(bool contention);
+  void pack_rows(std::span<const std::uint8_t> crowded);
+  std::uint32_t share_number(double share);
   void find_alone_rates();
   FlowId allocate();
   void attach(FlowId id);
@@ -172,6 +176,7 @@ class Sharing {
   BigVector<Row> rows_;
   BigVector<Pair> pairs_;
   std::vector<double> shares_;
+  std::unordered_map<std::uint64_t, std::uint32_t> share_numbers_;  ///< By the bits of a share; looked up, never walked.
   BigVector<Flow> flows_;
   std::vector<FlowId> free_;
   std::vector<std::vector<Pair>> binding_;  ///< Of wide flows: their links that may bind.
