@@ -128,7 +128,7 @@ def test_what_the_timeline_says_of_itself():
     graph = Graph(1)
     graph.transfer(0, 0, 0)
     columns, low = lowered(graph, [Entity({0: 1.0}, 1_000, latency=5)])
-    low.entities.alone_ps[:] = 1_000_005
+    low.entities.even_ps[:] = 1_000_005
     timeline = engine.get("flow").run(columns, low, Links([GIGABYTE_PER_S]), seed=7)
     assert timeline.alone_ps.tolist() == [1_000_005]
     assert timeline.latency_ps.tolist() == [5]
