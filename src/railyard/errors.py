@@ -54,9 +54,10 @@ class Problem:
     hint: str | None = None
 
     def headline(self) -> str:
-        """The first line of the problem: `key: message`, with the hint behind it."""
+        """What is wrong: `key: message`, with the hint behind it, or on a line of its own below a table."""
         text = f"{self.key}: {self.message}" if self.key else self.message
-        return f"{text}; {self.hint}" if self.hint else text
+        between = "\n" if "\n" in self.message else "; "
+        return f"{text}{between}{self.hint}" if self.hint else text
 
     def render(self) -> str:
         """The whole problem: headline, place, source line with a caret, found and allowed."""

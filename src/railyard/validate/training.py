@@ -139,7 +139,7 @@ def _case(row: Row, catalog: Catalog) -> _Case:
     defaults: list[str] = []
     device = device_of(row, catalog)
     model = model_of(row, catalog, defaults)
-    precision = precision_of(row, defaults)
+    precision = precision_of(row, device, defaults)
     software, machine = software_of(row, device), machine_of(row, device, defaults)
     layout = layout_of(row, model, machine, software, defaults)
     training = Training(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from railyard.errors import InputError
 from railyard.workload.training import profiles
 from railyard.workload.training.layout import auto, check
+from railyard.workload.training.precision import supports
 from railyard.workload.training.spec import Layout
 
 if TYPE_CHECKING:
@@ -21,8 +22,16 @@ if TYPE_CHECKING:
 _MLPERF_YEAR = {"v3.0": "2022", "v3.1": "2023", "v4.0": "2024", "v4.1": "2024", "v5.0": "2025", "v5.1": "2025"}
 
 
-def precision_of(row: Row, defaults: list[str]) -> Precision:
-    """Width of the GEMM operands."""
+def precision_of(row: Row, device: Accelerator, defaults: list[str]) -> Precision:
+    """Width of the GEMM operands; 16 bits where the row names one for which its device has no units."""
+    named = _named_precision(row, defaults)
+    if supports(named, device):
+        return named
+    defaults.append(f"bf16 products: {device.name} has no units for {named}")
+    return "bf16"
+
+
+def _named_precision(row: Row, defaults: list[str]) -> Precision:
     text = row.get("precision").lower()
     if not text:
         defaults.append("precision fp16")
@@ -153,7 +162,7 @@ def _chosen(row: Row, model: Model, machine: Machine, software: SoftwareProfile,
         global_batch=row.whole["global_batch_seqs"],
         seq_len=row.whole["seq_len"],
         software=software,
-        precision=precision_of(row, []),
+        precision=precision_of(row, machine.accelerator, []),
         fixed={"micro_batch": row.whole["micro_batch"]} if "micro_batch" in row.whole else None,
     )
     defaults.append(f"layout unknown; taken: the fastest that fits ({found})")

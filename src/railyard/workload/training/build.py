@@ -13,6 +13,7 @@ from railyard.workload.training.parallel.parameter import gather_for_passes
 from railyard.workload.training.parallel.parts import Parts, parts_of
 from railyard.workload.training.parallel.pieces import compute, cut
 from railyard.workload.training.parallel.step import Step
+from railyard.workload.training.precision import check_precision
 from railyard.workload.training.program import Lattice, Program, expand
 from railyard.workload.training.schedule import Emission, Schedule, emit, schedules
 from railyard.workload.training.storage import read_samples, wait_for_storage, write_checkpoint
@@ -41,9 +42,11 @@ def build(
             `interval_steps - 1` steps without and one with.
 
     Raises:
-        InputError: The layout does not fit the cluster or the schedule, or the graph is too large for 32-bit indices.
+        InputError: The layout does not fit the cluster or the schedule, the device has no units for the precision, or
+            the graph is too large for 32-bit indices.
     """
     _check(training.layout, cluster.ranks)
+    check_precision(training.precision, cluster.accelerator)
     layout = training.layout
     schedule = schedules.get(layout.schedule)
     parts = _parts(training, cluster, schedule, times_of)

@@ -250,7 +250,7 @@ def _software_row(software: SoftwareProfile) -> dict[str, float]:
 def _device_row(device: Accelerator) -> dict[str, float]:
     peak16 = device.flops.get("bf16") or device.flops["fp16"]
     peak8 = device.flops.get("fp8") or (device.flops.get("int8") if device.architecture.startswith("tpu") else None)
-    # A device without 8-bit units runs such a job in 16 bits, one without 4-bit units in 8.
+    # Every row has every column; a job in a width that its device lacks is refused (`check_precision`).
     gemm8 = peak8 * device.gemm_efficiency_8bit if peak8 else peak16 * device.gemm_efficiency
     peak4 = device.flops.get("fp4")
     return {

@@ -15,7 +15,8 @@ from railyard.errors import InputError, Problem
 from railyard.workload.training.columns import Columns
 from railyard.workload.training.estimate import estimate
 from railyard.workload.training.held import HeldColumns
-from railyard.workload.training.memory import LayoutError, fits, memory
+from railyard.workload.training.memory import LayoutError, fits, fullest_bytes, memory
+from railyard.workload.training.precision import check_precision
 from railyard.workload.training.spec import Layout, Training
 from railyard.workload.training.stages import layer_counts
 
@@ -245,8 +246,10 @@ def auto(
         fixed: Sizes that are given, by the names of `Layout`.
 
     Raises:
+        InputError: The device has no units for the precision.
         LayoutError: No layout is valid, or none fits; carries the memory table of the one that comes nearest.
     """
+    check_precision(precision, machine.accelerator)
     domain = min(machine.scale_up_domain, accelerators)
     search = Search(
         accelerators=accelerators, domain=domain, global_batch=global_batch, seq_len=seq_len, fixed=dict(fixed or {})
@@ -280,8 +283,9 @@ def _that_fit(trainings: list[Training], accelerator: Accelerator) -> list[Train
 
 
 def _none_fits(trainings: list[Training], accelerator: Accelerator) -> LayoutError:
-    tables = [(memory(training, accelerator), training) for training in trainings[:: max(1, len(trainings) // 200)]]
-    table, training = min(tables, key=lambda pair: pair[0].fullest.total_bytes)
+    columns = Columns.of(trainings, [accelerator] * len(trainings))
+    training = trainings[int(np.argmin(fullest_bytes(columns, HeldColumns.of(trainings))))]
+    table = memory(training, accelerator)
     need, have = table.fullest.total_bytes / 1e9, accelerator.memory_bytes / 1e9
     return LayoutError(
         f"{training.model.name} does not fit on {training.layout.ranks} {accelerator.name}: the smallest layout"

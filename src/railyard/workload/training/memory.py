@@ -15,6 +15,7 @@ from railyard.errors import InputError
 from railyard.workload.training.activations import layer_activations
 from railyard.workload.training.columns import Columns
 from railyard.workload.training.held import HeldColumns, RankColumns, ranks_of
+from railyard.workload.training.precision import check_precision
 
 if TYPE_CHECKING:
     from railyard.catalog import Accelerator
@@ -154,12 +155,17 @@ def memory(training: Training, accelerator: Accelerator) -> MemoryTable:
 
 def fits(columns: Columns, held: HeldColumns) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Whether each of many designs fits: its first, its fullest middle and its last stage."""
-    good = np.ones(len(columns.layout.pp), dtype=bool)
+    good: np.ndarray[tuple[int], np.dtype[np.bool_]] = fullest_bytes(columns, held) <= columns.device.memory_bytes
+    return good
+
+
+def fullest_bytes(columns: Columns, held: HeldColumns) -> F:
+    """Bytes on the fullest of the first, the fullest middle and the last stage of each of many designs."""
+    most = np.zeros_like(columns.layout.pp)
     places = (np.zeros_like(columns.layout.pp), np.ones_like(columns.layout.pp), columns.layout.pp - 1.0)
     for kind, place in zip(held.kinds, places, strict=True):
-        total = rank_memory(columns, kind, place).total
-        good &= (kind.ranks == 0) | (total <= columns.device.memory_bytes)
-    return good
+        most = np.maximum(most, np.where(kind.ranks == 0, 0.0, rank_memory(columns, kind, place).total))
+    return most
 
 
 def rank_memory(columns: Columns, rank: RankColumns, place: F) -> MemoryColumns:
@@ -247,10 +253,12 @@ def check_fit(training: Training, accelerator: Accelerator) -> MemoryTable:
     """The memory table of a job that fits.
 
     Raises:
+        InputError: The device has no units for the job's precision.
         LayoutError: It does not fit; carries the table and the nearest layouts that do.
     """
     from railyard.workload.training.layout import nearest_that_fit
 
+    check_precision(training.precision, accelerator)
     table = memory(training, accelerator)
     if table.fits:
         return table
