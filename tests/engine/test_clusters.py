@@ -74,7 +74,7 @@ def test_a_collective_takes_its_latency_and_the_time_of_its_busiest_link(topolog
     busiest = (8e12 * timeline.link_bytes / here.links.rate_bps).max()
     own_limit = 8e12 * entities.volume_bytes[0] / entities.rate_cap_bps[0]
     assert took == pytest.approx(timeline.latency_ps[0] + max(busiest, own_limit), rel=1e-9)
-    assert took == pytest.approx(timeline.alone_ps[0], abs=2)
+    assert timeline.alone_ps[0] <= took + 2  # less where its own hashed flows collide
     assert took == engine.get("analytic").simulate(graph, here, policy=policy).end_ps[0]
 
 

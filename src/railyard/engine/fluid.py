@@ -126,7 +126,7 @@ def _timeline(
         start_ps=result.start_ps,
         end_ps=result.end_ps,
         blocker=result.blocker,
-        alone_ps=np.append(lowered.entities.alone_ps, 0)[lowered.entity],  # entity -1, a computation, finds the 0
+        alone_ps=np.append(lowered.entities.even_ps, 0)[lowered.entity],  # entity -1, a computation, finds the 0
         latency_ps=np.append(lowered.entities.latency_ps, 0)[lowered.entity],
         link_bytes=result.link_bytes,
         meta=meta,

@@ -33,7 +33,8 @@ class Entities:
         latency_ps: int64[m], fixed part before the volume flows.
         rate_cap_bps: float64[m], bits of volume per second; infinity where none.
         fair_weight: float64[m], rates grow in proportion to it.
-        alone_ps: int64[m], duration with the network to itself, latency included.
+        even_ps: int64[m], duration with the network to itself and its flows spread evenly, latency included; what the
+            timeline calls alone.
     """
 
     link_ptr: NDArray[np.int64]
@@ -43,7 +44,7 @@ class Entities:
     latency_ps: NDArray[np.int64]
     rate_cap_bps: NDArray[np.float64]
     fair_weight: NDArray[np.float64]
-    alone_ps: NDArray[np.int64]
+    even_ps: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.volume_bytes)
@@ -72,7 +73,7 @@ class Entities:
             latency_ps=_column([table.latency_ps for table in tables], np.dtype(np.int64)),
             rate_cap_bps=_column([table.rate_cap_bps for table in tables], np.dtype(np.float64)),
             fair_weight=_column([table.fair_weight for table in tables], np.dtype(np.float64)),
-            alone_ps=_column([table.alone_ps for table in tables], np.dtype(np.int64)),
+            even_ps=_column([table.even_ps for table in tables], np.dtype(np.int64)),
         )
 
 

@@ -40,7 +40,9 @@ class Timeline:
         start_ps: int64[n]; for a collective, when its last member had reached it.
         end_ps: int64[n].
         blocker: int32[n]; the task whose end let this one start, -1 when nothing did.
-        alone_ps: int64[n]; how long a communication takes with the network to itself, 0 for computation.
+        alone_ps: int64[n]; how long a communication takes with the network to itself and its flows spread evenly over
+            equal links, 0 for computation. What it takes longer is contention, with others or (where flows are hashed)
+            among its own.
         latency_ps: int64[n]; the part of `alone_ps` that does not shrink with bandwidth.
         link_bytes: float64[L]; bytes on the wire of every link.
         meta: Engine, seed, what the engine leaves out; JSON values only.

@@ -97,6 +97,11 @@ class Fabric:
         return self.load_balancing in {"spray", "adaptive", "cells"}
 
     @property
+    def hashed(self) -> bool:
+        """Whether flows are hashed onto equal links, where they can collide."""
+        return self.load_balancing in {"ecmp", "flowlet"}
+
+    @property
     def paths(self) -> int:
         """Hashed paths over which one transfer is split."""
         if self.load_balancing == "flowlet":

@@ -10,9 +10,10 @@ import numpy as np
 from railyard.cluster import CsrWeighted
 from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.choice import DEFAULT_POLICY, NOTHING, choose_many
+from railyard.collective.lowering.even import equal_sets
 from railyard.collective.lowering.groups import Group, groups
 from railyard.collective.lowering.paths import Paths
-from railyard.collective.lowering.table import EntityTable, Limits, gather, solo_bps, table
+from railyard.collective.lowering.table import EntityTable, Limits, even_bps, gather, solo_bps, table
 from railyard.collective.lowering.usage import stacked, usage
 from railyard.collective.machine import Case, machine_of
 from railyard.collective.timing import WIRE, one_after_another, timing
@@ -182,7 +183,7 @@ class _Lowering:
         """The finished table."""
         idle = self.algorithm == NOTHING[0]
         links = gather(stacked(self.parts), self.row, self.factor)
-        self._add_phases(links)
+        even_cap_bps = self._add_phases(links)
         limits = Limits(
             volume_bytes=np.where(idle, 0.0, self.wanted.size_bytes.astype(np.float64) * self.wanted.count),
             latency_ps=self.latency_ps,
@@ -190,18 +191,29 @@ class _Lowering:
             fair_weight=self.fair_weight,
             algorithm=self.algorithm,
             protocol=self.protocol,
+            even_cap_bps=even_cap_bps,
         )
-        return table(links, limits, self.cluster.links.rate_bps)
+        return table(links, limits, self.cluster)
 
-    def _add_phases(self, links: CsrWeighted) -> None:
-        """Caps algorithms whose phases follow one another at what both phases take together, each by itself alone."""
+    def _add_phases(self, links: CsrWeighted) -> NDArray[np.float64]:
+        """Caps algorithms whose phases follow one another at what both phases take together, each by itself alone.
+
+        Returns:
+            The caps if flows were spread evenly.
+        """
+        even_cap_bps = self.rate_cap_bps.copy()
         phased = [name for name, algorithm in ALGORITHMS.items() if algorithm.phased]
         rows = np.flatnonzero(np.isin(self.algorithm, phased))
         if len(rows) == 0:
-            return
+            return even_cap_bps
         own = gather(links, rows, np.ones(len(rows)))
         every = self.cluster.links
         inside = every.tier == every.tiers.index("scale-up")
         scale_up = solo_bps(own, self.rate_cap_bps[rows], np.where(inside, every.rate_bps, np.inf))
-        network = solo_bps(own, np.full(len(rows), np.inf), np.where(inside, np.inf, every.rate_bps))
+        free, outside_bps = np.full(len(rows), np.inf), np.where(inside, np.inf, every.rate_bps)
+        network = solo_bps(own, free, outside_bps)
+        sets = equal_sets(self.cluster)
+        spread = network if sets is None else even_bps(own, free, outside_bps, sets)
         self.rate_cap_bps[rows] = one_after_another(scale_up, network)
+        even_cap_bps[rows] = one_after_another(scale_up, spread)
+        return even_cap_bps

@@ -66,7 +66,7 @@ def lower_storage(
         protocol=np.full(len(ranks), "simple"),
     )
     usage = CsrWeighted.gathered(len(ranks), load.entity, load.link, load.share)
-    return table(usage, limits, cluster.links.rate_bps)
+    return table(usage, limits, cluster)
 
 
 def _nodes(cluster: Cluster, servers: StorageServers, ranks: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:

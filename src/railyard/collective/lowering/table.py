@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.collective.lowering.even import equal_sets, evened
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.cluster import CsrWeighted
+    from railyard.cluster import Cluster, CsrWeighted
 
 
 LONGEST_PS = 4.0e18
@@ -40,6 +42,8 @@ class EntityTable:
         fair_weight: float64[n], weight in max-min sharing; see the module.
         alone_ps: int64[n], duration with the network to itself: latency + volume / min(cap, min over links of rate /
             share).
+        even_ps: int64[n], the same if its flows were spread evenly over equal links, so that they never collide with
+            one another; at most `alone_ps`, and equal to it on fabrics that spread them.
         algorithm: str[n], name in the registry; "transfer", "read", "write" or "none" otherwise.
         protocol: str[n].
     """
@@ -52,6 +56,7 @@ class EntityTable:
     rate_cap_bps: NDArray[np.float64]
     fair_weight: NDArray[np.float64]
     alone_ps: NDArray[np.int64]
+    even_ps: NDArray[np.int64]
     algorithm: NDArray[np.str_]
     protocol: NDArray[np.str_]
 
@@ -66,7 +71,10 @@ class EntityTable:
 
 @dataclass(frozen=True)
 class Limits:
-    """What bounds entities besides links; columns as in `EntityTable`."""
+    """What bounds entities besides links; columns as in `EntityTable`.
+
+    `even_cap_bps` is the cap where flows are spread evenly; None: the same.
+    """
 
     volume_bytes: NDArray[np.float64]
     latency_ps: NDArray[np.int64]
@@ -74,12 +82,19 @@ class Limits:
     fair_weight: NDArray[np.float64]
     algorithm: NDArray[np.str_]
     protocol: NDArray[np.str_]
+    even_cap_bps: NDArray[np.float64] | None = None
 
 
-def table(usage: CsrWeighted, limits: Limits, rate_bps: NDArray[np.float64]) -> EntityTable:
-    """Puts usage and limits together and works out the time alone."""
-    solo = solo_bps(usage, limits.rate_cap_bps, rate_bps)
-    moving = np.divide(8e12 * limits.volume_bytes, solo, out=np.zeros(len(solo)), where=solo > 0)
+def table(usage: CsrWeighted, limits: Limits, cluster: Cluster) -> EntityTable:
+    """Puts usage and limits together and works out the time alone, as flows are hashed and spread evenly."""
+    rate_bps = cluster.links.rate_bps
+    alone_ps = _duration_ps(limits, solo_bps(usage, limits.rate_cap_bps, rate_bps))
+    even_ps = alone_ps
+    sets = equal_sets(cluster)
+    if sets is not None:
+        cap = limits.rate_cap_bps if limits.even_cap_bps is None else limits.even_cap_bps
+        # sums round differently from single links
+        even_ps = np.minimum(alone_ps, _duration_ps(limits, even_bps(usage, cap, rate_bps, sets)))
     return EntityTable(
         link_ptr=usage.ptr,
         link_idx=usage.link,
@@ -88,7 +103,8 @@ def table(usage: CsrWeighted, limits: Limits, rate_bps: NDArray[np.float64]) -> 
         latency_ps=limits.latency_ps,
         rate_cap_bps=limits.rate_cap_bps,
         fair_weight=limits.fair_weight,
-        alone_ps=limits.latency_ps + np.ceil(np.minimum(moving, LONGEST_PS)).astype(np.int64),
+        alone_ps=alone_ps,
+        even_ps=even_ps,
         algorithm=limits.algorithm,
         protocol=limits.protocol,
     )
@@ -104,6 +120,20 @@ def solo_bps(
     if len(used):
         out[used] = np.minimum(out[used], np.minimum.reduceat(bound, usage.ptr[used]))
     return out
+
+
+def even_bps(
+    usage: CsrWeighted, rate_cap_bps: NDArray[np.float64], rate_bps: NDArray[np.float64], sets: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """The same with the flows of each entity spread evenly over equal links; `sets` as from `equal_sets`."""
+    usage, rate_bps = evened(usage, rate_bps, sets)
+    return solo_bps(usage, rate_cap_bps, rate_bps)
+
+
+def _duration_ps(limits: Limits, solo: NDArray[np.float64]) -> NDArray[np.int64]:
+    moving = np.divide(8e12 * limits.volume_bytes, solo, out=np.zeros(len(solo)), where=solo > 0)
+    duration: NDArray[np.int64] = limits.latency_ps + np.ceil(np.minimum(moving, LONGEST_PS)).astype(np.int64)
+    return duration
 
 
 def gather(usage: CsrWeighted, rows: NDArray[np.int64], factor: NDArray[np.float64]) -> CsrWeighted:

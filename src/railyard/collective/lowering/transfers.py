@@ -73,7 +73,7 @@ def lower_transfers(
         algorithm=np.full(len(size), "transfer"),
         protocol=protocol,
     )
-    return table(gather(usage, np.arange(len(size)), factor), limits, cluster.links.rate_bps)
+    return table(gather(usage, np.arange(len(size)), factor), limits, cluster)
 
 
 def _check(cluster: Cluster, legs: Legs) -> None:
