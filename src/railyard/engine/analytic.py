@@ -12,7 +12,8 @@ ANALYTIC = engines.add(
         summary="Every communication at the speed it has with the network to itself; order and waiting are exact.",
         contention=False,
         left_out=(
-            "contention: communications never slow each other down, whatever they share",
+            "contention between communications: they never slow each other down, whatever they share; only the"
+            " hashed flows of one communication collide with one another",
             "packets and queues: there is no loss, no pause and no queueing delay",
             "jitter of communications: only computations vary",
         ),
