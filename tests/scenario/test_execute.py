@@ -100,6 +100,35 @@ def test_seeds_give_a_distribution(small):
     assert alone["samples"] == [step["samples"][2]]
 
 
+CROWDED = [
+    "accelerators=64", "global_batch=64", "topology={kind: leaf-spine, oversubscription: 2:1, ports_per_leaf: 16}",
+    "qps=1", "cluster.placement=scattered", "parallelism={tp: 1, zero: 3, recompute: full}",
+]  # fmt: skip
+
+
+def test_every_seed_draws_the_hashes_anew(small):
+    variant = run(small, *CROWDED, "repeat=5").result["variants"][0]
+    step = variant["step"]
+    assert len(set(step["samples"])) > 1
+    assert step["seconds"] == step["p50_s"] == sorted(step["samples"])[2]
+    assert sum(part["seconds"] for part in variant["time"]) == pytest.approx(step["p50_s"], rel=1e-9)
+    for way in ("seed=3", "cluster.back_end.seed=3"):
+        assert run(small, *CROWDED, way).result["variants"][0]["step"]["samples"] == [step["samples"][3]]
+
+
+def test_what_is_not_random_is_the_same_under_every_seed(small):
+    step = run(small, *CROWDED[:3], "fabric=uec", "repeat=3").result["variants"][0]["step"]
+    assert step["samples"] == [step["seconds"]] * 3
+
+
+def test_a_single_draw_of_the_hashes_says_so(small):
+    def told(*sets):
+        return [line for line in run(small, *sets).result["provenance"]["defaults"] if "ECMP" in line]
+
+    assert told(*CROWDED) == ["one draw of the ECMP hashes; `repeat: 8` shows the spread"]
+    assert told(*CROWDED, "repeat=2") == told(*CROWDED[:3], "fabric=uec") == []
+
+
 def test_a_late_rank_costs_lockstep(small):
     late = run(small, "faults=[{kind: late, rank: 5, by: 2 ms}]").result["variants"][0]
     calm = run(small).result["variants"][0]

@@ -40,7 +40,7 @@ def row(variant: Variant) -> list[str]:
         variant["name"],
         numbers.percent(variant["utilization"]["gpu"]),
         exposed_words(variant),
-        numbers.seconds(variant["step"]["seconds"]),
+        step_words(variant),
         numbers.short(variant["utilization"]["tokens_per_s_per_gpu"]),
         numbers.seconds((variant.get("jct") or {}).get("seconds")),
         numbers.power(_typical(variant.get("power"), "total_w")),
@@ -48,6 +48,17 @@ def row(variant: Variant) -> list[str]:
         numbers.band(variant.get("cpmt")),
         (variant.get("bottleneck") or {}).get("name") or numbers.NOT_APPLICABLE,
     ]
+
+
+def step_words(variant: Variant) -> str:
+    """`13.4 s`, or `13.4 s (11.9 to 15.2 s)` where seeds differ."""
+    step = variant["step"]
+    middle, samples = numbers.seconds(step["seconds"]), step.get("samples") or [step["seconds"]]
+    low, high = numbers.seconds(min(samples)), numbers.seconds(max(samples))
+    if low == high:
+        return middle
+    value, _, unit = low.rpartition(" ")
+    return f"{middle} ({value if high.endswith(f' {unit}') else low} to {high})"
 
 
 def share_of(variant: Variant, causes: Iterable[str]) -> float:

@@ -38,7 +38,7 @@ class NetworkSection(Section):
         description="Cable lengths by tier; others as usual for the family.",
         examples=[{"nic": "3 m"}],
     )
-    seed: Natural = Field(default=0, description="Seed of the switches' hash functions.")
+    seed: Natural = Field(default=0, description="Seed of the switches' hash functions; the seed of the run is added.")
 
     def spec(self) -> NetworkSpec:
         """The record that the cluster room takes."""

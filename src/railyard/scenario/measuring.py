@@ -20,6 +20,8 @@ from railyard.measure.picture import topology_picture
 from railyard.measure.stages import stages
 from railyard.measure.utilization import StepWork, utilization
 from railyard.scenario.collectives import collective_rows
+from railyard.scenario.draws import hashes
+from railyard.workload.training import profiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,18 +63,18 @@ def measure(simulated: Simulated) -> Measured:
     """
     job, timeline = simulated.job, simulated.timeline
     decomposition = decompose(timeline)
-    times = StepTimes(simulated.samples_s)
+    times, step_s = StepTimes(simulated.samples_s), timeline.makespan_ps * 1e-12
     stall_s = _stall_each_step(job.training, simulated.stall_s)
-    busy = utilization(decomposition, _work(job), step_s=times.mean_s + stall_s)
+    busy = utilization(decomposition, _work(job), step_s=step_s + stall_s)
     carried = network_use(timeline, job.cluster, decomposition)
-    cost = _economics(simulated, decomposition, times.mean_s)
+    cost = _economics(simulated, decomposition, step_s)
     ranks = timeline_tracks.sample_ranks(stages(timeline.graph), busy.per_rank)
     diluted = decomposition.step_s / (decomposition.step_s + stall_s)
     variant = {
         "name": job.variant.name,
         "settings": dict(job.variant.settings),
         "layout": str(job.training.layout),
-        "step": _with_stall(times.to_json(), stall_s),
+        "step": {**times.to_json(), "seconds": step_s + stall_s},
         "utilization": {**busy.to_json(), "gpu": busy.gpu * diluted},
         "time": _time(decomposition, stall_s),
         "lockstep": lockstep(decomposition).to_json(),
@@ -94,11 +96,6 @@ def measure(simulated: Simulated) -> Measured:
 
 def _stall_each_step(training: Training, stall_s: float) -> float:
     return stall_s / training.checkpoint.interval_steps if training.checkpoint is not None else 0.0
-
-
-def _with_stall(step: dict[str, Any], stall_s: float) -> dict[str, Any]:
-    """The mean step of a run with checkpoints: one step in each interval is longer by the stall."""
-    return {**step, "seconds": step["seconds"] + stall_s}
 
 
 def _time(decomposition: Decomposition, stall_s: float) -> list[dict[str, Any]]:
@@ -213,6 +210,11 @@ def _defaults(job: Job) -> Iterator[str]:
         yield f"parallelism: {training.layout}"
     if section.software.profile is None:
         yield f"software: {training.software.name}"
+    if not profiles.read_on(training.software, cluster.accelerator):
+        yield (
+            f"efficiency of {cluster.accelerator.name} is estimated from its data sheet and published kernels;"
+            " no published training run was used"
+        )
     if cluster.spec.ranks_per_domain != scenario.cluster.ranks_per_domain:
         yield (
             f"ranks per domain: {cluster.spec.ranks_per_domain} of {cluster.server.scale_up_domain}, which tensor and"
@@ -224,6 +226,8 @@ def _defaults(job: Job) -> Iterator[str]:
         names = sorted({row.name for row in cluster.bill() if row.kind == "switch" and row.network == "back-end"})
         if names:
             yield f"switches: {', '.join(names)}"
+    if scenario.repeat == 1 and hashes(cluster):
+        yield "one draw of the ECMP hashes; `repeat: 8` shows the spread"
     yield from (f"no part in the catalogue, not priced: {words}" for words in cluster.bill().unpriced)
 
 

@@ -36,7 +36,8 @@ class Scenario(Section):
         default=0, description="Seed of everything random; the same seed gives the same run, bit by bit."
     )
     repeat: Annotated[int, Field(strict=True, ge=1, le=1000)] = Field(
-        default=1, description="Number of seeds that are run for the distribution of the step time."
+        default=1,
+        description="Seeds that are run, each a new draw of jitter and ECMP hashes; figures are of the median.",
     )
     jitter: JitterSection = Field(default_factory=JitterSection, description="Random differences in compute time.")
     faults: tuple[FaultSection, ...] = Field(default=(), description="What goes wrong, and when.")

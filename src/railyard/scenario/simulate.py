@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from railyard.engine import DegradeLink, Jitter
@@ -11,7 +11,9 @@ from railyard.engine.fluid import FluidEngine
 from railyard.engine.lowering import lower
 from railyard.errors import RailyardError
 from railyard.measure import bottleneck
+from railyard.measure.distribution import nearest_rank
 from railyard.scenario.compose import blaming
+from railyard.scenario.draws import hashes, redrawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,8 +36,8 @@ class Simulated:
     """What an engine found for one variant.
 
     Attributes:
-        job: The variant.
-        timeline: The step under the first seed.
+        job: The variant, with the cluster whose hashes gave the timeline.
+        timeline: The step under the seed whose step time is the median.
         samples_s: Step time under every seed.
         stall_s: How much longer a step is that ends with a checkpoint; 0 without checkpoints.
         bottleneck: What would help.
@@ -66,19 +68,21 @@ def simulate(job: Job, graphs: Graphs, *, stop: Event, done: Callable[[str], Non
     bench = Bench(job, graphs, stop, done)
     with blaming(job.variant.draft, "workload", "training"):
         graph = graphs.of(job.training, job.cluster)
-    timeline = bench.step(graph, job.cluster, seed=job.seeds[0])
-    step_s = timeline.makespan_ps * 1e-12
-    disturbed = bool(job.faults) or job.jitter != Jitter()
-    found = bottleneck.resources(job.cluster, timeline, jitter=disturbed)
     pool = ThreadPoolExecutor(max_workers=workers)
     try:
+        samples_s = bench.samples_s(graph, pool) if bench.random else ()
+        seed = job.seeds[samples_s.index(nearest_rank(samples_s, 0.5))] if samples_s else job.seeds[0]
+        bench = replace(bench, job=replace(job, cluster=redrawn(job.cluster, seed)), seed=seed)
+        timeline = bench.step(graph, bench.job.cluster, seed=seed)
+        step_s = timeline.makespan_ps * 1e-12
+        disturbed = bool(job.faults) or job.jitter != Jitter()
+        found = bottleneck.resources(bench.job.cluster, timeline, jitter=disturbed)
         trials = {resource.name: pool.submit(bench.better, resource, bottleneck.FACTOR) for resource in found}
-        others = list(pool.map(bench.seed_s(graph), job.seeds[1:]))
         stall_s = bench.checkpoint_s(step_s)
         search = bottleneck.find(step_s, found, Trials(trials, bench.better))
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-    return Simulated(job, timeline, (step_s, *others), stall_s, search)
+    return Simulated(bench.job, timeline, samples_s or (step_s,) * len(job.seeds), stall_s, search)
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,7 @@ class Bench:
     graphs: Graphs
     stop: Event
     done: Callable[[str], None]
+    seed: int = 0
 
     def step(
         self,
@@ -129,11 +134,20 @@ class Bench:
         self.done(self.job.variant.name)
         return timeline
 
+    @property
+    def random(self) -> bool:
+        """Whether seeds differ in anything that the variant has."""
+        return len(self.job.seeds) > 1 and (self.job.jitter != Jitter() or hashes(self.job.cluster))
+
+    def samples_s(self, graph: TaskGraph, pool: ThreadPoolExecutor) -> tuple[float, ...]:
+        """Step time in seconds under every seed."""
+        return tuple(pool.map(self.seed_s(graph), self.job.seeds))
+
     def seed_s(self, graph: TaskGraph) -> Callable[[int], float]:
-        """Step time in seconds by seed; what communications load is found once for all seeds."""
+        """Step time in seconds by seed; what communications load is found once where no fabric hashes."""
         job, engine = self.job, self.job.engine
-        if not isinstance(engine, FluidEngine) or len(job.seeds) == 1:
-            return lambda seed: self.step(graph, job.cluster, seed=seed).makespan_ps * 1e-12
+        if not isinstance(engine, FluidEngine) or hashes(job.cluster):
+            return lambda seed: self.step(graph, redrawn(job.cluster, seed), seed=seed).makespan_ps * 1e-12
         lowered = lower(graph, job.cluster, job.policy)
 
         def run(seed: int) -> float:
@@ -161,7 +175,7 @@ class Bench:
             jitter = Jitter(jitter.sigma / factor, jitter.rank_sigma / factor)
             if factor >= bottleneck.UNLIMITED:
                 faults = tuple(fault for fault in faults if isinstance(fault, DegradeLink))
-        timeline = self.step(graph, cluster, seed=self.job.seeds[0], faults=faults, jitter=jitter)
+        timeline = self.step(graph, cluster, seed=self.seed, faults=faults, jitter=jitter)
         return timeline.makespan_ps * 1e-12
 
     def checkpoint_s(self, step_s: float) -> float:
@@ -170,7 +184,7 @@ class Bench:
         if training.checkpoint is None:
             return 0.0
         graph = self.graphs.of(training, self.job.cluster, checkpoint=True)
-        timeline = self.step(graph, self.job.cluster, seed=self.job.seeds[0])
+        timeline = self.step(graph, self.job.cluster, seed=self.seed)
         return max(timeline.makespan_ps * 1e-12 - step_s, 0.0)
 
     def _poll(self, ended: int, total: int, now_ps: int) -> None:
