@@ -150,6 +150,21 @@ def test_the_newest_profile_of_an_architecture_is_the_default(catalog, h100):
     assert profiles.default(h100).name == "megatron-2026"
     assert profiles.default(catalog.accelerator("gb200")).architecture == "gb200"
     assert profiles.default(catalog.accelerator("a100-sxm-80gb")).architecture == "ampere"
+    assert profiles.default(catalog.accelerator("tpu-v5p")).name == "maxtext"
     with pytest.raises(Exception, match="did you mean"):
         profiles.profile("megatron-2062", h100)
     assert all(known.source and known.date for known in profiles.PROFILES)
+
+
+@pytest.mark.parametrize("name", ["gaudi3", "mi300x", "mi325x", "mi355x", "trainium2"])
+def test_a_device_without_training_runs_keeps_no_more_of_its_kernels_than_the_least_of_the_measured(catalog, name):
+    device = catalog.accelerator(name)
+    found = profiles.default(device)
+    assert not profiles.read_on(found, device)
+    for known in ("h100-sxm", "b200-sxm", "b300-sxm", "gb200", "gb300"):
+        measured = profiles.default(catalog.accelerator(known))
+        assert profiles.read_on(measured, catalog.accelerator(known))
+        for share in ("gemm_fraction", "fp8_fraction", "fp4_fraction", "grouped_fraction", "attention_forward"):
+            # H100 has no 4-bit units, so its share of them was read off nothing.
+            if known != "h100-sxm" or share != "fp4_fraction":
+                assert getattr(found, share) <= getattr(measured, share)

@@ -136,6 +136,21 @@ _MEGATRON_LM = dataclasses.replace(
     expert_host_ps=0,
     fused_loss=True,
 )
+# For devices of which no published training run was read: of the newest generation the lowest share that any measured
+# device kept of its best kernels, and no overlap of tensor parallelism by user buffers, which is NVIDIA's own.
+_UNMEASURED = dataclasses.replace(
+    _MEGATRON_2026,
+    name="unmeasured-2026",
+    architecture="",
+    source="lowest shares of the Megatron profiles of 2025 and 2026 (B200, H100); the device's best kernels as in its"
+    " catalogue entry, where stas00/ml-engineering's maximum achievable matmul FLOPS are taken where there are any",
+    gemm_fraction=0.62,
+    fp8_fraction=0.66,
+    fp4_fraction=0.5,
+    grouped_fraction=0.35,
+    attention_forward=0.75,
+    tensor_overlap=0.0,
+)
 _COMPOSER = SoftwareProfile(
     name="fsdp-composer-2023",
     architecture="ampere",
@@ -187,6 +202,7 @@ PROFILES: tuple[SoftwareProfile, ...] = (
     _MEGATRON_2026,
     *_blackwell(_MEGATRON_2026),
     _MEGATRON_LM,
+    _UNMEASURED,
     _COMPOSER,
     _COMPOSER_HOPPER,
     _TORCHTITAN,
@@ -241,9 +257,20 @@ def profile(name: str, device: Accelerator) -> SoftwareProfile:
 
 
 def default(device: Accelerator) -> SoftwareProfile:
-    """The profile taken where none is asked for: the newest Megatron generation that was read on that architecture."""
-    megatron = [known for known in PROFILES if known.name.startswith("megatron")]
-    return max(megatron, key=lambda known: (min(_nearness(known, device), 1), known.date, _nearness(known, device)))
+    """The profile taken where none is asked for: the newest Megatron generation that was read on that architecture.
+
+    Architectures on which Megatron was not read get what was (MaxText on TPUs), else the cautious `unmeasured-2026`.
+    """
+    near = [known for known in PROFILES if read_on(known, device)]
+    if not near:
+        return _UNMEASURED
+    megatron = [known for known in near if known.name.startswith("megatron")]
+    return max(megatron or near, key=lambda known: (known.date, _nearness(known, device)))
+
+
+def read_on(known: SoftwareProfile, device: Accelerator) -> bool:
+    """Whether the constants of a profile were read off published runs on that device or its architecture."""
+    return _nearness(known, device) > 0
 
 
 def _nearness(known: SoftwareProfile, device: Accelerator) -> int:
