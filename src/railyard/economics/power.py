@@ -122,10 +122,11 @@ class Power:
         return moved / self.it_w.typical if self.it_w.typical > 0 else 0.0
 
     def to_json(self) -> dict[str, object]:
-        """The result's `power`."""
+        """The result's `power`: `total_w` with cooling, `it_w` what is drawn without, `provisioned_w` its nameplate."""
         return {
             "components": [{"name": line.name, **to_json(line.power_w, "_w")} for line in self.lines],
             "total_w": to_json(self.total_w),
+            "it_w": to_json(self.it_w),
             "provisioned_w": to_json(self.provisioned_w),
             "energy_per_step_j": self.energy_per_step_j,
             "data_movement_share": self.data_movement_share,
