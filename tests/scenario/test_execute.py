@@ -174,6 +174,11 @@ def test_closed_forms_run_the_same_scenario(small):
         (["collectives.algorithm={dp: rong}"], "collectives"),
         (["economics.pue=0.9"], "economics.pue"),
         (["cluster.back_end.switch=tomahawk-55"], "cluster.back_end"),
+        (["qps=4097"], "cluster.back_end.fabric.qps"),
+        (["cluster.back_end.fabric.flowlets=2000000000"], "cluster.back_end.fabric.flowlets"),
+        (["global_batch=2000000000"], "workload.training.global_batch"),
+        (["global_batch=16777216"], "workload.training.global_batch"),
+        (["accelerators=2000000000"], "cluster.accelerators"),
         (["topology={kind: leaf-spine, oversubscription: 0}"], "cluster.back_end.topology.oversubscription"),
     ],
 )
@@ -187,7 +192,7 @@ def test_impossible_scenarios_end_before_anything_is_written(small, tmp_path, se
 
 def test_a_run_that_cannot_finish_leaves_no_folder(small, tmp_path):
     with pytest.raises(SimulationError):
-        run(small, "faults=[{kind: degrade-link, tier: scale-up, factor: 0}]", out=tmp_path / "runs")
+        run(small, "faults=[{kind: degrade-link, tier: scale-up, factor: 1.0e-12}]", out=tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from railyard import catalog as catalogs
 from railyard import cluster as clusters
 from railyard.errors import InputError
+from railyard.scenario import bounds
 from railyard.scenario.section import fields_given
 from railyard.workload.training import profiles
 from railyard.workload.training.layout import auto, check, domain_use
@@ -62,7 +63,9 @@ def cluster_of(draft: Draft, catalog: Catalog) -> Cluster:
         InputError: It cannot be built.
     """
     with blaming(draft, "cluster"):
-        return clusters.build(draft.scenario.cluster.spec(), catalog)
+        spec = draft.scenario.cluster.spec()
+        bounds.check_cluster(spec)
+        return clusters.build(spec, catalog)
 
 
 def domain_use_of(cluster: Cluster, layout: Layout) -> int | None:
@@ -122,6 +125,7 @@ def training_of(draft: Draft, cluster: Cluster, model: Model) -> Training:
     """
     section = draft.scenario.workload.training
     with blaming(draft, *_TRAINING):
+        bounds.check_batch(section.global_batch)
         job = Training(
             model=model,
             layout=Layout(global_batch=section.global_batch),
@@ -215,6 +219,7 @@ def _fitting(job: Training, cluster: Cluster) -> Training:
             allowed=f"a divisor of {replicas}",
         )
     check(job.model, job.layout, job.seq_len, cluster.ranks)
+    bounds.check_step(job)
     check_fit(job, cluster.accelerator)
     return job
 

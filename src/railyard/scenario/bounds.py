@@ -1,0 +1,88 @@
+"""Limits that are checked before anything large is made: one absurd number must not end a run for want of memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from railyard.cluster.fabric.fabric import FabricSpec
+    from railyard.cluster.spec import ClusterSpec
+    from railyard.workload.training.spec import Training
+
+MOST_ACCELERATORS = 1 << 20
+MOST_QUEUE_PAIRS = 4096
+MOST_PATHS = 1 << 24
+"""Queue pairs of all accelerators together: each is a path of several links."""
+
+MOST_SEQUENCES = 1 << 24
+MOST_TASKS = 100_000_000
+
+_COUNTS = ("qps", "flowlets")
+
+
+def check_cluster(spec: ClusterSpec) -> None:
+    """Refuses clusters and fabrics beyond anything that has been built.
+
+    Raises:
+        InputError: Keys are relative to the cluster.
+    """
+    if spec.accelerators > MOST_ACCELERATORS:
+        raise _beyond("accelerators", spec.accelerators, MOST_ACCELERATORS)
+    networks = {"back_end": spec.back_end, "front_end": spec.front_end}
+    if spec.storage is not None and not isinstance(spec.storage.network, str):
+        networks["storage.network"] = spec.storage.network
+    for name, network in networks.items():
+        if network is not None:
+            _check_fabric(network.fabric, f"{name}.fabric", spec.accelerators)
+
+
+def _check_fabric(fabric: FabricSpec, key: str, accelerators: int) -> None:
+    for name in _COUNTS:
+        value, most = int(fabric.overrides.get(name, 1)), min(MOST_QUEUE_PAIRS, MOST_PATHS // accelerators)
+        if value > most:
+            raise _beyond(f"{key}.{name}", value, most)
+
+
+def check_batch(global_batch: int) -> None:
+    """Refuses batches beyond anything that trains.
+
+    Raises:
+        InputError: The key is relative to the training section.
+    """
+    if global_batch > MOST_SEQUENCES:
+        raise _beyond("global_batch", global_batch, MOST_SEQUENCES)
+
+
+def check_step(training: Training) -> None:
+    """Refuses steps whose task graph would not fit in memory, before it is built.
+
+    Raises:
+        InputError: The key is relative to the training section.
+    """
+    layout, tasks = training.layout, about_tasks(training)
+    if tasks > MOST_TASKS:
+        layered = f" in {training.model.layers} layers each, as zero 3 gathers them," if layout.zero == 3 else ""
+        raise InputError(
+            f"a step has about {tasks:,} tasks: {layout.micro_batches:,} micro-batches{layered} on each of"
+            f" {layout.ranks:,} ranks",
+            key="global_batch",
+            found=f"{layout.global_batch:,}",
+            allowed=f"what makes at most {MOST_TASKS:,} tasks",
+            hint="take a larger micro_batch or a smaller global_batch; a step of fewer micro-batches is much the same",
+        )
+
+
+def about_tasks(training: Training) -> int:
+    """About so many tasks of one step, over all ranks: each pass of a virtual stage, and what it sends.
+
+    Under zero 3 a pass is cut at every layer, because each layer's weights are gathered before it.
+    """
+    layout = training.layout
+    cuts = max(training.model.layers // layout.pp, 1) if layout.zero == 3 else layout.vp
+    return 4 * layout.micro_batches * cuts * layout.ranks
+
+
+def _beyond(key: str, found: int, most: int) -> InputError:
+    return InputError("this is more than can be simulated", key=key, found=f"{found:,}", allowed=f"at most {most:,}")
