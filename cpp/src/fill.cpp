@@ -65,6 +65,7 @@ void Sharing::join(FlowId id) {
   if (flow.wide) {
     for (const Pair& pair : binding_[flow.wide - 1]) join_link(id, pair);
   } else {
+    prefetch(pairs(flow.entity));
     for (const Pair& pair : pairs(flow.entity)) {
       if (links_[pair.link].may_bind()) join_link(id, pair);
     }
