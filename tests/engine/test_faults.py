@@ -85,20 +85,20 @@ def test_a_degraded_link_slows_what_flows_and_recovers(name):
 
 
 @pytest.mark.parametrize("name", ["flow", "analytic"])
-def test_a_link_that_is_down_holds_its_flows_until_it_is_up(name):
+def test_a_link_that_is_all_but_down_holds_its_flows_until_it_is_up(name):
     graph = Graph(1)
     graph.transfer(0, 0, 0)
     graph.transfer(0, 0, 0)
-    fault = engine.DegradeLink(0.0, tier="nic", start_ps=500_000, end_ps=2_500_000)
+    fault = engine.DegradeLink(1e-9, tier="nic", start_ps=500_000, end_ps=2_500_000)
     timeline = play(graph, [Entity({0: 1.0}, 1_000)], faults=[fault], name=name)
     assert timeline.end_ps.tolist() == [3 * US, 4 * US]
 
 
-def test_a_link_that_stays_down_is_told():
+def test_a_link_without_capacity_is_told():
     graph = Graph(1)
     graph.transfer(0, 0, 0)
     with pytest.raises(SimulationError, match=r"wait for links without capacity: task 0 \(forward task, transfer"):
-        play(graph, [Entity({0: 1.0}, 1_000)], faults=[engine.DegradeLink(0.0, link=0)])
+        play(graph, [Entity({0: 1.0}, 1_000)], [0.0])
 
 
 def test_degraded_links_share_what_is_left():
@@ -120,7 +120,12 @@ def test_degraded_links_share_what_is_left():
         (lambda: engine.DegradeLink(0.5, tier="nik"), "faults[0].tier"),
         (lambda: engine.DegradeLink(0.5), "link"),
         (lambda: engine.DegradeLink(-0.5, link=0), "factor"),
+        (lambda: engine.DegradeLink(0.0, link=0), "factor"),
+        (lambda: engine.DegradeLink(1.0, link=0), "factor"),
+        (lambda: engine.DegradeLink(1.5, link=0), "factor"),
         (lambda: engine.SlowAccelerator(0, 0.0), "factor"),
+        (lambda: engine.SlowAccelerator(0, 1.0), "factor"),
+        (lambda: engine.SlowAccelerator(0, 1.5), "factor"),
         (lambda: engine.SlowAccelerator(0, 0.5, start_ps=5, end_ps=5), "end"),
         (lambda: engine.Late(0, by_ps=-1), "by"),
     ],
@@ -132,7 +137,7 @@ def test_impossible_faults_are_refused(fault, key):
 
 
 def test_a_bundle_loses_what_its_member_loses():
-    """Two members of 1 GB/s each behind one bundle; one dies."""
+    """Two members of 1 GB/s each behind one bundle; one keeps a quarter."""
 
     class Bundled(Links):
         def __post_init__(self):
@@ -153,7 +158,7 @@ def test_a_bundle_loses_what_its_member_loses():
     graph = Graph(1)
     graph.transfer(0, 0, 0)
     links = Bundled([GIGABYTE_PER_S, GIGABYTE_PER_S, 2 * GIGABYTE_PER_S])
-    columns = lowered(graph, [Entity({2: 1.0}, 2_000)])
-    fault = engine.DegradeLink(0.0, link=1)
-    assert engine.get("flow").run(*columns, links).end_ps.tolist() == [US]
+    columns = lowered(graph, [Entity({2: 1.0}, 2_500)])
+    fault = engine.DegradeLink(0.25, link=1)
+    assert engine.get("flow").run(*columns, links).end_ps.tolist() == [1_250_000]
     assert engine.get("flow").run(*columns, links, faults=[fault]).end_ps.tolist() == [2 * US]

@@ -72,7 +72,7 @@ CHOICES = {
     ],
     "faults": [
         [{"kind": "late", "rank": 0, "by": "1 s"}],
-        [{"kind": "degrade-link", "tier": "nic", "factor": 0}],
+        [{"kind": "degrade-link", "tier": "nic", "factor": 0.01}],
         [{"kind": "degrade-link", "link": 10**7, "factor": 0.5}],
         [{"kind": "slow-accelerator", "rank": 1, "factor": 0.001}],
     ],

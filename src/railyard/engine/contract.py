@@ -30,6 +30,10 @@ def _check_interval(start_ps: int, end_ps: int | None) -> None:
     _check(end_ps is None or end_ps > start_ps, "a fault ends before it begins", "end", end_ps, f"after {start_ps} ps")
 
 
+def _check_factor(factor: float, message: str) -> None:
+    _check(0 < factor < 1, message, "factor", factor, "above 0 and below 1, such as 50 %")
+
+
 @dataclass(frozen=True)
 class Late:
     """One rank is late once: the computation that runs at `at_ps`, or the next one, takes `by_ps` longer.
@@ -55,7 +59,7 @@ class SlowAccelerator:
 
     Attributes:
         rank: The rank.
-        factor: Speed as a share of the nominal speed, above 0; 0.8 takes 1.25 times as long.
+        factor: Speed as a share of the nominal speed, between 0 and 1; 0.8 takes 1.25 times as long.
         start_ps: From when on, in ps.
         end_ps: Until when, in ps; None: to the end of the run.
     """
@@ -66,7 +70,7 @@ class SlowAccelerator:
     end_ps: int | None = None
 
     def __post_init__(self) -> None:
-        _check(0 < self.factor < float("inf"), "a speed must be above 0", "factor", self.factor, "above 0")
+        _check_factor(self.factor, "a slow accelerator has some of its speed, and not all of it")
         _check_interval(self.start_ps, self.end_ps)
 
 
@@ -75,7 +79,7 @@ class DegradeLink:
     """A link, or every link of a tier, carries less for a while; rates are shared anew at once.
 
     Attributes:
-        factor: Capacity as a share of the link's rate; 0 is a dead link, over which flows wait.
+        factor: Capacity as a share of the link's rate, between 0 and 1.
         link: Id of one directed link in the cluster's table.
         tier: Name of a tier as in `cluster.links.tiers`, or its last word ("leaf-spine" on every network that has one).
         start_ps: From when on, in ps.
@@ -89,7 +93,7 @@ class DegradeLink:
     end_ps: int | None = None
 
     def __post_init__(self) -> None:
-        _check(0 <= self.factor < float("inf"), "a capacity cannot be negative", "factor", self.factor, "at least 0")
+        _check_factor(self.factor, "a degraded link has some of its capacity, and not all of it")
         _check(
             (self.link is None) != (self.tier is None),
             "either a link or a tier is degraded",

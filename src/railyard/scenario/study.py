@@ -82,7 +82,9 @@ class SlowAcceleratorSection(Section):
 
     kind: Literal["slow-accelerator"]
     rank: Natural = Field(description="The rank.")
-    factor: Ratio = Field(gt=0.0, description="Speed as a share of the nominal speed; 0.8 takes 1.25 times as long.")
+    factor: Ratio = Field(
+        gt=0.0, lt=1.0, description="Speed as a share of the nominal speed; 0.8 takes 1.25 times as long."
+    )
     start: Time = Field(default=0, description="From when on.")
     end: Time | None = Field(default=None, description="Until when; to the end of the step when left out.")
 
@@ -101,9 +103,7 @@ class DegradeLinkSection(Section):
     kind: Literal["degrade-link"]
     tier: Text | None = Field(default=None, description="All links of this tier.", examples=["leaf-spine"])
     link: Natural | None = Field(default=None, description="One directed link by its index.")
-    factor: Ratio = Field(
-        description="Capacity as a share of the link's rate; 0 is a dead link, over which flows wait."
-    )
+    factor: Ratio = Field(gt=0.0, lt=1.0, description="Capacity as a share of the link's rate, above 0 and below 1.")
     start: Time = Field(default=0, description="From when on.")
     end: Time | None = Field(default=None, description="Until when; to the end of the step when left out.")
 
