@@ -155,4 +155,4 @@ def test_figures_for_people():
 
 def test_alike_variants_are_said_to_be_alike(finished):
     twin = {**finished.result, "variants": [finished.result["variants"][0]] * 2}
-    assert words.why(twin).startswith("All 2 variants do alike.")
+    assert words.why(twin).startswith("All 2 variants do alike")

@@ -19,6 +19,9 @@ WAITING = (*EXPOSED, "straggler")
 ALIKE = 0.002
 """Variants whose throughput differs by less than this are said to do alike."""
 
+PRICED_ALIKE = 0.02
+"""Typical costs that differ by less than this are equal within what prices are known: their bands span far more."""
+
 HEADINGS = (
     "variant",
     "GPU utilization",
@@ -79,9 +82,10 @@ def card(result: Mapping[str, Any], report: Path | None) -> str:
     """Six lines on a run."""
     best = best_variant(result)
     variants = result["variants"]
+    title = "best" if len(variants) > 1 else "step"
     lines = [
         f"{result['name']}: {_many(variants)}, engine {result['provenance']['engine']}",
-        f"best        {best['name']}: GPU utilization {numbers.percent(best['utilization']['gpu'])}, "
+        f"{title:<12}{best['name']}: GPU utilization {numbers.percent(best['utilization']['gpu'])}, "
         f"step {numbers.seconds(best['step']['seconds'])}",
         f"waiting     communication {exposed_words(best)}",
         f"cost        ${numbers.band(best.get('cpmt'))} per million tokens, "
@@ -125,13 +129,66 @@ def why(result: Mapping[str, Any]) -> str:
     best = best_variant(result)
     if len(variants) == 1:
         return headline(best)
+    if not _same_job(variants):
+        return f"{_other_jobs(variants)} {best['name']}: {headline(best)}"
     worst = min(variants, key=_rate)
     if _gain(variants, worst) < ALIKE:
-        return f"All {len(variants)} variants do alike. {headline(best)}"
+        return f"All {len(variants)} variants do alike{_costs(variants)}. {headline(best)}"
     if _gain([best], worst) < ALIKE:
         most = numbers.percent(_gain(variants, best))
         return f"{best['name']} costs least; none gets more than {most} more tokens out of a GPU. {headline(best)}"
-    return f"{_contrast(best, worst)} {headline(best)}"
+    return f"{_contrast(best, worst)}{_peers(variants, best)} {headline(best)}"
+
+
+_JOB = frozenset({"model", "sequence", "server", "workload", "training", "data", "checkpoint"})
+"""Keys that make another job or another accelerator: tokens of one are not tokens of the other."""
+
+
+def _same_job(variants: Sequence[Variant]) -> bool:
+    """Whether tokens per accelerator may be compared."""
+    keys = {key for variant in variants for key in variant.get("settings") or {}}
+    return not any(key.rpartition(".")[2] in _JOB or key.startswith("cluster.overrides") for key in keys)
+
+
+def _other_jobs(variants: Sequence[Variant]) -> str:
+    """What can be said of different jobs or machines: what a million tokens costs on each."""
+    priced = [(cost, variant["name"]) for variant in variants if (cost := _cost(variant)) is not None]
+    if len(priced) < len(variants):
+        return "The variants are different jobs or machines, whose tokens do not compare."
+    (low, cheap), (high, dear) = min(priced), max(priced)
+    return (
+        f"The variants are different jobs or machines: a million tokens costs from ${numbers.short(low)} ({cheap})"
+        f" to ${numbers.short(high)} ({dear})."
+    )
+
+
+def _cost(variant: Variant) -> float | None:
+    typical = (variant.get("cpmt") or {}).get("typical")
+    return None if typical is None else float(typical)
+
+
+def _near(variants: Sequence[Variant], best: Variant) -> list[Variant]:
+    """The variants whose typical cost cannot be told from the best one's."""
+    least = _cost(best)
+    if least is None:
+        return [best]
+    return [one for one in variants if (cost := _cost(one)) is not None and cost <= least * (1 + PRICED_ALIKE)]
+
+
+def _costs(variants: Sequence[Variant]) -> str:
+    """What sets apart variants that are equally fast."""
+    costs = [cost for variant in variants if (cost := _cost(variant)) is not None]
+    if len(costs) < len(variants):
+        return ""
+    if max(costs) <= min(costs) * (1 + PRICED_ALIKE):
+        return ", and cost the same within what prices are known"
+    return f"; {min(variants, key=lambda one: one['cpmt']['typical'])['name']} costs least"
+
+
+def _peers(variants: Sequence[Variant], best: Variant) -> str:
+    """Names those that do as well as the best within what prices are known."""
+    names = [one["name"] for one in _near(variants, best) if one is not best and _gain([best], one) < PRICED_ALIKE]
+    return f" {', '.join(names)}: equal to it within what prices are known." if names else ""
 
 
 def _rate(variant: Variant) -> float:
@@ -157,10 +214,12 @@ def _contrast(best: Variant, worst: Variant) -> str:
 
 
 def best_variant(result: Mapping[str, Any]) -> Variant:
-    """The variant with the lowest typical cost per million tokens, or else with the shortest step."""
+    """The variant to tell of: the fastest of those whose typical costs per million tokens cannot be told apart."""
     variants = result["variants"]
-    if all((variant.get("cpmt") or {}).get("typical") for variant in variants):
-        return min(variants, key=lambda variant: variant["cpmt"]["typical"])
+    if all(_cost(variant) for variant in variants):
+        least = min(variants, key=lambda variant: variant["cpmt"]["typical"])
+        same = _near(variants, least) if _same_job(variants) else [least]
+        return max(same, key=lambda variant: (round(_rate(variant) / _rate(least), 3), -variant["cpmt"]["typical"]))
     return min(variants, key=lambda variant: variant["step"]["seconds"])
 
 
