@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from railyard.errors import InputError
@@ -61,3 +63,14 @@ def test_wrong_comparisons(text):
     with pytest.raises(InputError) as caught:
         override.parse_vary(text)
     assert caught.value.problems[0].file.startswith("--vary")
+
+
+def test_the_same_value_twice_is_no_comparison():
+    from railyard.scenario import load
+    from railyard.scenario.prepare import expand
+
+    draft = load.load(Path(__file__).parents[2] / "examples" / "first.yaml", ["tokens=2 T", "placement=scattered"])
+    assert draft.scenario.workload.training.tokens == 2_000_000_000_000
+    assert draft.scenario.cluster.placement == "scattered"
+    with pytest.raises(InputError, match="stands twice"):
+        expand(draft, ["fabric=roce,roce"])

@@ -147,7 +147,10 @@ def _wrong_tag(item: Any, node: Node, key: str | None) -> Problem:
     mark: Mark = node.mark
     if isinstance(node.value, dict) and name in node.value:
         mark = node.value[name].mark
-    what = key.rpartition(".")[2].replace("_", " ") if key else "kind"
+    names = [part for part in (key or "").split(".") if part and not part.isdecimal()]
+    what = names[-1].replace("_", " ") if names else "kind"
+    if what == "faults":
+        what = "fault"
     return mark.problem(
         f"there is no {what} `{tag}`",
         key=f"{key}.{name}" if key else name,

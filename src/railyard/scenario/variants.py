@@ -63,7 +63,8 @@ def _combinations(draft: Draft, pairs: list[tuple[str, list[Node]]]) -> list[Var
     if twice is not None:
         raise InputError(f"`{twice}` is varied twice", key=twice, hint="give all its values at once")
     total = 1
-    for _, values in pairs:
+    for key, values in pairs:
+        _refuse_twins(key, values)
         total *= len(values)
     if total > MOST:
         raise InputError(f"{total} variants are too many", allowed=f"at most {MOST}")
@@ -72,6 +73,18 @@ def _combinations(draft: Draft, pairs: list[tuple[str, list[Node]]]) -> list[Var
         _variant(base, dict(zip(keys, values, strict=True)))
         for values in itertools.product(*(values for _, values in pairs))
     ]
+
+
+def _refuse_twins(key: str, values: Sequence[Node]) -> None:
+    """Two variants of one name could not be told apart.
+
+    Raises:
+        InputError: A value stands twice.
+    """
+    plain = [(type(node.value), node.plain()) for node in values]
+    for number, value in enumerate(plain):
+        if value in plain[:number]:
+            raise InputError.many([values[number].mark.problem(f"`{value[1]}` stands twice", key=key)])
 
 
 def _variant(base: Draft, changes: Mapping[str, Node]) -> Variant:
