@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from railyard import catalog
 from railyard.api.numbers import percent
 from railyard.cli.tables import Table, emit
+from railyard.errors import RailyardError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,15 +25,18 @@ def training(table: Path, *, as_json: bool) -> None:
 
     Raises:
         InputError: The table cannot be read.
+        RailyardError: No row of it could be predicted.
     """
     from railyard.validate.training import validate_training
 
     report = validate_training(table, catalog.load())
     if as_json:
         emit(report.to_json())
-        return
-    _errors([*report.sources().items(), ("all", report.summary())])
-    _skipped(row.reason for row in report.rows if row.status == "skipped")
+    else:
+        _errors([*report.sources().items(), ("all", report.summary())])
+        _skipped(row.reason for row in report.rows if row.status == "skipped")
+    if not report.summary()["n"]:
+        raise RailyardError(f"no row of {table} could be predicted, so nothing has been validated")
 
 
 def collectives(logs: Path, *, as_json: bool) -> None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 OUR_FAULT = 3
+CLOSED = 141
+"""What a shell says of a program whose reader has gone (128 + SIGPIPE); the run itself is complete."""
 
 # Newer versions of typer carry a copy of click: only the classes that typer hands out itself are surely the right ones.
 _UsageProblem: type[Any] = typer.BadParameter.__mro__[2]
@@ -51,7 +53,7 @@ def _closed(error: BrokenPipeError) -> int:
     """Whoever read our output has closed it; Python would complain again when it flushes at exit."""
     del error
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 1
+    return CLOSED
 
 
 def _refused(error: RailyardError) -> int:

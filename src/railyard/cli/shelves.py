@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard import catalog
 from railyard.cli.tables import Table, emit
+from railyard.errors import InputError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,6 +48,8 @@ def show_entry(name: str, *, extra: Path | None, as_json: bool) -> None:
         InputError: No entry has that name.
     """
     shelf = catalog.load(extra)
+    if not name.strip():
+        raise InputError("the name of an entry is empty", hint="`railyard catalog list` shows the names")
     kind, entry = shelf.find(name)
     if as_json:
         emit(json.dumps(as_plain(kind, entry), indent=2, ensure_ascii=False))
