@@ -10,6 +10,7 @@ import numpy as np
 
 from railyard.cluster import record
 from railyard.cluster.topology import clos
+from railyard.cluster.topology.three_tier import ThreeTier
 from railyard.cluster.topology.wiring import (
     ACCESS_RACK,
     LEAF_SPINE,
@@ -20,6 +21,7 @@ from railyard.cluster.topology.wiring import (
     impossible,
     topologies,
 )
+from railyard.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,9 @@ class FatTree:
          | |      | |            | |      | |            k/2 ports a leaf
         |----- pod 0 -----|     |----- pod 1 -----|
 
-    Only as many pods are built as are needed; the cores are all there.
+    With `k`, the textbook's form: only as many pods are built as are needed, the cores are all there, and each switch
+    is a whole box, however many of its ports stay free. Without `k`, switches are used at their full radix, with pods
+    and cores as far as full bisection needs them: nobody buys boxes of 128 ports to use 22.
     Source: M. Al-Fares, A. Loukissas, A. Vahdat, "A scalable, commodity data center network architecture", SIGCOMM
         2008.
     """
@@ -42,12 +46,19 @@ class FatTree:
     kind: ClassVar[str] = "fat-tree"
 
     k: int | None = field(
-        default=None, metadata=record.whole("k", "Ports of every switch, even; the fewest that give enough ports")
+        default=None,
+        metadata=record.whole("k", "Ports of every switch, even; all that it has, in pods and cores partly filled"),
     )
 
     def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:
         """Wires the network; see `TopologySpec`."""
         k = self._arity(endpoints.ports, parts)
+        if self.k is None and parts.leaf.fabric_bps <= 0:
+            try:
+                return ThreeTier().build(endpoints, parts)
+            except InputError:
+                # Whole servers on a leaf leave ports free that a nearly full tree cannot spare.
+                pass
         half = k // 2
         pods = math.ceil(endpoints.ports / (half * half))
         cores = half if pods > 1 else 0
