@@ -11,6 +11,7 @@ from railyard.cluster import hashing, paths
 from railyard.cluster.bundle import fold
 from railyard.cluster.detour import spread as detour_spread
 from railyard.cluster.topology import (
+    Box,
     Dragonfly,
     DualPlane,
     Endpoints,
@@ -296,6 +297,38 @@ def test_detours_take_the_stated_share_by_other_groups():
     assert len(onto) == 1 + 2 * 3
     assert share.max() == pytest.approx(0.75)
     assert share.sum() == pytest.approx(0.75 + 2 * 0.25)
+
+
+@pytest.mark.parametrize("servers", [16, 32, 64, 128, 256, 512])
+def test_a_default_dragonfly_carries_uniform_traffic_in_several_groups(servers):
+    box = Box("large", 128 * RATE, 2 * RATE, 256)
+    wiring = Case(Dragonfly(), Endpoints(servers, 8), box, box).build()
+    routers = sum(group.count for group in wiring.groups)
+    ports = servers * 8
+    assert wiring.ports // wiring.pod_ports >= 2
+    assert max(group.ports for group in wiring.groups) <= 128
+    assert routers <= 1.1 * ports / 32
+    local, across = (int((wiring.tier == tier).sum()) for tier in (1, 2))
+    groups = wiring.ports // wiring.pod_ports
+    # Directed links: each port's bytes cross a group's edge but for those to its own group, and two local links.
+    assert across >= 0.9 * ports * (1 - 1 / groups)
+    assert local >= 0.9 * 2 * ports * (1 - 1 / groups) * (1 - groups / routers)
+
+
+def test_a_dragonfly_and_a_fat_tree_of_half_a_switch_are_one_switch():
+    box = Box("large", 128 * RATE, 2 * RATE, 256)
+    for spec in (Dragonfly(), FatTree()):
+        assert [group.count for group in Case(spec, Endpoints(8, 8), box, box).build().groups] == [1]
+
+
+def test_a_fat_tree_without_k_uses_switches_at_their_full_radix():
+    box = Box("large", 128 * RATE, 2 * RATE, 256)
+    wiring, clos = (Case(spec, Endpoints(256, 8), box, box).build() for spec in (FatTree(), ThreeTier()))
+    assert [(group.role, group.count) for group in wiring.groups] == [
+        (group.role, group.count) for group in clos.groups
+    ]
+    assert [group.count for group in wiring.groups] == [32, 32, 16]
+    assert wiring.bisection_bps == pytest.approx(1024 * RATE)
 
 
 def test_a_small_cluster_needs_no_spine():

@@ -41,19 +41,25 @@ class Dragonfly:
         +--|||---|||---|||-+             +--|||---|||---|||-+
           ports              \===== to all other groups =====/
 
-    Balanced with a = 2 p = 2 h, which is the default, sized by the switch. Minimal routes take at most one local, one
-    global and one local link. Fabrics that route adaptively may send a share of every flow by way of other groups
-    (`detour_share`), which is what makes a dragonfly bear adversarial patterns; hashed flows always go minimally.
+    Balanced with a = 2 p = 2 h. Sizes that are not given follow the cluster: a quarter of a switch's ports to NICs, a
+    quarter to other groups and half inside the group, in parallel cables (trunks) where the group has fewer than a = 2p
+    routers, so that local and global links carry their share of uniform traffic; of all such sizes the one of fewest
+    switches for its balance. What fits half a switch needs one router. With any size given, the others follow from
+    a = 2 p = 2 h and links within a group are single. Minimal routes take at most one local, one
+    global and one local link. Fabrics that route adaptively send a share of every flow by way of other groups
+    (`detour_share`), which is what makes a dragonfly bear adversarial patterns; hashed flows always go minimally. Half
+    of a flow is Railyard's choice between the paper's ends: minimal routes alone for uniform traffic, and Valiant's
+    alone for traffic from each group to one other, of which at best half the capacity is left.
     Source: J. Kim, W. Dally, S. Scott, D. Abts, "Technology-driven, highly-scalable dragonfly topology", ISCA 2008.
     """
 
     kind: ClassVar[str] = "dragonfly"
 
-    p: int | None = field(default=None, metadata=record.whole("p", "Ports of a router; a quarter of its radix"))
-    a: int | None = field(default=None, metadata=record.whole("a", "Routers of a group; twice p"))
-    h: int | None = field(default=None, metadata=record.whole("h", "Global links of a router; as many as p"))
+    p: int | None = field(default=None, metadata=record.whole("p", "Ports of a router; at most a quarter of its radix"))
+    a: int | None = field(default=None, metadata=record.whole("a", "Routers of a group; by the cluster, or twice p"))
+    h: int | None = field(default=None, metadata=record.whole("h", "Global links of a router; about as many as p"))
     detour_share: float = field(
-        default=0.0,
+        default=0.5,
         metadata=record.share("detour_share", "Share of an adaptively routed flow that takes non-minimal routes"),
     )
     detours: int = field(default=4, metadata=record.whole("detours", "Other groups over which that share is split"))
@@ -64,7 +70,7 @@ class Dragonfly:
     def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:
         """Wires the network; see `TopologySpec`."""
         uplink = parts.uplink(self.uplink_bps)
-        p, a, h = self._sizes(parts, uplink)
+        p, a, h, trunk = self._chosen(endpoints.ports, parts, uplink)
         groups = max(1, math.ceil(endpoints.ports / (a * p)))
         if groups > a * h + 1:
             raise impossible(
@@ -83,8 +89,18 @@ class Dragonfly:
         detour = None
         if self.detour_share > 0 and groups > 2:
             detour = Detour(self.detour_share, min(self.detours, groups - 2), a * p, groups)
-        plan = _Plan(p, a, h, groups, endpoints, parts.link_bps, uplink)
+        plan = _Plan(p, a, h, trunk, groups, endpoints, parts.link_bps, uplink)
         return plan.wire(parts.leaf.name, detour)
+
+    def _chosen(self, ports: int, parts: Parts, uplink_bps: float) -> tuple[int, int, int, int]:
+        """p, a, h and the cables between two routers of a group."""
+        if self.p is None and self.a is None and self.h is None:
+            if ports <= parts.leaf.ports(parts.link_bps) // 2:
+                return ports, 1, 1, 1
+            found = _fitted(ports, parts, uplink_bps)
+            if found is not None:
+                return found
+        return *self._sizes(parts, uplink_bps), 1
 
     def _sizes(self, parts: Parts, uplink_bps: float) -> tuple[int, int, int]:
         """p, a and h, given or balanced for the switch."""
@@ -108,6 +124,39 @@ class Dragonfly:
         return p, a, h
 
 
+def _fitted(ports: int, parts: Parts, uplink_bps: float) -> tuple[int, int, int, int] | None:
+    """p, a, h and local trunk of the balanced dragonfly of fewest routers for so many ports; None if none is."""
+    box, ratio = parts.leaf, parts.link_bps / uplink_bps
+    radix = min(box.max_ports / (1 + 3 * ratio), box.capacity_bps / (4 * parts.link_bps))
+    most = math.floor(radix * (1 + 1e-9))
+    if most < 1:
+        return None
+    found = [
+        size
+        for a in range(2, min(2 * most, math.ceil(ports / most)) + 1)
+        if (size := _of_group(ports, a, most, parts, uplink_bps)) is not None
+    ]
+    return min(found)[1] if found else None
+
+
+def _of_group(
+    ports: int, a: int, most: int, parts: Parts, uplink_bps: float
+) -> tuple[tuple[float, int], tuple[int, int, int, int]] | None:
+    """With groups of `a` routers: routers by balance (the less the better), and the sizes."""
+    groups = max(2, math.ceil(ports / (a * most)))
+    p = math.ceil(ports / (a * groups))
+    lanes = p * parts.link_bps / uplink_bps
+    # Local links carry a flow once before and once after its global link.
+    units = min(parts.leaf.capacity_bps / uplink_bps - lanes, parts.leaf.max_ports - p) * (1 + 1e-9)
+    width = max(1, round(a * lanes / (groups - 1)))
+    h = math.ceil(width * (groups - 1) / a)
+    trunk = min(math.ceil(2 * lanes / (a - 1)), math.floor((units - h) / (a - 1)))
+    if trunk < 1:
+        return None
+    balance = min(1.0, trunk * (a - 1) / (2 * lanes), width * (groups - 1) / (a * lanes))
+    return (round(a * groups / balance, 6), abs(a - groups)), (p, a, h, trunk)
+
+
 @dataclass(frozen=True)
 class _Plan:
     """A dragonfly in numbers. Global port `i` of a group is on router `i // h`."""
@@ -115,6 +164,7 @@ class _Plan:
     p: int
     a: int
     h: int
+    trunk: int
     groups: int
     endpoints: Endpoints
     link_bps: float
@@ -130,8 +180,13 @@ class _Plan:
         return self.a * self.h // (self.groups - 1) if self.groups > 1 else 0
 
     @property
+    def radix(self) -> int:
+        """Ports of a router in use."""
+        return self.p + (self.a - 1) * self.trunk + (self.h if self.groups > 1 else 0)
+
+    @property
     def local_cables(self) -> int:
-        return self.a * (self.a - 1) // 2
+        return self.a * (self.a - 1) // 2 * self.trunk
 
     @property
     def used(self) -> int:
@@ -149,7 +204,7 @@ class _Plan:
             port_of=numbers[:inside].reshape(self.endpoints.servers, self.endpoints.nics),
             extra=numbers[inside:],
             nodes=self.ports + routers,
-            groups=(SwitchGroup("router", 1, self.ports, routers, self.p + self.a - 1 + self.h, box),),
+            groups=(SwitchGroup("router", 1, self.ports, routers, self.radix, box),),
             source=source,
             target=target,
             line_bps=np.repeat([self.link_bps, self.uplink_bps, self.uplink_bps], counts),
@@ -164,7 +219,7 @@ class _Plan:
 
     def _cable_ends(self) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
         used = np.arange(self.used)
-        one, other = np.triu_indices(self.a, 1)
+        one, other = (np.repeat(ends, self.trunk) for ends in np.triu_indices(self.a, 1))
         base = self.ports + np.arange(self.groups)[:, None] * self.a
         near, far, index = self._global_ends()
         return (
@@ -208,20 +263,21 @@ class _Plan:
         down = np.where(port < self.used, 2 * port + 1, -1)
         builder.records(node, own, own + self.p, builder.choices(down), width=1, stride=1)
         if self.a > 1:
-            links = self._local_links().reshape(self.groups * self.a, self.a)
+            links = self._local_links().reshape(self.groups * self.a, self.a * self.trunk)
             first = builder.choices(links)
             group = routers // self.a * self.a * self.p
-            builder.records(node, group, own, first, width=1, stride=self.p)
-            behind = first + routers % self.a + 1
-            builder.records(node, own + self.p, group + self.a * self.p, behind, width=1, stride=self.p)
+            builder.records(node, group, own, first, width=self.trunk, stride=self.p)
+            behind = first + (routers % self.a + 1) * self.trunk
+            builder.records(node, own + self.p, group + self.a * self.p, behind, width=self.trunk, stride=self.p)
 
     def _local_links(self) -> NDArray[np.int64]:
-        """int64[groups, a, a], link from a router to another of its group; -1 to itself."""
+        """int64[groups, a, a, trunk], links from a router to another of its group; -1 to itself."""
         one, other = np.triu_indices(self.a, 1)
-        cable = np.full((self.a, self.a), -1, np.int64)
-        cable[one, other] = 2 * np.arange(len(one))
-        cable[other, one] = 2 * np.arange(len(one)) + 1
-        shift = 2 * (self.used + np.arange(self.groups)[:, None, None] * self.local_cables)
+        lane = np.arange(len(one))[:, None] * self.trunk + np.arange(self.trunk)
+        cable = np.full((self.a, self.a, self.trunk), -1, np.int64)
+        cable[one, other] = 2 * lane
+        cable[other, one] = 2 * lane + 1
+        shift = 2 * (self.used + np.arange(self.groups)[:, None, None, None] * self.local_cables)
         return np.where(cable >= 0, cable + shift, -1)
 
     def _global_links(self) -> NDArray[np.int64]:
@@ -244,7 +300,7 @@ class _Plan:
             node = self.ports + group * self.a + router
             for slot in range(self.groups - 1):
                 own = owner[slot] == router
-                links = outward[:, slot, own] if own.any() else local[:, router, owner[slot]]
+                links = outward[:, slot, own] if own.any() else local[:, router, owner[slot]].reshape(self.groups, -1)
                 there = (group + slot + 1) % self.groups * self.a * self.p
                 width = links.shape[1]
                 builder.records(
@@ -257,7 +313,7 @@ class _Plan:
         if self.groups > 1:
             cut = (self.groups // 2) * (self.groups - self.groups // 2) * self.width
         else:
-            cut = (self.a // 2) * (self.a - self.a // 2)
+            cut = (self.a // 2) * (self.a - self.a // 2) * self.trunk
         return min(half, cut * self.uplink_bps) if self.groups * self.a > 1 else half
 
 

@@ -191,6 +191,8 @@ class _Joined:
             classes=self._classes(base, first_border),
             bisection_bps=min(base.bisection_bps, cut),
             pod_ports=self.site.ports,
+            # Detours are found by the port numbers of one network; those of several sites go minimally.
+            detour=None,
         )
 
     def _group(self, first_border: int) -> SwitchGroup:
