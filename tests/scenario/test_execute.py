@@ -174,6 +174,11 @@ def test_closed_forms_run_the_same_scenario(small):
         (["collectives.algorithm={dp: rong}"], "collectives"),
         (["economics.pue=0.9"], "economics.pue"),
         (["cluster.back_end.switch=tomahawk-55"], "cluster.back_end"),
+        (["qps=4097"], "cluster.back_end.fabric.qps"),
+        (["cluster.back_end.fabric.flowlets=2000000000"], "cluster.back_end.fabric.flowlets"),
+        (["global_batch=2000000000"], "workload.training.global_batch"),
+        (["global_batch=16777216"], "workload.training.global_batch"),
+        (["accelerators=2000000000"], "cluster.accelerators"),
         (["topology={kind: leaf-spine, oversubscription: 0}"], "cluster.back_end.topology.oversubscription"),
     ],
 )
