@@ -17,7 +17,8 @@ MOST_PATHS = 1 << 24
 """Queue pairs of all accelerators together: each is a path of several links."""
 
 MOST_SEQUENCES = 1 << 24
-MOST_TASKS = 100_000_000
+MOST_TASKS = 50_000_000
+"""At about 100 bytes a task for graph, entities and timeline, what a machine of 16 GB bears."""
 
 _COUNTS = ("qps", "flowlets")
 
