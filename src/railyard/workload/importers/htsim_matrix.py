@@ -204,8 +204,8 @@ class _Sheet:
             )
         if values["switch_type"] not in _SWITCHES:
             raise InputError("unknown type of switch", found=values["switch_type"], allowed=_SWITCHES)
-        numbers = [whole(values[key], key, high=MOST_HOSTS) for key in ("switch_id", "link_id")]
-        self.failures.append(Failure(values["switch_type"], *numbers, line))
+        switch, link = (whole(values[key], key, high=MOST_HOSTS) for key in ("switch_id", "link_id"))
+        self.failures.append(Failure(values["switch_type"], switch, link, line))
 
 
 _NUMBERS = {"id": "id", "trigger": "trigger", "send_done_trigger": "sent", "recv_done_trigger": "received"}
