@@ -1,6 +1,5 @@
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +7,8 @@ from hypothesis import strategies as st
 from railyard.errors import InputError
 from railyard.workload.importers.flows import AT_RECEIVER, AT_SENDER, BY_OTHERS, FlowTable
 from railyard.workload.importers.htsim_matrix import read
+
+from .checks import check
 
 DATA = Path(__file__).parents[1] / "packet" / "data"
 
@@ -157,10 +158,11 @@ def test_a_file_that_is_no_text_or_is_not_there_is_refused(tmp_path):
         read(tmp_path / "none.cm")
 
 
-WORDS = st.sampled_from(
+VOCABULARY = (
     "Nodes Connections Triggers Failures 0->1 1->2 3->9 id start size trigger send_done_trigger recv_done_trigger prio "
-    "msg oneshot multishot barrier count failure switch_type AGG switch_id link_id 0 1 2 4 -1 1e9 nan # x".split()
+    "msg oneshot multishot barrier count failure switch_type AGG switch_id link_id 0 1 2 4 -1 1e9 nan # x"
 )
+WORDS = st.sampled_from(VOCABULARY.split())
 
 
 @given(st.lists(st.lists(WORDS, max_size=9).map(" ".join), max_size=8))
@@ -168,8 +170,7 @@ def test_any_file_is_read_or_refused(tmp_path_factory, lines):
     file = written(tmp_path_factory.mktemp("cm"), "Nodes 4", *lines)
     try:
         flows = read(file).flows
-    except InputError as error:
-        assert error.problems[0].file == str(file)
+    except InputError:
         return
     check(flows)
 
@@ -180,16 +181,3 @@ def test_any_bytes_are_read_or_refused(tmp_path_factory, data):
     file.write_bytes(data)
     with pytest.raises(InputError):
         read(file)
-
-
-def check(flows: FlowTable) -> None:
-    """What an engine may rely on."""
-    n = len(flows)
-    assert len(flows.dep_ptr) == n + 1
-    assert flows.dep_ptr[-1] == len(flows.dep_idx) == len(flows.dep_at)
-    assert np.all(np.diff(flows.dep_ptr) >= 0)
-    assert np.all((flows.dep_idx >= 0) & (flows.dep_idx < n))
-    assert np.all((flows.source >= 0) & (flows.source < flows.hosts))
-    assert np.all((flows.target >= 0) & (flows.target < flows.hosts))
-    assert np.all(flows.need <= np.diff(flows.dep_ptr))
-    assert np.all((flows.start_ps >= 0) | (flows.need > 0))

@@ -39,9 +39,9 @@ class TreeNetwork:
         nodes: Hosts and switches.
         source: int32[L], node at which a directed link begins.
         target: int32[L], node at which it ends.
-        rate_bps: int64[L].
+        rate_bps: int64[L], before any link is slowed down.
         latency_ps: int64[L], of the link and of the switch at its end.
-        queue_scale: float64[L], what is left of the queue before a slowed link.
+        slow: int32[k], links that keep only `SLOW` of rate, queue and marking thresholds.
         tier: int16[L], index in `LINK_TIERS`.
         routing: Equal-cost routes from every node to every host.
     """
@@ -52,7 +52,7 @@ class TreeNetwork:
     target: NDArray[np.int32]
     rate_bps: NDArray[np.int64]
     latency_ps: NDArray[np.int64]
-    queue_scale: NDArray[np.float64]
+    slow: NDArray[np.int32]
     tier: NDArray[np.int16]
     routing: RoutingTable
 
@@ -80,15 +80,13 @@ def wire(tree: Tree, *, slow_links: int = 0, failures: Sequence[Failure] = ()) -
     ends = _ends(tree)
     links = _number(tree)
     rate, latency = _speeds(tree, ends)
-    scale = np.ones(len(rate))
-    scale[_slowed(tree, links, slow_links)] = SLOW
-    rate = (rate * scale).astype(np.int64)
+    slow = np.sort(_slowed(tree, links, slow_links)).astype(np.int32)
     source, target = (np.concatenate(part).astype(np.int32) for part in zip(*ends, strict=True))
     gone = _gone(tree, links, failures)
     nodes = tree.hosts + tree.pods * (tree.tors + tree.aggs) + tree.cores
     routing = _routes(tree, links, gone).build(nodes=nodes, ports=tree.hosts, link_target=target)
     tier = np.repeat(np.arange(len(ends)) // 2, [len(part[0]) for part in ends]).astype(np.int16)
-    return TreeNetwork(tree.hosts, nodes, source, target, rate, latency, scale, tier, routing)
+    return TreeNetwork(tree.hosts, nodes, source, target, rate, latency, slow, tier, routing)
 
 
 def _ends(tree: Tree) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
