@@ -65,6 +65,13 @@ def test_messages_match_in_order_and_by_tag(tmp_path):
     assert set(flows.dep_at) == {AT_RECEIVER}
 
 
+def test_markers_of_schedgen_are_no_messages(tmp_path):
+    text = "num_ranks 1\nrank 0 {\n a: calc 5\n b: send 0b to 9999999\n b requires a\n c: calc 2\n c requires b\n}"
+    flows = read(schedule(tmp_path, text))
+    assert not flows.travels.any()
+    assert finish_times(flows, lambda row: 0).max() == 7000
+
+
 @pytest.mark.parametrize(
     ("text", "message", "line"),
     [

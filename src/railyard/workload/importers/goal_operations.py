@@ -15,6 +15,8 @@ from railyard.workload.importers.flows import AT_RECEIVER, AT_SENDER, FlowBuilde
 
 ANY = (1 << 32) - 1
 SEND, RECV, CALC = 1, 2, 3
+MARKER = 9_999_999
+"""Schedgen joins operations by a send of nothing to this rank (`schedgen.cpp`); it is no message."""
 
 LEFT_OUT = (
     "operations of one CPU do not wait for one another unless the schedule says so",
@@ -82,6 +84,8 @@ def _gates(builder: FlowBuilder, rank: int, operations: list[Operation], rows: l
 
 
 def _peer(operation: Operation, rank: int, ranks: int) -> None:
+    if (operation.kind, operation.size, operation.peer) == (SEND, 0, MARKER):
+        operation.kind, operation.peer = CALC, 0
     wild = operation.kind == RECV and operation.peer == ANY
     if operation.kind != CALC and not wild and not 0 <= operation.peer < ranks:
         raise InputError(f"rank {rank} has a peer that is no rank", found=operation.peer, line=operation.line or None)
