@@ -1,0 +1,213 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "railyard/packet/draws.hpp"
+#include "railyard/packet/options.hpp"
+#include "railyard/packet/slab.hpp"
+#include "railyard/packet/wheel.hpp"
+
+namespace railyard::packet {
+
+/// Time on the wire of so many bytes, rounded up to whole picoseconds.
+constexpr Ps wire_time(std::uint32_t bytes, std::uint64_t rate_bps) {
+  return static_cast<Ps>((std::uint64_t{bytes} * 8'000'000'000'000u + rate_bps - 1) / rate_bps);
+}
+
+/// What ports have in common: rate, delay, limits of the queue.
+struct PortClass {
+  std::uint64_t rate_bps;
+  Ps latency;
+  Ps mtu_time, header_time;
+  std::int64_t limit, control_limit;      ///< Bytes of payload packets, of headers and control packets.
+  std::int64_t mark_above, mark_surely;   ///< Bytes left behind a departing packet: marked never .. always.
+  bool last_hop;                          ///< Leads to a host.
+};
+
+/// The egress of a link: one cache line.
+struct alignas(64) Port {
+  Ps busy_until = 0;
+  Ps wake_at = -1;  ///< When the last packet that will serve this port arrives.
+  std::uint32_t low_head = kNone, low_tail = kNone, high_head = kNone, high_tail = kNone;
+  std::int32_t low_bytes = 0, high_bytes = 0;  ///< Waiting and in service.
+  std::uint32_t serving = kNone;
+  std::uint32_t draws = 0;
+  std::uint16_t serving_size = 0;
+  std::uint16_t klass = 0;
+  std::uint8_t serving_low = 0;
+};
+static_assert(sizeof(Port) == 64);
+
+/// Switch egress queues as Ultra Ethernet's simulator has them: payload packets in one queue, headers and control packets
+/// in another that goes first; a full payload queue cuts the arriving packet, or (half of the times) the one that came
+/// last, to its header; packets are marked as they leave, by what they leave behind.
+///
+/// There is one event a packet and port, its arrival at the other end. A port is served when it is touched: everything
+/// that began before `now` is then known, because all arrivals before `now` have been. A packet's arrival at the other end
+/// is in the future as long as its port is touched within a link's delay of its beginning: by other arrivals, or, where
+/// none comes, by the arrival of an earlier packet that carries the `kWake` flag.
+class Ports {
+ public:
+  Ports(const NetworkColumns& network, const Options& options, const Derived& derived, Slab& slab, Wheel& wheel,
+        Counters& counters);
+
+  /// A packet comes to the egress of a link.
+  void enqueue(std::uint32_t link, std::uint32_t index, Ps now) {
+    Port& port = ports_[link];
+    serve(port, link, now);
+    Packet& packet = slab_[index];
+    const bool high = is_control(packet);
+    if (port.serving == kNone) {
+      (high ? port.high_bytes : port.low_bytes) += packet.size;
+      begin(port, link, index, high, now);
+      return;
+    }
+    if (high) {
+      queue_control(port, index);
+    } else if (port.low_bytes + packet.size <= classes_[port.klass].limit) {
+      append(port.low_head, port.low_tail, index);
+      port.low_bytes += packet.size;
+    } else {
+      overflow(port, link, index);
+    }
+    arm(port);
+  }
+
+  /// The packet flagged to do so has arrived: serve the port that sent it.
+  void wake(std::uint32_t link, Ps now) {
+    Port& port = ports_[link];
+    serve(port, link, now);
+    arm(port);
+  }
+
+  /// Bytes waiting and in service at a port.
+  std::int64_t depth(std::uint32_t link, Ps now) {
+    Port& port = ports_[link];
+    serve(port, link, now);
+    arm(port);
+    return std::int64_t{port.low_bytes} + port.high_bytes;
+  }
+
+  std::uint32_t target(std::uint32_t link) const { return targets_[link]; }
+  const PortClass& klass(std::uint32_t link) const { return classes_[ports_[link].klass]; }
+  void prefetch(std::uint32_t link) const { __builtin_prefetch(ports_.data() + link, 1); }
+  std::vector<std::int64_t> link_bytes() const { return {carried_.begin(), carried_.end()}; }
+  std::size_t size() const { return ports_.size(); }
+
+ private:
+  static bool is_control(const Packet& packet) { return packet.kind != Kind::data || (packet.flags & kTrimmed) != 0; }
+
+  Ps time_of(const PortClass& klass, std::uint32_t size) const {
+    if (size == mtu_) return klass.mtu_time;
+    if (size == header_) return klass.header_time;
+    return wire_time(size, klass.rate_bps);
+  }
+
+  void begin(Port& port, std::uint32_t link, std::uint32_t index, bool high, Ps at) {
+    const PortClass& klass = classes_[port.klass];
+    Packet& packet = slab_[index];
+    port.serving = index;
+    port.serving_size = packet.size;
+    port.serving_low = high ? 0 : 1;
+    port.busy_until = at + time_of(klass, packet.size);
+    packet.link = link;
+    carried_[link] += packet.size;
+    wheel_.push(port.busy_until + klass.latency, index);
+  }
+
+  /// Ends and begins service up to `now`.
+  void serve(Port& port, std::uint32_t link, Ps now) {
+    while (port.serving != kNone && port.busy_until <= now) {
+      finish(port);
+      if (port.high_head != kNone) {
+        begin(port, link, take_first(port.high_head, port.high_tail), true, port.busy_until);
+      } else if (port.low_head != kNone) {
+        begin(port, link, take_first(port.low_head, port.low_tail), false, port.busy_until);
+      }
+    }
+  }
+
+  void finish(Port& port) {
+    if (port.serving_low != 0) {
+      port.low_bytes -= port.serving_size;
+      const PortClass& klass = classes_[port.klass];
+      // With bytes left behind, the packet has not arrived yet: a wake lies between its departure and its arrival.
+      if (port.low_bytes > klass.mark_above && marks(port, klass)) {
+        slab_[port.serving].flags |= kMarked;
+        ++counters_.marked;
+      }
+    } else {
+      port.high_bytes -= port.serving_size;
+    }
+    port.serving = kNone;
+  }
+
+  bool marks(Port& port, const PortClass& klass) {
+    if (port.low_bytes > klass.mark_surely) return true;
+    const auto above = static_cast<std::uint64_t>(port.low_bytes - klass.mark_above);
+    const auto range = static_cast<std::uint64_t>(klass.mark_surely - klass.mark_above);
+    return below(random(port), static_cast<std::uint32_t>(range)) < above;
+  }
+
+  std::uint64_t random(Port& port) {
+    return draw(stream_key(seed_, Stream::port, static_cast<std::uint64_t>(&port - ports_.data())), port.draws++);
+  }
+
+  void arm(Port& port) {
+    if ((port.high_head & port.low_head) == kNone || port.wake_at >= port.busy_until) return;
+    slab_[port.serving].flags |= kWake;
+    port.wake_at = port.busy_until + classes_[port.klass].latency;
+  }
+
+  void append(std::uint32_t& head, std::uint32_t& tail, std::uint32_t index) {
+    slab_[index].next = kNone;
+    slab_[index].prev = tail;
+    (tail == kNone ? head : slab_[tail].next) = index;
+    tail = index;
+  }
+
+  std::uint32_t take_first(std::uint32_t& head, std::uint32_t& tail) {
+    const std::uint32_t index = head;
+    head = slab_[index].next;
+    (head == kNone ? tail : slab_[head].prev) = kNone;
+    return index;
+  }
+
+  std::uint32_t take_last(std::uint32_t& head, std::uint32_t& tail) {
+    const std::uint32_t index = tail;
+    tail = slab_[index].prev;
+    (tail == kNone ? head : slab_[tail].next) = kNone;
+    return index;
+  }
+
+  void queue_control(Port& port, std::uint32_t index) {
+    const std::int32_t size = slab_[index].size;
+    if (port.high_bytes + size > classes_[port.klass].control_limit) {
+      drop(index);
+      return;
+    }
+    append(port.high_head, port.high_tail, index);
+    port.high_bytes += size;
+  }
+
+  void drop(std::uint32_t index) {
+    ++counters_.dropped;
+    slab_.release(index);
+  }
+
+  void overflow(Port& port, std::uint32_t link, std::uint32_t index);
+
+  Slab& slab_;
+  Wheel& wheel_;
+  Counters& counters_;
+  std::uint32_t mtu_, header_;
+  bool trim_;
+  std::uint64_t seed_;
+  std::vector<Port> ports_;
+  std::vector<PortClass> classes_;
+  std::vector<std::uint32_t> targets_;
+  std::vector<std::int64_t> carried_;
+};
+
+}  // namespace railyard::packet
