@@ -137,7 +137,7 @@ void bind_options(nb::module_& m) {
       .def_rw("target_delay_ps", &Options::target_delay_ps)
       .def_rw("quick_adapt_gate", &Options::quick_adapt_gate)
       .def_rw("pull_rate", &Options::pull_rate)
-      .def_rw("oversubscribed", &Options::oversubscribed)
+      .def_rw("oversubscription", &Options::oversubscription)
       .def_rw("failed_fraction", &Options::failed_fraction)
       .def_rw("end_ps", &Options::end_ps);
 }

@@ -105,6 +105,7 @@ void check_options(const NetworkColumns& network, const Options& options) {
        "a failed link does not exist");
   need(options.failed_fraction > 0 && options.failed_fraction <= 1, "failed_fraction must be in (0, 1]");
   need(options.pull_rate > 0 && options.pull_rate <= 1, "pull_rate must be in (0, 1]");
+  need(options.oversubscription >= 1 && options.oversubscription < 1e6, "oversubscription must be at least 1");
   need(options.quick_adapt_gate < 32 && options.queue_packets >= 0 && options.window_packets >= 0 &&
            options.sack_bytes >= 1 && options.base_rtt_ps >= 0 && options.target_delay_ps >= 0 && options.end_ps >= 0,
        "an option is negative");

@@ -104,6 +104,8 @@ class Oversubscription {
  public:
   static constexpr double kTarget = 0.3, kAdd = 0.01, kMultiply = 0.5, kGain = 0.5, kLeast = 0.01;
 
+  explicit Oversubscription(double ratio = 1) : least_(std::max(0.9 / ratio, kLeast)) {}
+
   void saw_packet() { ++packets_; }
   void saw_mark() { ++marks_; }
   void saw_trim(bool last_hop) { ++(last_hop ? trims_last_ : trims_); }
@@ -128,7 +130,7 @@ class Oversubscription {
       rate_ += marks_ == 0 ? std::ldexp(kAdd, std::min(rounds_, 30)) : kAdd;
       ++rounds_;
     }
-    rate_ = std::min(std::max(rate_, kLeast), 1.0);
+    rate_ = std::min(std::max(rate_, least_), 1.0);
     packets_ = marks_ = trims_ = trims_last_ = 0;
     return rate_;
   }
@@ -142,6 +144,7 @@ class Oversubscription {
  private:
   std::int64_t packets_ = 0, marks_ = 0, trims_ = 0, trims_last_ = 0;
   int rounds_ = 0;
+  double least_;  ///< Most of what the fabric can carry from everybody at once.
   double rate_ = 1, mean_ = 0;
 };
 

@@ -40,8 +40,8 @@ Engine<Control, Balancer>::Engine(const NetworkColumns& network, const TrafficCo
   for (std::uint32_t host = 0; host < hosts_; ++host) nics_[host].links = std::max<std::uint16_t>(links[host], 1);
   if constexpr (Control::kCredit) {
     pacers_.resize(hosts_);
-    if (options.oversubscribed) {
-      congestion_.resize(hosts_);
+    if (options.oversubscription > 1) {
+      congestion_.assign(hosts_, Oversubscription(options.oversubscription));
       adjustments_.assign(hosts_, 0);
     }
   }
@@ -439,11 +439,12 @@ void Engine<Control, Balancer>::queue_again(std::uint32_t flow, std::uint32_t se
   if (!sender.speculating || !Control::kCredit) send_while_permitted(flow);
 }
 
-/// Asks the receiver for an answer, at most once a round trip; it takes a sequence number.
+/// Asks the receiver for an answer; it takes a sequence number.
 template <class Control, class Balancer>
 void Engine<Control, Balancer>::request(std::uint32_t flow) {
   Sender& sender = senders_[flow];
-  if (sender.last_request > 0 && now_ - sender.last_request < derived_.base_rtt_ps) return;
+  // As in uet-htsim, where the limit is a constant of the sender's window control and 0 without it.
+  if (Control::kWindow && sender.last_request > 0 && now_ - sender.last_request < derived_.base_rtt_ps) return;
   const std::uint32_t sequence = sender.window.next();
   sender.window.send_new(sent_, now_);
   sender.window.mark_request(sent_, sequence);
@@ -616,6 +617,7 @@ void Engine<Control, Balancer>::on_trimmed(std::uint32_t host, const Packet& pac
 template <class Control, class Balancer>
 void Engine<Control, Balancer>::on_request(std::uint32_t host, const Packet& packet) {
   Receiver& receiver = receivers_[packet.flow];
+  if (!congestion_.empty()) congestion_[host].saw_packet();
   see_pull_target(host, packet.flow, packet.amount);
   ask_pull(host, packet.flow);
   if (receiver.has(received_, packet.sequence)) {

@@ -68,7 +68,7 @@ struct Options {
   Ps target_delay_ps = 0;               ///< 0: 0.75 base RTT when trimming, else 1.
   std::uint32_t quick_adapt_gate = 3;   ///< Quick adapt below max window >> gate.
   double pull_rate = 0.99;              ///< Credit granted, of the receiver's line rate.
-  bool oversubscribed = false;          ///< Receivers slow their credit where the fabric is congested.
+  double oversubscription = 1;          ///< Of the fabric; above 1 receivers slow their credit by marks and trims.
   std::span<const std::int32_t> failed_links;
   double failed_fraction = 0.25;        ///< Of rate, queue and thresholds that failed links keep.
   Ps end_ps = 0;                        ///< 0: until everything has finished.

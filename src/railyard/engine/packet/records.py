@@ -159,7 +159,7 @@ class Settings:
         target_delay_ps: Queueing delay that NSCC aims at, ps; None: 0.75 base round trips with trimming, else 1.
         quick_adapt_gate: NSCC's quick adapt acts below the greatest window / 2^gate.
         pull_rate: Share of the line rate that RCCC grants.
-        oversubscribed: RCCC receivers slow down by marks and trims before the last hop.
+        oversubscription: Of the fabric; above 1 RCCC receivers slow down by marks and by trims before the last hop.
         failed_links: Links that keep only a part of their rate, queue and thresholds.
         failed_fraction: That part.
         end_ps: Simulated time at which the run ends whatever has finished, ps; None: never.
@@ -181,7 +181,7 @@ class Settings:
     target_delay_ps: int | None = None
     quick_adapt_gate: int = 3
     pull_rate: float = 0.99
-    oversubscribed: bool = False
+    oversubscription: float = 1.0
     failed_links: tuple[int, ...] = ()
     failed_fraction: float = 0.25
     end_ps: int | None = None

@@ -122,7 +122,7 @@ def _options(settings: Settings) -> _core.PacketOptions:
     options.ecn_high_packets = -1 if settings.ecn_high is None else settings.ecn_high
     options.paths = settings.path_entropies
     for key in ("mtu_bytes", "header_bytes", "trim", "seed", "sack_bytes", "quick_adapt_gate", "pull_rate",
-                "oversubscribed", "failed_fraction"):
+                "oversubscription", "failed_fraction"):
         setattr(options, key, getattr(settings, key))
     for key in ("window_packets", "base_rtt_ps", "target_delay_ps", "end_ps"):
         setattr(options, key, getattr(settings, key) or 0)
