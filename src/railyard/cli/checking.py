@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard import catalog
 from railyard.api.numbers import percent
+from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 
 if TYPE_CHECKING:
@@ -80,3 +81,30 @@ def _skipped(reasons: Iterable[str]) -> None:
         emit(f"  {times:5d}  {reason}")
     if len(counted) > _REASONS:
         emit(f"         and {len(counted) - _REASONS} more reasons (`--json` lists every row)")
+
+
+def htsim(folder: Path, *, only: str, seeds: int, as_json: bool) -> None:
+    """Every recorded run of htsim.
+
+    Raises:
+        InputError: The folder or a table cannot be read.
+    """
+    from railyard.validate.htsim import validate_htsim
+
+    with Progress(wanted=not as_json) as progress:
+        report = validate_htsim(folder, only=only, seeds=seeds, progress=progress)
+    if as_json:
+        emit(json.dumps(report.to_dict(), indent=1, allow_nan=False))
+        return
+    table = Table(("run", "figure", "htsim", "found", "range", "error", "tolerance", "status"), right=(2, 3, 4, 5, 6))
+    for row in report.rows:
+        if row.status == "skipped":
+            continue
+        spread = f"{row.low:.2f}..{row.high:.2f}" if row.seeds > 1 else ""
+        allowed = "in range" if row.tolerance is None else percent(row.tolerance)
+        figures = (f"{row.expected:.2f}", f"{row.found:.2f}", spread, percent(row.error), allowed)
+        table.add(row.name, row.figure, *figures, row.status)
+    table.print()
+    counts = report.counts()
+    emit(f"\n{counts['ok']} figures agree, {counts['off']} do not")
+    _skipped(row.reason for row in report.rows if row.status == "skipped")
