@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <stdexcept>
 #include <tuple>
 
 #include "railyard/packet/port.hpp"
@@ -21,6 +22,7 @@ Ports::Ports(const NetworkColumns& network, const Options& options, const Derive
              Counters& counters)
     : slab_(slab), wheel_(wheel), counters_(counters), mtu_(options.mtu_bytes), header_(options.header_bytes),
       trim_(options.trim), seed_(options.seed), ports_(network.link_source.size()),
+      draws_(ports_.size(), 0),
       targets_(network.link_target.begin(), network.link_target.end()), carried_(ports_.size(), 0) {
   std::vector<bool> failed(ports_.size(), false);
   for (const std::int32_t link : options.failed_links) failed[static_cast<std::size_t>(link)] = true;
@@ -32,8 +34,9 @@ Ports::Ports(const NetworkColumns& network, const Options& options, const Derive
     const auto [entry, fresh] =
         known.try_emplace({network.rate_bps[link], network.latency_ps[link], from_host, to_host, failed[link]},
                           static_cast<std::uint16_t>(classes_.size()));
-    ports_[link].klass = entry->second;
+    ports_[link].kind = static_cast<std::uint16_t>(2 * entry->second);
     if (!fresh) continue;
+    if (classes_.size() > 32000) throw std::invalid_argument("links of more than 32,000 kinds");
     const double kept = failed[link] ? options.failed_fraction : 1.0;
     const auto rate = static_cast<std::uint64_t>(part(network.rate_bps[link], kept));
     // Receivers that grant credit see to the last hop themselves: it does not mark.
@@ -50,27 +53,26 @@ Ports::Ports(const NetworkColumns& network, const Options& options, const Derive
   }
 }
 
-void Ports::overflow(Port& port, std::uint32_t link, std::uint32_t index) {
-  const PortClass& klass = classes_[port.klass];
-  std::uint32_t victim = index;
+void Ports::overflow(Port& port, std::uint32_t link, Waiting newcomer) {
+  const PortClass& klass = classes_[port.klass()];
+  Waiting victim = newcomer;
   // Half of the times the newcomer takes the place of the packet that came last, unless that is already leaving.
-  if (port.low_tail != kNone && (random(port) >> 63) != 0) {
-    victim = take_last(port.low_head, port.low_tail);
-    port.low_bytes -= slab_[victim].size;
-    append(port.low_head, port.low_tail, index);
-    port.low_bytes += slab_[index].size;
+  if (!port.low.empty() && (random(port) >> 63) != 0) {
+    victim = port.low.pop_last(lines_);
+    port.low.push(lines_, newcomer);
+    port.low_bytes += static_cast<std::int32_t>(newcomer.size) - static_cast<std::int32_t>(victim.size);
   }
   if (!trim_) {
-    drop(victim);
+    drop(victim.index);
     return;
   }
-  Packet& packet = slab_[victim];
+  Packet& packet = slab_[victim.index];
   packet.size = static_cast<std::uint16_t>(header_);
   packet.flags |= kTrimmed;
   if (klass.last_hop) packet.flags |= kLastHop;
   packet.link = link;
   ++counters_.trimmed;
-  queue_control(port, victim);
+  queue_control(port, {victim.index, header_});
 }
 
 }  // namespace railyard::packet

@@ -33,6 +33,7 @@ class Engine {
 
   // events
   void look_ahead();
+  void prefetch_flow(const Packet& packet) const;
   void dispatch(const Due& due);
   void arrive(std::uint32_t index);
   void hop(std::uint32_t node, std::uint32_t index);

@@ -94,13 +94,26 @@ void Engine<Control, Balancer>::look_ahead() {
   Packet& packet = slab_[due->what];
   const std::uint32_t node = ports_.target(packet.link);
   if (node < hosts_) {
-    __builtin_prefetch(&senders_[packet.flow]);
-    __builtin_prefetch(&receivers_[packet.flow]);
+    prefetch_flow(packet);
     return;
   }
   if (Balancer::kAdaptive && packet.size >= 100) return;
   packet.following = routes_.hashed(node, packet.destination, packet.key);
   ports_.prefetch(packet.following);
+}
+
+template <class Control, class Balancer>
+void Engine<Control, Balancer>::prefetch_flow(const Packet& packet) const {
+  const auto fetch = [](const auto& object) {
+    const char* const bytes = reinterpret_cast<const char*>(&object);
+    for (std::size_t at = 0; at < sizeof(object); at += 64) __builtin_prefetch(bytes + at, 1);
+  };
+  if (packet.kind == Kind::data || packet.kind == Kind::request) {
+    fetch(receivers_[packet.flow]);
+    return;
+  }
+  fetch(senders_[packet.flow]);
+  if constexpr (Control::kWindow) fetch(states_[packet.flow]);
 }
 
 template <class Control, class Balancer>
@@ -164,7 +177,8 @@ template <class Control, class Balancer>
 void Engine<Control, Balancer>::nic_send(Nic& nic, std::uint32_t host, std::uint32_t index) {
   const Packet& packet = slab_[index];
   const std::uint32_t link = routes_.hashed(host, packet.destination, packet.key);
-  nic.busy_until = now_ + wire_time(packet.size, ports_.klass(link).rate_bps) / nic.links;
+  const Ps time = ports_.time_of(ports_.klass(link), packet.size);
+  nic.busy_until = now_ + (nic.links == 1 ? time : time / nic.links);
   ports_.enqueue(link, index, now_);
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "railyard/packet/draws.hpp"
+#include "railyard/packet/line.hpp"
 #include "railyard/packet/options.hpp"
 #include "railyard/packet/slab.hpp"
 #include "railyard/packet/wheel.hpp"
@@ -29,13 +30,14 @@ struct PortClass {
 struct alignas(64) Port {
   Ps busy_until = 0;
   Ps wake_at = -1;  ///< When the last packet that will serve this port arrives.
-  std::uint32_t low_head = kNone, low_tail = kNone, high_head = kNone, high_tail = kNone;
+  Line low, high;  ///< What waits: payload packets; headers and control packets.
   std::int32_t low_bytes = 0, high_bytes = 0;  ///< Waiting and in service.
-  std::uint32_t serving = kNone;
-  std::uint32_t draws = 0;
+  std::uint32_t serving = kNone;               ///< The packet in service.
   std::uint16_t serving_size = 0;
-  std::uint16_t klass = 0;
-  std::uint8_t serving_low = 0;
+  std::uint16_t kind = 0;  ///< Twice the class; plus one while a payload packet is in service.
+
+  std::size_t klass() const { return kind >> 1; }
+  bool serves_payload() const { return (kind & 1) != 0; }
 };
 static_assert(sizeof(Port) == 64);
 
@@ -57,19 +59,21 @@ class Ports {
     Port& port = ports_[link];
     serve(port, link, now);
     Packet& packet = slab_[index];
+    packet.link = link;
+    const Waiting waiting{index, packet.size};
     const bool high = is_control(packet);
     if (port.serving == kNone) {
       (high ? port.high_bytes : port.low_bytes) += packet.size;
-      begin(port, link, index, high, now);
+      begin(port, link, waiting, high, now);
       return;
     }
     if (high) {
-      queue_control(port, index);
-    } else if (port.low_bytes + packet.size <= classes_[port.klass].limit) {
-      append(port.low_head, port.low_tail, index);
+      queue_control(port, waiting);
+    } else if (port.low_bytes + packet.size <= classes_[port.klass()].limit) {
+      port.low.push(lines_, waiting);
       port.low_bytes += packet.size;
     } else {
-      overflow(port, link, index);
+      overflow(port, link, waiting);
     }
     arm(port);
   }
@@ -89,8 +93,14 @@ class Ports {
     return std::int64_t{port.low_bytes} + port.high_bytes;
   }
 
+  Ps time_of(const PortClass& klass, std::uint32_t size) const {
+    if (size == mtu_) return klass.mtu_time;
+    if (size == header_) return klass.header_time;
+    return wire_time(size, klass.rate_bps);
+  }
+
   std::uint32_t target(std::uint32_t link) const { return targets_[link]; }
-  const PortClass& klass(std::uint32_t link) const { return classes_[ports_[link].klass]; }
+  const PortClass& klass(std::uint32_t link) const { return classes_[ports_[link].klass()]; }
   void prefetch(std::uint32_t link) const { __builtin_prefetch(ports_.data() + link, 1); }
   std::vector<std::int64_t> link_bytes() const { return {carried_.begin(), carried_.end()}; }
   std::size_t size() const { return ports_.size(); }
@@ -98,40 +108,32 @@ class Ports {
  private:
   static bool is_control(const Packet& packet) { return packet.kind != Kind::data || (packet.flags & kTrimmed) != 0; }
 
-  Ps time_of(const PortClass& klass, std::uint32_t size) const {
-    if (size == mtu_) return klass.mtu_time;
-    if (size == header_) return klass.header_time;
-    return wire_time(size, klass.rate_bps);
-  }
-
-  void begin(Port& port, std::uint32_t link, std::uint32_t index, bool high, Ps at) {
-    const PortClass& klass = classes_[port.klass];
-    Packet& packet = slab_[index];
-    port.serving = index;
-    port.serving_size = packet.size;
-    port.serving_low = high ? 0 : 1;
-    port.busy_until = at + time_of(klass, packet.size);
-    packet.link = link;
-    carried_[link] += packet.size;
-    wheel_.push(port.busy_until + klass.latency, index);
+  void begin(Port& port, std::uint32_t link, Waiting next, bool high, Ps at) {
+    const PortClass& klass = classes_[port.klass()];
+    port.serving = next.index;
+    port.serving_size = static_cast<std::uint16_t>(next.size);
+    port.kind = static_cast<std::uint16_t>((port.kind & ~1u) | (high ? 0u : 1u));
+    port.busy_until = at + time_of(klass, next.size);
+    carried_[link] += next.size;
+    wheel_.push(port.busy_until + klass.latency, next.index);
   }
 
   /// Ends and begins service up to `now`.
   void serve(Port& port, std::uint32_t link, Ps now) {
     while (port.serving != kNone && port.busy_until <= now) {
       finish(port);
-      if (port.high_head != kNone) {
-        begin(port, link, take_first(port.high_head, port.high_tail), true, port.busy_until);
-      } else if (port.low_head != kNone) {
-        begin(port, link, take_first(port.low_head, port.low_tail), false, port.busy_until);
+      if (!port.high.empty()) {
+        begin(port, link, port.high.pop_first(lines_), true, port.busy_until);
+      } else if (!port.low.empty()) {
+        begin(port, link, port.low.pop_first(lines_), false, port.busy_until);
       }
     }
   }
 
   void finish(Port& port) {
-    if (port.serving_low != 0) {
+    if (port.serves_payload()) {
       port.low_bytes -= port.serving_size;
-      const PortClass& klass = classes_[port.klass];
+      const PortClass& klass = classes_[port.klass()];
       // With bytes left behind, the packet has not arrived yet: a wake lies between its departure and its arrival.
       if (port.low_bytes > klass.mark_above && marks(port, klass)) {
         slab_[port.serving].flags |= kMarked;
@@ -151,43 +153,23 @@ class Ports {
   }
 
   std::uint64_t random(Port& port) {
-    return draw(stream_key(seed_, Stream::port, static_cast<std::uint64_t>(&port - ports_.data())), port.draws++);
+    const auto link = static_cast<std::size_t>(&port - ports_.data());
+    return draw(stream_key(seed_, Stream::port, link), draws_[link]++);
   }
 
   void arm(Port& port) {
-    if ((port.high_head & port.low_head) == kNone || port.wake_at >= port.busy_until) return;
+    if ((port.high.count | port.low.count) == 0 || port.wake_at >= port.busy_until) return;
     slab_[port.serving].flags |= kWake;
-    port.wake_at = port.busy_until + classes_[port.klass].latency;
+    port.wake_at = port.busy_until + classes_[port.klass()].latency;
   }
 
-  void append(std::uint32_t& head, std::uint32_t& tail, std::uint32_t index) {
-    slab_[index].next = kNone;
-    slab_[index].prev = tail;
-    (tail == kNone ? head : slab_[tail].next) = index;
-    tail = index;
-  }
-
-  std::uint32_t take_first(std::uint32_t& head, std::uint32_t& tail) {
-    const std::uint32_t index = head;
-    head = slab_[index].next;
-    (head == kNone ? tail : slab_[head].prev) = kNone;
-    return index;
-  }
-
-  std::uint32_t take_last(std::uint32_t& head, std::uint32_t& tail) {
-    const std::uint32_t index = tail;
-    tail = slab_[index].prev;
-    (tail == kNone ? head : slab_[tail].next) = kNone;
-    return index;
-  }
-
-  void queue_control(Port& port, std::uint32_t index) {
-    const std::int32_t size = slab_[index].size;
-    if (port.high_bytes + size > classes_[port.klass].control_limit) {
-      drop(index);
+  void queue_control(Port& port, Waiting waiting) {
+    const auto size = static_cast<std::int32_t>(waiting.size);
+    if (port.high_bytes + size > classes_[port.klass()].control_limit) {
+      drop(waiting.index);
       return;
     }
-    append(port.high_head, port.high_tail, index);
+    port.high.push(lines_, waiting);
     port.high_bytes += size;
   }
 
@@ -196,7 +178,7 @@ class Ports {
     slab_.release(index);
   }
 
-  void overflow(Port& port, std::uint32_t link, std::uint32_t index);
+  void overflow(Port& port, std::uint32_t link, Waiting newcomer);
 
   Slab& slab_;
   Wheel& wheel_;
@@ -204,7 +186,9 @@ class Ports {
   std::uint32_t mtu_, header_;
   bool trim_;
   std::uint64_t seed_;
-  std::vector<Port> ports_;
+  BigVector<Port> ports_;
+  WordArena lines_;
+  std::vector<std::uint32_t> draws_;
   std::vector<PortClass> classes_;
   std::vector<std::uint32_t> targets_;
   std::vector<std::int64_t> carried_;

@@ -32,7 +32,7 @@ enum Flag : std::uint8_t {
 struct alignas(64) Packet {
   std::uint32_t flow;
   std::uint32_t key;          ///< Hash of flow and entropy: what switches choose paths by.
-  std::uint32_t next, prev;   ///< In the queue of a port or of a NIC, or in the list of free packets.
+  std::uint32_t next;         ///< In the queue of a NIC or in the list of free packets.
   std::uint32_t link;         ///< The link it is being sent over.
   std::uint32_t destination;  ///< Host.
   std::uint16_t size;         ///< Bytes on the wire.
@@ -40,6 +40,7 @@ struct alignas(64) Packet {
   Kind kind;
   std::uint8_t flags;
   std::uint16_t spare;
+  std::uint32_t spare_too;
   std::uint32_t sequence;     ///< Of the packet, or of the packet that caused this one.
   std::uint32_t cumulative;   ///< Ack: the first sequence number not yet received.
   std::uint32_t reference;    ///< Ack: what bit 0 of the bitmap stands for.
