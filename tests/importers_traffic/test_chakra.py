@@ -2,7 +2,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.errors import InputError
@@ -101,6 +101,7 @@ DEPTH = {  # flows one after another
 }
 
 
+@settings(deadline=None, max_examples=60)
 @given(name=st.sampled_from(sorted(LAYOUTS)), members=st.integers(2, 9), data=st.data())
 def test_every_collective_sends_its_bytes_in_its_steps(name, members, data):
     builder = FlowBuilder(members)
@@ -157,6 +158,7 @@ def test_nodes_that_wait_for_each_other_never_run(tmp_path):
     assert len(flows.never) == 2
 
 
+@settings(deadline=None, max_examples=60)
 @given(at=st.integers(0, 200), patch=st.binary(max_size=4))
 def test_a_damaged_trace_is_read_or_refused(tmp_path_factory, at, patch):
     nodes = [node(0, COMPUTE, us=3), node(1, COLLECTIVE, after=(0,), comm_type=0, comm_size=64, pg_name="x")]

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.errors import InputError
@@ -60,6 +60,7 @@ def test_hosts_beyond_the_network_are_refused(tmp_path):
         read(written(tmp_path, HEAD, "0,9,5,,,"), hosts=8)
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.lists(st.text('0123456789,. "#-x', max_size=20), max_size=6))
 def test_any_lines_are_read_or_refused(tmp_path_factory, lines):
     file = written(tmp_path_factory.mktemp("csv"), HEAD, *lines)

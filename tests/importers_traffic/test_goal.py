@@ -3,7 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.errors import InputError
@@ -143,6 +143,7 @@ def test_the_binary_form_is_the_same_schedule(tmp_path):
         assert getattr(text, name).tolist() == getattr(packed, name).tolist()
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.integers(8, len(PING_BINARY)), st.binary(max_size=4))
 def test_a_damaged_binary_is_read_or_refused(tmp_path_factory, at, patch):
     damaged = PING_BINARY[:at] + patch + PING_BINARY[at + len(patch) :]
@@ -158,6 +159,7 @@ VOCABULARY = "num_ranks rank { } : send recv calc b to from tag cpu requires ire
 WORDS = st.sampled_from([*VOCABULARY.split(), "\n"])
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.lists(WORDS, max_size=30).map(" ".join))
 def test_any_words_are_a_schedule_or_an_input_error(tmp_path_factory, words):
     file = schedule(tmp_path_factory.mktemp("goal"), "num_ranks 2\nrank 0 { " + words)

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.errors import InputError
@@ -165,6 +165,7 @@ VOCABULARY = (
 WORDS = st.sampled_from(VOCABULARY.split())
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.lists(st.lists(WORDS, max_size=9).map(" ".join), max_size=8))
 def test_any_file_is_read_or_refused(tmp_path_factory, lines):
     file = written(tmp_path_factory.mktemp("cm"), "Nodes 4", *lines)
@@ -175,6 +176,7 @@ def test_any_file_is_read_or_refused(tmp_path_factory, lines):
     check(flows)
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.binary(max_size=80))
 def test_any_bytes_are_read_or_refused(tmp_path_factory, data):
     file = tmp_path_factory.mktemp("cm") / "m.cm"

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.errors import InputError
@@ -140,6 +140,7 @@ def test_failures_of_no_link_are_refused(failure):
     assert caught.value.problems[0].line == 3
 
 
+@settings(deadline=None, max_examples=60)
 @given(hosts=st.integers(2, 3000))
 def test_trees_of_other_sizes_are_refused_with_the_nearest(hosts):
     if hosts in {2, 16, 54, 128, 250, 432, 686, 1024, 1458, 2000, 2662}:
@@ -175,6 +176,7 @@ def test_malformed_topologies_name_the_line(tmp_path, change, message, line):
     assert problem.line == line
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.text("NodesTiersPodsizeRadix_DownUp0123456789 \n#-", max_size=200))
 def test_any_text_is_a_tree_or_an_input_error(tmp_path_factory, text):
     file = tmp_path_factory.mktemp("topo") / "any.topo"
@@ -183,6 +185,7 @@ def test_any_text_is_a_tree_or_an_input_error(tmp_path_factory, text):
         read(file)
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.integers(0, 30), st.sampled_from(["", "Tier 0", "Tier 2", "Bundle 2", "Radix_Up 0", "Oversubscribed 3", "x"]))
 def test_a_file_with_one_other_line_is_read_or_refused(tmp_path_factory, number, line):
     texts = (DATA / "fat_tree_128_4os.topo").read_text().splitlines()
