@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import math
-from dataclasses import asdict, dataclass
+import re
+from dataclasses import asdict, dataclass, replace
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +23,10 @@ PRESET = "uec-htsim"
 MEAN, TAIL, SLOWED, HASHED = 0.02, 0.05, 0.08, 0.10
 """Tolerances: mean completion; tails and single completions; runs with slowed links; means over seeds of the hash."""
 
+APART = 0.01
+"""Means that htsim sets closer together than this are not ordered."""
+
+_BALANCED = re.compile(r"uec400_nscc_(?:ar_|bitmap_|oblivious_|path1_|reps_|)(perm\d+_\w+)")
 _RECORDED = {
     "fct_mean": ("mean FCT", MEAN),
     "fct_p99": ("p99 FCT", TAIL),
@@ -114,7 +120,7 @@ def validate_htsim(
         if progress is not None:
             progress(case.name, number / len(cases))
         rows += _compare(case, folder, seeds)
-    return HtsimReport(tuple(rows))
+    return HtsimReport((*rows, *_orders(rows)))
 
 
 def _cases(folder: Path) -> Iterator[_Case]:
@@ -149,6 +155,29 @@ def _compare(case: _Case, folder: Path, seeds: int) -> list[Row]:
             values = [_figure(report, figure) for report in reports]
             rows.append(_row(case, figure, expected, values, limit=_limit(case, asked, figure, tolerance)))
     return rows
+
+
+def _orders(rows: list[Row]) -> list[Row]:
+    """For every traffic that htsim ran with several load balancers: how many pairs of means stand in the same order.
+
+    Pairs that htsim itself sets less than `APART` apart say nothing.
+    """
+    means: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        match = _BALANCED.fullmatch(row.name)
+        if match and row.figure == "mean FCT" and row.expected is not None and row.found is not None:
+            means.setdefault(match[1], []).append((row.expected, row.found))
+    found = []
+    for name, group in means.items():
+        apart = [pair for pair in combinations(group, 2) if abs(pair[0][0] / pair[1][0] - 1) > APART]
+        agree = sum((one[0] < other[0]) == (one[1] < other[1]) for one, other in apart)
+        if apart:
+            status = "ok" if agree == len(apart) else "off"
+            counts = {"expected": len(apart), "found": agree, "low": agree, "high": agree}
+            error = agree / len(apart) - 1
+            row = Row("recorded", f"load balancers on {name}", "pairs in order", **counts, error=error, tolerance=0.0)
+            found.append(replace(row, seeds=1, status=status))
+    return found
 
 
 def _missing(asked: Command, folder: Path) -> str:

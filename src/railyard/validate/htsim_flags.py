@@ -104,8 +104,11 @@ def _uec(found: Command, values: dict[str, str]) -> None:
     found.sets.append(f"link_rate={rate} Mb/s")
     sender, receiver = (not values.keys().isdisjoint(flags) for flags in (_SENDER, _RECEIVER))
     found.sets.append(f"congestion_control={_CONTROLS[sender, receiver]}")
-    if values.pop("-strat", "") == "ecmp_ar":
+    strategy = values.pop("-strat", "ecmp_host")
+    if strategy == "ecmp_ar":
         found.sets.append("load_balancing=adaptive")
+    elif strategy != "ecmp_host":
+        found.not_built = f"not built: htsim's strategy {strategy}"
     if values.get("-paths") == "1":
         values.pop("-paths")
         found.hashed = True
