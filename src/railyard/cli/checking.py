@@ -100,10 +100,12 @@ def htsim(folder: Path, *, only: str, seeds: int, as_json: bool) -> None:
     for row in report.rows:
         if row.status == "skipped":
             continue
-        spread = f"{row.low:.2f}..{row.high:.2f}" if row.seeds > 1 else ""
-        allowed = "in range" if row.tolerance is None else percent(row.tolerance)
-        figures = (f"{row.expected:.2f}", f"{row.found:.2f}", spread, percent(row.error), allowed)
-        table.add(row.name, row.figure, *figures, row.status)
+        expected, found, low, high = (
+            "" if value is None else f"{value:.2f}" for value in (row.expected, row.found, row.low, row.high)
+        )
+        spread = f"{low}..{high}" if row.seeds > 1 else ""
+        allowed = percent(row.tolerance) if row.tolerance is not None else "in range" if expected else row.reason
+        table.add(row.name, row.figure, expected, found, spread, percent(row.error), allowed, row.status)
     table.print()
     counts = report.counts()
     emit(f"\n{counts['ok']} figures agree, {counts['off']} do not")

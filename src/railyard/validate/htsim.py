@@ -54,7 +54,7 @@ class Row:
         tolerance: How much of it is accepted; None where only the range counts.
         seeds: How many seeds were run.
         status: `ok`, `off` or `skipped`.
-        reason: Why it was skipped.
+        reason: Why it was skipped, or refused.
     """
 
     table: str
@@ -146,7 +146,10 @@ def _compare(case: _Case, folder: Path, seeds: int) -> list[Row]:
     reason = asked.not_built or _missing(asked, folder) or _unusable(case)
     if reason:
         return [Row(case.table, case.name, status="skipped", reason=reason)]
-    reports = [_run(asked, folder, seed) for seed in range(seeds if asked.hashed else 1)]
+    try:
+        reports = [_run(asked, folder, seed) for seed in range(seeds if asked.hashed else 1)]
+    except InputError as error:
+        return [Row(case.table, case.name, "runs", status="off", reason=error.problems[0].headline())]
     figures = _RECORDED if case.table == "recorded" else _VALIDATED
     rows = [_finished(case, reports)]
     for key, (figure, tolerance) in figures.items():
@@ -172,11 +175,9 @@ def _orders(rows: list[Row]) -> list[Row]:
         apart = [pair for pair in combinations(group, 2) if abs(pair[0][0] / pair[1][0] - 1) > APART]
         agree = sum((one[0] < other[0]) == (one[1] < other[1]) for one, other in apart)
         if apart:
-            status = "ok" if agree == len(apart) else "off"
-            counts = {"expected": len(apart), "found": agree, "low": agree, "high": agree}
-            error = agree / len(apart) - 1
-            row = Row("recorded", f"load balancers on {name}", "pairs in order", **counts, error=error, tolerance=0.0)
-            found.append(replace(row, seeds=1, status=status))
+            row = Row("recorded", f"load balancers on {name}", "pairs in order", expected=len(apart), found=agree)
+            good = agree == len(apart)
+            found.append(replace(row, error=agree / len(apart) - 1, tolerance=0.0, status="ok" if good else "off"))
     return found
 
 
