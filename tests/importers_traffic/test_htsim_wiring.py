@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railyard.cluster.routing import RoutingTable
 from railyard.errors import InputError
 from railyard.workload.importers.htsim_matrix import Failure
 from railyard.workload.importers.htsim_topology import Tree, k_ary, read
@@ -14,8 +15,14 @@ DATA = Path(__file__).parents[1] / "packet" / "data"
 G = 10**9
 
 
+def table_of(network: TreeNetwork) -> RoutingTable:
+    routes = network.routes
+    columns = (getattr(routes, name) for name in ("record_ptr", "lo", "hi", "first", "width", "stride", "choices"))
+    return RoutingTable(*columns, network.target, network.hosts)
+
+
 def next_links(network: TreeNetwork, node: int, host: int) -> list[int]:
-    table = network.routing
+    table = table_of(network)
     record = int(table.find(np.array([node], np.int32), np.array([host], np.int32))[0])
     assert record >= 0
     group = (host - int(table.lo[record])) // int(table.stride[record])

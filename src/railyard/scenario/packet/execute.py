@@ -116,8 +116,9 @@ def _tree(given: Run, flows: FlowTable) -> Tree:
 
 
 def _network(network: TreeNetwork) -> PacketNetwork:
-    from railyard.engine.packet import PacketNetwork
+    from railyard.engine.packet import PacketNetwork, Routes
 
+    routes = network.routes
     return PacketNetwork(
         hosts=network.hosts,
         nodes=network.nodes,
@@ -125,7 +126,7 @@ def _network(network: TreeNetwork) -> PacketNetwork:
         link_target=network.target,
         rate_bps=network.rate_bps,
         latency_ps=network.latency_ps,
-        routing=network.routing,
+        routing=Routes(**{entry.name: getattr(routes, entry.name) for entry in fields(Routes)}),
     )
 
 

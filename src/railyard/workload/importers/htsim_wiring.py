@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster.routing import RoutingBuilder
 from railyard.errors import InputError
+from railyard.workload.importers.interval_routes import IntervalRoutes, RouteBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from railyard.cluster.routing import RoutingTable
     from railyard.workload.importers.htsim_matrix import Failure
     from railyard.workload.importers.htsim_topology import Tree
 
@@ -43,7 +42,7 @@ class TreeNetwork:
         latency_ps: int64[L], of the link and of the switch at its end.
         slow: int32[k], links that keep only `SLOW` of rate, queue and marking thresholds.
         tier: int16[L], index in `LINK_TIERS`.
-        routing: Equal-cost routes from every node to every host.
+        routes: Equal-cost routes from every node to every host.
     """
 
     hosts: int
@@ -54,7 +53,7 @@ class TreeNetwork:
     latency_ps: NDArray[np.int64]
     slow: NDArray[np.int32]
     tier: NDArray[np.int16]
-    routing: RoutingTable
+    routes: IntervalRoutes
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +83,9 @@ def wire(tree: Tree, *, slow_links: int = 0, failures: Sequence[Failure] = ()) -
     source, target = (np.concatenate(part).astype(np.int32) for part in zip(*ends, strict=True))
     gone = _gone(tree, links, failures)
     nodes = tree.hosts + tree.pods * (tree.tors + tree.aggs) + tree.cores
-    routing = _routes(tree, links, gone).build(nodes=nodes, ports=tree.hosts, link_target=target)
+    routes = _routes(tree, links, gone).build(nodes)
     tier = np.repeat(np.arange(len(ends)) // 2, [len(part[0]) for part in ends]).astype(np.int16)
-    return TreeNetwork(tree.hosts, nodes, source, target, rate, latency, slow, tier, routing)
+    return TreeNetwork(tree.hosts, nodes, source, target, rate, latency, slow, tier, routes)
 
 
 def _ends(tree: Tree) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
@@ -159,8 +158,8 @@ def _gone(tree: Tree, links: _Links, failures: Iterable[Failure]) -> set[int]:
     return gone
 
 
-def _routes(tree: Tree, links: _Links, gone: set[int]) -> RoutingBuilder:
-    builder = RoutingBuilder()
+def _routes(tree: Tree, links: _Links, gone: set[int]) -> RouteBuilder:
+    builder = RouteBuilder(tree.hosts)
     hosts, pods, tors, aggs = tree.hosts, tree.pods, tree.tors, tree.aggs
     host = np.arange(hosts)
     builder.records(host, 0, hosts, builder.choices(links.up[0][:, None]), width=1, stride=hosts)
@@ -168,7 +167,7 @@ def _routes(tree: Tree, links: _Links, gone: set[int]) -> RoutingBuilder:
     lo = tor * tree.tiers[0].down
     hi = lo + tree.tiers[0].down
     builder.records(hosts + tor, lo, hi, builder.choices(links.down[0].reshape(pods * tors, -1)), width=1, stride=1)
-    builder.outside(hosts + tor, lo, hi, builder.choices(links.up[1]), ports=hosts, width=tree.tiers[0].up)
+    builder.outside(hosts + tor, lo, hi, builder.choices(links.up[1]), width=tree.tiers[0].up)
     agg = np.arange(pods * aggs)
     node = hosts + pods * tors + agg
     lo = agg // aggs * tree.pod_hosts
@@ -182,7 +181,7 @@ def _routes(tree: Tree, links: _Links, gone: set[int]) -> RoutingBuilder:
     first = builder.choices(links.up[2])
     width = tree.tiers[1].up
     builder.outside(
-        node[whole], lo[whole], lo[whole] + tree.pod_hosts, first[whole], ports=hosts, width=width
+        node[whole], lo[whole], lo[whole] + tree.pod_hosts, first[whole], width=width
     )  # fmt: skip
     for place in agg[~whole]:
         _detours(builder, tree, links, gone, int(place))
@@ -200,7 +199,7 @@ def _hurt(tree: Tree, links: _Links, gone: set[int]) -> set[int]:
     return {int(np.flatnonzero((flat == link).any(axis=1))[0]) % tree.aggs for link in gone}
 
 
-def _detours(builder: RoutingBuilder, tree: Tree, links: _Links, gone: set[int], agg: int) -> None:
+def _detours(builder: RouteBuilder, tree: Tree, links: _Links, gone: set[int], agg: int) -> None:
     """Routes upwards of one aggregation switch, by ranges of pods that the same cores reach.
 
     Raises:
@@ -222,5 +221,5 @@ def _detours(builder: RoutingBuilder, tree: Tree, links: _Links, gone: set[int],
                 f"no path is left from aggregation switch {agg} to pod {first}", hint="fewer links must fail"
             )
         lo, hi = first * tree.pod_hosts, ((rest or [first])[-1] + 1) * tree.pod_hosts
-        start = builder.flat(np.array(chosen, np.int64))
+        start = builder.choices(np.array([chosen], np.int64))
         builder.records(node, lo, hi, start, width=len(chosen), stride=tree.hosts)
