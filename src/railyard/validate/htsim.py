@@ -99,14 +99,20 @@ class _Case:
 
 
 def validate_htsim(
-    folder: Path, *, only: str = "", seeds: int = 20, progress: Callable[[str, float], None] | None = None
+    folder: Path,
+    *,
+    only: str = "",
+    seeds: int = 20,
+    others: int = 1,
+    progress: Callable[[str, float], None] | None = None,
 ) -> HtsimReport:
     """Runs the recorded commands and compares.
 
     Args:
         folder: Holds `recorded.csv`, `uec_validate.csv` or both, `matrices/` and `topologies/`.
         only: Runs whose name holds this text.
-        seeds: Seeds of the runs whose flows take one path each; others are run with one.
+        seeds: Seeds of the runs whose flows take one path each.
+        others: Seeds of all others.
         progress: Called with the name of a run and the share of runs done.
 
     Raises:
@@ -119,7 +125,7 @@ def validate_htsim(
     for number, case in enumerate(cases):
         if progress is not None:
             progress(case.name, number / len(cases))
-        rows += _compare(case, folder, seeds)
+        rows += _compare(case, folder, seeds, others)
     return HtsimReport((*rows, *_orders(rows)))
 
 
@@ -141,13 +147,13 @@ def _cases(folder: Path) -> Iterator[_Case]:
                 yield _Case(table, suite + line[key], line["cmd"] or "", line)
 
 
-def _compare(case: _Case, folder: Path, seeds: int) -> list[Row]:
+def _compare(case: _Case, folder: Path, seeds: int, others: int) -> list[Row]:
     asked = command(case.text)
     reason = asked.not_built or _missing(asked, folder) or _unusable(case)
     if reason:
         return [Row(case.table, case.name, status="skipped", reason=reason)]
     try:
-        reports = [_run(asked, folder, seed) for seed in range(seeds if asked.hashed else 1)]
+        reports = [_run(asked, folder, seed) for seed in range(seeds if asked.hashed else others)]
     except InputError as error:
         return [Row(case.table, case.name, "runs", status="off", reason=error.problems[0].headline())]
     figures = _RECORDED if case.table == "recorded" else _VALIDATED
