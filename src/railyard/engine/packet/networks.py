@@ -86,7 +86,13 @@ def crossbar(hosts: int, *, rate_bps: int, latency_ps: int = 1_000_000) -> Packe
 
 
 def leaf_spine(
-    hosts: int, *, leaf_hosts: int, spines: int, rate_bps: int, latency_ps: int = 1_000_000, up_rate_bps: int | None = None
+    hosts: int,
+    *,
+    leaf_hosts: int,
+    spines: int,
+    rate_bps: int,
+    latency_ps: int = 1_000_000,
+    up_rate_bps: int | None = None,
 ) -> PacketNetwork:
     """Leaves of `leaf_hosts` hosts, each joined to every spine by one link.
 
@@ -102,7 +108,9 @@ def leaf_spine(
         InputError: `leaf_hosts` does not divide `hosts`.
     """
     if hosts % leaf_hosts:
-        raise InputError("hosts must be a multiple of leaf_hosts", key="hosts", found=hosts, allowed=f"k x {leaf_hosts}")
+        raise InputError(
+            "hosts must be a multiple of leaf_hosts", key="hosts", found=hosts, allowed=f"k x {leaf_hosts}"
+        )
     leaves = hosts // leaf_hosts
     wiring = _Wiring(hosts)
     host = np.arange(hosts)
@@ -164,4 +172,3 @@ def fat_tree(hosts: int, *, rate_bps: int, latency_ps: int = 1_000_000) -> Packe
         step, place = divmod(at, half)
         wiring.record(core0 + at, 0, hosts, agg_down[:, place, step], width=1, stride=half * half)
     return wiring.build(core0 + half * half, latency_ps)
-

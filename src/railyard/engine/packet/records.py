@@ -85,7 +85,9 @@ class PacketNetwork:
 def _column(values: ArrayLike, kind: type[np.generic], length: int, name: str) -> NDArray[np.generic]:
     column = np.ascontiguousarray(np.broadcast_to(np.asarray(values), (length,)) if np.ndim(values) == 0 else values)
     if column.ndim != 1 or len(column) != length:
-        raise InputError(f"column {name} must have one row a flow", key=name, found=column.shape, allowed=f"({length},)")
+        raise InputError(
+            f"column {name} must have one row a flow", key=name, found=column.shape, allowed=f"({length},)"
+        )
     return column.astype(kind, copy=False)
 
 

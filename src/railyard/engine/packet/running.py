@@ -121,8 +121,17 @@ def _options(settings: Settings) -> _core.PacketOptions:
     options.ecn_low_packets = -1 if settings.ecn_low is None else settings.ecn_low
     options.ecn_high_packets = -1 if settings.ecn_high is None else settings.ecn_high
     options.paths = settings.path_entropies
-    for key in ("mtu_bytes", "header_bytes", "trim", "seed", "sack_bytes", "quick_adapt_gate", "pull_rate",
-                "oversubscription", "failed_fraction"):
+    for key in (
+        "mtu_bytes",
+        "header_bytes",
+        "trim",
+        "seed",
+        "sack_bytes",
+        "quick_adapt_gate",
+        "pull_rate",
+        "oversubscription",
+        "failed_fraction",
+    ):
         setattr(options, key, getattr(settings, key))
     for key in ("window_packets", "base_rtt_ps", "target_delay_ps", "end_ps"):
         setattr(options, key, getattr(settings, key) or 0)
@@ -148,7 +157,9 @@ def run(
         InputError: Columns that do not fit together, a flow without a path, flows that wait for each other in a circle.
     """
     if traffic.hosts != network.hosts:
-        raise InputError("traffic is meant for another network", key="hosts", found=traffic.hosts, allowed=network.hosts)
+        raise InputError(
+            "traffic is meant for another network", key="hosts", found=traffic.hosts, allowed=network.hosts
+        )
     routes = network.routes
     columns = _core.PacketNetwork(
         hosts=network.hosts,
