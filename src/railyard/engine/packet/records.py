@@ -145,7 +145,7 @@ class Settings:
     """Constants of the transport and of the switches. Defaults are those of uet-htsim (commit 40ccb05).
 
     Attributes:
-        congestion_control: `nscc` (window at the sender), `rccc` (credit from the receiver), both, or `constant` window.
+        congestion_control: `nscc` (window at the sender), `rccc` (credit by the receiver), both, or `constant` window.
         load_balancing: Who chooses among equal-cost paths and how.
         mtu_bytes: A full packet, header included.
         header_bytes: Header, acknowledgement, trimmed packet.

@@ -63,6 +63,7 @@ def run(given: Run, *, progress: Callable[[int, int], None] | None = None) -> Re
     """
     from railyard.engine.packet import run as simulate
 
+    traffic_files.load(given.traffic)
     begin = _cpu_s()
     flows, failures = traffic_files.read(given.traffic, given.settings)
     tree = _tree(given, flows)

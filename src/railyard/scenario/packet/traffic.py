@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
@@ -17,6 +18,19 @@ FORMATS = {
     ".cm": "htsim", ".tm": "htsim", ".goal": "goal", ".bin": "goal", ".et": "chakra", ".csv": "csv",
 }  # fmt: skip
 
+_MODULES = {"htsim": "htsim_matrix", "goal": "goal", "chakra": "chakra", "csv": "flows_csv"}
+
+
+def load(path: Path) -> None:
+    """Loads the importer that a file needs, so that reading it can be timed apart."""
+    kind = _kind(path)
+    if kind is not None:
+        importlib.import_module(f"railyard.workload.importers.{_MODULES[kind]}")
+
+
+def _kind(path: Path) -> str | None:
+    return "chakra" if path.is_dir() else FORMATS.get(path.suffix.lower())
+
 
 def read(path: Path, settings: Settings) -> tuple[FlowTable, tuple[Failure, ...]]:
     """The flows of a file, and the links that it takes out.
@@ -24,7 +38,7 @@ def read(path: Path, settings: Settings) -> tuple[FlowTable, tuple[Failure, ...]
     Raises:
         InputError: The format is not known by the file's name, or the file is wrong.
     """
-    kind = "chakra" if path.is_dir() else FORMATS.get(path.suffix.lower())
+    kind = _kind(path)
     if kind == "htsim":
         from railyard.workload.importers import htsim_matrix
 

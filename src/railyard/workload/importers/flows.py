@@ -103,8 +103,9 @@ def startable(table: FlowTable) -> NDArray[np.bool_]:
     while len(front):
         reached = np.concatenate([followers[first[row] : first[row + 1]] for row in front])
         np.subtract.at(waiting, reached, 1)
-        front = np.unique(reached[(waiting[reached] <= 0) & ~alive[reached]])
-        alive[front] = True
+        before = alive.copy()
+        alive[reached[waiting[reached] <= 0]] = True
+        front = np.flatnonzero(alive & ~before)
     return alive
 
 
