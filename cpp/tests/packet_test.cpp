@@ -312,7 +312,7 @@ TEST(packet_reps_recycles_once_and_freezes_after_a_timeout) {
 }
 
 TEST(packet_pacer_takes_turns_and_runs_ahead_by_a_window) {
-  std::vector<Receiver> receivers(2);
+  BigVector<Receiver> receivers(2);
   for (Receiver& receiver : receivers) receiver.latest_pull = receiver.pull_target = kFirstPull;
   Pacer pacer;
   for (std::uint32_t flow = 0; flow < 2; ++flow) {

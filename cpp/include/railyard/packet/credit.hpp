@@ -45,7 +45,7 @@ class Pacer {
   void ask(std::uint32_t flow) { asking_.push(flow); }
 
   /// What is granted now: the flow, its new pull number; then the quanta that time must pass for. False: nothing to do.
-  bool grant(std::vector<Receiver>& receivers, std::int64_t most_ahead, std::uint32_t& flow, std::int64_t& spent) {
+  bool grant(BigVector<Receiver>& receivers, std::int64_t most_ahead, std::uint32_t& flow, std::int64_t& spent) {
     if (asking_.empty() && idle_.empty()) {
       active_ = false;
       return false;

@@ -102,10 +102,10 @@ class Engine {
   LeastLoaded least_loaded_;
   Balancer balancer_;
   WordArena sent_, received_;
-  std::vector<Nic> nics_;
-  std::vector<Sender> senders_;
-  std::vector<typename Control::State> states_;
-  std::vector<Receiver> receivers_;
+  BigVector<Nic> nics_;
+  BigVector<Sender> senders_;
+  BigVector<typename Control::State> states_;
+  BigVector<Receiver> receivers_;
   std::vector<Pacer> pacers_;
   std::vector<Oversubscription> congestion_;
   std::vector<std::uint32_t> adjustments_;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "railyard/big_vector.hpp"
 #include "railyard/columns.hpp"
 
 namespace railyard::packet {
@@ -243,7 +244,7 @@ class Wheel {
   DueHeap late_, far_;
   std::array<std::uint32_t, kWindows> head_, tail_;
   std::array<std::uint64_t, kWindows / 64> occupied_{};
-  std::vector<Chunk> chunks_;
+  BigVector<Chunk> chunks_;
   std::uint32_t free_ = kNone;
 };
 
