@@ -14,6 +14,9 @@
 #include "railyard/version.hpp"
 
 namespace nb = nanobind;
+
+void bind_packet(nb::module_& m);  // packet.cpp
+
 using namespace nb::literals;
 using namespace railyard;
 
@@ -165,6 +168,7 @@ NB_MODULE(_core, m) {
   m.doc() = "The C++ core. Private: use the Python modules above it.";
   bind_inputs(m);
   bind_results(m);
+  bind_packet(m);
   m.def("interface_version", &interface_version, "Version of the core's interface towards Python.");
   m.def("simulate", &run, "graph"_a, "entities"_a, "capacity_bps"_a, nb::kw_only(), "faults"_a, "seed"_a,
         "task_sigma"_a, "rank_sigma"_a, "contention"_a, "probe_links"_a, "probe_samples"_a, "progress"_a = nb::none(),

@@ -4,6 +4,7 @@
 """The C++ core. Private: use the Python modules above it."""
 
 from collections.abc import Callable
+import enum
 from typing import Annotated
 
 import numpy
@@ -84,6 +85,240 @@ class Rates:
 
     @property
     def rate_bps(self) -> Annotated[NDArray[numpy.float64], dict(shape=(None,), writable=False)]: ...
+
+class PacketNetwork:
+    """Links and routes; holds the arrays, copies nothing."""
+
+    def __init__(self, *, hosts: int, nodes: int, link_source: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], link_target: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], rate_bps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], latency_ps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], record_ptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], lo: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], hi: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], first: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], width: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], stride: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], choices: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+class PacketTraffic:
+    """Flows; holds the arrays, copies nothing."""
+
+    def __init__(self, *, source: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], target: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], size_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], start_ps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], dep_ptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], dep_idx: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], delay_ps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+class PacketCongestion(enum.Enum):
+    NSCC = 0
+
+    RCCC = 1
+
+    BOTH = 2
+
+    CONSTANT = 3
+
+class PacketBalance(enum.Enum):
+    MIXED = 0
+
+    REPS = 1
+
+    BITMAP = 2
+
+    OBLIVIOUS = 3
+
+    SINGLE_PATH = 4
+
+    ADAPTIVE = 5
+
+class PacketOptions:
+    """Constants of the transport; 0 or -1: derived."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def congestion(self) -> PacketCongestion: ...
+
+    @congestion.setter
+    def congestion(self, arg: PacketCongestion, /) -> None: ...
+
+    @property
+    def balance(self) -> PacketBalance: ...
+
+    @balance.setter
+    def balance(self, arg: PacketBalance, /) -> None: ...
+
+    @property
+    def mtu_bytes(self) -> int: ...
+
+    @mtu_bytes.setter
+    def mtu_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def header_bytes(self) -> int: ...
+
+    @header_bytes.setter
+    def header_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def queue_packets(self) -> int: ...
+
+    @queue_packets.setter
+    def queue_packets(self, arg: int, /) -> None: ...
+
+    @property
+    def ecn_low_packets(self) -> int: ...
+
+    @ecn_low_packets.setter
+    def ecn_low_packets(self, arg: int, /) -> None: ...
+
+    @property
+    def ecn_high_packets(self) -> int: ...
+
+    @ecn_high_packets.setter
+    def ecn_high_packets(self, arg: int, /) -> None: ...
+
+    @property
+    def trim(self) -> bool: ...
+
+    @trim.setter
+    def trim(self, arg: bool, /) -> None: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @seed.setter
+    def seed(self, arg: int, /) -> None: ...
+
+    @property
+    def paths(self) -> int: ...
+
+    @paths.setter
+    def paths(self, arg: int, /) -> None: ...
+
+    @property
+    def sack_bytes(self) -> int: ...
+
+    @sack_bytes.setter
+    def sack_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def window_packets(self) -> int: ...
+
+    @window_packets.setter
+    def window_packets(self, arg: int, /) -> None: ...
+
+    @property
+    def base_rtt_ps(self) -> int: ...
+
+    @base_rtt_ps.setter
+    def base_rtt_ps(self, arg: int, /) -> None: ...
+
+    @property
+    def target_delay_ps(self) -> int: ...
+
+    @target_delay_ps.setter
+    def target_delay_ps(self, arg: int, /) -> None: ...
+
+    @property
+    def quick_adapt_gate(self) -> int: ...
+
+    @quick_adapt_gate.setter
+    def quick_adapt_gate(self, arg: int, /) -> None: ...
+
+    @property
+    def pull_rate(self) -> float: ...
+
+    @pull_rate.setter
+    def pull_rate(self, arg: float, /) -> None: ...
+
+    @property
+    def oversubscription(self) -> float: ...
+
+    @oversubscription.setter
+    def oversubscription(self, arg: float, /) -> None: ...
+
+    @property
+    def failed_fraction(self) -> float: ...
+
+    @failed_fraction.setter
+    def failed_fraction(self, arg: float, /) -> None: ...
+
+    @property
+    def end_ps(self) -> int: ...
+
+    @end_ps.setter
+    def end_ps(self, arg: int, /) -> None: ...
+
+class PacketOutcome:
+    """Columns, one row a flow; the arrays are read-only views."""
+
+    @property
+    def start_ps(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]: ...
+
+    @property
+    def finish_ps(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]: ...
+
+    @property
+    def receiver_finish_ps(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]: ...
+
+    @property
+    def link_bytes(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]: ...
+
+    @property
+    def events(self) -> int: ...
+
+    @property
+    def now_ps(self) -> int: ...
+
+    @property
+    def packets_peak(self) -> int: ...
+
+    @property
+    def sent(self) -> int: ...
+
+    @property
+    def retransmitted(self) -> int: ...
+
+    @property
+    def requests(self) -> int: ...
+
+    @property
+    def acks(self) -> int: ...
+
+    @property
+    def nacks(self) -> int: ...
+
+    @property
+    def pulls(self) -> int: ...
+
+    @property
+    def trimmed(self) -> int: ...
+
+    @property
+    def dropped(self) -> int: ...
+
+    @property
+    def marked(self) -> int: ...
+
+    @property
+    def hops(self) -> int: ...
+
+    @property
+    def timeouts(self) -> int: ...
+
+    @property
+    def duplicates(self) -> int: ...
+
+    @property
+    def base_rtt_ps(self) -> int: ...
+
+    @property
+    def queue_bytes(self) -> int: ...
+
+    @property
+    def ecn_low_bytes(self) -> int: ...
+
+    @property
+    def ecn_high_bytes(self) -> int: ...
+
+    @property
+    def window_bytes(self) -> int: ...
+
+    @property
+    def min_rto_ps(self) -> int: ...
+
+def run_packets(network: PacketNetwork, traffic: PacketTraffic, options: PacketOptions, *, failed_links: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], progress: Callable[[int, int], None] | None = None) -> PacketOutcome:
+    """
+    Runs the traffic to its end with the GIL released; progress is called with (events, simulated time in ps).
+    """
 
 def interface_version() -> int:
     """Version of the core's interface towards Python."""

@@ -96,6 +96,45 @@ def compare(
     running.compare(scenario, sets=set_ or [], varies=vary or [], engine=engine, out=out, as_json=json, quiet=quiet)
 
 
+@app.command(short_help="Run given flows packet by packet, without a model of training.")
+def packet(
+    *,
+    traffic: Annotated[
+        Path, typer.Option("--traffic", metavar="FILE", help="Flows: .cm, .tm, .goal, .bin, .et or .csv.")
+    ],
+    topology: Annotated[
+        Path | None, typer.Option("--topology", metavar="FILE.topo", help="Fat tree; htsim's default without it.")
+    ] = None,
+    fabric: Annotated[str, typer.Option("--fabric", metavar="NAME", help="The fabric's name.")] = "uec-htsim",
+    set_: Set = None,
+    link_rate: Annotated[
+        str | None, typer.Option("--link-rate", metavar="RATE", help="Of the default tree, such as 400Gb/s.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of every random choice.")] = 0,
+    threads: Annotated[
+        int, typer.Option("--threads", min=1, max=256, help="Threads; results do not depend on it.")
+    ] = 1,
+    fct: Annotated[Path | None, typer.Option("--fct", metavar="FILE.csv", help="Write a row a flow.")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run given flows over a fat tree packet by packet and print their completion times."""
+    from railyard.cli import packet as packets
+
+    packets.packet(
+        traffic,
+        topology=topology,
+        name=fabric,
+        sets=set_ or [],
+        link_rate=link_rate,
+        seed=seed,
+        threads=threads,
+        flows_to=fct,
+        as_json=json,
+        quiet=quiet,
+    )
+
+
 @app.command(short_help="Write a commented scenario to start from.")
 def init(file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The file to write.")] = None) -> None:
     """Write a commented scenario to start from, to stdout without FILE."""
@@ -156,3 +195,19 @@ def validate_collectives(
     from railyard.cli import checking
 
     checking.collectives(logs, as_json=json)
+
+
+@validate.command("htsim")
+def validate_htsim(
+    *,
+    folder: Annotated[
+        Path, typer.Option("--folder", metavar="FOLDER", help="Matrices, topologies and recorded answers of htsim.")
+    ],
+    only: Annotated[str, typer.Option("--only", metavar="TEXT", help="Rows whose name holds this text.")] = "",
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Seeds of rows that depend on the hash.")] = 20,
+    json: Json = False,
+) -> None:
+    """Run what htsim has run and compare completion times, row by row."""
+    from railyard.cli import checking
+
+    checking.htsim(folder, only=only, seeds=seeds, as_json=json)

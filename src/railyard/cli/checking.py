@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard import catalog
 from railyard.api.numbers import percent
+from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.errors import RailyardError
 
@@ -84,3 +85,32 @@ def _skipped(reasons: Iterable[str]) -> None:
         emit(f"  {times:5d}  {reason}")
     if len(counted) > _REASONS:
         emit(f"         and {len(counted) - _REASONS} more reasons (`--json` lists every row)")
+
+
+def htsim(folder: Path, *, only: str, seeds: int, as_json: bool) -> None:
+    """Every recorded run of htsim.
+
+    Raises:
+        InputError: The folder or a table cannot be read.
+    """
+    from railyard.validate.htsim import validate_htsim
+
+    with Progress(wanted=not as_json) as progress:
+        report = validate_htsim(folder, only=only, seeds=seeds, progress=progress)
+    if as_json:
+        emit(json.dumps(report.to_dict(), indent=1, allow_nan=False))
+        return
+    table = Table(("run", "figure", "htsim", "found", "range", "error", "tolerance", "status"), right=(2, 3, 4, 5, 6))
+    for row in report.rows:
+        if row.status == "skipped":
+            continue
+        expected, found, low, high = (
+            "" if value is None else f"{value:.2f}" for value in (row.expected, row.found, row.low, row.high)
+        )
+        spread = f"{low}..{high}" if row.seeds > 1 else ""
+        allowed = percent(row.tolerance) if row.tolerance is not None else "in range" if expected else row.reason
+        table.add(row.name, row.figure, expected, found, spread, percent(row.error), allowed, row.status)
+    table.print()
+    counts = report.counts()
+    emit(f"\n{counts['ok']} figures agree, {counts['off']} do not")
+    _skipped(row.reason for row in report.rows if row.status == "skipped")

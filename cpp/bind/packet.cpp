@@ -1,0 +1,193 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/typing.h>
+
+#include <chrono>
+#include <optional>
+#include <span>
+#include <type_traits>
+
+#include "railyard/packet/options.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace railyard::packet;
+
+namespace {
+
+template <class T>
+using Column = nb::ndarray<const T, nb::numpy, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Progress = nb::typed<nb::callable, void(std::uint64_t, std::int64_t)>;
+
+template <class T>
+std::span<const T> view(const Column<T>& column) {
+  return {column.data(), column.size()};
+}
+
+/// A read-only numpy view of a vector; the array keeps `self` (the outcome) alive.
+template <auto Member>
+auto column_of() {
+  return [](nb::handle self) {
+    const auto& values = nb::cast<const Outcome&>(self).*Member;
+    using T = typename std::decay_t<decltype(values)>::value_type;
+    return nb::ndarray<nb::numpy, const T, nb::ndim<1>>(values.data(), {values.size()}, self);
+  };
+}
+
+struct Network {
+  std::uint32_t hosts, nodes;
+  Column<std::int32_t> link_source, link_target;
+  Column<std::int64_t> rate_bps, latency_ps, record_ptr;
+  Column<std::int32_t> lo, hi;
+  Column<std::int64_t> first;
+  Column<std::int32_t> width, stride, choices;
+
+  NetworkColumns columns() const {
+    return {hosts,          nodes,    view(link_source), view(link_target), view(rate_bps), view(latency_ps),
+            view(record_ptr), view(lo), view(hi),          view(first),       view(width),    view(stride),
+            view(choices)};
+  }
+};
+
+struct Traffic {
+  Column<std::int32_t> source, target;
+  Column<std::int64_t> size_bytes, start_ps, dep_ptr;
+  Column<std::int32_t> dep_idx;
+  Column<std::int64_t> delay_ps;
+
+  TrafficColumns columns() const {
+    return {view(source), view(target),  view(size_bytes), view(start_ps),
+            view(dep_ptr), view(dep_idx), view(delay_ps)};
+  }
+};
+
+/// Lets Python handle signals and shows progress, about twenty times a second (by the clock: taking the GIL may cost the
+/// interpreter's switch interval when another thread is busy).
+class Beat {
+ public:
+  explicit Beat(const std::optional<Progress>& progress) : progress_(progress) {}
+
+  void operator()(std::uint64_t events, railyard::Ps now) {
+    if (Clock::now() < next_) return;
+    next_ = Clock::now() + kInterval;
+    nb::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    if (progress_) (*progress_)(events, now);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr auto kInterval = std::chrono::milliseconds(50);
+  const std::optional<Progress>& progress_;
+  Clock::time_point next_ = Clock::now() + kInterval;
+};
+
+Outcome run_packets(const Network& network, const Traffic& traffic, Options options,
+                    const Column<std::int32_t>& failed_links, const std::optional<Progress>& progress) {
+  options.failed_links = view(failed_links);
+  Beat beat(progress);
+  const Heartbeat heartbeat = [&beat](std::uint64_t events, railyard::Ps now) { beat(events, now); };
+  nb::gil_scoped_release nogil;
+  return run(network.columns(), traffic.columns(), options, heartbeat);
+}
+
+void bind_columns(nb::module_& m) {
+  nb::class_<Network>(m, "PacketNetwork", "Links and routes; holds the arrays, copies nothing.")
+      .def(nb::init<std::uint32_t, std::uint32_t, Column<std::int32_t>, Column<std::int32_t>, Column<std::int64_t>,
+                    Column<std::int64_t>, Column<std::int64_t>, Column<std::int32_t>, Column<std::int32_t>,
+                    Column<std::int64_t>, Column<std::int32_t>, Column<std::int32_t>, Column<std::int32_t>>(),
+           nb::kw_only(), "hosts"_a, "nodes"_a, "link_source"_a, "link_target"_a, "rate_bps"_a, "latency_ps"_a,
+           "record_ptr"_a, "lo"_a, "hi"_a, "first"_a, "width"_a, "stride"_a, "choices"_a);
+  nb::class_<Traffic>(m, "PacketTraffic", "Flows; holds the arrays, copies nothing.")
+      .def(nb::init<Column<std::int32_t>, Column<std::int32_t>, Column<std::int64_t>, Column<std::int64_t>,
+                    Column<std::int64_t>, Column<std::int32_t>, Column<std::int64_t>>(),
+           nb::kw_only(), "source"_a, "target"_a, "size_bytes"_a, "start_ps"_a, "dep_ptr"_a, "dep_idx"_a,
+           "delay_ps"_a);
+}
+
+void bind_options(nb::module_& m) {
+  nb::enum_<Congestion>(m, "PacketCongestion")
+      .value("NSCC", Congestion::nscc)
+      .value("RCCC", Congestion::rccc)
+      .value("BOTH", Congestion::both)
+      .value("CONSTANT", Congestion::constant);
+  nb::enum_<Balance>(m, "PacketBalance")
+      .value("MIXED", Balance::mixed)
+      .value("REPS", Balance::reps)
+      .value("BITMAP", Balance::bitmap)
+      .value("OBLIVIOUS", Balance::oblivious)
+      .value("SINGLE_PATH", Balance::single_path)
+      .value("ADAPTIVE", Balance::adaptive);
+  nb::class_<Options>(m, "PacketOptions", "Constants of the transport; 0 or -1: derived.")
+      .def(nb::init<>())
+      .def_rw("congestion", &Options::congestion)
+      .def_rw("balance", &Options::balance)
+      .def_rw("mtu_bytes", &Options::mtu_bytes)
+      .def_rw("header_bytes", &Options::header_bytes)
+      .def_rw("queue_packets", &Options::queue_packets)
+      .def_rw("ecn_low_packets", &Options::ecn_low_packets)
+      .def_rw("ecn_high_packets", &Options::ecn_high_packets)
+      .def_rw("trim", &Options::trim)
+      .def_rw("seed", &Options::seed)
+      .def_rw("paths", &Options::paths)
+      .def_rw("sack_bytes", &Options::sack_bytes)
+      .def_rw("window_packets", &Options::window_packets)
+      .def_rw("base_rtt_ps", &Options::base_rtt_ps)
+      .def_rw("target_delay_ps", &Options::target_delay_ps)
+      .def_rw("quick_adapt_gate", &Options::quick_adapt_gate)
+      .def_rw("pull_rate", &Options::pull_rate)
+      .def_rw("oversubscription", &Options::oversubscription)
+      .def_rw("failed_fraction", &Options::failed_fraction)
+      .def_rw("end_ps", &Options::end_ps);
+}
+
+template <std::uint64_t Counters::*Member>
+std::uint64_t count(const Outcome& outcome) {
+  return outcome.counters.*Member;
+}
+
+template <auto Member>
+std::int64_t constant(const Outcome& outcome) {
+  return outcome.derived.*Member;
+}
+
+void bind_outcome(nb::module_& m) {
+  nb::class_<Outcome>(m, "PacketOutcome", "Columns, one row a flow; the arrays are read-only views.")
+      .def_prop_ro("start_ps", column_of<&Outcome::start_ps>())
+      .def_prop_ro("finish_ps", column_of<&Outcome::finish_ps>())
+      .def_prop_ro("receiver_finish_ps", column_of<&Outcome::receiver_finish_ps>())
+      .def_prop_ro("link_bytes", column_of<&Outcome::link_bytes>())
+      .def_ro("events", &Outcome::events)
+      .def_ro("now_ps", &Outcome::now_ps)
+      .def_ro("packets_peak", &Outcome::packets_peak)
+      .def_prop_ro("sent", &count<&Counters::sent>)
+      .def_prop_ro("retransmitted", &count<&Counters::retransmitted>)
+      .def_prop_ro("requests", &count<&Counters::requests>)
+      .def_prop_ro("acks", &count<&Counters::acks>)
+      .def_prop_ro("nacks", &count<&Counters::nacks>)
+      .def_prop_ro("pulls", &count<&Counters::pulls>)
+      .def_prop_ro("trimmed", &count<&Counters::trimmed>)
+      .def_prop_ro("dropped", &count<&Counters::dropped>)
+      .def_prop_ro("marked", &count<&Counters::marked>)
+      .def_prop_ro("hops", &count<&Counters::hops>)
+      .def_prop_ro("timeouts", &count<&Counters::timeouts>)
+      .def_prop_ro("duplicates", &count<&Counters::duplicates>)
+      .def_prop_ro("base_rtt_ps", &constant<&Derived::base_rtt_ps>)
+      .def_prop_ro("queue_bytes", &constant<&Derived::queue_bytes>)
+      .def_prop_ro("ecn_low_bytes", &constant<&Derived::ecn_low_bytes>)
+      .def_prop_ro("ecn_high_bytes", &constant<&Derived::ecn_high_bytes>)
+      .def_prop_ro("window_bytes", &constant<&Derived::window_bytes>)
+      .def_prop_ro("min_rto_ps", &constant<&Derived::min_rto_ps>);
+}
+
+}  // namespace
+
+void bind_packet(nb::module_& m) {
+  bind_columns(m);
+  bind_options(m);
+  bind_outcome(m);
+  m.def("run_packets", &run_packets, "network"_a, "traffic"_a, "options"_a, nb::kw_only(), "failed_links"_a,
+        "progress"_a = nb::none(),
+        "Runs the traffic to its end with the GIL released; progress is called with (events, simulated time in ps).");
+}

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "railyard/columns.hpp"
+
+namespace railyard::packet {
+
+/// Who decides how much a flow may send.
+enum class Congestion : std::uint8_t {
+  nscc,      ///< Ultra Ethernet's network-signalled control: a window at the sender.
+  rccc,      ///< Ultra Ethernet's receiver-credit control: credit granted by the receiver.
+  both,      ///< Both at once: the tighter one rules.
+  constant,  ///< A window that never changes.
+};
+
+/// Who decides which of the equal-cost paths a packet takes.
+enum class Balance : std::uint8_t {
+  mixed,        ///< Recycled good entropies, else the bitmap's choice.
+  reps,         ///< Recycled entropies of the last good packets, else random ones.
+  bitmap,       ///< Entropies in turn, those lately congested skipped.
+  oblivious,    ///< Entropies in turn.
+  single_path,  ///< One entropy a flow.
+  adaptive,     ///< The switch: the emptiest egress.
+};
+
+/// The directed links and their routes: nodes 0..hosts-1 are hosts, the rest switches. Interval routing: a node reaches
+/// host d by its record with lo <= d < hi, over one of the `width` links of group (d - lo) / stride.
+struct NetworkColumns {
+  std::uint32_t hosts = 0;
+  std::uint32_t nodes = 0;
+  std::span<const std::int32_t> link_source, link_target;
+  std::span<const std::int64_t> rate_bps, latency_ps;
+  std::span<const std::int64_t> record_ptr;
+  std::span<const std::int32_t> lo, hi;
+  std::span<const std::int64_t> first;
+  std::span<const std::int32_t> width, stride, choices;
+};
+
+/// One row a flow. A flow starts at start_ps, or, where that is negative, delay_ps after the last of its dependencies has
+/// finished at its sender.
+struct TrafficColumns {
+  std::span<const std::int32_t> source, target;
+  std::span<const std::int64_t> size_bytes, start_ps;
+  std::span<const std::int64_t> dep_ptr;
+  std::span<const std::int32_t> dep_idx;
+  std::span<const std::int64_t> delay_ps;
+};
+
+/// Constants of uet-htsim (commit 40ccb05) where nothing else is said; 0 or -1 stand for "derive it".
+struct Options {
+  Congestion congestion = Congestion::nscc;
+  Balance balance = Balance::mixed;
+  std::uint32_t mtu_bytes = 4150;
+  std::uint32_t header_bytes = 64;
+  std::int64_t queue_packets = 0;       ///< 0: one bandwidth-delay product when trimming, five when dropping.
+  std::int64_t ecn_low_packets = -1;    ///< -1: 0.2 of the bandwidth-delay product, in whole packets.
+  std::int64_t ecn_high_packets = -1;   ///< -1: 0.8 of it.
+  bool trim = true;
+  std::uint64_t seed = 0;
+  std::uint32_t paths = 64;             ///< Entropies of a flow; a power of two.
+  std::int64_t sack_bytes = 16384;      ///< Bytes accepted before an acknowledgement goes out unasked.
+  std::int64_t window_packets = 0;      ///< First window; 0: 1.5 bandwidth-delay products.
+  Ps base_rtt_ps = 0;                   ///< 0: of the network's longest path.
+  Ps target_delay_ps = 0;               ///< 0: 0.75 base RTT when trimming, else 1.
+  std::uint32_t quick_adapt_gate = 3;   ///< Quick adapt below max window >> gate.
+  double pull_rate = 0.99;              ///< Credit granted, of the receiver's line rate.
+  double oversubscription = 1;          ///< Of the fabric; above 1 receivers slow their credit by marks and trims.
+  std::span<const std::int32_t> failed_links;
+  double failed_fraction = 0.25;        ///< Of rate, queue and thresholds that failed links keep.
+  Ps end_ps = 0;                        ///< 0: until everything has finished.
+};
+
+/// What was derived from network and options.
+struct Derived {
+  Ps base_rtt_ps = 0;
+  std::int64_t rate_bps = 0;
+  std::int64_t queue_bytes = 0, ecn_low_bytes = 0, ecn_high_bytes = 0, window_bytes = 0;
+  Ps min_rto_ps = 0, target_delay_ps = 0;
+};
+
+struct Counters {
+  std::uint64_t sent = 0, retransmitted = 0, requests = 0, acks = 0, nacks = 0, pulls = 0, trimmed = 0, dropped = 0,
+                marked = 0, hops = 0, timeouts = 0, duplicates = 0;
+};
+
+/// One row a flow; -1 where it has not come to that.
+struct Outcome {
+  std::vector<std::int64_t> start_ps, finish_ps, receiver_finish_ps;
+  std::vector<std::int64_t> link_bytes;
+  Counters counters;
+  Derived derived;
+  std::uint64_t events = 0;
+  Ps now_ps = 0;
+  std::uint64_t packets_peak = 0;
+};
+
+/// Called now and then with (events so far, simulated time); may throw to end the run.
+using Heartbeat = std::function<void(std::uint64_t, Ps)>;
+
+/// What network and options make of the constants that were left open.
+Derived derive(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options);
+
+/// Runs the traffic. Throws std::invalid_argument for columns that do not fit together.
+Outcome run(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options,
+            const Heartbeat& heartbeat);
+
+}  // namespace railyard::packet

@@ -1,0 +1,8 @@
+#include "packet_dispatch.hpp"
+
+namespace railyard::packet {
+
+template Outcome run_with<ConstantControl>(const NetworkColumns&, const TrafficColumns&, const Options&, const Derived&,
+                                       const Heartbeat&);
+
+}  // namespace railyard::packet

@@ -1,0 +1,78 @@
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <stdexcept>
+#include <tuple>
+
+#include "railyard/packet/port.hpp"
+
+namespace railyard::packet {
+
+namespace {
+
+constexpr std::int64_t kUnlimited = std::numeric_limits<std::int32_t>::max();
+
+std::int64_t part(std::int64_t whole, double fraction) {
+  return static_cast<std::int64_t>(static_cast<double>(whole) * fraction);
+}
+
+}  // namespace
+
+Ports::Ports(const NetworkColumns& network, const Options& options, const Derived& derived, Slab& slab, Wheel& wheel,
+             Counters& counters)
+    : slab_(slab), wheel_(wheel), counters_(counters), mtu_(options.mtu_bytes), header_(options.header_bytes),
+      trim_(options.trim), seed_(options.seed), ports_(network.link_source.size()),
+      draws_(ports_.size(), 0),
+      targets_(network.link_target.begin(), network.link_target.end()), carried_(ports_.size(), 0) {
+  std::vector<bool> failed(ports_.size(), false);
+  for (const std::int32_t link : options.failed_links) failed[static_cast<std::size_t>(link)] = true;
+  const bool credit = options.congestion == Congestion::rccc || options.congestion == Congestion::both;
+  std::map<std::tuple<std::int64_t, std::int64_t, bool, bool, bool>, std::uint16_t> known;
+  for (std::size_t link = 0; link < ports_.size(); ++link) {
+    const bool from_host = static_cast<std::uint32_t>(network.link_source[link]) < network.hosts;
+    const bool to_host = targets_[link] < network.hosts;
+    const auto [entry, fresh] =
+        known.try_emplace({network.rate_bps[link], network.latency_ps[link], from_host, to_host, failed[link]},
+                          static_cast<std::uint16_t>(classes_.size()));
+    ports_[link].kind = static_cast<std::uint16_t>(2 * entry->second);
+    if (!fresh) continue;
+    if (classes_.size() > 32000) throw std::invalid_argument("links of more than 32,000 kinds");
+    const double kept = failed[link] ? options.failed_fraction : 1.0;
+    const auto rate = static_cast<std::uint64_t>(part(network.rate_bps[link], kept));
+    // Receivers that grant credit see to the last hop themselves: it does not mark.
+    const bool marking = !from_host && !(credit && to_host);
+    classes_.push_back({.rate_bps = rate,
+                        .latency = network.latency_ps[link],
+                        .mtu_time = wire_time(mtu_, rate),
+                        .header_time = wire_time(header_, rate),
+                        .limit = from_host ? kUnlimited : part(derived.queue_bytes, kept),
+                        .control_limit = from_host ? kUnlimited : 2 * part(derived.queue_bytes, kept),
+                        .mark_above = marking ? part(derived.ecn_low_bytes, kept) : kUnlimited,
+                        .mark_surely = marking ? part(derived.ecn_high_bytes, kept) : kUnlimited,
+                        .last_hop = to_host});
+  }
+}
+
+void Ports::overflow(Port& port, std::uint32_t link, Waiting newcomer) {
+  const PortClass& klass = classes_[port.klass()];
+  Waiting victim = newcomer;
+  // Half of the times the newcomer takes the place of the packet that came last, unless that is already leaving.
+  if (!port.low.empty() && (random(port) >> 63) != 0) {
+    victim = port.low.pop_last(lines_);
+    port.low.push(lines_, newcomer);
+    port.low_bytes += static_cast<std::int32_t>(newcomer.size) - static_cast<std::int32_t>(victim.size);
+  }
+  if (!trim_) {
+    drop(victim.index);
+    return;
+  }
+  Packet& packet = slab_[victim.index];
+  packet.size = static_cast<std::uint16_t>(header_);
+  packet.flags |= kTrimmed;
+  if (klass.last_hop) packet.flags |= kLastHop;
+  packet.link = link;
+  ++counters_.trimmed;
+  queue_control(port, {victim.index, header_});
+}
+
+}  // namespace railyard::packet

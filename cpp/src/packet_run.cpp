@@ -1,0 +1,206 @@
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <string>
+
+#include "packet_dispatch.hpp"
+
+namespace railyard::packet {
+
+namespace {
+
+void need(bool condition, const char* what) {
+  if (!condition) throw std::invalid_argument(what);
+}
+
+template <class T>
+bool within(std::span<const T> values, std::int64_t low, std::int64_t high) {
+  return std::all_of(values.begin(), values.end(), [=](T value) { return value >= low && value < high; });
+}
+
+void check_network(const NetworkColumns& network) {
+  const std::size_t links = network.link_source.size();
+  need(network.hosts > 0 && network.hosts < (1u << 29) && network.nodes >= network.hosts, "hosts and nodes");
+  need(network.link_target.size() == links && network.rate_bps.size() == links && network.latency_ps.size() == links,
+       "columns of links differ in length");
+  need(within(network.link_source, 0, network.nodes) && within(network.link_target, 0, network.nodes),
+       "a link ends at a node that does not exist");
+  need(within(network.rate_bps, 1, std::int64_t{1} << 62), "a link's rate is not positive");
+  need(within(network.latency_ps, 0, std::int64_t{1} << 50), "a link's latency is negative or beyond 18 minutes");
+  const std::size_t records = network.lo.size();
+  need(network.record_ptr.size() == std::size_t{network.nodes} + 1 && network.record_ptr.front() == 0 &&
+           static_cast<std::size_t>(network.record_ptr.back()) == records &&
+           std::is_sorted(network.record_ptr.begin(), network.record_ptr.end()),
+       "record_ptr");
+  need(network.hi.size() == records && network.first.size() == records && network.width.size() == records &&
+           network.stride.size() == records,
+       "columns of routing records differ in length");
+  need(within(network.choices, 0, static_cast<std::int64_t>(links)), "a route leads over a link that does not exist");
+  for (std::uint32_t node = 0; node < network.nodes; ++node) {
+    for (auto at = static_cast<std::size_t>(network.record_ptr[node]);
+         at < static_cast<std::size_t>(network.record_ptr[node + 1]); ++at) {
+      need(network.lo[at] >= 0 && network.lo[at] < network.hi[at] &&
+               static_cast<std::uint32_t>(network.hi[at]) <= network.hosts && network.width[at] > 0 &&
+               network.stride[at] > 0 && network.first[at] >= 0,
+           "a routing record is empty or out of range");
+      const std::int64_t groups = (std::int64_t{network.hi[at]} - network.lo[at] - 1) / network.stride[at] + 1;
+      const std::int64_t end = network.first[at] + groups * network.width[at];
+      need(end <= static_cast<std::int64_t>(network.choices.size()), "a routing record runs past the choices");
+      for (std::int64_t choice = network.first[at]; choice < end; ++choice) {
+        const auto link = static_cast<std::size_t>(network.choices[static_cast<std::size_t>(choice)]);
+        need(static_cast<std::uint32_t>(network.link_source[link]) == node, "a route leaves from another node");
+      }
+    }
+  }
+}
+
+/// Flows that wait for each other would never start.
+void check_acyclic(const TrafficColumns& traffic) {
+  const std::size_t flows = traffic.source.size();
+  std::vector<std::int64_t> waits(flows), ptr(flows + 1, 0);
+  for (const std::int32_t before : traffic.dep_idx) ++ptr[static_cast<std::size_t>(before) + 1];
+  for (std::size_t flow = 0; flow < flows; ++flow) ptr[flow + 1] += ptr[flow];
+  std::vector<std::size_t> after(traffic.dep_idx.size()), ready;
+  std::vector<std::int64_t> at(ptr.begin(), ptr.end() - 1);
+  for (std::size_t flow = 0; flow < flows; ++flow) {
+    waits[flow] = traffic.dep_ptr[flow + 1] - traffic.dep_ptr[flow];
+    if (waits[flow] == 0) ready.push_back(flow);
+    for (auto dep = traffic.dep_ptr[flow]; dep < traffic.dep_ptr[flow + 1]; ++dep)
+      after[static_cast<std::size_t>(at[static_cast<std::size_t>(traffic.dep_idx[static_cast<std::size_t>(dep)])]++)] =
+          flow;
+  }
+  std::size_t done = 0;
+  for (; done < ready.size(); ++done)
+    for (auto next = ptr[ready[done]]; next < ptr[ready[done] + 1]; ++next)
+      if (--waits[after[static_cast<std::size_t>(next)]] == 0) ready.push_back(after[static_cast<std::size_t>(next)]);
+  need(done == flows, "flows wait for each other in a circle");
+}
+
+void check_traffic(const NetworkColumns& network, const TrafficColumns& traffic) {
+  const std::size_t flows = traffic.source.size();
+  need(flows < (1u << 30), "too many flows");
+  need(traffic.target.size() == flows && traffic.size_bytes.size() == flows && traffic.start_ps.size() == flows &&
+           traffic.delay_ps.size() == flows,
+       "columns of flows differ in length");
+  need(within(traffic.source, 0, network.hosts) && within(traffic.target, 0, network.hosts),
+       "a flow ends at a host that does not exist");
+  for (std::size_t flow = 0; flow < flows; ++flow) need(traffic.source[flow] != traffic.target[flow], "a flow to itself");
+  need(within(traffic.size_bytes, 1, std::int64_t{1} << 42), "a flow's size is not in [1, 4 TiB)");
+  need(within(traffic.start_ps, -1, std::int64_t{1} << 55), "a flow's start is not in [-1, 10 h)");
+  need(within(traffic.delay_ps, 0, std::int64_t{1} << 55), "a flow's delay is not in [0, 10 h)");
+  need(traffic.dep_ptr.size() == flows + 1 && traffic.dep_ptr.front() == 0 &&
+           static_cast<std::size_t>(traffic.dep_ptr.back()) == traffic.dep_idx.size() &&
+           std::is_sorted(traffic.dep_ptr.begin(), traffic.dep_ptr.end()),
+       "dep_ptr");
+  need(within(traffic.dep_idx, 0, static_cast<std::int64_t>(flows)), "a dependency on a flow that does not exist");
+  check_acyclic(traffic);
+}
+
+void check_options(const NetworkColumns& network, const Options& options) {
+  need(options.header_bytes >= 1 && options.mtu_bytes > options.header_bytes && options.mtu_bytes < (1u << 16),
+       "mtu_bytes must exceed header_bytes and lie below 64 KiB");
+  need(options.paths >= 1 && options.paths <= (1u << 15) && std::has_single_bit(options.paths),
+       "paths must be a power of two up to 32768");
+  need(within(options.failed_links, 0, static_cast<std::int64_t>(network.link_source.size())),
+       "a failed link does not exist");
+  need(options.failed_fraction > 0 && options.failed_fraction <= 1, "failed_fraction must be in (0, 1]");
+  need(options.pull_rate > 0 && options.pull_rate <= 1, "pull_rate must be in (0, 1]");
+  need(options.oversubscription >= 1 && options.oversubscription < 1e6, "oversubscription must be at least 1");
+  need(options.quick_adapt_gate < 32 && options.queue_packets >= 0 && options.window_packets >= 0 &&
+           options.sack_bytes >= 1 && options.base_rtt_ps >= 0 && options.target_delay_ps >= 0 && options.end_ps >= 0,
+       "an option is negative");
+}
+
+struct Path {
+  int links = 0;
+  Ps latency = 0;
+};
+
+/// The first of the equal-cost paths. Throws where there is none or where it does not end.
+Path walk(const NetworkColumns& network, const Routes& routes, std::uint32_t from, std::uint32_t to) {
+  Path path;
+  for (std::uint32_t node = from; node != to;) {
+    const auto link = static_cast<std::size_t>(*routes.find(node, to).links);
+    path.latency += network.latency_ps[link];
+    node = static_cast<std::uint32_t>(network.link_target[link]);
+    if (++path.links > 64 || (node < network.hosts && node != to))
+      throw std::invalid_argument("no path from host " + std::to_string(from) + " to host " + std::to_string(to));
+  }
+  return path;
+}
+
+/// The longest path from a few hosts to all.
+Path diameter(const NetworkColumns& network, const Routes& routes) {
+  Path longest;
+  const std::uint32_t step = std::max(1u, network.hosts / 4);
+  for (std::uint32_t from = 0; from < network.hosts; from += step)
+    for (std::uint32_t to = 0; to < network.hosts; ++to) {
+      if (from == to) continue;
+      const Path path = walk(network, routes, from, to);
+      longest.links = std::max(longest.links, path.links);
+      longest.latency = std::max(longest.latency, path.latency);
+    }
+  return longest;
+}
+
+std::int64_t packets_of(std::int64_t given, double derived) {
+  return given >= 0 ? given : static_cast<std::int64_t>(std::ceil(derived));
+}
+
+}  // namespace
+
+Derived derive(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options) {
+  const Routes routes(network, options.seed);
+  for (std::size_t flow = 0; flow < traffic.source.size(); ++flow) {
+    walk(network, routes, static_cast<std::uint32_t>(traffic.source[flow]), static_cast<std::uint32_t>(traffic.target[flow]));
+    walk(network, routes, static_cast<std::uint32_t>(traffic.target[flow]), static_cast<std::uint32_t>(traffic.source[flow]));
+  }
+  Derived derived;
+  // Of the host that a flow begins at; hosts are taken to be alike.
+  const std::int32_t host = traffic.source.empty() ? 0 : traffic.source.front();
+  for (std::size_t link = 0; link < network.link_source.size(); ++link)
+    if (network.link_source[link] == host) derived.rate_bps += network.rate_bps[link];
+  need(derived.rate_bps > 0, "a host without a link");
+  const auto rate = static_cast<std::uint64_t>(derived.rate_bps);
+  derived.base_rtt_ps = options.base_rtt_ps;
+  if (derived.base_rtt_ps == 0 && network.hosts > 1) {
+    const Path longest = diameter(network, routes);
+    derived.base_rtt_ps =
+        2 * longest.latency +
+        longest.links * (wire_time(options.mtu_bytes, rate) + wire_time(options.header_bytes, rate));
+  }
+  const double bdp = static_cast<double>(derived.base_rtt_ps) * 1e-12 * static_cast<double>(derived.rate_bps) / 8;
+  const std::int64_t mtu = options.mtu_bytes;
+  const double bdp_packets = std::max(1.0, std::ceil(bdp / static_cast<double>(mtu)));
+  const double depth = options.trim ? bdp_packets : 5 * bdp_packets;
+  derived.queue_bytes = mtu * packets_of(options.queue_packets == 0 ? -1 : options.queue_packets, depth);
+  derived.ecn_low_bytes = mtu * packets_of(options.ecn_low_packets, 0.2 * bdp_packets);
+  derived.ecn_high_bytes = mtu * packets_of(options.ecn_high_packets, 0.8 * bdp_packets);
+  need(derived.ecn_low_bytes <= derived.ecn_high_bytes, "the lower marking threshold lies above the upper one");
+  need(derived.queue_bytes < (std::int64_t{1} << 30), "the queue is longer than 1 GiB");
+  derived.window_bytes = static_cast<std::int64_t>(1.5 * static_cast<double>(static_cast<std::int64_t>(bdp)));
+  derived.min_rto_ps = static_cast<Ps>(15e6 + static_cast<double>(derived.queue_bytes) * 6.0 * 8 * 1e12 /
+                                                 static_cast<double>(derived.rate_bps));
+  const double share = options.trim ? 0.75 : 1.0;
+  derived.target_delay_ps = options.target_delay_ps > 0
+                                ? options.target_delay_ps
+                                : std::max<Ps>(1, static_cast<Ps>(static_cast<double>(derived.base_rtt_ps) * share));
+  return derived;
+}
+
+Outcome run(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options,
+            const Heartbeat& heartbeat) {
+  check_network(network);
+  check_traffic(network, traffic);
+  check_options(network, options);
+  const Derived derived = derive(network, traffic, options);
+  switch (options.congestion) {
+    case Congestion::nscc: return run_with<NsccControl>(network, traffic, options, derived, heartbeat);
+    case Congestion::rccc: return run_with<RcccControl>(network, traffic, options, derived, heartbeat);
+    case Congestion::both: return run_with<BothControl>(network, traffic, options, derived, heartbeat);
+    case Congestion::constant: return run_with<ConstantControl>(network, traffic, options, derived, heartbeat);
+  }
+  return {};
+}
+
+}  // namespace railyard::packet

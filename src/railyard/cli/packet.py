@@ -1,0 +1,79 @@
+"""`railyard packet`: packets of given traffic over a given network, without a model of training."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.cli.guard import say
+from railyard.cli.progress import Progress
+from railyard.cli.tables import Table, emit
+from railyard.scenario.packet import Report, Run, assign, fabric, run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+_SHOWN = 3
+
+
+def packet(
+    traffic: Path,
+    *,
+    topology: Path | None,
+    name: str,
+    sets: Sequence[str],
+    link_rate: str | None,
+    seed: int,
+    threads: int,
+    flows_to: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Runs the traffic and prints what came of it.
+
+    Raises:
+        InputError: A file, a name or a setting is wrong.
+    """
+    preset = fabric(name)
+    rate = [] if link_rate is None else [f"link_rate={link_rate}"]
+    settings = assign(preset.settings, [*rate, *sets])
+    given = Run(traffic, topology, preset, settings, seed=seed, threads=threads)
+    with Progress(wanted=not quiet) as shown:
+        report = run(given, progress=lambda events, now_ps: shown(_so_far(events, now_ps), 0.0))
+    if flows_to is not None:
+        report.write_flows(flows_to)
+    if not quiet:
+        _warn(report)
+    if as_json:
+        emit(report.to_json())
+    else:
+        _show(report)
+
+
+def _so_far(events: int, now_ps: int) -> str:
+    return f"{events / 1e6:.1f} M events, {now_ps / 1e6:.1f} us"
+
+
+def _warn(report: Report) -> None:
+    never = report.flows.never
+    if never:
+        lines = ", ".join(map(str, never[:_SHOWN])) + (", ..." if len(never) > _SHOWN else "")
+        say(f"{len(never)} flows wait for what never happens (lines {lines})", "yellow")
+    left = report.total - len(never) - int(report.ended.sum())
+    if left:
+        say(f"{left} flows had not finished when the run ended", "yellow")
+
+
+def _show(report: Report) -> None:
+    found = report.to_dict()
+    table = Table(("", "min", "mean", "p50", "p99", "max"), right=(1, 2, 3, 4, 5))
+    times = found["fct_us"].values()
+    table.add("flow completion, us", *("-" if time is None else f"{time:.2f}" for time in times))
+    table.print()
+    last = "-" if found["last_finish_us"] is None else f"{found['last_finish_us']:.2f} us"
+    emit(f"\nflows     {found['finished']} of {found['flows']} finished, the last at {last}")
+    emit("packets   " + ", ".join(f"{number} {kind}" for kind, number in found["packets"].items()))
+    emit(f"run       {found['events']} events, {found['cpu_s']:.3f} s of processor, {found['peak_rss_mb']:.0f} MB")
+    emit(f"digest    {found['digest']}")
+    for text in report.left_out:
+        emit(f"left out  {text}")

@@ -1,0 +1,27 @@
+"""The packet engine: every packet, every queue. See `docs/concepts/packet.md`."""
+
+from railyard.engine.packet.networks import crossbar, fat_tree, leaf_spine
+from railyard.engine.packet.records import (
+    CONGESTION_CONTROLS,
+    LOAD_BALANCINGS,
+    PacketNetwork,
+    Routes,
+    Settings,
+    Traffic,
+)
+from railyard.engine.packet.running import PacketResult, Packets, run
+
+__all__ = [
+    "CONGESTION_CONTROLS",
+    "LOAD_BALANCINGS",
+    "PacketNetwork",
+    "PacketResult",
+    "Packets",
+    "Routes",
+    "Settings",
+    "Traffic",
+    "crossbar",
+    "fat_tree",
+    "leaf_spine",
+    "run",
+]

@@ -1,0 +1,197 @@
+"""What the packet engine takes: a network of directed links, flows, and the constants of the transport."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from railyard.errors import InputError, suggest
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from railyard.cluster.routing import RoutingTable
+
+CongestionControl = Literal["nscc", "rccc", "nscc+rccc", "constant"]
+LoadBalancing = Literal["mixed", "reps", "bitmap", "oblivious", "single-path", "adaptive"]
+
+CONGESTION_CONTROLS: tuple[CongestionControl, ...] = ("nscc", "rccc", "nscc+rccc", "constant")
+LOAD_BALANCINGS: tuple[LoadBalancing, ...] = ("mixed", "reps", "bitmap", "oblivious", "single-path", "adaptive")
+
+
+@dataclass(frozen=True, eq=False)
+class Routes:
+    """Interval routing as plain arrays; see `railyard.cluster.routing` for what a record says.
+
+    Attributes:
+        record_ptr: int64[nodes + 1], records of a node.
+        lo: int32[records], first host.
+        hi: int32[records], one past the last host.
+        first: int64[records], index into `choices`.
+        width: int32[records], equal-cost links of a group.
+        stride: int32[records], hosts of a group.
+        choices: int32[], links.
+    """
+
+    record_ptr: NDArray[np.int64]
+    lo: NDArray[np.int32]
+    hi: NDArray[np.int32]
+    first: NDArray[np.int64]
+    width: NDArray[np.int32]
+    stride: NDArray[np.int32]
+    choices: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, table: RoutingTable) -> Routes:
+        """The arrays of a cluster network's table."""
+        return cls(table.node_ptr, table.lo, table.hi, table.first, table.width, table.stride, table.choices)
+
+
+@dataclass(frozen=True, eq=False)
+class PacketNetwork:
+    """Directed links between nodes. Nodes `0..hosts-1` are hosts (NIC ports), the rest switches.
+
+    Attributes:
+        hosts: Number of hosts.
+        nodes: Hosts and switches.
+        link_source: int32[links], the node that a link leaves.
+        link_target: int32[links], the node to which it leads.
+        rate_bps: int64[links], bit/s.
+        latency_ps: int64[links], from the last bit's departure to its arrival at the next queue, ps.
+        routing: A cluster network's routing table or plain arrays.
+    """
+
+    hosts: int
+    nodes: int
+    link_source: NDArray[np.int32]
+    link_target: NDArray[np.int32]
+    rate_bps: NDArray[np.int64]
+    latency_ps: NDArray[np.int64]
+    routing: RoutingTable | Routes
+
+    @property
+    def links(self) -> int:
+        """Number of directed links."""
+        return len(self.link_source)
+
+    @property
+    def routes(self) -> Routes:
+        """The routes as plain arrays."""
+        return self.routing if isinstance(self.routing, Routes) else Routes.of(self.routing)
+
+
+def _column(values: ArrayLike, kind: type[np.generic], length: int, name: str) -> NDArray[np.generic]:
+    column = np.ascontiguousarray(np.broadcast_to(np.asarray(values), (length,)) if np.ndim(values) == 0 else values)
+    if column.ndim != 1 or len(column) != length:
+        raise InputError(
+            f"column {name} must have one row a flow", key=name, found=column.shape, allowed=f"({length},)"
+        )
+    return column.astype(kind, copy=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Traffic:
+    """Flows, one row each.
+
+    Attributes:
+        hosts: Hosts of the network they are meant for.
+        source: int32[flows], sending host.
+        target: int32[flows], receiving host.
+        size_bytes: int64[flows], payload bytes.
+        start_ps: int64[flows], when the flow starts, ps; -1: after its dependencies.
+        dep_ptr: int64[flows + 1], the dependencies of flow `f` are `dep_idx[dep_ptr[f]:dep_ptr[f + 1]]`.
+        dep_idx: int32[], flows that must have finished at their sender (last acknowledgement received).
+        delay_ps: int64[flows], time from the last of them to the start, ps.
+    """
+
+    hosts: int
+    source: NDArray[np.int32]
+    target: NDArray[np.int32]
+    size_bytes: NDArray[np.int64]
+    start_ps: NDArray[np.int64]
+    dep_ptr: NDArray[np.int64]
+    dep_idx: NDArray[np.int32]
+    delay_ps: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls, hosts: int, source: ArrayLike, target: ArrayLike, size_bytes: ArrayLike, *, start_ps: ArrayLike = 0
+    ) -> Traffic:
+        """Flows without dependencies; single numbers are repeated for all flows.
+
+        Raises:
+            InputError: Columns of different lengths.
+        """
+        count = max(np.size(source), np.size(target), np.size(size_bytes), np.size(start_ps))
+        return cls(
+            hosts=hosts,
+            source=_column(source, np.int32, count, "source"),  # type: ignore[arg-type]
+            target=_column(target, np.int32, count, "target"),  # type: ignore[arg-type]
+            size_bytes=_column(size_bytes, np.int64, count, "size_bytes"),  # type: ignore[arg-type]
+            start_ps=_column(start_ps, np.int64, count, "start_ps"),  # type: ignore[arg-type]
+            dep_ptr=np.zeros(count + 1, np.int64),
+            dep_idx=np.zeros(0, np.int32),
+            delay_ps=np.zeros(count, np.int64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Constants of the transport and of the switches. Defaults are those of uet-htsim (commit 40ccb05).
+
+    Attributes:
+        congestion_control: `nscc` (window at the sender), `rccc` (credit by the receiver), both, or `constant` window.
+        load_balancing: Who chooses among equal-cost paths and how.
+        mtu_bytes: A full packet, header included.
+        header_bytes: Header, acknowledgement, trimmed packet.
+        queue_packets: Full packets that an egress queue holds; None: one bandwidth-delay product with trimming, else 5.
+        ecn_low: Packets left in the queue above which some departing packets are marked; None: 0.2 of that product.
+        ecn_high: Packets above which all are; None: 0.8.
+        trim: A full queue cuts packets to their headers; else it drops them.
+        seed: Of all random choices.
+        path_entropies: Entropy values a flow uses; a power of two.
+        sack_bytes: Bytes a receiver accepts before it acknowledges unasked.
+        window_packets: First window, packets; None: 1.5 bandwidth-delay products.
+        base_rtt_ps: Unloaded round trip of the longest path, ps; None: from the network.
+        target_delay_ps: Queueing delay that NSCC aims at, ps; None: 0.75 base round trips with trimming, else 1.
+        quick_adapt_gate: NSCC's quick adapt acts below the greatest window / 2^gate.
+        pull_rate: Share of the line rate that RCCC grants.
+        oversubscription: Of the fabric; above 1 RCCC receivers slow down by marks and by trims before the last hop.
+        failed_links: Links that keep only a part of their rate, queue and thresholds.
+        failed_fraction: That part.
+        end_ps: Simulated time at which the run ends whatever has finished, ps; None: never.
+    """
+
+    congestion_control: CongestionControl = "nscc"
+    load_balancing: LoadBalancing = "mixed"
+    mtu_bytes: int = 4150
+    header_bytes: int = 64
+    queue_packets: int | None = None
+    ecn_low: int | None = None
+    ecn_high: int | None = None
+    trim: bool = True
+    seed: int = 0
+    path_entropies: int = 64
+    sack_bytes: int = 16384
+    window_packets: int | None = None
+    base_rtt_ps: int | None = None
+    target_delay_ps: int | None = None
+    quick_adapt_gate: int = 3
+    pull_rate: float = 0.99
+    oversubscription: float = 1.0
+    failed_links: tuple[int, ...] = ()
+    failed_fraction: float = 0.25
+    end_ps: int | None = None
+
+    def __post_init__(self) -> None:
+        for key, allowed in (("congestion_control", CONGESTION_CONTROLS), ("load_balancing", LOAD_BALANCINGS)):
+            found = getattr(self, key)
+            if found not in allowed:
+                near = suggest(str(found), allowed)
+                hint = f"did you mean {near!r}?" if near else None
+                raise InputError(f"unknown {key.replace('_', ' ')}", key=key, found=found, allowed=allowed, hint=hint)

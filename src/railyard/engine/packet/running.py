@@ -1,0 +1,218 @@
+"""Runs traffic over a network packet by packet in the C++ core."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard import _core
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from railyard.engine.packet.records import PacketNetwork, Settings, Traffic
+
+_CONGESTION = {
+    "nscc": _core.PacketCongestion.NSCC,
+    "rccc": _core.PacketCongestion.RCCC,
+    "nscc+rccc": _core.PacketCongestion.BOTH,
+    "constant": _core.PacketCongestion.CONSTANT,
+}
+_BALANCE = {
+    "mixed": _core.PacketBalance.MIXED,
+    "reps": _core.PacketBalance.REPS,
+    "bitmap": _core.PacketBalance.BITMAP,
+    "oblivious": _core.PacketBalance.OBLIVIOUS,
+    "single-path": _core.PacketBalance.SINGLE_PATH,
+    "adaptive": _core.PacketBalance.ADAPTIVE,
+}
+
+
+@dataclass(frozen=True)
+class Packets:
+    """How many packets of which fate.
+
+    Attributes:
+        new: Data packets sent for the first time.
+        retransmitted: Data packets sent again.
+        trimmed: Cut to their header in a switch.
+        dropped: Lost in a switch.
+        marked: Marked as having met congestion; a packet counts once for every switch that marked it.
+        requests: Sender's requests for an answer after timeouts.
+        acks: Acknowledgements that reached a sender.
+        nacks: Negative ones.
+        pulls: Grants of credit.
+        timeouts: Retransmission timers that ran out.
+        duplicates: Data packets received more than once.
+        hops: Links crossed by packets of all kinds.
+    """
+
+    new: int
+    retransmitted: int
+    trimmed: int
+    dropped: int
+    marked: int
+    requests: int
+    acks: int
+    nacks: int
+    pulls: int
+    timeouts: int
+    duplicates: int
+    hops: int
+
+
+@dataclass(frozen=True, eq=False)
+class PacketResult:
+    """What came of a run. Columns have one row a flow; -1 where the run ended first.
+
+    Attributes:
+        start_ps: When the flow started, ps.
+        finish_ps: When its sender had the last acknowledgement, ps.
+        receiver_finish_ps: When its receiver had the last byte, ps.
+        link_bytes: int64[links], bytes on the wire, headers, acknowledgements and retransmissions included.
+        packets: Counts of packets.
+        events: Events processed.
+        now_ps: Simulated time at the end, ps.
+        constants: What was derived where settings left it open: base_rtt_ps, queue_bytes, ecn_low_bytes,
+            ecn_high_bytes, window_bytes, min_rto_ps.
+        packets_peak: Most packets that existed at once.
+    """
+
+    start_ps: NDArray[np.int64]
+    finish_ps: NDArray[np.int64]
+    receiver_finish_ps: NDArray[np.int64]
+    link_bytes: NDArray[np.int64]
+    packets: Packets
+    events: int
+    now_ps: int
+    constants: dict[str, int]
+    packets_peak: int
+
+    @property
+    def finished(self) -> NDArray[np.bool_]:
+        """Which flows have finished."""
+        return self.finish_ps >= 0
+
+    @property
+    def fct_ps(self) -> NDArray[np.int64]:
+        """Flow completion times, from start to the last acknowledgement at the sender, ps; -1 where unfinished."""
+        return np.where(self.finished, self.finish_ps - self.start_ps, -1)
+
+    def digest(self) -> str:
+        """A hash of every column and count: the same for the same input and seed on every machine."""
+        hashed = hashlib.blake2b(digest_size=16)
+        for column in (self.start_ps, self.finish_ps, self.receiver_finish_ps, self.link_bytes):
+            hashed.update(np.ascontiguousarray(column, "<i8").tobytes())
+        hashed.update(repr(self.packets).encode())
+        return hashed.hexdigest()
+
+
+def _options(settings: Settings) -> _core.PacketOptions:
+    options = _core.PacketOptions()
+    options.congestion = _CONGESTION[settings.congestion_control]
+    options.balance = _BALANCE[settings.load_balancing]
+    options.queue_packets = settings.queue_packets or 0
+    options.ecn_low_packets = -1 if settings.ecn_low is None else settings.ecn_low
+    options.ecn_high_packets = -1 if settings.ecn_high is None else settings.ecn_high
+    options.paths = settings.path_entropies
+    for key in (
+        "mtu_bytes",
+        "header_bytes",
+        "trim",
+        "seed",
+        "sack_bytes",
+        "quick_adapt_gate",
+        "pull_rate",
+        "oversubscription",
+        "failed_fraction",
+    ):
+        setattr(options, key, getattr(settings, key))
+    for key in ("window_packets", "base_rtt_ps", "target_delay_ps", "end_ps"):
+        setattr(options, key, getattr(settings, key) or 0)
+    return options
+
+
+def run(
+    network: PacketNetwork,
+    traffic: Traffic,
+    settings: Settings,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> PacketResult:
+    """Runs the traffic until every flow has finished or `settings.end_ps` has come.
+
+    Args:
+        network: Links and routes.
+        traffic: Flows.
+        settings: Constants.
+        progress: Called about twenty times a second with (events so far, simulated time in ps).
+
+    Raises:
+        InputError: Columns that do not fit together, a flow without a path, flows that wait for each other in a circle.
+    """
+    if traffic.hosts != network.hosts:
+        raise InputError(
+            "traffic is meant for another network", key="hosts", found=traffic.hosts, allowed=network.hosts
+        )
+    routes = network.routes
+    columns = _core.PacketNetwork(
+        hosts=network.hosts,
+        nodes=network.nodes,
+        link_source=network.link_source,
+        link_target=network.link_target,
+        rate_bps=network.rate_bps,
+        latency_ps=network.latency_ps,
+        record_ptr=routes.record_ptr,
+        lo=routes.lo,
+        hi=routes.hi,
+        first=routes.first,
+        width=routes.width,
+        stride=routes.stride,
+        choices=routes.choices,
+    )
+    flows = _core.PacketTraffic(
+        source=traffic.source,
+        target=traffic.target,
+        size_bytes=traffic.size_bytes,
+        start_ps=traffic.start_ps,
+        dep_ptr=traffic.dep_ptr,
+        dep_idx=traffic.dep_idx,
+        delay_ps=traffic.delay_ps,
+    )
+    failed = np.asarray(settings.failed_links, np.int32)
+    try:
+        outcome = _core.run_packets(columns, flows, _options(settings), failed_links=failed, progress=progress)
+    except ValueError as error:
+        raise InputError(f"the packet engine refuses its input: {error}") from error
+    packets = Packets(
+        new=outcome.sent,
+        retransmitted=outcome.retransmitted,
+        trimmed=outcome.trimmed,
+        dropped=outcome.dropped,
+        marked=outcome.marked,
+        requests=outcome.requests,
+        acks=outcome.acks,
+        nacks=outcome.nacks,
+        pulls=outcome.pulls,
+        timeouts=outcome.timeouts,
+        duplicates=outcome.duplicates,
+        hops=outcome.hops,
+    )
+    constants = ("base_rtt_ps", "queue_bytes", "ecn_low_bytes", "ecn_high_bytes", "window_bytes", "min_rto_ps")
+    return PacketResult(
+        start_ps=outcome.start_ps,
+        finish_ps=outcome.finish_ps,
+        receiver_finish_ps=outcome.receiver_finish_ps,
+        link_bytes=outcome.link_bytes,
+        packets=packets,
+        events=outcome.events,
+        now_ps=outcome.now_ps,
+        constants={name: getattr(outcome, name) for name in constants},
+        packets_peak=outcome.packets_peak,
+    )

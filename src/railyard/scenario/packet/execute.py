@@ -1,0 +1,191 @@
+"""Composes traffic, topology and fabric, runs the packet engine and reports."""
+
+from __future__ import annotations
+
+import resource
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.errors import InputError
+from railyard.scenario.packet import traffic as traffic_files
+from railyard.scenario.packet.report import Report
+from railyard.workload.importers import htsim_topology
+from railyard.workload.importers.htsim_wiring import wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from railyard.engine.packet import PacketNetwork, Traffic
+    from railyard.engine.packet import Settings as EngineSettings
+    from railyard.scenario.packet.presets import Preset
+    from railyard.scenario.packet.settings import Settings
+    from railyard.workload.importers.flows import FlowTable
+    from railyard.workload.importers.htsim_topology import Tree
+    from railyard.workload.importers.htsim_wiring import TreeNetwork
+
+_KINDS = ("new", "retransmitted", "trimmed", "dropped", "marked")
+_MIB = 1024
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is to be run.
+
+    Attributes:
+        traffic: File, or folder of a trace.
+        topology: `.topo` file; None for the tree that htsim builds by default.
+        preset: The fabric.
+        settings: The preset's settings with what was changed.
+        seed: Of every random choice.
+        threads: Threads of the engine; results do not depend on it.
+    """
+
+    traffic: Path
+    topology: Path | None
+    preset: Preset
+    settings: Settings
+    seed: int = 0
+    threads: int = 1
+
+
+def run(given: Run, *, progress: Callable[[int, int], None] | None = None) -> Report:
+    """Reads, builds, runs and reports.
+
+    Args:
+        given: What is to be run.
+        progress: Called now and then with events so far and simulated time in ps.
+
+    Raises:
+        InputError: A file or a setting is wrong, or traffic and topology do not fit.
+    """
+    from railyard.engine.packet import run as simulate
+
+    traffic_files.load(given.traffic)
+    begin = _cpu_s()
+    flows, failures = traffic_files.read(given.traffic, given.settings)
+    tree = _tree(given, flows)
+    try:
+        network = wire(tree, slow_links=given.settings.slow_links, failures=failures)
+    except InputError as error:
+        raise error.located(file=given.traffic) from None
+    result = simulate(
+        _network(network), _traffic(flows, tree.hosts), _settings(given, tree, network), progress=progress
+    )
+    return Report(
+        flows=flows,
+        start_ps=result.start_ps,
+        finish_ps=result.finish_ps,
+        receiver_finish_ps=result.receiver_finish_ps,
+        packets={kind: getattr(result.packets, kind) for kind in _KINDS},
+        events=result.events,
+        cpu_s=_cpu_s() - begin,
+        peak_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _MIB,
+        digest=result.digest(),
+        left_out=(*given.preset.left_out, *flows.left_out),
+    )
+
+
+def _cpu_s() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_utime
+
+
+def _tree(given: Run, flows: FlowTable) -> Tree:
+    """The tree of the topology file, or the default one for the hosts of the traffic.
+
+    Raises:
+        InputError: The file is wrong, or holds another number of hosts than the traffic.
+    """
+    wanted = given.settings.hosts or flows.hosts
+    if given.topology is not None:
+        tree = htsim_topology.read(given.topology)
+        if tree.hosts < flows.hosts:
+            found = f"{flows.hosts} hosts in the traffic, {tree.hosts} in the topology"
+            raise InputError("the topology has too few hosts for the traffic", file=given.topology, found=found)
+        return tree
+    if wanted < flows.hosts:
+        raise InputError("too few hosts for the traffic", key="hosts", found=wanted, allowed=f"{flows.hosts} or more")
+    return htsim_topology.k_ary(
+        wanted,
+        rate_bps=given.settings.link_rate_bps,
+        latency_ps=given.settings.link_latency_ps,
+        switch_latency_ps=given.settings.switch_latency_ps,
+        tiers=given.settings.tiers,
+    )
+
+
+def _network(network: TreeNetwork) -> PacketNetwork:
+    from railyard.engine.packet import PacketNetwork, Routes
+
+    routes = network.routes
+    return PacketNetwork(
+        hosts=network.hosts,
+        nodes=network.nodes,
+        link_source=network.source,
+        link_target=network.target,
+        rate_bps=network.rate_bps,
+        latency_ps=network.latency_ps,
+        routing=Routes(**{entry.name: getattr(routes, entry.name) for entry in fields(Routes)}),
+    )
+
+
+def _traffic(flows: FlowTable, hosts: int) -> Traffic:
+    from railyard.engine.packet import Traffic
+
+    if not len(flows):
+        raise InputError("no flow of the traffic can ever start", found=f"{len(flows.never)} flows that wait")
+    names = {entry.name for entry in fields(Traffic)} - {"hosts"}
+    if not {"need", "dep_at"} <= names:
+        _chains_only(flows)
+    return Traffic(hosts=hosts, **{name: getattr(flows, name) for name in names})
+
+
+def _chains_only(flows: FlowTable) -> None:
+    """Refuses what an engine cannot do that starts a flow when all others it waits for are done at their senders.
+
+    Raises:
+        InputError: Flows wait for some of others only, or for receivers, or hosts work between flows.
+    """
+    if (flows.need != np.diff(flows.dep_ptr)).any() or flows.dep_at.any() or not flows.travels.all():
+        raise InputError(
+            "the packet engine starts flows only when all others that they wait for are done at the sender"
+        )
+
+
+def _settings(given: Run, tree: Tree, network: TreeNetwork) -> EngineSettings:
+    from railyard.engine.packet import Settings as EngineSettings
+
+    said = given.settings
+    return EngineSettings(
+        congestion_control=said.congestion_control,  # type: ignore[arg-type] # one of the names: assign() has checked
+        load_balancing=said.load_balancing,  # type: ignore[arg-type]
+        mtu_bytes=said.mtu_bytes,
+        header_bytes=said.header_bytes,
+        queue_packets=said.queue_packets,
+        ecn_low=said.ecn_low_packets,
+        ecn_high=said.ecn_high_packets,
+        trim=said.trim,
+        seed=given.seed,
+        path_entropies=said.paths,
+        sack_bytes=said.sack_bytes,
+        window_packets=said.window_packets,
+        base_rtt_ps=base_rtt_ps(tree, said),
+        target_delay_ps=said.target_delay_ps,
+        quick_adapt_gate=said.quick_adapt_gate,
+        pull_rate=said.pull_rate,
+        oversubscription=float(tree.oversubscription) if said.congestion_control == "rccc" else 1.0,
+        failed_links=tuple(network.slow.tolist()),
+        failed_fraction=0.25,
+        end_ps=said.end_ps,
+    )
+
+
+def base_rtt_ps(tree: Tree, settings: Settings) -> int:
+    """The unloaded round trip of the longest path, as htsim reckons it (`calculate_rtt` of `main_uec.cpp`).
+
+    Latency both ways, and a full packet and an acknowledgement on every link at the rate of a host's link.
+    """
+    bits = 8 * (settings.mtu_bytes + settings.header_bytes) * tree.diameter
+    return 2 * tree.diameter_latency_ps + int(np.rint(bits * 10**12 / tree.tiers[0].rate_bps))

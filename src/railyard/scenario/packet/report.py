@@ -1,0 +1,129 @@
+"""What a packet run found: one object of figures, and a row a flow."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from railyard.workload.importers.flows import FlowTable
+
+_PS_PER_US = 10**6
+
+
+def quantile(values: NDArray[np.int64], share: float) -> int:
+    """The nearest-rank percentile: the smallest value that at least `share` of all values do not exceed."""
+    ordered = np.sort(values)
+    return int(ordered[max(0, math.ceil(share * len(ordered)) - 1)])
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """Figures of a run.
+
+    Attributes:
+        flows: The traffic; its local work is no flow and is left out of all figures.
+        start_ps: int64[n], when a row began; -1 never.
+        finish_ps: int64[n], when its sender had the last acknowledgement; -1 never.
+        receiver_finish_ps: int64[n], when its receiver had every byte; -1 never.
+        packets: How many were new, sent again, trimmed, dropped, marked.
+        events: Events of the engine.
+        cpu_s: Processor time of reading, building and running.
+        peak_rss_mb: Most memory of the process, in 2^20 bytes.
+        digest: Fingerprint of every flow's times and every count.
+        left_out: What the model and the reading of the files left out.
+    """
+
+    flows: FlowTable
+    start_ps: NDArray[np.int64]
+    finish_ps: NDArray[np.int64]
+    receiver_finish_ps: NDArray[np.int64]
+    packets: dict[str, int]
+    events: int
+    cpu_s: float
+    peak_rss_mb: float
+    digest: str
+    left_out: tuple[str, ...]
+
+    @property
+    def total(self) -> int:
+        """Flows of the file, with those that nothing could start."""
+        return int(self.flows.travels.sum()) + len(self.flows.never)
+
+    @property
+    def ended(self) -> NDArray[np.bool_]:
+        """bool[n], rows that are flows and have finished."""
+        return np.asarray(self.flows.travels & (self.finish_ps >= 0))
+
+    @property
+    def fct_ps(self) -> NDArray[np.int64]:
+        """int64[finished], from a flow's start to its last acknowledgement, in the order of the file."""
+        return np.asarray(self.finish_ps[self.ended] - self.start_ps[self.ended])
+
+    @property
+    def last_finish_us(self) -> float | None:
+        """When the last flow finished, from the start of the run; None when none did."""
+        return float(self.finish_ps[self.ended].max()) / _PS_PER_US if self.ended.any() else None
+
+    @property
+    def first_finish_us(self) -> float | None:
+        """When the first flow finished; None when none did."""
+        return float(self.finish_ps[self.ended].min()) / _PS_PER_US if self.ended.any() else None
+
+    def fct_us(self) -> dict[str, float | None]:
+        """Least, mean, median, 99th percentile (nearest rank) and greatest flow completion time."""
+        times = self.fct_ps
+        if not len(times):
+            return dict.fromkeys(("min", "mean", "p50", "p99", "max"))
+        found = {"min": times.min(), "mean": times.mean(), "p50": quantile(times, 0.5), "p99": quantile(times, 0.99)}
+        return {name: float(value) / _PS_PER_US for name, value in {**found, "max": times.max()}.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object that `railyard packet --json` prints."""
+        return {
+            "flows": self.total,
+            "finished": int(self.ended.sum()),
+            "fct_us": self.fct_us(),
+            "last_finish_us": self.last_finish_us,
+            "packets": self.packets,
+            "events": self.events,
+            "cpu_s": round(self.cpu_s, 6),
+            "peak_rss_mb": round(self.peak_rss_mb, 3),
+            "digest": self.digest,
+        }
+
+    def to_json(self) -> str:
+        """The same as text."""
+        return json.dumps(self.to_dict(), indent=1, allow_nan=False)
+
+    def write_flows(self, path: Path) -> None:
+        """Writes a row a flow as CSV, in the order of the file; times are empty where a flow did not finish.
+
+        Raises:
+            InputError: The file cannot be written.
+        """
+        heading = "flow,line,source,target,size_bytes,start_us,finish_us,fct_us,receiver_finish_us"
+        rows = [
+            self._row(number, row) for number, row in enumerate(np.flatnonzero(self.flows.travels).tolist(), start=1)
+        ]
+        try:
+            path.write_text("\n".join([heading, *rows, ""]), encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"the file cannot be written: {error.strerror}", file=path, key="--fct") from None
+
+    def _row(self, number: int, row: int) -> str:
+        flows = self.flows
+        told = [number, flows.line[row], flows.source[row], flows.target[row], flows.size_bytes[row]]
+        start, finish, received = self.start_ps[row], self.finish_ps[row], self.receiver_finish_ps[row]
+        times = [start, finish, finish - start if finish >= 0 else -1, received]
+        return ",".join([*map(str, told), *(f"{time / _PS_PER_US:.6f}" if time >= 0 else "" for time in times)])

@@ -1,0 +1,182 @@
+"""What a packet run can be told, and how each is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from railyard import units
+from railyard.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+CONGESTION_CONTROLS = ("nscc", "rccc", "nscc+rccc", "constant")
+LOAD_BALANCERS = ("mixed", "reps", "bitmap", "oblivious", "adaptive", "single-path")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything beside traffic and topology; None stands for what the engine derives from the network.
+
+    Attributes:
+        congestion_control: Who decides how much a flow may send: one of `CONGESTION_CONTROLS`.
+        load_balancing: Who decides which path a packet takes: one of `LOAD_BALANCERS`.
+        paths: Entropies of a flow.
+        mtu_bytes: Largest packet with its header.
+        header_bytes: Header of a data packet, and size of acknowledgements and trimmed packets.
+        queue_packets: Queue of an egress port; one bandwidth-delay product by default, five without trimming.
+        ecn_low_packets: Queue at which marking begins; 0.2 of the bandwidth-delay product by default.
+        ecn_high_packets: Queue at which every packet is marked; 0.8 of it by default.
+        trim: Whether a full queue cuts packets to their headers in place of dropping them.
+        window_packets: First window of a flow; 1.5 bandwidth-delay products by default.
+        sack_bytes: Bytes that a receiver takes before it acknowledges unasked.
+        target_delay_ps: Queueing delay that senders aim at.
+        quick_adapt_gate: Quick adapt acts below the largest window divided by two to this power.
+        pull_rate: Share of its line rate that a receiver grants.
+        link_rate_bps: Rate of the links of the default tree.
+        link_latency_ps: Latency of a link of the default tree.
+        switch_latency_ps: From arrival at a switch to the egress queue, in the default tree.
+        tiers: Tiers of the default tree.
+        hosts: Hosts of the default tree; as many as the traffic names by default.
+        slow_links: How many links keep a quarter of rate and queue, as htsim's `-failed` chooses them.
+        start_unit: What `start` of a connection matrix counts: `us` or `ps`.
+        recv_done_trigger: `fire`, or `ignore` as htsim does.
+        end_ps: When the run ends even if flows are left; never by default.
+    """
+
+    congestion_control: str = "nscc"
+    load_balancing: str = "mixed"
+    paths: int = 64
+    mtu_bytes: int = 4150
+    header_bytes: int = 64
+    queue_packets: int | None = None
+    ecn_low_packets: int | None = None
+    ecn_high_packets: int | None = None
+    trim: bool = True
+    window_packets: int | None = None
+    sack_bytes: int = 16384
+    target_delay_ps: int | None = None
+    quick_adapt_gate: int = 3
+    pull_rate: float = 0.99
+    link_rate_bps: int = 400 * 10**9
+    link_latency_ps: int = 10**6
+    switch_latency_ps: int = 0
+    tiers: int = 3
+    hosts: int | None = None
+    slow_links: int = 0
+    start_unit: str = "us"
+    recv_done_trigger: str = "fire"
+    end_ps: int | None = None
+
+
+def _whole(low: int, high: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and low <= int(text[:12]) <= high and len(text) <= 12):
+            raise InputError("a whole number is wanted", found=text, allowed=f"{low} to {high}")
+        return int(text)
+
+    return read
+
+
+def _choice(*names: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in names:
+            raise InputError("unknown word", found=text, allowed=names, hint=did_you_mean(text, names))
+        return text
+
+    return read
+
+
+def _share(text: str) -> float:
+    value = units.ratio(float(text) if text.replace(".", "", 1).isdigit() else text)
+    if not 0 < value <= 1:
+        raise InputError("a share is more than 0 and at most 1", found=text)
+    return value
+
+
+def _yes(text: str) -> bool:
+    return _choice("true", "false")(text) == "true"
+
+
+def _rate(text: str) -> int:
+    rate = round(units.rate(text))
+    if not 10**6 <= rate <= 10**14:
+        raise InputError("the rate is out of range", found=text, allowed="1 Mb/s to 100 Tb/s")
+    return rate
+
+
+def _time(text: str) -> int:
+    return units.time(text)
+
+
+_READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "congestion_control": ("congestion_control", _choice(*CONGESTION_CONTROLS)),
+    "load_balancing": ("load_balancing", _choice(*LOAD_BALANCERS)),
+    "paths": ("paths", _whole(1, 65536)),
+    "mtu_bytes": ("mtu_bytes", _whole(128, 65535)),
+    "header_bytes": ("header_bytes", _whole(1, 1024)),
+    "queue_packets": ("queue_packets", _whole(1, 10**7)),
+    "ecn_low_packets": ("ecn_low_packets", _whole(0, 10**7)),
+    "ecn_high_packets": ("ecn_high_packets", _whole(0, 10**7)),
+    "trim": ("trim", _yes),
+    "window_packets": ("window_packets", _whole(1, 10**7)),
+    "sack_bytes": ("sack_bytes", _whole(1, 10**9)),
+    "target_delay": ("target_delay_ps", _time),
+    "quick_adapt_gate": ("quick_adapt_gate", _whole(0, 30)),
+    "pull_rate": ("pull_rate", _share),
+    "link_rate": ("link_rate_bps", _rate),
+    "link_latency": ("link_latency_ps", _time),
+    "switch_latency": ("switch_latency_ps", _time),
+    "tiers": ("tiers", _whole(2, 3)),
+    "hosts": ("hosts", _whole(2, 1 << 20)),
+    "slow_links": ("slow_links", _whole(0, 10**6)),
+    "start_unit": ("start_unit", _choice("us", "ps")),
+    "recv_done_trigger": ("recv_done_trigger", _choice("fire", "ignore")),
+    "end": ("end_ps", _time),
+}
+
+KEYS = tuple(_READERS)
+"""The keys of `--set`."""
+
+
+def assign(settings: Settings, assignments: Iterable[str]) -> Settings:
+    """The settings with `key=value` put in.
+
+    Raises:
+        InputError: A key or a value is wrong.
+    """
+    changed: dict[str, Any] = {}
+    for text in assignments:
+        key, sign, value = (part.strip() for part in text.partition("="))
+        if not sign or not value:
+            raise InputError("an assignment is key=value", key="--set", found=text)
+        if key not in _READERS:
+            raise InputError("unknown key", key=key, allowed=KEYS, hint=did_you_mean(key, KEYS))
+        name, reader = _READERS[key]
+        try:
+            changed[name] = reader(value)
+        except InputError as error:
+            raise error.located(key=key) from None
+    return _sound(replace(settings, **changed))
+
+
+def _sound(settings: Settings) -> Settings:
+    """Refuses settings that contradict each other.
+
+    Raises:
+        InputError: They do.
+    """
+    if settings.mtu_bytes <= settings.header_bytes:
+        found = f"{settings.mtu_bytes} bytes with a header of {settings.header_bytes}"
+        raise InputError("packets have no room for payload", key="mtu_bytes", found=found)
+    low, high = settings.ecn_low_packets, settings.ecn_high_packets
+    if low is not None and high is not None and low > high:
+        raise InputError("marking must begin below where it is certain", key="ecn_low_packets", found=f"{low} > {high}")
+    return settings
+
+
+def differences(settings: Settings, base: Settings) -> dict[str, Any]:
+    """What differs from other settings, by name."""
+    names = [entry.name for entry in fields(Settings)]
+    return {name: getattr(settings, name) for name in names if getattr(settings, name) != getattr(base, name)}

@@ -1,0 +1,122 @@
+"""Recorded command lines of htsim, in Railyard's words."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field
+
+from railyard.errors import InputError
+
+NOT_BUILT = {
+    "csg_htsim_eqds": "EQDS",
+    "csg_htsim_ndp": "NDP",
+    "csg_htsim_roce": "RoCE with go-back-N and PFC",
+    "csg_htsim_hpcc": "HPCC with PFC",
+    "csg_htsim_swift": "Swift, which stalls in htsim itself",
+    "csg_htsim_tcp": "TCP, which takes no matrix and gave no result in htsim itself",
+}
+_UEC = ("uet_htsim_uec", "htsim_uec")
+_CONTROLS = {
+    (False, False): "nscc",
+    (True, False): "nscc",
+    (False, True): "rccc",
+    (True, True): "nscc+rccc",
+}
+_ONE_VALUE = {
+    "-q": "queue_packets",
+    "-cwnd": "window_packets",
+    "-sack_threshold": "sack_bytes",
+    "-paths": "paths",
+    "-failed": "slow_links",
+    "-mtu": "mtu_bytes",
+    "-tiers": "tiers",
+    "-load_balancing_algo": "load_balancing",
+}
+_SENDER = ("-sender_cc", "-sender_cc_only")
+_RECEIVER = ("-receiver_cc", "-receiver_cc_only")
+_IGNORED = ("-end", "-nodes", "-conn_reuse")
+"""Flags that change nothing here: our runs end when all flows have, and messages of a connection are always joined."""
+
+
+@dataclass
+class Command:
+    """A recorded command.
+
+    Attributes:
+        matrix: Name of the traffic file.
+        topology: Name of the topology file; empty for the default tree.
+        sets: `key=value` for `--set`.
+        not_built: Why the command cannot be run here; empty where it can.
+        hashed: Whether a flow takes one path, so that its fate hangs on the seed of the hash.
+        slowed: Whether links are slowed down.
+    """
+
+    matrix: str = ""
+    topology: str = ""
+    sets: list[str] = field(default_factory=list)
+    not_built: str = ""
+    hashed: bool = False
+    slowed: bool = False
+
+
+def command(text: str) -> Command:
+    """Reads a command.
+
+    Raises:
+        InputError: It names no traffic, or a value is missing.
+    """
+    words = shlex.split(text)
+    program = words[0].rsplit("/", 1)[-1] if words else ""
+    found = Command()
+    if program not in _UEC:
+        found.not_built = f"not built: {NOT_BUILT.get(program, program or 'no program')}"
+        return found
+    values = _values(words[1:])
+    found.matrix = values.pop("-tm", "").rsplit("/", 1)[-1]
+    found.topology = values.pop("-topo", "").rsplit("/", 1)[-1]
+    if not found.matrix:
+        raise InputError("the command names no traffic", key="cmd", found=text)
+    _uec(found, values)
+    return found
+
+
+def _values(words: list[str]) -> dict[str, str]:
+    """Flags and their values; of flags without one, the flag itself."""
+    alone = {"-conn_reuse", *_SENDER, *_RECEIVER}
+    values: dict[str, str] = {}
+    at = 0
+    while at < len(words):
+        flag = words[at]
+        if flag in alone:
+            values[flag] = flag
+            at += 1
+            continue
+        if at + 1 == len(words):
+            raise InputError("a flag without its value", key="cmd", found=flag)
+        values[flag] = words[at + 1]
+        at += 2
+    return values
+
+
+def _uec(found: Command, values: dict[str, str]) -> None:
+    """Flags of uet-htsim's UEC; its links are of 100 Gb/s unless it is told otherwise."""
+    rate = values.pop("-linkspeed", "100000")
+    found.sets.append(f"link_rate={rate} Mb/s")
+    sender, receiver = (not values.keys().isdisjoint(flags) for flags in (_SENDER, _RECEIVER))
+    found.sets.append(f"congestion_control={_CONTROLS[sender, receiver]}")
+    strategy = values.pop("-strat", "ecmp_host")
+    if strategy == "ecmp_ar":
+        found.sets.append("load_balancing=adaptive")
+    elif strategy != "ecmp_host":
+        found.not_built = f"not built: htsim's strategy {strategy}"
+    if values.get("-paths") == "1":
+        values.pop("-paths")
+        found.hashed = True
+        found.sets.append("load_balancing=single-path")
+    found.slowed = "-failed" in values
+    for flag, value in values.items():
+        if flag in _ONE_VALUE:
+            found.sets.append(f"{_ONE_VALUE[flag]}={value}")
+        elif flag not in {*_IGNORED, *_SENDER, *_RECEIVER}:
+            found.not_built = f"not built: htsim's flag {flag}"
+    found.sets.append("recv_done_trigger=ignore")

@@ -1,0 +1,71 @@
+"""Words of a line and the numbers in them, refused with file and line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+MOST = (1 << 62) - 1
+MOST_HOSTS = 1 << 20
+
+
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Numbered lines of a text file, without their ends.
+
+    Raises:
+        InputError: The file cannot be read, or is no text.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError("the file is not text in UTF-8", file=path, found=f"byte {error.start}") from None
+    except OSError as error:
+        raise InputError(f"the file cannot be read: {error.strerror}", file=path) from None
+    return iter(enumerate(text.splitlines(), start=1))
+
+
+def content(path: Path) -> bytes:
+    """All bytes of a file.
+
+    Raises:
+        InputError: The file cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"the file cannot be read: {error.strerror}", file=path) from None
+
+
+def whole(text: str, what: str, *, low: int = 0, high: int = MOST) -> int:
+    """A whole number written in decimal digits.
+
+    Raises:
+        InputError: It is none, or out of range; without file and line, which `InputError.located` adds.
+    """
+    if not (text.isascii() and text.removeprefix("-").isdigit() and len(text) <= 19):
+        raise InputError(f"{what} must be a whole number", found=text)
+    value = int(text)
+    if not low <= value <= high:
+        allowed = f"{low} or more" if high == MOST else f"{low} to {high}"
+        raise InputError(f"{what} is out of range", found=text, allowed=allowed)
+    return value
+
+
+def decimal(text: str, what: str, *, high: float) -> float:
+    """A number of zero or more, such as `12`, `0.5` or `1e6`.
+
+    Raises:
+        InputError: It is none, or out of range.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not (text.isascii() and 0 <= value <= high):
+        raise InputError(f"{what} must be a number from 0 to {high:g}", found=text)
+    return value

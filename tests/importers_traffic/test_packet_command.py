@@ -1,0 +1,136 @@
+"""`railyard packet` from outside: the object that it prints, and what it says of bad input."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from railyard.cli.guard import run as railyard
+from railyard.scenario.packet import quantile
+
+DATA = Path(__file__).parents[1] / "packet" / "data"
+
+
+def packet(capsys, *arguments):
+    code = railyard(["packet", *map(str, arguments)])
+    found = capsys.readouterr()
+    return code, found.out, found.err
+
+
+def figures(capsys, *arguments):
+    code, out, err = packet(capsys, *arguments, "--json", "--quiet")
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+def test_the_object_is_that_of_the_contract(capsys):
+    found = figures(capsys, "--traffic", DATA / "bidir.cm", "--fabric", "uec-htsim", "--link-rate", "100Gb/s")
+    assert list(found) == [
+        "flows", "finished", "fct_us", "last_finish_us", "packets", "events", "cpu_s", "peak_rss_mb", "digest",
+    ]  # fmt: skip
+    assert list(found["fct_us"]) == ["min", "mean", "p50", "p99", "max"]
+    assert list(found["packets"]) == ["new", "retransmitted", "trimmed", "dropped", "marked"]
+    assert (found["flows"], found["finished"], found["packets"]["new"]) == (2, 2, 980)
+
+
+def test_one_flow_takes_the_time_that_can_be_reckoned(capsys):
+    # 490 packets of 4150 bytes (the last one shorter) at 100 Gb/s over six links of 1 us, the acknowledgement back.
+    found = figures(capsys, "--traffic", DATA / "one.cm", "--link-rate", "100Gb/s")
+    payload = 4150 - 64
+    last = 2_000_000 - 489 * payload + 64
+    bits = 8 * (489 * 4150 + last)
+    nearest = bits / 100e9 * 1e6 + 12 + 5 * 8 * last / 100e9 * 1e6
+    assert found["fct_us"]["max"] == pytest.approx(176.2, abs=0.05)  # htsim: 176.2, recorded
+    assert found["fct_us"]["max"] >= nearest
+
+
+def test_the_same_seed_gives_the_same_digest_and_another_does_not(capsys):
+    common = ("--traffic", DATA / "perm_16n_16c_2MB.cm")
+    first, again = (figures(capsys, *common, "--seed", 3) for _ in range(2))
+    threads = figures(capsys, *common, "--seed", 3, "--threads", 2)
+    other = figures(capsys, *common, "--seed", 4)
+    assert first["digest"] == again["digest"] == threads["digest"] != other["digest"]
+
+
+def test_a_row_a_flow_agrees_with_the_figures(capsys, tmp_path):
+    file = tmp_path / "fct.csv"
+    found = figures(capsys, "--traffic", DATA / "incast.cm", "--fct", file)
+    with file.open() as handle:
+        rows = list(csv.DictReader(handle))
+    times = np.array([float(row["fct_us"]) for row in rows])
+    assert len(rows) == found["flows"] == 15
+    assert times.max() == pytest.approx(found["fct_us"]["max"])
+    assert times.mean() == pytest.approx(found["fct_us"]["mean"])
+    assert [row["line"] for row in rows[:2]] == ["3", "4"]
+    for row in rows:
+        assert float(row["receiver_finish_us"]) < float(row["finish_us"])
+
+
+def test_percentiles_are_of_the_nearest_rank():
+    values = np.arange(1, 11)
+    assert [quantile(values, share) for share in (0.01, 0.5, 0.51, 0.9, 0.99, 1.0)] == [1, 5, 6, 9, 10, 10]
+    assert quantile(np.array([7]), 0.99) == 7
+
+
+def test_start_unit_moves_the_late_flows(capsys):
+    common = ("--traffic", DATA / "incast_3-1_overlapped.tm", "--link-rate", "100Gb/s")
+    late, early = (figures(capsys, *common, "--set", f"start_unit={unit}") for unit in ("us", "ps"))
+    assert late["last_finish_us"] != early["last_finish_us"]
+
+
+def test_triggers_run_one_flow_after_another(capsys):
+    found = figures(capsys, "--traffic", DATA / "foo2.cm")
+    alone = figures(capsys, "--traffic", DATA / "foo2.cm", "--set", "load_balancing=adaptive")
+    assert found["finished"] == 12
+    assert found["last_finish_us"] >= 3 * 44.8  # three flows of 2 MB in a row at 400 Gb/s
+    assert alone["finished"] == 12
+
+
+def test_a_topology_of_another_size_and_traffic_of_no_tree_are_refused(capsys):
+    code, _, err = packet(capsys, "--traffic", DATA / "g_perm128_2MB.cm", "--topology", DATA / "leaf_spine_tiny.topo")
+    assert code == 2
+    assert "128 hosts in the traffic, 32 in the topology" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--fabric", "uec-htsimm"), "did you mean"),
+        (("--set", "paths=0"), "paths"),
+        (("--set", "path=3"), "did you mean `paths`"),
+        (("--link-rate", "fast"), "link_rate"),
+        (("--topology", "missing.topo"), "cannot be read"),
+        (("--fct", "no/such/folder.csv"), "cannot be written"),
+    ],
+)
+def test_bad_options_are_explained(capsys, arguments, words):
+    code, out, err = packet(capsys, "--traffic", DATA / "one.cm", *arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+
+
+def test_a_malformed_matrix_shows_its_line(capsys, tmp_path):
+    file = tmp_path / "bad.cm"
+    file.write_text("Nodes 16\nConnections 1\n0->16 start 0 size 9\n")
+    code, _, err = packet(capsys, "--traffic", file)
+    assert code == 2
+    assert f"{file}:3" in err
+    assert "0->16 start 0 size 9" in err
+
+
+def test_flows_that_nothing_starts_are_said(capsys, tmp_path):
+    file = tmp_path / "wait.cm"
+    lines = ["Nodes 16", "Connections 2", "Triggers 1", "0->1 id 1 start 0 size 5000", "1->2 id 2 trigger 1 size 5000"]
+    file.write_text("\n".join([*lines, "trigger id 1 oneshot"]))
+    code, out, err = packet(capsys, "--traffic", file, "--json")
+    assert code == 0
+    assert (json.loads(out)["flows"], json.loads(out)["finished"]) == (2, 1)
+    assert "1 flows wait for what never happens (lines 5)" in err
+
+
+def test_a_file_of_no_known_kind_is_refused(capsys):
+    code, _, err = packet(capsys, "--traffic", DATA / "README.md")
+    assert code == 2
+    assert ".goal" in err

@@ -1,0 +1,69 @@
+import pytest
+
+from railyard.errors import InputError
+from railyard.scenario.packet import PRESETS, assign, fabric
+from railyard.scenario.packet.settings import KEYS, Settings, differences
+
+BASE = Settings()
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "value"),
+    [
+        ("congestion_control=rccc", "congestion_control", "rccc"),
+        ("load_balancing=single-path", "load_balancing", "single-path"),
+        ("link_rate=100Gb/s", "link_rate_bps", 100 * 10**9),
+        ("link_latency=0.5 us", "link_latency_ps", 500_000),
+        ("trim=false", "trim", False),
+        ("pull_rate=0.9", "pull_rate", 0.9),
+        ("pull_rate=90 %", "pull_rate", 0.9),
+        ("start_unit=ps", "start_unit", "ps"),
+        ("paths=128", "paths", 128),
+        ("end=3 ms", "end_ps", 3 * 10**9),
+    ],
+)
+def test_one_part_is_changed_and_nothing_else(text, name, value):
+    assert differences(assign(BASE, [text]), BASE) == {name: value}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("congestion_control=nsc", "did you mean `nscc`"),
+        ("congestion=nscc", "did you mean `congestion_control`"),
+        ("paths", "key=value"),
+        ("paths=", "key=value"),
+        ("paths=-1", "whole number"),
+        ("paths=1e3", "whole number"),
+        ("trim=yes", "unknown word"),
+        ("link_rate=100", "unit"),
+        ("link_rate=100 GB", "rate"),
+        ("link_rate=1 b/s", "out of range"),
+        ("pull_rate=1.5", "at most 1"),
+        ("pull_rate=lots", "pull_rate"),
+        ("mtu_bytes=128000", "whole number"),
+    ],
+)
+def test_wrong_assignments_say_what_is_allowed(text, message):
+    with pytest.raises(InputError, match=message):
+        assign(BASE, [text])
+
+
+def test_settings_that_contradict_each_other_are_refused():
+    with pytest.raises(InputError, match="no room for payload"):
+        assign(BASE, ["mtu_bytes=128", "header_bytes=128"])
+    with pytest.raises(InputError, match="marking must begin"):
+        assign(BASE, ["ecn_low_packets=9", "ecn_high_packets=8"])
+
+
+def test_every_preset_names_its_sources_and_what_it_leaves_out():
+    for name, preset in PRESETS.items():
+        assert preset.name == name
+        assert preset.sources
+        assert preset.left_out
+    with pytest.raises(InputError, match="did you mean"):
+        fabric("uec-htsm")
+
+
+def test_every_setting_has_a_key():
+    assert len(KEYS) == len(Settings.__dataclass_fields__)

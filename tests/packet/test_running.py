@@ -1,0 +1,146 @@
+"""How a run behaves: the same for the same seed, dependencies, an early end, progress, bad input."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from railyard.engine.packet import PacketNetwork, Routes, Settings, Traffic, crossbar, fat_tree, leaf_spine, run
+from railyard.errors import InputError
+
+G400 = 400 * 10**9
+
+
+def permutation(hosts, size=500_000):
+    return Traffic.of(hosts, np.arange(hosts), np.roll(np.arange(hosts), 5), size)
+
+
+def test_the_seed_decides_everything():
+    network = fat_tree(16, rate_bps=G400)
+    digests = [run(network, permutation(16), Settings(seed=seed)).digest() for seed in (1, 1, 2)]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_far_flows_change_nothing():
+    network = leaf_spine(16, leaf_hosts=4, spines=4, rate_bps=G400)
+    alone = run(network, Traffic.of(16, [0, 1], [1, 2], 300_000), Settings())
+    beside = run(network, Traffic.of(16, [0, 1, 12], [1, 2, 13], 300_000), Settings())
+    assert (alone.finish_ps == beside.finish_ps[:2]).all()
+
+
+def test_flows_wait_for_their_dependencies():
+    traffic = Traffic.of(4, [0, 1, 2], [1, 2, 3], 100_000, start_ps=[0, 0, -1])
+    traffic = dataclasses.replace(
+        traffic,
+        dep_ptr=np.array([0, 0, 0, 2], np.int64),
+        dep_idx=np.array([0, 1], np.int32),
+        delay_ps=np.array([0, 0, 5_000], np.int64),
+    )
+    found = run(crossbar(4, rate_bps=G400), traffic, Settings())
+    assert found.start_ps[2] == found.finish_ps[:2].max() + 5_000
+
+
+def test_an_early_end_leaves_flows_unfinished():
+    found = run(fat_tree(16, rate_bps=G400), permutation(16, 2_000_000), Settings(end_ps=20_000_000))
+    assert not found.finished.any()
+    assert (found.fct_ps == -1).all()
+    assert found.now_ps < 20_000_000
+
+
+def test_progress_is_told_and_may_end_the_run():
+    class Enough(Exception):
+        pass
+
+    told = []
+
+    def progress(events, now_ps):
+        told.append((events, now_ps))
+        raise Enough
+
+    with pytest.raises(Enough):
+        run(fat_tree(128, rate_bps=G400), permutation(128, 50_000_000), Settings(), progress=progress)
+    assert told[0][0] > 0
+    assert told[0][1] > 0
+
+
+def test_a_cluster_routing_table_is_taken_as_it_is():
+    plain = leaf_spine(8, leaf_hosts=4, spines=2, rate_bps=G400)
+    from railyard.cluster.routing import RoutingTable
+
+    routes = plain.routes
+    table = RoutingTable(
+        routes.record_ptr, routes.lo, routes.hi, routes.first, routes.width, routes.stride, routes.choices,
+        plain.link_target, 8,
+    )  # fmt: skip
+    same = dataclasses.replace(plain, routing=table)
+    first, second = (run(network, permutation(8), Settings()) for network in (plain, same))
+    assert first.digest() == second.digest()
+
+
+def broken(**changes):
+    plain = crossbar(4, rate_bps=G400)
+    routes = dataclasses.replace(plain.routes, **{k: v for k, v in changes.items() if hasattr(plain.routes, k)})
+    fields = {k: v for k, v in changes.items() if not hasattr(plain.routes, k)}
+    return dataclasses.replace(plain, routing=routes, **fields)
+
+
+@pytest.mark.parametrize(
+    ("network", "word"),
+    [
+        (broken(rate_bps=np.zeros(8, np.int64)), "rate"),
+        (broken(latency_ps=np.full(8, -1, np.int64)), "latency"),
+        (broken(link_target=np.full(8, 9, np.int32)), "does not exist"),
+        (broken(choices=np.full(8, -1, np.int32)), "does not exist"),
+        (broken(choices=np.arange(8, dtype=np.int32)[::-1].copy()), "another node"),
+        (broken(stride=np.zeros(5, np.int32)), "record"),
+        (broken(hi=np.array([4, 4, 4, 4, 2], np.int32)), "no route|no path"),
+    ],
+)
+def test_networks_that_do_not_fit_are_refused(network, word):
+    with pytest.raises(InputError, match=word):
+        run(network, Traffic.of(4, 0, 3, 1000), Settings())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(path_entropies=48),
+        Settings(mtu_bytes=64),
+        Settings(mtu_bytes=1 << 17),
+        Settings(failed_links=(99,)),
+        Settings(failed_fraction=0.0),
+        Settings(ecn_low=9, ecn_high=3),
+        Settings(pull_rate=0.0),
+        Settings(oversubscription=0.5),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings):
+    with pytest.raises(InputError):
+        run(crossbar(4, rate_bps=G400), Traffic.of(4, 0, 3, 1000), settings)
+
+
+def test_unknown_names_bring_the_nearest():
+    with pytest.raises(InputError, match="nscc"):
+        Settings(congestion_control="nsc")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="column"):
+        Traffic.of(4, [0, 1], [1, 2, 3], 5)
+    with pytest.raises(InputError, match="another network"):
+        run(crossbar(4, rate_bps=G400), Traffic.of(5, 0, 1, 5), Settings())
+
+
+def test_a_loop_of_routes_is_refused():
+    # Two switches that send everything to each other.
+    loop = PacketNetwork(
+        hosts=2,
+        nodes=4,
+        link_source=np.array([0, 1, 2, 3], np.int32),
+        link_target=np.array([2, 3, 3, 2], np.int32),
+        rate_bps=np.full(4, G400, np.int64),
+        latency_ps=np.full(4, 1000, np.int64),
+        routing=Routes(
+            np.arange(5, dtype=np.int64), np.zeros(4, np.int32), np.full(4, 2, np.int32), np.arange(4, dtype=np.int64),
+            np.ones(4, np.int32), np.full(4, 2, np.int32), np.arange(4, dtype=np.int32),
+        ),
+    )  # fmt: skip
+    with pytest.raises(InputError, match="no path"):
+        run(loop, Traffic.of(2, 0, 1, 1000), Settings())
