@@ -1,6 +1,6 @@
 """Writes `docs/concepts/packet-validation.md`: what htsim recorded against what Railyard finds, with date and commit.
 
-python tools/packet_validation_page.py FOLDER [seeds]
+python tools/packet_validation_report.py FOLDER [seeds]
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PAGE = ROOT / "docs" / "concepts" / "packet-validation.md"
 OTHERS = 10
 HEAD = """# Packets against htsim
 
-Written by `python tools/packet_validation_page.py FOLDER`, which runs `railyard validate htsim --folder FOLDER`: the
+Written by `python tools/packet_validation_report.py FOLDER`, which runs `railyard validate htsim --folder FOLDER`: the
 commands that htsim was recorded with, said in Railyard's words, run by the packet engine, and compared figure by
 figure.
 
