@@ -83,10 +83,8 @@ def measure(name: str) -> dict[str, float]:
 
 
 def main(names: list[str]) -> int:
-    print(
     heads = ("s", "htsim s", "ratio", "goal", "MB", "htsim", "M ev/s", "M hops/s")
     print(f"{'case':28}" + "".join(f"{head:>{width}}" for head, width in zip(heads, WIDTHS, strict=True)))
-    )
     missed = 0
     for name in names or list(CASES):
         case = CASES[name]
