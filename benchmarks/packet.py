@@ -22,6 +22,7 @@ from railyard.engine.packet import PacketNetwork, Settings, Traffic, fat_tree, l
 
 RATE_BPS = 400 * 10**9
 REPEATS = 3
+WIDTHS = (8, 9, 7, 6, 7, 7, 8, 9)
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,8 @@ def measure(name: str) -> dict[str, float]:
 
 
 def main(names: list[str]) -> int:
-    heads = f"{'s':>7} {'htsim s':>8} {'ratio':>6} {'goal':>5} {'MB':>6} {'htsim':>6} {'M ev/s':>7} {'M hops/s':>8}"
-    print(f"{'case':28} {heads}")
+    heads = ("s", "htsim s", "ratio", "goal", "MB", "htsim", "M ev/s", "M hops/s")
+    print(f"{'case':28}" + "".join(f"{head:>{width}}" for head, width in zip(heads, WIDTHS, strict=True)))
     missed = 0
     for name in names or list(CASES):
         case = CASES[name]

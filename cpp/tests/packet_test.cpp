@@ -349,3 +349,57 @@ TEST(packet_run_refuses_what_does_not_fit) {
   options.paths = 3;
   CHECK(refused(good, options, "power of two"));
 }
+
+TEST(packet_run_delivers_everything_under_every_mechanism) {
+  constexpr std::int32_t kHosts = 12;
+  // Every host by two links to two switches, each of which leads to every host: two paths, queues that overflow.
+  std::vector<std::int32_t> source, target, lo, hi, width, stride, choices;
+  std::vector<std::int64_t> record_ptr{0}, first;
+  for (std::int32_t host = 0; host < kHosts; ++host)
+    for (std::int32_t box = 0; box < 2; ++box) {
+      source.push_back(host);
+      target.push_back(kHosts + box);
+    }
+  for (std::int32_t box = 0; box < 2; ++box)
+    for (std::int32_t host = 0; host < kHosts; ++host) {
+      source.push_back(kHosts + box);
+      target.push_back(host);
+    }
+  for (std::int32_t link = 0; link < 4 * kHosts; ++link) choices.push_back(link);
+  for (std::int32_t node = 0; node < kHosts + 2; ++node) {
+    lo.push_back(0);
+    hi.push_back(kHosts);
+    width.push_back(node < kHosts ? 2 : 1);
+    stride.push_back(node < kHosts ? kHosts : 1);
+    first.push_back(node < kHosts ? 2 * node : 2 * kHosts + (node - kHosts) * kHosts);
+    record_ptr.push_back(node + 1);
+  }
+  const std::vector<std::int64_t> rate(source.size(), 100'000'000'000), latency(source.size(), 500'000);
+  const NetworkColumns network{kHosts, kHosts + 2, source, target, rate,  latency, record_ptr,
+                               lo,     hi,         first,  width,  stride, choices};
+  std::vector<std::int32_t> from, to;
+  for (std::int32_t host = 1; host < kHosts; ++host) {
+    from.insert(from.end(), {host, host});
+    to.insert(to.end(), {0, (host + 3) % kHosts == host ? 0 : (host + 3) % kHosts});
+  }
+  const std::vector<std::int64_t> size(from.size(), 300'001), zero(from.size(), 0), ptr(from.size() + 1, 0);
+  const std::vector<std::int32_t> none;
+  const TrafficColumns traffic{from, to, size, zero, ptr, none, zero};
+  for (const Congestion control : {Congestion::nscc, Congestion::rccc, Congestion::both, Congestion::constant})
+    for (const Balance balance : {Balance::mixed, Balance::reps, Balance::bitmap, Balance::oblivious,
+                                  Balance::single_path, Balance::adaptive})
+      for (const bool trim : {true, false}) {
+        Options options;
+        options.congestion = control;
+        options.balance = balance;
+        options.trim = trim;
+        options.queue_packets = 3;
+        options.ecn_low_packets = 1;
+        options.ecn_high_packets = 2;
+        options.oversubscription = balance == Balance::reps ? 4 : 1;
+        const Outcome outcome = run(network, traffic, options, [](std::uint64_t, Ps) {});
+        CHECK(std::all_of(outcome.finish_ps.begin(), outcome.finish_ps.end(), [](Ps time) { return time > 0; }));
+        CHECK(outcome.counters.sent == from.size() * 74);
+        CHECK(trim ? outcome.counters.trimmed > 0 : outcome.counters.trimmed == 0);
+      }
+}

@@ -29,11 +29,13 @@ class Engine {
   Outcome run(const Heartbeat& heartbeat);
 
  private:
-  static constexpr std::size_t kAheadPacket = 12, kAheadPort = 6;
+  static constexpr std::size_t kAheadFar = 14, kAheadMiddle = 8, kAheadNear = 3;
 
   // events
   void look_ahead();
-  void prefetch_flow(const Packet& packet) const;
+  void look_ahead_middle(const Due& due);
+  void look_ahead_near(const Due& due) const;
+  void prefetch_sender(std::uint32_t flow) const;
   void dispatch(const Due& due);
   void arrive(std::uint32_t index);
   void hop(std::uint32_t node, std::uint32_t index);

@@ -34,10 +34,12 @@ Engine<Control, Balancer>::Engine(const NetworkColumns& network, const TrafficCo
   receivers_.resize(flows);
   waits_.assign(flows, 0);
   unfinished_ = static_cast<std::uint32_t>(flows);
-  std::vector<std::uint16_t> links(hosts_, 0);
-  for (const std::int32_t source : network.link_source)
-    if (static_cast<std::uint32_t>(source) < hosts_) ++links[static_cast<std::size_t>(source)];
-  for (std::uint32_t host = 0; host < hosts_; ++host) nics_[host].links = std::max<std::uint16_t>(links[host], 1);
+  for (std::size_t link = 0; link < network.link_source.size(); ++link) {
+    const auto source = static_cast<std::uint32_t>(network.link_source[link]);
+    if (source >= hosts_) continue;
+    nics_[source].link = nics_[source].links == 0 ? static_cast<std::uint32_t>(link) : kNone;
+    ++nics_[source].links;
+  }
   if constexpr (Control::kCredit) {
     pacers_.resize(hosts_);
     if (options.oversubscription > 1) {
@@ -85,35 +87,76 @@ Outcome Engine<Control, Balancer>::run(const Heartbeat& heartbeat) {
   return std::move(outcome_);
 }
 
-/// Fetches what coming events will touch. A hashed route depends on nothing that could change, so it is chosen here.
+/// Fetches what coming events will touch, in three steps, each by way of what the one before has fetched.
 template <class Control, class Balancer>
 void Engine<Control, Balancer>::look_ahead() {
-  if (const Due* due = wheel_.peek(kAheadPacket); due != nullptr && due->what >> 30 == 0) slab_.prefetch(due->what);
-  const Due* due = wheel_.peek(kAheadPort);
-  if (due == nullptr || due->what >> 30 != 0) return;
-  Packet& packet = slab_[due->what];
-  const std::uint32_t node = ports_.target(packet.link);
-  if (node < hosts_) {
-    prefetch_flow(packet);
-    return;
+  if (const Due* due = wheel_.peek(kAheadFar); due != nullptr) {
+    const std::uint32_t index = due->what & 0x3fffffffu;
+    if (due->what >> 30 == static_cast<std::uint32_t>(Event::arrival)) slab_.prefetch(index);
+    else if (due->what >> 30 == static_cast<std::uint32_t>(Event::slot)) __builtin_prefetch(&nics_[index], 1);
   }
-  if (Balancer::kAdaptive && packet.size >= 100) return;
-  packet.following = routes_.hashed(node, packet.destination, packet.key);
-  ports_.prefetch(packet.following);
+  if (const Due* due = wheel_.peek(kAheadMiddle); due != nullptr) look_ahead_middle(*due);
+  if (const Due* due = wheel_.peek(kAheadNear); due != nullptr) look_ahead_near(*due);
 }
 
 template <class Control, class Balancer>
-void Engine<Control, Balancer>::prefetch_flow(const Packet& packet) const {
+void Engine<Control, Balancer>::prefetch_sender(std::uint32_t flow) const {
   const auto fetch = [](const auto& object) {
     const char* const bytes = reinterpret_cast<const char*>(&object);
     for (std::size_t at = 0; at < sizeof(object); at += 64) __builtin_prefetch(bytes + at, 1);
   };
-  if (packet.kind == Kind::data || packet.kind == Kind::request) {
-    fetch(receivers_[packet.flow]);
+  fetch(senders_[flow]);
+  if constexpr (Control::kWindow) fetch(states_[flow]);
+}
+
+/// A hashed route depends on nothing that could change before the packet arrives, so it is chosen here.
+template <class Control, class Balancer>
+void Engine<Control, Balancer>::look_ahead_middle(const Due& due) {
+  const std::uint32_t index = due.what & 0x3fffffffu;
+  if (due.what >> 30 == static_cast<std::uint32_t>(Event::slot)) {
+    const Nic& nic = nics_[index];
+    if (nic.first != kNone) prefetch_sender(nic.first);
+    if (nic.link != kNone) ports_.prefetch(nic.link);
     return;
   }
-  fetch(senders_[packet.flow]);
-  if constexpr (Control::kWindow) fetch(states_[packet.flow]);
+  if (due.what >> 30 != static_cast<std::uint32_t>(Event::arrival)) return;
+  Packet& packet = slab_[index];
+  const std::uint32_t node = ports_.target(packet.link);
+  if (node >= hosts_) {
+    if (Balancer::kAdaptive && packet.size >= 100) return;
+    packet.following = routes_.hashed(node, packet.destination, packet.key);
+    ports_.prefetch(packet.following);
+    return;
+  }
+  __builtin_prefetch(&nics_[node], 1);
+  if (packet.kind == Kind::data || packet.kind == Kind::request) {
+    const char* const receiver = reinterpret_cast<const char*>(&receivers_[packet.flow]);
+    __builtin_prefetch(receiver, 1);
+    __builtin_prefetch(receiver + sizeof(Receiver) - 1, 1);
+    __builtin_prefetch(&senders_[packet.flow]);
+  } else {
+    prefetch_sender(packet.flow);
+  }
+}
+
+template <class Control, class Balancer>
+void Engine<Control, Balancer>::look_ahead_near(const Due& due) const {
+  const std::uint32_t index = due.what & 0x3fffffffu;
+  if (due.what >> 30 == static_cast<std::uint32_t>(Event::slot)) {
+    const std::uint32_t flow = nics_[index].first;
+    if (flow != kNone && !senders_[flow].done) senders_[flow].window.prefetch(sent_);
+    return;
+  }
+  if (due.what >> 30 != static_cast<std::uint32_t>(Event::arrival)) return;
+  const Packet& packet = slab_[index];
+  if (packet.following != kNone) {
+    ports_.prefetch_line(packet.following);
+    return;
+  }
+  const std::uint32_t node = ports_.target(packet.link);
+  if (node >= hosts_) return;
+  if (nics_[node].link != kNone) ports_.prefetch(nics_[node].link);
+  if (packet.kind == Kind::ack && !senders_[packet.flow].done) senders_[packet.flow].window.prefetch(sent_);
 }
 
 template <class Control, class Balancer>
@@ -176,7 +219,8 @@ void Engine<Control, Balancer>::deliver(std::uint32_t host, std::uint32_t index)
 template <class Control, class Balancer>
 void Engine<Control, Balancer>::nic_send(Nic& nic, std::uint32_t host, std::uint32_t index) {
   const Packet& packet = slab_[index];
-  const std::uint32_t link = routes_.hashed(host, packet.destination, packet.key);
+  const std::uint32_t link =
+      nic.link != kNone ? nic.link : routes_.hashed(host, packet.destination, packet.key);
   const Ps time = ports_.time_of(ports_.klass(link), packet.size);
   nic.busy_until = now_ + (nic.links == 1 ? time : time / nic.links);
   ports_.enqueue(link, index, now_);

@@ -26,6 +26,8 @@ struct Line {
     ++count;
   }
 
+  void prefetch(const WordArena& arena) const { __builtin_prefetch(arena.at(block + head), 1); }
+
   Waiting pop_first(WordArena& arena) {
     const std::uint64_t word = *place(arena, 0);
     head = (head + 1) & ((1u << log) - 1);

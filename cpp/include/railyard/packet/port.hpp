@@ -102,6 +102,10 @@ class Ports {
   std::uint32_t target(std::uint32_t link) const { return targets_[link]; }
   const PortClass& klass(std::uint32_t link) const { return classes_[ports_[link].klass()]; }
   void prefetch(std::uint32_t link) const { __builtin_prefetch(ports_.data() + link, 1); }
+  /// Fetches what waits at a port that has been fetched.
+  void prefetch_line(std::uint32_t link) const {
+    if (!ports_[link].low.empty()) ports_[link].low.prefetch(lines_);
+  }
   std::vector<std::int64_t> link_bytes() const { return {carried_.begin(), carried_.end()}; }
   std::size_t size() const { return ports_.size(); }
 

@@ -66,7 +66,8 @@ struct Nic {
   std::uint32_t first = kNone, last = kNone;                  ///< Flows that want to send.
   std::uint32_t control_first = kNone, control_last = kNone;  ///< Control packets.
   std::uint32_t active = 0;                                   ///< Flows that want to send, how many.
-  std::uint16_t links = 1;
+  std::uint32_t link = kNone;  ///< Its only link, where it has one.
+  std::uint16_t links = 0;
   std::uint8_t turn = 0;
   bool slot = false;  ///< An event at busy_until is pending.
 };
