@@ -1,6 +1,7 @@
 // The part of Sharing that finds rates: groups of flows, filled progressively.
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include "railyard/sharing.hpp"
 
@@ -12,6 +13,8 @@ namespace {
 constexpr double kSame = 1e-10;
 /// Quanta from which a link is full; what is missing is far above rounding, too.
 constexpr double kAlmostFull = static_cast<double>(kFull) * (1 - 1e-10);
+/// A link with this much more room than is wanted stops nobody; well apart from kAlmostFull.
+constexpr double kRoomy = 1 - 1e-6;
 /// A rate this close to the old one is the old one: otherwise rounding would reschedule what has not changed.
 constexpr double kUnchanged = 1e-13;
 /// After so many rounds without an end the whole neighbourhood joins, so that the number of rounds stays small.
@@ -62,35 +65,39 @@ void Sharing::join(FlowId id) {
   flow.member = static_cast<std::uint32_t>(members_.size());
   flow.dirty = false;
   const auto begin = static_cast<std::uint32_t>(edges_.size());
+  bool fills = false;
   if (flow.wide) {
-    for (const Pair& pair : binding_[flow.wide - 1]) join_link(id, pair);
+    for (const Pair& pair : binding_[flow.wide - 1]) fills |= join_link(id, pair);
   } else {
     prefetch(pairs(flow.entity));
     for (const Pair& pair : pairs(flow.entity)) {
-      if (links_[pair.link].may_bind()) join_link(id, pair);
+      if (links_[pair.link].may_bind()) fills |= join_link(id, pair);
     }
   }
   members_.push_back({.flow = id, .edges_begin = begin, .edges_end = static_cast<std::uint32_t>(edges_.size()),
-                      .bottleneck = kUnbound, .rate = 0, .level = 0, .frozen = false});
+                      .bottleneck = kUnbound, .rate = 0, .level = 0, .frozen = false, .fills_a_link = fills});
 }
 
-void Sharing::join_link(FlowId id, const Pair& pair) {
+/// Puts a member on a link of the group; true when it could fill that link alone.
+bool Sharing::join_link(FlowId id, const Pair& pair) {
   Link& link = links_[pair.link];
   const std::uint32_t number = local_of(link, pair.link);
   const double coefficient = shares_[pair.share] * link.scale;
   LocalLink& local = locals_[number];
   local.outside -= coefficient * flows_[id].rate;
   local.full_weight += coefficient * flows_[id].weight;
+  local.wanted += coefficient * flows_[id].max_rate;
   ++local.members;
   edges_.push_back({number, coefficient});
+  return coefficient * flows_[id].max_rate >= kAlmostFull;
 }
 
 std::uint32_t Sharing::local_of(Link& link, std::uint32_t index) {
   if (link.mark != epoch_) {
     link.mark = epoch_;
     link.local = static_cast<std::uint32_t>(locals_.size());
-    locals_.push_back({.link = index, .members = 0, .unfrozen = 0, .outside = load(link), .full_weight = 0, .room = 0,
-                       .weight = 0, .level = -1, .top = -1});
+    locals_.push_back({.link = index, .members = 0, .unfrozen = 0, .outside = load(link), .wanted = 0,
+                       .full_weight = 0, .room = 0, .weight = 0, .level = -1, .top = -1});
   }
   return link.local;
 }
@@ -110,22 +117,24 @@ void Sharing::start_round() {
     local.weight = local.full_weight;
     local.unfrozen = local.members;
     local.level = local.top = -1;
-    heap_.push_back({std::max(local.room, 0.0) / local.weight, i});
+    if (local.wanted > local.room * kRoomy) heap_.push_back({std::max(local.room, 0.0) / local.weight, i});
   }
   for (std::uint32_t i = 0; i < members_.size(); ++i) {
     members_[i].frozen = false;
     const Flow& flow = flows_[members_[i].flow];
-    heap_.push_back({flow.max_rate / flow.weight, kMemberBit | i});
+    if (!members_[i].fills_a_link) heap_.push_back({flow.max_rate / flow.weight, kMemberBit | i});
   }
   std::make_heap(heap_.begin(), heap_.end());
 }
 
-/// Progressive filling. The level at which a link would be full only rises while others freeze, so a stale entry of the
+/// Progressive filling. Links with room for all that the group's flows on them could ever take are left out, and so are the
+/// own maxima of flows that could fill a link of the group alone: that link stops them no later. The level at which a link would be full only rises while others freeze, so a stale entry of the
 /// heap is a lower bound: it is looked at again when it comes up, and put back when something else comes first.
 void Sharing::fill() {
   start_round();
   std::size_t left = members_.size();
   while (left > 0) {
+    if (heap_.empty()) throw std::logic_error("a flow without a bound");  // every member has one: its own, or a link
     std::pop_heap(heap_.begin(), heap_.end());
     const Candidate next = heap_.back();
     heap_.pop_back();

@@ -109,6 +109,7 @@ class Sharing {
     std::uint32_t bottleneck;
     double rate, level;
     bool frozen;
+    bool fills_a_link;  ///< Alone, with its own maximum.
   };
   struct Edge {
     std::uint32_t local;
@@ -118,7 +119,8 @@ class Sharing {
     std::uint32_t link;
     std::uint32_t members;  ///< Of the group, on this link.
     std::uint32_t unfrozen;
-    double outside;  ///< Quanta that flows outside the group take.
+    double outside;  ///< Quanta that flows outside the group take ...
+    double wanted;   ///< ... and that its members would take at their own maxima.
     double full_weight;
     double room, weight;  ///< Quanta left for, and coefficients x weights of, those not yet frozen.
     double level, top;    ///< At which it froze flows (-1: never); highest level of any member on it.
@@ -158,7 +160,7 @@ class Sharing {
   // fill.cpp: rates are found
   void balance(FlowId seed);
   void join(FlowId id);
-  void join_link(FlowId id, const Pair& pair);
+  bool join_link(FlowId id, const Pair& pair);
   void join_the_obvious();
   std::uint32_t local_of(Link& link, std::uint32_t index);
   double load(const Link& link) const;
