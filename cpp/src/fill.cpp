@@ -127,9 +127,10 @@ void Sharing::start_round() {
   std::make_heap(heap_.begin(), heap_.end());
 }
 
-/// Progressive filling. Links with room for all that the group's flows on them could ever take are left out, and so are the
-/// own maxima of flows that could fill a link of the group alone: that link stops them no later. The level at which a link would be full only rises while others freeze, so a stale entry of the
-/// heap is a lower bound: it is looked at again when it comes up, and put back when something else comes first.
+/// Progressive filling. Links with room for all that the group's flows on them could ever take are left out, and so are
+/// the own maxima of flows that could fill a link of the group alone: that link stops them no later.
+/// The level at which a link would be full only rises while others freeze, so a stale entry of the heap is a lower bound:
+/// it is looked at again when it comes up, and put back when something else comes first.
 void Sharing::fill() {
   start_round();
   std::size_t left = members_.size();
