@@ -1,5 +1,6 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { groupColor } from "../colors";
+import { paintedOnChange, resolver } from "../canvas";
 import { duration } from "../format";
 import { Legend, Section } from "../parts";
 import type { Track, TrackLabel, Variant } from "../result";
@@ -25,31 +26,20 @@ const labelText = (label: TrackLabel | undefined): string =>
 
 const taskColor = (label: TrackLabel | undefined): string => groupColor(label === undefined || label.group === "" ? "compute" : label.group);
 
-/** CSS variables as the canvas needs them: resolved. */
-function resolver(element: HTMLElement): (color: string) => string {
-  const style = getComputedStyle(element);
-  const known = new Map<string, string>();
-  return (color) => {
-    const name = color.startsWith("var(") ? color.slice(4, -1) : "";
-    if (name === "") return color;
-    if (!known.has(name)) known.set(name, style.getPropertyValue(name).trim());
-    return known.get(name) ?? color;
-  };
-}
-
 function niceStep(span: number, wanted: number): number {
   const raw = span / wanted;
   const power = 10 ** Math.floor(Math.log10(raw));
   return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= raw) ?? raw;
 }
 
+const heightOf = (tracks: Track[]): number => tracks.length * (ROW + GAP) + AXIS;
+
 function draw(canvas: HTMLCanvasElement, tracks: Track[], labels: TrackLabel[], view: View): void {
   const scale = devicePixelRatio;
   const width = canvas.clientWidth;
-  const height = tracks.length * (ROW + GAP) + AXIS;
+  const height = heightOf(tracks);
   canvas.width = width * scale;
   canvas.height = height * scale;
-  canvas.style.height = `${height}px`;
   const context = canvas.getContext("2d");
   if (context === null) return;
   const color = resolver(canvas);
@@ -122,15 +112,7 @@ export function Timeline({ variant }: { variant: Variant }) {
   useEffect(() => {
     const element = canvas.current;
     if (element === null) return;
-    const paint = () => draw(element, tracks, labels, view);
-    const watcher = new ResizeObserver(paint);
-    watcher.observe(element);
-    const scheme = matchMedia("(prefers-color-scheme: dark)");
-    scheme.addEventListener("change", paint);
-    return () => {
-      watcher.disconnect();
-      scheme.removeEventListener("change", paint);
-    };
+    return paintedOnChange(element, () => draw(element, tracks, labels, view));
   }, [view, tracks, labels]);
 
   if (tracks.length === 0) return null;
@@ -177,6 +159,7 @@ export function Timeline({ variant }: { variant: Variant }) {
           ref={canvas}
           tabIndex={0}
           aria-label="Step timeline"
+          style={{ height: `${heightOf(tracks)}px` }}
           onWheel={onWheel}
           onKeyDown={onKey}
           onPointerDown={(event) => { dragged.current = event.offsetX; event.currentTarget.setPointerCapture(event.pointerId); }}
