@@ -1,23 +1,27 @@
 import { useEffect, useState } from "preact/hooks";
 import { ButtonRow } from "./parts";
-import type { Result, Variant } from "./result";
+import { hasPackets } from "./packet";
+import { type BareVariant, isTraining, type Result, type Variant } from "./result";
 import { Bottleneck } from "./views/bottleneck";
 import { Comparison } from "./views/comparison";
 import { Cost } from "./views/cost";
 import { Memory, Collectives } from "./views/tables";
 import { Network } from "./views/network";
+import { Packets } from "./views/packets";
 import { Power } from "./views/power";
 import { Provenance } from "./views/provenance";
 import { Summary } from "./views/summary";
 import { Timeline } from "./views/timeline";
 import { Waterfall } from "./views/waterfall";
 
-function chosenFromUrl(variants: Variant[]): number {
+type AnyVariant = Variant | BareVariant;
+
+function chosenFromUrl(variants: AnyVariant[]): number {
   const name = new URLSearchParams(location.hash.slice(1)).get("variant");
   return Math.max(0, variants.findIndex((variant) => variant.name === name));
 }
 
-function useVariant(variants: Variant[]): [number, (index: number) => void] {
+function useVariant(variants: AnyVariant[]): [number, (index: number) => void] {
   const [chosen, setChosen] = useState(() => chosenFromUrl(variants));
   const choose = (index: number) => {
     const variant = variants[index];
@@ -37,6 +41,7 @@ export function App({ result }: { result: Result }) {
   const [chosen, choose] = useVariant(result.variants);
   const variant = result.variants[chosen];
   if (variant === undefined) return <p class="failure">This result holds no variant.</p>;
+  const compared = result.variants.filter(isTraining);
   return (
     <>
       <header>
@@ -48,21 +53,32 @@ export function App({ result }: { result: Result }) {
         </div>
       </header>
       <main>
-        {result.variants.length > 1 && <Comparison variants={result.variants} chosen={chosen} choose={choose} />}
+        {compared.length > 1 && compared.length === result.variants.length && (
+          <Comparison variants={compared} chosen={chosen} choose={choose} />
+        )}
         {result.variants.length > 1 && (
           <ButtonRow label="Details of" names={result.variants.map((each) => each.name)} chosen={chosen} choose={choose} />
         )}
-        <Summary variant={variant} />
-        <Waterfall variant={variant} />
-        <Bottleneck variant={variant} />
-        <Timeline key={variant.name} variant={variant} />
-        <Network variant={variant} />
-        <Cost variant={variant} />
-        <Power variant={variant} />
-        <Collectives variant={variant} />
-        <Memory variant={variant} />
+        {isTraining(variant) && <Training variant={variant} />}
+        {hasPackets(variant) && <Packets key={variant.name} variant={variant} all={result.variants.filter(hasPackets)} />}
         <Provenance result={result} />
       </main>
+    </>
+  );
+}
+
+function Training({ variant }: { variant: Variant }) {
+  return (
+    <>
+      <Summary variant={variant} />
+      <Waterfall variant={variant} />
+      <Bottleneck variant={variant} />
+      <Timeline key={variant.name} variant={variant} />
+      <Network variant={variant} />
+      <Cost variant={variant} />
+      <Power variant={variant} />
+      <Collectives variant={variant} />
+      <Memory variant={variant} />
     </>
   );
 }

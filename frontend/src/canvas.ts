@@ -15,10 +15,11 @@ export function resolver(element: HTMLElement): (color: string) => string {
 /**
  * Paints now and at every change of the element's size or of the colour scheme; returns what ends it.
  *
- * The painting waits for the next frame: a canvas that changes inside the observer's own callback makes the browser
+ * What the observer tells waits for the next frame: a canvas that changes inside its callback makes the browser
  * complain of "undelivered notifications".
  */
 export function paintedOnChange(element: HTMLElement, paint: () => void): () => void {
+  paint();
   let frame = 0;
   const soon = () => {
     cancelAnimationFrame(frame);

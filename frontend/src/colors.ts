@@ -38,3 +38,10 @@ export function loadColor(load: number): string {
   const x = Math.min(Math.max(load, 0), 1);
   return `color-mix(in oklab, var(--hot) ${(x * 100).toFixed(0)}%, var(--cool))`;
 }
+
+const LINES = ["--accent", "--bandwidth", "--compute", "--contention", "--latency", "--straggler", "--data", "--checkpoint"];
+const DASHES = [undefined, "6 3", "2 3"];
+
+/** Colour and dashes of the n-th of several lines; together they differ for 24. */
+export const lineColor = (index: number): string => `var(${LINES[index % LINES.length]})`;
+export const lineDashes = (index: number): string | undefined => DASHES[Math.floor(index / LINES.length) % DASHES.length];

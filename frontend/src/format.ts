@@ -43,3 +43,16 @@ export function duration(seconds: number): string {
 
 export const band = (value: { low: number; typical: number; high: number }, show: (x: number) => string): string =>
   `${show(value.low)} – ${show(value.typical)} – ${show(value.high)}`;
+
+/** Microseconds as a time. */
+export const microseconds = (us: number): string => duration(us / 1e6);
+export const times = (factor: number): string => `${significant(factor)} x`;
+/** A whole number in full. */
+export const whole = (value: number): string => Math.round(value).toLocaleString("en-US");
+/** "h3->h7" with the arrow that is meant. */
+export const arrow = (text: string): string => text.replaceAll("->", "→");
+/** Microseconds on an axis: no trailing zeros. */
+export function tick(us: number): string {
+  const [scale, unit] = us >= 1e6 ? [1e6, "s"] : us >= 1e3 ? [1e3, "ms"] : [1, "us"];
+  return `${significant(us / scale, 3, false)} ${unit}`;
+}

@@ -81,3 +81,23 @@ export function BandBar({ band, whole }: { band: { low: number; typical: number;
     </div>
   );
 }
+
+export function Figure({ name, value, under }: { name: string; value: string; under?: string | undefined }) {
+  return (
+    <div class="figure">
+      <span class="muted">{name}</span>
+      <strong>{value}</strong>
+      {under !== undefined && <small>{under}</small>}
+    </div>
+  );
+}
+
+export function List({ title, items }: { title: string; items: string[] }) {
+  if (items.length === 0) return null;
+  return (
+    <>
+      <h3>{title}</h3>
+      <ul>{items.map((item) => <li>{item}</li>)}</ul>
+    </>
+  );
+}

@@ -1,5 +1,7 @@
 /** The result of a run as it stands in result.json, and how the report finds it. */
 
+import type { PacketSection } from "./packet";
+
 export interface Band {
   low: number;
   typical: number;
@@ -65,7 +67,17 @@ export interface Variant {
     alone_s: number;
     mean_s: number;
   }[];
+  packet?: PacketSection | null;
 }
+
+/** Of a run of given flows, without a model of training. */
+export interface BareVariant {
+  name: string;
+  settings: Record<string, unknown>;
+  packet: PacketSection;
+}
+
+export const isTraining = (variant: Variant | BareVariant): variant is Variant => "step" in variant;
 
 export interface MemoryRow {
   stage: number | string;
@@ -120,7 +132,7 @@ export interface Result {
     left_out: string[];
     defaults: string[];
   };
-  variants: Variant[];
+  variants: (Variant | BareVariant)[];
 }
 
 async function inflate(base64: string): Promise<string> {

@@ -1,8 +1,6 @@
 """The report in a real browser: it draws everything, logs no error, asks for nothing."""
 
-import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,22 +8,11 @@ import pytest
 
 import railyard
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+from .browser import CHROMIUM, browse
+
 ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-
-HEADLESS = (
-    "--headless", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--virtual-time-budget=4000",
-    "--enable-logging=stderr", "--lang=en-US",
-)  # fmt: skip
-
-
-def browse(address: str, profile: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    sandbox = ("--no-sandbox",) if os.geteuid() == 0 else ()
-    command = [str(CHROMIUM), *HEADLESS, *sandbox, f"--user-data-dir={profile}", *options, address]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
 
 
 @pytest.fixture(scope="module")

@@ -1,15 +1,5 @@
-import { Section, Table } from "../parts";
+import { List, Section, Table } from "../parts";
 import type { Result } from "../result";
-
-function List({ title, items }: { title: string; items: string[] }) {
-  if (items.length === 0) return null;
-  return (
-    <>
-      <h3>{title}</h3>
-      <ul>{items.map((item) => <li>{item}</li>)}</ul>
-    </>
-  );
-}
 
 export function Provenance({ result }: { result: Result }) {
   const { provenance } = result;
@@ -22,7 +12,7 @@ export function Provenance({ result }: { result: Result }) {
       </dl>
       <List title="What the model leaves out" items={provenance.left_out} />
       <List title="Defaults taken" items={provenance.defaults} />
-      <details>
+      {provenance.sources.length > 0 && <details>
         <summary>{provenance.sources.length} values and their sources</summary>
         <Table
           rows={provenance.sources}
@@ -35,7 +25,7 @@ export function Provenance({ result }: { result: Result }) {
             { head: "source", text: true, cell: (row) => <span class="source">{row.source}</span> },
           ]}
         />
-      </details>
+      </details>}
       <details>
         <summary>The scenario, as resolved</summary>
         <pre>{JSON.stringify(result.scenario, null, 2)}</pre>

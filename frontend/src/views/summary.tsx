@@ -1,15 +1,6 @@
 import { band, count, dollars, duration, percent, power } from "../format";
+import { Figure } from "../parts";
 import type { Variant } from "../result";
-
-function Figure({ name, value, under }: { name: string; value: string; under?: string | undefined }) {
-  return (
-    <div class="figure">
-      <span class="muted">{name}</span>
-      <strong>{value}</strong>
-      {under !== undefined && <small>{under}</small>}
-    </div>
-  );
-}
 
 export function Summary({ variant }: { variant: Variant }) {
   const { utilization, step, jct, power: watts, cpmt, capex } = variant;

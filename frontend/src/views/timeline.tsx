@@ -3,6 +3,7 @@ import { groupColor } from "../colors";
 import { paintedOnChange, resolver } from "../canvas";
 import { duration } from "../format";
 import { Legend, Section } from "../parts";
+import { niceStep } from "../scales";
 import type { Track, TrackLabel, Variant } from "../result";
 
 const ROW = 20;
@@ -25,12 +26,6 @@ const labelText = (label: TrackLabel | undefined): string =>
   label === undefined ? "" : [label.phase, label.op, label.group].filter((part, index, all) => part !== "" && all.indexOf(part) === index).join(" · ");
 
 const taskColor = (label: TrackLabel | undefined): string => groupColor(label === undefined || label.group === "" ? "compute" : label.group);
-
-function niceStep(span: number, wanted: number): number {
-  const raw = span / wanted;
-  const power = 10 ** Math.floor(Math.log10(raw));
-  return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= raw) ?? raw;
-}
 
 const heightOf = (tracks: Track[]): number => tracks.length * (ROW + GAP) + AXIS;
 

@@ -1,0 +1,23 @@
+import { List } from "../parts";
+import type { PacketVariant } from "../packet";
+import { Completion } from "./completion";
+import { Counters } from "./counters";
+import { Queues } from "./queues";
+import { Senders } from "./senders";
+import { PauseStorm } from "./storm";
+
+/** Everything that only a packet-level run can tell. */
+export function Packets({ variant, all }: { variant: PacketVariant; all: PacketVariant[] }) {
+  const { packet } = variant;
+  return (
+    <>
+      <Completion variant={variant} all={all} />
+      {packet.queues && packet.queues.rows.length > 0 && <Queues queues={packet.queues} />}
+      {packet.storm && <PauseStorm storm={packet.storm} />}
+      {packet.flows && packet.flows.rows.length > 0 && <Senders flows={packet.flows} />}
+      <Counters packet={packet}>
+        <List title="What the packet engine leaves out" items={packet.left_out ?? []} />
+      </Counters>
+    </>
+  );
+}
