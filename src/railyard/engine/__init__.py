@@ -1,21 +1,23 @@
 """Engines: when everything in a task graph happens on a cluster."""
 
-from railyard.engine import analytic as _analytic
-from railyard.engine import flow as _flow
-from railyard.engine.contract import (
-    DegradeLink,
-    Engine,
-    Fault,
-    Jitter,
-    Late,
-    Probes,
-    Progress,
-    SlowAccelerator,
-    engines,
-    get,
-)
+from __future__ import annotations
 
-del _analytic, _flow  # imported for their registration
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from railyard.engine.contract import (
+        DegradeLink,
+        Engine,
+        Fault,
+        Jitter,
+        Late,
+        Probes,
+        Progress,
+        SlowAccelerator,
+        engines,
+        get,
+    )
 
 __all__ = [
     "DegradeLink",
@@ -29,3 +31,15 @@ __all__ = [
     "engines",
     "get",
 ]
+
+_REGISTER = ("analytic", "flow")
+"""Modules that put an engine into the registry when they are imported."""
+
+
+def __getattr__(name: str) -> Any:
+    # `railyard packet` needs the packet engine alone, and the others pull in clusters, catalogue and pydantic.
+    if name not in __all__:
+        raise AttributeError(f"module 'railyard.engine' has no attribute '{name}'")
+    for module in _REGISTER:
+        importlib.import_module(f"railyard.engine.{module}")
+    return getattr(importlib.import_module("railyard.engine.contract"), name)
