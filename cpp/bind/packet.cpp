@@ -50,15 +50,17 @@ struct Network {
   }
 };
 
-struct Traffic {
+struct Flows {
   Column<std::int32_t> source, target;
   Column<std::int64_t> size_bytes, start_ps, dep_ptr;
   Column<std::int32_t> dep_idx;
   Column<std::int64_t> delay_ps;
+  Column<std::int32_t> need;
+  Column<std::uint8_t> dep_at, klass;
 
   TrafficColumns columns() const {
-    return {view(source), view(target),  view(size_bytes), view(start_ps),
-            view(dep_ptr), view(dep_idx), view(delay_ps)};
+    return {view(source),  view(target),   view(size_bytes), view(start_ps), view(dep_ptr),
+            view(dep_idx), view(delay_ps), view(need),       view(dep_at),   view(klass)};
   }
 };
 
@@ -83,7 +85,7 @@ class Beat {
   Clock::time_point next_ = Clock::now() + kInterval;
 };
 
-Outcome run_packets(const Network& network, const Traffic& traffic, Options options,
+Outcome run_packets(const Network& network, const Flows& traffic, Options options,
                     const Column<std::int32_t>& failed_links, const std::optional<Progress>& progress) {
   options.failed_links = view(failed_links);
   Beat beat(progress);
@@ -99,14 +101,25 @@ void bind_columns(nb::module_& m) {
                     Column<std::int64_t>, Column<std::int32_t>, Column<std::int32_t>, Column<std::int32_t>>(),
            nb::kw_only(), "hosts"_a, "nodes"_a, "link_source"_a, "link_target"_a, "rate_bps"_a, "latency_ps"_a,
            "record_ptr"_a, "lo"_a, "hi"_a, "first"_a, "width"_a, "stride"_a, "choices"_a);
-  nb::class_<Traffic>(m, "PacketTraffic", "Flows; holds the arrays, copies nothing.")
+  nb::class_<Flows>(m, "PacketTraffic", "Flows; holds the arrays, copies nothing.")
       .def(nb::init<Column<std::int32_t>, Column<std::int32_t>, Column<std::int64_t>, Column<std::int64_t>,
-                    Column<std::int64_t>, Column<std::int32_t>, Column<std::int64_t>>(),
+                    Column<std::int64_t>, Column<std::int32_t>, Column<std::int64_t>, Column<std::int32_t>,
+                    Column<std::uint8_t>, Column<std::uint8_t>>(),
            nb::kw_only(), "source"_a, "target"_a, "size_bytes"_a, "start_ps"_a, "dep_ptr"_a, "dep_idx"_a,
-           "delay_ps"_a);
+           "delay_ps"_a, "need"_a, "dep_at"_a, "klass"_a);
 }
 
-void bind_options(nb::module_& m) {
+void bind_choices(nb::module_& m) {
+  nb::enum_<Transport>(m, "PacketTransport")
+      .value("UEC", Transport::uec)
+      .value("RDMA", Transport::rdma)
+      .value("EQDS", Transport::eqds)
+      .value("NDP", Transport::ndp);
+  nb::enum_<Switching>(m, "PacketSwitching")
+      .value("LOSSY", Switching::lossy)
+      .value("PFC", Switching::pfc)
+      .value("CREDIT", Switching::credit)
+      .value("SCHEDULED", Switching::scheduled);
   nb::enum_<Congestion>(m, "PacketCongestion")
       .value("NSCC", Congestion::nscc)
       .value("RCCC", Congestion::rccc)
@@ -118,9 +131,16 @@ void bind_options(nb::module_& m) {
       .value("BITMAP", Balance::bitmap)
       .value("OBLIVIOUS", Balance::oblivious)
       .value("SINGLE_PATH", Balance::single_path)
-      .value("ADAPTIVE", Balance::adaptive);
+      .value("ADAPTIVE", Balance::adaptive)
+      .value("FLOWLET", Balance::flowlet);
+}
+
+void bind_options(nb::module_& m) {
   nb::class_<Options>(m, "PacketOptions", "Constants of the transport; 0 or -1: derived.")
       .def(nb::init<>())
+      .def_rw("transport", &Options::transport)
+      .def_rw("switching", &Options::switching)
+      .def_rw("flowlet_gap_ps", &Options::flowlet_gap_ps)
       .def_rw("congestion", &Options::congestion)
       .def_rw("balance", &Options::balance)
       .def_rw("mtu_bytes", &Options::mtu_bytes)
@@ -185,6 +205,7 @@ void bind_outcome(nb::module_& m) {
 
 void bind_packet(nb::module_& m) {
   bind_columns(m);
+  bind_choices(m);
   bind_options(m);
   bind_outcome(m);
   m.def("run_packets", &run_packets, "network"_a, "traffic"_a, "options"_a, nb::kw_only(), "failed_links"_a,

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "packet_dispatch.hpp"
+#include "railyard/packet/port.hpp"
 
 namespace railyard::packet {
 
@@ -20,7 +21,7 @@ bool within(std::span<const T> values, std::int64_t low, std::int64_t high) {
 
 void check_network(const NetworkColumns& network) {
   const std::size_t links = network.link_source.size();
-  need(network.hosts > 0 && network.hosts < (1u << 29) && network.nodes >= network.hosts, "hosts and nodes");
+  need(network.hosts > 0 && network.hosts < (1u << 28) && network.nodes >= network.hosts, "hosts and nodes");
   need(network.link_target.size() == links && network.rate_bps.size() == links && network.latency_ps.size() == links,
        "columns of links differ in length");
   need(within(network.link_source, 0, network.nodes) && within(network.link_target, 0, network.nodes),
@@ -54,16 +55,15 @@ void check_network(const NetworkColumns& network) {
   }
 }
 
-/// Flows that wait for each other would never start.
+/// Flows that wait for each other would never start. PRE: need is within the number of dependencies.
 void check_acyclic(const TrafficColumns& traffic) {
   const std::size_t flows = traffic.source.size();
-  std::vector<std::int64_t> waits(flows), ptr(flows + 1, 0);
+  std::vector<std::int64_t> waits(traffic.need.begin(), traffic.need.end()), ptr(flows + 1, 0);
   for (const std::int32_t before : traffic.dep_idx) ++ptr[static_cast<std::size_t>(before) + 1];
   for (std::size_t flow = 0; flow < flows; ++flow) ptr[flow + 1] += ptr[flow];
   std::vector<std::size_t> after(traffic.dep_idx.size()), ready;
   std::vector<std::int64_t> at(ptr.begin(), ptr.end() - 1);
   for (std::size_t flow = 0; flow < flows; ++flow) {
-    waits[flow] = traffic.dep_ptr[flow + 1] - traffic.dep_ptr[flow];
     if (waits[flow] == 0) ready.push_back(flow);
     for (auto dep = traffic.dep_ptr[flow]; dep < traffic.dep_ptr[flow + 1]; ++dep)
       after[static_cast<std::size_t>(at[static_cast<std::size_t>(traffic.dep_idx[static_cast<std::size_t>(dep)])]++)] =
@@ -72,20 +72,21 @@ void check_acyclic(const TrafficColumns& traffic) {
   std::size_t done = 0;
   for (; done < ready.size(); ++done)
     for (auto next = ptr[ready[done]]; next < ptr[ready[done] + 1]; ++next)
-      if (--waits[after[static_cast<std::size_t>(next)]] == 0) ready.push_back(after[static_cast<std::size_t>(next)]);
+      if (auto& left = waits[after[static_cast<std::size_t>(next)]]; left > 0 && --left == 0) ready.push_back(after[static_cast<std::size_t>(next)]);
   need(done == flows, "flows wait for each other in a circle");
 }
 
 void check_traffic(const NetworkColumns& network, const TrafficColumns& traffic) {
   const std::size_t flows = traffic.source.size();
-  need(flows < (1u << 30), "too many flows");
+  need(flows <= kIndexMask, "too many flows");
   need(traffic.target.size() == flows && traffic.size_bytes.size() == flows && traffic.start_ps.size() == flows &&
            traffic.delay_ps.size() == flows,
        "columns of flows differ in length");
   need(within(traffic.source, 0, network.hosts) && within(traffic.target, 0, network.hosts),
        "a flow ends at a host that does not exist");
-  for (std::size_t flow = 0; flow < flows; ++flow) need(traffic.source[flow] != traffic.target[flow], "a flow to itself");
-  need(within(traffic.size_bytes, 1, std::int64_t{1} << 42), "a flow's size is not in [1, 4 TiB)");
+  for (std::size_t flow = 0; flow < flows; ++flow)
+    need(traffic.source[flow] == traffic.target[flow] || traffic.size_bytes[flow] > 0, "a flow without bytes");
+  need(within(traffic.size_bytes, 0, std::int64_t{1} << 42), "a flow's size is not in [0, 4 TiB)");
   need(within(traffic.start_ps, -1, std::int64_t{1} << 55), "a flow's start is not in [-1, 10 h)");
   need(within(traffic.delay_ps, 0, std::int64_t{1} << 55), "a flow's delay is not in [0, 10 h)");
   need(traffic.dep_ptr.size() == flows + 1 && traffic.dep_ptr.front() == 0 &&
@@ -93,6 +94,14 @@ void check_traffic(const NetworkColumns& network, const TrafficColumns& traffic)
            std::is_sorted(traffic.dep_ptr.begin(), traffic.dep_ptr.end()),
        "dep_ptr");
   need(within(traffic.dep_idx, 0, static_cast<std::int64_t>(flows)), "a dependency on a flow that does not exist");
+  need(traffic.need.size() == flows && traffic.klass.size() == flows && traffic.dep_at.size() == traffic.dep_idx.size(),
+       "need, klass or dep_at differ in length from what they belong to");
+  for (std::size_t flow = 0; flow < flows; ++flow)
+    need(traffic.need[flow] >= 0 && traffic.need[flow] <= traffic.dep_ptr[flow + 1] - traffic.dep_ptr[flow] &&
+             (traffic.need[flow] > 0) == (traffic.dep_ptr[flow + 1] > traffic.dep_ptr[flow]),
+         "a flow needs more dependencies than it has, or none of those it has");
+  need(within(traffic.dep_at, 0, 2), "dep_at is neither 0 (sender) nor 1 (receiver)");
+  need(within(traffic.klass, 0, 8), "a traffic class is not in [0, 8)");
   check_acyclic(traffic);
 }
 
@@ -152,6 +161,7 @@ std::int64_t packets_of(std::int64_t given, double derived) {
 Derived derive(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options) {
   const Routes routes(network, options.seed);
   for (std::size_t flow = 0; flow < traffic.source.size(); ++flow) {
+    if (traffic.source[flow] == traffic.target[flow]) continue;
     walk(network, routes, static_cast<std::uint32_t>(traffic.source[flow]), static_cast<std::uint32_t>(traffic.target[flow]));
     walk(network, routes, static_cast<std::uint32_t>(traffic.target[flow]), static_cast<std::uint32_t>(traffic.source[flow]));
   }
@@ -194,13 +204,8 @@ Outcome run(const NetworkColumns& network, const TrafficColumns& traffic, const 
   check_traffic(network, traffic);
   check_options(network, options);
   const Derived derived = derive(network, traffic, options);
-  switch (options.congestion) {
-    case Congestion::nscc: return run_with<NsccControl>(network, traffic, options, derived, heartbeat);
-    case Congestion::rccc: return run_with<RcccControl>(network, traffic, options, derived, heartbeat);
-    case Congestion::both: return run_with<BothControl>(network, traffic, options, derived, heartbeat);
-    case Congestion::constant: return run_with<ConstantControl>(network, traffic, options, derived, heartbeat);
-  }
-  return {};
+  need(options.transport == Transport::uec && options.switching == Switching::lossy, "no such pair of transport and switching");
+  return run_uec_lossy(network, traffic, options, derived, heartbeat);
 }
 
 }  // namespace railyard::packet

@@ -92,7 +92,7 @@ struct Bench {
 
 }  // namespace
 
-TEST(packet_wheel_keeps_order_of_time_and_of_pushes) {
+TEST(packet_wheel_keeps_order_of_time) {
   for (const int shift : {10, 13, 17}) {
     Wheel wheel(shift);
     std::vector<std::pair<Ps, std::uint32_t>> wanted;
@@ -121,9 +121,9 @@ TEST(packet_wheel_keeps_order_of_time_and_of_pushes) {
   }
 }
 
-TEST(packet_wheel_serves_equal_times_first_come_first) {
+TEST(packet_wheel_serves_equal_times_by_their_ties) {
   Wheel wheel(13);
-  for (std::uint32_t at = 0; at < 100; ++at) wheel.push(500'000 + (at % 3), at);
+  for (std::uint32_t at = 3000; at-- > 0;) wheel.push(500'000 + (at % 3), at);
   Due due;
   std::vector<std::uint32_t> last(3, 0);
   while (wheel.pop(due)) {
@@ -331,23 +331,44 @@ TEST(packet_pacer_takes_turns_and_runs_ahead_by_a_window) {
 
 TEST(packet_run_refuses_what_does_not_fit) {
   Pair pair(kMicrosecond);
-  const std::vector<std::int32_t> source{0}, target{1}, none, loop{0}, far{7};
+  const std::vector<std::int32_t> source{0}, target{1}, none, loop{0}, far{7}, needs{0}, needs_one{1};
   const std::vector<std::int64_t> size{1000}, start{0}, zero{0}, ptr{0, 0}, one{0, 1};
+  const std::vector<std::uint8_t> at{}, at_one{0}, klass{0}, wild{9};
   const auto nothing = [](std::uint64_t, Ps) {};
-  const TrafficColumns good{source, target, size, start, ptr, none, zero};
+  const TrafficColumns good{source, target, size, start, ptr, none, zero, needs, at, klass};
   const Outcome outcome = run(pair.columns(), good, {}, nothing);
   // Data out, acknowledgement back: two links each way, 1064 and 64 bytes on the wire.
   CHECK(outcome.finish_ps.front() == 4 * kMicrosecond + 2 * (21'280 + 1'280));
   const auto refused = [&](const TrafficColumns& traffic, const Options& options, const char* word) {
     return harness::throws<std::invalid_argument>([&] { run(pair.columns(), traffic, options, nothing); }, word);
   };
-  CHECK(refused({source, far, size, start, ptr, none, zero}, {}, "does not exist"));
-  CHECK(refused({source, source, size, start, ptr, none, zero}, {}, "itself"));
-  CHECK(refused({source, target, zero, start, ptr, none, zero}, {}, "size"));
-  CHECK(refused({source, target, size, start, one, loop, zero}, {}, "circle"));
+  CHECK(refused({source, far, size, start, ptr, none, zero, needs, at, klass}, {}, "does not exist"));
+  CHECK(refused({source, target, zero, start, ptr, none, zero, needs, at, klass}, {}, "without bytes"));
+  CHECK(refused({source, target, size, start, one, loop, zero, needs_one, at_one, klass}, {}, "circle"));
+  CHECK(refused({source, target, size, start, one, loop, zero, needs, at_one, klass}, {}, "needs more"));
+  CHECK(refused({source, target, size, start, ptr, none, zero, needs_one, at, klass}, {}, "needs more"));
+  CHECK(refused({source, target, size, start, one, loop, zero, needs_one, at, klass}, {}, "differ in length"));
+  CHECK(refused({source, target, size, start, ptr, none, zero, needs, at, wild}, {}, "class"));
   Options options;
   options.paths = 3;
   CHECK(refused(good, options, "power of two"));
+}
+
+TEST(packet_run_begins_flows_when_enough_of_what_they_wait_for_is_done) {
+  Pair pair(kMicrosecond);
+  // 0: a flow; 1: work of 7 us on host 1 once the flow has arrived there; 2: back when one of both is done at its sender;
+  // 3: work of 1 us after both.
+  const std::vector<std::int32_t> source{0, 1, 1, 0}, target{1, 1, 0, 0}, dep{0, 0, 1, 0, 1}, needs{0, 1, 1, 2};
+  const std::vector<std::int64_t> size{1000, 0, 1000, 0}, start{0, -1, -1, -1}, ptr{0, 0, 1, 3, 5},
+      delay{0, 7 * kMicrosecond, 0, kMicrosecond};
+  const std::vector<std::uint8_t> at{1, 0, 0, 0, 0}, klass(4, 0);
+  const TrafficColumns traffic{source, target, size, start, ptr, dep, delay, needs, at, klass};
+  const Outcome outcome = run(pair.columns(), traffic, {}, [](std::uint64_t, Ps) {});
+  const Ps there = 2 * kMicrosecond + 2 * 21'280, back = there + 2 * kMicrosecond + 2 * 1'280;
+  CHECK(outcome.receiver_finish_ps[0] == there && outcome.finish_ps[0] == back);
+  CHECK(outcome.start_ps[1] == there && outcome.finish_ps[1] == there + 7 * kMicrosecond);
+  CHECK(outcome.start_ps[2] == back);
+  CHECK(outcome.start_ps[3] == there + 7 * kMicrosecond && outcome.finish_ps[3] == there + 8 * kMicrosecond);
 }
 
 TEST(packet_run_delivers_everything_under_every_mechanism) {
@@ -384,10 +405,12 @@ TEST(packet_run_delivers_everything_under_every_mechanism) {
   }
   const std::vector<std::int64_t> size(from.size(), 300'001), zero(from.size(), 0), ptr(from.size() + 1, 0);
   const std::vector<std::int32_t> none;
-  const TrafficColumns traffic{from, to, size, zero, ptr, none, zero};
+  const std::vector<std::int32_t> needs(from.size(), 0);
+  const std::vector<std::uint8_t> at{}, klass(from.size(), 0);
+  const TrafficColumns traffic{from, to, size, zero, ptr, none, zero, needs, at, klass};
   for (const Congestion control : {Congestion::nscc, Congestion::rccc, Congestion::both, Congestion::constant})
     for (const Balance balance : {Balance::mixed, Balance::reps, Balance::bitmap, Balance::oblivious,
-                                  Balance::single_path, Balance::adaptive})
+                                  Balance::single_path, Balance::adaptive, Balance::flowlet})
       for (const bool trim : {true, false}) {
         Options options;
         options.congestion = control;

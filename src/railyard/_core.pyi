@@ -94,7 +94,25 @@ class PacketNetwork:
 class PacketTraffic:
     """Flows; holds the arrays, copies nothing."""
 
-    def __init__(self, *, source: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], target: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], size_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], start_ps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], dep_ptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], dep_idx: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], delay_ps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+    def __init__(self, *, source: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], target: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], size_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], start_ps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], dep_ptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], dep_idx: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], delay_ps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], need: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], dep_at: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], klass: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+class PacketTransport(enum.Enum):
+    UEC = 0
+
+    RDMA = 1
+
+    EQDS = 2
+
+    NDP = 3
+
+class PacketSwitching(enum.Enum):
+    LOSSY = 0
+
+    PFC = 1
+
+    CREDIT = 2
+
+    SCHEDULED = 3
 
 class PacketCongestion(enum.Enum):
     NSCC = 0
@@ -118,10 +136,30 @@ class PacketBalance(enum.Enum):
 
     ADAPTIVE = 5
 
+    FLOWLET = 6
+
 class PacketOptions:
     """Constants of the transport; 0 or -1: derived."""
 
     def __init__(self) -> None: ...
+
+    @property
+    def transport(self) -> PacketTransport: ...
+
+    @transport.setter
+    def transport(self, arg: PacketTransport, /) -> None: ...
+
+    @property
+    def switching(self) -> PacketSwitching: ...
+
+    @switching.setter
+    def switching(self, arg: PacketSwitching, /) -> None: ...
+
+    @property
+    def flowlet_gap_ps(self) -> int: ...
+
+    @flowlet_gap_ps.setter
+    def flowlet_gap_ps(self, arg: int, /) -> None: ...
 
     @property
     def congestion(self) -> PacketCongestion: ...

@@ -5,7 +5,17 @@ import dataclasses
 import numpy as np
 import pytest
 
-from railyard.engine.packet import PacketNetwork, Routes, Settings, Traffic, crossbar, fat_tree, leaf_spine, run
+from railyard.engine.packet import (
+    AT_RECEIVER,
+    PacketNetwork,
+    Routes,
+    Settings,
+    Traffic,
+    crossbar,
+    fat_tree,
+    leaf_spine,
+    run,
+)
 from railyard.errors import InputError
 
 G400 = 400 * 10**9
@@ -30,14 +40,28 @@ def test_far_flows_change_nothing():
 
 def test_flows_wait_for_their_dependencies():
     traffic = Traffic.of(4, [0, 1, 2], [1, 2, 3], 100_000, start_ps=[0, 0, -1])
-    traffic = dataclasses.replace(
-        traffic,
-        dep_ptr=np.array([0, 0, 0, 2], np.int64),
-        dep_idx=np.array([0, 1], np.int32),
-        delay_ps=np.array([0, 0, 5_000], np.int64),
-    )
+    traffic = traffic.after([2, 2], [0, 1], delay_ps=[0, 0, 5_000])
     found = run(crossbar(4, rate_bps=G400), traffic, Settings())
     assert found.start_ps[2] == found.finish_ps[:2].max() + 5_000
+
+
+def test_one_of_two_dependencies_may_suffice():
+    traffic = Traffic.of(4, [0, 1, 2], [1, 2, 3], [100_000, 900_000, 100_000])
+    found = run(crossbar(4, rate_bps=G400), traffic.after([2, 2], [0, 1], need=[0, 0, 1]), Settings())
+    assert found.start_ps[2] == found.finish_ps[0] < found.finish_ps[1]
+
+
+def test_a_dependency_may_end_at_the_receiver():
+    traffic = Traffic.of(4, [0, 1], [1, 2], 100_000).after([1], [0], at=AT_RECEIVER)
+    found = run(crossbar(4, rate_bps=G400), traffic, Settings())
+    assert found.start_ps[1] == found.receiver_finish_ps[0] < found.finish_ps[0]
+
+
+def test_local_work_takes_its_time_and_no_bandwidth():
+    traffic = Traffic.of(4, [0, 0], [1, 0], [100_000, 0]).after([1], [0], delay_ps=[0, 3_000_000])
+    found = run(crossbar(4, rate_bps=G400), traffic, Settings())
+    assert found.start_ps[1] == found.finish_ps[0]
+    assert found.fct_ps[1] == 3_000_000
 
 
 def test_an_early_end_leaves_flows_unfinished():

@@ -12,7 +12,6 @@ namespace railyard::packet {
 /// uet-htsim only the first of a row of skipped entropies is paid off, and a round without a free one takes what comes.
 class Bitmap {
  public:
-  static constexpr bool kAdaptive = false;
   static constexpr std::uint8_t kMost = 15;
 
   Bitmap(std::uint32_t flows, std::uint32_t paths, std::uint64_t seed)

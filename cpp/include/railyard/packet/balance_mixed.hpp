@@ -9,8 +9,6 @@ namespace railyard::packet {
 /// The entropy of a good packet is used again, first come first served; without one it is the bitmap's turn.
 class Mixed {
  public:
-  static constexpr bool kAdaptive = false;
-
   Mixed(std::uint32_t flows, std::uint32_t paths, std::uint64_t seed) : bitmap_(flows, paths, seed), good_(flows) {}
 
   std::uint16_t next(std::uint32_t flow) { return good_[flow].empty() ? bitmap_.next(flow) : good_[flow].pop(); }

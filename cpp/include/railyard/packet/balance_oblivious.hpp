@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "railyard/packet/balance.hpp"
+#include "railyard/packet/feedback.hpp"
 #include "railyard/packet/draws.hpp"
 
 namespace railyard::packet {
@@ -10,8 +10,6 @@ namespace railyard::packet {
 /// Every flow goes through all entropies in turn, in an order (an exclusive or) drawn anew each round. Nothing is learnt.
 class Oblivious {
  public:
-  static constexpr bool kAdaptive = false;
-
   Oblivious(std::uint32_t flows, std::uint32_t paths, std::uint64_t seed) : mask_(paths - 1), seed_(seed), flows_(flows) {
     for (std::uint32_t flow = 0; flow < flows; ++flow) {
       const std::uint64_t bits = random(flow);

@@ -3,7 +3,7 @@
 #include <array>
 #include <vector>
 
-#include "railyard/packet/balance.hpp"
+#include "railyard/packet/feedback.hpp"
 #include "railyard/packet/draws.hpp"
 
 namespace railyard::packet {
@@ -13,7 +13,6 @@ namespace railyard::packet {
 /// and over, and 16 random ones follow.
 class Reps {
  public:
-  static constexpr bool kAdaptive = false;
   static constexpr int kRing = 8;
   static constexpr Ps kFreeze = 10'000'000'000;
   static constexpr std::uint8_t kExplore = 16;

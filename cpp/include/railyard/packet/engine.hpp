@@ -1,120 +1,99 @@
 #pragma once
 
-#include <algorithm>
-#include <bit>
 #include <cstdint>
-#include <vector>
+#include <utility>
 
-#include "railyard/packet/balance.hpp"
-#include "railyard/packet/least_loaded.hpp"
-#include "railyard/packet/options.hpp"
-#include "railyard/packet/port.hpp"
-#include "railyard/packet/routing.hpp"
-#include "railyard/packet/sender.hpp"
-#include "railyard/packet/slab.hpp"
-#include "railyard/packet/wheel.hpp"
+#include "railyard/packet/context.hpp"
 
 namespace railyard::packet {
 
-/// What an event's `what` says: two bits of kind, thirty of index.
-enum class Event : std::uint32_t { arrival = 0, slot = 1, timer = 2, pacer = 3 };
-constexpr std::uint32_t event(Event kind, std::uint32_t index) { return static_cast<std::uint32_t>(kind) << 30 | index; }
-
-/// One run of the Ultra Ethernet transport over switches that trim. The rules are those of uet-htsim 40ccb05 (uec.cpp,
-/// compositequeue.cpp); the program is not.
-template <class Control, class Balancer>
+/// One run: a transport at the hosts over a fabric of switches and links. `docs/concepts/packet.md` says what the two must
+/// offer.
+template <class Fabric, class Transport>
 class Engine {
  public:
-  Engine(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options, const Derived& derived);
-  Outcome run(const Heartbeat& heartbeat);
+  Engine(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options, const Derived& derived)
+      : context_(network, traffic, options, derived), fabric_(context_), transport_(context_, fabric_) {}
+
+  Outcome run(const Heartbeat& heartbeat) {
+    Outcome& outcome = context_.outcome;
+    context_.flows.begin();
+    Due due;
+    while (context_.flows.unfinished() != 0 && context_.wheel.pop(due)) {
+      if (context_.options.end_ps != 0 && due.time >= context_.options.end_ps) break;
+      context_.now = due.time;
+      look_ahead();
+      dispatch(due);
+      if ((++outcome.events & 0x3fff) == 0) heartbeat(outcome.events, context_.now);
+    }
+    outcome.now_ps = context_.now;
+    outcome.packets_peak = context_.slab.capacity();
+    outcome.link_bytes.resize(context_.network.link_source.size());
+    for (std::uint32_t link = 0; link < outcome.link_bytes.size(); ++link) outcome.link_bytes[link] = fabric_.carried(link);
+    return std::move(outcome);
+  }
 
  private:
   static constexpr std::size_t kAheadFar = 14, kAheadMiddle = 8, kAheadNear = 3;
 
-  // events
-  void look_ahead();
-  void look_ahead_middle(const Due& due);
-  void look_ahead_near(const Due& due) const;
-  void prefetch_sender(std::uint32_t flow) const;
-  void dispatch(const Due& due);
-  void arrive(std::uint32_t index);
-  void hop(std::uint32_t node, std::uint32_t index);
-  void deliver(std::uint32_t host, std::uint32_t index);
-  void on_timer(std::uint32_t flow);
-  void on_pacer(std::uint32_t host);
-
-  // interface
-  bool nic_free(const Nic& nic) const { return !nic.slot && now_ >= nic.busy_until; }
-  void nic_send(Nic& nic, std::uint32_t host, std::uint32_t index);
-  void nic_control(std::uint32_t host, std::uint32_t index);
-  void nic_first_control(Nic& nic, std::uint32_t host);
-  bool nic_first_flow(Nic& nic, std::uint32_t host);
-  void nic_slot(std::uint32_t host);
-  void nic_keep_going(Nic& nic, std::uint32_t host);
-  void nic_join(Nic& nic, std::uint32_t flow);
-
-  // sender
-  void start(std::uint32_t flow);
-  bool may_send(const Sender& sender, std::uint32_t flow) const;
-  std::int64_t next_size(const Sender& sender) const;
-  std::uint32_t size_of(const Sender& sender, std::uint32_t sequence) const;
-  void send_while_permitted(std::uint32_t flow);
-  std::uint32_t emit(std::uint32_t flow);
-  std::uint32_t data_packet(std::uint32_t flow, std::uint32_t sequence, std::int64_t size, std::uint8_t flags);
-  void request(std::uint32_t flow);
-  std::int64_t pull_target(const Sender& sender, std::uint32_t flow) const;
-  void stop_speculating(Sender& sender);
-  void arm_timer(std::uint32_t flow, Ps sent);
-  void expire(std::uint32_t flow, std::uint32_t sequence);
-  void queue_again(std::uint32_t flow, std::uint32_t sequence);
-  void on_ack(const Packet& ack);
-  Ps delay_of(Sender& sender, typename Control::State& state, const Packet& ack);
-  void on_nack(const Packet& nack);
-  void on_pull(const Packet& pull);
-  void finish(std::uint32_t flow);
-  void release_dependents(std::uint32_t flow);
-
-  // receiver
-  void on_data(std::uint32_t host, const Packet& packet);
-  void on_trimmed(std::uint32_t host, const Packet& packet);
-  void on_request(std::uint32_t host, const Packet& packet);
-  void acknowledge(std::uint32_t host, const Packet& packet, bool from_here, std::uint8_t flags);
-  void see_pull_target(std::uint32_t host, std::uint32_t flow, std::int64_t target);
-  void ask_pull(std::uint32_t host, std::uint32_t flow);
-
-  std::uint32_t control_packet(Kind kind, std::uint32_t flow, std::uint32_t destination, std::uint16_t entropy);
-  std::uint32_t key_of(std::uint32_t flow, std::uint16_t entropy) const {
-    return static_cast<std::uint32_t>(mix(key_seed_ ^ (std::uint64_t{flow} << 16 | entropy)) >> 32);
+  /// Fetches what coming events will touch, in three steps, each by way of what the one before has fetched.
+  void look_ahead() {
+    if (const Due* due = context_.wheel.peek(kAheadFar); due != nullptr) {
+      const std::uint32_t index = index_of(due->what);
+      if (kind_of(due->what) == Event::arrival) context_.slab.prefetch(index);
+      else if (kind_of(due->what) == Event::slot) __builtin_prefetch(&context_.nics[index], 1);
+    }
+    if (const Due* due = context_.wheel.peek(kAheadMiddle); due != nullptr) {
+      const std::uint32_t index = index_of(due->what);
+      if (kind_of(due->what) == Event::slot) {
+        const Nic& nic = context_.nics[index];
+        if (nic.first != kNone) transport_.look_ahead_sender(nic.first);
+        if (nic.link != kNone) fabric_.prefetch(nic.link);
+      } else if (kind_of(due->what) == Event::arrival) {
+        const std::uint32_t host = fabric_.look_ahead_middle(index);
+        if (host != kNone) transport_.look_ahead_middle(host, context_.slab[index]);
+      }
+    }
+    if (const Due* due = context_.wheel.peek(kAheadNear); due != nullptr) {
+      const std::uint32_t index = index_of(due->what);
+      if (kind_of(due->what) == Event::slot) {
+        if (const std::uint32_t flow = context_.nics[index].first; flow != kNone) transport_.look_ahead_near(flow);
+      } else if (kind_of(due->what) == Event::arrival) {
+        const std::uint32_t host = fabric_.look_ahead_near(index);
+        if (host != kNone) transport_.look_ahead_near(host, context_.slab[index]);
+      }
+    }
   }
 
-  const NetworkColumns& network_;
-  const TrafficColumns& traffic_;
-  const Options& options_;
-  const Derived& derived_;
-  std::uint32_t hosts_;
-  std::int64_t mss_;
-  std::uint64_t key_seed_;
-  NsccConstants constants_;
-  Ps quantum_time_;
-  Outcome outcome_;
-  Slab slab_;
-  Wheel wheel_;
-  Routes routes_;
-  Ports ports_;
-  LeastLoaded least_loaded_;
-  Balancer balancer_;
-  WordArena sent_, received_;
-  BigVector<Nic> nics_;
-  BigVector<Sender> senders_;
-  BigVector<typename Control::State> states_;
-  BigVector<Receiver> receivers_;
-  std::vector<Pacer> pacers_;
-  std::vector<Oversubscription> congestion_;
-  std::vector<std::uint32_t> adjustments_;
-  std::vector<std::uint32_t> waits_;          ///< Dependencies of a flow that have not finished.
-  std::vector<std::uint32_t> after_ptr_, after_;  ///< Flows that wait for a flow.
-  Ps now_ = 0;
-  std::uint32_t unfinished_ = 0;
+  void dispatch(const Due& due) {
+    const std::uint32_t index = index_of(due.what);
+    switch (kind_of(due.what)) {
+      case Event::arrival: arrive(index); break;
+      case Event::slot: transport_.on_slot(index); break;
+      case Event::start:
+        if (context_.flows.start(index, context_.now)) transport_.start(index);
+        break;
+      case Event::timer: transport_.on_timer(index); break;
+      case Event::pacer: transport_.on_pacer(index); break;
+      case Event::port: fabric_.on_port(index); break;
+      case Event::extra: fabric_.on_extra(index); break;
+      case Event::control: break;
+    }
+  }
+
+  void arrive(std::uint32_t index) {
+    ++context_.outcome.counters.hops;
+    const std::uint32_t host = fabric_.arrive(index);
+    if (host == kNone) return;
+    // WHY a copy: answers are new packets, and making them may move the slab.
+    const Packet packet = context_.slab[index];
+    context_.slab.release(index);
+    transport_.deliver(host, packet, index);
+  }
+
+  Context context_;
+  Fabric fabric_;
+  Transport transport_;
 };
 
 }  // namespace railyard::packet

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "railyard/packet/draws.hpp"
-#include "railyard/packet/port.hpp"
 #include "railyard/packet/routing.hpp"
 
 namespace railyard::packet {
@@ -18,6 +17,7 @@ class LeastLoaded {
 
   LeastLoaded(std::size_t links, std::size_t nodes, std::uint64_t seed) : seed_(seed), sampled_(links), draws_(nodes) {}
 
+  template <class Ports>
   std::uint32_t choose(Ports& ports, std::uint32_t node, const Choice& choice, Ps now) {
     std::array<std::uint32_t, 256> best;
     std::uint32_t count = 0;
@@ -39,12 +39,13 @@ class LeastLoaded {
     int band = 0;
   };
 
+  template <class Ports>
   int band_of(Ports& ports, std::uint32_t link, Ps now) {
     Sample& sample = sampled_[link];
     if (now - sample.at <= kSample) return sample.band;
     sample.at = now;
     const std::int64_t depth = ports.depth(link, now);
-    const std::int64_t limit = ports.klass(link).limit;
+    const std::int64_t limit = ports.limit(link);
     sample.band = 20 * depth < limit ? 0 : 10 * depth < limit ? 1 : 5 * depth < limit ? 2 : 3;
     return sample.band;
   }

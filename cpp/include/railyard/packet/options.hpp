@@ -17,6 +17,22 @@ enum class Congestion : std::uint8_t {
   constant,  ///< A window that never changes.
 };
 
+/// What hosts speak.
+enum class Transport : std::uint8_t {
+  uec,   ///< Ultra Ethernet: selective acknowledgements, windows or credit.
+  rdma,  ///< Reliable connections: RoCE, InfiniBand.
+  eqds,  ///< Receivers pull, after a first window of speculation.
+  ndp,   ///< The same, without credit.
+};
+
+/// What happens where more comes to an egress than leaves it.
+enum class Switching : std::uint8_t {
+  lossy,      ///< Queues cut packets or drop them.
+  pfc,        ///< The upstream neighbour is told to pause.
+  credit,     ///< The upstream neighbour sends only what there is room for.
+  scheduled,  ///< The egress grants what ingresses may send, in cells.
+};
+
 /// Who decides which of the equal-cost paths a packet takes.
 enum class Balance : std::uint8_t {
   mixed,        ///< Recycled good entropies, else the bitmap's choice.
@@ -25,6 +41,7 @@ enum class Balance : std::uint8_t {
   oblivious,    ///< Entropies in turn.
   single_path,  ///< One entropy a flow.
   adaptive,     ///< The switch: the emptiest egress.
+  flowlet,      ///< One entropy a burst: another after a pause.
 };
 
 /// The directed links and their routes: nodes 0..hosts-1 are hosts, the rest switches. Interval routing: a node reaches
@@ -40,18 +57,24 @@ struct NetworkColumns {
   std::span<const std::int32_t> width, stride, choices;
 };
 
-/// One row a flow. A flow starts at start_ps, or, where that is negative, delay_ps after the last of its dependencies has
-/// finished at its sender.
+/// One row a flow. A flow may start when `need` of its dependencies are done, not before start_ps, and then delay_ps later.
+/// A dependency is done when its sender has the last acknowledgement, or, where dep_at is 1, when its receiver has every byte. A flow
+/// from a host to itself is work of that host: done after delay_ps.
 struct TrafficColumns {
   std::span<const std::int32_t> source, target;
   std::span<const std::int64_t> size_bytes, start_ps;
   std::span<const std::int64_t> dep_ptr;
   std::span<const std::int32_t> dep_idx;
   std::span<const std::int64_t> delay_ps;
+  std::span<const std::int32_t> need;     ///< 0 .. number of dependencies.
+  std::span<const std::uint8_t> dep_at;   ///< One row a dependency.
+  std::span<const std::uint8_t> klass;    ///< Traffic class, 0 .. 7.
 };
 
 /// Constants of uet-htsim (commit 40ccb05) where nothing else is said; 0 or -1 stand for "derive it".
 struct Options {
+  Transport transport = Transport::uec;
+  Switching switching = Switching::lossy;
   Congestion congestion = Congestion::nscc;
   Balance balance = Balance::mixed;
   std::uint32_t mtu_bytes = 4150;
@@ -61,6 +84,8 @@ struct Options {
   std::int64_t ecn_high_packets = -1;   ///< -1: 0.8 of it.
   bool trim = true;
   std::uint64_t seed = 0;
+  Ps flowlet_gap_ps = 10'000'000;       ///< A pause after which a flowlet begins.
+  bool telemetry = false;               ///< Egresses write what they see into packets.
   std::uint32_t paths = 64;             ///< Entropies of a flow; a power of two.
   std::int64_t sack_bytes = 16384;      ///< Bytes accepted before an acknowledgement goes out unasked.
   std::int64_t window_packets = 0;      ///< First window; 0: 1.5 bandwidth-delay products.

@@ -101,12 +101,13 @@ class Ports {
 
   std::uint32_t target(std::uint32_t link) const { return targets_[link]; }
   const PortClass& klass(std::uint32_t link) const { return classes_[ports_[link].klass()]; }
+  std::int64_t limit(std::uint32_t link) const { return klass(link).limit; }
   void prefetch(std::uint32_t link) const { __builtin_prefetch(ports_.data() + link, 1); }
   /// Fetches what waits at a port that has been fetched.
   void prefetch_line(std::uint32_t link) const {
     if (!ports_[link].low.empty()) ports_[link].low.prefetch(lines_);
   }
-  std::vector<std::int64_t> link_bytes() const { return {carried_.begin(), carried_.end()}; }
+  std::int64_t carried(std::uint32_t link) const { return carried_[link]; }
   std::size_t size() const { return ports_.size(); }
 
  private:
@@ -119,7 +120,7 @@ class Ports {
     port.kind = static_cast<std::uint16_t>((port.kind & ~1u) | (high ? 0u : 1u));
     port.busy_until = at + time_of(klass, next.size);
     carried_[link] += next.size;
-    wheel_.push(port.busy_until + klass.latency, next.index);
+    wheel_.push(port.busy_until + klass.latency, next.index, link);
   }
 
   /// Ends and begins service up to `now`.

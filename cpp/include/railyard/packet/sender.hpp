@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "railyard/packet/credit.hpp"
+#include "railyard/packet/nic.hpp"
 #include "railyard/packet/nscc.hpp"
 #include "railyard/packet/window.hpp"
 
@@ -19,10 +20,9 @@ struct Sender {
   SendWindow window;
   std::uint32_t last = kNone;     ///< Number of the packet that ends the flow.
   std::uint32_t requests = 0;     ///< Sequence numbers used up by requests.
-  std::uint32_t next_active = kNone;
+  Place place;                    ///< In the NIC's round of flows that want to send.
   std::uint16_t last_size = 0;
-  bool started = false, done = false, timer = false;
-  bool at_nic = false;            ///< In the NIC's round of flows that want to send.
+  bool done = false, timer = false;
   bool speculating = true;        ///< Nothing has come back yet: credit is the sender's own guess.
   Ps last_request = 0;
   std::int64_t credit = 0, pull = kFirstPull, pull_target = kFirstPull;
@@ -58,18 +58,5 @@ using NsccControl = Control<Nscc, true, false>;
 using RcccControl = Control<FixedWindow, false, true>;
 using BothControl = Control<Nscc, true, true>;
 using ConstantControl = Control<FixedWindow, true, false>;
-
-/// A host's network interface: one packet at a time, flows in turn, control packets ten to one before them.
-struct Nic {
-  static constexpr std::uint8_t kTurns = 11;
-  Ps busy_until = 0;
-  std::uint32_t first = kNone, last = kNone;                  ///< Flows that want to send.
-  std::uint32_t control_first = kNone, control_last = kNone;  ///< Control packets.
-  std::uint32_t active = 0;                                   ///< Flows that want to send, how many.
-  std::uint32_t link = kNone;  ///< Its only link, where it has one.
-  std::uint16_t links = 0;
-  std::uint8_t turn = 0;
-  bool slot = false;  ///< An event at busy_until is pending.
-};
 
 }  // namespace railyard::packet

@@ -15,10 +15,13 @@ enum class Kind : std::uint8_t {
   ack,
   nack,
   pull,     ///< Grants credit.
+  cnp,      ///< Congestion notification (RoCE).
+  pause,    ///< Stops or lets go a link (PFC).
+  credit,   ///< Link credit (InfiniBand) or a grant (scheduled fabrics).
 };
 
 /// What a packet carries and what is done to it on the way.
-enum Flag : std::uint8_t {
+enum Flag : std::uint16_t {
   kMarked = 1,         ///< Congestion experienced (data), or echoed (ack, nack).
   kTrimmed = 2,        ///< Payload cut off.
   kAckRequested = 4,
@@ -38,9 +41,9 @@ struct alignas(64) Packet {
   std::uint16_t size;         ///< Bytes on the wire.
   std::uint16_t entropy;
   Kind kind;
-  std::uint8_t flags;
-  std::uint16_t spare;
-  std::uint32_t spare_too;
+  std::uint8_t klass;         ///< Traffic class.
+  std::uint16_t flags;
+  std::uint32_t ingress;      ///< The link by which it came to the switch; kNone at the host that sends it.
   std::uint32_t sequence;     ///< Of the packet, or of the packet that caused this one.
   std::uint32_t cumulative;   ///< Ack: the first sequence number not yet received.
   std::uint32_t reference;    ///< Ack: what bit 0 of the bitmap stands for.

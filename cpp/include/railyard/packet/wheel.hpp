@@ -16,22 +16,23 @@ namespace railyard::packet {
 struct Due {
   Ps time;
   std::uint32_t what;
-  std::uint32_t order;  ///< Set by the queue, where it needs one to keep the order of pushes.
+  std::uint32_t tie;  ///< Which of several at one time comes first: the lower.
+
+  bool before(const Due& other) const { return time < other.time || (time == other.time && tie < other.tie); }
 };
 
-/// A 4-ary heap over (time, order of pushes).
+/// A 4-ary heap over (time, tie).
 class DueHeap {
  public:
   bool empty() const { return heap_.empty(); }
   const Due& top() const { return heap_.front(); }
 
-  void push(Ps time, std::uint32_t what) {
-    const Due due{time, what, order_++};
+  void push(const Due& due) {
     std::size_t at = heap_.size();
     heap_.push_back(due);
     while (at > 0) {
       const std::size_t above = (at - 1) / 4;
-      if (!before(due, heap_[above])) break;
+      if (!due.before(heap_[above])) break;
       heap_[at] = heap_[above];
       at = above;
     }
@@ -43,17 +44,14 @@ class DueHeap {
     const Due last = heap_.back();
     heap_.pop_back();
     const std::size_t count = heap_.size();
-    if (count == 0) {
-      order_ = 0;
-      return first;
-    }
+    if (count == 0) return first;
     std::size_t at = 0;
     while (4 * at + 1 < count) {
       std::size_t least = 4 * at + 1;
       const std::size_t end = std::min(least + 4, count);
       for (std::size_t child = least + 1; child < end; ++child)
-        if (before(heap_[child], heap_[least])) least = child;
-      if (!before(heap_[least], last)) break;
+        if (heap_[child].before(heap_[least])) least = child;
+      if (!heap_[least].before(last)) break;
       heap_[at] = heap_[least];
       at = least;
     }
@@ -62,14 +60,12 @@ class DueHeap {
   }
 
  private:
-  static bool before(const Due& a, const Due& b) {
-    return a.time != b.time ? a.time < b.time : static_cast<std::int32_t>(a.order - b.order) < 0;
-  }
   std::vector<Due> heap_;
-  std::uint32_t order_ = 0;
 };
 
 /// A queue of events in the order of time, for times that mostly lie a link's delay ahead.
+/// WHY ties and not the order of pushes: what is due at one time comes in the same order however the network is cut into
+/// parts that run side by side.
 ///
 /// A ring of windows of 2^shift ps; pushes append to a window's chunks. When a window's turn comes it is sorted by
 /// counting on eight bits of its time and a pass of insertion. What is due within the window being served goes into a
@@ -82,21 +78,25 @@ class Wheel {
 
   explicit Wheel(int shift) : shift_(shift) { head_.fill(kNone); tail_.fill(kNone); }
 
-  void push(Ps time, std::uint32_t what) {
+  void push(Ps time, std::uint32_t what) { push(time, what, what); }
+
+  /// PRE: at one time no two events have the same tie, unless their order does not matter.
+  void push(Ps time, std::uint32_t what, std::uint32_t tie) {
     const std::int64_t window = time >> shift_;
+    const Due due{time, what, tie};
     if (window <= base_) {
-      late_.push(time, what);
+      late_.push(due);
     } else if (window < base_ + static_cast<std::int64_t>(kWindows)) {
-      append(static_cast<std::size_t>(window) & (kWindows - 1), Due{time, what, 0});
+      append(static_cast<std::size_t>(window) & (kWindows - 1), due);
     } else {
-      far_.push(time, what);
+      far_.push(due);
     }
   }
 
   /// The next event; false when there is none.
   bool pop(Due& due) {
     for (;;) {
-      if (next_ < sorted_.size() && (late_.empty() || sorted_[next_].time <= late_.top().time)) {
+      if (next_ < sorted_.size() && (late_.empty() || !late_.top().before(sorted_[next_]))) {
         due = sorted_[next_++];
         return true;
       }
@@ -189,13 +189,14 @@ class Wheel {
     next_ = 0;
     if (count > kFew && shift_ > 8) {
       scatter(slot);
-    } else {
-      std::size_t to = 0;
-      for (std::uint32_t at = head_[slot]; at != kNone; at = chunks_[at].next)
-        for (std::uint32_t entry = 0; entry < chunks_[at].count; ++entry) sorted_[to++] = chunks_[at].entries[entry];
+      release(slot);
+      return;
     }
+    std::size_t to = 0;
+    for (std::uint32_t at = head_[slot]; at != kNone; at = chunks_[at].next)
+      for (std::uint32_t entry = 0; entry < chunks_[at].count; ++entry) sorted_[to++] = chunks_[at].entries[entry];
     release(slot);
-    insertion();
+    insertion(0, count);
   }
 
   std::size_t part(Ps time) const { return static_cast<std::size_t>(time >> (shift_ - 8)) & 255; }
@@ -215,17 +216,49 @@ class Wheel {
         const Due& due = chunks_[at].entries[entry];
         sorted_[start[part(due.time)]++] = due;
       }
+    // `start` is now where the next part begins.
+    std::size_t from = 0;
+    for (const std::uint32_t end : start) {
+      if (end - from > kFew) spread(from, end);
+      else insertion(from, end);
+      from = end;
+    }
   }
 
-  void insertion() {
-    for (std::size_t at = 1; at < sorted_.size(); ++at) {
+  /// Time and tie in one number; PRE: both events are of the open window.
+  static std::uint64_t key(const Due& due) { return static_cast<std::uint64_t>(due.time) << 32 | due.tie; }
+
+  /// Sorts what scattering by time has left together: where thousands of hosts do the same thing at once, many ties.
+  void spread(std::size_t from, std::size_t end) {
+    std::uint64_t least = ~std::uint64_t{0}, most = 0;
+    for (std::size_t at = from; at < end; ++at) {
+      least = std::min(least, key(sorted_[at]));
+      most = std::max(most, key(sorted_[at]));
+    }
+    const int down = std::max(static_cast<int>(std::bit_width(most - least)) - 8, 0);
+    std::array<std::uint32_t, 257> start{};
+    for (std::size_t at = from; at < end; ++at) ++start[((key(sorted_[at]) - least) >> down) + 1];
+    for (std::size_t at = 1; at < start.size(); ++at) start[at] += start[at - 1];
+    spare_.assign(sorted_.begin() + static_cast<std::ptrdiff_t>(from), sorted_.begin() + static_cast<std::ptrdiff_t>(end));
+    for (const Due& due : spare_) sorted_[from + start[(key(due) - least) >> down]++] = due;
+    insertion(from, end);
+  }
+
+  void insertion(std::size_t from, std::size_t end) {
+    std::size_t moves = 0;
+    for (std::size_t at = from + 1; at < end; ++at) {
       const Due due = sorted_[at];
       std::size_t to = at;
-      while (to > 0 && due.time < sorted_[to - 1].time) {
+      while (to > from && key(due) < key(sorted_[to - 1])) {
         sorted_[to] = sorted_[to - 1];
         --to;
       }
       sorted_[to] = due;
+      moves += at - to;
+      if (moves <= 64 * (end - from)) continue;
+      std::sort(sorted_.begin() + static_cast<std::ptrdiff_t>(from), sorted_.begin() + static_cast<std::ptrdiff_t>(end),
+                [](const Due& a, const Due& b) { return key(a) < key(b); });
+      return;
     }
   }
 
@@ -239,7 +272,7 @@ class Wheel {
 
   int shift_;
   std::int64_t base_ = -1;
-  std::vector<Due> sorted_;
+  std::vector<Due> sorted_, spare_;
   std::size_t next_ = 0;
   DueHeap late_, far_;
   std::array<std::uint32_t, kWindows> head_, tail_;

@@ -2,8 +2,12 @@
 
 from railyard.engine.packet.networks import crossbar, fat_tree, leaf_spine
 from railyard.engine.packet.records import (
+    AT_RECEIVER,
+    AT_SENDER,
     CONGESTION_CONTROLS,
     LOAD_BALANCINGS,
+    SWITCHINGS,
+    TRANSPORTS,
     PacketNetwork,
     Routes,
     Settings,
@@ -12,8 +16,12 @@ from railyard.engine.packet.records import (
 from railyard.engine.packet.running import PacketResult, Packets, run
 
 __all__ = [
+    "AT_RECEIVER",
+    "AT_SENDER",
     "CONGESTION_CONTROLS",
     "LOAD_BALANCINGS",
+    "SWITCHINGS",
+    "TRANSPORTS",
     "PacketNetwork",
     "PacketResult",
     "Packets",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -15,10 +15,25 @@ if TYPE_CHECKING:
     from railyard.cluster.routing import RoutingTable
 
 CongestionControl = Literal["nscc", "rccc", "nscc+rccc", "constant"]
-LoadBalancing = Literal["mixed", "reps", "bitmap", "oblivious", "single-path", "adaptive"]
+LoadBalancing = Literal["mixed", "reps", "bitmap", "oblivious", "single-path", "adaptive", "flowlet"]
+Transport = Literal["uec", "rdma", "eqds", "ndp"]
+Switching = Literal["lossy", "pfc", "credit", "scheduled"]
+
+AT_SENDER, AT_RECEIVER = 0, 1
+"""When a dependency on a flow is done: its sender has the last acknowledgement; its receiver has every byte."""
 
 CONGESTION_CONTROLS: tuple[CongestionControl, ...] = ("nscc", "rccc", "nscc+rccc", "constant")
-LOAD_BALANCINGS: tuple[LoadBalancing, ...] = ("mixed", "reps", "bitmap", "oblivious", "single-path", "adaptive")
+LOAD_BALANCINGS: tuple[LoadBalancing, ...] = (
+    "mixed",
+    "reps",
+    "bitmap",
+    "oblivious",
+    "single-path",
+    "adaptive",
+    "flowlet",
+)
+TRANSPORTS: tuple[Transport, ...] = ("uec", "rdma", "eqds", "ndp")
+SWITCHINGS: tuple[Switching, ...] = ("lossy", "pfc", "credit", "scheduled")
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,8 +117,13 @@ class Traffic:
         size_bytes: int64[flows], payload bytes.
         start_ps: int64[flows], when the flow starts, ps; -1: after its dependencies.
         dep_ptr: int64[flows + 1], the dependencies of flow `f` are `dep_idx[dep_ptr[f]:dep_ptr[f + 1]]`.
-        dep_idx: int32[], flows that must have finished at their sender (last acknowledgement received).
-        delay_ps: int64[flows], time from the last of them to the start, ps.
+        dep_idx: int32[], the flows that they are.
+        delay_ps: int64[flows], time from the last of them to the start, ps. A row whose source is its target is work of
+            that host and takes this time and no bandwidth.
+        need: int32[flows], how many of its dependencies must be done; as a rule all.
+        dep_at: uint8[len(dep_idx)], when a dependency is done: 0 when its sender has the last acknowledgement, 1 when
+            its receiver has every byte.
+        klass: uint8[flows], traffic class, 0..7.
     """
 
     hosts: int
@@ -114,10 +134,20 @@ class Traffic:
     dep_ptr: NDArray[np.int64]
     dep_idx: NDArray[np.int32]
     delay_ps: NDArray[np.int64]
+    need: NDArray[np.int32]
+    dep_at: NDArray[np.uint8]
+    klass: NDArray[np.uint8]
 
     @classmethod
     def of(
-        cls, hosts: int, source: ArrayLike, target: ArrayLike, size_bytes: ArrayLike, *, start_ps: ArrayLike = 0
+        cls,
+        hosts: int,
+        source: ArrayLike,
+        target: ArrayLike,
+        size_bytes: ArrayLike,
+        *,
+        start_ps: ArrayLike = 0,
+        klass: ArrayLike = 0,
     ) -> Traffic:
         """Flows without dependencies; single numbers are repeated for all flows.
 
@@ -134,6 +164,44 @@ class Traffic:
             dep_ptr=np.zeros(count + 1, np.int64),
             dep_idx=np.zeros(0, np.int32),
             delay_ps=np.zeros(count, np.int64),
+            need=np.zeros(count, np.int32),
+            dep_at=np.zeros(0, np.uint8),
+            klass=_column(klass, np.uint8, count, "klass"),  # type: ignore[arg-type]
+        )
+
+    def after(
+        self,
+        flow: ArrayLike,
+        before: ArrayLike,
+        *,
+        at: ArrayLike = AT_SENDER,
+        need: ArrayLike | None = None,
+        delay_ps: ArrayLike | None = None,
+    ) -> Traffic:
+        """The same flows, of which some wait for others; replaces what they waited for.
+
+        Args:
+            flow: Flows that wait, one row a dependency.
+            before: For which flows.
+            at: `AT_SENDER` or `AT_RECEIVER`, one a dependency or one for all.
+            need: One a flow: how many of its dependencies must be done; all by default.
+            delay_ps: One a flow, ps; as it was by default.
+
+        Raises:
+            InputError: Columns of different lengths.
+        """
+        waiting = np.asarray(flow, np.int64)
+        order = np.argsort(waiting, kind="stable")
+        counts = np.bincount(waiting, minlength=len(self))
+        delay = self.delay_ps if delay_ps is None else delay_ps
+        return replace(
+            self,
+            start_ps=np.where(counts > 0, -1, self.start_ps),
+            dep_ptr=np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
+            dep_idx=_column(before, np.int32, len(waiting), "before")[order],  # type: ignore[arg-type]
+            dep_at=_column(at, np.uint8, len(waiting), "at")[order],  # type: ignore[arg-type]
+            need=_column(counts if need is None else need, np.int32, len(self), "need"),  # type: ignore[arg-type]
+            delay_ps=_column(delay, np.int64, len(self), "delay_ps"),  # type: ignore[arg-type]
         )
 
     def __len__(self) -> int:
@@ -145,8 +213,11 @@ class Settings:
     """Constants of the transport and of the switches. Defaults are those of uet-htsim (commit 40ccb05).
 
     Attributes:
+        transport: What hosts speak.
+        switching: What happens where more comes to an egress than leaves it.
         congestion_control: `nscc` (window at the sender), `rccc` (credit by the receiver), both, or `constant` window.
         load_balancing: Who chooses among equal-cost paths and how.
+        flowlet_gap_ps: A pause of a flow after which its next packet may take another path (flowlet), ps.
         mtu_bytes: A full packet, header included.
         header_bytes: Header, acknowledgement, trimmed packet.
         queue_packets: Full packets that an egress queue holds; None: one bandwidth-delay product with trimming, else 5.
@@ -167,8 +238,11 @@ class Settings:
         end_ps: Simulated time at which the run ends whatever has finished, ps; None: never.
     """
 
+    transport: Transport = "uec"
+    switching: Switching = "lossy"
     congestion_control: CongestionControl = "nscc"
     load_balancing: LoadBalancing = "mixed"
+    flowlet_gap_ps: int = 10_000_000
     mtu_bytes: int = 4150
     header_bytes: int = 64
     queue_packets: int | None = None
@@ -189,7 +263,12 @@ class Settings:
     end_ps: int | None = None
 
     def __post_init__(self) -> None:
-        for key, allowed in (("congestion_control", CONGESTION_CONTROLS), ("load_balancing", LOAD_BALANCINGS)):
+        for key, allowed in (
+            ("transport", TRANSPORTS),
+            ("switching", SWITCHINGS),
+            ("congestion_control", CONGESTION_CONTROLS),
+            ("load_balancing", LOAD_BALANCINGS),
+        ):
             found = getattr(self, key)
             if found not in allowed:
                 near = suggest(str(found), allowed)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard import _core
+from railyard.engine.packet.records import SWITCHINGS, TRANSPORTS
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,7 +32,10 @@ _BALANCE = {
     "oblivious": _core.PacketBalance.OBLIVIOUS,
     "single-path": _core.PacketBalance.SINGLE_PATH,
     "adaptive": _core.PacketBalance.ADAPTIVE,
+    "flowlet": _core.PacketBalance.FLOWLET,
 }
+_TRANSPORT = {name: getattr(_core.PacketTransport, name.upper()) for name in TRANSPORTS}
+_SWITCHING = {name: getattr(_core.PacketSwitching, name.upper()) for name in SWITCHINGS}
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,8 @@ class PacketResult:
 
 def _options(settings: Settings) -> _core.PacketOptions:
     options = _core.PacketOptions()
+    options.transport = _TRANSPORT[settings.transport]
+    options.switching = _SWITCHING[settings.switching]
     options.congestion = _CONGESTION[settings.congestion_control]
     options.balance = _BALANCE[settings.load_balancing]
     options.queue_packets = settings.queue_packets or 0
@@ -122,6 +128,7 @@ def _options(settings: Settings) -> _core.PacketOptions:
     options.ecn_high_packets = -1 if settings.ecn_high is None else settings.ecn_high
     options.paths = settings.path_entropies
     for key in (
+        "flowlet_gap_ps",
         "mtu_bytes",
         "header_bytes",
         "trim",
@@ -184,6 +191,9 @@ def run(
         dep_ptr=traffic.dep_ptr,
         dep_idx=traffic.dep_idx,
         delay_ps=traffic.delay_ps,
+        need=traffic.need,
+        dep_at=traffic.dep_at,
+        klass=traffic.klass,
     )
     failed = np.asarray(settings.failed_links, np.int32)
     try:

@@ -136,22 +136,9 @@ def _traffic(flows: FlowTable, hosts: int) -> Traffic:
 
     if not len(flows):
         raise InputError("no flow of the traffic can ever start", found=f"{len(flows.never)} flows that wait")
-    names = {entry.name for entry in fields(Traffic)} - {"hosts"}
-    if not {"need", "dep_at"} <= names:
-        _chains_only(flows)
-    return Traffic(hosts=hosts, **{name: getattr(flows, name) for name in names})
-
-
-def _chains_only(flows: FlowTable) -> None:
-    """Refuses what an engine cannot do that starts a flow when all others it waits for are done at their senders.
-
-    Raises:
-        InputError: Flows wait for some of others only, or for receivers, or hosts work between flows.
-    """
-    if (flows.need != np.diff(flows.dep_ptr)).any() or flows.dep_at.any() or not flows.travels.all():
-        raise InputError(
-            "the packet engine starts flows only when all others that they wait for are done at the sender"
-        )
+    names = {entry.name for entry in fields(Traffic)} - {"hosts", "klass"}
+    columns = {name: getattr(flows, name) for name in names}
+    return Traffic(hosts=hosts, klass=np.zeros(len(flows), np.uint8), **columns)
 
 
 def _settings(given: Run, tree: Tree, network: TreeNetwork) -> EngineSettings:

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "railyard/packet/lifecycle.hpp"
+#include "railyard/packet/nic.hpp"
+#include "railyard/packet/options.hpp"
+#include "railyard/packet/routing.hpp"
+#include "railyard/packet/slab.hpp"
+#include "railyard/packet/telemetry.hpp"
+#include "railyard/packet/wheel.hpp"
+
+namespace railyard::packet {
+
+/// What the parts of an engine share.
+struct Context {
+  Context(const NetworkColumns& network_columns, const TrafficColumns& traffic_columns, const Options& chosen,
+          const Derived& made)
+      : network(network_columns), traffic(traffic_columns), options(chosen), derived(made), hosts(network.hosts),
+        wheel(wheel_shift(network.link_source.size())), routes(network, options.seed), nics(hosts),
+        flows(traffic, outcome, wheel) {
+    outcome.derived = derived;
+    for (std::size_t link = 0; link < network.link_source.size(); ++link) {
+      const auto source = static_cast<std::uint32_t>(network.link_source[link]);
+      if (source >= hosts) continue;
+      nics[source].link = nics[source].links == 0 ? static_cast<std::uint32_t>(link) : kNone;
+      ++nics[source].links;
+    }
+  }
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  /// Windows of the event wheel: a few hundred events each at full load.
+  static int wheel_shift(std::size_t links) {
+    return std::clamp(24 - static_cast<int>(std::bit_width(links / 4 + 1)), 11, 17);
+  }
+
+  const NetworkColumns& network;
+  const TrafficColumns& traffic;
+  const Options& options;
+  const Derived& derived;
+  std::uint32_t hosts;
+  Ps now = 0;
+  Outcome outcome;
+  Slab slab;
+  Wheel wheel;
+  Routes routes;
+  BigVector<Nic> nics;
+  Lifecycle flows;
+  TelemetryTable telemetry;
+};
+
+}  // namespace railyard::packet

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "railyard/big_vector.hpp"
+#include "railyard/columns.hpp"
+
+namespace railyard::packet {
+
+/// What a switch's egress writes into a packet that leaves by it.
+struct Hop {
+  std::uint64_t tx_bytes;     ///< Sent by the egress so far.
+  Ps time;                    ///< Of the departure.
+  std::uint32_t queue_bytes;  ///< Left behind.
+  std::uint32_t rate_mbps;
+};
+
+struct Telemetry {
+  static constexpr std::size_t kMost = 8;
+  std::array<Hop, kMost> hops;
+  std::uint32_t count = 0;
+};
+
+/// Telemetry of packets by their index in the slab; holds nothing until something is written.
+class TelemetryTable {
+ public:
+  Telemetry& operator[](std::uint32_t packet) {
+    if (packet >= rows_.size()) rows_.resize(packet + packet / 2 + 1024);
+    return rows_[packet];
+  }
+
+ private:
+  BigVector<Telemetry> rows_;
+};
+
+}  // namespace railyard::packet

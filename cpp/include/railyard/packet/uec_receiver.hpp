@@ -1,0 +1,139 @@
+#pragma once
+
+#include "railyard/packet/uec.hpp"
+
+namespace railyard::packet {
+
+template <class Control, class Fabric>
+void Uec<Control, Fabric>::on_data(std::uint32_t host, const Packet& packet) {
+  Receiver& receiver = receivers_[packet.flow];
+  receiver.unacknowledged += packet.size;
+  see_pull_target(host, packet.flow, packet.amount);
+  const bool marked = (packet.flags & kMarked) != 0;
+  if (!congestion_.empty()) {
+    congestion_[host].saw_packet();
+    if (marked) congestion_[host].saw_mark();
+  }
+  const auto echo = static_cast<std::uint16_t>(packet.flags & (kMarked | kRetransmission));
+  if (receiver.has(received_, packet.sequence)) {
+    ++context_.outcome.counters.duplicates;
+    receiver.unacknowledged = 0;
+    acknowledge(host, packet, marked, echo);
+    return;
+  }
+  bool now = receiver.payload == 0;
+  receiver.payload += packet.size - options_.header_bytes;
+  receiver.arrived += packet.size;
+  if (receiver.payload == senders_[packet.flow].size) context_.flows.received(packet.flow, context_.now);
+  const bool asked = (packet.flags & kAckRequested) != 0;
+  if (asked) now = receiver.ack_requested = true;
+  const bool in_order = packet.sequence == receiver.expected;
+  receiver.take(received_, packet.sequence);
+  if (in_order && receiver.out_of_order == 0 && receiver.ack_requested) {
+    now = true;
+    receiver.ack_requested = false;
+  }
+  if (!marked && !now && receiver.unacknowledged < options_.sack_bytes) return;
+  receiver.unacknowledged = 0;
+  acknowledge(host, packet, marked || asked, echo);
+}
+
+template <class Control, class Fabric>
+void Uec<Control, Fabric>::on_trimmed(std::uint32_t host, const Packet& packet) {
+  Receiver& receiver = receivers_[packet.flow];
+  if (!congestion_.empty()) {
+    congestion_[host].saw_packet();
+    congestion_[host].saw_trim((packet.flags & kLastHop) != 0);
+  }
+  if (receiver.has(received_, packet.sequence)) {
+    acknowledge(host, packet, false, static_cast<std::uint16_t>(packet.flags & kRetransmission));
+    return;
+  }
+  see_pull_target(host, packet.flow, packet.amount);
+  const std::uint32_t index = this->new_packet(Kind::nack, packet.flow, senders_[packet.flow].source, packet.entropy);
+  context_.slab[index].flags = static_cast<std::uint16_t>(packet.flags & (kLastHop | kMarked));
+  context_.slab[index].sequence = packet.sequence;
+  this->send_control(host, index);
+  ask_pull(host, packet.flow);
+}
+
+template <class Control, class Fabric>
+void Uec<Control, Fabric>::on_request(std::uint32_t host, const Packet& packet) {
+  Receiver& receiver = receivers_[packet.flow];
+  if (!congestion_.empty()) congestion_[host].saw_packet();
+  see_pull_target(host, packet.flow, packet.amount);
+  ask_pull(host, packet.flow);
+  if (receiver.has(received_, packet.sequence)) {
+    receiver.unacknowledged = 0;
+    acknowledge(host, packet, false, kAnswersRequest);
+    return;
+  }
+  const bool in_order = packet.sequence == receiver.expected;
+  receiver.take(received_, packet.sequence);
+  if (in_order && receiver.out_of_order == 0) receiver.ack_requested = false;
+  acknowledge(host, packet, true, kAnswersRequest);
+}
+
+/// `from_here`: the bitmap begins with the packet itself, else 63 before it.
+template <class Control, class Fabric>
+void Uec<Control, Fabric>::acknowledge(std::uint32_t host, const Packet& packet, bool from_here,
+                                            std::uint16_t flags) {
+  const Receiver& receiver = receivers_[packet.flow];
+  const std::uint32_t index = this->new_packet(Kind::ack, packet.flow, senders_[packet.flow].source, packet.entropy);
+  Packet& ack = context_.slab[index];
+  ack.flags = flags;
+  ack.sequence = packet.sequence;
+  ack.cumulative = receiver.expected;
+  ack.reference = from_here ? packet.sequence : receiver.bitmap_base(packet.sequence);
+  ack.bitmap = receiver.out_of_order == 0 ? 0 : receiver.bitmap(received_, ack.reference);
+  ack.amount = receiver.arrived;
+  this->send_control(host, index);
+}
+
+template <class Control, class Fabric>
+void Uec<Control, Fabric>::see_pull_target(std::uint32_t host, std::uint32_t flow, std::int64_t target) {
+  if constexpr (Control::kCredit) {
+    Receiver& receiver = receivers_[flow];
+    if (target <= receiver.pull_target) return;
+    receiver.pull_target = target;
+    ask_pull(host, flow);
+  }
+}
+
+template <class Control, class Fabric>
+void Uec<Control, Fabric>::ask_pull(std::uint32_t host, std::uint32_t flow) {
+  if constexpr (Control::kCredit) {
+    if (receivers_[flow].in_pull) return;
+    receivers_[flow].in_pull = true;
+    pacers_[host].ask(flow);
+    if (pacers_[host].active()) return;
+    pacers_[host].set_active();
+    context_.wheel.push(context_.now, event(Event::pacer, host));
+  }
+}
+
+template <class Control, class Fabric>
+void Uec<Control, Fabric>::on_pacer(std::uint32_t host) {
+  if constexpr (Control::kCredit) {
+    if (host >= context_.hosts) {  // the receiver's own congestion control
+      host -= context_.hosts;
+      pacers_[host].rate = congestion_[host].adjust();
+      const std::uint64_t bits = draw(stream_key(options_.seed, Stream::pacer, host), ++adjustments_[host]);
+      context_.wheel.push(context_.now + Oversubscription::interval(derived_.base_rtt_ps, bits), event(Event::pacer, context_.hosts + host));
+      return;
+    }
+    std::uint32_t flow = 0;
+    std::int64_t quanta = 0;
+    Pacer& pacer = pacers_[host];
+    if (!pacer.grant(receivers_, derived_.window_bytes >> kQuantumShift, flow, quanta)) return;
+    Receiver& receiver = receivers_[flow];
+    receiver.entropy = static_cast<std::uint16_t>((receiver.entropy + 1) & 127);
+    const std::uint32_t index = this->new_packet(Kind::pull, flow, senders_[flow].source, receiver.entropy);
+    context_.slab[index].amount = receiver.latest_pull;
+    this->send_control(host, index);
+    const Ps quantum = pacer.rate < 1 ? static_cast<Ps>(static_cast<double>(quantum_time_) / pacer.rate) : quantum_time_;
+    context_.wheel.push(context_.now + quantum * quanta, event(Event::pacer, host));
+  }
+}
+
+}  // namespace railyard::packet

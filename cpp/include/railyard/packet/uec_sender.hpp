@@ -1,0 +1,278 @@
+#pragma once
+
+#include "railyard/packet/uec.hpp"
+
+namespace railyard::packet {
+
+template <class Control, class Fabric>
+void Uec<Control, Fabric>::start(std::uint32_t flow) {
+  Sender& sender = senders_[flow];
+  const std::int64_t packets = (sender.size + mss_ - 1) / mss_;
+  sender.backlog = packets * options_.header_bytes + sender.size;
+  states_[flow].open(constants_, options_.window_packets * options_.mtu_bytes);
+  sender.credit = derived_.window_bytes;
+  // Room for a window, or for the whole flow where that is less; it grows where gaps need more.
+  const auto span = static_cast<std::uint64_t>(std::min(packets, derived_.window_bytes / options_.mtu_bytes + 1));
+  const auto log = std::max<unsigned>(static_cast<unsigned>(std::bit_width(span)), SendWindow::kLeastLog);
+  sender.window.open(sent_, log);
+  Receiver& receiver = receivers_[flow];
+  receiver.open(received_, std::max(log - 6, 2u));
+  receiver.latest_pull = receiver.pull_target = kFirstPull;
+  this->send_while_permitted(flow);
+}
+
+template <class Control, class Fabric>
+std::uint32_t Uec<Control, Fabric>::size_of(const Sender& sender, std::uint32_t sequence) const {
+  // Requests take a sequence number and are headers; they exist only after timeouts.
+  if (sequence == sender.last) return sender.last_size;
+  if (sender.requests != 0 && sender.window.is_request(sent_, sequence)) return options_.header_bytes;
+  return options_.mtu_bytes;
+}
+
+template <class Control, class Fabric>
+std::int64_t Uec<Control, Fabric>::next_size(const Sender& sender) const {
+  if (sender.window.waiting_count() == 0) return std::min<std::int64_t>(sender.backlog, options_.mtu_bytes);
+  return size_of(sender, sender.window.lowest_waiting(sent_));
+}
+
+template <class Control, class Fabric>
+bool Uec<Control, Fabric>::may_send(std::uint32_t flow) const {
+  const Sender& sender = senders_[flow];
+  if (sender.done || (sender.backlog == 0 && sender.window.waiting_count() == 0)) return false;
+  if constexpr (Control::kCredit)
+    if (sender.credit <= 0) return false;
+  if constexpr (Control::kWindow) return states_[flow].window >= sender.in_flight + next_size(sender);
+  return true;
+}
+
+/// The flow's next packet: one that must go again before a new one. PRE: may_send.
+template <class Control, class Fabric>
+std::uint32_t Uec<Control, Fabric>::emit(std::uint32_t flow) {
+  Sender& sender = senders_[flow];
+  const std::int64_t size = next_size(sender);
+  std::uint16_t flags = 0;
+  std::uint32_t sequence = sender.window.next();
+  const bool fresh = sender.window.waiting_count() == 0;
+  if constexpr (Control::kCredit) sender.credit -= size;
+  if (fresh) {
+    sender.backlog -= size;
+    if (sender.backlog == 0) {
+      sender.last = sequence;
+      sender.last_size = static_cast<std::uint16_t>(size);
+    }
+    sender.window.send_new(sent_, context_.now);
+    ++context_.outcome.counters.sent;
+  } else {
+    sequence = sender.window.lowest_waiting(sent_);
+    sender.again -= size;
+    sender.window.send_again(sent_, sequence, context_.now);
+    flags = kRetransmission | kAckRequested;
+    ++context_.outcome.counters.retransmitted;
+  }
+  sender.in_flight += size;
+  bool last = sender.backlog == 0;
+  if constexpr (Control::kCredit) last = last || sender.credit <= 0;
+  if constexpr (Control::kWindow) last = last || sender.in_flight + size >= states_[flow].window;
+  if (last) flags |= kAckRequested;
+  if constexpr (Control::kCredit) sender.pull_target = pull_target(sender, flow);
+  arm_timer(flow, context_.now);
+  return data_packet(flow, sequence, size, flags);
+}
+
+template <class Control, class Fabric>
+std::uint32_t Uec<Control, Fabric>::data_packet(std::uint32_t flow, std::uint32_t sequence, std::int64_t size,
+                                                     std::uint16_t flags) {
+  const std::uint16_t entropy = balancer_.next(flow, context_.now);
+  const std::uint32_t index = this->new_packet(Kind::data, flow, senders_[flow].target, entropy);
+  Packet& packet = context_.slab[index];
+  packet.size = static_cast<std::uint16_t>(size);
+  packet.flags = flags;
+  packet.sequence = sequence;
+  packet.amount = senders_[flow].pull_target;
+  return index;
+}
+
+/// Asks the receiver for an answer; it takes a sequence number.
+template <class Control, class Fabric>
+void Uec<Control, Fabric>::request(std::uint32_t flow) {
+  Sender& sender = senders_[flow];
+  // As in uet-htsim, where the limit is a constant of the sender's window control and 0 without it.
+  if (Control::kWindow && sender.last_request > 0 && context_.now - sender.last_request < derived_.base_rtt_ps) return;
+  const std::uint32_t sequence = sender.window.next();
+  sender.window.send_new(sent_, context_.now);
+  sender.window.mark_request(sent_, sequence);
+  const std::uint32_t index = this->new_packet(Kind::request, flow, sender.target, balancer_.next(flow, context_.now));
+  Packet& packet = context_.slab[index];
+  packet.flags = kAckRequested;
+  packet.sequence = sequence;
+  packet.amount = sender.pull_target;
+  ++sender.requests;
+  ++context_.outcome.counters.requests;
+  sender.last_request = context_.now;
+  arm_timer(flow, context_.now);
+  this->send_control(sender.source, index);
+}
+
+template <class Control, class Fabric>
+std::int64_t Uec<Control, Fabric>::pull_target(const Sender& sender, std::uint32_t flow) const {
+  std::int64_t bytes = sender.backlog + sender.again;
+  if constexpr (Control::kWindow) bytes = std::min(bytes, states_[flow].window + options_.mtu_bytes);
+  bytes = std::min(bytes, derived_.window_bytes) - sender.credit;
+  if (sender.speculating && bytes < options_.mtu_bytes && sender.backlog > 0) bytes = options_.mtu_bytes;
+  const std::uint32_t active = context_.nics[sender.source].active;
+  if (active > 1) bytes /= active;
+  return quanta_up(bytes + (sender.pull << kQuantumShift));
+}
+
+template <class Control, class Fabric>
+void Uec<Control, Fabric>::stop_speculating(Sender& sender) {
+  if (!sender.speculating) return;
+  sender.speculating = false;
+  sender.credit = std::min<std::int64_t>(sender.credit, 0);
+}
+
+/// WHY one event a flow: the deadline only ever moves later, as packets are acknowledged, so the event waits for what was
+/// the oldest packet and then for the oldest that is left.
+template <class Control, class Fabric>
+void Uec<Control, Fabric>::arm_timer(std::uint32_t flow, Ps sent) {
+  if (senders_[flow].timer) return;
+  senders_[flow].timer = true;
+  context_.wheel.push(std::max(sent + derived_.min_rto_ps, context_.now), event(Event::timer, flow));
+}
+
+template <class Control, class Fabric>
+void Uec<Control, Fabric>::on_timer(std::uint32_t flow) {
+  Sender& sender = senders_[flow];
+  sender.timer = false;
+  std::uint32_t sequence = 0;
+  Ps sent = 0;
+  if (sender.done || !sender.window.oldest(sent_, sequence, sent)) return;
+  if (sent + derived_.min_rto_ps > context_.now) arm_timer(flow, sent);
+  else expire(flow, sequence);
+}
+
+template <class Control, class Fabric>
+void Uec<Control, Fabric>::expire(std::uint32_t flow, std::uint32_t sequence) {
+  Sender& sender = senders_[flow];
+  ++context_.outcome.counters.timeouts;
+  balancer_.feedback(flow, 0, Feedback::timeout, context_.now);
+  const std::uint32_t size = size_of(sender, sequence);
+  sender.window.forget(sent_, sequence);
+  std::uint32_t other = 0;
+  Ps sent = 0;
+  if (sender.window.oldest(sent_, other, sent)) arm_timer(flow, sent);
+  if constexpr (Control::kWindow) {
+    sender.in_flight -= size;
+    states_[flow].on_timeout(constants_, size);
+  }
+  if (sender.window.waiting_count() != 0) {
+    stop_speculating(sender);
+    queue_again(flow, sequence);
+    if constexpr (Control::kCredit) request(flow);
+    return;
+  }
+  queue_again(flow, sequence);
+  bool blocked = false;
+  if constexpr (Control::kWindow) blocked = states_[flow].window < sender.in_flight + size;
+  if constexpr (Control::kCredit) blocked = blocked || sender.credit <= 0;
+  if (blocked) request(flow);
+  else this->send_while_permitted(flow);
+}
+
+template <class Control, class Fabric>
+void Uec<Control, Fabric>::queue_again(std::uint32_t flow, std::uint32_t sequence) {
+  Sender& sender = senders_[flow];
+  sender.again += size_of(sender, sequence);
+  sender.window.wait(sent_, sequence);
+  if (!sender.speculating || !Control::kCredit) this->send_while_permitted(flow);
+}
+
+/// The queueing delay that an acknowledgement tells of. A time is valid when the packet was sent once, or when what was
+/// received was sent again and it was sent again once.
+template <class Control, class Fabric>
+Ps Uec<Control, Fabric>::delay_of(Sender& sender, typename Control::State& state, const Packet& ack) {
+  if (!sender.window.out(sent_, ack.sequence)) return state.mean_delay;
+  const std::uint32_t expected = (ack.flags & kRetransmission) != 0 ? 1 : 0;
+  if (sender.window.again(sent_, ack.sequence) != expected) return state.mean_delay;
+  const Ps rtt = context_.now - sender.window.sent_at(sent_, ack.sequence);
+  if ((ack.flags & kAnswersRequest) == 0) state.see_rtt(constants_, rtt);
+  if (rtt < state.base_rtt) return state.mean_delay;
+  state.see_delay(constants_, rtt - state.base_rtt, (ack.flags & kMarked) != 0);
+  return rtt - state.base_rtt;
+}
+
+template <class Control, class Fabric>
+void Uec<Control, Fabric>::on_ack(const Packet& ack) {
+  Sender& sender = senders_[ack.flow];
+  if (sender.done) return;
+  typename Control::State& state = states_[ack.flow];
+  ++context_.outcome.counters.acks;
+  const bool marked = (ack.flags & kMarked) != 0;
+  const std::int64_t fresh = std::max<std::int64_t>(ack.amount - sender.received, 0);
+  sender.received += fresh;
+  sender.in_flight -= fresh;
+  Ps delay = 0;
+  if constexpr (Control::kWindow) {
+    state.on_received(fresh);
+    delay = delay_of(sender, state, ack);
+  }
+  const auto unqueue = [&](std::uint32_t sequence) {
+    const std::uint32_t size = size_of(sender, sequence);
+    sender.again -= size;
+    sender.in_flight += size;  // it was taken off when the packet was queued to go again
+  };
+  sender.window.acknowledge_below(sent_, ack.cumulative, unqueue);
+  if (ack.bitmap != 0) sender.window.acknowledge(sent_, ack.reference, ack.bitmap, unqueue);
+  balancer_.feedback(ack.flow, ack.entropy, marked ? Feedback::marked : Feedback::good, context_.now);
+  if constexpr (Control::kWindow) state.on_ack(constants_, marked, delay, fresh, sender.in_flight, context_.now);
+  stop_speculating(sender);
+  if ((std::int64_t{ack.cumulative} - sender.requests) * mss_ >= sender.size) finish(ack.flow);
+  else this->send_while_permitted(ack.flow);
+}
+
+template <class Control, class Fabric>
+void Uec<Control, Fabric>::on_nack(const Packet& nack) {
+  Sender& sender = senders_[nack.flow];
+  if (sender.done) return;
+  ++context_.outcome.counters.nacks;
+  if (!sender.window.out(sent_, nack.sequence)) return;
+  const std::uint32_t size = size_of(sender, nack.sequence);
+  const bool last_hop = (nack.flags & kLastHop) != 0;
+  if constexpr (Control::kWindow) {
+    typename Control::State& state = states_[nack.flow];
+    state.see_rtt(constants_, context_.now - sender.window.sent_at(sent_, nack.sequence));
+    state.on_nack(constants_, size, Control::kCredit && last_hop, sender.in_flight, context_.now);
+  }
+  sender.window.forget(sent_, nack.sequence);
+  sender.in_flight -= size;
+  stop_speculating(sender);
+  queue_again(nack.flow, nack.sequence);
+  const Feedback what = !last_hop ? Feedback::trimmed : (nack.flags & kMarked) != 0 ? Feedback::marked : Feedback::good;
+  balancer_.feedback(nack.flow, nack.entropy, what, context_.now);
+  this->send_while_permitted(nack.flow);
+}
+
+template <class Control, class Fabric>
+void Uec<Control, Fabric>::on_pull(const Packet& pull) {
+  ++context_.outcome.counters.pulls;
+  Sender& sender = senders_[pull.flow];
+  if (sender.done) return;
+  stop_speculating(sender);
+  if (pull.amount > sender.pull) {
+    sender.credit = std::min(sender.credit + ((pull.amount - sender.pull) << kQuantumShift), derived_.window_bytes);
+    sender.pull = pull.amount;
+  }
+  this->send_while_permitted(pull.flow);
+}
+
+template <class Control, class Fabric>
+void Uec<Control, Fabric>::finish(std::uint32_t flow) {
+  Sender& sender = senders_[flow];
+  sender.done = true;
+  sender.speculating = false;
+  sender.window.close(sent_);
+  receivers_[flow].close(received_);
+  context_.flows.sent(flow, context_.now);
+}
+
+}  // namespace railyard::packet

@@ -1,8 +1,0 @@
-#include "packet_dispatch.hpp"
-
-namespace railyard::packet {
-
-template Outcome run_with<BothControl>(const NetworkColumns&, const TrafficColumns&, const Options&, const Derived&,
-                                       const Heartbeat&);
-
-}  // namespace railyard::packet
