@@ -115,6 +115,12 @@ def packet(
         int, typer.Option("--threads", min=1, max=256, help="Threads; results do not depend on it.")
     ] = 1,
     fct: Annotated[Path | None, typer.Option("--fct", metavar="FILE.csv", help="Write a row a flow.")] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE.html", help="Write the report, one page.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FOLDER", help="Put the folder of the run there, with everything.")
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -130,6 +136,8 @@ def packet(
         seed=seed,
         threads=threads,
         flows_to=fct,
+        report_to=report,
+        out=out,
         as_json=json,
         quiet=quiet,
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from railyard.cli.guard import say
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
+from railyard.errors import InputError
 from railyard.scenario.packet import Report, Run, assign, fabric, run
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ def packet(
     seed: int,
     threads: int,
     flows_to: Path | None,
+    report_to: Path | None,
+    out: Path | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -42,12 +45,43 @@ def packet(
         report = run(given, progress=lambda events, now_ps: shown(_so_far(events, now_ps), 0.0))
     if flows_to is not None:
         report.write_flows(flows_to)
+    kept = _keep(given, report, report_to, out)
     if not quiet:
         _warn(report)
     if as_json:
         emit(report.to_json())
     else:
         _show(report)
+    if not quiet:
+        for path in kept:
+            say(f"wrote {path}")
+
+
+def _keep(given: Run, report: Report, page: Path | None, out: Path | None) -> list[Path]:
+    """Writes the report and the folder of the run where they are asked for; what was written.
+
+    Raises:
+        InputError: They cannot be written.
+    """
+    if page is None and out is None:
+        return []
+    from railyard.report import write_report
+    from railyard.scenario.packet.files import write_folder
+    from railyard.scenario.packet.result import result
+
+    found = result(given, report)
+    kept = []
+    if page is not None:
+        try:
+            write_report(found, page)
+        except OSError as error:
+            raise InputError(f"the file cannot be written: {error.strerror}", file=page, key="--report") from None
+        kept.append(page)
+    if out is not None:
+        kept.append(
+            write_folder(given, report, found, out, more=lambda folder: write_report(found, folder / "report.html"))
+        )
+    return kept
 
 
 def _so_far(events: int, now_ps: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import resource
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -85,6 +85,8 @@ def run(given: Run, *, progress: Callable[[int, int], None] | None = None) -> Re
         peak_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _MIB,
         digest=result.digest(),
         left_out=(*given.preset.left_out, *flows.left_out),
+        counts=asdict(result.packets),
+        constants=result.constants,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,6 +42,9 @@ class Report:
         peak_rss_mb: Most memory of the process, in 2^20 bytes.
         digest: Fingerprint of every flow's times and every count.
         left_out: What the model and the reading of the files left out.
+        counts: Every kind of packet and event that the engine counts, with those of `packets`.
+        constants: What the engine derived where settings left it open, unit in the name.
+        probed: What was sampled: `queues`, `flows`, `storm`, `reorder` as the report draws them.
     """
 
     flows: FlowTable
@@ -54,6 +57,9 @@ class Report:
     peak_rss_mb: float
     digest: str
     left_out: tuple[str, ...]
+    counts: dict[str, int] = field(default_factory=dict)
+    constants: dict[str, int] = field(default_factory=dict)
+    probed: dict[str, Any] = field(default_factory=dict)
 
     @property
     def total(self) -> int:

@@ -1,0 +1,101 @@
+"""What `railyard packet` leaves behind: report, folder, trace."""
+
+import base64
+import csv
+import gzip
+import json
+import re
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from railyard.cli.guard import run as railyard
+from railyard.scenario.packet.trace import lanes
+
+DATA = Path(__file__).parent / "data"
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    root = tmp_path_factory.mktemp("kept")
+    arguments = ("packet", "--traffic", str(DATA / "incast.cm"), "--set", "paths=32", "--quiet", "--json")
+    assert railyard([*arguments, "--out", str(root / "runs"), "--report", str(root / "page.html")]) == 0
+    (folder,) = [path for path in (root / "runs").iterdir() if path.name != ".unfinished"]
+    return root, folder
+
+
+def test_the_folder_holds_everything_under_a_name_of_its_own(kept):
+    _, folder = kept
+    assert re.fullmatch(r"incast-uec-htsim-[0-9a-f]{8}", folder.name)
+    names = ["fct.csv", "flows.parquet", "report.html", "result.json", "trace.json.gz"]
+    assert sorted(path.name for path in folder.iterdir()) == names
+
+
+def test_table_parquet_and_result_agree(kept):
+    _, folder = kept
+    frame = pl.read_parquet(folder / "flows.parquet")
+    section = json.loads((folder / "result.json").read_text())["variants"][0]["packet"]
+    with (folder / "fct.csv").open() as handle:
+        rows = list(csv.DictReader(handle))
+    assert len(frame) == len(rows) == section["flows_total"] == section["flows_finished"] == 15
+    assert frame["fct_ps"].max() / 1e6 == pytest.approx(section["fct_us"]["max"])
+    assert [float(row["fct_us"]) for row in rows] == pytest.approx((frame["fct_ps"] / 1e6).to_list())
+    assert section["fct_cdf"][-1] == [section["fct_us"]["max"], 1.0]
+    slowest = frame.sort("fct_ps")[-1]
+    assert section["tails"][0]["slowest"] == f"h{slowest['source'][0]}->h{slowest['target'][0]}"
+    assert section["packets"]["new"] == 7350
+    assert section["constants"]["base_rtt_ps"] > 0
+
+
+def test_the_result_says_what_was_set(kept):
+    _, folder = kept
+    found = json.loads((folder / "result.json").read_text())
+    assert found["variants"][0]["settings"] == {"fabric": "uec-htsim", "paths": 32}
+    assert found["scenario"]["settings"]["paths"] == 32
+    assert found["provenance"]["engine"] == "packet"
+    assert len(found["provenance"]["sources"]) == 2
+
+
+def test_the_page_alone_carries_the_same_result(kept):
+    root, folder = kept
+    match = re.search(r'id="railyard-result">([^<]*)<', (root / "page.html").read_text())
+    assert match is not None
+    assert json.loads(gzip.decompress(base64.b64decode(match[1]))) == json.loads((folder / "result.json").read_text())
+
+
+def test_every_flow_is_a_slice_of_its_length(kept):
+    _, folder = kept
+    events = json.loads(gzip.decompress((folder / "trace.json.gz").read_bytes()))["traceEvents"]
+    slices = [event for event in events if event["ph"] == "X"]
+    frame = pl.read_parquet(folder / "flows.parquet")
+    assert sorted(event["dur"] for event in slices) == pytest.approx(sorted(frame["fct_ps"] / 1e6), abs=2e-3)
+    assert {event["pid"] for event in slices} == set(frame["source"])
+
+
+def test_a_flow_that_waits_has_an_arrow_to_it(tmp_path):
+    matrix = tmp_path / "after.cm"
+    matrix.write_text(
+        "Nodes 16\nConnections 2\nTriggers 1\n"
+        "0->13 id 1 start 0 size 100000 send_done_trigger 1\n13->2 id 2 trigger 1 size 100000\ntrigger id 1 oneshot\n"
+    )
+    assert railyard(["packet", "--traffic", str(matrix), "--quiet", "--json", "--out", str(tmp_path / "runs")]) == 0
+    (trace,) = (tmp_path / "runs").glob("*/trace.json.gz")
+    events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+    begin, end = (next(event for event in events if event["ph"] == phase) for phase in "sf")
+    assert (begin["pid"], end["pid"]) == (0, 13)
+    assert begin["ts"] < end["ts"]
+
+
+def test_flows_at_once_lie_in_lanes():
+    import numpy as np
+
+    start, end = np.array([0, 1, 5, 6, 20]), np.array([10, 5, 8, 9, 21])
+    assert lanes(start, end) == [0, 1, 1, 2, 1]
+
+
+def test_a_report_that_cannot_be_written_is_refused(capsys, tmp_path):
+    place = tmp_path / "no" / "such" / "place.html"
+    code = railyard(["packet", "--traffic", str(DATA / "incast.cm"), "--quiet", "--json", "--report", str(place)])
+    assert code == 2
+    assert "--report" in capsys.readouterr().err
