@@ -35,7 +35,7 @@ auto column_of() {
   };
 }
 
-struct Network {
+struct PacketNodes {
   std::uint32_t hosts, nodes;
   Column<std::int32_t> link_source, link_target;
   Column<std::int64_t> rate_bps, latency_ps, record_ptr;
@@ -50,7 +50,7 @@ struct Network {
   }
 };
 
-struct Flows {
+struct PacketFlows {
   Column<std::int32_t> source, target;
   Column<std::int64_t> size_bytes, start_ps, dep_ptr;
   Column<std::int32_t> dep_idx;
@@ -85,9 +85,23 @@ class Beat {
   Clock::time_point next_ = Clock::now() + kInterval;
 };
 
-Outcome run_packets(const Network& network, const Flows& traffic, Options options,
-                    const Column<std::int32_t>& failed_links, const std::optional<Progress>& progress) {
+struct LinkFaults {
+  Column<std::int64_t> at_ps;
+  Column<std::int32_t> link;
+  Column<std::uint8_t> kind;
+  Column<double> value;
+
+  FaultColumns columns() const { return {view(at_ps), view(link), view(kind), view(value)}; }
+};
+
+Outcome run_packets(const PacketNodes& network, const PacketFlows& traffic, Options options,
+                    const Column<std::int32_t>& failed_links, const LinkFaults& faults,
+                    const Column<std::int32_t>& sample_links, const Column<std::int32_t>& sample_flows,
+                    const std::optional<Progress>& progress) {
   options.failed_links = view(failed_links);
+  options.faults = faults.columns();
+  options.sample_links = view(sample_links);
+  options.sample_flows = view(sample_flows);
   Beat beat(progress);
   const Heartbeat heartbeat = [&beat](std::uint64_t events, railyard::Ps now) { beat(events, now); };
   nb::gil_scoped_release nogil;
@@ -95,18 +109,21 @@ Outcome run_packets(const Network& network, const Flows& traffic, Options option
 }
 
 void bind_columns(nb::module_& m) {
-  nb::class_<Network>(m, "PacketNetwork", "Links and routes; holds the arrays, copies nothing.")
+  nb::class_<PacketNodes>(m, "PacketNetwork", "Links and routes; holds the arrays, copies nothing.")
       .def(nb::init<std::uint32_t, std::uint32_t, Column<std::int32_t>, Column<std::int32_t>, Column<std::int64_t>,
                     Column<std::int64_t>, Column<std::int64_t>, Column<std::int32_t>, Column<std::int32_t>,
                     Column<std::int64_t>, Column<std::int32_t>, Column<std::int32_t>, Column<std::int32_t>>(),
            nb::kw_only(), "hosts"_a, "nodes"_a, "link_source"_a, "link_target"_a, "rate_bps"_a, "latency_ps"_a,
            "record_ptr"_a, "lo"_a, "hi"_a, "first"_a, "width"_a, "stride"_a, "choices"_a);
-  nb::class_<Flows>(m, "PacketTraffic", "Flows; holds the arrays, copies nothing.")
+  nb::class_<PacketFlows>(m, "PacketTraffic", "Flows; holds the arrays, copies nothing.")
       .def(nb::init<Column<std::int32_t>, Column<std::int32_t>, Column<std::int64_t>, Column<std::int64_t>,
                     Column<std::int64_t>, Column<std::int32_t>, Column<std::int64_t>, Column<std::int32_t>,
                     Column<std::uint8_t>, Column<std::uint8_t>>(),
            nb::kw_only(), "source"_a, "target"_a, "size_bytes"_a, "start_ps"_a, "dep_ptr"_a, "dep_idx"_a,
            "delay_ps"_a, "need"_a, "dep_at"_a, "klass"_a);
+  nb::class_<LinkFaults>(m, "PacketFaults", "What happens to links in time; holds the arrays, copies nothing.")
+      .def(nb::init<Column<std::int64_t>, Column<std::int32_t>, Column<std::uint8_t>, Column<double>>(), nb::kw_only(),
+           "at_ps"_a, "link"_a, "kind"_a, "value"_a);
 }
 
 void bind_choices(nb::module_& m) {
@@ -159,7 +176,20 @@ void bind_options(nb::module_& m) {
       .def_rw("pull_rate", &Options::pull_rate)
       .def_rw("oversubscription", &Options::oversubscription)
       .def_rw("failed_fraction", &Options::failed_fraction)
-      .def_rw("end_ps", &Options::end_ps);
+      .def_rw("end_ps", &Options::end_ps)
+      .def_rw("reroute_ps", &Options::reroute_ps)
+      .def_rw("link_retry", &Options::link_retry)
+      .def_rw("sample_ps", &Options::sample_ps);
+}
+
+/// The same of a column of the samples.
+template <auto Member>
+auto samples_of() {
+  return [](nb::handle self) {
+    const auto& values = nb::cast<const Outcome&>(self).samples.*Member;
+    using T = typename std::decay_t<decltype(values)>::value_type;
+    return nb::ndarray<nb::numpy, const T, nb::ndim<1>>(values.data(), {values.size()}, self);
+  };
 }
 
 template <std::uint64_t Counters::*Member>
@@ -193,6 +223,15 @@ void bind_outcome(nb::module_& m) {
       .def_prop_ro("hops", &count<&Counters::hops>)
       .def_prop_ro("timeouts", &count<&Counters::timeouts>)
       .def_prop_ro("duplicates", &count<&Counters::duplicates>)
+      .def_prop_ro("lost", &count<&Counters::lost>)
+      .def_prop_ro("link_retries", &count<&Counters::link_retries>)
+      .def_prop_ro("sample_time_ps", samples_of<&Samples::time_ps>())
+      .def_prop_ro("sample_depth_bytes", samples_of<&Samples::depth_bytes>())
+      .def_prop_ro("sample_carried_bytes", samples_of<&Samples::carried_bytes>())
+      .def_prop_ro("sample_marks", samples_of<&Samples::marks>())
+      .def_prop_ro("sample_paused_ps", samples_of<&Samples::paused_ps>())
+      .def_prop_ro("sample_window_bytes", samples_of<&Samples::window_bytes>())
+      .def_prop_ro("sample_rate_bps", samples_of<&Samples::rate_bps>())
       .def_prop_ro("base_rtt_ps", &constant<&Derived::base_rtt_ps>)
       .def_prop_ro("queue_bytes", &constant<&Derived::queue_bytes>)
       .def_prop_ro("ecn_low_bytes", &constant<&Derived::ecn_low_bytes>)
@@ -209,6 +248,6 @@ void bind_packet(nb::module_& m) {
   bind_options(m);
   bind_outcome(m);
   m.def("run_packets", &run_packets, "network"_a, "traffic"_a, "options"_a, nb::kw_only(), "failed_links"_a,
-        "progress"_a = nb::none(),
+        "faults"_a, "sample_links"_a, "sample_flows"_a, "progress"_a = nb::none(),
         "Runs the traffic to its end with the GIL released; progress is called with (events, simulated time in ps).");
 }

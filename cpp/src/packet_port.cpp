@@ -23,7 +23,7 @@ Ports::Ports(const NetworkColumns& network, const Options& options, const Derive
     : slab_(slab), wheel_(wheel), counters_(counters), mtu_(options.mtu_bytes), header_(options.header_bytes),
       trim_(options.trim), seed_(options.seed), ports_(network.link_source.size()),
       draws_(ports_.size(), 0),
-      targets_(network.link_target.begin(), network.link_target.end()), carried_(ports_.size(), 0) {
+      targets_(network.link_target.begin(), network.link_target.end()), carried_(ports_.size(), 0), marks_(ports_.size(), 0) {
   std::vector<bool> failed(ports_.size(), false);
   for (const std::int32_t link : options.failed_links) failed[static_cast<std::size_t>(link)] = true;
   const bool credit = options.congestion == Congestion::rccc || options.congestion == Congestion::both;
@@ -49,8 +49,38 @@ Ports::Ports(const NetworkColumns& network, const Options& options, const Derive
                         .control_limit = from_host ? kUnlimited : 2 * part(derived.queue_bytes, kept),
                         .mark_above = marking ? part(derived.ecn_low_bytes, kept) : kUnlimited,
                         .mark_surely = marking ? part(derived.ecn_high_bytes, kept) : kUnlimited,
-                        .last_hop = to_host});
+                        .last_hop = to_host,
+                        .down = false});
   }
+}
+
+/// A port that is down seems for ever in service, with room for nothing: enqueueing need not ask for it.
+void Ports::set_rate(std::uint32_t link, double factor, Ps now) {
+  if (nominal_.empty())
+    for (const Port& port : ports_) nominal_.push_back(static_cast<std::uint16_t>(port.klass()));
+  Port& port = ports_[link];
+  serve(port, link, now);
+  if (klass(link).down) port.serving = kNone;
+  PortClass changed = classes_[nominal_[link]];
+  changed.down = factor <= 0;
+  if (changed.down) {
+    changed.limit = changed.control_limit = -1;
+    while (!port.high.empty()) drop(port.high.pop_first(lines_).index);
+    while (!port.low.empty()) drop(port.low.pop_first(lines_).index);
+    port.low_bytes = port.high_bytes = 0;
+    port.serving = kNone - 1;
+    port.busy_until = kNever;
+  } else {
+    changed.rate_bps = std::max<std::uint64_t>(static_cast<std::uint64_t>(part(static_cast<std::int64_t>(changed.rate_bps), factor)), 1);
+    changed.mtu_time = wire_time(mtu_, changed.rate_bps);
+    changed.header_time = wire_time(header_, changed.rate_bps);
+    if (port.serving == kNone) port.busy_until = now;
+  }
+  const bool payload = port.serves_payload();
+  std::size_t found = 0;
+  while (found < classes_.size() && !(classes_[found] == changed)) ++found;
+  if (found == classes_.size()) classes_.push_back(changed);
+  port.kind = static_cast<std::uint16_t>(2 * found + (payload ? 1 : 0));
 }
 
 void Ports::overflow(Port& port, std::uint32_t link, Waiting newcomer) {
@@ -62,7 +92,7 @@ void Ports::overflow(Port& port, std::uint32_t link, Waiting newcomer) {
     port.low.push(lines_, newcomer);
     port.low_bytes += static_cast<std::int32_t>(newcomer.size) - static_cast<std::int32_t>(victim.size);
   }
-  if (!trim_) {
+  if (!trim_ || klass.down) {
     drop(victim.index);
     return;
   }

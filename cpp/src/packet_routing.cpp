@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <stdexcept>
+#include <string>
+#include <utility>
 
 #include "railyard/packet/routing.hpp"
 
@@ -20,7 +22,8 @@ Routes::Record Routes::compact(const NetworkColumns& network, std::size_t record
 }
 
 Routes::Routes(const NetworkColumns& network, std::uint64_t seed)
-    : nodes_(network.nodes), choices_(network.choices.begin(), network.choices.end()) {
+    : nodes_(network.nodes), choices_(network.choices.begin(), network.choices.end()),
+      targets_(network.link_target.begin(), network.link_target.end()), hosts_(network.hosts) {
   records_.reserve(network.lo.size());
   for (std::size_t record = 0; record < network.lo.size(); ++record) records_.push_back(compact(network, record));
   for (std::uint32_t node = 0; node < network.nodes; ++node) {
@@ -30,6 +33,32 @@ Routes::Routes(const NetworkColumns& network, std::uint64_t seed)
     at.salt = static_cast<std::uint32_t>(stream_key(seed, Stream::salt, node));
     lay_out(at, network.hosts);
   }
+}
+
+Routes::~Routes() = default;
+
+void Routes::withdraw(std::uint32_t link, bool withdrawn) {
+  if (detours_ == nullptr) detours_ = std::make_unique<Detours>(*this, targets_, hosts_);
+  detours_->withdraw(link, withdrawn);
+}
+
+Choice Routes::detour(std::uint32_t node, std::uint32_t host) const { return detours_->find(node, host); }
+
+/// Routes lead up and then down, so the search ends.
+Choice Detours::find(std::uint32_t node, std::uint32_t host) {
+  const std::uint64_t key = std::uint64_t{node} << 32 | host;
+  if (const auto known = known_.find(key); known != known_.end())
+    return {known->second.data(), static_cast<std::uint32_t>(known->second.size())};
+  const Choice designed = routes_.designed(node, host);
+  std::vector<std::uint32_t> left;
+  for (std::uint32_t at = 0; at < designed.width; ++at) {
+    const std::uint32_t link = designed.links[at];
+    const std::uint32_t next = targets_[link];
+    if (dead_[link]) continue;
+    if (next == host || (next >= hosts_ && find(next, host).width != 0)) left.push_back(link);
+  }
+  const std::vector<std::uint32_t>& kept = known_.emplace(key, std::move(left)).first->second;
+  return {kept.data(), static_cast<std::uint32_t>(kept.size())};
 }
 
 void Routes::lay_out(Node& node, std::uint32_t hosts) {

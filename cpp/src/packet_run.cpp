@@ -120,6 +120,21 @@ void check_options(const NetworkColumns& network, const Options& options) {
        "an option is negative");
 }
 
+void check_controls(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options) {
+  const auto links = static_cast<std::int64_t>(network.link_source.size());
+  const FaultColumns& faults = options.faults;
+  need(faults.link.size() == faults.size() && faults.kind.size() == faults.size() && faults.value.size() == faults.size(),
+       "columns of faults differ in length");
+  need(within(faults.link, 0, links), "a fault of a link that does not exist");
+  need(within(faults.at_ps, 0, std::int64_t{1} << 55), "a fault's time is not in [0, 10 h)");
+  need(within(faults.kind, 0, 2), "a fault of no known kind");
+  for (const double value : faults.value) need(value >= 0 && value <= 1, "a fault's value is not in [0, 1]");
+  need(within(options.sample_links, 0, links), "a sample of a link that does not exist");
+  need(within(options.sample_flows, 0, static_cast<std::int64_t>(traffic.source.size())),
+       "a sample of a flow that does not exist");
+  need(options.sample_ps >= 0, "a negative sampling time");
+}
+
 struct Path {
   int links = 0;
   Ps latency = 0;
@@ -203,6 +218,7 @@ Outcome run(const NetworkColumns& network, const TrafficColumns& traffic, const 
   check_network(network);
   check_traffic(network, traffic);
   check_options(network, options);
+  check_controls(network, traffic, options);
   const Derived derived = derive(network, traffic, options);
   need(options.transport == Transport::uec && options.switching == Switching::lossy, "no such pair of transport and switching");
   return run_uec_lossy(network, traffic, options, derived, heartbeat);

@@ -96,6 +96,11 @@ class PacketTraffic:
 
     def __init__(self, *, source: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], target: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], size_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], start_ps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], dep_ptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], dep_idx: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], delay_ps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], need: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], dep_at: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], klass: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
 
+class PacketFaults:
+    """What happens to links in time; holds the arrays, copies nothing."""
+
+    def __init__(self, *, at_ps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], link: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], kind: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], value: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
 class PacketTransport(enum.Enum):
     UEC = 0
 
@@ -275,6 +280,24 @@ class PacketOptions:
     @end_ps.setter
     def end_ps(self, arg: int, /) -> None: ...
 
+    @property
+    def reroute_ps(self) -> int: ...
+
+    @reroute_ps.setter
+    def reroute_ps(self, arg: int, /) -> None: ...
+
+    @property
+    def link_retry(self) -> bool: ...
+
+    @link_retry.setter
+    def link_retry(self, arg: bool, /) -> None: ...
+
+    @property
+    def sample_ps(self) -> int: ...
+
+    @sample_ps.setter
+    def sample_ps(self, arg: int, /) -> None: ...
+
 class PacketOutcome:
     """Columns, one row a flow; the arrays are read-only views."""
 
@@ -336,6 +359,33 @@ class PacketOutcome:
     def duplicates(self) -> int: ...
 
     @property
+    def lost(self) -> int: ...
+
+    @property
+    def link_retries(self) -> int: ...
+
+    @property
+    def sample_time_ps(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]: ...
+
+    @property
+    def sample_depth_bytes(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]: ...
+
+    @property
+    def sample_carried_bytes(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]: ...
+
+    @property
+    def sample_marks(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]: ...
+
+    @property
+    def sample_paused_ps(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]: ...
+
+    @property
+    def sample_window_bytes(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]: ...
+
+    @property
+    def sample_rate_bps(self) -> Annotated[NDArray[numpy.float64], dict(shape=(None,), writable=False)]: ...
+
+    @property
     def base_rtt_ps(self) -> int: ...
 
     @property
@@ -353,7 +403,7 @@ class PacketOutcome:
     @property
     def min_rto_ps(self) -> int: ...
 
-def run_packets(network: PacketNetwork, traffic: PacketTraffic, options: PacketOptions, *, failed_links: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], progress: Callable[[int, int], None] | None = None) -> PacketOutcome:
+def run_packets(network: PacketNetwork, traffic: PacketTraffic, options: PacketOptions, *, failed_links: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], faults: PacketFaults, sample_links: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], sample_flows: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], progress: Callable[[int, int], None] | None = None) -> PacketOutcome:
     """
     Runs the traffic to its end with the GIL released; progress is called with (events, simulated time in ps).
     """

@@ -20,26 +20,36 @@ class LossyFabric {
         least_loaded_(adaptive_ ? context.network.link_source.size() : 0, adaptive_ ? context.network.nodes : 0,
                       context.options.seed) {}
 
+  /// The packet has come to the end of its link, whether it arrives or not.
+  void touch(std::uint32_t index) {
+    Packet& packet = context_.slab[index];
+    if ((packet.flags & kWake) == 0) return;
+    packet.flags &= static_cast<std::uint16_t>(~kWake);
+    ports_.wake(packet.link, context_.now);
+  }
+
   /// The packet is at the end of its link. The host there, if it is one.
   std::uint32_t arrive(std::uint32_t index) {
-    Packet& packet = context_.slab[index];
-    if ((packet.flags & kWake) != 0) {
-      packet.flags &= static_cast<std::uint16_t>(~kWake);
-      ports_.wake(packet.link, context_.now);
-    }
+    const Packet& packet = context_.slab[index];
     const std::uint32_t node = ports_.target(packet.link);
     if (node < context_.hosts) return node;
     forward(node, index);
     return kNone;
   }
 
-  void inject(std::uint32_t host, std::uint32_t index) { ports_.enqueue(uplink(host, index), index, context_.now); }
+  void inject(std::uint32_t host, std::uint32_t index) {
+    const std::uint32_t link = uplink(host, index);
+    if (link == kNone) lose(index);
+    else ports_.enqueue(link, index, context_.now);
+  }
   bool ready(std::uint32_t, std::uint8_t) const { return true; }
 
   /// Time on the host's wire.
   Ps host_time(std::uint32_t host, std::uint32_t index) const {
     const Nic& nic = context_.nics[host];
-    const Ps time = ports_.time_of(ports_.klass(uplink(host, index)), context_.slab[index].size);
+    const std::uint32_t link = uplink(host, index);
+    if (link == kNone) return 0;
+    const Ps time = ports_.time_of(ports_.klass(link), context_.slab[index].size);
     return nic.links == 1 ? time : time / nic.links;
   }
 
@@ -56,7 +66,7 @@ class LossyFabric {
     if (node < context_.hosts) return node;
     if (adaptive_ && packet.size >= kAdaptiveLeast) return kNone;
     packet.following = context_.routes.hashed(node, packet.destination, packet.key);
-    ports_.prefetch(packet.following);
+    if (packet.following != kNone) ports_.prefetch(packet.following);
     return kNone;
   }
 
@@ -72,7 +82,9 @@ class LossyFabric {
 
   std::int64_t depth(std::uint32_t link) { return ports_.depth(link, context_.now); }
   std::int64_t carried(std::uint32_t link) const { return ports_.carried(link); }
-  bool paused(std::uint32_t) const { return false; }
+  std::int64_t marks(std::uint32_t link) const { return ports_.marks(link); }
+  void set_rate(std::uint32_t link, double factor) { ports_.set_rate(link, factor, context_.now); }
+  Ps paused_ps(std::uint32_t) const { return 0; }
 
  private:
   /// Smaller packets are hashed, as in htsim.
@@ -85,12 +97,18 @@ class LossyFabric {
     return context_.routes.hashed(host, packet.destination, packet.key);
   }
 
+  void lose(std::uint32_t index) {
+    ++context_.outcome.counters.lost;
+    context_.slab.release(index);
+  }
+
   void forward(std::uint32_t node, std::uint32_t index) {
     Packet& packet = context_.slab[index];
     std::uint32_t link = packet.following;
     packet.following = kNone;
     if (link == kNone) {
       const Choice choice = context_.routes.find(node, packet.destination);
+      if (choice.width == 0) return lose(index);
       if (choice.width == 1) link = *choice.links;
       else if (adaptive_ && packet.size >= kAdaptiveLeast) link = least_loaded_.choose(ports_, node, choice, context_.now);
       else link = choice.links[context_.routes.pick(node, packet.key, choice.width)];

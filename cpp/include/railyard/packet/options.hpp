@@ -71,6 +71,19 @@ struct TrafficColumns {
   std::span<const std::uint8_t> klass;    ///< Traffic class, 0 .. 7.
 };
 
+/// What happens to links in time, one row each, in the order of time.
+struct FaultColumns {
+  enum class Kind : std::uint8_t {
+    rate = 0,    ///< The link keeps `value` of its rate; 0: it is down and loses what is on it; 1: it is well again.
+    errors = 1,  ///< Of the bits on the link so many, `value`, arrive wrong.
+  };
+  std::span<const std::int64_t> at_ps;
+  std::span<const std::int32_t> link;
+  std::span<const std::uint8_t> kind;
+  std::span<const double> value;
+  std::size_t size() const { return at_ps.size(); }
+};
+
 /// Constants of uet-htsim (commit 40ccb05) where nothing else is said; 0 or -1 stand for "derive it".
 struct Options {
   Transport transport = Transport::uec;
@@ -97,6 +110,11 @@ struct Options {
   std::span<const std::int32_t> failed_links;
   double failed_fraction = 0.25;        ///< Of rate, queue and thresholds that failed links keep.
   Ps end_ps = 0;                        ///< 0: until everything has finished.
+  FaultColumns faults;
+  Ps reroute_ps = 50'000'000;           ///< From a link's end or return to routes that know of it; below 0: never.
+  bool link_retry = false;              ///< Links send again what arrives wrong; else it is lost.
+  Ps sample_ps = 0;                     ///< Time between samples of queues and flows; 0: none.
+  std::span<const std::int32_t> sample_links, sample_flows;
 };
 
 /// What was derived from network and options.
@@ -110,6 +128,16 @@ struct Derived {
 struct Counters {
   std::uint64_t sent = 0, retransmitted = 0, requests = 0, acks = 0, nacks = 0, pulls = 0, trimmed = 0, dropped = 0,
                 marked = 0, hops = 0, timeouts = 0, duplicates = 0;
+  std::uint64_t lost = 0;          ///< On links that were down or had errors, or without a route.
+  std::uint64_t link_retries = 0;  ///< Sent again by a link.
+};
+
+/// What was seen at each sampling time; a row a time, a column a link or flow.
+struct Samples {
+  std::vector<std::int64_t> time_ps;
+  std::vector<std::int64_t> depth_bytes, carried_bytes, marks, paused_ps;  ///< Of links; all but the depth count up.
+  std::vector<std::int64_t> window_bytes;                                  ///< Of flows; 0 without one.
+  std::vector<double> rate_bps;                                            ///< Of flows; 0 without one.
 };
 
 /// One row a flow; -1 where it has not come to that.
@@ -117,6 +145,7 @@ struct Outcome {
   std::vector<std::int64_t> start_ps, finish_ps, receiver_finish_ps;
   std::vector<std::int64_t> link_bytes;
   Counters counters;
+  Samples samples;
   Derived derived;
   std::uint64_t events = 0;
   Ps now_ps = 0;

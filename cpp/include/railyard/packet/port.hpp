@@ -8,13 +8,9 @@
 #include "railyard/packet/options.hpp"
 #include "railyard/packet/slab.hpp"
 #include "railyard/packet/wheel.hpp"
+#include "railyard/packet/wire.hpp"
 
 namespace railyard::packet {
-
-/// Time on the wire of so many bytes, rounded up to whole picoseconds.
-constexpr Ps wire_time(std::uint32_t bytes, std::uint64_t rate_bps) {
-  return static_cast<Ps>((std::uint64_t{bytes} * 8'000'000'000'000u + rate_bps - 1) / rate_bps);
-}
 
 /// What ports have in common: rate, delay, limits of the queue.
 struct PortClass {
@@ -24,6 +20,9 @@ struct PortClass {
   std::int64_t limit, control_limit;      ///< Bytes of payload packets, of headers and control packets.
   std::int64_t mark_above, mark_surely;   ///< Bytes left behind a departing packet: marked never .. always.
   bool last_hop;                          ///< Leads to a host.
+  bool down;
+
+  bool operator==(const PortClass&) const = default;
 };
 
 /// The egress of a link: one cache line.
@@ -85,6 +84,10 @@ class Ports {
     arm(port);
   }
 
+  /// The link keeps this part of its rate from now on; what is in service ends as it began. 0: it is down, and what waits
+  /// or comes is dropped.
+  void set_rate(std::uint32_t link, double factor, Ps now);
+
   /// Bytes waiting and in service at a port.
   std::int64_t depth(std::uint32_t link, Ps now) {
     Port& port = ports_[link];
@@ -108,6 +111,7 @@ class Ports {
     if (!ports_[link].low.empty()) ports_[link].low.prefetch(lines_);
   }
   std::int64_t carried(std::uint32_t link) const { return carried_[link]; }
+  std::int64_t marks(std::uint32_t link) const { return marks_[link]; }
   std::size_t size() const { return ports_.size(); }
 
  private:
@@ -143,6 +147,7 @@ class Ports {
       if (port.low_bytes > klass.mark_above && marks(port, klass)) {
         slab_[port.serving].flags |= kMarked;
         ++counters_.marked;
+        ++marks_[static_cast<std::size_t>(&port - ports_.data())];
       }
     } else {
       port.high_bytes -= port.serving_size;
@@ -196,7 +201,8 @@ class Ports {
   std::vector<std::uint32_t> draws_;
   std::vector<PortClass> classes_;
   std::vector<std::uint32_t> targets_;
-  std::vector<std::int64_t> carried_;
+  std::vector<std::int64_t> carried_, marks_;
+  std::vector<std::uint16_t> nominal_;  ///< Class of each link before anything happened to it; empty until then.
 };
 
 }  // namespace railyard::packet

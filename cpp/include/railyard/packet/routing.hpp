@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "railyard/packet/draws.hpp"
@@ -8,19 +10,28 @@
 
 namespace railyard::packet {
 
-/// The equal-cost links that lead from a node to a host.
+/// The equal-cost links that lead from a node to a host; none only where links have been withdrawn.
 struct Choice {
   const std::uint32_t* links;
   std::uint32_t width;
 };
+
+class Detours;
 
 /// Interval routing (railyard.cluster.routing), laid out for one look-up a hop: each node's widest-stepping record, the
 /// way "down", is tried first, and whatever lies outside it goes by the others, which in a Clos are one and the same.
 class Routes {
  public:
   Routes(const NetworkColumns& network, std::uint64_t seed);
+  ~Routes();
 
   Choice find(std::uint32_t node, std::uint32_t host) const {
+    if (detours_ != nullptr) return detour(node, host);
+    return designed(node, host);
+  }
+
+  /// As the table has it, whatever has been withdrawn.
+  Choice designed(std::uint32_t node, std::uint32_t host) const {
     const Node& at = nodes_[node];
     const std::uint32_t offset = host - at.inner.lo;
     if (offset < at.inner.span) return group(at.inner, offset);
@@ -28,11 +39,18 @@ class Routes {
     return search(at, host);
   }
 
-  /// The link that a hash of flow and entropy chooses at a node (equal-cost multipath with a salt of its own per node).
+  /// The link that a hash of flow and entropy chooses at a node (equal-cost multipath with a salt of its own per node);
+  /// kNoLink where none is left.
   std::uint32_t hashed(std::uint32_t node, std::uint32_t host, std::uint32_t key) const {
     const Choice choice = find(node, host);
-    return choice.width == 1 ? *choice.links : choice.links[pick(node, key, choice.width)];
+    if (choice.width == 1) return *choice.links;
+    return choice.width == 0 ? kNoLink : choice.links[pick(node, key, choice.width)];
   }
+
+  /// From now on nothing is routed over the link, or to a switch that only it leads on from; or (false) it is again.
+  void withdraw(std::uint32_t link, bool withdrawn);
+
+  static constexpr std::uint32_t kNoLink = 0xffffffffu;
 
   std::uint32_t pick(std::uint32_t node, std::uint32_t key, std::uint32_t width) const {
     std::uint32_t bits = (key ^ nodes_[node].salt) * 0x9e3779b1u;
@@ -63,12 +81,36 @@ class Routes {
   }
 
   Choice search(const Node& at, std::uint32_t host) const;
+  Choice detour(std::uint32_t node, std::uint32_t host) const;
   static Record compact(const NetworkColumns& network, std::size_t record);
   void lay_out(Node& node, std::uint32_t hosts);
 
   std::vector<Node> nodes_;
   std::vector<Record> records_;
   std::vector<std::uint32_t> choices_;
+  std::vector<std::uint32_t> targets_;
+  std::uint32_t hosts_;
+  std::unique_ptr<Detours> detours_;  ///< Null until a link is withdrawn.
+};
+
+/// The routes that are left when links have been withdrawn: a link leads to a host only if from its end a way goes on.
+class Detours {
+ public:
+  Detours(const Routes& routes, const std::vector<std::uint32_t>& targets, std::uint32_t hosts)
+      : routes_(routes), targets_(targets), hosts_(hosts), dead_(targets.size(), false) {}
+
+  void withdraw(std::uint32_t link, bool withdrawn) {
+    dead_[link] = withdrawn;
+    known_.clear();
+  }
+  Choice find(std::uint32_t node, std::uint32_t host);
+
+ private:
+  const Routes& routes_;
+  const std::vector<std::uint32_t>& targets_;
+  std::uint32_t hosts_;
+  std::vector<bool> dead_;
+  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> known_;
 };
 
 }  // namespace railyard::packet

@@ -29,6 +29,7 @@ enum Flag : std::uint16_t {
   kLastHop = 16,       ///< Trimmed at the last switch, or (nack) says so.
   kWake = 32,          ///< Its arrival serves the port that sent it.
   kAnswersRequest = 64,
+  kHeld = 128,         ///< A link has sent it again, or held it behind what it sent again.
 };
 
 /// A packet: exactly one cache line.

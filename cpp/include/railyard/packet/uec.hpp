@@ -27,6 +27,7 @@ class Uec : public Interface<Uec<Control, Fabric>, Fabric> {
     if constexpr (Control::kWindow) return states_[flow].window;
     return senders_[flow].credit;
   }
+  double rate(std::uint32_t) const { return 0; }
 
   void look_ahead_sender(std::uint32_t flow) const;
   void look_ahead_middle(std::uint32_t host, const Packet& packet) const;

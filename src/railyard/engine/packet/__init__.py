@@ -1,5 +1,6 @@
 """The packet engine: every packet, every queue. See `docs/concepts/packet.md`."""
 
+from railyard.engine.packet.faults import Fault
 from railyard.engine.packet.networks import crossbar, fat_tree, leaf_spine
 from railyard.engine.packet.records import (
     AT_RECEIVER,
@@ -13,7 +14,7 @@ from railyard.engine.packet.records import (
     Settings,
     Traffic,
 )
-from railyard.engine.packet.running import PacketResult, Packets, run
+from railyard.engine.packet.running import PacketResult, Packets, Samples, run
 
 __all__ = [
     "AT_RECEIVER",
@@ -22,10 +23,12 @@ __all__ = [
     "LOAD_BALANCINGS",
     "SWITCHINGS",
     "TRANSPORTS",
+    "Fault",
     "PacketNetwork",
     "PacketResult",
     "Packets",
     "Routes",
+    "Samples",
     "Settings",
     "Traffic",
     "crossbar",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from railyard.cluster.routing import RoutingTable
+    from railyard.engine.packet.faults import Fault
 
 CongestionControl = Literal["nscc", "rccc", "nscc+rccc", "constant"]
 LoadBalancing = Literal["mixed", "reps", "bitmap", "oblivious", "single-path", "adaptive", "flowlet"]
@@ -236,6 +237,12 @@ class Settings:
         failed_links: Links that keep only a part of their rate, queue and thresholds.
         failed_fraction: That part.
         end_ps: Simulated time at which the run ends whatever has finished, ps; None: never.
+        faults: What happens to links in time; see `railyard.engine.packet.faults`.
+        reroute_ps: From the end or return of a link to routes that know of it, ps; None: they never do.
+        link_retry: Links send again what arrives wrong; else it is lost.
+        sample_ps: Time between samples of queues and flows, ps; None: none are taken.
+        sample_links: Links that are sampled.
+        sample_flows: Flows that are sampled.
     """
 
     transport: Transport = "uec"
@@ -261,6 +268,12 @@ class Settings:
     failed_links: tuple[int, ...] = ()
     failed_fraction: float = 0.25
     end_ps: int | None = None
+    faults: tuple[Fault, ...] = ()
+    reroute_ps: int | None = 50_000_000
+    link_retry: bool = False
+    sample_ps: int | None = None
+    sample_links: tuple[int, ...] = ()
+    sample_flows: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for key, allowed in (

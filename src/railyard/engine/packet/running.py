@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard import _core
+from railyard.engine.packet.faults import columns as fault_columns
 from railyard.engine.packet.records import SWITCHINGS, TRANSPORTS
 from railyard.errors import InputError
 
@@ -55,6 +56,8 @@ class Packets:
         timeouts: Retransmission timers that ran out.
         duplicates: Data packets received more than once.
         hops: Links crossed by packets of all kinds.
+        lost: On links that were down or made errors, or for want of a route.
+        link_retries: Sent again by a link.
     """
 
     new: int
@@ -69,6 +72,31 @@ class Packets:
     timeouts: int
     duplicates: int
     hops: int
+    lost: int
+    link_retries: int
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """What was seen at each sampling time: a row a time, a column a sampled link or flow.
+
+    Attributes:
+        time_ps: int64[t].
+        depth_bytes: int64[t, links], bytes waiting and in service.
+        carried_bytes: int64[t, links], bytes on the wire since the start.
+        marks: int64[t, links], packets marked since the start.
+        paused_ps: int64[t, links], time stopped by the neighbour since the start.
+        window_bytes: int64[t, flows], 0 without a window.
+        rate_bps: float64[t, flows], 0 without a rate.
+    """
+
+    time_ps: NDArray[np.int64]
+    depth_bytes: NDArray[np.int64]
+    carried_bytes: NDArray[np.int64]
+    marks: NDArray[np.int64]
+    paused_ps: NDArray[np.int64]
+    window_bytes: NDArray[np.int64]
+    rate_bps: NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +114,7 @@ class PacketResult:
         constants: What was derived where settings left it open: base_rtt_ps, queue_bytes, ecn_low_bytes,
             ecn_high_bytes, window_bytes, min_rto_ps.
         packets_peak: Most packets that existed at once.
+        samples: Queues and flows in time.
     """
 
     start_ps: NDArray[np.int64]
@@ -97,6 +126,7 @@ class PacketResult:
     now_ps: int
     constants: dict[str, int]
     packets_peak: int
+    samples: Samples
 
     @property
     def finished(self) -> NDArray[np.bool_]:
@@ -140,9 +170,25 @@ def _options(settings: Settings) -> _core.PacketOptions:
         "failed_fraction",
     ):
         setattr(options, key, getattr(settings, key))
-    for key in ("window_packets", "base_rtt_ps", "target_delay_ps", "end_ps"):
+    for key in ("window_packets", "base_rtt_ps", "target_delay_ps", "end_ps", "sample_ps"):
         setattr(options, key, getattr(settings, key) or 0)
+    options.link_retry = settings.link_retry
+    options.reroute_ps = -1 if settings.reroute_ps is None else settings.reroute_ps
     return options
+
+
+def _samples(outcome: _core.PacketOutcome, settings: Settings) -> Samples:
+    times = len(outcome.sample_time_ps)
+    links, flows = (times, len(settings.sample_links)), (times, len(settings.sample_flows))
+    return Samples(
+        time_ps=outcome.sample_time_ps,
+        depth_bytes=outcome.sample_depth_bytes.reshape(links),
+        carried_bytes=outcome.sample_carried_bytes.reshape(links),
+        marks=outcome.sample_marks.reshape(links),
+        paused_ps=outcome.sample_paused_ps.reshape(links),
+        window_bytes=outcome.sample_window_bytes.reshape(flows),
+        rate_bps=outcome.sample_rate_bps.reshape(flows),
+    )
 
 
 def run(
@@ -195,9 +241,18 @@ def run(
         dep_at=traffic.dep_at,
         klass=traffic.klass,
     )
-    failed = np.asarray(settings.failed_links, np.int32)
+    at_ps, link, kind, value = fault_columns(settings.faults)
     try:
-        outcome = _core.run_packets(columns, flows, _options(settings), failed_links=failed, progress=progress)
+        outcome = _core.run_packets(
+            columns,
+            flows,
+            _options(settings),
+            failed_links=np.asarray(settings.failed_links, np.int32),
+            faults=_core.PacketFaults(at_ps=at_ps, link=link, kind=kind, value=value),
+            sample_links=np.asarray(settings.sample_links, np.int32),
+            sample_flows=np.asarray(settings.sample_flows, np.int32),
+            progress=progress,
+        )
     except ValueError as error:
         raise InputError(f"the packet engine refuses its input: {error}") from error
     packets = Packets(
@@ -213,6 +268,8 @@ def run(
         timeouts=outcome.timeouts,
         duplicates=outcome.duplicates,
         hops=outcome.hops,
+        lost=outcome.lost,
+        link_retries=outcome.link_retries,
     )
     constants = ("base_rtt_ps", "queue_bytes", "ecn_low_bytes", "ecn_high_bytes", "window_bytes", "min_rto_ps")
     return PacketResult(
@@ -225,4 +282,5 @@ def run(
         now_ps=outcome.now_ps,
         constants={name: getattr(outcome, name) for name in constants},
         packets_peak=outcome.packets_peak,
+        samples=_samples(outcome, settings),
     )

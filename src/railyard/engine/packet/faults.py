@@ -1,0 +1,109 @@
+"""Faults in time: links that go down and come back, flap, slow down or make errors; switches that die; slow hosts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from railyard.engine.packet.records import PacketNetwork
+
+_KINDS = ("rate", "errors")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that happens to one directed link.
+
+    Attributes:
+        at_ps: When, ps.
+        link: The link.
+        kind: `rate`: from now on it keeps `value` of its rate, 0 is down, 1 well again; `errors`: of its bits the part
+            `value` arrives wrong, which loses packets or, with link-level retry, delays them.
+        value: In [0, 1].
+    """
+
+    at_ps: int
+    link: int
+    kind: Literal["rate", "errors"]
+    value: float
+
+    def __post_init__(self) -> None:
+        if self.kind not in _KINDS:
+            raise InputError("no such kind of fault", key="kind", found=self.kind, allowed=_KINDS)
+        if not 0 <= self.value <= 1:
+            raise InputError("a fault keeps a part of a rate", key="value", found=self.value, allowed="[0, 1]")
+        if self.at_ps < 0:
+            raise InputError("a fault before the run begins", key="at_ps", found=self.at_ps, allowed="0 or more")
+
+
+def both_ways(network: PacketNetwork, node: int, other: int) -> NDArray[np.int64]:
+    """The links between two nodes, in both directions.
+
+    Raises:
+        InputError: There is none.
+    """
+    source, target = network.link_source, network.link_target
+    found = np.flatnonzero(((source == node) & (target == other)) | ((source == other) & (target == node)))
+    if not len(found):
+        raise InputError("no link joins the two nodes", key="link", found=f"{node}-{other}")
+    return found
+
+
+def of_node(network: PacketNetwork, node: int) -> NDArray[np.int64]:
+    """All links of a switch or host, in both directions.
+
+    Raises:
+        InputError: There is no such node.
+    """
+    if not 0 <= node < network.nodes:
+        raise InputError("no such node", key="node", found=node, allowed=f"0 to {network.nodes - 1}")
+    return np.flatnonzero((network.link_source == node) | (network.link_target == node))
+
+
+def down(links: Iterable[int], at_ps: int, up_ps: int | None = None) -> list[Fault]:
+    """Links that go down, and come back if `up_ps` says when: a cable, or (`of_node`) a switch that dies."""
+    numbers = [int(link) for link in links]
+    gone = [Fault(at_ps, link, "rate", 0.0) for link in numbers]
+    return gone if up_ps is None else gone + [Fault(up_ps, link, "rate", 1.0) for link in numbers]
+
+
+def flapping(links: Iterable[int], at_ps: int, *, down_ps: int, up_ps: int, times: int) -> list[Fault]:
+    """Links that go down `times` times for `down_ps`, with `up_ps` between."""
+    numbers = list(links)
+    faults: list[Fault] = []
+    for turn in range(times):
+        begin = at_ps + turn * (down_ps + up_ps)
+        faults += down(numbers, begin, begin + down_ps)
+    return faults
+
+
+def slow(links: Iterable[int], at_ps: int, factor: float) -> list[Fault]:
+    """Links that keep a part of their rate: a degraded lane, or (`of_node`) a slow host."""
+    return [Fault(at_ps, int(link), "rate", factor) for link in links]
+
+
+def errors(links: Iterable[int], at_ps: int, bit_error_ratio: float) -> list[Fault]:
+    """Links of whose bits a part arrives wrong."""
+    return [Fault(at_ps, int(link), "errors", bit_error_ratio) for link in links]
+
+
+def columns(
+    faults: Iterable[Fault],
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.uint8], NDArray[np.float64]]:
+    """Times, links, kinds and values, in the order of time."""
+    rows = sorted(faults, key=lambda fault: (fault.at_ps, fault.link))
+    return (
+        np.array([row.at_ps for row in rows], np.int64),
+        np.array([row.link for row in rows], np.int32),
+        np.array([_KINDS.index(row.kind) for row in rows], np.uint8),
+        np.array([row.value for row in rows], np.float64),
+    )
