@@ -174,6 +174,53 @@ def timing(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[
     return Timing(latency, steps.scale_out, rate)
 
 
+@dataclass(frozen=True)
+class Pace:
+    """The same as `Timing` in parts, for engines that replay messages; us.
+
+    Attributes:
+        start_us: float64[k], before the first message and for everything that no message stands for.
+        hop_us: A message inside a domain.
+        post_us: Each message that a rank posts before.
+        pass_us: A pass through a reducing scale-up switch.
+        software_us: A message through a NIC, without the path itself.
+        rate_gbs: float64[k], as in `Timing`.
+    """
+
+    start_us: NDArray[np.float64]
+    hop_us: float
+    post_us: float
+    pass_us: float
+    software_us: float
+    rate_gbs: NDArray[np.float64]
+
+
+def pace(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[np.float64]) -> Pace:
+    """Latencies of single messages whose sums along the algorithm's steps are those of `timing`; same arguments.
+
+    The filling of a chain, or of a tree over switched domains, is left out: who replays messages fills it.
+    """
+    whole = timing(case, algorithm, protocol, size_bytes)
+    steps = algorithm.steps(case.kind, case.shape)
+    inside_us = _inside_us(case, algorithm, protocol, steps)
+    counted = inside_us + steps.scale_out * SOFTWARE_US[protocol]
+    if protocol == "simple" and case.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
+        counted = counted + _pipeline_us(case, algorithm, size_bytes, whole.rate_gbs, inside_us)
+    if algorithm.family == "nvls" and case.shape.domains > 1:
+        loops = size_bytes / switch_loop_bytes(case, size_bytes)
+        counted = counted + _switch_pipeline_us(case, size_bytes, whole.rate_gbs)
+        counted = counted - loops * SWITCH_SYNC_US * case.shape.per_domain
+    factor = case.machine.latency_factor
+    return Pace(
+        start_us=whole.latency_us - counted,
+        hop_us=factor * _hop_us(case.machine, algorithm, protocol),
+        post_us=factor * PEER_US,
+        pass_us=factor * SWITCH_PASS_US,
+        software_us=SOFTWARE_US[protocol],
+        rate_gbs=whole.rate_gbs,
+    )
+
+
 def _base_us(machine: Machine, algorithm: Algorithm, protocol: str) -> float:
     index = constants.PROTOCOLS.index(protocol)
     if machine.library == "rccl":
@@ -289,6 +336,15 @@ def _pipeline_us(
 
 def _switch_pipeline_us(case: Case, size: NDArray[np.float64], rate: NDArray[np.float64]) -> NDArray[np.float64]:
     """In-switch reduction: loops of channels x heads x chunk, each synchronised; domains fill one after another."""
+    loop = switch_loop_bytes(case, size)
+    sync = SWITCH_SYNC_US * case.shape.per_domain
+    stages = 1.2 + 4 * levels(case.shape.domains)
+    filled: NDArray[np.float64] = size / loop * sync + stages * (loop / (1e3 * rate) + sync)
+    return filled
+
+
+def switch_loop_bytes(case: Case, size: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Bytes of one loop of in-switch reduction."""
     shape = case.shape
     hopper = constants.generation_name(case.machine.architecture) == "hopper"
     channels = 16 if hopper else (24 if shape.domains == 1 else 32)
@@ -296,11 +352,8 @@ def _switch_pipeline_us(case: Case, size: NDArray[np.float64], rate: NDArray[np.
     chunk = switch_chunk_bytes(size, heads)
     if shape.domains > 1:
         chunk = np.minimum(chunk, 64 * KIB)
-    loop = np.clip(size, 1, heads * chunk)
-    sync = SWITCH_SYNC_US * shape.per_domain
-    stages = 1.2 + 4 * levels(shape.domains)
-    filled: NDArray[np.float64] = size / loop * sync + stages * (loop / (1e3 * rate) + sync)
-    return filled
+    loop: NDArray[np.float64] = np.clip(size, 1, heads * chunk)
+    return loop
 
 
 def switch_chunk_bytes(size_bytes: NDArray[np.float64], heads: int) -> NDArray[np.float64]:

@@ -32,7 +32,7 @@ __all__ = [
     "get",
 ]
 
-_REGISTER = ("analytic", "flow")
+_REGISTER = ("analytic", "flow", "packet.whole")
 """Modules that put an engine into the registry when they are imported."""
 
 

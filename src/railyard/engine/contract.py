@@ -195,7 +195,7 @@ class Engine(Protocol):
 
 
 engines: Registry[Engine] = Registry("engine")
-SEATS = {"packet": "every packet and every queue", "lab": "the same collectives run for real"}
+SEATS = {"lab": "the same collectives run for real"}
 
 
 def get(name: str) -> Engine:

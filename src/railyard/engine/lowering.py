@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -78,11 +78,16 @@ class Entities:
 
 
 _EMPTY = np.empty(0, np.int64)
+_WORDS = ("algorithm", "protocol")
 T = TypeVar("T", bound=np.generic)
 
 
 def _column(parts: Sequence[NDArray[T]], dtype: np.dtype[T]) -> NDArray[T]:
     return np.concatenate([np.empty(0, dtype), *parts]).astype(dtype, copy=False)
+
+
+def _no_words() -> NDArray[np.str_]:
+    return np.empty(0, "U1")
 
 
 @dataclass(frozen=True)
@@ -92,10 +97,14 @@ class Lowered:
     Attributes:
         entities: The different ones.
         entity: int32[n], the entity of each task, -1 for computations.
+        algorithm: str[m], what each entity runs as; see `EntityTable`.
+        protocol: str[m].
     """
 
     entities: Entities
     entity: NDArray[np.int32]
+    algorithm: NDArray[np.str_] = field(default_factory=_no_words)
+    protocol: NDArray[np.str_] = field(default_factory=_no_words)
 
 
 def lower(graph: TaskGraph, cluster: Cluster, policy: CollectivePolicy | None = None) -> Lowered:
@@ -135,7 +144,8 @@ def lower(graph: TaskGraph, cluster: Cluster, policy: CollectivePolicy | None = 
     row = np.empty(len(first) + 1, np.int32)
     row[np.concatenate(parts)] = np.arange(len(first), dtype=np.int32)
     row[-1] = -1  # what request -1 finds: a computation
-    return Lowered(Entities.stacked(tables), row[found.request])
+    words = [np.concatenate([np.empty(0, "U1"), *(getattr(table, name) for table in tables)]) for name in _WORDS]
+    return Lowered(Entities.stacked(tables), row[found.request], *words)
 
 
 def _collectives(graph: TaskGraph, cluster: Cluster, tasks: NDArray[np.int32], policy: CollectivePolicy) -> EntityTable:

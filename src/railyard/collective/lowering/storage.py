@@ -80,6 +80,22 @@ def _nodes(cluster: Cluster, servers: StorageServers, ranks: NDArray[np.int64]) 
     return node.ravel(), stripes
 
 
+def stripes_of(
+    cluster: Cluster, ranks: NDArray[np.int64], write: NDArray[np.bool_]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Sending and receiving ports of all stripes of each request, int32[k, stripes x pairs of NICs].
+
+    PRE: The cluster has storage on a network.
+    """
+    servers, network = cluster.storage_servers, cluster.storage
+    if servers is None or network is None:
+        raise InputError("the job reads or writes data, but the cluster has no storage", key="cluster.storage")
+    node, stripes = _nodes(cluster, servers, ranks)
+    row = np.repeat(np.arange(len(ranks)), stripes)
+    source, target = _directed(network.port_of_rank[ranks][row], servers.ports[node], write[row])
+    return source.reshape(len(ranks), -1), target.reshape(len(ranks), -1)
+
+
 def _directed(
     near: NDArray[np.int32], far: NDArray[np.int32], write: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

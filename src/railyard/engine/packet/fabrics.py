@@ -1,0 +1,68 @@
+"""Which parts of the packet engine each of a cluster's fabrics is made of.
+
+The engine room knows fabrics by the name of the cluster's record (`railyard.cluster.fabric`). A scenario can give other
+settings (`packet: {fabric: ...}`), such as those of `railyard packet --fabric`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from railyard.engine.packet.records import Settings
+from railyard.registry import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from railyard.cluster import Cluster
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Composition:
+    """A fabric as parts of the packet engine.
+
+    Attributes:
+        name: As the cluster's fabric.
+        settings: Fields of `Settings` that differ from their defaults.
+        stands_in: What the parts stand in for that they are not; empty where they are the thing.
+        framing: Whether packet and header sizes are those of the cluster's fabric.
+    """
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    stands_in: tuple[str, ...] = ()
+    framing: bool = True
+
+
+COMPOSITIONS: Registry[Composition] = Registry("composition of packets")
+
+
+def _add(name: str, *, stands_in: tuple[str, ...] = (), **settings: Any) -> None:
+    COMPOSITIONS.add(name, Composition(name, settings, stands_in))
+
+
+_add("uec", transport="uec", switching="lossy", congestion_control="nscc", load_balancing="mixed")
+_add(
+    "ideal",
+    transport="uec",
+    switching="lossy",
+    congestion_control="constant",
+    load_balancing="oblivious",
+    queue_packets=1 << 16,
+    stands_in=("transport of `uec` at its ends",),
+)
+
+
+def settings_of(cluster: Cluster, composition: Composition) -> Settings:
+    """The engine's settings for a cluster: the composition's, with the framing of the cluster's fabric."""
+    known = {entry.name for entry in fields(Settings)}
+    own = {key: value for key, value in composition.settings.items() if key in known}
+    if composition.framing:
+        fabric = cluster.fabric
+        own.setdefault("header_bytes", fabric.header_bytes)
+        own.setdefault("mtu_bytes", fabric.mtu_bytes + fabric.header_bytes)
+    return Settings(**own)

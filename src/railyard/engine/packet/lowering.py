@@ -1,0 +1,439 @@
+"""A task graph on a cluster as traffic: every communication as flows, every computation as local work of a host.
+
+Rows of the traffic, in this order: one for every task (a computation is this row alone; a communication begins with it),
+the legs of the communications, and one for the end of each of those. What comes after a task waits for its last row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.engine.packet.classes import collective_classes, transfer_classes
+from railyard.engine.packet.legs import FROM_SWITCH, JOIN, TO_SWITCH, UP, drawn_together, legs_of
+from railyard.engine.packet.legs import FROM_NETWORK, TO_NETWORK
+from railyard.engine.packet.order import predecessors
+from railyard.engine.packet.pacing import up_rate_bps
+from railyard.engine.packet.plan import AT_RECEIVER, GATE, Planner
+from railyard.engine.packet.plans import Grain, plan
+from railyard.engine.packet.records import Traffic
+from railyard.engine.packet.stored import storage_flows
+from railyard.errors import InputError
+from railyard.graph import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+    from railyard.collective import CollectivePolicy
+    from railyard.engine.lowering import Lowered
+    from railyard.engine.packet.classes import Class
+    from railyard.engine.packet.legs import Legs
+    from railyard.engine.packet.placing import Placed
+    from railyard.graph import TaskGraph
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+
+CHUNK_BYTES = 512 * 1024
+"""What NCCL's proxy gives a NIC at a time: a slot of its buffer of 4 MiB in 8 steps (protocol Simple)."""
+
+LEAST_CHUNK_BYTES = {"ll": 8 * 1024, "ll128": 16 * 1024, "simple": 32 * 1024}
+"""NCCL halves a tree's chunks down to 32 KiB while fewer than `PIECES_A_LEVEL` of them fill each level; LL and LL128 pass
+data on line by line, for which smaller pieces stand."""
+
+PIECES_A_LEVEL = 8
+
+CHAIN_CHUNK_BYTES = 128 * 1024
+"""Chunk of a broadcast's chain; a twelfth of what a channel carries where that is less (NCCL 2.30)."""
+
+SLICES = 2
+"""Parts of a loop of in-switch reduction that follow one another (NCCL's slices of a step)."""
+
+MOST_PIECES = 128
+"""Pieces that follow one another through a tree or chain at most; more would fill it a little faster."""
+
+LEAST_SENDS = 4
+"""Sends over one edge of a ring into which a slice is cut at least, where the algorithm has as many steps."""
+
+
+@dataclass(frozen=True)
+class Slicing:
+    """How much of the run is simulated, and how finely.
+
+    Attributes:
+        factor: Bytes and times are divided by this; 1 is everything.
+        coarser: Further factor on how many steps are merged into one send.
+        packets: Whether scale-up is made of packets.
+        packet_bytes: Payload of a full packet.
+    """
+
+    factor: float = 1.0
+    coarser: float = 1.0
+    packets: bool = False
+    packet_bytes: int = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """The flows of all tasks of one class, task by task.
+
+    Attributes:
+        tasks: int64[tasks].
+        rows: Flows of a task.
+        source: int64[tasks x rows], host.
+        target: int64[tasks x rows].
+        size_bytes: int64[tasks x rows].
+        delay_ps: int64[tasks x rows].
+        klass: Traffic class.
+        ptr: int64[rows + 1], waits of one task's flows.
+        before: int64[], flow of the task, or `GATE`.
+        at: uint8[].
+        last: int64[], flows that end the task.
+        start_ps: Local work at the begin of each task.
+        surplus_ps: What latencies that cannot be divided add to each task of a slice, in the slice's time.
+        label: For people.
+    """
+
+    tasks: Ints
+    rows: int
+    source: Ints
+    target: Ints
+    size_bytes: Ints
+    delay_ps: Ints
+    klass: int
+    ptr: Ints
+    before: Ints
+    at: NDArray[np.uint8]
+    last: Ints
+    start_ps: float
+    surplus_ps: float
+    label: str
+
+
+@dataclass(frozen=True, eq=False)
+class LoweredTraffic:
+    """Traffic and which of its rows belong to which task.
+
+    Attributes:
+        traffic: For the engine.
+        begin: int64[n], first row of each task.
+        end: int64[n], last row.
+        surplus_ps: float64[n], see `Block`.
+        label_of: int32[rows], index into `labels`, -1 for rows that are no flow through NICs.
+        labels: What flows belong to, for people.
+    """
+
+    traffic: Traffic
+    begin: Ints
+    end: Ints
+    surplus_ps: Floats
+    label_of: NDArray[np.int32]
+    labels: tuple[str, ...]
+
+
+class Lowering:
+    """Lowers the communications of one graph, once for every slicing that is tried."""
+
+    def __init__(
+        self, graph: TaskGraph, cluster: Cluster, lowered: Lowered, policy: CollectivePolicy, duration_ps: Ints
+    ) -> None:
+        self.graph = graph
+        self.cluster = cluster
+        self.lowered = lowered
+        self.policy = policy
+        self.duration_ps = duration_ps
+        self.classes = [
+            *collective_classes(graph, cluster, lowered, policy),
+            *transfer_classes(graph, cluster, lowered, policy),
+        ]
+        _check_paths(cluster, self.classes, policy)
+
+    def leave_scale_out(self, one: Class) -> bool:
+        """Whether a class leaves its scale-up domains."""
+        return one.shape.domains > 1
+
+    def blocks(self, placed: Placed, slicing: Slicing) -> list[Block]:
+        """The flows of all communications that are sent as packets."""
+        wanted = [one for one in self.classes if slicing.packets or self.leave_scale_out(one)]
+        made = [self._block(one, placed, slicing) for one in wanted]
+        return [*made, *storage_flows(self.graph, self.cluster, placed, slicing)]
+
+    def _block(self, one: Class, placed: Placed, slicing: Slicing) -> Block:
+        legs = self._legs(one, slicing)
+        members = one.members[:1]
+        moved = one.tempo.bytes_of(legs) / slicing.factor
+        path_ps = self._path_ps(legs, members, slicing)[0]
+        fixed_ps = one.tempo.fixed_ps(legs, path_ps, one.network_ps) / slicing.factor
+        local = legs.kind == JOIN
+        inside = np.isin(legs.kind, (UP, TO_SWITCH, FROM_SWITCH))
+        work = np.zeros(len(legs))
+        if not slicing.packets:
+            local |= inside
+            rate = up_rate_bps(self.cluster)
+            work[inside] = fixed_ps[inside] + 8e12 * (moved * legs.lanes)[inside] / rate
+            number = np.arange(len(legs))
+            legs, work, number = drawn_together(legs, local, work)
+            moved, fixed_ps, local, path_ps = moved[number], fixed_ps[number], local[number], path_ps[number]
+        delay = np.where(local, work, np.maximum(fixed_ps - path_ps, 0.0))
+        excess = np.where(local, 0.0, np.maximum(path_ps - fixed_ps, 0.0))
+        source, target = self._hosts(legs, one, placed, local)
+        return Block(
+            tasks=one.tasks,
+            rows=len(legs),
+            source=source,
+            target=target,
+            size_bytes=np.tile(np.where(local, 0, np.maximum(np.rint(moved), 1)).astype(np.int64), len(one.tasks)),
+            delay_ps=np.tile(np.rint(delay).astype(np.int64), len(one.tasks)),
+            klass=0,
+            **_csr(legs),  # type: ignore[arg-type]
+            last=legs.last,
+            start_ps=one.tempo.count * one.tempo.start_ps / slicing.factor,
+            surplus_ps=self._surplus_ps(legs, moved, delay + np.where(local, 0.0, path_ps), excess, local),
+            label=one.label,
+        )
+
+    def _legs(self, one: Class, slicing: Slicing) -> Legs:
+        if one.algorithm == "transfer":
+            planner = Planner()
+            planner.sends(np.array([0]), np.array([1]), 1.0)
+            own = planner.build()
+        else:
+            own = plan(one.algorithm, one.kind, one.shape, self._grain(one, slicing))
+        return legs_of(self.cluster, own, one.members[0], pxn=self.policy.pxn)
+
+    def _grain(self, one: Class, slicing: Slicing) -> Grain:
+        """Ring steps are merged as much as the run is sliced, so that sends keep their size; pieces keep theirs too."""
+        shape = one.shape
+        along = shape.domains if one.algorithm == "hierarchical" else shape.ranks
+        steps = (2 if one.kind == 0 else 1) * max(along - 1, 1)
+        merge = min(slicing.factor, steps / LEAST_SENDS) * slicing.coarser
+        size = one.tempo.size_bytes / one.tempo.count
+        if one.algorithm in ("broadcast", "reduce"):
+            each = size / shape.per_domain
+            chunk = min(CHAIN_CHUNK_BYTES, each / 12)
+        elif one.loop_bytes:
+            each, chunk = size / shape.per_domain, one.loop_bytes / shape.per_domain / SLICES
+        else:
+            each = size / (2 * shape.per_domain)
+            wanted = PIECES_A_LEVEL * max(shape.domains, 2).bit_length()
+            chunk = min(max(each / wanted, LEAST_CHUNK_BYTES[one.protocol]), CHUNK_BYTES)
+        pieces = min(each / max(chunk, 1), MOST_PIECES, each / slicing.factor / slicing.packet_bytes)
+        return Grain(max(1.0, merge), max(1, round(pieces / slicing.coarser)))
+
+    def _ranks(self, legs: Legs, members: Ints) -> tuple[Ints, Ints]:
+        """Sending and receiving ranks, int64[tasks, legs]."""
+        per_server = self.cluster.ranks_per_server
+        own, other = members[:, legs.source], members[:, legs.target]
+        server = own - own % per_server
+        source = np.where(legs.leave_by >= 0, server + members[:, legs.leave_by] % per_server, own)
+        target = np.where(legs.arrive_at >= 0, server + members[:, legs.arrive_at] % per_server, other)
+        return source, target
+
+    def _ports(self, legs: Legs, members: Ints) -> tuple[Ints, Ints]:
+        ports = self.cluster.back_end.port_of_rank.astype(np.int64)
+        source, target = self._ranks(legs, members)
+        return ports[source, legs.nic], ports[target, legs.nic]
+
+    def _path_ps(self, legs: Legs, members: Ints, slicing: Slicing) -> Floats:
+        """float64[tasks, legs], latency of the links that each leg's packets cross, with one packet on each of them."""
+        cluster, network = self.cluster, self.cluster.back_end
+        source, target = self._ports(legs, members)
+        path = np.zeros(source.shape)
+        nics = legs.nics
+        if nics.any():
+            pairs, inverse = np.unique(
+                np.stack([source[:, nics].ravel(), target[:, nics].ravel()]), axis=1, return_inverse=True
+            )
+            near, far = pairs.astype(np.int32)
+            ideal = network.fabric.load_balancing == "ideal"
+            hops = np.ones(len(near)) if ideal else network.hops(near, far).astype(float)
+            latency = network.path_latency_ps(near, far) - network.fabric.end_latency_ps
+            line = cluster.links.rate_bps[network.port_links(int(near[0]))[0]].sum()
+            known = np.where(near != far, latency + hops * 8e12 * slicing.packet_bytes / line, 0.0)
+            path[:, nics] = known[inverse.ravel()].reshape(len(path), -1)
+        reducing = np.isin(legs.kind, (TO_NETWORK, FROM_NETWORK))
+        if reducing.any():
+            out, into = network.port_links(int(network.port_of_rank[0, 0]))
+            path[:, reducing] = float(max(cluster.links.latency_ps[out[0]], cluster.links.latency_ps[into[0]]))
+        if slicing.packets:
+            path[:, np.isin(legs.kind, (UP, TO_SWITCH, FROM_SWITCH))] = cluster.scale_up.latency_ps
+        return path
+
+    def _hosts(self, legs: Legs, one: Class, placed: Placed, local: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+        """Hosts of all legs of all tasks, flat."""
+        source, target = self._ranks(legs, one.members)
+        out, into = self._ports(legs, one.members)
+        home = self.cluster.back_end.port_of_rank.astype(np.int64)[source, 0]
+        if placed.scale_up >= 0:
+            inside = ~local & np.isin(legs.kind, (UP, TO_SWITCH, FROM_SWITCH))
+            switch = placed.domain_switch + source // self.cluster.scale_up_domain
+            out = np.where(inside, np.where(legs.kind == FROM_SWITCH, switch, placed.scale_up + source), out)
+            into = np.where(inside, np.where(legs.kind == TO_SWITCH, switch, placed.scale_up + target), into)
+        if placed.reducer.size:
+            out = np.where(legs.kind == FROM_NETWORK, placed.reducer[out % len(placed.reducer)], out)
+            into = np.where(legs.kind == TO_NETWORK, placed.reducer[into % len(placed.reducer)], into)
+        return np.where(local, home, out).ravel(), np.where(local, home, into).ravel()
+
+    def _surplus_ps(
+        self, legs: Legs, moved: Floats, whole_ps: Floats, excess_ps: Floats, local: NDArray[np.bool_]
+    ) -> float:
+        """How much longer a task alone takes because latencies of links could not be divided."""
+        if not excess_ps.any():
+            return 0.0
+        network = self.cluster.back_end
+        line = float(self.cluster.links.rate_bps[network.port_links(int(network.port_of_rank[0, 0]))[0]].sum())
+        busy = np.where(local, 0.0, 8e12 * moved / line)
+        sender = np.bincount(legs.source[~local], busy[~local], minlength=1)
+        with_it = max(_longest(legs, whole_ps + busy), float(sender.max(initial=0)) + float(excess_ps.max()))
+        without = max(_longest(legs, whole_ps + busy - excess_ps), float(sender.max(initial=0)))
+        return max(with_it - without, 0.0)
+
+
+def _longest(legs: Legs, weight: Floats) -> float:
+    """The longest way through the waits of legs, each with its weight."""
+    after, before, _ = legs.edges
+    inner = before >= 0
+    after, before = after[inner], before[inner]
+    total = weight.copy()
+    for _ in range(len(weight)):
+        ready = np.zeros(len(weight))
+        np.maximum.at(ready, after, total[before])
+        fresh = ready + weight
+        if (fresh == total).all():
+            break
+        total = fresh
+    return float(total.max(initial=0.0))
+
+
+def _csr(legs: Legs) -> dict[str, object]:
+    order = np.argsort(legs.edges.after, kind="stable")
+    ptr = np.zeros(len(legs) + 1, np.int64)
+    np.cumsum(np.bincount(legs.edges.after, minlength=len(legs)), out=ptr[1:])
+    return {"ptr": ptr, "before": legs.edges.before[order], "at": legs.edges.at[order]}
+
+
+def _check_paths(cluster: Cluster, classes: Sequence[Class], policy: CollectivePolicy) -> None:
+    """Refuses communicators whose neighbours no path joins.
+
+    Raises:
+        InputError: Names two ranks.
+    """
+    network, ports = cluster.back_end, cluster.back_end.port_of_rank
+    per_server, domain = cluster.ranks_per_server, cluster.scale_up_domain
+    for one in classes:
+        if one.shape.domains < 2:
+            continue
+        source = one.members.ravel()
+        target = np.roll(one.members, -1, axis=1).ravel()
+        peer = source - source % per_server + target % per_server
+        via = np.where(policy.pxn & (peer // domain == source // domain), peer, source)
+        away = source // domain != target // domain
+        joined = network.reachable(ports[via, 0], ports[target, 0]) | ~away
+        if not joined.all():
+            bad = int(np.flatnonzero(~joined)[0])
+            raise InputError(
+                f"rank {source[bad]} cannot send to rank {target[bad]}: their NICs are on networks that nothing joins",
+                hint="a rail-only network joins only NICs of the same rail: cross over by scale-up first (pxn)",
+            )
+
+
+# ------------------------------------------------------------------------------------------------------------- assembly
+
+
+def assemble(
+    lowering: Lowering, placed: Placed, blocks: Sequence[Block], slicing: Slicing, alone_ps: Ints
+) -> LoweredTraffic:
+    """All rows of a graph.
+
+    Args:
+        lowering: The graph and its cluster.
+        placed: Hosts.
+        blocks: Flows of the communications.
+        slicing: What is simulated.
+        alone_ps: int64[n], how long communications take that no block sends.
+    """
+    graph = lowering.graph
+    tasks = len(graph)
+    sent = np.full(tasks, -1, np.int64)
+    surplus = np.zeros(tasks)
+    start = np.where(graph.kind == Kind.COMPUTE, lowering.duration_ps, alone_ps) / slicing.factor
+    position = tasks
+    ends_first = tasks + sum(len(block.source) for block in blocks)
+    many = 0
+    for block in blocks:
+        sent[block.tasks] = ends_first + many + np.arange(len(block.tasks))
+        surplus[block.tasks], start[block.tasks] = block.surplus_ps, block.start_ps
+        many += len(block.tasks)
+    end = np.where(sent >= 0, sent, np.arange(tasks))
+    home = placed_home(lowering)
+    rows = ends_first + many
+    begin_ptr, begin_idx = predecessors(graph)
+    lengths = [np.diff(begin_ptr)]
+    before = [end[begin_idx]]
+    when = [np.full(len(begin_idx), AT_RECEIVER, np.uint8)]
+    finals, final_lengths = [], []
+    for block in blocks:
+        count = len(block.tasks)
+        first = position + block.rows * np.arange(count)[:, None]
+        own = np.where(block.before[None] == GATE, block.tasks[:, None], first + block.before[None])
+        lengths.append(np.tile(np.diff(block.ptr), count))
+        before.append(own.ravel())
+        when.append(np.tile(block.at, count))
+        finals.append((first + block.last[None]).ravel())
+        final_lengths.append(np.full(count, len(block.last)))
+        position += block.rows * count
+    every = np.concatenate([*lengths, *final_lengths])
+    ended = np.concatenate([*(block.tasks for block in blocks), np.empty(0, np.int64)])
+    ptr = np.zeros(rows + 1, np.int64)
+    np.cumsum(every, out=ptr[1:])
+    last = np.concatenate([*finals, np.empty(0, np.int64)])
+
+    def column(name: str, head: Ints, tail: Ints, kind: type[np.generic]) -> NDArray[np.generic]:
+        return np.concatenate([head, *(getattr(block, name) for block in blocks), tail]).astype(kind)
+
+    label_of, labels = _labels(blocks, tasks, rows, ends_first)
+    traffic = Traffic(
+        hosts=placed.network.hosts,
+        source=column("source", home, home[ended], np.int32),  # type: ignore[arg-type]
+        target=column("target", home, home[ended], np.int32),  # type: ignore[arg-type]
+        size_bytes=column("size_bytes", np.zeros(tasks, np.int64), np.zeros(many, np.int64), np.int64),  # type: ignore[arg-type]
+        start_ps=np.where(every > 0, -1, 0).astype(np.int64),
+        dep_ptr=ptr,
+        dep_idx=np.concatenate([*before, last]).astype(np.int32),
+        dep_at=np.concatenate([*when, np.full(len(last), AT_RECEIVER, np.uint8)]),
+        need=every.astype(np.int32),
+        delay_ps=column("delay_ps", np.rint(start).astype(np.int64), np.zeros(many, np.int64), np.int64),  # type: ignore[arg-type]
+        klass=np.concatenate(
+            [
+                np.zeros(tasks, np.uint8),
+                *(np.full(len(block.source), block.klass, np.uint8) for block in blocks),
+                np.zeros(many, np.uint8),
+            ]
+        ),
+    )
+    return LoweredTraffic(traffic, np.arange(tasks), end, surplus, label_of, labels)
+
+
+def placed_home(lowering: Lowering) -> Ints:
+    """int64[n], host of each task's own rows: the first port of its rank, or of its communicator's first member."""
+    graph = lowering.graph
+    rank = graph.rank.astype(np.int64)
+    shared = graph.kind == Kind.COLLECTIVE
+    rank[shared] = graph.communicators.ranks[graph.communicators.ptr[rank[shared]]]
+    return lowering.cluster.back_end.port_of_rank[rank, 0].astype(np.int64)
+
+
+def _labels(blocks: Sequence[Block], tasks: int, rows: int, ends: int) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+    labels = tuple(dict.fromkeys(block.label for block in blocks))
+    label_of = np.full(rows, -1, np.int32)
+    at = tasks
+    for block in blocks:
+        own = np.where(block.source != block.target, labels.index(block.label), -1)
+        label_of[at : at + len(own)] = own
+        at += len(own)
+    return label_of, labels

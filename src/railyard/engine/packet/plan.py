@@ -1,0 +1,156 @@
+"""A plan: the sends of one collective on one shape, what each waits for, in shares of the collective's size.
+
+Plans name positions of a communicator, not ranks, so one plan serves every communicator of a shape and every size. A
+send stands for one or more *steps* of the algorithm that would follow one another over the same edge: fewer, larger
+sends keep the bytes and (by their delays) the latencies, and lose only how finely work is interleaved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+
+GATE = -1
+"""In `Plan.dep_idx`: the collective's own start."""
+
+AT_SENDER, AT_RECEIVER = 0, 1
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """s sends.
+
+    Attributes:
+        source: int64[s], position, or a reducing switch when negative (see `railyard.collective.pattern`).
+        target: int64[s], the same; equal to the source for a join, which moves nothing.
+        share: float64[s], bytes per byte of the collective's size.
+        steps: float64[s], steps of the algorithm that a send stands for; 0 for a join.
+        posted: float64[s], messages that the sender posts before this one.
+        lanes: float64[s], sends that share their sender's scale-up links at the same time.
+        dep_ptr: int64[s + 1].
+        dep_idx: int64[], sends that come first, or `GATE`.
+        dep_at: uint8[], whether they are done at their sender (0) or at their receiver (1).
+        last: int64[], sends after which the collective is done, at their receivers.
+    """
+
+    source: Ints
+    target: Ints
+    share: Floats
+    steps: Floats
+    posted: Floats
+    lanes: Floats
+    dep_ptr: Ints
+    dep_idx: Ints
+    dep_at: NDArray[np.uint8]
+    last: Ints
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @property
+    def dep_rows(self) -> Ints:
+        """The send of every entry of `dep_idx`."""
+        return np.repeat(np.arange(len(self)), np.diff(self.dep_ptr))
+
+
+class Edges(NamedTuple):
+    """Waits: row `after[i]` waits for row `before[i]`, done at its sender or its receiver."""
+
+    after: Ints
+    before: Ints
+    at: NDArray[np.uint8]
+
+
+class Planner:
+    """Collects sends and waits."""
+
+    def __init__(self) -> None:
+        self._columns: list[tuple[Ints, Ints, Floats, Floats, Floats, Floats]] = []
+        self._count = 0
+        self._edges: list[Edges] = []
+
+    def sends(
+        self,
+        source: ArrayLike,
+        target: ArrayLike,
+        share: ArrayLike,
+        *,
+        steps: ArrayLike = 1.0,
+        posted: ArrayLike = 0.0,
+        lanes: ArrayLike = 1.0,
+    ) -> Ints:
+        """Adds sends, whose columns are broadcast; their numbers, in the shape of the columns."""
+        whole = np.broadcast_arrays(*(np.asarray(part) for part in (source, target, share, steps, posted, lanes)))
+        shape = whole[0].shape
+        flat = [part.ravel() for part in whole]
+        count = len(flat[0])
+        self._columns.append((flat[0].astype(np.int64), flat[1].astype(np.int64), *(f.astype(float) for f in flat[2:])))  # type: ignore[arg-type]
+        ids = self._count + np.arange(count).reshape(shape)
+        self._count += count
+        return ids
+
+    def joins(self, at: ArrayLike) -> Ints:
+        """Adds one join at each position."""
+        return self.sends(at, at, 0.0, steps=0.0)
+
+    def wait(self, after: Ints, before: Ints, *, at: int = AT_RECEIVER) -> None:
+        """Row by row: `after` waits for `before`; both are broadcast."""
+        first, second = np.broadcast_arrays(after, before)
+        self._edges.append(
+            Edges(first.ravel().astype(np.int64), second.ravel().astype(np.int64), np.full(first.size, at, np.uint8))
+        )
+
+    def build(self) -> Plan:
+        """The plan; what waits for nothing waits for the collective's start."""
+        columns = [np.concatenate(parts) for parts in zip(*self._columns, strict=True)] if self._columns else [
+            np.empty(0, np.int64), np.empty(0, np.int64), *(np.empty(0) for _ in range(4))
+        ]  # fmt: skip
+        edges = joined_edges(self._edges)
+        waiting = np.zeros(self._count, np.bool_)
+        waiting[edges.after] = True
+        free = np.flatnonzero(~waiting)
+        edges = joined_edges([edges, Edges(free, np.full(len(free), GATE), np.ones(len(free), np.uint8))])
+        passed = np.zeros(self._count, np.bool_)
+        passed[edges.before[(edges.at == AT_RECEIVER) & (edges.before >= 0)]] = True
+        return with_edges(columns, edges, np.flatnonzero(~passed))
+
+
+def with_edges(columns: list[NDArray[np.generic]], edges: Edges, last: Ints) -> Plan:
+    """A plan of columns (source, target, share, steps, posted, lanes) and waits in any order."""
+    source, target, share, steps, posted, lanes = columns
+    order = np.argsort(edges.after, kind="stable")
+    ptr = np.zeros(len(source) + 1, np.int64)
+    np.cumsum(np.bincount(edges.after, minlength=len(source)), out=ptr[1:])
+    return Plan(
+        source,  # type: ignore[arg-type]
+        target,  # type: ignore[arg-type]
+        share,  # type: ignore[arg-type]
+        steps,  # type: ignore[arg-type]
+        posted,  # type: ignore[arg-type]
+        lanes,  # type: ignore[arg-type]
+        ptr,
+        edges.before[order],
+        edges.at[order],
+        last,
+    )
+
+
+def joined_edges(parts: list[Edges]) -> Edges:
+    """Waits of several lists."""
+    if not parts:
+        return Edges(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.uint8))
+    return Edges(*(np.concatenate([part[column] for part in parts]) for column in range(3)))
+
+
+def cuts(steps: int, sends: int) -> Floats:
+    """How many of `steps` steps each of so many sends stands for, as even as whole numbers go."""
+    edges = np.rint(np.linspace(0, steps, max(1, min(steps, sends)) + 1))
+    return np.diff(edges)

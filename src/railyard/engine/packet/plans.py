@@ -1,0 +1,323 @@
+"""The plans of the algorithms, one function an algorithm, and one for any algorithm that writes down its schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.collective import ALGORITHMS
+from railyard.collective.broadcast import chains
+from railyard.collective.direct import all_pairs
+from railyard.collective.ring import orders
+from railyard.collective.tree import rooted_channels
+from railyard.engine.packet.plan import AT_SENDER, Plan, Planner, cuts
+from railyard.errors import InputError
+from railyard.graph import CollectiveKind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.collective import Shape
+
+    Ints = NDArray[np.int64]
+
+IN_FLIGHT = 8
+"""Sends of one edge that are under way at a time: the steps of a buffer of NCCL (`NCCL_STEPS`)."""
+
+PEERS_IN_FLIGHT = 16
+"""Peers of an all-to-all that a rank sends to at a time: half of NCCL's 32 channels for grouped sends and receives, of
+which a NIC's peer gets two."""
+
+MOST_SCHEDULED = 128
+"""Ranks up to which the schedule of an algorithm without a plan of its own is taken message by message."""
+
+_REDUCES = (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER)
+_GATHERS = (CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER)
+
+
+@dataclass(frozen=True)
+class Grain:
+    """How finely a collective is cut.
+
+    Attributes:
+        merge: Steps over one edge that become one send, at least 1.
+        pieces: Parts that follow one another through a tree or chain.
+    """
+
+    merge: float = 1.0
+    pieces: int = 1
+
+    def sends(self, steps: int) -> int:
+        """Sends for so many steps over one edge."""
+        return max(1, round(steps / self.merge))
+
+
+@lru_cache(maxsize=256)
+def plan(name: str, kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
+    """The plan of an algorithm.
+
+    Raises:
+        InputError: It has no plan of its own, and the shape is too large to replay its messages.
+    """
+    own = _PLANS.get(name)
+    if own is not None:
+        return own(kind, shape, grain)
+    if shape.ranks > MOST_SCHEDULED:
+        raise InputError(
+            f"the packet engine replays `{name}` message by message, which is too much for {shape.ranks} ranks",
+            key="algorithm",
+            found=name,
+            allowed=sorted(_PLANS),
+        )
+    return _scheduled(name, kind, shape, grain)
+
+
+def _rounds(kind: CollectiveKind, ranks: int) -> int:
+    return (2 if kind == CollectiveKind.ALL_REDUCE else 1) * (ranks - 1)
+
+
+def _slots(planner: Planner, ids: Ints, axis: int, apart: NDArray[np.bool_] | None = None) -> None:
+    """Along an axis every send waits until the one `IN_FLIGHT` before it is acknowledged; only where it leaves a domain."""
+    moved = np.moveaxis(ids, axis, 0)
+    if len(moved) <= IN_FLIGHT:
+        return
+    after, before = moved[IN_FLIGHT:], moved[:-IN_FLIGHT]
+    if apart is not None:
+        chosen = np.broadcast_to(apart, after.shape)
+        after, before = after[chosen], before[chosen]
+    planner.wait(after, before, at=AT_SENDER)
+
+
+def _ring(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
+    """Send m of an edge passes on what send m - 1 of the edge before it brought."""
+    planner = Planner()
+    rings = np.stack(orders(shape))
+    channels, ranks = rings.shape
+    _ring_of(planner, rings, cuts(_rounds(kind, ranks), grain.sends(_rounds(kind, ranks))), 1 / (ranks * channels), shape)
+    return planner.build()
+
+
+def _ring_of(planner: Planner, rings: Ints, steps: NDArray[np.float64], each: float, shape: Shape) -> Ints:
+    """Rings (channels, members); every step carries `each`. Returns the sends (sends, channels, members)."""
+    source, target = rings, np.roll(rings, -1, axis=1)
+    height = steps[:, None, None]
+    ids = planner.sends(source[None], target[None], height * each, steps=height, lanes=float(_lanes(shape, len(rings))))
+    planner.wait(ids[1:], np.roll(ids, 1, axis=2)[:-1])
+    _slots(planner, ids, 0, shape.domain_of[source] != shape.domain_of[target])
+    return ids
+
+
+def _lanes(shape: Shape, channels: int) -> int:
+    """Sends that share a rank's scale-up links; in a mesh every pair has links of its own."""
+    return max(1, channels // max(1, shape.per_domain - 1)) if shape.scale_up == "mesh" else channels
+
+
+def _tree(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
+    """Up every tree and down again, piece by piece: a parent sends on what all its children have brought."""
+    del kind
+    planner = Planner()
+    parents = rooted_channels(shape)
+    pieces, lanes = grain.pieces, float(_lanes(shape, len(parents)))
+    for parent in parents:
+        child = np.flatnonzero(parent >= 0)
+        place = np.full(shape.ranks, -1)
+        place[child] = np.arange(len(child))
+        above = parent[child]
+        share = np.full((pieces, 1), 1 / (len(parents) * pieces))
+        up = planner.sends(child[None], above[None], share, lanes=lanes)
+        down = planner.sends(above[None], child[None], share, lanes=lanes)
+        inner = place[above] >= 0
+        planner.wait(up[:, place[above[inner]]], up[:, inner])
+        planner.wait(down[:, inner], down[:, place[above[inner]]])
+        heads = np.flatnonzero(~inner)
+        planner.wait(down[:, heads][:, :, None], up[:, heads][:, None, :])
+        apart = shape.domain_of[child] != shape.domain_of[above]
+        _slots(planner, up, 0, apart)
+        _slots(planner, down, 0, apart)
+    return planner.build()
+
+
+def _chain(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
+    """A broadcast down every chain, or a reduction up it, piece by piece."""
+    planner = Planner()
+    walks = np.stack(chains(shape))
+    if kind == CollectiveKind.REDUCE:
+        walks = walks[:, ::-1]
+    source, target = walks[:, :-1], walks[:, 1:]
+    share = np.full((grain.pieces, 1, 1), 1 / (len(walks) * grain.pieces))
+    ids = planner.sends(source[None], target[None], share, lanes=float(_lanes(shape, len(walks))))
+    planner.wait(ids[:, :, 1:], ids[:, :, :-1])
+    _slots(planner, ids, 0, shape.domain_of[source] != shape.domain_of[target])
+    return planner.build()
+
+
+def _pairwise(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
+    """Every rank to its next, the one after, ...: some peers at a time."""
+    del kind, grain
+    planner = Planner()
+    ranks = shape.ranks
+    rank, turn = np.arange(ranks), np.arange(1, ranks)[:, None]
+    at_once = float(min(PEERS_IN_FLIGHT, ranks - 1))
+    ids = planner.sends(rank[None], (rank + turn) % ranks, 1 / ranks, posted=turn, lanes=_peer_lanes(shape, at_once))
+    _peers(planner, ids)
+    return planner.build()
+
+
+def _peers(planner: Planner, ids: Ints) -> None:
+    if len(ids) > PEERS_IN_FLIGHT:
+        planner.wait(ids[PEERS_IN_FLIGHT:], ids[:-PEERS_IN_FLIGHT], at=AT_SENDER)
+
+
+def _peer_lanes(shape: Shape, at_once: float) -> float:
+    return 1.0 if shape.scale_up == "mesh" else at_once
+
+
+def _staged_all_to_all(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
+    """Inside each domain to the member on the target's rail, then along the rails."""
+    del kind, grain
+    planner = Planner()
+    p, domains, ranks = shape.per_domain, shape.domains, shape.ranks
+    joins = _inside(planner, shape, domains / ranks)
+    domain, turn = np.arange(domains)[:, None], np.arange(1, domains)[:, None, None]
+    local = np.arange(p)
+    source = domain * p + local
+    ids = planner.sends(
+        source[None], (domain + turn) % domains * p + local, p / ranks, posted=turn + p - 1, lanes=float(PEERS_IN_FLIGHT)
+    )
+    planner.wait(ids, joins[source][None])
+    _peers(planner, ids)
+    return planner.build()
+
+
+def _direct(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
+    """Every rank to every other, all at once; to reduce, to gather, or one after the other."""
+    del grain
+    planner = Planner()
+    joins = None
+    if kind in _REDUCES:
+        joins = _among(planner, shape, (1, shape.ranks), 1 / shape.ranks)
+    if kind in _GATHERS:
+        _among(planner, shape, (1, shape.ranks), 1 / shape.ranks, after=None if joins is None else joins[None])
+    return planner.build()
+
+
+def _inside(planner: Planner, shape: Shape, share: float, after: Ints | None = None) -> Ints:
+    """Every member to every other of its domain; see `_among`."""
+    return _among(planner, shape, (shape.domains, shape.per_domain), share, after)
+
+
+def _among(
+    planner: Planner, shape: Shape, grid: tuple[int, int], share: float, after: Ints | None = None
+) -> Ints:
+    """Every member of each of some groups to every other of it; returns a join for each position.
+
+    Args:
+        planner: Where the sends go.
+        shape: An even shape.
+        grid: Groups, and consecutive positions of each.
+        share: Of each send.
+        after: int64[k, ranks], sends that must have reached each position first; None: none.
+    """
+    count, p = grid
+    source, target = all_pairs(p)
+    base = p * np.arange(count)[:, None]
+    first, second = base + source[None], base + target[None]
+    turn = (target - source) % p
+    ids = planner.sends(first, second, share, posted=turn, lanes=_peer_lanes(shape, p - 1.0))
+    if after is not None:
+        for row in after:
+            planner.wait(ids, row[first])
+    joins = planner.joins(np.arange(shape.ranks))
+    planner.wait(joins[second], ids)
+    if after is not None:
+        for row in after:
+            planner.wait(joins, row)
+    return joins
+
+
+def _hierarchical(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
+    """Inside the domains, a ring along every rail, inside the domains; one after the other."""
+    planner = Planner()
+    p, domains = shape.per_domain, shape.domains
+    joins = _inside(planner, shape, 1 / p) if kind in _REDUCES else None
+    rails = np.arange(shape.ranks).reshape(domains, p).T
+    rounds = _rounds(kind, domains)
+    ids = _ring_of(planner, rails, cuts(rounds, grain.sends(rounds)), 1 / (domains * p), shape)
+    if joins is not None:
+        planner.wait(ids[0], joins[rails])
+    if kind in _GATHERS:
+        brought = np.roll(ids, 1, axis=2)[-2:]  # the sends that reach each member
+        reached = np.empty((len(brought), shape.ranks), np.int64)
+        reached[:, rails.ravel()] = brought.reshape(len(brought), -1)
+        _inside(planner, shape, 1 / p, after=reached)
+    return planner.build()
+
+
+def _halving(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
+    """Exchanges of halves with partners at distances 1, 2, 4, ..., then back; see the algorithm for ranks left over."""
+    del grain
+    planner = Planner()
+    bits = shape.ranks.bit_length() - 1
+    folds = np.arange(0, 2 * (shape.ranks - (1 << bits)), 2)
+    active = np.setdiff1d(np.arange(shape.ranks), folds)
+    index = np.arange(len(active))
+    turns = list(range(bits)) if kind in _REDUCES else []
+    turns += reversed(range(bits)) if kind in _GATHERS else []
+    into = planner.sends(folds, folds + 1, 1.0) if len(folds) else None
+    place = np.searchsorted(active, folds + 1)
+    before: Ints | None = None
+    for bit in turns:
+        partner = index ^ (1 << bit)
+        ids = planner.sends(active, active[partner], 0.5 ** (bit + 1))
+        if before is not None:
+            planner.wait(ids, before)
+        elif into is not None:
+            planner.wait(ids[place], into)
+        before = ids[partner]  # what reaches each
+    if into is not None and before is not None:
+        out = planner.sends(folds + 1, folds, 1.0)
+        planner.wait(out, before[place])
+    return planner.build()
+
+
+def _scheduled(name: str, kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
+    """Any algorithm, from its own messages: each waits for those that brought its chunks to its source."""
+    schedule = ALGORITHMS.get(name).schedule(kind, shape)
+    pieces = 1 if ALGORITHMS.get(name).phased else grain.pieces
+    planner = Planner()
+    brought: dict[tuple[int, int], list[Ints]] = {}
+    for step in schedule.steps:
+        lanes: dict[int, int] = {}
+        for send in step:
+            lanes[send.source] = lanes.get(send.source, 0) + 1
+        arrived = []
+        for send in step:
+            share = np.full(pieces, len(send.chunks) * schedule.chunk_share / pieces)
+            ids = planner.sends(send.source, send.target, share, lanes=float(lanes[send.source]))
+            known = {int(first[0]): first for chunk in send.chunks for first in brought.get((send.source, chunk), ())}
+            for first in known.values():
+                planner.wait(ids, first)
+            _slots(planner, ids, 0)
+            arrived.append((send, ids))
+        for send, ids in arrived:
+            for chunk in send.chunks:
+                here = (send.target, chunk)
+                brought[here] = [*brought.get(here, ()), ids] if send.reduce else [ids]
+    return planner.build()
+
+
+_PLANS: dict[str, Callable[[CollectiveKind, Shape, Grain], Plan]] = {
+    "ring": _ring,
+    "tree": _tree,
+    "direct": _direct,
+    "broadcast": _chain,
+    "reduce": _chain,
+    "pairwise": _pairwise,
+    "hierarchical-all-to-all": _staged_all_to_all,
+    "hierarchical": _hierarchical,
+    "halving-doubling": _halving,
+}

@@ -1,0 +1,347 @@
+"""The engine `packet`: a task graph on a cluster, every packet of its communications, every queue."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from railyard.engine.contract import DegradeLink, Fault, Jitter, Probes, Progress, engines
+from railyard.engine.flow import FLOW
+from railyard.engine.lowering import Entities, Lowered, lower
+from railyard.engine.packet.fabrics import COMPOSITIONS, settings_of
+from railyard.engine.packet.figures import figures
+from railyard.engine.packet.lowering import Lowering, LoweredTraffic, Slicing, assemble
+from railyard.engine.packet.placing import Placed, place
+from railyard.engine.packet.running import PacketResult, run
+from railyard.errors import InputError, SimulationError
+from railyard.graph import Kind, Timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+    from railyard.collective.policy import CollectivePolicy
+    from railyard.engine.packet.lowering import Block
+    from railyard.engine.packet.records import Settings
+    from railyard.graph import TaskGraph
+
+BUDGET_HOPS = 3e8
+"""Packets times links that a run may take by default: half a minute to a minute of one core."""
+
+BUDGET_SENDS = 1_000_000
+"""Rows of traffic that a run may have by default; each takes about 300 bytes."""
+
+MOST_SLICES = 4096.0
+"""Beyond this a slice says nothing: whole collectives would be a packet or two."""
+
+ACKNOWLEDGEMENTS = 0.3
+"""Acknowledgements and other control packets for each data packet, for the estimate of hops."""
+
+LEFT_OUT = (
+    "scale-up links as packets: a rank's channels share its links at their full rate, and streams of one rank do not "
+    "slow one another there",
+    "jitter of communications other than that of their packets: only computations vary",
+)
+
+
+@dataclass(frozen=True)
+class PacketEngine:
+    """The engine; the record of `packet`. See `Engine` for the contract.
+
+    Attributes:
+        settings: Of transport and switches; None: those of the cluster's fabric.
+        stands_in: What these settings are not; for the result's list of what is left out.
+        budget_hops: Packets times links that may be simulated; what is more is sliced.
+        budget_sends: Rows of traffic.
+        scale_up: `model`: scale-up transfers take the time of their bytes on their rank's links; `packets`: they are
+            flows on these links.
+    """
+
+    settings: Settings | None = None
+    stands_in: tuple[str, ...] = ()
+    budget_hops: float = BUDGET_HOPS
+    budget_sends: int = BUDGET_SENDS
+    scale_up: Literal["model", "packets"] = "model"
+
+    @property
+    def name(self) -> str:
+        """What users write."""
+        return "packet"
+
+    @property
+    def summary(self) -> str:
+        """How it finds times, in one sentence."""
+        return "Every packet and every queue of the network; collectives as chunked, pipelined sends."
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """What its result does not contain."""
+        return LEFT_OUT if self.scale_up == "model" else LEFT_OUT[1:]
+
+    def simulate(
+        self,
+        graph: TaskGraph,
+        cluster: Cluster,
+        *,
+        seed: int = 0,
+        faults: Sequence[Fault] = (),
+        probes: Probes = Probes(),  # noqa: B008 - frozen
+        jitter: Jitter = Jitter(),  # noqa: B008 - frozen
+        policy: CollectivePolicy | None = None,
+        progress: Progress | None = None,
+    ) -> Timeline:
+        """Runs the graph to its end; see `Engine.simulate`."""
+        from railyard.collective.policy import CollectivePolicy
+
+        _check(graph, cluster, probes)
+        policy = policy or CollectivePolicy()
+        lowered = lower(graph, cluster, policy)
+        duration_ps = _durations(graph, cluster, lowered, seed, faults, jitter)
+        settings, left_out = self._settings(cluster, seed)
+        lowering = Lowering(graph, cluster, lowered, policy, duration_ps)
+        placed = place(
+            cluster,
+            scale_up=self.scale_up == "packets",
+            packet_bytes=settings.mtu_bytes,
+            header_bytes=settings.header_bytes,
+        )
+        placed = _degraded(placed, cluster, faults)
+        settings = replace(settings, base_rtt_ps=settings.base_rtt_ps or placed.base_rtt_ps)
+        slicing, blocks = self._sliced(lowering, placed, settings)
+        alone_ps = np.append(lowered.entities.even_ps, 0)[lowered.entity]
+        traffic = assemble(lowering, placed, blocks, slicing, alone_ps)
+        result = run(placed.network, traffic.traffic, settings, progress=_told(progress, len(graph)))
+        _raise_if_stuck(result, traffic, placed, cluster)
+        took_ps = _took_ps(graph, traffic, result, slicing, duration_ps)
+        timeline = _timed(graph, lowered, took_ps)
+        link_bytes = _link_bytes(placed, cluster, lowered, result, slicing)
+        left_out += [*_said(slicing), *self.left_out, *placed.left_out]
+        meta: dict[str, object] = {
+            "engine": self.name,
+            "seed": seed,
+            "jitter": asdict(jitter),
+            "faults": [{"kind": type(fault).__name__, **asdict(fault)} for fault in faults],
+            "warnings": [],
+            "events": result.events,
+            "left_out": left_out,
+            "slice": slicing.factor,
+            "packet": figures(traffic, result, placed, cluster, left_out),
+        }
+        timeline = replace(
+            timeline,
+            alone_ps=alone_ps,
+            latency_ps=np.append(lowered.entities.latency_ps, 0)[lowered.entity],
+            link_bytes=link_bytes,
+            meta=meta,
+        )
+        timeline.meta["digest"] = timeline.digest()
+        if progress is not None:
+            progress(len(graph), len(graph), timeline.makespan_ps)
+        return timeline
+
+    def _settings(self, cluster: Cluster, seed: int) -> tuple[Settings, list[str]]:
+        if self.settings is not None:
+            return replace(self.settings, seed=seed), list(self.stands_in)
+        composition = COMPOSITIONS.get(cluster.fabric.name)
+        return replace(settings_of(cluster, composition), seed=seed), list(composition.stands_in)
+
+    def _sliced(self, lowering: Lowering, placed: Placed, settings: Settings) -> tuple[Slicing, list[Block]]:
+        """The finest slicing within the budgets, and its flows.
+
+        Raises:
+            InputError: Nothing fits the budgets.
+        """
+        payload = settings.mtu_bytes - settings.header_bytes
+        hops = hops_of(lowering, payload, packets=self.scale_up == "packets")
+        slicing = Slicing(max(1.0, hops / self.budget_hops), 1.0, self.scale_up == "packets", payload)
+        if slicing.factor > MOST_SLICES:
+            raise InputError(
+                f"the run has {hops:.2g} packet-hops, of which the budget allows 1 in {slicing.factor:.0f}",
+                key="packet.budget_hops",
+                found=f"{self.budget_hops:g}",
+                allowed=f"at least {hops / MOST_SLICES:.2g}",
+                hint="raise the budget, make the job smaller, or use the engine `flow`",
+            )
+        for _ in range(8):
+            blocks = lowering.blocks(placed, slicing)
+            sends = sum(len(block.source) for block in blocks)
+            if sends <= self.budget_sends:
+                return slicing, blocks
+            coarser = slicing.coarser * max(1.5, 1.1 * sends / self.budget_sends)
+            slicing = replace(slicing, coarser=coarser)
+        raise InputError(
+            f"the communications of the step are at least {sends} sends",
+            key="packet.budget_sends",
+            found=self.budget_sends,
+            allowed=f"at least {sends}",
+            hint="raise the budget (about 300 bytes a send), make the job smaller, or use the engine `flow`",
+        )
+
+
+def _check(graph: TaskGraph, cluster: Cluster, probes: Probes) -> None:
+    if graph.ranks > cluster.ranks:
+        raise InputError("the graph has more ranks than the cluster", found=graph.ranks, allowed=cluster.ranks)
+    if probes.samples:
+        raise InputError(
+            "the packet engine's own probes are set with its settings", key="probes.samples", found=probes.samples
+        )
+
+
+def hops_of(lowering: Lowering, payload_bytes: int, *, packets: bool) -> float:
+    """Packets of all kinds times the links that they cross, from what the flow engine would load links with."""
+    entities, lowered, links = lowering.lowered.entities, lowering.lowered, lowering.cluster.links
+    times = np.bincount(lowered.entity[lowered.entity >= 0], minlength=len(entities))
+    entry = np.repeat(np.arange(len(entities)), np.diff(entities.link_ptr))
+    loaded = (times * entities.volume_bytes)[entry] * entities.link_share
+    tier = links.tier[entities.link_idx]
+    counted = np.ones(len(tier), np.bool_)
+    for name in ("storage read", "storage write", *(() if packets else ("scale-up",))):
+        if name in links.tiers:
+            counted &= tier != links.tiers.index(name)
+    return float(loaded[counted].sum()) / payload_bytes * (1 + ACKNOWLEDGEMENTS)
+
+
+def _durations(
+    graph: TaskGraph,
+    cluster: Cluster,
+    lowered: Lowered,
+    seed: int,
+    faults: Sequence[Fault],
+    jitter: Jitter,
+) -> NDArray[np.int64]:
+    """How long computations take: with jitter and faults, as long as they take in the flow engine under the same seed."""
+    others = [fault for fault in faults if not isinstance(fault, DegradeLink)]
+    if not others and jitter == Jitter():
+        return graph.duration_ps
+    timeline = FLOW.run(graph, lowered, cluster.links, seed=seed, faults=others, jitter=jitter)
+    return np.where(graph.kind == Kind.COMPUTE, timeline.end_ps - timeline.start_ps, graph.duration_ps)
+
+
+def _degraded(placed: Placed, cluster: Cluster, faults: Sequence[Fault]) -> Placed:
+    """The network with the rates of degraded links.
+
+    Raises:
+        InputError: A link is degraded for a part of the run only.
+    """
+    from railyard.engine.faults import expand
+
+    degraded = [fault for fault in faults if isinstance(fault, DegradeLink)]
+    if not degraded:
+        return placed
+    if any(fault.start_ps > 0 or fault.end_ps is not None for fault in degraded):
+        raise InputError(
+            "the packet engine degrades links for a whole step only", key="faults", hint="leave out `from` and `to`"
+        )
+    changes = expand(degraded, cluster.links, cluster.ranks)
+    factor = np.ones(len(cluster.links) + 1)
+    factor[changes.target] = changes.value
+    rate = np.maximum(np.rint(placed.network.rate_bps * factor[placed.link]), 1).astype(np.int64)
+    return replace(placed, network=replace(placed.network, rate_bps=rate))
+
+
+def _told(progress: Progress | None, tasks: int):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    return None if progress is None else lambda _events, now_ps: progress(0, tasks, now_ps)
+
+
+def _took_ps(
+    graph: TaskGraph, traffic: LoweredTraffic, result: PacketResult, slicing: Slicing, duration_ps: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """How long each task takes in the whole run."""
+    took = (result.finish_ps[traffic.end] - result.start_ps[traffic.begin]).astype(np.float64)
+    scaled = np.rint(slicing.factor * np.maximum(took - traffic.surplus_ps, 0)).astype(np.int64)
+    return np.where(graph.kind == Kind.COMPUTE, duration_ps, scaled)
+
+
+def _timed(graph: TaskGraph, lowered: Lowered, took_ps: NDArray[np.int64]) -> Timeline:
+    """The timeline in which every task takes as long as it took; for a run that is not sliced, the run itself."""
+    talks = np.flatnonzero(graph.kind != Kind.COMPUTE)
+    entity = np.full(len(graph), -1, np.int32)
+    entity[talks] = np.arange(len(talks))
+    count = len(talks)
+    entities = Entities(
+        link_ptr=np.zeros(count + 1, np.int64),
+        link_idx=np.empty(0, np.int32),
+        link_share=np.empty(0),
+        volume_bytes=np.zeros(count),
+        latency_ps=took_ps[talks],
+        rate_cap_bps=np.full(count, np.inf),
+        fair_weight=np.ones(count),
+        even_ps=took_ps[talks],
+    )
+    fixed = Lowered(entities, entity)
+    own = replace(graph, duration_ps=np.where(graph.kind == Kind.COMPUTE, took_ps, 0))
+    links = _NoLinks(np.zeros(0))
+    timeline = FLOW.run(own, fixed, links)  # type: ignore[arg-type]
+    del lowered
+    return replace(timeline, graph=graph)
+
+
+@dataclass(frozen=True)
+class _NoLinks:
+    """A link table without links."""
+
+    rate_bps: NDArray[np.float64]
+
+    @property
+    def physical(self) -> int:
+        """None."""
+        return 0
+
+
+def _link_bytes(
+    placed: Placed, cluster: Cluster, lowered: Lowered, result: PacketResult, slicing: Slicing
+) -> NDArray[np.float64]:
+    """Bytes on the wire of every link: packets where there are any, else what the cost model puts on them."""
+    links = len(cluster.links)
+    known = placed.link >= 0
+    carried = np.bincount(placed.link[known], result.link_bytes[known] * slicing.factor, minlength=links)
+    entities = lowered.entities
+    times = np.bincount(lowered.entity[lowered.entity >= 0], minlength=len(entities))
+    entry = np.repeat(np.arange(len(entities)), np.diff(entities.link_ptr))
+    load = np.bincount(
+        entities.link_idx, (times * entities.volume_bytes)[entry] * entities.link_share, minlength=links
+    )
+    modelled = ["storage read", "storage write", *(() if slicing.packets else ("scale-up",))]
+    for name in modelled:
+        if name in cluster.links.tiers:
+            own = cluster.links.tier == cluster.links.tiers.index(name)
+            carried[own] = load[own]
+    return carried.astype(np.float64)
+
+
+def _said(slicing: Slicing) -> list[str]:
+    """What a slice leaves out, for people."""
+    said = []
+    if slicing.factor > 1:
+        said.append(
+            f"{1 - 1 / slicing.factor:.1%} of the packets: the run simulates a slice, in which bytes and times are "
+            f"divided by {slicing.factor:.3g} and multiplied again"
+        )
+    if slicing.coarser > 1:
+        said.append(f"the fine grain of collectives: {math.ceil(slicing.coarser)} times as many steps make one send")
+    return said
+
+
+def _raise_if_stuck(result: PacketResult, traffic: LoweredTraffic, placed: Placed, cluster: Cluster) -> None:
+    from railyard.engine.packet.figures import host_name
+
+    if result.finished.all():
+        return
+    stuck = np.flatnonzero(~result.finished & (result.start_ps >= 0))
+    if not stuck.size:
+        stuck = np.flatnonzero(~result.finished)
+    row = int(stuck[0])
+    source, target = (
+        host_name(placed, cluster, int(end[row])) for end in (traffic.traffic.source, traffic.traffic.target)
+    )
+    raise SimulationError(
+        f"{int((~result.finished).sum())} flows never end; the first one that had begun is {source} -> {target}"
+    )
+
+
+PACKET = engines.add("packet", PacketEngine())
