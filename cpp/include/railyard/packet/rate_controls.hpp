@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <variant>
+
+#include "railyard/big_vector.hpp"
+#include "railyard/packet/dcqcn.hpp"
+#include "railyard/packet/line_rate.hpp"
+
+namespace railyard::packet {
+
+/// The rate or window control of a run and its state of every flow. One switch a call.
+/// WHY not a template of the transport: a flow's rate and window are copied to its queue pair, so most packets ask no
+/// control at all, and the transport need not be compiled once for each of them.
+class RateControls {
+ public:
+  RateControls(const Options& options, const Derived& derived, std::size_t flows);
+
+  /// What rules a flow: the first two members of every control's state.
+  struct Ruling {
+    double rate_bps;
+    std::int64_t window_bytes;
+  };
+
+  /// Calls `call(control, state)` and returns what then rules the flow.
+  template <class Call>
+  Ruling with(std::uint32_t flow, Call&& call) {
+    switch (table_.index()) {
+      case 1: return on(std::get<1>(table_), flow, call);
+      default: return on(std::get<0>(table_), flow, call);
+    }
+  }
+
+  Ps next_timer(std::uint32_t flow) {
+    Ps due = 0;
+    with(flow, [&](auto& control, auto& state) { due = control.next_timer(state); });
+    return due;
+  }
+
+  /// Whether acknowledgements and departures mean anything to the control.
+  bool sees_acks() const { return sees_acks_; }
+  bool sees_departures() const { return sees_departures_; }
+
+ private:
+  template <class Control>
+  struct Table {
+    Table(const Options& options, const Derived& derived, std::size_t flows) : control(options, derived), states(flows) {}
+    Control control;
+    BigVector<typename Control::State> states;
+  };
+
+  template <class Control, class Call>
+  static Ruling on(Table<Control>& table, std::uint32_t flow, Call& call) {
+    auto& state = table.states[flow];
+    call(table.control, state);
+    return {state.rate_bps, state.window_bytes};
+  }
+
+  using Any = std::variant<Table<LineRate>, Table<Dcqcn>>;
+  Any table_;
+  bool sees_acks_ = false, sees_departures_ = false;
+};
+
+}  // namespace railyard::packet

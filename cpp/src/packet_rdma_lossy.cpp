@@ -1,0 +1,12 @@
+#include "packet_dispatch.hpp"
+#include "railyard/packet/lossy.hpp"
+#include "railyard/packet/rdma.hpp"
+
+namespace railyard::packet {
+
+Outcome run_rdma_lossy(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options,
+                       const Derived& derived, const Heartbeat& heartbeat) {
+  return Engine<LossyFabric, Rdma<LossyFabric>>(network, traffic, options, derived).run(heartbeat);
+}
+
+}  // namespace railyard::packet
