@@ -14,6 +14,8 @@ namespace nb = nanobind;
 using namespace nb::literals;
 using namespace railyard::packet;
 
+void bind_packet_rdma(nb::module_& m);
+
 namespace {
 
 template <class T>
@@ -177,6 +179,8 @@ void bind_options(nb::module_& m) {
       .def_rw("oversubscription", &Options::oversubscription)
       .def_rw("failed_fraction", &Options::failed_fraction)
       .def_rw("end_ps", &Options::end_ps)
+      .def_rw("rdma", &Options::rdma)
+      .def_rw("dcqcn", &Options::dcqcn)
       .def_rw("reroute_ps", &Options::reroute_ps)
       .def_rw("link_retry", &Options::link_retry)
       .def_rw("sample_ps", &Options::sample_ps);
@@ -223,6 +227,7 @@ void bind_outcome(nb::module_& m) {
       .def_prop_ro("hops", &count<&Counters::hops>)
       .def_prop_ro("timeouts", &count<&Counters::timeouts>)
       .def_prop_ro("duplicates", &count<&Counters::duplicates>)
+      .def_prop_ro("cnps", &count<&Counters::cnps>)
       .def_prop_ro("lost", &count<&Counters::lost>)
       .def_prop_ro("link_retries", &count<&Counters::link_retries>)
       .def_prop_ro("sample_time_ps", samples_of<&Samples::time_ps>())
@@ -245,6 +250,7 @@ void bind_outcome(nb::module_& m) {
 void bind_packet(nb::module_& m) {
   bind_columns(m);
   bind_choices(m);
+  bind_packet_rdma(m);
   bind_options(m);
   bind_outcome(m);
   m.def("run_packets", &run_packets, "network"_a, "traffic"_a, "options"_a, nb::kw_only(), "failed_links"_a,

@@ -135,6 +135,25 @@ void check_controls(const NetworkColumns& network, const TrafficColumns& traffic
   need(options.sample_ps >= 0, "a negative sampling time");
 }
 
+void check_rdma(const Options& options) {
+  const RdmaOptions& rdma = options.rdma;
+  const DcqcnOptions& dcqcn = options.dcqcn;
+  need(rdma.ack_packets >= 1 && rdma.ack_packets < (1u << 16), "ack_packets must be in [1, 65536)");
+  need(rdma.control_bytes >= 1 && rdma.control_bytes < (1u << 16), "control_bytes must be in [1, 65536)");
+  need(rdma.control_class >= -1 && rdma.control_class < 8, "the class of control packets is not in [-1, 8)");
+  need(rdma.rto_ps > 0 && rdma.nack_interval_ps >= 0 && rdma.cnp_interval_ps >= 0, "an interval of RDMA is negative");
+  need(rdma.window_rtts >= 0 && rdma.window_rtts < 1e6, "window_rtts must be in [0, 10^6)");
+  need(dcqcn.g > 0 && dcqcn.g <= 1, "DCQCN's g must be in (0, 1]");
+  need(dcqcn.alpha_interval_ps > 0 && dcqcn.increase_interval_ps > 0 && dcqcn.decrease_interval_ps >= 0 &&
+           (dcqcn.form == DcqcnForm::paper || dcqcn.decrease_interval_ps > 0),
+       "an interval of DCQCN must be positive");
+  need(dcqcn.byte_counter >= 0 && dcqcn.additive_bps >= 0 && dcqcn.hyper_bps >= 0 && dcqcn.min_rate_bps >= 1,
+       "a step of DCQCN is negative or its least rate is nothing");
+  const auto share = [](double value) { return value > 0 && value <= 1; };
+  need(share(dcqcn.initial_rate) && share(dcqcn.first_cnp_rate) && share(dcqcn.least_kept),
+       "a share of DCQCN must be in (0, 1]");
+}
+
 struct Path {
   int links = 0;
   Ps latency = 0;
@@ -165,6 +184,13 @@ Path diameter(const NetworkColumns& network, const Routes& routes) {
       longest.latency = std::max(longest.latency, path.latency);
     }
   return longest;
+}
+
+/// Null where a transport does not go over a fabric.
+Runner* runner_of(const Options& options) {
+  if (options.transport == Transport::uec && options.switching == Switching::lossy) return run_uec_lossy;
+  if (options.transport == Transport::rdma && options.switching == Switching::lossy) return run_rdma_lossy;
+  return nullptr;
 }
 
 std::int64_t packets_of(std::int64_t given, double derived) {
@@ -219,9 +245,11 @@ Outcome run(const NetworkColumns& network, const TrafficColumns& traffic, const 
   check_traffic(network, traffic);
   check_options(network, options);
   check_controls(network, traffic, options);
+  check_rdma(options);
   const Derived derived = derive(network, traffic, options);
-  need(options.transport == Transport::uec && options.switching == Switching::lossy, "no such pair of transport and switching");
-  return run_uec_lossy(network, traffic, options, derived, heartbeat);
+  Runner* const runner = runner_of(options);
+  need(runner != nullptr, "no such pair of transport and switching");
+  return runner(network, traffic, options, derived, heartbeat);
 }
 
 }  // namespace railyard::packet

@@ -143,6 +143,179 @@ class PacketBalance(enum.Enum):
 
     FLOWLET = 6
 
+class PacketRateControl(enum.Enum):
+    LINE_RATE = 0
+
+    DCQCN = 1
+
+class PacketNotification(enum.Enum):
+    NONE = 0
+
+    PACKET = 1
+
+    ACKNOWLEDGEMENT = 2
+
+class PacketDcqcnForm(enum.Enum):
+    PAPER = 0
+
+    PERIODIC = 1
+
+class PacketRdmaOptions:
+    """Constants of reliable connections."""
+
+    @property
+    def control(self) -> PacketRateControl: ...
+
+    @control.setter
+    def control(self, arg: PacketRateControl, /) -> None: ...
+
+    @property
+    def notification(self) -> PacketNotification: ...
+
+    @notification.setter
+    def notification(self, arg: PacketNotification, /) -> None: ...
+
+    @property
+    def out_of_order(self) -> bool: ...
+
+    @out_of_order.setter
+    def out_of_order(self, arg: bool, /) -> None: ...
+
+    @property
+    def ack_packets(self) -> int: ...
+
+    @ack_packets.setter
+    def ack_packets(self, arg: int, /) -> None: ...
+
+    @property
+    def control_bytes(self) -> int: ...
+
+    @control_bytes.setter
+    def control_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def control_class(self) -> int: ...
+
+    @control_class.setter
+    def control_class(self, arg: int, /) -> None: ...
+
+    @property
+    def rto_ps(self) -> int: ...
+
+    @rto_ps.setter
+    def rto_ps(self, arg: int, /) -> None: ...
+
+    @property
+    def nack_interval_ps(self) -> int: ...
+
+    @nack_interval_ps.setter
+    def nack_interval_ps(self, arg: int, /) -> None: ...
+
+    @property
+    def cnp_interval_ps(self) -> int: ...
+
+    @cnp_interval_ps.setter
+    def cnp_interval_ps(self, arg: int, /) -> None: ...
+
+    @property
+    def window_rtts(self) -> float: ...
+
+    @window_rtts.setter
+    def window_rtts(self, arg: float, /) -> None: ...
+
+    @property
+    def window_scales(self) -> bool: ...
+
+    @window_scales.setter
+    def window_scales(self, arg: bool, /) -> None: ...
+
+class PacketDcqcnOptions:
+    """Constants of DCQCN."""
+
+    @property
+    def form(self) -> PacketDcqcnForm: ...
+
+    @form.setter
+    def form(self, arg: PacketDcqcnForm, /) -> None: ...
+
+    @property
+    def g(self) -> float: ...
+
+    @g.setter
+    def g(self, arg: float, /) -> None: ...
+
+    @property
+    def alpha_interval_ps(self) -> int: ...
+
+    @alpha_interval_ps.setter
+    def alpha_interval_ps(self, arg: int, /) -> None: ...
+
+    @property
+    def decrease_interval_ps(self) -> int: ...
+
+    @decrease_interval_ps.setter
+    def decrease_interval_ps(self, arg: int, /) -> None: ...
+
+    @property
+    def increase_interval_ps(self) -> int: ...
+
+    @increase_interval_ps.setter
+    def increase_interval_ps(self, arg: int, /) -> None: ...
+
+    @property
+    def byte_counter(self) -> int: ...
+
+    @byte_counter.setter
+    def byte_counter(self, arg: int, /) -> None: ...
+
+    @property
+    def fast_recovery(self) -> int: ...
+
+    @fast_recovery.setter
+    def fast_recovery(self, arg: int, /) -> None: ...
+
+    @property
+    def additive_bps(self) -> float: ...
+
+    @additive_bps.setter
+    def additive_bps(self, arg: float, /) -> None: ...
+
+    @property
+    def hyper_bps(self) -> float: ...
+
+    @hyper_bps.setter
+    def hyper_bps(self, arg: float, /) -> None: ...
+
+    @property
+    def min_rate_bps(self) -> float: ...
+
+    @min_rate_bps.setter
+    def min_rate_bps(self, arg: float, /) -> None: ...
+
+    @property
+    def initial_rate(self) -> float: ...
+
+    @initial_rate.setter
+    def initial_rate(self, arg: float, /) -> None: ...
+
+    @property
+    def first_cnp_rate(self) -> float: ...
+
+    @first_cnp_rate.setter
+    def first_cnp_rate(self, arg: float, /) -> None: ...
+
+    @property
+    def least_kept(self) -> float: ...
+
+    @least_kept.setter
+    def least_kept(self, arg: float, /) -> None: ...
+
+    @property
+    def clamp_target(self) -> bool: ...
+
+    @clamp_target.setter
+    def clamp_target(self, arg: bool, /) -> None: ...
+
 class PacketOptions:
     """Constants of the transport; 0 or -1: derived."""
 
@@ -281,6 +454,18 @@ class PacketOptions:
     def end_ps(self, arg: int, /) -> None: ...
 
     @property
+    def rdma(self) -> PacketRdmaOptions: ...
+
+    @rdma.setter
+    def rdma(self, arg: PacketRdmaOptions, /) -> None: ...
+
+    @property
+    def dcqcn(self) -> PacketDcqcnOptions: ...
+
+    @dcqcn.setter
+    def dcqcn(self, arg: PacketDcqcnOptions, /) -> None: ...
+
+    @property
     def reroute_ps(self) -> int: ...
 
     @reroute_ps.setter
@@ -357,6 +542,9 @@ class PacketOutcome:
 
     @property
     def duplicates(self) -> int: ...
+
+    @property
+    def cnps(self) -> int: ...
 
     @property
     def lost(self) -> int: ...

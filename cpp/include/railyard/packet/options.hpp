@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "railyard/columns.hpp"
+#include "railyard/packet/rdma_options.hpp"
 
 namespace railyard::packet {
 
@@ -110,6 +111,8 @@ struct Options {
   std::span<const std::int32_t> failed_links;
   double failed_fraction = 0.25;        ///< Of rate, queue and thresholds that failed links keep.
   Ps end_ps = 0;                        ///< 0: until everything has finished.
+  RdmaOptions rdma;
+  DcqcnOptions dcqcn;
   FaultColumns faults;
   Ps reroute_ps = 50'000'000;           ///< From a link's end or return to routes that know of it; below 0: never.
   bool link_retry = false;              ///< Links send again what arrives wrong; else it is lost.
@@ -128,6 +131,7 @@ struct Derived {
 struct Counters {
   std::uint64_t sent = 0, retransmitted = 0, requests = 0, acks = 0, nacks = 0, pulls = 0, trimmed = 0, dropped = 0,
                 marked = 0, hops = 0, timeouts = 0, duplicates = 0;
+  std::uint64_t cnps = 0;          ///< Congestion notification packets.
   std::uint64_t lost = 0;          ///< On links that were down or had errors, or without a route.
   std::uint64_t link_retries = 0;  ///< Sent again by a link.
 };

@@ -33,6 +33,7 @@ std::int64_t Rdma<Fabric>::path_window(const QueuePair& pair, std::uint32_t flow
   std::uint32_t node = pair.source;
   for (std::uint32_t hops = 0; node != pair.target && hops < context_.network.nodes; ++hops) {
     const std::uint32_t link = context_.routes.hashed(node, pair.target, flow);
+    if (link == kNone) break;  // routes know of a cut
     rtt_ps += 2 * static_cast<double>(network.latency_ps[link]) +
               static_cast<double>(mss_) * 8e12 / static_cast<double>(network.rate_bps[link]);
     node = static_cast<std::uint32_t>(network.link_target[link]);

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from railyard.engine.packet.rdma_settings import CHOICES as RDMA_CHOICES
+from railyard.engine.packet.rdma_settings import RdmaSettings
 from railyard.errors import InputError, suggest
 
 if TYPE_CHECKING:
@@ -210,7 +212,7 @@ class Traffic:
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RdmaSettings):
     """Constants of the transport and of the switches. Defaults are those of uet-htsim (commit 40ccb05).
 
     Attributes:
@@ -281,6 +283,7 @@ class Settings:
             ("switching", SWITCHINGS),
             ("congestion_control", CONGESTION_CONTROLS),
             ("load_balancing", LOAD_BALANCINGS),
+            *RDMA_CHOICES.items(),
         ):
             found = getattr(self, key)
             if found not in allowed:

@@ -10,6 +10,7 @@ import numpy as np
 
 from railyard import _core
 from railyard.engine.packet.faults import columns as fault_columns
+from railyard.engine.packet.rdma_settings import put_rdma
 from railyard.engine.packet.records import SWITCHINGS, TRANSPORTS
 from railyard.errors import InputError
 
@@ -55,6 +56,7 @@ class Packets:
         pulls: Grants of credit.
         timeouts: Retransmission timers that ran out.
         duplicates: Data packets received more than once.
+        cnps: Congestion notification packets.
         hops: Links crossed by packets of all kinds.
         lost: On links that were down or made errors, or for want of a route.
         link_retries: Sent again by a link.
@@ -71,6 +73,7 @@ class Packets:
     pulls: int
     timeouts: int
     duplicates: int
+    cnps: int
     hops: int
     lost: int
     link_retries: int
@@ -170,6 +173,7 @@ def _options(settings: Settings) -> _core.PacketOptions:
         "failed_fraction",
     ):
         setattr(options, key, getattr(settings, key))
+    put_rdma(options, settings)
     for key in ("window_packets", "base_rtt_ps", "target_delay_ps", "end_ps", "sample_ps"):
         setattr(options, key, getattr(settings, key) or 0)
     options.link_retry = settings.link_retry
@@ -267,6 +271,7 @@ def run(
         pulls=outcome.pulls,
         timeouts=outcome.timeouts,
         duplicates=outcome.duplicates,
+        cnps=outcome.cnps,
         hops=outcome.hops,
         lost=outcome.lost,
         link_retries=outcome.link_retries,
