@@ -1,49 +1,9 @@
-"""Fabrics by name: settings as data, each with the source of its constants."""
+"""Ultra Ethernet."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-from railyard.registry import Registry
+from railyard.scenario.packet.presets.preset import Preset, add
 from railyard.scenario.packet.settings import Settings
 
-
-@dataclass(frozen=True)
-class Preset:
-    """A fabric.
-
-    Attributes:
-        name: What `--fabric` takes.
-        summary: In one sentence.
-        settings: Its parts and constants.
-        sources: Where the constants stand.
-        left_out: What the fabric has and the model has not.
-    """
-
-    name: str
-    summary: str
-    settings: Settings
-    sources: tuple[str, ...]
-    left_out: tuple[str, ...]
-
-
-PRESETS: Registry[Preset] = Registry("fabric of packets")
-
-
-def fabric(name: str) -> Preset:
-    """The preset of a name.
-
-    Raises:
-        InputError: There is none; with the nearest.
-    """
-    return PRESETS.get(name)
-
-
-def _add(preset: Preset) -> Preset:
-    return PRESETS.add(preset.name, preset)
-
-
-UEC_HTSIM = _add(
+UEC_HTSIM = add(
     Preset(
         name="uec-htsim",
         summary="Ultra Ethernet as uet-htsim models it: NSCC, bitmap and recycled entropies, trimming.",
