@@ -52,7 +52,8 @@ CHAIN_CHUNK_BYTES = 128 * 1024
 """Chunk of a broadcast's chain; a twelfth of what a channel carries where that is less (NCCL 2.30)."""
 
 SLICES = 2
-"""Parts of a loop of in-switch reduction that follow one another (NCCL's slices of a step)."""
+"""Slices of a step (NCCL: chunks of 4 slots in slices of 2): the NIC of a peer begins with the first one while the second
+one is on its way to it, so a relay costs one slice."""
 
 MOST_PIECES = 128
 """Pieces that follow one another through a tree or chain at most; more would fill it a little faster."""
@@ -175,7 +176,8 @@ class Lowering:
         if not slicing.packets:
             local |= inside
             rate = up_rate_bps(self.cluster)
-            work[inside] = fixed_ps[inside] + 8e12 * (moved * legs.lanes)[inside] / rate
+            passed = np.where(legs.steps > 0, moved, np.minimum(moved / SLICES, CHUNK_BYTES))
+            work[inside] = fixed_ps[inside] + 8e12 * (passed * legs.lanes)[inside] / rate
             number = np.arange(len(legs))
             legs, work, number = drawn_together(legs, local, work)
             moved, fixed_ps, local, path_ps = moved[number], fixed_ps[number], local[number], path_ps[number]
@@ -211,7 +213,7 @@ class Lowering:
         shape = one.shape
         along = shape.domains if one.algorithm == "hierarchical" else shape.ranks
         steps = (2 if one.kind == 0 else 1) * max(along - 1, 1)
-        merge = min(slicing.factor, steps / LEAST_SENDS) * slicing.coarser
+        merge = float(np.floor(min(slicing.factor, steps / LEAST_SENDS) * slicing.coarser))
         size = one.tempo.size_bytes / one.tempo.count
         if one.algorithm in ("broadcast", "reduce"):
             each = size / shape.per_domain
