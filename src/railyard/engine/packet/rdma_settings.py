@@ -24,6 +24,7 @@ class RdmaSettings:
         rdma_control: Who decides a queue pair's rate.
         rdma_notification: How a receiver tells of marked packets: not at all, by a notification packet (CNP), or by
             marked acknowledgements, each of which counts as one.
+        rdma_qps: Queue pairs over which a flow is split, each with a path of its own.
         rdma_out_of_order: Packets are placed in any order and lost ones sent again alone; else the sender goes back.
         rdma_ack_packets: Packets that an acknowledgement answers.
         rdma_control_bytes: Size of acknowledgements and notifications on the wire.
@@ -51,6 +52,7 @@ class RdmaSettings:
 
     rdma_control: RateControl = "line-rate"
     rdma_notification: Notification = "none"
+    rdma_qps: int = 1
     rdma_out_of_order: bool = False
     rdma_ack_packets: int = 1
     rdma_control_bytes: int = 64
@@ -93,6 +95,8 @@ _ENUMS: dict[str, Any] = {
 def put_rdma(options: _core.PacketOptions, settings: RdmaSettings) -> None:
     """Puts the settings of this page into the core's options: `rdma_x` into `options.rdma.x`."""
     for key in RdmaSettings.__dataclass_fields__:
+        if key == "rdma_qps":
+            continue  # flows are split before the core sees them
         part, _, name = key.partition("_")
         value = getattr(settings, key)
         if key in _ENUMS:

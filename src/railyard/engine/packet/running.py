@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from railyard import _core
 from railyard.engine.packet.faults import columns as fault_columns
+from railyard.engine.packet.queue_pairs import split
 from railyard.engine.packet.rdma_settings import put_rdma
 from railyard.engine.packet.records import SWITCHINGS, TRANSPORTS
 from railyard.errors import InputError
@@ -217,6 +218,10 @@ def run(
         raise InputError(
             "traffic is meant for another network", key="hosts", found=traffic.hosts, allowed=network.hosts
         )
+    if settings.rdma_qps > 1:
+        parts = split(traffic, settings.rdma_qps, settings.mtu_bytes - settings.header_bytes)
+        single = replace(settings, rdma_qps=1, sample_flows=parts.sampled(settings.sample_flows))
+        return parts.joined(run(network, parts.traffic, single, progress=progress))
     routes = network.routes
     columns = _core.PacketNetwork(
         hosts=network.hosts,
