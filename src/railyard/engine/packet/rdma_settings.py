@@ -78,6 +78,9 @@ class RdmaSettings:
     dcqcn_clamp_target: bool = False
 
 
+RDMA_KEYS = tuple(RdmaSettings.__dataclass_fields__)
+"""The settings of this page."""
+
 CHOICES: dict[str, tuple[str, ...]] = {
     "rdma_control": RATE_CONTROLS,
     "rdma_notification": NOTIFICATIONS,
@@ -94,7 +97,7 @@ _ENUMS: dict[str, Any] = {
 
 def put_rdma(options: _core.PacketOptions, settings: RdmaSettings) -> None:
     """Puts the settings of this page into the core's options: `rdma_x` into `options.rdma.x`."""
-    for key in RdmaSettings.__dataclass_fields__:
+    for key in RDMA_KEYS:
         if key == "rdma_qps":
             continue  # flows are split before the core sees them
         part, _, name = key.partition("_")

@@ -145,9 +145,12 @@ def _traffic(flows: FlowTable, hosts: int) -> Traffic:
 
 def _settings(given: Run, tree: Tree, network: TreeNetwork) -> EngineSettings:
     from railyard.engine.packet import Settings as EngineSettings
+    from railyard.engine.packet.rdma_settings import RDMA_KEYS
 
     said = given.settings
     return EngineSettings(
+        **{key: getattr(said, key) for key in RDMA_KEYS},
+        transport=said.transport,  # type: ignore[arg-type]
         congestion_control=said.congestion_control,  # type: ignore[arg-type] # one of the names: assign() has checked
         load_balancing=said.load_balancing,  # type: ignore[arg-type]
         mtu_bytes=said.mtu_bytes,

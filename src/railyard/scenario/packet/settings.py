@@ -5,21 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from railyard import units
+from railyard.engine.packet.rdma_settings import RdmaSettings
 from railyard.errors import InputError, did_you_mean
+from railyard.scenario.packet.rdma_keys import RDMA_READERS
+from railyard.scenario.packet.readers import choice, rate, share, time, whole, yes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+TRANSPORTS = ("uec", "rdma")
 CONGESTION_CONTROLS = ("nscc", "rccc", "nscc+rccc", "constant")
 LOAD_BALANCERS = ("mixed", "reps", "bitmap", "oblivious", "adaptive", "single-path")
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RdmaSettings):
     """Everything beside traffic and topology; None stands for what the engine derives from the network.
 
     Attributes:
+        transport: What hosts speak: one of `TRANSPORTS`.
         congestion_control: Who decides how much a flow may send: one of `CONGESTION_CONTROLS`.
         load_balancing: Who decides which path a packet takes: one of `LOAD_BALANCERS`.
         paths: Entropies of a flow.
@@ -45,6 +49,7 @@ class Settings:
         end_ps: When the run ends even if flows are left; never by default.
     """
 
+    transport: str = "uec"
     congestion_control: str = "nscc"
     load_balancing: str = "mixed"
     paths: int = 64
@@ -70,70 +75,32 @@ class Settings:
     end_ps: int | None = None
 
 
-def _whole(low: int, high: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and low <= int(text[:12]) <= high and len(text) <= 12):
-            raise InputError("a whole number is wanted", found=text, allowed=f"{low} to {high}")
-        return int(text)
-
-    return read
-
-
-def _choice(*names: str) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if text not in names:
-            raise InputError("unknown word", found=text, allowed=names, hint=did_you_mean(text, names))
-        return text
-
-    return read
-
-
-def _share(text: str) -> float:
-    value = units.ratio(float(text) if text.replace(".", "", 1).isdigit() else text)
-    if not 0 < value <= 1:
-        raise InputError("a share is more than 0 and at most 1", found=text)
-    return value
-
-
-def _yes(text: str) -> bool:
-    return _choice("true", "false")(text) == "true"
-
-
-def _rate(text: str) -> int:
-    rate = round(units.rate(text))
-    if not 10**6 <= rate <= 10**14:
-        raise InputError("the rate is out of range", found=text, allowed="1 Mb/s to 100 Tb/s")
-    return rate
-
-
-def _time(text: str) -> int:
-    return units.time(text)
-
-
 _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "congestion_control": ("congestion_control", _choice(*CONGESTION_CONTROLS)),
-    "load_balancing": ("load_balancing", _choice(*LOAD_BALANCERS)),
-    "paths": ("paths", _whole(1, 65536)),
-    "mtu_bytes": ("mtu_bytes", _whole(128, 65535)),
-    "header_bytes": ("header_bytes", _whole(1, 1024)),
-    "queue_packets": ("queue_packets", _whole(1, 10**7)),
-    "ecn_low_packets": ("ecn_low_packets", _whole(0, 10**7)),
-    "ecn_high_packets": ("ecn_high_packets", _whole(0, 10**7)),
-    "trim": ("trim", _yes),
-    "window_packets": ("window_packets", _whole(1, 10**7)),
-    "sack_bytes": ("sack_bytes", _whole(1, 10**9)),
-    "target_delay": ("target_delay_ps", _time),
-    "quick_adapt_gate": ("quick_adapt_gate", _whole(0, 30)),
-    "pull_rate": ("pull_rate", _share),
-    "link_rate": ("link_rate_bps", _rate),
-    "link_latency": ("link_latency_ps", _time),
-    "switch_latency": ("switch_latency_ps", _time),
-    "tiers": ("tiers", _whole(2, 3)),
-    "hosts": ("hosts", _whole(2, 1 << 20)),
-    "slow_links": ("slow_links", _whole(0, 10**6)),
-    "start_unit": ("start_unit", _choice("us", "ps")),
-    "recv_done_trigger": ("recv_done_trigger", _choice("fire", "ignore")),
-    "end": ("end_ps", _time),
+    "transport": ("transport", choice(*TRANSPORTS)),
+    "congestion_control": ("congestion_control", choice(*CONGESTION_CONTROLS)),
+    "load_balancing": ("load_balancing", choice(*LOAD_BALANCERS)),
+    "paths": ("paths", whole(1, 65536)),
+    "mtu_bytes": ("mtu_bytes", whole(128, 65535)),
+    "header_bytes": ("header_bytes", whole(1, 1024)),
+    "queue_packets": ("queue_packets", whole(1, 10**7)),
+    "ecn_low_packets": ("ecn_low_packets", whole(0, 10**7)),
+    "ecn_high_packets": ("ecn_high_packets", whole(0, 10**7)),
+    "trim": ("trim", yes),
+    "window_packets": ("window_packets", whole(1, 10**7)),
+    "sack_bytes": ("sack_bytes", whole(1, 10**9)),
+    "target_delay": ("target_delay_ps", time),
+    "quick_adapt_gate": ("quick_adapt_gate", whole(0, 30)),
+    "pull_rate": ("pull_rate", share),
+    "link_rate": ("link_rate_bps", rate),
+    "link_latency": ("link_latency_ps", time),
+    "switch_latency": ("switch_latency_ps", time),
+    "tiers": ("tiers", whole(2, 3)),
+    "hosts": ("hosts", whole(2, 1 << 20)),
+    "slow_links": ("slow_links", whole(0, 10**6)),
+    "start_unit": ("start_unit", choice("us", "ps")),
+    "recv_done_trigger": ("recv_done_trigger", choice("fire", "ignore")),
+    "end": ("end_ps", time),
+    **RDMA_READERS,
 }
 
 KEYS = tuple(_READERS)
