@@ -183,6 +183,7 @@ void bind_options(nb::module_& m) {
       .def_rw("dcqcn", &Options::dcqcn)
       .def_rw("reroute_ps", &Options::reroute_ps)
       .def_rw("link_retry", &Options::link_retry)
+      .def_rw("threads", &Options::threads)
       .def_rw("sample_ps", &Options::sample_ps);
 }
 
@@ -215,6 +216,7 @@ void bind_outcome(nb::module_& m) {
       .def_ro("events", &Outcome::events)
       .def_ro("now_ps", &Outcome::now_ps)
       .def_ro("packets_peak", &Outcome::packets_peak)
+      .def_ro("threads", &Outcome::threads)
       .def_prop_ro("sent", &count<&Counters::sent>)
       .def_prop_ro("retransmitted", &count<&Counters::retransmitted>)
       .def_prop_ro("requests", &count<&Counters::requests>)

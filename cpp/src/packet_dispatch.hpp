@@ -1,6 +1,6 @@
 #pragma once
 
-#include "railyard/packet/engine.hpp"
+#include "railyard/packet/run.hpp"
 
 namespace railyard::packet {
 

@@ -4,10 +4,10 @@
 
 namespace railyard::packet {
 
-Lifecycle::Lifecycle(const TrafficColumns& traffic, Outcome& outcome, Wheel& wheel)
+Lifecycle::Lifecycle(const TrafficColumns& traffic, Outcome& outcome, Wheel& wheel, const Exchange* part)
     : traffic_(traffic), outcome_(outcome), wheel_(wheel), waits_(traffic.source.size()),
       after_ptr_(traffic.source.size() + 1), after_(traffic.dep_idx.size()),
-      unfinished_(static_cast<std::uint32_t>(traffic.source.size())) {
+      part_(part) {
   const std::size_t flows = traffic.source.size();
   outcome_.start_ps.assign(flows, -1);
   outcome_.finish_ps.assign(flows, -1);
@@ -20,12 +20,13 @@ Lifecycle::Lifecycle(const TrafficColumns& traffic, Outcome& outcome, Wheel& whe
     for (auto dep = static_cast<std::size_t>(traffic.dep_ptr[flow]); dep < end; ++dep)
       after_[at[static_cast<std::size_t>(traffic.dep_idx[dep])]++] = {static_cast<std::uint32_t>(flow), traffic.dep_at[dep]};
     waits_[flow] = static_cast<std::uint32_t>(traffic.need[flow]);
+    if (owns(flow)) ++unfinished_;
   }
 }
 
 void Lifecycle::begin() {
   for (std::uint32_t flow = 0; flow < waits_.size(); ++flow) {
-    if (waits_[flow] != 0) continue;
+    if (waits_[flow] != 0 || !owns(flow)) continue;
     wheel_.push(std::max<Ps>(traffic_.start_ps[flow], 0) + traffic_.delay_ps[flow], event(Event::start, flow));
   }
 }

@@ -18,21 +18,25 @@ std::int64_t part(std::int64_t whole, double fraction) {
 
 }  // namespace
 
-Ports::Ports(const NetworkColumns& network, const Options& options, const Derived& derived, Slab& slab, Wheel& wheel,
-             Counters& counters)
-    : slab_(slab), wheel_(wheel), counters_(counters), mtu_(options.mtu_bytes), header_(options.header_bytes),
-      trim_(options.trim), seed_(options.seed), ports_(network.link_source.size()),
-      draws_(ports_.size(), 0),
-      targets_(network.link_target.begin(), network.link_target.end()), carried_(ports_.size(), 0), marks_(ports_.size(), 0) {
+Ports::Ports(Context& context)
+    : context_(context), slab_(context.slab), wheel_(context.wheel), counters_(context.outcome.counters),
+      mtu_(context.options.mtu_bytes), header_(context.options.header_bytes), trim_(context.options.trim),
+      seed_(context.options.seed), ports_(context.network.link_source.size()), draws_(ports_.size(), 0),
+      targets_(context.network.link_target.begin(), context.network.link_target.end()), carried_(ports_.size(), 0),
+      marks_(ports_.size(), 0) {
+  const NetworkColumns& network = context.network;
+  const Options& options = context.options;
+  const Derived& derived = context.derived;
   std::vector<bool> failed(ports_.size(), false);
   for (const std::int32_t link : options.failed_links) failed[static_cast<std::size_t>(link)] = true;
   const bool credit = options.congestion == Congestion::rccc || options.congestion == Congestion::both;
-  std::map<std::tuple<std::int64_t, std::int64_t, bool, bool, bool>, std::uint16_t> known;
+  std::map<std::tuple<std::int64_t, std::int64_t, bool, bool, bool, bool>, std::uint16_t> known;
   for (std::size_t link = 0; link < ports_.size(); ++link) {
     const bool from_host = static_cast<std::uint32_t>(network.link_source[link]) < network.hosts;
     const bool to_host = targets_[link] < network.hosts;
+    const bool prompt = context.leaves(static_cast<std::uint32_t>(link));
     const auto [entry, fresh] =
-        known.try_emplace({network.rate_bps[link], network.latency_ps[link], from_host, to_host, failed[link]},
+        known.try_emplace({network.rate_bps[link], network.latency_ps[link], from_host, to_host, failed[link], prompt},
                           static_cast<std::uint16_t>(classes_.size()));
     ports_[link].kind = static_cast<std::uint16_t>(2 * entry->second);
     if (!fresh) continue;
@@ -50,7 +54,8 @@ Ports::Ports(const NetworkColumns& network, const Options& options, const Derive
                         .mark_above = marking ? part(derived.ecn_low_bytes, kept) : kUnlimited,
                         .mark_surely = marking ? part(derived.ecn_high_bytes, kept) : kUnlimited,
                         .last_hop = to_host,
-                        .down = false});
+                        .down = false,
+                        .prompt = prompt});
   }
 }
 
@@ -63,6 +68,9 @@ void Ports::set_rate(std::uint32_t link, double factor, Ps now) {
   if (klass(link).down) port.serving = kNone;
   PortClass changed = classes_[nominal_[link]];
   changed.down = factor <= 0;
+  // What is on its way to another part is not seen again here.
+  if (changed.down && changed.prompt && port.serving != kNone)
+    context_.depart(link, port.serving, port.busy_until + changed.latency);
   if (changed.down) {
     changed.limit = changed.control_limit = -1;
     while (!port.high.empty()) drop(port.high.pop_first(lines_).index);

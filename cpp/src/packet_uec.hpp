@@ -10,7 +10,7 @@ template <class Fabric>
 Outcome run_uec(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options,
                 const Derived& derived, const Heartbeat& heartbeat) {
   const auto go = [&]<class Control>(std::type_identity<Control>) {
-    return Engine<Fabric, Uec<Control, Fabric>>(network, traffic, options, derived).run(heartbeat);
+    return run_engine<Engine<Fabric, Uec<Control, Fabric>>>(network, traffic, options, derived, heartbeat);
   };
   switch (options.congestion) {
     case Congestion::rccc: return go(std::type_identity<RcccControl>());

@@ -48,16 +48,19 @@ struct Pair {
 struct Bench {
   Pair pair;
   NetworkColumns network;
+  TrafficColumns traffic;
   Options options;
   Derived derived;
-  Counters counters;
-  Slab slab;
-  Wheel wheel{12};
+  Context context;
+  Slab& slab;
+  Wheel& wheel;
+  Counters& counters;
   Ports ports;
 
   explicit Bench(std::int64_t queue_packets, Ps delay = kMicrosecond)
-      : pair(delay), network(pair.columns()), derived(limits(queue_packets)),
-        ports(network, options, derived, slab, wheel, counters) {}
+      : pair(delay), network(pair.columns()), traffic(), derived(limits(queue_packets)),
+        context(network, traffic, options, derived, nullptr), slab(context.slab), wheel(context.wheel),
+        counters(context.outcome.counters), ports(context) {}
 
   static Derived limits(std::int64_t packets) {
     Derived derived;
@@ -227,10 +230,11 @@ TEST(packet_port_drops_without_trimming) {
   Options options;
   options.trim = false;
   const Derived derived = Bench::limits(2);
-  Counters counters;
-  Slab slab;
-  Wheel wheel(12);
-  Ports ports(network, options, derived, slab, wheel, counters);
+  const TrafficColumns traffic;
+  Context context(network, traffic, options, derived, nullptr);
+  Slab& slab = context.slab;
+  Counters& counters = context.outcome.counters;
+  Ports ports(context);
   for (int at = 0; at < 6; ++at) {
     const std::uint32_t index = slab.acquire();
     slab[index] = Packet{};

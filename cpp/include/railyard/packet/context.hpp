@@ -7,6 +7,7 @@
 #include "railyard/packet/lifecycle.hpp"
 #include "railyard/packet/nic.hpp"
 #include "railyard/packet/options.hpp"
+#include "railyard/packet/partition.hpp"
 #include "railyard/packet/routing.hpp"
 #include "railyard/packet/slab.hpp"
 #include "railyard/packet/telemetry.hpp"
@@ -16,11 +17,12 @@ namespace railyard::packet {
 
 /// What the parts of an engine share.
 struct Context {
+  /// `part` is null where the network is not cut into parts.
   Context(const NetworkColumns& network_columns, const TrafficColumns& traffic_columns, const Options& chosen,
-          const Derived& made)
+          const Derived& made, Exchange* part)
       : network(network_columns), traffic(traffic_columns), options(chosen), derived(made), hosts(network.hosts),
         wheel(wheel_shift(network.link_source.size())), routes(network, options.seed), nics(hosts),
-        flows(traffic, outcome, wheel) {
+        exchange(part), flows(traffic, outcome, wheel, part) {
     outcome.derived = derived;
     for (std::size_t link = 0; link < network.link_source.size(); ++link) {
       const auto source = static_cast<std::uint32_t>(network.link_source[link]);
@@ -37,6 +39,24 @@ struct Context {
     return std::clamp(24 - static_cast<int>(std::bit_width(links / 4 + 1)), 11, 17);
   }
 
+  /// The packet will be at the end of its link at `time`. Every fabric sends by this.
+  /// PRE: where the link leaves the part, `time` is at least the link's delay from now, and nothing will be done to the
+  /// packet before it arrives.
+  void depart(std::uint32_t link, std::uint32_t index, Ps time) {
+    if (!leaves(link)) {
+      wheel.push(time, event(Event::arrival, index), link);
+      return;
+    }
+    slab[index].link = link;
+    exchange->send(link, time, slab[index], options.telemetry ? &telemetry[index] : nullptr);
+    slab.release(index);
+  }
+
+  /// Whether the link leads into another part.
+  bool leaves(std::uint32_t link) const { return exchange != nullptr && exchange->leaves(link); }
+  /// Whether the node is of this part.
+  bool owns(std::uint32_t node) const { return exchange == nullptr || exchange->owns(node); }
+
   const NetworkColumns& network;
   const TrafficColumns& traffic;
   const Options& options;
@@ -48,6 +68,7 @@ struct Context {
   Wheel wheel;
   Routes routes;
   BigVector<Nic> nics;
+  Exchange* exchange;
   Lifecycle flows;
   TelemetryTable telemetry;
 };

@@ -13,8 +13,6 @@ namespace railyard::packet {
 /// Receiver-credit congestion control of Ultra Ethernet: credit in quanta of 256 bytes.
 inline constexpr int kQuantumShift = 8;
 inline constexpr std::int64_t kQuantaPerPull = (4096 * 4) >> kQuantumShift;  ///< Four packets a pull.
-/// Where pull numbers begin: credit spent ahead of its grant must not take them below zero.
-inline constexpr std::int64_t kFirstPull = 100'000'000;
 
 constexpr std::int64_t quanta_up(std::int64_t bytes) { return (bytes + 255) / 256; }
 

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <stdexcept>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "railyard/packet/context.hpp"
 #include "railyard/packet/link_layer.hpp"
@@ -13,23 +17,58 @@ namespace railyard::packet {
 template <class Fabric, class Transport>
 class Engine {
  public:
-  Engine(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options, const Derived& derived)
-      : context_(network, traffic, options, derived), links_(context_), fabric_(context_),
-        transport_(context_, fabric_) {}
+  /// Whether both can run in parts, side by side.
+  static constexpr bool kParts = Fabric::kParts && Transport::kParts;
 
-  Outcome run(const Heartbeat& heartbeat) {
-    Outcome& outcome = context_.outcome;
+  /// `part` is null where the network is not cut into parts.
+  Engine(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options, const Derived& derived,
+         Exchange* part)
+      : context_(network, traffic, options, derived, part), links_(context_), fabric_(context_),
+        transport_(context_, fabric_) {
     context_.flows.begin();
     schedule_controls();
+  }
+
+  Ps next_time() { return context_.wheel.next_time(); }
+  std::uint32_t unfinished() const { return context_.flows.unfinished(); }
+  Ps last_finish() const { return context_.flows.last_finish(); }
+
+  /// Works off what is due before `until`.
+  void advance(Ps until, const Heartbeat& heartbeat) {
     Due due;
-    while (context_.flows.unfinished() != 0 && context_.wheel.pop(due)) {
-      if (context_.options.end_ps != 0 && due.time >= context_.options.end_ps) break;
-      context_.now = due.time;
-      look_ahead();
-      dispatch(due);
-      if ((++outcome.events & 0x3fff) == 0) heartbeat(outcome.events, context_.now);
+    while (context_.wheel.pop(due, until)) step(due, heartbeat);
+    until_ = until;
+  }
+
+  /// Works off everything until `drain` after the last flow has finished, or until `end`.
+  void finish(Ps end, Ps drain, const Heartbeat& heartbeat) {
+    Due due;
+    while (unfinished() != 0 && context_.wheel.pop(due, end)) step(due, heartbeat);
+    until_ = end;
+    if (unfinished() == 0) advance(std::min(end, last_finish() + drain), heartbeat);
+  }
+
+  /// The run ends at this time, though this part may have had nothing to do since an earlier one.
+  void end(Ps until) { until_ = until; }
+
+  /// What other parts have sent arrives.
+  void receive(std::vector<Exchange::Parcel>& parcels, std::vector<Telemetry>& telemetry) {
+    for (std::size_t at = 0; at < parcels.size(); ++at) {
+      const std::uint32_t index = context_.slab.acquire();
+      context_.slab[index] = parcels[at].packet;
+      if (!telemetry.empty()) context_.telemetry[index] = telemetry[at];
+      context_.wheel.push(parcels[at].time, event(Event::arrival, index), parcels[at].link);
     }
-    outcome.now_ps = context_.now;
+    parcels.clear();
+    telemetry.clear();
+  }
+
+  /// Ends the run.
+  Outcome outcome() {
+    Outcome& outcome = context_.outcome;
+    // Where the end has come first, ports may not have been touched since; what they had begun by then counts.
+    if (until_ != kNever) fabric_.settle(until_ - 1);
+    outcome.now_ps = unfinished() == 0 ? last_finish() : context_.now;
     outcome.packets_peak = context_.slab.capacity();
     outcome.link_bytes.resize(context_.network.link_source.size());
     for (std::uint32_t link = 0; link < outcome.link_bytes.size(); ++link) outcome.link_bytes[link] = fabric_.carried(link);
@@ -38,6 +77,13 @@ class Engine {
 
  private:
   static constexpr std::size_t kAheadFar = 14, kAheadMiddle = 8, kAheadNear = 3;
+
+  void step(const Due& due, const Heartbeat& heartbeat) {
+    context_.now = due.time;
+    look_ahead();
+    dispatch(due);
+    if ((++context_.outcome.events & 0x3fff) == 0) heartbeat(context_.outcome.events, context_.now);
+  }
 
   /// Fetches what coming events will touch, in three steps, each by way of what the one before has fetched.
   void look_ahead() {
@@ -125,8 +171,25 @@ class Engine {
     } else if (index % 2 == 1) {
       links_.set_down(link, value <= 0);
       fabric_.set_rate(link, value);
+      if (row + 1 == faults.size() && context_.options.end_ps == 0) require_paths();
     } else {
       context_.routes.withdraw(link, links_.down(link));
+    }
+  }
+
+  /// After the last fault: a flow that has lost its way for good would be tried for ever.
+  void require_paths() {
+    Detours left(context_.routes, context_.routes.targets(), context_.hosts);
+    for (std::uint32_t link = 0; link < context_.network.link_source.size(); ++link)
+      if (links_.down(link)) left.withdraw(link, true);
+    for (std::size_t flow = 0; flow < context_.traffic.source.size(); ++flow) {
+      const auto from = static_cast<std::uint32_t>(context_.traffic.source[flow]);
+      const auto to = static_cast<std::uint32_t>(context_.traffic.target[flow]);
+      if (from == to || context_.outcome.finish_ps[flow] >= 0 || !context_.owns(from)) continue;
+      if (left.find(from, to).width == 0 || left.find(to, from).width == 0)
+        throw std::invalid_argument("after the last fault flow " + std::to_string(flow) + " has no path from host " +
+                                    std::to_string(from) + " to host " + std::to_string(to) +
+                                    " and back; give the run an end (end_ps)");
     }
   }
 
@@ -147,6 +210,7 @@ class Engine {
     }
   }
 
+  Ps until_ = 0;
   Context context_;
   LinkLayer links_;
   Fabric fabric_;

@@ -5,6 +5,7 @@
 
 #include "railyard/packet/event.hpp"
 #include "railyard/packet/options.hpp"
+#include "railyard/packet/partition.hpp"
 #include "railyard/packet/wheel.hpp"
 
 namespace railyard::packet {
@@ -14,7 +15,8 @@ namespace railyard::packet {
 /// is work of that host: it takes its `delay_ps` and no bandwidth.
 class Lifecycle {
  public:
-  Lifecycle(const TrafficColumns& traffic, Outcome& outcome, Wheel& wheel);
+  /// `part` is null where the network is not cut into parts; else the flows are those that begin in the part.
+  Lifecycle(const TrafficColumns& traffic, Outcome& outcome, Wheel& wheel, const Exchange* part);
 
   /// Schedules what waits for nothing.
   void begin();
@@ -32,6 +34,7 @@ class Lifecycle {
   /// The sender has the last acknowledgement.
   void sent(std::uint32_t flow, Ps now) {
     outcome_.finish_ps[flow] = now;
+    last_finish_ = now;
     --unfinished_;
     if (!after_.empty()) release(flow, kAtSender, now);
   }
@@ -43,6 +46,7 @@ class Lifecycle {
   }
 
   std::uint32_t unfinished() const { return unfinished_; }
+  Ps last_finish() const { return last_finish_; }
 
  private:
   static constexpr std::uint8_t kAtSender = 0, kAtReceiver = 1;
@@ -51,6 +55,9 @@ class Lifecycle {
     std::uint8_t at;
   };
 
+  bool owns(std::size_t flow) const {
+    return part_ == nullptr || part_->owns(static_cast<std::uint32_t>(traffic_.source[flow]));
+  }
   void finish_local(std::uint32_t flow, Ps now);
   void release(std::uint32_t flow, std::uint8_t at, Ps now);
 
@@ -60,7 +67,9 @@ class Lifecycle {
   std::vector<std::uint32_t> waits_;      ///< Dependencies that must still be done.
   std::vector<std::uint32_t> after_ptr_;  ///< Who waits for a flow.
   std::vector<After> after_;
+  const Exchange* part_;
   std::uint32_t unfinished_ = 0;
+  Ps last_finish_ = 0;
 };
 
 }  // namespace railyard::packet

@@ -13,10 +13,11 @@ namespace railyard::packet {
 class LossyFabric {
  public:
   static constexpr bool kBackpressure = false;
+  static constexpr bool kParts = true;
 
   explicit LossyFabric(Context& context)
       : context_(context), adaptive_(context.options.balance == Balance::adaptive),
-        ports_(context.network, context.options, context.derived, context.slab, context.wheel, context.outcome.counters),
+        ports_(context),
         least_loaded_(adaptive_ ? context.network.link_source.size() : 0, adaptive_ ? context.network.nodes : 0,
                       context.options.seed) {}
 
@@ -53,7 +54,7 @@ class LossyFabric {
     return nic.links == 1 ? time : time / nic.links;
   }
 
-  void on_port(std::uint32_t) {}
+  void on_port(std::uint32_t link) { ports_.serve(link, context_.now); }
   void on_extra(std::uint32_t) {}
 
   void prefetch(std::uint32_t link) const { ports_.prefetch(link); }
@@ -78,6 +79,11 @@ class LossyFabric {
     }
     const std::uint32_t node = ports_.target(packet.link);
     return node < context_.hosts ? node : kNone;
+  }
+
+  /// Everything that has begun by `now` is known of.
+  void settle(Ps now) {
+    for (std::uint32_t link = 0; link < ports_.size(); ++link) ports_.serve(link, now);
   }
 
   std::int64_t depth(std::uint32_t link) { return ports_.depth(link, context_.now); }

@@ -116,6 +116,7 @@ struct Options {
   FaultColumns faults;
   Ps reroute_ps = 50'000'000;           ///< From a link's end or return to routes that know of it; below 0: never.
   bool link_retry = false;              ///< Links send again what arrives wrong; else it is lost.
+  std::uint32_t threads = 1;
   Ps sample_ps = 0;                     ///< Time between samples of queues and flows; 0: none.
   std::span<const std::int32_t> sample_links, sample_flows;
 };
@@ -134,6 +135,8 @@ struct Counters {
   std::uint64_t cnps = 0;          ///< Congestion notification packets.
   std::uint64_t lost = 0;          ///< On links that were down or had errors, or without a route.
   std::uint64_t link_retries = 0;  ///< Sent again by a link.
+
+  Counters& operator+=(const Counters& other);
 };
 
 /// What was seen at each sampling time; a row a time, a column a link or flow.
@@ -154,6 +157,7 @@ struct Outcome {
   std::uint64_t events = 0;
   Ps now_ps = 0;
   std::uint64_t packets_peak = 0;
+  std::uint32_t threads = 1;  ///< On which it ran.
 };
 
 /// Called now and then with (events so far, simulated time); may throw to end the run.

@@ -3,11 +3,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "railyard/packet/context.hpp"
 #include "railyard/packet/draws.hpp"
 #include "railyard/packet/line.hpp"
-#include "railyard/packet/options.hpp"
-#include "railyard/packet/slab.hpp"
-#include "railyard/packet/wheel.hpp"
 #include "railyard/packet/wire.hpp"
 
 namespace railyard::packet {
@@ -21,6 +19,7 @@ struct PortClass {
   std::int64_t mark_above, mark_surely;   ///< Bytes left behind a departing packet: marked never .. always.
   bool last_hop;                          ///< Leads to a host.
   bool down;
+  bool prompt;                            ///< Leads into another part: served by events of its own, at once.
 
   bool operator==(const PortClass&) const = default;
 };
@@ -50,8 +49,7 @@ static_assert(sizeof(Port) == 64);
 /// none comes, by the arrival of an earlier packet that carries the `kWake` flag.
 class Ports {
  public:
-  Ports(const NetworkColumns& network, const Options& options, const Derived& derived, Slab& slab, Wheel& wheel,
-        Counters& counters);
+  explicit Ports(Context& context);
 
   /// A packet comes to the egress of a link.
   void enqueue(std::uint32_t link, std::uint32_t index, Ps now) {
@@ -76,6 +74,9 @@ class Ports {
     }
     arm(port);
   }
+
+  /// Ends and begins service up to `now`.
+  void serve(std::uint32_t link, Ps now) { serve(ports_[link], link, now); }
 
   /// The packet flagged to do so has arrived: serve the port that sent it.
   void wake(std::uint32_t link, Ps now) {
@@ -124,7 +125,8 @@ class Ports {
     port.kind = static_cast<std::uint16_t>((port.kind & ~1u) | (high ? 0u : 1u));
     port.busy_until = at + time_of(klass, next.size);
     carried_[link] += next.size;
-    wheel_.push(port.busy_until + klass.latency, next.index, link);
+    if (klass.prompt) wheel_.push(port.busy_until, event(Event::port, link));
+    else wheel_.push(port.busy_until + klass.latency, next.index, link);
   }
 
   /// Ends and begins service up to `now`.
@@ -152,6 +154,8 @@ class Ports {
     } else {
       port.high_bytes -= port.serving_size;
     }
+    if (const PortClass& klass = classes_[port.klass()]; klass.prompt)
+      context_.depart(static_cast<std::uint32_t>(&port - ports_.data()), port.serving, port.busy_until + klass.latency);
     port.serving = kNone;
   }
 
@@ -169,6 +173,7 @@ class Ports {
 
   void arm(Port& port) {
     if ((port.high.count | port.low.count) == 0 || port.wake_at >= port.busy_until) return;
+    if (classes_[port.klass()].prompt) return;
     slab_[port.serving].flags |= kWake;
     port.wake_at = port.busy_until + classes_[port.klass()].latency;
   }
@@ -190,6 +195,7 @@ class Ports {
 
   void overflow(Port& port, std::uint32_t link, Waiting newcomer);
 
+  Context& context_;
   Slab& slab_;
   Wheel& wheel_;
   Counters& counters_;

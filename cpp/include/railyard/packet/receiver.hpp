@@ -7,6 +7,9 @@
 
 namespace railyard::packet {
 
+/// Where pull numbers begin: credit spent ahead of its grant must not take them below zero.
+inline constexpr std::int64_t kFirstPull = 100'000'000;
+
 /// What a receiver knows of a flow: what has arrived, what it has told the sender of it.
 struct Receiver {
   std::uint32_t expected = 0;      ///< First sequence number not yet received.
@@ -17,21 +20,29 @@ struct Receiver {
   bool ack_requested = false;      ///< The sender wants an acknowledgement; one more follows when the gaps are filled.
   bool in_pull = false;
   bool in_slow_pull = false;
+  bool opened = false, completed = false;
   std::uint16_t entropy = 0;       ///< Of the next pull.
   std::int64_t unacknowledged = 0;  ///< Bytes accepted since the last acknowledgement.
   std::int64_t payload = 0;        ///< Bytes received once.
   std::int64_t arrived = 0;        ///< The same with headers: what acknowledgements report.
-  std::int64_t latest_pull = 0, pull_target = 0;  ///< Quanta granted, quanta asked for.
+  std::int64_t latest_pull = kFirstPull, pull_target = kFirstPull;  ///< Quanta granted, quanta asked for.
 
   void open(WordArena& arena, unsigned log2_words) {
+    opened = true;
     log = static_cast<std::uint8_t>(log2_words);
     block = arena.acquire(log, std::size_t{1} << log);
   }
-  void close(WordArena& arena) { arena.release(block, log); }
+
+  /// Everything is there: from now on whatever comes has come before.
+  /// PRE: out_of_order == 0.
+  void complete(WordArena& arena) {
+    completed = true;
+    arena.release(block, log);
+  }
   std::uint32_t mask() const { return (64u << log) - 1; }
 
   bool has(const WordArena& arena, std::uint32_t sequence) const {
-    if (static_cast<std::int32_t>(expected - sequence) > 0) return true;
+    if (completed || static_cast<std::int32_t>(expected - sequence) > 0) return true;
     return sequence - expected <= mask() && BitRing::test(arena.at(block), mask(), sequence);
   }
 

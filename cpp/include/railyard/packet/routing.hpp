@@ -50,6 +50,8 @@ class Routes {
   /// From now on nothing is routed over the link, or to a switch that only it leads on from; or (false) it is again.
   void withdraw(std::uint32_t link, bool withdrawn);
 
+  const std::vector<std::uint32_t>& targets() const { return targets_; }
+
   static constexpr std::uint32_t kNoLink = 0xffffffffu;
 
   std::uint32_t pick(std::uint32_t node, std::uint32_t key, std::uint32_t width) const {

@@ -16,6 +16,8 @@ namespace railyard::packet {
 template <class Control, class Fabric>
 class Uec : public Interface<Uec<Control, Fabric>, Fabric> {
  public:
+  static constexpr bool kParts = true;
+
   Uec(Context& context, Fabric& fabric);
 
   void start(std::uint32_t flow);
@@ -68,7 +70,11 @@ class Uec : public Interface<Uec<Control, Fabric>, Fabric> {
   void on_pull(const Packet& pull);
   void finish(std::uint32_t flow);
 
+  unsigned log2_span(std::uint32_t flow) const;
+
   // The receiver.
+  Receiver& receiver_of(std::uint32_t flow);
+  void complete_if_whole(std::uint32_t flow);
   void on_data(std::uint32_t host, const Packet& packet);
   void on_trimmed(std::uint32_t host, const Packet& packet);
   void on_request(std::uint32_t host, const Packet& packet);
@@ -115,7 +121,7 @@ Uec<Control, Fabric>::Uec(Context& context, Fabric& fabric)
     congestion_.assign(context.hosts, Oversubscription(options_.oversubscription));
     adjustments_.assign(context.hosts, 0);
     for (std::uint32_t host = 0; host < context.hosts; ++host)
-      context.wheel.push(
+      if (context.owns(host)) context.wheel.push(
           Oversubscription::interval(derived_.base_rtt_ps, stream_key(options_.seed, Stream::pacer, host)),
           event(Event::pacer, context.hosts + host));
   }

@@ -5,8 +5,21 @@
 namespace railyard::packet {
 
 template <class Control, class Fabric>
+Receiver& Uec<Control, Fabric>::receiver_of(std::uint32_t flow) {
+  Receiver& receiver = receivers_[flow];
+  if (!receiver.opened) receiver.open(received_, std::max(log2_span(flow) - 6, 2u));
+  return receiver;
+}
+
+template <class Control, class Fabric>
+void Uec<Control, Fabric>::complete_if_whole(std::uint32_t flow) {
+  Receiver& receiver = receivers_[flow];
+  if (receiver.out_of_order == 0 && receiver.payload == senders_[flow].size) receiver.complete(received_);
+}
+
+template <class Control, class Fabric>
 void Uec<Control, Fabric>::on_data(std::uint32_t host, const Packet& packet) {
-  Receiver& receiver = receivers_[packet.flow];
+  Receiver& receiver = receiver_of(packet.flow);
   receiver.unacknowledged += packet.size;
   see_pull_target(host, packet.flow, packet.amount);
   const bool marked = (packet.flags & kMarked) != 0;
@@ -33,6 +46,7 @@ void Uec<Control, Fabric>::on_data(std::uint32_t host, const Packet& packet) {
     now = true;
     receiver.ack_requested = false;
   }
+  complete_if_whole(packet.flow);
   if (!marked && !now && receiver.unacknowledged < options_.sack_bytes) return;
   receiver.unacknowledged = 0;
   acknowledge(host, packet, marked || asked, echo);
@@ -40,7 +54,7 @@ void Uec<Control, Fabric>::on_data(std::uint32_t host, const Packet& packet) {
 
 template <class Control, class Fabric>
 void Uec<Control, Fabric>::on_trimmed(std::uint32_t host, const Packet& packet) {
-  Receiver& receiver = receivers_[packet.flow];
+  Receiver& receiver = receiver_of(packet.flow);
   if (!congestion_.empty()) {
     congestion_[host].saw_packet();
     congestion_[host].saw_trim((packet.flags & kLastHop) != 0);
@@ -59,10 +73,12 @@ void Uec<Control, Fabric>::on_trimmed(std::uint32_t host, const Packet& packet) 
 
 template <class Control, class Fabric>
 void Uec<Control, Fabric>::on_request(std::uint32_t host, const Packet& packet) {
-  Receiver& receiver = receivers_[packet.flow];
+  Receiver& receiver = receiver_of(packet.flow);
   if (!congestion_.empty()) congestion_[host].saw_packet();
   see_pull_target(host, packet.flow, packet.amount);
   ask_pull(host, packet.flow);
+  // Beyond what is complete there are only requests, and those that were lost are asked for no more.
+  if (receiver.completed) receiver.expected = std::max(receiver.expected, packet.sequence + 1);
   if (receiver.has(received_, packet.sequence)) {
     receiver.unacknowledged = 0;
     acknowledge(host, packet, false, kAnswersRequest);
@@ -71,6 +87,7 @@ void Uec<Control, Fabric>::on_request(std::uint32_t host, const Packet& packet) 
   const bool in_order = packet.sequence == receiver.expected;
   receiver.take(received_, packet.sequence);
   if (in_order && receiver.out_of_order == 0) receiver.ack_requested = false;
+  complete_if_whole(packet.flow);
   acknowledge(host, packet, true, kAnswersRequest);
 }
 

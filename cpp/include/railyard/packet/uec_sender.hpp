@@ -4,6 +4,14 @@
 
 namespace railyard::packet {
 
+/// Room for a window, or for the whole flow where that is less; it grows where gaps need more.
+template <class Control, class Fabric>
+unsigned Uec<Control, Fabric>::log2_span(std::uint32_t flow) const {
+  const std::int64_t packets = (senders_[flow].size + mss_ - 1) / mss_;
+  const auto span = static_cast<std::uint64_t>(std::min(packets, derived_.window_bytes / options_.mtu_bytes + 1));
+  return std::max<unsigned>(static_cast<unsigned>(std::bit_width(span)), SendWindow::kLeastLog);
+}
+
 template <class Control, class Fabric>
 void Uec<Control, Fabric>::start(std::uint32_t flow) {
   Sender& sender = senders_[flow];
@@ -11,13 +19,7 @@ void Uec<Control, Fabric>::start(std::uint32_t flow) {
   sender.backlog = packets * options_.header_bytes + sender.size;
   states_[flow].open(constants_, options_.window_packets * options_.mtu_bytes);
   sender.credit = derived_.window_bytes;
-  // Room for a window, or for the whole flow where that is less; it grows where gaps need more.
-  const auto span = static_cast<std::uint64_t>(std::min(packets, derived_.window_bytes / options_.mtu_bytes + 1));
-  const auto log = std::max<unsigned>(static_cast<unsigned>(std::bit_width(span)), SendWindow::kLeastLog);
-  sender.window.open(sent_, log);
-  Receiver& receiver = receivers_[flow];
-  receiver.open(received_, std::max(log - 6, 2u));
-  receiver.latest_pull = receiver.pull_target = kFirstPull;
+  sender.window.open(sent_, log2_span(flow));
   this->send_while_permitted(flow);
 }
 
@@ -271,7 +273,6 @@ void Uec<Control, Fabric>::finish(std::uint32_t flow) {
   sender.done = true;
   sender.speculating = false;
   sender.window.close(sent_);
-  receivers_[flow].close(received_);
   context_.flows.sent(flow, context_.now);
 }
 

@@ -93,14 +93,23 @@ class Wheel {
     }
   }
 
-  /// The next event; false when there is none.
-  bool pop(Due& due) {
+  /// When the next event is due; kNever when there is none.
+  Ps next_time() {
+    if (late_.empty() && next_ == sorted_.size() && !open()) return kNever;
+    const Ps sorted = next_ < sorted_.size() ? sorted_[next_].time : kNever;
+    return late_.empty() ? sorted : std::min(sorted, late_.top().time);
+  }
+
+  /// The next event, if it is due before `until`; false when there is none.
+  bool pop(Due& due, Ps until = kNever) {
     for (;;) {
       if (next_ < sorted_.size() && (late_.empty() || !late_.top().before(sorted_[next_]))) {
+        if (sorted_[next_].time >= until) return false;
         due = sorted_[next_++];
         return true;
       }
       if (!late_.empty()) {
+        if (late_.top().time >= until) return false;
         due = late_.pop();
         return true;
       }

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from railyard.engine.packet.records import PacketNetwork, Settings, Traffic
 
+MOST_THREADS = 255
+
 _CONGESTION = {
     "nscc": _core.PacketCongestion.NSCC,
     "rccc": _core.PacketCongestion.RCCC,
@@ -119,6 +121,7 @@ class PacketResult:
             ecn_high_bytes, window_bytes, min_rto_ps.
         packets_peak: Most packets that existed at once.
         samples: Queues and flows in time.
+        threads: On which it ran.
     """
 
     start_ps: NDArray[np.int64]
@@ -131,6 +134,7 @@ class PacketResult:
     constants: dict[str, int]
     packets_peak: int
     samples: Samples
+    threads: int
 
     @property
     def finished(self) -> NDArray[np.bool_]:
@@ -151,7 +155,7 @@ class PacketResult:
         return hashed.hexdigest()
 
 
-def _options(settings: Settings) -> _core.PacketOptions:
+def _options(settings: Settings, threads: int) -> _core.PacketOptions:
     options = _core.PacketOptions()
     options.transport = _TRANSPORT[settings.transport]
     options.switching = _SWITCHING[settings.switching]
@@ -177,6 +181,7 @@ def _options(settings: Settings) -> _core.PacketOptions:
     put_rdma(options, settings)
     for key in ("window_packets", "base_rtt_ps", "target_delay_ps", "end_ps", "sample_ps"):
         setattr(options, key, getattr(settings, key) or 0)
+    options.threads = threads
     options.link_retry = settings.link_retry
     options.reroute_ps = -1 if settings.reroute_ps is None else settings.reroute_ps
     return options
@@ -201,6 +206,7 @@ def run(
     traffic: Traffic,
     settings: Settings,
     *,
+    threads: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> PacketResult:
     """Runs the traffic until every flow has finished or `settings.end_ps` has come.
@@ -209,11 +215,15 @@ def run(
         network: Links and routes.
         traffic: Flows.
         settings: Constants.
+        threads: At most so many; the result is the same on any number. One where a flow waits for what ends in another
+            part of the network than it begins in.
         progress: Called about twenty times a second with (events so far, simulated time in ps).
 
     Raises:
         InputError: Columns that do not fit together, a flow without a path, flows that wait for each other in a circle.
     """
+    if not 1 <= threads <= MOST_THREADS:
+        raise InputError("number of threads", key="threads", found=threads, allowed=f"1 to {MOST_THREADS}")
     if traffic.hosts != network.hosts:
         raise InputError(
             "traffic is meant for another network", key="hosts", found=traffic.hosts, allowed=network.hosts
@@ -255,7 +265,7 @@ def run(
         outcome = _core.run_packets(
             columns,
             flows,
-            _options(settings),
+            _options(settings, threads),
             failed_links=np.asarray(settings.failed_links, np.int32),
             faults=_core.PacketFaults(at_ps=at_ps, link=link, kind=kind, value=value),
             sample_links=np.asarray(settings.sample_links, np.int32),
@@ -293,4 +303,5 @@ def run(
         constants={name: getattr(outcome, name) for name in constants},
         packets_peak=outcome.packets_peak,
         samples=_samples(outcome, settings),
+        threads=outcome.threads,
     )

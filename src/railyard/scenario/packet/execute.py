@@ -72,7 +72,11 @@ def run(given: Run, *, progress: Callable[[int, int], None] | None = None) -> Re
     except InputError as error:
         raise error.located(file=given.traffic) from None
     result = simulate(
-        _network(network), _traffic(flows, tree.hosts), _settings(given, tree, network), progress=progress
+        _network(network),
+        _traffic(flows, tree.hosts),
+        _settings(given, tree, network),
+        threads=given.threads,
+        progress=progress,
     )
     return Report(
         flows=flows,
