@@ -219,3 +219,17 @@ def validate_htsim(
     from railyard.cli import checking
 
     checking.htsim(folder, only=only, seeds=seeds, as_json=json)
+
+
+@validate.command("fabric")
+def validate_fabric(
+    *,
+    figure: Annotated[
+        list[str] | None, typer.Option("--figure", metavar="NAME", help="One figure, such as F1; may be repeated.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Run published figures of fabrics again and compare."""
+    from railyard.cli import checking
+
+    checking.fabric(figure or [], as_json=json)

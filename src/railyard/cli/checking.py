@@ -14,7 +14,7 @@ from railyard.cli.tables import Table, emit
 from railyard.errors import RailyardError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
 _REASONS = 8
@@ -85,6 +85,31 @@ def _skipped(reasons: Iterable[str]) -> None:
         emit(f"  {times:5d}  {reason}")
     if len(counted) > _REASONS:
         emit(f"         and {len(counted) - _REASONS} more reasons (`--json` lists every row)")
+
+
+def fabric(figures: Sequence[str], *, as_json: bool) -> None:
+    """Published figures of fabrics.
+
+    Raises:
+        InputError: There is no such figure.
+    """
+    from railyard.validate.fabric import FIGURES, validate_fabric
+
+    with Progress(wanted=not as_json) as progress:
+        report = validate_fabric(figures, progress=progress)
+    if as_json:
+        emit(json.dumps(report.to_dict(), indent=1, allow_nan=False))
+        return
+    headings = ("", "case", "expected", "found", "unit", "tolerance", "engine", "status", "note")
+    table = Table(headings, right=(3,))
+    for row in report.rows:
+        found = "-" if row.found is None else f"{row.found:.1f}"
+        table.add(row.figure, row.case, row.expected, found, row.unit, row.tolerance, row.engine, row.status, row.note)
+    table.print()
+    counts = report.counts()
+    emit(f"\n{counts['ok']} rows agree, {counts['off']} do not")
+    for name in dict.fromkeys(row.figure for row in report.rows):
+        emit(f"{name:4s} {FIGURES[name].claim} ({FIGURES[name].source})")
 
 
 def htsim(folder: Path, *, only: str, seeds: int, as_json: bool) -> None:

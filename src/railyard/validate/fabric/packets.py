@@ -1,0 +1,51 @@
+"""Packet runs that several figures share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.engine.packet import PacketNetwork, PacketResult, Settings, Traffic, leaf_spine, run
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+RATE_BPS = 400 * 10**9
+ELEPHANT_BYTES = 40_000_000
+"""Long enough (0.8 ms alone) that start and end are two percent."""
+
+_PS = 10**12
+
+
+def wire_ps(size_bytes: int, settings: Settings, rate_bps: int = RATE_BPS) -> float:
+    """Time of a flow's packets on one link, headers with them."""
+    payload = settings.mtu_bytes - settings.header_bytes
+    packets = -(-size_bytes // payload)
+    return 8 * _PS * (size_bytes + packets * settings.header_bytes) / rate_bps
+
+
+def permutation(hosts: int, size_bytes: int, seed: int) -> Traffic:
+    """Every host sends to another one and receives from another one."""
+    order = np.random.default_rng(seed + 1).permutation(hosts)
+    return Traffic.of(hosts, order, np.roll(order, 1), size_bytes)
+
+
+def leaf_to_leaf(
+    qps: int, settings: Settings, *, uplinks: int = 32, up_rate_bps: int | None = None
+) -> tuple[PacketNetwork, Traffic, PacketResult]:
+    """The 32 hosts of a leaf send an elephant each to those of another leaf, split over queue pairs of their own."""
+    network = leaf_spine(64, leaf_hosts=32, spines=uplinks, rate_bps=RATE_BPS, up_rate_bps=up_rate_bps)
+    source = np.repeat(np.arange(32), qps)
+    traffic = Traffic.of(64, source, source + 32, ELEPHANT_BYTES // qps)
+    return network, traffic, run(network, traffic, settings)
+
+
+def slowest_share(found: PacketResult, settings: Settings) -> float:
+    """Rate of the slowest of 32 elephants over that of one alone."""
+    return wire_ps(ELEPHANT_BYTES, settings) / float(found.finish_ps.max())
+
+
+def microseconds(found: PacketResult) -> NDArray[np.float64]:
+    """Completion times in ascending order, us."""
+    return np.sort(found.fct_ps / 1e6)
