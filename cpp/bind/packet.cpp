@@ -181,6 +181,7 @@ void bind_options(nb::module_& m) {
       .def_rw("end_ps", &Options::end_ps)
       .def_rw("rdma", &Options::rdma)
       .def_rw("dcqcn", &Options::dcqcn)
+      .def_rw("spectrum", &Options::spectrum)
       .def_rw("reroute_ps", &Options::reroute_ps)
       .def_rw("link_retry", &Options::link_retry)
       .def_rw("threads", &Options::threads)

@@ -10,7 +10,8 @@ void bind_packet_rdma(nb::module_& m);
 void bind_packet_rdma(nb::module_& m) {
   nb::enum_<RateControl>(m, "PacketRateControl")
       .value("LINE_RATE", RateControl::line_rate)
-      .value("DCQCN", RateControl::dcqcn);
+      .value("DCQCN", RateControl::dcqcn)
+      .value("SPECTRUM", RateControl::spectrum);
   nb::enum_<Notification>(m, "PacketNotification")
       .value("NONE", Notification::none)
       .value("PACKET", Notification::packet)
@@ -43,4 +44,16 @@ void bind_packet_rdma(nb::module_& m) {
       .def_rw("first_cnp_rate", &DcqcnOptions::first_cnp_rate)
       .def_rw("least_kept", &DcqcnOptions::least_kept)
       .def_rw("clamp_target", &DcqcnOptions::clamp_target);
+  nb::class_<SpectrumOptions>(m, "PacketSpectrumOptions", "Constants of the control by round-trip times.")
+      .def_rw("threshold_ps", &SpectrumOptions::threshold_ps)
+      .def_rw("responsiveness", &SpectrumOptions::responsiveness)
+      .def_rw("most_decrease", &SpectrumOptions::most_decrease)
+      .def_rw("most_increase", &SpectrumOptions::most_increase)
+      .def_rw("additive_share", &SpectrumOptions::additive_share)
+      .def_rw("hyper_share", &SpectrumOptions::hyper_share)
+      .def_rw("hyper_interval_ps", &SpectrumOptions::hyper_interval_ps)
+      .def_rw("first_cut", &SpectrumOptions::first_cut)
+      .def_rw("notified_kept", &SpectrumOptions::notified_kept)
+      .def_rw("gap_kept", &SpectrumOptions::gap_kept)
+      .def_rw("least_share", &SpectrumOptions::least_share);
 }

@@ -2,21 +2,21 @@
 
 namespace railyard::packet {
 
-namespace {
-
-template <class Any, std::size_t Which>
-Any made(const Options& options, const Derived& derived, std::size_t flows) {
-  return Any(std::in_place_index<Which>, options, derived, flows);
+RateControls::Any RateControls::make(const Options& options, const Derived& derived, std::size_t flows) {
+  switch (options.rdma.control) {
+    case RateControl::dcqcn: return Any(std::in_place_type<Table<Dcqcn>>, options, derived, flows);
+    case RateControl::spectrum: return Any(std::in_place_type<Table<Spectrum>>, options, derived, flows);
+    case RateControl::line_rate: break;
+  }
+  return Any(std::in_place_type<Table<LineRate>>, options, derived, flows);
 }
 
-}  // namespace
-
 RateControls::RateControls(const Options& options, const Derived& derived, std::size_t flows)
-    : table_(options.rdma.control == RateControl::dcqcn ? made<Any, 1>(options, derived, flows)
-                                                        : made<Any, 0>(options, derived, flows)) {
+    : table_(make(options, derived, flows)) {
   switch (options.rdma.control) {
     case RateControl::line_rate: break;
     case RateControl::dcqcn: sees_departures_ = options.dcqcn.byte_counter != 0; break;
+    case RateControl::spectrum: sees_acks_ = true; break;
   }
 }
 

@@ -152,6 +152,13 @@ void check_rdma(const Options& options) {
   const auto share = [](double value) { return value > 0 && value <= 1; };
   need(share(dcqcn.initial_rate) && share(dcqcn.first_cnp_rate) && share(dcqcn.least_kept),
        "a share of DCQCN must be in (0, 1]");
+  const SpectrumOptions& spectrum = options.spectrum;
+  need(spectrum.threshold_ps >= 0 && spectrum.hyper_interval_ps >= 0 && spectrum.responsiveness >= 0 &&
+           spectrum.most_increase >= 1 && spectrum.additive_share >= 0 && spectrum.hyper_share >= 0,
+       "an option of the control by round-trip times is out of range");
+  need(share(spectrum.most_decrease) && share(spectrum.first_cut) && share(spectrum.notified_kept) &&
+           share(spectrum.gap_kept) && share(spectrum.least_share),
+       "a share of the control by round-trip times must be in (0, 1]");
 }
 
 struct Path {

@@ -113,6 +113,7 @@ struct Options {
   Ps end_ps = 0;                        ///< 0: until everything has finished.
   RdmaOptions rdma;
   DcqcnOptions dcqcn;
+  SpectrumOptions spectrum;
   FaultColumns faults;
   Ps reroute_ps = 50'000'000;           ///< From a link's end or return to routes that know of it; below 0: never.
   bool link_retry = false;              ///< Links send again what arrives wrong; else it is lost.

@@ -7,8 +7,17 @@
 #include "railyard/big_vector.hpp"
 #include "railyard/packet/dcqcn.hpp"
 #include "railyard/packet/line_rate.hpp"
+#include "railyard/packet/spectrum.hpp"
 
 namespace railyard::packet {
+
+/// Controls of the RDMA transport are classes with
+///   struct State { double rate_bps; std::int64_t window_bytes; ... };  both rule; a window of 0 is none
+///   X(const Options&, const Derived&)
+///   open(State&, Ps now)   PRE: rate_bps is the interface's line rate, window_bytes the window of `RdmaOptions`
+///   on_ack(State&, const Acknowledged&), on_cnp(State&, Ps now), on_nack(State&, Ps now), on_timeout(State&, Ps now)
+///   on_sent(State&, std::int64_t payload_bytes, Ps now)
+///   Ps next_timer(const State&) (0: none), on_timer(State&, Ps now)
 
 /// The rate or window control of a run and its state of every flow. One switch a call.
 /// WHY not a template of the transport: a flow's rate and window are copied to its queue pair, so most packets ask no
@@ -28,6 +37,7 @@ class RateControls {
   Ruling with(std::uint32_t flow, Call&& call) {
     switch (table_.index()) {
       case 1: return on(std::get<1>(table_), flow, call);
+      case 2: return on(std::get<2>(table_), flow, call);
       default: return on(std::get<0>(table_), flow, call);
     }
   }
@@ -57,7 +67,9 @@ class RateControls {
     return {state.rate_bps, state.window_bytes};
   }
 
-  using Any = std::variant<Table<LineRate>, Table<Dcqcn>>;
+  using Any = std::variant<Table<LineRate>, Table<Dcqcn>, Table<Spectrum>>;
+  static Any make(const Options& options, const Derived& derived, std::size_t flows);
+
   Any table_;
   bool sees_acks_ = false, sees_departures_ = false;
 };

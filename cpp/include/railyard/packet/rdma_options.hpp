@@ -10,6 +10,7 @@ namespace railyard::packet {
 enum class RateControl : std::uint8_t {
   line_rate,  ///< Nobody.
   dcqcn,
+  spectrum,   ///< Round-trip times and notifications.
 };
 
 /// How a receiver tells a sender of congestion.
@@ -54,6 +55,19 @@ struct DcqcnOptions {
   double first_cnp_rate = 1;            ///< Kept at the first notification, before the cut.
   double least_kept = 0.5;              ///< Of the rate, in one cut.
   bool clamp_target = false;            ///< Every cut of the periodic form lowers the target.
+};
+
+/// Rates by round-trip time. Defaults: spectrum-x-network-operator, release RA2.1 (shares of 2^16 and 2^20), and the open
+/// RTTCC for what notifications and gaps do.
+struct SpectrumOptions {
+  Ps threshold_ps = 0;                  ///< Round-trip time beyond which there is congestion; 0: 1.1 base round trips.
+  double responsiveness = 0.1;
+  double most_decrease = 63570.0 / 65536, most_increase = 69468.0 / 65536;
+  double additive_share = 96.0 / 1048576, hyper_share = 1700.0 / 1048576;  ///< Of the line rate.
+  Ps hyper_interval_ps = 2'000'000'000;
+  double first_cut = 0.5;
+  double notified_kept = 0.8, gap_kept = 0.5;
+  double least_share = 1.0 / 16384;     ///< Of the line rate.
 };
 
 }  // namespace railyard::packet

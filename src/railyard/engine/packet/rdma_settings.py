@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 from railyard import _core
 
-RateControl = Literal["line-rate", "dcqcn"]
+RateControl = Literal["line-rate", "dcqcn", "spectrum"]
 Notification = Literal["none", "packet", "acknowledgement"]
 DcqcnForm = Literal["paper", "periodic"]
 
-RATE_CONTROLS: tuple[RateControl, ...] = ("line-rate", "dcqcn")
+RATE_CONTROLS: tuple[RateControl, ...] = ("line-rate", "dcqcn", "spectrum")
 NOTIFICATIONS: tuple[Notification, ...] = ("none", "packet", "acknowledgement")
 DCQCN_FORMS: tuple[DcqcnForm, ...] = ("paper", "periodic")
 
@@ -48,6 +48,17 @@ class RdmaSettings:
         dcqcn_first_cnp_rate: Kept at the first notification, of the rate, before the cut.
         dcqcn_least_kept: Kept by any cut, of the rate.
         dcqcn_clamp_target: Whether every cut of the periodic form lowers the target.
+        spectrum_threshold_ps: Round-trip time beyond which there is congestion; None: 1.1 base round trips.
+        spectrum_responsiveness: Of the rate, a threshold of excess.
+        spectrum_most_decrease: Kept at least by a round-trip time, of the rate.
+        spectrum_most_increase: The rate grows by this factor at most.
+        spectrum_additive_share: Added every base round trip without congestion, of the line rate.
+        spectrum_hyper_share: Added instead after a long time without.
+        spectrum_hyper_interval_ps: That time.
+        spectrum_first_cut: Kept at the first congestion, of the rate.
+        spectrum_notified_kept: Kept at a notification.
+        spectrum_gap_kept: Kept when a gap is reported or time runs out.
+        spectrum_least_share: Least rate, of the line rate.
     """
 
     rdma_control: RateControl = "line-rate"
@@ -76,6 +87,17 @@ class RdmaSettings:
     dcqcn_first_cnp_rate: float = 1.0
     dcqcn_least_kept: float = 0.5
     dcqcn_clamp_target: bool = False
+    spectrum_threshold_ps: int | None = None
+    spectrum_responsiveness: float = 0.1
+    spectrum_most_decrease: float = 63570 / 65536
+    spectrum_most_increase: float = 69468 / 65536
+    spectrum_additive_share: float = 96 / 2**20
+    spectrum_hyper_share: float = 1700 / 2**20
+    spectrum_hyper_interval_ps: int = 2_000_000_000
+    spectrum_first_cut: float = 0.5
+    spectrum_notified_kept: float = 0.8
+    spectrum_gap_kept: float = 0.5
+    spectrum_least_share: float = 2**-14
 
 
 RDMA_KEYS = tuple(RdmaSettings.__dataclass_fields__)
@@ -106,4 +128,6 @@ def put_rdma(options: _core.PacketOptions, settings: RdmaSettings) -> None:
             value = getattr(_ENUMS[key], value.replace("-", "_").upper())
         elif key == "rdma_control_class":
             value = -1 if value is None else value
+        elif key == "spectrum_threshold_ps":
+            value = value or 0
         setattr(getattr(options, part), name, value)

@@ -37,5 +37,16 @@ RDMA_READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "dcqcn_first_cnp_rate": ("dcqcn_first_cnp_rate", share),
     "dcqcn_least_kept": ("dcqcn_least_kept", share),
     "dcqcn_clamp_target": ("dcqcn_clamp_target", yes),
+    "spectrum_threshold": ("spectrum_threshold_ps", time),
+    "spectrum_responsiveness": ("spectrum_responsiveness", number(0, 100)),
+    "spectrum_most_decrease": ("spectrum_most_decrease", share),
+    "spectrum_most_increase": ("spectrum_most_increase", number(1, 100)),
+    "spectrum_additive_share": ("spectrum_additive_share", number(0, 1)),
+    "spectrum_hyper_share": ("spectrum_hyper_share", number(0, 1)),
+    "spectrum_hyper_interval": ("spectrum_hyper_interval_ps", time),
+    "spectrum_first_cut": ("spectrum_first_cut", share),
+    "spectrum_notified_kept": ("spectrum_notified_kept", share),
+    "spectrum_gap_kept": ("spectrum_gap_kept", share),
+    "spectrum_least_share": ("spectrum_least_share", share),
 }
 """The key of `--set`, the setting and how its value is read."""
