@@ -19,6 +19,7 @@ Counters& Counters::operator+=(const Counters& other) {
   hops += other.hops;
   timeouts += other.timeouts;
   duplicates += other.duplicates;
+  cnps += other.cnps;
   lost += other.lost;
   link_retries += other.link_retries;
   return *this;

@@ -6,7 +6,7 @@ namespace railyard::packet {
 
 Outcome run_rdma_lossy(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options,
                        const Derived& derived, const Heartbeat& heartbeat) {
-  return Engine<LossyFabric, Rdma<LossyFabric>>(network, traffic, options, derived).run(heartbeat);
+  return run_engine<Engine<LossyFabric, Rdma<LossyFabric>>>(network, traffic, options, derived, heartbeat);
 }
 
 }  // namespace railyard::packet

@@ -202,3 +202,57 @@ TEST(controls_hand_back_what_rules) {
   CHECK(controls.next_timer(1) == 5 + 55 * kMicrosecond);
   CHECK(!controls.sees_acks() && !controls.sees_departures());
 }
+
+namespace {
+
+struct SpectrumBench {
+  Options options;
+  Derived derived;
+  Spectrum::State state;
+
+  SpectrumBench() {
+    derived.base_rtt_ps = 10 * kMicrosecond;
+    options.spectrum.threshold_ps = 12 * kMicrosecond;
+    state.rate_bps = kLine;
+  }
+};
+
+Acknowledged answer(Ps now, Ps rtt) {
+  Acknowledged ack;
+  ack.now = now;
+  ack.rtt = rtt;
+  return ack;
+}
+
+}  // namespace
+
+TEST(a_long_round_trip_cuts_once_a_base_round_trip_and_the_first_time_most) {
+  SpectrumBench bench;
+  const Spectrum control(bench.options, bench.derived);
+  control.open(bench.state, 0);
+  control.on_ack(bench.state, answer(10 * kMicrosecond, 18 * kMicrosecond));
+  // Half a threshold of excess at a responsiveness of 0.1: 5 %, of which 3 % are allowed; and half at the first time.
+  CHECK(near(bench.state.rate_bps, kLine * 0.5 * 63570 / 65536));
+  control.on_ack(bench.state, answer(15 * kMicrosecond, 18 * kMicrosecond));
+  CHECK(near(bench.state.rate_bps, kLine * 0.5 * 63570 / 65536));
+  control.on_ack(bench.state, answer(20 * kMicrosecond, 13 * kMicrosecond));
+  CHECK(near(bench.state.rate_bps, kLine * 0.5 * 63570 / 65536 * (1 - 0.1 / 12)));
+}
+
+TEST(a_short_round_trip_raises_the_rate_up_to_the_line) {
+  SpectrumBench bench;
+  const Spectrum control(bench.options, bench.derived);
+  control.open(bench.state, 0);
+  control.on_cnp(bench.state, kMicrosecond);
+  CHECK(near(bench.state.rate_bps, kLine * 0.8));
+  control.on_cnp(bench.state, 2 * kMicrosecond);
+  CHECK(near(bench.state.rate_bps, kLine * 0.8));
+  control.on_ack(bench.state, answer(12 * kMicrosecond, 10 * kMicrosecond));
+  CHECK(near(bench.state.rate_bps, kLine * (0.8 * (1 + 0.1 / 6) + 96.0 / 1048576)));
+  for (Ps now = 22; now < 400; now += 10) control.on_ack(bench.state, answer(now * kMicrosecond, 10 * kMicrosecond));
+  CHECK(bench.state.rate_bps == kLine && bench.state.whole);
+  control.on_nack(bench.state, 500 * kMicrosecond);
+  CHECK(near(bench.state.rate_bps, kLine / 2));
+  for (int step = 0; step < 100; ++step) control.on_timeout(bench.state, 600 * kMicrosecond);
+  CHECK(near(bench.state.rate_bps, kLine / 16384));
+}

@@ -148,6 +148,8 @@ class PacketRateControl(enum.Enum):
 
     DCQCN = 1
 
+    SPECTRUM = 2
+
 class PacketNotification(enum.Enum):
     NONE = 0
 
@@ -316,6 +318,75 @@ class PacketDcqcnOptions:
     @clamp_target.setter
     def clamp_target(self, arg: bool, /) -> None: ...
 
+class PacketSpectrumOptions:
+    """Constants of the control by round-trip times."""
+
+    @property
+    def threshold_ps(self) -> int: ...
+
+    @threshold_ps.setter
+    def threshold_ps(self, arg: int, /) -> None: ...
+
+    @property
+    def responsiveness(self) -> float: ...
+
+    @responsiveness.setter
+    def responsiveness(self, arg: float, /) -> None: ...
+
+    @property
+    def most_decrease(self) -> float: ...
+
+    @most_decrease.setter
+    def most_decrease(self, arg: float, /) -> None: ...
+
+    @property
+    def most_increase(self) -> float: ...
+
+    @most_increase.setter
+    def most_increase(self, arg: float, /) -> None: ...
+
+    @property
+    def additive_share(self) -> float: ...
+
+    @additive_share.setter
+    def additive_share(self, arg: float, /) -> None: ...
+
+    @property
+    def hyper_share(self) -> float: ...
+
+    @hyper_share.setter
+    def hyper_share(self, arg: float, /) -> None: ...
+
+    @property
+    def hyper_interval_ps(self) -> int: ...
+
+    @hyper_interval_ps.setter
+    def hyper_interval_ps(self, arg: int, /) -> None: ...
+
+    @property
+    def first_cut(self) -> float: ...
+
+    @first_cut.setter
+    def first_cut(self, arg: float, /) -> None: ...
+
+    @property
+    def notified_kept(self) -> float: ...
+
+    @notified_kept.setter
+    def notified_kept(self, arg: float, /) -> None: ...
+
+    @property
+    def gap_kept(self) -> float: ...
+
+    @gap_kept.setter
+    def gap_kept(self, arg: float, /) -> None: ...
+
+    @property
+    def least_share(self) -> float: ...
+
+    @least_share.setter
+    def least_share(self, arg: float, /) -> None: ...
+
 class PacketOptions:
     """Constants of the transport; 0 or -1: derived."""
 
@@ -464,6 +535,12 @@ class PacketOptions:
 
     @dcqcn.setter
     def dcqcn(self, arg: PacketDcqcnOptions, /) -> None: ...
+
+    @property
+    def spectrum(self) -> PacketSpectrumOptions: ...
+
+    @spectrum.setter
+    def spectrum(self, arg: PacketSpectrumOptions, /) -> None: ...
 
     @property
     def reroute_ps(self) -> int: ...

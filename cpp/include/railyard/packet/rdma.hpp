@@ -26,6 +26,8 @@ namespace railyard::packet {
 template <class Fabric>
 class Rdma : public Interface<Rdma<Fabric>, Fabric> {
  public:
+  static constexpr bool kParts = true;
+
   Rdma(Context& context, Fabric& fabric);
 
   void start(std::uint32_t flow);

@@ -231,7 +231,7 @@ def run(
     if settings.rdma_qps > 1:
         parts = split(traffic, settings.rdma_qps, settings.mtu_bytes - settings.header_bytes)
         single = replace(settings, rdma_qps=1, sample_flows=parts.sampled(settings.sample_flows))
-        return parts.joined(run(network, parts.traffic, single, progress=progress))
+        return parts.joined(run(network, parts.traffic, single, threads=threads, progress=progress))
     routes = network.routes
     columns = _core.PacketNetwork(
         hosts=network.hosts,
