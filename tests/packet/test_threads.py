@@ -31,6 +31,18 @@ def test_every_mechanism(control, balance):
         assert parts.digest() == whole.digest()
 
 
+@pytest.mark.parametrize("control", ["line-rate", "dcqcn"])
+@pytest.mark.parametrize("placed", [False, True])
+def test_rdma(control, placed):
+    network, traffic = fat_tree(128, rate_bps=G400), permutation(128)
+    chosen = Settings(
+        transport="rdma", rdma_control=control, load_balancing="single-path", trim=False, rdma_out_of_order=placed
+    )
+    whole, parts = run(network, traffic, chosen), run(network, traffic, chosen, threads=2)
+    assert parts.threads == 2
+    assert parts.digest() == whole.digest()
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_any_traffic(data):
