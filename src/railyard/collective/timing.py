@@ -203,7 +203,7 @@ def pace(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[np
     whole = timing(case, algorithm, protocol, size_bytes)
     steps = algorithm.steps(case.kind, case.shape)
     inside_us = _inside_us(case, algorithm, protocol, steps)
-    counted = inside_us + steps.scale_out * SOFTWARE_US[protocol]
+    counted = np.full(len(size_bytes), inside_us + steps.scale_out * SOFTWARE_US[protocol])
     if protocol == "simple" and case.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
         counted = counted + _pipeline_us(case, algorithm, size_bytes, whole.rate_gbs, inside_us)
     if algorithm.family == "nvls" and case.shape.domains > 1:

@@ -21,6 +21,7 @@ from railyard.measure.stages import stages
 from railyard.measure.utilization import StepWork, utilization
 from railyard.scenario.collectives import collective_rows
 from railyard.scenario.draws import hashes
+from railyard.scenario.packet_figures import packets_of
 from railyard.workload.training import profiles
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def measure(simulated: Simulated) -> Measured:
         "timeline": timeline_tracks.tracks(timeline, ranks),
         "topology": topology_picture(job.cluster, carried.load),
         "collectives": collective_rows(timeline, job.cluster, job.policy),
+        **packets_of(timeline, job.cluster),
         "warnings": [*timeline.meta.get("warnings", []), *_straddling(job)],  # type: ignore[misc]
         "digest": timeline.meta["digest"],
     }

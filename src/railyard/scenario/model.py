@@ -6,6 +6,7 @@ from pydantic import Field
 
 from railyard.scenario.cluster import ClusterSection
 from railyard.scenario.economics import EconomicsSection
+from railyard.scenario.packet_section import PacketSection
 from railyard.scenario.quantity import Natural, Text
 from railyard.scenario.section import Section
 from railyard.scenario.study import CollectivesSection, CompareSection, FaultSection, JitterSection
@@ -30,8 +31,10 @@ class Scenario(Section):
         default_factory=CollectivesSection, description="What is fixed about collectives."
     )
     engine: Text = Field(
-        default="flow", description="How time is found: `flow` simulates, `analytic` uses closed forms."
+        default="flow",
+        description="How time is found: `flow` shares links, `packet` sends packets, `analytic` uses closed forms.",
     )
+    packet: PacketSection = Field(default_factory=PacketSection, description="How the engine `packet` runs a step.")
     seed: Natural = Field(
         default=0, description="Seed of everything random; the same seed gives the same run, bit by bit."
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from railyard.errors import InputError
 from railyard.scenario import compose
 from railyard.scenario.load import dump
+from railyard.scenario.packets import engine_of
 from railyard.scenario.variants import expand
 
 if TYPE_CHECKING:
@@ -112,7 +113,6 @@ def prepare(draft: Draft, varies: Sequence[str] = (), engine: str | None = None)
 
 
 def _job(variant: Variant, catalog: Catalog, cluster: Cluster, engine: str | None) -> Job:
-    from railyard import engine as engines
     from railyard.economics.assumptions import Assumptions
 
     draft = variant.draft
@@ -129,7 +129,7 @@ def _job(variant: Variant, catalog: Catalog, cluster: Cluster, engine: str | Non
         catalog=catalog,
         cluster=cluster,
         training=compose.training_of(draft, cluster, model),
-        engine=engines.get(name),
+        engine=engine_of(draft, cluster, name),
         policy=policy,
         faults=tuple(_fault(draft, number) for number in range(len(scenario.faults))),
         jitter=scenario.jitter.record(),

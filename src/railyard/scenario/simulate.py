@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from railyard.engine import DegradeLink, Jitter
+from railyard.engine import get as engine_named
 from railyard.engine.fluid import FluidEngine
 from railyard.engine.lowering import lower
 from railyard.errors import RailyardError
@@ -77,9 +78,10 @@ def simulate(job: Job, graphs: Graphs, *, stop: Event, done: Callable[[str], Non
         step_s = timeline.makespan_ps * 1e-12
         disturbed = bool(job.faults) or job.jitter != Jitter()
         found = bottleneck.resources(bench.job.cluster, timeline, jitter=disturbed)
-        trials = {resource.name: pool.submit(bench.better, resource, bottleneck.FACTOR) for resource in found}
+        tried = bench.for_trials(graph, step_s)
+        trials = {resource.name: pool.submit(tried.better, resource, bottleneck.FACTOR) for resource in found}
         stall_s = bench.checkpoint_s(step_s)
-        search = bottleneck.find(step_s, found, Trials(trials, bench.better))
+        search = bottleneck.find(step_s, found, Trials(trials, tried.better))
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
     return Simulated(bench.job, timeline, samples_s or (step_s,) * len(job.seeds), stall_s, search)
@@ -101,13 +103,35 @@ class Trials:
 
 @dataclass(frozen=True)
 class Bench:
-    """Runs steps of one variant, changed in one thing at a time."""
+    """Runs steps of one variant, changed in one thing at a time.
+
+    Attributes:
+        job: The variant.
+        graphs: Task graphs.
+        stop: Ends the run.
+        done: Told of every simulation.
+        seed: Of what is random.
+        scale: What step times of trials are multiplied by.
+    """
 
     job: Job
     graphs: Graphs
     stop: Event
     done: Callable[[str], None]
     seed: int = 0
+    scale: float = 1.0
+
+    def for_trials(self, graph: TaskGraph, step_s: float) -> Bench:
+        """The bench on which resources are made better: the same, or the flow engine's where a run is dear.
+
+        A dozen runs of every packet would take longer than the question is worth, so the flow engine says by which
+        share the step gets shorter.
+        """
+        if isinstance(self.job.engine, FluidEngine):
+            return self
+        bench = replace(self, job=replace(self.job, engine=engine_named("flow")))
+        plain_s = bench.step(graph, self.job.cluster, seed=self.seed).makespan_ps * 1e-12
+        return replace(bench, scale=step_s / plain_s if plain_s > 0 else 1.0)
 
     def step(
         self,
@@ -176,7 +200,7 @@ class Bench:
             if factor >= bottleneck.UNLIMITED:
                 faults = tuple(fault for fault in faults if isinstance(fault, DegradeLink))
         timeline = self.step(graph, cluster, seed=self.seed, faults=faults, jitter=jitter)
-        return timeline.makespan_ps * 1e-12
+        return self.scale * timeline.makespan_ps * 1e-12
 
     def checkpoint_s(self, step_s: float) -> float:
         """How much longer a step is that ends with a checkpoint."""

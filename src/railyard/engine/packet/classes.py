@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster
     from railyard.collective import CollectivePolicy
-    from railyard.collective.lowering.groups import Group
     from railyard.engine.lowering import Lowered
     from railyard.engine.packet.pacing import Tempo
     from railyard.graph import TaskGraph
@@ -93,16 +92,11 @@ def collective_classes(
             word = str(names[name_of.ravel()[entity[chosen[0]]]])
             case = Case(here, group.shape, CollectiveKind.ALL_REDUCE)
             found = (tasks[chosen], group.members[row[chosen]], word, float(paths.mixed_ps.mean()))
-            yield _collective(graph, cluster, policy, group, case, found)
+            yield _collective(graph, cluster, policy, case, found)
 
 
 def _collective(
-    graph: TaskGraph,
-    cluster: Cluster,
-    policy: CollectivePolicy,
-    group: Group,
-    case: Case,
-    found: tuple[Ints, Ints, str, float],
+    graph: TaskGraph, cluster: Cluster, policy: CollectivePolicy, case: Case, found: tuple[Ints, Ints, str, float]
 ) -> Class:
     tasks, members, word, network_ps = found
     name, protocol = word.split("/")
@@ -114,10 +108,10 @@ def _collective(
         algorithm=name,
         protocol=protocol,
         kind=kind,
-        shape=group.shape,
+        shape=case.shape,
         members=members,
         tasks=tasks,
-        tempo=collective_tempo(cluster, own, name, protocol, size, count, policy),
+        tempo=collective_tempo(cluster, own, (name, protocol), (size, count), policy),
         network_ps=network_ps if ALGORITHMS.get(name).route == "mixed" else float(case.machine.next_latency_ps),
         label=f"{graph.communicators.group[graph.rank[task]]} {kind.name.lower().replace('_', '-')}",
         loop_bytes=_loop_bytes(own, name, size),
@@ -130,9 +124,7 @@ def _loop_bytes(case: Case, name: str, size_bytes: int) -> float:
     return float(switch_loop_bytes(case, np.array([size_bytes], np.float64))[0])
 
 
-def transfer_classes(
-    graph: TaskGraph, cluster: Cluster, lowered: Lowered, policy: CollectivePolicy
-) -> Iterator[Class]:
+def transfer_classes(graph: TaskGraph, cluster: Cluster, lowered: Lowered, policy: CollectivePolicy) -> Iterator[Class]:
     """The transfers of a graph between different ranks; those of one class cross rails or domains alike."""
     tasks = np.flatnonzero((graph.kind == Kind.TRANSFER) & (graph.rank != graph.peer))
     if not tasks.size:
@@ -144,9 +136,9 @@ def transfer_classes(
     crossing = rails[source % per_server] != rails[target % per_server]
     near = source // domain == (source - source % per_server + target % per_server) // domain
     words, word_of = np.unique(lowered.protocol[lowered.entity[tasks]], return_inverse=True)
-    key = np.stack(
-        [inside, crossing & near, word_of.ravel(), graph.size_bytes[tasks], graph.count[tasks]]
-    ).astype(np.int64)
+    key = np.stack([inside, crossing & near, word_of.ravel(), graph.size_bytes[tasks], graph.count[tasks]]).astype(
+        np.int64
+    )
     _, first, inverse = np.unique(key, axis=1, return_index=True, return_inverse=True)
     for number, at in enumerate(first):
         chosen = np.flatnonzero(inverse.ravel() == number)

@@ -1,7 +1,7 @@
 """From the sends of a plan to legs: through scale-up, through a NIC, or through a peer and the peer's NIC.
 
-Every leg becomes one row of the engine's traffic. Where scale-up is a *model* and not made of packets, its legs are local
-work of the sender that takes as long as the bytes take on its links, and chains of such work are drawn together.
+Every leg becomes one row of the engine's traffic. Where scale-up is a *model* and not made of packets, its legs are
+local work of the sender that takes as long as the bytes take on its links, and chains of such work are drawn together.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Legs:
         kind: uint8[k].
         source: int64[k], position; of the member next to it where the end is a switch.
         target: int64[k].
-        leave_by: int64[k], position whose place in its server the sending rank has, in the source's server; -1: its own.
+        leave_by: int64[k], position whose place in its server the sender has, in the source's server; -1: its own.
         arrive_at: int64[k], the same for the receiving rank, in the source's server; -1: the target itself.
         nic: int64[k], which NIC of the ranks.
         share: float64[k], bytes per byte of the collective's size.
@@ -87,9 +87,9 @@ def legs_of(cluster: Cluster, plan: Plan, members: Ints, *, pxn: bool) -> Legs:
     nics = cluster.back_end.port_of_rank.shape[1]
     fabric = cluster.back_end.fabric
     pairs = nics * (fabric.qps if fabric.hashed else 1)
-    ways = np.where(kind == OUT, pairs, np.where(np.isin(kind, THROUGH_NICS), nics, 1))
-    count = ways + relayed
-    first = np.cumsum(count) - count
+    ways = np.where(kind == OUT, pairs, np.where(np.isin(kind, THROUGH_NICS), nics, 1)).astype(np.int64)
+    count = ways + relayed.astype(np.int64)
+    first: Ints = np.cumsum(count) - count
     row = np.repeat(np.arange(len(plan)), count)
     turn = np.arange(len(row)) - first[row] - relayed[row]  # -1 for the way to the peer
     to_peer = turn < 0
@@ -202,7 +202,7 @@ def drawn_together(legs: Legs, local: NDArray[np.bool_], work_ps: Floats) -> tup
         head = before[rows]
         work[rows] += work[head]
         before[rows], when[rows] = before[head], when[head]
-    others = Edges(*(column[~own] for column in legs.edges))
+    others = Edges(legs.edges.after[~own], legs.edges.before[~own], legs.edges.at[~own])
     edges = joined_edges([others, Edges(np.flatnonzero(single), before[single], when[single])])
     return _kept(legs, edges, local, work)
 
@@ -219,7 +219,7 @@ def _kept(legs: Legs, edges: Edges, local: NDArray[np.bool_], work: Floats) -> t
         needed[wanted] = True
     number = np.cumsum(needed) - 1
     kept = needed[edges.after]
-    after, before, at = (column[kept] for column in edges)
+    after, before, at = edges.after[kept], edges.before[kept], edges.at[kept]
     left = Edges(number[after], np.where(before >= 0, number[np.maximum(before, 0)], before), at)
     names = ("kind", "source", "target", "leave_by", "arrive_at", "nic", "share", "steps", "posted", "lanes")
     columns = {name: getattr(legs, name)[needed] for name in names}

@@ -1,7 +1,8 @@
 """A task graph on a cluster as traffic: every communication as flows, every computation as local work of a host.
 
-Rows of the traffic, in this order: one for every task (a computation is this row alone; a communication begins with it),
-the legs of the communications, and one for the end of each of those. What comes after a task waits for its last row.
+Rows of the traffic, in this order: one for every task (a computation is this row alone; a communication begins with
+it), the legs of the communications, and one for the end of each of those. What comes after a task waits for its last
+row.
 """
 
 from __future__ import annotations
@@ -12,10 +13,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.engine.packet.classes import collective_classes, transfer_classes
-from railyard.engine.packet.legs import FROM_SWITCH, JOIN, TO_SWITCH, UP, drawn_together, legs_of
-from railyard.engine.packet.legs import FROM_NETWORK, TO_NETWORK
+from railyard.engine.packet.legs import (
+    FROM_NETWORK,
+    FROM_SWITCH,
+    JOIN,
+    TO_NETWORK,
+    TO_SWITCH,
+    UP,
+    drawn_together,
+    legs_of,
+)
 from railyard.engine.packet.order import predecessors
 from railyard.engine.packet.pacing import up_rate_bps
+from railyard.engine.packet.placing import typical_path_ps
 from railyard.engine.packet.plan import AT_RECEIVER, GATE, Planner
 from railyard.engine.packet.plans import Grain, plan
 from railyard.engine.packet.records import Traffic
@@ -43,8 +53,8 @@ CHUNK_BYTES = 512 * 1024
 """What NCCL's proxy gives a NIC at a time: a slot of its buffer of 4 MiB in 8 steps (protocol Simple)."""
 
 LEAST_CHUNK_BYTES = {"ll": 8 * 1024, "ll128": 16 * 1024, "simple": 32 * 1024}
-"""NCCL halves a tree's chunks down to 32 KiB while fewer than `PIECES_A_LEVEL` of them fill each level; LL and LL128 pass
-data on line by line, for which smaller pieces stand."""
+"""NCCL halves a tree's chunks down to 32 KiB while fewer than `PIECES_A_LEVEL` of them fill each level; LL and LL128
+pass data on line by line, for which smaller pieces stand."""
 
 PIECES_A_LEVEL = 8
 
@@ -52,8 +62,8 @@ CHAIN_CHUNK_BYTES = 128 * 1024
 """Chunk of a broadcast's chain; a twelfth of what a channel carries where that is less (NCCL 2.30)."""
 
 SLICES = 2
-"""Slices of a step (NCCL: chunks of 4 slots in slices of 2): the NIC of a peer begins with the first one while the second
-one is on its way to it, so a relay costs one slice."""
+"""Slices of a step (NCCL: chunks of 4 slots in slices of 2): the NIC of a peer begins with the first one while the
+second one is on its way to it, so a relay costs one slice."""
 
 MOST_PIECES = 128
 """Pieces that follow one another through a tree or chain at most; more would fill it a little faster."""
@@ -254,7 +264,11 @@ class Lowering:
             near, far = pairs.astype(np.int32)
             ideal = network.fabric.load_balancing == "ideal"
             hops = np.ones(len(near)) if ideal else network.hops(near, far).astype(float)
-            latency = network.path_latency_ps(near, far) - network.fabric.end_latency_ps
+            latency = (
+                np.full(len(near), typical_path_ps(cluster, network))
+                if ideal
+                else network.path_latency_ps(near, far) - network.fabric.end_latency_ps
+            )
             line = cluster.links.rate_bps[network.port_links(int(near[0]))[0]].sum()
             known = np.where(near != far, latency + hops * 8e12 * slicing.packet_bytes / line, 0.0)
             path[:, nics] = known[inverse.ravel()].reshape(len(path), -1)
@@ -398,7 +412,7 @@ def assemble(
     def column(name: str, head: Ints, tail: Ints, kind: type[np.generic]) -> NDArray[np.generic]:
         return np.concatenate([head, *(getattr(block, name) for block in blocks), tail]).astype(kind)
 
-    label_of, labels = _labels(blocks, tasks, rows, ends_first)
+    label_of, labels = _labels(blocks, tasks, rows)
     traffic = Traffic(
         hosts=placed.network.hosts,
         source=column("source", home, home[ended], np.int32),  # type: ignore[arg-type]
@@ -427,10 +441,11 @@ def placed_home(lowering: Lowering) -> Ints:
     rank = graph.rank.astype(np.int64)
     shared = graph.kind == Kind.COLLECTIVE
     rank[shared] = graph.communicators.ranks[graph.communicators.ptr[rank[shared]]]
-    return lowering.cluster.back_end.port_of_rank[rank, 0].astype(np.int64)
+    home: Ints = lowering.cluster.back_end.port_of_rank[rank, 0].astype(np.int64)
+    return home
 
 
-def _labels(blocks: Sequence[Block], tasks: int, rows: int, ends: int) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+def _labels(blocks: Sequence[Block], tasks: int, rows: int) -> tuple[NDArray[np.int32], tuple[str, ...]]:
     labels = tuple(dict.fromkeys(block.label for block in blocks))
     label_of = np.full(rows, -1, np.int32)
     at = tasks

@@ -77,9 +77,10 @@ class Tempo:
 
 
 def collective_tempo(
-    cluster: Cluster, case: Case, name: str, protocol: str, size_bytes: int, count: int, policy: CollectivePolicy
+    cluster: Cluster, case: Case, how: tuple[str, str], size: tuple[int, int], policy: CollectivePolicy
 ) -> Tempo:
-    """The tempo of a collective."""
+    """The tempo of a collective; `how` is algorithm and protocol, `size` bytes and invocations."""
+    (name, protocol), (size_bytes, count) = how, size
     algorithm = ALGORITHMS.get(name)
     own = pace(case, algorithm, protocol, np.array([size_bytes], np.float64))
     up, out = _factors(cluster, case, name, protocol, float(own.rate_gbs[0]))

@@ -147,7 +147,8 @@ def joined(blocks: Sequence[Block]) -> tuple[PacketNetwork, Ints]:
 
     def node(number: int, own: Ints) -> Ints:
         block = blocks[number]
-        return np.where(own < block.hosts, own + host0[number], own - block.hosts + node0[number])
+        found: Ints = np.where(own < block.hosts, own + host0[number], own - block.hosts + node0[number])
+        return found
 
     def column(name: str) -> Ints:
         return np.concatenate([getattr(block, name) for block in blocks])
@@ -262,7 +263,7 @@ def _rates(cluster: Cluster, network: Network, ids: Ints, source: Ints, target: 
 
 
 def _crossbar(cluster: Cluster, network: Network) -> Block:
-    """`ideal`: every port's own links to one switch; that switch takes as long as the topology's median path."""
+    """`ideal`: every port's own links to one switch; that switch takes as long as a typical path of the topology."""
     ports = network.ports
     if network.crossbar is not None:
         port = np.arange(ports)
@@ -278,7 +279,7 @@ def _crossbar(cluster: Cluster, network: Network) -> Block:
     switch = np.full(len(ids), ports)
     ends = np.concatenate([out_port, switch[: len(into)]]), np.concatenate([switch[: len(out)], in_port])
     latency = cluster.links.latency_ps[ids].astype(np.int64)
-    extra = _median_path_ps(cluster, network) - int(latency[0]) - int(latency[len(out)]) if len(out) else 0
+    extra = typical_path_ps(cluster, network) - int(latency[0]) - int(latency[len(out)]) if len(out) else 0
     latency[len(out) :] += max(extra, 0)
     up, down = np.bincount(out_port, minlength=ports), np.bincount(in_port, minlength=ports)
     wired = np.flatnonzero((up > 0) & (down > 0))
@@ -293,13 +294,15 @@ def _crossbar(cluster: Cluster, network: Network) -> Block:
     )
     if len(wired) == ports and (down == down[0]).all():  # one record in place of one a port
         keep = np.arange(ports + 1)
-        record = Record(*(getattr(record, name)[keep].copy() for name in ("node", "lo", "hi", "first", "width", "stride")))
+        record = Record(
+            *(getattr(record, name)[keep].copy() for name in ("node", "lo", "hi", "first", "width", "stride"))
+        )
         record.hi[-1] = ports
     rate = _rates(cluster, network, ids, ends[0], ends[1])
     return Block(ports, ports + 1, *ends, rate, latency, ids, record, np.arange(len(ids)))
 
 
-def _sample_ports(cluster: Cluster, network: Network) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _sample_ports(network: Network) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """A port of rank 0 and one of every other rank, or of the storage nodes where no rank has one."""
     ports = np.unique(network.port_of_rank[:, 0]) if network.port_of_rank.size else network.extra_ports
     if network.extra_ports.size:
@@ -309,23 +312,30 @@ def _sample_ports(cluster: Cluster, network: Network) -> tuple[NDArray[np.int32]
     return np.broadcast_to(first, rest.shape).astype(np.int32), rest.astype(np.int32)
 
 
-def _median_path_ps(cluster: Cluster, network: Network) -> int:
-    near, far = _sample_ports(cluster, network)
-    if not len(far):
+def typical_path_ps(cluster: Cluster, network: Network) -> int:
+    """Links and switches between a rail's neighbours and between those half-way round, on the mean; without NICs."""
+    ports, step = network.port_of_rank, cluster.ranks_per_server
+    if not ports.size:
+        near, far = _sample_ports(network)
+        return int(np.median(network.path_latency_ps(near, far))) - network.fabric.end_latency_ps if len(far) else 0
+    others = np.array([step, cluster.servers // 2 * step])
+    others = others[(others > 0) & (others < len(ports))]
+    if not len(others):
         return 0
-    return int(np.median(network.path_latency_ps(near, far))) - network.fabric.end_latency_ps
+    found = network.path_latency_ps(np.repeat(ports[:1, 0], len(others)), ports[others, 0])
+    return int(found.mean()) - network.fabric.end_latency_ps
 
 
 def base_rtt_ps(cluster: Cluster, packet_bytes: int, header_bytes: int) -> int:
     """Latency of the back-end's longest path there and back, and a packet and its acknowledgement on every link."""
     network = cluster.back_end
-    near, far = _sample_ports(cluster, network)
+    near, far = _sample_ports(network)
     joined_pair = network.reachable(near, far)
     near, far = near[joined_pair], far[joined_pair]
     if not len(far):
         return 0
     ideal = network.fabric.load_balancing == "ideal"
-    longest = _median_path_ps(cluster, network) if ideal else int(network.path_latency_ps(near, far).max())
+    longest = typical_path_ps(cluster, network) if ideal else int(network.path_latency_ps(near, far).max())
     crossed = longest if ideal else longest - network.fabric.end_latency_ps
     links = 2 if ideal else int(network.hops(near, far).max()) + 1
     out, _ = network.port_links(int(near[0]))
@@ -339,7 +349,8 @@ def base_rtt_ps(cluster: Cluster, packet_bytes: int, header_bytes: int) -> int:
 def _with_routers(block: Block) -> Block:
     """A torus: every port becomes a host and a router, for the engine's hosts pass nothing on.
 
-    Router `p` takes the place of port `p`: links between ports join routers; a link of the port's whole rate leads from the host to its router and back.
+    Router `p` takes the place of port `p`: links between ports join routers; a link of the port's whole rate leads from
+    the host to its router and back.
     """
     ports = block.hosts
     shift = ports  # node n of the block becomes node n + ports
@@ -413,12 +424,19 @@ def _with_reducers(block: Block, leaf: Ints) -> Block:
     begin = len(block.choices)
     record = Record(
         node=np.concatenate([moved(kept.node), moved(leaf), host, block.source[attached]]),
-        lo=np.concatenate([kept.lo, host, np.zeros(count, np.int64), host[np.searchsorted(leaf, block.target[attached])]]),
+        lo=np.concatenate(
+            [kept.lo, host, np.zeros(count, np.int64), host[np.searchsorted(leaf, block.target[attached])]]
+        ),
         hi=np.concatenate(
             [kept.hi, host + 1, np.full(count, ports), host[np.searchsorted(leaf, block.target[attached])] + 1]
         ),
         first=np.concatenate(
-            [kept.first, begin + count + np.arange(count), begin + np.arange(count), begin + 2 * count + np.arange(len(attached))]
+            [
+                kept.first,
+                begin + count + np.arange(count),
+                begin + np.arange(count),
+                begin + 2 * count + np.arange(len(attached)),
+            ]
         ),
         width=np.concatenate([kept.width, np.ones(2 * count + len(attached), np.int64)]),
         stride=np.concatenate([kept.stride, np.full(2 * count + len(attached), ports + count)]),
@@ -482,7 +500,9 @@ def _switched(cluster: Cluster) -> Block:
         ),
         first=np.concatenate([rank, ranks + domain * size, 2 * ranks + domains + domain, 2 * ranks + domain]),
         width=np.ones(ranks + 3 * domains, np.int64),
-        stride=np.concatenate([np.full(ranks, ranks + domains), np.ones(domains, np.int64), np.full(2 * domains, ranks)]),
+        stride=np.concatenate(
+            [np.full(ranks, ranks + domains), np.ones(domains, np.int64), np.full(2 * domains, ranks)]
+        ),
     )
     return Block(
         hosts=ranks + domains,

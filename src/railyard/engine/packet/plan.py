@@ -110,9 +110,8 @@ class Planner:
 
     def build(self) -> Plan:
         """The plan; what waits for nothing waits for the collective's start."""
-        columns = [np.concatenate(parts) for parts in zip(*self._columns, strict=True)] if self._columns else [
-            np.empty(0, np.int64), np.empty(0, np.int64), *(np.empty(0) for _ in range(4))
-        ]  # fmt: skip
+        none = (np.empty(0, np.int64), np.empty(0, np.int64), *(np.empty(0) for _ in range(4)))
+        columns = [np.concatenate(parts) for parts in zip(none, *self._columns, strict=True)]
         edges = joined_edges(self._edges)
         waiting = np.zeros(self._count, np.bool_)
         waiting[edges.after] = True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -19,6 +18,8 @@ from railyard.errors import InputError
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from railyard.collective import Shape
@@ -81,7 +82,7 @@ def _rounds(kind: CollectiveKind, ranks: int) -> int:
 
 
 def _slots(planner: Planner, ids: Ints, axis: int, apart: NDArray[np.bool_] | None = None) -> None:
-    """Along an axis every send waits until the one `IN_FLIGHT` before it is acknowledged; only where it leaves a domain."""
+    """Along an axis every send waits until the one `IN_FLIGHT` before it is acknowledged; where `apart`."""
     moved = np.moveaxis(ids, axis, 0)
     if len(moved) <= IN_FLIGHT:
         return
@@ -97,7 +98,8 @@ def _ring(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
     planner = Planner()
     rings = np.stack(orders(shape))
     channels, ranks = rings.shape
-    _ring_of(planner, rings, cuts(_rounds(kind, ranks), grain.sends(_rounds(kind, ranks))), 1 / (ranks * channels), shape)
+    rounds = _rounds(kind, ranks)
+    _ring_of(planner, rings, cuts(rounds, grain.sends(rounds)), 1 / (ranks * channels), shape)
     return planner.build()
 
 
@@ -185,9 +187,8 @@ def _staged_all_to_all(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan
     domain, turn = np.arange(domains)[:, None], np.arange(1, domains)[:, None, None]
     local = np.arange(p)
     source = domain * p + local
-    ids = planner.sends(
-        source[None], (domain + turn) % domains * p + local, p / ranks, posted=turn + p - 1, lanes=float(PEERS_IN_FLIGHT)
-    )
+    target = (domain + turn) % domains * p + local
+    ids = planner.sends(source[None], target, p / ranks, posted=turn + p - 1, lanes=float(PEERS_IN_FLIGHT))
     planner.wait(ids, joins[source][None])
     _peers(planner, ids)
     return planner.build()
@@ -210,9 +211,7 @@ def _inside(planner: Planner, shape: Shape, share: float, after: Ints | None = N
     return _among(planner, shape, (shape.domains, shape.per_domain), share, after)
 
 
-def _among(
-    planner: Planner, shape: Shape, grid: tuple[int, int], share: float, after: Ints | None = None
-) -> Ints:
+def _among(planner: Planner, shape: Shape, grid: tuple[int, int], share: float, after: Ints | None = None) -> Ints:
     """Every member of each of some groups to every other of it; returns a join for each position.
 
     Args:

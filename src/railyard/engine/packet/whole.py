@@ -12,19 +12,20 @@ from railyard.engine.contract import DegradeLink, Fault, Jitter, Probes, Progres
 from railyard.engine.flow import FLOW
 from railyard.engine.lowering import Entities, Lowered, lower
 from railyard.engine.packet.fabrics import COMPOSITIONS, settings_of
-from railyard.engine.packet.figures import figures
-from railyard.engine.packet.lowering import Lowering, LoweredTraffic, Slicing, assemble
+from railyard.engine.packet.lowering import LoweredTraffic, Lowering, Slicing, assemble
 from railyard.engine.packet.placing import Placed, place
 from railyard.engine.packet.running import PacketResult, run
+from railyard.engine.packet.timeline import HostNames, PacketTimeline, run_of
 from railyard.errors import InputError, SimulationError
 from railyard.graph import Kind, Timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
+    from railyard.cluster.links import LinkTable
     from railyard.collective.policy import CollectivePolicy
     from railyard.engine.packet.lowering import Block
     from railyard.engine.packet.records import Settings
@@ -58,6 +59,8 @@ class PacketEngine:
         stands_in: What these settings are not; for the result's list of what is left out.
         budget_hops: Packets times links that may be simulated; what is more is sliced.
         budget_sends: Rows of traffic.
+        samples: About so many times the queues of the busiest links are sampled; 0 for never.
+        sampled_links: Of how many links.
         scale_up: `model`: scale-up transfers take the time of their bytes on their rank's links; `packets`: they are
             flows on these links.
     """
@@ -66,6 +69,8 @@ class PacketEngine:
     stands_in: tuple[str, ...] = ()
     budget_hops: float = BUDGET_HOPS
     budget_sends: int = BUDGET_SENDS
+    samples: int = 120
+    sampled_links: int = 64
     scale_up: Literal["model", "packets"] = "model"
 
     @property
@@ -101,7 +106,7 @@ class PacketEngine:
         _check(graph, cluster, probes)
         policy = policy or CollectivePolicy()
         lowered = lower(graph, cluster, policy)
-        duration_ps = _durations(graph, cluster, lowered, seed, faults, jitter)
+        duration_ps = _durations(graph, cluster, lowered, (seed, jitter), faults)
         settings, left_out = self._settings(cluster, seed)
         lowering = Lowering(graph, cluster, lowered, policy, duration_ps)
         placed = place(
@@ -111,16 +116,19 @@ class PacketEngine:
             header_bytes=settings.header_bytes,
         )
         placed = _degraded(placed, cluster, faults)
-        settings = replace(settings, base_rtt_ps=settings.base_rtt_ps or placed.base_rtt_ps)
         slicing, blocks = self._sliced(lowering, placed, settings)
         alone_ps = np.append(lowered.entities.even_ps, 0)[lowered.entity]
         traffic = assemble(lowering, placed, blocks, slicing, alone_ps)
+        sampled = self._sampled(lowering, placed)
+        settings = replace(
+            settings,
+            base_rtt_ps=settings.base_rtt_ps or placed.base_rtt_ps,
+            sample_ps=_sample_ps(lowering, slicing, self.samples) if len(sampled) else None,
+            sample_links=tuple(sampled.tolist()),
+        )
         result = run(placed.network, traffic.traffic, settings, progress=_told(progress, len(graph)))
-        _raise_if_stuck(result, traffic, placed, cluster)
-        took_ps = _took_ps(graph, traffic, result, slicing, duration_ps)
-        timeline = _timed(graph, lowered, took_ps)
-        link_bytes = _link_bytes(placed, cluster, lowered, result, slicing)
-        left_out += [*_said(slicing), *self.left_out, *placed.left_out]
+        _raise_if_stuck(result, traffic, HostNames(cluster.ranks, placed.storage, placed.scale_up))
+        timeline = _timed(graph, _took_ps(graph, traffic, result, slicing, duration_ps))
         meta: dict[str, object] = {
             "engine": self.name,
             "seed": seed,
@@ -128,21 +136,36 @@ class PacketEngine:
             "faults": [{"kind": type(fault).__name__, **asdict(fault)} for fault in faults],
             "warnings": [],
             "events": result.events,
-            "left_out": left_out,
+            "left_out": [*left_out, *_said(slicing), *self.left_out, *placed.left_out],
             "slice": slicing.factor,
-            "packet": figures(traffic, result, placed, cluster, left_out),
+            "coarser": slicing.coarser,
         }
-        timeline = replace(
-            timeline,
+        found = PacketTimeline(
+            graph=graph,
+            start_ps=timeline.start_ps,
+            end_ps=timeline.end_ps,
+            blocker=timeline.blocker,
             alone_ps=alone_ps,
             latency_ps=np.append(lowered.entities.latency_ps, 0)[lowered.entity],
-            link_bytes=link_bytes,
+            link_bytes=_link_bytes(placed, lowering, result, slicing),
             meta=meta,
+            run=run_of(traffic, result, placed, cluster, sampled),
         )
-        timeline.meta["digest"] = timeline.digest()
+        meta["digest"] = found.digest()
         if progress is not None:
-            progress(len(graph), len(graph), timeline.makespan_ps)
-        return timeline
+            progress(len(graph), len(graph), found.makespan_ps)
+        return found
+
+    def _sampled(self, lowering: Lowering, placed: Placed) -> NDArray[np.int64]:
+        """The links whose queues are sampled: those that would be busiest, in the packet network's numbers."""
+        if self.samples == 0:
+            return np.empty(0, np.int64)
+        links = lowering.cluster.links
+        load = links.to_physical(_load(lowering)) / links.rate_bps[: links.physical]
+        known = np.flatnonzero(placed.link >= 0)
+        known = known[load[placed.link[known]] > 0]
+        order = np.argsort(-load[placed.link[known]], kind="stable")
+        return np.sort(known[order[: self.sampled_links]])
 
     def _settings(self, cluster: Cluster, seed: int) -> tuple[Settings, list[str]]:
         if self.settings is not None:
@@ -192,29 +215,38 @@ def _check(graph: TaskGraph, cluster: Cluster, probes: Probes) -> None:
         )
 
 
-def hops_of(lowering: Lowering, payload_bytes: int, *, packets: bool) -> float:
-    """Packets of all kinds times the links that they cross, from what the flow engine would load links with."""
-    entities, lowered, links = lowering.lowered.entities, lowering.lowered, lowering.cluster.links
+def _load(lowering: Lowering) -> NDArray[np.float64]:
+    """float64[links]: bytes that the flow engine would put on each link and bundle."""
+    entities, lowered = lowering.lowered.entities, lowering.lowered
     times = np.bincount(lowered.entity[lowered.entity >= 0], minlength=len(entities))
     entry = np.repeat(np.arange(len(entities)), np.diff(entities.link_ptr))
-    loaded = (times * entities.volume_bytes)[entry] * entities.link_share
-    tier = links.tier[entities.link_idx]
-    counted = np.ones(len(tier), np.bool_)
+    moved = (times * entities.volume_bytes)[entry] * entities.link_share
+    return np.bincount(entities.link_idx, moved, minlength=len(lowering.cluster.links)).astype(np.float64)
+
+
+def _sample_ps(lowering: Lowering, slicing: Slicing, samples: int) -> int:
+    """Time between samples, from how long the step takes in the flow engine; twice as many where it takes longer."""
+    lowered, graph = lowering.lowered, lowering.graph
+    own = replace(graph, duration_ps=lowering.duration_ps)
+    expected_ps = FLOW.run(own, lowered, lowering.cluster.links).makespan_ps / slicing.factor
+    return max(round(expected_ps / samples), 1_000)
+
+
+def hops_of(lowering: Lowering, payload_bytes: int, *, packets: bool) -> float:
+    """Packets of all kinds times the links that they cross, from what the flow engine would load links with."""
+    links = lowering.cluster.links
+    counted = np.ones(len(links), np.bool_)
     for name in ("storage read", "storage write", *(() if packets else ("scale-up",))):
         if name in links.tiers:
-            counted &= tier != links.tiers.index(name)
-    return float(loaded[counted].sum()) / payload_bytes * (1 + ACKNOWLEDGEMENTS)
+            counted &= links.tier != links.tiers.index(name)
+    return float(_load(lowering)[counted].sum()) / payload_bytes * (1 + ACKNOWLEDGEMENTS)
 
 
 def _durations(
-    graph: TaskGraph,
-    cluster: Cluster,
-    lowered: Lowered,
-    seed: int,
-    faults: Sequence[Fault],
-    jitter: Jitter,
+    graph: TaskGraph, cluster: Cluster, lowered: Lowered, drawn: tuple[int, Jitter], faults: Sequence[Fault]
 ) -> NDArray[np.int64]:
-    """How long computations take: with jitter and faults, as long as they take in the flow engine under the same seed."""
+    """How long computations take: with jitter and faults as long as in the flow engine under the same seed."""
+    seed, jitter = drawn
     others = [fault for fault in faults if not isinstance(fault, DegradeLink)]
     if not others and jitter == Jitter():
         return graph.duration_ps
@@ -244,7 +276,7 @@ def _degraded(placed: Placed, cluster: Cluster, faults: Sequence[Fault]) -> Plac
     return replace(placed, network=replace(placed.network, rate_bps=rate))
 
 
-def _told(progress: Progress | None, tasks: int):  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _told(progress: Progress | None, tasks: int) -> Callable[[int, int], None] | None:
     return None if progress is None else lambda _events, now_ps: progress(0, tasks, now_ps)
 
 
@@ -257,7 +289,7 @@ def _took_ps(
     return np.where(graph.kind == Kind.COMPUTE, duration_ps, scaled)
 
 
-def _timed(graph: TaskGraph, lowered: Lowered, took_ps: NDArray[np.int64]) -> Timeline:
+def _timed(graph: TaskGraph, took_ps: NDArray[np.int64]) -> Timeline:
     """The timeline in which every task takes as long as it took; for a run that is not sliced, the run itself."""
     talks = np.flatnonzero(graph.kind != Kind.COMPUTE)
     entity = np.full(len(graph), -1, np.int32)
@@ -275,37 +307,23 @@ def _timed(graph: TaskGraph, lowered: Lowered, took_ps: NDArray[np.int64]) -> Ti
     )
     fixed = Lowered(entities, entity)
     own = replace(graph, duration_ps=np.where(graph.kind == Kind.COMPUTE, took_ps, 0))
-    links = _NoLinks(np.zeros(0))
-    timeline = FLOW.run(own, fixed, links)  # type: ignore[arg-type]
-    del lowered
-    return replace(timeline, graph=graph)
+    return FLOW.run(own, fixed, _no_links())
 
 
-@dataclass(frozen=True)
-class _NoLinks:
-    """A link table without links."""
+def _no_links() -> LinkTable:
+    from railyard.cluster.links import LinkTable
 
-    rate_bps: NDArray[np.float64]
-
-    @property
-    def physical(self) -> int:
-        """None."""
-        return 0
+    none, whole = np.empty(0), np.empty(0, np.int32)
+    return LinkTable(none, none, np.empty(0, np.int64), np.empty(0, np.int16), whole, whole, (), whole)
 
 
-def _link_bytes(
-    placed: Placed, cluster: Cluster, lowered: Lowered, result: PacketResult, slicing: Slicing
-) -> NDArray[np.float64]:
+def _link_bytes(placed: Placed, lowering: Lowering, result: PacketResult, slicing: Slicing) -> NDArray[np.float64]:
     """Bytes on the wire of every link: packets where there are any, else what the cost model puts on them."""
+    cluster = lowering.cluster
     links = len(cluster.links)
     known = placed.link >= 0
     carried = np.bincount(placed.link[known], result.link_bytes[known] * slicing.factor, minlength=links)
-    entities = lowered.entities
-    times = np.bincount(lowered.entity[lowered.entity >= 0], minlength=len(entities))
-    entry = np.repeat(np.arange(len(entities)), np.diff(entities.link_ptr))
-    load = np.bincount(
-        entities.link_idx, (times * entities.volume_bytes)[entry] * entities.link_share, minlength=links
-    )
+    load = _load(lowering)
     modelled = ["storage read", "storage write", *(() if slicing.packets else ("scale-up",))]
     for name in modelled:
         if name in cluster.links.tiers:
@@ -327,20 +345,15 @@ def _said(slicing: Slicing) -> list[str]:
     return said
 
 
-def _raise_if_stuck(result: PacketResult, traffic: LoweredTraffic, placed: Placed, cluster: Cluster) -> None:
-    from railyard.engine.packet.figures import host_name
-
+def _raise_if_stuck(result: PacketResult, traffic: LoweredTraffic, name: HostNames) -> None:
     if result.finished.all():
         return
     stuck = np.flatnonzero(~result.finished & (result.start_ps >= 0))
-    if not stuck.size:
-        stuck = np.flatnonzero(~result.finished)
-    row = int(stuck[0])
-    source, target = (
-        host_name(placed, cluster, int(end[row])) for end in (traffic.traffic.source, traffic.traffic.target)
-    )
+    row = int(stuck[0]) if stuck.size else int(np.flatnonzero(~result.finished)[0])
+    flows = traffic.traffic
+    ends = f"{name(int(flows.source[row]))} -> {name(int(flows.target[row]))}"
     raise SimulationError(
-        f"{int((~result.finished).sum())} flows never end; the first one that had begun is {source} -> {target}"
+        f"{int((~result.finished).sum())} flows and tasks never end; the first one that had begun is {ends}"
     )
 
 

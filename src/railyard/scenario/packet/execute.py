@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import resource
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from railyard.errors import InputError
 from railyard.scenario.packet import traffic as traffic_files
+from railyard.scenario.packet.probing import LinkNames, probe
 from railyard.scenario.packet.report import Report
 from railyard.workload.importers import htsim_topology
-from railyard.workload.importers.htsim_wiring import wire
+from railyard.workload.importers.htsim_wiring import LINK_TIERS, wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +43,7 @@ class Run:
         settings: The preset's settings with what was changed.
         seed: Of every random choice.
         threads: Threads of the engine; results do not depend on it.
+        probe: Whether the run is made again with samples of queues and senders, for the report.
     """
 
     traffic: Path
@@ -49,6 +52,7 @@ class Run:
     settings: Settings
     seed: int = 0
     threads: int = 1
+    probe: bool = False
 
 
 def run(given: Run, *, progress: Callable[[int, int], None] | None = None) -> Report:
@@ -71,13 +75,12 @@ def run(given: Run, *, progress: Callable[[int, int], None] | None = None) -> Re
         network = wire(tree, slow_links=given.settings.slow_links, failures=failures)
     except InputError as error:
         raise error.located(file=given.traffic) from None
-    result = simulate(
-        _network(network),
-        _traffic(flows, tree.hosts),
-        _settings(given, tree, network),
-        threads=given.threads,
-        progress=progress,
-    )
+    links, rows, settings = _network(network), _traffic(flows, tree.hosts), _settings(given, tree, network)
+    play = partial(simulate, links, rows, threads=given.threads, progress=progress)
+    result = play(settings)
+    cpu_s = _cpu_s() - begin
+    names = LinkNames(tree, network, LINK_TIERS)
+    probed = probe(play, settings, result, network=links, traffic=rows, names=names) if given.probe else {}
     return Report(
         flows=flows,
         start_ps=result.start_ps,
@@ -85,12 +88,13 @@ def run(given: Run, *, progress: Callable[[int, int], None] | None = None) -> Re
         receiver_finish_ps=result.receiver_finish_ps,
         packets={kind: getattr(result.packets, kind) for kind in _KINDS},
         events=result.events,
-        cpu_s=_cpu_s() - begin,
+        cpu_s=cpu_s,
         peak_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _MIB,
         digest=result.digest(),
         left_out=(*given.preset.left_out, *flows.left_out),
         counts=asdict(result.packets),
         constants=result.constants,
+        probed=probed,
     )
 
 
