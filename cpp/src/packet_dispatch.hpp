@@ -8,6 +8,7 @@ using Runner = Outcome(const NetworkColumns&, const TrafficColumns&, const Optio
 
 /// One function a pair of transport and fabric, each in a source file of its own name: they take long to compile.
 Runner run_uec_lossy;
+Runner run_uec_pfc;
 Runner run_rdma_lossy;
 
 }  // namespace railyard::packet

@@ -72,6 +72,7 @@ class Engine {
     outcome.packets_peak = context_.slab.capacity();
     outcome.link_bytes.resize(context_.network.link_source.size());
     for (std::uint32_t link = 0; link < outcome.link_bytes.size(); ++link) outcome.link_bytes[link] = fabric_.carried(link);
+    if constexpr (requires { fabric_.conclude(); }) fabric_.conclude();
     return std::move(outcome);
   }
 

@@ -46,7 +46,8 @@ class Interface {
     packet.size = static_cast<std::uint16_t>(context_.options.header_bytes);
     packet.entropy = entropy;
     packet.kind = kind;
-    packet.klass = context_.traffic.klass[flow];
+    const bool own_class = kind != Kind::data && context_.options.control_class < kClasses;
+    packet.klass = own_class ? context_.options.control_class : context_.traffic.klass[flow];
     packet.flags = 0;
     packet.ingress = kNone;
     packet.following = kNone;

@@ -28,6 +28,13 @@ struct Line {
 
   void prefetch(const WordArena& arena) const { __builtin_prefetch(arena.at(block + head), 1); }
 
+  /// What waits at a place, 0 the first. PRE: at < count.
+  Waiting peek(const WordArena& arena, std::uint32_t at) const {
+    const std::uint64_t word = arena.at(block)[(head + at) & ((1u << log) - 1)];
+    return {static_cast<std::uint32_t>(word), static_cast<std::uint32_t>(word >> 32)};
+  }
+  Waiting first(const WordArena& arena) const { return peek(arena, 0); }
+
   Waiting pop_first(WordArena& arena) {
     const std::uint64_t word = *place(arena, 0);
     head = (head + 1) & ((1u << log) - 1);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "railyard/columns.hpp"
+#include "railyard/packet/pfc_options.hpp"
 #include "railyard/packet/rdma_options.hpp"
 
 namespace railyard::packet {
@@ -110,6 +111,9 @@ struct Options {
   double oversubscription = 1;          ///< Of the fabric; above 1 receivers slow their credit by marks and trims.
   std::span<const std::int32_t> failed_links;
   double failed_fraction = 0.25;        ///< Of rate, queue and thresholds that failed links keep.
+  std::uint8_t control_class = 7;       ///< Traffic class of acknowledgements and their like; above 7: their flow's.
+  MarkingOptions marking;               ///< Of switches with classes.
+  PfcOptions pfc;
   Ps end_ps = 0;                        ///< 0: until everything has finished.
   RdmaOptions rdma;
   DcqcnOptions dcqcn;
@@ -133,6 +137,7 @@ struct Derived {
 struct Counters {
   std::uint64_t sent = 0, retransmitted = 0, requests = 0, acks = 0, nacks = 0, pulls = 0, trimmed = 0, dropped = 0,
                 marked = 0, hops = 0, timeouts = 0, duplicates = 0;
+  std::uint64_t pauses = 0;        ///< Pause frames, those that let go included.
   std::uint64_t cnps = 0;          ///< Congestion notification packets.
   std::uint64_t lost = 0;          ///< On links that were down or had errors, or without a route.
   std::uint64_t link_retries = 0;  ///< Sent again by a link.
@@ -148,10 +153,18 @@ struct Samples {
   std::vector<double> rate_bps;                                            ///< Of flows; 0 without one.
 };
 
+/// One row a link, of a fabric that pauses: how long its egress was held back, the longest time of that, how often, and
+/// the link whose queue was the cause of most of it (-1: never held back).
+struct PauseColumns {
+  std::vector<std::int64_t> paused_ps, longest_ps;
+  std::vector<std::int32_t> pauses, origin;
+};
+
 /// One row a flow; -1 where it has not come to that.
 struct Outcome {
   std::vector<std::int64_t> start_ps, finish_ps, receiver_finish_ps;
   std::vector<std::int64_t> link_bytes;
+  PauseColumns pauses;
   Counters counters;
   Samples samples;
   Derived derived;

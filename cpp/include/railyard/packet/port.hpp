@@ -106,6 +106,7 @@ class Ports {
   std::uint32_t target(std::uint32_t link) const { return targets_[link]; }
   const PortClass& klass(std::uint32_t link) const { return classes_[ports_[link].klass()]; }
   std::int64_t limit(std::uint32_t link) const { return klass(link).limit; }
+  bool paused(std::uint32_t) const { return false; }
   void prefetch(std::uint32_t link) const { __builtin_prefetch(ports_.data() + link, 1); }
   /// Fetches what waits at a port that has been fetched.
   void prefetch_line(std::uint32_t link) const {
