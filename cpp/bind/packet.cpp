@@ -14,6 +14,7 @@ namespace nb = nanobind;
 using namespace nb::literals;
 using namespace railyard::packet;
 
+void bind_packet_pfc(nb::module_& m);  // packet_pfc.cpp
 void bind_packet_rdma(nb::module_& m);
 
 namespace {
@@ -32,6 +33,16 @@ template <auto Member>
 auto column_of() {
   return [](nb::handle self) {
     const auto& values = nb::cast<const Outcome&>(self).*Member;
+    using T = typename std::decay_t<decltype(values)>::value_type;
+    return nb::ndarray<nb::numpy, const T, nb::ndim<1>>(values.data(), {values.size()}, self);
+  };
+}
+
+/// The same of the columns of pauses.
+template <auto Member>
+auto pause_column_of() {
+  return [](nb::handle self) {
+    const auto& values = nb::cast<const Outcome&>(self).pauses.*Member;
     using T = typename std::decay_t<decltype(values)>::value_type;
     return nb::ndarray<nb::numpy, const T, nb::ndim<1>>(values.data(), {values.size()}, self);
   };
@@ -178,6 +189,9 @@ void bind_options(nb::module_& m) {
       .def_rw("pull_rate", &Options::pull_rate)
       .def_rw("oversubscription", &Options::oversubscription)
       .def_rw("failed_fraction", &Options::failed_fraction)
+      .def_rw("control_class", &Options::control_class)
+      .def_rw("marking", &Options::marking)
+      .def_rw("pfc", &Options::pfc)
       .def_rw("end_ps", &Options::end_ps)
       .def_rw("rdma", &Options::rdma)
       .def_rw("dcqcn", &Options::dcqcn)
@@ -214,6 +228,10 @@ void bind_outcome(nb::module_& m) {
       .def_prop_ro("finish_ps", column_of<&Outcome::finish_ps>())
       .def_prop_ro("receiver_finish_ps", column_of<&Outcome::receiver_finish_ps>())
       .def_prop_ro("link_bytes", column_of<&Outcome::link_bytes>())
+      .def_prop_ro("link_paused_ps", pause_column_of<&PauseColumns::paused_ps>())
+      .def_prop_ro("link_longest_pause_ps", pause_column_of<&PauseColumns::longest_ps>())
+      .def_prop_ro("link_pauses", pause_column_of<&PauseColumns::pauses>())
+      .def_prop_ro("link_pause_origin", pause_column_of<&PauseColumns::origin>())
       .def_ro("events", &Outcome::events)
       .def_ro("now_ps", &Outcome::now_ps)
       .def_ro("packets_peak", &Outcome::packets_peak)
@@ -230,6 +248,7 @@ void bind_outcome(nb::module_& m) {
       .def_prop_ro("hops", &count<&Counters::hops>)
       .def_prop_ro("timeouts", &count<&Counters::timeouts>)
       .def_prop_ro("duplicates", &count<&Counters::duplicates>)
+      .def_prop_ro("pauses", &count<&Counters::pauses>)
       .def_prop_ro("cnps", &count<&Counters::cnps>)
       .def_prop_ro("lost", &count<&Counters::lost>)
       .def_prop_ro("link_retries", &count<&Counters::link_retries>)
@@ -253,6 +272,7 @@ void bind_outcome(nb::module_& m) {
 void bind_packet(nb::module_& m) {
   bind_columns(m);
   bind_choices(m);
+  bind_packet_pfc(m);
   bind_packet_rdma(m);
   bind_options(m);
   bind_outcome(m);

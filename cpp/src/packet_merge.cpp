@@ -22,6 +22,7 @@ Counters& Counters::operator+=(const Counters& other) {
   cnps += other.cnps;
   lost += other.lost;
   link_retries += other.link_retries;
+  pauses += other.pauses;
   return *this;
 }
 
@@ -47,6 +48,11 @@ Outcome merge(std::vector<Outcome> parts) {
     greatest(whole.finish_ps, other.finish_ps);
     greatest(whole.receiver_finish_ps, other.receiver_finish_ps);
     add(whole.link_bytes, other.link_bytes);
+    add(whole.pauses.paused_ps, other.pauses.paused_ps);
+    add(whole.pauses.longest_ps, other.pauses.longest_ps);
+    add(whole.pauses.pauses, other.pauses.pauses);
+    for (std::size_t link = 0; link < whole.pauses.origin.size(); ++link)
+      whole.pauses.origin[link] = std::max(whole.pauses.origin[link], other.pauses.origin[link]);
     whole.counters += other.counters;
     whole.samples.time_ps.resize(std::min(whole.samples.time_ps.size(), other.samples.time_ps.size()));
     add(whole.samples.depth_bytes, other.samples.depth_bytes);

@@ -25,7 +25,9 @@ PfcFabric::PfcFabric(Context& context)
 void PfcFabric::lay_out_classes() {
   std::array<bool, 8> used{};
   for (const std::uint8_t klass : context_.traffic.klass) used[klass & 7u] = true;
-  if (context_.options.control_class < 8) used[context_.options.control_class] = true;
+  const bool rdma = context_.options.transport == Transport::rdma;
+  const int control = rdma ? context_.options.rdma.control_class : context_.options.control_class;
+  if (control >= 0 && control < 8) used[static_cast<std::size_t>(control)] = true;
   std::vector<std::uint8_t> weights;
   for (std::uint8_t klass = 0; klass < 8; ++klass) {
     if (!used[klass]) continue;
@@ -45,6 +47,7 @@ void PfcFabric::lay_out_links() {
   queues_.resize(links * ranks_);
   links_.resize(links);
   carried_.assign(links, 0);
+  marks_.assign(links, 0);
   draws_.assign(links, 0);
   stopper_.assign(links, kNone);
   paused_ps_.assign(links, 0);
@@ -203,6 +206,7 @@ void PfcFabric::flush() {
   while (!changed_.empty()) {
     const std::uint32_t link = links_[link_of_slot_[changed_.back()]].reverse;
     changed_.pop_back();
+    if (down(link)) continue;
     Egress& port = ports_[link];
     serve(port, link);
     if (port.frame == kNone) port.frame = new_frame(link);
@@ -225,8 +229,7 @@ void PfcFabric::begin_frame(Egress& port, std::uint32_t link, Ps at) {
   port.busy_until = at + wire_time(packet.size, sorts_[port.sort].rate_bps);
   carried_[link] += packet.size;
   ++context_.outcome.counters.pauses;
-  context_.wheel.push(port.busy_until + sorts_[port.sort].latency + options_.response_ps,
-                      event(Event::arrival, port.serving), link);
+  context_.depart(link, port.serving, port.busy_until + sorts_[port.sort].latency + options_.response_ps);
   if (hot(port)) need_prompt(port, link);
 }
 
@@ -238,9 +241,16 @@ void PfcFabric::take_frame(std::uint32_t index) {
   context_.slab.release(index);
   Egress& port = ports_[link];
   serve(port, link);
+  if ((bits & ~port.paused) != 0) stopper_[link] = origin;
+  obey(port, link, bits);
+  arm(port);
+  if (!changed_.empty()) flush();
+}
+
+/// Stops the classes whose bits are set, lets the others go.
+void PfcFabric::obey(Egress& port, std::uint32_t link, std::uint8_t bits) {
   const std::uint8_t before = port.paused;
   port.paused = bits;
-  if ((bits & ~before) != 0) stopper_[link] = origin;
   if (before == 0 && bits != 0) {
     port.paused_since = context_.now;
     ++pauses_[link];
@@ -251,8 +261,6 @@ void PfcFabric::take_frame(std::uint32_t index) {
     blame_[link].vote(stopper_[link], time);
   }
   if ((before & ~bits) != 0) go_on(port, link);
-  arm(port);
-  if (!changed_.empty()) flush();
 }
 
 /// An egress may send again.
@@ -286,11 +294,53 @@ void PfcFabric::write_hop(std::uint32_t link, const Egress& port, std::uint32_t 
 void PfcFabric::set_rate(std::uint32_t link, double factor) {
   Egress& port = ports_[link];
   serve(port, link);
-  port.down = factor <= 0;
-  if (!port.down) {
+  if (down_.empty()) down_.assign(ports_.size(), false);
+  const bool was_down = down_[link];
+  down_[link] = factor <= 0;
+  if (down_[link]) {
+    empty_out(port, link);
+    obey(port, link, 0);
+  } else {
     port.sort = add_sort(sort_of(link, factor));
-    go_on(port, link);
+    if (was_down) {
+      tell_again(link);
+      tell_again(links_[link].reverse);
+      go_on(port, link);
+    }
   }
+  arm(port);
+  if (!changed_.empty()) flush();
+}
+
+/// Drops what waits at an egress.
+void PfcFabric::empty_out(Egress& port, std::uint32_t link) {
+  if (port.frame != kNone) context_.slab.release(port.frame);
+  port.frame = kNone;
+  for (unsigned rank = 0; rank < ranks_; ++rank) {
+    ClassQueue& from = queue(link, rank);
+    while (!from.line.empty()) {
+      const Waiting what = from.line.pop_first(lines_);
+      const std::uint32_t size = what.size & 0xffffu;
+      from.bytes -= size;
+      port.bytes -= size;
+      if (port.home != kNone) leave_buffer(port.home, what.size >> 16, rank, size, context_.now);
+      drop(what.index);
+    }
+  }
+  port.waiting = 0;
+}
+
+/// The neighbour that sends over this link hears again what holds.
+void PfcFabric::tell_again(std::uint32_t link) {
+  const std::uint32_t slot = links_[link].slot;
+  if (slot != kNone && origin_[slot] != kNone) changed_.push_back(slot);
+}
+
+void PfcFabric::hold(std::uint32_t link, bool held) {
+  Egress& port = ports_[link];
+  serve(port, link);
+  port.held = held;
+  if (!held) go_on(port, link);
   arm(port);
   if (!changed_.empty()) flush();
 }
@@ -299,9 +349,15 @@ void PfcFabric::set_rate(std::uint32_t link, double factor) {
 
 void PfcFabric::watch() {
   watching_ = false;
-  if (paused_total_ == 0) return;
-  fail_on_deadlock();
-  if (context_.now - moved_at_ >= options_.stall_ps)
+  // Where links lose packets they lose frames as well: what holds is said again and again, as it is on real links.
+  const bool faulty = context_.options.faults.size() != 0;
+  if (faulty) {
+    for (std::uint32_t link = 0; link < links_.size(); ++link) tell_again(link);
+    flush();
+  }
+  if (paused_total_ == 0 && !faulty) return;
+  if (paused_total_ != 0) fail_on_deadlock();
+  if (paused_total_ != 0 && context_.now - moved_at_ >= options_.stall_ps)
     throw Stuck("nothing has moved since " + std::to_string(moved_at_ / 1'000'000) + " us, while " +
                 std::to_string(paused_total_) + " ingresses hold their neighbours back: the run would never end");
   watching_ = true;
@@ -363,6 +419,11 @@ void PfcFabric::fail_on_deadlock() const {
 std::string PfcFabric::name(std::uint32_t link) const {
   return "link " + std::to_string(link) + " (node " + std::to_string(context_.network.link_source[link]) + " to node " +
          std::to_string(context_.network.link_target[link]) + ")";
+}
+
+void PfcFabric::settle(Ps now) {
+  for (std::uint32_t link = 0; link < ports_.size(); ++link) serve(ports_[link], link, now);
+  changed_.clear();
 }
 
 void PfcFabric::conclude() {

@@ -5,6 +5,7 @@
 
 #include "packet_dispatch.hpp"
 #include "railyard/packet/port.hpp"
+#include "railyard/packet/stuck.hpp"
 
 namespace railyard::packet {
 
@@ -105,6 +106,21 @@ void check_traffic(const NetworkColumns& network, const TrafficColumns& traffic)
   check_acyclic(traffic);
 }
 
+void check_pfc(const Options& options) {
+  const PfcOptions& pfc = options.pfc;
+  const MarkingOptions& marking = options.marking;
+  need(pfc.alpha > 0 && pfc.alpha <= 1e6 && pfc.lossy_alpha > 0 && pfc.lossy_alpha <= 1e6, "pfc_alpha must be positive");
+  need(pfc.xoff_bytes >= 0 && pfc.xon_bytes >= 0 && pfc.xon_bytes <= pfc.xoff_bytes, "pfc_xon must not exceed pfc_xoff");
+  need(pfc.buffer_bytes >= 0 && pfc.resume_bytes >= 0 && pfc.reserve_bytes >= 0 && pfc.headroom_bytes >= 0 &&
+           pfc.response_ps >= 0,
+       "an option of pfc is negative");
+  need(pfc.frame_bytes >= 1 && pfc.frame_bytes < (1 << 16), "pfc_frame_bytes must be in [1, 64 KiB)");
+  need(pfc.watch_ps > 0 && pfc.stall_ps > 0, "pfc_watch and pfc_stall must be positive");
+  need(marking.most >= 0 && marking.most <= 1, "marking_most must be in [0, 1]");
+  need(marking.low_bytes < 0 || marking.high_bytes < 0 || marking.low_bytes <= marking.high_bytes,
+       "marking_low lies above marking_high");
+}
+
 void check_options(const NetworkColumns& network, const Options& options) {
   need(options.header_bytes >= 1 && options.mtu_bytes > options.header_bytes && options.mtu_bytes < (1u << 16),
        "mtu_bytes must exceed header_bytes and lie below 64 KiB");
@@ -118,6 +134,7 @@ void check_options(const NetworkColumns& network, const Options& options) {
   need(options.quick_adapt_gate < 32 && options.queue_packets >= 0 && options.window_packets >= 0 &&
            options.sack_bytes >= 1 && options.base_rtt_ps >= 0 && options.target_delay_ps >= 0 && options.end_ps >= 0,
        "an option is negative");
+  check_pfc(options);
 }
 
 void check_controls(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options) {
@@ -205,6 +222,16 @@ std::int64_t packets_of(std::int64_t given, double derived) {
   return given >= 0 ? given : static_cast<std::int64_t>(std::ceil(derived));
 }
 
+/// Nothing more was due, and flows are left.
+void require_all(const Outcome& outcome) {
+  const auto left = std::count_if(outcome.finish_ps.begin(), outcome.finish_ps.end(), [](Ps at) { return at < 0; });
+  if (left == 0) return;
+  const auto first = std::find_if(outcome.finish_ps.begin(), outcome.finish_ps.end(), [](Ps at) { return at < 0; });
+  throw Stuck("nothing more happens after " + std::to_string(outcome.now_ps / 1'000'000) + " us, and " +
+              std::to_string(left) + " flows have not finished, the first of them flow " +
+              std::to_string(first - outcome.finish_ps.begin()));
+}
+
 }  // namespace
 
 Derived derive(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options) {
@@ -257,7 +284,9 @@ Outcome run(const NetworkColumns& network, const TrafficColumns& traffic, const 
   const Derived derived = derive(network, traffic, options);
   Runner* const runner = runner_of(options);
   need(runner != nullptr, "no such pair of transport and switching");
-  return runner(network, traffic, options, derived, heartbeat);
+  Outcome outcome = runner(network, traffic, options, derived, heartbeat);
+  if (options.end_ps == 0) require_all(outcome);
+  return outcome;
 }
 
 }  // namespace railyard::packet

@@ -140,7 +140,7 @@ struct Driver {
 
   Driver(Net& net_, const std::vector<Send>& streams_, const Options& options_, const Derived& derived_)
       : net(net_), network(net_.columns()), streams(streams_), flows(streams_), traffic(flows.columns()),
-        options(options_), derived(derived_), context(network, traffic, options, derived), fabric(context),
+        options(options_), derived(derived_), context(network, traffic, options, derived, nullptr), fabric(context),
         turn(network.hosts, 0) {
     for (const Send& stream : streams) left.push_back(stream.packets);
     for (std::size_t flow = 0; flow < streams.size(); ++flow)
@@ -186,6 +186,7 @@ struct Driver {
   }
 
   void arrive(std::uint32_t index) {
+    if constexpr (requires { fabric.touch(index); }) fabric.touch(index);
     const std::uint32_t host = fabric.arrive(index);
     if (host == kNone) return;
     const Packet& packet = context.slab[index];

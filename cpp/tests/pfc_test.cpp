@@ -129,7 +129,7 @@ TEST(pfc_pause_and_resume_come_when_they_must) {
   Options options = lossless(15);
   options.pfc.xon_bytes = 12 * kMtu;
   Driver<PfcFabric> driver(net, {{1, 0, 1000}}, options, no_marks());
-  driver.fabric.set_rate(1, 0);
+  driver.fabric.hold(1, true);
   CHECK(driver.run(90 * kMicrosecond));
   // The 16th packet is one too many; it has arrived after 16 packets and a delay, the pause a frame and a delay later.
   const Ps told = 16 * packet + delay + frame + delay;
@@ -138,7 +138,7 @@ TEST(pfc_pause_and_resume_come_when_they_must) {
   CHECK(driver.fabric.ingress_bytes(2, 0) == sent * kMtu);
   CHECK(driver.fabric.paused(2) && !driver.fabric.ready(1, 0));
   driver.context.now = 90 * kMicrosecond;
-  driver.fabric.set_rate(1, 1);
+  driver.fabric.hold(1, false);
   // Below 12 packets when all but 11 have left.
   const Ps free = 90 * kMicrosecond + (sent - 11) * packet + frame + delay;
   CHECK(driver.run(free - 1));
@@ -322,7 +322,7 @@ TEST(pfc_stall_without_a_circle_ends_with_an_error) {
   Net net = star(2);
   Options options = lossless(15);
   Driver<PfcFabric> driver(net, {{1, 0, 100}}, options, no_marks());
-  driver.fabric.set_rate(1, 0);
+  driver.fabric.hold(1, true);
   CHECK_THROWS(Stuck, "nothing has moved", driver.run());
 }
 
@@ -362,7 +362,7 @@ TEST(pfc_adaptive_choice_goes_round_a_paused_egress) {
   Options options = lossless(15);
   options.balance = Balance::adaptive;
   Driver<PfcFabric> driver(net, {{0, 1, 3000}}, options, no_marks());
-  driver.fabric.set_rate(6, 0);
+  driver.fabric.hold(6, true);
   driver.run(1000 * kMicrosecond);
   CHECK(driver.received(0) > 2900);
 }

@@ -9,6 +9,7 @@
 
 #include "railyard/packet/context.hpp"
 #include "railyard/packet/link_layer.hpp"
+#include "railyard/packet/progress.hpp"
 
 namespace railyard::packet {
 
@@ -24,7 +25,7 @@ class Engine {
   Engine(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options, const Derived& derived,
          Exchange* part)
       : context_(network, traffic, options, derived, part), links_(context_), fabric_(context_),
-        transport_(context_, fabric_) {
+        transport_(context_, fabric_), progress_(context_.flows.unfinished()) {
     context_.flows.begin();
     schedule_controls();
   }
@@ -83,7 +84,9 @@ class Engine {
     context_.now = due.time;
     look_ahead();
     dispatch(due);
-    if ((++context_.outcome.events & 0x3fff) == 0) heartbeat(context_.outcome.events, context_.now);
+    if ((++context_.outcome.events & 0x3fff) != 0) return;
+    heartbeat(context_.outcome.events, context_.now);
+    progress_.check(unfinished(), context_.now);
   }
 
   /// Fetches what coming events will touch, in three steps, each by way of what the one before has fetched.
@@ -120,9 +123,7 @@ class Engine {
     switch (kind_of(due.what)) {
       case Event::arrival: arrive(index); break;
       case Event::slot: transport_.on_slot(index); break;
-      case Event::start:
-        if (context_.flows.start(index, context_.now)) transport_.start(index);
-        break;
+      case Event::start: start(index); break;
       case Event::timer: transport_.on_timer(index); break;
       case Event::pacer: transport_.on_pacer(index); break;
       case Event::port: fabric_.on_port(index); break;
@@ -131,12 +132,19 @@ class Engine {
     }
   }
 
+  void start(std::uint32_t flow) {
+    const bool sends = context_.flows.start(flow, context_.now);
+    progress_.started(sends, context_.now);
+    if (sends) transport_.start(flow);
+  }
+
   void arrive(std::uint32_t index) {
     ++context_.outcome.counters.hops;
     if constexpr (requires { fabric_.touch(index); }) fabric_.touch(index);
     if (links_.faulty() && !links_.passes(index)) return;
     const std::uint32_t host = fabric_.arrive(index);
     if (host == kNone) return;
+    progress_.arrived(context_.now);
     // WHY a copy: answers are new packets, and making them may move the slab.
     const Packet packet = context_.slab[index];
     context_.slab.release(index);
@@ -216,6 +224,7 @@ class Engine {
   LinkLayer links_;
   Fabric fabric_;
   Transport transport_;
+  Progress progress_;
 };
 
 }  // namespace railyard::packet

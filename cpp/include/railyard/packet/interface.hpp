@@ -46,8 +46,10 @@ class Interface {
     packet.size = static_cast<std::uint16_t>(context_.options.header_bytes);
     packet.entropy = entropy;
     packet.kind = kind;
-    const bool own_class = kind != Kind::data && context_.options.control_class < kClasses;
-    packet.klass = own_class ? context_.options.control_class : context_.traffic.klass[flow];
+    // RDMA has a class of its own for what answers data.
+    const Options& options = context_.options;
+    const bool own_class = kind != Kind::data && options.transport != packet::Transport::rdma && options.control_class < kClasses;
+    packet.klass = own_class ? options.control_class : context_.traffic.klass[flow];
     packet.flags = 0;
     packet.ingress = kNone;
     packet.following = kNone;

@@ -3,7 +3,6 @@
 #include <array>
 #include <bit>
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -13,16 +12,11 @@
 #include "railyard/packet/line.hpp"
 #include "railyard/packet/marking.hpp"
 #include "railyard/packet/pause_graph.hpp"
-#include "railyard/packet/port.hpp"
 #include "railyard/packet/shared_buffer.hpp"
+#include "railyard/packet/stuck.hpp"
+#include "railyard/packet/wire.hpp"
 
 namespace railyard::packet {
-
-/// A run that would never end: a deadlock by pauses, or nothing moves any more. The text names the links.
-class Stuck : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
 
 /// Lossless Ethernet: switches with a queue a class at every egress and a buffer that all ingresses share, which pause the
 /// upstream neighbour (a switch or a host's interface) by priority flow control before they would have to drop.
@@ -35,15 +29,19 @@ class Stuck : public std::runtime_error {
 class PfcFabric {
  public:
   static constexpr bool kBackpressure = true;
+  static constexpr bool kParts = false;
 
   explicit PfcFabric(Context& context);
 
+  void touch(std::uint32_t index);
   std::uint32_t arrive(std::uint32_t index);
   void inject(std::uint32_t host, std::uint32_t index);
   bool ready(std::uint32_t host, std::uint8_t klass) const;
   Ps host_time(std::uint32_t host, std::uint32_t index) const {
     const Nic& nic = context_.nics[host];
-    const Ps time = time_of(ports_[uplink(host, index)].sort, context_.slab[index].size);
+    const std::uint32_t link = uplink(host, index);
+    if (link == kNone) return 0;
+    const Ps time = time_of(ports_[link].sort, context_.slab[index].size);
     return nic.links == 1 ? time : time / nic.links;
   }
   void on_port(std::uint32_t link);
@@ -66,11 +64,21 @@ class PfcFabric {
     return ports_[link].bytes;
   }
   std::int64_t carried(std::uint32_t link) const { return carried_[link]; }
+  /// Everything that has begun by `now` is known of; the last thing but `conclude` that is called.
+  void settle(Ps now);
   /// Whether the link's egress has been told to pause any class.
   bool paused(std::uint32_t link) const { return ports_[link].paused != 0; }
+  std::int64_t marks(std::uint32_t link) const { return marks_[link]; }
+  /// How long it has been told to.
+  Ps paused_ps(std::uint32_t link) const {
+    return paused_ps_[link] + (paused(link) ? context_.now - ports_[link].paused_since : 0);
+  }
   std::int64_t limit(std::uint32_t) const { return context_.derived.queue_bytes; }
-  /// A link's rate from now on, as a share of what it was; 0: down, what waits for it stays where it is.
+  /// The link keeps this part of its rate from now on; what is in service ends as it began. 0: it is down, and what waits
+  /// or comes is dropped.
   void set_rate(std::uint32_t link, double factor);
+  /// A link's egress stands still, as before a host that takes nothing, and what comes waits; or (false) goes on.
+  void hold(std::uint32_t link, bool held);
   /// Puts the columns of pauses into the outcome; the last thing that is called.
   void conclude();
 
@@ -104,7 +112,7 @@ class PfcFabric {
     std::uint8_t serving_rank = 0;
     std::uint8_t waiting = 0;        ///< A bit a class that has a packet waiting.
     std::uint8_t paused = 0;         ///< A bit a class that the neighbour has stopped.
-    bool down = false;
+    bool held = false;               ///< Nothing more begins.
     ClassScheduler::Round round;
   };
   static_assert(sizeof(Egress) == 64);
@@ -163,12 +171,13 @@ class PfcFabric {
   std::uint16_t add_sort(const Sort& sort);
 
   // service
-  void serve(Egress& port, std::uint32_t link);
+  void serve(Egress& port, std::uint32_t link) { serve(port, link, context_.now); }
+  void serve(Egress& port, std::uint32_t link, Ps until);
   void next(Egress& port, std::uint32_t link, Ps at);
   void begin(Egress& port, std::uint32_t link, Waiting what, unsigned rank, Ps at);
   void begin_frame(Egress& port, std::uint32_t link, Ps at);
   void finish(Egress& port, std::uint32_t link, Ps at);
-  void leave_buffer(Egress& port, Ps at);
+  void leave_buffer(std::uint32_t node, std::uint32_t local, unsigned rank, std::uint32_t size, Ps at);
   void write_hop(std::uint32_t link, const Egress& port, std::uint32_t index, Ps at);
   void arm(Egress& port);
   void need_prompt(Egress& port, std::uint32_t link);
@@ -180,6 +189,12 @@ class PfcFabric {
   bool admit(Switch& home, std::uint32_t from, unsigned rank, std::uint32_t egress, std::uint32_t size);
   void enqueue(std::uint32_t link, std::uint32_t index, std::uint32_t local, unsigned rank);
   void settle(const Switch& home);
+  bool down(std::uint32_t link) const { return !down_.empty() && down_[link]; }
+  void lose(std::uint32_t index) {
+    ++context_.outcome.counters.lost;
+    context_.slab.release(index);
+  }
+  void empty_out(Egress& port, std::uint32_t link);
   void drop(std::uint32_t index) {
     ++context_.outcome.counters.dropped;
     context_.slab.release(index);
@@ -190,6 +205,8 @@ class PfcFabric {
   void let_go(Switch& home, std::uint32_t slot, unsigned rank, Ps at);
   void flush();
   void take_frame(std::uint32_t index);
+  void obey(Egress& port, std::uint32_t link, std::uint8_t bits);
+  void tell_again(std::uint32_t link);
   void go_on(Egress& port, std::uint32_t link);
   std::uint32_t new_frame(std::uint32_t link);
 
@@ -221,7 +238,8 @@ class PfcFabric {
   std::vector<std::int64_t> headroom_peak_;
   std::vector<std::uint32_t> origin_;         ///< By slot: the link whose queue made it pause last.
   std::vector<std::uint32_t> stopper_;        ///< By link: the origin that its neighbour named last.
-  std::vector<std::int64_t> carried_;
+  std::vector<std::int64_t> carried_, marks_;
+  std::vector<bool> down_;                    ///< By link; empty while none has ever been.
   std::vector<std::uint32_t> draws_;
   WordArena lines_;
   LeastLoaded least_loaded_;
@@ -237,9 +255,9 @@ class PfcFabric {
 
 // ------------------------------------------------------------------------------------------------------------ service
 
-/// Ends and begins service up to now.
-inline void PfcFabric::serve(Egress& port, std::uint32_t link) {
-  while (port.serving != kNone && port.busy_until <= context_.now) {
+/// Ends and begins service up to a time.
+inline void PfcFabric::serve(Egress& port, std::uint32_t link, Ps until) {
+  while (port.serving != kNone && port.busy_until <= until) {
     const Ps at = port.busy_until;
     finish(port, link, at);
     next(port, link, at);
@@ -248,7 +266,7 @@ inline void PfcFabric::serve(Egress& port, std::uint32_t link) {
 
 /// What is next in line begins, if anything may.
 inline void PfcFabric::next(Egress& port, std::uint32_t link, Ps at) {
-  if (port.down) return;
+  if (port.held) return;
   if (port.frame != kNone) {
     begin_frame(port, link, at);
     return;
@@ -274,7 +292,7 @@ inline void PfcFabric::begin(Egress& port, std::uint32_t link, Waiting what, uns
   if (telemetry_ && port.home != kNone) write_hop(link, port, what.index, at);
   carried_[link] += port.serving_size;
   moved_at_ = at;
-  context_.wheel.push(port.busy_until + sort.latency, event(Event::arrival, what.index), link);
+  context_.depart(link, what.index, port.busy_until + sort.latency);
   if (hot(port)) need_prompt(port, link);
 }
 
@@ -317,20 +335,20 @@ inline void PfcFabric::finish(Egress& port, std::uint32_t link, Ps at) {
       marking.marks(left.bytes, [&] { return draw(stream_key(context_.options.seed, Stream::port, link), draws_[link]++); })) {
     context_.slab[index].flags |= kMarked;
     ++context_.outcome.counters.marked;
+    ++marks_[link];
   }
-  if (port.home != kNone) leave_buffer(port, at);
+  if (port.home != kNone) leave_buffer(port.home, port.serving_from, port.serving_rank, port.serving_size, at);
 }
 
-inline void PfcFabric::leave_buffer(Egress& port, Ps at) {
-  Switch& home = switches_[port.home];
-  const unsigned rank = port.serving_rank;
+inline void PfcFabric::leave_buffer(std::uint32_t node, std::uint32_t local, unsigned rank, std::uint32_t size, Ps at) {
+  Switch& home = switches_[node];
   if (!lossless(rank)) {
-    home.pool.used -= port.serving_size;
+    home.pool.used -= size;
     return;
   }
-  const std::uint32_t slot = home.first_slot + port.serving_from;
+  const std::uint32_t slot = home.first_slot + local;
   Ingress& in = ingresses_[std::size_t{slot} * ranks_ + rank];
-  rules_.give(in, home.pool, port.serving_size);
+  rules_.give(in, home.pool, size);
   if (in.paused && rules_.may_resume(in, home.pool)) let_go(home, slot, rank, at);
 }
 
@@ -345,11 +363,12 @@ inline void PfcFabric::enqueue(std::uint32_t link, std::uint32_t index, std::uin
           into.bytes, [&] { return draw(stream_key(context_.options.seed, Stream::port, link), draws_[link]++); })) {
     packet.flags |= kMarked;
     ++context_.outcome.counters.marked;
+    ++marks_[link];
   }
   into.bytes += packet.size;
   port.bytes += packet.size;
   const Waiting waiting{index, packet.size | local << 16};
-  if (port.serving == kNone && (port.waiting | (port.paused & (1u << rank))) == 0 && !port.down) {
+  if (port.serving == kNone && (port.waiting | (port.paused & (1u << rank))) == 0 && !port.held) {
     begin(port, link, waiting, rank, context_.now);
     return;
   }
@@ -362,21 +381,23 @@ inline void PfcFabric::enqueue(std::uint32_t link, std::uint32_t index, std::uin
 
 // ---------------------------------------------------------------------------------------------------------- switching
 
-inline std::uint32_t PfcFabric::arrive(std::uint32_t index) {
+/// The packet has come to the end of its link, whether it arrives or not.
+inline void PfcFabric::touch(std::uint32_t index) {
   Packet& packet = context_.slab[index];
-  const std::uint32_t link = packet.link;
-  if ((packet.flags & kWake) != 0) {
-    packet.flags &= static_cast<std::uint16_t>(~kWake);
-    serve(ports_[link], link);
-    arm(ports_[link]);
-    if (!changed_.empty()) flush();
-  }
-  // The slab may have moved: the wake may have made a frame.
+  if ((packet.flags & kWake) == 0) return;
+  packet.flags &= static_cast<std::uint16_t>(~kWake);
+  Egress& port = ports_[packet.link];
+  serve(port, packet.link);
+  arm(port);
+  if (!changed_.empty()) flush();
+}
+
+inline std::uint32_t PfcFabric::arrive(std::uint32_t index) {
   if (context_.slab[index].kind == Kind::pause) {
     take_frame(index);
     return kNone;
   }
-  const std::uint32_t node = links_[link].target;
+  const std::uint32_t node = links_[context_.slab[index].link].target;
   if (node < context_.hosts) return node;
   enter(node, index);
   if (!changed_.empty()) flush();
@@ -390,6 +411,7 @@ inline std::uint32_t PfcFabric::route(std::uint32_t node, Packet& packet) {
     return link;
   }
   const Choice choice = context_.routes.find(node, packet.destination);
+  if (choice.width == 0) return kNone;
   if (choice.width == 1) return *choice.links;
   if (adaptive_ && packet.size >= kAdaptiveLeast) return least_loaded_.choose(*this, node, choice, context_.now);
   return choice.links[context_.routes.pick(node, packet.key, choice.width)];
@@ -399,14 +421,12 @@ inline void PfcFabric::enter(std::uint32_t node, std::uint32_t index) {
   // WHY no reference is kept: an adaptive choice looks into ports, and that may make frames, which may move the slab.
   const std::uint32_t from = context_.slab[index].link;
   const std::uint32_t egress = route(node, context_.slab[index]);
+  if (egress == kNone) return lose(index);
   Packet& packet = context_.slab[index];
   packet.ingress = from;
   const unsigned rank = rank_of_[packet.klass];
   Switch& home = switches_[node - context_.hosts];
-  if (!admit(home, from, rank, egress, packet.size)) {
-    drop(index);
-    return;
-  }
+  if (down(egress) || !admit(home, from, rank, egress, packet.size)) return drop(index);
   enqueue(egress, index, links_[from].slot - home.first_slot, rank);
   if (!lossless(rank)) return;
   const std::uint32_t slot = links_[from].slot;
@@ -455,17 +475,19 @@ inline void PfcFabric::settle(const Switch& home) {
 
 inline void PfcFabric::inject(std::uint32_t host, std::uint32_t index) {
   const std::uint32_t link = uplink(host, index);
+  if (link == kNone) return lose(index);
+  if (down(link)) return drop(index);
   enqueue(link, index, 0, rank_of_[context_.slab[index].klass]);
 }
 
 inline bool PfcFabric::ready(std::uint32_t host, std::uint8_t klass) const {
   const Nic& nic = context_.nics[host];
   const unsigned bit = 1u << rank_of_[klass];
-  if (nic.link != kNone) return (ports_[nic.link].paused & bit) == 0 && !ports_[nic.link].down;
+  if (nic.link != kNone) return (ports_[nic.link].paused & bit) == 0 && !ports_[nic.link].held;
   // With several links, each keeps what is meant for it; when one that is stopped has something, the host waits.
   for (std::uint32_t at = out_ptr_[host]; at != out_ptr_[host + 1]; ++at) {
     const Egress& port = ports_[outs_[at]];
-    if (((port.paused & bit) != 0 || port.down) && (port.waiting & bit) != 0) return false;
+    if (((port.paused & bit) != 0 || port.held) && (port.waiting & bit) != 0) return false;
   }
   return true;
 }
@@ -481,6 +503,7 @@ inline std::uint32_t PfcFabric::look_ahead_middle(std::uint32_t index) {
   __builtin_prefetch(&ingresses_[std::size_t{link.slot} * ranks_ + rank_of_[packet.klass]], 1);
   if (adaptive_ && packet.size >= kAdaptiveLeast) return kNone;
   packet.following = context_.routes.hashed(link.target, packet.destination, packet.key);
+  if (packet.following == kNone) return kNone;
   prefetch(packet.following);
   __builtin_prefetch(&queues_[std::size_t{packet.following} * ranks_ + rank_of_[packet.klass]], 1);
   return kNone;

@@ -2,6 +2,7 @@
 
 from railyard.engine.packet.faults import Fault
 from railyard.engine.packet.networks import crossbar, fat_tree, leaf_spine
+from railyard.engine.packet.pfc import PFC_KEYS, Pauses, PfcSettings
 from railyard.engine.packet.records import (
     AT_RECEIVER,
     AT_SENDER,
@@ -21,12 +22,15 @@ __all__ = [
     "AT_SENDER",
     "CONGESTION_CONTROLS",
     "LOAD_BALANCINGS",
+    "PFC_KEYS",
     "SWITCHINGS",
     "TRANSPORTS",
     "Fault",
     "PacketNetwork",
     "PacketResult",
     "Packets",
+    "Pauses",
+    "PfcSettings",
     "Routes",
     "Samples",
     "Settings",

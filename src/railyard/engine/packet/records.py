@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from railyard.engine.packet.pfc import PfcSettings
 from railyard.engine.packet.rdma_settings import CHOICES as RDMA_CHOICES
 from railyard.engine.packet.rdma_settings import RdmaSettings
 from railyard.errors import InputError, suggest
@@ -212,8 +213,10 @@ class Traffic:
 
 
 @dataclass(frozen=True)
-class Settings(RdmaSettings):
+class Settings(PfcSettings, RdmaSettings):
     """Constants of the transport and of the switches. Defaults are those of uet-htsim (commit 40ccb05).
+
+    Those of switches with classes and pause frames stand with `PfcSettings`.
 
     Attributes:
         transport: What hosts speak.

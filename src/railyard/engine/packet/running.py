@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard import _core
+from railyard.engine.packet import pfc
 from railyard.engine.packet.faults import columns as fault_columns
 from railyard.engine.packet.queue_pairs import split
 from railyard.engine.packet.rdma_settings import put_rdma
 from railyard.engine.packet.records import SWITCHINGS, TRANSPORTS
-from railyard.errors import InputError
+from railyard.errors import InputError, SimulationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,6 +64,7 @@ class Packets:
         hops: Links crossed by packets of all kinds.
         lost: On links that were down or made errors, or for want of a route.
         link_retries: Sent again by a link.
+        pauses: Pause frames sent, those that let go included.
     """
 
     new: int
@@ -80,6 +82,7 @@ class Packets:
     hops: int
     lost: int
     link_retries: int
+    pauses: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +125,7 @@ class PacketResult:
         packets_peak: Most packets that existed at once.
         samples: Queues and flows in time.
         threads: On which it ran.
+        pauses: How links were held back, one row a link.
     """
 
     start_ps: NDArray[np.int64]
@@ -135,6 +139,7 @@ class PacketResult:
     packets_peak: int
     samples: Samples
     threads: int
+    pauses: pfc.Pauses
 
     @property
     def finished(self) -> NDArray[np.bool_]:
@@ -184,6 +189,7 @@ def _options(settings: Settings, threads: int) -> _core.PacketOptions:
     options.threads = threads
     options.link_retry = settings.link_retry
     options.reroute_ps = -1 if settings.reroute_ps is None else settings.reroute_ps
+    pfc.put(settings, settings.mtu_bytes, options)
     return options
 
 
@@ -221,6 +227,7 @@ def run(
 
     Raises:
         InputError: Columns that do not fit together, a flow without a path, flows that wait for each other in a circle.
+        SimulationError: A deadlock by pauses, or nothing moves any more.
     """
     if not 1 <= threads <= MOST_THREADS:
         raise InputError("number of threads", key="threads", found=threads, allowed=f"1 to {MOST_THREADS}")
@@ -274,6 +281,8 @@ def run(
         )
     except ValueError as error:
         raise InputError(f"the packet engine refuses its input: {error}") from error
+    except _core.PacketStuck as error:
+        raise SimulationError(str(error)) from error
     packets = Packets(
         new=outcome.sent,
         retransmitted=outcome.retransmitted,
@@ -287,6 +296,7 @@ def run(
         timeouts=outcome.timeouts,
         duplicates=outcome.duplicates,
         cnps=outcome.cnps,
+        pauses=outcome.pauses,
         hops=outcome.hops,
         lost=outcome.lost,
         link_retries=outcome.link_retries,
@@ -304,4 +314,5 @@ def run(
         packets_peak=outcome.packets_peak,
         samples=_samples(outcome, settings),
         threads=outcome.threads,
+        pauses=pfc.Pauses.of(outcome),
     )

@@ -152,11 +152,14 @@ def _traffic(flows: FlowTable, hosts: int) -> Traffic:
 
 
 def _settings(given: Run, tree: Tree, network: TreeNetwork) -> EngineSettings:
+    from railyard.engine.packet import PFC_KEYS
     from railyard.engine.packet import Settings as EngineSettings
     from railyard.engine.packet.rdma_settings import RDMA_KEYS
 
     said = given.settings
     return EngineSettings(
+        **{key: getattr(said, key) for key in PFC_KEYS},
+        switching=said.switching,  # type: ignore[arg-type]
         **{key: getattr(said, key) for key in RDMA_KEYS},
         transport=said.transport,  # type: ignore[arg-type]
         congestion_control=said.congestion_control,  # type: ignore[arg-type] # one of the names: assign() has checked

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from railyard.engine.packet import PfcSettings
 from railyard.engine.packet.rdma_settings import RdmaSettings
 from railyard.errors import InputError, did_you_mean
+from railyard.scenario.packet.pfc import READERS as PFC_READERS
 from railyard.scenario.packet.rdma_keys import RDMA_READERS
 from railyard.scenario.packet.readers import choice, rate, share, time, whole, yes
 
@@ -15,15 +17,17 @@ if TYPE_CHECKING:
 
 TRANSPORTS = ("uec", "rdma")
 CONGESTION_CONTROLS = ("nscc", "rccc", "nscc+rccc", "constant")
+SWITCHINGS = ("lossy", "pfc")
 LOAD_BALANCERS = ("mixed", "reps", "bitmap", "oblivious", "adaptive", "single-path")
 
 
 @dataclass(frozen=True)
-class Settings(RdmaSettings):
+class Settings(PfcSettings, RdmaSettings):
     """Everything beside traffic and topology; None stands for what the engine derives from the network.
 
     Attributes:
         transport: What hosts speak: one of `TRANSPORTS`.
+        switching: What happens at a full egress: one of `SWITCHINGS`.
         congestion_control: Who decides how much a flow may send: one of `CONGESTION_CONTROLS`.
         load_balancing: Who decides which path a packet takes: one of `LOAD_BALANCERS`.
         paths: Entropies of a flow.
@@ -50,6 +54,7 @@ class Settings(RdmaSettings):
     """
 
     transport: str = "uec"
+    switching: str = "lossy"
     congestion_control: str = "nscc"
     load_balancing: str = "mixed"
     paths: int = 64
@@ -77,6 +82,7 @@ class Settings(RdmaSettings):
 
 _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "transport": ("transport", choice(*TRANSPORTS)),
+    "switching": ("switching", choice(*SWITCHINGS)),
     "congestion_control": ("congestion_control", choice(*CONGESTION_CONTROLS)),
     "load_balancing": ("load_balancing", choice(*LOAD_BALANCERS)),
     "paths": ("paths", whole(1, 65536)),
@@ -100,6 +106,7 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "start_unit": ("start_unit", choice("us", "ps")),
     "recv_done_trigger": ("recv_done_trigger", choice("fire", "ignore")),
     "end": ("end_ps", time),
+    **PFC_READERS,
     **RDMA_READERS,
 }
 
