@@ -3,7 +3,7 @@
 # fmt: off
 """The C++ core. Private: use the Python modules above it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import enum
 from typing import Annotated
 
@@ -142,6 +142,133 @@ class PacketBalance(enum.Enum):
     ADAPTIVE = 5
 
     FLOWLET = 6
+
+class PacketMarking:
+    """When queues mark; -1: derived."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def low_bytes(self) -> int: ...
+
+    @low_bytes.setter
+    def low_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def high_bytes(self) -> int: ...
+
+    @high_bytes.setter
+    def high_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def most(self) -> float: ...
+
+    @most.setter
+    def most(self, arg: float, /) -> None: ...
+
+    @property
+    def at_enqueue(self) -> bool: ...
+
+    @at_enqueue.setter
+    def at_enqueue(self, arg: bool, /) -> None: ...
+
+    @property
+    def by_rate(self) -> bool: ...
+
+    @by_rate.setter
+    def by_rate(self, arg: bool, /) -> None: ...
+
+class PacketPfc:
+    """Priority flow control over a shared buffer; 0: derived."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def lossless(self) -> int: ...
+
+    @lossless.setter
+    def lossless(self, arg: int, /) -> None: ...
+
+    @property
+    def weights(self) -> list[int]: ...
+
+    @weights.setter
+    def weights(self, arg: Sequence[int], /) -> None: ...
+
+    @property
+    def xoff_bytes(self) -> int: ...
+
+    @xoff_bytes.setter
+    def xoff_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def xon_bytes(self) -> int: ...
+
+    @xon_bytes.setter
+    def xon_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def buffer_bytes(self) -> int: ...
+
+    @buffer_bytes.setter
+    def buffer_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def alpha(self) -> float: ...
+
+    @alpha.setter
+    def alpha(self, arg: float, /) -> None: ...
+
+    @property
+    def lossy_alpha(self) -> float: ...
+
+    @lossy_alpha.setter
+    def lossy_alpha(self, arg: float, /) -> None: ...
+
+    @property
+    def resume_bytes(self) -> int: ...
+
+    @resume_bytes.setter
+    def resume_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def reserve_bytes(self) -> int: ...
+
+    @reserve_bytes.setter
+    def reserve_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def headroom_bytes(self) -> int: ...
+
+    @headroom_bytes.setter
+    def headroom_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def frame_bytes(self) -> int: ...
+
+    @frame_bytes.setter
+    def frame_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def response_ps(self) -> int: ...
+
+    @response_ps.setter
+    def response_ps(self, arg: int, /) -> None: ...
+
+    @property
+    def watch_ps(self) -> int: ...
+
+    @watch_ps.setter
+    def watch_ps(self, arg: int, /) -> None: ...
+
+    @property
+    def stall_ps(self) -> int: ...
+
+    @stall_ps.setter
+    def stall_ps(self, arg: int, /) -> None: ...
+
+class PacketStuck(Exception):
+    pass
 
 class PacketRateControl(enum.Enum):
     LINE_RATE = 0
@@ -519,6 +646,24 @@ class PacketOptions:
     def failed_fraction(self, arg: float, /) -> None: ...
 
     @property
+    def control_class(self) -> int: ...
+
+    @control_class.setter
+    def control_class(self, arg: int, /) -> None: ...
+
+    @property
+    def marking(self) -> PacketMarking: ...
+
+    @marking.setter
+    def marking(self, arg: PacketMarking, /) -> None: ...
+
+    @property
+    def pfc(self) -> PacketPfc: ...
+
+    @pfc.setter
+    def pfc(self, arg: PacketPfc, /) -> None: ...
+
+    @property
     def end_ps(self) -> int: ...
 
     @end_ps.setter
@@ -582,6 +727,18 @@ class PacketOutcome:
     def link_bytes(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]: ...
 
     @property
+    def link_paused_ps(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]: ...
+
+    @property
+    def link_longest_pause_ps(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]: ...
+
+    @property
+    def link_pauses(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), writable=False)]: ...
+
+    @property
+    def link_pause_origin(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), writable=False)]: ...
+
+    @property
     def events(self) -> int: ...
 
     @property
@@ -628,6 +785,9 @@ class PacketOutcome:
 
     @property
     def duplicates(self) -> int: ...
+
+    @property
+    def pauses(self) -> int: ...
 
     @property
     def cnps(self) -> int: ...
