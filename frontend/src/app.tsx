@@ -60,7 +60,7 @@ export function App({ result }: { result: Result }) {
           <ButtonRow label="Details of" names={result.variants.map((each) => each.name)} chosen={chosen} choose={choose} />
         )}
         {isTraining(variant) && <Training variant={variant} />}
-        {hasPackets(variant) && <Packets key={variant.name} variant={variant} all={result.variants.filter(hasPackets)} />}
+        {hasPackets(variant) && <Packets key={variant.name} variant={variant} all={result.variants.filter(hasPackets)} said={result.provenance.left_out} />}
         <Provenance result={result} />
       </main>
     </>

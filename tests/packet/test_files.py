@@ -48,6 +48,24 @@ def test_table_parquet_and_result_agree(kept):
     assert section["constants"]["base_rtt_ps"] > 0
 
 
+def test_queues_and_senders_are_sampled(kept):
+    _, folder = kept
+    section = json.loads((folder / "result.json").read_text())["variants"][0]["packet"]
+    queues, senders = section["queues"], section["flows"]
+    hottest = queues["rows"][0]
+    assert hottest["link"] == "leaf7->h15"
+    assert hottest["tier"] == "nic"
+    assert max(hottest["depth_bytes"]) == max(max(row["depth_bytes"]) for row in queues["rows"])
+    assert max(hottest["depth_bytes"]) <= section["constants"]["queue_bytes"] * 1.1
+    # The receiver's link is full from the first arrival to the last finish.
+    middle = hottest["utilization"][20:150]
+    assert min(middle) > 0.9
+    assert max(max(row["utilization"]) for row in queues["rows"]) <= 1
+    assert len(queues["time_us"]) == len(middle) + 20 + len(hottest["utilization"]) - 150
+    assert {row["flow"].split("->")[1] for row in senders["rows"]} == {"h15"}
+    assert senders["rows"][-1]["flow"] == section["tails"][0]["slowest"]
+
+
 def test_the_result_says_what_was_set(kept):
     _, folder = kept
     found = json.loads((folder / "result.json").read_text())

@@ -6,9 +6,10 @@ import { Queues } from "./queues";
 import { Senders } from "./senders";
 import { PauseStorm } from "./storm";
 
-/** Everything that only a packet-level run can tell. */
-export function Packets({ variant, all }: { variant: PacketVariant; all: PacketVariant[] }) {
+/** Everything that only a packet-level run can tell; `said` is what the report says it leaves out anyway. */
+export function Packets({ variant, all, said }: { variant: PacketVariant; all: PacketVariant[]; said: string[] }) {
   const { packet } = variant;
+  const unsaid = (packet.left_out ?? []).filter((text) => !said.includes(text));
   return (
     <>
       <Completion variant={variant} all={all} />
@@ -16,7 +17,7 @@ export function Packets({ variant, all }: { variant: PacketVariant; all: PacketV
       {packet.storm && <PauseStorm storm={packet.storm} />}
       {packet.flows && packet.flows.rows.length > 0 && <Senders flows={packet.flows} />}
       <Counters packet={packet}>
-        <List title="What the packet engine leaves out" items={packet.left_out ?? []} />
+        <List title="What the packet engine leaves out" items={unsaid} />
       </Counters>
     </>
   );

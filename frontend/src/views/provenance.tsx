@@ -8,7 +8,7 @@ export function Provenance({ result }: { result: Result }) {
       <dl>
         <dt>created</dt><dd>{provenance.created}</dd>
         <dt>version, engine, seed</dt><dd>{provenance.version}, {provenance.engine}, {provenance.seed}</dd>
-        <dt>digest of the timeline</dt><dd class="digest">{provenance.digest}</dd>
+        <dt>digest</dt><dd class="digest">{provenance.digest}</dd>
       </dl>
       <List title="What the model leaves out" items={provenance.left_out} />
       <List title="Defaults taken" items={provenance.defaults} />

@@ -108,7 +108,9 @@ export function Queues({ queues }: { queues: QueueSamples }) {
   const [all, setAll] = useState(false);
   const metric = metrics[chosen] ?? METRICS[0];
   if (metric === undefined) return null;
-  const rows = [...queues.rows].sort((a, b) => peak(metric.of(b)) - peak(metric.of(a)));
+  const heat = new Map(queues.rows.map((row) => [row, [peak(metric.of(row)), mean(metric.of(row) ?? [])] as const]));
+  const hotter = (a: QueueRow, b: QueueRow, by: 0 | 1): number => (heat.get(b)?.[by] ?? 0) - (heat.get(a)?.[by] ?? 0);
+  const rows = [...queues.rows].sort((a, b) => hotter(a, b, 0) || hotter(a, b, 1));
   const most = metric.full ?? (Math.max(...rows.map((row) => peak(metric.of(row)))) || 1);
   return (
     <Section

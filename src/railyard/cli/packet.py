@@ -40,7 +40,7 @@ def packet(
     preset = fabric(name)
     rate = [] if link_rate is None else [f"link_rate={link_rate}"]
     settings = assign(preset.settings, [*rate, *sets])
-    given = Run(traffic, topology, preset, settings, seed=seed, threads=threads)
+    given = Run(traffic, topology, preset, settings, seed=seed, threads=threads, probe=bool(report_to or out))
     with Progress(wanted=not quiet) as shown:
         report = run(given, progress=lambda events, now_ps: shown(_so_far(events, now_ps), 0.0))
     if flows_to is not None:
