@@ -4,8 +4,24 @@ from typing import Literal
 
 from pydantic import Field
 
-from railyard.scenario.quantity import Count, Natural, Text
+from railyard.engine.packet.beside import Beside
+from railyard.scenario.quantity import Count, Natural, Positive, Size, Text, Time
 from railyard.scenario.section import Section
+
+
+class BesideSection(Section):
+    """Bursts of other traffic on the back-end."""
+
+    pattern: Literal["incast", "permutation", "all-to-all"] = Field(description="Who sends to whom.")
+    ports: Positive = Field(ge=2, description="NIC ports that take part; of an incast those that send.")
+    targets: Positive = Field(default=1, description="Ports to which an incast goes, one after another.")
+    size: Size = Field(gt=0, description="Of every flow.")
+    every: Time = Field(gt=0, description="From one burst to the next.")
+    traffic_class: Natural = Field(default=0, le=7, description="Class; collectives are 0, storage is 1.")
+
+    def record(self) -> Beside:
+        """The record that the engine takes."""
+        return Beside(self.pattern, self.ports, self.size, self.every, self.targets, self.traffic_class)
 
 
 class PacketSection(Section):
@@ -28,4 +44,5 @@ class PacketSection(Section):
     scale_up: Literal["model", "packets"] = Field(
         default="model", description="Whether transfers inside a scale-up domain take modelled time or are packets."
     )
+    beside: tuple[BesideSection, ...] = Field(default=(), description="Other traffic while the step runs.")
     samples: Natural = Field(default=120, le=10_000, description="How often queues are sampled, about; 0 for never.")

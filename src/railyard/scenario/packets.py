@@ -43,6 +43,7 @@ def engine_of(draft: Draft, cluster: Cluster, name: str) -> Engine:
         budget_hops=section.budget_hops,
         budget_sends=int(section.budget_sends),
         scale_up=section.scale_up,
+        beside=tuple(one.record() for one in section.beside),
         samples=section.samples,
     )
 

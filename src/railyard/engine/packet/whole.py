@@ -11,6 +11,7 @@ import numpy as np
 from railyard.engine.contract import DegradeLink, Fault, Jitter, Probes, Progress, engines
 from railyard.engine.flow import FLOW
 from railyard.engine.lowering import Entities, Lowered, lower
+from railyard.engine.packet.beside import Beside, with_beside
 from railyard.engine.packet.fabrics import COMPOSITIONS, settings_of
 from railyard.engine.packet.lowering import LoweredTraffic, Lowering, Slicing, assemble
 from railyard.engine.packet.placing import Placed, place
@@ -59,6 +60,7 @@ class PacketEngine:
         stands_in: What these settings are not; for the result's list of what is left out.
         budget_hops: Packets times links that may be simulated; what is more is sliced.
         budget_sends: Rows of traffic.
+        beside: Other traffic on the back-end while the step would run on an empty network.
         samples: About so many times the queues of the busiest links are sampled; 0 for never.
         sampled_links: Of how many links.
         scale_up: `model`: scale-up transfers take the time of their bytes on their rank's links; `packets`: they are
@@ -69,6 +71,7 @@ class PacketEngine:
     stands_in: tuple[str, ...] = ()
     budget_hops: float = BUDGET_HOPS
     budget_sends: int = BUDGET_SENDS
+    beside: tuple[Beside, ...] = ()
     samples: int = 120
     sampled_links: int = 64
     scale_up: Literal["model", "packets"] = "model"
@@ -119,11 +122,13 @@ class PacketEngine:
         slicing, blocks = self._sliced(lowering, placed, settings)
         alone_ps = np.append(lowered.entities.even_ps, 0)[lowered.entity]
         traffic = assemble(lowering, placed, blocks, slicing, alone_ps)
+        expected_ps = _expected_ps(lowering, slicing) if self.beside or self.samples else 0
+        traffic = with_beside(traffic, cluster, self.beside, expected_ps)
         sampled = self._sampled(lowering, placed)
         settings = replace(
             settings,
             base_rtt_ps=settings.base_rtt_ps or placed.base_rtt_ps,
-            sample_ps=_sample_ps(lowering, slicing, self.samples) if len(sampled) else None,
+            sample_ps=max(expected_ps // self.samples, 1000) if len(sampled) else None,
             sample_links=tuple(sampled.tolist()),
         )
         result = run(placed.network, traffic.traffic, settings, progress=_told(progress, len(graph)))
@@ -224,12 +229,11 @@ def _load(lowering: Lowering) -> NDArray[np.float64]:
     return np.bincount(entities.link_idx, moved, minlength=len(lowering.cluster.links)).astype(np.float64)
 
 
-def _sample_ps(lowering: Lowering, slicing: Slicing, samples: int) -> int:
-    """Time between samples, from how long the step takes in the flow engine; twice as many where it takes longer."""
+def _expected_ps(lowering: Lowering, slicing: Slicing) -> int:
+    """How long the slice would take in the flow engine."""
     lowered, graph = lowering.lowered, lowering.graph
     own = replace(graph, duration_ps=lowering.duration_ps)
-    expected_ps = FLOW.run(own, lowered, lowering.cluster.links).makespan_ps / slicing.factor
-    return max(round(expected_ps / samples), 1_000)
+    return round(FLOW.run(own, lowered, lowering.cluster.links).makespan_ps / slicing.factor)
 
 
 def hops_of(lowering: Lowering, payload_bytes: int, *, packets: bool) -> float:
