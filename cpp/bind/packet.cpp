@@ -14,6 +14,7 @@ namespace nb = nanobind;
 using namespace nb::literals;
 using namespace railyard::packet;
 
+void bind_packet_controls(nb::module_& m);
 void bind_packet_pfc(nb::module_& m);  // packet_pfc.cpp
 void bind_packet_rdma(nb::module_& m);
 
@@ -162,7 +163,8 @@ void bind_choices(nb::module_& m) {
       .value("OBLIVIOUS", Balance::oblivious)
       .value("SINGLE_PATH", Balance::single_path)
       .value("ADAPTIVE", Balance::adaptive)
-      .value("FLOWLET", Balance::flowlet);
+      .value("FLOWLET", Balance::flowlet)
+      .value("USER", Balance::user);
 }
 
 void bind_options(nb::module_& m) {
@@ -196,6 +198,11 @@ void bind_options(nb::module_& m) {
       .def_rw("rdma", &Options::rdma)
       .def_rw("dcqcn", &Options::dcqcn)
       .def_rw("spectrum", &Options::spectrum)
+      .def_rw("hpcc", &Options::hpcc)
+      .def_rw("swift", &Options::swift)
+      .def_rw("user_control", &Options::user_control)
+      .def_rw("user_balance", &Options::user_balance)
+      .def_rw("telemetry", &Options::telemetry)
       .def_rw("reroute_ps", &Options::reroute_ps)
       .def_rw("link_retry", &Options::link_retry)
       .def_rw("threads", &Options::threads)
@@ -272,6 +279,7 @@ void bind_outcome(nb::module_& m) {
 void bind_packet(nb::module_& m) {
   bind_columns(m);
   bind_choices(m);
+  bind_packet_controls(m);
   bind_packet_pfc(m);
   bind_packet_rdma(m);
   bind_options(m);

@@ -11,7 +11,10 @@ void bind_packet_rdma(nb::module_& m) {
   nb::enum_<RateControl>(m, "PacketRateControl")
       .value("LINE_RATE", RateControl::line_rate)
       .value("DCQCN", RateControl::dcqcn)
-      .value("SPECTRUM", RateControl::spectrum);
+      .value("SPECTRUM", RateControl::spectrum)
+      .value("HPCC", RateControl::hpcc)
+      .value("SWIFT", RateControl::swift)
+      .value("USER", RateControl::user);
   nb::enum_<Notification>(m, "PacketNotification")
       .value("NONE", Notification::none)
       .value("PACKET", Notification::packet)

@@ -21,7 +21,8 @@ std::int64_t part(std::int64_t whole, double fraction) {
 Ports::Ports(Context& context)
     : context_(context), slab_(context.slab), wheel_(context.wheel), counters_(context.outcome.counters),
       mtu_(context.options.mtu_bytes), header_(context.options.header_bytes), trim_(context.options.trim),
-      seed_(context.options.seed), ports_(context.network.link_source.size()), draws_(ports_.size(), 0),
+      seed_(context.options.seed), telemetry_(context.options.telemetry ? &context.telemetry : nullptr),
+      ports_(context.network.link_source.size()), draws_(ports_.size(), 0),
       targets_(context.network.link_target.begin(), context.network.link_target.end()), carried_(ports_.size(), 0),
       marks_(ports_.size(), 0) {
   const NetworkColumns& network = context.network;
@@ -54,6 +55,7 @@ Ports::Ports(Context& context)
                         .mark_above = marking ? part(derived.ecn_low_bytes, kept) : kUnlimited,
                         .mark_surely = marking ? part(derived.ecn_high_bytes, kept) : kUnlimited,
                         .last_hop = to_host,
+                        .first_hop = from_host,
                         .down = false,
                         .prompt = prompt});
   }

@@ -6,6 +6,9 @@ RateControls::Any RateControls::make(const Options& options, const Derived& deri
   switch (options.rdma.control) {
     case RateControl::dcqcn: return Any(std::in_place_type<Table<Dcqcn>>, options, derived, flows);
     case RateControl::spectrum: return Any(std::in_place_type<Table<Spectrum>>, options, derived, flows);
+    case RateControl::hpcc: return Any(std::in_place_type<Table<Hpcc>>, options, derived, flows);
+    case RateControl::swift: return Any(std::in_place_type<Table<Swift>>, options, derived, flows);
+    case RateControl::user: return Any(std::in_place_type<Table<UserControl>>, options, derived, flows);
     case RateControl::line_rate: break;
   }
   return Any(std::in_place_type<Table<LineRate>>, options, derived, flows);
@@ -16,7 +19,13 @@ RateControls::RateControls(const Options& options, const Derived& derived, std::
   switch (options.rdma.control) {
     case RateControl::line_rate: break;
     case RateControl::dcqcn: sees_departures_ = options.dcqcn.byte_counter != 0; break;
-    case RateControl::spectrum: sees_acks_ = true; break;
+    case RateControl::spectrum:
+    case RateControl::hpcc:
+    case RateControl::swift: sees_acks_ = true; break;
+    case RateControl::user:
+      sees_acks_ = options.user_control.on_ack != 0;
+      sees_departures_ = options.user_control.on_sent != 0;
+      break;
   }
 }
 

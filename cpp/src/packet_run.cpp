@@ -4,6 +4,7 @@
 #include <string>
 
 #include "packet_dispatch.hpp"
+#include "railyard/packet/telemetry.hpp"
 #include "railyard/packet/port.hpp"
 #include "railyard/packet/stuck.hpp"
 
@@ -178,6 +179,20 @@ void check_rdma(const Options& options) {
        "a share of the control by round-trip times must be in (0, 1]");
 }
 
+void check_controls(const Options& options) {
+  const HpccOptions& hpcc = options.hpcc;
+  need(hpcc.eta > 0 && hpcc.eta < 10 && hpcc.rtt_ps >= 0 && hpcc.increase_bytes >= 0 && hpcc.increase_share >= 0 &&
+           hpcc.min_rate_bps >= 1 && hpcc.hops >= 1 && hpcc.hops <= Telemetry::kMost,
+       "a constant of HPCC is out of range");
+  const SwiftOptions& swift = options.swift;
+  need(swift.increase > 0 && swift.decrease > 0 && swift.max_decrease > 0 && swift.max_decrease < 1 &&
+           swift.base_target_ps > 0 && swift.hop_target_ps >= 0 && swift.scaling_range_ps >= 0 && swift.host_target_ps > 0,
+       "a constant of Swift is out of range");
+  need(swift.scaling_least > 0 && swift.scaling_least < swift.scaling_most && swift.least_packets > 0 &&
+           swift.least_packets <= swift.most_packets && swift.most_packets <= 1e9 && swift.first_packets >= 0,
+       "a window of Swift is out of range");
+}
+
 struct Path {
   int links = 0;
   Ps latency = 0;
@@ -236,12 +251,14 @@ void require_all(const Outcome& outcome) {
 
 Derived derive(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options) {
   const Routes routes(network, options.seed);
+  Derived derived;
   for (std::size_t flow = 0; flow < traffic.source.size(); ++flow) {
     if (traffic.source[flow] == traffic.target[flow]) continue;
-    walk(network, routes, static_cast<std::uint32_t>(traffic.source[flow]), static_cast<std::uint32_t>(traffic.target[flow]));
+    const Path path = walk(network, routes, static_cast<std::uint32_t>(traffic.source[flow]),
+                           static_cast<std::uint32_t>(traffic.target[flow]));
+    derived.diameter = std::max<std::int64_t>(derived.diameter, path.links);
     walk(network, routes, static_cast<std::uint32_t>(traffic.target[flow]), static_cast<std::uint32_t>(traffic.source[flow]));
   }
-  Derived derived;
   // Of the host that a flow begins at; hosts are taken to be alike.
   const std::int32_t host = traffic.source.empty() ? 0 : traffic.source.front();
   for (std::size_t link = 0; link < network.link_source.size(); ++link)
@@ -281,6 +298,7 @@ Outcome run(const NetworkColumns& network, const TrafficColumns& traffic, const 
   check_options(network, options);
   check_controls(network, traffic, options);
   check_rdma(options);
+  check_controls(options);
   const Derived derived = derive(network, traffic, options);
   Runner* const runner = runner_of(options);
   need(runner != nullptr, "no such pair of transport and switching");

@@ -143,6 +143,215 @@ class PacketBalance(enum.Enum):
 
     FLOWLET = 6
 
+    USER = 7
+
+class PacketHpccReading(enum.Enum):
+    PAPER = 0
+
+    HTSIM = 1
+
+class PacketHpcc:
+    """Constants of HPCC."""
+
+    @property
+    def reading(self) -> PacketHpccReading: ...
+
+    @reading.setter
+    def reading(self, arg: PacketHpccReading, /) -> None: ...
+
+    @property
+    def eta(self) -> float: ...
+
+    @eta.setter
+    def eta(self, arg: float, /) -> None: ...
+
+    @property
+    def max_stage(self) -> int: ...
+
+    @max_stage.setter
+    def max_stage(self, arg: int, /) -> None: ...
+
+    @property
+    def rtt_ps(self) -> int: ...
+
+    @rtt_ps.setter
+    def rtt_ps(self, arg: int, /) -> None: ...
+
+    @property
+    def increase_bytes(self) -> int: ...
+
+    @increase_bytes.setter
+    def increase_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def increase_share(self) -> float: ...
+
+    @increase_share.setter
+    def increase_share(self, arg: float, /) -> None: ...
+
+    @property
+    def min_rate_bps(self) -> float: ...
+
+    @min_rate_bps.setter
+    def min_rate_bps(self, arg: float, /) -> None: ...
+
+    @property
+    def hops(self) -> int: ...
+
+    @hops.setter
+    def hops(self, arg: int, /) -> None: ...
+
+class PacketSwift:
+    """Constants of Swift."""
+
+    @property
+    def increase(self) -> float: ...
+
+    @increase.setter
+    def increase(self, arg: float, /) -> None: ...
+
+    @property
+    def decrease(self) -> float: ...
+
+    @decrease.setter
+    def decrease(self, arg: float, /) -> None: ...
+
+    @property
+    def max_decrease(self) -> float: ...
+
+    @max_decrease.setter
+    def max_decrease(self, arg: float, /) -> None: ...
+
+    @property
+    def base_target_ps(self) -> int: ...
+
+    @base_target_ps.setter
+    def base_target_ps(self, arg: int, /) -> None: ...
+
+    @property
+    def hop_target_ps(self) -> int: ...
+
+    @hop_target_ps.setter
+    def hop_target_ps(self, arg: int, /) -> None: ...
+
+    @property
+    def scaling_range_ps(self) -> int: ...
+
+    @scaling_range_ps.setter
+    def scaling_range_ps(self, arg: int, /) -> None: ...
+
+    @property
+    def scaling_least(self) -> float: ...
+
+    @scaling_least.setter
+    def scaling_least(self, arg: float, /) -> None: ...
+
+    @property
+    def scaling_most(self) -> float: ...
+
+    @scaling_most.setter
+    def scaling_most(self, arg: float, /) -> None: ...
+
+    @property
+    def host_target_ps(self) -> int: ...
+
+    @host_target_ps.setter
+    def host_target_ps(self, arg: int, /) -> None: ...
+
+    @property
+    def first_packets(self) -> float: ...
+
+    @first_packets.setter
+    def first_packets(self, arg: float, /) -> None: ...
+
+    @property
+    def least_packets(self) -> float: ...
+
+    @least_packets.setter
+    def least_packets(self, arg: float, /) -> None: ...
+
+    @property
+    def most_packets(self) -> float: ...
+
+    @most_packets.setter
+    def most_packets(self, arg: float, /) -> None: ...
+
+    @property
+    def timeout_reset(self) -> int: ...
+
+    @timeout_reset.setter
+    def timeout_reset(self, arg: int, /) -> None: ...
+
+class PacketUserControl:
+    """Addresses of a user's functions; 0: none."""
+
+    @property
+    def on_open(self) -> int: ...
+
+    @on_open.setter
+    def on_open(self, arg: int, /) -> None: ...
+
+    @property
+    def on_ack(self) -> int: ...
+
+    @on_ack.setter
+    def on_ack(self, arg: int, /) -> None: ...
+
+    @property
+    def on_cnp(self) -> int: ...
+
+    @on_cnp.setter
+    def on_cnp(self, arg: int, /) -> None: ...
+
+    @property
+    def on_nack(self) -> int: ...
+
+    @on_nack.setter
+    def on_nack(self, arg: int, /) -> None: ...
+
+    @property
+    def on_timeout(self) -> int: ...
+
+    @on_timeout.setter
+    def on_timeout(self, arg: int, /) -> None: ...
+
+    @property
+    def on_sent(self) -> int: ...
+
+    @on_sent.setter
+    def on_sent(self, arg: int, /) -> None: ...
+
+    @property
+    def on_timer(self) -> int: ...
+
+    @on_timer.setter
+    def on_timer(self, arg: int, /) -> None: ...
+
+    def set_slots(self, bits: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+class PacketUserBalance:
+    """Addresses of a user's functions; 0: none."""
+
+    @property
+    def next_entropy(self) -> int: ...
+
+    @next_entropy.setter
+    def next_entropy(self, arg: int, /) -> None: ...
+
+    @property
+    def feedback(self) -> int: ...
+
+    @feedback.setter
+    def feedback(self, arg: int, /) -> None: ...
+
+    @property
+    def choose(self) -> int: ...
+
+    @choose.setter
+    def choose(self, arg: int, /) -> None: ...
+
+    def set_slots(self, bits: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
 class PacketMarking:
     """When queues mark; -1: derived."""
 
@@ -276,6 +485,12 @@ class PacketRateControl(enum.Enum):
     DCQCN = 1
 
     SPECTRUM = 2
+
+    HPCC = 3
+
+    SWIFT = 4
+
+    USER = 5
 
 class PacketNotification(enum.Enum):
     NONE = 0
@@ -686,6 +901,36 @@ class PacketOptions:
 
     @spectrum.setter
     def spectrum(self, arg: PacketSpectrumOptions, /) -> None: ...
+
+    @property
+    def hpcc(self) -> PacketHpcc: ...
+
+    @hpcc.setter
+    def hpcc(self, arg: PacketHpcc, /) -> None: ...
+
+    @property
+    def swift(self) -> PacketSwift: ...
+
+    @swift.setter
+    def swift(self, arg: PacketSwift, /) -> None: ...
+
+    @property
+    def user_control(self) -> PacketUserControl: ...
+
+    @user_control.setter
+    def user_control(self, arg: PacketUserControl, /) -> None: ...
+
+    @property
+    def user_balance(self) -> PacketUserBalance: ...
+
+    @user_balance.setter
+    def user_balance(self, arg: PacketUserBalance, /) -> None: ...
+
+    @property
+    def telemetry(self) -> bool: ...
+
+    @telemetry.setter
+    def telemetry(self, arg: bool, /) -> None: ...
 
     @property
     def reroute_ps(self) -> int: ...

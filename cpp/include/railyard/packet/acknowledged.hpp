@@ -18,6 +18,7 @@ struct Acknowledged {
   std::uint32_t next_sequence = 0;     ///< The packet that is sent next.
   const Hop* hops = nullptr;           ///< Telemetry of the packet acknowledged.
   std::uint32_t hop_count = 0;
+  Ps host_delay = 0;                   ///< Of the round trip, in the receiving host.
 };
 
 }  // namespace railyard::packet

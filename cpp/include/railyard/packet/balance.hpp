@@ -9,6 +9,7 @@
 #include "railyard/packet/balance_oblivious.hpp"
 #include "railyard/packet/balance_reps.hpp"
 #include "railyard/packet/balance_single.hpp"
+#include "railyard/packet/balance_user.hpp"
 #include "railyard/packet/options.hpp"
 
 namespace railyard::packet {
@@ -29,6 +30,7 @@ class Balancer {
       case Balance::bitmap: return get<Bitmap>().next(flow);
       case Balance::oblivious: return get<Oblivious>().next(flow);
       case Balance::flowlet: return get<Flowlet>().next(flow, now);
+      case Balance::user: return get<UserBalance>().next(flow, now);
       case Balance::single_path:
       case Balance::adaptive: break;
     }
@@ -41,6 +43,7 @@ class Balancer {
       case Balance::mixed: get<Mixed>().feedback(flow, entropy, what, now); break;
       case Balance::reps: get<Reps>().feedback(flow, entropy, what, now); break;
       case Balance::bitmap: get<Bitmap>().feedback(flow, entropy, what, now); break;
+      case Balance::user: get<UserBalance>().feedback(flow, entropy, what, now); break;
       case Balance::oblivious:
       case Balance::flowlet:
       case Balance::single_path:
@@ -49,7 +52,7 @@ class Balancer {
   }
 
  private:
-  using Any = std::variant<SinglePath, Oblivious, Bitmap, Mixed, Reps, Flowlet>;
+  using Any = std::variant<SinglePath, Oblivious, Bitmap, Mixed, Reps, Flowlet, UserBalance>;
 
   static Any make(std::uint32_t flows, const Options& options) {
     switch (options.balance) {
@@ -58,6 +61,7 @@ class Balancer {
       case Balance::bitmap: return Any(std::in_place_type<Bitmap>, flows, options.paths, options.seed);
       case Balance::oblivious: return Any(std::in_place_type<Oblivious>, flows, options.paths, options.seed);
       case Balance::flowlet: return Any(std::in_place_type<Flowlet>, flows, options.seed, options.flowlet_gap_ps);
+      case Balance::user: return Any(std::in_place_type<UserBalance>, flows, options);
       case Balance::single_path:
       case Balance::adaptive: break;
     }

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "railyard/packet/context.hpp"
-#include "railyard/packet/least_loaded.hpp"
+#include "railyard/packet/egress_choice.hpp"
 #include "railyard/packet/port.hpp"
 
 namespace railyard::packet {
@@ -16,10 +16,8 @@ class LossyFabric {
   static constexpr bool kParts = true;
 
   explicit LossyFabric(Context& context)
-      : context_(context), adaptive_(context.options.balance == Balance::adaptive),
-        ports_(context),
-        least_loaded_(adaptive_ ? context.network.link_source.size() : 0, adaptive_ ? context.network.nodes : 0,
-                      context.options.seed) {}
+      : context_(context), adaptive_(switches_choose(context.options)), ports_(context),
+        egress_choice_(context.network, context.options) {}
 
   /// The packet has come to the end of its link, whether it arrives or not.
   void touch(std::uint32_t index) {
@@ -116,7 +114,7 @@ class LossyFabric {
       const Choice choice = context_.routes.find(node, packet.destination);
       if (choice.width == 0) return lose(index);
       if (choice.width == 1) link = *choice.links;
-      else if (adaptive_ && packet.size >= kAdaptiveLeast) link = least_loaded_.choose(ports_, node, choice, context_.now);
+      else if (adaptive_ && packet.size >= kAdaptiveLeast) link = egress_choice_.choose(ports_, node, choice, context_.now);
       else link = choice.links[context_.routes.pick(node, packet.key, choice.width)];
     }
     ports_.enqueue(link, index, context_.now);
@@ -125,7 +123,7 @@ class LossyFabric {
   Context& context_;
   bool adaptive_;
   Ports ports_;
-  LeastLoaded least_loaded_;
+  EgressChoice egress_choice_;
 };
 
 }  // namespace railyard::packet

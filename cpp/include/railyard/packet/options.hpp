@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "railyard/columns.hpp"
+#include "railyard/packet/control_options.hpp"
 #include "railyard/packet/pfc_options.hpp"
 #include "railyard/packet/rdma_options.hpp"
 
@@ -44,6 +45,7 @@ enum class Balance : std::uint8_t {
   single_path,  ///< One entropy a flow.
   adaptive,     ///< The switch: the emptiest egress.
   flowlet,      ///< One entropy a burst: another after a pause.
+  user,         ///< Functions that a user compiled.
 };
 
 /// The directed links and their routes: nodes 0..hosts-1 are hosts, the rest switches. Interval routing: a node reaches
@@ -124,6 +126,10 @@ struct Options {
   std::uint32_t threads = 1;
   Ps sample_ps = 0;                     ///< Time between samples of queues and flows; 0: none.
   std::span<const std::int32_t> sample_links, sample_flows;
+  HpccOptions hpcc;
+  SwiftOptions swift;
+  UserControlOptions user_control;
+  UserBalanceOptions user_balance;
 };
 
 /// What was derived from network and options.
@@ -132,6 +138,7 @@ struct Derived {
   std::int64_t rate_bps = 0;
   std::int64_t queue_bytes = 0, ecn_low_bytes = 0, ecn_high_bytes = 0, window_bytes = 0;
   Ps min_rto_ps = 0, target_delay_ps = 0;
+  std::int64_t diameter = 0;  ///< Links of the longest path of a flow.
 };
 
 struct Counters {

@@ -6,6 +6,7 @@
 #include "railyard/packet/context.hpp"
 #include "railyard/packet/draws.hpp"
 #include "railyard/packet/line.hpp"
+#include "railyard/packet/telemetry.hpp"
 #include "railyard/packet/wire.hpp"
 
 namespace railyard::packet {
@@ -18,6 +19,7 @@ struct PortClass {
   std::int64_t limit, control_limit;      ///< Bytes of payload packets, of headers and control packets.
   std::int64_t mark_above, mark_surely;   ///< Bytes left behind a departing packet: marked never .. always.
   bool last_hop;                          ///< Leads to a host.
+  bool first_hop;                         ///< Leaves a host.
   bool down;
   bool prompt;                            ///< Leads into another part: served by events of its own, at once.
 
@@ -125,9 +127,20 @@ class Ports {
     port.serving_size = static_cast<std::uint16_t>(next.size);
     port.kind = static_cast<std::uint16_t>((port.kind & ~1u) | (high ? 0u : 1u));
     port.busy_until = at + time_of(klass, next.size);
+    if (telemetry_ != nullptr) [[unlikely]] write_hop(port, link, at);
     carried_[link] += next.size;
     if (klass.prompt) wheel_.push(port.busy_until, event(Event::port, link));
     else wheel_.push(port.busy_until + klass.latency, next.index, link);
+  }
+
+  void write_hop(const Port& port, std::uint32_t link, Ps at) {
+    const PortClass& klass = classes_[port.klass()];
+    if (klass.first_hop || slab_[port.serving].kind != Kind::data) return;
+    const std::int32_t left = port.low_bytes + port.high_bytes - port.serving_size;
+    (*telemetry_)[port.serving].add({.tx_bytes = static_cast<std::uint64_t>(carried_[link]),
+                                     .time = at,
+                                     .queue_bytes = static_cast<std::uint32_t>(left),
+                                     .rate_mbps = static_cast<std::uint32_t>(klass.rate_bps / 1'000'000)});
   }
 
   /// Ends and begins service up to `now`.
@@ -203,6 +216,7 @@ class Ports {
   std::uint32_t mtu_, header_;
   bool trim_;
   std::uint64_t seed_;
+  TelemetryTable* telemetry_;  ///< Where switches write what they see as data packets leave; null: nowhere.
   BigVector<Port> ports_;
   WordArena lines_;
   std::vector<std::uint32_t> draws_;

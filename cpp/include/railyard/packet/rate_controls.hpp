@@ -1,13 +1,17 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
 #include "railyard/big_vector.hpp"
 #include "railyard/packet/dcqcn.hpp"
+#include "railyard/packet/hpcc.hpp"
 #include "railyard/packet/line_rate.hpp"
 #include "railyard/packet/spectrum.hpp"
+#include "railyard/packet/swift.hpp"
+#include "railyard/packet/user_control.hpp"
 
 namespace railyard::packet {
 
@@ -38,6 +42,9 @@ class RateControls {
     switch (table_.index()) {
       case 1: return on(std::get<1>(table_), flow, call);
       case 2: return on(std::get<2>(table_), flow, call);
+      case 3: return on(std::get<3>(table_), flow, call);
+      case 4: return on(std::get<4>(table_), flow, call);
+      case 5: return on(std::get<5>(table_), flow, call);
       default: return on(std::get<0>(table_), flow, call);
     }
   }
@@ -67,7 +74,7 @@ class RateControls {
     return {state.rate_bps, state.window_bytes};
   }
 
-  using Any = std::variant<Table<LineRate>, Table<Dcqcn>, Table<Spectrum>>;
+  using Any = std::variant<Table<LineRate>, Table<Dcqcn>, Table<Spectrum>, Table<Hpcc>, Table<Swift>, Table<UserControl>>;
   static Any make(const Options& options, const Derived& derived, std::size_t flows);
 
   Any table_;

@@ -11,6 +11,9 @@ enum class RateControl : std::uint8_t {
   line_rate,  ///< Nobody.
   dcqcn,
   spectrum,   ///< Round-trip times and notifications.
+  hpcc,   ///< Telemetry of switches.
+  swift,  ///< Delay.
+  user,   ///< Functions that a user compiled.
 };
 
 /// How a receiver tells a sender of congestion.

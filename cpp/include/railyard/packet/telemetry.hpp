@@ -8,7 +8,7 @@
 
 namespace railyard::packet {
 
-/// What a switch's egress writes into a packet that leaves by it.
+/// What a switch's egress writes into a data packet that leaves by it.
 struct Hop {
   std::uint64_t tx_bytes;     ///< Sent by the egress so far.
   Ps time;                    ///< Of the departure.
@@ -20,6 +20,11 @@ struct Telemetry {
   static constexpr std::size_t kMost = 8;
   std::array<Hop, kMost> hops;
   std::uint32_t count = 0;
+
+  /// One more egress passed; beyond the last row nothing is written, as in the header of a real packet.
+  void add(const Hop& hop) {
+    if (count < kMost) hops[count++] = hop;
+  }
 };
 
 /// Telemetry of packets by their index in the slab; holds nothing until something is written.

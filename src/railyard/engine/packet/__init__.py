@@ -16,15 +16,30 @@ from railyard.engine.packet.records import (
     Traffic,
 )
 from railyard.engine.packet.running import PacketResult, Packets, Samples, run
+from railyard.engine.packet.user import (
+    GOOD,
+    MARKED,
+    TIMEOUT,
+    TRIMMED,
+    UserBalancer,
+    UserControl,
+    balancer,
+    control,
+    signature,
+)
 
 __all__ = [
     "AT_RECEIVER",
     "AT_SENDER",
     "CONGESTION_CONTROLS",
+    "GOOD",
     "LOAD_BALANCINGS",
+    "MARKED",
     "PFC_KEYS",
     "SWITCHINGS",
+    "TIMEOUT",
     "TRANSPORTS",
+    "TRIMMED",
     "Fault",
     "PacketNetwork",
     "PacketResult",
@@ -35,8 +50,13 @@ __all__ = [
     "Samples",
     "Settings",
     "Traffic",
+    "UserBalancer",
+    "UserControl",
+    "balancer",
+    "control",
     "crossbar",
     "fat_tree",
     "leaf_spine",
     "run",
+    "signature",
 ]

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from railyard import _core
+from railyard.engine.packet.user.control import UserControl
 
-RateControl = Literal["line-rate", "dcqcn", "spectrum"]
+RateControl = Literal["line-rate", "dcqcn", "spectrum", "hpcc", "swift"]
 Notification = Literal["none", "packet", "acknowledgement"]
 DcqcnForm = Literal["paper", "periodic"]
 
-RATE_CONTROLS: tuple[RateControl, ...] = ("line-rate", "dcqcn", "spectrum")
+RATE_CONTROLS: tuple[RateControl, ...] = ("line-rate", "dcqcn", "spectrum", "hpcc", "swift")
 NOTIFICATIONS: tuple[Notification, ...] = ("none", "packet", "acknowledgement")
 DCQCN_FORMS: tuple[DcqcnForm, ...] = ("paper", "periodic")
 
@@ -21,7 +22,7 @@ class RdmaSettings:
     """Reliable connections (`transport="rdma"`) and their rate control. Sources: `docs/concepts/packet-rdma.md`.
 
     Attributes:
-        rdma_control: Who decides a queue pair's rate.
+        rdma_control: Who decides a queue pair's rate or window: a name, or a `UserControl`.
         rdma_notification: How a receiver tells of marked packets: not at all, by a notification packet (CNP), or by
             marked acknowledgements, each of which counts as one.
         rdma_qps: Queue pairs over which a flow is split, each with a path of its own.
@@ -61,7 +62,7 @@ class RdmaSettings:
         spectrum_least_share: Least rate, of the line rate.
     """
 
-    rdma_control: RateControl = "line-rate"
+    rdma_control: RateControl | UserControl = "line-rate"
     rdma_notification: Notification = "none"
     rdma_qps: int = 1
     rdma_out_of_order: bool = False
@@ -125,7 +126,8 @@ def put_rdma(options: _core.PacketOptions, settings: RdmaSettings) -> None:
         part, _, name = key.partition("_")
         value = getattr(settings, key)
         if key in _ENUMS:
-            value = getattr(_ENUMS[key], value.replace("-", "_").upper())
+            word = "user" if isinstance(value, UserControl) else value
+            value = getattr(_ENUMS[key], word.replace("-", "_").upper())
         elif key == "rdma_control_class":
             value = -1 if value is None else value
         elif key == "spectrum_threshold_ps":

@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from railyard.engine.packet.control_settings import CHOICES as CONTROL_CHOICES
+from railyard.engine.packet.control_settings import ControlSettings
 from railyard.engine.packet.pfc import PfcSettings
 from railyard.engine.packet.rdma_settings import CHOICES as RDMA_CHOICES
 from railyard.engine.packet.rdma_settings import RdmaSettings
+from railyard.engine.packet.user.balancer import UserBalancer
+from railyard.engine.packet.user.control import UserControl
 from railyard.errors import InputError, suggest
 
 if TYPE_CHECKING:
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
 
     from railyard.cluster.routing import RoutingTable
     from railyard.engine.packet.faults import Fault
+    from railyard.engine.packet.user.compiling import Functions
 
 CongestionControl = Literal["nscc", "rccc", "nscc+rccc", "constant"]
 LoadBalancing = Literal["mixed", "reps", "bitmap", "oblivious", "single-path", "adaptive", "flowlet"]
@@ -212,8 +217,12 @@ class Traffic:
         return len(self.source)
 
 
+_OPEN: dict[str, type[Functions]] = {"rdma_control": UserControl, "load_balancing": UserBalancer}
+"""Settings that may be functions of the user's own in place of a word."""
+
+
 @dataclass(frozen=True)
-class Settings(PfcSettings, RdmaSettings):
+class Settings(PfcSettings, RdmaSettings, ControlSettings):
     """Constants of the transport and of the switches. Defaults are those of uet-htsim (commit 40ccb05).
 
     Those of switches with classes and pause frames stand with `PfcSettings`.
@@ -222,7 +231,7 @@ class Settings(PfcSettings, RdmaSettings):
         transport: What hosts speak.
         switching: What happens where more comes to an egress than leaves it.
         congestion_control: `nscc` (window at the sender), `rccc` (credit by the receiver), both, or `constant` window.
-        load_balancing: Who chooses among equal-cost paths and how.
+        load_balancing: Who chooses among equal-cost paths and how: a name, or a `UserBalancer`.
         flowlet_gap_ps: A pause of a flow after which its next packet may take another path (flowlet), ps.
         mtu_bytes: A full packet, header included.
         header_bytes: Header, acknowledgement, trimmed packet.
@@ -253,7 +262,7 @@ class Settings(PfcSettings, RdmaSettings):
     transport: Transport = "uec"
     switching: Switching = "lossy"
     congestion_control: CongestionControl = "nscc"
-    load_balancing: LoadBalancing = "mixed"
+    load_balancing: LoadBalancing | UserBalancer = "mixed"
     flowlet_gap_ps: int = 10_000_000
     mtu_bytes: int = 4150
     header_bytes: int = 64
@@ -287,8 +296,11 @@ class Settings(PfcSettings, RdmaSettings):
             ("congestion_control", CONGESTION_CONTROLS),
             ("load_balancing", LOAD_BALANCINGS),
             *RDMA_CHOICES.items(),
+            *CONTROL_CHOICES.items(),
         ):
             found = getattr(self, key)
+            if key in _OPEN and isinstance(found, _OPEN[key]):
+                continue
             if found not in allowed:
                 near = suggest(str(found), allowed)
                 hint = f"did you mean {near!r}?" if near else None

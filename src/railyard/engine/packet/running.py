@@ -10,10 +10,12 @@ import numpy as np
 
 from railyard import _core
 from railyard.engine.packet import pfc
+from railyard.engine.packet.control_settings import put_controls, put_user
 from railyard.engine.packet.faults import columns as fault_columns
 from railyard.engine.packet.queue_pairs import split
 from railyard.engine.packet.rdma_settings import put_rdma
 from railyard.engine.packet.records import SWITCHINGS, TRANSPORTS
+from railyard.engine.packet.user.balancer import UserBalancer
 from railyard.errors import InputError, SimulationError
 
 if TYPE_CHECKING:
@@ -165,7 +167,8 @@ def _options(settings: Settings, threads: int) -> _core.PacketOptions:
     options.transport = _TRANSPORT[settings.transport]
     options.switching = _SWITCHING[settings.switching]
     options.congestion = _CONGESTION[settings.congestion_control]
-    options.balance = _BALANCE[settings.load_balancing]
+    balance = settings.load_balancing
+    options.balance = _core.PacketBalance.USER if isinstance(balance, UserBalancer) else _BALANCE[balance]
     options.queue_packets = settings.queue_packets or 0
     options.ecn_low_packets = -1 if settings.ecn_low is None else settings.ecn_low
     options.ecn_high_packets = -1 if settings.ecn_high is None else settings.ecn_high
@@ -184,6 +187,8 @@ def _options(settings: Settings, threads: int) -> _core.PacketOptions:
     ):
         setattr(options, key, getattr(settings, key))
     put_rdma(options, settings)
+    put_controls(options, settings)
+    put_user(options, settings.rdma_control, balance)
     for key in ("window_packets", "base_rtt_ps", "target_delay_ps", "end_ps", "sample_ps"):
         setattr(options, key, getattr(settings, key) or 0)
     options.threads = threads

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from railyard.engine.packet.rdma_settings import DCQCN_FORMS, NOTIFICATIONS, RATE_CONTROLS
+from railyard.engine.packet.rdma_settings import DCQCN_FORMS, NOTIFICATIONS
 from railyard.scenario.packet.readers import choice, number, rate, share, size, time, whole, yes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 RDMA_READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "rdma_control": ("rdma_control", choice(*RATE_CONTROLS)),
     "rdma_notification": ("rdma_notification", choice(*NOTIFICATIONS)),
     "qps": ("rdma_qps", whole(1, 4096)),
     "rdma_out_of_order": ("rdma_out_of_order", yes),

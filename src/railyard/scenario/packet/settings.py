@@ -6,8 +6,10 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from railyard.engine.packet import PfcSettings
-from railyard.engine.packet.rdma_settings import RdmaSettings
+from railyard.engine.packet.control_settings import ControlSettings
+from railyard.engine.packet.rdma_settings import RATE_CONTROLS, RdmaSettings
 from railyard.errors import InputError, did_you_mean
+from railyard.scenario.packet.control_keys import CONTROL_READERS, is_rate_control, word_or_user
 from railyard.scenario.packet.pfc import READERS as PFC_READERS
 from railyard.scenario.packet.rdma_keys import RDMA_READERS
 from railyard.scenario.packet.readers import choice, rate, share, time, whole, yes
@@ -22,14 +24,14 @@ LOAD_BALANCERS = ("mixed", "reps", "bitmap", "oblivious", "adaptive", "single-pa
 
 
 @dataclass(frozen=True)
-class Settings(PfcSettings, RdmaSettings):
+class Settings(PfcSettings, RdmaSettings, ControlSettings):
     """Everything beside traffic and topology; None stands for what the engine derives from the network.
 
     Attributes:
         transport: What hosts speak: one of `TRANSPORTS`.
         switching: What happens at a full egress: one of `SWITCHINGS`.
-        congestion_control: Who decides how much a flow may send: one of `CONGESTION_CONTROLS`.
-        load_balancing: Who decides which path a packet takes: one of `LOAD_BALANCERS`.
+        congestion_control: Who decides how much a flow of Ultra Ethernet may send: one of `CONGESTION_CONTROLS`.
+        load_balancing: Who decides which path a packet takes: one of `LOAD_BALANCERS`, or `user:FILE.py:NAME`.
         paths: Entropies of a flow.
         mtu_bytes: Largest packet with its header.
         header_bytes: Header of a data packet, and size of acknowledgements and trimmed packets.
@@ -83,8 +85,8 @@ class Settings(PfcSettings, RdmaSettings):
 _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "transport": ("transport", choice(*TRANSPORTS)),
     "switching": ("switching", choice(*SWITCHINGS)),
-    "congestion_control": ("congestion_control", choice(*CONGESTION_CONTROLS)),
-    "load_balancing": ("load_balancing", choice(*LOAD_BALANCERS)),
+    "congestion_control": ("congestion_control", word_or_user(*CONGESTION_CONTROLS, *RATE_CONTROLS)),
+    "load_balancing": ("load_balancing", word_or_user(*LOAD_BALANCERS)),
     "paths": ("paths", whole(1, 65536)),
     "mtu_bytes": ("mtu_bytes", whole(128, 65535)),
     "header_bytes": ("header_bytes", whole(1, 1024)),
@@ -108,6 +110,7 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "end": ("end_ps", time),
     **PFC_READERS,
     **RDMA_READERS,
+    **CONTROL_READERS,
 }
 
 KEYS = tuple(_READERS)
@@ -129,10 +132,30 @@ def assign(settings: Settings, assignments: Iterable[str]) -> Settings:
             raise InputError("unknown key", key=key, allowed=KEYS, hint=did_you_mean(key, KEYS))
         name, reader = _READERS[key]
         try:
-            changed[name] = reader(value)
+            found = reader(value)
         except InputError as error:
             raise error.located(key=key) from None
-    return _sound(replace(settings, **changed))
+        changed["rdma_control" if name == "congestion_control" and is_rate_control(found) else name] = found
+    made = _sound(replace(settings, **changed))
+    _fitting(made, changed)
+    return made
+
+
+def _fitting(settings: Settings, changed: dict[str, Any]) -> None:
+    """Refuses a congestion control that the transport does not have.
+
+    Raises:
+        InputError: With the transport that has it.
+    """
+    for name, wanted in (("rdma_control", "rdma"), ("congestion_control", "uec")):
+        if name in changed and settings.transport in {"rdma", "uec"} - {wanted}:
+            raise InputError(
+                f"the transport {settings.transport} has no such control",
+                key="congestion_control",
+                found=changed[name],
+                allowed=RATE_CONTROLS if settings.transport == "rdma" else CONGESTION_CONTROLS,
+                hint=f"say transport={wanted} too",
+            )
 
 
 def _sound(settings: Settings) -> Settings:

@@ -1,0 +1,139 @@
+"""A fabric composed in a YAML file: a base and what is changed of it, by the same keys as `--set`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from railyard.engine.packet.user.loading import PREFIX, is_user
+from railyard.errors import InputError, Problem, did_you_mean
+from railyard.scenario.packet.presets import Preset, fabric
+from railyard.scenario.packet.settings import KEYS, assign
+from railyard.scenario.source import kind_of, read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from railyard.scenario.packet.settings import Settings
+    from railyard.scenario.source import Mark, Node
+
+SUFFIXES = (".yaml", ".yml")
+BASE = "uec-htsim"
+_OWN = ("name", "summary", "base")
+
+
+def is_mix(text: str) -> bool:
+    """Whether `--fabric` names a file."""
+    return text.lower().endswith(SUFFIXES)
+
+
+def load(path: Path) -> Preset:
+    """The fabric that a file composes.
+
+    Its keys are `name`, `summary`, `base` (a fabric of packets by name, from which everything comes that the file does
+    not say) and the keys of `--set`. A section is short for keys that begin alike: `dcqcn: {g: 0.004}` is
+    `dcqcn_g: 0.004`.
+
+    Raises:
+        InputError: With file, line and key of everything that is wrong in it.
+    """
+    root = read(path)
+    base = fabric(_word(root, "base", BASE))
+    problems: list[Problem] = []
+    said = list(_flat(root, "", problems))
+    settings = _assigned(base.settings, said, path.parent, problems)
+    if problems:
+        raise InputError.many(sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0)))
+    name = _word(root, "name", path.stem)
+    return Preset(
+        name=name,
+        summary=_word(root, "summary", f"A mix on the base of {base.name}."),
+        settings=settings,
+        sources=(f"{path}", *base.sources),
+        left_out=base.left_out,
+    )
+
+
+def _word(root: Node, key: str, default: str) -> str:
+    """A key of the file's own, which holds text.
+
+    Raises:
+        InputError: It holds something else, or (base) there is no such fabric.
+    """
+    node = root.value.get(key)
+    if node is None:
+        return default
+    if not isinstance(node.value, str):
+        raise InputError.many([node.mark.problem(f"text is due here, found {kind_of(node.value)}", key=key)])
+    if key == "base":
+        try:
+            fabric(node.value)
+        except InputError as error:
+            raise _at(error, node.mark, key) from None
+    return node.value
+
+
+def _flat(node: Node, prefix: str, problems: list[Problem]) -> Iterator[tuple[str, str, Mark]]:
+    """Key, text and place of every setting; what is unknown or no value goes to the problems."""
+    for name, child in node.value.items():
+        key = f"{prefix}{name}"
+        mark = node.keys[name]
+        if not prefix and name in _OWN:
+            continue
+        if isinstance(child.value, dict):
+            if any(known.startswith(f"{key}_") for known in KEYS):
+                yield from _flat(child, f"{key}_", problems)
+            else:
+                problems.append(_unknown(key, mark))
+        elif key not in KEYS:
+            problems.append(_unknown(key, mark))
+        elif child.value is None or isinstance(child.value, list):
+            problems.append(child.mark.problem(f"a value is due here, found {kind_of(child.value)}", key=key))
+        else:
+            yield key, _text(child.value), child.mark
+
+
+def _unknown(key: str, mark: Mark) -> Problem:
+    allowed = (*_OWN, *KEYS)
+    return mark.problem("unknown key", key=key, allowed=", ".join(allowed), hint=did_you_mean(key, allowed))
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _assigned(settings: Settings, said: list[tuple[str, str, Mark]], folder: Path, problems: list[Problem]) -> Settings:
+    """The base's settings with everything put in; where that fails, each key is tried alone, to name all wrong ones."""
+    texts = [f"{key}={_beside(text, folder)}" for key, text, _ in said]
+    marks = {key: mark for key, _, mark in said}
+    try:
+        return assign(settings, texts)
+    except InputError as error:
+        whole = error
+    found: list[Problem] = []
+    for text, (key, _, mark) in zip(texts, said, strict=True):
+        try:
+            assign(settings, [text])
+        except InputError as error:
+            found += _at(error, mark, key).problems
+    problems += found or _at(whole, marks.get(whole.problems[0].key or "", said[0][2]), None).problems
+    return settings
+
+
+def _beside(text: str, folder: Path) -> str:
+    """A path to a user's file is meant from the folder of the YAML file."""
+    if not is_user(text):
+        return text
+    return f"{PREFIX}{folder / text.removeprefix(PREFIX)}"
+
+
+def _at(error: InputError, mark: Mark, key: str | None) -> InputError:
+    """The error with the place in the YAML file, where it has none of its own."""
+    placed = [
+        replace(problem, file=mark.file, line=mark.line, column=mark.column, key=problem.key or key)
+        if problem.file is None
+        else problem
+        for problem in error.problems
+    ]
+    return InputError.many(placed)
