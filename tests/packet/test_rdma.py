@@ -238,7 +238,7 @@ def test_the_seed_decides_everything() -> None:
 
 @pytest.mark.parametrize("control", ["line-rate", "dcqcn", "spectrum"])
 @pytest.mark.parametrize("out_of_order", [False, True])
-def test_threads_change_nothing(control: str, out_of_order: bool) -> None:  # noqa: FBT001
+def test_threads_change_nothing(control: str, out_of_order: bool) -> None:
     order = np.random.default_rng(3).permutation(128)
     traffic = Traffic.of(128, order, np.roll(order, 1), 300_000)
     network = fat_tree(128, rate_bps=RATE_BPS)
