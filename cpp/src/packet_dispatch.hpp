@@ -10,5 +10,6 @@ using Runner = Outcome(const NetworkColumns&, const TrafficColumns&, const Optio
 Runner run_uec_lossy;
 Runner run_uec_pfc;
 Runner run_rdma_lossy;
+Runner run_rdma_pfc;
 
 }  // namespace railyard::packet

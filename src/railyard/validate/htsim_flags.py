@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NOT_BUILT = {
     "csg_htsim_eqds": "EQDS",
     "csg_htsim_ndp": "NDP",
-    "csg_htsim_roce": "RoCE with go-back-N and PFC",
     "csg_htsim_hpcc": "HPCC with PFC",
     "csg_htsim_swift": "Swift, which stalls in htsim itself",
     "csg_htsim_tcp": "TCP, which takes no matrix and gave no result in htsim itself",
 }
+_ROCE_HEADER_BYTES = 64
 _UEC = ("uet_htsim_uec", "htsim_uec")
 _CONTROLS = {
     (False, False): "nscc",
@@ -34,6 +39,9 @@ _ONE_VALUE = {
 }
 _SENDER = ("-sender_cc", "-sender_cc_only")
 _RECEIVER = ("-receiver_cc", "-receiver_cc_only")
+_WIDE = {"-pfc_thresholds": 2}
+"""Flags with more than one value."""
+
 _IGNORED = ("-end", "-nodes", "-conn_reuse")
 """Flags that change nothing here: our runs end when all flows have, and messages of a connection are always joined."""
 
@@ -43,6 +51,7 @@ class Command:
     """A recorded command.
 
     Attributes:
+        preset: The fabric.
         matrix: Name of the traffic file.
         topology: Name of the topology file; empty for the default tree.
         sets: `key=value` for `--set`.
@@ -51,6 +60,7 @@ class Command:
         slowed: Whether links are slowed down.
     """
 
+    preset: str = "uec-htsim"
     matrix: str = ""
     topology: str = ""
     sets: list[str] = field(default_factory=list)
@@ -68,15 +78,17 @@ def command(text: str) -> Command:
     words = shlex.split(text)
     program = words[0].rsplit("/", 1)[-1] if words else ""
     found = Command()
-    if program not in _UEC:
+    if program not in _PROGRAMS:
         found.not_built = f"not built: {NOT_BUILT.get(program, program or 'no program')}"
         return found
+    if program == "railyard":
+        return _own(found, words)
     values = _values(words[1:])
     found.matrix = values.pop("-tm", "").rsplit("/", 1)[-1]
     found.topology = values.pop("-topo", "").rsplit("/", 1)[-1]
     if not found.matrix:
         raise InputError("the command names no traffic", key="cmd", found=text)
-    _uec(found, values)
+    _PROGRAMS[program](found, values)
     return found
 
 
@@ -93,8 +105,9 @@ def _values(words: list[str]) -> dict[str, str]:
             continue
         if at + 1 == len(words):
             raise InputError("a flag without its value", key="cmd", found=flag)
-        values[flag] = words[at + 1]
-        at += 2
+        width = _WIDE.get(flag, 1)
+        values[flag] = " ".join(words[at + 1 : at + 1 + width])
+        at += 1 + width
     return values
 
 
@@ -120,3 +133,43 @@ def _uec(found: Command, values: dict[str, str]) -> None:
         elif flag not in {*_IGNORED, *_SENDER, *_RECEIVER}:
             found.not_built = f"not built: htsim's flag {flag}"
     found.sets.append("recv_done_trigger=ignore")
+
+
+def _roce(found: Command, values: dict[str, str]) -> None:
+    """Flags of csg-htsim's RoCE: its `-mtu` is payload, and its queues never drop (`-q` only makes them complain)."""
+    found.preset = "roce-htsim"
+    payload = int(values.pop("-mtu", "9000"))
+    low, high = values.pop("-pfc_thresholds", "12 15").split()
+    found.sets += [
+        f"link_rate={values.pop('-linkspeed', '100000')} Mb/s",
+        f"mtu_bytes={payload + _ROCE_HEADER_BYTES}",
+        f"pfc_xoff={int(high) * payload}",
+        f"pfc_xon={int(low) * payload}",
+        "recv_done_trigger=ignore",
+    ]
+    strategy = values.pop("-strat", "")
+    if strategy != "ecmp_host":
+        found.not_built = "not built: flowlets that switches move by load"
+    found.hashed = True
+    for flag in values.keys() - {*_IGNORED, "-q", "-paths", "-ar_method"}:
+        found.not_built = f"not built: htsim's flag {flag}"
+
+
+def _own(found: Command, words: list[str]) -> Command:
+    """A command of ours: `railyard packet --fabric NAME --traffic FILE [--set key=value ...]`."""
+    for flag, value in pairwise(words):
+        if flag == "--fabric":
+            found.preset = value
+        elif flag == "--traffic":
+            found.matrix = value
+        elif flag == "--set":
+            found.sets.append(value)
+    found.hashed = True
+    return found
+
+
+_PROGRAMS: dict[str, Callable[[Command, dict[str, str]], None]] = {
+    **dict.fromkeys(_UEC, _uec),
+    "csg_htsim_roce": _roce,
+    "railyard": lambda _found, _values: None,
+}
