@@ -117,3 +117,38 @@ def test_a_report_that_cannot_be_written_is_refused(capsys, tmp_path):
     code = railyard(["packet", "--traffic", str(DATA / "incast.cm"), "--quiet", "--json", "--report", str(place)])
     assert code == 2
     assert "--report" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def stormy(tmp_path_factory):
+    """47 hosts fill the link of one; others, whose ways cross theirs, send to each other; switches pause."""
+    root = tmp_path_factory.mktemp("stormy")
+    rows = [(host, 0) for host in range(16, 48)] + [(host, (host + 17) % 64 + 64) for host in range(64, 112)]
+    lines = [f"{source}->{target} start 0 size 500000" for source, target in rows if source != target]
+    matrix = root / "storm.cm"
+    matrix.write_text("\n".join([f"Nodes 128\nConnections {len(lines)}", *lines, ""]))
+    changes = ("switching=pfc", "congestion_control=constant", "load_balancing=single-path", "trim=false")
+    sets = [word for change in changes for word in ("--set", change)]
+    assert railyard(["packet", "--traffic", str(matrix), *sets, "--quiet", "--json", "--out", str(root / "runs")]) == 0
+    (file,) = (root / "runs").glob("*/result.json")
+    return json.loads(file.read_text())["variants"][0]["packet"]["storm"]
+
+
+def test_a_storm_names_where_it_began(stormy):
+    assert stormy["links"][0]["origin"] == "leaf0->h0"
+    assert stormy["paused_us_total"] >= stormy["longest_us"] > 0
+    times = [row["paused_us"] for row in stormy["links"]]
+    assert times == sorted(times, reverse=True)
+
+
+def test_victims_send_to_somebody_else_and_are_slower_for_it(stormy):
+    assert stormy["victims"]
+    for victim in stormy["victims"]:
+        assert not victim["flow"].endswith("->h0")
+        assert victim["slowdown"] == pytest.approx(victim["fct_us"] / victim["alone_us"])
+        assert victim["slowdown"] > 1
+
+
+def test_where_nothing_pauses_there_is_no_storm(kept):
+    _, folder = kept
+    assert "storm" not in json.loads((folder / "result.json").read_text())["variants"][0]["packet"]

@@ -34,8 +34,8 @@ function headline(storm: Storm, from: Origin[]): string {
   const spread = `${some(storm.pauses, "pause")} stopped ${some(storm.links.length, "link")} for ${microseconds(storm.paused_us_total)} in all, the longest for ${microseconds(storm.longest_us)}.`;
   if (first === undefined) return spread;
   const worst = [...storm.victims].sort((a, b) => b.slowdown - a.slowdown)[0];
-  const harm = worst === undefined ? "No flow that had no part in it was slowed." : `Worst hit of those that had no part in it: ${arrow(worst.flow)}, ${times(worst.slowdown)} slower than alone.`;
-  return `${spread} ${first.name} began ${first.links === storm.links.length ? "it all" : `it on ${whole(first.links)} of them`}. ${harm}`;
+  const harm = worst === undefined ? "No flow that had no part in it was slowed." : `Worst hit of those that had no part in it: ${arrow(worst.flow)}, ${times(worst.slowdown)} the time it takes without those that began it.`;
+  return `${spread} ${arrow(first.name)} began ${first.links === storm.links.length ? "it all" : `it on ${whole(first.links)} of them`}. ${harm}`;
 }
 
 /** Where pauses began, which links they stopped, and which flows suffered that had no part in the congestion. */
@@ -49,10 +49,10 @@ export function PauseStorm({ storm }: { storm: Storm }) {
       <p class="headline">{headline(storm, from)}</p>
       {links.length > 0 && (
         <>
-          <Legend items={from.map(({ name, links: stopped, victims }) => ({ name: `begun by ${name}: ${some(stopped, "link")}, ${some(victims, "victim")}`, color: color.get(name) ?? "" }))} />
+          <Legend items={from.map(({ name, links: stopped, victims }) => ({ name: `begun by ${arrow(name)}: ${some(stopped, "link")}, ${some(victims, "victim")}`, color: color.get(name) ?? "" }))} />
           <div class="bars">
             {links.slice(0, SHOWN).map((link) => (
-              <div class="bar-row long" title={`${some(link.pauses, "pause")}, begun by ${link.origin}`}>
+              <div class="bar-row long" title={`${some(link.pauses, "pause")}, begun by ${arrow(link.origin)}`}>
                 <span class="name">{arrow(link.link)}</span>
                 <div class="stack"><span style={{ width: `${(100 * link.paused_us) / longest}%`, background: color.get(link.origin) }} /></div>
                 <span class="value">{microseconds(link.paused_us)}</span>
@@ -67,7 +67,7 @@ export function PauseStorm({ storm }: { storm: Storm }) {
                 { head: "link", text: true, cell: (row) => arrow(row.link) },
                 { head: "paused", cell: (row) => microseconds(row.paused_us) },
                 { head: "pauses", cell: (row) => whole(row.pauses) },
-                { head: "begun by", text: true, cell: (row) => row.origin },
+                { head: "begun by", text: true, cell: (row) => arrow(row.origin) },
               ]}
             />
           </details>
@@ -81,9 +81,9 @@ export function PauseStorm({ storm }: { storm: Storm }) {
             columns={[
               { head: "flow", text: true, cell: (row) => arrow(row.flow) },
               { head: "took", cell: (row) => microseconds(row.fct_us) },
-              { head: "alone", cell: (row) => microseconds(row.alone_us) },
+              { head: "undisturbed", cell: (row) => microseconds(row.alone_us) },
               { head: "slowdown", cell: (row) => times(row.slowdown) },
-              { head: "stopped by", text: true, cell: (row) => row.stopped_by },
+              { head: "stopped by", text: true, cell: (row) => arrow(row.stopped_by) },
             ]}
           />
         </>

@@ -11,7 +11,8 @@ import numpy as np
 
 from railyard.errors import InputError
 from railyard.scenario.packet import traffic as traffic_files
-from railyard.scenario.packet.probing import LinkNames, probe
+from railyard.scenario.packet.played import LinkNames, Played
+from railyard.scenario.packet.probing import probe
 from railyard.scenario.packet.report import Report
 from railyard.workload.importers import htsim_topology
 from railyard.workload.importers.htsim_wiring import LINK_TIERS, wire
@@ -76,11 +77,10 @@ def run(given: Run, *, progress: Callable[[int, int], None] | None = None) -> Re
     except InputError as error:
         raise error.located(file=given.traffic) from None
     links, rows, settings = _network(network), _traffic(flows, tree.hosts), _settings(given, tree, network)
-    play = partial(simulate, links, rows, threads=given.threads, progress=progress)
-    result = play(settings)
+    play = partial(simulate, links, threads=given.threads, progress=progress)
+    result = play(rows, settings)
     cpu_s = _cpu_s() - begin
-    names = LinkNames(tree, network, LINK_TIERS)
-    probed = probe(play, settings, result, network=links, traffic=rows, names=names) if given.probe else {}
+    played = Played(play, links, rows, settings, result, LinkNames(tree, network, LINK_TIERS))
     return Report(
         flows=flows,
         start_ps=result.start_ps,
@@ -94,7 +94,7 @@ def run(given: Run, *, progress: Callable[[int, int], None] | None = None) -> Re
         left_out=(*given.preset.left_out, *flows.left_out),
         counts=asdict(result.packets),
         constants=result.constants,
-        probed=probed,
+        probed=probe(played) if given.probe else {},
     )
 
 

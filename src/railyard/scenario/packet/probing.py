@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from railyard.scenario.packet.storm import storm
 
+if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.engine.packet import PacketNetwork, PacketResult, Settings, Traffic
+    from railyard.engine.packet import PacketResult, Traffic
     from railyard.engine.packet.running import Samples
-    from railyard.workload.importers.htsim_topology import Tree
-    from railyard.workload.importers.htsim_wiring import TreeNetwork
+    from railyard.scenario.packet.played import Played
 
 TIMES = 200
 """Samples of a run."""
@@ -35,39 +34,25 @@ FLOWS = 8
 _PS_PER_US = 1e6
 
 
-def probe(
-    simulate: Callable[[Settings], PacketResult],
-    settings: Settings,
-    first: PacketResult,
-    *,
-    network: PacketNetwork,
-    traffic: Traffic,
-    names: LinkNames,
-) -> dict[str, Any]:
-    """Queues and senders over time, as the report draws them.
-
-    Args:
-        simulate: Runs the same again under these settings.
-        settings: Of the first run.
-        first: What came of it.
-        network: Its links.
-        traffic: Its flows.
-        names: Of links.
-    """
-    flows = some_flows(first, traffic)
+def probe(played: Played) -> dict[str, Any]:
+    """Queues and senders over time, and pauses, as the report draws them."""
+    first = played.first
+    flows = some_flows(first, played.traffic)
     links = np.sort(np.argsort(-first.link_bytes, kind="stable")[:WATCHED])
-    again = simulate(
+    samples = played.again(
         replace(
-            settings,
+            played.settings,
             sample_ps=max(1, -(-first.now_ps // TIMES)),
             sample_links=tuple(links.tolist()),
             sample_flows=tuple(flows.tolist()),
         )
-    )
-    if len(again.samples.time_ps) < 2:
-        return {}
-    found = {"queues": _queues(again.samples, links, network, names)}
-    senders = _senders(again.samples, flows, traffic)
+    ).samples
+    paused = storm(played)
+    found: dict[str, Any] = {} if paused is None else {"storm": paused}
+    if len(samples.time_ps) < 2:
+        return found
+    found["queues"] = _queues(samples, links, played)
+    senders = _senders(samples, flows, played.traffic)
     return found | ({"flows": senders} if senders["rows"] else {})
 
 
@@ -80,48 +65,19 @@ def some_flows(first: PacketResult, traffic: Traffic) -> NDArray[np.int64]:
     return np.asarray(order[np.unique(np.linspace(0, len(order) - 1, FLOWS).astype(np.int64))])
 
 
-class LinkNames:
-    """Names of the links of a tree: `leaf3->spine1`, and their tiers.
-
-    Args:
-        tree: The tree.
-        wired: Its links.
-        tiers: Names of tiers.
-    """
-
-    def __init__(self, tree: Tree, wired: TreeNetwork, tiers: tuple[str, ...]) -> None:
-        counts = {"h": tree.hosts, "leaf": tree.pods * tree.tors, "spine": tree.pods * tree.aggs, "core": tree.cores}
-        self._kinds = tuple(counts)
-        self._first = np.cumsum([0, *counts.values()])
-        self._wired = wired
-        self._tiers = tiers
-
-    def link(self, number: int) -> str:
-        """From where to where."""
-        return f"{self._node(int(self._wired.source[number]))}->{self._node(int(self._wired.target[number]))}"
-
-    def tier(self, number: int) -> str:
-        """`nic`, `leaf-spine` or `spine-core`."""
-        return self._tiers[int(self._wired.tier[number])]
-
-    def _node(self, number: int) -> str:
-        kind = int(np.searchsorted(self._first, number, side="right")) - 1
-        return f"{self._kinds[kind]}{number - int(self._first[kind])}"
-
-
-def _queues(samples: Samples, links: NDArray[np.int64], network: PacketNetwork, names: LinkNames) -> dict[str, Any]:
+def _queues(samples: Samples, links: NDArray[np.int64], played: Played) -> dict[str, Any]:
     time = samples.time_ps[1:]  # the first sample is taken at the start, where nothing has happened yet
     step = np.diff(samples.time_ps)[:, None].astype(float)
     carried, marks, paused = (
         np.diff(column, axis=0) for column in (samples.carried_bytes, samples.marks, samples.paused_ps)
     )
     depth = samples.depth_bytes[1:]
-    used = np.minimum(8e12 * carried / (network.rate_bps[links][None, :] * step), 1.0)
+    used = np.minimum(8e12 * carried / (played.network.rate_bps[links][None, :] * step), 1.0)
     order = np.lexsort((-used.mean(axis=0), -depth.max(axis=0)))[:SHOWN]
     rows = [
         {
-            "link": names.link(int(links[at])),
-            "tier": names.tier(int(links[at])),
+            "link": played.names.link(int(links[at])),
+            "tier": played.names.tier(int(links[at])),
             "depth_bytes": depth[:, at].tolist(),
             "utilization": used[:, at].round(4).tolist(),
             "marks": marks[:, at].tolist(),

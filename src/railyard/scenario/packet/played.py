@@ -1,0 +1,69 @@
+"""A packet run that has been made, how it can be made again, and what its links are called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from railyard.engine.packet import PacketNetwork, PacketResult, Settings, Traffic
+    from railyard.workload.importers.htsim_topology import Tree
+    from railyard.workload.importers.htsim_wiring import TreeNetwork
+
+
+class LinkNames:
+    """Names of the links of a tree: `leaf3->spine1`, and their tiers.
+
+    Args:
+        tree: The tree.
+        wired: Its links.
+        tiers: Names of tiers.
+    """
+
+    def __init__(self, tree: Tree, wired: TreeNetwork, tiers: tuple[str, ...]) -> None:
+        counts = {"h": tree.hosts, "leaf": tree.pods * tree.tors, "spine": tree.pods * tree.aggs, "core": tree.cores}
+        self._kinds = tuple(counts)
+        self._first = np.cumsum([0, *counts.values()])
+        self._wired = wired
+        self._tiers = tiers
+
+    def link(self, number: int) -> str:
+        """From where to where."""
+        return f"{self._node(int(self._wired.source[number]))}->{self._node(int(self._wired.target[number]))}"
+
+    def tier(self, number: int) -> str:
+        """`nic`, `leaf-spine` or `spine-core`."""
+        return self._tiers[int(self._wired.tier[number])]
+
+    def _node(self, number: int) -> str:
+        kind = int(np.searchsorted(self._first, number, side="right")) - 1
+        return f"{self._kinds[kind]}{number - int(self._first[kind])}"
+
+
+@dataclass(frozen=True, eq=False)
+class Played:
+    """A run.
+
+    Attributes:
+        simulate: Runs traffic over the same network.
+        network: Its links.
+        traffic: Its flows.
+        settings: Of it.
+        first: What came of it.
+        names: Of links.
+    """
+
+    simulate: Callable[[Traffic, Settings], PacketResult]
+    network: PacketNetwork
+    traffic: Traffic
+    settings: Settings
+    first: PacketResult
+    names: LinkNames
+
+    def again(self, settings: Settings) -> PacketResult:
+        """The same traffic under other settings."""
+        return self.simulate(self.traffic, settings)
