@@ -34,8 +34,9 @@ void add(std::vector<T>& to, const std::vector<T>& from) {
 }
 
 /// Where a flow has not come to that a part says -1.
-void greatest(std::vector<std::int64_t>& to, const std::vector<std::int64_t>& from) {
-  for (std::size_t at = 0; at < to.size(); ++at) to[at] = std::max(to[at], from[at]);
+template <class T>
+void greatest(std::vector<T>& to, const std::vector<T>& from) {
+  for (std::size_t at = 0; at < to.size() && at < from.size(); ++at) to[at] = std::max(to[at], from[at]);
 }
 
 }  // namespace
@@ -51,8 +52,10 @@ Outcome merge(std::vector<Outcome> parts) {
     add(whole.pauses.paused_ps, other.pauses.paused_ps);
     add(whole.pauses.longest_ps, other.pauses.longest_ps);
     add(whole.pauses.pauses, other.pauses.pauses);
-    for (std::size_t link = 0; link < whole.pauses.origin.size(); ++link)
-      whole.pauses.origin[link] = std::max(whole.pauses.origin[link], other.pauses.origin[link]);
+    add(whole.pauses.flow_held_ps, other.pauses.flow_held_ps);
+    add(whole.pauses.flow_victim_ps, other.pauses.flow_victim_ps);
+    greatest(whole.pauses.flow_origin, other.pauses.flow_origin);
+    greatest(whole.pauses.origin, other.pauses.origin);
     whole.counters += other.counters;
     whole.samples.time_ps.resize(std::min(whole.samples.time_ps.size(), other.samples.time_ps.size()));
     add(whole.samples.depth_bytes, other.samples.depth_bytes);

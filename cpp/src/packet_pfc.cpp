@@ -54,6 +54,9 @@ void PfcFabric::lay_out_links() {
   longest_ps_.assign(links, 0);
   pauses_.assign(links, 0);
   blame_.resize(links);
+  last_flow_.assign(links, kNone);
+  standing_.resize(context_.traffic.source.size());
+  flow_blame_.resize(standing_.size());
   std::vector<bool> failed(links, false);
   for (const std::int32_t link : context_.options.failed_links) failed[static_cast<std::size_t>(link)] = true;
   out_ptr_.assign(std::size_t{network.nodes} + 1, 0);
@@ -260,7 +263,58 @@ void PfcFabric::obey(Egress& port, std::uint32_t link, std::uint8_t bits) {
     longest_ps_[link] = std::max(longest_ps_[link], time);
     blame_[link].vote(stopper_[link], time);
   }
-  if ((before & ~bits) != 0) go_on(port, link);
+  if ((before & ~bits) == 0) return;
+  count_standing(port, link, before & ~bits, context_.now - port.paused_since);
+  go_on(port, link);
+}
+
+/// Whom a pause that ends now has held back: the flows whose packets wait, each once. Of what waits in a host only the flow
+/// that sent last is known.
+void PfcFabric::count_standing(const Egress& port, std::uint32_t link, unsigned bits, Ps time) {
+  ++countings_;
+  if (port.home == kNone) {
+    const std::uint32_t flow = last_flow_[link];
+    if (flow == kNone || context_.outcome.finish_ps[flow] >= 0) return;
+    Packet like{};
+    like.destination = static_cast<std::uint32_t>(context_.traffic.target[flow]);
+    stood(flow, link, time, !goes_over(like, links_[link].target, stopper_[link]));
+    return;
+  }
+  for (; bits != 0; bits &= bits - 1) {
+    const Line& line = queue(link, static_cast<unsigned>(std::countr_zero(bits))).line;
+    for (std::uint32_t at = 0; at < line.count; ++at) {
+      const Packet& packet = context_.slab[line.peek(lines_, at).index];
+      if (standing_[packet.flow].seen == countings_) continue;
+      stood(packet.flow, link, time, !goes_over(packet, links_[link].target, stopper_[link]));
+    }
+  }
+}
+
+void PfcFabric::stood(std::uint32_t flow, std::uint32_t link, Ps time, bool victim) {
+  Standing& standing = standing_[flow];
+  standing.seen = countings_;
+  standing.held_ps += time;
+  if (!victim) return;
+  standing.victim_ps += time;
+  flow_blame_[flow].vote(stopper_[link], time);
+}
+
+/// Whether a packet at a node may still go over a link: does, where its way is hashed.
+bool PfcFabric::goes_over(const Packet& packet, std::uint32_t node, std::uint32_t link) const {
+  if (links_[link].target < context_.hosts) return packet.destination == links_[link].target;
+  for (int hops = 0; hops < 16 && node >= context_.hosts; ++hops) {
+    const Choice choice = context_.routes.find(node, packet.destination);
+    if (choice.width == 0) return false;
+    if (adaptive_ || packet.key == 0) {
+      if (std::find(choice.links, choice.links + choice.width, link) != choice.links + choice.width) return true;
+      node = links_[*choice.links].target;
+    } else {
+      const std::uint32_t next = choice.links[choice.width == 1 ? 0 : context_.routes.pick(node, packet.key, choice.width)];
+      if (next == link) return true;
+      node = links_[next].target;
+    }
+  }
+  return false;
 }
 
 /// An egress may send again.
@@ -438,6 +492,11 @@ void PfcFabric::conclude() {
   columns.paused_ps = std::move(paused_ps_);
   columns.longest_ps = std::move(longest_ps_);
   columns.pauses = std::move(pauses_);
+  for (std::size_t flow = 0; flow < standing_.size(); ++flow) {
+    columns.flow_held_ps.push_back(standing_[flow].held_ps);
+    columns.flow_victim_ps.push_back(standing_[flow].victim_ps);
+    columns.flow_origin.push_back(static_cast<std::int32_t>(flow_blame_[flow].origin));
+  }
   columns.origin.clear();
   for (const Majority& majority : blame_) columns.origin.push_back(static_cast<std::int32_t>(majority.origin));
 }

@@ -4,6 +4,7 @@
 #include "fabric_driver.hpp"
 #include "harness.hpp"
 #include "railyard/packet/pfc.hpp"
+#include "railyard/packet/progress.hpp"
 
 using namespace driver;
 
@@ -348,6 +349,8 @@ TEST(pfc_pause_tree_slows_a_victim_and_names_its_root) {
   CHECK(pauses.pauses[10] > 0 && pauses.longest_ps[10] <= pauses.paused_ps[10]);
   CHECK(pauses.paused_ps[4] > 0 && pauses.origin[4] == 1);    // host 2 is stopped by the same root
   CHECK(pauses.paused_ps[1] == 0);
+  CHECK(pauses.flow_victim_ps[2] > 0 && pauses.flow_origin[2] == 1);  // 4 -> 1 stands for host 0's sake
+  CHECK(pauses.flow_held_ps[0] > 0 && pauses.flow_victim_ps[0] == 0 && pauses.flow_victim_ps[1] == 0);
 }
 
 TEST(pfc_adaptive_choice_goes_round_a_paused_egress) {
@@ -365,4 +368,29 @@ TEST(pfc_adaptive_choice_goes_round_a_paused_egress) {
   driver.fabric.hold(6, true);
   driver.run(1000 * kMicrosecond);
   CHECK(driver.received(0) > 2900);
+}
+
+TEST(pfc_link_that_goes_down_drops_what_waits_and_comes_back_clean) {
+  Net net = star(3);
+  Driver<PfcFabric> driver(net, incast(2, 500), lossless(15), no_marks());
+  CHECK(driver.run(30 * kMicrosecond));
+  driver.fabric.set_rate(1, 0);
+  CHECK(driver.fabric.ingress_bytes(2, 0) + driver.fabric.ingress_bytes(4, 0) <= kMtu);  // what is in service
+  CHECK(driver.run(60 * kMicrosecond));
+  driver.fabric.set_rate(1, 1);
+  CHECK(!driver.run());
+  const std::uint64_t dropped = driver.context.outcome.counters.dropped;
+  CHECK(dropped > 0 && driver.received(0) + driver.received(1) + dropped == 1000);
+  for (std::uint32_t link = 0; link < 6; ++link) CHECK(driver.fabric.depth(link) == 0);
+  CHECK(driver.fabric.ingress_bytes(2, 0) == 0 && !driver.fabric.paused(2) && !driver.fabric.paused(4));
+}
+
+TEST(pfc_progress_tells_of_flows_that_nothing_comes_of) {
+  Progress progress(3);
+  progress.started(true, 0);
+  progress.check(3, Progress::kMost);
+  CHECK_THROWS(Stuck, "1 flows are under way", progress.check(3, Progress::kMost + 1));
+  progress.check(2, 2 * Progress::kMost);  // it has finished: the others wait for work that takes its time
+  progress.started(false, 0);
+  progress.check(1, 2 * Progress::kMost);
 }

@@ -161,10 +161,14 @@ struct Samples {
 };
 
 /// One row a link, of a fabric that pauses: how long its egress was held back, the longest time of that, how often, and
-/// the link whose queue was the cause of most of it (-1: never held back).
+/// the link whose queue was the cause of most of it (-1: never held back). Then one row a flow: how long its packets stood
+/// behind egresses that were held back, summed over egresses; how much of that for a queue that they did not go to; and
+/// whose queue that mostly was.
 struct PauseColumns {
   std::vector<std::int64_t> paused_ps, longest_ps;
   std::vector<std::int32_t> pauses, origin;
+  std::vector<std::int64_t> flow_held_ps, flow_victim_ps;
+  std::vector<std::int32_t> flow_origin;
 };
 
 /// One row a flow; -1 where it has not come to that.

@@ -22,6 +22,13 @@ using MayResume = std::function<bool(std::uint32_t, const std::vector<std::int64
 std::vector<std::uint32_t> find_deadlock(std::size_t count, const std::vector<std::uint32_t>& paused,
                                          const std::vector<Held>& held, const MayResume& may_resume);
 
+/// How long a flow's packets have stood behind egresses that were held back.
+struct Standing {
+  std::int64_t held_ps = 0;
+  std::int64_t victim_ps = 0;  ///< For the sake of a queue that they do not go to.
+  std::uint64_t seen = 0;      ///< The last time that was counted, so that it counts once.
+};
+
 /// Which origin has lasted longest, in constant memory (Boyer and Moore's majority vote, weighted): right where one has
 /// more than half.
 struct Majority {

@@ -207,6 +207,9 @@ class PfcFabric {
   void take_frame(std::uint32_t index);
   void obey(Egress& port, std::uint32_t link, std::uint8_t bits);
   void tell_again(std::uint32_t link);
+  void count_standing(const Egress& port, std::uint32_t link, unsigned bits, Ps time);
+  void stood(std::uint32_t flow, std::uint32_t link, Ps time, bool victim);
+  bool goes_over(const Packet& packet, std::uint32_t node, std::uint32_t link) const;
   void go_on(Egress& port, std::uint32_t link);
   std::uint32_t new_frame(std::uint32_t link);
 
@@ -246,7 +249,10 @@ class PfcFabric {
   std::vector<std::uint32_t> changed_;        ///< Slots whose neighbours must be told something.
   std::vector<Ps> paused_ps_, longest_ps_;
   std::vector<std::int32_t> pauses_;
-  std::vector<Majority> blame_;
+  std::vector<Majority> blame_, flow_blame_;
+  std::vector<Standing> standing_;            ///< By flow.
+  std::vector<std::uint32_t> last_flow_;      ///< By link of a host: whose packet it sent last.
+  std::uint64_t countings_ = 0;
   Ps latest_resume_ = 0;
   Ps moved_at_ = 0;
   std::uint32_t paused_total_ = 0;            ///< Ingresses and classes that have stopped their neighbours.
@@ -477,6 +483,7 @@ inline void PfcFabric::inject(std::uint32_t host, std::uint32_t index) {
   const std::uint32_t link = uplink(host, index);
   if (link == kNone) return lose(index);
   if (down(link)) return drop(index);
+  last_flow_[link] = context_.slab[index].flow;
   enqueue(link, index, 0, rank_of_[context_.slab[index].klass]);
 }
 

@@ -96,7 +96,7 @@ class PfcSettings:
 
 @dataclass(frozen=True, eq=False)
 class Pauses:
-    """How links were held back; one row a link, no rows where switches do not pause.
+    """How links and flows were held back; no rows where switches do not pause.
 
     Attributes:
         paused_ps: How long its egress was told to pause, any class, ps.
@@ -104,12 +104,19 @@ class Pauses:
         pauses: How often.
         origin: The link whose queue was the cause of most of that time, -1 where there is none: the head of the tree of
             pauses, an egress that was full though nobody paused it.
+        flow_held_ps: One row a flow: how long its packets stood behind egresses that were told to pause, summed over
+            egresses, ps. Of what waits in a host only the flow that sent last counts.
+        flow_victim_ps: How much of that for the sake of a queue that they did not go to, ps.
+        flow_origin: Whose queue that mostly was; -1 where there is none.
     """
 
     paused_ps: NDArray[np.int64]
     longest_ps: NDArray[np.int64]
     pauses: NDArray[np.int32]
     origin: NDArray[np.int32]
+    flow_held_ps: NDArray[np.int64]
+    flow_victim_ps: NDArray[np.int64]
+    flow_origin: NDArray[np.int32]
 
     @classmethod
     def of(cls, outcome: _core.PacketOutcome) -> Pauses:
@@ -119,6 +126,9 @@ class Pauses:
             longest_ps=outcome.link_longest_pause_ps,
             pauses=outcome.link_pauses,
             origin=outcome.link_pause_origin,
+            flow_held_ps=outcome.flow_held_ps,
+            flow_victim_ps=outcome.flow_victim_ps,
+            flow_origin=outcome.flow_victim_origin,
         )
 
 

@@ -1,0 +1,189 @@
+"""Lossless switches under a transport: nothing lost, who held whom back, bounds, errors, the same for the same seed."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from railyard.engine.packet import (
+    PFC_KEYS,
+    PacketNetwork,
+    Routes,
+    Settings,
+    Traffic,
+    crossbar,
+    fat_tree,
+    leaf_spine,
+    run,
+)
+from railyard.errors import InputError, SimulationError
+from railyard.scenario.packet.settings import KEYS, assign
+from railyard.scenario.packet.settings import Settings as Said
+
+G400 = 400 * 10**9
+MTU = 4150
+US = 10**6
+CONSTANT = Settings(switching="pfc", congestion_control="constant", load_balancing="single-path", mtu_bytes=MTU)
+STATIC = dataclasses.replace(CONSTANT, pfc_xoff_packets=15, pfc_xon_packets=12)
+
+
+def incast(hosts, senders, size=1_000_000):
+    return Traffic.of(hosts, np.arange(1, senders + 1), np.zeros(senders, int), size)
+
+
+@pytest.mark.parametrize("settings", [STATIC, dataclasses.replace(CONSTANT, pfc_alpha=1 / 64)])
+@pytest.mark.parametrize("balance", ["single-path", "oblivious", "adaptive"])
+def test_nothing_is_lost_and_no_bound_is_broken(settings, balance):
+    network = fat_tree(16, rate_bps=G400)
+    found = run(network, incast(16, 12), dataclasses.replace(settings, load_balancing=balance))
+    assert found.finished.all()
+    assert found.packets.dropped == found.packets.trimmed == found.packets.lost == 0
+    assert found.packets.pauses > 0
+    # All of it must come over one link.
+    assert found.finish_ps.max() >= 12 * 1_000_000 * 8 * 10**12 // G400
+    assert found.link_bytes.max() * 8 * 10**12 // G400 <= found.now_ps
+
+
+def test_without_need_for_pauses_it_is_as_fast_as_a_lossy_fabric():
+    network = fat_tree(16, rate_bps=G400)
+    traffic = Traffic.of(16, np.arange(16), np.roll(np.arange(16), 5), 500_000)
+    lossless = run(network, traffic, CONSTANT)
+    lossy = run(network, traffic, dataclasses.replace(CONSTANT, switching="lossy"))
+    assert lossless.packets.pauses == 0
+    assert (lossless.finish_ps == lossy.finish_ps).all()
+
+
+def test_the_seed_decides_everything():
+    network = fat_tree(16, rate_bps=G400)
+    settings = dataclasses.replace(STATIC, load_balancing="adaptive")
+    digests = [run(network, incast(16, 12), dataclasses.replace(settings, seed=seed)).digest() for seed in (3, 3, 4)]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_a_pause_tree_has_a_root_and_a_victim():
+    # Hosts 4, 5, 6 -> 0 through one spine fill its queue; 7 -> 1 goes the same way to another host.
+    network = leaf_spine(8, leaf_hosts=4, spines=1, rate_bps=G400)
+    traffic = Traffic.of(8, [4, 5, 6, 7], [0, 0, 0, 1], [2_000_000, 2_000_000, 2_000_000, 500_000])
+    found = run(network, traffic, STATIC)
+    alone = run(network, Traffic.of(8, [7], [1], 500_000), STATIC)
+    assert found.fct_ps[3] > 1.2 * alone.fct_ps[0]
+    held = np.flatnonzero(found.pauses.paused_ps)
+    assert held.size > 1
+    last = np.flatnonzero(network.link_target == 0)[0]
+    trunk = np.flatnonzero(np.isin(network.link_source, network.link_source[last]) & (network.link_target >= 8))
+    assert found.pauses.paused_ps[last] == 0
+    assert found.pauses.flow_victim_ps[3] > 0
+    assert found.pauses.flow_held_ps[0] >= found.pauses.flow_victim_ps[0]
+    assert set(found.pauses.origin[held].tolist()) <= set(range(len(network.link_source)))
+    assert found.pauses.paused_ps[trunk].sum() >= 0
+    assert (found.pauses.longest_ps <= found.pauses.paused_ps).all()
+
+
+def ring(count):
+    """Switches in a ring, a host at each, everything sent round the same way."""
+    source, target = [], []
+    for at in range(count):
+        source += [at, count + at]
+        target += [count + at, at]
+    for at in range(count):
+        source += [count + at, count + (at + 1) % count]
+        target += [count + (at + 1) % count, count + at]
+    choices, lo, ptr = [], [], [0]
+    for host in range(count):
+        choices.append(2 * host)
+        lo.append(0)
+        ptr.append(len(lo))
+    for at in range(count):
+        for host in range(count):
+            choices.append(2 * at + 1 if host == at else 2 * count + 2 * at)
+            lo.append(host)
+        ptr.append(len(lo))
+    records = len(lo)
+    routes = Routes(
+        record_ptr=np.array(ptr, np.int64),
+        lo=np.array(lo, np.int32),
+        hi=np.array([count] * count + [value + 1 for value in lo[count:]], np.int32),
+        first=np.arange(records, dtype=np.int64),
+        width=np.ones(records, np.int32),
+        stride=np.full(records, count, np.int32),
+        choices=np.array(choices, np.int32),
+    )
+    return PacketNetwork(
+        hosts=count,
+        nodes=2 * count,
+        link_source=np.array(source, np.int32),
+        link_target=np.array(target, np.int32),
+        rate_bps=np.full(len(source), G400, np.int64),
+        latency_ps=np.full(len(source), US, np.int64),
+        routing=routes,
+    )
+
+
+def test_a_deadlock_ends_the_run_and_is_named():
+    traffic = Traffic.of(4, np.arange(4), (np.arange(4) + 3) % 4, 4_000_000)
+    with pytest.raises(SimulationError, match=r"deadlock by pauses of class 0 .*node 4 to node 5.*waits for"):
+        run(ring(4), traffic, dataclasses.replace(STATIC, window_packets=400))
+
+
+def test_marks_come_where_they_are_asked_for():
+    network = crossbar(8, rate_bps=G400)
+    step = dataclasses.replace(CONSTANT, marking_low_bytes=20 * MTU, marking_high_bytes=20 * MTU)
+    never = dataclasses.replace(CONSTANT, marking_low_bytes=10**9, marking_high_bytes=10**9)
+    half = dataclasses.replace(step, marking_high_bytes=10**9, marking_most=0.5)
+    counts = [run(network, incast(8, 4), settings).packets.marked for settings in (step, half, never)]
+    assert counts[0] > 10 * counts[1] >= counts[2] == 0
+
+
+def test_a_lossy_class_beside_a_lossless_one_drops_alone():
+    network = crossbar(8, rate_bps=G400)
+    traffic = Traffic.of(8, [1, 2, 3, 4, 5, 6], [0] * 6, 1_000_000)
+    traffic = dataclasses.replace(traffic, klass=np.array([0, 0, 0, 3, 3, 3], np.uint8))
+    settings = dataclasses.replace(CONSTANT, pfc_lossless=(3, 7), pfc_buffer_bytes=3_000_000, trim=False)
+    found = run(network, traffic, settings)
+    assert found.finished.all()
+    assert found.packets.dropped > 0
+    # Strict priority: class 3 is through first, and never lost anything.
+    assert found.finish_ps[3:].max() < found.finish_ps[:3].min()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "word"),
+    [
+        ("pfc_weights", (1, 2), "eight"),
+        ("pfc_lossless", (9,), "eight classes"),
+        ("control_class", 8, "eight classes"),
+        ("pfc_alpha", 0.0, "pfc_alpha"),
+        ("pfc_xon_packets", 16, "pfc_xon"),
+        ("pfc_buffer_bytes", 1000, "headroom"),
+        ("marking_most", 1.5, "marking_most"),
+    ],
+)
+def test_settings_out_of_range_are_refused(key, value, word):
+    base = CONSTANT if key == "pfc_buffer_bytes" else STATIC
+    with pytest.raises(InputError, match=word):
+        run(crossbar(4, rate_bps=G400), incast(4, 2), dataclasses.replace(base, **{key: value}))
+
+
+def test_every_setting_can_be_written():
+    pairs = {
+        "control_class=same": ("control_class", None),
+        "marking_low=100 KB": ("marking_low_bytes", 100_000),
+        "marking_most=20 %": ("marking_most", 0.2),
+        "pfc_alpha=1/8": ("pfc_alpha", 0.125),
+        "pfc_lossless=0,3,7": ("pfc_lossless", (0, 3, 7)),
+        "pfc_weights=1,0,0,4,0,0,0,0": ("pfc_weights", (1, 0, 0, 4, 0, 0, 0, 0)),
+        "pfc_xoff_packets=15": ("pfc_xoff_packets", 15),
+        "pfc_buffer=16 MB": ("pfc_buffer_bytes", 16_000_000),
+        "pfc_response=500 ns": ("pfc_response_ps", 500_000),
+        "switching=pfc": ("switching", "pfc"),
+    }
+    for text, (name, value) in pairs.items():
+        assert getattr(assign(Said(), [text]), name) == value
+    for key in PFC_KEYS:
+        assert any(key.startswith(known) for known in KEYS)
+
+
+@pytest.mark.parametrize("text", ["pfc_alpha=-1", "pfc_lossless=8", "pfc_weights=1", "control_class=x", "pfc_xoff_packets=0"])
+def test_wrong_values_are_refused(text):
+    with pytest.raises(InputError):
+        assign(Said(), [text])
