@@ -41,7 +41,7 @@ def test_nothing_is_lost_and_no_bound_is_broken(settings, balance):
     assert found.packets.pauses > 0
     # All of it must come over one link.
     assert found.finish_ps.max() >= 12 * 1_000_000 * 8 * 10**12 // G400
-    assert found.link_bytes.max() * 8 * 10**12 // G400 <= found.now_ps
+    assert int(found.link_bytes.max()) * 8 * 10**12 // G400 <= found.now_ps
 
 
 def test_without_need_for_pauses_it_is_as_fast_as_a_lossy_fabric():
@@ -61,22 +61,24 @@ def test_the_seed_decides_everything():
 
 
 def test_a_pause_tree_has_a_root_and_a_victim():
-    # Hosts 4, 5, 6 -> 0 through one spine fill its queue; 7 -> 1 goes the same way to another host.
-    network = leaf_spine(8, leaf_hosts=4, spines=1, rate_bps=G400)
+    # Hosts 4, 5, 6 -> 0 fill the queue down to host 0; 7 -> 1 goes by the same switches to another host.
+    network = leaf_spine(8, leaf_hosts=4, spines=4, rate_bps=G400)
     traffic = Traffic.of(8, [4, 5, 6, 7], [0, 0, 0, 1], [2_000_000, 2_000_000, 2_000_000, 500_000])
-    found = run(network, traffic, STATIC)
-    alone = run(network, Traffic.of(8, [7], [1], 500_000), STATIC)
+    settings = dataclasses.replace(STATIC, load_balancing="adaptive")
+    found = run(network, traffic, settings)
+    alone = run(network, Traffic.of(8, [7], [1], 500_000), settings)
     assert found.fct_ps[3] > 1.2 * alone.fct_ps[0]
-    held = np.flatnonzero(found.pauses.paused_ps)
-    assert held.size > 1
-    last = np.flatnonzero(network.link_target == 0)[0]
-    trunk = np.flatnonzero(np.isin(network.link_source, network.link_source[last]) & (network.link_target >= 8))
-    assert found.pauses.paused_ps[last] == 0
-    assert found.pauses.flow_victim_ps[3] > 0
-    assert found.pauses.flow_held_ps[0] >= found.pauses.flow_victim_ps[0]
-    assert set(found.pauses.origin[held].tolist()) <= set(range(len(network.link_source)))
-    assert found.pauses.paused_ps[trunk].sum() >= 0
-    assert (found.pauses.longest_ps <= found.pauses.paused_ps).all()
+    pauses = found.pauses
+    last = int(np.flatnonzero(network.link_target == 0)[0])
+    held = np.flatnonzero(pauses.paused_ps)
+    assert held.size >= 4
+    assert pauses.paused_ps[last] == 0
+    assert (pauses.origin[held] == last).mean() > 0.5
+    assert (pauses.longest_ps <= pauses.paused_ps).all()
+    assert (pauses.pauses[held] > 0).all()
+    assert pauses.flow_victim_ps[3] > 0
+    assert pauses.flow_origin[3] == last
+    assert (pauses.flow_victim_ps[:3] < pauses.flow_held_ps[:3]).all()
 
 
 def ring(count):
@@ -167,7 +169,7 @@ def test_settings_out_of_range_are_refused(key, value, word):
 def test_every_setting_can_be_written():
     pairs = {
         "control_class=same": ("control_class", None),
-        "marking_low=100 KB": ("marking_low_bytes", 100_000),
+        "marking_low=100 kB": ("marking_low_bytes", 100_000),
         "marking_most=20 %": ("marking_most", 0.2),
         "pfc_alpha=1/8": ("pfc_alpha", 0.125),
         "pfc_lossless=0,3,7": ("pfc_lossless", (0, 3, 7)),
@@ -179,11 +181,12 @@ def test_every_setting_can_be_written():
     }
     for text, (name, value) in pairs.items():
         assert getattr(assign(Said(), [text]), name) == value
-    for key in PFC_KEYS:
-        assert any(key.startswith(known) for known in KEYS)
+    assert all(any(key.startswith(known) for known in KEYS) for key in PFC_KEYS)
 
 
-@pytest.mark.parametrize("text", ["pfc_alpha=-1", "pfc_lossless=8", "pfc_weights=1", "control_class=x", "pfc_xoff_packets=0"])
+@pytest.mark.parametrize(
+    "text", ["pfc_alpha=-1", "pfc_lossless=8", "pfc_weights=1", "control_class=x", "pfc_xoff_packets=0"]
+)
 def test_wrong_values_are_refused(text):
     with pytest.raises(InputError):
         assign(Said(), [text])
