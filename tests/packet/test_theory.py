@@ -1,0 +1,145 @@
+"""The packet engine against theory: queues of known law, fair and max-min shares, bounds that nothing can break."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.engine.hand import Entity, Graph, Links, lowered
+
+from railyard import engine
+from railyard.engine.packet import Settings, Traffic, crossbar, leaf_spine, run
+from railyard.engine.packet.roce import ROCE
+
+G400 = 400 * 10**9
+LINK_PS = 10**6
+HOSTS = 12
+
+UEC = Settings()
+RCCC = Settings(congestion_control="rccc")
+ROCE_ = Settings(**ROCE)
+
+
+def on_wire(size_bytes, chosen):
+    """Bytes of a flow's packets, headers with them."""
+    size = np.asarray(size_bytes, np.int64)
+    return size + chosen.header_bytes * -(-size // (chosen.mtu_bytes - chosen.header_bytes))
+
+
+def ps(bytes_, rate_bps=G400):
+    return 8e12 * np.asarray(bytes_) / rate_bps
+
+
+@pytest.mark.parametrize("rho", [0.5, 0.8])
+def test_random_arrivals_wait_as_m_d_1(rho):
+    """Pollaczek-Khinchine for constant service: rho / (2 (1 - rho)) services."""
+    flows, hosts = 30_000, 128
+    draws = np.random.default_rng(11)
+    payload = UEC.mtu_bytes - UEC.header_bytes
+    service = float(ps(UEC.mtu_bytes))
+    start = np.cumsum(draws.exponential(service / rho, flows)).astype(np.int64)
+    deep = replace(UEC, congestion_control="constant", queue_packets=4000, ecn_low=3900, ecn_high=4000)
+    traffic = Traffic.of(hosts, draws.integers(1, hosts, flows), 0, payload, start_ps=start)
+    found = run(crossbar(hosts, rate_bps=G400), traffic, deep)
+    alone = 2 * service + 2 * float(ps(UEC.header_bytes)) + 4 * LINK_PS
+    assert (found.fct_ps.mean() - alone) / service == pytest.approx(rho / (2 * (1 - rho)), rel=0.1)
+
+
+def rates(network, traffic, chosen, window_ps):
+    """Bit/s that every host's link down carried between two times; one flow a host."""
+    carried = []
+    for end in window_ps:
+        found = run(network, traffic, replace(chosen, end_ps=end))
+        assert not found.finished.any()
+        carried.append(found.link_bytes[network.link_source < network.hosts])
+    return 8e12 * (carried[1] - carried[0]) / (window_ps[1] - window_ps[0])
+
+
+@pytest.mark.parametrize(
+    ("chosen", "least", "full"),
+    [(UEC, 0.98, 0.95), (RCCC, 0.99, 0.95), (ROCE_, 0.9, 0.9)],
+    ids=["nscc", "rccc", "roce"],
+)
+def test_shares_are_fair_once_found(chosen, least, full):
+    """Jain's index of six flows into one host, two of which begin later than the others."""
+    network = crossbar(8, rate_bps=G400)
+    start = np.array([0, 0, 0, 0, 200, 400]) * 10**6
+    traffic = Traffic.of(8, np.arange(1, 7), 0, 2_000_000_000, start_ps=start)
+    share = rates(network, traffic, chosen, (3_000_000_000, 7_000_000_000))[1:7]
+    assert share.sum() ** 2 / (6 * (share**2).sum()) >= least
+    assert full * G400 <= share.sum() <= G400 * 1.001
+
+
+def fluid_ps(source, target, size_bytes):
+    """When flows end under max-min fairness, by the flow engine on the links of a crossbar."""
+    graph, rows = Graph(ranks=HOSTS), []
+    for number, (one, other, size) in enumerate(zip(source, target, size_bytes, strict=True)):
+        rows.append(Entity({int(one): 1.0, HOSTS + int(other): 1.0}, float(size)))
+        graph.transfer(int(one), int(other), number, stream=number % 8)
+    line = engine.get("flow").run(*lowered(graph, rows), Links(np.full(2 * HOSTS, float(G400))))
+    return np.asarray(line.end_ps)
+
+
+PATTERNS = {
+    "permutation": (np.arange(HOSTS), np.roll(np.arange(HOSTS), 5)),
+    "incasts": (np.arange(1, HOSTS), np.repeat([0, 11, 5], [4, 4, 3])),
+    "incast of three beside pairs": (np.array([1, 2, 3, 5, 6, 8]), np.array([0, 0, 0, 4, 7, 9])),
+    "outcast": (np.array([0, 0, 0, 0]), np.array([1, 2, 3, 4])),
+}
+
+
+@pytest.mark.parametrize("chosen", [UEC, RCCC], ids=["nscc", "rccc"])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_long_flows_get_what_max_min_gives(pattern, chosen):
+    """Ends of 60 MB flows on the fabric called ideal, a crossbar, within 2 % of the flow engine's."""
+    source, target = PATTERNS[pattern]
+    keep = source != target
+    source, target = source[keep], target[keep]
+    size = np.full(len(source), 60_000_000)
+    found = run(crossbar(HOSTS, rate_bps=G400), Traffic.of(HOSTS, source, target, size), chosen)
+    fluid = fluid_ps(source, target, on_wire(size, chosen))
+    ends = [found.finish_ps[target == host].max() for host in np.unique(target)]
+    expected = [fluid[target == host].max() for host in np.unique(target)]
+    assert ends == pytest.approx(expected, rel=0.02)
+    assert found.finish_ps.mean() == pytest.approx(fluid.mean(), rel=0.12)
+
+
+FLOWS = st.lists(
+    st.tuples(
+        st.integers(0, 15), st.integers(0, 15), st.integers(1, 200_000), st.integers(0, 30_000_000)
+    ).filter(lambda flow: flow[0] != flow[1]),
+    min_size=1,
+    max_size=16,
+)  # fmt: skip
+KINDS = {
+    "uec": UEC,
+    "rccc": RCCC,
+    "roce": ROCE_,
+    "line rate without pauses": replace(
+        ROCE_, switching="lossy", rdma_control="line-rate", rdma_rto_ps=50_000_000, rdma_notification="none"
+    ),
+    "uec over pauses": replace(UEC, switching="pfc", trim=False),
+}
+
+
+@settings(max_examples=80, deadline=None)
+@given(flows=FLOWS, kind=st.sampled_from(sorted(KINDS)), seed=st.integers(0, 3), factor=st.sampled_from([1, 2]))
+def test_nothing_is_faster_than_its_links(flows, kind, seed, factor):
+    """Completion is never below wire time and round trip; no receiver takes more than its link carries."""
+    chosen = replace(KINDS[kind], seed=seed)
+    source, target, size, start = (np.array(column) for column in zip(*flows, strict=True))
+    network = leaf_spine(16, leaf_hosts=4, spines=4 // factor, rate_bps=G400)
+    found = run(network, Traffic.of(16, source, target, size, start_ps=start), chosen)
+    assert found.finished.all()
+    hops = np.where(source // 4 == target // 4, 2, 4)
+    wire = on_wire(size, chosen)
+    assert (found.fct_ps >= ps(wire) + 2 * hops * LINK_PS).all()
+    assert (found.receiver_finish_ps - start >= ps(wire) + hops * LINK_PS).all()
+    assert (ps(found.link_bytes) <= found.now_ps).all()
+    for host in np.unique(target):
+        mine = target == host
+        span = found.receiver_finish_ps[mine].max() - start[mine].min()
+        assert span >= ps(wire[mine].sum())
