@@ -454,13 +454,17 @@ inline bool PfcFabric::admit(Switch& home, std::uint32_t from, unsigned rank, st
   }
   const std::size_t at = std::size_t{links_[from].slot} * ranks_ + rank;
   Ingress& in = ingresses_[at];
+  if (rules_.fixed()) {
+    if (home.pool.free() < size) settle(home);
+    if (home.pool.free() < size) return false;
+    rules_.take(in, home.pool, size, true);
+    return true;
+  }
   bool inside = rules_.within(in, home.pool, size);
   if (!inside) {
     settle(home);
     inside = rules_.within(in, home.pool, size);
-    const std::int64_t spare = headroom_[links_[from].slot] - in.headroom;
-    const bool room = rules_.fixed() ? home.pool.free() >= size : spare >= size;
-    if (!inside && !room) return false;
+    if (!inside && headroom_[links_[from].slot] - in.headroom < size) return false;
   }
   rules_.take(in, home.pool, size, inside);
   if (!inside) headroom_peak_[at] = std::max(headroom_peak_[at], in.headroom);
