@@ -13,12 +13,13 @@ import resource
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from railyard.engine.packet import PacketNetwork, Settings, Traffic, fat_tree, leaf_spine, run
+from railyard.scenario.packet import fabric
 
 RATE_BPS = 400 * 10**9
 REPEATS = 3
@@ -27,7 +28,10 @@ WIDTHS = (8, 9, 7, 6, 7, 7, 8, 9)
 
 @dataclass(frozen=True)
 class Case:
-    """What to run, htsim's user CPU and memory for the same, and the ratio to reach."""
+    """What to run, htsim's user CPU and memory for the same, and the ratio to reach.
+
+    Cases of DCQCN are beside ASTRA-sim's ns-3: its run loop alone, and its memory.
+    """
 
     kind: str
     hosts: int
@@ -38,6 +42,16 @@ class Case:
     goal: float
 
 
+def roce(preset: str, **changed: int) -> dict[str, Any]:
+    """The engine's settings of a fabric by name."""
+    said = fabric(preset).settings
+    known = {entry.name for entry in fields(Settings)}
+    return {entry.name: getattr(said, entry.name) for entry in fields(said) if entry.name in known} | changed
+
+
+PAUSES = {"pfc_xoff_bytes": 60 * 4150, "pfc_xon_bytes": 48 * 4150}
+"""What htsim was told."""
+
 CASES = {
     "permutation-128-nscc": Case("permutation", 128, 2_000_000, {}, 0.41, 19.7, 10),
     "permutation-128-rccc": Case("permutation", 128, 2_000_000, {"congestion_control": "rccc"}, 0.52, 20.1, 10),
@@ -45,6 +59,8 @@ CASES = {
     "permutation-1024-rccc": Case("permutation", 1024, 2_000_000, {"congestion_control": "rccc"}, 19.12, 184.3, 25),
     "all-to-all-32": Case("all-to-all", 128, 1_000_000, {}, 1.34, 28.4, 15),
     "incast-32": Case("incast", 128, 2_000_000, {}, 0.11, 10.0, 5),
+    "permutation-1024-roce": Case("permutation", 1024, 2_000_000, roce("roce-htsim", **PAUSES), 10.72, 157.2, 12),
+    "permutation-128-dcqcn": Case("permutation", 128, 2_000_000, roce("dcqcn-ns3"), 9.2, 2800, 200),
     "permutation-8192-leaf-spine": Case("permutation", 8192, 2_000_000, {}, 112.31, 1057.3, 25),
 }
 

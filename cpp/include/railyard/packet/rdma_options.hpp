@@ -63,7 +63,7 @@ struct DcqcnOptions {
 /// Rates by round-trip time. Defaults: spectrum-x-network-operator, release RA2.1 (shares of 2^16 and 2^20), and the open
 /// RTTCC for what notifications and gaps do.
 struct SpectrumOptions {
-  Ps threshold_ps = 0;                  ///< Round-trip time beyond which there is congestion; 0: 1.1 base round trips.
+  Ps threshold_ps = 0;                  ///< Round-trip time beyond which there is congestion; 0: 15 us, or 1.25 base ones.
   double responsiveness = 0.1;
   double most_decrease = 63570.0 / 65536, most_increase = 69468.0 / 65536;
   double additive_share = 96.0 / 1048576, hyper_share = 1700.0 / 1048576;  ///< Of the line rate.

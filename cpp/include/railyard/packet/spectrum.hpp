@@ -31,7 +31,8 @@ class Spectrum {
 
   Spectrum(const Options& options, const Derived& derived)
       : rule_(options.spectrum),
-        threshold_(rule_.threshold_ps > 0 ? rule_.threshold_ps : derived.base_rtt_ps + derived.base_rtt_ps / 10),
+        threshold_(rule_.threshold_ps > 0 ? rule_.threshold_ps
+                                          : std::max(kThreshold, derived.base_rtt_ps + derived.base_rtt_ps / 4)),
         base_(std::max<Ps>(derived.base_rtt_ps, 1)) {}
 
   void open(State& state, Ps now) const {
@@ -82,6 +83,8 @@ class Spectrum {
   void scale(State& state, double factor) const {
     state.rate_bps = std::clamp(state.rate_bps * factor, rule_.least_share * state.line_bps, state.line_bps);
   }
+
+  static constexpr Ps kThreshold = 15'000'000;  ///< Releases RA1.3 and RA2.2.
 
   SpectrumOptions rule_;
   Ps threshold_, base_;

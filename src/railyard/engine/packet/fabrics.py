@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from railyard.engine.packet.records import Settings
+from railyard.engine.packet.roce import ROCE, SPECTRUM_X
 from railyard.registry import Registry
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ def _add(name: str, *, stands_in: tuple[str, ...] = (), **settings: Any) -> None
 
 
 _add("uec", transport="uec", switching="lossy", congestion_control="nscc", load_balancing="mixed")
+_add("roce", **ROCE)
+_add("spectrum-x", **SPECTRUM_X)
 _add(
     "ideal",
     transport="uec",
@@ -63,6 +66,8 @@ def settings_of(cluster: Cluster, composition: Composition) -> Settings:
     own = {key: value for key, value in composition.settings.items() if key in known}
     if composition.framing:
         fabric = cluster.fabric
+        if own.get("transport") == "rdma":
+            own.setdefault("rdma_qps", fabric.qps)
         own.setdefault("header_bytes", fabric.header_bytes)
         own.setdefault("mtu_bytes", fabric.mtu_bytes + fabric.header_bytes)
     return Settings(**own)

@@ -49,7 +49,8 @@ class RdmaSettings:
         dcqcn_first_cnp_rate: Kept at the first notification, of the rate, before the cut.
         dcqcn_least_kept: Kept by any cut, of the rate.
         dcqcn_clamp_target: Whether every cut of the periodic form lowers the target.
-        spectrum_threshold_ps: Round-trip time beyond which there is congestion; None: 1.1 base round trips.
+        spectrum_threshold_ps: Round-trip time beyond which there is congestion; None: 15 us, or 1.25 base round
+            trips where those are longer.
         spectrum_responsiveness: Of the rate, a threshold of excess.
         spectrum_most_decrease: Kept at least by a round-trip time, of the rate.
         spectrum_most_increase: The rate grows by this factor at most.
