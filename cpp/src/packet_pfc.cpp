@@ -11,10 +11,9 @@ namespace railyard::packet {
 
 PfcFabric::PfcFabric(Context& context)
     : context_(context), options_(context.options.pfc), rules_(context.options.pfc), mtu_(context.options.mtu_bytes),
-      header_(context.options.header_bytes), adaptive_(context.options.balance == Balance::adaptive),
+      header_(context.options.header_bytes), adaptive_(switches_choose(context.options)),
       telemetry_(context.options.telemetry), at_enqueue_(context.options.marking.at_enqueue),
-      least_loaded_(adaptive_ ? context.network.link_source.size() : 0, adaptive_ ? context.network.nodes : 0,
-                    context.options.seed) {
+      egress_choice_(context.network, context.options) {
   lay_out_classes();
   lay_out_links();
   pair_links();
@@ -336,13 +335,11 @@ void PfcFabric::on_port(std::uint32_t link) {
 }
 
 void PfcFabric::write_hop(std::uint32_t link, const Egress& port, std::uint32_t index, Ps at) {
-  Telemetry& telemetry = context_.telemetry[index];
-  if (telemetry.count >= Telemetry::kMost) return;
-  telemetry.hops[telemetry.count++] = {
-      .tx_bytes = static_cast<std::uint64_t>(carried_[link]),
-      .time = at,
-      .queue_bytes = port.bytes - port.serving_size,
-      .rate_mbps = static_cast<std::uint32_t>(sorts_[port.sort].rate_bps / 1'000'000)};
+  if (context_.slab[index].kind != Kind::data) return;
+  context_.telemetry[index].add({.tx_bytes = static_cast<std::uint64_t>(carried_[link]),
+                                 .time = at,
+                                 .queue_bytes = port.bytes - port.serving_size,
+                                 .rate_mbps = static_cast<std::uint32_t>(sorts_[port.sort].rate_bps / 1'000'000)});
 }
 
 void PfcFabric::set_rate(std::uint32_t link, double factor) {

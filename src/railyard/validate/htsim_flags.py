@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 NOT_BUILT = {
     "csg_htsim_eqds": "EQDS",
     "csg_htsim_ndp": "NDP",
-    "csg_htsim_hpcc": "HPCC with PFC",
     "csg_htsim_swift": "Swift, which stalls in htsim itself",
     "csg_htsim_tcp": "TCP, which takes no matrix and gave no result in htsim itself",
 }
@@ -155,6 +154,14 @@ def _roce(found: Command, values: dict[str, str]) -> None:
         found.not_built = f"not built: htsim's flag {flag}"
 
 
+def _hpcc(found: Command, values: dict[str, str]) -> None:
+    """Flags of csg-htsim's HPCC: those of its RoCE; the additive increase is one payload."""
+    payload = values.get("-mtu", "9000")
+    _roce(found, values)
+    found.preset = "hpcc-htsim"
+    found.sets.append(f"hpcc_increase={payload}")
+
+
 def _own(found: Command, words: list[str]) -> Command:
     """A command of ours: `railyard packet --fabric NAME --traffic FILE [--set key=value ...]`."""
     for flag, value in pairwise(words):
@@ -171,5 +178,6 @@ def _own(found: Command, words: list[str]) -> Command:
 _PROGRAMS: dict[str, Callable[[Command, dict[str, str]], None]] = {
     **dict.fromkeys(_UEC, _uec),
     "csg_htsim_roce": _roce,
+    "csg_htsim_hpcc": _hpcc,
     "railyard": lambda _found, _values: None,
 }

@@ -17,7 +17,8 @@ struct HpccOptions {
   HpccReading reading = HpccReading::paper;
   double eta = 0.95;                     ///< Utilization aimed at.
   std::uint32_t max_stage = 5;           ///< Additive increases in a row; the release: 0.
-  Ps rtt_ps = 0;                         ///< The base round trip T of all flows; 0: of the longest path.
+  Ps rtt_ps = 0;                         ///< The base round trip T of all flows; 0: of a flow's path, where the
+                                         ///< transport says it (`window_rtts`), else of the longest path.
   std::int64_t increase_bytes = 0;       ///< Added each round trip; 0: by share.
   double increase_share = 1.0 / 2500;    ///< Of the first window; the release: 10 Mb/s for every 25 Gb/s of line rate.
   double min_rate_bps = 100e6;           ///< The release: 100 Mb/s.

@@ -27,6 +27,8 @@ class Hpcc {
   struct State {
     double rate_bps = 0;
     std::int64_t window_bytes = 0;
+    double first = 0;                ///< First window, bytes: what the line sends in a base round trip.
+    Ps rtt = 0;                      ///< The base round trip T.
     double reference = 0;            ///< Window of one round trip ago, bytes.
     double utilization = 1;          ///< Smoothed in-flight bytes of the fullest link, in bandwidth-delay products.
     std::uint32_t update_after = 0;  ///< An acknowledgement beyond this packet makes the window the reference.
@@ -37,21 +39,21 @@ class Hpcc {
 
   Hpcc(const Options& options, const Derived& derived)
       : options_(options.hpcc),
-        rtt_(options.hpcc.rtt_ps > 0 ? options.hpcc.rtt_ps : derived.base_rtt_ps),
+        base_rtt_(derived.base_rtt_ps),
         payload_(options.mtu_bytes - options.header_bytes),
         own_(options_.reading == HpccReading::htsim ? options.mtu_bytes : 0),
         line_bps_(static_cast<double>(derived.rate_bps)) {
     options_.hops = std::min<std::uint32_t>(options_.hops, Telemetry::kMost);
-    first_ = line_bps_ / 8 * seconds(rtt_);
-    increase_ = options_.increase_bytes > 0 ? static_cast<double>(options_.increase_bytes) : options_.increase_share * first_;
-    least_ = options_.min_rate_bps / 8 * seconds(rtt_);
-    most_ = options_.reading == HpccReading::htsim ? std::numeric_limits<double>::max() : first_;
   }
 
+  /// `window_bytes` may hold what the flow's own path holds in a round trip; T is then that of the path.
   void open(State& state, Ps) const {
-    state.reference = first_;
+    const double given = 8e12 * static_cast<double>(state.window_bytes) / line_bps_;
+    state.rtt = options_.rtt_ps > 0 ? options_.rtt_ps : given > 0 ? static_cast<Ps>(given) : base_rtt_;
+    state.first = line_bps_ / 8 * seconds(state.rtt);
+    state.reference = state.first;
     state.utilization = options_.reading == HpccReading::htsim ? options_.eta : 1;
-    set(state, first_);
+    set(state, state.first);
   }
 
   void on_ack(State& state, const Acknowledged& ack) const {
@@ -74,9 +76,6 @@ class Hpcc {
   void on_nack(State& state, Ps) const {
     if (options_.reading == HpccReading::htsim) restart(state);
   }
-
-  double first_window() const { return first_; }
-  double increase() const { return increase_; }
 
  private:
   static double seconds(Ps time) { return static_cast<double>(time) * 1e-12; }
@@ -113,7 +112,7 @@ class Hpcc {
       if (span <= 0) continue;  // overtaken on the way
       const double rate_bps = 1e6 * now.rate_mbps;
       const double sent_bps = 8 * static_cast<double>(now.tx_bytes - then.tx_bytes) / seconds(span);
-      const double queue = 8 * (std::min(now.queue_bytes, then.queue_bytes) + own_) / (rate_bps * seconds(rtt_));
+      const double queue = 8 * (std::min(now.queue_bytes, then.queue_bytes) + own_) / (rate_bps * seconds(state.rtt));
       const double load = queue + sent_bps / rate_bps;
       if (load > found.load) found = {load, span};
     }
@@ -124,45 +123,50 @@ class Hpcc {
     const Fullest found = fullest(state, ack);
     if (found.span == 0) return;
     keep(state, ack, state.hops);
-    const double share = static_cast<double>(std::min(found.span, rtt_)) / static_cast<double>(rtt_);
+    const double share = static_cast<double>(std::min(found.span, state.rtt)) / static_cast<double>(state.rtt);
     state.utilization = (1 - share) * state.utilization + share * found.load;
   }
 
   void see_whole(State& state, const Acknowledged& ack) const {
     const Fullest found = fullest(state, ack);
-    if (found.span >= rtt_) state.utilization = found.load;
+    if (found.span >= state.rtt) state.utilization = found.load;
   }
 
   void react(State& state, bool full) const {
     const bool relative = state.utilization >= options_.eta || state.stage >= options_.max_stage;
-    const double wanted = relative && state.utilization > 0
-                              ? state.reference / (state.utilization / options_.eta) + increase_
-                              : state.reference + increase_;
-    const double window = std::clamp(wanted, least_, most_);
+    const double scaled = state.reference / (state.utilization / options_.eta);
+    const double wanted = (relative && state.utilization > 0 ? scaled : state.reference) + increase(state);
+    const double most = options_.reading == HpccReading::htsim ? std::numeric_limits<double>::max() : state.first;
+    const double window = std::clamp(wanted, options_.min_rate_bps / 8 * seconds(state.rtt), most);
     if (full) state.stage = relative ? 0 : state.stage + 1;
     if (full || options_.reading == HpccReading::htsim) state.reference = window;
     set(state, window);
   }
 
+  double increase(const State& state) const {
+    return options_.increase_bytes > 0 ? static_cast<double>(options_.increase_bytes)
+                                       : options_.increase_share * state.first;
+  }
+
   void restart(State& state) const {
-    state.reference = increase_;
-    set(state, increase_);
+    state.reference = increase(state);
+    set(state, state.reference);
   }
 
   void set(State& state, double window) const {
     // The transport sends while less than the window is out; htsim only what fits into it whole.
     const double room = options_.reading == HpccReading::htsim ? window - payload_ + 1 : window;
     state.window_bytes = static_cast<std::int64_t>(std::clamp(room, 1.0, kWindowMost));
-    state.rate_bps = 8 * window / seconds(rtt_);
+    state.rate_bps = 8 * window / seconds(state.rtt);
   }
 
   static constexpr double kWindowMost = 1e15;
 
   HpccOptions options_;
-  Ps rtt_;
+  Ps base_rtt_;
   double payload_;
   double own_;  ///< The packet itself: htsim counts it into the queue that it leaves.
-  double line_bps_, first_ = 0, increase_ = 0, least_ = 0, most_ = 0;
+  double line_bps_;
 };
 
 }  // namespace railyard::packet

@@ -8,7 +8,7 @@
 
 #include "railyard/packet/class_scheduler.hpp"
 #include "railyard/packet/context.hpp"
-#include "railyard/packet/least_loaded.hpp"
+#include "railyard/packet/egress_choice.hpp"
 #include "railyard/packet/line.hpp"
 #include "railyard/packet/marking.hpp"
 #include "railyard/packet/pause_graph.hpp"
@@ -245,7 +245,7 @@ class PfcFabric {
   std::vector<bool> down_;                    ///< By link; empty while none has ever been.
   std::vector<std::uint32_t> draws_;
   WordArena lines_;
-  LeastLoaded least_loaded_;
+  EgressChoice egress_choice_;
   std::vector<std::uint32_t> changed_;        ///< Slots whose neighbours must be told something.
   std::vector<Ps> paused_ps_, longest_ps_;
   std::vector<std::int32_t> pauses_;
@@ -419,7 +419,7 @@ inline std::uint32_t PfcFabric::route(std::uint32_t node, Packet& packet) {
   const Choice choice = context_.routes.find(node, packet.destination);
   if (choice.width == 0) return kNone;
   if (choice.width == 1) return *choice.links;
-  if (adaptive_ && packet.size >= kAdaptiveLeast) return least_loaded_.choose(*this, node, choice, context_.now);
+  if (adaptive_ && packet.size >= kAdaptiveLeast) return egress_choice_.choose(*this, node, choice, context_.now);
   return choice.links[context_.routes.pick(node, packet.key, choice.width)];
 }
 

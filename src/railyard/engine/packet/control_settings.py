@@ -25,7 +25,8 @@ class ControlSettings:
         hpcc_reading: HPCC's rules as published, or as csg-htsim computes them.
         hpcc_eta: Utilization of the fullest link that windows aim at.
         hpcc_max_stage: Additive increases in a row before a relative one.
-        hpcc_rtt_ps: Base round trip of all flows; None: that of the longest path.
+        hpcc_rtt_ps: Base round trip of all flows; None: that of the flow's path with `rdma_window_rtts=1`, else that of
+            the longest path.
         hpcc_increase_bytes: Bytes added each round trip; None: by share.
         hpcc_increase_share: Bytes added each round trip, of the first window.
         hpcc_min_rate_bps: Least rate.

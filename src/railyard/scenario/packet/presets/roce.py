@@ -73,7 +73,7 @@ NS3 = Settings(
 )
 """What fabrics of ASTRA-sim's ns-3 have in common: scratch/config/config.txt, scratch/common.h, windows left out."""
 
-_NS3_SOURCES = (
+NS3_SOURCES = (
     "astra-sim/astra-network-ns3, commit 8fd3604: scratch/config/config.txt, scratch/common.h: constants, windows",
     "astra-sim/astra-network-ns3, commit 8fd3604: src/point-to-point/model/switch-mmu.cc: thresholds, headroom",
 )
@@ -83,7 +83,7 @@ ROCE_NS3 = add(
         name="roce-ns3",
         summary="RoCE as ASTRA-sim's ns-3 models it, without congestion control.",
         settings=NS3,
-        sources=_NS3_SOURCES,
+        sources=NS3_SOURCES,
         left_out=(),
     )
 )
@@ -108,7 +108,7 @@ DCQCN_NS3 = add(
             dcqcn_min_rate_bps=100e6,
         ),
         sources=(
-            *_NS3_SOURCES,
+            *NS3_SOURCES,
             "the same: src/point-to-point/model/rdma-hw.cc: the rate control",
             "alibaba-edu/High-Precision-Congestion-Control, commit 9f4be2a: simulation/run.py, `--cc dcqcn`: constants",
         ),

@@ -1,0 +1,27 @@
+"""Delay control after Swift."""
+
+from railyard.scenario.packet.presets.preset import Preset, add
+from railyard.scenario.packet.settings import Settings
+
+SWIFT = add(
+    Preset(
+        name="swift",
+        summary="Delay control after Swift: windows by round-trip time, placement in any order, switches that drop.",
+        settings=Settings(
+            transport="rdma",
+            switching="lossy",
+            load_balancing="flowlet",
+            mtu_bytes=4150,
+            header_bytes=64,
+            trim=False,
+            rdma_control="swift",
+            rdma_out_of_order=True,
+            rdma_rto_ps=100 * 10**6,
+        ),
+        sources=(
+            "Kumar et al., Swift: Delay is Simple and Effective for Congestion Control in the Datacenter, SIGCOMM 2020",
+            "Broadcom/csg-htsim, commit 841d9e7: sim/swift.cpp: constants that the paper leaves open",
+        ),
+        left_out=("moving a flow to another path when delay stays high (PLB)", "time in the hosts' stacks"),
+    )
+)
