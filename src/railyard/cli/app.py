@@ -105,7 +105,9 @@ def packet(
     topology: Annotated[
         Path | None, typer.Option("--topology", metavar="FILE.topo", help="Fat tree; htsim's default without it.")
     ] = None,
-    fabric: Annotated[str, typer.Option("--fabric", metavar="NAME", help="The fabric's name.")] = "uec-htsim",
+    fabric: Annotated[
+        str, typer.Option("--fabric", metavar="NAME", help="A fabric's name, or a YAML file that mixes one.")
+    ] = "uec-htsim",
     set_: Set = None,
     link_rate: Annotated[
         str | None, typer.Option("--link-rate", metavar="RATE", help="Of the default tree, such as 400Gb/s.")

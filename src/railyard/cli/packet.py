@@ -8,7 +8,7 @@ from railyard.cli.guard import say
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.errors import InputError
-from railyard.scenario.packet import Report, Run, assign, fabric, run
+from railyard.scenario.packet import Report, Run, assign, chosen, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ def packet(
     Raises:
         InputError: A file, a name or a setting is wrong.
     """
-    preset = fabric(name)
+    preset = chosen(name)
     rate = [] if link_rate is None else [f"link_rate={link_rate}"]
     settings = assign(preset.settings, [*rate, *sets])
     given = Run(traffic, topology, preset, settings, seed=seed, threads=threads, probe=bool(report_to or out))

@@ -31,6 +31,7 @@ def word_or_user(*names: str) -> Callable[[str], str]:
 
 CONTROL_READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "rdma_control": ("rdma_control", word_or_user(*RATE_CONTROLS)),
+    "loss_recovery": ("rdma_out_of_order", lambda text: choice("go-back", "selective")(text) == "selective"),
     "hpcc_reading": ("hpcc_reading", choice(*HPCC_READINGS)),
     "hpcc_eta": ("hpcc_eta", number(0.01, 2)),
     "hpcc_max_stage": ("hpcc_max_stage", whole(0, 10**6)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from railyard.engine.packet.user.loading import PREFIX, is_user
@@ -13,7 +14,6 @@ from railyard.scenario.source import kind_of, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from railyard.scenario.packet.settings import Settings
     from railyard.scenario.source import Mark, Node
@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 SUFFIXES = (".yaml", ".yml")
 BASE = "uec-htsim"
 _OWN = ("name", "summary", "base")
+
+
+def chosen(text: str) -> Preset:
+    """The fabric of a name, or of a YAML file.
+
+    Raises:
+        InputError: There is no such fabric, or the file is wrong.
+    """
+    return load(Path(text)) if is_mix(text) else fabric(text)
 
 
 def is_mix(text: str) -> bool:

@@ -42,7 +42,6 @@ HPCC_NS3 = add(
             mtu_bytes=4000 + _NS3_HEADER,
             header_bytes=_NS3_HEADER,
             rdma_control_bytes=NS3.rdma_control_bytes + _TELEMETRY,
-            rdma_window_rtts=1,
             rdma_control="hpcc",
             hpcc_reading="paper",
             hpcc_eta=0.95,
@@ -54,7 +53,7 @@ HPCC_NS3 = add(
             *NS3_SOURCES,
             "the same: src/point-to-point/model/rdma-hw.cc: the control",
             "the same: src/network/utils/int-header.h: 42 bytes of telemetry",
-            "alibaba-edu/High-Precision-Congestion-Control, commit 9f4be2a: simulation/run.py, `--cc hp`: constants",
+            "alibaba-edu/High-Precision-Congestion-Control, commit 9f4be2a: simulation/run.py, `--cc hp`",
         ),
         left_out=("telemetry in units of 80 and 128 bytes and of 1 ns",),
     )

@@ -1,0 +1,161 @@
+"""Fabrics composed in YAML, and controls out of a user's file, as the command line takes them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from railyard.cli.guard import run as railyard
+from railyard.errors import InputError
+from railyard.scenario.packet import PRESETS, Settings, assign, chosen, fabric
+from railyard.scenario.packet.settings import KEYS
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "packet" / "my_fabric.yaml"
+CONTROL = ROOT / "examples" / "packet" / "my_control.py"
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "mix.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def incast(folder: Path) -> Path:
+    rows = [f"{source},0,400000,0" for source in range(1, 9)]
+    path = folder / "incast.csv"
+    path.write_text("\n".join(["source,target,size_bytes,start_us", *rows, ""]))
+    return path
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    assert railyard(["packet", *words, "--json", "--quiet"]) == 0
+    return dict(json.loads(capsys.readouterr().out))
+
+
+def test_a_file_changes_what_it_says_and_nothing_else(tmp_path: Path) -> None:
+    path = written(tmp_path, "base: roce\nmtu_bytes: 1064\ntrim: true\ndcqcn:\n  g: 0.004\n  additive: 10 Mb/s\n")
+    made = chosen(str(path))
+    base = fabric("roce").settings
+    changed = {
+        entry.name for entry in fields(Settings) if getattr(made.settings, entry.name) != getattr(base, entry.name)
+    }
+    assert changed == {"mtu_bytes", "trim", "dcqcn_g", "dcqcn_additive_bps"} - {
+        name for name, value in (("trim", True), ("dcqcn_g", 0.004)) if getattr(base, name) == value
+    }
+    assert made.settings.dcqcn_additive_bps == 10**7
+    assert made.name == "mix"
+
+
+@pytest.mark.parametrize("name", PRESETS.names())
+def test_a_mix_that_only_names_its_base_is_the_base(tmp_path: Path, name: str) -> None:
+    assert chosen(str(written(tmp_path, f"base: {name}\n"))).settings == fabric(name).settings
+
+
+def test_keys_are_those_of_set(tmp_path: Path) -> None:
+    said = {"hpcc_eta": "0.9", "swift_base_target": "30 us", "rdma_rto": "1 ms", "loss_recovery": "selective"}
+    text = "base: roce\n" + "".join(f"{key}: {value}\n" for key, value in said.items())
+    by_set = assign(fabric("roce").settings, [f"{key}={value}" for key, value in said.items()])
+    assert chosen(str(written(tmp_path, text))).settings == by_set
+    assert set(said) <= set(KEYS)
+
+
+def test_all_that_is_wrong_is_named_with_its_line(tmp_path: Path) -> None:
+    text = "base: roce\nmtu_byte: 9000\nload_balancing: addaptive\npaths: many\ndcqcn:\n  gg: 1\nqps: [1, 2]\nhosts:\n"
+    path = written(tmp_path, text)
+    with pytest.raises(InputError) as caught:
+        chosen(str(path))
+    found = {(problem.line, problem.key) for problem in caught.value.problems}
+    assert found == {
+        (2, "mtu_byte"),
+        (3, "load_balancing"),
+        (4, "paths"),
+        (6, "dcqcn_gg"),
+        (7, "qps"),
+        (8, "hosts"),
+    }
+    hints = " ".join(problem.hint or "" for problem in caught.value.problems)
+    assert "`mtu_bytes`" in hints
+    assert "`adaptive`" in hints
+    assert all(problem.file == str(path) for problem in caught.value.problems)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("base: roec\n", 1, "roce"),
+        ("name: [a]\n", 1, "text is due"),
+        ("base: uec-htsim\ncongestion_control: hpcc\n", 2, "transport=rdma"),
+        ("base: roce\ncongestion_control: nscc\n", 2, "transport=uec"),
+        ("mtu_bytes: 200\nheader_bytes: 300\n", None, "no room for payload"),
+        ("fabrics: {a: 1}\n", 1, "unknown key"),
+        ("- a\n", 1, "a mapping"),
+    ],
+)
+def test_what_does_not_fit_is_refused(tmp_path: Path, text: str, line: int | None, said: str) -> None:
+    with pytest.raises(InputError, match=said) as caught:
+        chosen(str(written(tmp_path, text)))
+    assert line is None or caught.value.problems[0].line == line
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        chosen(str(tmp_path / "none.yaml"))
+
+
+def test_the_example_runs_with_functions_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = printed(capsys, "--traffic", str(incast(tmp_path)), "--fabric", str(EXAMPLE), "--set", "hosts=16")
+    assert found["finished"] == 8
+
+
+def test_the_command_line_takes_a_control_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same digest as the built-in control with the same constants."""
+    common = ["--traffic", str(incast(tmp_path)), "--fabric", "roce", "--set", "hosts=16", "--set", "dcqcn_form=paper"]
+    constants = [
+        "dcqcn_g=0.00390625",
+        "dcqcn_alpha_interval=55us",
+        "dcqcn_decrease_interval=0us",
+        "dcqcn_increase_interval=55us",
+        "dcqcn_byte_counter=10MB",
+        "dcqcn_fast_recovery=5",
+        "dcqcn_additive=40Mb/s",
+        "dcqcn_hyper=200Mb/s",
+        "dcqcn_min_rate=10Mb/s",
+        "dcqcn_initial_rate=1",
+        "dcqcn_first_cnp_rate=1",
+        "dcqcn_least_kept=0.5",
+    ]
+    sets = [word for text in constants for word in ("--set", text)]
+    own = printed(capsys, *common, *sets, "--set", f"congestion_control=user:{CONTROL}:Dcqcn")
+    built_in = printed(capsys, *common, *sets, "--set", "congestion_control=dcqcn")
+    assert own["digest"] == built_in["digest"]
+    assert own["packets"]["marked"] > 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("congestion_control=user:nowhere.py:Mine", "nowhere.py"),
+        (f"congestion_control=user:{CONTROL}:Dcqn", "did you mean `Dcqcn`"),
+        ("congestion_control=user:Dcqcn", "user:path/to/file.py:Name"),
+        ("congestion_control=hpc", "did you mean `hpcc`"),
+        ("load_balancing=adaptiv", "did you mean `adaptive`"),
+    ],
+)
+def test_a_wrong_name_ends_with_two(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], setting: str, said: str
+) -> None:
+    code = railyard(["packet", "--traffic", str(incast(tmp_path)), "--fabric", "roce", "--set", setting, "--quiet"])
+    assert code == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["hpcc-htsim", "hpcc-ns3", "swift"])
+def test_the_presets_finish_an_incast(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    found = printed(capsys, "--traffic", str(incast(tmp_path)), "--fabric", name, "--set", "hosts=16")
+    assert found["finished"] == 8
+    assert found["last_finish_us"] > 8 * 400_000 * 8 / 400e9 * 1e6
