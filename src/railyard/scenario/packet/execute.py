@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 from dataclasses import asdict, dataclass, fields
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -69,6 +69,7 @@ def run(given: Run, *, progress: Callable[[int, int], None] | None = None) -> Re
     from railyard.engine.packet import run as simulate
 
     traffic_files.load(given.traffic)
+    own = _own(given.settings)
     begin = _cpu_s()
     flows, failures = traffic_files.read(given.traffic, given.settings)
     tree = _tree(given, flows)
@@ -76,7 +77,8 @@ def run(given: Run, *, progress: Callable[[int, int], None] | None = None) -> Re
         network = wire(tree, slow_links=given.settings.slow_links, failures=failures)
     except InputError as error:
         raise error.located(file=given.traffic) from None
-    links, rows, settings = _network(network), _traffic(flows, tree.hosts), _settings(given, tree, network)
+    links, rows = _network(network), _traffic(flows, tree.hosts)
+    settings = _settings(given, tree, network, own)
     play = partial(simulate, links, threads=given.threads, progress=progress)
     result = play(rows, settings)
     cpu_s = _cpu_s() - begin
@@ -151,19 +153,22 @@ def _traffic(flows: FlowTable, hosts: int) -> Traffic:
     return Traffic(hosts=hosts, klass=np.zeros(len(flows), np.uint8), **columns)
 
 
-def _settings(given: Run, tree: Tree, network: TreeNetwork) -> EngineSettings:
+def _settings(given: Run, tree: Tree, network: TreeNetwork, own: dict[str, Any]) -> EngineSettings:
     from railyard.engine.packet import PFC_KEYS
     from railyard.engine.packet import Settings as EngineSettings
+    from railyard.engine.packet.control_settings import CONTROL_KEYS
     from railyard.engine.packet.rdma_settings import RDMA_KEYS
 
     said = given.settings
+    plain = {key: getattr(said, key) for key in (*RDMA_KEYS, *CONTROL_KEYS) if key != "rdma_control"}
     return EngineSettings(
+        **plain,
+        rdma_control=own["rdma_control"],
         **{key: getattr(said, key) for key in PFC_KEYS},
         switching=said.switching,  # type: ignore[arg-type]
-        **{key: getattr(said, key) for key in RDMA_KEYS},
         transport=said.transport,  # type: ignore[arg-type]
         congestion_control=said.congestion_control,  # type: ignore[arg-type] # one of the names: assign() has checked
-        load_balancing=said.load_balancing,  # type: ignore[arg-type]
+        load_balancing=own["load_balancing"],
         mtu_bytes=said.mtu_bytes,
         header_bytes=said.header_bytes,
         queue_packets=said.queue_packets,
@@ -183,6 +188,23 @@ def _settings(given: Run, tree: Tree, network: TreeNetwork) -> EngineSettings:
         failed_fraction=0.25,
         end_ps=said.end_ps,
     )
+
+
+def _own(said: Settings) -> dict[str, Any]:
+    """The settings that may be a user's functions: words as they are, functions compiled.
+
+    Raises:
+        InputError: The file cannot be run, holds nothing of that name, or what cannot be compiled.
+    """
+    from railyard.engine.packet.user import UserBalancer, UserControl, load
+    from railyard.engine.packet.user.loading import is_user
+
+    made: dict[str, Any] = {"rdma_control": said.rdma_control, "load_balancing": said.load_balancing}
+    for key, kind in (("rdma_control", UserControl), ("load_balancing", UserBalancer)):
+        if isinstance(made[key], str) and is_user(made[key]):
+            made[key] = load(made[key], kind)
+            made[key].addresses()
+    return made
 
 
 def base_rtt_ps(tree: Tree, settings: Settings) -> int:
