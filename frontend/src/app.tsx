@@ -1,3 +1,4 @@
+import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { ButtonRow } from "./parts";
 import { hasPackets } from "./packet";
@@ -41,6 +42,9 @@ export function App({ result }: { result: Result }) {
   const [chosen, choose] = useVariant(result.variants);
   const variant = result.variants[chosen];
   if (variant === undefined) return <p class="failure">This result holds no variant.</p>;
+  const packets = hasPackets(variant) && (
+    <Packets key={variant.name} variant={variant} all={result.variants.filter(hasPackets)} said={result.provenance.left_out} />
+  );
   const compared = result.variants.filter(isTraining);
   return (
     <>
@@ -59,15 +63,14 @@ export function App({ result }: { result: Result }) {
         {result.variants.length > 1 && (
           <ButtonRow label="Details of" names={result.variants.map((each) => each.name)} chosen={chosen} choose={choose} />
         )}
-        {isTraining(variant) && <Training variant={variant} />}
-        {hasPackets(variant) && <Packets key={variant.name} variant={variant} all={result.variants.filter(hasPackets)} said={result.provenance.left_out} />}
+        {isTraining(variant) ? <Training variant={variant} packets={packets} /> : packets}
         <Provenance result={result} />
       </main>
     </>
   );
 }
 
-function Training({ variant }: { variant: Variant }) {
+function Training({ variant, packets }: { variant: Variant; packets: ComponentChildren }) {
   return (
     <>
       <Summary variant={variant} />
@@ -75,6 +78,7 @@ function Training({ variant }: { variant: Variant }) {
       <Bottleneck variant={variant} />
       <Timeline key={variant.name} variant={variant} />
       <Network variant={variant} />
+      {packets}
       <Cost variant={variant} />
       <Power variant={variant} />
       <Collectives variant={variant} />

@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { paintedOnChange, resolver } from "../canvas";
 import { arrow, bytes, microseconds, percent, tick, whole } from "../format";
 import type { PacketSection, QueueRow } from "../packet";
@@ -102,7 +102,16 @@ function axis(context: CanvasRenderingContext2D, time: number[], left: number, w
   }
 }
 
-export function Queues({ queues }: { queues: QueueSamples }) {
+/** Links named without the word that all their ends begin with, such as the name of the one network. */
+function plainlyNamed(rows: QueueRow[]): QueueRow[] {
+  const ends = (row: QueueRow): string[] => arrow(row.link).split("→").map((end) => end.trim());
+  const word = `${rows[0]?.link.split(" ")[0]} `;
+  const shared = rows.every((row) => ends(row).every((end) => end.startsWith(word)));
+  return rows.map((row) => ({ ...row, link: ends(row).map((end) => (shared ? end.slice(word.length) : end)).join("→") }));
+}
+
+export function Queues({ queues: given }: { queues: QueueSamples }) {
+  const queues = useMemo(() => ({ ...given, rows: plainlyNamed(given.rows) }), [given]);
   const metrics = METRICS.filter((metric) => queues.rows.some((row) => peak(metric.of(row)) > 0));
   const [chosen, choose] = useState(0);
   const [all, setAll] = useState(false);
