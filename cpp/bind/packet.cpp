@@ -206,7 +206,8 @@ void bind_options(nb::module_& m) {
       .def_rw("reroute_ps", &Options::reroute_ps)
       .def_rw("link_retry", &Options::link_retry)
       .def_rw("threads", &Options::threads)
-      .def_rw("sample_ps", &Options::sample_ps);
+      .def_rw("sample_ps", &Options::sample_ps)
+      .def_rw("scheduled", &Options::scheduled);
 }
 
 /// The same of a column of the samples.
@@ -242,6 +243,7 @@ void bind_outcome(nb::module_& m) {
       .def_prop_ro("flow_held_ps", pause_column_of<&PauseColumns::flow_held_ps>())
       .def_prop_ro("flow_victim_ps", pause_column_of<&PauseColumns::flow_victim_ps>())
       .def_prop_ro("flow_victim_origin", pause_column_of<&PauseColumns::flow_origin>())
+      .def_ro("scheduled", &Outcome::scheduled)
       .def_ro("events", &Outcome::events)
       .def_ro("now_ps", &Outcome::now_ps)
       .def_ro("packets_peak", &Outcome::packets_peak)
@@ -279,7 +281,10 @@ void bind_outcome(nb::module_& m) {
 
 }  // namespace
 
+void bind_packet_scheduled(nb::module_& m);
+
 void bind_packet(nb::module_& m) {
+  bind_packet_scheduled(m);
   bind_columns(m);
   bind_choices(m);
   bind_packet_controls(m);

@@ -11,5 +11,7 @@ Runner run_uec_lossy;
 Runner run_uec_pfc;
 Runner run_rdma_lossy;
 Runner run_rdma_pfc;
+Runner run_uec_scheduled;
+Runner run_rdma_scheduled;
 
 }  // namespace railyard::packet

@@ -231,6 +231,8 @@ Runner* runner_of(const Options& options) {
   if (options.transport == Transport::rdma && options.switching == Switching::lossy) return run_rdma_lossy;
   if (options.transport == Transport::uec && options.switching == Switching::pfc) return run_uec_pfc;
   if (options.transport == Transport::rdma && options.switching == Switching::pfc) return run_rdma_pfc;
+  if (options.transport == Transport::uec && options.switching == Switching::scheduled) return run_uec_scheduled;
+  if (options.transport == Transport::rdma && options.switching == Switching::scheduled) return run_rdma_scheduled;
   return nullptr;
 }
 

@@ -8,7 +8,7 @@ namespace railyard::packet {
 
 /// Independent streams of random numbers of one seed; each is drawn from by its owner (flow, port, host) alone, so that
 /// another flow or port more shifts nobody else's numbers.
-enum class Stream : std::uint64_t { entropy = 101, port = 102, salt = 103, key = 104, pacer = 105, adaptive = 106, errors = 107 };
+enum class Stream : std::uint64_t { entropy = 101, port = 102, salt = 103, key = 104, pacer = 105, adaptive = 106, errors = 107, spray = 112 };
 
 constexpr std::uint64_t stream_key(std::uint64_t seed, Stream stream, std::uint64_t owner) {
   return mix(mix(mix(seed) ^ static_cast<std::uint64_t>(stream)) ^ owner);

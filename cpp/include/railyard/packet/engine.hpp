@@ -70,6 +70,7 @@ class Engine {
     // Where the end has come first, ports may not have been touched since; what they had begun by then counts.
     if (until_ != kNever) fabric_.settle(until_ - 1);
     outcome.now_ps = unfinished() == 0 ? last_finish() : context_.now;
+    if constexpr (requires { fabric_.finish(); }) fabric_.finish();
     outcome.packets_peak = context_.slab.capacity();
     outcome.link_bytes.resize(context_.network.link_source.size());
     for (std::uint32_t link = 0; link < outcome.link_bytes.size(); ++link) outcome.link_bytes[link] = fabric_.carried(link);
@@ -95,6 +96,7 @@ class Engine {
       const std::uint32_t index = index_of(due->what);
       if (kind_of(due->what) == Event::arrival) context_.slab.prefetch(index);
       else if (kind_of(due->what) == Event::slot) __builtin_prefetch(&context_.nics[index], 1);
+      else look_ahead_fabric(*due, 0);
     }
     if (const Due* due = context_.wheel.peek(kAheadMiddle); due != nullptr) {
       const std::uint32_t index = index_of(due->what);
@@ -105,6 +107,8 @@ class Engine {
       } else if (kind_of(due->what) == Event::arrival) {
         const std::uint32_t host = fabric_.look_ahead_middle(index);
         if (host != kNone) transport_.look_ahead_middle(host, context_.slab[index]);
+      } else {
+        look_ahead_fabric(*due, 1);
       }
     }
     if (const Due* due = context_.wheel.peek(kAheadNear); due != nullptr) {
@@ -114,7 +118,17 @@ class Engine {
       } else if (kind_of(due->what) == Event::arrival) {
         const std::uint32_t host = fabric_.look_ahead_near(index);
         if (host != kNone) transport_.look_ahead_near(host, context_.slab[index]);
+      } else {
+        look_ahead_fabric(*due, 2);
       }
+    }
+  }
+
+  /// Of the fabric's own events, where it has such that are worth it. `step`: 0 the farthest, 2 the nearest.
+  void look_ahead_fabric(const Due& due, int step) {
+    if constexpr (requires { fabric_.look_ahead(Event::port, 0u, 0); }) {
+      const Event kind = kind_of(due.what);
+      if (kind == Event::port || kind == Event::extra) fabric_.look_ahead(kind, index_of(due.what), step);
     }
   }
 

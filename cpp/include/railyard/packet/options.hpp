@@ -9,6 +9,7 @@
 #include "railyard/packet/control_options.hpp"
 #include "railyard/packet/pfc_options.hpp"
 #include "railyard/packet/rdma_options.hpp"
+#include "railyard/packet/scheduled_options.hpp"
 
 namespace railyard::packet {
 
@@ -130,6 +131,7 @@ struct Options {
   SwiftOptions swift;
   UserControlOptions user_control;
   UserBalanceOptions user_balance;
+  ScheduledOptions scheduled;
 };
 
 /// What was derived from network and options.
@@ -178,6 +180,7 @@ struct Outcome {
   PauseColumns pauses;
   Counters counters;
   Samples samples;
+  ScheduledCounters scheduled;
   Derived derived;
   std::uint64_t events = 0;
   Ps now_ps = 0;

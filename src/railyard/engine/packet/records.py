@@ -12,6 +12,7 @@ from railyard.engine.packet.control_settings import ControlSettings
 from railyard.engine.packet.pfc import PfcSettings
 from railyard.engine.packet.rdma_settings import CHOICES as RDMA_CHOICES
 from railyard.engine.packet.rdma_settings import RdmaSettings
+from railyard.engine.packet.scheduled import ScheduledSettings
 from railyard.engine.packet.user.balancer import UserBalancer
 from railyard.engine.packet.user.control import UserControl
 from railyard.errors import InputError, suggest
@@ -222,10 +223,11 @@ _OPEN: dict[str, type[Functions]] = {"rdma_control": UserControl, "load_balancin
 
 
 @dataclass(frozen=True)
-class Settings(PfcSettings, RdmaSettings, ControlSettings):
+class Settings(PfcSettings, RdmaSettings, ControlSettings, ScheduledSettings):
     """Constants of the transport and of the switches. Defaults are those of uet-htsim (commit 40ccb05).
 
-    Those of switches with classes and pause frames stand with `PfcSettings`.
+    Those of switches with classes and pause frames stand with `PfcSettings`, those of scheduled fabrics with
+    `ScheduledSettings`.
 
     Attributes:
         transport: What hosts speak.

@@ -15,6 +15,7 @@ from railyard.engine.packet.faults import columns as fault_columns
 from railyard.engine.packet.queue_pairs import split
 from railyard.engine.packet.rdma_settings import put_rdma
 from railyard.engine.packet.records import SWITCHINGS, TRANSPORTS
+from railyard.engine.packet.scheduled import ScheduledCounts, counts, put_scheduled
 from railyard.engine.packet.user.balancer import UserBalancer
 from railyard.errors import InputError, SimulationError
 
@@ -128,6 +129,7 @@ class PacketResult:
         samples: Queues and flows in time.
         threads: On which it ran.
         pauses: How links were held back, one row a link.
+        scheduled: What a scheduled fabric counted; None for other fabrics.
     """
 
     start_ps: NDArray[np.int64]
@@ -142,6 +144,7 @@ class PacketResult:
     samples: Samples
     threads: int
     pauses: pfc.Pauses
+    scheduled: ScheduledCounts | None = None
 
     @property
     def finished(self) -> NDArray[np.bool_]:
@@ -195,6 +198,7 @@ def _options(settings: Settings, threads: int) -> _core.PacketOptions:
     options.link_retry = settings.link_retry
     options.reroute_ps = -1 if settings.reroute_ps is None else settings.reroute_ps
     pfc.put(settings, settings.mtu_bytes, options)
+    put_scheduled(options, settings)
     return options
 
 
@@ -320,4 +324,5 @@ def run(
         samples=_samples(outcome, settings),
         threads=outcome.threads,
         pauses=pfc.Pauses.of(outcome),
+        scheduled=counts(outcome.scheduled) if settings.switching == "scheduled" else None,
     )

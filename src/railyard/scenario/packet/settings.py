@@ -8,23 +8,25 @@ from typing import TYPE_CHECKING, Any
 from railyard.engine.packet import PfcSettings
 from railyard.engine.packet.control_settings import ControlSettings
 from railyard.engine.packet.rdma_settings import RATE_CONTROLS, RdmaSettings
+from railyard.engine.packet.scheduled import ScheduledSettings
 from railyard.errors import InputError, did_you_mean
 from railyard.scenario.packet.control_keys import CONTROL_READERS, is_rate_control, word_or_user
 from railyard.scenario.packet.pfc import READERS as PFC_READERS
 from railyard.scenario.packet.rdma_keys import RDMA_READERS
 from railyard.scenario.packet.readers import choice, rate, share, time, whole, yes
+from railyard.scenario.packet.scheduled_keys import SCHEDULED_READERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 TRANSPORTS = ("uec", "rdma")
 CONGESTION_CONTROLS = ("nscc", "rccc", "nscc+rccc", "constant")
-SWITCHINGS = ("lossy", "pfc")
+SWITCHINGS = ("lossy", "pfc", "scheduled")
 LOAD_BALANCERS = ("mixed", "reps", "bitmap", "oblivious", "adaptive", "single-path")
 
 
 @dataclass(frozen=True)
-class Settings(PfcSettings, RdmaSettings, ControlSettings):
+class Settings(PfcSettings, RdmaSettings, ControlSettings, ScheduledSettings):
     """Everything beside traffic and topology; None stands for what the engine derives from the network.
 
     Attributes:
@@ -109,6 +111,7 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "recv_done_trigger": ("recv_done_trigger", choice("fire", "ignore")),
     "end": ("end_ps", time),
     **PFC_READERS,
+    **SCHEDULED_READERS,
     **RDMA_READERS,
     **CONTROL_READERS,
 }

@@ -1,0 +1,11 @@
+#include "packet_uec.hpp"
+#include "railyard/packet/scheduled.hpp"
+
+namespace railyard::packet {
+
+Outcome run_uec_scheduled(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options,
+                      const Derived& derived, const Heartbeat& heartbeat) {
+  return run_uec<ScheduledFabric>(network, traffic, options, derived, heartbeat);
+}
+
+}  // namespace railyard::packet

@@ -1,0 +1,109 @@
+"""The scheduled fabric of the packet engine: what it is told and what it counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard import _core
+
+_PREFIX = "scheduled_"
+
+
+@dataclass(frozen=True)
+class ScheduledSettings:
+    """Constants of the scheduled fabric (`switching="scheduled"`). Sources: `docs/concepts/packet-scheduled.md`.
+
+    Attributes:
+        scheduled_cell_bytes: Payload of a full cell.
+        scheduled_cell_header_bytes: Header of a cell.
+        scheduled_control_cell_bytes: A request or grant of credit, all told.
+        scheduled_credit_bytes: What one credit lets go.
+        scheduled_credit_rate: Credit granted, of the egress port's rate.
+        scheduled_fabric_speedup: Rate of the links between switches, over what the network says.
+        scheduled_request_ps: From a request's arrival to its place in the scheduler, ps.
+        scheduled_grant_ps: From a grant's arrival to the packets' departure, ps.
+        scheduled_egress_bytes: Queue of a port above which it grants nothing; None: a credit loop of its rate.
+        scheduled_voq_bytes: Virtual output queue above which hosts are paused; None: 5 ms of its port's rate.
+        scheduled_memory_bytes: Bytes in a leaf's queues above which hosts are paused.
+        scheduled_reachability_ps: From a fabric link's failure to cells that keep off it, ps.
+    """
+
+    scheduled_cell_bytes: int = 256
+    scheduled_cell_header_bytes: int = 16
+    scheduled_control_cell_bytes: int = 32
+    scheduled_credit_bytes: int = 4096
+    scheduled_credit_rate: float = 1.03
+    scheduled_fabric_speedup: float = 160 / 144
+    scheduled_request_ps: int = 100_000
+    scheduled_grant_ps: int = 100_000
+    scheduled_egress_bytes: int | None = None
+    scheduled_voq_bytes: int | None = None
+    scheduled_memory_bytes: int = 12 * 10**9
+    scheduled_reachability_ps: int = 1_000_000
+
+
+SCHEDULED_KEYS = tuple(ScheduledSettings.__dataclass_fields__)
+"""Names of these settings."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScheduledCounts:
+    """What a scheduled fabric counted.
+
+    Attributes:
+        cells: Cells sent over links between switches, control cells among them.
+        cells_lost: Sent over links that were down.
+        requests: Requests for credit.
+        grants: Credits granted.
+        pauses: Times that a leaf paused a host's class.
+        voq_bytes: Most bytes in a virtual output queue.
+        memory_bytes: Most bytes in the virtual output queues of a leaf.
+        egress_bytes: Most bytes that waited for a link to a host.
+        element_bytes: Most bytes that waited for a link of a fabric element.
+        uplink_bytes: Most bytes that waited for a link from a leaf into the fabric.
+        cell_wait_ps: A cell's mean wait for a link, ps.
+        contexts: Most queues of which a leaf awaited cells at a time: what reassembly must remember.
+        bursts_held: Most whole bursts that waited for an earlier one of their queue.
+        reorder: int64[64], bursts (one in sixteen) by reorder depth: the most cells sent later that came before a cell.
+    """
+
+    cells: int
+    cells_lost: int
+    requests: int
+    grants: int
+    pauses: int
+    voq_bytes: int
+    memory_bytes: int
+    egress_bytes: int
+    element_bytes: int
+    uplink_bytes: int
+    cell_wait_ps: int
+    contexts: int
+    bursts_held: int
+    reorder: NDArray[np.int64]
+
+    def reorder_depth(self, share: float) -> int:
+        """The depth that this share of the bursts does not exceed (nearest rank), cells."""
+        total = int(self.reorder.sum())
+        if total == 0:
+            return 0
+        rank = min(max(int(np.ceil(share * total)), 1), total)
+        return int(np.searchsorted(np.cumsum(self.reorder), rank))
+
+
+def put_scheduled(options: _core.PacketOptions, settings: ScheduledSettings) -> None:
+    """Puts the settings of this page into the core's options; None becomes 0, which stands for "derive it"."""
+    for key in SCHEDULED_KEYS:
+        setattr(options.scheduled, key.removeprefix(_PREFIX), getattr(settings, key) or 0)
+
+
+def counts(found: _core.PacketScheduledCounters) -> ScheduledCounts:
+    """The core's counts as a record."""
+    names = [name for name in ScheduledCounts.__dataclass_fields__ if name != "reorder"]
+    return ScheduledCounts(**{name: getattr(found, name) for name in names}, reorder=np.array(found.reorder, np.int64))

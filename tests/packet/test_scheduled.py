@@ -1,0 +1,229 @@
+"""The scheduled fabric: indifferent to the pattern, fair, without loss; and its constants matter as they should."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railyard.engine.packet import (
+    Fault,
+    PacketNetwork,
+    PacketResult,
+    Settings,
+    Traffic,
+    fat_tree,
+    leaf_spine,
+    run,
+)
+from railyard.engine.packet.scheduled import SCHEDULED_KEYS
+from railyard.errors import InputError
+from railyard.scenario.packet.presets import fabric
+from railyard.scenario.packet.settings import assign
+
+G400 = 400 * 10**9
+MTU, HEADER = 4178, 82
+MSS = MTU - HEADER
+HOSTS = 64
+FABRIC = Settings(
+    transport="rdma",
+    switching="scheduled",
+    load_balancing="single-path",
+    mtu_bytes=MTU,
+    header_bytes=HEADER,
+    rdma_control_bytes=86,
+    trim=False,
+)
+# Links both ways, two credit loops, a packet's and a last cell's times: what any flow has beside its bytes.
+OVERHEAD_US = 20.0
+
+
+def go(network: PacketNetwork, traffic: Traffic, **changed: object) -> PacketResult:
+    found = run(network, traffic, replace(FABRIC, **changed))  # type: ignore[arg-type]
+    assert found.finished.all()
+    assert found.packets.dropped == found.packets.lost == found.packets.retransmitted == 0
+    assert found.scheduled is not None
+    assert found.scheduled.cells_lost == 0
+    return found
+
+
+def wire_us(size_bytes: int) -> float:
+    return (size_bytes + HEADER * -(-size_bytes // MSS)) * 8 / G400 * 1e6
+
+
+def test_incast_is_fair_and_takes_what_the_port_needs() -> None:
+    """128 to 1, 2.048 MB each: the last flow within 2 % of the port's time, half of them near it, nothing lost."""
+    network = leaf_spine(136, leaf_hosts=8, spines=8, rate_bps=G400)
+    found = go(network, Traffic.of(136, np.arange(8, 136), 0, 2_048_000))
+    bound = 128 * wire_us(2_048_000)
+    finish = np.sort(found.fct_ps) / 1e6
+    assert bound <= finish[-1] <= 1.02 * bound + OVERHEAD_US
+    assert finish[64] >= 0.995 * finish[-1]
+    assert finish[0] >= 0.98 * finish[-1]
+
+
+def patterns() -> dict[str, tuple[np.ndarray, np.ndarray, int]]:
+    """Every host sends 2 MB and gets 2 MB, to one host or to many."""
+    host = np.arange(HOSTS)
+    order = np.random.default_rng(5).permutation(HOSTS)
+    source, target = np.divmod(np.arange(HOSTS * HOSTS), HOSTS)
+    other = source // 8 != target // 8
+    return {
+        "shift": (host, (host + 8) % HOSTS, 2_000_000),
+        "far shift": (host, (host + 37) % HOSTS, 2_000_000),
+        "permutation": (order, np.roll(order, 11), 2_000_000),
+        "all to all": (source[other], target[other], 2_000_000 // (HOSTS - 8)),
+    }
+
+
+def test_patterns_do_not_matter() -> None:
+    network = leaf_spine(HOSTS, leaf_hosts=8, spines=8, rate_bps=G400)
+    finish = {}
+    for name, (source, target, size) in patterns().items():
+        found = go(network, Traffic.of(HOSTS, source, target, size))
+        wire = wire_us(size) * len(source) / HOSTS
+        assert found.finish_ps.max() / 1e6 >= wire
+        finish[name] = found.finish_ps.max() / 1e6 - wire
+    assert all(7 < extra < OVERHEAD_US for extra in finish.values()), finish
+    spread = max(finish.values()) - min(finish.values())
+    assert spread < 0.1 * wire_us(2_000_000), finish
+
+
+def test_the_seed_does_not_matter() -> None:
+    """No hash chooses paths: a permutation takes the same time under every seed; under hashed paths it does not."""
+    network = leaf_spine(HOSTS, leaf_hosts=8, spines=8, rate_bps=G400)
+    source, target, size = patterns()["permutation"]
+    last = [go(network, Traffic.of(HOSTS, source, target, size), seed=seed).finish_ps.max() for seed in range(5)]
+    assert max(last) < 1.005 * min(last)
+
+
+def test_three_tiers_by_the_same_routes() -> None:
+    order = np.random.default_rng(2).permutation(128)
+    found = go(fat_tree(128, rate_bps=G400), Traffic.of(128, order, np.roll(order, 1), 2_000_000))
+    assert found.finish_ps.max() / 1e6 < wire_us(2_000_000) + OVERHEAD_US + 12  # four more links each way and in a loop
+    assert found.scheduled is not None
+    assert found.scheduled.element_bytes < 64 * 272
+
+
+def test_a_flow_beside_an_incast_is_untouched() -> None:
+    """Thirty hosts send to host 0; one flow from the same leafs to another host on host 0's leaf."""
+    network = leaf_spine(HOSTS, leaf_hosts=8, spines=8, rate_bps=G400)
+    alone = go(network, Traffic.of(HOSTS, [8], [1], 2_000_000)).fct_ps[0]
+    source = np.concatenate(([8], np.arange(9, 39)))
+    target = np.concatenate(([1], np.zeros(30, int)))
+    size = np.concatenate(([2_000_000], np.full(30, 4_000_000)))
+    assert go(network, Traffic.of(HOSTS, source, target, size)).fct_ps[0] < 1.03 * alone
+
+
+def test_classes_share_a_port() -> None:
+    """Two classes with backlog get half each, however many flows either has."""
+    network = leaf_spine(32, leaf_hosts=8, spines=8, rate_bps=G400)
+    traffic = Traffic.of(32, [8, 9, 10, 16], 0, 3_000_000)
+    traffic = replace(traffic, klass=np.array([0, 0, 0, 3], np.uint8))
+    fct = go(network, traffic, control_class=None).fct_ps / 1e6
+    assert fct[3] == pytest.approx(2 * wire_us(3_000_000) + 13, rel=0.03)
+    assert fct[:3].max() == pytest.approx(4 * wire_us(3_000_000) + 13, rel=0.03)
+
+
+def test_half_a_fabric_takes_twice_as_long() -> None:
+    network = leaf_spine(HOSTS, leaf_hosts=8, spines=8, rate_bps=G400)
+    source, target, size = patterns()["shift"]
+    traffic = Traffic.of(HOSTS, source, target, size)
+    full, half = (
+        go(network, traffic, scheduled_fabric_speedup=speedup).finish_ps.max() / 1e6
+        for speedup in (160 / 144, 80 / 144)
+    )
+    share = 80 / 144 * 256 / 272  # of the ports' rate, behind cell headers
+    assert full < wire_us(size) + OVERHEAD_US
+    assert wire_us(size) / share <= half < 1.06 * wire_us(size) / share + OVERHEAD_US
+
+
+def test_a_dead_link_costs_its_share() -> None:
+    """One of eight spines' links to a leaf dies: after the reachability delay its cells take the other seven."""
+    network = leaf_spine(HOSTS, leaf_hosts=8, spines=8, rate_bps=G400)
+    link = int(np.flatnonzero((network.link_source == HOSTS + 8) & (network.link_target == HOSTS))[0])
+    source, target, size = patterns()["shift"]
+    found = run(
+        network,
+        Traffic.of(HOSTS, source, target, size),
+        replace(FABRIC, faults=(Fault(at_ps=20_000_000, link=link, kind="rate", value=0.0),), rdma_rto_ps=200_000_000),
+    )
+    assert found.finished.all()
+    assert found.scheduled is not None
+    assert 0 < found.scheduled.cells_lost < 1000
+    through = found.link_bytes[(network.link_target == HOSTS) & (network.link_source >= HOSTS)]
+    assert np.sort(through)[0] < 0.6 * np.sort(through)[1]
+
+
+FLOWS = st.lists(
+    st.tuples(st.integers(0, 15), st.integers(0, 15), st.integers(1, 200_000), st.integers(0, 30_000_000)).filter(
+        lambda flow: flow[0] != flow[1]
+    ),
+    min_size=1,
+    max_size=24,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    flows=FLOWS,
+    spines=st.integers(1, 5),
+    cell=st.sampled_from([64, 256, 1000]),
+    credit=st.sampled_from([1024, 4096, 20_000]),
+    speedup=st.sampled_from([0.6, 1.0, 160 / 144]),
+    voq=st.sampled_from([20_000, None]),
+    seed=st.integers(0, 3),
+)
+def test_nothing_is_lost_or_reordered(flows, *, spines, cell, credit, speedup, voq, seed) -> None:
+    source, target, size, start = (np.array(column) for column in zip(*flows, strict=True))
+    network = leaf_spine(16, leaf_hosts=4, spines=spines, rate_bps=G400)
+    found = go(
+        network,
+        Traffic.of(16, source, target, size, start_ps=start),
+        scheduled_cell_bytes=cell,
+        scheduled_credit_bytes=credit,
+        scheduled_fabric_speedup=speedup,
+        scheduled_voq_bytes=voq,
+        seed=seed,
+    )
+    assert found.packets.nacks == found.packets.duplicates == 0
+    assert found.packets.new == (-(-size // MSS)).sum()
+    bound = np.array([wire_us(int(one)) for one in size]) * 1e6 + 4e6
+    assert (found.fct_ps >= bound).all()
+    into = np.bincount(target, size, 16)
+    down = found.link_bytes[network.link_target < 16]
+    assert (down >= into).all()
+
+
+def test_the_same_input_gives_the_same_bytes() -> None:
+    network = leaf_spine(HOSTS, leaf_hosts=8, spines=8, rate_bps=G400)
+    source, target, size = patterns()["all to all"]
+    first, second = (go(network, Traffic.of(HOSTS, source, target, size)) for _ in range(2))
+    assert first.digest() == second.digest()
+
+
+def test_preset_and_keys() -> None:
+    preset = fabric("scheduled")
+    assert preset.settings.switching == "scheduled"
+    assert preset.settings.transport == "rdma"
+    said = assign(
+        preset.settings,
+        [
+            "scheduled_cell_bytes=128",
+            "scheduled_request=200 ns",
+            "scheduled_voq_bytes=10 MB",
+            "scheduled_credit_rate=1.1",
+        ],
+    )
+    assert said.scheduled_cell_bytes == 128
+    assert said.scheduled_request_ps == 200_000
+    assert said.scheduled_voq_bytes == 10_000_000
+    assert said.scheduled_credit_rate == pytest.approx(1.1)
+    assert {key for key in vars(said) if key.startswith("scheduled_")} == set(SCHEDULED_KEYS)
+    with pytest.raises(InputError, match="whole number"):
+        assign(preset.settings, ["scheduled_cell_bytes=7"])
+    with pytest.raises(InputError, match="credit_rate"):
+        go(leaf_spine(4, leaf_hosts=2, spines=1, rate_bps=G400), Traffic.of(4, 0, 3, 1), scheduled_credit_rate=-1.0)
