@@ -605,6 +605,11 @@ void ScheduledFabric::leave(std::uint32_t index) {
     port.busy_until += wire_time(packet.size, static_cast<std::uint64_t>(port.rate_bps));
     carried_[port.link] += packet.size;
     packet.link = port.link;
+    if (context_.options.telemetry && packet.kind == Kind::data)
+      context_.telemetry[at].add({.tx_bytes = static_cast<std::uint64_t>(carried_[port.link]),
+                                  .time = port.busy_until,
+                                  .queue_bytes = static_cast<std::uint32_t>(std::max<std::int64_t>(depth(port.link) - packet.size, 0)),
+                                  .rate_mbps = static_cast<std::uint32_t>(port.rate_bps / 1e6)});
     const std::uint32_t next = packet.next;
     context_.depart(port.link, at, port.busy_until + port.latency);
     at = next;
