@@ -86,6 +86,126 @@ class Rates:
     @property
     def rate_bps(self) -> Annotated[NDArray[numpy.float64], dict(shape=(None,), writable=False)]: ...
 
+class PacketScheduledOptions:
+    """Constants of a scheduled fabric; 0: derived where it may be."""
+
+    @property
+    def cell_bytes(self) -> int: ...
+
+    @cell_bytes.setter
+    def cell_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def cell_header_bytes(self) -> int: ...
+
+    @cell_header_bytes.setter
+    def cell_header_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def control_cell_bytes(self) -> int: ...
+
+    @control_cell_bytes.setter
+    def control_cell_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def credit_bytes(self) -> int: ...
+
+    @credit_bytes.setter
+    def credit_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def credit_rate(self) -> float: ...
+
+    @credit_rate.setter
+    def credit_rate(self, arg: float, /) -> None: ...
+
+    @property
+    def fabric_speedup(self) -> float: ...
+
+    @fabric_speedup.setter
+    def fabric_speedup(self, arg: float, /) -> None: ...
+
+    @property
+    def request_ps(self) -> int: ...
+
+    @request_ps.setter
+    def request_ps(self, arg: int, /) -> None: ...
+
+    @property
+    def grant_ps(self) -> int: ...
+
+    @grant_ps.setter
+    def grant_ps(self, arg: int, /) -> None: ...
+
+    @property
+    def egress_bytes(self) -> int: ...
+
+    @egress_bytes.setter
+    def egress_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def voq_bytes(self) -> int: ...
+
+    @voq_bytes.setter
+    def voq_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def memory_bytes(self) -> int: ...
+
+    @memory_bytes.setter
+    def memory_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def reachability_ps(self) -> int: ...
+
+    @reachability_ps.setter
+    def reachability_ps(self, arg: int, /) -> None: ...
+
+class PacketScheduledCounters:
+    """What a scheduled fabric counted."""
+
+    @property
+    def cells(self) -> int: ...
+
+    @property
+    def cells_lost(self) -> int: ...
+
+    @property
+    def requests(self) -> int: ...
+
+    @property
+    def grants(self) -> int: ...
+
+    @property
+    def pauses(self) -> int: ...
+
+    @property
+    def voq_bytes(self) -> int: ...
+
+    @property
+    def memory_bytes(self) -> int: ...
+
+    @property
+    def egress_bytes(self) -> int: ...
+
+    @property
+    def element_bytes(self) -> int: ...
+
+    @property
+    def uplink_bytes(self) -> int: ...
+
+    @property
+    def cell_wait_ps(self) -> int: ...
+
+    @property
+    def contexts(self) -> int: ...
+
+    @property
+    def bursts_held(self) -> int: ...
+
+    @property
+    def reorder(self) -> Annotated[NDArray[numpy.uint64], dict(shape=(None,), writable=False)]: ...
+
 class PacketNetwork:
     """Links and routes; holds the arrays, copies nothing."""
 
@@ -956,6 +1076,12 @@ class PacketOptions:
     @sample_ps.setter
     def sample_ps(self, arg: int, /) -> None: ...
 
+    @property
+    def scheduled(self) -> PacketScheduledOptions: ...
+
+    @scheduled.setter
+    def scheduled(self, arg: PacketScheduledOptions, /) -> None: ...
+
 class PacketOutcome:
     """Columns, one row a flow; the arrays are read-only views."""
 
@@ -991,6 +1117,9 @@ class PacketOutcome:
 
     @property
     def flow_victim_origin(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), writable=False)]: ...
+
+    @property
+    def scheduled(self) -> PacketScheduledCounters: ...
 
     @property
     def events(self) -> int: ...
