@@ -1,0 +1,98 @@
+"""RoCE and Spectrum-X by name: what they are made of, and what two simulators say of the same traffic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from railyard.errors import InputError
+from railyard.scenario.packet import PRESETS, Report, Run, assign, fabric, run
+from railyard.validate.htsim_flags import command
+
+DATA = Path(__file__).parent / "data"
+HTSIM_PAUSES = ("pfc_xoff=249000", "pfc_xon=199200")
+
+
+def of(name: str, matrix: str, *sets: str, seed: int = 0) -> Report:
+    preset = fabric(name)
+    return run(Run(DATA / matrix, None, preset, assign(preset.settings, sets), seed=seed))
+
+
+@pytest.mark.parametrize("name", ["roce", "roce-htsim", "roce-ns3", "dcqcn-ns3", "spectrum-x"])
+def test_every_flow_arrives_and_nothing_is_lost(name: str) -> None:
+    found = of(name, "g_incast32_128n_2MB.cm")
+    assert found.ended.all()
+    assert found.packets["retransmitted"] == found.packets["dropped"] == 0
+    floor = 32 * 2_000_000 * 8 / 400e9 * 1e6
+    assert floor < found.fct_us()["max"] < 1.5 * floor
+    assert PRESETS.get(name).sources
+
+
+def test_the_incast_of_htsims_roce() -> None:
+    found = [of("roce-htsim", "g_incast32_128n_2MB.cm", *HTSIM_PAUSES, seed=seed).fct_us() for seed in range(6)]
+    assert np.mean([one["mean"] for one in found]) == pytest.approx(1032.1, rel=0.10)
+    assert found[0]["max"] == pytest.approx(1312.36, rel=0.001)
+
+
+def test_the_permutation_of_htsims_roce() -> None:
+    found = [of("roce-htsim", "g_perm128_2MB.cm", *HTSIM_PAUSES, seed=seed).fct_us() for seed in range(10)]
+    assert np.mean([one["mean"] for one in found]) == pytest.approx(113.42, rel=0.12)
+    assert min(one["p99"] for one in found) < 205
+    assert max(one["p99"] for one in found) > 164
+
+
+def test_the_incast_of_ns3s_dcqcn() -> None:
+    found = [of("dcqcn-ns3", "g_incast32_128n_2MB.cm", seed=seed).fct_us() for seed in range(10)]
+    assert np.mean([one["mean"] for one in found]) == pytest.approx(1204, rel=0.10)
+    assert np.mean([one["max"] for one in found]) == pytest.approx(1749, rel=0.05)
+
+
+def test_adaptive_routing_finds_what_hashing_leaves_empty() -> None:
+    hashed = of("roce", "g_perm128_2MB.cm").fct_us()
+    adaptive = of("spectrum-x", "g_perm128_2MB.cm").fct_us()
+    assert adaptive["p99"] < 0.5 * hashed["p99"]
+    alone = 2_000_000 * 8 / 400e9 * 1e6
+    assert adaptive["mean"] < 1.5 * alone
+
+
+def test_more_queue_pairs_come_closer() -> None:
+    tails = [
+        of("roce", "g_perm128_2MB.cm", f"qps={pairs}", "rdma_control=line-rate").fct_us()["p99"] for pairs in (1, 16)
+    ]
+    assert tails[1] < 0.6 * tails[0]
+
+
+def test_a_recorded_command_of_roce() -> None:
+    read = command(
+        "csg_htsim_roce -tm matrices/g_perm128_2MB.cm -nodes 128 -linkspeed 400000 -end 20000 -mtu 4150 -q 1000 "
+        "-pfc_thresholds 48 60 -strat ecmp_host -paths 1"
+    )
+    assert not read.not_built
+    assert read.preset == "roce-htsim"
+    assert read.hashed
+    settings = assign(fabric(read.preset).settings, read.sets)
+    assert (settings.pfc_xoff_bytes, settings.pfc_xon_bytes) == (249_000, 199_200)
+    assert settings.mtu_bytes == 4214
+
+
+def test_a_command_of_our_own() -> None:
+    read = command("railyard packet --fabric dcqcn-ns3 --traffic a.cm --set qps=2 --set seed=3")
+    assert (read.preset, read.matrix, read.sets) == ("dcqcn-ns3", "a.cm", ["qps=2", "seed=3"])
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("qps=0", "whole number"),
+        ("rdma_control=dcqnc", "unknown word"),
+        ("dcqcn_g=2", "share"),
+        ("dcqcn_additive=5", "unit"),
+        ("rdma_window_rtts=many", "number"),
+        ("dcqcn_alpha=1 us", "unknown key"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(text: str, word: str) -> None:
+    with pytest.raises(InputError, match=word):
+        assign(fabric("roce").settings, [text])
