@@ -116,6 +116,9 @@ def packet(
     threads: Annotated[
         int, typer.Option("--threads", min=1, max=256, help="Threads; results do not depend on it.")
     ] = 1,
+    faults: Annotated[
+        Path | None, typer.Option("--faults", metavar="FILE.csv", help="What happens to links and nodes, and when.")
+    ] = None,
     fct: Annotated[Path | None, typer.Option("--fct", metavar="FILE.csv", help="Write a row a flow.")] = None,
     report: Annotated[
         Path | None, typer.Option("--report", metavar="FILE.html", help="Write the report, one page.")
@@ -137,6 +140,7 @@ def packet(
         link_rate=link_rate,
         seed=seed,
         threads=threads,
+        faults=faults,
         flows_to=fct,
         report_to=report,
         out=out,

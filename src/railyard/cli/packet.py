@@ -26,6 +26,7 @@ def packet(
     link_rate: str | None,
     seed: int,
     threads: int,
+    faults: Path | None,
     flows_to: Path | None,
     report_to: Path | None,
     out: Path | None,
@@ -40,7 +41,9 @@ def packet(
     preset = chosen(name)
     rate = [] if link_rate is None else [f"link_rate={link_rate}"]
     settings = assign(preset.settings, [*rate, *sets])
-    given = Run(traffic, topology, preset, settings, seed=seed, threads=threads, probe=bool(report_to or out))
+    given = Run(
+        traffic, topology, preset, settings, seed=seed, threads=threads, probe=bool(report_to or out), faults=faults
+    )
     with Progress(wanted=not quiet) as shown:
         report = run(given, progress=lambda events, now_ps: shown(_so_far(events, now_ps), 0.0))
     if flows_to is not None:

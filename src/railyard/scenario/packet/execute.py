@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import resource
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from railyard.errors import InputError
+from railyard.scenario.packet import fault_file
 from railyard.scenario.packet import traffic as traffic_files
 from railyard.scenario.packet.played import LinkNames, Played
 from railyard.scenario.packet.probing import probe
@@ -45,6 +46,7 @@ class Run:
         seed: Of every random choice.
         threads: Threads of the engine; results do not depend on it.
         probe: Whether the run is made again with samples of queues and senders, for the report.
+        faults: File of what happens to links in time; see `railyard.scenario.packet.fault_file`.
     """
 
     traffic: Path
@@ -54,6 +56,7 @@ class Run:
     seed: int = 0
     threads: int = 1
     probe: bool = False
+    faults: Path | None = None
 
 
 def run(given: Run, *, progress: Callable[[int, int], None] | None = None) -> Report:
@@ -79,10 +82,13 @@ def run(given: Run, *, progress: Callable[[int, int], None] | None = None) -> Re
         raise error.located(file=given.traffic) from None
     links, rows = _network(network), _traffic(flows, tree.hosts)
     settings = _settings(given, tree, network, own)
+    names = LinkNames(tree, network, LINK_TIERS)
+    if given.faults is not None:
+        settings = replace(settings, faults=fault_file.read(given.faults, links, names))
     play = partial(simulate, links, threads=given.threads, progress=progress)
     result = play(rows, settings)
     cpu_s = _cpu_s() - begin
-    played = Played(play, links, rows, settings, result, LinkNames(tree, network, LINK_TIERS))
+    played = Played(play, links, rows, settings, result, names)
     return Report(
         flows=flows,
         start_ps=result.start_ps,
@@ -189,6 +195,9 @@ def _settings(given: Run, tree: Tree, network: TreeNetwork, own: dict[str, Any])
         failed_links=tuple(network.slow.tolist()),
         failed_fraction=0.25,
         end_ps=said.end_ps,
+        flowlet_gap_ps=said.flowlet_gap_ps,
+        reroute_ps=said.reroute_ps,
+        link_retry=said.link_retry,
     )
 
 

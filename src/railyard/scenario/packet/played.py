@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.errors import InputError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -34,6 +36,25 @@ class LinkNames:
     def link(self, number: int) -> str:
         """From where to where."""
         return f"{self._node(int(self._wired.source[number]))}->{self._node(int(self._wired.target[number]))}"
+
+    def number(self, name: str) -> int:
+        """The node of a name.
+
+        Raises:
+            InputError: There is none.
+        """
+        kind = name.rstrip("0123456789")
+        digits = name[len(kind) :]
+        if kind not in self._kinds or not digits:
+            raise InputError("no such node", key="where", found=name, allowed=self._allowed())
+        first, last = self._first[self._kinds.index(kind) : self._kinds.index(kind) + 2]
+        if int(digits) >= last - first:
+            raise InputError("no such node", key="where", found=name, allowed=self._allowed())
+        return int(first) + int(digits)
+
+    def _allowed(self) -> str:
+        counts = zip(self._kinds, np.diff(self._first).tolist(), strict=True)
+        return ", ".join(f"{kind}0 to {kind}{count - 1}" for kind, count in counts if count)
 
     def tier(self, number: int) -> str:
         """`nic`, `leaf-spine` or `spine-core`."""

@@ -77,6 +77,11 @@ def time(text: str) -> int:
     return units.time(text)
 
 
+def time_or_never(text: str) -> int | None:
+    """A time in ps, or `never`."""
+    return None if text == "never" else units.time(text)
+
+
 def size(text: str) -> int:
     """A size in bytes."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _LONGEST else units.size(text)

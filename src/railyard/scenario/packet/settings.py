@@ -13,7 +13,7 @@ from railyard.errors import InputError, did_you_mean
 from railyard.scenario.packet.control_keys import CONTROL_READERS, is_rate_control, word_or_user
 from railyard.scenario.packet.pfc import READERS as PFC_READERS
 from railyard.scenario.packet.rdma_keys import RDMA_READERS
-from railyard.scenario.packet.readers import choice, rate, share, time, whole, yes
+from railyard.scenario.packet.readers import choice, rate, share, time, time_or_never, whole, yes
 from railyard.scenario.packet.scheduled_keys import SCHEDULED_READERS
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TRANSPORTS = ("uec", "rdma")
 CONGESTION_CONTROLS = ("nscc", "rccc", "nscc+rccc", "constant")
 SWITCHINGS = ("lossy", "pfc", "scheduled")
-LOAD_BALANCERS = ("mixed", "reps", "bitmap", "oblivious", "adaptive", "single-path")
+LOAD_BALANCERS = ("mixed", "reps", "bitmap", "oblivious", "adaptive", "single-path", "flowlet")
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,9 @@ class Settings(PfcSettings, RdmaSettings, ControlSettings, ScheduledSettings):
         start_unit: What `start` of a connection matrix counts: `us` or `ps`.
         recv_done_trigger: `fire`, or `ignore` as htsim does.
         end_ps: When the run ends even if flows are left; never by default.
+        flowlet_gap_ps: A pause of a flow after which its next packet may take another path.
+        reroute_ps: From a fault of a link to routes that know of it.
+        link_retry: Links send again what arrives wrong; else it is lost.
     """
 
     transport: str = "uec"
@@ -82,6 +85,9 @@ class Settings(PfcSettings, RdmaSettings, ControlSettings, ScheduledSettings):
     start_unit: str = "us"
     recv_done_trigger: str = "fire"
     end_ps: int | None = None
+    flowlet_gap_ps: int = 10_000_000
+    reroute_ps: int | None = 50_000_000
+    link_retry: bool = False
 
 
 _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
@@ -110,6 +116,9 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "start_unit": ("start_unit", choice("us", "ps")),
     "recv_done_trigger": ("recv_done_trigger", choice("fire", "ignore")),
     "end": ("end_ps", time),
+    "flowlet_gap": ("flowlet_gap_ps", time),
+    "reroute": ("reroute_ps", time_or_never),
+    "link_retry": ("link_retry", yes),
     **PFC_READERS,
     **SCHEDULED_READERS,
     **RDMA_READERS,
