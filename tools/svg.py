@@ -23,6 +23,7 @@ class Axis:
         log: Logarithmic.
         suffix: Behind every tick's number.
         marks: Ticks, where round values do not suit.
+        words: What stands at the marks in place of their numbers.
     """
 
     title: str
@@ -31,6 +32,11 @@ class Axis:
     log: bool = False
     suffix: str = ""
     marks: tuple[float, ...] = ()
+    words: tuple[str, ...] = ()
+
+    def text(self, tick: float) -> str:
+        """What stands at a tick."""
+        return self.words[self.marks.index(tick)] if self.words else f"{tick:,g}{self.suffix}"
 
 
 @dataclass(frozen=True)
@@ -133,12 +139,12 @@ def _grid(across: _Scale, up: _Scale) -> list[str]:
     for tick in up.ticks():
         y = up.at(tick)
         parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="{LINE}"/>')
-        text = f"{tick:g}{up.axis.suffix}"
+        text = escape(up.axis.text(tick))
         parts.append(f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end" fill="{MUTED}">{text}</text>')
     for tick in across.ticks():
         x = across.at(tick)
         parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" stroke="{LINE}"/>')
-        text = f"{tick:,g}{across.axis.suffix}"
+        text = escape(across.axis.text(tick))
         parts.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle" fill="{MUTED}">{text}</text>')
     return parts
 

@@ -9,7 +9,7 @@ import numpy as np
 from railyard.engine.packet import Settings, Traffic, fat_tree, run
 from railyard.measure.packets import quantile
 from railyard.validate.fabric.figure import Case, Row, figure
-from railyard.validate.fabric.packets import RATE_BPS, microseconds
+from railyard.validate.fabric.packets import PAUSES_ALONE, RATE_BPS, SCHEDULED, microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,14 +31,27 @@ def traffic() -> Traffic:
     source="uet-htsim (commit 40ccb05), its own runs",
 )
 def incast() -> Iterator[Row]:
-    """Last finish under windows and under credit, and how fair credit is."""
+    """Last finish, fairness, and what else stands still."""
     tree = fat_tree(_HOSTS, rate_bps=RATE_BPS)
-    for control in ("nscc", "rccc"):
-        found = microseconds(run(tree, traffic(), Settings(congestion_control=control)))
-        last = float(found[-1])
-        case = Case("F3", f"{control.upper()}, last finish", "us")
+    cases = {
+        "NSCC": Settings(),
+        "RCCC": Settings(congestion_control="rccc"),
+        "scheduled": SCHEDULED,
+        "RoCE at line rate with PFC": PAUSES_ALONE,
+    }
+    for name, settings in cases.items():
+        found = run(tree, traffic(), settings)
+        times = microseconds(found)
+        last = float(times[-1])
+        case = Case("F3", f"{name}, last finish", "us")
         yield case.between("5,276 to 5,283", last, low=5276 * 0.98, high=5283 * 1.02, tolerance="+-2 %")
-        if control == "rccc":
-            share = 100 * quantile(found, 0.5) / last
-            fair = Case("F3", "RCCC, p50 over last finish", "%")
+        if name in ("RCCC", "scheduled"):
+            share = 100 * quantile(times, 0.5) / last
+            fair = Case("F3", f"{name}, p50 over last finish", "%")
             yield fair.between("near 100: credit is fair", share, low=98, high=100, tolerance="-2 points")
+        if settings.transport == "rdma":
+            lost = float(found.packets.dropped + found.packets.retransmitted)
+            yield Case("F3", f"{name}, packets lost", "packets").between("none", lost, high=0)
+        if settings.switching == "pfc":
+            paused = Case("F3", f"{name}, links paused beside the receiver's own", "links")
+            yield paused.between("pauses spread", float((found.pauses.paused_ps > 0).sum()), low=10)

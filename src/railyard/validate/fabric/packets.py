@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from railyard.engine.packet import PacketNetwork, PacketResult, Settings, Traffic, leaf_spine, run
+from railyard.engine.packet.roce import ROCE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 RATE_BPS = 400 * 10**9
+ROCE_SETTINGS = Settings(**ROCE)
+PAUSES_ALONE = replace(ROCE_SETTINGS, rdma_control="line-rate", rdma_notification="none")
+SCHEDULED = Settings(
+    transport="rdma", switching="scheduled", load_balancing="single-path", trim=False, mtu_bytes=4178, header_bytes=82,
+    rdma_control="line-rate", rdma_control_bytes=86,
+)  # fmt: skip
+
 ELEPHANT_BYTES = 40_000_000
 """Long enough (0.8 ms alone) that start and end are two percent."""
 
