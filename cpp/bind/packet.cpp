@@ -16,6 +16,7 @@ using namespace railyard::packet;
 
 void bind_packet_controls(nb::module_& m);
 void bind_packet_pfc(nb::module_& m);  // packet_pfc.cpp
+void bind_packet_link_credit(nb::module_& m);
 void bind_packet_rdma(nb::module_& m);
 
 namespace {
@@ -195,6 +196,7 @@ void bind_options(nb::module_& m) {
       .def_rw("marking", &Options::marking)
       .def_rw("pfc", &Options::pfc)
       .def_rw("end_ps", &Options::end_ps)
+      .def_rw("link_credit", &Options::link_credit)
       .def_rw("rdma", &Options::rdma)
       .def_rw("dcqcn", &Options::dcqcn)
       .def_rw("spectrum", &Options::spectrum)
@@ -264,6 +266,7 @@ void bind_outcome(nb::module_& m) {
       .def_prop_ro("cnps", &count<&Counters::cnps>)
       .def_prop_ro("lost", &count<&Counters::lost>)
       .def_prop_ro("link_retries", &count<&Counters::link_retries>)
+      .def_prop_ro("credits", &count<&Counters::credits>)
       .def_prop_ro("sample_time_ps", samples_of<&Samples::time_ps>())
       .def_prop_ro("sample_depth_bytes", samples_of<&Samples::depth_bytes>())
       .def_prop_ro("sample_carried_bytes", samples_of<&Samples::carried_bytes>())
@@ -289,6 +292,7 @@ void bind_packet(nb::module_& m) {
   bind_choices(m);
   bind_packet_controls(m);
   bind_packet_pfc(m);
+  bind_packet_link_credit(m);
   bind_packet_rdma(m);
   bind_options(m);
   bind_outcome(m);

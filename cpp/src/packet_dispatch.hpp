@@ -13,5 +13,7 @@ Runner run_rdma_lossy;
 Runner run_rdma_pfc;
 Runner run_uec_scheduled;
 Runner run_rdma_scheduled;
+Runner run_uec_credit;
+Runner run_rdma_credit;
 
 }  // namespace railyard::packet

@@ -23,6 +23,7 @@ Counters& Counters::operator+=(const Counters& other) {
   lost += other.lost;
   link_retries += other.link_retries;
   pauses += other.pauses;
+  credits += other.credits;
   return *this;
 }
 

@@ -233,6 +233,8 @@ Runner* runner_of(const Options& options) {
   if (options.transport == Transport::rdma && options.switching == Switching::pfc) return run_rdma_pfc;
   if (options.transport == Transport::uec && options.switching == Switching::scheduled) return run_uec_scheduled;
   if (options.transport == Transport::rdma && options.switching == Switching::scheduled) return run_rdma_scheduled;
+  if (options.transport == Transport::uec && options.switching == Switching::credit) return run_uec_credit;
+  if (options.transport == Transport::rdma && options.switching == Switching::credit) return run_rdma_credit;
   return nullptr;
 }
 

@@ -599,6 +599,87 @@ class PacketPfc:
 class PacketStuck(Exception):
     pass
 
+class PacketLinkCreditOptions:
+    """Constants of credit-based flow control of links."""
+
+    @property
+    def buffer_bytes(self) -> int: ...
+
+    @buffer_bytes.setter
+    def buffer_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def lanes(self) -> int: ...
+
+    @lanes.setter
+    def lanes(self, arg: int, /) -> None: ...
+
+    @property
+    def update_bytes(self) -> int: ...
+
+    @update_bytes.setter
+    def update_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def update_period_ps(self) -> int: ...
+
+    @update_period_ps.setter
+    def update_period_ps(self, arg: int, /) -> None: ...
+
+    @property
+    def packet_bytes(self) -> int: ...
+
+    @packet_bytes.setter
+    def packet_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def cut_through(self) -> bool: ...
+
+    @cut_through.setter
+    def cut_through(self, arg: bool, /) -> None: ...
+
+    @property
+    def head_bytes(self) -> int: ...
+
+    @head_bytes.setter
+    def head_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def fifo(self) -> bool: ...
+
+    @fifo.setter
+    def fifo(self, arg: bool, /) -> None: ...
+
+    @property
+    def high_weight(self) -> list[int]: ...
+
+    @high_weight.setter
+    def high_weight(self, arg: Sequence[int], /) -> None: ...
+
+    @property
+    def low_weight(self) -> list[int]: ...
+
+    @low_weight.setter
+    def low_weight(self, arg: Sequence[int], /) -> None: ...
+
+    @property
+    def high_limit(self) -> int: ...
+
+    @high_limit.setter
+    def high_limit(self, arg: int, /) -> None: ...
+
+    @property
+    def mark_bytes(self) -> int: ...
+
+    @mark_bytes.setter
+    def mark_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def watch_ps(self) -> int: ...
+
+    @watch_ps.setter
+    def watch_ps(self, arg: int, /) -> None: ...
+
 class PacketRateControl(enum.Enum):
     LINE_RATE = 0
 
@@ -1005,6 +1086,12 @@ class PacketOptions:
     def end_ps(self, arg: int, /) -> None: ...
 
     @property
+    def link_credit(self) -> PacketLinkCreditOptions: ...
+
+    @link_credit.setter
+    def link_credit(self, arg: PacketLinkCreditOptions, /) -> None: ...
+
+    @property
     def rdma(self) -> PacketRdmaOptions: ...
 
     @rdma.setter
@@ -1180,6 +1267,9 @@ class PacketOutcome:
 
     @property
     def link_retries(self) -> int: ...
+
+    @property
+    def credits(self) -> int: ...
 
     @property
     def sample_time_ps(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]: ...

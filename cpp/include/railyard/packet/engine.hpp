@@ -155,7 +155,7 @@ class Engine {
   void arrive(std::uint32_t index) {
     ++context_.outcome.counters.hops;
     if constexpr (requires { fabric_.touch(index); }) fabric_.touch(index);
-    if (links_.faulty() && !links_.passes(index)) return;
+    if (links_.faulty() && !passes(index)) return;
     const std::uint32_t host = fabric_.arrive(index);
     if (host == kNone) return;
     progress_.arrived(context_.now);
@@ -163,6 +163,17 @@ class Engine {
     const Packet packet = context_.slab[index];
     context_.slab.release(index);
     transport_.deliver(host, packet, index);
+  }
+
+  bool passes(std::uint32_t index) {
+    if constexpr (requires(const Packet& packet) { fabric_.lost(packet); }) {
+      const Packet packet = context_.slab[index];
+      if (links_.passes(index)) return true;
+      if (links_.lost()) fabric_.lost(packet);
+      return false;
+    } else {
+      return links_.passes(index);
+    }
   }
 
   // Control events: 0 samples; a fault's row times 2, plus 1, is the fault, plus 2 its being known to routes.

@@ -23,6 +23,7 @@ class LinkLayer {
 
   /// Whether the packet arrives now. If not it has been taken: lost, or due later.
   bool passes(std::uint32_t index) {
+    lost_ = false;
     Packet& packet = context_.slab[index];
     State& state = links_[packet.link];
     if (state.down) return lose(index);
@@ -39,6 +40,8 @@ class LinkLayer {
     }
     return state.held_until <= context_.now || hold(index, state, 0);
   }
+  /// Whether what did not pass last was lost.
+  bool lost() const { return lost_; }
 
  private:
   struct State {
@@ -57,6 +60,7 @@ class LinkLayer {
   bool lose(std::uint32_t index) {
     ++context_.outcome.counters.lost;
     context_.slab.release(index);
+    lost_ = true;
     return false;
   }
 
@@ -79,7 +83,7 @@ class LinkLayer {
   }
 
   Context& context_;
-  bool faulty_ = false;
+  bool faulty_ = false, lost_ = false;
   std::vector<State> links_;
 };
 

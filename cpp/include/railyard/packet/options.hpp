@@ -7,6 +7,7 @@
 
 #include "railyard/columns.hpp"
 #include "railyard/packet/control_options.hpp"
+#include "railyard/packet/link_credit_options.hpp"
 #include "railyard/packet/pfc_options.hpp"
 #include "railyard/packet/rdma_options.hpp"
 #include "railyard/packet/scheduled_options.hpp"
@@ -132,6 +133,7 @@ struct Options {
   UserControlOptions user_control;
   UserBalanceOptions user_balance;
   ScheduledOptions scheduled;
+  LinkCreditOptions link_credit;        ///< Switching::credit.
 };
 
 /// What was derived from network and options.
@@ -150,6 +152,7 @@ struct Counters {
   std::uint64_t cnps = 0;          ///< Congestion notification packets.
   std::uint64_t lost = 0;          ///< On links that were down or had errors, or without a route.
   std::uint64_t link_retries = 0;  ///< Sent again by a link.
+  std::uint64_t credits = 0;       ///< Credit packets of links.
 
   Counters& operator+=(const Counters& other);
 };

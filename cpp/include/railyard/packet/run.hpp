@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "railyard/packet/engine.hpp"
+#include "railyard/packet/frozen.hpp"
 #include "railyard/packet/merge.hpp"
 
 namespace railyard::packet {
@@ -138,8 +139,12 @@ Outcome run_engine(const NetworkColumns& network, const TrafficColumns& traffic,
   if constexpr (Engine::kParts) {
     if (options.threads > 1) {
       const Partition partition = Partition::cut(network, std::min(options.threads, network.hosts));
-      if (partition.lookahead > 0 && partition.separates(traffic))
-        return Parallel<Engine>(network, traffic, options, derived, partition).run(heartbeat);
+      try {
+        if (partition.lookahead > 0 && partition.separates(traffic))
+          return Parallel<Engine>(network, traffic, options, derived, partition).run(heartbeat);
+      } catch (const Frozen&) {
+        return run_whole<Engine>(network, traffic, options, derived, heartbeat);  // finds out whether it is for ever
+      }
     }
   }
   return run_whole<Engine>(network, traffic, options, derived, heartbeat);

@@ -30,6 +30,7 @@ enum Flag : std::uint16_t {
   kWake = 32,          ///< Its arrival serves the port that sent it.
   kAnswersRequest = 64,
   kHeld = 128,         ///< A link has sent it again, or held it behind what it sent again.
+  kStored = 256,       ///< A switch has waited until all of it was there (cut-through to a faster link).
 };
 
 /// A packet: exactly one cache line.

@@ -4,7 +4,7 @@
 
 namespace railyard::packet {
 
-/// A run that would never end: a deadlock by pauses, or nothing arrives any more. The text says what and where.
+/// A run that would never end: a deadlock by pauses or credits, or nothing arrives any more. The text says what and where.
 class Stuck : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -9,6 +9,7 @@ import numpy as np
 
 from railyard.engine.packet.control_settings import CHOICES as CONTROL_CHOICES
 from railyard.engine.packet.control_settings import ControlSettings
+from railyard.engine.packet.link_credit_settings import LinkCreditSettings
 from railyard.engine.packet.pfc import PfcSettings
 from railyard.engine.packet.rdma_settings import CHOICES as RDMA_CHOICES
 from railyard.engine.packet.rdma_settings import RdmaSettings
@@ -223,11 +224,11 @@ _OPEN: dict[str, type[Functions]] = {"rdma_control": UserControl, "load_balancin
 
 
 @dataclass(frozen=True)
-class Settings(PfcSettings, RdmaSettings, ControlSettings, ScheduledSettings):
+class Settings(LinkCreditSettings, PfcSettings, RdmaSettings, ControlSettings, ScheduledSettings):
     """Constants of the transport and of the switches. Defaults are those of uet-htsim (commit 40ccb05).
 
-    Those of switches with classes and pause frames stand with `PfcSettings`, those of scheduled fabrics with
-    `ScheduledSettings`.
+    Those of switches with classes and pause frames stand with `PfcSettings`, of links with credits with
+    `LinkCreditSettings`, of scheduled fabrics with `ScheduledSettings`.
 
     Attributes:
         transport: What hosts speak.

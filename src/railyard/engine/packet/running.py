@@ -12,6 +12,7 @@ from railyard import _core
 from railyard.engine.packet import pfc
 from railyard.engine.packet.control_settings import put_controls, put_user
 from railyard.engine.packet.faults import columns as fault_columns
+from railyard.engine.packet.link_credit_settings import put_link_credit
 from railyard.engine.packet.queue_pairs import split
 from railyard.engine.packet.rdma_settings import put_rdma
 from railyard.engine.packet.records import SWITCHINGS, TRANSPORTS
@@ -68,6 +69,7 @@ class Packets:
         lost: On links that were down or made errors, or for want of a route.
         link_retries: Sent again by a link.
         pauses: Pause frames sent, those that let go included.
+        credits: Credit packets of links.
     """
 
     new: int
@@ -86,6 +88,7 @@ class Packets:
     lost: int
     link_retries: int
     pauses: int
+    credits: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,6 +192,7 @@ def _options(settings: Settings, threads: int) -> _core.PacketOptions:
         "failed_fraction",
     ):
         setattr(options, key, getattr(settings, key))
+    put_link_credit(options, settings)
     put_rdma(options, settings)
     put_controls(options, settings)
     put_user(options, settings.rdma_control, balance)
@@ -236,7 +240,7 @@ def run(
 
     Raises:
         InputError: Columns that do not fit together, a flow without a path, flows that wait for each other in a circle.
-        SimulationError: A deadlock by pauses, or nothing moves any more.
+        SimulationError: A deadlock by pauses or credits, or nothing moves any more.
     """
     if not 1 <= threads <= MOST_THREADS:
         raise InputError("number of threads", key="threads", found=threads, allowed=f"1 to {MOST_THREADS}")
@@ -309,6 +313,7 @@ def run(
         hops=outcome.hops,
         lost=outcome.lost,
         link_retries=outcome.link_retries,
+        credits=outcome.credits,
     )
     constants = ("base_rtt_ps", "queue_bytes", "ecn_low_bytes", "ecn_high_bytes", "window_bytes", "min_rto_ps")
     return PacketResult(

@@ -163,6 +163,7 @@ def _settings(given: Run, tree: Tree, network: TreeNetwork, own: dict[str, Any])
     from railyard.engine.packet import PFC_KEYS
     from railyard.engine.packet import Settings as EngineSettings
     from railyard.engine.packet.control_settings import CONTROL_KEYS
+    from railyard.engine.packet.link_credit_settings import LINK_CREDIT_KEYS
     from railyard.engine.packet.rdma_settings import RDMA_KEYS
     from railyard.engine.packet.scheduled import SCHEDULED_KEYS
 
@@ -173,6 +174,7 @@ def _settings(given: Run, tree: Tree, network: TreeNetwork, own: dict[str, Any])
         rdma_control=own["rdma_control"],
         **{key: getattr(said, key) for key in PFC_KEYS},
         **{key: getattr(said, key) for key in SCHEDULED_KEYS},
+        **{key: getattr(said, key) for key in LINK_CREDIT_KEYS},
         switching=said.switching,  # type: ignore[arg-type]
         transport=said.transport,  # type: ignore[arg-type]
         congestion_control=said.congestion_control,  # type: ignore[arg-type] # one of the names: assign() has checked

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.engine.packet import PfcSettings
 from railyard.engine.packet.control_settings import ControlSettings
+from railyard.engine.packet.link_credit_settings import LinkCreditSettings
 from railyard.engine.packet.rdma_settings import RATE_CONTROLS, RdmaSettings
 from railyard.engine.packet.scheduled import ScheduledSettings
 from railyard.errors import InputError, did_you_mean
 from railyard.scenario.packet.control_keys import CONTROL_READERS, is_rate_control, word_or_user
+from railyard.scenario.packet.link_credit_keys import LINK_CREDIT_READERS
 from railyard.scenario.packet.pfc import READERS as PFC_READERS
 from railyard.scenario.packet.rdma_keys import RDMA_READERS
 from railyard.scenario.packet.readers import choice, rate, share, time, time_or_never, whole, yes
@@ -21,12 +23,12 @@ if TYPE_CHECKING:
 
 TRANSPORTS = ("uec", "rdma")
 CONGESTION_CONTROLS = ("nscc", "rccc", "nscc+rccc", "constant")
-SWITCHINGS = ("lossy", "pfc", "scheduled")
+SWITCHINGS = ("lossy", "pfc", "credit", "scheduled")
 LOAD_BALANCERS = ("mixed", "reps", "bitmap", "oblivious", "adaptive", "single-path", "flowlet")
 
 
 @dataclass(frozen=True)
-class Settings(PfcSettings, RdmaSettings, ControlSettings, ScheduledSettings):
+class Settings(LinkCreditSettings, PfcSettings, RdmaSettings, ControlSettings, ScheduledSettings):
     """Everything beside traffic and topology; None stands for what the engine derives from the network.
 
     Attributes:
@@ -119,6 +121,7 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "flowlet_gap": ("flowlet_gap_ps", time),
     "reroute": ("reroute_ps", time_or_never),
     "link_retry": ("link_retry", yes),
+    **LINK_CREDIT_READERS,
     **PFC_READERS,
     **SCHEDULED_READERS,
     **RDMA_READERS,

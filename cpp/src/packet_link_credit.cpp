@@ -1,0 +1,503 @@
+#include "railyard/packet/link_credit.hpp"
+
+#include <bit>
+#include <limits>
+#include <map>
+#include <stdexcept>
+#include <utility>
+
+namespace railyard::packet {
+
+namespace {
+
+constexpr Ps kNever = std::numeric_limits<Ps>::max() / 4;
+constexpr std::int32_t kDownLoad = 1 << 29;
+
+void need(bool condition, const char* what) {
+  if (!condition) throw std::invalid_argument(what);
+}
+
+}  // namespace
+
+CreditFabric::CreditFabric(Context& context)
+    : context_(context), options_(context.options.link_credit), adaptive_(context.options.balance == Balance::adaptive),
+      hashed_(!adaptive_ && context.options.balance != Balance::single_path), fifo_(options_.fifo),
+      lanes_(options_.lanes), mtu_(context.options.mtu_bytes), header_(context.options.header_bytes),
+      mtu_blocks_(blocks(mtu_)), tables_(context.network) {
+  const std::size_t links = context.network.link_source.size();
+  need(lanes_ >= 1 && lanes_ <= LinkCreditOptions::kMostLanes, "link credit: lanes must be 1 to 8");
+  need(options_.buffer_bytes / kBlock >= mtu_blocks_ && options_.buffer_bytes < (std::int64_t{1} << 32),
+       "link credit: the buffer of a lane must hold a full packet in blocks of 64 bytes, and be less than 4 GiB");
+  need(options_.update_period_ps > 0 && options_.watch_ps > 0 && options_.packet_bytes > 0 && options_.update_bytes >= 0,
+       "link credit: periods, credit packet and update must be positive");
+  for (std::uint32_t lane = 0; lane < lanes_; ++lane)
+    need(options_.high_weight[lane] != 0 || options_.low_weight[lane] != 0,
+         "link credit: a lane without weight would never send");
+  need(options_.high_limit < 256, "link credit: the limit of high priority is 0 to 255");
+  need(links * lanes_ < kIndexMask, "link credit: too many links and lanes");
+  buffer_ = static_cast<std::int32_t>(options_.buffer_bytes / kBlock);
+  // WHY not more than what is left beside a packet: space that is not told of must never be all that keeps the sender.
+  const std::int64_t update = std::min<std::int64_t>(options_.update_bytes / kBlock, buffer_ - mtu_blocks_);
+  update_blocks_ = static_cast<std::int32_t>(std::max<std::int64_t>(update, 1));
+  ports_.resize(links);
+  if (lanes_ > 2) more_.resize(links * (lanes_ - 2));
+  if (lanes_ > 1) arbiters_.resize(links);
+  inputs_.resize(links * lanes_);
+  stuck_since_.resize(links * lanes_);
+  waited_.resize(links);
+  marks_.resize(links);
+  if (adaptive_) {
+    loads_.resize(links);
+    draws_.resize(context.network.nodes);
+  }
+  if (fifo_) reading_.assign(links, kNone);
+  pair_links();
+  lay_out_queues();
+  for (std::uint32_t link = 0; link < links; ++link) {
+    for (unsigned lane = 0; lane < lanes_; ++lane) {
+      lane_at(ports_[link], link, lane).credit = buffer_;
+      inputs_[input(link, lane)].granted = buffer_;
+    }
+  }
+}
+
+void CreditFabric::pair_links() {
+  const NetworkColumns& network = context_.network;
+  const std::size_t links = network.link_source.size();
+  std::map<std::pair<std::int32_t, std::int32_t>, std::vector<std::uint32_t>> between;
+  for (std::size_t link = 0; link < links; ++link)
+    between[{network.link_source[link], network.link_target[link]}].push_back(static_cast<std::uint32_t>(link));
+  reverse_.resize(links);
+  for (const auto& [ends, there] : between) {
+    const auto back = between.find({ends.second, ends.first});
+    need(back != between.end() && back->second.size() == there.size(),
+         "link credit: every link needs a link back for its credit");
+    for (std::size_t at = 0; at < there.size(); ++at) reverse_[there[at]] = back->second[at];
+  }
+}
+
+void CreditFabric::lay_out_queues() {
+  const NetworkColumns& network = context_.network;
+  const std::size_t links = network.link_source.size();
+  std::vector<bool> slow(links, false);
+  for (const std::int32_t link : context_.options.failed_links) slow[static_cast<std::size_t>(link)] = true;
+  std::vector<std::uint16_t> inputs(network.nodes, 0);
+  ends_.resize(links);
+  for (std::size_t link = 0; link < links; ++link) {
+    const auto target = static_cast<std::uint32_t>(network.link_target[link]);
+    const double kept = slow[link] ? context_.options.failed_fraction : 1.0;
+    const auto rate = static_cast<std::uint64_t>(static_cast<double>(network.rate_bps[link]) * kept);
+    need(inputs[target] < 0xffff, "link credit: more than 65,535 links end at a node");
+    ends_[link] = {target, inputs[target]++, class_of(rate, network.latency_ps[link], target < network.hosts)};
+    ports_[link].kind = ends_[link].kind;
+  }
+  for (const CreditLinkClass& klass : classes_) uniform_ = uniform_ && klass.rate_bps == classes_.front().rate_bps;
+  std::vector<std::vector<std::uint32_t>> from(network.nodes);  // links that leave a switch
+  std::uint64_t next = fifo_ ? links * lanes_ : 0;
+  uplinks_ptr_.assign(std::size_t{network.hosts} + 1, 0);
+  for (std::size_t link = 0; link < links; ++link) {
+    const auto source = static_cast<std::uint32_t>(network.link_source[link]);
+    ports_[link].queues = static_cast<std::uint32_t>(next);
+    if (source < network.hosts) ++uplinks_ptr_[source + 1];
+    else from[source].push_back(static_cast<std::uint32_t>(link));
+    next += source < network.hosts ? lanes_ : fifo_ ? 0 : std::uint64_t{inputs[source]} * lanes_;
+    need(next < kNone, "link credit: too many inputs, egresses and lanes");
+  }
+  queues_.resize(next);
+  for (std::uint32_t at = 0; fifo_ && at < links * lanes_; ++at) queues_[at].input = at & CreditQueue::kHost;
+  for (std::uint32_t ingress = 0; !fifo_ && ingress < links; ++ingress)
+    for (const std::uint32_t egress : from[ends_[ingress].target])
+      for (unsigned lane = 0; lane < lanes_; ++lane)
+        queues_[ports_[egress].queues + ends_[ingress].rank * lanes_ + lane].input = input(ingress, lane) & CreditQueue::kHost;
+  for (std::uint32_t host = 0; host < network.hosts; ++host) uplinks_ptr_[host + 1] += uplinks_ptr_[host];
+  uplinks_.resize(uplinks_ptr_.back());
+  std::vector<std::uint32_t> at(uplinks_ptr_.begin(), uplinks_ptr_.end() - 1);
+  for (std::size_t link = 0; link < links; ++link) {
+    const auto source = static_cast<std::uint32_t>(network.link_source[link]);
+    if (source < network.hosts) uplinks_[at[source]++] = static_cast<std::uint32_t>(link);
+  }
+}
+
+std::uint16_t CreditFabric::class_of(std::uint64_t rate_bps, Ps latency, bool to_host) {
+  const Ps mtu_time = wire_time(mtu_, rate_bps);
+  const Ps head_time = to_host || !options_.cut_through ? kNever : wire_time(options_.head_bytes, rate_bps);
+  for (std::size_t at = 0; at < classes_.size(); ++at)
+    if (classes_[at].rate_bps == rate_bps && classes_[at].latency == latency && classes_[at].head_time == head_time)
+      return static_cast<std::uint16_t>(at);
+  need(classes_.size() < 0xffff, "link credit: links of more than 65,535 kinds");
+  classes_.push_back({.rate_bps = rate_bps,
+                      .latency = latency,
+                      .mtu_time = mtu_time,
+                      .header_time = wire_time(header_, rate_bps),
+                      .head_time = head_time,
+                      .credit_time = wire_time(options_.packet_bytes, rate_bps)});
+  return static_cast<std::uint16_t>(classes_.size() - 1);
+}
+
+// ------------------------------------------------------------------------------------------------------------ service
+
+void CreditFabric::wait(CreditPort& port, std::uint32_t link, unsigned lane, std::uint32_t queue, std::uint32_t index) {
+  Packet& packet = context_.slab[index];
+  CreditQueue& at = queues_[queue];
+  packet.link = link;
+  packet.next = kNone;
+  const bool first = at.head == kNone;
+  (first ? at.head : context_.slab[at.tail].next) = index;
+  at.tail = index;
+  lane_at(port, link, lane).queued += packet.size;
+  if (adaptive_) loads_[link] += blocks(packet.size);
+  if (!first || at.reading) return;
+  join(port, link, lane, queue);
+  if (port.down) drop_waiting(port, link);
+  else offer(port, link);
+}
+
+/// A queue enters the round of its lane.
+void CreditFabric::join(CreditPort& port, std::uint32_t link, unsigned lane, std::uint32_t queue) {
+  CreditLane& at = lane_at(port, link, lane);
+  queues_[queue].next = kNone;
+  (at.first == kNone ? at.first : queues_[at.last].next) = queue;
+  at.last = queue;
+  port.waiting |= static_cast<std::uint8_t>(1u << lane);
+}
+
+/// Sees to it that a link is served when it can be.
+void CreditFabric::offer(CreditPort& port, std::uint32_t link) {
+  if (port.armed || port.down || port.waiting == 0) return;
+  if (wire_free(port)) serve(port, link);
+  else arm(port, link, port.busy_until);
+}
+
+void CreditFabric::arm(CreditPort& port, std::uint32_t link, Ps at) {
+  if (port.armed) return;
+  port.armed = true;
+  context_.wheel.push(at, event(Event::port, link));
+}
+
+void CreditFabric::on_port(std::uint32_t link) {
+  CreditPort& port = ports_[link];
+  port.armed = false;
+  if (fifo_) expose(link);
+  offer(port, link);
+}
+
+/// Sends the next of the packets that wait, if one has credit. PRE: the wire is free.
+void CreditFabric::serve(CreditPort& port, std::uint32_t link) {
+  const unsigned lane = choose(port, link);
+  if (lane == LaneArbiter::kNoLane) return;
+  CreditLane& at = lane_at(port, link, lane);
+  const std::uint32_t number = at.first;
+  CreditQueue& queue = queues_[number];
+  const std::uint32_t index = queue.head;
+  Packet& packet = context_.slab[index];
+  at.first = queue.next;
+  if (at.first == kNone) port.waiting &= static_cast<std::uint8_t>(~(1u << lane));
+  queue.head = packet.next;
+  at.queued -= packet.size;
+  if (adaptive_) loads_[link] -= blocks(packet.size);
+  const bool from_input = packet.ingress != kNone;
+  if (options_.mark_bytes > 0 && at.queued > options_.mark_bytes && packet.kind == Kind::data &&
+      (port.stuck >> lane & 1) == 0) {
+    packet.flags |= kMarked;
+    ++context_.outcome.counters.marked;
+    ++marks_[link];
+  }
+  begin(port, link, lane, index);
+  if (fifo_ && from_input) read(port, link, number);
+  else if (queue.head != kNone) join(port, link, lane, number);
+  if (port.waiting != 0) arm(port, link, port.busy_until);
+  if (port.wanted != 0) tell_host(port, link);
+}
+
+/// The lane that goes next; kNoLane when none has credit.
+unsigned CreditFabric::choose(CreditPort& port, std::uint32_t link) {
+  unsigned could = 0;
+  for (unsigned left = port.waiting; left != 0; left &= left - 1) {
+    const auto lane = static_cast<unsigned>(std::countr_zero(left));
+    if (has_credit(port, link, lane)) could |= 1u << lane;
+    else stick(port, link, lane);
+  }
+  if (could == 0) return LaneArbiter::kNoLane;
+  if (lanes_ == 1) return 0;
+  LaneArbiter& arbiter = arbiters_[link];
+  const unsigned lane = arbiter.choose(options_, could);
+  const CreditLane& at = lane_at(port, link, lane);
+  arbiter.sent(options_, could, lane, context_.slab[queues_[at.first].head].size);
+  return lane;
+}
+
+/// PRE: something waits. WHY the first of the round alone is asked: were smaller ones let past it, it could wait for ever.
+bool CreditFabric::has_credit(CreditPort& port, std::uint32_t link, unsigned lane) {
+  const CreditLane& at = lane_at(port, link, lane);
+  return at.credit >= mtu_blocks_ || at.credit >= blocks(context_.slab[queues_[at.first].head].size);
+}
+
+/// FIFO: the next packet of the queue is seen when this one has left.
+void CreditFabric::read(CreditPort& port, std::uint32_t link, std::uint32_t queue) {
+  queues_[queue].reading = 1;
+  reading_[link] = queue;
+  arm(port, link, port.busy_until);
+}
+
+void CreditFabric::expose(std::uint32_t link) {
+  const std::uint32_t number = std::exchange(reading_[link], kNone);
+  if (number == kNone) return;
+  CreditQueue& queue = queues_[number];
+  queue.reading = 0;
+  if (queue.head == kNone) return;
+  const std::uint32_t egress = context_.slab[queue.head].link;
+  join(ports_[egress], egress, number % lanes_, number);
+  if (ports_[egress].down) drop_waiting(ports_[egress], egress);
+  else if (egress != link) offer(ports_[egress], egress);
+}
+
+/// A packet that cannot go on; its place is free again.
+void CreditFabric::drop(std::uint32_t index) {
+  const Packet packet = context_.slab[index];
+  context_.slab.release(index);
+  ++context_.outcome.counters.lost;
+  if (packet.ingress != kNone) release(packet.ingress, lane_of(packet.klass), blocks(packet.size), context_.now);
+}
+
+/// What waits for a link that is down has nowhere to go: a switch drops it, a host keeps it.
+void CreditFabric::drop_waiting(CreditPort& port, std::uint32_t link) {
+  if (of_host(link)) return;
+  for (unsigned lane = 0; lane < lanes_; ++lane) {
+    CreditLane& at = lane_at(port, link, lane);
+    while (at.first != kNone) {
+      const std::uint32_t number = at.first;
+      CreditQueue& queue = queues_[number];
+      const std::uint32_t index = queue.head;
+      at.first = queue.next;
+      queue.head = context_.slab[index].next;
+      at.queued -= context_.slab[index].size;
+      if (adaptive_) loads_[link] -= blocks(context_.slab[index].size);
+      drop(index);
+      if (queue.head == kNone) continue;
+      const std::uint32_t egress = fifo_ ? context_.slab[queue.head].link : link;
+      join(ports_[egress], egress, lane, number);
+      if (egress != link) offer(ports_[egress], egress);
+    }
+    port.waiting &= static_cast<std::uint8_t>(~(1u << lane));
+    if ((port.stuck >> lane & 1) != 0) unstick(port, link, lane);
+  }
+}
+
+void CreditFabric::stick(CreditPort& port, std::uint32_t link, unsigned lane) {
+  if ((port.stuck >> lane & 1) != 0) return;
+  port.stuck |= static_cast<std::uint8_t>(1u << lane);
+  stuck_since_[input(link, lane)] = context_.now;
+  if (watching_) return;
+  watching_ = true;
+  context_.wheel.push(context_.now + options_.watch_ps, event(Event::extra, static_cast<std::uint32_t>(inputs_.size())));
+}
+
+void CreditFabric::unstick(CreditPort& port, std::uint32_t link, unsigned lane) {
+  port.stuck &= static_cast<std::uint8_t>(~(1u << lane));
+  waited_[link] += context_.now - stuck_since_[input(link, lane)];
+}
+
+Ps CreditFabric::paused_ps(std::uint32_t link) const {
+  Ps sum = waited_[link];
+  for (unsigned lane = 0; lane < lanes_; ++lane)
+    if ((ports_[link].stuck >> lane & 1) != 0) sum += context_.now - stuck_since_[input(link, lane)];
+  return sum;
+}
+
+/// A host that was refused asks again.
+void CreditFabric::tell_host(CreditPort& port, std::uint32_t link) {
+  bool now_ready = false;
+  for (unsigned left = port.wanted; left != 0; left &= left - 1) {
+    const auto lane = static_cast<unsigned>(std::countr_zero(left));
+    now_ready = now_ready || (!port.down && (port.waiting >> lane & 1) == 0 &&
+                              lane_at(port, link, lane).credit >= mtu_blocks_);
+  }
+  if (!now_ready) return;
+  port.wanted = 0;
+  const std::uint32_t host = ends_[reverse_[link]].target;
+  Nic& nic = context_.nics[host];
+  if (nic.slot) return;
+  nic.slot = true;
+  context_.wheel.push(std::max(context_.now, nic.busy_until), event(Event::slot, host));
+}
+
+// ------------------------------------------------------------------------------------------------------------- credit
+
+/// Space has been set free: a credit packet is due, at once where it is enough, else after the period.
+void CreditFabric::promise(CreditInput& in, std::uint32_t index) {
+  if (in.freed >= update_blocks_) {
+    if (in.at <= context_.now) {
+      on_extra(index);
+      return;
+    }
+    in.pending = true;
+    context_.wheel.push(in.at, event(Event::extra, index));
+  } else if (!in.timer) {
+    // The sender may be out of credit: it is told of less when the period is over.
+    in.timer = true;
+    context_.wheel.push(std::max(in.at, context_.now) + options_.update_period_ps, event(Event::extra, index));
+  }
+}
+
+void CreditFabric::on_extra(std::uint32_t index) {
+  if (index == inputs_.size()) {
+    watch();
+    return;
+  }
+  CreditInput& in = inputs_[index];
+  const std::uint32_t link = index / lanes_;
+  if (in.pending && context_.now < in.at) {  // the period is over, but more is due soon
+    in.timer = false;
+    return;
+  }
+  if (!in.pending) in.timer = false;
+  in.pending = false;
+  if (in.freed == 0 || ports_[reverse_[link]].down) return;
+  if (context_.now < in.at) {
+    in.pending = true;
+    context_.wheel.push(in.at, event(Event::extra, index));
+    return;
+  }
+  const std::int32_t told = std::exchange(in.freed, std::exchange(in.later, 0));
+  in.at = std::exchange(in.later_at, 0);
+  in.granted += told;
+  send_credit(link, index % lanes_, told);
+  if (in.freed >= update_blocks_ || (in.freed > 0 && in.granted < mtu_blocks_)) promise(in, index);
+}
+
+/// A credit packet goes over the link back, before any packet that waits for it.
+void CreditFabric::send_credit(std::uint32_t link, unsigned lane, std::int32_t count) {
+  const std::uint32_t back = reverse_[link];
+  CreditPort& port = ports_[back];
+  const CreditLinkClass& klass = classes_[port.kind];
+  const Ps start = std::max(context_.now, port.busy_until + port.debt);
+  if (start == context_.now) {
+    port.busy_until = start + klass.credit_time;
+    port.debt = 0;
+  } else {
+    port.debt += static_cast<std::uint32_t>(klass.credit_time);
+  }
+  port.carried += options_.packet_bytes;
+  const std::uint32_t index = context_.slab.acquire();
+  Packet& packet = context_.slab[index];
+  packet.flow = 0;
+  packet.link = back;
+  packet.size = static_cast<std::uint16_t>(options_.packet_bytes);
+  packet.kind = Kind::credit;
+  packet.klass = static_cast<std::uint8_t>(lane);
+  packet.flags = 0;
+  packet.ingress = packet.following = kNone;
+  packet.amount = count;
+  ++context_.outcome.counters.credits;
+  context_.depart(back, index, start + klass.credit_time + klass.latency);
+}
+
+void CreditFabric::take_credit(std::uint32_t index) {
+  const Packet& packet = context_.slab[index];
+  const std::uint32_t link = reverse_[packet.link];
+  const unsigned lane = packet.klass;
+  const auto count = static_cast<std::int32_t>(packet.amount);
+  context_.slab.release(index);
+  CreditPort& port = ports_[link];
+  lane_at(port, link, lane).credit += count;
+  if (adaptive_) loads_[link] -= count;
+  offer(port, link);
+  if (port.wanted != 0) tell_host(port, link);
+}
+
+/// What a link has lost. WHY nothing is lost for good: credits are absolute counts, in both directions, so that the next
+/// credit packet makes up for what the last ones, or the packets, did not bring.
+void CreditFabric::lost(const Packet& packet) {
+  if (packet.kind != Kind::credit) {
+    release(packet.link, lane_of(packet.klass), blocks(packet.size), context_.now);
+    return;
+  }
+  const std::uint32_t index = context_.slab.acquire();
+  context_.slab[index] = packet;
+  context_.wheel.push(context_.now + options_.update_period_ps, event(Event::arrival, index), packet.link);
+}
+
+// -------------------------------------------------------------------------------------------------------------- routes
+
+/// Of the equal-cost links one with the fewest blocks waiting for it and out on it without credit back; by lot among equals.
+std::uint32_t CreditFabric::least_loaded(std::uint32_t node, const Choice& choice) {
+  std::array<std::uint32_t, 256> best;
+  std::uint32_t count = 0;
+  std::int32_t least = std::numeric_limits<std::int32_t>::max();
+  for (std::uint32_t at = 0; at < choice.width; ++at) {
+    const std::int32_t load = loads_[choice.links[at]];
+    if (load > least) continue;
+    if (load < least) count = 0;
+    least = load;
+    if (count < best.size()) best[count++] = choice.links[at];
+  }
+  if (count == 1) return best[0];
+  return best[below(draw(stream_key(context_.options.seed, Stream::adaptive, node), draws_[node]++), count)];
+}
+
+/// Whether a faster link must wait until all of the packet is there, so as not to run dry; its arrival is then repeated.
+bool CreditFabric::must_wait_for_all(std::uint32_t link, std::uint32_t index, const CreditPort& port) {
+  const CreditLinkClass& in = classes_[ports_[link].kind];
+  Packet& packet = context_.slab[index];
+  if ((packet.flags & kStored) != 0 || classes_[port.kind].rate_bps <= in.rate_bps) return false;
+  const Ps rest = time_of(in, packet.size) - in.head_time;
+  if (rest <= 0) return false;
+  packet.flags |= kStored | kHeld;  // the link layer has let it pass
+  context_.wheel.push(context_.now + rest, event(Event::arrival, index), link);
+  return true;
+}
+
+void CreditFabric::set_rate(std::uint32_t link, double factor) {
+  CreditPort& port = ports_[link];
+  const bool down = factor <= 0;
+  if (adaptive_ && down != port.down) loads_[link] += down ? kDownLoad : -kDownLoad;
+  port.down = down;
+  if (down) return drop_waiting(port, link);
+  const CreditLinkClass full = classes_[ends_[link].kind];  // a copy: class_of may move them
+  const auto rate = static_cast<std::uint64_t>(std::max(1.0, static_cast<double>(full.rate_bps) * factor));
+  port.kind = class_of(rate, full.latency, ends_[link].target < context_.hosts);
+  uniform_ = uniform_ && rate == full.rate_bps;
+  offer(port, link);
+  if (port.wanted != 0) tell_host(port, link);
+  for (unsigned lane = 0; lane < lanes_; ++lane) {
+    CreditInput& in = inputs_[input(reverse_[link], lane)];
+    if (in.freed > 0 && !in.pending) {
+      in.pending = true;
+      context_.wheel.push(std::max(in.at, context_.now), event(Event::extra, input(reverse_[link], lane)));
+    }
+  }
+}
+
+std::int64_t CreditFabric::depth(std::uint32_t link) const {
+  std::int64_t sum = 0;
+  for (unsigned lane = 0; lane < lanes_; ++lane) sum += lane_at(ports_[link], link, lane).queued;
+  return sum;
+}
+
+std::uint32_t CreditFabric::look_ahead_middle(std::uint32_t index) {
+  Packet& packet = context_.slab[index];
+  if (packet.kind == Kind::credit) {
+    __builtin_prefetch(ports_.data() + reverse_[packet.link], 1);
+    return kNone;
+  }
+  const std::uint32_t node = ends_[packet.link].target;
+  __builtin_prefetch(inputs_.data() + input(packet.link, lane_of(packet.klass)), 1);
+  if (node < context_.hosts) return node;
+  if (adaptive_ && packet.size >= kAdaptiveLeast) return kNone;
+  if (packet.following == kNone) packet.following = by_table(node, packet);
+  if (packet.following != kNone) __builtin_prefetch(ports_.data() + packet.following, 1);
+  return kNone;
+}
+
+std::uint32_t CreditFabric::look_ahead_near(std::uint32_t index) {
+  const Packet& packet = context_.slab[index];
+  if (packet.kind == Kind::credit) return kNone;
+  const std::uint32_t node = ends_[packet.link].target;
+  if (node < context_.hosts) return node;
+  if (packet.following != kNone && !fifo_)
+    __builtin_prefetch(queues_.data() + ports_[packet.following].queues + ends_[packet.link].rank * lanes_ +
+                           lane_of(packet.klass), 1);
+  return kNone;
+}
+
+}  // namespace railyard::packet
