@@ -40,7 +40,7 @@ class PacketSection(Section):
         gt=0,
         description="Packets times links that a step may take; more is run as a slice.",
     )
-    budget_sends: Count = Field(default=1_000_000, gt=0, description="Sends into which a step may be cut.")
+    budget_sends: Count = Field(default=2_000_000, gt=0, description="Sends into which a step may be cut.")
     scale_up: Literal["model", "packets"] = Field(
         default="model", description="Whether transfers inside a scale-up domain take modelled time or are packets."
     )

@@ -7,9 +7,11 @@ settings (`packet: {fabric: ...}`), such as those of `railyard packet --fabric`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from math import ceil
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from railyard.engine.packet.placing import base_rtt_ps
 from railyard.engine.packet.records import Settings
 from railyard.engine.packet.roce import ROCE, SPECTRUM_X
 from railyard.registry import Registry
@@ -60,6 +62,18 @@ _add(
 )
 
 
+WINDOW_PACKETS = 120
+"""Least constant window: half a megabyte in flight. Queues then hold enough of every flow to share a link evenly."""
+
+
+def _window_packets(cluster: Cluster, packet_bytes: int, header_bytes: int) -> int:
+    """A constant window: two bandwidth-delay products of the longest path."""
+    out, _ = cluster.back_end.port_links(int(cluster.back_end.port_of_rank[0, 0]))
+    line_bps = float(cluster.links.rate_bps[out].sum())
+    bits = base_rtt_ps(cluster, packet_bytes, header_bytes) * 1e-12 * line_bps
+    return max(WINDOW_PACKETS, ceil(2 * bits / 8 / packet_bytes))
+
+
 def settings_of(cluster: Cluster, composition: Composition) -> Settings:
     """The engine's settings for a cluster: the composition's, with the framing of the cluster's fabric."""
     known = {entry.name for entry in fields(Settings)}
@@ -70,4 +84,6 @@ def settings_of(cluster: Cluster, composition: Composition) -> Settings:
             own.setdefault("rdma_qps", fabric.qps)
         own.setdefault("header_bytes", fabric.header_bytes)
         own.setdefault("mtu_bytes", fabric.mtu_bytes + fabric.header_bytes)
+    if own.get("congestion_control") == "constant" and "window_packets" not in own:
+        own["window_packets"] = _window_packets(cluster, own["mtu_bytes"], own["header_bytes"])
     return Settings(**own)

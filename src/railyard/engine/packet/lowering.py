@@ -27,11 +27,11 @@ from railyard.engine.packet.order import predecessors
 from railyard.engine.packet.pacing import up_rate_bps
 from railyard.engine.packet.placing import typical_path_ps
 from railyard.engine.packet.plan import AT_RECEIVER, GATE, Planner
-from railyard.engine.packet.plans import Grain, plan
+from railyard.engine.packet.plans import IN_FLIGHT, Grain, plan
 from railyard.engine.packet.records import Traffic
 from railyard.engine.packet.stored import storage_flows
 from railyard.errors import InputError
-from railyard.graph import Kind
+from railyard.graph import CollectiveKind, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,6 +64,9 @@ CHAIN_CHUNK_BYTES = 128 * 1024
 SLICES = 2
 """Slices of a step (NCCL: chunks of 4 slots in slices of 2): the NIC of a peer begins with the first one while the
 second one is on its way to it, so a relay costs one slice."""
+
+WIRE_BYTES = 1_500_000
+"""What keeps a wire busy for a round trip and the software of a step: 400 Gb/s for 30 us."""
 
 MOST_PIECES = 128
 """Pieces that follow one another through a tree or chain at most; more would fill it a little faster."""
@@ -224,6 +227,8 @@ class Lowering:
         along = shape.domains if one.algorithm == "hierarchical" else shape.ranks
         steps = (2 if one.kind == 0 else 1) * max(along - 1, 1)
         merge = float(np.floor(min(slicing.factor, steps / LEAST_SENDS) * slicing.coarser))
+        if one.kind == CollectiveKind.ALL_TO_ALL:
+            merge = slicing.coarser  # a peer's message may become short, but all peers are there
         size = one.tempo.size_bytes / one.tempo.count
         if one.algorithm in ("broadcast", "reduce"):
             each = size / shape.per_domain
@@ -235,7 +240,11 @@ class Lowering:
             wanted = PIECES_A_LEVEL * max(shape.domains, 2).bit_length()
             chunk = min(max(each / wanted, LEAST_CHUNK_BYTES[one.protocol]), CHUNK_BYTES)
         pieces = min(each / max(chunk, 1), MOST_PIECES, each / slicing.factor / slicing.packet_bytes)
-        return Grain(max(1.0, merge), max(1, round(pieces / slicing.coarser)))
+        pieces = max(1, round(pieces / slicing.coarser))
+        ringed = one.algorithm in ("ring", "hierarchical")
+        sent = size * max(merge, 1) / (along * shape.per_domain) if ringed else each / pieces
+        in_flight = int(np.clip(np.ceil(WIRE_BYTES * slicing.factor / max(sent, 1)) + 1, 2, IN_FLIGHT))
+        return Grain(max(1.0, merge), pieces, in_flight)
 
     def _ranks(self, legs: Legs, members: Ints) -> tuple[Ints, Ints]:
         """Sending and receiving ranks, int64[tasks, legs]."""

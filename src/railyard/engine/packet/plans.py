@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.collective import ALGORITHMS
+from railyard.collective import ALGORITHMS, NETWORK
 from railyard.collective.broadcast import chains
 from railyard.collective.direct import all_pairs
 from railyard.collective.ring import orders
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-IN_FLIGHT = 8
-"""Sends of one edge that are under way at a time: the steps of a buffer of NCCL (`NCCL_STEPS`)."""
+IN_FLIGHT = 16
+"""Sends of one edge that are under way at most: twice the steps of a buffer of NCCL (`NCCL_STEPS` 8), whose software
+prepares the next ones while these are on the wire; here a send waits for its slot first and then for its software."""
 
 PEERS_IN_FLIGHT = 16
 """Peers of an all-to-all that a rank sends to at a time: half of NCCL's 32 channels for grouped sends and receives, of
@@ -45,12 +46,15 @@ class Grain:
     """How finely a collective is cut.
 
     Attributes:
-        merge: Steps over one edge that become one send, at least 1.
+        merge: Steps over one edge that become one send, at least 1; of an all-to-all, peers for which one stands.
         pieces: Parts that follow one another through a tree or chain.
+        in_flight: Sends of one edge that are under way at a time. A connection sends one after another, while flows
+            share a NIC, so no more than it takes to keep the wire busy.
     """
 
     merge: float = 1.0
     pieces: int = 1
+    in_flight: int = IN_FLIGHT
 
     def sends(self, steps: int) -> int:
         """Sends for so many steps over one edge."""
@@ -81,12 +85,11 @@ def _rounds(kind: CollectiveKind, ranks: int) -> int:
     return (2 if kind == CollectiveKind.ALL_REDUCE else 1) * (ranks - 1)
 
 
-def _slots(planner: Planner, ids: Ints, axis: int, apart: NDArray[np.bool_] | None = None) -> None:
-    """Along an axis every send waits until the one `IN_FLIGHT` before it is acknowledged; where `apart`."""
-    moved = np.moveaxis(ids, axis, 0)
-    if len(moved) <= IN_FLIGHT:
+def _slots(planner: Planner, ids: Ints, grain: Grain, apart: NDArray[np.bool_] | None = None) -> None:
+    """Every send waits until the one `in_flight` before it in the first axis is acknowledged; where `apart`."""
+    if len(ids) <= grain.in_flight:
         return
-    after, before = moved[IN_FLIGHT:], moved[:-IN_FLIGHT]
+    after, before = ids[grain.in_flight :], ids[: -grain.in_flight]
     if apart is not None:
         chosen = np.broadcast_to(apart, after.shape)
         after, before = after[chosen], before[chosen]
@@ -99,17 +102,18 @@ def _ring(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
     rings = np.stack(orders(shape))
     channels, ranks = rings.shape
     rounds = _rounds(kind, ranks)
-    _ring_of(planner, rings, cuts(rounds, grain.sends(rounds)), 1 / (ranks * channels), shape)
+    _ring_of(planner, rings, rounds, 1 / (ranks * channels), shape, grain)
     return planner.build()
 
 
-def _ring_of(planner: Planner, rings: Ints, steps: NDArray[np.float64], each: float, shape: Shape) -> Ints:
-    """Rings (channels, members); every step carries `each`. Returns the sends (sends, channels, members)."""
+def _ring_of(planner: Planner, rings: Ints, rounds: int, each: float, shape: Shape, grain: Grain) -> Ints:  # noqa: PLR0917
+    """Rings (channels, members) of so many steps that carry `each`. Returns the sends (sends, channels, members)."""
+    steps = cuts(rounds, grain.sends(rounds))
     source, target = rings, np.roll(rings, -1, axis=1)
     height = steps[:, None, None]
     ids = planner.sends(source[None], target[None], height * each, steps=height, lanes=float(_lanes(shape, len(rings))))
     planner.wait(ids[1:], np.roll(ids, 1, axis=2)[:-1])
-    _slots(planner, ids, 0, shape.domain_of[source] != shape.domain_of[target])
+    _slots(planner, ids, grain, shape.domain_of[source] != shape.domain_of[target])
     return ids
 
 
@@ -138,8 +142,8 @@ def _tree(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
         heads = np.flatnonzero(~inner)
         planner.wait(down[:, heads][:, :, None], up[:, heads][:, None, :])
         apart = shape.domain_of[child] != shape.domain_of[above]
-        _slots(planner, up, 0, apart)
-        _slots(planner, down, 0, apart)
+        _slots(planner, up, grain, apart)
+        _slots(planner, down, grain, apart)
     return planner.build()
 
 
@@ -153,20 +157,28 @@ def _chain(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
     share = np.full((grain.pieces, 1, 1), 1 / (len(walks) * grain.pieces))
     ids = planner.sends(source[None], target[None], share, lanes=float(_lanes(shape, len(walks))))
     planner.wait(ids[:, :, 1:], ids[:, :, :-1])
-    _slots(planner, ids, 0, shape.domain_of[source] != shape.domain_of[target])
+    _slots(planner, ids, grain, shape.domain_of[source] != shape.domain_of[target])
     return planner.build()
 
 
 def _pairwise(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
     """Every rank to its next, the one after, ...: some peers at a time."""
-    del kind, grain
+    del kind
     planner = Planner()
     ranks = shape.ranks
-    rank, turn = np.arange(ranks), np.arange(1, ranks)[:, None]
-    at_once = float(min(PEERS_IN_FLIGHT, ranks - 1))
-    ids = planner.sends(rank[None], (rank + turn) % ranks, 1 / ranks, posted=turn, lanes=_peer_lanes(shape, at_once))
+    turns, each = _turns(ranks, grain)
+    rank, turn = np.arange(ranks), turns[:, None]
+    at_once = _peer_lanes(shape, float(min(PEERS_IN_FLIGHT, len(turns))))
+    ids = planner.sends(rank[None], (rank + turn) % ranks, each / ranks, posted=turn, lanes=at_once)
     _peers(planner, ids)
     return planner.build()
+
+
+def _turns(ranks: int, grain: Grain) -> tuple[Ints, float]:
+    """How far on the peers are that a rank sends to, and for how many peers each of them stands."""
+    kept = max(1, round((ranks - 1) / grain.merge))
+    turns = np.unique(np.rint(np.linspace(1, ranks - 1, kept)).astype(np.int64))
+    return turns, (ranks - 1) / len(turns)
 
 
 def _peers(planner: Planner, ids: Ints) -> None:
@@ -180,15 +192,16 @@ def _peer_lanes(shape: Shape, at_once: float) -> float:
 
 def _staged_all_to_all(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
     """Inside each domain to the member on the target's rail, then along the rails."""
-    del kind, grain
+    del kind
     planner = Planner()
     p, domains, ranks = shape.per_domain, shape.domains, shape.ranks
+    turns, each = _turns(domains, grain)
     joins = _inside(planner, shape, domains / ranks)
-    domain, turn = np.arange(domains)[:, None], np.arange(1, domains)[:, None, None]
+    domain, turn = np.arange(domains)[:, None], turns[:, None, None]
     local = np.arange(p)
     source = domain * p + local
     target = (domain + turn) % domains * p + local
-    ids = planner.sends(source[None], target, p / ranks, posted=turn + p - 1, lanes=float(PEERS_IN_FLIGHT))
+    ids = planner.sends(source[None], target, each * p / ranks, posted=turn + p - 1, lanes=float(PEERS_IN_FLIGHT))
     planner.wait(ids, joins[source][None])
     _peers(planner, ids)
     return planner.build()
@@ -245,14 +258,13 @@ def _hierarchical(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
     joins = _inside(planner, shape, 1 / p) if kind in _REDUCES else None
     rails = np.arange(shape.ranks).reshape(domains, p).T
     rounds = _rounds(kind, domains)
-    ids = _ring_of(planner, rails, cuts(rounds, grain.sends(rounds)), 1 / (domains * p), shape)
+    ids = _ring_of(planner, rails, rounds, 1 / (domains * p), shape, grain)
     if joins is not None:
         planner.wait(ids[0], joins[rails])
     if kind in _GATHERS:
-        brought = np.roll(ids, 1, axis=2)[-2:]  # the sends that reach each member
-        reached = np.empty((len(brought), shape.ranks), np.int64)
-        reached[:, rails.ravel()] = brought.reshape(len(brought), -1)
-        _inside(planner, shape, 1 / p, after=reached)
+        reached = planner.joins(np.arange(shape.ranks))
+        planner.wait(reached[rails], np.roll(ids, 1, axis=2))  # the sends that reach each member
+        _inside(planner, shape, 1 / p, after=reached[None])
     return planner.build()
 
 
@@ -268,18 +280,19 @@ def _halving(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
     turns += reversed(range(bits)) if kind in _GATHERS else []
     into = planner.sends(folds, folds + 1, 1.0) if len(folds) else None
     place = np.searchsorted(active, folds + 1)
-    before: Ints | None = None
+    reached: list[Ints] = []  # what has reached each, exchange by exchange
     for bit in turns:
         partner = index ^ (1 << bit)
         ids = planner.sends(active, active[partner], 0.5 ** (bit + 1))
-        if before is not None:
+        for before in reached:
             planner.wait(ids, before)
-        elif into is not None:
+        if into is not None and not reached:
             planner.wait(ids[place], into)
-        before = ids[partner]  # what reaches each
-    if into is not None and before is not None:
+        reached.append(ids[partner])
+    if into is not None:
         out = planner.sends(folds + 1, folds, 1.0)
-        planner.wait(out, before[place])
+        for before in reached:
+            planner.wait(out, before[place])
     return planner.build()
 
 
@@ -300,13 +313,21 @@ def _scheduled(name: str, kind: CollectiveKind, shape: Shape, grain: Grain) -> P
             known = {int(first[0]): first for chunk in send.chunks for first in brought.get((send.source, chunk), ())}
             for first in known.values():
                 planner.wait(ids, first)
-            _slots(planner, ids, 0)
+            if _leaves(shape, send.source, send.target):
+                _slots(planner, ids, grain)
             arrived.append((send, ids))
         for send, ids in arrived:
             for chunk in send.chunks:
                 here = (send.target, chunk)
                 brought[here] = [*brought.get(here, ()), ids] if send.reduce else [ids]
     return planner.build()
+
+
+def _leaves(shape: Shape, source: int, target: int) -> bool:
+    """Whether a send goes through NICs."""
+    if source < 0 or target < 0:
+        return NETWORK in {source, target}
+    return bool(shape.domain_of[source] != shape.domain_of[target])
 
 
 _PLANS: dict[str, Callable[[CollectiveKind, Shape, Grain], Plan]] = {

@@ -11,6 +11,7 @@ import numpy as np
 from railyard.engine.contract import DegradeLink, Fault, Jitter, Probes, Progress, engines
 from railyard.engine.flow import FLOW
 from railyard.engine.lowering import Entities, Lowered, lower
+from railyard.engine.packet.alone import Bench, measured
 from railyard.engine.packet.beside import Beside, with_beside
 from railyard.engine.packet.fabrics import COMPOSITIONS, settings_of
 from railyard.engine.packet.lowering import LoweredTraffic, Lowering, Slicing, assemble
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 BUDGET_HOPS = 3e8
 """Packets times links that a run may take by default: half a minute to a minute of one core."""
 
-BUDGET_SENDS = 1_000_000
-"""Rows of traffic that a run may have by default; each takes about 300 bytes."""
+BUDGET_SENDS = 2_000_000
+"""Rows of traffic that a run may have by default; each takes about 400 bytes."""
 
 MOST_SLICES = 4096.0
 """Beyond this a slice says nothing: whole collectives would be a packet or two."""
@@ -119,7 +120,10 @@ class PacketEngine:
             header_bytes=settings.header_bytes,
         )
         placed = _degraded(placed, cluster, faults)
+        settings = replace(settings, base_rtt_ps=settings.base_rtt_ps or placed.base_rtt_ps)
         slicing, blocks = self._sliced(lowering, placed, settings)
+        bench = Bench(cluster, placed, settings, policy)
+        blocks = measured(bench, lowering, blocks, slicing, self.budget_hops)
         alone_ps = np.append(lowered.entities.even_ps, 0)[lowered.entity]
         traffic = assemble(lowering, placed, blocks, slicing, alone_ps)
         expected_ps = _expected_ps(lowering, slicing) if self.beside or self.samples else 0
@@ -127,7 +131,6 @@ class PacketEngine:
         sampled = self._sampled(lowering, placed)
         settings = replace(
             settings,
-            base_rtt_ps=settings.base_rtt_ps or placed.base_rtt_ps,
             sample_ps=max(expected_ps // self.samples, 1000) if len(sampled) else None,
             sample_links=tuple(sampled.tolist()),
         )
@@ -207,7 +210,7 @@ class PacketEngine:
             key="packet.budget_sends",
             found=self.budget_sends,
             allowed=f"at least {sends}",
-            hint="raise the budget (about 300 bytes a send), make the job smaller, or use the engine `flow`",
+            hint="raise the budget (about 400 bytes a send), make the job smaller, or use the engine `flow`",
         )
 
 

@@ -1,0 +1,86 @@
+"""What a slice adds to a communication: one of each class alone, in the slice and whole, and the difference.
+
+A slice cannot divide the latency of links, and a coarser plan fills its pipelines more slowly. Both lengthen a
+communication by an amount that is the same whoever else is on the network, so it is measured on an empty one, both
+ways, and taken off again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.engine.lowering import lower
+from railyard.engine.packet.lowering import Lowering, Slicing, assemble
+from railyard.engine.packet.running import run
+from railyard.graph import TaskGraph
+
+if TYPE_CHECKING:
+    from railyard.cluster import Cluster
+    from railyard.collective import CollectivePolicy
+    from railyard.engine.packet.lowering import Block
+    from railyard.engine.packet.placing import Placed
+    from railyard.engine.packet.records import Settings
+
+SHARE = 1.0
+"""Of the budget of hops that may go into this, beside the run itself."""
+
+HOPS = 4.5
+"""Links that a packet and its acknowledgement cross, for the estimate."""
+
+
+class Bench:
+    """Runs single communications on an empty network."""
+
+    def __init__(self, cluster: Cluster, placed: Placed, settings: Settings, policy: CollectivePolicy) -> None:
+        self.cluster = cluster
+        self.placed = placed
+        self.settings = settings
+        self.policy = policy
+
+    def took_ps(self, graph: TaskGraph, task: int, slicing: Slicing) -> int:
+        """How long a task of a graph takes by itself."""
+        own = single(graph, task)
+        lowering = Lowering(own, self.cluster, lower(own, self.cluster, self.policy), self.policy, own.duration_ps)
+        traffic = assemble(lowering, self.placed, lowering.blocks(self.placed, slicing), slicing, np.zeros(1, np.int64))
+        result = run(self.placed.network, traffic.traffic, self.settings)
+        return int(result.finish_ps[traffic.end[0]] - result.start_ps[traffic.begin[0]])
+
+
+def single(graph: TaskGraph, task: int) -> TaskGraph:
+    """A graph of one task."""
+    names = ("kind", "rank", "peer", "duration_ps", "size_bytes", "count", "collective", "stream", "label")
+    columns = {name: getattr(graph, name)[task : task + 1] for name in names}
+    return TaskGraph(
+        ranks=graph.ranks,
+        dep_ptr=np.zeros(2, np.int64),
+        labels=graph.labels,
+        communicators=graph.communicators,
+        **columns,
+    )
+
+
+def measured(
+    bench: Bench, lowering: Lowering, blocks: list[Block], slicing: Slicing, budget_hops: float
+) -> list[Block]:
+    """The blocks with what the slice adds to each, as far as the budget goes; those that matter most come first."""
+    if slicing.factor == 1 and slicing.coarser == 1:
+        return blocks
+    entity, volume = lowering.lowered.entity, lowering.lowered.entities
+    left = SHARE * budget_hops
+    out = list(blocks)
+    weight = [float(volume.even_ps[entity[block.tasks[0]]]) * len(block.tasks) for block in blocks]
+    for at in sorted(range(len(blocks)), key=lambda index: -weight[index]):
+        block = blocks[at]
+        moved = float(block.size_bytes[: block.rows].sum()) * slicing.factor
+        hops = moved / slicing.packet_bytes * (1 + slicing.factor) / slicing.factor * HOPS
+        if hops > left:
+            continue
+        left -= hops
+        task = int(block.tasks[0])
+        whole = replace(slicing, factor=1.0, coarser=1.0)
+        own = bench.took_ps(lowering.graph, task, slicing)
+        out[at] = replace(block, surplus_ps=own - bench.took_ps(lowering.graph, task, whole) / slicing.factor)
+    return out

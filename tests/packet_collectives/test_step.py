@@ -1,0 +1,242 @@
+"""The engine `packet` on clusters: against the flow engine where nothing collides, and against what must hold always."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.agreement import yard
+
+from railyard import engine
+from railyard.cluster.topology import Dragonfly, DualPlane, FatTree, LeafSpine, RailOnly, RailOptimized, Torus
+from railyard.collective import CollectivePolicy
+from railyard.engine.packet.beside import Beside
+from railyard.engine.packet.fabrics import COMPOSITIONS, settings_of
+from railyard.engine.packet.placing import place
+from railyard.engine.packet.records import Traffic
+from railyard.engine.packet.running import run
+from railyard.engine.packet.whole import PacketEngine
+from railyard.errors import InputError
+from railyard.graph import CollectiveKind, Kind
+
+MIB = 1 << 20
+EXACT = PacketEngine(samples=0)
+SIXTY_FOUR, APART = tuple(range(64)), tuple(range(0, 64, 8))
+
+
+def pair(rows, groups=(), *, fabric="ideal", policy=None, own=EXACT, **machine):
+    """The flow engine's timeline and the packet engine's."""
+    cluster = yard.machine(64, fabric, **machine)
+    graph = yard.graph(64, rows, groups)
+    policy = policy or CollectivePolicy()
+    return engine.get("flow").simulate(graph, cluster, policy=policy), own.simulate(graph, cluster, policy=policy)
+
+
+def compute(rank, duration_ps):
+    return {"kind": int(Kind.COMPUTE), "rank": rank, "duration_ps": duration_ps}
+
+
+def by(kind, algorithm):
+    return CollectivePolicy(algorithm={yard.word(kind): algorithm})
+
+
+REDUCE, GATHER, EVERYBODY = CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER, CollectiveKind.ALL_TO_ALL
+
+# kind, algorithm, members, MiB, how far the two engines may be apart
+COLLECTIVES = [
+    (REDUCE, "ring", APART, 64, 0.03),
+    (GATHER, "ring", APART, 64, 0.03),
+    (REDUCE, "ring", SIXTY_FOUR, 1, 0.03),
+    (REDUCE, "ring", SIXTY_FOUR, 128, 0.06),
+    (REDUCE, "hierarchical", SIXTY_FOUR, 64, 0.02),
+    (REDUCE, "halving-doubling", SIXTY_FOUR, 64, 0.02),
+    (REDUCE, "direct", APART, 32, 0.05),
+    (REDUCE, "tree", SIXTY_FOUR, 128, 0.08),
+    (CollectiveKind.BROADCAST, "broadcast", SIXTY_FOUR, 128, 0.10),
+    (EVERYBODY, "pairwise", SIXTY_FOUR, 64, 0.03),
+    (EVERYBODY, "hierarchical-all-to-all", SIXTY_FOUR, 64, 0.02),
+]
+
+
+@pytest.mark.parametrize(("kind", "algorithm", "members", "mib", "apart"), COLLECTIVES)
+def test_collectives_alone_take_what_the_cost_model_says(kind, algorithm, members, mib, apart):
+    flow, packet = pair([yard.collective(kind, mib * MIB)], [members], policy=by(kind, algorithm))
+    assert packet.makespan_ps == pytest.approx(flow.makespan_ps, rel=apart)
+
+
+@pytest.mark.parametrize(("ranks", "steps", "factor"), [(8, 14, 2 * 7 / 8), (4, 6, 2 * 3 / 4)])
+def test_ring_all_reduce_is_its_closed_form(ranks, steps, factor):
+    """2 (n - 1) steps of latency, and 2 (n - 1) / n of the data over the wire with its headers."""
+    members = tuple(8 * rank for rank in range(ranks))
+    cluster = yard.machine(64)
+    policy = replace(by(REDUCE, "ring"), protocol={"all-reduce": "simple"})
+    times = []
+    for size in (64 * MIB, 128 * MIB):
+        graph = yard.graph(64, [yard.collective(REDUCE, size)], [members])
+        times.append(EXACT.simulate(graph, cluster, policy=policy).makespan_ps)
+    wire_s = factor * 64 * MIB * 8 / (cluster.nic.rate_bps * cluster.fabric.payload_efficiency)
+    assert (times[1] - times[0]) * 1e-12 == pytest.approx(wire_s, rel=0.02)
+    assert times[0] * 1e-12 - wire_s > steps * 10e-6  # the latencies are paid too
+
+
+LONG = [
+    [(0, 8), (16, 8)],
+    [(0, 8), (16, 8), (16, 24)],
+    [(0, 8), (16, 8), (24, 8), (24, 32), (40, 32)],
+]
+
+
+@pytest.mark.parametrize("ends", LONG)
+def test_long_flows_share_as_max_min_says(ends):
+    rows = [yard.transfer(source, target, 200 * MIB) | {"stream": 3 + at} for at, (source, target) in enumerate(ends)]
+    flow, packet = pair(rows)
+    assert packet.end_ps == pytest.approx(flow.end_ps, rel=0.02)
+
+
+def test_bytes_are_on_the_links_that_the_flow_engine_loads():
+    flow, packet = pair([yard.collective(REDUCE, 64 * MIB)], [APART], policy=by(REDUCE, "ring"))
+    loaded = flow.link_bytes > 0
+    assert (packet.link_bytes[loaded] > 0).all()
+    # acknowledgements come on top, and one flow's goodput of a line is in the flow engine's bytes
+    assert packet.link_bytes[loaded] == pytest.approx(flow.link_bytes[loaded], rel=0.03)
+
+
+def test_every_byte_arrives_and_none_faster_than_light():
+    _, packet = pair([yard.collective(REDUCE, 16 * MIB)], [SIXTY_FOUR], policy=by(REDUCE, "ring"), fabric="uec")
+    flows = packet.run
+    wanted = 2 * 63 / 64 * 16 * MIB * 64
+    # every eighth edge leaves its server; LL128 sends 128 bytes for 120
+    assert flows.size_bytes.sum() == pytest.approx(wanted / 8 * 128 / 120, rel=0.01)
+    serial_ps = flows.size_bytes * 8e12 / 400e9
+    assert (flows.finish_ps - flows.start_ps >= serial_ps).all()
+
+
+def test_equal_seeds_give_equal_bits_and_others_others():
+    graph = yard.graph(64, [yard.collective(EVERYBODY, 8 * MIB)], [SIXTY_FOUR])
+    cluster = yard.machine(64, "uec", LeafSpine(ports_per_leaf=8))
+    one, two, other = (EXACT.simulate(graph, cluster, seed=seed) for seed in (1, 1, 2))
+    assert one.digest() == two.digest()
+    assert one.digest() != other.digest()
+
+
+def test_slices_take_what_the_whole_takes():
+    rows = [compute(rank, 2_000_000_000) for rank in APART]
+    rows += [yard.collective(REDUCE, 64 * MIB) | {"stream": 2} for _ in range(6)]
+    _, whole = pair(rows, [APART], fabric="uec")
+    for factor in (3, 10, 40):
+        budget = whole.run.packets["hops"] / factor
+        _, part = pair(rows, [APART], fabric="uec", own=replace(EXACT, budget_hops=budget))
+        assert part.meta["slice"] > 1
+        assert any("slice" in said for said in part.meta["left_out"])
+        assert part.makespan_ps == pytest.approx(whole.makespan_ps, rel=0.01)
+
+
+def test_a_run_that_is_not_sliced_is_timed_as_it_ran():
+    """Durations put together again by stream order give the times of the run itself."""
+    rows = [compute(0, 10_000_000), yard.transfer(0, 8, MIB) | {"deps": (0,)}, compute(8, 5_000_000)]
+    rows += [compute(8, 1_000_000) | {"deps": (1,)}, yard.collective(REDUCE, MIB) | {"deps": (3,)}]
+    _, packet = pair(rows, [APART])
+    assert packet.start_ps[1] == packet.end_ps[0]
+    assert packet.start_ps[3] == packet.end_ps[1]
+    assert packet.start_ps[4] == packet.end_ps[3]
+    assert packet.blocker.tolist()[1:] == [0, -1, 1, 3]
+    sent = packet.run.start_ps[packet.run.group == packet.run.groups.index("dp all-reduce")]
+    assert sent.min() >= packet.start_ps[4]
+    assert packet.run.finish_ps.max() >= packet.end_ps[4]
+
+
+def test_scale_up_as_packets_reduces_in_its_switches():
+    inside = tuple(range(8))
+    for algorithm in ("ring", "nvls"):
+        rows = [yard.collective(REDUCE, 64 * MIB)]
+        flow, packet = pair(
+            rows, [inside], policy=by(REDUCE, algorithm), own=PacketEngine(samples=0, scale_up="packets")
+        )
+        assert packet.run.packets["hops"] > 0
+        assert packet.makespan_ps >= flow.makespan_ps * 0.9
+
+
+def test_switches_of_the_network_reduce():
+    cluster = yard.machine(64, "infiniband", LeafSpine(ports_per_leaf=16), overrides={"sharp": True})
+    graph = yard.graph(64, [yard.collective(REDUCE, 64 * MIB)], [SIXTY_FOUR])
+    policy = by(REDUCE, "collnet")
+    flow = engine.get("flow").simulate(graph, cluster, policy=policy)
+    own = replace(EXACT, settings=settings_of(cluster, COMPOSITIONS.get("uec")))
+    packet = own.simulate(graph, cluster, policy=policy)
+    assert packet.makespan_ps == pytest.approx(flow.makespan_ps, rel=0.15)
+
+
+SHAPES = {
+    "leaf-spine": LeafSpine(ports_per_leaf=8),
+    "fat-tree": FatTree(k=8),
+    "rail-optimized": RailOptimized(servers_per_leaf=2),
+    "rail-only": RailOnly(),
+    "dual-plane": DualPlane(inner=RailOptimized(servers_per_leaf=2)),
+    "dragonfly": Dragonfly(p=8, a=4, h=1, uplink_bps=800e9),
+    "torus": Torus(dimensions=(8, 8)),
+}
+
+
+@pytest.mark.parametrize("fabric", ["uec", "ideal"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_topology_carries_a_shift_to_the_next_server(shape, fabric):
+    cluster = yard.machine(64, fabric, SHAPES[shape])
+    placed = place(cluster, scale_up=True, packet_bytes=4160, header_bytes=64)
+    ports, rank = cluster.back_end.port_of_rank[:, 0], np.arange(64)
+    source = np.concatenate([ports, placed.scale_up + rank])
+    target = np.concatenate([np.roll(ports, 8), placed.scale_up + rank // 8 * 8 + (rank + 1) % 8])
+    settings, _ = EXACT._settings(cluster, 0)
+    result = run(
+        placed.network,
+        Traffic.of(placed.network.hosts, source, target, 10**5),
+        replace(settings, base_rtt_ps=placed.base_rtt_ps),
+    )
+    assert result.finished.all()
+    paths = cluster.back_end.path_latency_ps(ports, np.roll(ports, 8)) - cluster.fabric.end_latency_ps
+    if fabric != "ideal":
+        assert (result.fct_ps[:64] >= 2 * paths).all()
+
+
+def test_bursts_beside_a_step_slow_it():
+    rows = [yard.collective(REDUCE, 64 * MIB)]
+    _, quiet = pair(rows, [APART], fabric="uec")
+    burst = Beside("incast", ports=32, targets=8, size_bytes=10**6, every_ps=100_000_000)
+    _, busy = pair(rows, [APART], fabric="uec", own=replace(EXACT, beside=(burst,)))
+    assert "incast beside" in busy.run.groups
+    assert busy.makespan_ps > quiet.makespan_ps
+
+
+# ------------------------------------------------------------------------------------------------------------ bad input
+
+
+def test_ranks_without_a_path_are_named():
+    policy = CollectivePolicy(pxn=False)
+    with pytest.raises(InputError, match="no path|nothing joins"):
+        pair([yard.transfer(0, 9, MIB)], fabric="uec", topology=RailOnly(), policy=policy)
+
+
+def test_a_budget_that_is_too_small_says_what_would_do():
+    with pytest.raises(InputError, match="packet-hops") as caught:
+        pair([yard.collective(REDUCE, 512 * MIB)], [APART], own=PacketEngine(budget_hops=10))
+    assert "at least" in str(caught.value)
+
+
+def test_too_many_sends_say_what_would_do():
+    with pytest.raises(InputError, match="sends"):
+        pair([yard.collective(EVERYBODY, MIB)], [SIXTY_FOUR], own=PacketEngine(budget_sends=10))
+
+
+@pytest.mark.parametrize(
+    ("changed", "word"),
+    [({"ports": 1}, "ports"), ({"pattern": "storm"}, "pattern"), ({"klass": 9}, "klass"), ({"every_ps": 0}, "every")],
+)
+def test_bursts_refuse_what_they_cannot_be(changed, word):
+    with pytest.raises(InputError, match=word):
+        Beside(**{"pattern": "incast", "ports": 8, "size_bytes": 1000, "every_ps": 1000, **changed})
+
+
+def test_more_bursting_ports_than_there_are():
+    burst = Beside("permutation", ports=65, size_bytes=1000, every_ps=10**9)
+    with pytest.raises(InputError, match="fewer ports"):
+        pair([yard.collective(REDUCE, MIB)], [APART], own=replace(EXACT, beside=(burst,)))
