@@ -165,7 +165,8 @@ void bind_choices(nb::module_& m) {
       .value("SINGLE_PATH", Balance::single_path)
       .value("ADAPTIVE", Balance::adaptive)
       .value("FLOWLET", Balance::flowlet)
-      .value("USER", Balance::user);
+      .value("USER", Balance::user)
+      .value("SKIP", Balance::skip);
 }
 
 void bind_options(nb::module_& m) {
@@ -209,7 +210,13 @@ void bind_options(nb::module_& m) {
       .def_rw("link_retry", &Options::link_retry)
       .def_rw("threads", &Options::threads)
       .def_rw("sample_ps", &Options::sample_ps)
-      .def_rw("scheduled", &Options::scheduled);
+      .def_rw("scheduled", &Options::scheduled)
+      .def_prop_rw(
+          "eqds_timeout_ps", [](const Options& options) { return options.eqds.timeout_ps; },
+          [](Options& options, std::int64_t value) { options.eqds.timeout_ps = value; })
+      .def_prop_rw(
+          "ndp_timeout_ps", [](const Options& options) { return options.ndp.timeout_ps; },
+          [](Options& options, std::int64_t value) { options.ndp.timeout_ps = value; });
 }
 
 /// The same of a column of the samples.

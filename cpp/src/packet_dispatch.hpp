@@ -15,5 +15,6 @@ Runner run_uec_scheduled;
 Runner run_rdma_scheduled;
 Runner run_uec_credit;
 Runner run_rdma_credit;
+Runner run_eqds_lossy, run_ndp_lossy;
 
 }  // namespace railyard::packet

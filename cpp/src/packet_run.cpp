@@ -133,7 +133,8 @@ void check_options(const NetworkColumns& network, const Options& options) {
   need(options.pull_rate > 0 && options.pull_rate <= 1, "pull_rate must be in (0, 1]");
   need(options.oversubscription >= 1 && options.oversubscription < 1e6, "oversubscription must be at least 1");
   need(options.quick_adapt_gate < 32 && options.queue_packets >= 0 && options.window_packets >= 0 &&
-           options.sack_bytes >= 1 && options.base_rtt_ps >= 0 && options.target_delay_ps >= 0 && options.end_ps >= 0,
+           options.sack_bytes >= 1 && options.base_rtt_ps >= 0 && options.target_delay_ps >= 0 && options.end_ps >= 0 &&
+           options.eqds.timeout_ps > 0 && options.ndp.timeout_ps > 0,
        "an option is negative");
   check_pfc(options);
 }
@@ -235,6 +236,8 @@ Runner* runner_of(const Options& options) {
   if (options.transport == Transport::rdma && options.switching == Switching::scheduled) return run_rdma_scheduled;
   if (options.transport == Transport::uec && options.switching == Switching::credit) return run_uec_credit;
   if (options.transport == Transport::rdma && options.switching == Switching::credit) return run_rdma_credit;
+  if (options.transport == Transport::eqds && options.switching == Switching::lossy) return run_eqds_lossy;
+  if (options.transport == Transport::ndp && options.switching == Switching::lossy) return run_ndp_lossy;
   return nullptr;
 }
 
@@ -250,6 +253,16 @@ void require_all(const Outcome& outcome) {
   throw Stuck("nothing more happens after " + std::to_string(outcome.now_ps / 1'000'000) + " us, and " +
               std::to_string(left) + " flows have not finished, the first of them flow " +
               std::to_string(first - outcome.finish_ps.begin()));
+}
+
+/// How long a packet may be out: as htsim has it, a time of the transport's own and what drains six full queues.
+Ps timeout(const Options& options, const Derived& derived) {
+  const auto drain = static_cast<double>(derived.queue_bytes) * 6.0 * 8 * 1e12 / static_cast<double>(derived.rate_bps);
+  switch (options.transport) {
+    case Transport::eqds: return options.eqds.timeout_ps + static_cast<Ps>(drain);
+    case Transport::ndp: return options.ndp.timeout_ps;
+    default: return static_cast<Ps>(15e6 + drain);
+  }
 }
 
 }  // namespace
@@ -282,13 +295,16 @@ Derived derive(const NetworkColumns& network, const TrafficColumns& traffic, con
   const double bdp_packets = std::max(1.0, std::ceil(bdp / static_cast<double>(mtu)));
   const double depth = options.trim ? bdp_packets : 5 * bdp_packets;
   derived.queue_bytes = mtu * packets_of(options.queue_packets == 0 ? -1 : options.queue_packets, depth);
-  derived.ecn_low_bytes = mtu * packets_of(options.ecn_low_packets, 0.2 * bdp_packets);
-  derived.ecn_high_bytes = mtu * packets_of(options.ecn_high_packets, 0.8 * bdp_packets);
+  const bool pulled = options.transport == Transport::eqds || options.transport == Transport::ndp;
+  // Where receivers pull nobody heeds marks: none are made unless they are asked for.
+  const double queue_packets = static_cast<double>(derived.queue_bytes) / static_cast<double>(mtu);
+  derived.ecn_low_bytes = mtu * packets_of(options.ecn_low_packets, pulled ? 2 * queue_packets : 0.2 * bdp_packets);
+  derived.ecn_high_bytes = mtu * packets_of(options.ecn_high_packets, pulled ? 2 * queue_packets : 0.8 * bdp_packets);
   need(derived.ecn_low_bytes <= derived.ecn_high_bytes, "the lower marking threshold lies above the upper one");
   need(derived.queue_bytes < (std::int64_t{1} << 30), "the queue is longer than 1 GiB");
   derived.window_bytes = static_cast<std::int64_t>(1.5 * static_cast<double>(static_cast<std::int64_t>(bdp)));
-  derived.min_rto_ps = static_cast<Ps>(15e6 + static_cast<double>(derived.queue_bytes) * 6.0 * 8 * 1e12 /
-                                                 static_cast<double>(derived.rate_bps));
+  if (pulled && options.window_packets > 0) derived.window_bytes = mtu * options.window_packets;
+  derived.min_rto_ps = timeout(options, derived);
   const double share = options.trim ? 0.75 : 1.0;
   derived.target_delay_ps = options.target_delay_ps > 0
                                 ? options.target_delay_ps

@@ -316,21 +316,24 @@ TEST(packet_reps_recycles_once_and_freezes_after_a_timeout) {
 }
 
 TEST(packet_pacer_takes_turns_and_runs_ahead_by_a_window) {
+  constexpr std::int64_t kPull = RcccPacer::kQuantaPerPull;
   BigVector<Receiver> receivers(2);
   for (Receiver& receiver : receivers) receiver.latest_pull = receiver.pull_target = kFirstPull;
-  Pacer pacer;
+  Options options;
+  options.pull_rate = 1;
+  RcccPacer pacer(options, {.rate_bps = 8'000'000'000, .window_bytes = (3 * kPull) << RcccAccount::kShift});
   for (std::uint32_t flow = 0; flow < 2; ++flow) {
-    receivers[flow].pull_target += 2 * kQuantaPerPull;
-    pacer.ask(flow);
+    receivers[flow].pull_target += 2 * kPull;
+    pacer.saw_target(receivers[flow], flow);
   }
-  std::uint32_t flow = 9;
-  std::int64_t spent = 0;
   for (const std::uint32_t wanted : {0u, 1u, 0u, 1u}) {
-    CHECK(pacer.grant(receivers, 3 * kQuantaPerPull, flow, spent) && flow == wanted && spent == kQuantaPerPull);
+    const std::optional<Granted> granted = pacer.grant(receivers);
+    // A byte a nanosecond.
+    CHECK(granted && granted->flow == wanted && granted->pause == (kPull << RcccAccount::kShift) * 1000);
   }
   int ahead = 0;
-  while (pacer.grant(receivers, 3 * kQuantaPerPull, flow, spent)) ++ahead;
-  CHECK(ahead == 6 && receivers[0].latest_pull - receivers[0].pull_target == 3 * kQuantaPerPull);
+  while (pacer.grant(receivers)) ++ahead;
+  CHECK(ahead == 6 && receivers[0].latest_pull - receivers[0].pull_target == 3 * kPull);
 }
 
 TEST(packet_run_refuses_what_does_not_fit) {
@@ -428,5 +431,19 @@ TEST(packet_run_delivers_everything_under_every_mechanism) {
         CHECK(std::all_of(outcome.finish_ps.begin(), outcome.finish_ps.end(), [](Ps time) { return time > 0; }));
         CHECK(outcome.counters.sent == from.size() * 74);
         CHECK(trim ? outcome.counters.trimmed > 0 : outcome.counters.trimmed == 0);
+      }
+  for (const Transport transport : {Transport::eqds, Transport::ndp})
+    for (const Balance balance : {Balance::skip, Balance::oblivious, Balance::adaptive})
+      for (const bool trim : {true, false}) {
+        Options options;
+        options.transport = transport;
+        options.balance = balance;
+        options.trim = trim;
+        options.queue_packets = 3;
+        options.window_packets = 20;
+        const Outcome outcome = run(network, traffic, options, [](std::uint64_t, Ps) {});
+        CHECK(std::all_of(outcome.finish_ps.begin(), outcome.finish_ps.end(), [](Ps time) { return time > 0; }));
+        CHECK(outcome.counters.sent == from.size() * 74 && outcome.counters.pulls > 0);
+        CHECK(trim ? outcome.counters.trimmed > 0 : outcome.counters.timeouts > 0);
       }
 }

@@ -9,6 +9,7 @@
 #include "railyard/packet/balance_oblivious.hpp"
 #include "railyard/packet/balance_reps.hpp"
 #include "railyard/packet/balance_single.hpp"
+#include "railyard/packet/balance_skip.hpp"
 #include "railyard/packet/balance_user.hpp"
 #include "railyard/packet/options.hpp"
 
@@ -31,6 +32,7 @@ class Balancer {
       case Balance::oblivious: return get<Oblivious>().next(flow);
       case Balance::flowlet: return get<Flowlet>().next(flow, now);
       case Balance::user: return get<UserBalance>().next(flow, now);
+      case Balance::skip: return get<Skip>().next(flow);
       case Balance::single_path:
       case Balance::adaptive: break;
     }
@@ -44,6 +46,7 @@ class Balancer {
       case Balance::reps: get<Reps>().feedback(flow, entropy, what, now); break;
       case Balance::bitmap: get<Bitmap>().feedback(flow, entropy, what, now); break;
       case Balance::user: get<UserBalance>().feedback(flow, entropy, what, now); break;
+      case Balance::skip: get<Skip>().feedback(flow, entropy, what); break;
       case Balance::oblivious:
       case Balance::flowlet:
       case Balance::single_path:
@@ -52,7 +55,7 @@ class Balancer {
   }
 
  private:
-  using Any = std::variant<SinglePath, Oblivious, Bitmap, Mixed, Reps, Flowlet, UserBalance>;
+  using Any = std::variant<SinglePath, Oblivious, Bitmap, Mixed, Reps, Flowlet, UserBalance, Skip>;
 
   static Any make(std::uint32_t flows, const Options& options) {
     switch (options.balance) {
@@ -62,6 +65,7 @@ class Balancer {
       case Balance::oblivious: return Any(std::in_place_type<Oblivious>, flows, options.paths, options.seed);
       case Balance::flowlet: return Any(std::in_place_type<Flowlet>, flows, options.seed, options.flowlet_gap_ps);
       case Balance::user: return Any(std::in_place_type<UserBalance>, flows, options);
+      case Balance::skip: return Any(std::in_place_type<Skip>, flows, options.paths, options.seed);
       case Balance::single_path:
       case Balance::adaptive: break;
     }

@@ -3,18 +3,73 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "railyard/packet/draws.hpp"
+#include "railyard/packet/options.hpp"
 #include "railyard/packet/receiver.hpp"
 
 namespace railyard::packet {
 
-/// Receiver-credit congestion control of Ultra Ethernet: credit in quanta of 256 bytes.
-inline constexpr int kQuantumShift = 8;
-inline constexpr std::int64_t kQuantaPerPull = (4096 * 4) >> kQuantumShift;  ///< Four packets a pull.
 
-constexpr std::int64_t quanta_up(std::int64_t bytes) { return (bytes + 255) / 256; }
+/// What a sender goes by when it says how much credit it wants.
+struct Wanted {
+  std::int64_t fresh, again;  ///< Bytes not yet sent, to be sent again.
+  std::int64_t most;          ///< Bytes that may be outstanding.
+  std::int64_t mtu;
+  std::uint32_t active;       ///< Flows that share the interface.
+};
+
+/// A sender's account where receivers grant nothing.
+struct NoAccount {
+  static constexpr bool kCredit = false;
+  static constexpr std::int64_t target = 0;
+  void open(std::int64_t) {}
+  void stop_speculating() {}
+  bool waits_for_answer() const { return false; }
+  std::int64_t credit() const { return 0; }
+  static Ps request_gap(const Derived& derived, bool) { return derived.base_rtt_ps; }
+};
+
+/// A sender's account of credit under Ultra Ethernet's receiver-credit control: quanta of 256 bytes. It begins with a
+/// window of its own guess, which ends with the first word from the receiver.
+struct RcccAccount {
+  static constexpr bool kCredit = true;
+  static constexpr bool kAsksAgain = true;  ///< What must be sent again is asked for like the rest.
+  static constexpr int kShift = 8;
+  static constexpr std::uint8_t kPatience = 100;  ///< Timeouts without a word before what waits is asked for again.
+
+  std::int64_t bytes = 0, pull = kFirstPull, target = kFirstPull;
+  bool speculating = true;
+
+  void open(std::int64_t window) { bytes = window; }
+  bool may_spend() const { return bytes > 0; }
+  void spend(std::int64_t size) { bytes -= size; }
+  bool spent() const { return bytes <= 0; }
+  void forgo(std::int64_t) {}
+  std::int64_t credit() const { return bytes; }
+  bool waits_for_answer() const { return speculating; }
+  void stop_speculating() {
+    if (!speculating) return;
+    speculating = false;
+    bytes = std::min<std::int64_t>(bytes, 0);
+  }
+  void on_pull(std::int64_t number, std::int64_t most) {
+    if (number <= pull) return;
+    bytes = std::min(bytes + ((number - pull) << kShift), most);
+    pull = number;
+  }
+  /// The pull number that would satisfy the sender.
+  std::int64_t ask(const Wanted& wanted) const {
+    std::int64_t ask = std::min(wanted.fresh + wanted.again, wanted.most) - bytes;
+    if (speculating && ask < wanted.mtu && wanted.fresh > 0) ask = wanted.mtu;
+    if (wanted.active > 1) ask /= wanted.active;
+    return (ask + (pull << kShift) + (1 << kShift) - 1) / (1 << kShift);
+  }
+  /// Time that must pass between two requests: in uet-htsim a constant of the window control, and 0 without it.
+  static Ps request_gap(const Derived& derived, bool window) { return window ? derived.base_rtt_ps : 0; }
+};
 
 /// A queue of flow numbers.
 class FlowQueue {
@@ -34,54 +89,43 @@ class FlowQueue {
   std::size_t head_ = 0;
 };
 
-/// Grants a host's line rate to the flows that ask, one pull at a time in turn; when none asks, up to a window of credit
-/// ahead to those that did.
-class Pacer {
+/// A pull that goes out: to which flow, and when the next may.
+struct Granted {
+  std::uint32_t flow;
+  Ps pause;
+};
+
+/// What the pacers of receivers have in common: flows that ask are served in turn; when none asks, those that did get up
+/// to a window of credit ahead.
+class PullQueues {
  public:
   bool active() const { return active_; }
   void set_active() { active_ = true; }
-  void ask(std::uint32_t flow) { asking_.push(flow); }
 
-  /// What is granted now: the flow, its new pull number; then the quanta that time must pass for. False: nothing to do.
-  bool grant(BigVector<Receiver>& receivers, std::int64_t most_ahead, std::uint32_t& flow, std::int64_t& spent) {
-    if (asking_.empty() && idle_.empty()) {
-      active_ = false;
-      return false;
-    }
-    if (!asking_.empty()) {
-      flow = asking_.pop();
-      spent = grant_asked(receivers[flow], flow);
-    } else {
-      flow = idle_.pop();
-      spent = grant_ahead(receivers[flow], flow, most_ahead);
-    }
-    // Even a pull that grants nothing takes its time.
-    if (spent == 0) spent = 1024 >> kQuantumShift;
-    return true;
+ protected:
+  void ask(Receiver& receiver, std::uint32_t flow) {
+    if (receiver.in_pull) return;
+    receiver.in_pull = true;
+    asking_.push(flow);
   }
 
-  double rate = 1;  ///< Of the line rate; slowed where the fabric is congested.
-
- private:
-  std::int64_t grant_asked(Receiver& receiver, std::uint32_t flow) {
-    const std::int64_t before = receiver.latest_pull;
-    receiver.latest_pull = std::max(std::min(before + kQuantaPerPull, receiver.pull_target), before);
+  /// After a grant to a flow that asked.
+  void requeue(Receiver& receiver, std::uint32_t flow) {
     if (receiver.pull_target > receiver.latest_pull) {
       asking_.push(flow);
-    } else {
-      idle_.push(flow);
-      receiver.in_pull = false;
-      receiver.in_slow_pull = true;
+      return;
     }
-    return receiver.latest_pull - before;
+    idle_.push(flow);
+    receiver.in_pull = false;
+    receiver.in_slow_pull = true;
   }
 
-  std::int64_t grant_ahead(Receiver& receiver, std::uint32_t flow, std::int64_t most_ahead) {
+  void grant_ahead(Receiver& receiver, std::uint32_t flow, std::int64_t quanta, std::int64_t most_ahead) {
     if (!receiver.in_slow_pull) {
       receiver.in_slow_pull = true;
       receiver.in_pull = false;
     }
-    receiver.latest_pull += kQuantaPerPull;
+    receiver.latest_pull += quanta;
     const std::int64_t ahead = receiver.latest_pull - receiver.pull_target;
     if (ahead >= 0 && ahead < most_ahead) {
       idle_.push(flow);
@@ -89,13 +133,70 @@ class Pacer {
       receiver.in_slow_pull = false;
       receiver.in_pull = false;
     }
-    return kQuantaPerPull;
   }
 
   FlowQueue asking_, idle_;
   bool active_ = false;
 };
 
+/// Where receivers grant nothing.
+struct NoPacer {
+  static std::uint16_t answer_entropy(std::uint16_t packet) { return packet; }
+};
+
+/// Receiver-credit control of Ultra Ethernet: up to four packets a pull, and the time that they take until the next.
+class RcccPacer : public PullQueues {
+ public:
+  static constexpr bool kSlows = true;  ///< Where the fabric is oversubscribed.
+  static constexpr std::int64_t kQuantaPerPull = (4096 * 4) >> RcccAccount::kShift;
+
+  RcccPacer(const Options& options, const Derived& derived)
+      : quantum_(static_cast<Ps>(static_cast<double>(8 << RcccAccount::kShift) * 1e12 /
+                                 static_cast<double>(derived.rate_bps) / options.pull_rate)),
+        most_ahead_(derived.window_bytes >> RcccAccount::kShift) {}
+
+  void saw_target(Receiver& receiver, std::uint32_t flow) { ask(receiver, flow); }
+  void saw_cut(Receiver& receiver, std::uint32_t flow) { ask(receiver, flow); }
+  void saw_request(Receiver& receiver, std::uint32_t flow) { ask(receiver, flow); }
+
+  /// The entropy of an answer, by that of what it answers; of a pull, by that of the one before.
+  static std::uint16_t answer_entropy(std::uint16_t packet) { return packet; }
+  static std::uint16_t pull_entropy(std::uint16_t before) { return static_cast<std::uint16_t>((before + 1) & 127); }
+
+  std::optional<Granted> grant(BigVector<Receiver>& receivers) {
+    std::uint32_t flow = 0;
+    std::int64_t spent = kQuantaPerPull;
+    if (!asking_.empty()) {
+      flow = asking_.pop();
+      spent = grant_asked(receivers[flow]);
+      requeue(receivers[flow], flow);
+    } else if (!idle_.empty()) {
+      flow = idle_.pop();
+      grant_ahead(receivers[flow], flow, kQuantaPerPull, most_ahead_);
+    } else {
+      active_ = false;
+      return std::nullopt;
+    }
+    // Even a pull that grants nothing takes its time.
+    if (spent == 0) spent = 1024 >> RcccAccount::kShift;
+    const Ps quantum = rate_ < 1 ? static_cast<Ps>(static_cast<double>(quantum_) / rate_) : quantum_;
+    return Granted{flow, quantum * spent};
+  }
+
+  /// The share of the line rate to grant, where the fabric is congested.
+  void set_rate(double rate) { rate_ = rate; }
+
+ private:
+  static std::int64_t grant_asked(Receiver& receiver) {
+    const std::int64_t before = receiver.latest_pull;
+    receiver.latest_pull = std::max(std::min(before + kQuantaPerPull, receiver.pull_target), before);
+    return receiver.latest_pull - before;
+  }
+
+  Ps quantum_;
+  std::int64_t most_ahead_;
+  double rate_ = 1;
+};
 /// Slows a receiver's credit where the fabric between is oversubscribed: by the share of packets trimmed before the last
 /// hop, and by marks above 30 %; otherwise faster, doubling (uet-htsim's OversubscribedCC).
 class Oversubscription {

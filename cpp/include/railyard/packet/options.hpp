@@ -48,6 +48,7 @@ enum class Balance : std::uint8_t {
   adaptive,     ///< The switch: the emptiest egress.
   flowlet,      ///< One entropy a burst: another after a pause.
   user,         ///< Functions that a user compiled.
+  skip,         ///< Entropies in turn, but for once those that brought a mark or a cut packet.
 };
 
 /// The directed links and their routes: nodes 0..hosts-1 are hosts, the rest switches. Interval routing: a node reaches
@@ -88,6 +89,16 @@ struct FaultColumns {
   std::span<const std::uint8_t> kind;
   std::span<const double> value;
   std::size_t size() const { return at_ps.size(); }
+};
+
+/// EQDS as csg-htsim (commit 841d9e7, main_eqds.cpp) has it.
+struct EqdsOptions {
+  Ps timeout_ps = 150'000'000;  ///< And six times what drains a full queue.
+};
+
+/// NDP as csg-htsim (commit 841d9e7, ndp.cpp) has it.
+struct NdpOptions {
+  Ps timeout_ps = 5'000'000'000;
 };
 
 /// Constants of uet-htsim (commit 40ccb05) where nothing else is said; 0 or -1 stand for "derive it".
@@ -134,6 +145,8 @@ struct Options {
   UserBalanceOptions user_balance;
   ScheduledOptions scheduled;
   LinkCreditOptions link_credit;        ///< Switching::credit.
+  EqdsOptions eqds;
+  NdpOptions ndp;
 };
 
 /// What was derived from network and options.

@@ -18,10 +18,12 @@ struct Receiver {
   std::uint32_t block = 0;         ///< Bits of those, in the arena.
   std::uint8_t log = 0;            ///< 2^log words.
   bool ack_requested = false;      ///< The sender wants an acknowledgement; one more follows when the gaps are filled.
-  bool in_pull = false;
-  bool in_slow_pull = false;
-  bool opened = false, completed = false;
+  bool in_pull : 1 = false;
+  bool in_slow_pull : 1 = false;
+  bool opened : 1 = false;
+  bool completed : 1 = false;
   std::uint16_t entropy = 0;       ///< Of the next pull.
+  std::uint16_t again = 0;         ///< Quanta to be granted for what must be sent again.
   std::int64_t unacknowledged = 0;  ///< Bytes accepted since the last acknowledgement.
   std::int64_t payload = 0;        ///< Bytes received once.
   std::int64_t arrived = 0;        ///< The same with headers: what acknowledgements report.
@@ -92,5 +94,6 @@ struct Receiver {
     *this = larger;
   }
 };
+static_assert(sizeof(Receiver) == 64);
 
 }  // namespace railyard::packet

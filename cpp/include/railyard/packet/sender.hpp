@@ -10,6 +10,7 @@
 namespace railyard::packet {
 
 /// What a sender knows of a flow, whatever its congestion control.
+template <class Account>
 struct Sender {
   std::uint32_t source = 0, target = 0;
   std::int64_t size = 0;          ///< Payload bytes.
@@ -23,9 +24,9 @@ struct Sender {
   Place place;                    ///< In the NIC's round of flows that want to send.
   std::uint16_t last_size = 0;
   bool done = false, timer = false;
-  bool speculating = true;        ///< Nothing has come back yet: credit is the sender's own guess.
+  std::uint8_t silence = 0;       ///< Timeouts for which it has waited for credit without a word from the receiver.
   Ps last_request = 0;
-  std::int64_t credit = 0, pull = kFirstPull, pull_target = kFirstPull;
+  Account account;
 };
 
 /// A window that does not change: every flow may have so much in flight.
@@ -46,17 +47,22 @@ struct FixedWindow {
   void on_timeout(const NsccConstants&, std::int64_t) {}
 };
 
-/// Which halves of congestion control a run has: a window at the sender, credit from the receiver.
-template <class WindowType, bool Window, bool Credit>
+/// What a run's congestion control consists of: a window at the sender, credit from the receiver, or both.
+template <class WindowType, bool Window, class AccountType, class PacerType>
 struct Control {
   using State = WindowType;
+  using Account = AccountType;
+  using Pacer = PacerType;
   static constexpr bool kWindow = Window;
-  static constexpr bool kCredit = Credit;
+  static constexpr bool kCredit = Account::kCredit;
+
+  /// Time that must pass between two requests of a flow.
+  static Ps request_gap(const Derived& derived) { return Account::request_gap(derived, Window); }
 };
 
-using NsccControl = Control<Nscc, true, false>;
-using RcccControl = Control<FixedWindow, false, true>;
-using BothControl = Control<Nscc, true, true>;
-using ConstantControl = Control<FixedWindow, true, false>;
+using NsccControl = Control<Nscc, true, NoAccount, NoPacer>;
+using RcccControl = Control<FixedWindow, false, RcccAccount, RcccPacer>;
+using BothControl = Control<Nscc, true, RcccAccount, RcccPacer>;
+using ConstantControl = Control<FixedWindow, true, NoAccount, NoPacer>;
 
 }  // namespace railyard::packet

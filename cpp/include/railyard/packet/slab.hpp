@@ -9,6 +9,9 @@ namespace railyard::packet {
 
 constexpr std::uint32_t kNone = 0xffffffffu;
 
+/// An entropy for packets that all take one path.
+constexpr std::uint16_t kOnePath = 0xffffu;
+
 enum class Kind : std::uint8_t {
   data,     ///< Carries payload; may be trimmed to its header on the way.
   request,  ///< Asks the receiver for credit or an answer (RTS).
@@ -31,6 +34,7 @@ enum Flag : std::uint16_t {
   kAnswersRequest = 64,
   kHeld = 128,         ///< A link has sent it again, or held it behind what it sent again.
   kStored = 256,       ///< A switch has waited until all of it was there (cut-through to a faster link).
+  kGrants = 512,        ///< The answer is a pull as well.
 };
 
 /// A packet: exactly one cache line.

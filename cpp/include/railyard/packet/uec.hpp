@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "railyard/packet/balance.hpp"
@@ -12,7 +13,9 @@
 
 namespace railyard::packet {
 
-/// The Ultra Ethernet transport. The rules are those of uet-htsim 40ccb05 (uec.cpp); the program is not.
+/// The Ultra Ethernet transport: selective acknowledgements, and a window at the sender, credit from the receiver, or both.
+/// The rules are those of uet-htsim 40ccb05 (uec.cpp); the program is not. With the account and the pacer of pulled.hpp it
+/// is EQDS, from which it descends.
 template <class Control, class Fabric>
 class Uec : public Interface<Uec<Control, Fabric>, Fabric> {
  public:
@@ -27,7 +30,7 @@ class Uec : public Interface<Uec<Control, Fabric>, Fabric> {
 
   std::int64_t window(std::uint32_t flow) const {
     if constexpr (Control::kWindow) return states_[flow].window;
-    return senders_[flow].credit;
+    return senders_[flow].account.credit();
   }
   double rate(std::uint32_t) const { return 0; }
 
@@ -48,6 +51,8 @@ class Uec : public Interface<Uec<Control, Fabric>, Fabric> {
   using Base::context_;
   using Base::fabric_;
 
+  using Sender = packet::Sender<typename Control::Account>;
+
   // What the interface asks for.
   bool may_send(std::uint32_t flow) const;
   std::uint32_t emit(std::uint32_t flow);
@@ -60,8 +65,9 @@ class Uec : public Interface<Uec<Control, Fabric>, Fabric> {
   std::uint32_t data_packet(std::uint32_t flow, std::uint32_t sequence, std::int64_t size, std::uint16_t flags);
   void request(std::uint32_t flow);
   std::int64_t pull_target(const Sender& sender, std::uint32_t flow) const;
-  void stop_speculating(Sender& sender);
+  void try_to_send(std::uint32_t flow);
   void arm_timer(std::uint32_t flow, Ps sent);
+  void wait_on(std::uint32_t flow);
   void expire(std::uint32_t flow, std::uint32_t sequence);
   void queue_again(std::uint32_t flow, std::uint32_t sequence);
   void on_ack(const Packet& ack);
@@ -79,20 +85,21 @@ class Uec : public Interface<Uec<Control, Fabric>, Fabric> {
   void on_trimmed(std::uint32_t host, const Packet& packet);
   void on_request(std::uint32_t host, const Packet& packet);
   void acknowledge(std::uint32_t host, const Packet& packet, bool from_here, std::uint16_t flags);
+  std::uint32_t answer(Kind kind, const Packet& packet);
   void see_pull_target(std::uint32_t host, std::uint32_t flow, std::int64_t target);
-  void ask_pull(std::uint32_t host, std::uint32_t flow);
+  void wake_pacer(std::uint32_t host);
+  void slow(std::uint32_t host);
 
   const Options& options_;
   const Derived& derived_;
   std::int64_t mss_;
   NsccConstants constants_;
-  Ps quantum_time_;
   Balancer balancer_;
   WordArena sent_, received_;
   BigVector<Sender> senders_;
   BigVector<typename Control::State> states_;
   BigVector<Receiver> receivers_;
-  std::vector<Pacer> pacers_;
+  std::vector<typename Control::Pacer> pacers_;
   std::vector<Oversubscription> congestion_;
   std::vector<std::uint32_t> adjustments_;
 };
@@ -103,8 +110,6 @@ Uec<Control, Fabric>::Uec(Context& context, Fabric& fabric)
       mss_(std::int64_t{options_.mtu_bytes} - options_.header_bytes),
       constants_(NsccConstants::make(options_.mtu_bytes, mss_, static_cast<double>(derived_.rate_bps),
                                      derived_.base_rtt_ps, derived_.target_delay_ps, options_.quick_adapt_gate)),
-      quantum_time_(static_cast<Ps>(static_cast<double>(8 << kQuantumShift) * 1e12 /
-                                    static_cast<double>(derived_.rate_bps) / options_.pull_rate)),
       balancer_(static_cast<std::uint32_t>(context.traffic.source.size()), options_) {
   const std::size_t flows = context.traffic.source.size();
   senders_.resize(flows);
@@ -116,8 +121,8 @@ Uec<Control, Fabric>::Uec(Context& context, Fabric& fabric)
     senders_[flow].size = context.traffic.size_bytes[flow];
   }
   if constexpr (Control::kCredit) {
-    pacers_.resize(context.hosts);
-    if (options_.oversubscription <= 1) return;
+    pacers_.assign(context.hosts, typename Control::Pacer(options_, derived_));
+    if (!Control::Pacer::kSlows || options_.oversubscription <= 1) return;
     congestion_.assign(context.hosts, Oversubscription(options_.oversubscription));
     adjustments_.assign(context.hosts, 0);
     for (std::uint32_t host = 0; host < context.hosts; ++host)

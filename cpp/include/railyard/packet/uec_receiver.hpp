@@ -64,11 +64,14 @@ void Uec<Control, Fabric>::on_trimmed(std::uint32_t host, const Packet& packet) 
     return;
   }
   see_pull_target(host, packet.flow, packet.amount);
-  const std::uint32_t index = this->new_packet(Kind::nack, packet.flow, senders_[packet.flow].source, packet.entropy);
+  const std::uint32_t index = answer(Kind::nack, packet);
   context_.slab[index].flags = static_cast<std::uint16_t>(packet.flags & (kLastHop | kMarked));
   context_.slab[index].sequence = packet.sequence;
   this->send_control(host, index);
-  ask_pull(host, packet.flow);
+  if constexpr (Control::kCredit) {
+    pacers_[host].saw_cut(receiver, packet.flow);
+    wake_pacer(host);
+  }
 }
 
 template <class Control, class Fabric>
@@ -76,7 +79,10 @@ void Uec<Control, Fabric>::on_request(std::uint32_t host, const Packet& packet) 
   Receiver& receiver = receiver_of(packet.flow);
   if (!congestion_.empty()) congestion_[host].saw_packet();
   see_pull_target(host, packet.flow, packet.amount);
-  ask_pull(host, packet.flow);
+  if constexpr (Control::kCredit) {
+    pacers_[host].saw_request(receiver, packet.flow);
+    wake_pacer(host);
+  }
   // Beyond what is complete there are only requests, and those that were lost are asked for no more.
   if (receiver.completed) receiver.expected = std::max(receiver.expected, packet.sequence + 1);
   if (receiver.has(received_, packet.sequence)) {
@@ -96,7 +102,7 @@ template <class Control, class Fabric>
 void Uec<Control, Fabric>::acknowledge(std::uint32_t host, const Packet& packet, bool from_here,
                                             std::uint16_t flags) {
   const Receiver& receiver = receivers_[packet.flow];
-  const std::uint32_t index = this->new_packet(Kind::ack, packet.flow, senders_[packet.flow].source, packet.entropy);
+  const std::uint32_t index = answer(Kind::ack, packet);
   Packet& ack = context_.slab[index];
   ack.flags = flags;
   ack.sequence = packet.sequence;
@@ -107,22 +113,29 @@ void Uec<Control, Fabric>::acknowledge(std::uint32_t host, const Packet& packet,
   this->send_control(host, index);
 }
 
+/// A control packet to the sender of a packet, that tells of the packet's path.
+template <class Control, class Fabric>
+std::uint32_t Uec<Control, Fabric>::answer(Kind kind, const Packet& packet) {
+  const std::uint16_t entropy = Control::Pacer::answer_entropy(packet.entropy);
+  const std::uint32_t index = this->new_packet(kind, packet.flow, senders_[packet.flow].source, entropy);
+  context_.slab[index].entropy = packet.entropy;
+  return index;
+}
+
 template <class Control, class Fabric>
 void Uec<Control, Fabric>::see_pull_target(std::uint32_t host, std::uint32_t flow, std::int64_t target) {
   if constexpr (Control::kCredit) {
     Receiver& receiver = receivers_[flow];
     if (target <= receiver.pull_target) return;
     receiver.pull_target = target;
-    ask_pull(host, flow);
+    pacers_[host].saw_target(receiver, flow);
+    wake_pacer(host);
   }
 }
 
 template <class Control, class Fabric>
-void Uec<Control, Fabric>::ask_pull(std::uint32_t host, std::uint32_t flow) {
+void Uec<Control, Fabric>::wake_pacer(std::uint32_t host) {
   if constexpr (Control::kCredit) {
-    if (receivers_[flow].in_pull) return;
-    receivers_[flow].in_pull = true;
-    pacers_[host].ask(flow);
     if (pacers_[host].active()) return;
     pacers_[host].set_active();
     context_.wheel.push(context_.now, event(Event::pacer, host));
@@ -132,25 +145,30 @@ void Uec<Control, Fabric>::ask_pull(std::uint32_t host, std::uint32_t flow) {
 template <class Control, class Fabric>
 void Uec<Control, Fabric>::on_pacer(std::uint32_t host) {
   if constexpr (Control::kCredit) {
-    if (host >= context_.hosts) {  // the receiver's own congestion control
-      host -= context_.hosts;
-      pacers_[host].rate = congestion_[host].adjust();
-      const std::uint64_t bits = draw(stream_key(options_.seed, Stream::pacer, host), ++adjustments_[host]);
-      context_.wheel.push(context_.now + Oversubscription::interval(derived_.base_rtt_ps, bits), event(Event::pacer, context_.hosts + host));
-      return;
+    if constexpr (Control::Pacer::kSlows) {
+      if (host >= context_.hosts) {  // the receiver's own congestion control
+        slow(host - context_.hosts);
+        return;
+      }
     }
-    std::uint32_t flow = 0;
-    std::int64_t quanta = 0;
-    Pacer& pacer = pacers_[host];
-    if (!pacer.grant(receivers_, derived_.window_bytes >> kQuantumShift, flow, quanta)) return;
+    const std::optional<Granted> granted = pacers_[host].grant(receivers_);
+    if (!granted) return;
+    const std::uint32_t flow = granted->flow;
     Receiver& receiver = receivers_[flow];
-    receiver.entropy = static_cast<std::uint16_t>((receiver.entropy + 1) & 127);
+    receiver.entropy = Control::Pacer::pull_entropy(receiver.entropy);
     const std::uint32_t index = this->new_packet(Kind::pull, flow, senders_[flow].source, receiver.entropy);
     context_.slab[index].amount = receiver.latest_pull;
     this->send_control(host, index);
-    const Ps quantum = pacer.rate < 1 ? static_cast<Ps>(static_cast<double>(quantum_time_) / pacer.rate) : quantum_time_;
-    context_.wheel.push(context_.now + quantum * quanta, event(Event::pacer, host));
+    context_.wheel.push(context_.now + granted->pause, event(Event::pacer, host));
   }
+}
+
+template <class Control, class Fabric>
+void Uec<Control, Fabric>::slow(std::uint32_t host) {
+  pacers_[host].set_rate(congestion_[host].adjust());
+  const std::uint64_t bits = draw(stream_key(options_.seed, Stream::pacer, host), ++adjustments_[host]);
+  context_.wheel.push(context_.now + Oversubscription::interval(derived_.base_rtt_ps, bits),
+                      event(Event::pacer, context_.hosts + host));
 }
 
 }  // namespace railyard::packet

@@ -18,7 +18,7 @@ void Uec<Control, Fabric>::start(std::uint32_t flow) {
   const std::int64_t packets = (sender.size + mss_ - 1) / mss_;
   sender.backlog = packets * options_.header_bytes + sender.size;
   states_[flow].open(constants_, options_.window_packets * options_.mtu_bytes);
-  sender.credit = derived_.window_bytes;
+  sender.account.open(derived_.window_bytes);
   sender.window.open(sent_, log2_span(flow));
   this->send_while_permitted(flow);
 }
@@ -42,7 +42,7 @@ bool Uec<Control, Fabric>::may_send(std::uint32_t flow) const {
   const Sender& sender = senders_[flow];
   if (sender.done || (sender.backlog == 0 && sender.window.waiting_count() == 0)) return false;
   if constexpr (Control::kCredit)
-    if (sender.credit <= 0) return false;
+    if (!sender.account.may_spend()) return false;
   if constexpr (Control::kWindow) return states_[flow].window >= sender.in_flight + next_size(sender);
   return true;
 }
@@ -55,7 +55,7 @@ std::uint32_t Uec<Control, Fabric>::emit(std::uint32_t flow) {
   std::uint16_t flags = 0;
   std::uint32_t sequence = sender.window.next();
   const bool fresh = sender.window.waiting_count() == 0;
-  if constexpr (Control::kCredit) sender.credit -= size;
+  if constexpr (Control::kCredit) sender.account.spend(size);
   if (fresh) {
     sender.backlog -= size;
     if (sender.backlog == 0) {
@@ -73,10 +73,11 @@ std::uint32_t Uec<Control, Fabric>::emit(std::uint32_t flow) {
   }
   sender.in_flight += size;
   bool last = sender.backlog == 0;
-  if constexpr (Control::kCredit) last = last || sender.credit <= 0;
+  if constexpr (Control::kCredit) last = last || sender.account.spent();
   if constexpr (Control::kWindow) last = last || sender.in_flight + size >= states_[flow].window;
   if (last) flags |= kAckRequested;
-  if constexpr (Control::kCredit) sender.pull_target = pull_target(sender, flow);
+  if constexpr (Control::kCredit)
+    if (fresh || Control::Account::kAsksAgain) sender.account.target = pull_target(sender, flow);
   arm_timer(flow, context_.now);
   return data_packet(flow, sequence, size, flags);
 }
@@ -90,7 +91,7 @@ std::uint32_t Uec<Control, Fabric>::data_packet(std::uint32_t flow, std::uint32_
   packet.size = static_cast<std::uint16_t>(size);
   packet.flags = flags;
   packet.sequence = sequence;
-  packet.amount = senders_[flow].pull_target;
+  packet.amount = senders_[flow].account.target;
   return index;
 }
 
@@ -98,8 +99,11 @@ std::uint32_t Uec<Control, Fabric>::data_packet(std::uint32_t flow, std::uint32_
 template <class Control, class Fabric>
 void Uec<Control, Fabric>::request(std::uint32_t flow) {
   Sender& sender = senders_[flow];
-  // As in uet-htsim, where the limit is a constant of the sender's window control and 0 without it.
-  if (Control::kWindow && sender.last_request > 0 && context_.now - sender.last_request < derived_.base_rtt_ps) return;
+  const Ps gap = Control::request_gap(derived_);
+  if (sender.last_request > 0 && context_.now - sender.last_request < gap) {
+    if constexpr (Control::kCredit) arm_timer(flow, context_.now);
+    return;
+  }
   const std::uint32_t sequence = sender.window.next();
   sender.window.send_new(sent_, context_.now);
   sender.window.mark_request(sent_, sequence);
@@ -107,7 +111,7 @@ void Uec<Control, Fabric>::request(std::uint32_t flow) {
   Packet& packet = context_.slab[index];
   packet.flags = kAckRequested;
   packet.sequence = sequence;
-  packet.amount = sender.pull_target;
+  packet.amount = sender.account.target;
   ++sender.requests;
   ++context_.outcome.counters.requests;
   sender.last_request = context_.now;
@@ -117,20 +121,25 @@ void Uec<Control, Fabric>::request(std::uint32_t flow) {
 
 template <class Control, class Fabric>
 std::int64_t Uec<Control, Fabric>::pull_target(const Sender& sender, std::uint32_t flow) const {
-  std::int64_t bytes = sender.backlog + sender.again;
-  if constexpr (Control::kWindow) bytes = std::min(bytes, states_[flow].window + options_.mtu_bytes);
-  bytes = std::min(bytes, derived_.window_bytes) - sender.credit;
-  if (sender.speculating && bytes < options_.mtu_bytes && sender.backlog > 0) bytes = options_.mtu_bytes;
-  const std::uint32_t active = context_.nics[sender.source].active;
-  if (active > 1) bytes /= active;
-  return quanta_up(bytes + (sender.pull << kQuantumShift));
+  std::int64_t most = derived_.window_bytes;
+  if constexpr (Control::kWindow) most = std::min(most, states_[flow].window + options_.mtu_bytes);
+  return sender.account.ask({.fresh = sender.backlog,
+                             .again = sender.again,
+                             .most = most,
+                             .mtu = options_.mtu_bytes,
+                             .active = context_.nics[sender.source].active});
 }
 
+/// After a word from the receiver.
 template <class Control, class Fabric>
-void Uec<Control, Fabric>::stop_speculating(Sender& sender) {
-  if (!sender.speculating) return;
-  sender.speculating = false;
-  sender.credit = std::min<std::int64_t>(sender.credit, 0);
+void Uec<Control, Fabric>::try_to_send(std::uint32_t flow) {
+  if constexpr (Control::kCredit) {
+    Sender& sender = senders_[flow];
+    sender.silence = 0;
+    const bool something = sender.backlog != 0 || sender.window.waiting_count() != 0;
+    if (something && !sender.place.taken) sender.account.forgo(next_size(sender));
+  }
+  this->send_while_permitted(flow);
 }
 
 /// WHY one event a flow: the deadline only ever moves later, as packets are acknowledged, so the event waits for what was
@@ -148,9 +157,26 @@ void Uec<Control, Fabric>::on_timer(std::uint32_t flow) {
   sender.timer = false;
   std::uint32_t sequence = 0;
   Ps sent = 0;
-  if (sender.done || !sender.window.oldest(sent_, sequence, sent)) return;
+  if (sender.done) return;
+  if (!sender.window.oldest(sent_, sequence, sent)) {
+    if constexpr (Control::kCredit)
+      if (sender.window.waiting_count() != 0) wait_on(flow);
+    return;
+  }
   if (sent + derived_.min_rto_ps > context_.now) arm_timer(flow, sent);
   else expire(flow, sequence);
+}
+
+/// Nothing is out, and what must go again has no credit. WHY: htsim leaves it at that, and where the receiver believes that
+/// it has granted enough the flow never ends.
+template <class Control, class Fabric>
+void Uec<Control, Fabric>::wait_on(std::uint32_t flow) {
+  Sender& sender = senders_[flow];
+  if (++sender.silence >= Control::Account::kPatience) {
+    sender.silence = 0;
+    request(flow);
+  }
+  arm_timer(flow, context_.now);
 }
 
 template <class Control, class Fabric>
@@ -168,7 +194,7 @@ void Uec<Control, Fabric>::expire(std::uint32_t flow, std::uint32_t sequence) {
     states_[flow].on_timeout(constants_, size);
   }
   if (sender.window.waiting_count() != 0) {
-    stop_speculating(sender);
+    sender.account.stop_speculating();
     queue_again(flow, sequence);
     if constexpr (Control::kCredit) request(flow);
     return;
@@ -176,7 +202,7 @@ void Uec<Control, Fabric>::expire(std::uint32_t flow, std::uint32_t sequence) {
   queue_again(flow, sequence);
   bool blocked = false;
   if constexpr (Control::kWindow) blocked = states_[flow].window < sender.in_flight + size;
-  if constexpr (Control::kCredit) blocked = blocked || sender.credit <= 0;
+  if constexpr (Control::kCredit) blocked = blocked || !sender.account.may_spend();
   if (blocked) request(flow);
   else this->send_while_permitted(flow);
 }
@@ -186,7 +212,7 @@ void Uec<Control, Fabric>::queue_again(std::uint32_t flow, std::uint32_t sequenc
   Sender& sender = senders_[flow];
   sender.again += size_of(sender, sequence);
   sender.window.wait(sent_, sequence);
-  if (!sender.speculating || !Control::kCredit) this->send_while_permitted(flow);
+  if (!sender.account.waits_for_answer()) this->send_while_permitted(flow);
 }
 
 /// The queueing delay that an acknowledgement tells of. A time is valid when the packet was sent once, or when what was
@@ -227,9 +253,9 @@ void Uec<Control, Fabric>::on_ack(const Packet& ack) {
   if (ack.bitmap != 0) sender.window.acknowledge(sent_, ack.reference, ack.bitmap, unqueue);
   balancer_.feedback(ack.flow, ack.entropy, marked ? Feedback::marked : Feedback::good, context_.now);
   if constexpr (Control::kWindow) state.on_ack(constants_, marked, delay, fresh, sender.in_flight, context_.now);
-  stop_speculating(sender);
+  sender.account.stop_speculating();
   if ((std::int64_t{ack.cumulative} - sender.requests) * mss_ >= sender.size) finish(ack.flow);
-  else this->send_while_permitted(ack.flow);
+  else try_to_send(ack.flow);
 }
 
 template <class Control, class Fabric>
@@ -247,11 +273,11 @@ void Uec<Control, Fabric>::on_nack(const Packet& nack) {
   }
   sender.window.forget(sent_, nack.sequence);
   sender.in_flight -= size;
-  stop_speculating(sender);
+  sender.account.stop_speculating();
   queue_again(nack.flow, nack.sequence);
   const Feedback what = !last_hop ? Feedback::trimmed : (nack.flags & kMarked) != 0 ? Feedback::marked : Feedback::good;
   balancer_.feedback(nack.flow, nack.entropy, what, context_.now);
-  this->send_while_permitted(nack.flow);
+  try_to_send(nack.flow);
 }
 
 template <class Control, class Fabric>
@@ -259,19 +285,15 @@ void Uec<Control, Fabric>::on_pull(const Packet& pull) {
   ++context_.outcome.counters.pulls;
   Sender& sender = senders_[pull.flow];
   if (sender.done) return;
-  stop_speculating(sender);
-  if (pull.amount > sender.pull) {
-    sender.credit = std::min(sender.credit + ((pull.amount - sender.pull) << kQuantumShift), derived_.window_bytes);
-    sender.pull = pull.amount;
-  }
-  this->send_while_permitted(pull.flow);
+  sender.account.stop_speculating();
+  if constexpr (Control::kCredit) sender.account.on_pull(pull.amount, derived_.window_bytes);
+  try_to_send(pull.flow);
 }
 
 template <class Control, class Fabric>
 void Uec<Control, Fabric>::finish(std::uint32_t flow) {
   Sender& sender = senders_[flow];
   sender.done = true;
-  sender.speculating = false;
   sender.window.close(sent_);
   context_.flows.sent(flow, context_.now);
 }

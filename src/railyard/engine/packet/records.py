@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from railyard.engine.packet.user.compiling import Functions
 
 CongestionControl = Literal["nscc", "rccc", "nscc+rccc", "constant"]
-LoadBalancing = Literal["mixed", "reps", "bitmap", "oblivious", "single-path", "adaptive", "flowlet"]
+LoadBalancing = Literal["mixed", "reps", "bitmap", "oblivious", "single-path", "adaptive", "flowlet", "skip"]
 Transport = Literal["uec", "rdma", "eqds", "ndp"]
 Switching = Literal["lossy", "pfc", "credit", "scheduled"]
 
@@ -42,6 +42,7 @@ LOAD_BALANCINGS: tuple[LoadBalancing, ...] = (
     "single-path",
     "adaptive",
     "flowlet",
+    "skip",
 )
 TRANSPORTS: tuple[Transport, ...] = ("uec", "rdma", "eqds", "ndp")
 SWITCHINGS: tuple[Switching, ...] = ("lossy", "pfc", "credit", "scheduled")
@@ -260,6 +261,9 @@ class Settings(LinkCreditSettings, PfcSettings, RdmaSettings, ControlSettings, S
         sample_ps: Time between samples of queues and flows, ps; None: none are taken.
         sample_links: Links that are sampled.
         sample_flows: Flows that are sampled.
+        eqds_timeout_ps: How long a packet of EQDS may be out before it is taken for lost, ps; what drains six full
+            queues is added.
+        ndp_timeout_ps: The same for NDP, ps; nothing is added.
     """
 
     transport: Transport = "uec"
@@ -291,6 +295,8 @@ class Settings(LinkCreditSettings, PfcSettings, RdmaSettings, ControlSettings, S
     sample_ps: int | None = None
     sample_links: tuple[int, ...] = ()
     sample_flows: tuple[int, ...] = ()
+    eqds_timeout_ps: int = 150_000_000
+    ndp_timeout_ps: int = 5_000_000_000
 
     def __post_init__(self) -> None:
         for key, allowed in (

@@ -43,6 +43,7 @@ _BALANCE = {
     "single-path": _core.PacketBalance.SINGLE_PATH,
     "adaptive": _core.PacketBalance.ADAPTIVE,
     "flowlet": _core.PacketBalance.FLOWLET,
+    "skip": _core.PacketBalance.SKIP,
 }
 _TRANSPORT = {name: getattr(_core.PacketTransport, name.upper()) for name in TRANSPORTS}
 _SWITCHING = {name: getattr(_core.PacketSwitching, name.upper()) for name in SWITCHINGS}
@@ -190,6 +191,8 @@ def _options(settings: Settings, threads: int) -> _core.PacketOptions:
         "pull_rate",
         "oversubscription",
         "failed_fraction",
+        "eqds_timeout_ps",
+        "ndp_timeout_ps",
     ):
         setattr(options, key, getattr(settings, key))
     put_link_credit(options, settings)
