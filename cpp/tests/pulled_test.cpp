@@ -83,10 +83,12 @@ TEST(pulled_account_ends_speculation_with_the_first_word) {
   CHECK(account.pull == kFirstPull + 8);
 }
 
-TEST(pulled_account_with_more_credit_than_work_asks_for_nothing) {
+TEST(pulled_account_with_more_credit_than_work_asks_for_what_is_left_while_it_speculates) {
   EqdsAccount account;
   account.open(100'000);
   const Wanted wanted{.fresh = 4000, .again = 0, .most = 100'000, .mtu = 4150, .active = 1};
+  CHECK(account.ask(wanted) == kFirstPull + 8);
+  account.stop_speculating();
   CHECK(account.ask(wanted) < kFirstPull);
 }
 

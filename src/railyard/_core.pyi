@@ -265,6 +265,8 @@ class PacketBalance(enum.Enum):
 
     USER = 7
 
+    SKIP = 8
+
 class PacketHpccReading(enum.Enum):
     PAPER = 0
 
@@ -1168,6 +1170,18 @@ class PacketOptions:
 
     @scheduled.setter
     def scheduled(self, arg: PacketScheduledOptions, /) -> None: ...
+
+    @property
+    def eqds_timeout_ps(self) -> int: ...
+
+    @eqds_timeout_ps.setter
+    def eqds_timeout_ps(self, arg: int, /) -> None: ...
+
+    @property
+    def ndp_timeout_ps(self) -> int: ...
+
+    @ndp_timeout_ps.setter
+    def ndp_timeout_ps(self, arg: int, /) -> None: ...
 
 class PacketOutcome:
     """Columns, one row a flow; the arrays are read-only views."""

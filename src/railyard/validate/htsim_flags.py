@@ -13,12 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 NOT_BUILT = {
-    "csg_htsim_eqds": "EQDS",
-    "csg_htsim_ndp": "NDP",
     "csg_htsim_swift": "Swift, which stalls in htsim itself",
     "csg_htsim_tcp": "TCP, which takes no matrix and gave no result in htsim itself",
 }
-_ROCE_HEADER_BYTES = 64
+_HEADER_BYTES = 64
 _UEC = ("uet_htsim_uec", "htsim_uec")
 _CONTROLS = {
     (False, False): "nscc",
@@ -141,7 +139,7 @@ def _roce(found: Command, values: dict[str, str]) -> None:
     low, high = values.pop("-pfc_thresholds", "12 15").split()
     found.sets += [
         f"link_rate={values.pop('-linkspeed', '100000')} Mb/s",
-        f"mtu_bytes={payload + _ROCE_HEADER_BYTES}",
+        f"mtu_bytes={payload + _HEADER_BYTES}",
         f"pfc_xoff={int(high) * payload}",
         f"pfc_xon={int(low) * payload}",
         "recv_done_trigger=ignore",
@@ -162,6 +160,34 @@ def _hpcc(found: Command, values: dict[str, str]) -> None:
     found.sets.append(f"hpcc_increase={payload}")
 
 
+def _eqds(found: Command, values: dict[str, str]) -> None:
+    """Flags of csg-htsim's EQDS."""
+    found.preset = "eqds-htsim"
+    mtu = int(values.pop("-mtu", "4150"))
+    _pulled(found, values, [f"mtu_bytes={mtu}", f"queue_packets={values.pop('-q', '35')}"])
+
+
+def _ndp(found: Command, values: dict[str, str]) -> None:
+    """Flags of csg-htsim's NDP: its `-mtu` is payload, in whole packets of which its queue is measured."""
+    found.preset = "ndp-htsim"
+    payload = int(values.pop("-mtu", "9000"))
+    mtu = payload + _HEADER_BYTES
+    queue = int(values.pop("-q", "15")) * payload // mtu
+    _pulled(found, values, [f"mtu_bytes={mtu}", f"queue_packets={queue}"])
+
+
+def _pulled(found: Command, values: dict[str, str], sets: list[str]) -> None:
+    found.sets += [f"link_rate={values.pop('-linkspeed', '100000')} Mb/s", *sets, "recv_done_trigger=ignore"]
+    strategy = values.pop("-strat", "ecmp_host")
+    if strategy != "ecmp_host":
+        found.not_built = f"not built: htsim's strategy {strategy} under {found.preset}"
+    for flag, value in values.items():
+        if flag in {"-cwnd", "-paths", "-tiers"}:
+            found.sets.append(f"{_ONE_VALUE[flag]}={value}")
+        elif flag not in _IGNORED:
+            found.not_built = f"not built: htsim's flag {flag}"
+
+
 def _own(found: Command, words: list[str]) -> Command:
     """A command of ours: `railyard packet --fabric NAME --traffic FILE [--set key=value ...]`."""
     for flag, value in pairwise(words):
@@ -179,5 +205,7 @@ _PROGRAMS: dict[str, Callable[[Command, dict[str, str]], None]] = {
     **dict.fromkeys(_UEC, _uec),
     "csg_htsim_roce": _roce,
     "csg_htsim_hpcc": _hpcc,
+    "csg_htsim_eqds": _eqds,
+    "csg_htsim_ndp": _ndp,
     "railyard": lambda _found, _values: None,
 }

@@ -41,10 +41,12 @@ struct EqdsAccount {
     granted += (number - pull) << kShift;
     pull = number;
   }
-  /// The pull number that would satisfy the sender; below what has been granted when it has enough. (In csg-htsim the
-  /// number has no sign, and a flow shorter than its speculative window asks for 2^64 quanta.)
+  /// The pull number that would satisfy the sender; below what has been granted when it has enough. A flow shorter than
+  /// its speculative window asks for all that is left of it: speculation may end before it does. (In csg-htsim the number
+  /// has no sign, and such a flow asks for 2^64 quanta.)
   std::int64_t ask(const Wanted& wanted) const {
-    const std::int64_t ask = std::min(wanted.fresh, wanted.most) - credit();
+    std::int64_t ask = std::min(wanted.fresh, wanted.most) - credit();
+    if (speculating && ask <= 0) ask = wanted.fresh;
     return pull + ((ask + (1 << kShift) - 1) >> kShift);
   }
   static Ps request_gap(const Derived& derived, bool) { return derived.min_rto_ps; }

@@ -160,14 +160,14 @@ void Uec<Control, Fabric>::on_timer(std::uint32_t flow) {
   if (sender.done) return;
   if (!sender.window.oldest(sent_, sequence, sent)) {
     if constexpr (Control::kCredit)
-      if (sender.window.waiting_count() != 0) wait_on(flow);
+      if (sender.backlog != 0 || sender.window.waiting_count() != 0) wait_on(flow);
     return;
   }
   if (sent + derived_.min_rto_ps > context_.now) arm_timer(flow, sent);
   else expire(flow, sequence);
 }
 
-/// Nothing is out, and what must go again has no credit. WHY: htsim leaves it at that, and where the receiver believes that
+/// Nothing is out, and what is left has no credit. WHY: htsim leaves it at that, and where the receiver believes that
 /// it has granted enough the flow never ends.
 template <class Control, class Fabric>
 void Uec<Control, Fabric>::wait_on(std::uint32_t flow) {

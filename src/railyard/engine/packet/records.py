@@ -11,6 +11,7 @@ from railyard.engine.packet.control_settings import CHOICES as CONTROL_CHOICES
 from railyard.engine.packet.control_settings import ControlSettings
 from railyard.engine.packet.link_credit_settings import LinkCreditSettings
 from railyard.engine.packet.pfc import PfcSettings
+from railyard.engine.packet.pulled_settings import PulledSettings
 from railyard.engine.packet.rdma_settings import CHOICES as RDMA_CHOICES
 from railyard.engine.packet.rdma_settings import RdmaSettings
 from railyard.engine.packet.scheduled import ScheduledSettings
@@ -225,7 +226,7 @@ _OPEN: dict[str, type[Functions]] = {"rdma_control": UserControl, "load_balancin
 
 
 @dataclass(frozen=True)
-class Settings(LinkCreditSettings, PfcSettings, RdmaSettings, ControlSettings, ScheduledSettings):
+class Settings(LinkCreditSettings, PfcSettings, RdmaSettings, ControlSettings, ScheduledSettings, PulledSettings):
     """Constants of the transport and of the switches. Defaults are those of uet-htsim (commit 40ccb05).
 
     Those of switches with classes and pause frames stand with `PfcSettings`, of links with credits with
@@ -261,9 +262,6 @@ class Settings(LinkCreditSettings, PfcSettings, RdmaSettings, ControlSettings, S
         sample_ps: Time between samples of queues and flows, ps; None: none are taken.
         sample_links: Links that are sampled.
         sample_flows: Flows that are sampled.
-        eqds_timeout_ps: How long a packet of EQDS may be out before it is taken for lost, ps; what drains six full
-            queues is added.
-        ndp_timeout_ps: The same for NDP, ps; nothing is added.
     """
 
     transport: Transport = "uec"
@@ -295,8 +293,6 @@ class Settings(LinkCreditSettings, PfcSettings, RdmaSettings, ControlSettings, S
     sample_ps: int | None = None
     sample_links: tuple[int, ...] = ()
     sample_flows: tuple[int, ...] = ()
-    eqds_timeout_ps: int = 150_000_000
-    ndp_timeout_ps: int = 5_000_000_000
 
     def __post_init__(self) -> None:
         for key, allowed in (

@@ -13,6 +13,7 @@ from railyard.engine.packet import pfc
 from railyard.engine.packet.control_settings import put_controls, put_user
 from railyard.engine.packet.faults import columns as fault_columns
 from railyard.engine.packet.link_credit_settings import put_link_credit
+from railyard.engine.packet.pulled_settings import PULLED_KEYS
 from railyard.engine.packet.queue_pairs import split
 from railyard.engine.packet.rdma_settings import put_rdma
 from railyard.engine.packet.records import SWITCHINGS, TRANSPORTS
@@ -191,8 +192,7 @@ def _options(settings: Settings, threads: int) -> _core.PacketOptions:
         "pull_rate",
         "oversubscription",
         "failed_fraction",
-        "eqds_timeout_ps",
-        "ndp_timeout_ps",
+        *PULLED_KEYS,
     ):
         setattr(options, key, getattr(settings, key))
     put_link_credit(options, settings)

@@ -164,11 +164,12 @@ def _settings(given: Run, tree: Tree, network: TreeNetwork, own: dict[str, Any])
     from railyard.engine.packet import Settings as EngineSettings
     from railyard.engine.packet.control_settings import CONTROL_KEYS
     from railyard.engine.packet.link_credit_settings import LINK_CREDIT_KEYS
+    from railyard.engine.packet.pulled_settings import PULLED_KEYS
     from railyard.engine.packet.rdma_settings import RDMA_KEYS
     from railyard.engine.packet.scheduled import SCHEDULED_KEYS
 
     said = given.settings
-    plain = {key: getattr(said, key) for key in (*RDMA_KEYS, *CONTROL_KEYS) if key != "rdma_control"}
+    plain = {key: getattr(said, key) for key in (*RDMA_KEYS, *CONTROL_KEYS, *PULLED_KEYS) if key != "rdma_control"}
     return EngineSettings(
         **plain,
         rdma_control=own["rdma_control"],

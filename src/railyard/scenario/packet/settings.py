@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 from railyard.engine.packet import PfcSettings
 from railyard.engine.packet.control_settings import ControlSettings
 from railyard.engine.packet.link_credit_settings import LinkCreditSettings
+from railyard.engine.packet.pulled_settings import PulledSettings
 from railyard.engine.packet.rdma_settings import RATE_CONTROLS, RdmaSettings
 from railyard.engine.packet.scheduled import ScheduledSettings
 from railyard.errors import InputError, did_you_mean
 from railyard.scenario.packet.control_keys import CONTROL_READERS, is_rate_control, word_or_user
 from railyard.scenario.packet.link_credit_keys import LINK_CREDIT_READERS
 from railyard.scenario.packet.pfc import READERS as PFC_READERS
+from railyard.scenario.packet.pulled_keys import PULLED_READERS
 from railyard.scenario.packet.rdma_keys import RDMA_READERS
 from railyard.scenario.packet.readers import choice, rate, share, time, time_or_never, whole, yes
 from railyard.scenario.packet.scheduled_keys import SCHEDULED_READERS
@@ -21,14 +23,14 @@ from railyard.scenario.packet.scheduled_keys import SCHEDULED_READERS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-TRANSPORTS = ("uec", "rdma")
+TRANSPORTS = ("uec", "rdma", "eqds", "ndp")
 CONGESTION_CONTROLS = ("nscc", "rccc", "nscc+rccc", "constant")
 SWITCHINGS = ("lossy", "pfc", "credit", "scheduled")
 LOAD_BALANCERS = ("mixed", "reps", "bitmap", "oblivious", "adaptive", "single-path", "flowlet")
 
 
 @dataclass(frozen=True)
-class Settings(LinkCreditSettings, PfcSettings, RdmaSettings, ControlSettings, ScheduledSettings):
+class Settings(LinkCreditSettings, PfcSettings, RdmaSettings, ControlSettings, ScheduledSettings, PulledSettings):
     """Everything beside traffic and topology; None stands for what the engine derives from the network.
 
     Attributes:
@@ -126,6 +128,7 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     **SCHEDULED_READERS,
     **RDMA_READERS,
     **CONTROL_READERS,
+    **PULLED_READERS,
 }
 
 KEYS = tuple(_READERS)

@@ -2,6 +2,7 @@
 
 from railyard.scenario.packet.presets import hpcc as _hpcc  # noqa: F401 # each registers its own
 from railyard.scenario.packet.presets import infiniband as _infiniband  # noqa: F401
+from railyard.scenario.packet.presets import pulled as _pulled  # noqa: F401
 from railyard.scenario.packet.presets import roce as _roce  # noqa: F401
 from railyard.scenario.packet.presets import scheduled as _scheduled  # noqa: F401
 from railyard.scenario.packet.presets import spectrum_x as _spectrum_x  # noqa: F401
