@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 TRANSPORTS = ("uec", "rdma", "eqds", "ndp")
 CONGESTION_CONTROLS = ("nscc", "rccc", "nscc+rccc", "constant")
 SWITCHINGS = ("lossy", "pfc", "credit", "scheduled")
-LOAD_BALANCERS = ("mixed", "reps", "bitmap", "oblivious", "adaptive", "single-path", "flowlet")
+LOAD_BALANCERS = ("mixed", "reps", "bitmap", "oblivious", "adaptive", "single-path", "flowlet", "skip")
 
 
 @dataclass(frozen=True)
