@@ -151,18 +151,23 @@ def _grid(across: _Scale, up: _Scale) -> list[str]:
 
 def _drawn(curve: Curve, color: str, across: _Scale, up: _Scale) -> list[str]:
     places = [(across.at(x), up.at(y)) for x, y in curve.points]
-    if curve.steps:
-        path = f"M{places[0][0]:.1f} {places[0][1]:.1f}" + "".join(f"H{x:.1f}V{y:.1f}" for x, y in places[1:])
-    else:
-        path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
-    dash = ' stroke-dasharray="5 3"' if curve.dashed else ""
-    parts = [f'<path d="{path}" fill="none" stroke="{color}" stroke-width="2" stroke-linejoin="round"{dash}/>']
+    parts = []
+    if places:
+        dash = ' stroke-dasharray="5 3"' if curve.dashed else ""
+        line = _path(places, steps=curve.steps)
+        parts = [f'<path d="{line}" fill="none" stroke="{color}" stroke-width="2" stroke-linejoin="round"{dash}/>']
     for x, low, high in curve.ranges:
         at = across.at(x)
         parts.append(
             f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{up.at(low):.1f}" y2="{up.at(high):.1f}" stroke="{color}" '
-            f'stroke-width="6" stroke-opacity="0.25"/>'
+            f'stroke-width="6" stroke-opacity="{0.25 if places else 0.8}"/>'
         )
     if curve.dots:
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{color}"/>' for x, y in places]
     return parts
+
+
+def _path(places: list[tuple[float, float]], *, steps: bool) -> str:
+    if not steps:
+        return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+    return f"M{places[0][0]:.1f} {places[0][1]:.1f}" + "".join(f"H{x:.1f}V{y:.1f}" for x, y in places[1:])
