@@ -133,7 +133,7 @@ def htsim(folder: Path, *, only: str, seeds: int, as_json: bool) -> None:
             "" if value is None else f"{value:.2f}" for value in (row.expected, row.found, row.low, row.high)
         )
         spread = f"{low}..{high}" if row.seeds > 1 else ""
-        allowed = percent(row.tolerance) if row.tolerance is not None else "in range" if expected else row.reason
+        allowed = row.reason or (percent(row.tolerance) if row.tolerance is not None else "in range")
         table.add(row.name, row.figure, expected, found, spread, percent(row.error), allowed, row.status)
     table.print()
     counts = report.counts()

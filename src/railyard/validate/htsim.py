@@ -198,7 +198,7 @@ def _beside_seeds(row: Row) -> Row:
         return row
     seeds, low, high = known
     meets = row.low <= high and low <= row.high
-    reason = f"htsim under {seeds} other seeds: {low:.2f} to {high:.2f} us"
+    reason = f"htsim's {seeds} seeds: {low:.2f} to {high:.2f}"
     return replace(row, status="ok" if meets else "off", reason=reason)
 
 

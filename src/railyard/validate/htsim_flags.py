@@ -12,10 +12,12 @@ from railyard.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-NOT_BUILT = {
-    "csg_htsim_swift": "Swift, which stalls in htsim itself",
-    "csg_htsim_tcp": "TCP, which takes no matrix and gave no result in htsim itself",
+NO_ANCHOR = {
+    "csg_htsim_swift": "no anchor: htsim's Swift stalls in timeouts at 400 Gb/s (of the incast 7 of 32 flows end)",
+    "csg_htsim_tcp": "no anchor: htsim's TCP takes no matrix, is seeded by the clock and gave no result",
 }
+"""Programs whose recorded answers say nothing, and why."""
+
 _HEADER_BYTES = 64
 _UEC = ("uet_htsim_uec", "htsim_uec")
 _CONTROLS = {
@@ -76,7 +78,7 @@ def command(text: str) -> Command:
     program = words[0].rsplit("/", 1)[-1] if words else ""
     found = Command()
     if program not in _PROGRAMS:
-        found.not_built = f"not built: {NOT_BUILT.get(program, program or 'no program')}"
+        found.not_built = NO_ANCHOR.get(program, f"not built: {program or 'no program'}")
         return found
     if program == "railyard":
         return _own(found, words)
