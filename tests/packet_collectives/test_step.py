@@ -53,7 +53,7 @@ COLLECTIVES = [
     (REDUCE, "halving-doubling", SIXTY_FOUR, 64, 0.02),
     (REDUCE, "direct", APART, 32, 0.05),
     (REDUCE, "tree", SIXTY_FOUR, 128, 0.08),
-    (CollectiveKind.BROADCAST, "broadcast", SIXTY_FOUR, 128, 0.10),
+    (CollectiveKind.BROADCAST, "broadcast", SIXTY_FOUR, 128, 0.15),
     (EVERYBODY, "pairwise", SIXTY_FOUR, 64, 0.03),
     (EVERYBODY, "hierarchical-all-to-all", SIXTY_FOUR, 64, 0.02),
 ]

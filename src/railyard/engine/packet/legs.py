@@ -224,3 +224,49 @@ def _kept(legs: Legs, edges: Edges, local: NDArray[np.bool_], work: Floats) -> t
     names = ("kind", "source", "target", "leave_by", "arrive_at", "nic", "share", "steps", "posted", "lanes")
     columns = {name: getattr(legs, name)[needed] for name in names}
     return replace(legs, **columns, edges=left, last=number[legs.last]), work[needed], np.flatnonzero(needed)
+
+
+# ------------------------------------------------------------------------------------------------------------- software
+
+
+def prepared(legs: Legs, local: NDArray[np.bool_], delay_ps: Floats) -> tuple[Legs, NDArray[np.bool_], Floats, Ints]:
+    """Lets the software of a send run while the send waits for its slot: its delay becomes work of its own.
+
+    Where a send waits for one piece of local work that nothing else waits for, that work takes longer; else there is a
+    new leg of local work.
+
+    Args:
+        legs: Legs.
+        local: bool[k], local work.
+        delay_ps: float64[k], before a send or for local work.
+
+    Returns:
+        Legs, which of them are local, delays, and of which leg before each is a part.
+    """
+    after, before, at = legs.edges
+    waits = np.zeros(len(legs), np.bool_)
+    waits[after[at == AT_SENDER]] = True
+    waits &= ~local & (delay_ps > 0)
+    data = waits[after] & (at == AT_RECEIVER)
+    count = np.bincount(after[data], minlength=len(legs))
+    followers = np.bincount(before[before >= 0], minlength=len(legs))
+    followers[legs.last] += 1
+    alone = data & (count[after] == 1) & (before >= 0)
+    alone[alone] = local[before[alone]] & (followers[before[alone]] == 1)
+    delay = delay_ps.copy()
+    delay[before[alone]] += delay_ps[after[alone]]
+    delay[after[alone]] = 0.0
+    rest = np.flatnonzero(waits & (delay > 0))
+    number = np.full(len(legs), -1)
+    number[rest] = len(legs) + np.arange(len(rest))
+    moved = data & (number[after] >= 0)
+    more = _edge(rest, number[rest], AT_RECEIVER)
+    edges = joined_edges([Edges(np.where(moved, number[after], after), before, at), more])
+    origin = np.concatenate([np.arange(len(legs)), rest])
+    names = ("kind", "source", "target", "leave_by", "arrive_at", "nic", "share", "steps", "posted", "lanes")
+    columns = {name: getattr(legs, name)[origin] for name in names}
+    columns["kind"][len(legs) :] = JOIN
+    works = np.concatenate([local, np.ones(len(rest), np.bool_)])
+    taken = np.concatenate([delay, delay[rest]])
+    taken[rest] = 0.0
+    return replace(legs, **columns, edges=edges), works, taken, origin

@@ -22,6 +22,7 @@ from railyard.engine.packet.legs import (
     UP,
     drawn_together,
     legs_of,
+    prepared,
 )
 from railyard.engine.packet.order import predecessors
 from railyard.engine.packet.pacing import up_rate_bps
@@ -65,8 +66,8 @@ SLICES = 2
 """Slices of a step (NCCL: chunks of 4 slots in slices of 2): the NIC of a peer begins with the first one while the
 second one is on its way to it, so a relay costs one slice."""
 
-WIRE_BYTES = 1_500_000
-"""What keeps a wire busy for a round trip and the software of a step: 400 Gb/s for 30 us."""
+WIRE_BYTES = 600_000
+"""What keeps a wire busy for a round trip: 400 Gb/s for 12 us."""
 
 MOST_PIECES = 128
 """Pieces that follow one another through a tree or chain at most; more would fill it a little faster."""
@@ -195,6 +196,8 @@ class Lowering:
             legs, work, number = drawn_together(legs, local, work)
             moved, fixed_ps, local, path_ps = moved[number], fixed_ps[number], local[number], path_ps[number]
         delay = np.where(local, work, np.maximum(fixed_ps - path_ps, 0.0))
+        legs, local, delay, number = prepared(legs, local, delay)
+        moved, fixed_ps, path_ps = moved[number], fixed_ps[number], path_ps[number]
         excess = np.where(local, 0.0, np.maximum(path_ps - fixed_ps, 0.0))
         source, target = self._hosts(legs, one, placed, local)
         return Block(
@@ -242,7 +245,7 @@ class Lowering:
         pieces = min(each / max(chunk, 1), MOST_PIECES, each / slicing.factor / slicing.packet_bytes)
         pieces = max(1, round(pieces / slicing.coarser))
         ringed = one.algorithm in ("ring", "hierarchical")
-        sent = size * max(merge, 1) / (along * shape.per_domain) if ringed else each / pieces
+        sent = size * max(merge, 1) / (along * shape.per_domain) if ringed else each * one.tempo.out_factor / pieces
         in_flight = int(np.clip(np.ceil(WIRE_BYTES * slicing.factor / max(sent, 1)) + 1, 2, IN_FLIGHT))
         return Grain(max(1.0, merge), pieces, in_flight)
 

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-IN_FLIGHT = 16
-"""Sends of one edge that are under way at most: twice the steps of a buffer of NCCL (`NCCL_STEPS` 8), whose software
-prepares the next ones while these are on the wire; here a send waits for its slot first and then for its software."""
+IN_FLIGHT = 8
+"""Sends of one edge that are under way at most: the steps of a buffer of NCCL (`NCCL_STEPS`)."""
 
 PEERS_IN_FLIGHT = 16
 """Peers of an all-to-all that a rank sends to at a time: half of NCCL's 32 channels for grouped sends and receives, of
