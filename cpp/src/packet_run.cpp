@@ -192,6 +192,11 @@ void check_controls(const Options& options) {
   need(swift.scaling_least > 0 && swift.scaling_least < swift.scaling_most && swift.least_packets > 0 &&
            swift.least_packets <= swift.most_packets && swift.most_packets <= 1e9 && swift.first_packets >= 0,
        "a window of Swift is out of range");
+  need(!options.telemetry || options.switching != Switching::credit,
+       "switches with link credit write no telemetry, which this congestion control reads");
+  need(options.balance != Balance::user || options.user_balance.choose == 0 || options.switching == Switching::lossy ||
+           options.switching == Switching::pfc,
+       "these switches choose egresses by rules of their own: a user's choose has no say");
 }
 
 struct Path {

@@ -111,3 +111,9 @@ def test_unknown_words_are_refused_with_the_nearest() -> None:
         packet.Settings(hpcc_reading="papr")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="swift"):
         packet.Settings(rdma_control="swfit")  # type: ignore[arg-type]
+
+
+def test_switches_that_cannot_serve_a_control_are_refused() -> None:
+    """Link credit writes no telemetry: HPCC over it would shrink its windows for ever."""
+    with pytest.raises(InputError, match="no telemetry"):
+        go(packet.Traffic.of(2, 1, 0, 1000), "hpcc", switching="credit")

@@ -58,6 +58,7 @@ class Hpcc {
 
   void on_ack(State& state, const Acknowledged& ack) const {
     const std::uint32_t hops = std::min(ack.hop_count, options_.hops);
+    if (hops == 0) return;  // a path without switches
     if (hops != state.hops) return begin(state, ack, hops);
     if (options_.reading == HpccReading::htsim) see_whole(state, ack);
     else see(state, ack);

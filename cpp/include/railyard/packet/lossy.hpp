@@ -61,6 +61,7 @@ class LossyFabric {
   /// the packet comes to, if it is one.
   std::uint32_t look_ahead_middle(std::uint32_t index) {
     Packet& packet = context_.slab[index];
+    if (context_.options.telemetry) context_.telemetry.prefetch(index);
     const std::uint32_t node = ports_.target(packet.link);
     if (node < context_.hosts) return node;
     if (adaptive_ && packet.size >= kAdaptiveLeast) return kNone;

@@ -505,6 +505,7 @@ inline bool PfcFabric::ready(std::uint32_t host, std::uint8_t klass) const {
 
 inline std::uint32_t PfcFabric::look_ahead_middle(std::uint32_t index) {
   Packet& packet = context_.slab[index];
+  if (telemetry_) context_.telemetry.prefetch(index);
   if (packet.kind == Kind::pause) {
     prefetch(links_[packet.link].reverse);
     return kNone;

@@ -70,8 +70,8 @@ void Rdma<Fabric>::acknowledge(ResponderEnd& end, std::uint32_t host, const Pack
   end.marked = false;
   end.unanswered = 0;
   if (options_.telemetry) {
-    const Telemetry seen = context_.telemetry[index];  // a copy: making room for the other may move it
-    context_.telemetry[made] = seen;
+    Telemetry& told = context_.telemetry[made];  // first: making room for it may move the other
+    told = context_.telemetry[index];
   }
   this->send_control(host, made);
 }

@@ -166,7 +166,8 @@ def _fitting(settings: Settings, changed: dict[str, Any]) -> None:
         InputError: With the transport that has it.
     """
     for name, wanted in (("rdma_control", "rdma"), ("congestion_control", "uec")):
-        if name in changed and settings.transport in {"rdma", "uec"} - {wanted}:
+        others = {"uec", "eqds", "ndp"} if wanted == "rdma" else {"rdma"}
+        if name in changed and settings.transport in others:
             raise InputError(
                 f"the transport {settings.transport} has no such control",
                 key="congestion_control",
