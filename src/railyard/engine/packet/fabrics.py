@@ -11,9 +11,12 @@ from math import ceil
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from railyard.engine.packet.infiniband import INFINIBAND_AR
 from railyard.engine.packet.placing import base_rtt_ps
 from railyard.engine.packet.records import Settings
 from railyard.engine.packet.roce import ROCE, SPECTRUM_X
+from railyard.engine.packet.scheduled import SCHEDULED
+from railyard.engine.packet.uec import IDEAL, UEC
 from railyard.registry import Registry
 
 if TYPE_CHECKING:
@@ -48,18 +51,12 @@ def _add(name: str, *, stands_in: tuple[str, ...] = (), **settings: Any) -> None
     COMPOSITIONS.add(name, Composition(name, settings, stands_in))
 
 
-_add("uec", transport="uec", switching="lossy", congestion_control="nscc", load_balancing="mixed")
+_add("uec", **UEC)
 _add("roce", **ROCE)
+_add("infiniband", **INFINIBAND_AR)
 _add("spectrum-x", **SPECTRUM_X)
-_add(
-    "ideal",
-    transport="uec",
-    switching="lossy",
-    congestion_control="constant",
-    load_balancing="oblivious",
-    queue_packets=1 << 16,
-    stands_in=("transport of `uec` at its ends",),
-)
+_add("scheduled", **SCHEDULED)
+_add("ideal", **IDEAL, stands_in=("transport of `uec` at its ends",))
 
 
 WINDOW_PACKETS = 120

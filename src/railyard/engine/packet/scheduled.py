@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,19 @@ if TYPE_CHECKING:
     from railyard import _core
 
 _PREFIX = "scheduled_"
+
+SCHEDULED: dict[str, Any] = {
+    "transport": "rdma",
+    "switching": "scheduled",
+    "load_balancing": "single-path",
+    "mtu_bytes": 4096 + 82,
+    "header_bytes": 82,
+    "trim": False,
+    "rdma_control": "line-rate",
+    "rdma_notification": "none",
+    "rdma_control_bytes": 86,
+}
+"""Jericho3-AI and Ramon3 class, DSF: RDMA at line rate over queues, credits and cells. Cells need no load balancer."""
 
 
 @dataclass(frozen=True)

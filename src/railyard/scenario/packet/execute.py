@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _KINDS = ("new", "retransmitted", "trimmed", "dropped", "marked")
 _MIB = 1024
+_MOST_BPS = 1e16
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def run(given: Run, *, progress: Callable[[int, int], None] | None = None) -> Re
         network = wire(tree, slow_links=given.settings.slow_links, failures=failures)
     except InputError as error:
         raise error.located(file=given.traffic) from None
-    links, rows = _network(network), _traffic(flows, tree.hosts)
+    links, rows = _network(network, given.settings.fabric_speedup), _traffic(flows, tree.hosts)
     settings = _settings(given, tree, network, own)
     names = LinkNames(tree, network, LINK_TIERS)
     if given.faults is not None:
@@ -134,16 +135,18 @@ def _tree(given: Run, flows: FlowTable) -> Tree:
     )
 
 
-def _network(network: TreeNetwork) -> PacketNetwork:
+def _network(network: TreeNetwork, speedup: float) -> PacketNetwork:
     from railyard.engine.packet import PacketNetwork, Routes
 
     routes = network.routes
+    within = (network.source >= network.hosts) & (network.target >= network.hosts)
+    faster = np.minimum(network.rate_bps * speedup, _MOST_BPS).astype(np.int64)
     return PacketNetwork(
         hosts=network.hosts,
         nodes=network.nodes,
         link_source=network.source,
         link_target=network.target,
-        rate_bps=network.rate_bps,
+        rate_bps=network.rate_bps if speedup == 1 else np.where(within, faster, network.rate_bps),
         latency_ps=network.latency_ps,
         routing=Routes(**{entry.name: getattr(routes, entry.name) for entry in fields(Routes)}),
     )

@@ -17,7 +17,7 @@ from railyard.scenario.packet.link_credit_keys import LINK_CREDIT_READERS
 from railyard.scenario.packet.pfc import READERS as PFC_READERS
 from railyard.scenario.packet.pulled_keys import PULLED_READERS
 from railyard.scenario.packet.rdma_keys import RDMA_READERS
-from railyard.scenario.packet.readers import choice, rate, share, time, time_or_never, whole, yes
+from railyard.scenario.packet.readers import choice, number, rate, share, time, time_or_never, whole, yes
 from railyard.scenario.packet.scheduled_keys import SCHEDULED_READERS
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class Settings(LinkCreditSettings, PfcSettings, RdmaSettings, ControlSettings, S
         flowlet_gap_ps: A pause of a flow after which its next packet may take another path.
         reroute_ps: From a fault of a link to routes that know of it.
         link_retry: Links send again what arrives wrong; else it is lost.
+        fabric_speedup: Rate of links between switches, over what the topology says.
     """
 
     transport: str = "uec"
@@ -92,6 +93,7 @@ class Settings(LinkCreditSettings, PfcSettings, RdmaSettings, ControlSettings, S
     flowlet_gap_ps: int = 10_000_000
     reroute_ps: int | None = 50_000_000
     link_retry: bool = False
+    fabric_speedup: float = 1.0
 
 
 _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
@@ -123,6 +125,7 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "flowlet_gap": ("flowlet_gap_ps", time),
     "reroute": ("reroute_ps", time_or_never),
     "link_retry": ("link_retry", yes),
+    "fabric_speedup": ("fabric_speedup", number(0.001, 1000)),
     **LINK_CREDIT_READERS,
     **PFC_READERS,
     **SCHEDULED_READERS,

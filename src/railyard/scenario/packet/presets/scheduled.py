@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
+from railyard.engine.packet.scheduled import SCHEDULED
 from railyard.scenario.packet.presets.preset import Preset, add
 from railyard.scenario.packet.settings import Settings
 
-SCHEDULED = add(
+SCHEDULED_PRESET = add(
     Preset(
         name="scheduled",
         summary="Scheduled Ethernet (Jericho3-AI and Ramon3; Meta's DSF): virtual output queues, credits, cells over "
         "all links; RDMA at line rate over it.",
-        settings=Settings(
-            transport="rdma",
-            switching="scheduled",
-            rdma_control="line-rate",
-            rdma_notification="none",
-            load_balancing="single-path",
-            mtu_bytes=4178,
-            header_bytes=82,
-            rdma_control_bytes=86,
-            trim=False,
-        ),
+        settings=Settings(**SCHEDULED),
         sources=(
             "facebook/fboss, platform files of Jericho3-AI and Ramon3: 144 lanes to hosts, 160 to the fabric, memory",
             "RoCEv2: 82 bytes a packet from preamble to gap, 4 more for an acknowledgement (IBTA annex A17)",

@@ -1,5 +1,6 @@
-"""Ultra Ethernet."""
+"""Ultra Ethernet, and the fabric that it is shown against."""
 
+from railyard.engine.packet.uec import IDEAL, UEC
 from railyard.scenario.packet.presets.preset import Preset, add
 from railyard.scenario.packet.settings import Settings
 
@@ -31,5 +32,28 @@ UEC_HTSIM = add(
             "SLEEK, the loss recovery of `-sleek`",
             "several ports a NIC (`-planes`)",
         ),
+    )
+)
+
+UEC_PRESET = add(
+    Preset(
+        name="uec",
+        summary="Ultra Ethernet with payloads of 4,096 bytes; all else as in `uec-htsim`.",
+        settings=Settings(**UEC),
+        sources=UEC_HTSIM.sources,
+        left_out=UEC_HTSIM.left_out,
+    )
+)
+
+IDEAL_PRESET = add(
+    Preset(
+        name="ideal",
+        summary="Nothing but the hosts' own links is ever busy: the bound that fabrics are shown against.",
+        settings=Settings(**IDEAL, mtu_bytes=4096 + 26, header_bytes=26, window_packets=512, fabric_speedup=1000.0),
+        sources=(
+            "framing of InfiniBand, the leanest of the fabrics (docs/concepts/packet-infiniband.md)",
+            "links between switches a thousand times faster, 512 packets in flight: chosen so that neither is felt",
+        ),
+        left_out=("loss, marks, pauses and credits",),
     )
 )
