@@ -90,6 +90,8 @@ class ScheduledFabric {
   static constexpr std::uint32_t kSampleEvery = 16, kSampleCells = Cell::kMostNumber;
   static constexpr Ps kPauseBytes = 64;
 
+  static Ps time_for(double bytes, double rate_bps) { return static_cast<Ps>(bytes * 8e12 / rate_bps); }
+
   struct Leaf {
     Ps work_until = 0;        ///< When its fabric links will have sent what they were given.
     Ps granted_until = 0;     ///< Up to when the links that come in are spoken for.
@@ -118,6 +120,7 @@ class ScheduledFabric {
   std::uint32_t new_voq(std::uint32_t leaf, std::uint32_t port, std::uint8_t klass);
   std::uint32_t port_of(std::uint32_t leaf, const Packet& packet) const;
   void ask(std::uint32_t voq);
+  double limit_of(const Voq& voq) const;
   void hold_back(Leaf& leaf, Voq& voq, const Packet& packet);
   void let_go(std::uint32_t& list);
   void pause(std::uint32_t host, std::uint8_t klass, bool on);
@@ -130,6 +133,9 @@ class ScheduledFabric {
   void wake_later(std::uint32_t leaf);
   void on_room(std::uint32_t leaf);
   void cut(std::uint32_t voq);
+  void take_packets(Voq& voq, Burst& burst);
+  void send_burst(const Voq& voq, Leaf& leaf, std::uint32_t index);
+  void begin_sample(Burst& burst);
   void sweep_later();
 
   // The egress.
