@@ -126,8 +126,8 @@ void ScheduledFabric::look_ahead(Event kind, std::uint32_t index, int step) cons
       else if (step == 1) __builtin_prefetch(&ports_[voqs_[number].port], 1);
     } else if (step == 0) {
       __builtin_prefetch(&voqs_[number], 1);
-    } else if (step == 1 && voqs_[number].first != kNone) {
-      context_.slab.prefetch(voqs_[number].first);
+    } else if (step == 1) {
+      if (voqs_[number].first != kNone) context_.slab.prefetch(voqs_[number].first);
     }
     return;
   }
@@ -219,16 +219,14 @@ void ScheduledFabric::finish() {
   ScheduledCounters& counters = context_.outcome.scheduled;
   counters.cells = fabric_.cells();
   counters.cells_lost = fabric_.lost();
-  Ps waited = 0;
   for (std::uint32_t link = 0; link < topology_.links.size(); ++link) {
     const bool uplink = topology_.is_leaf(topology_.links[link].source);
     const double wait = static_cast<double>(fabric_.longest_wait(link));
     const auto bytes = static_cast<std::int64_t>(wait * fabric_.rate(link) / 8e12);
     std::int64_t& most = uplink ? counters.uplink_bytes : counters.element_bytes;
     most = std::max(most, bytes);
-    waited += fabric_.waited(link);
   }
-  counters.cell_wait_ps = counters.cells == 0 ? 0 : waited / static_cast<Ps>(counters.cells);
+  counters.cell_wait_ps = counters.cells == 0 ? 0 : fabric_.waited() / static_cast<Ps>(counters.cells);
   for (const Leaf& leaf : leafs_) {
     counters.memory_bytes = std::max(counters.memory_bytes, leaf.memory_most);
     counters.contexts = std::max<std::int64_t>(counters.contexts, leaf.contexts_most);

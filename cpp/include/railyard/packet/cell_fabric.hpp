@@ -32,7 +32,8 @@ class CellFabric {
   CellFabric(const NetworkColumns& network, const CellTopology& topology, CellRoutes& routes, const CellSizes& sizes,
              Sink& sink)
       : topology_(topology), routes_(routes), sizes_(sizes), sink_(sink), links_(topology.links.size()),
-        queues_(topology.links.size()), rate_(topology.links.size()), full_(sizes.payload + sizes.header) {
+        speed_(topology.links.size()), rate_(topology.links.size()),
+        full_(sizes.payload + sizes.header) {
     for (std::size_t at = 0; at < links_.size(); ++at) {
       const std::uint32_t link = topology.links[at].network;
       links_[at].latency = network.latency_ps[link];
@@ -43,16 +44,17 @@ class CellFabric {
     window_ = kLongestWindow;
     const std::uint32_t least = std::min(sizes.header + 1, sizes.control);
     for (std::uint32_t at = topology.first_in[topology.leafs]; at < links_.size(); ++at)
-      window_ = std::min(window_, links_[at].latency + wire_time(least, links_[at].rate_bps));
+      window_ = std::min(window_, links_[at].latency + wire_time(least, speed_[at]));
     for (std::uint32_t at = 0; at < topology.leafs; ++at)
       for (std::uint32_t link = topology.first_in[at]; link < topology.first_in[at + 1]; ++link)
-        window_ = std::min(window_, links_[link].latency + wire_time(least, links_[link].rate_bps));
+        window_ = std::min(window_, links_[link].latency + wire_time(least, speed_[link]));
     routes_.update(rate_);
   }
 
   /// Cuts `bytes` into cells and sends them off from a leaf; how many.
   std::uint32_t send(std::uint32_t from, std::uint32_t to, std::uint32_t burst, std::uint32_t bytes, Ps now) {
     CellRoutes::Turn turn = routes_.turns(from, to);
+    fetch(turn, cells_for(bytes));
     Cell cell{now, burst, static_cast<std::uint16_t>(to), static_cast<std::uint16_t>(full_)};
     std::uint32_t number = 0, left = bytes;
     for (; left > sizes_.payload; left -= sizes_.payload, ++number) send_one(turn, cell, number);
@@ -100,7 +102,7 @@ class CellFabric {
   double rate(std::uint32_t link) const { return rate_[link]; }
   std::int64_t carried(std::uint32_t link) const { return links_[link].carried; }
   Ps longest_wait(std::uint32_t link) const { return links_[link].longest_wait; }
-  Ps waited(std::uint32_t link) const { return links_[link].waited; }
+  Ps waited() const { return waited_; }
   std::uint64_t cells() const { return cells_; }
   std::uint64_t lost() const { return lost_; }
   Ps window() const { return window_; }
@@ -114,22 +116,30 @@ class CellFabric {
  private:
   static constexpr Ps kLongestWindow = 500'000;  ///< More cells at a time would not stay in the first cache.
   static constexpr std::uint32_t kFew = 24;
-  static constexpr std::uint32_t kAheadQueue = 3, kAheadCell = 8;
+  static constexpr std::uint32_t kAheadQueue = 3, kAheadCell = 8, kAheadLinks = 32;
   static constexpr std::size_t kMostBins = 2048;
 
+  /// WHY a line with the queue: a leaf sends to many links a cell each, and every line is fetched anew.
   struct alignas(64) Link {
-    Ps busy_until = 0, latency = 0, longest_wait = 0, waited = 0;
+    Ps busy_until = 0, latency = 0;
     std::int64_t carried = 0;
-    std::uint64_t rate_bps = 0;
+    std::uint32_t longest_wait = 0;  ///< At most 4 ms.
     std::uint32_t full_time = 0;
     std::uint32_t target = 0;
     bool live = true;
+    CellQueue queue;
   };
   static_assert(sizeof(Link) == 64);
 
   void set_speed(std::uint32_t link, double bps) {
-    links_[link].rate_bps = std::max<std::uint64_t>(static_cast<std::uint64_t>(bps), 1);
-    links_[link].full_time = static_cast<std::uint32_t>(std::min<Ps>(wire_time(full_, links_[link].rate_bps), 0xffffffffu));
+    speed_[link] = std::max<std::uint64_t>(static_cast<std::uint64_t>(bps), 1);
+    links_[link].full_time = static_cast<std::uint32_t>(std::min<Ps>(wire_time(full_, speed_[link]), 0xffffffffu));
+  }
+
+  /// Fetches where the cells of a burst will be put down.
+  void fetch(const CellRoutes::Turn& turn, std::uint32_t cells) const {
+    const CellRoutes::Coming coming = turn.coming(std::min(cells, kAheadLinks));
+    for (std::uint32_t at = 0; at < coming.count; ++at) links_[coming.links[at]].queue.prefetch_end();
   }
 
   void send_one(CellRoutes::Turn& turn, Cell& cell, std::uint32_t number) {
@@ -148,14 +158,14 @@ class CellFabric {
     Link& link = links_[at];
     const std::uint32_t bytes = cell.size();
     const Ps wait = std::max<Ps>(link.busy_until - cell.time, 0);
-    link.longest_wait = std::max(link.longest_wait, wait);
-    link.waited += wait;
+    if (wait > link.longest_wait) link.longest_wait = static_cast<std::uint32_t>(std::min<Ps>(wait, 0xffffffffu));
+    waited_ += wait;
     link.carried += bytes;
     ++cells_;
-    link.busy_until = cell.time + wait + (bytes == full_ ? link.full_time : wire_time(bytes, link.rate_bps));
+    link.busy_until = cell.time + wait + (bytes == full_ ? link.full_time : wire_time(bytes, speed_[at]));
     cell.time = link.busy_until + link.latency;
     if (!topology_.is_leaf(link.target)) {
-      queues_[at].push(cell);
+      link.queue.push(cell);
       expect(cell.time);
     } else if (cell.control()) {
       sink_.control_cell(cell);
@@ -172,8 +182,8 @@ class CellFabric {
   void gather(std::uint32_t element, Ps now) {
     batch_.clear();
     for (std::uint32_t link = topology_.first_in[element]; link < topology_.first_in[element + 1]; ++link) {
-      if (link + kAheadQueue < queues_.size()) queues_[link + kAheadQueue].prefetch();
-      CellQueue& queue = queues_[link];
+      if (link + kAheadQueue < links_.size()) links_[link + kAheadQueue].queue.prefetch();
+      CellQueue& queue = links_[link].queue;
       while (!queue.empty() && queue.front().time < now) {
         batch_.push_back(queue.front());
         queue.pop();
@@ -222,12 +232,13 @@ class CellFabric {
   CellSizes sizes_;
   Sink& sink_;
   std::vector<Link> links_;
-  std::vector<CellQueue> queues_;
+  std::vector<std::uint64_t> speed_;  ///< Bit/s, whole.
   std::vector<double> rate_;
   std::uint32_t full_;
   Ps window_ = 0;
   Ps due_ = kNever;
   std::uint64_t cells_ = 0, lost_ = 0;
+  Ps waited_ = 0;
   std::vector<Cell> batch_, sorted_;
   std::vector<std::uint32_t> starts_;
 };

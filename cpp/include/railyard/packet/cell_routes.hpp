@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -58,6 +59,12 @@ class CellRoutes {
     return way.width == 0 ? kNoLink : choices_[way.first];
   }
 
+  /// Links whose turn comes next, as far as they stand side by side.
+  struct Coming {
+    const std::uint32_t* links;
+    std::uint32_t count;
+  };
+
   /// A switch's own links in turn, for a run of cells to one leaf.
   class Turn {
    public:
@@ -67,6 +74,7 @@ class CellRoutes {
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
     bool empty() const { return width_ == 0; }
+    Coming coming(std::uint32_t most) const { return {choices_ + at_, std::min(most, width_ - at_)}; }
     std::uint32_t next() {
       const std::uint32_t link = choices_[at_];
       at_ = at_ + 1 == width_ ? 0 : at_ + 1;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "railyard/columns.hpp"
 
@@ -32,29 +33,32 @@ class CellQueue {
   const Cell& front() const { return cells_[head_ & mask_]; }
   void pop() { ++head_; }
   void prefetch() const { __builtin_prefetch(cells_.get() + (head_ & mask_)); }
+  void prefetch_end() const { __builtin_prefetch(cells_.get() + (tail_ & mask_), 1); }
 
   void push(const Cell& cell) {
-    if (tail_ - head_ == size_) grow();
+    if (tail_ - head_ == size()) grow();
     cells_[tail_++ & mask_] = cell;
   }
 
  private:
   static constexpr std::uint32_t kLeast = 16;
 
+  std::uint32_t size() const { return cells_ == nullptr ? 0 : mask_ + 1; }
+
   void grow() {
-    const std::uint32_t size = size_ == 0 ? kLeast : 2 * size_;
-    std::unique_ptr<Cell[]> larger(new Cell[size]);
+    const std::uint32_t places = cells_ == nullptr ? kLeast : 2 * size();
+    std::unique_ptr<Cell[]> larger(new Cell[places]);
     const std::uint32_t count = tail_ - head_;
     for (std::uint32_t at = 0; at < count; ++at) larger[at] = cells_[(head_ + at) & mask_];
     cells_ = std::move(larger);
     head_ = 0;
     tail_ = count;
-    size_ = size;
-    mask_ = size - 1;
+    mask_ = places - 1;
   }
 
   std::unique_ptr<Cell[]> cells_;
-  std::uint32_t head_ = 0, tail_ = 0, size_ = 0, mask_ = 0;
+  std::uint32_t head_ = 0, tail_ = 0, mask_ = 0;
 };
+static_assert(sizeof(CellQueue) == 24);
 
 }  // namespace railyard::packet
