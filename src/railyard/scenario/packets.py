@@ -53,12 +53,21 @@ def _settings(section: PacketSection, cluster: Cluster) -> tuple[EngineSettings 
     from railyard.scenario.packet.presets import PRESETS, fabric
     from railyard.scenario.packet.settings import assign
 
-    name = section.fabric or cluster.fabric.name
+    name = section.fabric or _preset_name(cluster)
     if section.fabric is None and name not in PRESETS.names():
         return _own(section, cluster)
     preset = fabric(name)
     said = assign(preset.settings, [f"{key}={value}" for key, value in section.set.items()])
     return engine_settings(said), preset.left_out
+
+
+def _preset_name(cluster: Cluster) -> str:
+    """The preset of the cluster's fabric; that with adaptive routing (`-ar`) where the fabric's record has it."""
+    from railyard.scenario.packet.presets import PRESETS
+
+    fabric = cluster.fabric
+    adaptive = f"{fabric.name}-ar"
+    return adaptive if fabric.load_balancing == "adaptive" and adaptive in PRESETS.names() else fabric.name
 
 
 def _own(section: PacketSection, cluster: Cluster) -> tuple[EngineSettings | None, tuple[str, ...]]:
