@@ -57,7 +57,9 @@ def test_one_path_hangs_on_the_hash_and_adaptive_routing_is_a_load_balancer():
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("csg_htsim_ndp -tm a.cm -q 145", "not built: NDP"),
+        ("csg_htsim_ndp -tm a.cm -strat perm", "strategy perm"),
+        ("csg_htsim_eqds -tm a.cm -queue_type aeolus", "flag -queue_type"),
+        ("csg_htsim_swift -tm a.cm", "Swift stalls"),
         ("csg_htsim_tcp -nodes 128 -conns 128 UNCOUPLED -sub 1", "TCP"),
         ("uet_htsim_uec -tm a.cm -pcie 1.1", "flag -pcie"),
         ("uet_htsim_uec -tm a.cm -strat ecmp_rr", "strategy ecmp_rr"),
@@ -65,6 +67,16 @@ def test_one_path_hangs_on_the_hash_and_adaptive_routing_is_a_load_balancer():
 )
 def test_what_is_not_built_is_said(text, reason):
     assert reason in command(text).not_built
+
+
+def test_receivers_that_pull_are_said_in_our_words():
+    flags = "-nodes 8 -linkspeed 400000 -end 9 -mtu 4150 -q 145 -cwnd 145 -strat ecmp_host -paths 64 -tm a.cm"
+    asked = {name: command(f"csg_htsim_{name} {flags}") for name in ("eqds", "ndp")}
+    common = {"link_rate=400000 Mb/s", "window_packets=145", "paths=64", "recv_done_trigger=ignore"}
+    assert set(asked["eqds"].sets) == common | {"mtu_bytes=4150", "queue_packets=145"}
+    # NDP's packets are 64 bytes longer, its queue is not.
+    assert set(asked["ndp"].sets) == common | {"mtu_bytes=4214", "queue_packets=142"}
+    assert [(one.preset, one.not_built) for one in asked.values()] == [("eqds-htsim", ""), ("ndp-htsim", "")]
 
 
 @pytest.mark.parametrize("text", ["uet_htsim_uec -q 5", "uet_htsim_uec -tm"])
@@ -90,7 +102,7 @@ def test_agreement_and_its_absence_are_told_apart(tmp_path):
     # htsim's recorded answer for one.cm at 100 Gb/s is 176.2 us; a false answer must be seen.
     rows = [("validate_a.out", "right", 176.2, 176.2, 1, ONE), ("validate_a.out", "wrong", 150.0, 176.2, 1, ONE)]
     rows.append(("validate_a.out", "elsewhere", 1.0, 1.0, 1, "./htsim_uec -tm x/gone.cm"))
-    report = validate_htsim(folder(tmp_path, *rows))
+    report = validate_htsim(folder(tmp_path, *rows), only="a: ")
     found = {(row.name, row.figure): row.status for row in report.rows}
     assert found == {
         ("a: right", "finished"): "ok", ("a: right", "last finish"): "ok", ("a: right", "first finish"): "ok",
@@ -112,9 +124,9 @@ def test_rows_of_one_path_are_run_with_many_seeds(tmp_path):
 
 def test_the_command_prints_a_table_and_an_object(tmp_path, capsys):
     place = str(folder(tmp_path, ("s", "one", 176.2, 176.2, 1, ONE)))
-    assert railyard(["validate", "htsim", "--folder", place]) == 0
+    assert railyard(["validate", "htsim", "--folder", place, "--only", "s: "]) == 0
     assert "3 figures agree, 0 do not" in capsys.readouterr().out
-    assert railyard(["validate", "htsim", "--folder", place, "--json"]) == 0
+    assert railyard(["validate", "htsim", "--folder", place, "--only", "s: ", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["counts"] == {"ok": 3, "off": 0, "skipped": 0}
 
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 MEAN, TAIL, SLOWED, HASHED = 0.02, 0.05, 0.08, 0.10
 """Tolerances: mean completion; tails and single completions; runs with slowed links; means over seeds of the hash."""
 
+MORE = 10
+"""Seeds of ours, where a figure is off and what htsim gives under several seeds is known."""
+
 APART = 0.01
 """Means that htsim sets closer together than this are not ordered."""
 
@@ -171,9 +174,13 @@ def _compare(case: _Case, folder: Path, seeds: int, others: int) -> list[Row]:
     for key, (figure, tolerance) in figures.items():
         expected = _number(case.line.get(key))
         if expected is not None:
-            values = [_figure(report, figure) for report in reports]
-            row = _row(case, figure, expected, values, limit=_limit(case, asked, figure, tolerance))
-            rows.append(_beside_seeds(row))
+            limit = _limit(case, asked, figure, tolerance)
+            row = _row(case, figure, expected, [_figure(report, figure) for report in reports], limit=limit)
+            if row.status == "off" and (row.table, row.name, row.figure) in _ranges():
+                reports += [_run(asked, folder, seed) for seed in range(len(reports), MORE)]
+                values = [_figure(report, figure) for report in reports]
+                row = _beside_seeds(_row(case, figure, expected, values, limit=limit))
+            rows.append(row)
     return rows
 
 
