@@ -1,4 +1,4 @@
-"""Plans send what the algorithms' patterns say, wait for nothing that waits for them, and hand on only what has come."""
+"""Plans send what the patterns say, wait for nothing that waits for them, and hand on only what has come."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine `packet` on clusters: against the flow engine where nothing collides, and against what must hold always."""
+"""The engine `packet` on clusters: against the flow engine where nothing collides, and what must hold always."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_switches_of_the_network_reduce():
     flow = engine.get("flow").simulate(graph, cluster, policy=policy)
     own = replace(EXACT, settings=settings_of(cluster, COMPOSITIONS.get("uec")))
     packet = own.simulate(graph, cluster, policy=policy)
-    assert packet.makespan_ps == pytest.approx(flow.makespan_ps, rel=0.15)
+    assert packet.makespan_ps == pytest.approx(flow.makespan_ps, rel=0.2)
 
 
 SHAPES = {
@@ -212,7 +212,7 @@ def test_bursts_beside_a_step_slow_it():
 
 def test_ranks_without_a_path_are_named():
     policy = CollectivePolicy(pxn=False)
-    with pytest.raises(InputError, match="no path|nothing joins"):
+    with pytest.raises(InputError, match=r"no path|nothing joins"):
         pair([yard.transfer(0, 9, MIB)], fabric="uec", topology=RailOnly(), policy=policy)
 
 

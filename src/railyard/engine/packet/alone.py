@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.engine.lowering import lower
-from railyard.engine.packet.lowering import Lowering, Slicing, assemble
+from railyard.engine.packet.assembly import assemble
+from railyard.engine.packet.lowering import Lowering, Slicing
 from railyard.engine.packet.running import run
 from railyard.graph import TaskGraph
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
-    from railyard.engine.packet.lowering import LoweredTraffic
+    from railyard.engine.packet.assembly import LoweredTraffic
 
     Ints = NDArray[np.int64]
 

@@ -1,9 +1,4 @@
-"""A task graph on a cluster as traffic: every communication as flows, every computation as local work of a host.
-
-Rows of the traffic, in this order: one for every task (a computation is this row alone; a communication begins with
-it), the legs of the communications, and one for the end of each of those. What comes after a task waits for its last
-row.
-"""
+"""The communications of a task graph as flows: how finely each is cut, who sends, when, how much."""
 
 from __future__ import annotations
 
@@ -24,15 +19,13 @@ from railyard.engine.packet.legs import (
     legs_of,
     prepared,
 )
-from railyard.engine.packet.order import predecessors
 from railyard.engine.packet.pacing import up_rate_bps
 from railyard.engine.packet.placing import typical_path_ps
-from railyard.engine.packet.plan import AT_RECEIVER, GATE, Planner
+from railyard.engine.packet.plan import Planner
 from railyard.engine.packet.plans import IN_FLIGHT, Grain, plan
-from railyard.engine.packet.records import Traffic
 from railyard.engine.packet.stored import storage_flows
 from railyard.errors import InputError
-from railyard.graph import CollectiveKind, Kind
+from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,27 +121,6 @@ class Block:
     start_ps: float
     surplus_ps: float
     label: str
-
-
-@dataclass(frozen=True, eq=False)
-class LoweredTraffic:
-    """Traffic and which of its rows belong to which task.
-
-    Attributes:
-        traffic: For the engine.
-        begin: int64[n], first row of each task.
-        end: int64[n], last row.
-        surplus_ps: float64[n], see `Block`.
-        label_of: int32[rows], index into `labels`, -1 for rows that are no flow through NICs.
-        labels: What flows belong to, for people.
-    """
-
-    traffic: Traffic
-    begin: Ints
-    end: Ints
-    surplus_ps: Floats
-    label_of: NDArray[np.int32]
-    labels: tuple[str, ...]
 
 
 class Lowering:
@@ -368,101 +340,3 @@ def _check_paths(cluster: Cluster, classes: Sequence[Class], policy: CollectiveP
                 f"rank {source[bad]} cannot send to rank {target[bad]}: their NICs are on networks that nothing joins",
                 hint="a rail-only network joins only NICs of the same rail: cross over by scale-up first (pxn)",
             )
-
-
-# ------------------------------------------------------------------------------------------------------------- assembly
-
-
-def assemble(
-    lowering: Lowering, placed: Placed, blocks: Sequence[Block], slicing: Slicing, alone_ps: Ints
-) -> LoweredTraffic:
-    """All rows of a graph.
-
-    Args:
-        lowering: The graph and its cluster.
-        placed: Hosts.
-        blocks: Flows of the communications.
-        slicing: What is simulated.
-        alone_ps: int64[n], how long communications take that no block sends.
-    """
-    graph = lowering.graph
-    tasks = len(graph)
-    sent = np.full(tasks, -1, np.int64)
-    surplus = np.zeros(tasks)
-    start = np.where(graph.kind == Kind.COMPUTE, lowering.duration_ps, alone_ps) / slicing.factor
-    position = tasks
-    ends_first = tasks + sum(len(block.source) for block in blocks)
-    many = 0
-    for block in blocks:
-        sent[block.tasks] = ends_first + many + np.arange(len(block.tasks))
-        surplus[block.tasks], start[block.tasks] = block.surplus_ps, block.start_ps
-        many += len(block.tasks)
-    end = np.where(sent >= 0, sent, np.arange(tasks))
-    home = placed_home(lowering)
-    rows = ends_first + many
-    begin_ptr, begin_idx = predecessors(graph)
-    lengths = [np.diff(begin_ptr)]
-    before = [end[begin_idx]]
-    when = [np.full(len(begin_idx), AT_RECEIVER, np.uint8)]
-    finals, final_lengths = [], []
-    for block in blocks:
-        count = len(block.tasks)
-        first = position + block.rows * np.arange(count)[:, None]
-        own = np.where(block.before[None] == GATE, block.tasks[:, None], first + block.before[None])
-        lengths.append(np.tile(np.diff(block.ptr), count))
-        before.append(own.ravel())
-        when.append(np.tile(block.at, count))
-        finals.append((first + block.last[None]).ravel())
-        final_lengths.append(np.full(count, len(block.last)))
-        position += block.rows * count
-    every = np.concatenate([*lengths, *final_lengths])
-    ended = np.concatenate([*(block.tasks for block in blocks), np.empty(0, np.int64)])
-    ptr = np.zeros(rows + 1, np.int64)
-    np.cumsum(every, out=ptr[1:])
-    last = np.concatenate([*finals, np.empty(0, np.int64)])
-
-    def column(name: str, head: Ints, tail: Ints, kind: type[np.generic]) -> NDArray[np.generic]:
-        return np.concatenate([head, *(getattr(block, name) for block in blocks), tail]).astype(kind)
-
-    label_of, labels = _labels(blocks, tasks, rows)
-    traffic = Traffic(
-        hosts=placed.network.hosts,
-        source=column("source", home, home[ended], np.int32),  # type: ignore[arg-type]
-        target=column("target", home, home[ended], np.int32),  # type: ignore[arg-type]
-        size_bytes=column("size_bytes", np.zeros(tasks, np.int64), np.zeros(many, np.int64), np.int64),  # type: ignore[arg-type]
-        start_ps=np.where(every > 0, -1, 0).astype(np.int64),
-        dep_ptr=ptr,
-        dep_idx=np.concatenate([*before, last]).astype(np.int32),
-        dep_at=np.concatenate([*when, np.full(len(last), AT_RECEIVER, np.uint8)]),
-        need=every.astype(np.int32),
-        delay_ps=column("delay_ps", np.rint(start).astype(np.int64), np.zeros(many, np.int64), np.int64),  # type: ignore[arg-type]
-        klass=np.concatenate(
-            [
-                np.zeros(tasks, np.uint8),
-                *(np.full(len(block.source), block.klass, np.uint8) for block in blocks),
-                np.zeros(many, np.uint8),
-            ]
-        ),
-    )
-    return LoweredTraffic(traffic, np.arange(tasks), end, surplus, label_of, labels)
-
-
-def placed_home(lowering: Lowering) -> Ints:
-    """int64[n], host of each task's own rows: the first port of its rank, or of its communicator's first member."""
-    graph = lowering.graph
-    rank = graph.rank.astype(np.int64)
-    shared = graph.kind == Kind.COLLECTIVE
-    rank[shared] = graph.communicators.ranks[graph.communicators.ptr[rank[shared]]]
-    home: Ints = lowering.cluster.back_end.port_of_rank[rank, 0].astype(np.int64)
-    return home
-
-
-def _labels(blocks: Sequence[Block], tasks: int, rows: int) -> tuple[NDArray[np.int32], tuple[str, ...]]:
-    labels = tuple(dict.fromkeys(block.label for block in blocks))
-    label_of = np.full(rows, -1, np.int32)
-    at = tasks
-    for block in blocks:
-        own = np.where(block.source != block.target, labels.index(block.label), -1)
-        label_of[at : at + len(own)] = own
-        at += len(own)
-    return label_of, labels

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.collective.lowering.routes import scale_up_efficiency
+from railyard.engine.packet.blocks import PS_PER_S, Block, Record, reducer_nodes, reducers, with_reducers, with_routers
 from railyard.engine.packet.records import PacketNetwork, Routes
-from railyard.errors import InputError
+from railyard.engine.packet.scale_up_block import scale_up_block
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,49 +25,6 @@ if TYPE_CHECKING:
     from railyard.cluster.routing import RoutingTable
 
     Ints = NDArray[np.int64]
-
-PS_PER_S = 10**12
-INSIDE_PS = 1000
-"""Latency of links that stand for the inside of a box: a host's own router, a switch's own adder."""
-
-
-@dataclass(frozen=True)
-class Record:
-    """Routing records of one block, in its own numbers; columns as in `Routes`, and the node of each."""
-
-    node: Ints
-    lo: Ints
-    hi: Ints
-    first: Ints
-    width: Ints
-    stride: Ints
-
-
-@dataclass(frozen=True)
-class Block:
-    """A part of the network that is joined to no other. Nodes `0..hosts-1` are its hosts.
-
-    Attributes:
-        hosts: Hosts.
-        nodes: Hosts and switches.
-        source: int64[links].
-        target: int64[links].
-        rate_bps: float64[links].
-        latency_ps: int64[links].
-        link: int64[links], the cluster's id of each, -1 for none.
-        record: Routes.
-        choices: int64[].
-    """
-
-    hosts: int
-    nodes: int
-    source: Ints
-    target: Ints
-    rate_bps: NDArray[np.float64]
-    latency_ps: Ints
-    link: Ints
-    record: Record
-    choices: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +88,7 @@ def place(cluster: Cluster, *, scale_up: bool, packet_bytes: int, header_bytes: 
         storage=storage,
         scale_up=first,
         domain_switch=switch,
-        reducer=_reducers(back_end) if reduces else np.empty(0, np.int64),
+        reducer=reducers(back_end) if reduces else np.empty(0, np.int64),
         base_rtt_ps=base_rtt_ps(cluster, packet_bytes, header_bytes),
         left_out=tuple(dict.fromkeys(left_out)),
     )
@@ -208,8 +165,8 @@ def network_block(cluster: Cluster, network: Network, *, reduces: bool = False) 
         choices=np.maximum(table.choices, 0).astype(np.int64),
     )
     if wiring.joins_ports:
-        return _with_routers(block)
-    return _with_reducers(block, _reducer_nodes(network)) if reduces else block
+        return with_routers(block)
+    return with_reducers(block, reducer_nodes(network)) if reduces else block
 
 
 def _connected(table: RoutingTable) -> Record:
@@ -341,214 +298,3 @@ def base_rtt_ps(cluster: Cluster, packet_bytes: int, header_bytes: int) -> int:
     out, _ = network.port_links(int(near[0]))
     bits = 8 * links * (packet_bytes + header_bytes)
     return 2 * crossed + round(bits * PS_PER_S / float(cluster.links.rate_bps[out].sum()))
-
-
-# ------------------------------------------------------------------------------------------- ports that pass packets on
-
-
-def _with_routers(block: Block) -> Block:
-    """A torus: every port becomes a host and a router, for the engine's hosts pass nothing on.
-
-    Router `p` takes the place of port `p`: links between ports join routers; a link of the port's whole rate leads from
-    the host to its router and back.
-    """
-    ports = block.hosts
-    shift = ports  # node n of the block becomes node n + ports
-    rate = np.bincount(block.source[block.source < ports], block.rate_bps[block.source < ports], minlength=ports)
-    up = len(block.source) + np.arange(ports)
-    down = up + ports
-    host = np.arange(ports)
-    kept = block.record
-    record = Record(
-        node=np.concatenate([kept.node + shift, host + shift, host]),
-        lo=np.concatenate([kept.lo, host, np.zeros(ports, np.int64)]),
-        hi=np.concatenate([kept.hi, host + 1, np.full(ports, ports)]),
-        first=np.concatenate([kept.first, len(block.choices) + ports + host, len(block.choices) + host]),
-        width=np.concatenate([kept.width, np.ones(2 * ports, np.int64)]),
-        stride=np.concatenate([kept.stride, np.full(2 * ports, ports)]),
-    )
-    if ((kept.lo <= kept.node) & (kept.node < kept.hi)).any():
-        raise InputError("the packet engine cannot tell a port of this topology from its router", key="topology.kind")
-    return Block(
-        hosts=ports,
-        nodes=block.nodes + ports,
-        source=np.concatenate([block.source + shift, host, host + shift]),
-        target=np.concatenate([block.target + shift, host + shift, host]),
-        rate_bps=np.concatenate([block.rate_bps, rate, rate]),
-        latency_ps=np.concatenate([block.latency_ps, np.full(2 * ports, INSIDE_PS)]),
-        link=np.concatenate([block.link, np.full(2 * ports, -1)]),
-        record=record,
-        choices=np.concatenate([block.choices, up, down]),
-    )
-
-
-# ---------------------------------------------------------------------------------------------------- reducing switches
-
-
-def _reducer_nodes(network: Network) -> Ints:
-    """int64[]: the switches to which NICs are joined; the first one of a port that has several."""
-    nodes: Ints = np.unique(_leaf_of_port(network))
-    return nodes[nodes >= 0]
-
-
-def _leaf_of_port(network: Network) -> Ints:
-    """int64[ports], -1 where nothing is connected."""
-    wiring = network.wiring
-    leaf = np.full(network.ports, -1, np.int64)
-    out = np.flatnonzero(wiring.source < network.ports)[::-1]
-    leaf[wiring.source[out]] = wiring.target[out]
-    return leaf
-
-
-def _reducers(network: Network) -> Ints:
-    """int64[ports]: host of the reducer next to each port."""
-    leaf = _leaf_of_port(network)
-    found: Ints = network.ports + np.searchsorted(_reducer_nodes(network), leaf)
-    return found
-
-
-def _with_reducers(block: Block, leaf: Ints) -> Block:
-    """A host at every leaf that stands for what the switch adds up, joined by links as fast as all NICs below."""
-    ports, count = block.hosts, len(leaf)
-    host = ports + np.arange(count)
-
-    def moved(node: Ints) -> Ints:
-        return np.where(node < ports, node, node + count)
-
-    below = np.bincount(block.target, block.rate_bps * (block.source < ports), minlength=block.nodes)[leaf]
-    up, down = len(block.source) + np.arange(count), len(block.source) + count + np.arange(count)
-    kept = block.record
-    attached = np.flatnonzero(np.isin(block.source, np.arange(ports)) & np.isin(block.target, leaf))
-    _, firsts = np.unique(block.source[attached], return_index=True)
-    attached = attached[firsts]  # from each port the one link to its reducer
-    begin = len(block.choices)
-    record = Record(
-        node=np.concatenate([moved(kept.node), moved(leaf), host, block.source[attached]]),
-        lo=np.concatenate(
-            [kept.lo, host, np.zeros(count, np.int64), host[np.searchsorted(leaf, block.target[attached])]]
-        ),
-        hi=np.concatenate(
-            [kept.hi, host + 1, np.full(count, ports), host[np.searchsorted(leaf, block.target[attached])] + 1]
-        ),
-        first=np.concatenate(
-            [
-                kept.first,
-                begin + count + np.arange(count),
-                begin + np.arange(count),
-                begin + 2 * count + np.arange(len(attached)),
-            ]
-        ),
-        width=np.concatenate([kept.width, np.ones(2 * count + len(attached), np.int64)]),
-        stride=np.concatenate([kept.stride, np.full(2 * count + len(attached), ports + count)]),
-    )
-    return Block(
-        hosts=ports + count,
-        nodes=block.nodes + count,
-        source=np.concatenate([moved(block.source), host, moved(leaf)]),
-        target=np.concatenate([moved(block.target), moved(leaf), host]),
-        rate_bps=np.concatenate([block.rate_bps, below, below]),
-        latency_ps=np.concatenate([block.latency_ps, np.full(2 * count, INSIDE_PS)]),
-        link=np.concatenate([block.link, np.full(2 * count, -1)]),
-        record=record,
-        choices=np.concatenate([block.choices, up, down, attached]),
-    )
-
-
-# ------------------------------------------------------------------------------------------------------------- scale-up
-
-
-def scale_up_block(cluster: Cluster) -> Block:
-    """Scale-up links: a crossbar a domain, or a full mesh; their rate is what data can reach on them.
-
-    Behind the ranks stands a host for every switched domain, as fast as all its ranks: the switch where it reduces.
-
-    Raises:
-        InputError: The links form a torus.
-    """
-    scale_up = cluster.scale_up
-    if scale_up.kind == "torus":
-        raise InputError(
-            "accelerators of a torus pass on the packets of others, which the packet engine's hosts do not",
-            key="packet.scale_up",
-            found="packets",
-            allowed=["model", "auto"],
-        )
-    return _switched(cluster) if scale_up.kind == "switched" else _mesh(cluster)
-
-
-def _switched(cluster: Cluster) -> Block:
-    scale_up, links = cluster.scale_up, cluster.links
-    ranks, domains, size = cluster.ranks, scale_up.domains, scale_up.domain
-    rank, domain = np.arange(ranks), np.arange(domains)
-    switch = ranks + domains + domain
-    own = switch[rank // size]
-    egress, ingress = scale_up.egress(rank).astype(np.int64), scale_up.ingress(rank).astype(np.int64)
-    efficiency = scale_up_efficiency(cluster)
-    whole = links.rate_bps[egress] * efficiency
-    reducing = np.bincount(rank // size, whole, minlength=domains)
-    lo = ranks + domain
-    record = Record(
-        node=np.concatenate([rank, switch, switch, ranks + domain]),
-        lo=np.concatenate([np.zeros(ranks, np.int64), domain * size, lo, np.zeros(domains, np.int64)]),
-        hi=np.concatenate(
-            [
-                np.full(ranks, ranks + domains),
-                np.minimum((domain + 1) * size, ranks),
-                lo + 1,
-                np.full(domains, ranks),
-            ]
-        ),
-        first=np.concatenate([rank, ranks + domain * size, 2 * ranks + domains + domain, 2 * ranks + domain]),
-        width=np.ones(ranks + 3 * domains, np.int64),
-        stride=np.concatenate(
-            [np.full(ranks, ranks + domains), np.ones(domains, np.int64), np.full(2 * domains, ranks)]
-        ),
-    )
-    return Block(
-        hosts=ranks + domains,
-        nodes=ranks + 2 * domains,
-        source=np.concatenate([rank, own, ranks + domain, switch]),
-        target=np.concatenate([own, rank, switch, ranks + domain]),
-        rate_bps=np.concatenate([whole, links.rate_bps[ingress] * efficiency, reducing, reducing]),
-        latency_ps=np.concatenate(
-            [links.latency_ps[egress], links.latency_ps[ingress], np.full(2 * domains, INSIDE_PS)]
-        ),
-        link=np.concatenate([egress, ingress, np.full(2 * domains, -1)]),
-        record=record,
-        choices=np.arange(2 * ranks + 2 * domains),
-    )
-
-
-def _mesh(cluster: Cluster) -> Block:
-    """Every rank is a host and a router, from which a link leads to every peer."""
-    scale_up, links = cluster.scale_up, cluster.links
-    ranks, size = cluster.ranks, scale_up.domain
-    rank = np.arange(ranks)
-    source, target = scale_up.ends(ranks)
-    ids = scale_up.first_link + np.arange(len(source))
-    rate = links.rate_bps[ids] * scale_up_efficiency(cluster)
-    whole = np.bincount(source, rate, minlength=ranks)
-    local = rank % size
-    first = rank - local
-    begin = ranks + rank * (size - 1)
-    record = Record(
-        node=np.concatenate([rank, ranks + rank, ranks + rank]),
-        lo=np.concatenate([np.zeros(ranks, np.int64), first, rank + 1]),
-        hi=np.concatenate([np.full(ranks, ranks), rank, first + size]),
-        first=np.concatenate([rank, begin, begin + local]),
-        width=np.ones(3 * ranks, np.int64),
-        stride=np.concatenate([np.full(ranks, ranks), np.ones(2 * ranks, np.int64)]),
-    )
-    used = record.lo < record.hi
-    names = ("node", "lo", "hi", "first", "width", "stride")
-    return Block(
-        hosts=ranks,
-        nodes=2 * ranks,
-        source=np.concatenate([rank, ranks + source]),
-        target=np.concatenate([ranks + rank, target]),
-        rate_bps=np.concatenate([whole, rate]),
-        latency_ps=np.concatenate([np.full(ranks, INSIDE_PS), links.latency_ps[ids]]),
-        link=np.concatenate([np.full(ranks, -1), ids]),
-        record=Record(*(getattr(record, name)[used] for name in names)),
-        choices=np.arange(ranks + len(ids)),
-    )

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
-    from railyard.engine.packet.lowering import LoweredTraffic
+    from railyard.engine.packet.assembly import LoweredTraffic
     from railyard.engine.packet.placing import Placed
     from railyard.engine.packet.running import PacketResult, Samples
 

@@ -12,9 +12,10 @@ from railyard.engine.contract import DegradeLink, Fault, Jitter, Probes, Progres
 from railyard.engine.flow import FLOW
 from railyard.engine.lowering import Entities, Lowered, lower
 from railyard.engine.packet.alone import Bench, measured
+from railyard.engine.packet.assembly import LoweredTraffic, assemble
 from railyard.engine.packet.beside import Beside, with_beside
 from railyard.engine.packet.fabrics import COMPOSITIONS, settings_of
-from railyard.engine.packet.lowering import LoweredTraffic, Lowering, Slicing, assemble
+from railyard.engine.packet.lowering import Lowering, Slicing
 from railyard.engine.packet.placing import Placed, place
 from railyard.engine.packet.running import PacketResult, run
 from railyard.engine.packet.timeline import HostNames, PacketTimeline, run_of
