@@ -77,13 +77,13 @@ void CreditFabric::look_for_circle() const {
     for (unsigned lane = 0; lane < lanes_; ++lane) {
       if ((port.waiting >> lane & 1) == 0) continue;
       const CreditLane& at = lane_at(port, link, lane);
-      for (std::uint32_t queue = at.first; queue != kNone; queue = queues_[queue].next) {
-        const std::uint32_t ingress = context_.slab[queues_[queue].head].ingress;
+      for (std::uint32_t head = at.first; head != kNone; head = context_.slab[head].following) {
+        const std::uint32_t ingress = context_.slab[head].ingress;
         if (ingress != kNone) waits.leave_by[input(ingress, lane)].push_back(input(link, lane));
       }
       const CreditInput& in = inputs_[input(link, lane)];
       const bool coming = in.granted != at.credit || in.freed + in.later != 0;
-      const bool enough = at.credit >= blocks(context_.slab[queues_[at.first].head].size);
+      const bool enough = at.credit >= blocks(context_.slab[at.first].size);
       if (!coming && !enough && !port.down && ends_[link].target >= context_.hosts)
         waits.dead.push_back(input(link, lane));
     }

@@ -23,7 +23,7 @@ CreditFabric::CreditFabric(Context& context)
     : context_(context), options_(context.options.link_credit), adaptive_(context.options.balance == Balance::adaptive),
       hashed_(!adaptive_ && context.options.balance != Balance::single_path), fifo_(options_.fifo),
       lanes_(options_.lanes), mtu_(context.options.mtu_bytes), header_(context.options.header_bytes),
-      mtu_blocks_(blocks(mtu_)), tables_(context.network) {
+      ahead_(lanes_ == 1 && !fifo_ ? 1 : 0), mtu_blocks_(blocks(mtu_)), tables_(context.network) {
   const std::size_t links = context.network.link_source.size();
   need(lanes_ >= 1 && lanes_ <= LinkCreditOptions::kMostLanes, "link credit: lanes must be 1 to 8");
   need(options_.buffer_bytes / kBlock >= mtu_blocks_ && options_.buffer_bytes < (std::int64_t{1} << 32),
@@ -50,7 +50,10 @@ CreditFabric::CreditFabric(Context& context)
     loads_.resize(links);
     draws_.resize(context.network.nodes);
   }
-  if (fifo_) reading_.assign(links, kNone);
+  if (fifo_) {
+    reading_.resize(links);
+    heads_.assign(links * lanes_, kNone);
+  }
   pair_links();
   lay_out_queues();
   for (std::uint32_t link = 0; link < links; ++link) {
@@ -92,23 +95,16 @@ void CreditFabric::lay_out_queues() {
     ports_[link].kind = ends_[link].kind;
   }
   for (const CreditLinkClass& klass : classes_) uniform_ = uniform_ && klass.rate_bps == classes_.front().rate_bps;
-  std::vector<std::vector<std::uint32_t>> from(network.nodes);  // links that leave a switch
   std::uint64_t next = fifo_ ? links * lanes_ : 0;
   uplinks_ptr_.assign(std::size_t{network.hosts} + 1, 0);
   for (std::size_t link = 0; link < links; ++link) {
     const auto source = static_cast<std::uint32_t>(network.link_source[link]);
     ports_[link].queues = static_cast<std::uint32_t>(next);
     if (source < network.hosts) ++uplinks_ptr_[source + 1];
-    else from[source].push_back(static_cast<std::uint32_t>(link));
     next += source < network.hosts ? lanes_ : fifo_ ? 0 : std::uint64_t{inputs[source]} * lanes_;
     need(next < kNone, "link credit: too many inputs, egresses and lanes");
   }
-  queues_.resize(next);
-  for (std::uint32_t at = 0; fifo_ && at < links * lanes_; ++at) queues_[at].input = at & CreditQueue::kHost;
-  for (std::uint32_t ingress = 0; !fifo_ && ingress < links; ++ingress)
-    for (const std::uint32_t egress : from[ends_[ingress].target])
-      for (unsigned lane = 0; lane < lanes_; ++lane)
-        queues_[ports_[egress].queues + ends_[ingress].rank * lanes_ + lane].input = input(ingress, lane) & CreditQueue::kHost;
+  tails_.assign(next, kNone);
   for (std::uint32_t host = 0; host < network.hosts; ++host) uplinks_ptr_[host + 1] += uplinks_ptr_[host];
   uplinks_.resize(uplinks_ptr_.back());
   std::vector<std::uint32_t> at(uplinks_ptr_.begin(), uplinks_ptr_.end() - 1);
@@ -136,28 +132,33 @@ std::uint16_t CreditFabric::class_of(std::uint64_t rate_bps, Ps latency, bool to
 
 // ------------------------------------------------------------------------------------------------------------ service
 
-void CreditFabric::wait(CreditPort& port, std::uint32_t link, unsigned lane, std::uint32_t queue, std::uint32_t index) {
+void CreditFabric::wait(CreditPort& port, std::uint32_t link, unsigned lane, std::uint32_t index) {
   Packet& packet = context_.slab[index];
-  CreditQueue& at = queues_[queue];
+  std::uint32_t& tail = tails_[queue_of(port, packet, lane)];
   packet.link = link;
   packet.next = kNone;
-  const bool first = at.head == kNone;
-  (first ? at.head : context_.slab[at.tail].next) = index;
-  at.tail = index;
   lane_at(port, link, lane).queued += packet.size;
   if (adaptive_) loads_[link] += blocks(packet.size);
-  if (!first || at.reading) return;
-  join(port, link, lane, queue);
+  const std::uint32_t before = std::exchange(tail, index);
+  if (before == kReading) {
+    heads_[queue_of(port, packet, lane)] = index;
+    return;
+  }
+  if (before != kNone) {
+    context_.slab[before].next = index;
+    return;
+  }
+  join(port, link, lane, index);
   if (port.down) drop_waiting(port, link);
   else offer(port, link);
 }
 
-/// A queue enters the round of its lane.
-void CreditFabric::join(CreditPort& port, std::uint32_t link, unsigned lane, std::uint32_t queue) {
+/// The head of a queue enters the round of its lane.
+void CreditFabric::join(CreditPort& port, std::uint32_t link, unsigned lane, std::uint32_t index) {
   CreditLane& at = lane_at(port, link, lane);
-  queues_[queue].next = kNone;
-  (at.first == kNone ? at.first : queues_[at.last].next) = queue;
-  at.last = queue;
+  context_.slab[index].following = kNone;
+  (at.first == kNone ? at.first : context_.slab[at.last].following) = index;
+  at.last = index;
   port.waiting |= static_cast<std::uint8_t>(1u << lane);
 }
 
@@ -181,21 +182,28 @@ void CreditFabric::on_port(std::uint32_t link) {
   offer(port, link);
 }
 
-/// Sends the next of the packets that wait, if one has credit. PRE: the wire is free.
+/// Sends the next of the packets that wait, if one has credit, and settles which one follows it. PRE: the wire is free.
 void CreditFabric::serve(CreditPort& port, std::uint32_t link) {
   const unsigned lane = choose(port, link);
   if (lane == LaneArbiter::kNoLane) return;
+  send_first(port, link, lane);
+  for (unsigned more = ahead_; more != 0 && port.waiting != 0 && has_credit(port, link, 0); --more)
+    send_first(port, link, 0);
+  if (port.waiting != 0) arm(port, link, port.busy_until);
+  if (port.wanted != 0) tell_host(port, link);
+}
+
+/// Sends the first packet of the round of a lane.
+void CreditFabric::send_first(CreditPort& port, std::uint32_t link, unsigned lane) {
   CreditLane& at = lane_at(port, link, lane);
-  const std::uint32_t number = at.first;
-  CreditQueue& queue = queues_[number];
-  const std::uint32_t index = queue.head;
+  const std::uint32_t index = at.first;
   Packet& packet = context_.slab[index];
-  at.first = queue.next;
+  const std::uint32_t next = packet.next, queue = queue_of(port, packet, lane);
+  const bool from_fifo = fifo_ && packet.ingress != kNone;
+  at.first = std::exchange(packet.following, kNone);
   if (at.first == kNone) port.waiting &= static_cast<std::uint8_t>(~(1u << lane));
-  queue.head = packet.next;
   at.queued -= packet.size;
   if (adaptive_) loads_[link] -= blocks(packet.size);
-  const bool from_input = packet.ingress != kNone;
   if (options_.mark_bytes > 0 && at.queued > options_.mark_bytes && packet.kind == Kind::data &&
       (port.stuck >> lane & 1) == 0) {
     packet.flags |= kMarked;
@@ -203,10 +211,9 @@ void CreditFabric::serve(CreditPort& port, std::uint32_t link) {
     ++marks_[link];
   }
   begin(port, link, lane, index);
-  if (fifo_ && from_input) read(port, link, number);
-  else if (queue.head != kNone) join(port, link, lane, number);
-  if (port.waiting != 0) arm(port, link, port.busy_until);
-  if (port.wanted != 0) tell_host(port, link);
+  if (from_fifo) read(port, link, queue, next);
+  else if (next != kNone) join(port, link, lane, next);
+  else tails_[queue] = kNone;
 }
 
 /// The lane that goes next; kNoLane when none has credit.
@@ -222,33 +229,38 @@ unsigned CreditFabric::choose(CreditPort& port, std::uint32_t link) {
   LaneArbiter& arbiter = arbiters_[link];
   const unsigned lane = arbiter.choose(options_, could);
   const CreditLane& at = lane_at(port, link, lane);
-  arbiter.sent(options_, could, lane, context_.slab[queues_[at.first].head].size);
+  arbiter.sent(options_, could, lane, context_.slab[at.first].size);
   return lane;
 }
 
 /// PRE: something waits. WHY the first of the round alone is asked: were smaller ones let past it, it could wait for ever.
 bool CreditFabric::has_credit(CreditPort& port, std::uint32_t link, unsigned lane) {
   const CreditLane& at = lane_at(port, link, lane);
-  return at.credit >= mtu_blocks_ || at.credit >= blocks(context_.slab[queues_[at.first].head].size);
+  return at.credit >= mtu_blocks_ || at.credit >= blocks(context_.slab[at.first].size);
 }
 
 /// FIFO: the next packet of the queue is seen when this one has left.
-void CreditFabric::read(CreditPort& port, std::uint32_t link, std::uint32_t queue) {
-  queues_[queue].reading = 1;
-  reading_[link] = queue;
+void CreditFabric::read(CreditPort& port, std::uint32_t link, std::uint32_t queue, std::uint32_t next) {
+  if (next == kNone) tails_[queue] = kReading;
+  reading_[link] = {queue, next};
   arm(port, link, port.busy_until);
 }
 
 void CreditFabric::expose(std::uint32_t link) {
-  const std::uint32_t number = std::exchange(reading_[link], kNone);
-  if (number == kNone) return;
-  CreditQueue& queue = queues_[number];
-  queue.reading = 0;
-  if (queue.head == kNone) return;
-  const std::uint32_t egress = context_.slab[queue.head].link;
-  join(ports_[egress], egress, number % lanes_, number);
+  const Reading was = std::exchange(reading_[link], Reading());
+  if (was.queue != kNone) enter(was.queue, was.next != kNone ? was.next : std::exchange(heads_[was.queue], kNone));
+}
+
+/// FIFO: a packet has become the head of its queue.
+void CreditFabric::enter(std::uint32_t queue, std::uint32_t head) {
+  if (head == kNone) {
+    tails_[queue] = kNone;
+    return;
+  }
+  const std::uint32_t egress = context_.slab[head].link;
+  join(ports_[egress], egress, queue % lanes_, head);
   if (ports_[egress].down) drop_waiting(ports_[egress], egress);
-  else if (egress != link) offer(ports_[egress], egress);
+  else offer(ports_[egress], egress);
 }
 
 /// A packet that cannot go on; its place is free again.
@@ -265,18 +277,16 @@ void CreditFabric::drop_waiting(CreditPort& port, std::uint32_t link) {
   for (unsigned lane = 0; lane < lanes_; ++lane) {
     CreditLane& at = lane_at(port, link, lane);
     while (at.first != kNone) {
-      const std::uint32_t number = at.first;
-      CreditQueue& queue = queues_[number];
-      const std::uint32_t index = queue.head;
-      at.first = queue.next;
-      queue.head = context_.slab[index].next;
-      at.queued -= context_.slab[index].size;
-      if (adaptive_) loads_[link] -= blocks(context_.slab[index].size);
+      const std::uint32_t index = at.first;
+      Packet& packet = context_.slab[index];
+      const std::uint32_t next = packet.next, queue = queue_of(port, packet, lane);
+      at.first = std::exchange(packet.following, kNone);
+      at.queued -= packet.size;
+      if (adaptive_) loads_[link] -= blocks(packet.size);
       drop(index);
-      if (queue.head == kNone) continue;
-      const std::uint32_t egress = fifo_ ? context_.slab[queue.head].link : link;
-      join(ports_[egress], egress, lane, number);
-      if (egress != link) offer(ports_[egress], egress);
+      if (next == kNone) tails_[queue] = kNone;
+      else if (fifo_ && context_.slab[next].link != link) enter(queue, next);
+      else join(port, link, lane, next);
     }
     port.waiting &= static_cast<std::uint8_t>(~(1u << lane));
     if ((port.stuck >> lane & 1) != 0) unstick(port, link, lane);
@@ -495,7 +505,7 @@ std::uint32_t CreditFabric::look_ahead_near(std::uint32_t index) {
   const std::uint32_t node = ends_[packet.link].target;
   if (node < context_.hosts) return node;
   if (packet.following != kNone && !fifo_)
-    __builtin_prefetch(queues_.data() + ports_[packet.following].queues + ends_[packet.link].rank * lanes_ +
+    __builtin_prefetch(tails_.data() + ports_[packet.following].queues + ends_[packet.link].rank * lanes_ +
                            lane_of(packet.klass), 1);
   return kNone;
 }

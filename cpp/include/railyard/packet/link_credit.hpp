@@ -25,7 +25,7 @@ struct CreditLinkClass {
 /// A lane of a link as its sender has it.
 struct CreditLane {
   std::int32_t credit = 0;                    ///< Blocks that the far end has room for.
-  std::uint32_t first = kNone, last = kNone;  ///< The round of queues that hold a packet for it.
+  std::uint32_t first = kNone, last = kNone;  ///< The round: the heads of the queues that hold a packet for it.
   std::int32_t queued = 0;                    ///< Bytes in those.
 };
 
@@ -33,7 +33,7 @@ struct CreditLane {
 struct alignas(64) CreditPort {
   Ps busy_until = 0;
   std::int64_t carried = 0;
-  std::uint32_t queues = 0;    ///< Its first queue.
+  std::uint32_t queues = 0;    ///< Its first queue: one for each input and lane.
   std::uint32_t debt = 0;      ///< Picoseconds of credit packets that go before the next packet.
   std::uint16_t kind = 0;      ///< Class.
   std::uint8_t waiting = 0;    ///< Lanes that hold packets.
@@ -44,17 +44,6 @@ struct alignas(64) CreditPort {
   std::array<CreditLane, 2> lanes;
 };
 static_assert(sizeof(CreditPort) == 64);
-
-/// Packets of one input (and, unless inputs are FIFOs, one egress) and lane.
-struct CreditQueue {
-  std::uint32_t head = kNone, tail = kNone;
-  std::uint32_t next = kNone;        ///< In the round of the lane.
-  std::uint32_t input : 31 = kHost;  ///< The input in which its packets lie.
-  std::uint32_t reading : 1 = 0;     ///< FIFO: its last head is still on the way out.
-
-  static constexpr std::uint32_t kHost = 0x7fffffffu;
-};
-static_assert(sizeof(CreditQueue) == 16);
 
 /// The input buffer of a lane at the far end of a link, in blocks: buffer = granted + freed + later + what it holds.
 struct CreditInput {
@@ -121,7 +110,7 @@ class CreditFabric {
     if (!port.down && (port.waiting >> lane & 1) == 0 && lane_at(port, link, lane).credit >= blocks(packet.size)) {
       begin(port, link, lane, index);
     } else {
-      wait(port, link, lane, port.queues + lane, index);
+      wait(port, link, lane, index);
     }
   }
 
@@ -154,7 +143,7 @@ class CreditFabric {
   std::uint32_t look_ahead_middle(std::uint32_t index);
   std::uint32_t look_ahead_near(std::uint32_t index);
 
-  /// Of the event of a link that is served: the link, the queue that goes next, its first packet.
+  /// Of the event of a link that is served: the link, the packet that goes next, those that come after it.
   void look_ahead(Event kind, std::uint32_t link, int step) const {
     if (kind != Event::port) return;
     if (step == 0) {
@@ -163,13 +152,14 @@ class CreditFabric {
     }
     const CreditPort& port = ports_[link];
     if ((port.waiting & 1) == 0) return;
-    const CreditQueue* const queue = queues_.data() + port.lanes[0].first;
     if (step == 1) {
-      __builtin_prefetch(queue, 1);
+      context_.slab.prefetch(port.lanes[0].first);
       return;
     }
-    if (queue->head != kNone) context_.slab.prefetch(queue->head);
-    if (queue->input != CreditQueue::kHost) __builtin_prefetch(inputs_.data() + queue->input, 1);
+    const Packet& packet = context_.slab[port.lanes[0].first];
+    if (packet.following != kNone) context_.slab.prefetch(packet.following);
+    if (packet.next != kNone) context_.slab.prefetch(packet.next);
+    if (packet.ingress != kNone) __builtin_prefetch(inputs_.data() + input(packet.ingress, lane_of(packet.klass)), 1);
   }
 
   void settle(Ps) {}
@@ -199,6 +189,7 @@ class CreditFabric {
  private:
   static constexpr std::uint16_t kAdaptiveLeast = 100;
   static constexpr unsigned kStill = 10;
+  static constexpr std::uint32_t kReading = kNone - 1;  ///< Of a FIFO that is empty but for what leaves it.
 
   /// Where a link ends, and as which of the links that end there.
   struct End {
@@ -228,6 +219,12 @@ class CreditFabric {
   }
   /// But for credit packets that go first.
   bool wire_free(const CreditPort& port) const { return port.busy_until <= context_.now; }
+
+  /// Whether what goes next may be settled now. WHY before the wire is free: with one lane it is the first of the round,
+  /// whatever comes until then; settled ahead, it costs no event of its own.
+  bool soon_free(const CreditPort& port) const {
+    return port.busy_until <= context_.now + (ahead_ == 0 ? 0 : classes_[port.kind].mtu_time);
+  }
 
   std::uint32_t uplink(std::uint32_t host, std::uint32_t index) const {
     const Nic& nic = context_.nics[host];
@@ -261,14 +258,14 @@ class CreditFabric {
       packet.following = egress;
       return;
     }
-    const std::uint32_t queue = fifo_ ? input(link, lane) : port.queues + ends_[link].rank * lanes_ + lane;
-    const bool first = !fifo_ || (queues_[queue].head == kNone && !queues_[queue].reading);
-    if (first && !port.armed && !port.down && (port.waiting >> lane & 1) == 0 && wire_free(port) &&
+    const bool first = !fifo_ || tails_[input(link, lane)] == kNone;
+    if (first && !port.armed && !port.down && (port.waiting >> lane & 1) == 0 && soon_free(port) &&
         lane_at(port, egress, lane).credit >= blocks(packet.size)) {
+      packet.next = kNone;
       begin(port, egress, lane, index);
-      if (fifo_) read(port, egress, queue);
+      if (fifo_) read(port, egress, input(link, lane), kNone);
     } else {
-      wait(port, egress, lane, queue, index);
+      wait(port, egress, lane, index);
     }
   }
 
@@ -292,14 +289,21 @@ class CreditFabric {
     context_.depart(link, index, start + std::min(time, klass.head_time) + klass.latency);
   }
 
-  void wait(CreditPort& port, std::uint32_t link, unsigned lane, std::uint32_t queue, std::uint32_t index);
-  void join(CreditPort& port, std::uint32_t link, unsigned lane, std::uint32_t queue);
+  /// The queue in which a packet waits for a link: of its input (and, unless inputs are FIFOs, of the link) and its lane.
+  std::uint32_t queue_of(const CreditPort& port, const Packet& packet, unsigned lane) const {
+    if (packet.ingress == kNone) return port.queues + lane;
+    return fifo_ ? input(packet.ingress, lane) : port.queues + ends_[packet.ingress].rank * lanes_ + lane;
+  }
+  void wait(CreditPort& port, std::uint32_t link, unsigned lane, std::uint32_t index);
+  void join(CreditPort& port, std::uint32_t link, unsigned lane, std::uint32_t index);
   void arm(CreditPort& port, std::uint32_t link, Ps at);
   void serve(CreditPort& port, std::uint32_t link);
+  void send_first(CreditPort& port, std::uint32_t link, unsigned lane);
   unsigned choose(CreditPort& port, std::uint32_t link);
   bool has_credit(CreditPort& port, std::uint32_t link, unsigned lane);
-  void read(CreditPort& port, std::uint32_t link, std::uint32_t queue);
+  void read(CreditPort& port, std::uint32_t link, std::uint32_t queue, std::uint32_t next);
   void expose(std::uint32_t link);
+  void enter(std::uint32_t queue, std::uint32_t head);
   void stick(CreditPort& port, std::uint32_t link, unsigned lane);
   void unstick(CreditPort& port, std::uint32_t link, unsigned lane);
   void offer(CreditPort& port, std::uint32_t link);
@@ -346,6 +350,7 @@ class CreditFabric {
   const LinkCreditOptions& options_;
   bool adaptive_, hashed_, fifo_, uniform_ = true, watching_ = false;
   std::uint32_t lanes_, mtu_, header_;
+  unsigned ahead_;  ///< Packets settled beyond the one whose turn it is.
   std::int32_t buffer_, update_blocks_, mtu_blocks_;
   std::uint64_t begun_ = 0, begun_before_ = 0;  ///< Packets; the same when lanes were last watched.
   unsigned still_ = 0;                          ///< How often since then nothing had moved.
@@ -356,11 +361,15 @@ class CreditFabric {
   BigVector<CreditPort> ports_;
   std::vector<CreditLane> more_;        ///< Lanes beyond the second.
   BigVector<CreditInput> inputs_;
-  BigVector<CreditQueue> queues_;
+  BigVector<std::uint32_t> tails_;      ///< The last packet of every queue; kNone: it is empty and nothing of it leaves.
   std::vector<std::int32_t> loads_;     ///< Adaptive routing: blocks waiting for a link and out on it.
   std::vector<std::uint32_t> draws_;
   std::vector<LaneArbiter> arbiters_;
-  std::vector<std::uint32_t> reading_;  ///< FIFOs: the queue from which a link is being fed.
+  struct Reading {
+    std::uint32_t queue = kNone, next = kNone;
+  };
+  std::vector<Reading> reading_;        ///< FIFOs: the queue from which a link is being fed, its packet after that.
+  std::vector<std::uint32_t> heads_;    ///< FIFOs: the first packet that has come while the last one leaves.
   std::vector<Ps> stuck_since_, waited_;
   std::vector<std::int64_t> marks_;
   std::vector<std::uint32_t> uplinks_ptr_, uplinks_;
