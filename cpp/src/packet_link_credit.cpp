@@ -46,6 +46,9 @@ CreditFabric::CreditFabric(Context& context)
   stuck_since_.resize(links * lanes_);
   waited_.resize(links);
   marks_.resize(links);
+  longest_.resize(links);
+  times_.resize(links);
+  blame_.resize(links);
   if (adaptive_) {
     loads_.resize(links);
     draws_.resize(context.network.nodes);
@@ -96,22 +99,20 @@ void CreditFabric::lay_out_queues() {
   }
   for (const CreditLinkClass& klass : classes_) uniform_ = uniform_ && klass.rate_bps == classes_.front().rate_bps;
   std::uint64_t next = fifo_ ? links * lanes_ : 0;
-  uplinks_ptr_.assign(std::size_t{network.hosts} + 1, 0);
+  leaving_ptr_.assign(std::size_t{network.nodes} + 1, 0);
   for (std::size_t link = 0; link < links; ++link) {
     const auto source = static_cast<std::uint32_t>(network.link_source[link]);
     ports_[link].queues = static_cast<std::uint32_t>(next);
-    if (source < network.hosts) ++uplinks_ptr_[source + 1];
+    ++leaving_ptr_[source + 1];
     next += source < network.hosts ? lanes_ : fifo_ ? 0 : std::uint64_t{inputs[source]} * lanes_;
     need(next < kNone, "link credit: too many inputs, egresses and lanes");
   }
   tails_.assign(next, kNone);
-  for (std::uint32_t host = 0; host < network.hosts; ++host) uplinks_ptr_[host + 1] += uplinks_ptr_[host];
-  uplinks_.resize(uplinks_ptr_.back());
-  std::vector<std::uint32_t> at(uplinks_ptr_.begin(), uplinks_ptr_.end() - 1);
-  for (std::size_t link = 0; link < links; ++link) {
-    const auto source = static_cast<std::uint32_t>(network.link_source[link]);
-    if (source < network.hosts) uplinks_[at[source]++] = static_cast<std::uint32_t>(link);
-  }
+  for (std::uint32_t node = 0; node < network.nodes; ++node) leaving_ptr_[node + 1] += leaving_ptr_[node];
+  leaving_.resize(links);
+  std::vector<std::uint32_t> at(leaving_ptr_.begin(), leaving_ptr_.end() - 1);
+  for (std::size_t link = 0; link < links; ++link)
+    leaving_[at[static_cast<std::size_t>(network.link_source[link])]++] = static_cast<std::uint32_t>(link);
 }
 
 std::uint16_t CreditFabric::class_of(std::uint64_t rate_bps, Ps latency, bool to_host) {
@@ -304,7 +305,37 @@ void CreditFabric::stick(CreditPort& port, std::uint32_t link, unsigned lane) {
 
 void CreditFabric::unstick(CreditPort& port, std::uint32_t link, unsigned lane) {
   port.stuck &= static_cast<std::uint8_t>(~(1u << lane));
-  waited_[link] += context_.now - stuck_since_[input(link, lane)];
+  const Ps time = context_.now - stuck_since_[input(link, lane)];
+  waited_[link] += time;
+  longest_[link] = std::max(longest_[link], time);
+  ++times_[link];
+  if (time >= kLong) blame_[link].vote(root_of(link), time);
+}
+
+/// Where the tree of full buffers begins that ends at a link: on from switch to switch by the link for which most waits.
+std::uint32_t CreditFabric::root_of(std::uint32_t link) const {
+  for (unsigned steps = 0; steps < 64; ++steps) {
+    const std::uint32_t node = ends_[link].target;
+    if (node < context_.hosts || !context_.owns(node)) return link;
+    std::uint32_t most = leaving_[leaving_ptr_[node]];
+    for (std::uint32_t at = leaving_ptr_[node]; at < leaving_ptr_[node + 1]; ++at)
+      if (depth(leaving_[at]) > depth(most)) most = leaving_[at];
+    link = most;
+    if (ports_[link].stuck == 0) return link;
+  }
+  return link;
+}
+
+void CreditFabric::conclude() {
+  for (std::uint32_t link = 0; link < ports_.size(); ++link)
+    for (unsigned lane = 0; lane < lanes_; ++lane)
+      if ((ports_[link].stuck >> lane & 1) != 0 && paused(link)) unstick(ports_[link], link, lane);
+  PauseColumns& columns = context_.outcome.pauses;
+  columns.paused_ps = std::move(waited_);
+  columns.longest_ps = std::move(longest_);
+  columns.pauses = std::move(times_);
+  columns.origin.clear();
+  for (const Majority& majority : blame_) columns.origin.push_back(static_cast<std::int32_t>(majority.origin));
 }
 
 Ps CreditFabric::paused_ps(std::uint32_t link) const {

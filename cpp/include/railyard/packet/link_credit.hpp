@@ -9,6 +9,7 @@
 #include "railyard/packet/destination_routes.hpp"
 #include "railyard/packet/event.hpp"
 #include "railyard/packet/lane_arbiter.hpp"
+#include "railyard/packet/pause_graph.hpp"
 #include "railyard/packet/wire.hpp"
 
 namespace railyard::packet {
@@ -120,8 +121,8 @@ class CreditFabric {
     const Nic& nic = context_.nics[host];
     if (nic.link != kNone) return lane_ready(nic.link, lane);
     bool all = true;
-    for (std::uint32_t at = uplinks_ptr_[host]; at < uplinks_ptr_[host + 1]; ++at)
-      all = lane_ready(uplinks_[at], lane) && all;
+    for (std::uint32_t at = leaving_ptr_[host]; at < leaving_ptr_[host + 1]; ++at)
+      all = lane_ready(leaving_[at], lane) && all;
     return all;
   }
 
@@ -163,6 +164,8 @@ class CreditFabric {
   }
 
   void settle(Ps) {}
+  /// Puts into the outcome how long links were held back; the last thing that is called.
+  void conclude();
   /// Bytes waiting for a link, in all inputs and lanes.
   std::int64_t depth(std::uint32_t link) const;
   std::int64_t carried(std::uint32_t link) const { return ports_[link].carried; }
@@ -189,6 +192,7 @@ class CreditFabric {
  private:
   static constexpr std::uint16_t kAdaptiveLeast = 100;
   static constexpr unsigned kStill = 10;
+  static constexpr Ps kLong = 1'000'000;  ///< Only of waits so long is it asked who is the cause.
   static constexpr std::uint32_t kReading = kNone - 1;  ///< Of a FIFO that is empty but for what leaves it.
 
   /// Where a link ends, and as which of the links that end there.
@@ -306,6 +310,7 @@ class CreditFabric {
   void enter(std::uint32_t queue, std::uint32_t head);
   void stick(CreditPort& port, std::uint32_t link, unsigned lane);
   void unstick(CreditPort& port, std::uint32_t link, unsigned lane);
+  std::uint32_t root_of(std::uint32_t link) const;
   void offer(CreditPort& port, std::uint32_t link);
 
   bool lane_ready(std::uint32_t link, unsigned lane) {
@@ -372,7 +377,10 @@ class CreditFabric {
   std::vector<std::uint32_t> heads_;    ///< FIFOs: the first packet that has come while the last one leaves.
   std::vector<Ps> stuck_since_, waited_;
   std::vector<std::int64_t> marks_;
-  std::vector<std::uint32_t> uplinks_ptr_, uplinks_;
+  std::vector<std::uint32_t> leaving_ptr_, leaving_;  ///< Links that leave a node.
+  std::vector<Ps> longest_;
+  std::vector<std::int32_t> times_;
+  std::vector<Majority> blame_;
 };
 
 }  // namespace railyard::packet
