@@ -25,7 +25,7 @@ CHUNK_BYTES = 16 * 1024
 AGGREGATION_PS = 150_000
 """What a switch takes to add up; no public figure."""
 
-_SPARE = 1.25
+_SPARE = 1.1
 """Chunks on the way, of what it holds unloaded: a host with no more waits for every answer that is a little late."""
 
 
@@ -81,7 +81,7 @@ def sharp(
         hosts: Who takes part.
         size_bytes: What each host has, and gets.
         chunk_bytes: What is added up and sent on at a time.
-        window: Chunks of a host between their first and their last way; None: a quarter more than what that way holds.
+        window: Chunks of a host between their first and their last way; None: a tenth more than what that way holds.
         aggregation_ps: From a chunk's last arrival at a switch until it goes on.
         root: Which of the switches that could be the root is.
 
