@@ -66,4 +66,5 @@ def test_every_preset_names_its_sources_and_what_it_leaves_out():
 
 
 def test_every_setting_has_a_key():
-    assert len(KEYS) == len(Settings.__dataclass_fields__)
+    # `loss_recovery` is a word for what two of the fields say together.
+    assert len(set(KEYS) - {"loss_recovery"}) == len(Settings.__dataclass_fields__)

@@ -168,3 +168,14 @@ def test_a_loop_of_routes_is_refused():
     )  # fmt: skip
     with pytest.raises(InputError, match="no path"):
         run(loop, Traffic.of(2, 0, 1, 1000), Settings())
+
+
+def test_a_window_never_closes_for_good():
+    """Round trips of small packets on short links are shorter than a packet takes; losses then cut windows to that."""
+    pairs = [(0, 1)] * 15 + [(1, 0)] * 6 + [(3, 0), (0, 4), (5, 0), (3, 0), (5, 1), (3, 0)]
+    source, target = np.array(pairs).T
+    size = [1] * 21 + [767, 3189, 4086, 9770, 4053, 130_881]
+    network = leaf_spine(16, leaf_hosts=4, spines=3, rate_bps=G400, latency_ps=1)
+    for seed in range(8):
+        chosen = Settings(trim=False, queue_packets=2, seed=seed, end_ps=10**10)
+        assert run(network, Traffic.of(16, source, target, size), chosen).finished.all()

@@ -12,7 +12,8 @@ from railyard.scenario.execute import execute
 from railyard.scenario.prepare import prepare
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-FILES = sorted(EXAMPLES.rglob("*.yaml"))
+FABRICS = {EXAMPLES / "packet" / "my_fabric.yaml"}  # no scenario: tests/packet_user tries it
+FILES = sorted(set(EXAMPLES.rglob("*.yaml")) - FABRICS)
 QUICK = ["first.yaml", "straggler.yaml", "hf-config/own-model.yaml", "designed.yaml"]
 
 

@@ -29,6 +29,7 @@ struct NoAccount {
   void stop_speculating() {}
   bool waits_for_answer() const { return false; }
   std::int64_t credit() const { return 0; }
+  static constexpr std::uint8_t kPatience = 1;
   static Ps request_gap(const Derived& derived, bool) { return derived.base_rtt_ps; }
 };
 

@@ -141,7 +141,9 @@ struct Nscc {
  private:
   static std::uint32_t wrapped(double value) { return static_cast<std::uint32_t>(static_cast<std::int64_t>(value)); }
 
-  void bound(const NsccConstants& c) { window = std::min(std::max(window, c.mtu), std::max(most, std::int64_t{1})); }
+  /// WHY at least a packet, even where the shortest round trip, seen by small packets, is shorter than one takes to send: a
+  /// window below it would never open again.
+  void bound(const NsccConstants& c) { window = std::max(std::min(window, most), c.mtu); }
 
   void fair_increase(const NsccConstants& c, std::int64_t bytes) {
     increase = wrapped(increase + c.fair * static_cast<double>(bytes));

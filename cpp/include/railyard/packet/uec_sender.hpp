@@ -101,7 +101,7 @@ void Uec<Control, Fabric>::request(std::uint32_t flow) {
   Sender& sender = senders_[flow];
   const Ps gap = Control::request_gap(derived_);
   if (sender.last_request > 0 && context_.now - sender.last_request < gap) {
-    if constexpr (Control::kCredit) arm_timer(flow, context_.now);
+    arm_timer(flow, context_.now);
     return;
   }
   const std::uint32_t sequence = sender.window.next();
@@ -159,15 +159,14 @@ void Uec<Control, Fabric>::on_timer(std::uint32_t flow) {
   Ps sent = 0;
   if (sender.done) return;
   if (!sender.window.oldest(sent_, sequence, sent)) {
-    if constexpr (Control::kCredit)
-      if (sender.backlog != 0 || sender.window.waiting_count() != 0) wait_on(flow);
+    if (!sender.place.taken && (sender.backlog != 0 || sender.window.waiting_count() != 0)) wait_on(flow);
     return;
   }
   if (sent + derived_.min_rto_ps > context_.now) arm_timer(flow, sent);
   else expire(flow, sequence);
 }
 
-/// Nothing is out, and what is left has no credit. WHY: htsim leaves it at that, and where the receiver believes that
+/// Nothing is out, and what is left has no credit, or no window after timeouts. WHY: htsim leaves it at that, and where the receiver believes that
 /// it has granted enough the flow never ends.
 template <class Control, class Fabric>
 void Uec<Control, Fabric>::wait_on(std::uint32_t flow) {

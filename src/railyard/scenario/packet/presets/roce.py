@@ -84,7 +84,7 @@ ROCE_NS3 = add(
         summary="RoCE as ASTRA-sim's ns-3 models it, without congestion control.",
         settings=NS3,
         sources=NS3_SOURCES,
-        left_out=(),
+        left_out=("its hash of the five-tuple and its random numbers",),
     )
 )
 
@@ -112,6 +112,6 @@ DCQCN_NS3 = add(
             "the same: src/point-to-point/model/rdma-hw.cc: the rate control",
             "alibaba-edu/High-Precision-Congestion-Control, commit 9f4be2a: simulation/run.py, `--cc dcqcn`: constants",
         ),
-        left_out=(),
+        left_out=("its hash of the five-tuple and its random numbers",),
     )
 )
