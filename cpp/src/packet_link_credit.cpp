@@ -312,6 +312,16 @@ void CreditFabric::unstick(CreditPort& port, std::uint32_t link, unsigned lane) 
   if (time >= kLong) blame_[link].vote(root_of(link), time);
 }
 
+/// Whether a link lacks credit, or did not long ago: just then a packet may be on its way.
+bool CreditFabric::lately_stuck(std::uint32_t link) const {
+  if (ports_[link].stuck != 0) return true;
+  for (unsigned lane = 0; lane < lanes_; ++lane) {
+    const Ps since = stuck_since_[input(link, lane)];
+    if (times_[link] != 0 && since != 0 && context_.now - since < kLately) return true;
+  }
+  return false;
+}
+
 /// Where the tree of full buffers begins that ends at a link: on from switch to switch by the link for which most waits.
 std::uint32_t CreditFabric::root_of(std::uint32_t link) const {
   for (unsigned steps = 0; steps < 64; ++steps) {
@@ -321,7 +331,7 @@ std::uint32_t CreditFabric::root_of(std::uint32_t link) const {
     for (std::uint32_t at = leaving_ptr_[node]; at < leaving_ptr_[node + 1]; ++at)
       if (depth(leaving_[at]) > depth(most)) most = leaving_[at];
     link = most;
-    if (ports_[link].stuck == 0) return link;
+    if (!lately_stuck(link)) return link;
   }
   return link;
 }

@@ -193,6 +193,7 @@ class CreditFabric {
   static constexpr std::uint16_t kAdaptiveLeast = 100;
   static constexpr unsigned kStill = 10;
   static constexpr Ps kLong = 1'000'000;  ///< Only of waits so long is it asked who is the cause.
+  static constexpr Ps kLately = 10'000'000;
   static constexpr std::uint32_t kReading = kNone - 1;  ///< Of a FIFO that is empty but for what leaves it.
 
   /// Where a link ends, and as which of the links that end there.
@@ -310,6 +311,7 @@ class CreditFabric {
   void enter(std::uint32_t queue, std::uint32_t head);
   void stick(CreditPort& port, std::uint32_t link, unsigned lane);
   void unstick(CreditPort& port, std::uint32_t link, unsigned lane);
+  bool lately_stuck(std::uint32_t link) const;
   std::uint32_t root_of(std::uint32_t link) const;
   void offer(CreditPort& port, std::uint32_t link);
 
