@@ -12,8 +12,6 @@ constexpr std::int32_t kDownLoad = 1 << 29;
 
 }  // namespace
 
-// ------------------------------------------------------------------------------------------------------------ service
-
 void CreditFabric::wait(CreditPort& port, std::uint32_t link, unsigned lane, std::uint32_t index) {
   Packet& packet = context_.slab[index];
   std::uint32_t& tail = tails_[queue_of(port, packet, lane)];
