@@ -27,8 +27,8 @@ Written by `python tools/packet_validation_report.py FOLDER`, which runs `railya
 commands that htsim was recorded with, said in Railyard's words, run by the packet engine, and compared figure by
 figure.
 
-- *recorded*: runs of uet-htsim (commit 40ccb05; `uec`) and csg-htsim (commit 841d9e7; `csg`: EQDS, NDP, RoCE, HPCC), 400 Gb/s,
-  their default three-tier fat tree, links of 1 us, `-mtu 4150`.
+- *recorded*: runs of uet-htsim (commit 40ccb05; `uec`) and csg-htsim (commit 841d9e7; `csg`: EQDS, NDP, RoCE, HPCC),
+  400 Gb/s, their default three-tier fat tree, links of 1 us, `-mtu 4150`.
 - *uec_validate*: htsim's own validation suite at 100 Gb/s: the last and the first flow to finish.
 - *ns3*: the RDMA of ASTRA-sim's ns-3 on the same matrices (`src/railyard/validate/data`); of permutations only the
   order of the controls is judged to a tolerance.
@@ -40,7 +40,7 @@ the last finish at a single bottleneck 2 %, slowed links 8 %, means over the has
 counts as agreeing if htsim gives it, too, under another seed than the recorded one; where that was tried, what its
 seeds give stands in place of the tolerance.
 
-{date}, commit {commit}: **{ok} figures agree, {off} do not; {skipped} recorded runs are not run, for the reasons at the end.**
+{date}, commit {commit}: **{ok} figures agree, {off} do not; {skipped} runs are left out** (reasons at the end).
 """
 
 
