@@ -91,9 +91,10 @@ def measure(simulated: Simulated) -> Measured:
         "warnings": [*timeline.meta.get("warnings", []), *_straddling(job)],  # type: ignore[misc]
         "digest": timeline.meta["digest"],
     }
-    return Measured(
-        variant, tuple(_sources(job, cost)), _words(timeline.meta.get("left_out")), tuple(_defaults(job)), tuple(ranks)
-    )
+    left_out = _words(timeline.meta.get("left_out"))
+    if timeline.meta.get("engine") == "packet":
+        left_out = (*left_out, "what would help is tried on the flow engine: its shares of the step, not its queues")
+    return Measured(variant, tuple(_sources(job, cost)), left_out, tuple(_defaults(job)), tuple(ranks))
 
 
 def _stall_each_step(training: Training, stall_s: float) -> float:
