@@ -2,7 +2,7 @@
 
     python benchmarks/packet_threads.py [THREADS]
 
-The permutation of 1,024 hosts, 10 MB a flow, 400 Gbit/s, three-tier fat tree, NSCC. Wants a machine with nothing else to do.
+The permutation of 1,024 hosts, 10 MB a flow, 400 Gbit/s, three-tier fat tree, NSCC. Wants a machine that is idle.
 """
 
 from __future__ import annotations
