@@ -1,14 +1,7 @@
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
-#include <nanobind/stl/optional.h>
-#include <nanobind/typing.h>
-
-#include <chrono>
 #include <optional>
-#include <span>
-#include <type_traits>
 #include <vector>
 
+#include "arrays.hpp"
 #include "railyard/group.hpp"
 #include "railyard/simulation.hpp"
 #include "railyard/version.hpp"
@@ -19,27 +12,9 @@ void bind_packet(nb::module_& m);  // packet.cpp
 
 using namespace nb::literals;
 using namespace railyard;
+using namespace railyard::bind;
 
 namespace {
-
-template <class T>
-using Column = nb::ndarray<const T, nb::numpy, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Progress = nb::typed<nb::callable, void(std::uint64_t, std::int64_t)>;
-
-template <class T>
-std::span<const T> view(const Column<T>& column) {
-  return {column.data(), column.size()};
-}
-
-/// A read-only numpy view of a vector; the array keeps `self` (the result object) alive.
-template <class Owner, auto Member>
-auto column_of() {
-  return [](nb::handle self) {
-    const auto& values = nb::cast<const Owner&>(self).*Member;
-    using T = typename std::decay_t<decltype(values)>::value_type;
-    return nb::ndarray<nb::numpy, const T, nb::ndim<1>>(values.data(), {values.size()}, self);
-  };
-}
 
 /// The core's columns over the caller's arrays, which stay alive as long as this does.
 struct Entities {
@@ -81,29 +56,6 @@ struct Faults {
   FaultColumns columns() const { return {view(at_ps), view(kind), view(target), view(value)}; }
 };
 
-/// Lets Python handle signals and shows progress, about twenty times a second.
-/// WHY: by the clock and not by the number of events, because with another Python thread busy each acquisition of the
-/// GIL may cost the interpreter's switch interval (5 ms).
-class Heartbeat {
- public:
-  explicit Heartbeat(const std::optional<Progress>& progress) : progress_(progress) {}
-
-  void operator()(std::uint64_t done, Ps now) {
-    if (Clock::now() < next_) return;
-    next_ = Clock::now() + kInterval;
-    nb::gil_scoped_acquire gil;
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    if (progress_) (*progress_)(done, now);
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  static constexpr auto kInterval = std::chrono::milliseconds(50);
-
-  const std::optional<Progress>& progress_;
-  Clock::time_point next_ = Clock::now() + kInterval;
-};
-
 Result run(const Graph& graph, const Entities& entities, const Column<double>& capacity_bps, const Faults& faults,
            std::uint64_t seed, double task_sigma, double rank_sigma, bool contention,
            const Column<std::int32_t>& probe_links, std::uint32_t probe_samples,
@@ -112,8 +64,8 @@ Result run(const Graph& graph, const Entities& entities, const Column<double>& c
                         .contention = contention,
                         .probe_links = view(probe_links),
                         .probe_samples = probe_samples};
-  Heartbeat heartbeat(progress);
-  const Poll poll = [&heartbeat](std::uint64_t done, Ps now) { heartbeat(done, now); };
+  Beat beat(progress);
+  const Poll poll = [&beat](std::uint64_t done, Ps now) { beat(done, now); };
   nb::gil_scoped_release nogil;
   return simulate(graph.columns(), entities.columns(), view(capacity_bps), faults.columns(), options, poll);
 }

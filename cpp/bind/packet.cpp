@@ -1,18 +1,12 @@
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
-#include <nanobind/stl/optional.h>
-#include <nanobind/typing.h>
-
-#include <chrono>
 #include <optional>
-#include <span>
-#include <type_traits>
 
+#include "arrays.hpp"
 #include "railyard/packet/options.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 using namespace railyard::packet;
+using namespace railyard::bind;
 
 void bind_packet_controls(nb::module_& m);
 void bind_packet_pfc(nb::module_& m);  // packet_pfc.cpp
@@ -20,35 +14,6 @@ void bind_packet_link_credit(nb::module_& m);
 void bind_packet_rdma(nb::module_& m);
 
 namespace {
-
-template <class T>
-using Column = nb::ndarray<const T, nb::numpy, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Progress = nb::typed<nb::callable, void(std::uint64_t, std::int64_t)>;
-
-template <class T>
-std::span<const T> view(const Column<T>& column) {
-  return {column.data(), column.size()};
-}
-
-/// A read-only numpy view of a vector; the array keeps `self` (the outcome) alive.
-template <auto Member>
-auto column_of() {
-  return [](nb::handle self) {
-    const auto& values = nb::cast<const Outcome&>(self).*Member;
-    using T = typename std::decay_t<decltype(values)>::value_type;
-    return nb::ndarray<nb::numpy, const T, nb::ndim<1>>(values.data(), {values.size()}, self);
-  };
-}
-
-/// The same of the columns of pauses.
-template <auto Member>
-auto pause_column_of() {
-  return [](nb::handle self) {
-    const auto& values = nb::cast<const Outcome&>(self).pauses.*Member;
-    using T = typename std::decay_t<decltype(values)>::value_type;
-    return nb::ndarray<nb::numpy, const T, nb::ndim<1>>(values.data(), {values.size()}, self);
-  };
-}
 
 struct PacketNodes {
   std::uint32_t hosts, nodes;
@@ -77,27 +42,6 @@ struct PacketFlows {
     return {view(source),  view(target),   view(size_bytes), view(start_ps), view(dep_ptr),
             view(dep_idx), view(delay_ps), view(need),       view(dep_at),   view(klass)};
   }
-};
-
-/// Lets Python handle signals and shows progress, about twenty times a second (by the clock: taking the GIL may cost the
-/// interpreter's switch interval when another thread is busy).
-class Beat {
- public:
-  explicit Beat(const std::optional<Progress>& progress) : progress_(progress) {}
-
-  void operator()(std::uint64_t events, railyard::Ps now) {
-    if (Clock::now() < next_) return;
-    next_ = Clock::now() + kInterval;
-    nb::gil_scoped_acquire gil;
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    if (progress_) (*progress_)(events, now);
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  static constexpr auto kInterval = std::chrono::milliseconds(50);
-  const std::optional<Progress>& progress_;
-  Clock::time_point next_ = Clock::now() + kInterval;
 };
 
 struct LinkFaults {
@@ -219,16 +163,6 @@ void bind_options(nb::module_& m) {
           [](Options& options, std::int64_t value) { options.ndp.timeout_ps = value; });
 }
 
-/// The same of a column of the samples.
-template <auto Member>
-auto samples_of() {
-  return [](nb::handle self) {
-    const auto& values = nb::cast<const Outcome&>(self).samples.*Member;
-    using T = typename std::decay_t<decltype(values)>::value_type;
-    return nb::ndarray<nb::numpy, const T, nb::ndim<1>>(values.data(), {values.size()}, self);
-  };
-}
-
 template <std::uint64_t Counters::*Member>
 std::uint64_t count(const Outcome& outcome) {
   return outcome.counters.*Member;
@@ -241,17 +175,17 @@ std::int64_t constant(const Outcome& outcome) {
 
 void bind_outcome(nb::module_& m) {
   nb::class_<Outcome>(m, "PacketOutcome", "Columns, one row a flow; the arrays are read-only views.")
-      .def_prop_ro("start_ps", column_of<&Outcome::start_ps>())
-      .def_prop_ro("finish_ps", column_of<&Outcome::finish_ps>())
-      .def_prop_ro("receiver_finish_ps", column_of<&Outcome::receiver_finish_ps>())
-      .def_prop_ro("link_bytes", column_of<&Outcome::link_bytes>())
-      .def_prop_ro("link_paused_ps", pause_column_of<&PauseColumns::paused_ps>())
-      .def_prop_ro("link_longest_pause_ps", pause_column_of<&PauseColumns::longest_ps>())
-      .def_prop_ro("link_pauses", pause_column_of<&PauseColumns::pauses>())
-      .def_prop_ro("link_pause_origin", pause_column_of<&PauseColumns::origin>())
-      .def_prop_ro("flow_held_ps", pause_column_of<&PauseColumns::flow_held_ps>())
-      .def_prop_ro("flow_victim_ps", pause_column_of<&PauseColumns::flow_victim_ps>())
-      .def_prop_ro("flow_victim_origin", pause_column_of<&PauseColumns::flow_origin>())
+      .def_prop_ro("start_ps", column_of<Outcome, &Outcome::start_ps>())
+      .def_prop_ro("finish_ps", column_of<Outcome, &Outcome::finish_ps>())
+      .def_prop_ro("receiver_finish_ps", column_of<Outcome, &Outcome::receiver_finish_ps>())
+      .def_prop_ro("link_bytes", column_of<Outcome, &Outcome::link_bytes>())
+      .def_prop_ro("link_paused_ps", column_of<Outcome, &Outcome::pauses, &PauseColumns::paused_ps>())
+      .def_prop_ro("link_longest_pause_ps", column_of<Outcome, &Outcome::pauses, &PauseColumns::longest_ps>())
+      .def_prop_ro("link_pauses", column_of<Outcome, &Outcome::pauses, &PauseColumns::pauses>())
+      .def_prop_ro("link_pause_origin", column_of<Outcome, &Outcome::pauses, &PauseColumns::origin>())
+      .def_prop_ro("flow_held_ps", column_of<Outcome, &Outcome::pauses, &PauseColumns::flow_held_ps>())
+      .def_prop_ro("flow_victim_ps", column_of<Outcome, &Outcome::pauses, &PauseColumns::flow_victim_ps>())
+      .def_prop_ro("flow_victim_origin", column_of<Outcome, &Outcome::pauses, &PauseColumns::flow_origin>())
       .def_ro("scheduled", &Outcome::scheduled)
       .def_ro("events", &Outcome::events)
       .def_ro("now_ps", &Outcome::now_ps)
@@ -274,13 +208,13 @@ void bind_outcome(nb::module_& m) {
       .def_prop_ro("lost", &count<&Counters::lost>)
       .def_prop_ro("link_retries", &count<&Counters::link_retries>)
       .def_prop_ro("credits", &count<&Counters::credits>)
-      .def_prop_ro("sample_time_ps", samples_of<&Samples::time_ps>())
-      .def_prop_ro("sample_depth_bytes", samples_of<&Samples::depth_bytes>())
-      .def_prop_ro("sample_carried_bytes", samples_of<&Samples::carried_bytes>())
-      .def_prop_ro("sample_marks", samples_of<&Samples::marks>())
-      .def_prop_ro("sample_paused_ps", samples_of<&Samples::paused_ps>())
-      .def_prop_ro("sample_window_bytes", samples_of<&Samples::window_bytes>())
-      .def_prop_ro("sample_rate_bps", samples_of<&Samples::rate_bps>())
+      .def_prop_ro("sample_time_ps", column_of<Outcome, &Outcome::samples, &Samples::time_ps>())
+      .def_prop_ro("sample_depth_bytes", column_of<Outcome, &Outcome::samples, &Samples::depth_bytes>())
+      .def_prop_ro("sample_carried_bytes", column_of<Outcome, &Outcome::samples, &Samples::carried_bytes>())
+      .def_prop_ro("sample_marks", column_of<Outcome, &Outcome::samples, &Samples::marks>())
+      .def_prop_ro("sample_paused_ps", column_of<Outcome, &Outcome::samples, &Samples::paused_ps>())
+      .def_prop_ro("sample_window_bytes", column_of<Outcome, &Outcome::samples, &Samples::window_bytes>())
+      .def_prop_ro("sample_rate_bps", column_of<Outcome, &Outcome::samples, &Samples::rate_bps>())
       .def_prop_ro("base_rtt_ps", &constant<&Derived::base_rtt_ps>)
       .def_prop_ro("queue_bytes", &constant<&Derived::queue_bytes>)
       .def_prop_ro("ecn_low_bytes", &constant<&Derived::ecn_low_bytes>)

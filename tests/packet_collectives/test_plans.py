@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from railyard.collective import ALGORITHMS, Pattern, Shape
-from railyard.engine.packet.plan import AT_RECEIVER, GATE
+from railyard.engine.packet.plan import GATE
 from railyard.engine.packet.plans import Grain, plan
+from railyard.engine.packet.records import AT_RECEIVER
 from railyard.graph import CollectiveKind
 
 SHAPES = (Shape.grid(4, 8), Shape.grid(1, 8), Shape.grid(8, 1), Shape.grid(3, 4))

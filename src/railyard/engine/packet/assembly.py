@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.engine.packet.order import predecessors
-from railyard.engine.packet.plan import AT_RECEIVER, GATE
-from railyard.engine.packet.records import Traffic
+from railyard.engine.packet.plan import GATE
+from railyard.engine.packet.records import AT_RECEIVER, Scalar, Traffic
 from railyard.graph import Kind
 
 if TYPE_CHECKING:
@@ -98,21 +98,21 @@ def assemble(
     np.cumsum(every, out=ptr[1:])
     last = np.concatenate([*finals, np.empty(0, np.int64)])
 
-    def column(name: str, head: Ints, tail: Ints, kind: type[np.generic]) -> NDArray[np.generic]:
+    def column(name: str, head: Ints, tail: Ints, kind: type[Scalar]) -> NDArray[Scalar]:
         return np.concatenate([head, *(getattr(block, name) for block in blocks), tail]).astype(kind)
 
     label_of, labels = _labels(blocks, tasks, rows)
     traffic = Traffic(
         hosts=placed.network.hosts,
-        source=column("source", home, home[ended], np.int32),  # type: ignore[arg-type]
-        target=column("target", home, home[ended], np.int32),  # type: ignore[arg-type]
-        size_bytes=column("size_bytes", np.zeros(tasks, np.int64), np.zeros(many, np.int64), np.int64),  # type: ignore[arg-type]
+        source=column("source", home, home[ended], np.int32),
+        target=column("target", home, home[ended], np.int32),
+        size_bytes=column("size_bytes", np.zeros(tasks, np.int64), np.zeros(many, np.int64), np.int64),
         start_ps=np.where(every > 0, -1, 0).astype(np.int64),
         dep_ptr=ptr,
         dep_idx=np.concatenate([*before, last]).astype(np.int32),
         dep_at=np.concatenate([*when, np.full(len(last), AT_RECEIVER, np.uint8)]),
         need=every.astype(np.int32),
-        delay_ps=column("delay_ps", np.rint(start).astype(np.int64), np.zeros(many, np.int64), np.int64),  # type: ignore[arg-type]
+        delay_ps=column("delay_ps", np.rint(start).astype(np.int64), np.zeros(many, np.int64), np.int64),
         klass=np.concatenate(
             [
                 np.zeros(tasks, np.uint8),

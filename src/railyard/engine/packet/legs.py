@@ -13,7 +13,8 @@ import numpy as np
 
 from railyard.collective import NETWORK
 from railyard.collective.lowering.routes import rail_of_local
-from railyard.engine.packet.plan import AT_RECEIVER, AT_SENDER, GATE, Edges, joined_edges
+from railyard.engine.packet.plan import GATE, Edges, joined_edges
+from railyard.engine.packet.records import AT_RECEIVER, AT_SENDER
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from railyard.engine.packet.records import AT_RECEIVER
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
 
 GATE = -1
 """In `Plan.dep_idx`: the collective's own start."""
-
-AT_SENDER, AT_RECEIVER = 0, 1
 
 
 @dataclass(frozen=True, eq=False)

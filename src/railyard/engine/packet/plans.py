@@ -13,7 +13,8 @@ from railyard.collective.broadcast import chains
 from railyard.collective.direct import all_pairs
 from railyard.collective.ring import orders
 from railyard.collective.tree import rooted_channels
-from railyard.engine.packet.plan import AT_SENDER, Plan, Planner, cuts
+from railyard.engine.packet.plan import Plan, Planner, cuts
+from railyard.engine.packet.records import AT_SENDER
 from railyard.errors import InputError
 from railyard.graph import CollectiveKind
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,8 @@ CongestionControl = Literal["nscc", "rccc", "nscc+rccc", "constant"]
 LoadBalancing = Literal["mixed", "reps", "bitmap", "oblivious", "single-path", "adaptive", "flowlet", "skip"]
 Transport = Literal["uec", "rdma", "eqds", "ndp"]
 Switching = Literal["lossy", "pfc", "credit", "scheduled"]
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 AT_SENDER, AT_RECEIVER = 0, 1
 """When a dependency on a flow is done: its sender has the last acknowledgement; its receiver has every byte."""
@@ -110,7 +112,7 @@ class PacketNetwork:
         return self.routing if isinstance(self.routing, Routes) else Routes.of(self.routing)
 
 
-def _column(values: ArrayLike, kind: type[np.generic], length: int, name: str) -> NDArray[np.generic]:
+def _column(values: ArrayLike, kind: type[Scalar], length: int, name: str) -> NDArray[Scalar]:
     column = np.ascontiguousarray(np.broadcast_to(np.asarray(values), (length,)) if np.ndim(values) == 0 else values)
     if column.ndim != 1 or len(column) != length:
         raise InputError(
@@ -170,16 +172,16 @@ class Traffic:
         count = max(np.size(source), np.size(target), np.size(size_bytes), np.size(start_ps))
         return cls(
             hosts=hosts,
-            source=_column(source, np.int32, count, "source"),  # type: ignore[arg-type]
-            target=_column(target, np.int32, count, "target"),  # type: ignore[arg-type]
-            size_bytes=_column(size_bytes, np.int64, count, "size_bytes"),  # type: ignore[arg-type]
-            start_ps=_column(start_ps, np.int64, count, "start_ps"),  # type: ignore[arg-type]
+            source=_column(source, np.int32, count, "source"),
+            target=_column(target, np.int32, count, "target"),
+            size_bytes=_column(size_bytes, np.int64, count, "size_bytes"),
+            start_ps=_column(start_ps, np.int64, count, "start_ps"),
             dep_ptr=np.zeros(count + 1, np.int64),
             dep_idx=np.zeros(0, np.int32),
             delay_ps=np.zeros(count, np.int64),
             need=np.zeros(count, np.int32),
             dep_at=np.zeros(0, np.uint8),
-            klass=_column(klass, np.uint8, count, "klass"),  # type: ignore[arg-type]
+            klass=_column(klass, np.uint8, count, "klass"),
         )
 
     def after(
@@ -211,10 +213,10 @@ class Traffic:
             self,
             start_ps=np.where(counts > 0, -1, self.start_ps),
             dep_ptr=np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
-            dep_idx=_column(before, np.int32, len(waiting), "before")[order],  # type: ignore[arg-type]
-            dep_at=_column(at, np.uint8, len(waiting), "at")[order],  # type: ignore[arg-type]
-            need=_column(counts if need is None else need, np.int32, len(self), "need"),  # type: ignore[arg-type]
-            delay_ps=_column(delay, np.int64, len(self), "delay_ps"),  # type: ignore[arg-type]
+            dep_idx=_column(before, np.int32, len(waiting), "before")[order],
+            dep_at=_column(at, np.uint8, len(waiting), "at")[order],
+            need=_column(counts if need is None else need, np.int32, len(self), "need"),
+            delay_ps=_column(delay, np.int64, len(self), "delay_ps"),
         )
 
     def __len__(self) -> int:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective.lowering.storage import stripes_of
-from railyard.engine.packet.plan import AT_RECEIVER, GATE
+from railyard.engine.packet.plan import GATE
+from railyard.engine.packet.records import AT_RECEIVER
 from railyard.graph import Kind
 
 if TYPE_CHECKING:
