@@ -200,12 +200,21 @@ def _gain(variants: Sequence[Variant], other: Variant) -> float:
     return max(map(_rate, variants)) / _rate(other) - 1
 
 
+def _held_back_at(variant: Variant) -> str | None:
+    """The tier that holds the step back: what trying found, where that is a tier, else the one that is most loaded."""
+    network = variant.get("network") or {}
+    tried = (variant.get("bottleneck") or {}).get("name")
+    if tried in {row["name"] for row in network.get("tiers", [])}:
+        return str(tried)
+    return network.get("saturated_tier")
+
+
 def _contrast(best: Variant, worst: Variant) -> str:
     """What sets the two apart: throughput of an accelerator, and the cause of waiting that grew most."""
     faster = _gain([best], worst)
     waits = [numbers.percent(share_of(variant, WAITING)) for variant in (worst, best)]
     grown = max(WAITING, key=lambda cause: share_of(worst, [cause]) - share_of(best, [cause]))
-    tier = (worst.get("network") or {}).get("saturated_tier")
+    tier = _held_back_at(worst)
     where = f" at {tier}" if tier and grown in {"bandwidth", "contention"} else ""
     return (
         f"{best['name']} gets {numbers.percent(faster)} more tokens out of a GPU than {worst['name']}: waiting for the "
