@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from railyard import catalog as catalogue
 from railyard.errors import InputError
-from railyard.validate.training import family, validate_training
+from railyard.validate.training import validate_training
+from railyard.validate.training_cases import family
 
 DATA = Path(__file__).parent / "data"
 RUNS = DATA / "runs.csv"

@@ -8,20 +8,14 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
-from railyard.validate import training_table
-from railyard.validate.training_layout import layout_of, precision_of, software_of
-from railyard.validate.training_machine import device_of, machine_of
-from railyard.validate.training_model import model_of
-from railyard.workload.training import flops
-from railyard.workload.training.estimate import estimate
-from railyard.workload.training.spec import Training
+from railyard.validate.training_cases import family, predicted_s, read_cases
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.catalog import Catalog
+    from railyard.validate.training_cases import Case
     from railyard.validate.training_table import Row
-    from railyard.workload.training.machine import Machine
 
 ENGINES = ("analytic",)
 
@@ -93,16 +87,6 @@ class TrainingReport:
         return json.dumps(content, indent=1, allow_nan=False)
 
 
-@dataclass(frozen=True)
-class _Case:
-    row: Row
-    training: Training
-    machine: Machine
-    measured: float
-    metric: str
-    defaults: tuple[str, ...]
-
-
 def validate_training(table: Path, catalog: Catalog, *, engine: str = "analytic") -> TrainingReport:
     """Predicts every run of a table.
 
@@ -116,57 +100,11 @@ def validate_training(table: Path, catalog: Catalog, *, engine: str = "analytic"
     """
     if engine not in ENGINES:
         raise InputError(f"validation has no engine `{engine}`", key="engine", found=engine, allowed=ENGINES)
-    results: dict[int, TrainingResult] = {}
-    cases: list[_Case] = []
-    for row in training_table.read(table):
-        try:
-            cases.append(_case(row, catalog))
-        except InputError as error:
-            results[row.line] = _skipped(row, error.problems[0].headline())
-    if cases:
-        found = estimate([case.training for case in cases], [case.machine for case in cases])
-        for case, predicted in zip(cases, found.step_s, strict=True):
-            results[case.row.line] = _compared(case, float(predicted))
+    cases, refused = read_cases(table, catalog)
+    results = {row.line: _skipped(row, reason) for row, reason in refused}
+    for case, predicted in zip(cases, predicted_s(cases), strict=True):
+        results[case.row.line] = _compared(case, predicted)
     return TrainingReport(str(table), engine, tuple(results[line] for line in sorted(results)))
-
-
-def _case(row: Row, catalog: Catalog) -> _Case:
-    if row.problem:
-        raise InputError(row.problem)
-    absent = [name for name in ("n_gpu", "seq_len", "global_batch_seqs") if not row.whole.get(name)]
-    if absent:
-        raise InputError(f"line {row.line}: {', '.join(absent)} unknown or zero")
-    defaults: list[str] = []
-    device = device_of(row, catalog)
-    model = model_of(row, catalog, defaults)
-    precision = precision_of(row, device, defaults)
-    software, machine = software_of(row, device), machine_of(row, device, defaults)
-    layout = layout_of(row, model, machine, software, defaults)
-    training = Training(
-        model=model, layout=layout, seq_len=row.whole["seq_len"], software=software, precision=precision
-    )
-    measured, metric = _measured(row, training)
-    return _Case(row, training, machine, measured, metric, tuple(defaults))
-
-
-def _measured(row: Row, training: Training) -> tuple[float, str]:
-    """Step seconds and where they come from: published, or derived from tokens/s or from TFLOP/s."""
-    reported = row.get("metric_reported")
-    rate = row.real.get("tokens_per_s_per_gpu")
-    tokens, ranks = training.step_tokens, row.whole["n_gpu"]
-    if rate and (row.real.get("step_time_s") is None or "DERIVED" in reported):
-        return tokens / (rate * ranks), "step seconds derived from tokens/s/GPU"
-    if row.real.get("step_time_s"):
-        derived = "DERIVED" in reported.upper()
-        return row.real["step_time_s"], "step seconds derived from TFLOP/s" if derived else "step seconds"
-    speed = row.real.get("tflops_per_gpu")
-    if speed:
-        # NeMo counts all of the attention scores; the others that publish a rate alone count the causal half.
-        causal = "NeMo" not in row.get("framework")
-        useful = flops.model_flops_per_token(training.model, training.seq_len, causal=causal) * tokens
-        counted = "causal" if causal else "full"
-        return useful / (speed * 1e12 * ranks), f"step seconds derived from TFLOP/s ({counted} attention counted)"
-    raise InputError("no step time, tokens/s or TFLOP/s was published")
 
 
 def _skipped(row: Row, reason: str) -> TrainingResult:
@@ -174,7 +112,7 @@ def _skipped(row: Row, reason: str) -> TrainingResult:
     return TrainingResult(row.id, row.line, row.get("source_doc"), row.get("tier", "A"), "skipped", named)
 
 
-def _compared(case: _Case, predicted: float) -> TrainingResult:
+def _compared(case: Case, predicted: float) -> TrainingResult:
     row = case.row
     if not math.isfinite(predicted) or predicted <= 0:
         return _skipped(row, "the model gives no finite step time for this configuration")
@@ -191,22 +129,6 @@ def _compared(case: _Case, predicted: float) -> TrainingResult:
         profile=case.training.software.name,
         defaults=case.defaults,
     )
-
-
-def family(source: str) -> str:
-    """The family of a source: what stands in front of its first version, place or year."""
-    for name in (
-        "MLPerf Training",
-        "Megatron-Bridge performance summary",
-        "Megatron-Bridge",
-        "llm-foundry",
-        "SimuMax",
-        "torchtitan",
-        "vTrain",
-    ):
-        if name in source:
-            return name
-    return source.split(" (", maxsplit=1)[0].split(",", maxsplit=1)[0] or "unnamed"
 
 
 def _summary(rows: tuple[TrainingResult, ...]) -> dict[str, float | int | None]:

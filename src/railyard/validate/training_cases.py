@@ -1,0 +1,136 @@
+"""Rows of a table of measured runs as training jobs on machines, ready to be predicted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.errors import InputError
+from railyard.validate import training_table
+from railyard.validate.training_layout import layout_of, precision_of, software_of
+from railyard.validate.training_machine import device_of, machine_of
+from railyard.validate.training_model import model_of
+from railyard.workload.training import flops
+from railyard.workload.training.estimate import estimate
+from railyard.workload.training.spec import Training
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from railyard.catalog import Catalog
+    from railyard.validate.training_table import Row
+    from railyard.workload.training.machine import Machine
+
+
+@dataclass(frozen=True)
+class Case:
+    """One measured run that can be predicted.
+
+    Attributes:
+        row: Of the table.
+        training: The job.
+        machine: What it ran on.
+        measured: Step seconds.
+        metric: From what they were taken.
+        defaults: Facts that had to be assumed.
+    """
+
+    row: Row
+    training: Training
+    machine: Machine
+    measured: float
+    metric: str
+    defaults: tuple[str, ...]
+
+    @property
+    def family(self) -> str:
+        """Of its source."""
+        return family(self.row.get("source_doc"))
+
+
+def read_cases(table: Path, catalog: Catalog) -> tuple[list[Case], list[tuple[Row, str]]]:
+    """The runs of a table, and the rows that cannot be predicted with the reason.
+
+    Args:
+        table: CSV with the columns of `runs.csv` or `runs_single_node.csv`.
+        catalog: For devices and models.
+
+    Raises:
+        InputError: The table cannot be read.
+    """
+    cases: list[Case] = []
+    refused: list[tuple[Row, str]] = []
+    for row in training_table.read(table):
+        try:
+            cases.append(case_of(row, catalog))
+        except InputError as error:
+            refused.append((row, error.problems[0].headline()))
+    return cases, refused
+
+
+def predicted_s(cases: Sequence[Case]) -> list[float]:
+    """Predicted step seconds of each run, in closed form."""
+    if not cases:
+        return []
+    return estimate([case.training for case in cases], [case.machine for case in cases]).step_s.tolist()
+
+
+def case_of(row: Row, catalog: Catalog) -> Case:
+    """One row as a job on a machine.
+
+    Raises:
+        InputError: The row cannot be read, or lacks a fact without which nothing can be predicted.
+    """
+    if row.problem:
+        raise InputError(row.problem)
+    absent = [name for name in ("n_gpu", "seq_len", "global_batch_seqs") if not row.whole.get(name)]
+    if absent:
+        raise InputError(f"line {row.line}: {', '.join(absent)} unknown or zero")
+    defaults: list[str] = []
+    device = device_of(row, catalog)
+    model = model_of(row, catalog, defaults)
+    precision = precision_of(row, device, defaults)
+    software, machine = software_of(row, device), machine_of(row, device, defaults)
+    layout = layout_of(row, model, machine, software, defaults)
+    training = Training(
+        model=model, layout=layout, seq_len=row.whole["seq_len"], software=software, precision=precision
+    )
+    measured, metric = _measured(row, training)
+    return Case(row, training, machine, measured, metric, tuple(defaults))
+
+
+def _measured(row: Row, training: Training) -> tuple[float, str]:
+    """Step seconds and where they come from: published, or derived from tokens/s or from TFLOP/s."""
+    reported = row.get("metric_reported")
+    rate = row.real.get("tokens_per_s_per_gpu")
+    tokens, ranks = training.step_tokens, row.whole["n_gpu"]
+    if rate and (row.real.get("step_time_s") is None or "DERIVED" in reported):
+        return tokens / (rate * ranks), "step seconds derived from tokens/s/GPU"
+    if row.real.get("step_time_s"):
+        derived = "DERIVED" in reported.upper()
+        return row.real["step_time_s"], "step seconds derived from TFLOP/s" if derived else "step seconds"
+    speed = row.real.get("tflops_per_gpu")
+    if speed:
+        # NeMo counts all of the attention scores; the others that publish a rate alone count the causal half.
+        causal = "NeMo" not in row.get("framework")
+        useful = flops.model_flops_per_token(training.model, training.seq_len, causal=causal) * tokens
+        counted = "causal" if causal else "full"
+        return useful / (speed * 1e12 * ranks), f"step seconds derived from TFLOP/s ({counted} attention counted)"
+    raise InputError("no step time, tokens/s or TFLOP/s was published")
+
+
+def family(source: str) -> str:
+    """The family of a source: what stands in front of its first version, place or year."""
+    for name in (
+        "MLPerf Training",
+        "Megatron-Bridge performance summary",
+        "Megatron-Bridge",
+        "llm-foundry",
+        "SimuMax",
+        "torchtitan",
+        "vTrain",
+    ):
+        if name in source:
+            return name
+    return source.split(" (", maxsplit=1)[0].split(",", maxsplit=1)[0] or "unnamed"
