@@ -153,7 +153,7 @@ def test_the_newest_profile_of_an_architecture_is_the_default(catalog, h100):
     assert profiles.default(catalog.accelerator("tpu-v5p")).name == "maxtext"
     with pytest.raises(Exception, match="did you mean"):
         profiles.profile("megatron-2062", h100)
-    assert all(known.source and known.date for known in profiles.PROFILES)
+    assert all(known.source and known.date for known in profiles.all_profiles())
 
 
 @pytest.mark.parametrize("name", ["gaudi3", "mi300x", "mi325x", "mi355x", "trainium2"])

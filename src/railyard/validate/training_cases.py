@@ -73,7 +73,8 @@ def predicted_s(cases: Sequence[Case]) -> list[float]:
     """Predicted step seconds of each run, in closed form."""
     if not cases:
         return []
-    return estimate([case.training for case in cases], [case.machine for case in cases]).step_s.tolist()
+    found = estimate([case.training for case in cases], [case.machine for case in cases])
+    return [float(seconds) for seconds in found.step_s]
 
 
 def case_of(row: Row, catalog: Catalog) -> Case:
