@@ -200,6 +200,17 @@ def validate_training(
     checking.training(table, as_json=json)
 
 
+@validate.command("memory")
+def validate_memory(
+    table: Annotated[Path, typer.Option("--table", metavar="FILE.csv", help="Measured training runs.")],
+    json: Json = False,
+) -> None:
+    """Predict every published peak of memory of a table."""
+    from railyard.cli import checking
+
+    checking.memory(table, as_json=json)
+
+
 @validate.command("collectives")
 def validate_collectives(
     logs: Annotated[Path, typer.Option("--logs", metavar="FOLDER", help="Logs of collective benchmarks.")],

@@ -40,6 +40,25 @@ def training(table: Path, *, as_json: bool) -> None:
         raise RailyardError(f"no row of {table} could be predicted, so nothing has been validated")
 
 
+def memory(table: Path, *, as_json: bool) -> None:
+    """Every published peak of memory of a table.
+
+    Raises:
+        InputError: The table cannot be read, or has no published peak.
+        RailyardError: No row of it could be predicted.
+    """
+    from railyard.validate.memory import validate_memory
+
+    report = validate_memory(table, catalog.load())
+    if as_json:
+        emit(report.to_json())
+    else:
+        _errors([*report.sources().items(), ("all", report.summary())])
+        _skipped(row.reason for row in report.rows if row.status == "skipped")
+    if not report.summary()["n"]:
+        raise RailyardError(f"no row of {table} could be predicted, so nothing has been validated")
+
+
 def collectives(logs: Path, *, as_json: bool) -> None:
     """Every measured collective of a folder of logs.
 

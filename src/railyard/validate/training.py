@@ -67,12 +67,12 @@ class TrainingReport:
 
     def summary(self) -> dict[str, float | int | None]:
         """Errors over all scored rows: `n`, `skipped`, mean, median and 90th percentile of |error|."""
-        return _summary(self.rows)
+        return summary_of(self.rows)
 
     def sources(self) -> dict[str, dict[str, float | int | None]]:
         """The same by source family."""
         families = dict.fromkeys(family(row.source) for row in self.rows)
-        return {name: _summary(tuple(row for row in self.rows if family(row.source) == name)) for name in families}
+        return {name: summary_of(tuple(row for row in self.rows if family(row.source) == name)) for name in families}
 
     def to_json(self) -> str:
         """The report as JSON: `rows`, `summary`, `sources`."""
@@ -101,13 +101,14 @@ def validate_training(table: Path, catalog: Catalog, *, engine: str = "analytic"
     if engine not in ENGINES:
         raise InputError(f"validation has no engine `{engine}`", key="engine", found=engine, allowed=ENGINES)
     cases, refused = read_cases(table, catalog)
-    results = {row.line: _skipped(row, reason) for row, reason in refused}
+    results = {row.line: skipped(row, reason) for row, reason in refused}
     for case, predicted in zip(cases, predicted_s(cases), strict=True):
         results[case.row.line] = _compared(case, predicted)
     return TrainingReport(str(table), engine, tuple(results[line] for line in sorted(results)))
 
 
-def _skipped(row: Row, reason: str) -> TrainingResult:
+def skipped(row: Row, reason: str) -> TrainingResult:
+    """The result of a row that cannot be predicted; the reason names its line."""
     named = reason if f"line {row.line}" in reason else f"line {row.line}: {reason}"
     return TrainingResult(row.id, row.line, row.get("source_doc"), row.get("tier", "A"), "skipped", named)
 
@@ -115,7 +116,7 @@ def _skipped(row: Row, reason: str) -> TrainingResult:
 def _compared(case: Case, predicted: float) -> TrainingResult:
     row = case.row
     if not math.isfinite(predicted) or predicted <= 0:
-        return _skipped(row, "the model gives no finite step time for this configuration")
+        return skipped(row, "the model gives no finite step time for this configuration")
     return TrainingResult(
         id=row.id,
         line=row.line,
@@ -131,7 +132,8 @@ def _compared(case: Case, predicted: float) -> TrainingResult:
     )
 
 
-def _summary(rows: tuple[TrainingResult, ...]) -> dict[str, float | int | None]:
+def summary_of(rows: tuple[TrainingResult, ...]) -> dict[str, float | int | None]:
+    """Errors over the scored rows: `n`, `skipped`, mean, median and 90th percentile of |error|."""
     errors = sorted(abs(row.error) for row in rows if row.scored and row.error is not None)
     skipped = sum(row.status == "skipped" for row in rows)
     if not errors:

@@ -83,6 +83,17 @@ def case_of(row: Row, catalog: Catalog) -> Case:
     Raises:
         InputError: The row cannot be read, or lacks a fact without which nothing can be predicted.
     """
+    training, machine, defaults = job_of(row, catalog)
+    measured, metric = _measured(row, training)
+    return Case(row, training, machine, measured, metric, defaults)
+
+
+def job_of(row: Row, catalog: Catalog) -> tuple[Training, Machine, tuple[str, ...]]:
+    """The job of a row, its machine and the facts that had to be assumed; what was measured is not asked for.
+
+    Raises:
+        InputError: The row cannot be read, or lacks a fact without which nothing can be predicted.
+    """
     if row.problem:
         raise InputError(row.problem)
     absent = [name for name in ("n_gpu", "seq_len", "global_batch_seqs") if not row.whole.get(name)]
@@ -97,8 +108,7 @@ def case_of(row: Row, catalog: Catalog) -> Case:
     training = Training(
         model=model, layout=layout, seq_len=row.whole["seq_len"], software=software, precision=precision
     )
-    measured, metric = _measured(row, training)
-    return Case(row, training, machine, measured, metric, tuple(defaults))
+    return training, machine, tuple(defaults)
 
 
 def _measured(row: Row, training: Training) -> tuple[float, str]:
