@@ -59,7 +59,14 @@ class Jobs:
         return Training(model=model, layout=made, seq_len=seq_len, software=software, data=data, checkpoint=checkpoint)
 
     def cluster(self, ranks):
-        return SimpleNamespace(ranks=ranks, accelerator=self.accelerator, server=SimpleNamespace(pcie_bps=1e12))
+        return SimpleNamespace(
+            ranks=ranks,
+            accelerator=self.accelerator,
+            server=SimpleNamespace(pcie_bps=1e12),
+            servers=-(-ranks // 8),
+            ranks_per_server=8,
+            storage_servers=None,
+        )
 
     def graph(self, training, **options):
         return build(training, self.cluster(training.layout.ranks), **options).validate()

@@ -277,6 +277,10 @@ class Storage(Entry):
     )
     power_w: Range = field(metadata=f.power_range("power", "Drawn by one node"))
     price_usd_per_tb: Range = field(metadata=f.money_per_terabyte_range("price", "Price of usable capacity"))
+    iops: int = field(
+        default=0,
+        metadata=f.count("iops", "Random reads of 4 KiB that one node serves a second; 0 where only bandwidth limits"),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

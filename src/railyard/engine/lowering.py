@@ -165,4 +165,5 @@ def _transfers(graph: TaskGraph, cluster: Cluster, tasks: NDArray[np.int32], pol
 def _storage(graph: TaskGraph, cluster: Cluster, tasks: NDArray[np.int32], _policy: CollectivePolicy) -> EntityTable:
     from railyard.collective import lower_storage
 
-    return lower_storage(cluster, graph.rank[tasks], graph.kind[tasks] == Kind.WRITE, graph.size_bytes[tasks])
+    writes = graph.kind[tasks] == Kind.WRITE
+    return lower_storage(cluster, graph.rank[tasks], writes, graph.size_bytes[tasks], graph.count[tasks])

@@ -44,6 +44,8 @@ class Stream(IntEnum):
     CONTEXT = 6
     STORAGE = 7
     PARAMETER = 8
+    LOADER = 9
+    COPY = 10
 
 
 class CollectiveKind(IntEnum):
@@ -118,7 +120,7 @@ class TaskGraph:
         peer: int32[n]; destination of a transfer, else -1.
         duration_ps: int64[n]; of a computation on a nominal accelerator, else 0.
         size_bytes: int64[n]; of a transfer, read, write, or of ONE invocation of a collective.
-        count: int32[n]; back-to-back invocations of a collective or transfer, at least 1.
+        count: int32[n]; back-to-back invocations of a collective or transfer, requests of a read or write, at least 1.
         collective: uint8[n], a `CollectiveKind`; 0 where none.
         stream: uint8[n], a `Stream`.
         label: int32[n], index into `labels`.

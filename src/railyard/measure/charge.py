@@ -52,9 +52,11 @@ class Charger:
     ledger: Ledger
 
     def is_communication(self, task: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Transfers and collectives."""
-        kind = self.timeline.graph.kind[task]
-        return np.isin(kind, (Kind.TRANSFER, Kind.COLLECTIVE))
+        """Transfers and collectives, but those that feed or save a step: what waits for them waits for storage."""
+        kind, label = self.timeline.graph.kind[task], self.timeline.graph.label[task]
+        stored = self.vocabulary.checkpoint[label] | self.vocabulary.data[label]
+        found: NDArray[np.bool_] = np.isin(kind, (Kind.TRANSFER, Kind.COLLECTIVE)) & ~stored
+        return found
 
     def own(self, rank: NDArray[np.int64], task: NDArray[np.int64], amount_ps: NDArray[np.int64]) -> None:
         """Books tasks that ran on the rank's own compute stream."""

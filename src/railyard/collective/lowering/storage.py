@@ -21,7 +21,11 @@ STRIPES = 8
 
 
 def lower_storage(
-    cluster: Cluster, rank: NDArray[np.int32], write: NDArray[np.bool_], size_bytes: NDArray[np.int64]
+    cluster: Cluster,
+    rank: NDArray[np.int32],
+    write: NDArray[np.bool_],
+    size_bytes: NDArray[np.int64],
+    count: NDArray[np.int32] | None = None,
 ) -> EntityTable:
     """Reads and writes.
 
@@ -33,6 +37,7 @@ def lower_storage(
         rank: int32[k], who reads or writes.
         write: bool[k].
         size_bytes: int64[k].
+        count: int32[k], requests of each to the devices; None: few enough not to count.
 
     Returns:
         One row a request, in their order.
@@ -50,7 +55,8 @@ def lower_storage(
     node, stripes = _nodes(cluster, servers, ranks)
     row = np.repeat(np.arange(len(ranks)), stripes)
     device = np.where(writes[row], servers.write_link[node], servers.read_link[node]).astype(np.int64)
-    load = Load(row, device, np.full(len(row), 1.0 / stripes))
+    busy = _busy(servers, writes, np.asarray(size_bytes), np.ones(len(ranks)) if count is None else np.asarray(count))
+    load = Load(row, device, busy[row] / stripes)
     path_ps = np.zeros(len(ranks), np.int64)
     if not servers.local and cluster.storage is not None:
         near, far = cluster.storage.port_of_rank[ranks][row], servers.ports[node]
@@ -67,6 +73,21 @@ def lower_storage(
     )
     usage = CsrWeighted.gathered(len(ranks), load.entity, load.link, load.share)
     return table(usage, limits, cluster)
+
+
+def _busy(
+    servers: StorageServers, write: NDArray[np.bool_], size_bytes: NDArray[np.int64], count: NDArray[np.generic]
+) -> NDArray[np.float64]:
+    """float64[k]: how much longer than its bytes alone a request keeps a device busy, at least 1.
+
+    A device does so many operations a second; small ones take as long as the bytes that it could have moved meanwhile.
+    """
+    entry = servers.entry
+    if entry.iops == 0:
+        return np.ones(len(write))
+    rate = np.where(write, entry.write_bps, entry.read_bps)
+    usual_bytes = rate / 8 / entry.iops
+    return np.maximum(1.0, count * usual_bytes / np.maximum(size_bytes, 1))
 
 
 def _nodes(cluster: Cluster, servers: StorageServers, ranks: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:

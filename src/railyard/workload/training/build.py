@@ -16,7 +16,7 @@ from railyard.workload.training.parallel.step import Step
 from railyard.workload.training.precision import check_precision
 from railyard.workload.training.program import Lattice, Program, expand
 from railyard.workload.training.schedule import Emission, Schedule, emit, schedules
-from railyard.workload.training.storage import read_samples, wait_for_storage, write_checkpoint
+from railyard.workload.training.storage import read_samples, save_state, wait_for_storage
 
 if TYPE_CHECKING:
     from railyard.cluster import Cluster
@@ -68,7 +68,7 @@ def _fill(step: Step, *, checkpoint: bool) -> None:
     gather_for_passes(step)
     reads = read_samples(step)
     end = finish(step, reduce_gradients(step))
-    wait_for_storage(step, reads, write_checkpoint(step, end, checkpoint=checkpoint))
+    wait_for_storage(step, reads, save_state(step, end, checkpoint=checkpoint))
 
 
 def _parts(training: Training, cluster: Cluster, schedule: Schedule, times_of: TimesOf | None) -> Parts:

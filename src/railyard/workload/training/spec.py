@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 Schedule = Literal["1f1b", "interleaved", "zero-bubble"]
 Recompute = Literal["none", "selective", "full"]
 Precision = Literal["bf16", "fp16", "fp8", "fp4"]
+Access = Literal["sequential", "random"]
+CachePolicy = Literal["none", "page-cache", "lru", "pinned", "shared"]
 Attention = Literal["unfused", "flash1", "flash2", "flash3", "cudnn"]
 
 SCHEDULES: tuple[Schedule, ...] = ("1f1b", "interleaved", "zero-bubble")
@@ -193,30 +195,82 @@ class SoftwareProfile:
 class DataLoading:
     """Reading training samples from storage.
 
+    What is left out (None) is what the format has, see `formats`.
+
     Attributes:
+        format: How samples are stored: `tokens`, `jsonl`, `parquet`, `images`, `image-shards`, `video-shards`,
+            `volumes`, `records`.
         bytes_per_token: Stored bytes read per training token (tokenized text: 4 or less).
+        items_per_sequence: Files or records read for each sequence beside its tokens: images, clips, volumes.
+        item_size_bytes: Mean stored size of one of them.
+        item_spread: Standard deviation of that size over its mean.
+        token_time_ps: Processor time to prepare one token (reading text, tokenizing).
+        item_time_ps: Processor time to prepare one item (decoding, augmenting).
+        access: `sequential` reads shards from end to end, ahead of what is needed; `random` asks for every item by
+            itself.
+        request_size_bytes: Largest single request to storage.
+        queue_depth: Requests that one worker has under way at a time.
+        workers: Processes that load beside the training process of each rank that reads; 0 lets the training process
+            load, so that every step waits.
         prefetch: Steps read ahead; 0 means that the step waits for its own samples.
         every_rank: Each rank reads for itself; else one rank of a tensor-parallel group reads, and broadcasts.
+        dataset_size_bytes: What an epoch reads; wanted for a cache.
+        cache: What a server keeps of it: `none`; `page-cache` (the host's memory, as Linux evicts); `lru` (the least
+            recently used goes first); `pinned` (what came first stays); `shared` (pinned, no two servers the same).
+        cache_size_bytes: Of one server.
+        cache_read_bps: Rate at which a server's cache is read, such as that of its drives; 0 means memory, whose time
+            is left out.
+        epoch: `first` finds the cache empty, `later` finds it as full as it gets.
     """
 
-    bytes_per_token: float = 4.0
+    format: str = "tokens"
+    bytes_per_token: float | None = None
+    items_per_sequence: float | None = None
+    item_size_bytes: int | None = None
+    item_spread: float | None = None
+    token_time_ps: int | None = None
+    item_time_ps: int | None = None
+    access: Access | None = None
+    request_size_bytes: int | None = None
+    queue_depth: int = 1
+    workers: int = 4
     prefetch: int = 2
     every_rank: bool = False
+    dataset_size_bytes: int = 0
+    cache: CachePolicy = "none"
+    cache_size_bytes: int = 0
+    cache_read_bps: float = 0.0
+    epoch: Literal["first", "later"] = "later"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """Writing training state to storage.
+    """Writing training state to storage, and copies of it to the memory of other servers.
 
     Attributes:
-        interval_steps: Steps between two checkpoints.
+        interval_steps: Steps between two checkpoints on storage.
         asynchronous: Only the copy to host memory stalls the step; the write runs beside it.
         bytes_per_parameter: Parameters and optimizer state: 2 + 12 for 16-bit weights under Adam.
+        gathered: One rank gathers and writes everything (a single file), instead of every rank its shard.
+        copy_share: Of the link between accelerator and host, what copies to host memory reach; 1.0 is pinned memory at
+            full rate, pageable memory reaches about 0.15.
+        overlap_copy: An asynchronous checkpoint's copy runs beside the next step and has to end with it, instead of
+            stalling.
+        serialize_bps: Rate at which one rank turns its state into a file; 0 means as fast as it is written.
+        memory_copies: Other servers whose host memory holds a copy of each rank's state; it crosses the network between
+            accelerators.
+        memory_interval_steps: Steps between two such copies; each is spread evenly over the steps between.
     """
 
     interval_steps: int = 500
     asynchronous: bool = True
     bytes_per_parameter: float = 14.0
+    gathered: bool = False
+    copy_share: float = 1.0
+    overlap_copy: bool = False
+    serialize_bps: float = 0.0
+    memory_copies: int = 0
+    memory_interval_steps: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -143,8 +143,8 @@ def _ranks(placed: _Placed, base: NDArray[np.int64]) -> tuple[NDArray[np.int32],
     over_stages = np.isin(slots.space, [placed.names.index(WORLD), placed.names.index(EMBEDDING)])
     communicator = base[slots.space] + np.where(over_stages, 0, slots.stage * widths)
     start = np.where(collective, communicator, slots.stage.astype(np.int64) * width)
-    # A read of a whole tensor-parallel group runs on its first rank.
-    stride = np.where(collective, 1, width // widths)
+    # What a whole group reads, prepares or writes runs on its first rank.
+    stride = np.where(collective, 1, _leader_strides(placed.lattice)[slots.space])
     instance = np.arange(placed.first[-1], dtype=np.int32)
     instance -= np.repeat(placed.first[:-1].astype(np.int32), widths)
     rank = np.repeat(start.astype(np.int32), widths)
@@ -152,7 +152,16 @@ def _ranks(placed: _Placed, base: NDArray[np.int64]) -> tuple[NDArray[np.int32],
     sends = slots.peer >= 0
     peer = np.repeat(np.where(sends, slots.peer.astype(np.int64) * width, -1).astype(np.int32), widths)
     peer += instance * np.repeat(sends.astype(np.int32), widths)
-    return rank, peer
+    if slots.shift.any():
+        further = np.repeat(slots.shift, widths)
+        peer = np.where(further > 0, (rank.astype(np.int64) + further) % (width * placed.lattice.stages), peer)
+    return rank, peer.astype(np.int32)
+
+
+def _leader_strides(lattice: Lattice) -> NDArray[np.int64]:
+    """int64[spaces]: from the first place of a group to that of the next."""
+    first = [space.members[:, 0] for space in lattice.spaces.values()]
+    return np.array([int(places[1] - places[0]) if len(places) > 1 else 1 for places in first], np.int64)
 
 
 def _related(placed: _Placed, waiting: NDArray[np.int64], awaited: NDArray[np.int64]) -> _Edges:

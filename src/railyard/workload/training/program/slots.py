@@ -32,6 +32,7 @@ class Slots:
         order: int64[n]; slots of one stage and stream run by ascending order.
         kind, stream, collective: uint8[n], as in the task graph.
         peer: int32[n], stage that receives a transfer, else -1.
+        shift: int32[n]; where above 0, the rank so many further on (round the job) receives a transfer instead.
         duration_ps, size_bytes: int64[n].
         count: int32[n].
         label: int64[n], coded label.
@@ -44,6 +45,7 @@ class Slots:
     stream: NDArray[np.uint8]
     collective: NDArray[np.uint8]
     peer: NDArray[np.int32]
+    shift: NDArray[np.int32]
     duration_ps: NDArray[np.int64]
     size_bytes: NDArray[np.int64]
     count: NDArray[np.int32]
@@ -65,6 +67,7 @@ _DTYPES = {
     "stream": np.uint8,
     "collective": np.uint8,
     "peer": np.int32,
+    "shift": np.int32,
     "duration_ps": np.int64,
     "size_bytes": np.int64,
     "count": np.int32,
@@ -107,6 +110,7 @@ class Program:
         count: ArrayLike = 1,
         collective: CollectiveKind = CollectiveKind.ALL_REDUCE,
         peer: ArrayLike = -1,
+        shift: ArrayLike = 0,
     ) -> NDArray[np.int64]:
         """Adds one slot an entry of `order`; the other columns are broadcast to it.
 
@@ -114,7 +118,7 @@ class Program:
             int64[n], the slots' numbers, for `wait`.
         """
         order = np.atleast_1d(np.asarray(order, np.int64))
-        group = "pp" if kind == Kind.TRANSFER else self.lattice.spaces[space].label
+        group = "pp" if kind == Kind.TRANSFER and phase == "pipeline" else self.lattice.spaces[space].label
         family = self._labels.setdefault((phase, op, group), len(self._labels))
         layers, batches = np.asarray(virtual_stage, np.int64), np.asarray(micro_batch, np.int64)
         columns: dict[str, ArrayLike] = {
@@ -125,6 +129,7 @@ class Program:
             "stream": stream,
             "collective": collective if kind == Kind.COLLECTIVE else 0,
             "peer": peer,
+            "shift": shift,
             "duration_ps": duration_ps,
             "size_bytes": size_bytes,
             "count": count,

@@ -1,0 +1,92 @@
+"""How much of an epoch a cache serves, when every epoch reads the dataset once in a new random order.
+
+Let c be the share of the dataset that a server's cache holds, and N the servers. Each epoch a sample goes to one of
+them at random. Two uses of a sample by one server lie g = k - u + v epochs apart, u and v uniform in [0, 1] and k
+geometric with parameter 1/N.
+
+    pinned       what came first stays: a hit when the sample is one of those, h = c
+    shared       pinned, and servers keep different samples and read them from one another: h = N c, at most 1
+    page-cache   a random sample goes when room is needed. Between two uses m / (N c) of the cache is replaced an epoch
+                 (m misses of the 1/N of the dataset that a server reads), so h = E[exp(-g m / (N c))] with m = 1 - h
+    lru          the sample unused for longest goes: h = P(g <= T), where T is the time for which the cache lasts,
+                 c = integral from 0 to T of P(g > t) dt / N (the characteristic time of Che, Tung and Wang, 2002)
+
+With a = m / (N c) the expectation is ((1 - e^-a) / a)^2 / N / (1 - (1 - 1/N) e^-a): it comes out in closed form, and
+the fixed point is unique, for the right side falls in m.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from railyard.workload.training.spec import CachePolicy
+
+_STEPS = 60
+_LONGEST_EPOCHS = 40
+
+
+def hit_rate(policy: CachePolicy, cache_bytes: float, dataset_bytes: float, servers: int = 1) -> float:
+    """Share of a later epoch's bytes that the caches serve.
+
+    Args:
+        policy: How the cache evicts.
+        cache_bytes: Of one server.
+        dataset_bytes: Above 0.
+        servers: That read the dataset together.
+    """
+    held = min(cache_bytes / dataset_bytes, 1.0)
+    if policy == "none" or held <= 0:
+        return 0.0
+    if policy == "shared":
+        return min(servers * held, 1.0)
+    if held >= 1.0:
+        return 1.0
+    if policy == "pinned":
+        return held
+    return _random_replacement(held, servers) if policy == "page-cache" else _least_recent(held, servers)
+
+
+def _random_replacement(held: float, servers: int) -> float:
+    low, high = 0.0, 1.0
+    for _ in range(_STEPS):
+        missed = (low + high) / 2
+        if 1 - _survival(missed / (servers * held), servers) > missed:
+            low = missed
+        else:
+            high = missed
+    return 1 - high
+
+
+def _survival(rate: float, servers: int) -> float:
+    """Expectation of exp(-rate x g)."""
+    if rate <= 0:
+        return 1.0
+    gone = -math.expm1(-rate)
+    return (gone / rate) ** 2 / servers / (1 - (1 - 1 / servers) * (1 - gone))
+
+
+def _least_recent(held: float, servers: int) -> float:
+    time = np.linspace(0.0, 2.0 + _LONGEST_EPOCHS * servers, 1 + 400 * (2 + _LONGEST_EPOCHS * min(servers, 50)))
+    within = _gap_cdf(time, servers)
+    covered = np.concatenate([[0.0], np.cumsum(np.diff(time) * (1 - (within[1:] + within[:-1]) / 2))]) / servers
+    lasts = float(np.interp(held, covered, time))
+    return float(np.interp(lasts, time, within))
+
+
+def _gap_cdf(
+    time: np.ndarray[tuple[int], np.dtype[np.float64]], servers: int
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """P(g <= t): a geometric mixture of the triangle of 1 - u + v, shifted by whole epochs."""
+    total, weight, left = np.zeros_like(time), 1.0 / servers, 1.0
+    for shift in range(2 + int(time[-1])):
+        x = np.clip(time - shift, 0.0, 2.0)
+        total += weight * np.where(x <= 1, x * x / 2, 1 - (2 - x) ** 2 / 2)
+        left -= weight
+        weight *= 1 - 1 / servers
+        if left < 1e-9:
+            break
+    return total
