@@ -191,13 +191,22 @@ def catalog_show(
 
 @validate.command("training")
 def validate_training(
+    *,
     table: Annotated[Path, typer.Option("--table", metavar="FILE.csv", help="Measured training steps.")],
+    leave_out: Annotated[
+        str | None,
+        typer.Option(
+            "--leave-out",
+            metavar="PART",
+            help="source, model or hidden: predict each with constants fitted without it, on this table.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Predict every measured training step of a table."""
     from railyard.cli import checking
 
-    checking.training(table, as_json=json)
+    checking.training(table, leave_out=leave_out, as_json=json)
 
 
 @validate.command("memory")

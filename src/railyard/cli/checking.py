@@ -11,7 +11,7 @@ from railyard import catalog
 from railyard.api.numbers import percent
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
-from railyard.errors import RailyardError
+from railyard.errors import InputError, Problem, RailyardError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,16 +21,16 @@ _REASONS = 8
 _HEADINGS = ("", "rows", "mean |error|", "median |error|", "p90 |error|")
 
 
-def training(table: Path, *, as_json: bool) -> None:
+def training(table: Path, *, leave_out: str | None, as_json: bool) -> None:
     """Every measured training step of a table.
 
     Raises:
-        InputError: The table cannot be read.
+        InputError: The table cannot be read, or some of its rows are wrong (after all others have been printed).
         RailyardError: No row of it could be predicted.
     """
     from railyard.validate.training import validate_training
 
-    report = validate_training(table, catalog.load())
+    report = validate_training(table, catalog.load(), leave_out=leave_out)
     if as_json:
         emit(report.to_json())
     else:
@@ -38,6 +38,9 @@ def training(table: Path, *, as_json: bool) -> None:
         _skipped(row.reason for row in report.rows if row.status == "skipped")
     if not report.summary()["n"]:
         raise RailyardError(f"no row of {table} could be predicted, so nothing has been validated")
+    wrong = [row for row in report.rows if row.bad]
+    if wrong:
+        raise InputError.many([Problem(row.reason, file=str(table), line=row.line) for row in wrong])
 
 
 def memory(table: Path, *, as_json: bool) -> None:

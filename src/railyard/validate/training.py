@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
+from railyard.validate.leave_out import left_out
 from railyard.validate.training_cases import family, predicted_s, read_cases
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class TrainingResult:
         tier: A, B or C; tier C is run but not scored.
         status: `ok` or `skipped`.
         reason: Why it was skipped.
+        bad: Whether it was skipped because it is wrong, not because it is silent.
         metric: From what the measured step seconds were taken.
         measured, predicted: Step seconds.
         error: (predicted - measured) / measured.
@@ -44,6 +46,7 @@ class TrainingResult:
     tier: str
     status: str
     reason: str = ""
+    bad: bool = False
     metric: str = ""
     measured: float | None = None
     predicted: float | None = None
@@ -87,12 +90,16 @@ class TrainingReport:
         return json.dumps(content, indent=1, allow_nan=False)
 
 
-def validate_training(table: Path, catalog: Catalog, *, engine: str = "analytic") -> TrainingReport:
+def validate_training(
+    table: Path, catalog: Catalog, *, engine: str = "analytic", leave_out: str | None = None
+) -> TrainingReport:
     """Predicts every run of a table.
 
     Args:
         table: CSV with the columns of `runs.csv` or `runs_single_node.csv`.
         catalog: For devices and models.
+        leave_out: Predict each `source` (or `model`, or `hidden` size) with constants that were fitted without it, on
+            the smallest scale of each family in this table; None: with the shipped constants.
         engine: `analytic`, the closed-form estimate.
 
     Raises:
@@ -101,16 +108,18 @@ def validate_training(table: Path, catalog: Catalog, *, engine: str = "analytic"
     if engine not in ENGINES:
         raise InputError(f"validation has no engine `{engine}`", key="engine", found=engine, allowed=ENGINES)
     cases, refused = read_cases(table, catalog)
-    results = {row.line: skipped(row, reason) for row, reason in refused}
+    if leave_out is not None:
+        cases, _ = left_out(cases, leave_out)
+    results = {one.row.line: skipped(one.row, one.reason, bad=one.bad) for one in refused}
     for case, predicted in zip(cases, predicted_s(cases), strict=True):
         results[case.row.line] = _compared(case, predicted)
     return TrainingReport(str(table), engine, tuple(results[line] for line in sorted(results)))
 
 
-def skipped(row: Row, reason: str) -> TrainingResult:
+def skipped(row: Row, reason: str, *, bad: bool = False) -> TrainingResult:
     """The result of a row that cannot be predicted; the reason names its line."""
     named = reason if f"line {row.line}" in reason else f"line {row.line}: {reason}"
-    return TrainingResult(row.id, row.line, row.get("source_doc"), row.get("tier", "A"), "skipped", named)
+    return TrainingResult(row.id, row.line, row.get("source_doc"), row.get("tier", "A"), "skipped", named, bad=bad)
 
 
 def _compared(case: Case, predicted: float) -> TrainingResult:

@@ -9,7 +9,7 @@ from railyard.errors import InputError
 from railyard.validate import training_table
 from railyard.validate.training_layout import layout_of, precision_of, software_of
 from railyard.validate.training_machine import device_of, machine_of
-from railyard.validate.training_model import model_of
+from railyard.validate.training_model import UnknownShapeError, model_of
 from railyard.workload.training import flops
 from railyard.workload.training.estimate import estimate
 from railyard.workload.training.spec import Training
@@ -49,7 +49,26 @@ class Case:
         return family(self.row.get("source_doc"))
 
 
-def read_cases(table: Path, catalog: Catalog) -> tuple[list[Case], list[tuple[Row, str]]]:
+@dataclass(frozen=True)
+class Refused:
+    """A row that cannot be predicted.
+
+    Attributes:
+        row: Of the table.
+        reason: Why.
+        bad: Whether the row is wrong (unreadable, unknown device, inconsistent sizes), not merely silent about a fact.
+    """
+
+    row: Row
+    reason: str
+    bad: bool
+
+
+class _SilentRow(InputError):
+    """The row lacks a fact without which nothing can be predicted, which is no mistake of the table."""
+
+
+def read_cases(table: Path, catalog: Catalog) -> tuple[list[Case], list[Refused]]:
     """The runs of a table, and the rows that cannot be predicted with the reason.
 
     Args:
@@ -60,12 +79,13 @@ def read_cases(table: Path, catalog: Catalog) -> tuple[list[Case], list[tuple[Ro
         InputError: The table cannot be read.
     """
     cases: list[Case] = []
-    refused: list[tuple[Row, str]] = []
+    refused: list[Refused] = []
     for row in training_table.read(table):
         try:
             cases.append(case_of(row, catalog))
         except InputError as error:
-            refused.append((row, error.problems[0].headline()))
+            bad = not isinstance(error, _SilentRow | UnknownShapeError)
+            refused.append(Refused(row, error.problems[0].headline(), bad))
     return cases, refused
 
 
@@ -98,7 +118,7 @@ def job_of(row: Row, catalog: Catalog) -> tuple[Training, Machine, tuple[str, ..
         raise InputError(row.problem)
     absent = [name for name in ("n_gpu", "seq_len", "global_batch_seqs") if not row.whole.get(name)]
     if absent:
-        raise InputError(f"line {row.line}: {', '.join(absent)} unknown or zero")
+        raise _SilentRow(f"line {row.line}: {', '.join(absent)} unknown or zero")
     defaults: list[str] = []
     device = device_of(row, catalog)
     model = model_of(row, catalog, defaults)
@@ -128,7 +148,7 @@ def _measured(row: Row, training: Training) -> tuple[float, str]:
         useful = flops.model_flops_per_token(training.model, training.seq_len, causal=causal) * tokens
         counted = "causal" if causal else "full"
         return useful / (speed * 1e12 * ranks), f"step seconds derived from TFLOP/s ({counted} attention counted)"
-    raise InputError("no step time, tokens/s or TFLOP/s was published")
+    raise _SilentRow("no step time, tokens/s or TFLOP/s was published")
 
 
 def family(source: str) -> str:

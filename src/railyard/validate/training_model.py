@@ -20,6 +20,10 @@ _MLA_PART = {"q_lora": "q_lora", "kv_lora": "kv_lora", "nope": "nope_dim", "rope
 _MLA_DEFAULT = {"q_lora": 1536, "kv_lora": 512, "nope_dim": 128, "rope_dim": 64, "v_dim": 128}
 
 
+class UnknownShapeError(InputError):
+    """A row names a model whose dimensions nobody states."""
+
+
 def model_of(row: Row, catalog: Catalog, defaults: list[str]) -> Model:
     """The model of a row.
 
@@ -29,12 +33,13 @@ def model_of(row: Row, catalog: Catalog, defaults: list[str]) -> Model:
         defaults: Receives a line for each fact that had to be assumed.
 
     Raises:
-        InputError: The dimensions are unknown, or they do not fit together.
+        UnknownShapeError: The dimensions are unknown.
+        InputError: They do not fit together.
     """
     known = _known(row, catalog)
     if "layers" not in row.whole or "hidden" not in row.whole:
         if known is None:
-            raise InputError(
+            raise UnknownShapeError(
                 f"the dimensions of `{row.get('model')}` are neither in the table nor in the catalogue", key="layers"
             )
         defaults.append(f"model dimensions from the catalogue entry {known.name}")
@@ -56,7 +61,7 @@ def _from_row(row: Row, known: Model | None, defaults: list[str]) -> Model:
     experts = row.whole.get("experts", 0)
     heads, hidden = row.whole.get("heads", 0), row.whole["hidden"]
     if not heads:
-        raise InputError("the number of attention heads is unknown", key="heads")
+        raise UnknownShapeError("the number of attention heads is unknown", key="heads")
     sizes: dict[str, Any] = {
         "layers": row.whole["layers"],
         "hidden": hidden,

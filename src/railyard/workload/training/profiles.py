@@ -29,11 +29,22 @@ _UNMEASURED = "unmeasured-2026"
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """How a fitted constant may vary: bounds, and one standard deviation of its logarithm about what it is near to."""
+    """How a fitted constant may vary.
 
+    Attributes:
+        prior: What it is near to in a profile that has no base.
+        low, high: Bounds.
+        spread: One standard deviation of its natural logarithm about what it is near to.
+        why: Reason for the prior.
+        experts: Whether it is a constant of expert layers, which only runs with experts can tell.
+    """
+
+    prior: float
     low: float
     high: float
     spread: float
+    why: str
+    experts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +55,7 @@ class Record:
         key: `name/architecture`, or the name alone.
         base: Key of the profile that holds where this one says nothing, or "".
         stated: Facts.
-        prior: What fitted constants are held near to, where that is not the base's value.
+        prior: What free constants are held near to, where that is not the base's value.
         free: Constants that are fitted.
         about: `name`, `architecture`, `date`, `source`.
     """
@@ -60,7 +71,13 @@ class Record:
 @cache
 def records() -> tuple[Record, ...]:
     """All profiles as written, each after its base."""
-    return tuple(_record(written) for written in _written()["profile"])
+    settled: dict[str, frozenset[str]] = {"": frozenset()}
+    found = []
+    for written in _written()["profile"]:
+        record = _record(written, settled[written.get("base", "")])
+        settled[record.key] = settled[record.base] | {*record.stated, *record.prior, *record.free}
+        found.append(record)
+    return tuple(found)
 
 
 @cache
@@ -87,9 +104,13 @@ def assemble(values: Mapping[str, Mapping[str, float]]) -> dict[str, SoftwarePro
         base = found[record.base] if record.base else SoftwareProfile(name="")
         plain = {field.name: getattr(base, field.name) for field in fields(SoftwareProfile)}
         numbers = {**record.prior, **values.get(record.key, {})}
-        whole = {name: round(value) if name.endswith(_TIMES) else value for name, value in numbers.items()}
-        found[record.key] = SoftwareProfile(**{**plain, **record.stated, **whole, **record.about})
+        found[record.key] = SoftwareProfile(**{**plain, **record.stated, **whole(numbers), **record.about})
     return found
+
+
+def whole(values: Mapping[str, float]) -> dict[str, Any]:
+    """The same constants with times in whole picoseconds."""
+    return {name: round(value) if name.endswith(_TIMES) else value for name, value in values.items()}
 
 
 @cache
@@ -112,15 +133,18 @@ def _written() -> dict[str, Any]:
     return tomllib.loads((_DATA / "profiles.toml").read_text(encoding="utf-8"))
 
 
-def _record(written: dict[str, Any]) -> Record:
+def _record(written: dict[str, Any], settled: frozenset[str]) -> Record:
     about = {name: written.get(name, "") for name in ("name", "architecture", "date", "source")}
     key = f"{about['name']}/{about['architecture']}" if about["architecture"] else about["name"]
+    free = tuple(written.get("free", ()))
+    # A constant that no base says anything about starts from the prior of all profiles.
+    generic = {name: constants()[name].prior for name in free if name not in settled}
     return Record(
         key=key,
         base=written.get("base", ""),
         stated=written.get("stated", {}),
-        prior=written.get("prior", {}),
-        free=tuple(written.get("free", ())),
+        prior={**generic, **written.get("prior", {})},
+        free=free,
         about=about,
     )
 
