@@ -40,6 +40,7 @@ class TimeRow:
         phase: Phase of what was computed, sent or waited for.
         seconds: Mean over ranks.
         share: Of the step.
+        rank_ps: The same exactly: summed over ranks, in ps. Over all rows they are the step times the ranks.
     """
 
     cause: str
@@ -47,6 +48,7 @@ class TimeRow:
     phase: str
     seconds: float
     share: float
+    rank_ps: int = 0
 
 
 @dataclass(frozen=True)
@@ -170,11 +172,12 @@ def _summary(step_ps: int, ledger: Ledger) -> Decomposition:
     words = ledger.vocabulary
     ranks = max(len(ledger.by_rank_ps), 1)
     step_s = step_ps * 1e-12
-    used = np.flatnonzero(ledger.cells_s)
+    used = np.flatnonzero(ledger.cells_ps)
     rows = []
-    for cell in used[np.argsort(-ledger.cells_s[used], kind="stable")]:
+    for cell in used[np.argsort(-ledger.cells_ps[used], kind="stable")]:
         cause, group, phase = np.unravel_index(cell, (CAUSES, len(words.groups), len(words.phases)))
         names = Cause(int(cause)).word, words.groups[group], words.phases[phase]
-        seconds = float(ledger.cells_s[cell]) / ranks
-        rows.append(TimeRow(*names, seconds, seconds / step_s))
+        rank_ps = int(ledger.cells_ps[cell])
+        seconds = rank_ps * 1e-12 / ranks
+        rows.append(TimeRow(*names, seconds, seconds / step_s, rank_ps))
     return Decomposition(step_ps, tuple(rows), ledger.by_rank_ps, ledger.waited_for_ps, int(ledger.event.sum()))

@@ -13,20 +13,33 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_LOW_BITS = 24
+
+
+def whole_sums(place: NDArray[np.int64], amount: NDArray[np.int64], places: int) -> NDArray[np.int64]:
+    """int64[places]: sums of amounts by place, without rounding.
+
+    `bincount` adds up in float64; high and low bits apart, each sum stays far below 2^53.
+    """
+    high = np.bincount(place, amount >> _LOW_BITS, minlength=places).astype(np.int64)
+    low = np.bincount(place, amount & ((1 << _LOW_BITS) - 1), minlength=places).astype(np.int64)
+    return (high << _LOW_BITS) + low
+
+
 @dataclass(frozen=True)
 class Ledger:
     """Sums of charged time.
 
     Attributes:
         vocabulary: Phases and groups of the label table.
-        cells_s: float64[cells]; seconds summed over ranks, by (cause, group, phase).
+        cells_ps: int64[cells]; picoseconds summed over ranks, by (cause, group, phase).
         by_rank_ps: int64[ranks, causes].
         waited_for_ps: int64[ranks]; straggler time of others that this rank caused.
         event: bool[n]; collectives in which somebody waited for a straggler.
     """
 
     vocabulary: Vocabulary
-    cells_s: NDArray[np.float64]
+    cells_ps: NDArray[np.int64]
     by_rank_ps: NDArray[np.int64]
     waited_for_ps: NDArray[np.int64]
     event: NDArray[np.bool_]
@@ -36,7 +49,7 @@ class Ledger:
         """A ledger without any booking."""
         return Ledger(
             vocabulary,
-            np.zeros(vocabulary.cells, np.float64),
+            np.zeros(vocabulary.cells, np.int64),
             np.zeros((ranks, CAUSES), np.int64),
             np.zeros(ranks, np.int64),
             np.zeros(tasks, np.bool_),
@@ -52,12 +65,12 @@ class Ledger:
     ) -> None:
         """Books one amount an entry.
 
-        Sums of one call go through float64, which is exact below 2^53 ps (2.5 h of one rank in one block of entries).
+        Sums by rank of one call go through float64, which is exact below 2^53 ps (2.5 h of one rank).
         """
         if not rank.size:
             return
         cells = self.vocabulary.cell(cause, group, phase)
-        self.cells_s[:] += np.bincount(cells, amount_ps, minlength=len(self.cells_s)) * 1e-12
+        self.cells_ps[:] += whole_sums(cells, amount_ps, len(self.cells_ps))
         first = int(rank.min())
         flat = np.bincount((rank - first) * CAUSES + cause, amount_ps)
         rows = -(-len(flat) // CAUSES)

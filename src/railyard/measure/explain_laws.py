@@ -1,0 +1,153 @@
+"""By what each leaf of the tree is computed: the formula's name, its constants, and who states them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.measure.explain import Constant, Law
+from railyard.measure.explain_subjects import LIBRARY
+from railyard.measure.explain_work import CAST, CORE, GAP, GEMM, GROUPED, PASS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.cluster import Cluster
+    from railyard.measure.explain_work import Work
+    from railyard.workload.training.spec import Training
+
+_CAUSES = {
+    "bandwidth": "time with the network to itself, less its latency, of what no computation hides",
+    "latency": "steps of the algorithm times latency of a step, and the launch",
+    "contention": "longer than alone: links shared with other flows, or hashed onto one another",
+}
+
+
+@dataclass(frozen=True)
+class Laws:
+    """Laws of one job on one cluster.
+
+    Attributes:
+        training: The job.
+        cluster: On which it runs.
+        engine: That found the timeline.
+    """
+
+    training: Training
+    cluster: Cluster
+    engine: str
+
+    @property
+    def ranks(self) -> int:
+        """Of the job."""
+        return self.training.layout.ranks
+
+    def _soft(self, *names: str) -> tuple[Constant, ...]:
+        software = self.training.software
+        source = f"profile {software.name}: {software.source}"
+        return tuple(Constant(name, f"{getattr(software, name):g}", source) for name in names)
+
+    def _device(self, *names: str) -> tuple[Constant, ...]:
+        accelerator = self.cluster.accelerator
+        found = []
+        for name in names:
+            origin = accelerator.provenance.get(name)
+            source = f"{origin.source} ({origin.confidence})" if origin else "catalogue"
+            found.append(Constant(name, f"{getattr(accelerator, name):g}", f"{accelerator.name}: {source}"))
+        return tuple(found)
+
+    def _peak(self) -> Constant:
+        accelerator = self.cluster.accelerator
+        origin = accelerator.provenance.get("flops")
+        peak = accelerator.flops.get("bf16") or accelerator.flops.get("fp16") or 0.0
+        return Constant("flops", f"{peak:.4g} FLOP/s in 16 bits", origin.source if origin else "catalogue")
+
+    def work(self, one: Work) -> Law:
+        """Of an operator, its casts or its gaps."""
+        if one.kind == GAP:
+            return Law("device gap between kernels x kernels (operators.py)", self._device("launch_ps"))
+        if one.kind == CAST:
+            return Law(
+                "cast_bytes x elements / memory bandwidth (operators.linear)",
+                (*self._soft("cast_bytes", "memory_fraction"), *self._device("memory_efficiency")),
+            )
+        if one.kind == PASS:
+            return Law(
+                "bytes read and written / memory bandwidth (operators.stream)",
+                (*self._soft("memory_fraction"), *self._device("memory_efficiency")),
+            )
+        if one.kind == CORE:
+            name = "attention_forward" if one.phase in ("forward", "recompute") else "attention_backward"
+            return Law(
+                "causal FLOPs / rate of the attention kernel, filled blocks (operators.attention)",
+                (*self._soft(name), *self._device("attention_efficiency"), self._peak()),
+            )
+        return self._gemm(one)
+
+    def _gemm(self, one: Work) -> Law:
+        share = {"fp8": "fp8_fraction", "fp4": "fp4_fraction"}.get(self.training.precision, "gemm_fraction")
+        if one.operator in ("logits", "router"):
+            share = "gemm_fraction"
+        names = (share, "grouped_fraction") if one.kind == GROUPED else (share,)
+        device = "gemm_efficiency" if share == "gemm_fraction" else "gemm_efficiency_8bit"
+        law = f"{GEMM}: whole waves of tiles, or operands through memory (operators.gemm_s)"
+        return Law(law, (*self._soft(*names), *self._device(device), self._peak()))
+
+    def host(self) -> Law:
+        """Of waiting for launches."""
+        return Law(
+            "host time of launches beyond the device's time (passes.py)",
+            self._soft("launch_ps", "layer_host_ps", "expert_host_ps"),
+        )
+
+    def spread(self) -> Law:
+        """Of computation that took another time than planned."""
+        return Law("duration in the timeline less the planned one: the scenario's jitter and faults")
+
+    def optimizer(self) -> Law:
+        """Of the update."""
+        names = self._soft("optimizer_bytes", "gradient_bytes")
+        return Law(
+            "bytes per parameter x parameters kept / memory bandwidth (compute.optimizer_s)",
+            (*names, *self._device("memory_efficiency")),
+        )
+
+    def fixed(self) -> Law:
+        """Of the host's part of a step."""
+        return Law("host time once a step (finish.py)", self._soft("step_ps"))
+
+    def communication(self, cause: str, tier: str, algorithms: Sequence[str]) -> Law:
+        """Of exposed communication."""
+        links, fabric = self.cluster.links, self.cluster.fabric
+        constants = [Constant("algorithm", ", ".join(algorithms), "collective.choose")] if algorithms else []
+        if tier in links.tiers:
+            rate = float(links.rate_bps[links.of_tier(tier)].max(initial=0.0))
+            constants.append(Constant("link rate", f"{rate / 1e9:g} Gb/s", f"tier {tier} of the cluster"))
+        elif tier == LIBRARY:
+            constants.append(Constant("rate", "protocol and channels", "collective room, NCCL's tuning tables"))
+        constants.append(Constant("fabric", fabric.name, f"load balancing {fabric.load_balancing}"))
+        return Law(f"{_CAUSES[cause]} (measure/charge.py, engine {self.engine})", tuple(constants))
+
+    def waiting(self, name: str) -> Law:
+        """Of waits that are not for the network."""
+        layout = self.training.layout
+        constants = ()
+        if name == "pipeline bubble":
+            said = f"{layout.schedule}, PP {layout.pp}, VP {layout.vp}, {layout.micro_batches} micro-batches"
+            constants = (Constant("schedule", said, "layout"),)
+        return Law("chain of blockers in the timeline (measure/walk.py)", constants)
+
+    def stall(self) -> Law:
+        """Of checkpoints."""
+        checkpoint = self.training.checkpoint
+        every = str(checkpoint.interval_steps) if checkpoint else "0"
+        return Law(
+            "(step with a checkpoint - step without) / interval", (Constant("interval_steps", every, "scenario"),)
+        )
+
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know."""
+        told = ["an amount is a mean over ranks; the tree adds up to the picosecond in amounts summed over ranks"]
+        if self.training.software.cuda_graphs:
+            told.append("launches are recorded as CUDA graphs: they cost the host nothing")
+        return tuple(told)
