@@ -1,4 +1,4 @@
-"""One model of an AI cluster, from collectives to cables: `railyard.run("scenario.yaml")`, `compare`, `load`."""
+"""One model of an AI cluster, from collectives to cables: `railyard.run("scenario.yaml")`, `compare`, `explain`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from railyard.errors import InputError, RailyardError
 
 # The names that come from `railyard.api` are typed in the stub beside this file: reading a scenario needs heavy
 # packages, and `import railyard` alone must not; nor may the rooms, which lie in this package, depend on its face.
-__all__ = ["InputError", "RailyardError", "Run", "__version__", "compare", "load", "run"]
+__all__ = ["InputError", "RailyardError", "Run", "__version__", "compare", "explain", "load", "run"]
 
-_FROM_API = ("Run", "compare", "load", "run")
+_FROM_API = ("Run", "compare", "explain", "load", "run")
 
 
 def __getattr__(name: str) -> Any:

@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from railyard.api.finished import TABLES, Run
+from railyard.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from railyard.scenario.explain import Explanation
     from railyard.scenario.load import Draft
     from railyard.scenario.model import Scenario
 
-__all__ = ["TABLES", "Run", "compare", "load", "run"]
+__all__ = ["TABLES", "Run", "compare", "explain", "load", "run"]
 
 
 def load(path: str | Path, *, overrides: Mapping[str, Any] | None = None) -> Scenario:
@@ -78,6 +80,26 @@ def compare(
     """
     changes = {**(overrides or {}), "compare": {"vary": {key: list(values) for key, values in vary.items()}}}
     return execute(_draft(scenario, changes), [], engine=engine, out=out, progress=progress)
+
+
+def explain(run: str | Path | Run, *, variant: str | None = None, remedies: bool = True) -> Explanation:
+    """Explains a run that was kept: where its step goes, as a tree that adds up, and what each remedy would give.
+
+    Args:
+        run: A folder of a run, its `result.json`, or what `run` or `compare` gave back.
+        variant: Which; the first when None.
+        remedies: Whether remedies are simulated too; each takes about as long as the run's own step.
+
+    Raises:
+        InputError: There is no such run or variant, its files cannot be read, or the run kept no folder.
+    """
+    from railyard.scenario import explain as explaining
+
+    if isinstance(run, Run):
+        if run.folder is None:
+            raise InputError("the run kept no folder to explain", key="out", hint="run it with `out=` a folder")
+        run = run.folder
+    return explaining.explain(Path(run), variant=variant, with_remedies=remedies)
 
 
 def execute(

@@ -96,6 +96,26 @@ def compare(
     running.compare(scenario, sets=set_ or [], varies=vary or [], engine=engine, out=out, as_json=json, quiet=quiet)
 
 
+@app.command(short_help="Where the step of a run goes, as a tree, and what each remedy would give.")
+def explain(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, or its result.json.")],
+    *,
+    variant: Annotated[
+        str | None, typer.Option("--variant", metavar="NAME", help="Which variant; the first without it.")
+    ] = None,
+    depth: Annotated[int, typer.Option("--depth", metavar="N", min=1, help="Levels of the tree.")] = 3,
+    remedies: Annotated[
+        bool, typer.Option("--remedies/--no-remedies", help="Simulate what each remedy would give.")
+    ] = True,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Explain a run: where its step goes, by what that was computed, and what each remedy would make of it."""
+    from railyard.cli import explain as explaining
+
+    explaining.explain(run, variant=variant, depth=depth, remedies=remedies, as_json=json, quiet=quiet)
+
+
 @app.command(short_help="Run given flows packet by packet, without a model of training.")
 def packet(
     *,

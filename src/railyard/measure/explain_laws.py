@@ -56,11 +56,12 @@ class Laws:
             found.append(Constant(name, f"{getattr(accelerator, name):g}", f"{accelerator.name}: {source}"))
         return tuple(found)
 
-    def _peak(self) -> Constant:
+    def _peak(self, precision: str = "bf16") -> Constant:
         accelerator = self.cluster.accelerator
         origin = accelerator.provenance.get("flops")
-        peak = accelerator.flops.get("bf16") or accelerator.flops.get("fp16") or 0.0
-        return Constant("flops", f"{peak:.4g} FLOP/s in 16 bits", origin.source if origin else "catalogue")
+        name = precision if precision in accelerator.flops else "fp16"
+        source = origin.source if origin else "catalogue"
+        return Constant(f"flops {name}", f"{accelerator.flops.get(name, 0.0):.4g} FLOP/s, dense", source)
 
     def work(self, one: Work) -> Law:
         """Of an operator, its casts or its gaps."""
@@ -91,7 +92,8 @@ class Laws:
         names = (share, "grouped_fraction") if one.kind == GROUPED else (share,)
         device = "gemm_efficiency" if share == "gemm_fraction" else "gemm_efficiency_8bit"
         law = f"{GEMM}: whole waves of tiles, or operands through memory (operators.gemm_s)"
-        return Law(law, (*self._soft(*names), *self._device(device), self._peak()))
+        peak = self._peak("bf16" if share == "gemm_fraction" else self.training.precision)
+        return Law(law, (*self._soft(*names), *self._device(device), peak))
 
     def host(self) -> Law:
         """Of waiting for launches."""
@@ -131,7 +133,7 @@ class Laws:
     def waiting(self, name: str) -> Law:
         """Of waits that are not for the network."""
         layout = self.training.layout
-        constants = ()
+        constants: tuple[Constant, ...] = ()
         if name == "pipeline bubble":
             said = f"{layout.schedule}, PP {layout.pp}, VP {layout.vp}, {layout.micro_batches} micro-batches"
             constants = (Constant("schedule", said, "layout"),)

@@ -15,6 +15,7 @@ import numpy as np
 from railyard.collective.policy import kind_word
 from railyard.engine.lowering import lower
 from railyard.graph import CollectiveKind, Kind, Label, Stream
+from railyard.measure.ledger import whole_sums
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,7 +82,8 @@ def told_apart(
         key = key * (int(column.max(initial=0)) + 1) + column
     _, first, code = np.unique(key, return_index=True, return_inverse=True)
     count, nominal = _counts(timeline, code.ravel(), len(first))
-    labels, subjects = [], {}
+    labels: list[Label] = []
+    subjects: dict[str, Subject] = {}
     for number, task in enumerate(first.tolist()):
         phase, op, group = looks[columns[0][task]]
         subject = Subject(
@@ -144,8 +146,6 @@ def _counts(timeline: Timeline, code: NDArray[np.int64], size: int) -> tuple[NDA
     if shared.any():
         sizes = np.diff(graph.communicators.ptr)
         members[shared] = sizes[graph.rank[shared]]
-    count = np.bincount(code, members * graph.count, minlength=size)
+    count = np.bincount(code, members * graph.count, minlength=size).astype(np.float64)
     own = (graph.kind == Kind.COMPUTE) & (graph.stream == Stream.COMPUTE)
-    from railyard.measure.ledger import whole_sums
-
     return count, whole_sums(code[own], graph.duration_ps[own], size)

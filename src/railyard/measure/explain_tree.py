@@ -31,7 +31,12 @@ BUBBLE = "pipeline bubble"
 STRAGGLERS = "stragglers"
 STALL = "checkpoint stall"
 
-_WAITS = {"data": "waiting for data", "checkpoint": "checkpoint", "fault": "injected delays", "dependency": "other waits"}
+_WAITS = {
+    "data": "waiting for data",
+    "checkpoint": "checkpoint",
+    "fault": "injected delays",
+    "dependency": "other waits",
+}
 _NETWORK = ("bandwidth", "latency", "contention")
 _PASSES = {"forward": (FORWARD,), "backward": (BACKWARD, WEIGHT), "weight": (WEIGHT,), "recompute": (RECOMPUTE,)}
 _GROUPS = {
@@ -178,9 +183,7 @@ def group_word(group: str) -> str:
     return f"{_GROUPS[group]} ({group})" if group in _GROUPS else group or "no group"
 
 
-def _waits(
-    name: str, rows: Sequence[TimeRow], subjects: Mapping[str, Subject], laws: Laws, *, by_group: bool
-) -> Node:
+def _waits(name: str, rows: Sequence[TimeRow], subjects: Mapping[str, Subject], laws: Laws, *, by_group: bool) -> Node:
     """Waits by what was waited for; stragglers first by the group in which they were waited for."""
     groups: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for row in rows:

@@ -68,7 +68,7 @@ def measure(simulated: Simulated) -> Measured:
     stall_s = _stall_each_step(job.training, simulated.stall_s)
     busy = utilization(decomposition, _work(job), step_s=step_s + stall_s)
     carried = network_use(timeline, job.cluster, decomposition)
-    cost = _economics(simulated, decomposition, step_s)
+    cost = economics(simulated, decomposition, step_s)
     ranks = timeline_tracks.sample_ranks(stages(timeline.graph), busy.per_rank)
     diluted = decomposition.step_s / (decomposition.step_s + stall_s)
     variant = {
@@ -135,7 +135,8 @@ def _work(job: Job) -> StepWork:
     )
 
 
-def _economics(simulated: Simulated, decomposition: Decomposition, step_s: float) -> Economics:
+def economics(simulated: Simulated, decomposition: Decomposition, step_s: float) -> Economics:
+    """Money and power of a variant whose step takes so long, in seconds."""
     job = simulated.job
     facts = JobFacts(
         tokens=float(job.training.tokens or job.training.step_tokens),
