@@ -147,6 +147,7 @@ def layout_of(row: Row, model: Model, machine: Machine, software: SoftwareProfil
         overlap_parameter=modern,
         overlap_tensor=_overlap_tensor(row, overlap),
         overlap_expert=_overlap_expert(row, overlap),
+        context_heads="CP a2a" in overlap,
         **sizes,
     )
     check(model, layout, row.whole["seq_len"], ranks)

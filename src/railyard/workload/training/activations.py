@@ -64,7 +64,9 @@ def _attention(columns: Columns, own: F) -> F:
     kept = columns.tokens * 2.0 * (heads * score_dim + groups * (score_dim + value_dim) + heads * value_dim)
     latent = columns.tokens * 2.0 * 2.0 * (model.q_lora + model.kv_lora + model.rope_dim) * model.latent
     statistics = np.where(columns.software.flash > 0, 4.0 * columns.tokens * heads, 0.0)
-    return own * (2.0 + _saved(columns)) + kept + latent + statistics + _masks(columns, own)
+    # Exchanged by heads, attention keeps its output as it left the kernel, and the projection as it came back.
+    twice = np.where((layout.cp > 1) & (layout.context_heads > 0), 2.0 * columns.tokens * heads * value_dim, 0.0)
+    return own * (2.0 + _saved(columns)) + kept + twice + latent + statistics + _masks(columns, own)
 
 
 def _mlp(columns: Columns, own: F) -> F:

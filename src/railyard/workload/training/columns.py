@@ -84,6 +84,7 @@ class LayoutColumns:
     overlap_tensor: F
     overlap_expert: F
     zero_bubble: F
+    context_heads: F
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,7 @@ class SoftwareColumns:
     imbalance: F
     optimizer_bytes: F
     gradient_bytes: F
+    fully_shard: F
     step_s: F
 
 
@@ -228,7 +230,7 @@ def _layout_row(layout: Layout) -> dict[str, float]:
         "recompute_core": layout.recompute == "selective",
     }
     row |= {"shard": layout.shard_ranks, "reshard": layout.reshard, "zero_bubble": layout.schedule == "zero-bubble"}
-    overlaps = ("overlap_gradient", "overlap_parameter", "overlap_tensor", "overlap_expert")
+    overlaps = ("overlap_gradient", "overlap_parameter", "overlap_tensor", "overlap_expert", "context_heads")
     return row | {name: float(getattr(layout, name)) for name in overlaps}
 
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.errors import InputError
-from railyard.workload.training.activations import layer_activations
+from railyard.workload.training.buffers import in_flight, kept, state, working
 from railyard.workload.training.columns import Columns
+from railyard.workload.training.fully_sharded import fully_sharded
 from railyard.workload.training.held import HeldColumns, RankColumns, ranks_of
 from railyard.workload.training.precision import check_precision
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from railyard.workload.training.columns import F
     from railyard.workload.training.spec import Layout, Training
 
-# Two 4-byte moments and the 4-byte master copy of the parameters.
-OPTIMIZER_BYTES = 12.0
 # Context of the runtime, its libraries' workspaces, and the buffers of collective communicators (NCCL: a few MiB a
 # channel and peer): what is gone before the first tensor is made.
 RUNTIME_BYTES = 2.5 * 2**30
@@ -58,6 +57,11 @@ class MemoryRow:
             + self.activations_bytes
             + self.buffers_bytes
         )
+
+    @property
+    def held_bytes(self) -> int:
+        """Peak of what the allocator holds from the device, as frameworks report `reserved` memory."""
+        return self.total_bytes - round(RUNTIME_BYTES)
 
     @property
     def total_bytes(self) -> int:
@@ -176,77 +180,21 @@ def rank_memory(columns: Columns, rank: RankColumns, place: F) -> MemoryColumns:
         rank: What the rank holds.
         place: Its pipeline stage, from 0.
     """
-    parameters, gradients, optimizer = _state(columns, rank)
-    activations, working = _activations(columns, rank, place)
-    buffers = working + _logits(columns, rank) + _gathered(columns, rank)
-    reserved = RUNTIME_BYTES + FRAGMENTATION * columns.device.memory_bytes
-    return MemoryColumns(parameters, gradients, optimizer, activations, buffers, reserved)
+    replicated, sharded = _replicated(columns, rank, place), fully_sharded(columns, rank, place)
+    second = columns.software.fully_shard > 0
+    names = ("parameters", "gradients", "optimizer", "activations", "buffers")
+    parts = {name: np.where(second, getattr(sharded, name), getattr(replicated, name)) for name in names}
+    spare = np.where(second, sharded.stranded, FRAGMENTATION * columns.device.memory_bytes)
+    return MemoryColumns(**parts, reserved=RUNTIME_BYTES + spare)
 
 
-def _state(columns: Columns, rank: RankColumns) -> tuple[F, F, F]:
-    """Bytes of parameters, gradients and optimizer state that stay for the whole step."""
-    layout, software = columns.layout, columns.software
-    edp = np.maximum(layout.tp * layout.cp * layout.dp / (layout.ep * layout.expert_tp), 1.0)
-    expert_shard = np.minimum(edp, layout.shard)
-
-    def spread(from_stage: int, bytes_each: F | float) -> F:
-        on = layout.zero >= from_stage
-        return bytes_each * (
-            rank.dense / np.where(on, layout.shard, 1.0) + rank.expert / np.where(on, expert_shard, 1.0)
-        )
-
-    # Two bytes a parameter: one in 16 bits, or one in 8 bits and its transpose.
-    # Under zero 3 the 32-bit shard is the parameter; a 16-bit copy exists only while it is gathered.
-    parameters = np.where(layout.zero >= 3, 0.0, 2.0 * (rank.dense + rank.expert))
-    return parameters, spread(2, software.gradient_bytes), spread(1, OPTIMIZER_BYTES)
-
-
-def in_flight(columns: Columns, place: F) -> F:
-    """Micro-batches whose activations a rank holds at its peak, counted over all its layers.
-
-    1F1B holds one for each stage from here to the end. Interleaved schedules hold 2 (p - r - 1) + (v - 1) p + 1 chunks.
-    """
-    layout = columns.layout
-    plain = np.minimum(layout.micro_batches, layout.pp - place)
-    chunks = 2.0 * (layout.pp - place - 1.0) + (layout.vp - 1.0) * layout.pp + 1.0
-    return np.where(layout.vp > 1, np.minimum(layout.micro_batches, chunks / layout.vp), plain)
-
-
-def _activations(columns: Columns, rank: RankColumns, place: F) -> tuple[F, F]:
-    """Bytes kept by the micro-batches in flight, and the working set of the layer that runs."""
-    layout = columns.layout
-    kept = layer_activations(columns)
-    plain = rank.layers - rank.moe_layers
-    full = rank.layers * kept.attention + plain * kept.mlp + rank.moe_layers * kept.experts
-    inputs = rank.layers * kept.input
-    again = layout.recompute_full
-    held = in_flight(columns, place) * (again * inputs + (1.0 - again) * full)
-    widest = kept.attention + np.where(rank.moe_layers > 0, np.maximum(kept.experts, kept.mlp), kept.mlp)
-    # Backward holds gradients of one layer's tensors; recomputation makes the tensors themselves anew before that.
-    return held, widest * (1.0 + np.where(again > 0, 1.0, 0.0))
-
-
-def _logits(columns: Columns, rank: RankColumns) -> F:
-    """Logits of one micro-batch and their gradient in 16 bits, and two 32-bit copies when the loss is not fused."""
-    each = np.where(columns.software.fused_loss > 0, 4.0, 12.0)
-    return each * columns.tokens * columns.model.vocab / columns.layout.tp * rank.head
-
-
-def _gathered(columns: Columns, rank: RankColumns) -> F:
-    """The largest weight's gradient before it is added to the buffer; under zero 3 what is gathered.
-
-    That is two layers' 16-bit parameters and one's gradient, or, when parameters stay gathered through a pipeline's
-    micro-batches, all of both. The embedding counts as a layer.
-    """
-    layout, software = columns.layout, columns.software
-    held = rank.dense + rank.expert
-    table = columns.model.embedding_parameters / layout.tp * np.maximum(rank.embedding, rank.head)
-    largest = np.maximum(held / np.maximum(rank.layers, 1.0), table)
-    passing = 2.0 * 2.0 * largest + software.gradient_bytes * largest
-    staying = (2.0 + software.gradient_bytes) * held
-    sharded = np.where(layout.reshard > 0, passing, staying)
-    matrix = columns.model.hidden * columns.model.ffn * (1.0 + columns.model.gated) / layout.tp
-    return np.where(layout.zero >= 3, sharded, software.gradient_bytes * np.maximum(matrix, table))
+def _replicated(columns: Columns, rank: RankColumns, place: F) -> MemoryColumns:
+    """Software that keeps whole buffers (Megatron, DeepSpeed), and FSDP of the first generation."""
+    parameters, gradients, optimizer = state(columns, rank)
+    once, layer = kept(columns, rank)
+    activations = in_flight(columns, place) * once
+    buffers = working(columns, rank, once, layer)
+    return MemoryColumns(parameters, gradients, optimizer, activations, buffers, np.zeros_like(once))
 
 
 def check_fit(training: Training, accelerator: Accelerator) -> MemoryTable:

@@ -51,6 +51,7 @@ class Layout:
         overlap_parameter: Parameter gathers run under the next forward pass.
         overlap_tensor: Tensor-parallel collectives are pipelined with their GEMMs (asynchronous TP, user buffers).
         overlap_expert: Expert all-to-all runs under the computation of another micro-batch.
+        context_heads: Context parallelism exchanges heads for tokens (all-to-all) instead of passing keys around.
     """
 
     global_batch: int
@@ -74,6 +75,7 @@ class Layout:
     overlap_parameter: bool = True
     overlap_tensor: bool = False
     overlap_expert: bool = False
+    context_heads: bool = False
 
     @property
     def ranks(self) -> int:
@@ -150,6 +152,7 @@ class SoftwareProfile:
         imbalance: Load of the busiest expert rank over the mean load (1: balanced).
         optimizer_bytes: Bytes read and written per parameter by an optimizer step.
         gradient_bytes: Bytes per parameter of the gradient buffer that is reduced.
+        fully_shard: Memory is that of PyTorch's FSDP2 and its pipelining (torchtitan), not of whole buffers.
         step_ps: Fixed host time of one step (loss sync, gradient norm, scheduler, logging).
     """
 
@@ -188,6 +191,7 @@ class SoftwareProfile:
     imbalance: float = 1.0
     optimizer_bytes: float = 28.0
     gradient_bytes: int = 4
+    fully_shard: bool = False
     step_ps: int = 5_000_000_000
 
 

@@ -1,0 +1,125 @@
+"""What a rank holds besides what the model needs at all times: state by ZeRO stage, activations in flight, buffers.
+
+The peak is that of the fullest moment of a step: backward of a layer with all activations in flight, backward of the
+output layer with its logits, or backward of the embedding, when one micro-batch's activations are gone already.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.workload.training.activations import layer_activations
+
+if TYPE_CHECKING:
+    from railyard.workload.training.activations import LayerActivations
+    from railyard.workload.training.columns import Columns, F
+    from railyard.workload.training.held import RankColumns
+
+# Two 4-byte moments and the 4-byte master copy of the parameters.
+OPTIMIZER_BYTES = 12.0
+
+
+def shards(columns: Columns) -> tuple[F, F]:
+    """Ranks that share the state of a dense parameter, and of an expert's."""
+    layout = columns.layout
+    replicas = np.maximum(layout.tp * layout.cp * layout.dp / (layout.ep * layout.expert_tp), 1.0)
+    return layout.shard, np.minimum(replicas, layout.shard)
+
+
+def state(columns: Columns, rank: RankColumns) -> tuple[F, F, F]:
+    """Bytes of parameters, gradients and optimizer state that stay for the whole step."""
+    layout, software = columns.layout, columns.software
+    dense_shard, expert_shard = shards(columns)
+
+    def spread(from_stage: int, bytes_each: F | float) -> F:
+        on = layout.zero >= from_stage
+        return bytes_each * (rank.dense / np.where(on, dense_shard, 1.0) + rank.expert / np.where(on, expert_shard, 1.0))
+
+    # Two bytes a parameter: one in 16 bits, or one in 8 bits and its transpose.
+    # Under zero 3 the 32-bit shard is the parameter; a 16-bit copy exists only while it is gathered.
+    parameters = np.where(layout.zero >= 3, 0.0, 2.0 * (rank.dense + rank.expert))
+    return parameters, spread(2, software.gradient_bytes), spread(1, OPTIMIZER_BYTES)
+
+
+def in_flight(columns: Columns, place: F) -> F:
+    """Micro-batches whose activations a rank holds at its peak, counted over all its layers.
+
+    1F1B holds one for each stage from here to the end. Interleaved schedules hold 2 (p - r - 1) + (v - 1) p + 1 chunks.
+    """
+    layout = columns.layout
+    plain = np.minimum(layout.micro_batches, layout.pp - place)
+    chunks = 2.0 * (layout.pp - place - 1.0) + (layout.vp - 1.0) * layout.pp + 1.0
+    return np.where(layout.vp > 1, np.minimum(layout.micro_batches, chunks / layout.vp), plain)
+
+
+def kept(columns: Columns, rank: RankColumns) -> tuple[F, LayerActivations]:
+    """Bytes that one micro-batch keeps on a rank, and the same by part of one layer without recomputation."""
+    layer = layer_activations(columns)
+    plain = rank.layers - rank.moe_layers
+    full = rank.layers * layer.attention + plain * layer.mlp + rank.moe_layers * layer.experts
+    again = columns.layout.recompute_full
+    return again * rank.layers * layer.input + (1.0 - again) * full, layer
+
+
+def working(columns: Columns, rank: RankColumns, once: F, layer: LayerActivations) -> F:
+    """Bytes that come and go, at the fullest moment.
+
+    Args:
+        columns: The designs.
+        rank: What the rank holds.
+        once: What one micro-batch keeps.
+        layer: What one layer keeps without recomputation.
+    """
+    model, layout, software = columns.model, columns.layout, columns.software
+    widest = layer.attention + np.where(rank.moe_layers > 0, np.maximum(layer.experts, layer.mlp), layer.mlp)
+    again = np.where(layout.recompute_full > 0, widest, 0.0)
+    table = model.embedding_parameters / layout.tp
+    scores = columns.tokens * model.vocab / layout.tp * rank.head
+    # A fused loss writes its gradient over the 16-bit logits; else there are two 32-bit copies and the gradient.
+    head = np.where(software.fused_loss > 0, 2.0, 12.0) * scores + 2.0 * table * rank.head
+    lookup = np.where(rank.embedding > 0, 2.0 * table - once, 0.0)
+    moment = np.maximum(np.maximum(again + _layer_gradients(columns, rank), head), lookup)
+    sharded = widest + again + np.where(software.fused_loss > 0, 4.0, 12.0) * scores + _gathered(columns, rank)
+    return np.where(layout.zero >= 3, sharded, _weight_gradients(columns, rank) + moment)
+
+
+def _layer_gradients(columns: Columns, rank: RankColumns) -> F:
+    """Gradients inside a layer at the widest place of its backward pass: about the activation of the MLP.
+
+    The gradient of the down projection's input, and of what the up (and gate) projection gave, in 16 bits.
+    """
+    model, layout = columns.model, columns.layout
+    parts = 2.0 + model.gated
+    plain = columns.tokens * model.ffn / layout.tp * parts * 2.0
+    received = columns.split_tokens * model.topk * layout.expert_tp * columns.software.imbalance
+    experts = received * 2.0 * (model.moe_ffn / layout.expert_tp * parts + model.hidden)
+    has_plain, has_experts = rank.layers > rank.moe_layers, rank.moe_layers > 0
+    return np.maximum(np.where(has_plain, plain, 0.0), np.where(has_experts, experts, 0.0))
+
+
+def _weight_gradients(columns: Columns, rank: RankColumns) -> F:
+    """Placeholders of weight gradients that were added to the gradient buffer inside the product.
+
+    Autograd wants a tensor for each; Transformer Engine keeps one in 16 bits for every shape of weight, all experts of
+    a rank sharing one.
+    """
+    model, layout = columns.model, columns.layout
+    plain = np.where(rank.layers > rank.moe_layers, model.mlp_parameters / layout.tp, 0.0)
+    expert = model.expert_parameters / layout.expert_tp + model.shared_parameters / layout.tp
+    experts = np.where(rank.moe_layers > 0, expert, 0.0)
+    return 2.0 * (model.attention_parameters / layout.tp + plain + experts)
+
+
+def _gathered(columns: Columns, rank: RankColumns) -> F:
+    """What zero 3 gathers: two layers' 16-bit parameters and one's gradient.
+
+    When parameters stay gathered through a pipeline's micro-batches, all of both. The embedding counts as a layer.
+    """
+    layout, software = columns.layout, columns.software
+    held = rank.dense + rank.expert
+    table = columns.model.embedding_parameters / layout.tp * np.maximum(rank.embedding, rank.head)
+    largest = np.maximum(held / np.maximum(rank.layers, 1.0), table)
+    passing = 2.0 * 2.0 * largest + software.gradient_bytes * largest
+    return np.where(layout.reshard > 0, passing, (2.0 + software.gradient_bytes) * held)

@@ -1,0 +1,213 @@
+"""Memory of PyTorch's FSDP2 with its own pipelining (torchtitan), as its source code and its allocator have it.
+
+The caching allocator never gives a block of one stream to another, and never joins blocks of different segments: what
+is gathered and what is reduced have pools of their own, and what a layer used in its forward pass cannot hold the much
+larger logits of the loss. So the memory held is a sum of peaks, not the peak of a sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.workload.training.buffers import OPTIMIZER_BYTES, in_flight, shards
+from railyard.workload.training.operators import head_dims
+
+if TYPE_CHECKING:
+    from railyard.workload.training.columns import Columns, F
+    from railyard.workload.training.held import RankColumns
+
+
+@dataclass(frozen=True, slots=True)
+class ShardedColumns:
+    """Bytes of one kind of rank; `stranded` is what the allocator holds beyond the peak of what is allocated."""
+
+    parameters: F
+    gradients: F
+    optimizer: F
+    activations: F
+    buffers: F
+    stranded: F
+
+
+@dataclass(frozen=True, slots=True)
+class _Widths:
+    """Bytes of one micro-batch's 16-bit tensors on a rank.
+
+    `own` is a layer's input, split over TP under sequence parallelism; `whole` the same gathered; `query` and `key` of
+    all heads, with the keys repeated for each query head; `inner` of the MLP (experts: of what the rank receives).
+    """
+
+    own: F
+    whole: F
+    query: F
+    key: F
+    value: F
+    inner: F
+
+
+def fully_sharded(columns: Columns, rank: RankColumns, place: F) -> ShardedColumns:
+    """Memory of ranks at a place of the pipeline.
+
+    Args:
+        columns: The designs; those of other software get figures that mean nothing.
+        rank: What the rank holds.
+        place: Its pipeline stage, from 0.
+    """
+    layout, software = columns.layout, columns.software
+    dense_shard, expert_shard = shards(columns)
+    shard = rank.dense / dense_shard + rank.expert / expert_shard
+    widths = _widths(columns, rank)
+    activations = _kept(columns, rank, widths) * in_flight(columns, place)
+    loss = (_loss(columns) + widths.whole + 3.0 * widths.own) * rank.head
+    forward, backward = _forward(columns, widths), _backward(columns, rank, widths)
+    # Under a pipeline the whole 32-bit gradients come to be in the first backward pass, in the holes that its loss
+    # left; from then on the loss and the layers have segments of their own.
+    several = layout.pp > 1
+    moment = np.where(several, loss + backward, np.maximum(loss, backward))
+    # With logits in their own segments, the pieces of a layer's forward pass lie idle at the peak; 16-bit logits too,
+    # which are gone when a 32-bit block is wanted that does not fit in their place.
+    idle = np.where((loss > backward) & ~several, forward + 2.0 * _logits(columns) * rank.head, 0.0)
+    return ShardedColumns(
+        parameters=np.zeros_like(shard),
+        gradients=software.gradient_bytes * shard,
+        optimizer=OPTIMIZER_BYTES * shard,
+        activations=activations,
+        buffers=_unsharded(columns, rank) + _pipeline(columns, rank, place, widths) + moment,
+        stranded=idle + _gathered(columns, rank),
+    )
+
+
+def _widths(columns: Columns, rank: RankColumns) -> _Widths:
+    model, layout = columns.model, columns.layout
+    score_dim, value_dim = head_dims(columns)
+    heads = model.heads / layout.tp
+    received = columns.split_tokens * model.topk * layout.expert_tp * columns.software.imbalance
+    plain = columns.tokens * model.ffn / layout.tp
+    experts = received * model.moe_ffn / layout.expert_tp + columns.tokens * model.shared_ffn / layout.tp
+    return _Widths(
+        own=2.0 * columns.split_tokens * model.hidden,
+        whole=2.0 * columns.tokens * model.hidden,
+        query=2.0 * columns.tokens * heads * score_dim,
+        key=2.0 * columns.tokens * heads * score_dim,
+        value=2.0 * columns.tokens * heads * value_dim,
+        inner=2.0 * np.where(rank.moe_layers > 0, np.maximum(experts, plain * (rank.layers > rank.moe_layers)), plain),
+    )
+
+
+def _eager(columns: Columns) -> F:
+    """1 where kernels are not compiled, and every intermediate is written."""
+    return 1.0 - columns.software.fused_norm
+
+
+def _kept(columns: Columns, rank: RankColumns, widths: _Widths) -> F:
+    """Bytes that one micro-batch keeps: layer inputs, and under selective recomputation every second product.
+
+    Of a layer's products q, k, v, output, gate, up, down the first, third, fifth and seventh are kept, and attention's
+    output with its statistics. Compiled code drops the seventh, which no gradient needs. Without recomputation all
+    are kept, with the tensors between them.
+    """
+    model, layout = columns.model, columns.layout
+    groups = np.where(model.latent > 0, 1.0, np.maximum(model.kv_heads, 1.0) / np.maximum(model.heads, 1.0))
+    statistics = 4.0 * columns.tokens * model.heads / layout.tp
+    second = widths.query + groups * widths.value + widths.value + statistics + widths.inner
+    second = second + np.where(model.gated > 0, _eager(columns) * widths.own, 0.0)
+    plain = 3.0 * widths.own + widths.whole + 2.0 * widths.query + groups * (widths.key + widths.value) + widths.value
+    plain = plain + statistics + (2.0 + model.gated) * widths.inner
+    full = layout.recompute_full
+    extra = np.where(full == 0.0, plain, np.where(full < 1.0, second, 0.0))
+    return rank.layers * (widths.own + extra)
+
+
+def _logits(columns: Columns) -> F:
+    """Number of logits of one micro-batch on a rank."""
+    return columns.tokens * columns.model.vocab / columns.layout.tp
+
+
+def _loss(columns: Columns) -> F:
+    """Bytes of the loss at its widest, in backward of the log-softmax: 32-bit copies of the logits.
+
+    Its output, the gradient that came, and the one that goes; where the vocabulary is split, a 32-bit exponential too
+    (torch.distributed.tensor.parallel.loss).
+    """
+    copies = np.where(columns.layout.tp > 1, 4.0, 3.0)
+    return np.where(columns.software.fused_loss > 0, 4.0, 4.0 * copies) * _logits(columns)
+
+
+def _copies(columns: Columns) -> F:
+    """Copies of a gathered tensor: the collective joins along the batch, so more than one sequence is put in order.
+
+    Pipelined with its product (asynchronous TP), the gathered tensor lies in symmetric memory outside the allocator.
+    """
+    layout = columns.layout
+    split = layout.sequence > 0
+    copies = np.where(layout.micro_batch > 1, 2.0, 1.0)
+    return np.where(split, np.where(layout.overlap_tensor > 0, copies - 1.0, copies), 1.0)
+
+
+def _forward(columns: Columns, widths: _Widths) -> F:
+    """Bytes that a layer's forward pass takes and gives back: about the MLP, its norm's output, gate, up and product."""
+    eager = _eager(columns)
+    inner = (2.0 + columns.model.gated + eager) * widths.inner
+    return widths.own * (1.0 + 4.0 * eager) + _copies(columns) * widths.whole + inner
+
+
+def _backward(columns: Columns, rank: RankColumns, widths: _Widths) -> F:
+    """Bytes of one layer's backward pass: its tensors made anew, their gradients, its weights' gradients.
+
+    Context parallelism gathers all keys and values of the sequence, repeated for the query heads.
+    """
+    model, layout, software = columns.model, columns.layout, columns.software
+    tensors = 2.0 * widths.own + 2.0 * widths.whole + 2.0 * widths.query + widths.key + 2.0 * widths.value
+    tensors = tensors + (2.0 + model.gated) * widths.inner
+    gradients = (1.0 + model.gated) * widths.inner + _copies(columns) * widths.whole
+    context = np.where(layout.cp > 1, (1.0 + layout.cp) * (widths.key + widths.value), 0.0)
+    layer = (rank.dense + rank.expert) / np.maximum(rank.layers, 1.0)
+    # Two reductions' 32-bit inputs: of this layer and of the one before.
+    weights = (2.0 + 2.0 * software.gradient_bytes) * layer * (layout.reshard > 0)
+    return tensors + gradients + context + weights
+
+
+def _unit_bytes(columns: Columns) -> F:
+    """Bytes of a gathered parameter of a layer: 8-bit products gather 8 bits. Embedding and head stay in 16."""
+    return np.where(columns.job.bits < 16, 1.0, 2.0)
+
+
+def _root(columns: Columns, rank: RankColumns) -> F:
+    """Parameters outside the layers, which are one unit: embedding and head."""
+    return columns.model.embedding_parameters / columns.layout.tp * (rank.embedding + rank.head)
+
+
+def _unsharded(columns: Columns, rank: RankColumns) -> F:
+    """Gathered parameters that stay: the root's and the last layer's; under a pipeline all, with their gradients.
+
+    Under a pipeline each rank accumulates whole gradients in 32 bits. Where all micro-batches are one round of an
+    interleaved schedule, a chunk's gradients are reduced before those of the next come to be.
+    """
+    layout, software = columns.layout, columns.software
+    held, root = rank.dense + rank.expert, _root(columns, rank)
+    layers = np.maximum(held - root, 0.0)
+    passing = 2.0 * root + _unit_bytes(columns) * layers / np.maximum(rank.layers, 1.0)
+    chunks = np.where((layout.vp > 1) & (layout.micro_batches <= layout.pp), layout.vp, 1.0)
+    staying = 2.0 * root + _unit_bytes(columns) * layers + software.gradient_bytes * held / chunks
+    return np.where(layout.reshard > 0, passing, staying)
+
+
+def _gathered(columns: Columns, rank: RankColumns) -> F:
+    """Pool of the stream that gathers: the largest unit, or two layers."""
+    layers = np.maximum(rank.dense + rank.expert - _root(columns, rank), 0.0) / np.maximum(rank.layers, 1.0)
+    return np.maximum(2.0 * _root(columns, rank), 2.0 * _unit_bytes(columns) * layers)
+
+
+def _pipeline(columns: Columns, rank: RankColumns, place: F, widths: _Widths) -> F:
+    """Buffers of pipelining: a receive buffer a micro-batch and direction, and the last stage's outputs.
+
+    The last stage keeps the 16-bit logits of every micro-batch to the end of the step, and joins them into one tensor.
+    """
+    layout = columns.layout
+    several = layout.pp > 1
+    received = layout.micro_batches * layout.vp * widths.own * ((place > 0) * 1.0 + (place < layout.pp - 1.0) * 1.0)
+    outputs = 2.0 * 2.0 * _logits(columns) * layout.micro_batches * rank.head
+    return np.where(several, received + outputs, 0.0)
