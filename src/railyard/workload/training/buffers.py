@@ -35,7 +35,9 @@ def state(columns: Columns, rank: RankColumns) -> tuple[F, F, F]:
 
     def spread(from_stage: int, bytes_each: F | float) -> F:
         on = layout.zero >= from_stage
-        return bytes_each * (rank.dense / np.where(on, dense_shard, 1.0) + rank.expert / np.where(on, expert_shard, 1.0))
+        return bytes_each * (
+            rank.dense / np.where(on, dense_shard, 1.0) + rank.expert / np.where(on, expert_shard, 1.0)
+        )
 
     # Two bytes a parameter: one in 16 bits, or one in 8 bits and its transpose.
     # Under zero 3 the 32-bit shard is the parameter; a 16-bit copy exists only while it is gathered.

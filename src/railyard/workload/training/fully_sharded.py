@@ -148,7 +148,7 @@ def _copies(columns: Columns) -> F:
 
 
 def _forward(columns: Columns, widths: _Widths) -> F:
-    """Bytes that a layer's forward pass takes and gives back: about the MLP, its norm's output, gate, up and product."""
+    """Bytes that a layer's forward pass takes and gives back: about the MLP, its norm's output, gate, up, product."""
     eager = _eager(columns)
     inner = (2.0 + columns.model.gated + eager) * widths.inner
     return widths.own * (1.0 + 4.0 * eager) + _copies(columns) * widths.whole + inner
