@@ -143,6 +143,7 @@ def layout_of(row: Row, model: Model, machine: Machine, software: SoftwareProfil
         schedule=_schedule(row, vp),
         recompute=_recompute(row, defaults),
         recompute_share=0.5 if _keeps_every_second(row) else 1.0,
+        recompute_by_operator=_keeps_every_second(row),
         overlap_gradient=modern,
         overlap_parameter=modern,
         overlap_tensor=_overlap_tensor(row, overlap),

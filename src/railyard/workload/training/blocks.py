@@ -6,6 +6,7 @@ norms and residuals split over TP under sequence parallelism.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,8 +23,10 @@ _GELU = ((4.0, 10.0), (6.0, 14.0))
 _SWIGLU = ((6.0, 12.0), (10.0, 18.0))
 _RESIDUAL = ((6.0, 13.0), (6.0, 10.0))
 _ROTARY = ((4.0, 20.0), (4.0, 20.0))
-# Logits are read three times in 16 bits by a fused cross-entropy, and copied to 32 bits and back otherwise.
-_LOSS = ((6.0, 26.0), (4.0, 14.0))
+# Logits are read three times in 16 bits by a fused cross-entropy, with their gradients written once; else the profile's
+# bytes, of which this share goes forward.
+_FUSED_LOSS = (6.0, 4.0)
+_LOSS_FORWARD = 0.73
 # Kernels of the same passes, (fused, one operation at a time).
 _KERNELS = {
     "norm": (1.0, 6.0),
@@ -108,7 +111,7 @@ def _mlp(columns: Columns, name: str, tokens: F, width: F) -> list[Operator]:
     return [
         op.linear(columns, f"{name} up", tokens, model.hidden, width * (1.0 + model.gated)),
         _activation(columns, f"{name} activation", tokens * width),
-        op.linear(columns, f"{name} down", tokens, width, model.hidden),
+        dataclasses.replace(op.linear(columns, f"{name} down", tokens, width, model.hidden), last=True),
     ]
 
 
@@ -169,12 +172,15 @@ def head(columns: Columns) -> list[Operator]:
     model, software = columns.model, columns.software
     width = model.vocab / columns.layout.tp
     sixteen = np.full_like(width, 16.0)
+    cells, fused = columns.tokens * width, software.fused_loss > 0
+    ahead = np.where(fused, _FUSED_LOSS[0], software.loss_bytes * _LOSS_FORWARD)
+    back = np.where(fused, _FUSED_LOSS[1], software.loss_bytes * (1.0 - _LOSS_FORWARD))
     return [
         _pass(
             columns, "last norm", columns.split_tokens * model.hidden, _NORM, kernels="norm", fused=software.fused_norm
         ),
         op.linear(columns, "logits", columns.tokens, model.hidden, width, bits=sixteen),
-        _pass(columns, "loss", columns.tokens * width, _LOSS, kernels="loss", fused=software.fused_loss),
+        op.stream(columns, "loss", cells * ahead, cells * back, _kernels("loss", software.fused_loss)),
     ]
 
 

@@ -77,6 +77,7 @@ class LayoutColumns:
     micro_batches: F
     recompute_full: F
     recompute_core: F
+    recompute_operators: F
     shard: F
     reshard: F
     overlap_gradient: F
@@ -104,6 +105,7 @@ class SoftwareColumns:
     fused_residual: F
     fused_rope: F
     fused_loss: F
+    loss_bytes: F
     cast_bytes: F
     launch_s: F
     layer_host_s: F
@@ -114,6 +116,9 @@ class SoftwareColumns:
     shard_overlap: F
     expert_overlap: F
     pipeline_overlap: F
+    scattered_sends: F
+    collective_host_s: F
+    recompute_stops: F
     collective_fraction: F
     expert_fraction: F
     expert_once: F
@@ -228,6 +233,7 @@ def _layout_row(layout: Layout) -> dict[str, float]:
     row |= {
         "recompute_full": layout.recompute_share * (layout.recompute == "full"),
         "recompute_core": layout.recompute == "selective",
+        "recompute_operators": layout.recompute_by_operator and layout.recompute == "full",
     }
     row |= {"shard": layout.shard_ranks, "reshard": layout.reshard, "zero_bubble": layout.schedule == "zero-bubble"}
     overlaps = ("overlap_gradient", "overlap_parameter", "overlap_tensor", "overlap_expert", "context_heads")
@@ -240,11 +246,13 @@ def _software_row(software: SoftwareProfile) -> dict[str, float]:
         "launch_s",
         "layer_host_s",
         "expert_host_s",
+        "collective_host_s",
         "step_s",
     }
     row = {name: float(getattr(software, name)) for name in names}
     launched = not software.cuda_graphs
     row |= {"flash": software.attention != "unfused", "launch_s": launched * software.launch_ps * 1e-12}
+    row |= {"collective_host_s": launched * software.collective_host_ps * 1e-12}
     row |= {"expert_host_s": launched * software.expert_host_ps * 1e-12, "step_s": software.step_ps * 1e-12}
     return row | {"layer_host_s": launched * software.layer_host_ps * 1e-12}
 

@@ -31,7 +31,8 @@ class Exchange:
     """Collectives of one kind in one pass of one part of the model.
 
     Attributes:
-        part: `attention`, `mlp`, `experts`, `embedding`, `head`: once for each of them that a stage holds.
+        part: `attention`, `mlp`, `experts`, `embedding`, `head`: once for each of them that a stage holds; `input` and
+            `output`: once for each activation received from the stage before and each gradient from the one behind.
         kind: Of the collective.
         group: Class of the communicator.
         phase: Forward (and its recomputation) or backward.
@@ -86,7 +87,17 @@ def _tensor(columns: Columns) -> list[Exchange]:
             Exchange(part, CollectiveKind.REDUCE_SCATTER, "tp", "backward", size, on, behind),
             Exchange(part, CollectiveKind.ALL_REDUCE, "tp", "backward", size, off, zero + software.backward_overlap),
         ]
-    return found + _ends(size, sequence, plain, software.backward_overlap)
+    scattered = plain * software.scattered_sends * (layout.pp > 1)
+    return [*found, *_ends(size, sequence, plain, software.backward_overlap), *_received(size, scattered)]
+
+
+def _received(size: F, scattered: F) -> list[Exchange]:
+    """What a stage was sent in parts, each tensor-parallel rank one, is gathered on arrival."""
+    zero = np.zeros_like(size)
+    return [
+        Exchange("input", CollectiveKind.ALL_GATHER, "tp", "forward", size, scattered, zero),
+        Exchange("output", CollectiveKind.ALL_GATHER, "tp", "backward", size, scattered, zero),
+    ]
 
 
 def _ends(size: F, sequence: F, plain: F, behind: F) -> list[Exchange]:
@@ -145,4 +156,5 @@ def _copies(columns: Columns, domain: F) -> F:
 
 def pipeline_bytes(columns: Columns) -> F:
     """Bytes of one activation that one rank sends to the next stage for one micro-batch (16 bits)."""
-    return columns.split_tokens * columns.model.hidden * 2.0
+    parts = np.where(columns.software.scattered_sends > 0, columns.tokens / columns.layout.tp, columns.split_tokens)
+    return parts * columns.model.hidden * 2.0

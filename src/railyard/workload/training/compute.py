@@ -102,11 +102,19 @@ def stage_times(training: Training, accelerator: Accelerator, stage: VirtualStag
 
 
 def recompute_s(columns: Columns, passes: LayerPasses, held: Pass, layers: F | float, moe_layers: F | float) -> F:
-    """Seconds of what backward computes again: all transformer layers, the attention core, or nothing."""
+    """Seconds of what backward computes again: whole layers, most operators of each, the attention core, or nothing.
+
+    PyTorch stops recomputation in front of a layer's last product, whose result backward does not need (early stop,
+    from release 2.1 on). By operator it keeps attention and every second product (torchtitan's `selective` `op`).
+    """
     again = passes.layers(layers, moe_layers)
-    full = np.maximum(again.forward, again.host_forward)
+    stopped = again.forward - columns.software.recompute_stops * again.last
+    full = np.maximum(stopped, again.host_forward)
+    most = np.maximum(again.forward - again.core - again.product / 2.0, again.host_forward)
+    by_operator = columns.layout.recompute_operators
     core = np.maximum(held.core, held.host_core)
-    return columns.layout.recompute_full * full + columns.layout.recompute_core * core
+    layer = np.where(by_operator > 0, most, columns.layout.recompute_full * full)
+    return layer + columns.layout.recompute_core * core
 
 
 def stage_parameters(training: Training, stage: VirtualStage) -> StageParameters:
@@ -153,6 +161,8 @@ def _collectives(columns: Columns, stage: VirtualStage, domain: F) -> tuple[Stag
         "shared": stage.moe_layers,
         "embedding": int(stage.embedding),
         "head": int(stage.head),
+        "input": int(not stage.embedding),
+        "output": int(not stage.head),
     }
     merged: dict[tuple[CollectiveKind, str, str, int, float], int] = {}
     for exchange in communication.exchanges(columns, domain):

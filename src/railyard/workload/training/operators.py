@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from railyard.workload.training.columns import Columns, F
 
 # Output tiles of common GEMM libraries (rows, columns) and the share of the best rate that each reaches: a small tile
@@ -31,6 +33,12 @@ _SPLITS = np.array([1.0, 2.0, 4.0])
 _FILL_BYTES = 160.0
 # Rows of a query block of a fused attention kernel.
 _ATTENTION_ROWS = 128.0
+# Unfused softmax forward and backward, bytes per score: (scale, mask and softmax in one kernel of 16 bits, one
+# operation at a time: cast to 32 bits, scale, mask, softmax, cast back), and how many kernels the latter has more. Then
+# dropout: read 2, write 2, mask 1.
+_SOFTMAX_BYTES = ((4.0, 37.0), (6.0, 40.0))
+_SOFTMAX_APART = 4.0
+_DROPOUT_BYTES = 5.0
 # Backward of a fused attention kernel does five products where forward does two.
 _ATTENTION_BACKWARD_FLOPS = 2.5
 
@@ -45,6 +53,7 @@ class Operator:
         flops: FLOPs of the forward matrix products (multiply and add are two).
         launches, launches_backward: Kernels launched.
         core: Whether selective recomputation runs it again.
+        last: Whether nothing in backward needs its result, so that recomputation may stop in front of it.
     """
 
     name: str
@@ -55,6 +64,7 @@ class Operator:
     launches: F
     launches_backward: F
     core: bool = False
+    last: bool = False
 
 
 def gemm_rate(columns: Columns, bits: F) -> F:
@@ -221,9 +231,22 @@ def _plain_attention(columns: Columns) -> Operator:
 
     scores, values = product(queries, keys, score_dim), product(queries, value_dim, keys)
     memory = columns.device.hbm_bytes_s * columns.software.memory_fraction
-    # Scale, mask and softmax in one kernel (read 2, write 2 bytes), then dropout (read 2, write 2, mask 1).
-    passes = heads * queries * keys * 9.0 / memory + 2.0 * columns.device.gap_s
-    backward = 2.0 * (scores + values) + heads * queries * keys * 11.0 / memory + 2.0 * columns.device.gap_s
-    flops = 2.0 * heads * queries * keys * (score_dim + value_dim)
-    one = np.ones_like(flops)
-    return Operator("attention", scores + passes + values, backward, 0.0 * one, flops, 8.0 * one, 10.0 * one, core=True)
+    cells, gap = heads * queries * keys, columns.device.gap_s
+    ahead, back = (np.where(_softmax_fused(heads, keys), fused, apart) for fused, apart in _SOFTMAX_BYTES)
+    more = np.where(_softmax_fused(heads, keys), 0.0, _SOFTMAX_APART)
+    passes = cells * (ahead + _DROPOUT_BYTES) / memory + (2.0 + more) * gap
+    backward = 2.0 * (scores + values) + cells * (back + _DROPOUT_BYTES) / memory + (2.0 + more) * gap
+    flops = 2.0 * cells * (score_dim + value_dim)
+    return Operator(
+        "attention", scores + passes + values, backward, np.zeros_like(flops), flops, 8.0 + more, 10.0 + more, core=True
+    )
+
+
+def _softmax_fused(heads: F, keys: F) -> NDArray[np.bool_]:
+    """Whether Megatron's scaled, masked softmax kernel takes the shape.
+
+    It wants four rows of a batch and head in a block of 128 threads, and 2,048 keys at most in its first form
+    (Megatron-LM v2.x, fused_softmax.py, `is_kernel_available`); else the operations run one at a time in 32 bits.
+    """
+    taken: NDArray[np.bool_] = np.logical_and(np.mod(heads, 4.0) == 0.0, keys <= 2048.0)
+    return taken

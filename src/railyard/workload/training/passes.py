@@ -23,6 +23,8 @@ class Pass:
     Attributes:
         forward, backward_input, backward_weight: On the device.
         core: The forward part that selective recomputation repeats.
+        product: Forward matrix products, attention not among them.
+        last: The last of them, in front of which recomputation may stop.
         host_forward, host_backward, host_core: What the host takes to launch the same.
         flops: FLOPs of the forward matrix products.
     """
@@ -31,6 +33,8 @@ class Pass:
     backward_input: F
     backward_weight: F
     core: F
+    product: F
+    last: F
     host_forward: F
     host_backward: F
     host_core: F
@@ -95,12 +99,19 @@ def _total(columns: Columns, operators: Sequence[Operator], host: F) -> Pass:
 
     launch = columns.software.launch_s
     cores = [operator for operator in operators if operator.core]
+    products = [operator for operator in operators if not operator.core and np.any(operator.backward_weight > 0)]
     zero = np.zeros_like(launch)
+
+    def forward_of(some: Sequence[Operator]) -> F:
+        return sum((operator.forward for operator in some), zero)
+
     return Pass(
         forward=sum_of("forward"),
         backward_input=sum_of("backward_input"),
         backward_weight=sum_of("backward_weight"),
-        core=sum((operator.forward for operator in cores), zero),
+        core=forward_of(cores),
+        product=forward_of(products),
+        last=forward_of([operator for operator in products if operator.last]),
         host_forward=launch * sum_of("launches") + host,
         host_backward=launch * sum_of("launches_backward") + host,
         host_core=launch * sum((operator.launches for operator in cores), zero),

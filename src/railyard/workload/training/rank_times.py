@@ -44,12 +44,13 @@ class RankTimes:
 
 @dataclass(frozen=True, slots=True)
 class _Exposed:
-    """Exposed seconds by group, and what hidden collectives take from computation beside them."""
+    """Exposed seconds by group, what hidden collectives take from computation beside them, and the host's part."""
 
     tensor: F
     context: F
     expert: F
     contention: F
+    host: F
 
     @property
     def total(self) -> F:
@@ -64,8 +65,8 @@ def rank_times(columns: Columns, passes: LayerPasses, rank: RankColumns, machine
     cast = _weight_cast_s(columns, rank)
     forward_work = work.forward + cast + ahead.contention
     backward_work = work.backward_input + work.backward_weight + again + back.contention
-    wait_forward = np.maximum(0.0, work.host_forward - forward_work - (ahead.total - ahead.contention))
-    wait_backward = np.maximum(0.0, work.host_backward - backward_work - (back.total - back.contention))
+    wait_forward = np.maximum(0.0, work.host_forward + ahead.host - forward_work - (ahead.total - ahead.contention))
+    wait_backward = np.maximum(0.0, work.host_backward + back.host - backward_work - (back.total - back.contention))
     forward = forward_work + ahead.total - ahead.contention + wait_forward
     backward = backward_work + back.total - back.contention + wait_backward
     gather, scatter, contention = _sharded(columns, rank, machine, forward=forward, backward=backward)
@@ -103,22 +104,27 @@ def _exposed(columns: Columns, rank: RankColumns, machine: MachineColumns, phase
         "shared": rank.moe_layers,
         "embedding": rank.embedding,
         "head": rank.head,
+        "input": columns.layout.vp - rank.embedding,
+        "output": columns.layout.vp - rank.head,
     }
     groups = _groups(columns)
     found = {name: np.zeros_like(rank.layers) for name in ("tp", "cp", "ep")}
-    contention = np.zeros_like(rank.layers)
+    contention, started = np.zeros_like(rank.layers), np.zeros_like(rank.layers)
     for exchange in communication.exchanges(columns, machine.domain):
-        layer_part = exchange.part not in ("embedding", "head")
+        layer_part = exchange.part not in ("embedding", "head", "input", "output")
         again = columns.layout.recompute_full if layer_part and exchange.phase == "forward" else 0.0
         times = (exchange.phase == phase) + again * (phase == "backward")
         fraction = columns.software.collective_fraction
         if exchange.kind == CollectiveKind.ALL_TO_ALL:
             fraction = columns.software.expert_fraction
         spent = collective_s(exchange.kind, exchange.size_bytes, groups[exchange.group], machine, fraction)
-        spent = spent * exchange.count * counts[exchange.part] * times
+        collectives = exchange.count * counts[exchange.part] * times
+        started = started + collectives
+        spent = spent * collectives
         found[exchange.group] = found[exchange.group] + spent * (1.0 - exchange.hidden)
         contention = contention + spent * exchange.hidden * columns.software.communication_sms
-    return _Exposed(found["tp"], found["cp"], found["ep"], contention)
+    host = started * columns.software.collective_host_s
+    return _Exposed(found["tp"], found["cp"], found["ep"], contention, host)
 
 
 def _weight_cast_s(columns: Columns, rank: RankColumns) -> F:

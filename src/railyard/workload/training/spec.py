@@ -42,8 +42,9 @@ class Layout:
         micro_batch: Sequences of one forward pass of one replica.
         schedule: Pipeline schedule. `interleaved` wants vp > 1.
         recompute: What the backward pass computes again: nothing, the attention core, or every layer.
-        recompute_share: Share of the layers that `full` recomputes (Megatron's recompute-num-layers; torchtitan's
-            per-operation form, which keeps every second product, is about half).
+        recompute_share: Share of the layers that `full` recomputes (Megatron's recompute-num-layers).
+        recompute_by_operator: `full` keeps attention and every second product (torchtitan's `selective` `op`); with it
+            `recompute_share` says only what of a layer's activations is not kept.
         fsdp_shard: Ranks that share one copy of the parameters under zero 3; 0 means all dp * cp ranks.
         reshard: Under zero 3: gathered parameters are dropped after forward and gathered again for backward.
         bucket_bytes: Gradient bytes per reduction; 0 means one reduction a layer.
@@ -68,6 +69,7 @@ class Layout:
     schedule: Schedule = "1f1b"
     recompute: Recompute = "none"
     recompute_share: float = 1.0
+    recompute_by_operator: bool = False
     fsdp_shard: int = 0
     reshard: bool = True
     bucket_bytes: int = 0
@@ -132,6 +134,9 @@ class SoftwareProfile:
         attention_forward, attention_backward: Of the device's best attention rate, long sequences, forward and
         backward. memory_fraction: Of the device's achievable memory bandwidth that elementwise kernels reach.
         fused_norm, fused_activation, fused_residual, fused_rope, fused_loss: One pass over memory, or one an operation.
+        loss_bytes: Memory traffic per logit of a cross-entropy that is not fused, forward and backward. Megatron's,
+            split over the vocabulary: cast to 32 bits 6, maximum 4, subtraction 8, exponential 8, sum 4, division 8;
+            gradient 8, cast 6. PyTorch's: cast 6, log-softmax 8; its gradient 12, cast 6.
         cast_bytes: Memory traffic per element of a cast to 8 or 4 bits with its transpose (0: rides in other kernels).
         launch_ps: Host time to launch one kernel; the step cannot go faster than its launches (0 under CUDA graphs).
         layer_host_ps: Host time of one layer's pass beyond its launches (hooks, gathers, Python).
@@ -144,6 +149,10 @@ class SoftwareProfile:
         shard_overlap: Share of computation under which ZeRO-3 gathers and scatters layer by layer.
         expert_overlap: Share of the expert all-to-all hidden when the layout overlaps it.
         pipeline_overlap: Share of pipeline sends hidden under the next computation.
+        scattered_sends: Without sequence parallelism each tensor-parallel rank sends its part of an activation to the
+            next stage, which gathers it again (Narayanan et al. 2021, section 4.1); else each sends all of it.
+        collective_host_ps: Host time to start one collective.
+        recompute_stops: Full recomputation stops in front of a layer's last product (PyTorch from 2.1 on, by default).
         collective_fraction: Of the link rate that collectives inside the scale-up domain reach.
         expert_fraction: Of the link rate that the expert all-to-all reaches.
         expert_once: A token crosses to each domain (or rank of a domain) once, however many of its experts are there
@@ -173,6 +182,7 @@ class SoftwareProfile:
     fused_residual: bool = True
     fused_rope: bool = True
     fused_loss: bool = False
+    loss_bytes: float = 52.0
     cast_bytes: float = 4.0
     launch_ps: int = 6_000_000
     layer_host_ps: int = 0
@@ -184,6 +194,9 @@ class SoftwareProfile:
     shard_overlap: float = 0.95
     expert_overlap: float = 0.8
     pipeline_overlap: float = 0.5
+    scattered_sends: bool = False
+    collective_host_ps: int = 0
+    recompute_stops: bool = False
     collective_fraction: float = 1.0
     expert_fraction: float = 0.8
     expert_once: bool = True
