@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from svg import Plot
+    from railyard.report.svg import Plot
 
 MB = 1_000_000
 

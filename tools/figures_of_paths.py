@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 from figure import MB, Found, figure
-from svg import Axis, Curve, Plot
 
 from railyard.engine.packet import PacketResult, Settings, Traffic, fat_tree, leaf_spine, run
 from railyard.measure.packets import distribution
+from railyard.report.svg import Axis, Curve, Plot
 from railyard.validate.fabric.packets import (
     PAUSES_ALONE,
     RATE_BPS,

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 from figure import MB, Found, figure
-from svg import Axis, Curve, Plot
 
 from railyard.engine.packet import Settings, Traffic, leaf_spine, run
 from railyard.engine.packet.infiniband import INFINIBAND, INFINIBAND_AR
 from railyard.engine.packet.roce import SPECTRUM_X
+from railyard.report.svg import Axis, Curve, Plot
 from railyard.validate.fabric.packets import RATE_BPS, ROCE_SETTINGS, SCHEDULED, permutation
 
 HOSTS = 64

@@ -34,6 +34,10 @@ Vary = Annotated[
 ]
 Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the folder of the run is put.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No words and no progress, only data and errors.")]
+PageFile = Annotated[
+    Path | None,
+    typer.Option("--page", metavar="FILE", help="Write a page, FILE.md or FILE.html: plots, table, worst rows."),
+]
 Extra = Annotated[
     Path | None, typer.Option("--catalog", metavar="FILE", help="A catalogue of your own over the built-in one.")
 ]
@@ -221,34 +225,39 @@ def validate_training(
             help="source, model or hidden: predict each with constants fitted without it, on this table.",
         ),
     ] = None,
+    page: PageFile = None,
     json: Json = False,
 ) -> None:
     """Predict every measured training step of a table."""
     from railyard.cli import checking
 
-    checking.training(table, leave_out=leave_out, as_json=json)
+    checking.training(table, leave_out=leave_out, page=page, as_json=json)
 
 
 @validate.command("memory")
 def validate_memory(
+    *,
     table: Annotated[Path, typer.Option("--table", metavar="FILE.csv", help="Measured training runs.")],
+    page: PageFile = None,
     json: Json = False,
 ) -> None:
     """Predict every published peak of memory of a table."""
     from railyard.cli import checking
 
-    checking.memory(table, as_json=json)
+    checking.memory(table, page=page, as_json=json)
 
 
 @validate.command("collectives")
 def validate_collectives(
+    *,
     logs: Annotated[Path, typer.Option("--logs", metavar="FOLDER", help="Logs of collective benchmarks.")],
+    page: PageFile = None,
     json: Json = False,
 ) -> None:
     """Predict every measured collective of a folder of logs."""
     from railyard.cli import checking
 
-    checking.collectives(logs, as_json=json)
+    checking.collectives(logs, page=page, as_json=json)
 
 
 @validate.command("htsim")

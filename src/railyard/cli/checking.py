@@ -21,20 +21,24 @@ _REASONS = 8
 _HEADINGS = ("", "rows", "mean |error|", "median |error|", "p90 |error|")
 
 
-def training(table: Path, *, leave_out: str | None, as_json: bool) -> None:
+def training(table: Path, *, leave_out: str | None, page: Path | None, as_json: bool) -> None:
     """Every measured training step of a table.
 
     Raises:
         InputError: The table cannot be read, or some of its rows are wrong (after all others have been printed).
         RailyardError: No row of it could be predicted.
     """
+    from railyard.report import validation
     from railyard.validate.training import validate_training
 
     report = validate_training(table, catalog.load(), leave_out=leave_out)
+    if page is not None:
+        validation.write(validation.of_training(report), page)
     if as_json:
         emit(report.to_json())
     else:
-        _errors([*report.sources().items(), ("all", report.summary())])
+        totals = [("tier A, and Megatron-Bridge", report.judged()), ("all", report.summary())]
+        _errors([*report.sources().items(), *totals])
         _skipped(row.reason for row in report.rows if row.status == "skipped")
     if not report.summary()["n"]:
         raise RailyardError(f"no row of {table} could be predicted, so nothing has been validated")
@@ -43,16 +47,19 @@ def training(table: Path, *, leave_out: str | None, as_json: bool) -> None:
         raise InputError.many([Problem(row.reason, file=str(table), line=row.line) for row in wrong])
 
 
-def memory(table: Path, *, as_json: bool) -> None:
+def memory(table: Path, *, page: Path | None, as_json: bool) -> None:
     """Every published peak of memory of a table.
 
     Raises:
         InputError: The table cannot be read, or has no published peak.
         RailyardError: No row of it could be predicted.
     """
+    from railyard.report import validation
     from railyard.validate.memory import validate_memory
 
     report = validate_memory(table, catalog.load())
+    if page is not None:
+        validation.write(validation.of_training(report), page)
     if as_json:
         emit(report.to_json())
     else:
@@ -62,15 +69,18 @@ def memory(table: Path, *, as_json: bool) -> None:
         raise RailyardError(f"no row of {table} could be predicted, so nothing has been validated")
 
 
-def collectives(logs: Path, *, as_json: bool) -> None:
+def collectives(logs: Path, *, page: Path | None, as_json: bool) -> None:
     """Every measured collective of a folder of logs.
 
     Raises:
         InputError: The folder is missing or holds no log.
     """
+    from railyard.report import validation
     from railyard.validate.collectives import validate_collectives
 
     report = validate_collectives(logs, catalog.load())
+    if page is not None:
+        validation.write(validation.of_collectives(report), page)
     if as_json:
         emit(json.dumps(report.to_json(), indent=1, allow_nan=False))
         return

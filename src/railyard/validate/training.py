@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
+from railyard.validate.fit import scored
 from railyard.validate.leave_out import left_out
 from railyard.validate.training_cases import family, predicted_s, read_cases
 
@@ -29,7 +30,7 @@ class TrainingResult:
         id: Of the table's row.
         line: In the table.
         source: Whose measurement it is.
-        tier: A, B or C; tier C is run but not scored.
+        tier: A, B or C; tier C is run but counts in no summary.
         status: `ok` or `skipped`.
         reason: Why it was skipped.
         bad: Whether it was skipped because it is wrong, not because it is silent.
@@ -38,6 +39,8 @@ class TrainingResult:
         error: (predicted - measured) / measured.
         profile: Software profile that was taken.
         defaults: Facts that were assumed.
+        judged: Whether the row can prove anything: tier A, or of Megatron-Bridge tier B with a known micro-batch. Others
+            are predicted and reported.
     """
 
     id: str
@@ -53,6 +56,7 @@ class TrainingResult:
     error: float | None = None
     profile: str = ""
     defaults: tuple[str, ...] = ()
+    judged: bool = True
 
     @property
     def scored(self) -> bool:
@@ -85,6 +89,7 @@ class TrainingReport:
             "engine": self.engine,
             "rows": rows,
             "summary": self.summary(),
+            "judged": self.judged(),
             "sources": self.sources(),
         }
         return json.dumps(content, indent=1, allow_nan=False)
@@ -138,6 +143,7 @@ def _compared(case: Case, predicted: float) -> TrainingResult:
         error=(predicted - case.measured) / case.measured,
         profile=case.training.software.name,
         defaults=case.defaults,
+        judged=scored(case),
     )
 
 

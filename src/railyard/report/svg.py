@@ -1,4 +1,4 @@
-"""Small plots as plain SVG: lines and steps over linear or logarithmic axes. No packages."""
+"""Small plots as plain SVG: lines, steps, dots and bars over linear or logarithmic axes. No packages."""
 
 from __future__ import annotations
 
@@ -50,6 +50,8 @@ class Curve:
         dashed: Drawn with dashes: what is expected.
         dots: Every point has a dot.
         ranges: (x, low, high), drawn as bars.
+        joined: The points are joined by a line; without it they are dots alone.
+        bar: Width of the bars in pixels.
     """
 
     name: str
@@ -58,6 +60,8 @@ class Curve:
     dashed: bool = False
     dots: bool = False
     ranges: list[tuple[float, float, float]] = field(default_factory=list)
+    joined: bool = True
+    bar: float = 6.0
 
 
 @dataclass(frozen=True)
@@ -93,14 +97,18 @@ class Plot:
 
     def _legend(self) -> list[str]:
         """Names under the title, from left to right."""
-        parts, left = [], float(LEFT)
+        parts, left, row = [], float(LEFT), 41
         for curve, color in zip(self.curves, COLORS, strict=False):
+            if left > LEFT and left + 26 + 6.8 * len(curve.name) > WIDTH - RIGHT:
+                left, row = float(LEFT), row + 17
             dash = ' stroke-dasharray="5 3"' if curve.dashed else ""
             parts.append(
-                f'<line x1="{left:.0f}" x2="{left + 20:.0f}" y1="41" y2="41" stroke="{color}" '
+                f'<line x1="{left:.0f}" x2="{left + 20:.0f}" y1="{row}" y2="{row}" stroke="{color}" '
                 f'stroke-width="2.5"{dash}/>'
+                if curve.joined
+                else f'<circle cx="{left + 10:.0f}" cy="{row}" r="4" fill="{color}"/>'
             )
-            parts.append(f'<text x="{left + 26:.0f}" y="45">{escape(curve.name)}</text>')
+            parts.append(f'<text x="{left + 26:.0f}" y="{row + 4}">{escape(curve.name)}</text>')
             left += 52 + 6.8 * len(curve.name)
         return parts
 
@@ -152,7 +160,7 @@ def _grid(across: _Scale, up: _Scale) -> list[str]:
 def _drawn(curve: Curve, color: str, across: _Scale, up: _Scale) -> list[str]:
     places = [(across.at(x), up.at(y)) for x, y in curve.points]
     parts = []
-    if places:
+    if places and curve.joined:
         dash = ' stroke-dasharray="5 3"' if curve.dashed else ""
         line = _path(places, steps=curve.steps)
         parts = [f'<path d="{line}" fill="none" stroke="{color}" stroke-width="2" stroke-linejoin="round"{dash}/>']
@@ -160,8 +168,10 @@ def _drawn(curve: Curve, color: str, across: _Scale, up: _Scale) -> list[str]:
         at = across.at(x)
         parts.append(
             f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{up.at(low):.1f}" y2="{up.at(high):.1f}" stroke="{color}" '
-            f'stroke-width="6" stroke-opacity="{0.25 if places else 0.8}"/>'
+            f'stroke-width="{curve.bar:g}" stroke-opacity="{0.25 if places else 0.8}"/>'
         )
+    if not curve.joined:
+        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{color}" fill-opacity="0.6"/>' for x, y in places]
     if curve.dots:
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{color}"/>' for x, y in places]
     return parts
