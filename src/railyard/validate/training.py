@@ -39,8 +39,8 @@ class TrainingResult:
         error: (predicted - measured) / measured.
         profile: Software profile that was taken.
         defaults: Facts that were assumed.
-        judged: Whether the row can prove anything: tier A, or of Megatron-Bridge tier B with a known micro-batch. Others
-            are predicted and reported.
+        judged: Whether the row can prove anything: tier A, or tier B of Megatron-Bridge with a known micro-batch.
+            Others are predicted and reported.
     """
 
     id: str
@@ -75,6 +75,10 @@ class TrainingReport:
     def summary(self) -> dict[str, float | int | None]:
         """Errors over all scored rows: `n`, `skipped`, mean, median and 90th percentile of |error|."""
         return summary_of(self.rows)
+
+    def judged(self) -> dict[str, float | int | None]:
+        """The same over the rows that can prove anything."""
+        return _summary(tuple(row for row in self.rows if row.judged))
 
     def sources(self) -> dict[str, dict[str, float | int | None]]:
         """The same by source family."""
