@@ -78,7 +78,7 @@ class TrainingReport:
 
     def judged(self) -> dict[str, float | int | None]:
         """The same over the rows that can prove anything."""
-        return _summary(tuple(row for row in self.rows if row.judged))
+        return summary_of(tuple(row for row in self.rows if row.judged))
 
     def sources(self) -> dict[str, dict[str, float | int | None]]:
         """The same by source family."""
