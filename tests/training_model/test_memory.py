@@ -130,3 +130,45 @@ def test_what_does_not_fit_is_refused_with_the_nearest_that_does(h100, job):
 def test_what_can_never_fit_says_so(h100, job):
     with pytest.raises(LayoutError, match="no layout on as many ranks fits"):
         check_fit(job("llama-3-405b", dp=8, global_batch=8), h100)
+
+
+FSDP2 = SoftwareProfile(name="fsdp2", fully_shard=True, gradient_bytes=4)
+
+
+def test_an_allocator_holds_at_least_what_is_allocated(h100, job):
+    for layout in ({"dp": 8, "zero": 3}, {"dp": 8, "tp": 8, "zero": 3, "recompute": "full"}, {"pp": 8, "zero": 3}):
+        for row in memory(job("llama-3-70b", software=FSDP2, **layout), h100).rows:
+            assert row.allocated_bytes <= row.held_bytes < row.total_bytes
+
+
+def test_full_recomputation_keeps_layer_inputs_under_fsdp2(h100, job):
+    training = job("llama-3-8b", dp=8, zero=3, recompute="full", software=FSDP2, seq_len=8192)
+    assert memory(training, h100).rows[0].activations_bytes == 32 * 2 * 8192 * 4096
+
+
+def test_a_pipeline_keeps_the_logits_of_its_micro_batches(h100, job):
+    # torch.distributed.pipelining holds every output to the end of the step, then joins them: 2 x 2 bytes a logit.
+    def last(batch):
+        layout = {"pp": 4, "zero": 3, "reshard": False, "recompute": "full", "global_batch": batch}
+        return memory(job("llama-3-8b", software=FSDP2, **layout), h100).rows[-1].buffers_bytes
+
+    logits, received = 4096 * 128256, 2 * 4096 * 4096
+    assert last(32) - last(16) == pytest.approx(16 * (4 * logits + received))
+
+
+def test_heads_exchanged_for_context_keep_the_output_twice(h100, job):
+    ring, exchanged = (
+        memory(job("llama-3-8b", cp=4, seq_len=32768, context_heads=heads), h100).rows[0].activations_bytes
+        for heads in (False, True)
+    )
+    assert exchanged - ring == 32 * 2 * 32768 // 4 * 4096
+
+
+def test_the_peak_is_that_of_the_fullest_moment(h100, job):
+    # On the last stage the output layer's backward pass is fullest with a wide vocabulary, a layer's with a narrow one.
+    def last(vocab):
+        table = memory(job("llama-3-8b", pp=2, model_changes={"vocab": vocab}), h100)
+        return table.rows[-1].buffers_bytes
+
+    assert last(1024) == last(2048)
+    assert last(512_000) > last(256_000) > last(2048)
