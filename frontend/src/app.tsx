@@ -11,6 +11,7 @@ import { Network } from "./views/network";
 import { Packets } from "./views/packets";
 import { Power } from "./views/power";
 import { Provenance } from "./views/provenance";
+import { Storage } from "./views/storage";
 import { Summary } from "./views/summary";
 import { Timeline } from "./views/timeline";
 import { Waterfall } from "./views/waterfall";
@@ -78,6 +79,7 @@ function Training({ variant, packets }: { variant: Variant; packets: ComponentCh
       <Bottleneck variant={variant} />
       <Timeline key={variant.name} variant={variant} />
       <Network variant={variant} />
+      <Storage variant={variant} />
       {packets}
       <Cost variant={variant} />
       <Power variant={variant} />

@@ -67,6 +67,36 @@ export interface Variant {
     alone_s: number;
     mean_s: number;
   }[];
+  /** Missing in results of earlier versions. */
+  storage?: {
+    data: {
+      bytes_per_rank: number;
+      bytes_per_step: number;
+      hit_rate: number;
+      readers: number;
+      workers: number;
+      read_s: number;
+      worker_s: number;
+      wait_s: number;
+      variation_s: number;
+      wanted_bps: number;
+      reached_bps: number;
+      limit: string;
+    } | null;
+    checkpoint: {
+      bytes: number;
+      writers: number;
+      interval_steps: number;
+      stall_s: number;
+      write_s: number;
+      read_s: number;
+      mtbf_h: number;
+      best_interval_steps: number | null;
+      goodput: number;
+      best_goodput: number | null;
+    } | null;
+  };
+  warnings?: string[];
   packet?: PacketSection | null;
 }
 

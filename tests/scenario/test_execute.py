@@ -17,7 +17,7 @@ from railyard.scenario import load
 from railyard.scenario.execute import execute
 
 VARIANT_KEYS = {
-    "name", "settings", "layout", "step", "utilization", "time", "lockstep", "jct", "power", "capex", "cpmt",
+    "name", "settings", "layout", "step", "storage", "utilization", "time", "lockstep", "jct", "power", "capex", "cpmt",
     "bottleneck", "network", "memory", "timeline", "topology", "collectives", "warnings", "digest",
 }  # fmt: skip
 

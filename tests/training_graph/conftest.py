@@ -62,7 +62,7 @@ class Jobs:
         return SimpleNamespace(
             ranks=ranks,
             accelerator=self.accelerator,
-            server=SimpleNamespace(pcie_bps=1e12),
+            server=SimpleNamespace(pcie_bps=1e12, host_memory_bytes=2**41),
             servers=-(-ranks // 8),
             ranks_per_server=8,
             storage_servers=None,

@@ -8,6 +8,7 @@ export function Summary({ variant }: { variant: Variant }) {
     <section>
       <h2>{variant.name}</h2>
       <p class="headline">{variant.bottleneck.headline}</p>
+      {(variant.warnings ?? []).map((line) => <p class="note" key={line}>{line.charAt(0).toUpperCase() + line.slice(1)}.</p>)}
       <div class="figures">
         <Figure name="GPU utilization" value={percent(utilization.gpu)} under={utilization.mfu === null ? undefined : `MFU ${percent(utilization.mfu)}`} />
         <Figure name="Step time" value={duration(step.seconds)} under={step.samples.length > 1 ? `p95 ${duration(step.p95_s)}, p99 ${duration(step.p99_s)}` : undefined} />

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 #: Causes of a step's time that are the network's doing, in the order in which they are told.
 EXPOSED = ("bandwidth", "latency", "contention")
-WAITING = (*EXPOSED, "straggler")
+WAITING = (*EXPOSED, "straggler", "data", "checkpoint")
 
 ALIKE = 0.002
 """Variants whose throughput differs by less than this are said to do alike."""
@@ -87,7 +87,7 @@ def card(result: Mapping[str, Any], report: Path | None) -> str:
         f"{result['name']}: {_many(variants)}, engine {result['provenance']['engine']}",
         f"{title:<12}{best['name']}: GPU utilization {numbers.percent(best['utilization']['gpu'])}, "
         f"step {numbers.seconds(best['step']['seconds'])}",
-        f"waiting     communication {exposed_words(best)}",
+        f"waiting     {_waiting(best)}",
         f"cost        ${numbers.band(best.get('cpmt'))} per million tokens, "
         f"capex {numbers.dollars(_typical(best.get('capex'), 'total_usd'))}, "
         f"{numbers.power(_typical(best.get('power'), 'total_w'))}",
@@ -99,6 +99,27 @@ def card(result: Mapping[str, Any], report: Path | None) -> str:
 
 def _many(variants: Sequence[Variant]) -> str:
     return f"{len(variants)} variant{'s' if len(variants) > 1 else ''}"
+
+
+STORED = ("data", "checkpoint")
+"""Causes of a step's time that are the storage system's or the loader's doing."""
+
+
+def notes(result: Mapping[str, Any]) -> list[str]:
+    """What the user should know of each variant, one line each, alike ones once."""
+    found: dict[str, list[str]] = {}
+    for variant in result["variants"]:
+        for line in variant.get("warnings") or []:
+            found.setdefault(line, []).append(variant["name"])
+    many = len(result["variants"]) > 1
+    return [f"note: {', '.join(names)}: {line}" if many else f"note: {line}" for line, names in found.items()]
+
+
+def _waiting(variant: Variant) -> str:
+    """What the accelerators wait for: communication, and storage where they do."""
+    stored = [(cause, share_of(variant, [cause])) for cause in STORED]
+    told = [f"{cause} {numbers.percent(share)}" for cause, share in stored if share >= 0.0005]
+    return ", ".join([f"communication {exposed_words(variant)}", *told])
 
 
 def explain(result: Mapping[str, Any]) -> str:
@@ -140,7 +161,7 @@ def why(result: Mapping[str, Any]) -> str:
     return f"{_contrast(best, worst)}{_peers(variants, best)} {headline(best)}"
 
 
-_JOB = frozenset({"model", "sequence", "server", "workload", "training", "data", "checkpoint"})
+_JOB = frozenset({"model", "sequence", "server", "workload", "training"})
 """Keys that make another job or another accelerator: tokens of one are not tokens of the other."""
 
 
@@ -216,9 +237,11 @@ def _contrast(best: Variant, worst: Variant) -> str:
     grown = max(WAITING, key=lambda cause: share_of(worst, [cause]) - share_of(best, [cause]))
     tier = _held_back_at(worst)
     where = f" at {tier}" if tier and grown in {"bandwidth", "contention"} else ""
+    network = share_of(worst, STORED) < 0.0005
+    whom = "the network and for stragglers" if network else "the network, stragglers and storage"
     return (
-        f"{best['name']} gets {numbers.percent(faster)} more tokens out of a GPU than {worst['name']}: waiting for the "
-        f"network and for stragglers falls from {waits[0]} to {waits[1]} of the step, mostly {grown}{where}."
+        f"{best['name']} gets {numbers.percent(faster)} more tokens out of a GPU than {worst['name']}: waiting for "
+        f"{whom} falls from {waits[0]} to {waits[1]} of the step, mostly {grown}{where}."
     )
 
 

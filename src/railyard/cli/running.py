@@ -41,7 +41,8 @@ def run(
         return
     show(finished)
     if not quiet:
-        emit(f"\n{words.why(finished.result)}\n\nreport: {finished.report_path}")
+        told = "\n".join([words.why(finished.result), *words.notes(finished.result)])
+        emit(f"\n{told}\n\nreport: {finished.report_path}")
 
 
 def compare(

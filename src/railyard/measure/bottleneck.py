@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
-from railyard.graph import Kind
+from railyard.graph import Kind, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,6 +43,7 @@ class Resource:
         shorter: Arguments of `Cluster.scaled` which a factor divides (latency).
         divides_jitter: Whether the factor divides jitter and undoes slow and late ranks when it is `UNLIMITED`.
         rebuilds_workload: Whether computations change, so that the task graph has to be built again.
+        divides_loading: Whether the factor divides the processor time that preparing samples takes.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Resource:
     shorter: tuple[str, ...] = ()
     divides_jitter: bool = False
     rebuilds_workload: bool = False
+    divides_loading: bool = False
 
     def scaling(self, factor: float) -> dict[str, float | Mapping[str, float]]:
         """Arguments for `Cluster.scaled`."""
@@ -68,6 +70,7 @@ SCALE_UP = Resource("scale-up bandwidth", "network", ("scale_up",))
 NIC = Resource("NIC rate", "network", ("nic",))
 LATENCY = Resource("network latency", "network", shorter=("latency",))
 STORAGE = Resource("storage", "storage", ("storage",))
+LOADERS = Resource("loader workers", "storage", rebuilds_workload=True, divides_loading=True)
 STEADINESS = Resource("steady accelerators", "software", divides_jitter=True)
 
 
@@ -160,6 +163,8 @@ def resources(cluster: Cluster, timeline: Timeline, *, jitter: bool = False) -> 
     kinds = timeline.graph.kind
     if ((kinds == Kind.READ) | (kinds == Kind.WRITE)).any():
         found.append(STORAGE)
+    if (timeline.graph.stream == Stream.LOADER).any():
+        found.append(LOADERS)
     return [*found, STEADINESS] if jitter else found
 
 

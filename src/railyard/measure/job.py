@@ -56,11 +56,16 @@ class Checkpointing:
         stall_s: How long a checkpoint holds up the job; 0 for one written entirely in the background.
         write_s: How long it takes until it is safe; no shorter interval is possible.
         interval_s: Work between checkpoints; None takes the best one.
+        read_s: How long it takes to load at a restart.
+        lost_s: Work between states that a restart can return to, where copies in other hosts' memory make it less than
+            the interval; None: the interval.
     """
 
     stall_s: float = 0.0
     write_s: float = 0.0
     interval_s: float | None = None
+    read_s: float = 0.0
+    lost_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,8 @@ class JobTime:
         interruptions: Expected number.
         mtbf_s: Mean time between interruptions of the whole job; infinite when nothing fails.
         interval_s: Work between checkpoints.
+        best_interval_s: The interval that would make the job shortest; None where a checkpoint does not stall it.
+        best_goodput: Goodput with that interval; the job's own where there is none.
     """
 
     tokens: float
@@ -88,6 +95,8 @@ class JobTime:
     interruptions: float
     mtbf_s: float
     interval_s: float
+    best_interval_s: float | None = None
+    best_goodput: float | None = None
 
     def to_json(self) -> dict[str, object]:
         """The result's `jct`."""
@@ -101,6 +110,8 @@ class JobTime:
             "interruptions": self.interruptions,
             "mtbf_h": self.mtbf_s / _HOUR_S,
             "checkpoint_interval_s": self.interval_s,
+            "best_checkpoint_interval_s": self.best_interval_s,
+            "best_goodput": self.best_goodput,
         }
 
 
@@ -160,11 +171,20 @@ def job_time(
     saves, usual = checkpointing or Checkpointing(), Reliability()
     mtbf_s = (usual.mtbf_h.typical if mtbf_h is None else mtbf_h) * _HOUR_S / accelerators
     restart = usual.restart_s.typical if restart_s is None else restart_s
+    # What a restart takes as published includes loading; a slow storage system makes it longer than that.
+    restart = max(restart, usual.restart_s.low + saves.read_s if saves.read_s else 0.0)
     steps = math.ceil(tokens / tokens_per_step)
     work_s = steps * step_s
     interval = min(_interval_s(saves, mtbf_s), work_s)
-    wall_s = expected_wall_s(work_s, interval_s=interval, stall_s=saves.stall_s, mtbf_s=mtbf_s, restart_s=restart)
+
+    def wall(interval_s: float) -> float:
+        lost = interval_s if saves.lost_s is None else min(saves.lost_s, interval_s)
+        stall = saves.stall_s * lost / interval_s
+        return expected_wall_s(work_s, interval_s=lost, stall_s=stall, mtbf_s=mtbf_s, restart_s=restart)
+
+    wall_s = wall(interval)
     stalls_s = work_s / interval * saves.stall_s
+    best = min(_best_s(saves, mtbf_s), work_s) if saves.stall_s > 0 and saves.lost_s is None else None
     return JobTime(
         tokens=tokens,
         steps=steps,
@@ -175,11 +195,17 @@ def job_time(
         interruptions=wall_s / mtbf_s,
         mtbf_s=mtbf_s,
         interval_s=interval,
+        best_interval_s=best,
+        best_goodput=work_s / (wall_s if best is None else wall(best)),
     )
+
+
+def _best_s(saves: Checkpointing, mtbf_s: float) -> float:
+    """The best interval in which a checkpoint can be written."""
+    return max(best_interval_s(saves.stall_s, mtbf_s), saves.write_s)
 
 
 def _interval_s(saves: Checkpointing, mtbf_s: float) -> float:
     if saves.interval_s is not None:
         return saves.interval_s
-    best = best_interval_s(saves.stall_s, mtbf_s) if saves.stall_s > 0 else USUAL_INTERVAL_S
-    return max(best, saves.write_s)
+    return _best_s(saves, mtbf_s) if saves.stall_s > 0 else max(USUAL_INTERVAL_S, saves.write_s)

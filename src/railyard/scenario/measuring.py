@@ -22,10 +22,11 @@ from railyard.measure.utilization import StepWork, utilization
 from railyard.scenario.collectives import collective_rows
 from railyard.scenario.draws import hashes
 from railyard.scenario.packet_figures import packets_of
+from railyard.scenario.storing import checkpoint_json, loading_of, storage_warnings
 from railyard.workload.training import profiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from railyard.cluster import Cluster
     from railyard.economics.evaluate import Economics
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from railyard.measure.decompose import Decomposition
     from railyard.scenario.prepare import Job
     from railyard.scenario.simulate import Simulated
+    from railyard.scenario.storing import Saved
     from railyard.workload.training.memory import MemoryRow
     from railyard.workload.training.spec import Training
 
@@ -64,20 +66,25 @@ def measure(simulated: Simulated) -> Measured:
     """
     job, timeline = simulated.job, simulated.timeline
     decomposition = decompose(timeline)
-    times, step_s = StepTimes(simulated.samples_s), timeline.makespan_ps * 1e-12
-    stall_s = _stall_each_step(job.training, simulated.stall_s)
+    times, plain_s, saved = StepTimes(simulated.samples_s), timeline.makespan_ps * 1e-12, simulated.saved
+    waited_s = sum(row.seconds for row in decomposition.rows if row.cause == "data")
+    loading = loading_of(job, timeline, plain_s, waited_s)
+    varied_s = 0.0 if loading is None else loading.variation_s
+    step_s = plain_s + varied_s
+    stall_s = _stall_each_step(job.training, saved.stall_s)
     busy = utilization(decomposition, _work(job), step_s=step_s + stall_s)
     carried = network_use(timeline, job.cluster, decomposition)
     cost = economics(simulated, decomposition, step_s)
     ranks = timeline_tracks.sample_ranks(stages(timeline.graph), busy.per_rank)
-    diluted = decomposition.step_s / (decomposition.step_s + stall_s)
+    added = (("data", varied_s), ("checkpoint", stall_s))
+    diluted = decomposition.step_s / (decomposition.step_s + varied_s + stall_s)
     variant = {
         "name": job.variant.name,
         "settings": dict(job.variant.settings),
         "layout": str(job.training.layout),
         "step": {**times.to_json(), "seconds": step_s + stall_s},
         "utilization": {**busy.to_json(), "gpu": busy.gpu * diluted},
-        "time": _time(decomposition, stall_s),
+        "time": _time(decomposition, added),
         "lockstep": lockstep(decomposition).to_json(),
         "jct": cost.jct.to_json() if job.training.tokens else None,
         **_money(cost),
@@ -86,9 +93,17 @@ def measure(simulated: Simulated) -> Measured:
         "memory": _memory(job),
         "timeline": timeline_tracks.tracks(timeline, ranks),
         "topology": topology_picture(job.cluster, carried.load),
+        "storage": {
+            "data": None if loading is None else loading.to_json(),
+            "checkpoint": checkpoint_json(job, saved, step_s, cost.jct),
+        },
         "collectives": collective_rows(timeline, job.cluster, job.policy),
         **packets_of(timeline, job.cluster),
-        "warnings": [*timeline.meta.get("warnings", []), *_straddling(job)],  # type: ignore[misc]
+        "warnings": [
+            *timeline.meta.get("warnings", []),  # type: ignore[misc]
+            *_straddling(job),
+            *storage_warnings(job, loading, saved, step_s, cost.jct),
+        ],
         "digest": timeline.meta["digest"],
     }
     left_out = _words(timeline.meta.get("left_out"))
@@ -101,9 +116,9 @@ def _stall_each_step(training: Training, stall_s: float) -> float:
     return stall_s / training.checkpoint.interval_steps if training.checkpoint is not None else 0.0
 
 
-def _time(decomposition: Decomposition, stall_s: float) -> list[dict[str, Any]]:
-    """The rows of the decomposition, with the checkpoints' share of the mean step beside them."""
-    whole = decomposition.step_s + stall_s
+def _time(decomposition: Decomposition, added: Sequence[tuple[str, float]]) -> list[dict[str, Any]]:
+    """The rows of the decomposition; beside them what the mean step has of data that varies, and of checkpoints."""
+    whole = decomposition.step_s + sum(seconds for _, seconds in added)
     rows: list[dict[str, Any]] = [
         {
             "cause": row.cause,
@@ -114,10 +129,11 @@ def _time(decomposition: Decomposition, stall_s: float) -> list[dict[str, Any]]:
         }
         for row in decomposition.rows
     ]
-    if stall_s > 0:
-        rows.append(
-            {"cause": "checkpoint", "group": "", "phase": "checkpoint", "seconds": stall_s, "share": stall_s / whole}
-        )
+    rows += [
+        {"cause": cause, "group": "", "phase": cause, "seconds": seconds, "share": seconds / whole}
+        for cause, seconds in added
+        if seconds > 0
+    ]
     return rows
 
 
@@ -143,7 +159,7 @@ def economics(simulated: Simulated, decomposition: Decomposition, step_s: float)
         tokens_per_step=float(job.training.step_tokens),
         step_s=step_s,
         accelerators=job.cluster.ranks,
-        checkpointing=_checkpointing(job.training, simulated.stall_s, step_s),
+        checkpointing=_checkpointing(job.training, simulated.saved, step_s),
     )
     return evaluate(
         decomposition=decomposition,
@@ -154,10 +170,17 @@ def economics(simulated: Simulated, decomposition: Decomposition, step_s: float)
     )
 
 
-def _checkpointing(training: Training, stall_s: float, step_s: float) -> Checkpointing:
-    if training.checkpoint is None:
+def _checkpointing(training: Training, saved: Saved, step_s: float) -> Checkpointing:
+    section = training.checkpoint
+    if section is None:
         return Checkpointing()
-    return Checkpointing(stall_s=stall_s, interval_s=training.checkpoint.interval_steps * step_s)
+    return Checkpointing(
+        stall_s=saved.stall_s,
+        write_s=saved.write_s,
+        interval_s=section.interval_steps * step_s,
+        read_s=saved.read_s,
+        lost_s=section.memory_interval_steps * step_s if section.memory_copies else None,
+    )
 
 
 def _parts(cluster: Cluster) -> list[Part]:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from railyard.engine import DegradeLink, Jitter
 from railyard.engine import get as engine_named
 from railyard.engine.fluid import FluidEngine
 from railyard.engine.lowering import lower
 from railyard.errors import RailyardError
+from railyard.graph import Kind
 from railyard.measure import bottleneck
 from railyard.measure.distribution import nearest_rank
 from railyard.scenario.compose import blaming
 from railyard.scenario.draws import hashes, redrawn
+from railyard.scenario.storing import Saved, state_flows
+from railyard.workload.training.loading import with_faster_loading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,14 +43,14 @@ class Simulated:
         job: The variant, with the cluster whose hashes gave the timeline.
         timeline: The step under the seed whose step time is the median.
         samples_s: Step time under every seed.
-        stall_s: How much longer a step is that ends with a checkpoint; 0 without checkpoints.
+        saved: What a checkpoint takes.
         bottleneck: What would help.
     """
 
     job: Job
     timeline: Timeline
     samples_s: tuple[float, ...]
-    stall_s: float
+    saved: Saved
     bottleneck: Bottleneck
 
 
@@ -80,11 +83,11 @@ def simulate(job: Job, graphs: Graphs, *, stop: Event, done: Callable[[str], Non
         found = bottleneck.resources(bench.job.cluster, timeline, jitter=disturbed)
         tried = bench.for_trials(graph, step_s)
         trials = {resource.name: pool.submit(tried.better, resource, bottleneck.FACTOR) for resource in found}
-        stall_s = bench.checkpoint_s(step_s)
+        saved = bench.checkpoint(step_s)
         search = bottleneck.find(step_s, found, Trials(trials, tried.better))
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-    return Simulated(bench.job, timeline, samples_s or (step_s,) * len(job.seeds), stall_s, search)
+    return Simulated(bench.job, timeline, samples_s or (step_s,) * len(job.seeds), saved, search)
 
 
 @dataclass(frozen=True)
@@ -193,7 +196,10 @@ class Bench:
     def better(self, resource: Resource, factor: float) -> float:
         """Step time in seconds when one resource is better by a factor."""
         cluster = self.job.cluster.scaled(**resource.scaling(factor))  # type: ignore[arg-type]
-        graph = self.graphs.of(self.job.training, cluster if resource.rebuilds_workload else self.job.cluster)
+        training = self.job.training
+        if resource.divides_loading:
+            training = with_faster_loading(training, factor)
+        graph = self.graphs.of(training, cluster if resource.rebuilds_workload else self.job.cluster)
         faults, jitter = self.job.faults, self.job.jitter
         if resource.divides_jitter:
             jitter = Jitter(jitter.sigma / factor, jitter.rank_sigma / factor)
@@ -202,14 +208,20 @@ class Bench:
         timeline = self.step(graph, cluster, seed=self.seed, faults=faults, jitter=jitter)
         return self.scale * timeline.makespan_ps * 1e-12
 
-    def checkpoint_s(self, step_s: float) -> float:
-        """How much longer a step is that ends with a checkpoint."""
+    def checkpoint(self, step_s: float) -> Saved:
+        """What a checkpoint takes, the step that ends with one and its reads and writes by themselves."""
         training = self.job.training
         if training.checkpoint is None:
-            return 0.0
+            return Saved()
         graph = self.graphs.of(training, self.job.cluster, checkpoint=True)
         timeline = self.step(graph, self.job.cluster, seed=self.seed)
-        return max(timeline.makespan_ps * 1e-12 - step_s, 0.0)
+        alone = state_flows(graph, 1 if not training.checkpoint.asynchronous else training.checkpoint.interval_steps)
+        plain: dict[str, Any] = {"faults": (), "jitter": Jitter()}
+        write_s, read_s = (
+            self.step(alone.turned(kind), self.job.cluster, seed=self.seed, **plain).makespan_ps * 1e-12
+            for kind in (Kind.WRITE, Kind.READ)
+        )
+        return Saved(max(timeline.makespan_ps * 1e-12 - step_s, 0.0), write_s, read_s, alone.bytes, alone.writers)
 
     def _poll(self, ended: int, total: int, now_ps: int) -> None:
         del ended, total, now_ps

@@ -229,7 +229,7 @@ class DataLoading:
         queue_depth: Requests that one worker has under way at a time.
         workers: Processes that load beside the training process of each rank that reads; 0 lets the training process
             load, so that every step waits.
-        prefetch: Steps read ahead; 0 means that the step waits for its own samples.
+        prefetch: Steps that each worker reads ahead; 0 means that the step waits for its own samples.
         every_rank: Each rank reads for itself; else one rank of a tensor-parallel group reads, and broadcasts.
         dataset_size_bytes: What an epoch reads; wanted for a cache.
         cache: What a server keeps of it: `none`; `page-cache` (the host's memory, as Linux evicts); `lru` (the least

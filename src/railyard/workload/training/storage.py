@@ -23,6 +23,7 @@ import numpy as np
 
 from railyard.errors import InputError, Problem
 from railyard.graph import CollectiveKind, Kind, Stream
+from railyard.units import format_size
 from railyard.workload.training.loading import Load, cache_seconds, load_of
 from railyard.workload.training.parallel.finish import behind, distinct_parameters
 
@@ -140,6 +141,10 @@ def save_state(step: Step, end: NDArray[np.int64], *, checkpoint: bool) -> list[
 
 def _check(saved: Checkpoint, step: Step) -> None:
     ranks, server = step.cluster.ranks, step.cluster.ranks_per_server
+    together = 1 if saved.gathered else min(server, ranks)
+    layout, most = step.training.layout, step.cluster.server.host_memory_bytes
+    held = int(state_share(step).max()) * (layout.dp * layout.cp if saved.gathered else 1)
+    held = held * together * (saved.memory_copies + 1) if saved.asynchronous or saved.memory_copies else 0
     problems = [
         Problem(message, key=f"checkpoint.{key}", found=str(found), allowed=allowed)
         for wrong, message, key, found, allowed in (
@@ -154,6 +159,9 @@ def _check(saved: Checkpoint, step: Step) -> None:
             (saved.memory_copies * server >= ranks and saved.memory_copies > 0,
              "there are too few other servers for so many copies", "memory_copies", saved.memory_copies,
              f"at most {max(0, -(-ranks // server) - 1)}"),
+            (held > most, "the state of a server's accelerators and its copies do not fit in the host's memory",
+             "memory_copies" if saved.memory_copies else "asynchronous", format_size(held),
+             f"at most {format_size(most)}"),
         )
         if wrong
     ]  # fmt: skip
