@@ -7,10 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.collective import peers
 from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.machine import Case, Machine, machine_of
 from railyard.collective.policy import CollectivePolicy, kind_word
-from railyard.collective.timing import LINK_CEILING, MESH_SHARE, WIRE, load_of, one_after_another, timing
+from railyard.collective.timing import (
+    LINK_CEILING,
+    MESH_SHARE,
+    WIRE,
+    by_channels,
+    load_of,
+    one_after_another,
+    timing,
+)
 from railyard.collective.tuner import nccl, rccl
 from railyard.collective.tuner.plan import ring_plan, switch_plan
 from railyard.errors import InputError
@@ -25,7 +34,7 @@ if TYPE_CHECKING:
 DEFAULT_POLICY = CollectivePolicy()
 KIB = 1 << 10
 PEER_LL_BYTES = 16 * KIB
-"""Largest message of a grouped send for which NCCL takes LL."""
+"""Largest message of a grouped send through NICs for which LL is taken; on other libraries inside domains too."""
 
 NOTHING = ("none", "simple")
 """What a communicator of one rank runs."""
@@ -148,7 +157,8 @@ def _library_score(
     """
     score = np.full((len(candidates), len(size_bytes)), np.inf)
     if case.kind == CollectiveKind.ALL_TO_ALL:
-        small = size_bytes / case.shape.ranks <= PEER_LL_BYTES
+        inside = by_channels(case.machine, case.shape.domains)
+        small = size_bytes / case.shape.ranks <= (peers.LL_BYTES if inside else PEER_LL_BYTES)
         for row, (name, protocol) in enumerate(candidates):
             if name == "pairwise":  # grouped sends: LL for small messages, Simple otherwise
                 score[row] = np.where(small == (protocol == "ll"), 0.0, 1.0)

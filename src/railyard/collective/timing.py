@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.collective import peers
 from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.pattern import Pattern
 from railyard.collective.tree import levels
@@ -258,10 +259,20 @@ def _rate_gbs(case: Case, algorithm: Algorithm, protocol: str, size: NDArray[np.
         return np.full(size.shape, np.inf)
     if algorithm.family in ("nvls", "collnet"):
         return np.full(size.shape, _in_switch_gbs(case, algorithm, egress))
+    if algorithm.family == "peer" and by_channels(case.machine, case.shape.domains):
+        ranks = case.shape.ranks
+        copied = peers.copied_gbs(ranks, ranks - 1, size / ranks, protocol)
+        rate_gbs: NDArray[np.float64] = np.minimum(case.machine.plan_bps / 8e9 * PEER_SHARE, copied) / egress
+        return rate_gbs
     if protocol == "simple" and algorithm.family != "tree":
         return np.full(size.shape, _simple_gbs(case, algorithm, egress))
     rate = np.full(size.shape, _protocol_gbs(case, algorithm, protocol) / egress)
     return rate * nccl.tree_correction(protocol, size) if algorithm.family == "tree" else rate
+
+
+def by_channels(machine: Machine, domains: int) -> bool:
+    """Whether grouped sends are limited by the channels of `peers`: NCCL's, inside one switched domain."""
+    return machine.library == "nccl" and machine.scale_up == "switched" and not machine.pcie and domains == 1
 
 
 def _simple_gbs(case: Case, algorithm: Algorithm, egress: float) -> float:
@@ -323,6 +334,8 @@ def _pipeline_us(
     """What loops over the buffers of Simple and the filling of pipelines add, float64[k]."""
     if algorithm.family == "nvls":
         return _switch_pipeline_us(case, size, rate)
+    if algorithm.family == "peer" and by_channels(case.machine, case.shape.domains):
+        return peers.fill_us(case.shape.ranks, size / case.shape.ranks, "simple")
     if algorithm.family != "ring" or algorithm.floods:
         return np.zeros(size.shape)
     channels = 2 * _channels(case)  # the library doubles what its graph search finds

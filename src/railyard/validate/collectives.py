@@ -363,5 +363,6 @@ def _ring_of_sends(where: Setting, ranks: int, size: int) -> tuple[float, str, s
         np.full(ranks, size),
         np.ones(ranks, np.int32),
         policy=where.policy,
+        ranks=ranks,
     )
     return float(table.alone_ps.max()) / 1e6, "transfer", str(table.protocol[0])

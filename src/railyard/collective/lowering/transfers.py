@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster import CsrWeighted
+from railyard.collective import peers
 from railyard.collective.choice import DEFAULT_POLICY, PEER_LL_BYTES
 from railyard.collective.lowering import routes
 from railyard.collective.lowering.routes import Legs, Load
 from railyard.collective.lowering.table import EntityTable, Limits, gather, table
 from railyard.collective.machine import Machine, machine_of
-from railyard.collective.timing import PEER_SHARE, SOFTWARE_US, WIRE, transfer_us
+from railyard.collective.timing import PEER_SHARE, SOFTWARE_US, WIRE, by_channels, transfer_us
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def lower_transfers(
     count: NDArray[np.int32],
     *,
     policy: CollectivePolicy = DEFAULT_POLICY,
+    ranks: int = 2,
 ) -> EntityTable:
     """Sends and receives.
 
@@ -43,6 +45,7 @@ def lower_transfers(
         size_bytes: int64[k], of one invocation.
         count: int32[k], invocations back to back.
         policy: For the use of peers' NICs and what launching adds.
+        ranks: Of the communicator that they are sent in; the more, the fewer channels has each peer.
 
     Returns:
         One row a transfer, in their order.
@@ -58,12 +61,17 @@ def lower_transfers(
     machine = machine_of(cluster)
     inside = legs.source // cluster.scale_up_domain == legs.target // cluster.scale_up_domain
     away = legs.source != legs.target
-    small = size <= PEER_LL_BYTES
+    counted = inside & by_channels(machine, 1)
+    small = size <= np.where(counted, peers.LL_BYTES, PEER_LL_BYTES)
     usage, path_ps = _usage(cluster, legs, inside, away, pxn=policy.pxn)
     protocol = np.where(small, "ll", "simple")
     factor = np.where(small, WIRE["ll"], WIRE["simple"])
     latency = _latency_ps(machine, inside, small, path_ps, policy)
     cap = np.where(inside & (machine.scale_up == "switched"), machine.plan_bps * PEER_SHARE / factor, np.inf)
+    if counted.any():
+        copied_ll, copied = (peers.copied_gbs(ranks, 1, size, spoken) * 8e9 for spoken in ("ll", "simple"))
+        cap = np.where(counted, np.minimum(cap * factor, np.where(small, copied_ll, copied)), cap)
+        latency += np.where(counted & ~small, np.rint(peers.fill_us(ranks, size, "simple") * 1e6), 0).astype(np.int64)
     pairs = np.where(inside, 1, cluster.back_end.port_of_rank.shape[1] * cluster.fabric.qps)
     limits = Limits(
         volume_bytes=np.where(away, size * count, 0.0),

@@ -1,0 +1,73 @@
+"""Grouped sends inside a switched domain: over how many channels a peer's part goes, and what a channel moves.
+
+NCCL (2.30, `addP2pToPlan`) gives each peer so many channels that all peers together fill the 32 of grouped sends, and
+twice as many as long as a channel's part is above 16 MiB. A channel is one thread block that copies at a fixed rate,
+so a single send below 64 MiB leaves most of the link idle: 8 B200 in a ring of sends take 793 us for 64 MiB and 810 us
+for 256 MiB. An all-to-all of 8 has 28 channels at work and misses 15 % of the link, one of 4 has 24.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+KIB, MIB = 1 << 10, 1 << 20
+
+CHANNELS = 32
+"""Channels of grouped sends, and the most that one peer gets on a domain of 12 links and more (twice the links, as a
+power of two)."""
+
+LARGEST_PART_BYTES = 16 * MIB
+"""Part of a channel above which a peer gets twice as many channels (32 steps of 512 KiB)."""
+
+CHANNEL_GBS = 21.2
+"""What one channel copies, Simple: 84.6 GB/s over 4 (ring of sends, B200), 170 over 8 (all-to-all of 4 GB300)."""
+
+LL_CHANNEL_GBS = 5.1
+"""The same with LL: 20.4 GB/s over 4 (B200), 41 over 8 (4 GB300)."""
+
+LL_BYTES = 512 * KIB
+"""Largest message inside a domain that goes by LL: 16 KiB for each of 32 channels; a step down of the time beyond it
+in all-to-alls of 4 and 8 and in the ring of sends."""
+
+FILL_BYTES = 192 * KIB
+"""What a channel has copied before the receiver sees the first of it, at most its part."""
+
+
+def channels_of_peer(ranks: int, message_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Channels for each peer.
+
+    Args:
+        ranks: Of the communicator.
+        message_bytes: float64[k], to one peer.
+    """
+    least = max(1, CHANNELS >> int(np.ceil(np.log2(max(ranks, 1)))))
+    beyond = np.maximum(message_bytes, 1) / (least * LARGEST_PART_BYTES)
+    doubled = np.exp2(np.ceil(np.maximum(np.log2(beyond), 0)))
+    return np.minimum(least * doubled, CHANNELS)
+
+
+def copied_gbs(ranks: int, peers: int, message_bytes: NDArray[np.float64], protocol: str) -> NDArray[np.float64]:
+    """What the channels of one rank copy out in all, float64[k] in GB/s.
+
+    Args:
+        ranks: Of the communicator.
+        peers: To whom the rank sends at the same time.
+        message_bytes: float64[k], to one peer.
+        protocol: "ll" or "simple".
+    """
+    each = LL_CHANNEL_GBS if protocol == "ll" else CHANNEL_GBS
+    return each * np.minimum(peers * channels_of_peer(ranks, message_bytes), CHANNELS)
+
+
+def fill_us(ranks: int, message_bytes: NDArray[np.float64], protocol: str) -> NDArray[np.float64]:
+    """Time before the first receiver can copy out, float64[k]; LL needs no chunk to be whole."""
+    if protocol == "ll":
+        return np.zeros(message_bytes.shape)
+    part = message_bytes / channels_of_peer(ranks, message_bytes)
+    filled: NDArray[np.float64] = np.minimum(part, FILL_BYTES) / (CHANNEL_GBS * 1e3)
+    return filled
