@@ -55,6 +55,13 @@ HOP_FACTOR = {"volta": 1.7, "ampere": 1.7, "hopper": 1.0, "blackwell": 2.1}
 """On NCCL's 0.6 us a step of LL (and on LL128) inside a domain. Floors of logs: 8 H100 13 to 17 us for 14 steps; 32
 A100 on four servers 55 us; Blackwell 16 us for 7 steps (B200), 17.9 for 6 and 30 for 14 (GB300)."""
 
+SIMPLE_HOP_FACTOR = {"volta": 1.7, "ampere": 1.7, "hopper": 1.0, "blackwell": 1.0}
+"""The same on NCCL's 3.4 us a step of Simple: 8 A100 are 40 to 60 us above it from 16 to 64 MiB, 16 A100 likewise."""
+
+GATHER_SHARE = 0.95
+"""Share of the planned rate that a ring's all-gather reaches, which also copies its own part: 223 of 240 GB/s (8 A100),
+329 of 360 (2 x 8 H200), 672 of 722 (8 B200); all-reduce and reduce-scatter reach 0.97 to 1."""
+
 PEER_US = 0.25
 """Posting one more message of an all-to-all: 10.9 us for 8 ranks, 15 us for 8 over two trays."""
 
@@ -65,8 +72,9 @@ PEER_SHARE = 0.93
 """Share of the planned scale-up rate in grouped sends: 224 of 240 (A100), 673 of 722 (B200), 667 of 722 GB/s
 (GB300)."""
 
-SWITCH_SHARE = {"hopper": 0.88, "blackwell": 0.83}
-"""Share of the planned scale-up rate that in-switch reduction reaches: H200 with 4 to 8 ranks, GB300 with 4 and 8."""
+SWITCH_SHARE = 0.88
+"""Share of the planned scale-up rate that in-switch reduction reaches between synchronisations: H200 with 4 to 8 ranks;
+12.6 more MB in a loop of 8 GB300 take 22.2 us."""
 
 SWITCH_MANY_RANKS = 0.87
 """Factor on it with more than 16 ranks in a domain: GB200 and GB300 with 64 ranks."""
@@ -80,9 +88,14 @@ MESH_SHARE = 0.93
 MESH_PEER_SHARE = 0.85
 """The same in grouped sends: 361 of 430 GB/s (MI355X)."""
 
-SWITCH_SYNC_US = 0.5
-"""Synchronisation of a loop of in-switch reduction, for each rank of the domain (8 ranks 3.8 to 6.4 us, 4 ranks
-1.4)."""
+SWITCH_SYNC_US = {"hopper": 0.5, "blackwell": 1.0}
+"""Synchronisation of a loop of in-switch reduction, for each rank of the domain up to `SYNC_RANKS`: what the times of
+8 H100 (4.1 us) and 8 GB300 (8.0 us) leave when two chunk sizes are compared."""
+
+SYNC_RANKS = 16
+"""Ranks beyond which a domain's synchronisation grows by `SYNC_BEYOND` of that a rank: 64 GB200 take 28 us a loop."""
+
+SYNC_BEYOND = 0.25
 
 SWITCH_PASS_US = 25.0
 """A pass through the scale-up switch's reduction (NCCL 2.30)."""
@@ -208,9 +221,7 @@ def pace(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[np
     if protocol == "simple" and case.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
         counted = counted + _pipeline_us(case, algorithm, size_bytes, whole.rate_gbs, inside_us)
     if algorithm.family == "nvls" and case.shape.domains > 1:
-        loops = size_bytes / switch_loop_bytes(case, size_bytes)
-        counted = counted + _switch_pipeline_us(case, size_bytes, whole.rate_gbs)
-        counted = counted - loops * SWITCH_SYNC_US * case.shape.per_domain
+        counted = counted + _switch_pipeline_us(case, algorithm, size_bytes, whole.rate_gbs)
     factor = case.machine.latency_factor
     return Pace(
         start_us=whole.latency_us - counted,
@@ -245,7 +256,8 @@ def _hop_us(machine: Machine, algorithm: Algorithm, protocol: str) -> float:
     family = algorithm.family if algorithm.family == "tree" else "ring"
     if machine.library == "nccl":
         generation = constants.generation_name(machine.architecture)
-        factor = 1.0 if protocol == "simple" or machine.pcie else HOP_FACTOR[generation]
+        factors = SIMPLE_HOP_FACTOR if protocol == "simple" else HOP_FACTOR
+        factor = 1.0 if machine.pcie else factors[generation]
         return factor * (constants.PCI_US if machine.pcie else constants.NVLINK_US)[family][index]
     if machine.library == "rccl":
         return rccl.LINK_US[family][index]
@@ -258,7 +270,7 @@ def _rate_gbs(case: Case, algorithm: Algorithm, protocol: str, size: NDArray[np.
     if egress == 0 and algorithm.family != "collnet":
         return np.full(size.shape, np.inf)
     if algorithm.family in ("nvls", "collnet"):
-        return np.full(size.shape, _in_switch_gbs(case, algorithm, egress))
+        return _synchronised_gbs(case, algorithm, size, _in_switch_gbs(case, algorithm, egress))
     if algorithm.family == "peer" and by_channels(case.machine, case.shape.domains):
         ranks = case.shape.ranks
         copied = peers.copied_gbs(ranks, ranks - 1, size / ranks, protocol)
@@ -280,7 +292,8 @@ def _simple_gbs(case: Case, algorithm: Algorithm, egress: float) -> float:
     machine, peer = case.machine, algorithm.family == "peer"
     plan = machine.plan_bps / 8e9
     if machine.scale_up == "switched":
-        return plan * (PEER_SHARE if peer else 1.0) / egress
+        gather = case.kind == CollectiveKind.ALL_GATHER
+        return plan * (PEER_SHARE if peer else GATHER_SHARE if gather else 1.0) / egress
     if machine.scale_up == "mesh" and peer:
         return plan * min(case.shape.per_domain - 1, machine.peers) / machine.peers * MESH_PEER_SHARE / egress
     return inf  # the links themselves are the limit
@@ -301,9 +314,14 @@ def _in_switch_gbs(case: Case, algorithm: Algorithm, egress: float) -> float:
 
 
 def _switch_share(case: Case) -> float:
+    return SWITCH_SHARE * (SWITCH_MANY_RANKS if case.shape.per_domain > SYNC_RANKS else 1.0)
+
+
+def _switch_sync_us(case: Case) -> float:
     generation = constants.generation_name(case.machine.architecture)
-    share = SWITCH_SHARE.get(generation, SWITCH_SHARE["blackwell"])
-    return share * (SWITCH_MANY_RANKS if case.shape.per_domain > 16 else 1.0)
+    ranks = case.shape.per_domain
+    counted = min(ranks, SYNC_RANKS) + SYNC_BEYOND * max(ranks - SYNC_RANKS, 0)
+    return SWITCH_SYNC_US.get(generation, SWITCH_SYNC_US["blackwell"]) * counted
 
 
 def _protocol_gbs(case: Case, algorithm: Algorithm, protocol: str) -> float:
@@ -333,7 +351,7 @@ def _pipeline_us(
 ) -> NDArray[np.float64]:
     """What loops over the buffers of Simple and the filling of pipelines add, float64[k]."""
     if algorithm.family == "nvls":
-        return _switch_pipeline_us(case, size, rate)
+        return _switch_pipeline_us(case, algorithm, size, rate)
     if algorithm.family == "peer" and by_channels(case.machine, case.shape.domains):
         return peers.fill_us(case.shape.ranks, size / case.shape.ranks, "simple")
     if algorithm.family != "ring" or algorithm.floods:
@@ -347,12 +365,34 @@ def _pipeline_us(
     return np.maximum(size / loop - 1, 0) * inside_us
 
 
-def _switch_pipeline_us(case: Case, size: NDArray[np.float64], rate: NDArray[np.float64]) -> NDArray[np.float64]:
-    """In-switch reduction: loops of channels x heads x chunk, each synchronised; domains fill one after another."""
+def _synchronised_gbs(
+    case: Case, algorithm: Algorithm, size: NDArray[np.float64], rate_gbs: float
+) -> NDArray[np.float64]:
+    """Rate of in-switch reduction with the synchronisation of every loop, float64[k].
+
+    Where NICs are slower, their part of the loop before covers it: so it lowers this rate and is no time of its own.
+    """
+    if algorithm.family != "nvls":
+        return np.full(size.shape, rate_gbs)
     loop = switch_loop_bytes(case, size)
-    sync = SWITCH_SYNC_US * case.shape.per_domain
-    stages = 1.2 + 4 * levels(case.shape.domains)
-    filled: NDArray[np.float64] = size / loop * sync + stages * (loop / (1e3 * rate) + sync)
+    switched = _in_switch_gbs(case, ALGORITHMS.get("nvls-tree" if case.shape.domains > 1 else "nvls"), _egress(case))
+    slowed: NDArray[np.float64] = loop / (loop / switched + 1e3 * _switch_sync_us(case))
+    return np.minimum(slowed, rate_gbs)
+
+
+def _egress(case: Case) -> float:
+    """What in-switch reduction puts on a rank's scale-up link, per byte."""
+    name = "nvls-tree" if case.shape.domains > 1 and case.kind == CollectiveKind.ALL_REDUCE else "nvls"
+    return load_of(name, case.kind, case.shape).scale_up
+
+
+def _switch_pipeline_us(
+    case: Case, algorithm: Algorithm, size: NDArray[np.float64], rate: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """In-switch reduction: loops of channels x heads x chunk; domains on the way fill one after another."""
+    deep = levels(case.shape.domains) if algorithm.name == "nvls-tree" else min(1, case.shape.domains - 1)
+    stages = 1.2 + 4 * deep
+    filled: NDArray[np.float64] = stages * switch_loop_bytes(case, size) / (1e3 * rate)
     return filled
 
 
