@@ -164,6 +164,8 @@ def _library_score(
                 score[row] = np.where(small == (protocol == "ll"), 0.0, 1.0)
     else:
         library = {"nccl": nccl.estimates, "rccl": rccl.estimates}.get(case.machine.library)
+        if case.machine.library == "rccl" and case.machine.scale_up == "mesh" and case.shape.domains == 1:
+            return _over_all_links(case, size_bytes, candidates)
         estimates = library(case, size_bytes) if library is not None else {}
         for (name, protocol), time_us in estimates.items():
             item = (_own_name(name, case), protocol)
@@ -173,12 +175,27 @@ def _library_score(
     return score if np.isfinite(score).any(axis=0).all() else None
 
 
+def _over_all_links(
+    case: Case, size_bytes: NDArray[np.float64], candidates: list[tuple[str, str]]
+) -> NDArray[np.float64] | None:
+    """RCCL in one full mesh: its rings and trees load each link alike, as direct sends do, in the protocol that is best.
+
+    Its factors by size are for rings of eight and would have two ranks take LL at 32 MiB, which logs do not show.
+    """
+    own = "direct" if any(name == "direct" for name, _ in candidates) else kind_word(case.kind)
+    if not any(name == own for name, _ in candidates):
+        return None
+    score = np.full((len(candidates), len(size_bytes)), np.inf)
+    for row, (name, protocol) in enumerate(candidates):
+        if name == own:
+            score[row] = predicted_us(case, name, protocol, size_bytes)
+    return score
+
+
 def _own_name(name: str, case: Case) -> str:
     """Railyard's name of the library's algorithm."""
     if case.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
         return kind_word(case.kind)
-    if case.machine.library == "rccl" and case.machine.scale_up == "mesh" and case.shape.domains == 1:
-        return "direct"  # rings and trees over all links of a full mesh load each link alike, as direct sends do
     return name
 
 

@@ -65,6 +65,9 @@ GATHER_SHARE = 0.95
 PEER_US = 0.25
 """Posting one more message of an all-to-all: 10.9 us for 8 ranks, 15 us for 8 over two trays."""
 
+RCCL_PEER_US = 0.8
+"""The same by RCCL: 38 us for 16 ranks of MI355X on two servers."""
+
 PEER_BASE_US = 8.5
 """Floor of grouped sends and receives: 9.1 us send-receive, 10.9 us all-to-all on B200."""
 
@@ -82,7 +85,10 @@ SWITCH_MANY_RANKS = 0.87
 SHARP_SHARE = 0.5
 """Share of a NIC's rate in reduction by the network's switches: 195 of 400 GB/s a server (H100, 8 x NDR400, SHARP)."""
 
-MESH_SHARE = 0.93
+CHAIN_CHUNK_BYTES = 64 * KIB
+"""Data of a channel that a rank of a chain passes on at a time, as broadcasts and reductions of 8 A100 fill."""
+
+MESH_SHARE = 0.92
 """Share of the planned rate on a full mesh: 330 of 350 (MI300X), 409 of 430 GB/s (MI355X), 54.7 of 61.4 (one link)."""
 
 MESH_PEER_SHARE = 0.85
@@ -181,7 +187,7 @@ def timing(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[
     steps = algorithm.steps(case.kind, case.shape)
     inside_us = _inside_us(case, algorithm, protocol, steps)
     rate = _rate_gbs(case, algorithm, protocol, size)
-    floor = _base_us(case.machine, algorithm, protocol) + inside_us + steps.scale_out * SOFTWARE_US[protocol]
+    floor = _base_us(case.machine, algorithm, protocol) + inside_us + steps.scale_out * software_us(case, protocol)
     latency = np.full(size.shape, floor)
     if protocol == "simple":
         latency += _pipeline_us(case, algorithm, size, rate, inside_us)
@@ -217,7 +223,7 @@ def pace(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[np
     whole = timing(case, algorithm, protocol, size_bytes)
     steps = algorithm.steps(case.kind, case.shape)
     inside_us = _inside_us(case, algorithm, protocol, steps)
-    counted = np.full(len(size_bytes), inside_us + steps.scale_out * SOFTWARE_US[protocol])
+    counted = np.full(len(size_bytes), inside_us + steps.scale_out * software_us(case, protocol))
     if protocol == "simple" and case.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
         counted = counted + _pipeline_us(case, algorithm, size_bytes, whole.rate_gbs, inside_us)
     if algorithm.family == "nvls" and case.shape.domains > 1:
@@ -226,11 +232,17 @@ def pace(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[np
     return Pace(
         start_us=whole.latency_us - counted,
         hop_us=factor * _hop_us(case.machine, algorithm, protocol),
-        post_us=factor * PEER_US,
+        post_us=factor * _peer_us(case.machine),
         pass_us=factor * SWITCH_PASS_US,
-        software_us=SOFTWARE_US[protocol],
+        software_us=software_us(case, protocol),
         rate_gbs=whole.rate_gbs,
     )
+
+
+def software_us(case: Case, protocol: str) -> float:
+    """A step through a NIC without the path itself; RCCL's own constant for LL is higher."""
+    own = SOFTWARE_US[protocol]
+    return max(own, rccl.NETWORK_US["ring"][0]) if case.machine.library == "rccl" else own
 
 
 def _base_us(machine: Machine, algorithm: Algorithm, protocol: str) -> float:
@@ -246,8 +258,12 @@ def _inside_us(case: Case, algorithm: Algorithm, protocol: str, steps: Steps) ->
     """The steps that go through no NIC."""
     machine = case.machine
     hop = _hop_us(machine, algorithm, protocol)
-    inside = steps.scale_up * hop + steps.peers * PEER_US + steps.switch * SWITCH_PASS_US
+    inside = steps.scale_up * hop + steps.peers * _peer_us(machine) + steps.switch * SWITCH_PASS_US
     return machine.latency_factor * inside
+
+
+def _peer_us(machine: Machine) -> float:
+    return RCCL_PEER_US if machine.library == "rccl" else PEER_US
 
 
 def _hop_us(machine: Machine, algorithm: Algorithm, protocol: str) -> float:
@@ -256,8 +272,9 @@ def _hop_us(machine: Machine, algorithm: Algorithm, protocol: str) -> float:
     family = algorithm.family if algorithm.family == "tree" else "ring"
     if machine.library == "nccl":
         generation = constants.generation_name(machine.architecture)
+        chain = algorithm.route == "chain"
         factors = SIMPLE_HOP_FACTOR if protocol == "simple" else HOP_FACTOR
-        factor = 1.0 if machine.pcie else factors[generation]
+        factor = 1.0 if machine.pcie or (chain and protocol == "simple") else factors[generation]
         return factor * (constants.PCI_US if machine.pcie else constants.NVLINK_US)[family][index]
     if machine.library == "rccl":
         return rccl.LINK_US[family][index]
@@ -358,7 +375,7 @@ def _pipeline_us(
         return np.zeros(size.shape)
     channels = 2 * _channels(case)  # the library doubles what its graph search finds
     if case.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
-        chunk = np.minimum(128 * KIB, size / (12 * channels))
+        chunk = np.minimum(CHAIN_CHUNK_BYTES, size / (12 * channels))
         fill: NDArray[np.float64] = (case.shape.ranks - 1) * chunk * channels / (case.machine.plan_bps / 8e6)
         return fill
     loop = channels * case.shape.ranks * 2 * MIB

@@ -15,7 +15,7 @@ from railyard.collective.shape import Shape
 from railyard.errors import InputError
 from railyard.graph import Communicators
 from railyard.validate import nccl_log, nccl_tables
-from railyard.validate.collectives_machine import Setting, setting
+from railyard.validate.collectives_machine import PUT_SMALL_BYTES, Setting, setting
 from railyard.validate.nccl_log import Block, Measurement, NcclLog, bus_factor, collective_of, ranks_of
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.catalog import Catalog
+    from railyard.collective import CollectivePolicy
 
 MIB = 1 << 20
 MOST_RANKS = 1 << 17
@@ -337,20 +338,34 @@ def predict(where: Setting, collective: str, ranks: int, sizes: NDArray[np.int64
         where: The cluster and what its launch adds.
         collective: In Railyard's words; `send-receive` is every rank to the next.
         ranks: The first ranks of the cluster.
-        sizes: int64[k], nccl-tests sizes.
+        sizes: int64[k], nccl-tests sizes in ascending order.
     """
-    count = np.ones(len(sizes), np.int32)
+    if where.small_policy is None:
+        rows = _alone(where, where.policy, collective, ranks, sizes)
+    else:
+        small = sizes <= PUT_SMALL_BYTES * ranks
+        rows = _alone(where, where.small_policy, collective, ranks, sizes[small])
+        rows += _alone(where, where.policy, collective, ranks, sizes[~small])
+    time_us = where.launch.times_us(sizes, np.array([row[0] for row in rows], np.float64))
+    return {int(size): (float(time_us[i]), *rows[i][1:]) for i, size in enumerate(sizes)}
+
+
+def _alone(
+    where: Setting, policy: CollectivePolicy, collective: str, ranks: int, sizes: NDArray[np.int64]
+) -> list[tuple[float, str, str]]:
+    """Time in us, algorithm and protocol of each size, without the launch."""
     if collective == "send-receive":
-        return {int(size): _ring_of_sends(where, ranks, int(size)) for size in sizes}
+        return [_ring_of_sends(where, ranks, int(size)) for size in sizes]
+    if len(sizes) == 0:
+        return []
+    count = np.ones(len(sizes), np.int32)
     everyone = Communicators(np.array([0, ranks], np.int64), np.arange(ranks, dtype=np.int32), [""])
     kind = np.full(len(sizes), KINDS[collective], np.uint8)
     table = lower_collectives(
-        where.cluster, everyone, (np.zeros(len(sizes), np.int32), kind, sizes, count), policy=where.policy
+        where.cluster, everyone, (np.zeros(len(sizes), np.int32), kind, sizes, count), policy=policy
     )
-    return {
-        int(size): (float(table.alone_ps[i]) / 1e6, str(table.algorithm[i]), str(table.protocol[i]))
-        for i, size in enumerate(sizes)
-    }
+    columns = zip(table.alone_ps, table.algorithm, table.protocol, strict=True)
+    return [(float(alone) / 1e6, str(name), str(protocol)) for alone, name, protocol in columns]
 
 
 def _ring_of_sends(where: Setting, ranks: int, size: int) -> tuple[float, str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from railyard import cluster as clusters
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
 from railyard.collective import CollectivePolicy
 from railyard.errors import InputError
+from railyard.validate.launch import Launch, launch_of
 
 if TYPE_CHECKING:
     from railyard.catalog import Catalog, Server
@@ -19,17 +20,6 @@ if TYPE_CHECKING:
 
 _GENERIC = re.compile(r"\w+ (?:server|tray)")
 """Aliases of the servers that stand for an accelerator when a log names only that: `H100 server`, `GB200 tray`."""
-
-LAUNCH_PER_GPU_PS = 2_800_000
-"""One process that drives several GPUs launches their kernels one after another: 34.5 us against 15 for 8 (A100
-logs)."""
-
-PEER_LAUNCH_PS = 1_000_000
-"""The same process also posts every rank's sends and receives: another 53 us for 8 x 7 of them (A100 all-to-all
-log)."""
-
-PYTHON_PS = 24_000_000
-"""A benchmark through PyTorch adds this to the library's floor: 39 us against 15 on the same eight accelerators."""
 
 USUAL_VERSION = "2.27"
 """Taken where a log does not say: of 2025, as most of the published logs are."""
@@ -40,9 +30,26 @@ CLOUD_STACK_PS = {
 }
 """Software of a NIC that is no RDMA verbs device, a step: libfabric's reliable datagrams, TCP between accelerators."""
 
-TCPX = {"transport_efficiency": 0.62, "nic_latency_ps": 600_000_000}
-"""GPUDirect-TCPX of GCP A3 High: kernel TCP into accelerator memory; 50 to 71 of 100 GB/s, 0.8 to 1 ms for 1 to 8
-MB."""
+VIRTUAL_RDMA_PS = {"google": 16_000_000}
+"""RDMA of a cloud's virtual machines, a step: 54 us against 32 for 2 x 8 H200 (GCP A3 Ultra). Azure's and Nebius' show
+nothing of the kind."""
+
+TCPX_EFFICIENCY = 0.62
+"""Share of the line that GPUDirect-TCPX of GCP A3 High reaches: kernel TCP into accelerator memory; 50 and 71 of 100
+GB/s."""
+
+TCPX_IDLE_US = 930.0
+"""Waking its receive path, which sleeps between small messages: 0.8 to 1.0 ms from 1 to 16 MiB, nothing from 128 MiB
+up."""
+
+PUT_STACK_PS = 6_600_000
+"""NCCLX's puts (`ctran`), a step: 20.5 us with the path, Simple's proxy 14; on its smallest messages like that."""
+
+PUT_SMALL_BYTES = 8 << 10
+"""A message that the put's latency of 14 us covers (GB200, two concurrent puts)."""
+
+PUT_START_US = 30.0
+"""What a ring of puts has beyond its steps: 4 to 32 GB200."""
 
 _NICS = re.compile(
     r"(\d{1,3})\s*x\s*(?:\w+[ -]){0,2}?(?:NDR|HDR|EDR|XDR|CX-?\d\s)?\s*(\d{2,4})\s*"
@@ -68,11 +75,15 @@ class Setting:
         cluster: The machine.
         policy: What its launch and its network's software add.
         defaults: What had to be assumed.
+        launch: What the way of launching does to times.
+        small_policy: The policy of messages up to `PUT_SMALL_BYTES`, where their network's software differs.
     """
 
     cluster: Cluster
     policy: CollectivePolicy
     defaults: tuple[str, ...]
+    launch: Launch = field(default_factory=Launch)
+    small_policy: CollectivePolicy | None = None
 
 
 @dataclass
@@ -108,9 +119,16 @@ def setting(log: NcclLog, block: Block, collective: str, ranks: int, catalog: Ca
     _nics(wish, server, text, catalog, several=several)
     _fabric(wish, server, text, catalog, several=several)
     _network_only(wish, server, text, ranks)
-    launch = _launch_ps(wish, log, block, collective)
-    policy = _policy(wish, log, block, launch, _stack_ps(wish, server, catalog, several=several))
-    return Setting(_built(wish, catalog), policy, tuple(wish.defaults))
+    launch, assumed = launch_of(log, block, collective, ranks)
+    wish.defaults += assumed
+    if re.search(r"\btcpx\b", text, re.IGNORECASE) and several:
+        launch = replace(launch, idle_us=TCPX_IDLE_US)
+    policy = _policy(wish, log, block, collective, _stack_ps(wish, server, log, catalog, several=several))
+    if not re.search(r"\bctran|\bctring\b|\bctsrd\b", log.headers.get("source", "") + text + block.title):
+        return Setting(_built(wish, catalog), policy, tuple(wish.defaults), launch)
+    launch = replace(launch, added_us=launch.added_us + PUT_START_US)
+    puts = replace(policy, network_overhead_ps=policy.network_overhead_ps + PUT_STACK_PS)
+    return Setting(_built(wish, catalog), puts, tuple(wish.defaults), launch, policy)
 
 
 def _server(log: NcclLog, catalog: Catalog) -> tuple[Server, list[str]]:
@@ -226,8 +244,8 @@ def _fabric(wish: _Wish, server: Server, text: str, catalog: Catalog, *, several
         name = _DEFAULT_FABRIC
         if several:
             wish.defaults.append(f"fabric {name}")
-    if "tcpx" in lowered and "tcpxo" not in lowered:
-        overrides.update(TCPX)
+    if re.search(r"\btcpx\b", lowered):
+        overrides["transport_efficiency"] = TCPX_EFFICIENCY
     if name == "infiniband" and re.search(r"\bsharp\b", lowered):
         overrides["sharp"] = True
     wish.fabric = FabricSpec(name, overrides)
@@ -246,33 +264,24 @@ def _network_only(wish: _Wish, server: Server, text: str, ranks: int) -> None:
     wish.defaults.append("scale-up switched off: every rank alone with its NICs")
 
 
-def _launch_ps(wish: _Wish, log: NcclLog, block: Block, collective: str) -> int:
-    """What the way of launching adds to every invocation."""
-    if block.gpus_per_process > 1:
-        driven = min(block.gpus_per_process, wish.ranks)
-        peers = PEER_LAUNCH_PS * (wish.ranks - 1) if collective == "all-to-all" else 0
-        return (LAUNCH_PER_GPU_PS + peers) * (driven - 1)
-    if re.search(r"all_reduce_bench\.py|\btorch\b|ml-engineering", log.headers.get("source", "") + log.text):
-        wish.defaults.append("launched through PyTorch")
-        return PYTHON_PS
-    if block.gpus_per_process == 0:
-        wish.defaults.append("one process a GPU, launched by MPI")
-    return 0
-
-
-def _stack_ps(wish: _Wish, server: Server, catalog: Catalog, *, several: bool) -> int:
-    """What a network stack that is no RDMA verbs adds to every step."""
+def _stack_ps(wish: _Wish, server: Server, log: NcclLog, catalog: Catalog, *, several: bool) -> int:
+    """What a network stack that is no RDMA verbs, or a virtual machine's, adds to every step."""
+    if not several:
+        return 0
     vendor = catalog.nic(server.nic).vendor.lower()
-    return CLOUD_STACK_PS.get(vendor, 0) if several and wish.fabric.name in ("uec", "roce") else 0
+    if vendor in CLOUD_STACK_PS:
+        return CLOUD_STACK_PS[vendor] if wish.fabric.name in ("uec", "roce") else 0
+    google = re.search(r"\bgcp\b|\bgoogle|\bgke\b", log.headers.get("source", "") + "; " + log.description, re.IGNORECASE)
+    return VIRTUAL_RDMA_PS["google"] if google else 0
 
 
-def _policy(wish: _Wish, log: NcclLog, block: Block, launch_ps: int, stack_ps: int) -> CollectivePolicy:
-    """The library's version, what the table forces, and what launch and network software add."""
+def _policy(wish: _Wish, log: NcclLog, block: Block, collective: str, stack_ps: int) -> CollectivePolicy:
+    """The library's version, what the table forces, and what network software adds."""
+    forced = {collective: block.algorithm} if block.algorithm else {}
     return CollectivePolicy(
-        algorithm={"all-reduce": block.algorithm} if block.algorithm else {},
-        protocol={"all-reduce": "simple"} if block.algorithm else {},
+        algorithm=forced,
+        protocol=dict.fromkeys(forced, "simple"),
         version=_version(wish, log),
-        launch_ps=launch_ps,
         network_overhead_ps=stack_ps,
     )
 
