@@ -178,7 +178,7 @@ def _library_score(
 def _over_all_links(
     case: Case, size_bytes: NDArray[np.float64], candidates: list[tuple[str, str]]
 ) -> NDArray[np.float64] | None:
-    """RCCL in one full mesh: its rings and trees load each link alike, as direct sends do, in the protocol that is best.
+    """RCCL in one full mesh, in its best protocol: its rings and trees load each link alike, as direct sends do.
 
     Its factors by size are for rings of eight and would have two ranks take LL at 32 MiB, which logs do not show.
     """

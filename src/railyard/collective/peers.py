@@ -48,7 +48,8 @@ def channels_of_peer(ranks: int, message_bytes: NDArray[np.float64]) -> NDArray[
     least = max(1, CHANNELS >> int(np.ceil(np.log2(max(ranks, 1)))))
     beyond = np.maximum(message_bytes, 1) / (least * LARGEST_PART_BYTES)
     doubled = np.exp2(np.ceil(np.maximum(np.log2(beyond), 0)))
-    return np.minimum(least * doubled, CHANNELS)
+    channels: NDArray[np.float64] = np.minimum(least * doubled, CHANNELS)
+    return channels
 
 
 def copied_gbs(ranks: int, peers: int, message_bytes: NDArray[np.float64], protocol: str) -> NDArray[np.float64]:
@@ -61,7 +62,8 @@ def copied_gbs(ranks: int, peers: int, message_bytes: NDArray[np.float64], proto
         protocol: "ll" or "simple".
     """
     each = LL_CHANNEL_GBS if protocol == "ll" else CHANNEL_GBS
-    return each * np.minimum(peers * channels_of_peer(ranks, message_bytes), CHANNELS)
+    copied: NDArray[np.float64] = each * np.minimum(peers * channels_of_peer(ranks, message_bytes), CHANNELS)
+    return copied
 
 
 def fill_us(ranks: int, message_bytes: NDArray[np.float64], protocol: str) -> NDArray[np.float64]:

@@ -209,6 +209,8 @@ def validate_log(log: NcclLog, catalog: Catalog) -> list[CollectiveResult]:
     rows: list[CollectiveResult] = []
     for block in blocks:
         rows += _block_rows(log, block, catalog)
+    if not rows:
+        return [CollectiveResult(log.file, blocks[0].line, status="skipped", reason="a table without rows")]
     return rows
 
 

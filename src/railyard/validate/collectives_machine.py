@@ -271,7 +271,9 @@ def _stack_ps(wish: _Wish, server: Server, log: NcclLog, catalog: Catalog, *, se
     vendor = catalog.nic(server.nic).vendor.lower()
     if vendor in CLOUD_STACK_PS:
         return CLOUD_STACK_PS[vendor] if wish.fabric.name in ("uec", "roce") else 0
-    google = re.search(r"\bgcp\b|\bgoogle|\bgke\b", log.headers.get("source", "") + "; " + log.description, re.IGNORECASE)
+    google = re.search(
+        r"\bgcp\b|\bgoogle|\bgke\b", log.headers.get("source", "") + "; " + log.description, re.IGNORECASE
+    )
     return VIRTUAL_RDMA_PS["google"] if google else 0
 
 
