@@ -40,10 +40,17 @@ struct Graph {
   Column<std::int32_t> dep_idx;
   Column<std::int64_t> comm_ptr;
   Column<std::int32_t> comm_ranks, entity;
+  std::optional<Column<std::int32_t>> beside;
+  std::optional<Column<double>> loss;
+  std::size_t contenders;
 
   GraphColumns columns() const {
-    return {ranks,         view(kind),    view(rank),     view(duration_ps), view(stream),
-            view(dep_ptr), view(dep_idx), view(comm_ptr), view(comm_ranks),  view(entity)};
+    GraphColumns found{ranks,         view(kind),    view(rank),     view(duration_ps), view(stream),
+                       view(dep_ptr), view(dep_idx), view(comm_ptr), view(comm_ranks),  view(entity)};
+    if (beside) found.beside = view(*beside);
+    if (loss) found.loss = view(*loss);
+    found.contenders = contenders;
+    return found;
   }
 };
 
@@ -83,9 +90,11 @@ void bind_inputs(nb::module_& m) {
   nb::class_<Graph>(m, "Graph", "Columns of tasks; holds the arrays, copies nothing.")
       .def(nb::init<std::int32_t, Column<std::uint8_t>, Column<std::int32_t>, Column<std::int64_t>,
                     Column<std::uint8_t>, Column<std::int64_t>, Column<std::int32_t>, Column<std::int64_t>,
-                    Column<std::int32_t>, Column<std::int32_t>>(),
+                    Column<std::int32_t>, Column<std::int32_t>, std::optional<Column<std::int32_t>>,
+                    std::optional<Column<double>>, std::size_t>(),
            nb::kw_only(), "ranks"_a, "kind"_a, "rank"_a, "duration_ps"_a, "stream"_a, "dep_ptr"_a, "dep_idx"_a,
-           "comm_ptr"_a, "comm_ranks"_a, "entity"_a);
+           "comm_ptr"_a, "comm_ranks"_a, "entity"_a, "beside"_a = nb::none(), "loss"_a = nb::none(),
+           "contenders"_a = 0);
   nb::class_<Faults>(m, "Faults", "Columns of faults: kind 0 link factor, 1 rank speed, 2 rank late.")
       .def(nb::init<Column<std::int64_t>, Column<std::uint8_t>, Column<std::int32_t>, Column<double>>(),
            nb::kw_only(), "at_ps"_a, "kind"_a, "target"_a, "value"_a);
@@ -96,6 +105,7 @@ void bind_results(nb::module_& m) {
       .def_prop_ro("start_ps", column_of<Result, &Result::start_ps>())
       .def_prop_ro("end_ps", column_of<Result, &Result::end_ps>())
       .def_prop_ro("blocker", column_of<Result, &Result::blocker>())
+      .def_prop_ro("beside_ps", column_of<Result, &Result::beside_ps>())
       .def_prop_ro("link_bytes", column_of<Result, &Result::link_bytes>())
       .def_prop_ro("stuck", column_of<Result, &Result::stuck>())
       .def_prop_ro("idle_faults", column_of<Result, &Result::idle_faults>())

@@ -34,37 +34,6 @@ void Run::watch_ranks() {
   }
 }
 
-void Run::start_slowed(TaskId id, Ps duration, std::int32_t rank) {
-  RankState& state = rank_state_[static_cast<std::size_t>(rank)];
-  if (free_slowed_.empty()) {
-    free_slowed_.push_back(static_cast<std::uint32_t>(slowed_.size()));
-    slowed_.emplace_back();
-  }
-  const std::uint32_t slot = free_slowed_.back();
-  free_slowed_.pop_back();
-  slowed_[slot] = {.work_ps = static_cast<double>(duration) + static_cast<double>(state.late) * state.speed,
-                   .updated = now(), .task = id, .stamp = slowed_[slot].stamp, .rank = rank};
-  state.late = 0;
-  reschedule(slot);
-}
-
-void Run::reschedule(std::uint32_t slot) {
-  Slowed& slowed = slowed_[slot];
-  const double speed = rank_state_[static_cast<std::size_t>(slowed.rank)].speed;
-  const Ps left = time_for(slowed.work_ps, speed * kPsPerSecond);
-  if (left == kNever) throw std::invalid_argument("a computation on a slow rank would take more than 40 days");
-  push(now() + left, Topic::slowly_computed, slot, ++slowed.stamp);
-}
-
-void Run::slowed_event(std::uint32_t slot, std::uint32_t stamp) {
-  Slowed& slowed = slowed_[slot];
-  if (slowed.task == kNoTask || (slowed.stamp & kStampMask) != stamp) return;
-  const TaskId task = slowed.task;
-  slowed.task = kNoTask;
-  free_slowed_.push_back(slot);
-  complete(task);
-}
-
 void Run::fault_event(std::uint32_t row) {
   const std::int32_t target = faults_.target[row];
   switch (static_cast<FaultColumns::Kind>(faults_.kind[row])) {
@@ -79,30 +48,24 @@ void Run::fault_event(std::uint32_t row) {
 
 void Run::set_speed(std::int32_t rank, double speed) {
   RankState& state = rank_state_[static_cast<std::size_t>(rank)];
-  for (std::uint32_t slot = 0; slot < slowed_.size(); ++slot) {
-    Slowed& slowed = slowed_[slot];
-    if (slowed.task == kNoTask || slowed.rank != rank) continue;
-    const double done = static_cast<double>(now() - slowed.updated) * state.speed;
-    slowed.work_ps = slowed.work_ps > done ? slowed.work_ps - done : 0.0;
-    slowed.updated = now();
-  }
   state.speed = speed;
-  for (std::uint32_t slot = 0; slot < slowed_.size(); ++slot) {
-    if (slowed_[slot].task != kNoTask && slowed_[slot].rank == rank) reschedule(slot);
+  for (std::uint32_t slot = state.first; slot != kNoSlot; slot = slowed_[slot].next) {
+    advance(slowed_[slot]);
+    reschedule(slot);
   }
 }
 
 void Run::delay(std::int32_t rank, Ps by) {
   RankState& state = rank_state_[static_cast<std::size_t>(rank)];
-  for (std::uint32_t slot = 0; slot < slowed_.size(); ++slot) {
-    Slowed& slowed = slowed_[slot];
-    if (slowed.task == kNoTask || slowed.rank != rank) continue;
-    slowed.work_ps += static_cast<double>(by) * state.speed -
-                      static_cast<double>(now() - slowed.updated) * state.speed;
-    slowed.updated = now();
-    return reschedule(slot);
+  if (state.first == kNoSlot) {
+    state.late += by;
+    return;
   }
-  state.late += by;
+  Slowed& slowed = slowed_[state.first];
+  slowed.work_ps += static_cast<double>(by) * slowed.speed - static_cast<double>(now() - slowed.updated) * slowed.speed;
+  slowed.lost_ps += static_cast<double>(now() - slowed.updated) * slowed.lost;
+  slowed.updated = now();
+  reschedule(state.first);
 }
 
 void Run::apply_link_faults() {

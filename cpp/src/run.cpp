@@ -29,6 +29,7 @@ Run::Run(const GraphColumns& graph, const EntityColumns& entities, std::span<con
   }
   find_alone_times();
   watch_ranks();
+  watch_beside();
 }
 
 std::vector<std::uint8_t> Run::crowded() const {
@@ -148,14 +149,13 @@ void Run::start(TaskId id) {
   Task& task = schedule_[id];
   if (!task.is_computation()) {
     task.start = now();
+    if (contending_) come_or_go(id, 1);
     push(now() + services_[task.entity].latency, Topic::latency_over, id);
     return;
   }
   const Ps duration = spread(task.start, task.rank, id);
   task.start = now();
-  if (!rank_state_.empty() && rank_state_[static_cast<std::size_t>(task.rank)].watched) {
-    return start_slowed(id, duration, task.rank);
-  }
+  if (!rank_state_.empty() && varies(id, task.rank)) return start_slowed(id, duration, task.rank);
   push(now() + duration, Topic::computed, id);
 }
 
@@ -169,6 +169,7 @@ Ps Run::spread(Ps duration, std::int32_t rank, TaskId id) const {
 void Run::complete(TaskId id) {
   schedule_[id].end = now();
   ++done_;
+  if (contending_ && !schedule_[id].is_computation()) come_or_go(id, -1);
   for (const TaskId next : schedule_.successors(id)) release(next, id);
 }
 

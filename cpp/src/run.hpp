@@ -49,19 +49,27 @@ class Run {
     double bits = 0;
     std::uint64_t runs = 0;
   };
-  /// A computation on a rank that some fault concerns.
+  static constexpr std::uint32_t kNoSlot = UINT32_MAX;
+  /// A computation whose speed may change while it runs: by a fault of its rank, or by communications beside it.
   struct Slowed {
     double work_ps = 0;  ///< Left at `updated`, at nominal speed.
+    double speed = 1;    ///< Since `updated`.
+    double lost_ps = 0;  ///< So far, to communications beside it.
+    double lost = 0;     ///< Share that they take since `updated`.
     Ps updated = 0;
     TaskId task = kNoTask;
     std::uint32_t stamp = 0;
     std::int32_t rank = 0;
+    std::int32_t row = -1;         ///< Of the graph's `loss`, -1: nothing beside it slows it.
+    std::uint32_t next = kNoSlot;  ///< The next one of its rank, by ascending slot.
   };
-  /// Fault state of a rank.
+  /// What a rank's computations depend on.
   struct RankState {
     double speed = 1;
     Ps late = 0;  ///< Waits for the next computation.
-    bool watched = false;
+    std::uint32_t first = kNoSlot;  ///< Of the computations in `slowed_`.
+    bool watched = false;  ///< Some fault concerns it.
+    bool changed = false;  ///< Listed in changed_ranks_.
   };
 
   // run.cpp: the loop, tasks
@@ -93,14 +101,24 @@ class Run {
 
   // faults.cpp: computations that a fault concerns, and faults themselves
   void watch_ranks();
-  void start_slowed(TaskId id, Ps duration, std::int32_t rank);
-  void slowed_event(std::uint32_t slot, std::uint32_t stamp);
-  void reschedule(std::uint32_t slot);
   void fault_event(std::uint32_t row);
   void set_speed(std::int32_t rank, double speed);
   void delay(std::int32_t rank, Ps by);
   void apply_link_faults();
   void note_idle_faults();
+
+  // beside.cpp: computations whose speed changes while they run, and the communications beside them
+  void watch_beside();
+  bool varies(TaskId id, std::int32_t rank) const;
+  void start_slowed(TaskId id, Ps duration, std::int32_t rank);
+  void slowed_event(std::uint32_t slot, std::uint32_t stamp);
+  void unlink(std::uint32_t slot);
+  void advance(Slowed& slowed);
+  void reschedule(std::uint32_t slot);
+  double lost_share(const Slowed& slowed) const;
+  void come_or_go(TaskId id, int change);
+  void count_beside(std::int32_t rank, std::size_t column, int change);
+  void apply_beside();
 
   Ps now() const { return events_.now(); }
 
@@ -117,9 +135,12 @@ class Run {
   std::vector<Factor> rank_factor_;
   BigVector<Motion> motions_;
   BigVector<Service> services_;      ///< By entity.
-  std::vector<RankState> rank_state_;  ///< Empty when no fault concerns a rank.
+  std::vector<RankState> rank_state_;  ///< Empty when every computation runs at one speed.
   std::vector<Slowed> slowed_;
   std::vector<std::uint32_t> free_slowed_;
+  bool contending_ = false;  ///< Whether communications slow computations at all.
+  std::vector<std::int32_t> beside_count_;  ///< [rank][column of the graph's `loss`]: communications that run.
+  std::vector<std::int32_t> changed_ranks_;
   std::vector<std::uint32_t> changed_links_;
   std::vector<double> changed_capacity_;
   std::size_t done_ = 0;

@@ -52,6 +52,25 @@ void Schedule::check() const {
     throw std::invalid_argument("comm_ptr does not span comm_ranks");
   }
   check_members();
+  check_beside();
+}
+
+void Schedule::check_beside() const {
+  if (graph_.beside.empty()) return;
+  if (graph_.beside.size() != graph_.size()) throw std::invalid_argument("graph columns differ in length");
+  if (graph_.contenders == 0 || graph_.loss.size() % graph_.contenders != 0) {
+    throw std::invalid_argument("the table of losses is no table");
+  }
+  for (const double share : graph_.loss) {
+    if (!(share >= 0 && share <= 1)) throw std::invalid_argument("a lost share of speed is from 0 to 1");
+  }
+  const std::size_t rows = graph_.loss.size() / graph_.contenders;
+  for (std::size_t i = 0; i < graph_.size(); ++i) {
+    const bool computes = graph_.kind[i] == static_cast<std::uint8_t>(Kind::compute);
+    if (graph_.beside[i] < -1 || graph_.beside[i] >= static_cast<std::int64_t>(computes ? rows : graph_.contenders)) {
+      refuse("no such row or column of losses", i);
+    }
+  }
 }
 
 void Schedule::check_members() const {

@@ -27,6 +27,11 @@ struct GraphColumns {
   std::span<const std::int64_t> comm_ptr;     ///< Members of communicator c: comm_ranks[comm_ptr[c]..comm_ptr[c+1]).
   std::span<const std::int32_t> comm_ranks;
   std::span<const std::int32_t> entity;       ///< Row of EntityColumns of each communication, -1 for computations.
+  /// Who slows whom on a rank; empty where nobody does. Of a computation: its row of `loss`; of a communication: the
+  /// column that it counts for while it runs; -1: none.
+  std::span<const std::int32_t> beside = {};
+  std::span<const double> loss = {};  ///< Row-major: share of its speed that a computation loses to one of a column.
+  std::size_t contenders = 0;    ///< Columns of `loss`.
   std::size_t size() const { return kind.size(); }
 };
 

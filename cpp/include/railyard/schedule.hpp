@@ -50,6 +50,7 @@ class Schedule {
  private:
   void check() const;
   void check_members() const;
+  void check_beside() const;
   void check_task(std::size_t i, std::size_t entities) const;
   void fill_tasks(std::size_t entities);
   void fill_successors();
