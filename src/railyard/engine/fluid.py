@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -131,6 +131,7 @@ def _timeline(
         link_bytes=result.link_bytes,
         meta=meta,
         link_series=series,
+        beside_ps=result.beside_ps if graph.beside is not None else None,
     )
     timeline.meta["digest"] = timeline.digest()
     return timeline
@@ -148,7 +149,16 @@ def _core_graph(graph: TaskGraph, lowered: Lowered) -> _core.Graph:
         comm_ptr=graph.communicators.ptr,
         comm_ranks=graph.communicators.ranks,
         entity=lowered.entity,
+        **_beside(graph),
     )
+
+
+def _beside(graph: TaskGraph) -> dict[str, Any]:
+    """What slows computations, for the core; nothing where nothing does."""
+    if graph.beside is None or graph.loss is None:
+        return {}
+    loss = np.ascontiguousarray(graph.loss, np.float64)
+    return {"beside": graph.beside, "loss": loss.ravel(), "contenders": loss.shape[1]}
 
 
 def _seed(seed: int) -> int:

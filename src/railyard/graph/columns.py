@@ -42,7 +42,8 @@ def write_timeline(timeline: Timeline, path: Path) -> None:
     """Writes graph and times together; the file appears whole or not at all."""
     import polars as pl
 
-    times = pl.DataFrame({name: getattr(timeline, name) for name in _TIME_COLUMNS})
+    names = [*_TIME_COLUMNS, *(["beside_ps"] if timeline.beside_ps is not None else [])]
+    times = pl.DataFrame({name: getattr(timeline, name) for name in names})
     metadata = {
         "format": TIMELINE_FORMAT,
         "graph": _graph_metadata(timeline.graph),
@@ -62,13 +63,15 @@ def read_timeline(path: Path) -> Timeline:
     start, end, blocker, alone, latency = (frame[name].to_numpy() for name in _TIME_COLUMNS)
     link_bytes = np.array(json.loads(metadata["link_bytes"]), np.float64)
     graph, meta = _graph(frame, metadata["graph"]), json.loads(metadata["meta"])
-    return Timeline(graph, start, end, blocker, alone, latency, link_bytes, meta)
+    longer = frame["beside_ps"].to_numpy() if "beside_ps" in frame.columns else None
+    return Timeline(graph, start, end, blocker, alone, latency, link_bytes, meta, beside_ps=longer)
 
 
 def _graph_frame(graph: TaskGraph) -> pl.DataFrame:
     import polars as pl
 
-    frame = pl.DataFrame({name: getattr(graph, name) for name in _GRAPH_COLUMNS})
+    names = [*_GRAPH_COLUMNS, *(["beside"] if graph.beside is not None else [])]
+    frame = pl.DataFrame({name: getattr(graph, name) for name in names})
     flat = pl.DataFrame(
         {"row": np.repeat(np.arange(len(graph), dtype=np.int64), np.diff(graph.dep_ptr)), "dep": graph.dep_idx}
     )
@@ -89,6 +92,7 @@ def _graph_metadata(graph: TaskGraph) -> str:
                 "ranks": graph.communicators.ranks.tolist(),
                 "group": graph.communicators.group,
             },
+            "loss": None if graph.loss is None else graph.loss.tolist(),
         }
     )
 
@@ -109,6 +113,8 @@ def _graph(frame: pl.DataFrame, text: str) -> TaskGraph:
         communicators=Communicators(
             np.array(groups["ptr"], np.int64), np.array(groups["ranks"], np.int32), list(groups["group"])
         ),
+        beside=frame["beside"].to_numpy() if "beside" in frame.columns else None,
+        loss=np.array(about["loss"], np.float64) if about.get("loss") else None,
     ).validate()
 
 

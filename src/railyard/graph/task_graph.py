@@ -128,6 +128,10 @@ class TaskGraph:
         dep_idx: int32; the tasks that must have ended.
         labels: The label table.
         communicators: The groups that collectives run in.
+        beside: int32[n] or None where communications slow no computation. Of a computation: its row of `loss`; of a
+            communication: the column that it counts for while it runs; -1: none.
+        loss: float64[rows, columns]; share of its speed that a computation loses to each communication of a column that
+            runs on its rank at the same time. Shares add up.
     """
 
     ranks: int
@@ -144,6 +148,8 @@ class TaskGraph:
     dep_idx: NDArray[np.int32] = field(default_factory=_none_idx)
     labels: list[Label] = field(default_factory=list)
     communicators: Communicators = field(default_factory=Communicators.none)
+    beside: NDArray[np.int32] | None = None
+    loss: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -178,7 +184,22 @@ class TaskGraph:
         self._at_least("duration_ps", self.duration_ps, 0)
         self._at_least("size_bytes", self.size_bytes, 0)
         self._at_least("count", self.count, 1)
+        self._check_beside()
         return self
+
+    def _check_beside(self) -> None:
+        if self.beside is None or self.loss is None:
+            return
+        if len(self.beside) != len(self):
+            raise InputError(f"column `beside` has {len(self.beside)} entries", allowed=len(self))
+        rows, columns = self.loss.shape
+        computes = self.kind == Kind.COMPUTE
+        self._at_least("beside", self.beside, -1)
+        self._in_range("beside", np.where(computes, self.beside, -1) + 1, rows + 1)
+        self._in_range("beside", np.where(computes, -1, self.beside) + 1, columns + 1)
+        bad = np.flatnonzero(~((self.loss >= 0) & (self.loss <= 1)))
+        if bad.size:
+            raise InputError("a lost share of speed", found=self.loss.ravel()[bad[0]], allowed="0 to 1")
 
     def _in_range(self, name: str, values: NDArray[np.generic], end: int) -> None:
         numbers = np.asarray(values, np.int64)

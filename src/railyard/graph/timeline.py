@@ -47,6 +47,8 @@ class Timeline:
         link_bytes: float64[L]; bytes on the wire of every link.
         meta: Engine, seed, what the engine leaves out; JSON values only.
         link_series: Sampled link utilization, where probes asked for it.
+        beside_ps: int64[n]; how much longer each computation took because of communications beside it; None where the
+            graph has no such thing.
     """
 
     graph: TaskGraph
@@ -58,6 +60,7 @@ class Timeline:
     link_bytes: NDArray[np.float64]
     meta: dict[str, object] = field(default_factory=dict)
     link_series: LinkSeries | None = None
+    beside_ps: NDArray[np.int64] | None = None
 
     @property
     def makespan_ps(self) -> int:

@@ -134,7 +134,8 @@ def _look_back(charger: Charger, stage: NDArray[np.int64], search: _Search) -> _
     search.left = search.left | elsewhere
     duration = line.end_ps[task] - line.start_ps[task]
     computing = kind == Kind.COMPUTE
-    over = np.where(computing, duration - graph.duration_ps[task], duration - line.alone_ps[task])
+    nominal = graph.duration_ps[task] + (0 if line.beside_ps is None else line.beside_ps[task])
+    over = np.where(computing, duration - nominal, duration - line.alone_ps[task])
     over = np.where(computing | (line.end_ps[task] <= search.low_ps), over, 0)
     _take(charger, search, np.clip(over, 0, search.owed_ps), crossing)
     blocker = line.blocker[task].astype(np.int64)

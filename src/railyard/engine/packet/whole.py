@@ -236,7 +236,7 @@ def _load(lowering: Lowering) -> NDArray[np.float64]:
 def _expected_ps(lowering: Lowering, slicing: Slicing) -> int:
     """How long the slice would take in the flow engine."""
     lowered, graph = lowering.lowered, lowering.graph
-    own = replace(graph, duration_ps=lowering.duration_ps)
+    own = replace(graph, duration_ps=lowering.duration_ps, beside=None, loss=None)
     return round(FLOW.run(own, lowered, lowering.cluster.links).makespan_ps / slicing.factor)
 
 
@@ -253,10 +253,10 @@ def hops_of(lowering: Lowering, payload_bytes: int, *, packets: bool) -> float:
 def _durations(
     graph: TaskGraph, cluster: Cluster, lowered: Lowered, drawn: tuple[int, Jitter], faults: Sequence[Fault]
 ) -> NDArray[np.int64]:
-    """How long computations take: with jitter and faults as long as in the flow engine under the same seed."""
+    """How long computations take: with jitter, faults, or communications beside them as long as in the flow engine."""
     seed, jitter = drawn
     others = [fault for fault in faults if not isinstance(fault, DegradeLink)]
-    if not others and jitter == Jitter():
+    if not others and jitter == Jitter() and graph.beside is None:
         return graph.duration_ps
     timeline = FLOW.run(graph, lowered, cluster.links, seed=seed, faults=others, jitter=jitter)
     return np.where(graph.kind == Kind.COMPUTE, timeline.end_ps - timeline.start_ps, graph.duration_ps)
@@ -314,7 +314,7 @@ def _timed(graph: TaskGraph, took_ps: NDArray[np.int64]) -> Timeline:
         even_ps=took_ps[talks],
     )
     fixed = Lowered(entities, entity)
-    own = replace(graph, duration_ps=np.where(graph.kind == Kind.COMPUTE, took_ps, 0))
+    own = replace(graph, duration_ps=np.where(graph.kind == Kind.COMPUTE, took_ps, 0), beside=None, loss=None)
     return FLOW.run(own, fixed, _no_links())
 
 

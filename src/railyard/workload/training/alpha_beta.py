@@ -63,6 +63,25 @@ def collective_s(kind: CollectiveKind, size_bytes: F, group: Group, machine: Mac
     return np.where(n > 1, LAUNCH_S + steps + np.maximum(inside, outside) / fraction, 0.0)
 
 
+def wire_bytes_s(group: Group, machine: MachineColumns, fraction: F, *, exchange: bool = False) -> F:
+    """Bytes per second that each rank sends while a large collective runs, 0 in a group of one.
+
+    Args:
+        group: Its communicator.
+        machine: Rates.
+        fraction: Of the link rates that it reaches.
+        exchange: An all-to-all, which leaves a domain by each rank's own NIC.
+    """
+    n, local = group.ranks, group.local(machine)
+    inside, outside = machine.inside_bytes_s(local), machine.out_bytes_s * (1.0 if exchange else local)
+    if exchange:
+        inside = inside * (n - 1.0) / np.maximum(local - 1.0, 1.0)
+        outside = outside * (n - 1.0) / np.maximum(n - local, 1.0)
+    inside, outside = np.where(local > 1, inside, np.inf), np.where(n > local, outside, np.inf)
+    inside = np.where(n > 1, inside, 0.0)
+    return np.where(n > 1, np.minimum(inside, outside) * fraction, 0.0)
+
+
 def send_s(size_bytes: F, stride: F, machine: MachineColumns) -> F:
     """Seconds of one send to the rank `stride` further on."""
     near = stride < machine.domain

@@ -4,23 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from railyard.errors import InputError, Problem
 from railyard.workload.training import compute as costs
+from railyard.workload.training.columns import Columns
+from railyard.workload.training.contention import CONTENDERS, beside
+from railyard.workload.training.machine import Machine, MachineColumns
 from railyard.workload.training.parallel import data, inner, pipeline
 from railyard.workload.training.parallel.finish import finish
 from railyard.workload.training.parallel.gradient import reduce_gradients
 from railyard.workload.training.parallel.parameter import gather_for_passes
-from railyard.workload.training.parallel.parts import Parts, parts_of
-from railyard.workload.training.parallel.pieces import compute, cut
+from railyard.workload.training.parallel.parts import Parts, alike, parts_of
+from railyard.workload.training.parallel.pieces import compute, cut, loss_table
 from railyard.workload.training.parallel.step import Step
+from railyard.workload.training.passes import layer_passes
 from railyard.workload.training.precision import check_precision
 from railyard.workload.training.program import Lattice, Program, expand
 from railyard.workload.training.schedule import Emission, Schedule, emit, schedules
 from railyard.workload.training.storage import read_samples, save_state, wait_for_storage
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from railyard.cluster import Cluster
     from railyard.graph import TaskGraph
+    from railyard.workload.training.columns import F
     from railyard.workload.training.compute import StageParameters
     from railyard.workload.training.parallel.parts import TimesOf
     from railyard.workload.training.spec import Layout, Training
@@ -55,9 +64,35 @@ def build(
     plan = data.DataPlan.of(layout, lattice, parts, splits_backward=schedule.splits_backward)
     pieces = cut(emission, parts, plan.split(emission))
     program = Program(lattice, parts.stages, layout.micro_batches)
+    if times_of is None:
+        program.loss = _loss(training, cluster, parts)
     step = Step(training, cluster, parts, emission, plan, pieces, program)
     _fill(step, checkpoint=checkpoint)
     return expand(program)
+
+
+def _loss(training: Training, cluster: Cluster, parts: Parts) -> NDArray[np.float64]:
+    """What every part's passes lose to the collectives beside them; what waits for the host anyway loses less."""
+    columns, machine = Columns.of([training], [cluster.accelerator]), MachineColumns.of([Machine.of(cluster)])
+    passes, slowed = layer_passes(columns), beside(columns, machine)
+    known: dict[tuple[int, int, bool, bool], tuple[list[float], list[float]]] = {}
+    for row in parts.rows:
+        if alike(row) not in known:
+            held = (row.layers, row.moe_layers, float(row.embedding), float(row.head))
+            alone = passes.stage(*held)
+            loss = slowed.loss(alone, held)
+            back = alone.backward_input + alone.backward_weight
+            known[alike(row)] = (
+                [_waiting(loss.forward[name], alone.forward, alone.host_forward) for name in CONTENDERS],
+                [_waiting(loss.backward[name], back, alone.host_backward) for name in CONTENDERS],
+            )
+    table = np.array([known[alike(row)] for row in parts.rows])
+    return loss_table(table[:, 0], table[:, 1])
+
+
+def _waiting(loss: F, device: F, host: F) -> float:
+    alone, slowed = np.maximum(device, host), np.maximum(device / (1.0 - loss), host)
+    return float(np.max(1.0 - alone / np.maximum(slowed, 1e-15)))
 
 
 def _fill(step: Step, *, checkpoint: bool) -> None:

@@ -110,6 +110,9 @@ class SoftwareColumns:
     launch_s: F
     layer_host_s: F
     communication_sms: F
+    tensor_ctas: F
+    data_ctas: F
+    expert_ctas: F
     tensor_overlap: F
     backward_overlap: F
     gradient_overlap: F
@@ -249,12 +252,16 @@ def _software_row(software: SoftwareProfile) -> dict[str, float]:
         "collective_host_s",
         "step_s",
     }
-    row = {name: float(getattr(software, name)) for name in names}
+    row = {name: _number(getattr(software, name)) for name in names}
     launched = not software.cuda_graphs
     row |= {"flash": software.attention != "unfused", "launch_s": launched * software.launch_ps * 1e-12}
     row |= {"collective_host_s": launched * software.collective_host_ps * 1e-12}
     row |= {"expert_host_s": launched * software.expert_host_ps * 1e-12, "step_s": software.step_ps * 1e-12}
     return row | {"layer_host_s": launched * software.layer_host_ps * 1e-12}
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else float(value)
 
 
 def _device_row(device: Accelerator) -> dict[str, float]:

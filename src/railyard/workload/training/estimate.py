@@ -14,6 +14,7 @@ import numpy as np
 
 from railyard.workload.training import flops
 from railyard.workload.training.columns import Columns
+from railyard.workload.training.contention import beside
 from railyard.workload.training.held import HeldColumns
 from railyard.workload.training.machine import MachineColumns
 from railyard.workload.training.passes import layer_passes
@@ -76,7 +77,8 @@ def estimate(trainings: Sequence[Training], machines: Sequence[Machine]) -> Esti
     columns = Columns.of(trainings, [machine.accelerator for machine in machines])
     machine, held = MachineColumns.of(machines), HeldColumns.of(trainings)
     passes = layer_passes(columns)
-    kinds = [rank_times(columns, passes, kind, machine) for kind in held.kinds]
+    slowed = beside(columns, machine)
+    kinds = [rank_times(columns, passes, kind, machine, slowed) for kind in held.kinds]
     totals = np.array(
         [np.where(kind.ranks > 0, times.total, 0.0) for kind, times in zip(held.kinds, kinds, strict=True)]
     )

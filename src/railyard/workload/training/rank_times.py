@@ -14,6 +14,7 @@ from railyard.workload.training.compute import recompute_s
 
 if TYPE_CHECKING:
     from railyard.workload.training.columns import Columns, F
+    from railyard.workload.training.contention import Beside, Loss
     from railyard.workload.training.held import RankColumns
     from railyard.workload.training.machine import MachineColumns
     from railyard.workload.training.passes import LayerPasses
@@ -24,7 +25,8 @@ class RankTimes:
     """Seconds of one micro-batch; `total` is the sum of the parts from `compute` to `parameter`.
 
     `forward` and `backward` are the two halves of the total, `weight` the weight-gradient part of the computation,
-    `send` one send to the next stage.
+    `send` one send to the next stage. `data_forward` and `data_backward` are the shares of the speed of the two passes
+    that reductions and gathers beside them take.
     """
 
     total: F
@@ -40,6 +42,8 @@ class RankTimes:
     pipeline: F
     gradient: F
     parameter: F
+    data_forward: F
+    data_backward: F
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +61,15 @@ class _Exposed:
         return self.tensor + self.context + self.expert + self.contention
 
 
-def rank_times(columns: Columns, passes: LayerPasses, rank: RankColumns, machine: MachineColumns) -> RankTimes:
+def rank_times(
+    columns: Columns, passes: LayerPasses, rank: RankColumns, machine: MachineColumns, beside: Beside
+) -> RankTimes:
     """Times of one micro-batch on that kind of rank."""
-    work = passes.stage(rank.layers, rank.moe_layers, rank.embedding, rank.head)
+    held = (rank.layers, rank.moe_layers, rank.embedding, rank.head)
+    work = passes.stage(*held)
+    loss = beside.loss(work, held)
     again = recompute_s(columns, passes, work, rank.layers, rank.moe_layers)
-    ahead, back = (_exposed(columns, rank, machine, phase) for phase in ("forward", "backward"))
+    ahead, back = (_exposed(columns, rank, machine, phase, loss) for phase in ("forward", "backward"))
     cast = _weight_cast_s(columns, rank)
     forward_work = work.forward + cast + ahead.contention
     backward_work = work.backward_input + work.backward_weight + again + back.contention
@@ -69,7 +77,7 @@ def rank_times(columns: Columns, passes: LayerPasses, rank: RankColumns, machine
     wait_backward = np.maximum(0.0, work.host_backward + back.host - backward_work - (back.total - back.contention))
     forward = forward_work + ahead.total - ahead.contention + wait_forward
     backward = backward_work + back.total - back.contention + wait_backward
-    gather, scatter, contention = _sharded(columns, rank, machine, forward=forward, backward=backward)
+    gather, scatter, contention = _sharded(columns, rank, machine, loss, forward=forward, backward=backward)
     send = _send_s(columns, machine)
     pipeline = _pipeline_s(columns, send)
     return RankTimes(
@@ -86,6 +94,8 @@ def rank_times(columns: Columns, passes: LayerPasses, rank: RankColumns, machine
         pipeline=pipeline,
         gradient=scatter,
         parameter=gather,
+        data_forward=loss.forward["dp"],
+        data_backward=loss.backward["dp"],
     )
 
 
@@ -95,7 +105,7 @@ def _groups(columns: Columns) -> dict[str, Group]:
     return {"tp": Group(layout.tp, one), "cp": Group(layout.cp, layout.tp), "ep": Group(layout.ep, layout.expert_tp)}
 
 
-def _exposed(columns: Columns, rank: RankColumns, machine: MachineColumns, phase: str) -> _Exposed:
+def _exposed(columns: Columns, rank: RankColumns, machine: MachineColumns, phase: str, loss: Loss) -> _Exposed:
     """Exposed collectives of one pass; backward runs the forward ones again under full recomputation."""
     counts = {
         "attention": rank.layers,
@@ -122,7 +132,7 @@ def _exposed(columns: Columns, rank: RankColumns, machine: MachineColumns, phase
         started = started + collectives
         spent = spent * collectives
         found[exchange.group] = found[exchange.group] + spent * (1.0 - exchange.hidden)
-        contention = contention + spent * exchange.hidden * columns.software.communication_sms
+        contention = contention + spent * exchange.hidden * loss.of(exchange.group, phase)
     host = started * columns.software.collective_host_s
     return _Exposed(found["tp"], found["cp"], found["ep"], contention, host)
 
@@ -135,7 +145,7 @@ def _weight_cast_s(columns: Columns, rank: RankColumns) -> F:
 
 
 def _sharded(
-    columns: Columns, rank: RankColumns, machine: MachineColumns, *, forward: F, backward: F
+    columns: Columns, rank: RankColumns, machine: MachineColumns, loss: Loss, *, forward: F, backward: F
 ) -> tuple[F, F, F]:
     """Exposed gathers and scatters of sharded parameters (ZeRO-3, FSDP) in each micro-batch, and their contention.
 
@@ -160,9 +170,9 @@ def _sharded(
     lead = np.maximum(gather - under * forward, each)
     trail = np.maximum(again + scatter - under * backward, spread)
     share = scatter / np.maximum(again + scatter, 1e-12)
-    hidden = gather + again + scatter - lead - trail
+    taken = (gather - lead) * loss.forward["dp"] + (again + scatter - trail) * loss.backward["dp"]
     on = np.where((layout.zero >= 3) & (layout.shard > 1), 1.0, 0.0)
-    return on * (lead + trail * (1.0 - share)), on * trail * share, on * hidden * software.communication_sms
+    return on * (lead + trail * (1.0 - share)), on * trail * share, on * taken
 
 
 def _send_s(columns: Columns, machine: MachineColumns) -> F:

@@ -141,7 +141,11 @@ class SoftwareProfile:
         launch_ps: Host time to launch one kernel; the step cannot go faster than its launches (0 under CUDA graphs).
         layer_host_ps: Host time of one layer's pass beyond its launches (hooks, gathers, Python).
         cuda_graphs: Launches are recorded once, and cost the host nothing.
-        communication_sms: Share of compute units that collectives take while they overlap with compute.
+        communication_sms: Share of compute units that collectives take while they overlap with compute, where the
+            budgets below are not stated.
+        tensor_ctas, data_ctas, expert_ctas: Compute units that tensor- and context-parallel collectives, reductions and
+            gathers of the data-parallel group, and expert exchanges take while they overlap with compute (0 for copies
+            by engines of their own); None: not stated.
         tensor_overlap: Share of a tensor-parallel collective hidden when the layout overlaps it.
         backward_overlap: Share of the backward pass's tensor-parallel collectives that run under weight-gradient
             products without any pipelining (Megatron from 2022 on).
@@ -188,6 +192,9 @@ class SoftwareProfile:
     layer_host_ps: int = 0
     cuda_graphs: bool = False
     communication_sms: float = 0.1
+    tensor_ctas: float | None = None
+    data_ctas: float | None = None
+    expert_ctas: float | None = None
     tensor_overlap: float = 0.7
     backward_overlap: float = 0.85
     gradient_overlap: float = 0.5

@@ -41,8 +41,8 @@ def sync_times(columns: Columns, held: HeldColumns, machine: MachineColumns, tim
     ahead = np.minimum(np.minimum(share, 1.0 - 1.0 / parts) * gather, window * times.forward) * layout.overlap_parameter
     gradient = (reduce - back) * replicated
     parameter = (gather - ahead) * replicated
-    hidden = (reduce + gather) * replicated - gradient - parameter
-    return SyncTimes(gradient, parameter, _optimizer_s(columns, dense, expert), hidden * software.communication_sms)
+    taken = back * times.data_backward + ahead * times.data_forward
+    return SyncTimes(gradient, parameter, _optimizer_s(columns, dense, expert), taken * replicated)
 
 
 def _window(columns: Columns) -> F:

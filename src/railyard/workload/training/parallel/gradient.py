@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.graph import CollectiveKind, Kind, Stream
+from railyard.workload.training.contention import CONTENDERS
 from railyard.workload.training.parallel.data import Holding, bucket_count, final
 from railyard.workload.training.parallel.pieces import REDUCE
 from railyard.workload.training.parallel.step import Pending, Step
@@ -89,4 +90,5 @@ def _add(
         size_bytes=-(-size // (count * shards)),
         count=count,
         collective=kind,
+        beside=CONTENDERS.index("dp") if step.plan.reduce_beside else -1,
     )

@@ -14,6 +14,7 @@ import numpy as np
 
 from railyard.graph import CollectiveKind, Kind, Stream
 from railyard.registry import Registry
+from railyard.workload.training.contention import CONTENDERS
 from railyard.workload.training.parallel.pieces import BESIDE, OPEN
 from railyard.workload.training.schedule import Op
 
@@ -88,6 +89,7 @@ def _add(
         size_bytes=size[pieces.part[chosen]],
         count=count[pieces.part[chosen]],
         collective=traffic.kind,
+        beside=CONTENDERS.index(traffic.group) if stream != Stream.COMPUTE else -1,
     )
 
 

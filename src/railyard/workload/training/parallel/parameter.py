@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.graph import CollectiveKind, Kind, Stream
+from railyard.workload.training.contention import CONTENDERS
 from railyard.workload.training.parallel.data import Holding, bucket_count
 from railyard.workload.training.parallel.pieces import GATHER
 from railyard.workload.training.program import NONE
@@ -95,4 +96,5 @@ def _add(
         size_bytes=-(-size // count),
         count=count,
         collective=CollectiveKind.ALL_GATHER,
+        beside=CONTENDERS.index("dp") if beside else -1,
     )

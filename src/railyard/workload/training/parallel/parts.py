@@ -65,6 +65,7 @@ class Parts:
         layers: int64[parts], transformer layers.
         dense, expert: int64[parts], parameters that one rank holds before any sharding.
         traffic: What is exchanged within a stage.
+        rows: What each part holds.
     """
 
     segments: NDArray[np.int64]
@@ -75,6 +76,7 @@ class Parts:
     dense: NDArray[np.int64]
     expert: NDArray[np.int64]
     traffic: tuple[Traffic, ...]
+    rows: tuple[VirtualStage, ...] = ()
 
     @property
     def stages(self) -> int:
@@ -120,6 +122,7 @@ def parts_of(
         dense=np.array([part.dense for part in held], np.int64),
         expert=np.array([part.expert for part in held], np.int64),
         traffic=_traffic(times, again=training.layout.recompute == "full"),
+        rows=tuple(rows),
     )
 
 
@@ -146,13 +149,14 @@ def _remembered(
     """Times of every row; parts that hold the same layers are asked for once."""
     known: dict[tuple[int, int, bool, bool], StageTimes] = {}
     for row in rows:
-        key = _alike(row)
+        key = alike(row)
         if key not in known:
             known[key] = times_of(training, accelerator, row)
-    return [known[_alike(row)] for row in rows]
+    return [known[alike(row)] for row in rows]
 
 
-def _alike(stage: VirtualStage) -> tuple[int, int, bool, bool]:
+def alike(stage: VirtualStage) -> tuple[int, int, bool, bool]:
+    """What two parts have in common that cost the same."""
     return stage.layers, stage.moe_layers, stage.embedding, stage.head
 
 

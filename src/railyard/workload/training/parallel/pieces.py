@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 # computation, collectives on its stream, sends, reductions. `SPAN` is the distance between two pieces.
 GATHER, BESIDE, AGAIN, COMPUTE, OPEN, SEND, REDUCE, SPAN = 0, 8, 96, 97, 98, 192, 200, 256
 
+# Rows of the table of losses: each part's passes, one after another.
+_PASSES = ("forward", "backward", "weight", "recompute")
 _PHASES = {Op.FORWARD: "forward", Op.BACKWARD: "backward", Op.WEIGHT: "weight"}
 
 
@@ -142,6 +144,16 @@ def compute(program: Program, pieces: Pieces, parts: Parts) -> None:
     pieces.compute, pieces.entry, pieces.end = slots, entry, slots.copy()
 
 
+def loss_table(forward: NDArray[np.float64], backward: NDArray[np.float64]) -> NDArray[np.float64]:
+    """float64[parts * passes, contenders]: losses of all passes of all parts, of [parts, contenders] each way."""
+    return np.stack([forward, backward, backward, forward], axis=1).reshape(-1, forward.shape[1])
+
+
+def loss_row(part: NDArray[np.int64], number: int) -> NDArray[np.int64]:
+    """The row of that table that a part's pass has."""
+    return part * len(_PASSES) + number
+
+
 def _computation(
     program: Program,
     pieces: Pieces,
@@ -162,4 +174,5 @@ def _computation(
         virtual_stage=pieces.virtual_stage[chosen],
         micro_batch=pieces.micro_batch[chosen],
         duration_ps=duration_ps,
+        beside=loss_row(pieces.part[chosen], _PASSES.index(phase)),
     )

@@ -83,6 +83,7 @@ def expand(program: Program) -> TaskGraph:
     communicators, base = _communicators(placed)
     codes, label = np.unique(slots.label, return_inverse=True)
     rank, peer = _ranks(placed, base)
+    beside, loss = _beside(slots, widths, program.loss)
     return TaskGraph(
         ranks=program.lattice.width * program.lattice.stages,
         kind=np.repeat(slots.kind, widths),
@@ -98,7 +99,18 @@ def expand(program: Program) -> TaskGraph:
         dep_idx=dep_idx,
         labels=program.decode(codes),
         communicators=communicators,
+        beside=beside,
+        loss=loss,
     )
+
+
+def _beside(
+    slots: Slots, widths: NDArray[np.int64], loss: NDArray[np.float64] | None
+) -> tuple[NDArray[np.int32] | None, NDArray[np.float64] | None]:
+    """The columns of what slows computations; none where no communication runs beside any, or takes anything."""
+    if loss is None or not loss.any() or not (slots.beside[slots.kind != Kind.COMPUTE] >= 0).any():
+        return None, None
+    return np.repeat(slots.beside, widths), loss
 
 
 def _placed(lattice: Lattice, slots: Slots) -> _Placed:

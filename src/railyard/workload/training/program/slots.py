@@ -36,6 +36,7 @@ class Slots:
         duration_ps, size_bytes: int64[n].
         count: int32[n].
         label: int64[n], coded label.
+        beside: int32[n], as in the task graph.
     """
 
     space: NDArray[np.int8]
@@ -50,6 +51,7 @@ class Slots:
     size_bytes: NDArray[np.int64]
     count: NDArray[np.int32]
     label: NDArray[np.int64]
+    beside: NDArray[np.int32]
 
     def __len__(self) -> int:
         return len(self.space)
@@ -72,6 +74,7 @@ _DTYPES = {
     "size_bytes": np.int64,
     "count": np.int32,
     "label": np.int64,
+    "beside": np.int32,
 }
 
 
@@ -82,6 +85,9 @@ class Program:
         lattice: The spaces over which slots are replicated.
         virtual_stages: Number of virtual pipeline stages; labels refer to them.
         micro_batches: Number of micro-batches.
+
+    Attributes:
+        loss: What computations lose to communications beside them, as in the task graph; None: nothing.
     """
 
     def __init__(self, lattice: Lattice, virtual_stages: int, micro_batches: int) -> None:
@@ -92,6 +98,7 @@ class Program:
         self._labels: dict[tuple[str, str, str], int] = {}
         self._edges: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
         self._size = 0
+        self.loss: NDArray[np.float64] | None = None
 
     def add(
         self,
@@ -111,6 +118,7 @@ class Program:
         collective: CollectiveKind = CollectiveKind.ALL_REDUCE,
         peer: ArrayLike = -1,
         shift: ArrayLike = 0,
+        beside: ArrayLike = -1,
     ) -> NDArray[np.int64]:
         """Adds one slot an entry of `order`; the other columns are broadcast to it.
 
@@ -133,6 +141,7 @@ class Program:
             "duration_ps": duration_ps,
             "size_bytes": size_bytes,
             "count": count,
+            "beside": beside,
             "label": (family * self._layers + layers + 1) * self._batches + batches + 1,
         }
         self._families.append(
