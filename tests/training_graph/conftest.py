@@ -66,6 +66,7 @@ class Jobs:
             scale_up_domain=8,
             scale_up=SimpleNamespace(kind="switched", peers=0),
             nic=SimpleNamespace(rate_bps=4e11),
+            spec=SimpleNamespace(back_end=None),
             fabric=SimpleNamespace(payload_efficiency=1.0, congestion_efficiency=1.0),
             servers=-(-ranks // 8),
             ranks_per_server=8,

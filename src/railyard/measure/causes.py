@@ -1,6 +1,6 @@
 """The words for what a rank's time went to, and the tables that turn labels into small integers.
 
-    compute      the compute stream runs a kernel that is not communication, longer where communications beside it slow it
+    compute      the compute stream runs a kernel that is not communication; longer where communications slow it
     latency      exposed communication: its part that more bandwidth would not shorten
     bandwidth    exposed communication: what it would take with the network to itself, minus that
     contention   exposed communication: what it took beyond that, because others used the same links

@@ -49,12 +49,14 @@ class Machine:
     def of(cls, cluster: Cluster) -> Machine:
         """The plain numbers of a cluster."""
         accelerator, server = cluster.accelerator, cluster.server
+        network = cluster.spec.back_end
+        link_bps = (network.link_rate_bps if network is not None else None) or cluster.nic.rate_bps
         return cls(
             accelerator=accelerator,
             scale_up_bps=accelerator.scale_up_collective_bps,
             scale_up_domain=cluster.scale_up_domain,
             scale_up_peers=cluster.scale_up.peers if cluster.scale_up.kind == "mesh" else 0,
-            scale_out_bps=cluster.nic.rate_bps * server.nics_per_accelerator * cluster.fabric.payload_efficiency,
+            scale_out_bps=link_bps * server.nics_per_accelerator * cluster.fabric.payload_efficiency,
             nvls=accelerator.nvls,
             share=cluster.fabric.congestion_efficiency,
         )

@@ -64,6 +64,7 @@ class DataPlan:
         gather_first: Parameters are gathered for the first forward pass alone.
         gather_end: Parameters are gathered behind the optimizer.
         gather_beside: Gathers run beside the computation.
+        one_queue: Gathers and reductions beside the computation run one after another.
     """
 
     holdings: tuple[Holding, ...]
@@ -76,6 +77,7 @@ class DataPlan:
     gather_first: bool
     gather_end: bool
     gather_beside: bool
+    one_queue: bool
 
     @classmethod
     def of(cls, layout: Layout, lattice: Lattice, parts: Parts, *, splits_backward: bool) -> DataPlan:
@@ -94,6 +96,7 @@ class DataPlan:
             gather_first=(full and not layout.reshard and layout.pp > 1) or (halved and layout.overlap_parameter),
             gather_end=halved and not layout.overlap_parameter,
             gather_beside=layout.overlap_parameter,
+            one_queue=full and layout.overlap_parameter and layout.overlap_gradient,
         )
 
     def split(self, emission: Emission) -> NDArray[np.bool_]:

@@ -77,10 +77,12 @@ def _add(
     part = step.pieces.part[held]
     count = bucket_count(step.training, step.parts, holding)[part]
     size = holding.parameters[part] * step.training.software.gradient_bytes
+    # Scatters of zero 3 share a communicator with the gathers, and so a queue; see `parameter`.
+    queue = Stream.PARAMETER if step.plan.one_queue and space == holding.space else Stream.GRADIENT
     return step.program.add(
         space,
         Kind.COLLECTIVE,
-        Stream.GRADIENT if step.plan.reduce_beside else Stream.COMPUTE,
+        queue if step.plan.reduce_beside else Stream.COMPUTE,
         stage=step.pieces.stage[held],
         order=order,
         phase="gradient",

@@ -3,7 +3,8 @@
 Under zero 1 and 2 each rank updates its shard, and the whole is gathered once: behind the optimizer, or under the first
 forward pass of the next step. A graph is one step, so these stand at its beginning: in a run of equal steps each step
 meets exactly the gathers of the step before. Under zero 3 each layer's parameters are gathered when a pass comes to it,
-one layer ahead: while a layer computes, the next one is gathered.
+one layer ahead: while a layer computes, the next one is gathered. Gathers and scatters of one group run one after
+another, as those of one NCCL communicator do; a gather is issued ahead of the scatter of the layer that computes.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def gather_for_passes(step: Step) -> None:
     for number, holding in enumerate(plan.holdings):
         held = chosen[holding.parameters[pieces.part[chosen]] > 0]
         slots = _add(
-            step, holding, pieces.part[held], stage=pieces.stage[held], order=pieces.order[held] + GATHER + number,
+            step, holding, pieces.part[held], stage=pieces.stage[held], order=_issued(step, held) + GATHER + number,
             virtual_stage=pieces.virtual_stage[held], micro_batch=pieces.micro_batch[held],
         )  # fmt: skip
         if not plan.gather_beside:
@@ -45,6 +46,15 @@ def gather_for_passes(step: Step) -> None:
             step.program.wait(begun[held], slots)
         if step.training.layout.zero == 3:
             step.program.wait(slots, _ahead(pieces.stage[held], pieces.compute[held], PREFETCH + 1))
+
+
+def _issued(step: Step, held: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The place of the piece under which each gather runs: under zero 3 the one before on its stage."""
+    pieces = step.pieces
+    if step.training.layout.zero < 3 or not step.plan.gather_beside:
+        return pieces.order[held]
+    before = pieces.before[held]
+    return pieces.order[np.where(before >= 0, before, held)]
 
 
 def _ahead(stage: NDArray[np.int32], compute: NDArray[np.int64], distance: int) -> NDArray[np.int64]:
