@@ -102,12 +102,12 @@ def test_what_collectives_take_from_computation_is_the_same_in_both(name, ctas):
     model, layout = DENSE[name]
     software = SoftwareProfile(name="test", data_ctas=ctas)
     what = job(model, **layout).replace(software=software)
-    cluster = yard.machine(64, "ideal", RailOptimized(), link_rate_bps=1e11)
+    cluster = yard.machine(64, "ideal", RailOptimized(), link_rate_bps=2e11)
     free = what.replace(software=SoftwareProfile(name="test", data_ctas=0))
     graphs = [build(each, cluster) for each in (what, free)]
     found, base = (engine.get("flow").simulate(graph, cluster).makespan_ps * 1e-12 for graph in graphs)
     expected, nothing = (float(step) for step in estimate([what, free], [Machine.of(cluster)] * 2).step_s)
     # The closed form hides half of a step's reductions (`gradient_overlap`), the graph whatever fits under a pass.
     assert found == pytest.approx(expected, rel=0.08 if name == "data" else 0.05)
-    # Each stage of a pipeline loses what the closed form counts once; what has no reduction left beside it loses less.
-    assert 0.3 * (expected - nothing) <= found - base <= 3 * (expected - nothing)
+    # Each stage of a pipeline loses what the closed form counts once.
+    assert 0.3 * (expected - nothing) <= found - base <= expected - nothing + 0.03 * base
