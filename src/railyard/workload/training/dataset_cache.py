@@ -23,10 +23,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from railyard.workload.training.spec import CachePolicy
 
 _STEPS = 60
-_LONGEST_EPOCHS = 40
+_LONGEST_GAPS, _POINTS_PER_EPOCH, _MOST_POINTS = 16, 200, 200_000
 
 
 def hit_rate(policy: CachePolicy, cache_bytes: float, dataset_bytes: float, servers: int = 1) -> float:
@@ -70,23 +72,25 @@ def _survival(rate: float, servers: int) -> float:
 
 
 def _least_recent(held: float, servers: int) -> float:
-    time = np.linspace(0.0, 2.0 + _LONGEST_EPOCHS * servers, 1 + 400 * (2 + _LONGEST_EPOCHS * min(servers, 50)))
+    span = 2.0 + _LONGEST_GAPS * servers
+    time = np.linspace(0.0, span, min(_MOST_POINTS, round(span * _POINTS_PER_EPOCH)))
     within = _gap_cdf(time, servers)
     covered = np.concatenate([[0.0], np.cumsum(np.diff(time) * (1 - (within[1:] + within[:-1]) / 2))]) / servers
     lasts = float(np.interp(held, covered, time))
     return float(np.interp(lasts, time, within))
 
 
-def _gap_cdf(
-    time: np.ndarray[tuple[int], np.dtype[np.float64]], servers: int
-) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """P(g <= t): a geometric mixture of the triangle of 1 - u + v, shifted by whole epochs."""
-    total, weight, left = np.zeros_like(time), 1.0 / servers, 1.0
-    for shift in range(2 + int(time[-1])):
-        x = np.clip(time - shift, 0.0, 2.0)
-        total += weight * np.where(x <= 1, x * x / 2, 1 - (2 - x) ** 2 / 2)
-        left -= weight
-        weight *= 1 - 1 / servers
-        if left < 1e-9:
-            break
-    return total
+def _gap_cdf(time: NDArray[np.float64], servers: int) -> NDArray[np.float64]:
+    """P(g <= t): the triangle of 1 - u + v, shifted by a geometric number of whole epochs, weights q^k / N.
+
+    At t = n + x all shifts up to n - 2 are within, that of n - 1 up to 1 - (1 - x)^2 / 2, that of n up to x^2 / 2.
+    """
+    whole = np.floor(time)
+    part, kept = time - whole, 1 - 1 / servers
+    before, last = (np.where(whole >= 1, _power(kept, whole - 1), 0.0), _power(kept, whole))
+    passed = np.where(whole >= 1, 1 - before, 0.0)
+    return passed + before / servers * (1 - (1 - part) ** 2 / 2) + last / servers * part**2 / 2
+
+
+def _power(base: float, exponent: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(base ** np.maximum(exponent, 0.0), np.float64)

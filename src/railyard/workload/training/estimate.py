@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.workload.training import flops
+from railyard.workload.training import flops, stored
 from railyard.workload.training.columns import Columns
 from railyard.workload.training.contention import beside
 from railyard.workload.training.held import HeldColumns
@@ -43,6 +43,8 @@ class Estimate:
         gradient_s, parameter_s: Exposed reductions of gradients and gathers of parameters.
         optimizer_s: The optimizer's step, and passes over gradient buffers.
         fixed_s: The host's fixed part of a step.
+        data_s: Waiting for samples, where the machine has a storage system and the job reads from it.
+        checkpoint_s: What checkpoints add to the mean step.
         tokens_per_s: Of the whole job.
         mfu: Model FLOPs (causal attention) over the dense 16-bit peak of all accelerators.
     """
@@ -59,6 +61,8 @@ class Estimate:
     parameter_s: F
     optimizer_s: F
     fixed_s: F
+    data_s: F
+    checkpoint_s: F
     tokens_per_s: F
     mfu: F
 
@@ -101,6 +105,7 @@ def estimate(trainings: Sequence[Training], machines: Sequence[Machine]) -> Esti
         "optimizer_s": sync.optimizer,
         "fixed_s": columns.software.step_s,
     }
+    parts |= _stored(trainings, machines, np.sum(list(parts.values()), axis=0))
     step = np.sum(list(parts.values()), axis=0)
     tokens = np.array([float(training.step_tokens) for training in trainings])
     ranks = columns.layout.tp * columns.layout.pp * columns.layout.dp * columns.layout.cp
@@ -108,6 +113,16 @@ def estimate(trainings: Sequence[Training], machines: Sequence[Machine]) -> Esti
     return Estimate(
         step_s=step, tokens_per_s=tokens / step, mfu=useful / (step * ranks * columns.device.peak16), **parts
     )
+
+
+def _stored(trainings: Sequence[Training], machines: Sequence[Machine], compute_s: F) -> dict[str, F]:
+    """Waiting for storage; jobs that use it are few, so they are taken one by one."""
+    waits = {"data_s": np.zeros(len(trainings)), "checkpoint_s": np.zeros(len(trainings))}
+    for row, (training, machine) in enumerate(zip(trainings, machines, strict=True)):
+        if machine.storage is not None and (training.data is not None or training.checkpoint is not None):
+            waits["data_s"][row] = stored.data_s(training, machine.storage, float(compute_s[row]))
+            waits["checkpoint_s"][row] = stored.checkpoint_s(training, machine.storage)
+    return waits
 
 
 def _bubble(columns: Columns, times: RankTimes, rest: F) -> F:

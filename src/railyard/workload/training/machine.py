@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.workload.training.stored import StorageRates
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -35,6 +37,7 @@ class Machine:
         scale_out_bps: Goodput of the NICs of one accelerator, bit/s.
         nvls: Whether the scale-up switch reduces.
         share: Of the scale-out rate left by other traffic and by what the fabric loses to collisions.
+        storage: The storage system; None where there is none, or its time is left out.
     """
 
     accelerator: Accelerator
@@ -44,6 +47,7 @@ class Machine:
     scale_up_peers: int = 0
     nvls: bool = False
     share: float = 1.0
+    storage: StorageRates | None = None
 
     @classmethod
     def of(cls, cluster: Cluster) -> Machine:
@@ -59,6 +63,7 @@ class Machine:
             scale_out_bps=link_bps * server.nics_per_accelerator * cluster.fabric.payload_efficiency,
             nvls=accelerator.nvls,
             share=cluster.fabric.congestion_efficiency,
+            storage=StorageRates.of(cluster),
         )
 
 

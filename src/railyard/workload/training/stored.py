@@ -1,0 +1,145 @@
+"""Storage in closed form: what a step waits for data, and what checkpoints add to the mean step.
+
+The engine lets flows share every link. Here all ranks that read (or write) do so at once, and each gets the least of
+its share of the storage system, of its server's NICs, and of the device's operations a second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.workload.training.loading import load_of, readers, step_s
+from railyard.workload.training.stages import virtual_stages
+
+if TYPE_CHECKING:
+    from railyard.cluster import Cluster
+    from railyard.workload.training.spec import Training
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageRates:
+    """A storage system as closed forms see it.
+
+    Attributes:
+        read_bps, write_bps: Of all its nodes together, bit/s.
+        server_bps: Between one server and the storage system, goodput, bit/s; infinite for its own drives.
+        rank_bps: Between one rank and the storage system: the NICs that are its own, or one that it shares.
+        back_end_bps: Between accelerators of different servers, of one, bit/s.
+        iops: Random reads a second of all nodes; 0 where only bandwidth limits.
+        latency_s: To the first byte of a request, network and back.
+        host_bps: Between an accelerator and its host, bit/s.
+        servers: Of the job.
+        ranks_per_server: Accelerators of one.
+    """
+
+    read_bps: float
+    write_bps: float
+    server_bps: float
+    rank_bps: float
+    back_end_bps: float
+    iops: int
+    latency_s: float
+    host_bps: float
+    servers: int
+    ranks_per_server: int
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> StorageRates | None:
+        """The rates of a cluster; None where it has no storage."""
+        found = cluster.storage_servers
+        if found is None:
+            return None
+        entry, network = found.entry, cluster.storage
+        server_bps = rank_bps = float("inf")
+        if not found.local and network is not None:
+            plan = next(plan for plan in cluster.plans.values() if plan.name == network.name)
+            nic_bps = plan.link_bps * plan.usable * network.fabric.payload_efficiency
+            server_bps, rank_bps = nic_bps * plan.nics, nic_bps * plan.port_of_rank.shape[1]
+        return cls(
+            read_bps=entry.read_bps * found.count,
+            write_bps=entry.write_bps * found.count,
+            server_bps=server_bps,
+            rank_bps=rank_bps,
+            back_end_bps=cluster.nic.rate_bps * cluster.server.nics_per_accelerator * cluster.fabric.payload_efficiency,
+            iops=entry.iops * found.count,
+            latency_s=entry.latency_ps * 1e-12,
+            host_bps=cluster.server.pcie_bps,
+            servers=cluster.servers,
+            ranks_per_server=cluster.ranks_per_server,
+        )
+
+    def shared_bps(self, total_bps: float, ranks: int, each_server: int) -> float:
+        """What each of some ranks gets when all move data at once, bit/s.
+
+        Args:
+            total_bps: Of the storage system.
+            ranks: That move data.
+            each_server: Of them in the fullest server.
+        """
+        return min(total_bps / max(ranks, 1), self.server_bps / max(each_server, 1), self.rank_bps)
+
+
+def data_s(training: Training, rates: StorageRates, compute_s: float) -> float:
+    """Seconds of a step that wait for data; 0 where the job reads none."""
+    data = training.data
+    if data is None:
+        return 0.0
+    load, ranks = load_of(training, rates.servers), readers(training)
+    group = 1 if data.every_rank else training.layout.tp
+    together = min(ranks, max(1, rates.ranks_per_server // group))
+    read_s = load.stored_bytes * 8 / rates.shared_bps(rates.read_bps, ranks, together)
+    if rates.iops:
+        read_s = max(read_s, load.requests * ranks / rates.iops)
+    cache_s = 0.0
+    if load.cached_bytes and data.cache_read_bps > 0:
+        cache_s = load.cached_bytes * 8 * together / data.cache_read_bps
+    worker_s = load.worker_s(rates.latency_s, data.queue_depth, cache_s)
+    whole_s = step_s(
+        compute_s,
+        read_s + rates.latency_s,
+        worker_s,
+        workers=data.workers,
+        prefetch=data.prefetch,
+        batches=training.layout.micro_batches,
+    )
+    return whole_s - compute_s
+
+
+def checkpoint_bytes(training: Training) -> float:
+    """Bytes of a checkpoint of the whole job."""
+    from railyard.workload.training.compute import stage_parameters
+
+    saved, layout = training.checkpoint, training.layout
+    if saved is None:
+        return 0.0
+    held = [stage_parameters(training, stage) for stage in virtual_stages(training.model, layout)]
+    stage = layout.tp * layout.cp * layout.dp
+    dense = sum(part.dense for part in held) * layout.tp
+    expert = sum(part.expert for part in held) * stage / layout.edp
+    return (dense + expert) * saved.bytes_per_parameter
+
+
+def stall_s(training: Training, rates: StorageRates) -> float:
+    """Seconds by which a checkpoint lengthens its step."""
+    saved, layout = training.checkpoint, training.layout
+    if saved is None or (saved.asynchronous and saved.overlap_copy):
+        return 0.0
+    total = checkpoint_bytes(training) * 8
+    writers = layout.tp * layout.pp if saved.gathered else layout.ranks
+    each, gather_s = total / writers, 0.0
+    if saved.gathered and rates.servers > 1:
+        inward_bps = rates.back_end_bps * rates.ranks_per_server
+        gather_s = total / max(layout.pp, 1) * (1 - 1 / rates.servers) / inward_bps
+    copy_s = each / (rates.host_bps * saved.copy_share)
+    if saved.asynchronous:
+        return gather_s + copy_s
+    together = min(layout.tp if saved.gathered else layout.ranks, rates.ranks_per_server)
+    write_s = each / rates.shared_bps(rates.write_bps, writers, together)
+    return gather_s + max(write_s, copy_s, each / saved.serialize_bps if saved.serialize_bps else 0.0)
+
+
+def checkpoint_s(training: Training, rates: StorageRates) -> float:
+    """What checkpoints add to the mean step, seconds."""
+    saved = training.checkpoint
+    return 0.0 if saved is None else stall_s(training, rates) / max(saved.interval_steps, 1)
