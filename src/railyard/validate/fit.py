@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     Logs = NDArray[np.float64]
     Misses = Callable[[Logs], Logs]
+    Predict = Callable[[Sequence[Case]], list[float]]
 
 # Relative error of a step that measurement and missing detail leave: rows count in units of it.
 _ROW_SPREAD = 0.04
@@ -85,11 +86,12 @@ def _servers(case: Case) -> int:
     return -(-case.row.whole["n_gpu"] // case.row.whole.get("gpus_per_node", 8))
 
 
-def fit(cases: Sequence[Case]) -> dict[str, Fit]:
+def fit(cases: Sequence[Case], predict: Predict = predicted_s) -> dict[str, Fit]:
     """Constants of every profile that has runs among `cases`, bases first.
 
     Args:
         cases: Runs to fit on, as of `smallest_scale`.
+        predict: Step seconds of runs; another one than the model's own to see what a part of it is worth.
     """
     found: dict[str, Fit] = {}
     for record in profiles.records():
@@ -97,7 +99,7 @@ def fit(cases: Sequence[Case]) -> dict[str, Fit]:
         if not own or not record.free:
             continue
         known = profiles.assemble({key: done.values for key, done in found.items()})
-        found[record.key] = _fit_one(own, known, record)
+        found[record.key] = _fit_one(own, known, record, predict)
     return found
 
 
@@ -122,7 +124,7 @@ def refitted(cases: Sequence[Case], known: Mapping[str, SoftwareProfile]) -> lis
     return changed
 
 
-def _fit_one(cases: list[Case], known: Mapping[str, SoftwareProfile], record: profiles.Record) -> Fit:
+def _fit_one(cases: list[Case], known: Mapping[str, SoftwareProfile], record: profiles.Record, predict: Predict) -> Fit:
     """Constants of dense layers on runs without experts first; then those of expert layers on the others.
 
     An expert layer's own uncertainty would otherwise bend the rate of every matrix product.
@@ -134,15 +136,15 @@ def _fit_one(cases: list[Case], known: Mapping[str, SoftwareProfile], record: pr
         runs = [case for case in cases if bool(case.training.model.experts) == experts]
         if free and runs:
             start = dataclasses.replace(known[record.key], **whole(values))
-            values |= _fit_some(runs, {**known, record.key: start}, record.key, free)
+            values |= _fit_some(runs, {**known, record.key: start}, record.key, free, predict)
     done = {**known, record.key: dataclasses.replace(known[record.key], **whole(values))}
-    reached = zip(predicted_s(refitted(cases, done)), cases, strict=True)
+    reached = zip(predict(refitted(cases, done)), cases, strict=True)
     error = float(np.mean([abs(predicted / case.measured - 1.0) for predicted, case in reached]))
     return Fit(values, tuple(case.row.id for case in cases), error)
 
 
 def _fit_some(
-    cases: list[Case], known: Mapping[str, SoftwareProfile], key: str, free: Sequence[str]
+    cases: list[Case], known: Mapping[str, SoftwareProfile], key: str, free: Sequence[str], predict: Predict
 ) -> dict[str, float]:
     bounds, start = profiles.constants(), known[key]
     low, high = (np.log([getattr(bounds[name], side) for name in free]) for side in ("low", "high"))
@@ -153,7 +155,7 @@ def _fit_some(
     def misses(logs: Logs) -> Logs:
         values = whole(dict(zip(free, np.exp(logs).tolist(), strict=True)))
         tried = refitted(cases, {**known, key: dataclasses.replace(start, **values)})
-        return np.log(predicted_s(tried)) - measured
+        return np.log(predict(tried)) - measured
 
     logs = _minimise(misses, prior, low, high, spread)
     return {name: _rounded(value) for name, value in zip(free, np.exp(logs).tolist(), strict=True)}

@@ -22,7 +22,7 @@ from railyard.workload.training.rank_times import RankTimes, rank_times
 from railyard.workload.training.state import sync_times
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from railyard.workload.training.columns import F
     from railyard.workload.training.machine import Machine
@@ -71,14 +71,18 @@ class Estimate:
         return {field.name: float(getattr(self, field.name)[index]) for field in fields(self)}
 
 
-def estimate(trainings: Sequence[Training], machines: Sequence[Machine]) -> Estimate:
+def estimate(
+    trainings: Sequence[Training], machines: Sequence[Machine], *, change: Callable[[Columns], Columns] | None = None
+) -> Estimate:
     """Step times of many designs.
 
     Args:
         trainings: One job a design.
         machines: The machine of each, in the same order.
+        change: Of the columns before anything is computed, such as a detail switched off in all designs.
     """
     columns = Columns.of(trainings, [machine.accelerator for machine in machines])
+    columns = columns if change is None else change(columns)
     machine, held = MachineColumns.of(machines), HeldColumns.of(trainings)
     passes = layer_passes(columns)
     slowed = beside(columns, machine)
