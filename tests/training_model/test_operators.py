@@ -57,12 +57,39 @@ def test_gemm_shapes_of_an_a100(catalog, job):
     # 183 shapes; one constant efficiency would be 6.4 % off on average.
     errors = time_errors(catalog, job, "a100-pcie-80gb")
     assert len(errors) == 183
-    assert np.mean(np.abs(errors)) < 0.045
-    assert np.quantile(np.abs(errors), 0.9) < 0.11
+    assert np.mean(np.abs(errors)) < 0.03
+    assert np.quantile(np.abs(errors), 0.9) < 0.085
+
+
+def test_the_b200_table_was_read_at_two_clocks():
+    # Of kernels of one form those above 1 ms lie within 5 % of one rate, whatever their shape; below 0.25 ms the same
+    # kinds reach 1.3 times that: a benchmark's short loops end before the power limit bites.
+    device_peak = 2250e12
+    sizes, measured, forms = shapes("b200-sxm", "gemm")
+    flops = 2.0 * sizes["batch"] * sizes["m"] * sizes["n"] * sizes["k"]
+    seconds = flops / (measured * device_peak)
+    for form in ("TN", "NN", "NT"):
+        own = np.array(forms) == form
+        long = measured[own & (seconds > 1e-3)]
+        assert np.mean(np.abs(long / np.median(long) - 1.0)) < 0.05
+        assert np.quantile(measured[own & (seconds < 0.25e-3)], 0.9) > 1.25 * np.median(long)
+
+
+def test_sums_in_32_bits_cost_a_twentieth_on_a_b200():
+    # The same weight gradients with 16-bit and 32-bit sums, both above 1 ms: the table has each shape twice.
+    sizes, measured, forms = shapes("b200-sxm", "gemm")
+    flops = 2.0 * sizes["m"] * sizes["n"] * sizes["k"]
+    slow = (np.array(forms) == "NT") & (flops / measured > 2.25e12)
+    pairs: dict[tuple[float, ...], list[float]] = {}
+    for index in np.flatnonzero(slow):
+        pairs.setdefault((sizes["m"][index], sizes["k"][index], sizes["n"][index]), []).append(measured[index])
+    ratios = [max(pair) / min(pair) for pair in pairs.values() if len(pair) == 2]
+    assert len(ratios) > 20
+    assert np.median(ratios) == pytest.approx(1.05, abs=0.02)
 
 
 def test_gemm_shapes_of_a_b200(catalog, job):
-    # 514 shapes, in two groups (0.48 and 0.64 of peak) that shape does not explain: short kernels escape a power limit.
+    # 514 shapes read at two clocks (see above); which of them a kernel between 0.1 and 1 ms met is not in its shape.
     errors = time_errors(catalog, job, "b200-sxm")
     assert len(errors) == 514
     assert np.median(np.abs(errors)) < 0.10
@@ -117,8 +144,8 @@ def test_one_tile_more_than_a_wave_costs_a_wave(h100, job):
     assert h100.sm_count == 12 * 11  # tiles of 256 x 128, one a unit
     full = gemm(columns, 256 * 12, 128 * 11, 8192)
     over = gemm(columns, 256 * 12 + 1, 128 * 11, 8192)
-    # Smaller tiles and splits soften it; a twelfth more work still costs far more than a twelfth.
-    assert over > 1.15 * full
+    # Smaller tiles and splits soften it, and so do idle units; a twelfth more work still costs more than a twelfth.
+    assert over > 1.1 * full
 
 
 def test_an_empty_product_takes_no_time(h100, job):
