@@ -21,6 +21,10 @@ catalog = typer.Typer(
 validate = typer.Typer(help="Predicted against measured, row by row.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(catalog, name="catalog")
 app.add_typer(validate, name="validate")
+calibration = typer.Typer(
+    help="Measure the hardware at hand and keep what was read.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(calibration, name="calibrate")
 
 Scenario = Annotated[Path, typer.Argument(metavar="SCENARIO", help="The scenario, a YAML file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -288,3 +292,29 @@ def validate_fabric(
     from railyard.cli import checking
 
     checking.fabric(figure or [], as_json=json)
+
+
+@calibration.command("device")
+def calibrate_device(
+    *,
+    device: Annotated[
+        str,
+        typer.Option("--device", metavar="KIND", help="auto or cuda (ROCm too) through PyTorch; cpu through NumPy."),
+    ] = "auto",
+    entry: Annotated[
+        str | None, typer.Option("--entry", metavar="NAME", help="Catalogue entry that the device is.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE.yaml", help="Write a catalogue file with what was measured.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer shapes: seconds instead of minutes.")] = False,
+    collectives: Annotated[
+        bool, typer.Option("--collectives/--no-collectives", help="Measure collectives between several devices.")
+    ] = True,
+    json: Json = False,
+) -> None:
+    """Measure the accelerator at hand, compare it with the model, and write it as a catalogue file."""
+    from railyard.cli import calibrate
+
+    calibrate.device(device, entry=entry, out=out, force=force, quick=quick, collectives=collectives, as_json=json)

@@ -1,0 +1,171 @@
+"""`railyard calibrate device`: measure what is at hand, compare it with the model, write a catalogue file."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from railyard import catalog
+from railyard.api.numbers import percent
+from railyard.cli.guard import say
+from railyard.cli.progress import Progress
+from railyard.cli.tables import Table, emit
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from railyard.calibrate.calibration import Calibration, Sample
+    from railyard.calibrate.device import Device
+    from railyard.catalog import Accelerator, Catalog
+
+DEVICES = ("auto", "cuda", "cpu")
+_MODEL = "llama-3-8b"
+_UNSTEADY = 0.2
+
+
+def device(
+    kind: str, *, entry: str | None, out: Path | None, force: bool, quick: bool, collectives: bool, as_json: bool
+) -> None:
+    """Measures a device.
+
+    Args:
+        kind: `cuda` (ROCm too), `cpu`, or `auto` for the first.
+        entry: Name of the catalogue entry that the device is, where its driver's name does not say.
+        out: Catalogue file to write, or None.
+        force: Whether the file may take the place of another one.
+        quick: Fewer shapes, seconds instead of minutes.
+        collectives: Whether to measure collectives where there are several devices.
+        as_json: Everything as JSON.
+
+    Raises:
+        InputError: There is no such device, no PyTorch, no entry of that name, or the file exists.
+    """
+    from railyard.calibrate import calibrate, overlay, write
+
+    if out is not None and out.exists() and not force:
+        raise InputError("the file exists already and is left as it is", file=out, hint="`--force` replaces it")
+    found_device = _device(kind)
+    known = catalog.load()
+    name, whole = found_device.entry(known, entry)
+    record = _preliminary(found_device, name, whole) if whole else known.accelerator(name)
+    with Progress(wanted=not as_json) as progress:
+        found = calibrate(
+            found_device,
+            record,
+            known.model(_MODEL),
+            _plan(kind, quick=quick),
+            progress=progress,
+            collectives=collectives,
+        )
+    text = overlay(found, whole)
+    _checked(text)
+    if out is not None:
+        write(text, out, force=force)
+    if as_json:
+        emit(json.dumps(_json(found, out), indent=1, allow_nan=False))
+        return
+    _print(found, record)
+    unsteady = sum(sample.spread > _UNSTEADY for sample in found.samples)
+    if unsteady:
+        say(
+            f"{unsteady} of {len(found.samples)} operators varied by more than {_UNSTEADY:.0%}: was other work running?"
+        )
+    say(f"wrote {out}" if out else "hint: `--out FILE` writes this as a catalogue file for `catalog:` of a scenario")
+
+
+def _device(kind: str) -> Device:
+    if kind not in DEVICES:
+        raise InputError(f"there is no kind of device `{kind}`", key="device", found=kind, allowed=DEVICES)
+    if kind == "cpu":
+        from railyard.calibrate.numpy_device import NumpyDevice
+
+        return NumpyDevice()
+    from railyard.calibrate.torch_device import TorchDevice
+
+    return TorchDevice()
+
+
+def _plan(kind: str, *, quick: bool) -> Any:
+    from railyard.calibrate import plan
+
+    if kind == "cpu":
+        return plan.SMALL_QUICK if quick else plan.SMALL
+    return plan.LARGE_QUICK if quick else plan.LARGE
+
+
+def _preliminary(found_device: Device, name: str, whole: str) -> Accelerator:
+    """The entry of a device that the catalogue does not hold, its bandwidth by one copy, all shares 1."""
+    from railyard.calibrate.calibration import Calibration
+    from railyard.calibrate.device import median_s
+    from railyard.calibrate.overlay import overlay
+
+    size = 2**25
+    seconds, _ = median_s(found_device, found_device.copy(size), least_s=0.05)
+    constants = {"copied_bytes_s": 2.0 * size / seconds, "launch_s": 1e-6}
+    constants |= {"gemm_efficiency": 1.0, "attention_efficiency": 1.0}
+    blank = Calibration(name, found_device.facts(), "2000-01-01", (), constants, {"launch_s": 0.0})
+    return _checked(overlay(blank, whole)).accelerator(name)
+
+
+def _checked(text: str) -> Catalog:
+    """The catalogue with the file's entries over it: what is written is what can be read."""
+    with tempfile.TemporaryDirectory(prefix="railyard-calibrate-") as folder:
+        path = Path(folder) / "entries.yaml"
+        path.write_text(text, encoding="utf-8")
+        return catalog.load(path)
+
+
+def _print(found: Calibration, record: Accelerator) -> None:
+    emit(f"{found.facts}\ncatalogue entry {found.entry}: {record.name}")
+    headings = ("operator", "shape", "operands", "measured", "spread", "rate", "of peak", "catalogue", "calibrated")
+    table = Table(headings, right=(3, 4, 5, 6, 7, 8))
+    for sample in found.samples:
+        table.add(
+            sample.kind,
+            sample.shape,
+            sample.datatype or "-",
+            _seconds(sample.seconds),
+            percent(sample.spread),
+            _rate(sample),
+            percent(sample.share),
+            percent(sample.error(sample.predicted_s)),
+            percent(sample.error(sample.calibrated_s)),
+        )
+    table.print()
+    emit("\nlaunch on the host    " + _seconds(found.software["launch_s"]))
+    constants = Table(("constant", "measured", "catalogue"), right=(1, 2))
+    for name, value in found.constants.items():
+        if name == "launch_s":
+            constants.add("launch", _seconds(value), _seconds(record.launch_ps * 1e-12))
+        elif name != "copied_bytes_s":
+            constants.add(name, percent(value), percent(getattr(record, name)))
+    for name in ("grouped_fraction", "attention_backward"):
+        if name in found.software:
+            constants.add(f"{name} (software)", percent(found.software[name]), "")
+    emit("")
+    constants.print()
+
+
+def _seconds(value: float) -> str:
+    for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "us")):
+        if value * factor >= 1.0:
+            return f"{value * factor:.3g} {unit}"
+    return f"{value * 1e9:.3g} ns"
+
+
+def _rate(sample: Sample) -> str:
+    rate = sample.work / sample.seconds
+    if sample.kind.startswith(("product", "grouped", "attention")):
+        return f"{rate / 1e12:.3g} TFLOP/s"
+    return f"{rate / 1e9:.4g} GB/s"
+
+
+def _json(found: Calibration, out: Path | None) -> dict[str, Any]:
+    content = asdict(found)
+    for row, sample in zip(content["samples"], found.samples, strict=True):
+        row["error"], row["calibrated_error"] = (
+            sample.error(predicted) for predicted in (sample.predicted_s, sample.calibrated_s)
+        )
+    return {**content, "out": str(out) if out else None}
