@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from railyard.validate.collectives import CollectivesReport
+
 _REASONS = 8
 _HEADINGS = ("", "rows", "mean |error|", "median |error|", "p90 |error|")
 
@@ -73,7 +75,8 @@ def collectives(logs: Path, *, page: Path | None, as_json: bool) -> None:
     """Every measured collective of a folder of logs.
 
     Raises:
-        InputError: The folder is missing or holds no log.
+        InputError: The folder is missing or holds no log, or some lines are wrong (after all others have been printed).
+        RailyardError: Nothing of it could be predicted.
     """
     from railyard.report import validation
     from railyard.validate.collectives import validate_collectives
@@ -83,17 +86,28 @@ def collectives(logs: Path, *, page: Path | None, as_json: bool) -> None:
         validation.write(validation.of_collectives(report), page)
     if as_json:
         emit(json.dumps(report.to_json(), indent=1, allow_nan=False))
-        return
+    else:
+        _collective_tables(report)
+    if not report.summary()["n"]:
+        raise RailyardError(f"nothing in {logs} could be predicted, so nothing has been validated")
+    wrong = [row for row in report.rows if row.bad]
+    if wrong:
+        raise InputError.many([Problem(row.reason, file=row.log, line=row.line) for row in wrong])
+
+
+def _collective_tables(report: CollectivesReport) -> None:
+    """Errors by log, by class of launch and in all, logs that are set apart, and what was skipped."""
     summary = report.summary()
-    rows = [
-        (f"{name}: {what}", errors[key])
-        for name, errors in summary["by_log"].items()
-        for key, what in _CLASSES.items()
-        if errors[key]["n"]
-    ]
+    parts = [*summary["by_log"].items(), *((f"healthy, {name}", each) for name, each in summary["by_launch"].items())]
+    rows = [(f"{name}: {what}", errors[key]) for name, errors in parts for key, what in _CLASSES.items()]
     totals = [("healthy logs", summary["healthy"]), ("all", summary)]
     rows += [(f"{name}: {what}", errors[key]) for name, errors in totals for key, what in _CLASSES.items()]
-    _errors(rows)
+    _errors(row for row in rows if row[1]["n"])
+    apart = dict.fromkeys((row.log, row.odd) for row in report.rows if row.odd)
+    if apart:
+        emit("\nnot counted as healthy:")
+        for log, reason in apart:
+            emit(f"  {log}: {reason}")
     _skipped(row.reason for row in report.rows if row.status == "skipped")
 
 

@@ -16,6 +16,8 @@ from railyard.errors import InputError
 from railyard.graph import Communicators
 from railyard.validate import nccl_log, nccl_tables
 from railyard.validate.collectives_machine import PUT_SMALL_BYTES, Setting, setting
+from railyard.validate.health import listed_as_odd, number_of, odd_by_header, operator_of
+from railyard.validate.launch import CLASSES
 from railyard.validate.nccl_log import Block, Measurement, NcclLog, bus_factor, collective_of, ranks_of
 
 if TYPE_CHECKING:
@@ -29,17 +31,8 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 MOST_RANKS = 1 << 17
 
-ODD = {
-    "gb300x128_32node_2rack_alltoall_oci": "published anomaly: two racks at 800 Gb/s a GPU should give 180 GB/s",
-    "a100-80x16_2node_allreduce_aws_p4de_efa": "badly configured",
-    "v100x16_2node_allreduce_roce2x100g_deepops": "untuned, small messages very noisy",
-    "h100x16_2node_allreduce_dgx_untuned": "untuned, a sick host",
-    "a100-x32_coreweave_2023_allreduce": "NICs not stated: 115 GB/s is neither 4 nor 8 of 200 Gb/s",
-    "h100x8_1node_allreduce_oci_mlperf": "one size, before tuning",
-    "b200x8_1node_allreduce_supermicro_mlperf": "one size, before tuning",
-}
-"""Logs that are run and reported but say little about a healthy machine, by name; from the notes published beside
-them."""
+LEAST_BUSBW_GBS = 0.05
+"""Bandwidths are printed with two decimals; where a time was worked out from one, less than this says too little."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +57,11 @@ class CollectiveResult:
         reason: Why it was skipped.
         algorithm: Algorithm that was predicted.
         protocol: Its protocol.
-        odd: Why the log is known not to show a healthy machine, else empty.
+        odd: Why the log does not show a healthy machine, by its header or the README beside it; else empty.
         defaults: What was assumed about machine and launch.
+        launch: Class of the launch: `bare metal`, `cloud` or `Python`.
+        operator: Whose machine it was.
+        bad: Whether the line is at fault, and not what the log is about.
     """
 
     log: str
@@ -87,6 +83,9 @@ class CollectiveResult:
     protocol: str = ""
     odd: str = ""
     defaults: tuple[str, ...] = ()
+    launch: str = ""
+    operator: str = ""
+    bad: bool = False
 
 
 @dataclass(frozen=True)
@@ -120,12 +119,15 @@ class CollectivesReport:
     rows: tuple[CollectiveResult, ...]
     logs: int
 
-    def of(self, *, error_of: str | None = None, log: str | None = None, healthy: bool = False) -> Spread:
+    def of(
+        self, *, error_of: str | None = None, log: str | None = None, launch: str | None = None, healthy: bool = False
+    ) -> Spread:
         """The errors of some of the rows that were run.
 
         Args:
             error_of: `busbw` (from 1 MiB up) or `time` (below); None for both.
             log: Name of one log; None for all.
+            launch: Class of launch; None for all.
             healthy: Leave out logs that are known to be odd.
         """
         errors = [
@@ -134,12 +136,13 @@ class CollectivesReport:
             if row.error is not None
             and error_of in (None, row.error_of)
             and log in (None, row.log)
+            and launch in (None, row.launch)
             and not (healthy and row.odd)
         ]
         return spread(errors)
 
     def summary(self) -> dict[str, Any]:
-        """Counts and errors: all, by class, of healthy logs, and per log."""
+        """Counts and errors: all, of healthy logs, of these by class of launch, and per log."""
         skipped = sum(row.status == "skipped" for row in self.rows)
         names = list(dict.fromkeys(row.log for row in self.rows))
         return {
@@ -151,6 +154,13 @@ class CollectivesReport:
             "healthy": {
                 "busbw_from_1_mib": asdict(self.of(error_of="busbw", healthy=True)),
                 "time_below_1_mib": asdict(self.of(error_of="time", healthy=True)),
+            },
+            "by_launch": {
+                name: {
+                    "busbw_from_1_mib": asdict(self.of(error_of="busbw", launch=name, healthy=True)),
+                    "time_below_1_mib": asdict(self.of(error_of="time", launch=name, healthy=True)),
+                }
+                for name in CLASSES
             },
             "by_log": {
                 name: {
@@ -193,8 +203,14 @@ def validate_collectives(folder: Path, catalog: Catalog) -> CollectivesReport:
     if not files:
         raise InputError("the folder holds no logs", file=folder, key="logs", allowed="*.txt, *.log")
     rows: list[CollectiveResult] = []
+    listed = listed_as_odd(folder)
     for path in files:
-        rows += validate_log(nccl_log.read(path), catalog)
+        log = nccl_log.read(path)
+        found = validate_log(log, catalog)
+        if number_of(log) in listed:
+            reason = "listed as anomalous or untuned in the README beside the logs"
+            found = [replace(row, odd=row.odd or reason) for row in found]
+        rows += found
     return CollectivesReport(tuple(rows), len(files))
 
 
@@ -223,10 +239,11 @@ def _block_rows(log: NcclLog, block: Block, catalog: Catalog) -> list[Collective
         block=block.title,
         ranks=ranks,
         collective=collective,
-        odd=ODD.get(log.headers.get("name", log.file), ""),
+        odd=odd_by_header(log),
+        operator=operator_of(log),
     )
     rows = [
-        replace(blank, line=bad.line, status="skipped", reason=f"{log.path}:{bad.line}: {bad.message}")
+        replace(blank, line=bad.line, status="skipped", bad=True, reason=f"{log.path}:{bad.line}: {bad.message}")
         for bad in block.malformed
     ]
     refusal = _refusal(block, collective, ranks)
@@ -237,8 +254,12 @@ def _block_rows(log: NcclLog, block: Block, catalog: Catalog) -> list[Collective
             refusal = error.problems[0].headline()
     if refusal is not None:
         return rows + [_skipped(blank, row, refusal) for row in block.rows]
-    known = replace(blank, defaults=(*assumed, *where.defaults))
-    return rows + _predicted_rows(known, block.rows, where)
+    known = replace(blank, defaults=(*assumed, *where.defaults), launch=where.launch.name)
+    worked_out = block.line == 0 or bool(block.algorithm) or "time recomputed" in log.headers.get("source", "")
+    rounded = [row for row in block.rows if worked_out and row.busbw_gbs < LEAST_BUSBW_GBS]
+    reason = "the time was worked out from a bandwidth that is rounded too far"
+    kept = [row for row in block.rows if row not in rounded]
+    return [*rows, *(_skipped(known, row, reason) for row in rounded), *_predicted_rows(known, kept, where)]
 
 
 def _collective(log: NcclLog, block: Block) -> str:

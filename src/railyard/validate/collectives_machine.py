@@ -48,7 +48,7 @@ PUT_STACK_PS = 6_600_000
 PUT_SMALL_BYTES = 8 << 10
 """A message that the put's latency of 14 us covers (GB200, two concurrent puts)."""
 
-PUT_START_US = 30.0
+PUT_START_US = 40.0
 """What a ring of puts has beyond its steps: 4 to 32 GB200."""
 
 _NICS = re.compile(

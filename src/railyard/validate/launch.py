@@ -54,7 +54,9 @@ PYTHON_BARRIER_US = 28.0
 MI350X, of which RCCL's own floor is 14 to 19."""
 
 _BARRIER = re.compile(r"barrier-aligned|hipEvent", re.IGNORECASE)
-_PYTHON = re.compile(r"all_reduce_bench\.py|\btorch\.|\bPyTorch\b", re.IGNORECASE)
+_PYTHON = re.compile(
+    r"all_reduce_bench\.py|\btorch\.(?:b?float\d*|distributed|dist)\b|\bthrough PyTorch\b", re.IGNORECASE
+)
 _CLOUD = re.compile(
     r"\baws|\bec2\b|\beks\b|\befa\b|\bp[45](?:de|d|en|e)?\b|\bp6[\w-]*|azure|\bndv?\d|\bnd[a-z]*_|\baks\b|\bgcp\b|google|\bgke\b|"
     r"\ba3 |\ba3-|\ba3(?:mega|high|ultra)|\ba4\b|\btcpxo?\b|nebius|lambda|\bvm\b|virtual|superbench",
