@@ -140,6 +140,8 @@ def _allowed(case: Case, policy: CollectivePolicy, group: str) -> list[tuple[str
         if refusal is None and wanted in (None, name):
             able += [(name, spoken) for spoken in algorithm.protocols]
     left = [item for item in able if protocol in (None, item[1])]
+    if protocol is None and case.machine.simple_only and case.shape.domains > 1:
+        left = [item for item in left if item[1] == "simple"] or left
     if not left:
         spoken = sorted({item[1] for item in able})
         what = f"`{wanted}`" if wanted else f"an algorithm for {kind_word(kind)}"

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from railyard.graph import CollectiveKind
 
 
+SIMPLE_ONLY = ("efa-v1-100g",)
+"""NICs that may write a message out of order, which LL and LL128 cannot stand: the plugin for the first EFA (P4d, P4de)
+sets NCCL_PROTO to Simple, and exempts P5 (aws-ofi-nccl, issue 76 and pull request 280)."""
+
 LIBRARIES = {"nvidia": "nccl", "amd": "rccl"}
 
 
@@ -38,6 +42,7 @@ class Machine:
         path_latency_ps: One way between two ranks of different domains, near and far ones alike, no queue.
         next_latency_ps: The same between a domain and the next one.
         sharp: Whether the network's switches reduce.
+        simple_only: Whether LL and LL128 are not safe through its NICs.
     """
 
     architecture: str
@@ -57,6 +62,7 @@ class Machine:
     path_latency_ps: int
     next_latency_ps: int
     sharp: bool
+    simple_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,7 @@ def machine_of(cluster: Cluster) -> Machine:
         path_latency_ps=int(far_ps),
         next_latency_ps=int(next_ps),
         sharp=network.fabric.sharp,
+        simple_only=cluster.nic.name in SIMPLE_ONLY,
     )
 
 

@@ -7,7 +7,8 @@ The form is NCCL's cost model; where published logs show what that model leaves 
 - the steps of a ring inside its domains are paid again for every loop over its buffers (channels x ranks x 2 MiB);
   those through NICs are not: a proxy keeps 8 slots of 512 KiB a channel in flight, which at 400 Gb/s last 160 us;
 - in-switch reduction is limited by what a rank's link carries, the data and its own part, and synchronises once a loop;
-- a pipeline is filled before it delivers: a stage for every domain on the way, each as long as one loop.
+- a pipeline is filled before it delivers: a stage for every domain on the way, each as long as one loop, and in a tree
+  a chunk for every rank on the way up and down.
 
 Each constant below says on which published measurements it rests.
 """
@@ -23,10 +24,11 @@ import numpy as np
 
 from railyard.collective import peers
 from railyard.collective.algorithm import ALGORITHMS
+from railyard.collective.chunks import SYNC_RANKS, channels_of, switch_loop_bytes, switch_sync_us, tree_fill_us
 from railyard.collective.pattern import Pattern
 from railyard.collective.tree import levels
 from railyard.collective.tuner import constants, nccl, rccl
-from railyard.collective.tuner.plan import MAX_CHANNELS, Plan
+from railyard.collective.tuner.plan import Plan
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ GATHER_SHARE = 0.95
 PEER_US = 0.25
 """Posting one more message of an all-to-all: 10.9 us for 8 ranks, 15 us for 8 over two trays."""
 
-RCCL_PEER_US = 0.8
+RCCL_PEER_US = 1.2
 """The same by RCCL: 38 us for 16 ranks of MI355X on two servers."""
 
 PEER_BASE_US = 8.5
@@ -93,15 +95,6 @@ MESH_SHARE = 0.92
 
 MESH_PEER_SHARE = 0.85
 """The same in grouped sends: 361 of 430 GB/s (MI355X)."""
-
-SWITCH_SYNC_US = {"hopper": 0.5, "blackwell": 1.0}
-"""Synchronisation of a loop of in-switch reduction, for each rank of the domain up to `SYNC_RANKS`: what the times of
-8 H100 (4.1 us) and 8 GB300 (8.0 us) leave when two chunk sizes are compared."""
-
-SYNC_RANKS = 16
-"""Ranks beyond which a domain's synchronisation grows by `SYNC_BEYOND` of that a rank: 64 GB200 take 28 us a loop."""
-
-SYNC_BEYOND = 0.25
 
 SWITCH_PASS_US = 25.0
 """A pass through the scale-up switch's reduction (NCCL 2.30)."""
@@ -187,10 +180,12 @@ def timing(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[
     steps = algorithm.steps(case.kind, case.shape)
     inside_us = _inside_us(case, algorithm, protocol, steps)
     rate = _rate_gbs(case, algorithm, protocol, size)
-    floor = _base_us(case.machine, algorithm, protocol) + inside_us + steps.scale_out * software_us(case, protocol)
+    floor = _base_us(case.machine, algorithm, protocol) + inside_us + steps.scale_out * SOFTWARE_US[protocol]
     latency = np.full(size.shape, floor)
     if protocol == "simple":
         latency += _pipeline_us(case, algorithm, size, rate, inside_us)
+    if algorithm.family == "tree" and protocol != "ll" and case.machine.library == "nccl":
+        latency += tree_fill_us(case, protocol, size)
     return Timing(latency, steps.scale_out, rate)
 
 
@@ -223,26 +218,22 @@ def pace(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[np
     whole = timing(case, algorithm, protocol, size_bytes)
     steps = algorithm.steps(case.kind, case.shape)
     inside_us = _inside_us(case, algorithm, protocol, steps)
-    counted = np.full(len(size_bytes), inside_us + steps.scale_out * software_us(case, protocol))
+    counted = np.full(len(size_bytes), inside_us + steps.scale_out * SOFTWARE_US[protocol])
     if protocol == "simple" and case.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
         counted = counted + _pipeline_us(case, algorithm, size_bytes, whole.rate_gbs, inside_us)
     if algorithm.family == "nvls" and case.shape.domains > 1:
         counted = counted + _switch_pipeline_us(case, algorithm, size_bytes, whole.rate_gbs)
+    if algorithm.family == "tree" and protocol != "ll" and case.machine.library == "nccl":
+        counted = counted + tree_fill_us(case, protocol, size_bytes)
     factor = case.machine.latency_factor
     return Pace(
         start_us=whole.latency_us - counted,
         hop_us=factor * _hop_us(case.machine, algorithm, protocol),
         post_us=factor * _peer_us(case.machine),
         pass_us=factor * SWITCH_PASS_US,
-        software_us=software_us(case, protocol),
+        software_us=SOFTWARE_US[protocol],
         rate_gbs=whole.rate_gbs,
     )
-
-
-def software_us(case: Case, protocol: str) -> float:
-    """A step through a NIC without the path itself; RCCL's own constant for LL is higher."""
-    own = SOFTWARE_US[protocol]
-    return max(own, rccl.NETWORK_US["ring"][0]) if case.machine.library == "rccl" else own
 
 
 def _base_us(machine: Machine, algorithm: Algorithm, protocol: str) -> float:
@@ -296,7 +287,8 @@ def _rate_gbs(case: Case, algorithm: Algorithm, protocol: str, size: NDArray[np.
     if protocol == "simple" and algorithm.family != "tree":
         return np.full(size.shape, _simple_gbs(case, algorithm, egress))
     rate = np.full(size.shape, _protocol_gbs(case, algorithm, protocol) / egress)
-    return rate * nccl.tree_correction(protocol, size) if algorithm.family == "tree" else rate
+    filled = protocol != "ll" and case.machine.library == "nccl"  # by `tree_fill_us`
+    return rate * nccl.tree_correction(protocol, size) if algorithm.family == "tree" and not filled else rate
 
 
 def by_channels(machine: Machine, domains: int) -> bool:
@@ -334,33 +326,18 @@ def _switch_share(case: Case) -> float:
     return SWITCH_SHARE * (SWITCH_MANY_RANKS if case.shape.per_domain > SYNC_RANKS else 1.0)
 
 
-def _switch_sync_us(case: Case) -> float:
-    generation = constants.generation_name(case.machine.architecture)
-    ranks = case.shape.per_domain
-    counted = min(ranks, SYNC_RANKS) + SYNC_BEYOND * max(ranks - SYNC_RANKS, 0)
-    return SWITCH_SYNC_US.get(generation, SWITCH_SYNC_US["blackwell"]) * counted
-
-
 def _protocol_gbs(case: Case, algorithm: Algorithm, protocol: str) -> float:
     """Egress of a rank in GB/s to which a protocol's flags and a tree's channels limit it."""
     plan = case.machine.plan_bps / 8e9
     if case.machine.library != "nccl":
         return plan * {"ll": 0.4, "ll128": 0.85, "simple": 0.92}[protocol]
-    channels = _channels(case)
+    channels = channels_of(case)
     smooth = Plan(channels, plan / channels, plan / channels)
     index = constants.PROTOCOLS.index(protocol)
     if algorithm.family == "tree":
         egress = load_of("tree", CollectiveKind.ALL_REDUCE, case.shape).scale_up
         return nccl.bus_gbs(case, "tree", index, smooth) / 2 * egress
     return nccl.bus_gbs(case, "ring", index, smooth)
-
-
-def _channels(case: Case) -> int:
-    """Channels of rings and trees, without the library's steps of speed: never fewer with more bandwidth."""
-    if case.shape.domains > 1:
-        return min(case.shape.ports, MAX_CHANNELS)
-    usual = constants.GENERATIONS[constants.generation_name(case.machine.architecture)].ring_speed
-    return min(max(1, int(case.machine.plan_bps / 8e9 / usual)), MAX_CHANNELS)
 
 
 def _pipeline_us(
@@ -373,7 +350,7 @@ def _pipeline_us(
         return peers.fill_us(case.shape.ranks, size / case.shape.ranks, "simple")
     if algorithm.family != "ring" or algorithm.floods:
         return np.zeros(size.shape)
-    channels = 2 * _channels(case)  # the library doubles what its graph search finds
+    channels = 2 * channels_of(case)  # the library doubles what its graph search finds
     if case.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
         chunk = np.minimum(CHAIN_CHUNK_BYTES, size / (12 * channels))
         fill: NDArray[np.float64] = (case.shape.ranks - 1) * chunk * channels / (case.machine.plan_bps / 8e6)
@@ -393,7 +370,7 @@ def _synchronised_gbs(
         return np.full(size.shape, rate_gbs)
     loop = switch_loop_bytes(case, size)
     switched = _in_switch_gbs(case, ALGORITHMS.get("nvls-tree" if case.shape.domains > 1 else "nvls"), _egress(case))
-    slowed: NDArray[np.float64] = loop / (loop / switched + 1e3 * _switch_sync_us(case))
+    slowed: NDArray[np.float64] = loop / (loop / switched + 1e3 * switch_sync_us(case))
     return np.minimum(slowed, rate_gbs)
 
 
@@ -411,27 +388,6 @@ def _switch_pipeline_us(
     stages = 1.2 + 4 * deep
     filled: NDArray[np.float64] = stages * switch_loop_bytes(case, size) / (1e3 * rate)
     return filled
-
-
-def switch_loop_bytes(case: Case, size: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Bytes of one loop of in-switch reduction."""
-    shape = case.shape
-    hopper = constants.generation_name(case.machine.architecture) == "hopper"
-    channels = 16 if hopper else (24 if shape.domains == 1 else 32)
-    heads = channels * shape.per_domain
-    chunk = switch_chunk_bytes(size, heads)
-    if shape.domains > 1:
-        chunk = np.minimum(chunk, 64 * KIB)
-    loop: NDArray[np.float64] = np.clip(size, 1, heads * chunk)
-    return loop
-
-
-def switch_chunk_bytes(size_bytes: NDArray[np.float64], heads: int) -> NDArray[np.float64]:
-    """Chunk of in-switch reduction: 128 KiB, halved while the data fills less than 64, 8 and 2 loops (NCCL 2.30)."""
-    chunk = np.full(size_bytes.shape, 128.0 * KIB)
-    for loops in (64, 8, 2):
-        chunk = np.where(size_bytes < loops * heads * chunk, chunk / 2, chunk)
-    return chunk
 
 
 def one_after_another(inside: NDArray[np.float64], outside: NDArray[np.float64] | float) -> NDArray[np.float64]:

@@ -30,9 +30,6 @@ CLOUD_STACK_PS = {
 }
 """Software of a NIC that is no RDMA verbs device, a step: libfabric's reliable datagrams, TCP between accelerators."""
 
-SIMPLE_ONLY = ("efa-v1-100g",)
-"""NICs over which LL and LL128 are not safe, because they may write out of order: the first EFA (P4d, P4de)."""
-
 VIRTUAL_RDMA_PS = {"google": 16_000_000}
 """RDMA of a cloud's virtual machines, a step: 54 us against 32 for 2 x 8 H200 (GCP A3 Ultra). Azure's and Nebius' show
 nothing of the kind."""
@@ -127,7 +124,7 @@ def setting(log: NcclLog, block: Block, collective: str, ranks: int, catalog: Ca
     if re.search(r"\btcpx\b", text, re.IGNORECASE) and several:
         launch = replace(launch, idle_us=TCPX_IDLE_US)
     stack_ps = _stack_ps(wish, server, log, catalog, several=several)
-    policy = _policy(wish, log, block, collective, server, stack_ps, several=several)
+    policy = _policy(wish, log, block, collective, stack_ps)
     if not re.search(r"\bctran|\bctring\b|\bctsrd\b", log.headers.get("source", "") + text + block.title):
         return Setting(_built(wish, catalog), policy, tuple(wish.defaults), launch)
     launch = replace(launch, added_us=launch.added_us + PUT_START_US)
@@ -281,15 +278,12 @@ def _stack_ps(wish: _Wish, server: Server, log: NcclLog, catalog: Catalog, *, se
     return VIRTUAL_RDMA_PS["google"] if google else 0
 
 
-def _policy(
-    wish: _Wish, log: NcclLog, block: Block, collective: str, server: Server, stack_ps: int, *, several: bool
-) -> CollectivePolicy:
+def _policy(wish: _Wish, log: NcclLog, block: Block, collective: str, stack_ps: int) -> CollectivePolicy:
     """The library's version, what the table forces, and what network software adds."""
     forced = {collective: block.algorithm} if block.algorithm else {}
-    simple = bool(forced) or (several and server.nic in SIMPLE_ONLY)
     return CollectivePolicy(
         algorithm=forced,
-        protocol={collective: "simple"} if simple else {},
+        protocol=dict.fromkeys(forced, "simple"),
         version=_version(wish, log),
         network_overhead_ps=stack_ps,
     )

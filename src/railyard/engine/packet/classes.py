@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective import ALGORITHMS, Case, Shape, machine_of
+from railyard.collective.chunks import switch_loop_bytes
 from railyard.collective.lowering.groups import groups
 from railyard.collective.lowering.paths import Paths
-from railyard.collective.timing import switch_loop_bytes
 from railyard.engine.packet.pacing import collective_tempo, transfer_tempo
 from railyard.graph import CollectiveKind, Kind
 

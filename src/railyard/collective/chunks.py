@@ -1,0 +1,97 @@
+"""The pieces in which libraries move data: channels, chunks of trees, loops of in-switch reduction, and their cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.collective.tree import levels
+from railyard.collective.tuner import constants
+from railyard.collective.tuner.plan import MAX_CHANNELS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.collective.machine import Case
+
+KIB = 1 << 10
+
+SWITCH_SYNC_US = {"hopper": 0.5, "blackwell": 1.0}
+"""Synchronisation of a loop of in-switch reduction, for each rank of the domain up to `SYNC_RANKS`: what the times of
+8 H100 (4.1 us) and 8 GB300 (8.0 us) leave when two chunk sizes are compared."""
+
+SYNC_RANKS = 16
+"""Ranks beyond which a domain's synchronisation grows by `SYNC_BEYOND` of that a rank: 64 GB200 take 28 us a loop."""
+
+SYNC_BEYOND = 0.25
+
+
+def channels_of(case: Case) -> int:
+    """Channels of rings and trees, without the library's steps of speed: never fewer with more bandwidth."""
+    if case.shape.domains > 1:
+        return min(case.shape.ports, MAX_CHANNELS)
+    usual = constants.GENERATIONS[constants.generation_name(case.machine.architecture)].ring_speed
+    return min(max(1, int(case.machine.plan_bps / 8e9 / usual)), MAX_CHANNELS)
+
+
+def tree_fill_us(case: Case, protocol: str, size: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Filling of a tree: a chunk of one channel for every rank on the way up and down, float64[k]."""
+    shape = case.shape
+    channels = 2 * channels_of(case)
+    depth = levels(shape.domains)
+    chunk = tree_chunk_bytes(size / channels, 1 + depth + 0.1 * shape.per_domain, shape.per_domain, protocol)
+    inside, outside = case.machine.plan_bps / 8e6 / channels, case.machine.nic_bps / 8e6 * shape.ports / channels
+    each: NDArray[np.float64] = np.minimum(chunk, size / channels)
+    hops = (shape.per_domain - 1) / inside + (depth / outside if depth else 0.0)
+    return 2 * each * hops
+
+
+def tree_chunk_bytes(
+    channel_bytes: NDArray[np.float64], steps: float, per_domain: int, protocol: str
+) -> NDArray[np.float64]:
+    """Chunk of a tree's channel (NCCL 2.30): smaller ones while the data is only a few.
+
+    Args:
+        channel_bytes: float64[k], data of one channel.
+        steps: How deep NCCL takes the tree to be.
+        per_domain: Ranks of a domain.
+        protocol: "ll128" or "simple".
+    """
+    chunk = np.full(channel_bytes.shape, 512.0 * KIB)
+    rules = ((64 / per_domain, 128 * KIB), (16 / per_domain, 32 * KIB))
+    if protocol == "simple":
+        rules = ((8, 128 * KIB), (4, 64 * KIB), (1, 32 * KIB))
+    for least, floor in rules:
+        for _ in range(4):
+            chunk = np.where((channel_bytes < steps * least * chunk) & (chunk > floor), chunk / 2, chunk)
+    return chunk
+
+
+def switch_loop_bytes(case: Case, size: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Bytes of one loop of in-switch reduction."""
+    shape = case.shape
+    hopper = constants.generation_name(case.machine.architecture) == "hopper"
+    channels = 16 if hopper else (24 if shape.domains == 1 else 32)
+    heads = channels * shape.per_domain
+    chunk = switch_chunk_bytes(size, heads)
+    if shape.domains > 1:
+        chunk = np.minimum(chunk, 64 * KIB)
+    loop: NDArray[np.float64] = np.clip(size, 1, heads * chunk)
+    return loop
+
+
+def switch_chunk_bytes(size_bytes: NDArray[np.float64], heads: int) -> NDArray[np.float64]:
+    """Chunk of in-switch reduction: 128 KiB, halved while the data fills less than 64, 8 and 2 loops (NCCL 2.30)."""
+    chunk = np.full(size_bytes.shape, 128.0 * KIB)
+    for loops in (64, 8, 2):
+        chunk = np.where(size_bytes < loops * heads * chunk, chunk / 2, chunk)
+    return chunk
+
+
+def switch_sync_us(case: Case) -> float:
+    """Synchronisation of one loop of in-switch reduction."""
+    generation = constants.generation_name(case.machine.architecture)
+    ranks = case.shape.per_domain
+    counted = min(ranks, SYNC_RANKS) + SYNC_BEYOND * max(ranks - SYNC_RANKS, 0)
+    return SWITCH_SYNC_US.get(generation, SWITCH_SYNC_US["blackwell"]) * counted
