@@ -59,7 +59,7 @@ def tree_chunk_bytes(
         protocol: "ll128" or "simple".
     """
     chunk = np.full(channel_bytes.shape, 512.0 * KIB)
-    rules = ((64 / per_domain, 128 * KIB), (16 / per_domain, 32 * KIB))
+    rules: tuple[tuple[float, int], ...] = ((64 / per_domain, 128 * KIB), (16 / per_domain, 32 * KIB))
     if protocol == "simple":
         rules = ((8, 128 * KIB), (4, 64 * KIB), (1, 32 * KIB))
     for least, floor in rules:
