@@ -29,6 +29,8 @@ const STREAMS: Record<string, string> = {
   edp: "var(--contention)",
   ep: "var(--straggler)",
   cp: "var(--latency)",
+  data: "var(--data)",
+  checkpoint: "var(--checkpoint)",
 };
 
 export const groupColor = (group: string): string => STREAMS[group] ?? "var(--other)";

@@ -27,7 +27,7 @@ function Data({ data, step }: { data: NonNullable<Stored["data"]>; step: number 
         <Figure name="Read from storage" value={bytes(data.bytes_per_step)} under={`a step, by ${count(data.readers)} ranks`} />
         <Figure name="Rate" value={bitRate(data.reached_bps)} under={`${bitRate(data.wanted_bps)} would keep up`} />
         <Figure name="On their way" value={duration(data.read_s)} under="bytes of one rank" />
-        <Figure name="Workers busy besides" value={duration(data.worker_s)} under={`shared by ${count(data.workers)}; ${limit}`} />
+        <Figure name="Workers busy besides" value={duration(data.worker_s)} under={`${data.workers === 1 ? "one worker" : `shared by ${count(data.workers)}`}; ${limit}`} />
         {data.hit_rate > 0 && <Figure name="Cache hits" value={percent(data.hit_rate)} />}
       </div>
     </>
@@ -40,7 +40,7 @@ function Checkpoint({ saved, step }: { saved: NonNullable<Stored["checkpoint"]>;
     <>
       <h3>Checkpoints</h3>
       <div class="figures">
-        <Figure name="Size" value={bytes(saved.bytes)} under={`by ${count(saved.writers)} ranks`} />
+        <Figure name="Size" value={bytes(saved.bytes)} under={saved.writers === 1 ? "written by one rank" : `by ${count(saved.writers)} ranks`} />
         <Figure name="Stall" value={duration(saved.stall_s)} under={`every ${count(saved.interval_steps)} steps, ${duration(saved.interval_steps * step)}`} />
         <Figure name="Written in" value={duration(saved.write_s)} under="with storage to itself" />
         <Figure name="Read back in" value={duration(saved.read_s)} under="at a restart" />

@@ -2,13 +2,19 @@ import { band, count, dollars, duration, percent, power } from "../format";
 import { Figure } from "../parts";
 import type { Variant } from "../result";
 
+/** A warning as a sentence; its keys need no marks here. */
+function sentence(line: string): string {
+  const plain = line.replaceAll("`", "");
+  return `${plain.charAt(0).toUpperCase()}${plain.slice(1)}.`;
+}
+
 export function Summary({ variant }: { variant: Variant }) {
   const { utilization, step, jct, power: watts, cpmt, capex } = variant;
   return (
     <section>
       <h2>{variant.name}</h2>
       <p class="headline">{variant.bottleneck.headline}</p>
-      {(variant.warnings ?? []).map((line) => <p class="note" key={line}>{line.charAt(0).toUpperCase() + line.slice(1)}.</p>)}
+      {(variant.warnings ?? []).map((line) => <p class="note" key={line}>{sentence(line)}</p>)}
       <div class="figures">
         <Figure name="GPU utilization" value={percent(utilization.gpu)} under={utilization.mfu === null ? undefined : `MFU ${percent(utilization.mfu)}`} />
         <Figure name="Step time" value={duration(step.seconds)} under={step.samples.length > 1 ? `p95 ${duration(step.p95_s)}, p99 ${duration(step.p99_s)}` : undefined} />

@@ -25,7 +25,13 @@ interface Hover {
 const labelText = (label: TrackLabel | undefined): string =>
   label === undefined ? "" : [label.phase, label.op, label.group].filter((part, index, all) => part !== "" && all.indexOf(part) === index).join(" · ");
 
-const taskColor = (label: TrackLabel | undefined): string => groupColor(label === undefined || label.group === "" ? "compute" : label.group);
+/** What a task counts as: its communicator, data or checkpoint where storage is meant, else computation. */
+function taskGroup(label: TrackLabel | undefined): string {
+  if (label?.phase === "data" || label?.phase === "checkpoint") return label.phase;
+  return label?.group || "compute";
+}
+
+const taskColor = (label: TrackLabel | undefined): string => groupColor(taskGroup(label));
 
 const heightOf = (tracks: Track[]): number => tracks.length * (ROW + GAP) + AXIS;
 
@@ -111,7 +117,7 @@ export function Timeline({ variant }: { variant: Variant }) {
   }, [view, tracks, labels]);
 
   if (tracks.length === 0) return null;
-  const groups = [...new Set(tracks.flatMap((track) => track.tasks.map((task) => labels[task[2]]?.group || "compute")))];
+  const groups = [...new Set(tracks.flatMap((track) => track.tasks.map((task) => taskGroup(labels[task[2]]))))];
   const timeAt = (x: number, width: number) => view.from + ((Math.max(x, LEFT) - LEFT) / (width - LEFT)) * (view.to - view.from);
 
   const onWheel = (event: WheelEvent) => {

@@ -141,13 +141,16 @@ class Bottleneck:
         }
 
 
-def resources(cluster: Cluster, timeline: Timeline, *, jitter: bool = False) -> list[Resource]:
+def resources(
+    cluster: Cluster, timeline: Timeline, *, jitter: bool = False, checkpoints: bool = False
+) -> list[Resource]:
     """What could be better for this job: resources that it does not use are left out, for they cannot help.
 
     Args:
         cluster: On which it ran.
         timeline: How it ran.
         jitter: Whether ranks were made to differ (jitter, slow or late ranks).
+        checkpoints: Whether some steps, though not this one, end with a checkpoint.
     """
     used = _used_tiers(cluster, timeline)
     back_end = {tier.name: tier.kind for tier in cluster.back_end.tiers}
@@ -161,7 +164,7 @@ def resources(cluster: Cluster, timeline: Timeline, *, jitter: bool = False) -> 
     if used:
         found.append(LATENCY)
     kinds = timeline.graph.kind
-    if ((kinds == Kind.READ) | (kinds == Kind.WRITE)).any():
+    if checkpoints or ((kinds == Kind.READ) | (kinds == Kind.WRITE)).any():
         found.append(STORAGE)
     if (timeline.graph.stream == Stream.LOADER).any():
         found.append(LOADERS)

@@ -23,6 +23,7 @@ from railyard.scenario.measuring import economics
 from railyard.scenario.prepare import Graphs, Job, prepare
 from railyard.scenario.remedies import remedies
 from railyard.scenario.simulate import Bench, Simulated
+from railyard.scenario.storing import Saved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -149,7 +150,8 @@ def explain(
     timeline, notes = _timeline(file.parent, job, number, said)
     job = replace(job, cluster=redrawn(job.cluster, int(str(timeline.meta.get("seed", 0)))))
     step_s = timeline.makespan_ps * 1e-12
-    stall_s = max(said["step"]["seconds"] - step_s, 0.0) if job.training.checkpoint else 0.0
+    varied_s = ((said.get("storage") or {}).get("data") or {}).get("variation_s", 0.0)
+    stall_s = max(said["step"]["seconds"] - step_s - varied_s, 0.0) if job.training.checkpoint else 0.0
     tree = tree_of(
         timeline, job.cluster, job.training, job.policy, variant=said["name"], stall_ps=round(stall_s * 1e12)
     )
@@ -308,7 +310,7 @@ class _Ward:
 
 def _cpmt(job: Job, timeline: Timeline, step_s: float) -> float:
     """Typical USD per million tokens; the stall of checkpoints, which no remedy here touches, is left out."""
-    simulated = Simulated(job, timeline, (step_s,), 0.0, bottleneck.Bottleneck("none", ""))
+    simulated = Simulated(job, timeline, (step_s,), Saved(), bottleneck.Bottleneck("none", ""))
     return float(economics(simulated, decompose(timeline), step_s).cpmt.total.typical)
 
 

@@ -76,7 +76,7 @@ def measure(simulated: Simulated) -> Measured:
     carried = network_use(timeline, job.cluster, decomposition)
     cost = economics(simulated, decomposition, step_s)
     ranks = timeline_tracks.sample_ranks(stages(timeline.graph), busy.per_rank)
-    added = (("data", varied_s), ("checkpoint", stall_s))
+    added = (("data", "variation", varied_s), ("checkpoint", "checkpoint", stall_s))
     diluted = decomposition.step_s / (decomposition.step_s + varied_s + stall_s)
     variant = {
         "name": job.variant.name,
@@ -116,9 +116,9 @@ def _stall_each_step(training: Training, stall_s: float) -> float:
     return stall_s / training.checkpoint.interval_steps if training.checkpoint is not None else 0.0
 
 
-def _time(decomposition: Decomposition, added: Sequence[tuple[str, float]]) -> list[dict[str, Any]]:
+def _time(decomposition: Decomposition, added: Sequence[tuple[str, str, float]]) -> list[dict[str, Any]]:
     """The rows of the decomposition; beside them what the mean step has of data that varies, and of checkpoints."""
-    whole = decomposition.step_s + sum(seconds for _, seconds in added)
+    whole = decomposition.step_s + sum(seconds for _, _, seconds in added)
     rows: list[dict[str, Any]] = [
         {
             "cause": row.cause,
@@ -130,8 +130,8 @@ def _time(decomposition: Decomposition, added: Sequence[tuple[str, float]]) -> l
         for row in decomposition.rows
     ]
     rows += [
-        {"cause": cause, "group": "", "phase": cause, "seconds": seconds, "share": seconds / whole}
-        for cause, seconds in added
+        {"cause": cause, "group": "", "phase": phase, "seconds": seconds, "share": seconds / whole}
+        for cause, phase, seconds in added
         if seconds > 0
     ]
     return rows

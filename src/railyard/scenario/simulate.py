@@ -80,11 +80,14 @@ def simulate(job: Job, graphs: Graphs, *, stop: Event, done: Callable[[str], Non
         timeline = bench.step(graph, bench.job.cluster, seed=seed)
         step_s = timeline.makespan_ps * 1e-12
         disturbed = bool(job.faults) or job.jitter != Jitter()
-        found = bottleneck.resources(bench.job.cluster, timeline, jitter=disturbed)
-        tried = bench.for_trials(graph, step_s)
-        trials = {resource.name: pool.submit(tried.better, resource, bottleneck.FACTOR) for resource in found}
         saved = bench.checkpoint(step_s)
-        search = bottleneck.find(step_s, found, Trials(trials, tried.better))
+        stall_s = saved.stall_s / bench.saved_every
+        found = bottleneck.resources(
+            bench.job.cluster, timeline, jitter=disturbed, checkpoints=job.training.checkpoint is not None
+        )
+        tried = replace(bench.for_trials(graph, step_s), stall_s=stall_s)
+        trials = {resource.name: pool.submit(tried.better, resource, bottleneck.FACTOR) for resource in found}
+        search = bottleneck.find(step_s + stall_s, found, Trials(trials, tried.better))
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
     return Simulated(bench.job, timeline, samples_s or (step_s,) * len(job.seeds), saved, search)
@@ -115,6 +118,7 @@ class Bench:
         done: Told of every simulation.
         seed: Of what is random.
         scale: What step times of trials are multiplied by.
+        stall_s: What checkpoints add to the mean step.
     """
 
     job: Job
@@ -123,6 +127,13 @@ class Bench:
     done: Callable[[str], None]
     seed: int = 0
     scale: float = 1.0
+    stall_s: float = 0.0
+
+    @property
+    def saved_every(self) -> int:
+        """Steps between checkpoints; 1 where there are none, whose stall is 0."""
+        section = self.job.training.checkpoint
+        return 1 if section is None else section.interval_steps
 
     def for_trials(self, graph: TaskGraph, step_s: float) -> Bench:
         """The bench on which resources are made better: the same, or the flow engine's where a run is dear.
@@ -206,7 +217,11 @@ class Bench:
             if factor >= bottleneck.UNLIMITED:
                 faults = tuple(fault for fault in faults if isinstance(fault, DegradeLink))
         timeline = self.step(graph, cluster, seed=self.seed, faults=faults, jitter=jitter)
-        return self.scale * timeline.makespan_ps * 1e-12
+        step_s, stall_s = timeline.makespan_ps * 1e-12, self.stall_s
+        if stall_s > 0 and resource.family == "storage":
+            ended = self.step(self.graphs.of(training, self.job.cluster, checkpoint=True), cluster, seed=self.seed)
+            stall_s = max(ended.makespan_ps * 1e-12 - step_s, 0.0) / self.saved_every
+        return self.scale * step_s + stall_s
 
     def checkpoint(self, step_s: float) -> Saved:
         """What a checkpoint takes, the step that ends with one and its reads and writes by themselves."""

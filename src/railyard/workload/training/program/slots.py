@@ -126,7 +126,8 @@ class Program:
             int64[n], the slots' numbers, for `wait`.
         """
         order = np.atleast_1d(np.asarray(order, np.int64))
-        group = "pp" if kind == Kind.TRANSFER and phase == "pipeline" else self.lattice.spaces[space].label
+        grouped = kind == Kind.COLLECTIVE
+        group = self.lattice.spaces[space].label if grouped else "pp" if phase == "pipeline" else ""
         family = self._labels.setdefault((phase, op, group), len(self._labels))
         layers, batches = np.asarray(virtual_stage, np.int64), np.asarray(micro_batch, np.int64)
         columns: dict[str, ArrayLike] = {
