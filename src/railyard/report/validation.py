@@ -88,7 +88,7 @@ def of_training(report: TrainingReport, why: Mapping[str, str] | None = None) ->
     points = [
         Point(
             row.id,
-            family(row.source),
+            row.kind or family(row.source),
             row.measured,
             row.predicted,
             row.error,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.validate.fit import fit, refitted, scored, smallest_scale
+from railyard.validate.training_cases import kind
 from railyard.workload.training import profiles
 from railyard.workload.training.estimate import estimate
 
@@ -141,11 +142,6 @@ def _errors(cases: Sequence[Case], predict: Callable[[Sequence[Case]], list[floa
         missed.setdefault(kind(case), []).append(abs(predicted / case.measured - 1.0))
     every = [error for errors in missed.values() for error in errors]
     return {name: float(np.mean(errors)) for name, errors in {**missed, "all": every}.items()}
-
-
-def kind(case: Case) -> str:
-    """Family of a run, those with experts apart."""
-    return f"{case.family}, experts" if case.training.model.experts else case.family
 
 
 def _thinned(cases: Sequence[Case]) -> list[Case]:

@@ -86,16 +86,27 @@ def _servers(case: Case) -> int:
     return -(-case.row.whole["n_gpu"] // case.row.whole.get("gpus_per_node", 8))
 
 
-def fit(cases: Sequence[Case], predict: Predict = predicted_s) -> dict[str, Fit]:
+def fit(
+    cases: Sequence[Case], predict: Predict = predicted_s, before: Mapping[str, Fit] | None = None
+) -> dict[str, Fit]:
     """Constants of every profile that has runs among `cases`, bases first.
 
     Args:
         cases: Runs to fit on, as of `smallest_scale`.
         predict: Step seconds of runs; another one than the model's own to see what a part of it is worth.
+        before: An earlier fit by the same prediction: profiles whose runs and bases have not changed keep its values.
     """
     found: dict[str, Fit] = {}
+    moved: set[str] = set()
     for record in profiles.records():
         own = [case for case in cases if profiles.key_of(case.training.software) == record.key]
+        last = (before or {}).get(record.key)
+        same = last is not None and last.rows == tuple(case.row.id for case in own)
+        if record.base not in moved and last is not None and same:
+            found[record.key] = last
+            continue
+        if record.base in moved or last is not None or own:
+            moved.add(record.key)
         if not own or not record.free:
             continue
         known = profiles.assemble({key: done.values for key, done in found.items()})

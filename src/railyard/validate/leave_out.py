@@ -55,13 +55,14 @@ def left_out(cases: Sequence[Case], by: str) -> tuple[list[Case], list[str]]:
         )
     names = [PARTS[by](case) for case in cases]
     small = smallest_scale(cases)
-    whole = profiles.assemble({key: done.values for key, done in fit(small).items()})
+    fitted = fit(small)
+    whole = profiles.assemble({key: done.values for key, done in fitted.items()})
     changed: dict[int, Case] = {}
     for name in dict.fromkeys(names):
         held = [place for place, part in enumerate(names) if part == name]
         rest = [case for case in small if PARTS[by](case) != name]
         known = whole
         if len(rest) < len(small):
-            known = profiles.assemble({key: done.values for key, done in fit(rest).items()})
+            known = profiles.assemble({key: done.values for key, done in fit(rest, before=fitted).items()})
         changed |= dict(zip(held, refitted([cases[place] for place in held], known), strict=True))
     return [changed[place] for place in range(len(cases))], names

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from railyard.errors import InputError
 from railyard.validate.fit import scored
 from railyard.validate.leave_out import left_out
-from railyard.validate.training_cases import family, predicted_s, read_cases
+from railyard.validate.training_cases import family, kind, predicted_s, read_cases
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,6 +41,7 @@ class TrainingResult:
         defaults: Facts that were assumed.
         judged: Whether the row can prove anything: tier A, or tier B of Megatron-Bridge with a known micro-batch.
             Others are predicted and reported.
+        kind: Family of its source, models with experts apart.
     """
 
     id: str
@@ -57,6 +58,7 @@ class TrainingResult:
     profile: str = ""
     defaults: tuple[str, ...] = ()
     judged: bool = True
+    kind: str = ""
 
     @property
     def scored(self) -> bool:
@@ -148,6 +150,7 @@ def _compared(case: Case, predicted: float) -> TrainingResult:
         profile=case.training.software.name,
         defaults=case.defaults,
         judged=scored(case),
+        kind=kind(case),
     )
 
 

@@ -165,3 +165,8 @@ def family(source: str) -> str:
         if name in source:
             return name
     return source.split(" (", maxsplit=1)[0].split(",", maxsplit=1)[0] or "unnamed"
+
+
+def kind(case: Case) -> str:
+    """Family of a run, those of models with experts apart."""
+    return f"{case.family}, experts" if case.training.model.experts else case.family
