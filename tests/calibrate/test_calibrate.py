@@ -1,7 +1,6 @@
-"""Calibration: constants of a device whose rates are known, this machine's processor for real, and what can go wrong."""
+"""Calibration: a device whose rates are known, this machine's processor for real, and what can go wrong."""
 
 import json
-import os
 from importlib.util import find_spec
 
 import numpy as np
@@ -156,14 +155,15 @@ def test_this_processor_for_real(known, tmp_path, capsys):
     assert entry.gemm_efficiency == pytest.approx(said["constants"]["gemm_efficiency"], abs=1e-4)
     assert entry.provenance["gemm_efficiency"].confidence == "measured"
     assert entry.provenance["price_usd"].confidence == "estimated"
-    assert os.listdir(tmp_path) == ["cpu.yaml"]
+    assert [path.name for path in tmp_path.iterdir()] == ["cpu.yaml"]
 
 
 def test_a_scenario_runs_on_what_was_measured(tmp_path, capsys):
     path = tmp_path / "cpu.yaml"
     assert guard.run(["calibrate", "device", "--device", "cpu", "--quick", "--entry", "desk", "--out", str(path)]) == 0
     # A model that fits a machine's memory, in the same file.
-    tiny = "models:\n  tiny: {extends: llama-3.2-1b, layers: 2, hidden: 256, heads: 4, kv_heads: 4, head_dim: 64, ffn: 512}\n"
+    sizes = "layers: 2, hidden: 256, heads: 4, kv_heads: 4, head_dim: 64, ffn: 512"
+    tiny = f"models:\n  tiny: {{extends: llama-3.2-1b, {sizes}}}\n"
     path.write_text(path.read_text(encoding="utf-8") + tiny, encoding="utf-8")
     scenario = tmp_path / "scenario.yaml"
     scenario.write_text(
@@ -217,18 +217,17 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path):
     (tmp_path / "folder").mkdir()
     with pytest.raises(InputError, match="cannot be written"):
         write("text", tmp_path / "folder", force=True)
-    assert os.listdir(tmp_path) == ["folder"]
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
-def test_a_stop_in_between_leaves_nothing(known, tmp_path):
-    class Stopped(Exact):
-        def copy(self, size_bytes):
-            raise KeyboardInterrupt
+def test_a_stop_in_between_leaves_nothing(monkeypatch, tmp_path):
+    def stop(*_):
+        raise KeyboardInterrupt
 
-    entry = known.accelerator("h100-sxm")
-    with pytest.raises(KeyboardInterrupt):
-        calibrate(Stopped(entry), entry, known.model("llama-3-8b"), plan.LARGE_QUICK, progress=lambda *_: None)
-    assert not os.listdir(tmp_path)
+    monkeypatch.setattr(NumpyDevice, "norm", stop)
+    path = tmp_path / "cpu.yaml"
+    assert guard.run(["calibrate", "device", "--device", "cpu", "--quick", "--out", str(path)]) == 130
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_unknown_kind_of_device_is_refused(capsys):

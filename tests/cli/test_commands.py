@@ -44,6 +44,21 @@ def test_help_and_version(railyard):
         (["catalog", "list"], {"--json", "--catalog", "--help"}),
         (["catalog", "show"], {"--json", "--catalog", "--help"}),
         (["validate", "training"], {"--table", "--json", "--help"}),
+        (["validate", "memory"], {"--table", "--json", "--help"}),
+        (
+            ["calibrate", "device"],
+            {
+                "--device",
+                "--entry",
+                "--out",
+                "--force",
+                "--quick",
+                "--collectives",
+                "--no-collectives",
+                "--json",
+                "--help",
+            },
+        ),
         (["validate", "collectives"], {"--logs", "--json", "--help"}),
     ],
 )
