@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from railyard.errors import InputError
 from railyard.workload.training.schedule import Op, Sequence, emit, schedules
 
-NAMES = schedules.names()
+MIRRORED = "dualpipe"
+NAMES = [name for name in schedules.names() if name != MIRRORED]
 SEVERAL_STAGES = [name for name in NAMES if name != "1f1b"]
 sizes = {"pp": st.integers(1, 9), "vp": st.integers(1, 5), "micro_batches": st.integers(1, 24)}
 
@@ -68,6 +69,59 @@ def test_idle_shares_of_the_papers():
     assert interleaved == pytest.approx((p - 1) / (v * m))
     zero_bubble = schedules.get("zero-bubble").bubble(p, 1, m, 1, 1, 1) / (m * 3)
     assert zero_bubble == pytest.approx(plain / 3)
+
+
+def mirrored(pp, micro_batches, forward, grad_input, grad_weight):
+    schedule = schedules.get(MIRRORED)
+    table = np.tile(np.array([[forward, grad_input, grad_weight]], np.int64), (2 * pp, 1))
+    return emit(schedule.sequences(pp, 1, micro_batches), 2, table, mirrored=True)
+
+
+@given(half=st.integers(1, 5), more=st.integers(0, 6), forward=st.integers(5, 20), part=st.integers(0, 10))
+def test_dualpipe_idles_as_deepseek_says(half, more, forward, part):
+    """(p/2 - 1)(F&B + B - 3W) of DeepSeek-V3's table 2 where F is as long as the gradient of the input."""
+    pp = 2 * half
+    micro_batches, grad_weight = 2 * pp + 2 * more, forward * part // 10
+    found = mirrored(pp, micro_batches, forward, forward, grad_weight)
+    idle = found.finish_ps - micro_batches * (2 * forward + grad_weight)
+    assert idle == schedules.get(MIRRORED).bubble(pp, 1, micro_batches, forward, forward, grad_weight)
+
+
+@given(half=st.integers(1, 5), more=st.integers(0, 6), longer=st.integers(0, 10))
+def test_dualpipe_saves_a_forward_pass_at_most_where_gradients_take_longer(half, more, longer):
+    """The middle ranks do not overlap their first two chunks, "to further reduce bubble size" (its source)."""
+    pp = 2 * half
+    micro_batches = 2 * pp + 2 * more
+    found = mirrored(pp, micro_batches, 10, 10 + longer, 6)
+    idle = found.finish_ps - micro_batches * (26 + longer)
+    formula = schedules.get(MIRRORED).bubble(pp, 1, micro_batches, 10, 10 + longer, 6)
+    assert formula - 10 <= idle <= formula
+
+
+@given(half=st.integers(1, 5), more=st.integers(0, 6))
+def test_dualpipe_does_all_its_work_once_and_holds_p_plus_1(half, more):
+    pp = 2 * half
+    micro_batches = 2 * pp + 2 * more
+    for rank, sequence in enumerate(schedules.get(MIRRORED).sequences(pp, 1, micro_batches)):
+        rows = list(zip(sequence.op.tolist(), sequence.chunk.tolist(), sequence.micro_batch.tolist(), strict=True))
+        half_of = micro_batches // 2
+        both = {(chunk, chunk * half_of + micro) for chunk in (0, 1) for micro in range(half_of)}
+        assert {row[1:] for row in rows if row[0] == Op.FORWARD} == both
+        assert {row[1:] for row in rows if row[0] == Op.BACKWARD} == both
+        weights = {row[1:] for row in rows if row[0] == Op.WEIGHT}
+        wholes = {row[1:] for row, whole in zip(rows, sequence.whole, strict=True) if whole}
+        assert weights | wholes == both
+        assert not weights & wholes
+        near = min(rank, pp - 1 - rank)
+        assert int(sequence.joins.sum()) == micro_batches - (3 * half - 1 - near) - (near == half - 1)
+        held = np.cumsum((sequence.op == Op.FORWARD).astype(int) - (sequence.op == Op.BACKWARD).astype(int))
+        assert held.max() == pp + 1
+
+
+def test_dualpipe_refuses_what_it_cannot_run():
+    for pp, vp, micro_batches in ((3, 1, 12), (4, 2, 12), (4, 1, 6), (4, 1, 9)):
+        with pytest.raises(InputError, match="both directions"):
+            schedules.get(MIRRORED).sequences(pp, vp, micro_batches)
 
 
 def in_flight(sequence):

@@ -183,7 +183,7 @@ def _size(row: Row, name: str, defaults: list[str]) -> int:
 
 def _schedule(row: Row, vp: int) -> Schedule:
     if "DualPipe" in row.get("overlap_notes") or "HAI-LLM" in row.get("framework"):
-        return "zero-bubble"  # DualPipe fills its bubble with weight-gradient work, as zero-bubble schedules do
+        return "dualpipe"
     return "interleaved" if vp > 1 else "1f1b"
 
 

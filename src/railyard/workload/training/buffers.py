@@ -49,11 +49,13 @@ def in_flight(columns: Columns, place: F) -> F:
     """Micro-batches whose activations a rank holds at its peak, counted over all its layers.
 
     1F1B holds one for each stage from here to the end. Interleaved schedules hold 2 (p - r - 1) + (v - 1) p + 1 chunks.
+    DualPipe holds p + 1, each in one of the two stages of a rank.
     """
     layout = columns.layout
     plain = np.minimum(layout.micro_batches, layout.pp - place)
     chunks = 2.0 * (layout.pp - place - 1.0) + (layout.vp - 1.0) * layout.pp + 1.0
-    return np.where(layout.vp > 1, np.minimum(layout.micro_batches, chunks / layout.vp), plain)
+    single = np.where(layout.vp > 1, np.minimum(layout.micro_batches, chunks / layout.vp), plain)
+    return np.where(layout.dual > 0, (layout.pp + 1.0) / 2.0, single)
 
 
 def kept(columns: Columns, rank: RankColumns) -> tuple[F, LayerActivations]:

@@ -117,7 +117,8 @@ def _parts(training: Training, cluster: Cluster, schedule: Schedule, times_of: T
 
 def _emission(layout: Layout, schedule: Schedule, parts: Parts) -> Emission:
     sequences = schedule.sequences(layout.pp, layout.vp, layout.micro_batches)
-    return emit(sequences, layout.vp, parts.time_ps[: parts.stages])
+    chunks = 2 if schedule.mirrored else layout.vp
+    return emit(sequences, chunks, parts.time_ps[: parts.stages], mirrored=schedule.mirrored)
 
 
 def _check(layout: Layout, ranks: int) -> None:

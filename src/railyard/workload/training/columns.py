@@ -85,6 +85,7 @@ class LayoutColumns:
     overlap_tensor: F
     overlap_expert: F
     zero_bubble: F
+    dual: F
     context_heads: F
 
 
@@ -239,6 +240,7 @@ def _layout_row(layout: Layout) -> dict[str, float]:
         "recompute_operators": layout.recompute_by_operator and layout.recompute == "full",
     }
     row |= {"shard": layout.shard_ranks, "reshard": layout.reshard, "zero_bubble": layout.schedule == "zero-bubble"}
+    row |= {"dual": layout.schedule == "dualpipe"}
     overlaps = ("overlap_gradient", "overlap_parameter", "overlap_tensor", "overlap_expert", "context_heads")
     return row | {name: float(getattr(layout, name)) for name in overlaps}
 

@@ -101,7 +101,7 @@ def estimate(
         "host_s": batches * times.host,
         "tensor_s": batches * times.tensor,
         "context_s": batches * times.context,
-        "expert_s": batches * times.expert,
+        "expert_s": batches * times.expert + _uncovered(columns, times),
         "pipeline_s": batches * times.pipeline + 2.0 * (columns.layout.pp - 1.0) * times.send,
         "bubble_s": bubble,
         "gradient_s": sync.gradient + batches * times.gradient,
@@ -132,10 +132,20 @@ def _stored(trainings: Sequence[Training], machines: Sequence[Machine], compute_
 def _bubble(columns: Columns, times: RankTimes, rest: F) -> F:
     """Fill and drain: the other ranks' share of one micro-batch, divided by the virtual stages.
 
-    Zero-bubble schedules (Qi et al. 2023, arXiv 2401.10241, ZB-H1) fill it with weight-gradient work.
+    Zero-bubble schedules (Qi et al. 2023, arXiv 2401.10241, ZB-H1) fill it with weight-gradient work; DualPipe's is
+    (p/2 - 1)(F&B + B - 3W) (DeepSeek-V3, arXiv 2412.19437, table 2).
     """
+    layout = columns.layout
     filled = np.maximum(0.0, 1.0 - 2.0 * times.weight / times.total)
-    return rest / columns.layout.vp * np.where(columns.layout.zero_bubble > 0, filled, 1.0)
+    single = rest / layout.vp * np.where(layout.zero_bubble > 0, filled, 1.0)
+    chunk = times.total + times.backward + times.expert_back - 3.0 * times.weight
+    return np.where(layout.dual > 0, (layout.pp / 2.0 - 1.0) * np.maximum(chunk, 0.0), single)
+
+
+def _uncovered(columns: Columns, times: RankTimes) -> F:
+    """Expert exchanges of the passes of DualPipe's outermost rank that are no half of a chunk: 3 p / 2 - 1 each way."""
+    alone = columns.layout.dual * np.minimum(1.5 * columns.layout.pp - 1.0, columns.layout.micro_batches)
+    return alone * (times.expert_ahead + times.expert_back)
 
 
 def _model_flops(trainings: Sequence[Training]) -> F:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from railyard.catalog import Model
-    from railyard.workload.training.columns import F
+    from railyard.workload.training.columns import Columns, F
     from railyard.workload.training.spec import Layout, Training
 
 
@@ -29,6 +29,12 @@ class RankColumns:
     head: F
     dense: F
     expert: F
+
+    def of_one_batch(self, columns: Columns) -> RankColumns:
+        """What a micro-batch meets on average: under DualPipe one of the two stages that a rank holds."""
+        share = np.where(columns.layout.dual > 0, 0.5, 1.0)
+        held = {name: getattr(self, name) * share for name in RankColumns.__slots__ if name != "ranks"}
+        return RankColumns(ranks=self.ranks, **held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +58,20 @@ class HeldColumns:
     @classmethod
     def of(cls, trainings: Sequence[Training]) -> HeldColumns:
         """Columns of many jobs; jobs that split the same model alike are counted once."""
-        known: dict[tuple[int, ...], int] = {}
+        known: dict[tuple[object, ...], int] = {}
         rows: list[list[float]] = []
         order = np.empty(len(trainings), dtype=np.int64)
         for position, training in enumerate(trainings):
             layout = training.layout
-            key = (id(training.model), layout.tp, layout.pp, layout.vp, layout.ep, layout.expert_tp)
+            key = (
+                id(training.model),
+                layout.tp,
+                layout.pp,
+                layout.vp,
+                layout.ep,
+                layout.expert_tp,
+                layout.schedule == "dualpipe",
+            )
             if key not in known:
                 known[key] = len(rows)
                 rows.append(_row(training.model, layout))

@@ -26,7 +26,8 @@ class RankTimes:
 
     `forward` and `backward` are the two halves of the total, `weight` the weight-gradient part of the computation,
     `send` one send to the next stage. `data_forward` and `data_backward` are the shares of the speed of the two passes
-    that reductions and gathers beside them take.
+    that reductions and gathers beside them take, `expert_ahead` and `expert_back` what expert exchanges that hide under
+    another micro-batch add to passes that have none beside them.
     """
 
     total: F
@@ -42,19 +43,25 @@ class RankTimes:
     pipeline: F
     gradient: F
     parameter: F
+    expert_ahead: F
+    expert_back: F
     data_forward: F
     data_backward: F
 
 
 @dataclass(frozen=True, slots=True)
 class _Exposed:
-    """Exposed seconds by group, what hidden collectives take from computation beside them, and the host's part."""
+    """Exposed seconds by group, what hidden collectives take from computation beside them, and the host's part.
+
+    `under` is what expert exchanges would add to a pass that has no other micro-batch beside it.
+    """
 
     tensor: F
     context: F
     expert: F
     contention: F
     host: F
+    under: F
 
     @property
     def total(self) -> F:
@@ -65,6 +72,7 @@ def rank_times(
     columns: Columns, passes: LayerPasses, rank: RankColumns, machine: MachineColumns, beside: Beside
 ) -> RankTimes:
     """Times of one micro-batch on that kind of rank."""
+    rank = rank.of_one_batch(columns)
     held = (rank.layers, rank.moe_layers, rank.embedding, rank.head)
     work = passes.stage(*held)
     loss = beside.loss(work, held)
@@ -94,6 +102,8 @@ def rank_times(
         pipeline=pipeline,
         gradient=scatter,
         parameter=gather,
+        expert_ahead=ahead.under,
+        expert_back=back.under,
         data_forward=loss.forward["dp"],
         data_backward=loss.backward["dp"],
     )
@@ -119,7 +129,7 @@ def _exposed(columns: Columns, rank: RankColumns, machine: MachineColumns, phase
     }
     groups = _groups(columns)
     found = {name: np.zeros_like(rank.layers) for name in ("tp", "cp", "ep")}
-    contention, started = np.zeros_like(rank.layers), np.zeros_like(rank.layers)
+    contention, started, under = np.zeros_like(rank.layers), np.zeros_like(rank.layers), np.zeros_like(rank.layers)
     for exchange in communication.exchanges(columns, machine.domain):
         layer_part = exchange.part not in ("embedding", "head", "input", "output")
         again = columns.layout.recompute_full if layer_part and exchange.phase == "forward" else 0.0
@@ -132,9 +142,12 @@ def _exposed(columns: Columns, rank: RankColumns, machine: MachineColumns, phase
         started = started + collectives
         spent = spent * collectives
         found[exchange.group] = found[exchange.group] + spent * (1.0 - exchange.hidden)
-        contention = contention + spent * exchange.hidden * loss.of(exchange.group, phase)
+        taken = loss.of(exchange.group, phase)
+        contention = contention + spent * exchange.hidden * taken
+        if exchange.group == "ep":
+            under = under + spent * exchange.hidden * (1.0 - taken)
     host = started * columns.software.collective_host_s
-    return _Exposed(found["tp"], found["cp"], found["ep"], contention, host)
+    return _Exposed(found["tp"], found["cp"], found["ep"], contention, host, under)
 
 
 def _weight_cast_s(columns: Columns, rank: RankColumns) -> F:
@@ -182,6 +195,6 @@ def _send_s(columns: Columns, machine: MachineColumns) -> F:
 
 
 def _pipeline_s(columns: Columns, send: F) -> F:
-    """Exposed sends of one micro-batch, both ways for each chunk; interleaved schedules send beside computing."""
-    hidden = np.where(columns.layout.vp > 1, columns.software.pipeline_overlap, 0.0)
+    """Exposed sends of one micro-batch, both ways for each chunk; all schedules but 1F1B send beside computing."""
+    hidden = np.where(columns.layout.vp > 1, columns.software.pipeline_overlap, columns.layout.dual)
     return 2.0 * columns.layout.vp * send * (1.0 - hidden)

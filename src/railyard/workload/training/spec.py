@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from railyard.catalog import Model
 
-Schedule = Literal["1f1b", "interleaved", "zero-bubble"]
+Schedule = Literal["1f1b", "interleaved", "zero-bubble", "dualpipe"]
 Recompute = Literal["none", "selective", "full"]
 Precision = Literal["bf16", "fp16", "fp8", "fp4"]
 Access = Literal["sequential", "random"]
 CachePolicy = Literal["none", "page-cache", "lru", "pinned", "shared"]
 Attention = Literal["unfused", "flash1", "flash2", "flash3", "cudnn"]
 
-SCHEDULES: tuple[Schedule, ...] = ("1f1b", "interleaved", "zero-bubble")
+SCHEDULES: tuple[Schedule, ...] = ("1f1b", "interleaved", "zero-bubble", "dualpipe")
 RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
 PRECISIONS: tuple[Precision, ...] = ("bf16", "fp16", "fp8", "fp4")
 

@@ -8,7 +8,7 @@ ends, which also hold embedding and head.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
@@ -95,7 +95,7 @@ def _end_weights(prediction: int) -> tuple[tuple[int, int], ...]:
 
 
 def virtual_stages(model: Model, layout: Layout) -> tuple[VirtualStage, ...]:
-    """All virtual stages in forward order.
+    """All virtual stages in forward order; under DualPipe those of the second copy behind them, by rank.
 
     Raises:
         InputError: There are more stages than layers.
@@ -117,6 +117,11 @@ def virtual_stages(model: Model, layout: Layout) -> tuple[VirtualStage, ...]:
             )
         )
         first += count
+    if layout.schedule == "dualpipe":
+        stages += [
+            replace(stages[layout.pp - 1 - rank], index=layout.pp + rank, stage=rank, chunk=1)
+            for rank in range(layout.pp)
+        ]
     return tuple(stages)
 
 
@@ -127,8 +132,8 @@ def rank_stages(model: Model, layout: Layout) -> tuple[StageCounts, ...]:
         StageCounts(
             layers=sum(v.layers for v in held if v.stage == rank),
             moe_layers=sum(v.moe_layers for v in held if v.stage == rank),
-            embedding=rank == 0,
-            head=rank == layout.pp - 1,
+            embedding=any(v.embedding for v in held if v.stage == rank),
+            head=any(v.head for v in held if v.stage == rank),
         )
         for rank in range(layout.pp)
     )

@@ -106,7 +106,8 @@ class DataPlan:
 
     def reduces(self, emission: Emission) -> NDArray[np.bool_]:
         """bool[operations]: those behind which gradients are reduced."""
-        return np.asarray((emission.op == self.reduce_op) & (self.reduce_each | final(emission)))
+        complete = (emission.op == self.reduce_op) | emission.whole
+        return complete if self.reduce_each else last_of(emission, complete)
 
     def gathers(self, emission: Emission) -> NDArray[np.bool_]:
         """bool[operations]: those for which parameters are gathered."""
@@ -123,6 +124,13 @@ def initial(emission: Emission) -> NDArray[np.bool_]:
 def final(emission: Emission) -> NDArray[np.bool_]:
     """bool[operations]: the last of every kind and virtual stage."""
     return _marked(len(emission), len(emission) - 1 - np.unique(_kinds(emission)[::-1], return_index=True)[1])
+
+
+def last_of(emission: Emission, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """bool[operations]: of the chosen ones the last of every virtual stage."""
+    rows = np.flatnonzero(chosen)
+    virtual = emission.virtual_stage[rows]
+    return _marked(len(emission), rows[len(rows) - 1 - np.unique(virtual[::-1], return_index=True)[1]])
 
 
 def _kinds(emission: Emission) -> NDArray[np.int64]:

@@ -2,7 +2,7 @@
 
 The open share runs on the compute stream, behind the computation of its piece: one task for all layers of the piece.
 The hidden share runs on a stream of its own, beside the computation: it starts when the piece may start, and the next
-piece, or the stage that this one sends to, waits for its end.
+piece, or the stage that this one sends to, waits for its end. In a chunk of two passes both hide under both.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from railyard.graph import CollectiveKind, Kind, Stream
 from railyard.registry import Registry
 from railyard.workload.training.contention import CONTENDERS
 from railyard.workload.training.parallel.pieces import BESIDE, OPEN
+from railyard.workload.training.program import NONE
 from railyard.workload.training.schedule import Op
 
 if TYPE_CHECKING:
@@ -54,11 +55,15 @@ def attach(program: Program, pieces: Pieces, traffic: tuple[Traffic, ...]) -> No
     for number, one in enumerate(real):
         _open(program, pieces, one, OPEN + number)
     for number, one in enumerate(real):
-        _hidden(program, pieces, one, BESIDE + number)
+        alone = one.group == "ep" and pieces.together.any()
+        if alone:
+            _uncovered(program, pieces, one, OPEN + len(real) + number)
+        _hidden(program, pieces, one, BESIDE + number, where=pieces.together if alone else None)
     for first, _ in pieces.beside.values():
-        program.wait(first, pieces.previous(pieces.end))
+        program.wait(first, pieces.outside(pieces.end))
     for last in pieces.ends_beside():
-        program.wait(pieces.entry, pieces.previous(last))
+        program.wait(pieces.entry, np.where(pieces.joined, NONE, pieces.previous(last)))
+        program.wait(pieces.entry, pieces.within(last))
 
 
 def _chosen(pieces: Pieces, traffic: Traffic, count: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -101,8 +106,21 @@ def _open(program: Program, pieces: Pieces, traffic: Traffic, place: int) -> Non
     )
 
 
-def _hidden(program: Program, pieces: Pieces, traffic: Traffic, place: int) -> None:
+def _uncovered(program: Program, pieces: Pieces, traffic: Traffic, place: int) -> None:
+    """What would hide under another micro-batch is open where a pass has none beside it."""
     chosen = _chosen(pieces, traffic, traffic.hidden_count)
+    chosen = chosen[~pieces.together[chosen]]
+    size, count = traffic.hidden_bytes, traffic.hidden_count
+    pieces.end[chosen] = _add(
+        program, pieces, traffic, chosen, stream=Stream.COMPUTE, place=place, size=size, count=count
+    )
+
+
+def _hidden(
+    program: Program, pieces: Pieces, traffic: Traffic, place: int, *, where: NDArray[np.bool_] | None = None
+) -> None:
+    chosen = _chosen(pieces, traffic, traffic.hidden_count)
+    chosen = chosen if where is None else chosen[where[chosen]]
     if not chosen.size:
         return
     stream = inners.get(traffic.group).stream

@@ -37,6 +37,9 @@ class Pieces:
         part: int64[n], row of the parts table.
         first, last: bool[n], whether the piece begins or ends its operation.
         before: int64[n], piece before it on the same stage, -1 at the start.
+        whole: bool[n], as in the emission.
+        joined: bool[n], whether the piece begins an operation that is one chunk with the piece before it.
+        together: bool[n], whether its operation is part of such a chunk.
         entry: int64[n], first slot of the piece on the compute stream, apart from gathers.
         compute: int64[n], its computation.
         end: int64[n], last slot on the compute stream.
@@ -53,6 +56,9 @@ class Pieces:
     first: NDArray[np.bool_]
     last: NDArray[np.bool_]
     before: NDArray[np.int64]
+    whole: NDArray[np.bool_]
+    joined: NDArray[np.bool_]
+    together: NDArray[np.bool_]
     entry: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     compute: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     end: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
@@ -74,6 +80,15 @@ class Pieces:
     def previous(self, column: NDArray[np.int64]) -> NDArray[np.int64]:
         """For each piece the entry of the piece before it on its stage, `NONE` for the first."""
         return np.where(self.before >= 0, column[self.before], NONE)
+
+    def outside(self, column: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The same of the last piece that is not of the same chunk."""
+        return np.where(self.joined & (self.before >= 0), self.previous(column)[self.before], self.previous(column))
+
+    def within(self, column: NDArray[np.int64]) -> NDArray[np.int64]:
+        """For each piece behind a chunk of two the entry of the chunk's first one, else `NONE`."""
+        behind = (self.before >= 0) & self.joined[self.before]
+        return np.where(behind, self.previous(column)[self.before], NONE)
 
     def begins(self) -> list[NDArray[np.int64]]:
         """Columns of the slots that must wait for whatever the piece needs from elsewhere."""
@@ -118,6 +133,9 @@ def cut(emission: Emission, parts: Parts, split: NDArray[np.bool_]) -> Pieces:
         first=position == 0,
         last=position == number[operation] - 1,
         before=_before(stage),
+        whole=emission.whole[operation],
+        joined=(position == 0) & emission.joins[operation],
+        together=(emission.partners() >= 0)[operation],
     )
 
 
@@ -135,7 +153,8 @@ def compute(program: Program, pieces: Pieces, parts: Parts) -> None:
     slots = np.full(len(pieces), NONE, np.int64)
     for op, phase in _PHASES.items():
         chosen = np.flatnonzero(pieces.op == op)
-        duration = parts.time_ps[pieces.part[chosen], op]
+        part = pieces.part[chosen]
+        duration = parts.time_ps[part, op] + pieces.whole[chosen] * parts.time_ps[part, Op.WEIGHT]
         slots[chosen] = _computation(program, pieces, chosen, duration_ps=duration, phase=phase, place=COMPUTE)
     again = np.flatnonzero((pieces.op == Op.BACKWARD) & (parts.recompute_ps[pieces.part] > 0))
     entry = slots.copy()

@@ -36,6 +36,9 @@ def connect(program: Program, pieces: Pieces, emission: Emission, size_bytes: in
     apart = emission.stage[receiver] != emission.stage[sender]
     receiver, sender = receiver[apart], sender[apart]
     first, last = np.flatnonzero(pieces.first), np.flatnonzero(pieces.last)
+    partner = emission.partners()
+    both = np.where(partner >= 0, partner, np.arange(len(partner)))
+    starts, ends = np.minimum(both, np.arange(len(both))), np.maximum(both, np.arange(len(both)))
     for op, (stream, name) in _STREAMS.items():
         chosen = emission.op[sender] == op
         source, target = last[sender[chosen]], first[receiver[chosen]]
@@ -46,7 +49,7 @@ def connect(program: Program, pieces: Pieces, emission: Emission, size_bytes: in
             Kind.TRANSFER,
             stream,
             stage=pieces.stage[source],
-            order=pieces.order[source] + SEND,
+            order=pieces.order[last[ends[sender[chosen]]]] + SEND + op,
             phase="pipeline",
             op=name,
             virtual_stage=pieces.virtual_stage[source],
@@ -56,5 +59,7 @@ def connect(program: Program, pieces: Pieces, emission: Emission, size_bytes: in
         )
         for done in (pieces.end, *pieces.ends_beside()):
             program.wait(slots, done[source])
+            program.wait(slots, done[last[both[sender[chosen]]]])
         for begun in pieces.begins():
             program.wait(begun[target], slots)
+            program.wait(begun[first[starts[receiver[chosen]]]], slots)

@@ -32,11 +32,16 @@ class Sequence:
         op: uint8[n], an `Op`.
         chunk: int32[n], which of the rank's virtual stages; stage `chunk * pp + rank` of the model.
         micro_batch: int32[n].
+        whole: bool[n], input gradients that the weight gradients of the same pass go with; None: none, unless the
+            schedule splits no backward pass at all.
+        joins: bool[n], operations that are one overlapped chunk with the one before; None: none.
     """
 
     op: NDArray[np.uint8]
     chunk: NDArray[np.int32]
     micro_batch: NDArray[np.int32]
+    whole: NDArray[np.bool_] | None = None
+    joins: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.op)
@@ -55,6 +60,8 @@ class Schedule:
             takes the same time and transfers take none; the three times are those of ONE virtual stage on one
             micro-batch, and the answer is in their unit. Exact for `micro-batches` a multiple of `pp`.
         source: Where it is described.
+        mirrored: Every rank holds two stages, its own and that of its mirror image in the pipeline, and micro-batches
+            run in both directions. `chunk` then is the direction.
     """
 
     name: str
@@ -63,6 +70,7 @@ class Schedule:
     sequences: Callable[[int, int, int], list[Sequence]]
     bubble: Callable[[int, int, int, float, float, float], float]
     source: str
+    mirrored: bool = False
 
 
 schedules: Registry[Schedule] = Registry("pipeline schedule")
