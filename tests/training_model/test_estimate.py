@@ -13,7 +13,7 @@ from railyard.workload.training.stages import virtual_stages
 
 PARTS = (
     "compute_s", "host_s", "tensor_s", "context_s", "expert_s", "pipeline_s", "bubble_s", "gradient_s", "parameter_s",
-    "optimizer_s", "fixed_s",
+    "optimizer_s", "fixed_s", "jitter_s",
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from railyard import catalog
-from railyard.api.numbers import percent
+from railyard.api.numbers import percent, seconds
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.errors import InputError, Problem, RailyardError
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.validate.collectives import CollectivesReport
+    from railyard.validate.training import TrainingReport
 
 _REASONS = 8
 _HEADINGS = ("", "rows", "mean |error|", "median |error|", "p90 |error|")
@@ -41,12 +42,29 @@ def training(table: Path, *, leave_out: str | None, page: Path | None, as_json: 
     else:
         totals = [("tier A, and Megatron-Bridge", report.judged()), ("all", report.summary())]
         _errors([*report.sources().items(), *totals])
+        _spread(report)
         _skipped(row.reason for row in report.rows if row.status == "skipped")
     if not report.summary()["n"]:
         raise RailyardError(f"no row of {table} could be predicted, so nothing has been validated")
     wrong = [row for row in report.rows if row.bad]
     if wrong:
         raise InputError.many([Problem(row.reason, file=str(table), line=row.line) for row in wrong])
+
+
+def _spread(report: TrainingReport) -> None:
+    """One line on p95/p50 of steps, and a table of the fixed parts that two runs of a family give."""
+    tails = report.tails()
+    if tails["n"]:
+        within = f"{tails['within_target']} of {tails['n']} rows within {tails['target']:g}"
+        emit(f"\np95/p50 of steps: {within}, mean |error| {tails['mean_abs_error']:.4f}")
+    if not report.fixed:
+        return
+    emit("\nfixed part of a step (two runs of a family, its line over micro-batches):")
+    table = Table(("runs", "model", "ranks", "step", "measured", "predicted", "error"), right=(2, 3, 4, 5, 6))
+    for part in report.fixed:
+        shown = [seconds(value) for value in (part.step_s, part.fixed_s, part.predicted_fixed_s)]
+        table.add(f"{part.many}, {part.few}", part.model, str(part.ranks), *shown, f"{100 * part.error:+.1f} %")
+    table.print()
 
 
 def memory(table: Path, *, page: Path | None, as_json: bool) -> None:

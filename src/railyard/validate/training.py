@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
 from railyard.validate.fit import scored
+from railyard.validate.fixed_part import FixedPart, fixed_parts
+from railyard.validate.jitter import Tail, tail_of
+from railyard.validate.jitter import summary_of as summary_of_tails
 from railyard.validate.leave_out import left_out
-from railyard.validate.training_cases import family, kind, predicted_s, read_cases
+from railyard.validate.training_cases import estimated, family, kind, read_cases
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +45,7 @@ class TrainingResult:
         judged: Whether the row can prove anything: tier A, or tier B of Megatron-Bridge with a known micro-batch.
             Others are predicted and reported.
         kind: Family of its source, models with experts apart.
+        tail: Quantiles of the step over its median, where the run publishes them.
     """
 
     id: str
@@ -59,6 +63,7 @@ class TrainingResult:
     defaults: tuple[str, ...] = ()
     judged: bool = True
     kind: str = ""
+    tail: Tail | None = None
 
     @property
     def scored(self) -> bool:
@@ -68,11 +73,12 @@ class TrainingResult:
 
 @dataclass(frozen=True)
 class TrainingReport:
-    """All rows of a table, and how far predictions lie from what was measured."""
+    """All rows of a table, and how far predictions lie from what was measured; `fixed` is of pairs of its runs."""
 
     table: str
     engine: str
     rows: tuple[TrainingResult, ...] = field(default_factory=tuple)
+    fixed: tuple[FixedPart, ...] = ()
 
     def summary(self) -> dict[str, float | int | None]:
         """Errors over all scored rows: `n`, `skipped`, mean, median and 90th percentile of |error|."""
@@ -87,9 +93,16 @@ class TrainingReport:
         families = dict.fromkeys(family(row.source) for row in self.rows)
         return {name: summary_of(tuple(row for row in self.rows if family(row.source) == name)) for name in families}
 
+    def tails(self) -> dict[str, float | int | None]:
+        """Errors of p95/p50 over the rows that publish single steps; see `validate.jitter`."""
+        return summary_of_tails([row.tail for row in self.rows if row.tail is not None])
+
     def to_json(self) -> str:
-        """The report as JSON: `rows`, `summary`, `sources`."""
-        rows = [{**asdict(row), "defaults": list(row.defaults)} for row in self.rows]
+        """The report as JSON: `rows`, `summary`, `sources`, `tails`, `fixed_part`."""
+        rows = [
+            {**asdict(row), "defaults": list(row.defaults), "tail": row.tail.to_json() if row.tail else None}
+            for row in self.rows
+        ]
         content = {
             "table": self.table,
             "engine": self.engine,
@@ -97,6 +110,8 @@ class TrainingReport:
             "summary": self.summary(),
             "judged": self.judged(),
             "sources": self.sources(),
+            "tails": self.tails(),
+            "fixed_part": [part.to_json() for part in self.fixed],
         }
         return json.dumps(content, indent=1, allow_nan=False)
 
@@ -122,9 +137,13 @@ def validate_training(
     if leave_out is not None:
         cases, _ = left_out(cases, leave_out)
     results = {one.row.line: skipped(one.row, one.reason, bad=one.bad) for one in refused}
-    for case, predicted in zip(cases, predicted_s(cases), strict=True):
-        results[case.row.line] = _compared(case, predicted)
-    return TrainingReport(str(table), engine, tuple(results[line] for line in sorted(results)))
+    found = estimated(cases)
+    fixed: list[FixedPart] = []
+    if found is not None:
+        for case, step_s, delay_s in zip(cases, found.step_s.tolist(), found.jitter_s.tolist(), strict=True):
+            results[case.row.line] = _compared(case, step_s, delay_s)
+        fixed = fixed_parts(cases, found.step_s.tolist())
+    return TrainingReport(str(table), engine, tuple(results[line] for line in sorted(results)), tuple(fixed))
 
 
 def skipped(row: Row, reason: str, *, bad: bool = False) -> TrainingResult:
@@ -133,7 +152,7 @@ def skipped(row: Row, reason: str, *, bad: bool = False) -> TrainingResult:
     return TrainingResult(row.id, row.line, row.get("source_doc"), row.get("tier", "A"), "skipped", named, bad=bad)
 
 
-def _compared(case: Case, predicted: float) -> TrainingResult:
+def _compared(case: Case, predicted: float, delay_s: float) -> TrainingResult:
     row = case.row
     if not math.isfinite(predicted) or predicted <= 0:
         return skipped(row, "the model gives no finite step time for this configuration")
@@ -151,6 +170,7 @@ def _compared(case: Case, predicted: float) -> TrainingResult:
         defaults=case.defaults,
         judged=scored(case),
         kind=kind(case),
+        tail=tail_of(case, predicted - delay_s),
     )
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Catalog
     from railyard.validate.training_table import Row
+    from railyard.workload.training.estimate import Estimate
     from railyard.workload.training.machine import Machine
 
 
@@ -89,12 +90,15 @@ def read_cases(table: Path, catalog: Catalog) -> tuple[list[Case], list[Refused]
     return cases, refused
 
 
+def estimated(cases: Sequence[Case]) -> Estimate | None:
+    """Each run in closed form, one row a run; None of no runs."""
+    return estimate([case.training for case in cases], [case.machine for case in cases]) if cases else None
+
+
 def predicted_s(cases: Sequence[Case]) -> list[float]:
     """Predicted step seconds of each run, in closed form."""
-    if not cases:
-        return []
-    found = estimate([case.training for case in cases], [case.machine for case in cases])
-    return [float(seconds) for seconds in found.step_s]
+    found = estimated(cases)
+    return [] if found is None else [float(seconds) for seconds in found.step_s]
 
 
 def case_of(row: Row, catalog: Catalog) -> Case:

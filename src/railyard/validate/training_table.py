@@ -33,7 +33,8 @@ _PLACE = ("n_gpu", "gpus_per_node", "tp", "pp", "dp", "cp", "ep", "micro_batch",
 _WHOLE = (*_SHAPE, *_PLACE)
 # A model of more layers is a typing error, and would be counted layer by layer.
 _MOST_LAYERS = 4096
-_REAL = ("step_time_s", "step_p95_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu_pct", "mem_gib")
+_STEPS = ("step_time_s", "step_p5_s", "step_p95_s", "step_p99_s")
+_REAL = (*_STEPS, "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu_pct", "mem_gib")
 
 
 @dataclass(frozen=True)

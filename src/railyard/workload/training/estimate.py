@@ -16,6 +16,7 @@ from railyard.workload.training import flops, stored
 from railyard.workload.training.columns import Columns
 from railyard.workload.training.contention import beside
 from railyard.workload.training.held import HeldColumns
+from railyard.workload.training.jitter import median_delay_s
 from railyard.workload.training.machine import MachineColumns
 from railyard.workload.training.passes import layer_passes
 from railyard.workload.training.rank_times import RankTimes, rank_times
@@ -45,6 +46,7 @@ class Estimate:
         fixed_s: The host's fixed part of a step.
         data_s: Waiting for samples, where the machine has a storage system and the job reads from it.
         checkpoint_s: What checkpoints add to the mean step.
+        jitter_s: Waiting for the rank that is interrupted longest, in the median step; see `jitter`.
         tokens_per_s: Of the whole job.
         mfu: Model FLOPs (causal attention) over the dense 16-bit peak of all accelerators.
     """
@@ -63,6 +65,7 @@ class Estimate:
     fixed_s: F
     data_s: F
     checkpoint_s: F
+    jitter_s: F
     tokens_per_s: F
     mfu: F
 
@@ -110,9 +113,11 @@ def estimate(
         "fixed_s": columns.software.step_s,
     }
     parts |= _stored(trainings, machines, np.sum(list(parts.values()), axis=0))
-    step = np.sum(list(parts.values()), axis=0)
-    tokens = np.array([float(training.step_tokens) for training in trainings])
     ranks = columns.layout.tp * columns.layout.pp * columns.layout.dp * columns.layout.cp
+    undisturbed = np.sum(list(parts.values()), axis=0)
+    parts["jitter_s"] = median_delay_s([machine.accelerator for machine in machines], ranks, undisturbed)
+    step = undisturbed + parts["jitter_s"]
+    tokens = np.array([float(training.step_tokens) for training in trainings])
     useful = _model_flops(trainings) * tokens
     return Estimate(
         step_s=step, tokens_per_s=tokens / step, mfu=useful / (step * ranks * columns.device.peak16), **parts

@@ -39,10 +39,23 @@ def sync_times(columns: Columns, held: HeldColumns, machine: MachineColumns, tim
     parts = np.maximum(layers, 1.0)
     back = np.minimum(np.minimum(share, 1.0 - 1.0 / parts) * reduce, window * times.backward) * layout.overlap_gradient
     ahead = np.minimum(np.minimum(share, 1.0 - 1.0 / parts) * gather, window * times.forward) * layout.overlap_parameter
-    gradient = (reduce - back) * replicated
+    gradient = (reduce - back) * replicated + _shared_embedding_s(columns, machine)
     parameter = (gather - ahead) * replicated
     taken = back * times.data_backward + ahead * times.data_forward
     return SyncTimes(gradient, parameter, _optimizer_s(columns, dense, expert), taken * replicated)
+
+
+def _shared_embedding_s(columns: Columns, machine: MachineColumns) -> F:
+    """First and last stage hold one embedding where input and output share it: they sum its gradients, after all else.
+
+    Megatron's all-reduce of the embedding group; the same as in the task graph (`parallel.finish`).
+    """
+    layout, model = columns.layout, columns.model
+    size = model.vocab * model.hidden * columns.software.gradient_bytes / layout.tp
+    stride = np.maximum(layout.pp - 1.0, 1.0) * layout.tp * layout.cp * layout.dp
+    ends = Group(np.full_like(layout.pp, 2.0), stride)
+    summed = collective_s(CollectiveKind.ALL_REDUCE, size, ends, machine, columns.software.collective_fraction)
+    return np.where((model.tied > 0) & (layout.pp > 1), summed, 0.0)
 
 
 def _window(columns: Columns) -> F:
