@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from railyard import catalog as catalogue
+from railyard.cli.guard import run
 from railyard.errors import InputError
 from railyard.validate.training import validate_training
 from railyard.validate.training_cases import family
@@ -213,3 +214,21 @@ def test_families_are_sources_without_place_and_version():
     assert family("vTrain (MICRO 2024) measured data, multi-node") == "vTrain"
     assert family("Narayanan et al. SC21 (arXiv 2104.04473) Table 1") == "Narayanan et al. SC21"
     assert family("") == "unnamed"
+
+
+def test_wrong_rows_are_named_with_their_line_and_the_rest_goes_on(tmp_path, capsys):
+    lines = RUNS.read_text().splitlines()
+    head = lines[0].split(",")
+    rows = list(csv.reader(lines[1:6]))
+    rows[1][head.index("gpu")] = "A1000-SXM"
+    rows[2][head.index("dp")] = "7"
+    rows[3][head.index("layers")] = "many"
+    path = tmp_path / "wrong.csv"
+    with path.open("w", newline="") as handle:
+        csv.writer(handle).writerows([head, *rows])
+    assert run(["validate", "training", "--table", str(path), "--json"]) == 2
+    printed = capsys.readouterr()
+    found = json.loads(printed.out)
+    assert [row["status"] for row in found["rows"]] == ["ok", "skipped", "skipped", "skipped", "ok"]
+    for line in (3, 4, 5):
+        assert f"line {line}" in printed.err
