@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
 from railyard.validate import training_table
+from railyard.validate.recipes import recipe_of
 from railyard.validate.training_layout import layout_of, precision_of, software_of
 from railyard.validate.training_machine import device_of, machine_of
 from railyard.validate.training_model import UnknownShapeError, model_of
@@ -126,9 +127,12 @@ def job_of(row: Row, catalog: Catalog) -> tuple[Training, Machine, tuple[str, ..
     defaults: list[str] = []
     device = device_of(row, catalog)
     model = model_of(row, catalog, defaults)
-    precision = precision_of(row, device, defaults)
-    software, machine = software_of(row, device), machine_of(row, device, defaults)
-    layout = layout_of(row, model, machine, software, defaults)
+    recipe = recipe_of(row)
+    if recipe:
+        defaults.append(recipe.line())
+    precision = precision_of(row, device, defaults, recipe)
+    software, machine = software_of(row, device, recipe), machine_of(row, device, defaults)
+    layout = layout_of(row, model, machine, software, defaults, recipe=recipe)
     training = Training(
         model=model, layout=layout, seq_len=row.whole["seq_len"], software=software, precision=precision
     )

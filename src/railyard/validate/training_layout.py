@@ -10,10 +10,11 @@ from railyard.errors import InputError
 from railyard.workload.training import profiles
 from railyard.workload.training.layout import auto, check
 from railyard.workload.training.precision import supports
-from railyard.workload.training.spec import Layout
+from railyard.workload.training.spec import DISPATCHERS, GRAPH_SCOPES, RECOMPUTE_MODULES, Layout
 
 if TYPE_CHECKING:
     from railyard.catalog import Accelerator, Model
+    from railyard.validate.recipes import Recipe
     from railyard.validate.training_table import Row
     from railyard.workload.training.machine import Machine
     from railyard.workload.training.spec import Precision, Recompute, Schedule, SoftwareProfile
@@ -22,13 +23,25 @@ if TYPE_CHECKING:
 _MLPERF_YEAR = {"v3.0": "2022", "v3.1": "2023", "v4.0": "2024", "v4.1": "2024", "v5.0": "2025", "v5.1": "2025"}
 
 
-def precision_of(row: Row, device: Accelerator, defaults: list[str]) -> Precision:
-    """Width of the GEMM operands; 16 bits where the row names one for which its device has no units."""
+def precision_of(row: Row, device: Accelerator, defaults: list[str], recipe: Recipe | None = None) -> Precision:
+    """Width of the GEMM operands; 16 bits where the row names one for which its device has no units.
+
+    A recipe's own width counts where the row says that its own is inferred.
+    """
     named = _named_precision(row, defaults)
+    if recipe and recipe.precision and _guessed(row):
+        found: Precision = "fp4" if recipe.precision == "nvfp4" else "fp8" if recipe.precision == "fp8" else "bf16"
+        if found != named:
+            defaults.append(f"{found} products, as in the recipe; the row's {named} is inferred")
+        named = found
     if supports(named, device):
         return named
     defaults.append(f"bf16 products: {device.name} has no units for {named}")
     return "bf16"
+
+
+def _guessed(row: Row) -> bool:
+    return "precision" in row.get("missing_facts") and "inferred" in row.get("missing_facts")
 
 
 def _named_precision(row: Row, defaults: list[str]) -> Precision:
@@ -45,11 +58,21 @@ def _named_precision(row: Row, defaults: list[str]) -> Precision:
     return "fp16" if "fp16" in text else "bf16"
 
 
-def software_of(row: Row, device: Accelerator) -> SoftwareProfile:
-    """The profile of the row's software generation on its device."""
+def software_of(row: Row, device: Accelerator, recipe: Recipe | None = None) -> SoftwareProfile:
+    """The profile of the row's software generation on its device, with the switches that its recipe or the row names."""
     found = profiles.profile(_generation(row), device)
-    # "alltoall" in a note names Megatron's plain dispatcher, which sends a token once for each expert.
-    return dataclasses.replace(found, expert_once=False) if "alltoall" in row.get("overlap_notes") else found
+    changes: dict[str, object] = {}
+    if recipe:
+        changes |= {"graphs": recipe.graphs, "fused_experts": recipe.fused_experts}
+        changes |= {"dispatcher": recipe.dispatcher} if recipe.dispatcher else {}
+        changes |= {"fused_loss": True} if recipe.fused_loss else {}
+    said = f"{row.get('overlap_notes')} {row.get('notes')}".lower()
+    named = next((kind for kind in DISPATCHERS if kind in said), "")
+    changes |= {"dispatcher": named} if named else {}
+    scopes = tuple(scope for scope in GRAPH_SCOPES if re.search(rf"\b{scope}\b", said))
+    if "graphs" in said and "no cuda graphs" not in said:
+        changes["graphs"] = scopes or recipe.graphs if recipe else scopes
+    return dataclasses.replace(found, **changes) if changes else found  # type: ignore[arg-type]
 
 
 # What a framework calls itself, and the profile that was read off it; Megatron's generations go by year.
@@ -92,7 +115,15 @@ def _year(row: Row) -> str:
     return dated.group(1) if dated else "2025"
 
 
-def layout_of(row: Row, model: Model, machine: Machine, software: SoftwareProfile, defaults: list[str]) -> Layout:
+def layout_of(
+    row: Row,
+    model: Model,
+    machine: Machine,
+    software: SoftwareProfile,
+    defaults: list[str],
+    *,
+    recipe: Recipe | None = None,
+) -> Layout:
     """The layout of a row; a default is named for each fact that the table leaves open.
 
     Args:
@@ -101,10 +132,12 @@ def layout_of(row: Row, model: Model, machine: Machine, software: SoftwareProfil
         machine: Its machine, for the choice of a layout where the table names none.
         software: Its profile, for the same.
         defaults: Receives a line for each fact that had to be assumed.
+        recipe: What was run, where its files are known; the row's own cells count more.
 
     Raises:
         InputError: The parallel sizes are unknown and cannot be guessed, or do not multiply out to the accelerators.
     """
+    row = _completed(row, recipe)
     if "tp" not in row.whole and "pp" not in row.whole:
         return _chosen(row, model, machine, software, defaults)
     sizes = {name: _size(row, name, defaults) for name in ("tp", "pp", "cp", "ep")}
@@ -141,18 +174,39 @@ def layout_of(row: Row, model: Model, machine: Machine, software: SoftwareProfil
         reshard=sizes["pp"] == 1,
         sequence_parallel=sequence,
         schedule=_schedule(row, vp),
-        recompute=_recompute(row, defaults),
+        recompute=_recompute(row, defaults, recipe),
+        recompute_modules=_modules(row, recipe),
         recompute_share=0.5 if _keeps_every_second(row) else 1.0,
         recompute_by_operator=_keeps_every_second(row),
         overlap_gradient=modern,
         overlap_parameter=modern,
         overlap_tensor=_overlap_tensor(row, overlap),
-        overlap_expert=_overlap_expert(row, overlap),
+        overlap_expert=_overlap_expert(row, overlap, recipe),
         context_heads="CP a2a" in overlap,
         **sizes,
     )
     check(model, layout, row.whole["seq_len"], ranks)
     return layout
+
+
+def _completed(row: Row, recipe: Recipe | None) -> Row:
+    """The row with the recipe's sizes where its own cells are empty."""
+    if recipe is None:
+        return row
+    sizes = {name: size for name, size in recipe.sizes.items() if name != "vp" and name not in row.whole}
+    text = dict(row.text)
+    if "vp" in recipe.sizes and not row.get("vpp"):
+        text["vpp"] = str(recipe.sizes["vp"])
+    if recipe.sharded and "fsdp_zero" not in row.text:
+        text["fsdp_zero"] = "FSDP"
+    return dataclasses.replace(row, text=text, whole={**row.whole, **sizes})
+
+
+def _modules(row: Row, recipe: Recipe | None) -> tuple[str, ...]:
+    said = row.get("recompute")
+    if said:
+        return tuple(module for module in re.split(r"[,;+ ]+", said) if module in RECOMPUTE_MODULES)
+    return recipe.recompute if recipe else ()
 
 
 def _chosen(row: Row, model: Model, machine: Machine, software: SoftwareProfile, defaults: list[str]) -> Layout:
@@ -247,16 +301,17 @@ def _keeps_every_second(row: Row) -> bool:
     return "torchtitan" in row.get("framework") and row.get("recompute") == "selective"
 
 
-def _recompute(row: Row, defaults: list[str]) -> Recompute:
+def _recompute(row: Row, defaults: list[str], recipe: Recipe | None) -> Recompute:
     text = row.get("recompute")
     if text.startswith("full") or _keeps_every_second(row):
         return "full"
     if text.startswith("selective attention"):
         return "selective"
-    if text and not text.startswith(("none", "selective")):
-        defaults.append(f"recomputation of modules ({text}) left out")
-    elif not text:
+    if not text and not recipe:
         defaults.append("no recomputation")
+    unknown = [part for part in re.split(r"[,;+]\s*", text) if part not in RECOMPUTE_MODULES]
+    if text and not text.startswith(("none", "selective")) and unknown:
+        defaults.append(f"recomputation of modules ({', '.join(unknown)}) left out")
     # "Selective" alone: with a fused attention kernel there is no score matrix to recompute.
     return "none"
 
@@ -269,7 +324,9 @@ def _overlap_tensor(row: Row, overlap: str) -> bool:
     return "Megatron-Bridge" in row.get("framework")
 
 
-def _overlap_expert(row: Row, overlap: str) -> bool:
+def _overlap_expert(row: Row, overlap: str, recipe: Recipe | None) -> bool:
     if "HAI-LLM" in row.get("framework"):
         return True  # DualPipe exists to hide the all-to-all
-    return "EP overlap" in overlap and not re.search("EP overlap off|no EP overlap", overlap)
+    if "EP overlap" in overlap:
+        return not re.search("EP overlap off|no EP overlap", overlap)
+    return recipe is not None and recipe.overlap_expert

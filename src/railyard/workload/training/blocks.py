@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.workload.training import operators as op
+from railyard.workload.training.grouped import grouped
 
 if TYPE_CHECKING:
     from railyard.workload.training.columns import Columns, F
@@ -132,7 +133,6 @@ def moe_block(columns: Columns) -> list[Operator]:
     experts = np.maximum(model.experts / layout.ep, 1.0)
     received = routed * layout.expert_tp * software.imbalance
     each, width = received / experts, model.moe_ffn / layout.expert_tp
-    grouped = {"batch": experts, "fraction": software.grouped_fraction}
     scores = own * model.experts
     sixteen = np.full_like(own, 16.0)
     return [
@@ -146,9 +146,9 @@ def moe_block(columns: Columns) -> list[Operator]:
             routed * model.hidden * _PERMUTE_BYTES,
             _PERMUTE_KERNELS,
         ),
-        op.linear(columns, "experts up", each, model.hidden, width * (1.0 + model.gated), **grouped),
+        grouped(columns, "experts up", each, model.hidden, width * (1.0 + model.gated), groups=experts),
         _activation(columns, "experts activation", received * width),
-        op.linear(columns, "experts down", each, width, model.hidden, **grouped),
+        grouped(columns, "experts down", each, width, model.hidden, groups=experts),
         *_mlp(columns, "shared", columns.tokens, model.shared_ffn / layout.tp),
         _pass(
             columns,

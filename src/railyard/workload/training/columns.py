@@ -62,7 +62,10 @@ class ModelColumns:
 
 @dataclass(frozen=True, slots=True)
 class LayoutColumns:
-    """How the job is spread; flags are 0 or 1, `recompute_full` the share of layers computed again."""
+    """How the job is spread; flags are 0 or 1, `recompute_full` the share of layers computed again.
+
+    `again_norm` and the others after it: modules computed again by themselves.
+    """
 
     tp: F
     pp: F
@@ -78,6 +81,12 @@ class LayoutColumns:
     recompute_full: F
     recompute_core: F
     recompute_operators: F
+    again_norm: F
+    again_up: F
+    again_mlp: F
+    again_moe: F
+    again_moe_act: F
+    again_shared: F
     shard: F
     reshard: F
     overlap_gradient: F
@@ -98,6 +107,9 @@ class SoftwareColumns:
     fp8_fraction: F
     fp4_fraction: F
     grouped_fraction: F
+    grouped_narrow: F
+    narrow_group_s: F
+    fused_experts: F
     attention_forward: F
     attention_backward: F
     memory_fraction: F
@@ -127,6 +139,13 @@ class SoftwareColumns:
     expert_fraction: F
     expert_once: F
     expert_host_s: F
+    overlap_host: F
+    alltoall: F
+    graph_attention: F
+    graph_mlp: F
+    graph_router: F
+    graph_preprocess: F
+    graph_experts: F
     imbalance: F
     optimizer_bytes: F
     gradient_bytes: F
@@ -230,35 +249,54 @@ def _windowed(model: Model) -> float:
     return sum(model.window(layer) is not None for layer in range(model.layers)) / model.layers
 
 
+_AGAIN = {
+    "again_norm": "layernorm",
+    "again_up": "mla_up_proj",
+    "again_mlp": "mlp",
+    "again_moe": "moe",
+    "again_moe_act": "moe_act",
+    "again_shared": "shared_experts",
+}
+
+
 def _layout_row(layout: Layout) -> dict[str, float]:
     row = {name: float(getattr(layout, name)) for name in ("tp", "pp", "dp", "cp", "ep", "expert_tp", "vp", "zero")}
     row |= {"sequence": layout.sequence_parallel and layout.tp > 1, "micro_batch": layout.micro_batch}
     row |= {"micro_batches": layout.global_batch / (layout.dp * layout.micro_batch)}
     row |= {
         "recompute_full": layout.recompute_share * (layout.recompute == "full"),
-        "recompute_core": layout.recompute == "selective",
+        "recompute_core": layout.recompute == "selective" or "core_attn" in layout.recompute_modules,
         "recompute_operators": layout.recompute_by_operator and layout.recompute == "full",
     }
+    row |= {column: module in layout.recompute_modules for column, module in _AGAIN.items()}
     row |= {"shard": layout.shard_ranks, "reshard": layout.reshard, "zero_bubble": layout.schedule == "zero-bubble"}
     row |= {"dual": layout.schedule == "dualpipe"}
     overlaps = ("overlap_gradient", "overlap_parameter", "overlap_tensor", "overlap_expert", "context_heads")
     return row | {name: float(getattr(layout, name)) for name in overlaps}
 
 
+# Scopes of CUDA graphs that record a part of a layer.
+_RECORDED = {
+    "graph_attention": {"attn", "layer", "full"},
+    "graph_mlp": {"mlp", "layer", "full"},
+    "graph_router": {"moe_router", "moe", "layer", "full"},
+    "graph_preprocess": {"moe_preprocess", "moe", "layer", "full"},
+    "graph_experts": {"moe", "layer", "full"},
+}
+_TIMES = ("launch_s", "layer_host_s", "expert_host_s", "collective_host_s", "step_s", "narrow_group_s")
+_DERIVED = {"flash", "alltoall", *_TIMES, *_RECORDED}
+
+
 def _software_row(software: SoftwareProfile) -> dict[str, float]:
-    names = {field.name for field in fields(SoftwareColumns)} - {
-        "flash",
-        "launch_s",
-        "layer_host_s",
-        "expert_host_s",
-        "collective_host_s",
-        "step_s",
-    }
+    names = {field.name for field in fields(SoftwareColumns)} - _DERIVED
     row = {name: _number(getattr(software, name)) for name in names}
     launched = not software.cuda_graphs
+    once = software.dispatcher != "alltoall" if software.dispatcher else software.expert_once
     row |= {"flash": software.attention != "unfused", "launch_s": launched * software.launch_ps * 1e-12}
     row |= {"collective_host_s": launched * software.collective_host_ps * 1e-12}
     row |= {"expert_host_s": launched * software.expert_host_ps * 1e-12, "step_s": software.step_ps * 1e-12}
+    row |= {"expert_once": once, "alltoall": not once, "narrow_group_s": software.narrow_group_ps * 1e-12}
+    row |= {column: not scopes.isdisjoint(software.graphs) for column, scopes in _RECORDED.items()}
     return row | {"layer_host_s": launched * software.layer_host_ps * 1e-12}
 
 

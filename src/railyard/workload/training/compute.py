@@ -102,7 +102,7 @@ def stage_times(training: Training, accelerator: Accelerator, stage: VirtualStag
 
 
 def recompute_s(columns: Columns, passes: LayerPasses, held: Pass, layers: F | float, moe_layers: F | float) -> F:
-    """Seconds of what backward computes again: whole layers, most operators of each, the attention core, or nothing.
+    """Seconds of what backward computes again: whole layers, most operators of each, modules by name, or nothing.
 
     PyTorch stops recomputation in front of a layer's last product, whose result backward does not need (early stop,
     from release 2.1 on). By operator it keeps attention and every second product (torchtitan's `selective` `op`).
@@ -112,9 +112,14 @@ def recompute_s(columns: Columns, passes: LayerPasses, held: Pass, layers: F | f
     full = np.maximum(stopped, again.host_forward)
     most = np.maximum(again.forward - again.core - again.product / 2.0, again.host_forward)
     by_operator = columns.layout.recompute_operators
-    core = np.maximum(held.core, held.host_core)
     layer = np.where(by_operator > 0, most, columns.layout.recompute_full * full)
-    return layer + columns.layout.recompute_core * core
+    return layer + np.where(columns.layout.recompute_full > 0, 0.0, np.maximum(held.modules, held.host_modules))
+
+
+def recompute_host_s(columns: Columns, passes: LayerPasses, held: Pass, layers: F | float, moe_layers: F | float) -> F:
+    """Seconds that the host takes to launch what backward computes again."""
+    full = columns.layout.recompute_full
+    return full * passes.layers(layers, moe_layers).host_forward + np.where(full > 0, 0.0, held.host_modules)
 
 
 def stage_parameters(training: Training, stage: VirtualStage) -> StageParameters:

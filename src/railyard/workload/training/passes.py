@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.workload.training import blocks
+from railyard.workload.training import blocks, modules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,10 +22,11 @@ class Pass:
 
     Attributes:
         forward, backward_input, backward_weight: On the device.
-        core: The forward part that selective recomputation repeats.
+        core: The attention core's forward part.
+        modules: The forward part that selective recomputation repeats: the attention core, or modules by name.
         product: Forward matrix products, attention not among them.
         last: The last of them, in front of which recomputation may stop.
-        host_forward, host_backward, host_core: What the host takes to launch the same.
+        host_forward, host_backward, host_modules: What the host takes to launch the same.
         flops: FLOPs of the forward matrix products.
     """
 
@@ -33,11 +34,12 @@ class Pass:
     backward_input: F
     backward_weight: F
     core: F
+    modules: F
     product: F
     last: F
     host_forward: F
     host_backward: F
-    host_core: F
+    host_modules: F
     flops: F
 
     def __add__(self, other: Pass) -> Pass:
@@ -73,26 +75,25 @@ class LayerPasses:
 def layer_passes(columns: Columns) -> LayerPasses:
     """Passes of every part of the model, of each design."""
     host = columns.software.layer_host_s
-    attention = _total(columns, blocks.attention_block(columns), host / 2.0)
-    mlp = _total(columns, blocks.mlp_block(columns), host / 2.0)
+    attention = _total(columns, blocks.attention_block(columns), "attention", host / 2.0)
+    mlp = _total(columns, blocks.mlp_block(columns), "mlp", host / 2.0)
     has_experts = np.where(columns.model.experts > 0, 1.0, 0.0)
-    expert_host = host / 2.0 + columns.software.expert_host_s
-    experts = _total(columns, blocks.moe_block(columns), expert_host).times(has_experts)
+    experts = _total(columns, blocks.moe_block(columns), "experts", host / 2.0).times(has_experts)
     zero = np.zeros_like(host)
-    head = _total(columns, blocks.head(columns), zero)
-    joint = _total(columns, blocks.prediction_joint(columns), zero)
+    head = _total(columns, blocks.head(columns), "", zero)
+    joint = _total(columns, blocks.prediction_joint(columns), "", zero)
     last = experts + mlp.times(1.0 - has_experts)
     return LayerPasses(
         attention=attention,
         mlp=mlp,
         experts=experts,
-        embedding=_total(columns, blocks.embedding(columns), zero),
+        embedding=_total(columns, blocks.embedding(columns), "", zero),
         head=head,
         prediction=(attention + last + joint + head).times(columns.model.mtp),
     )
 
 
-def _total(columns: Columns, operators: Sequence[Operator], host: F) -> Pass:
+def _total(columns: Columns, operators: Sequence[Operator], block: str, host: F) -> Pass:
     def sum_of(name: str) -> F:
         total: F = np.sum([getattr(operator, name) for operator in operators], axis=0, dtype=np.float64)
         return total
@@ -105,15 +106,27 @@ def _total(columns: Columns, operators: Sequence[Operator], host: F) -> Pass:
     def forward_of(some: Sequence[Operator]) -> F:
         return sum((operator.forward for operator in some), zero)
 
+    again = [modules.again(columns, operator) for operator in operators]
+    free = [modules.launched(columns, operator, block) for operator in operators]
+    repeated, host_repeated, forward, backward = (zero + 0.0 for _ in range(4))
+    for operator, share, left in zip(operators, again, free, strict=True):
+        repeated = repeated + share * operator.forward
+        host_repeated = host_repeated + share * left * launch * operator.launches
+        forward = forward + left * operator.launches
+        backward = backward + left * operator.launches_backward
+    if block == "experts":
+        host = host + columns.software.expert_host_s * modules.eager(columns)
+    split = np.where(columns.layout.overlap_expert > 0, columns.software.overlap_host, 1.0) if block else 1.0
     return Pass(
         forward=sum_of("forward"),
         backward_input=sum_of("backward_input"),
         backward_weight=sum_of("backward_weight"),
         core=forward_of(cores),
+        modules=repeated,
         product=forward_of(products),
         last=forward_of([operator for operator in products if operator.last]),
-        host_forward=launch * sum_of("launches") + host,
-        host_backward=launch * sum_of("launches_backward") + host,
-        host_core=launch * sum((operator.launches for operator in cores), zero),
+        host_forward=split * (launch * forward + host),
+        host_backward=split * (launch * backward + host),
+        host_modules=host_repeated,
         flops=sum_of("flops"),
     )

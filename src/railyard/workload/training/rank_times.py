@@ -10,7 +10,7 @@ import numpy as np
 from railyard.graph import CollectiveKind
 from railyard.workload.training import communication
 from railyard.workload.training.alpha_beta import Group, collective_s, send_s
-from railyard.workload.training.compute import recompute_s
+from railyard.workload.training.compute import recompute_host_s, recompute_s
 
 if TYPE_CHECKING:
     from railyard.workload.training.columns import Columns, F
@@ -82,7 +82,8 @@ def rank_times(
     forward_work = work.forward + cast + ahead.contention
     backward_work = work.backward_input + work.backward_weight + again + back.contention
     wait_forward = np.maximum(0.0, work.host_forward + ahead.host - forward_work - (ahead.total - ahead.contention))
-    wait_backward = np.maximum(0.0, work.host_backward + back.host - backward_work - (back.total - back.contention))
+    host_backward = work.host_backward + recompute_host_s(columns, passes, work, rank.layers, rank.moe_layers)
+    wait_backward = np.maximum(0.0, host_backward + back.host - backward_work - (back.total - back.contention))
     forward = forward_work + ahead.total - ahead.contention + wait_forward
     backward = backward_work + back.total - back.contention + wait_backward
     gather, scatter, contention = _sharded(columns, rank, machine, loss, forward=forward, backward=backward)
@@ -133,6 +134,8 @@ def _exposed(columns: Columns, rank: RankColumns, machine: MachineColumns, phase
     for exchange in communication.exchanges(columns, machine.domain):
         layer_part = exchange.part not in ("embedding", "head", "input", "output")
         again = columns.layout.recompute_full if layer_part and exchange.phase == "forward" else 0.0
+        if exchange.part == "experts" and exchange.phase == "forward":
+            again = np.maximum(again, columns.layout.again_moe)
         times = (exchange.phase == phase) + again * (phase == "backward")
         fraction = columns.software.collective_fraction
         if exchange.kind == CollectiveKind.ALL_TO_ALL:

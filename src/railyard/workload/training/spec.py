@@ -18,10 +18,16 @@ Precision = Literal["bf16", "fp16", "fp8", "fp4"]
 Access = Literal["sequential", "random"]
 CachePolicy = Literal["none", "page-cache", "lru", "pinned", "shared"]
 Attention = Literal["unfused", "flash1", "flash2", "flash3", "cudnn"]
+Dispatcher = Literal["alltoall", "deepep", "hybridep"]
 
 SCHEDULES: tuple[Schedule, ...] = ("1f1b", "interleaved", "zero-bubble", "dualpipe")
 RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
 PRECISIONS: tuple[Precision, ...] = ("bf16", "fp16", "fp8", "fp4")
+DISPATCHERS: tuple[Dispatcher, ...] = ("alltoall", "deepep", "hybridep")
+# Modules that Megatron-Core can compute again by themselves (`--recompute-modules`).
+RECOMPUTE_MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts")
+# Parts of a layer whose launches Megatron-Core can record as a CUDA graph; `layer` and `full` leave the host nothing.
+GRAPH_SCOPES = ("attn", "mlp", "moe", "moe_router", "moe_preprocess", "layer", "full")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +48,7 @@ class Layout:
         micro_batch: Sequences of one forward pass of one replica.
         schedule: Pipeline schedule. `interleaved` wants vp > 1.
         recompute: What the backward pass computes again: nothing, the attention core, or every layer.
+        recompute_modules: Modules that the backward pass computes again besides that (`RECOMPUTE_MODULES`).
         recompute_share: Share of the layers that `full` recomputes (Megatron's recompute-num-layers).
         recompute_by_operator: `full` keeps attention and every second product (torchtitan's `selective` `op`); with it
             `recompute_share` says only what of a layer's activations is not kept.
@@ -68,6 +75,7 @@ class Layout:
     micro_batch: int = 1
     schedule: Schedule = "1f1b"
     recompute: Recompute = "none"
+    recompute_modules: tuple[str, ...] = ()
     recompute_share: float = 1.0
     recompute_by_operator: bool = False
     fsdp_shard: int = 0
@@ -130,7 +138,10 @@ class SoftwareProfile:
         attention: Attention kernel family; `unfused` writes the score matrix to memory.
         gemm_fraction: Of the device's best 16-bit GEMM rate that this software's GEMMs reach at large shapes.
         fp8_fraction, fp4_fraction: The same for 8- and 4-bit GEMMs, of the device's best 8-bit share of peak.
-        grouped_fraction: Of the dense GEMM rate that grouped expert GEMMs reach.
+        grouped_fraction, grouped_narrow: Of the dense GEMM rate that grouped expert GEMMs reach in 16 bits, in 8 or 4.
+        narrow_group_ps: Device time of one expert's product in 8 or 4 bits beyond its tiles and operands: small kernels
+            that scale and cast each expert's part, one expert after another.
+        fused_experts: Grouped products of a rank are one kernel, casts in it, and not a kernel for each expert.
         attention_forward, attention_backward: Of the device's best attention rate, long sequences, forward and
         backward. memory_fraction: Of the device's achievable memory bandwidth that elementwise kernels reach.
         fused_norm, fused_activation, fused_residual, fused_rope, fused_loss: One pass over memory, or one an operation.
@@ -141,6 +152,7 @@ class SoftwareProfile:
         launch_ps: Host time to launch one kernel; the step cannot go faster than its launches (0 under CUDA graphs).
         layer_host_ps: Host time of one layer's pass beyond its launches (hooks, gathers, Python).
         cuda_graphs: Launches are recorded once, and cost the host nothing.
+        graphs: Parts of a layer that are recorded alone (`GRAPH_SCOPES`): the host has only the rest to launch.
         communication_sms: Share of compute units that collectives take while they overlap with compute, where the
             budgets below are not stated.
         tensor_ctas, data_ctas, expert_ctas: Compute units that tensor- and context-parallel collectives, reductions and
@@ -161,7 +173,11 @@ class SoftwareProfile:
         expert_fraction: Of the link rate that the expert all-to-all reaches.
         expert_once: A token crosses to each domain (or rank of a domain) once, however many of its experts are there
             (DeepEP, HybridEP); else once for each expert.
-        expert_host_ps: Host time of an expert layer's pass beyond its launches (counts read back, loops over experts).
+        expert_host_ps: Host time of an expert layer's pass beyond its launches (counts read back, Python between
+            kernels), where none of it is recorded as a graph.
+        overlap_host: Host time of a layer under `overlap_expert`, over that without: its pass is cut into parts
+            that are launched on two streams in turns with another micro-batch's.
+        dispatcher: Of tokens to experts; "" as `expert_once` says.
         imbalance: Load of the busiest expert rank over the mean load (1: balanced).
         optimizer_bytes: Bytes read and written per parameter by an optimizer step.
         gradient_bytes: Bytes per parameter of the gradient buffer that is reduced.
@@ -177,7 +193,10 @@ class SoftwareProfile:
     gemm_fraction: float = 1.0
     fp8_fraction: float = 1.0
     fp4_fraction: float = 1.0
-    grouped_fraction: float = 0.75
+    grouped_fraction: float = 0.9
+    grouped_narrow: float = 0.9
+    narrow_group_ps: int = 25_000_000
+    fused_experts: bool = False
     attention_forward: float = 1.0
     attention_backward: float = 0.75
     memory_fraction: float = 1.0
@@ -191,6 +210,7 @@ class SoftwareProfile:
     launch_ps: int = 6_000_000
     layer_host_ps: int = 0
     cuda_graphs: bool = False
+    graphs: tuple[str, ...] = ()
     communication_sms: float = 0.1
     tensor_ctas: float | None = None
     data_ctas: float | None = None
@@ -208,6 +228,8 @@ class SoftwareProfile:
     expert_fraction: float = 0.8
     expert_once: bool = True
     expert_host_ps: int = 0
+    overlap_host: float = 1.5
+    dispatcher: Dispatcher | Literal[""] = ""
     imbalance: float = 1.0
     optimizer_bytes: float = 28.0
     gradient_bytes: int = 4
