@@ -59,7 +59,7 @@ def _named_precision(row: Row, defaults: list[str]) -> Precision:
 
 
 def software_of(row: Row, device: Accelerator, recipe: Recipe | None = None) -> SoftwareProfile:
-    """The profile of the row's software generation on its device, with the switches that its recipe or the row names."""
+    """The profile of the row's software generation on its device, with the switches that its recipe or row names."""
     found = profiles.profile(_generation(row), device)
     changes: dict[str, object] = {}
     if recipe:

@@ -1,9 +1,9 @@
 """Products of experts: as many matrix products of one shape as a rank holds experts, one after another.
 
 Each group reads its own weights cold, and its first tiles wait for them, so the time of its operands through memory
-comes on top of the time of its tiles instead of hiding under it; and each group is a kernel of its own. On 108 measured
-shapes of a B200 (MooreThreads/SimuMax, bf16, 20 to 256 groups of 128 to 9,832 tokens) this law is off by 9 %, the longer
-of the two times by 11 %, each with its best constants (tests/training_model/test_grouped.py).
+comes on top of the time of its tiles instead of hiding under it; and each group is a kernel of its own. On 108
+measured shapes of a B200 (MooreThreads/SimuMax, bf16, 20 to 256 groups of 128 to 9,832 tokens) this law is off by 9 %,
+the longer of the two times by 11 %, each with its best constants (tests/training_model/test_grouped.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # From the end of one group's kernel to the next one's start on the same streams, seconds: fitted on those shapes.
 _GROUP_S = 2e-6
-# Calls beside each group's product in 8 or 4 bits: largest value, scale, cast by row and by column, layout of each scale.
+# Calls beside each group's product in 8 or 4 bits: largest value, scale, casts by row and column, layout of the scales.
 _NARROW_KERNELS = 6.0
 
 
@@ -49,7 +49,8 @@ def grouped(columns: Columns, name: str, m: F, k: F, n: F, *, groups: F) -> Oper
     def product(rows: F, columns_: F, inner: F, out: F) -> F:
         tiles = gemm_s(columns, rows, columns_, inner, bits=width, out_bytes=0.0 * out, batch=groups, rate=rate)
         operands = groups * ((rows * inner + inner * columns_) * width / 8.0 + rows * columns_ * out)
-        return used * (tiles + operands / memory + kernels * between)
+        seconds: F = used * (tiles + operands / memory + kernels * between)
+        return seconds
 
     return Operator(
         name,
