@@ -43,8 +43,8 @@ def test_help_and_version(railyard):
         (["schema"], {"--help"}),
         (["catalog", "list"], {"--json", "--catalog", "--help"}),
         (["catalog", "show"], {"--json", "--catalog", "--help"}),
-        (["validate", "training"], {"--table", "--json", "--help"}),
-        (["validate", "memory"], {"--table", "--json", "--help"}),
+        (["validate", "training"], {"--table", "--leave-out", "--page", "--json", "--help"}),
+        (["validate", "memory"], {"--table", "--page", "--json", "--help"}),
         (
             ["calibrate", "device"],
             {
@@ -59,7 +59,7 @@ def test_help_and_version(railyard):
                 "--help",
             },
         ),
-        (["validate", "collectives"], {"--logs", "--json", "--help"}),
+        (["validate", "collectives"], {"--logs", "--page", "--json", "--help"}),
     ],
 )
 def test_options_are_few_and_frozen(railyard, command, options):
