@@ -1,12 +1,15 @@
 """Predicts thousands of training designs in closed form, and rows of the validation tables; prints seconds and goals.
 
-python benchmarks/analytic.py [TABLE.csv ...]
+python benchmarks/analytic.py [TABLE.csv ...], by default the tables of validation/data/training. One configuration is
+the whole command in a fresh interpreter; the estimate of one design must cost the same however many ranks it has.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -16,7 +19,8 @@ from railyard.workload.training import Machine, Training, auto, estimate, profil
 from railyard.workload.training.layout import Search, layouts
 
 DESIGNS = 10_000
-GOALS = {"estimate_s": 10.0, "auto_s": 1.0, "validate_s": 60.0}
+GOALS = {"estimate_s": 10.0, "auto_s": 1.0, "validate_s": 60.0, "command_s": 1.0, "ranks_s": 1.0}
+TRAINING = Path(__file__).resolve().parent.parent / "validation" / "data" / "training"
 
 
 def designs() -> tuple[list[Training], list[Machine]]:
@@ -42,6 +46,26 @@ def report(name: str, seconds: float, what: str) -> None:
     print(f"{name:<12} {seconds:8.3f} s (goal {GOALS[name]:g} s)  {what}")
 
 
+def command(table: Path) -> None:
+    """One row by the command line."""
+    with tempfile.TemporaryDirectory() as folder:
+        one = Path(folder) / "one.csv"
+        one.write_text("\n".join(table.read_text(encoding="utf-8").splitlines()[:2]) + "\n", encoding="utf-8")
+        begun = time.perf_counter()
+        words = [sys.executable, "-m", "railyard", "validate", "training", "--table", str(one)]
+        subprocess.run(words, check=True, capture_output=True)
+        report("command_s", time.perf_counter() - begun, "one configuration, the whole command")
+
+
+def ranks(job: Training, machine: Machine) -> None:
+    """The same design with more and more replicas."""
+    for dp in (16, 256, 4096):
+        layout = job.layout.replace(tp=8, pp=1, vp=1, cp=1, dp=dp, global_batch=dp, micro_batch=1, schedule="1f1b")
+        begun = time.perf_counter()
+        estimate([job.replace(layout=layout)], [machine])
+        report("ranks_s", time.perf_counter() - begun, f"one design on {layout.ranks} ranks")
+
+
 def main() -> None:
     trainings, machines = designs()
     begun = time.perf_counter()
@@ -51,7 +75,9 @@ def main() -> None:
     begun = time.perf_counter()
     best = auto(job.model, machine, 1024, global_batch=1024, seq_len=8192, software=job.software)
     report("auto_s", time.perf_counter() - begun, f"fastest layout that fits: {best}")
-    for table in sys.argv[1:]:
+    command(TRAINING / "runs.csv")
+    ranks(job, machine)
+    for table in sys.argv[1:] or (TRAINING / "runs.csv", TRAINING / "runs_single_node.csv"):
         begun = time.perf_counter()
         rows = validate_training(Path(table), catalog.load())
         report(
