@@ -85,3 +85,10 @@ def test_a_loss_in_32_bits_moves_its_bytes(h100, job):
     cells = 4096.0 * job().model.vocab
     assert more[1] - more[0] == pytest.approx(20.0 * cells / float(light.device.hbm_bytes_s[0]), rel=1e-6)
     assert np.isfinite(more).all()
+
+
+def test_gathered_keys_are_waited_for_and_ring_ones_hide(job, machine):
+    gathered = dataclasses.replace(PLAIN, context_overlap=0.0)
+    ring, whole = (job(software=software, cp=4, dp=2, seq_len=131_072) for software in (PLAIN, gathered))
+    found = estimate([ring, whole], [machine, machine])
+    assert found.context_s[1] == pytest.approx(10.0 * found.context_s[0])

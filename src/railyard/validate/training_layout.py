@@ -79,6 +79,7 @@ def software_of(row: Row, device: Accelerator, recipe: Recipe | None = None) -> 
 _FRAMEWORKS = (
     ("Composer|llm-foundry", "fsdp-composer-2023"),
     ("HAI-LLM", "hai-llm-2024"),
+    (r"Meta\b", "meta-2024"),
     ("torchtitan", "torchtitan-2024"),
     (r"Megatron-LM 0\.", "megatron-lm-2025"),
     ("Megatron-DeepSpeed|vTrain", "megatron-deepspeed-2021"),

@@ -132,6 +132,7 @@ class SoftwareColumns:
     shard_overlap: F
     expert_overlap: F
     pipeline_overlap: F
+    context_overlap: F
     scattered_sends: F
     collective_host_s: F
     recompute_stops: F

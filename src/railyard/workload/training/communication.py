@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 Phase = Literal["forward", "backward"]
 Group = Literal["tp", "cp", "ep"]
 
-# Ring attention sends the next keys while it computes with the last ones.
-CONTEXT_HIDDEN = 0.9
-
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
@@ -121,7 +118,7 @@ def _context(columns: Columns) -> list[Exchange]:
     width = np.where(model.latent > 0, latent, 2.0 * groups * model.head_dim)
     size = columns.tokens * layout.cp * width * 2.0
     many = np.where(layout.cp > 1, 1.0, 0.0)
-    hidden = np.full_like(size, CONTEXT_HIDDEN)
+    hidden = columns.software.context_overlap
     return [
         Exchange("attention", CollectiveKind.ALL_GATHER, "cp", "forward", size, many, hidden),
         Exchange("attention", CollectiveKind.ALL_GATHER, "cp", "backward", size, many, hidden),

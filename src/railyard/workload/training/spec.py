@@ -164,6 +164,8 @@ class SoftwareProfile:
         gradient_overlap: Share of the once-a-step gradient and parameter traffic that hides where there is time for it.
         shard_overlap: Share of computation under which ZeRO-3 gathers and scatters layer by layer.
         expert_overlap: Share of the expert all-to-all hidden when the layout overlaps it.
+        context_overlap: Share of the exchange of keys and values hidden under attention: a ring sends the next ones
+            while it computes with the last; 0 where all are gathered first (Llama 3, arXiv 2407.21783, section 3.3.2).
         pipeline_overlap: Share of pipeline sends hidden under the next computation.
         scattered_sends: Without sequence parallelism each tensor-parallel rank sends its part of an activation to the
             next stage, which gathers it again (Narayanan et al. 2021, section 4.1); else each sends all of it.
@@ -220,6 +222,7 @@ class SoftwareProfile:
     gradient_overlap: float = 0.5
     shard_overlap: float = 0.95
     expert_overlap: float = 0.8
+    context_overlap: float = 0.9
     pipeline_overlap: float = 0.5
     scattered_sends: bool = False
     collective_host_ps: int = 0
