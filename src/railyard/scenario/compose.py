@@ -11,7 +11,7 @@ from railyard import cluster as clusters
 from railyard.errors import InputError
 from railyard.scenario import bounds
 from railyard.scenario.section import fields_given
-from railyard.workload.training import profiles
+from railyard.workload.training import formats, loading, profiles
 from railyard.workload.training.layout import auto, check, domain_use
 from railyard.workload.training.machine import Machine
 from railyard.workload.training.memory import check_fit
@@ -136,6 +136,9 @@ def training_of(draft: Draft, cluster: Cluster, model: Model) -> Training:
             data=_record(section.data, DataLoading),
             checkpoint=_record(section.checkpoint, Checkpoint),
         )
+        if job.data is not None:
+            with blaming(draft, *_TRAINING, "data"):
+                loading.check(job.data, formats.format_of(job.data))
         given = _given(section)
         if isinstance(section.parallelism, str) or section.parallelism.auto:
             return _best(job, cluster, given)
