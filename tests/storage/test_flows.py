@@ -141,3 +141,13 @@ def test_a_copy_beside_the_step_stalls_only_what_it_lasts_longer(yard):
 def test_bad_checkpoints_are_named(yard, saved, words):
     with pytest.raises(InputError, match=words):
         build(yard.training(None, saved, dp=8), yard.machine(8))
+
+
+def test_more_workers_than_cores_do_not_help(yard):
+    on = yard.machine(8, latency_ps=0)
+    assert on.server.host_cores == 112
+    data = heavy(workers=1000, item_size_bytes=1000, item_time_ps=7 * 10**12)
+    job = yard.training(data, dp=8)
+    _, timeline = yard.step(job, on, compute_s=0.01)
+    assert timeline.makespan_ps * 1e-12 == pytest.approx(8 * 4 * 7 / 112, rel=0.02)
+    assert data_s(job, StorageRates.of(on), 0.01) == pytest.approx(8 * 4 * 7 / 112 - 0.01, rel=0.02)

@@ -62,7 +62,7 @@ class Jobs:
         return SimpleNamespace(
             ranks=ranks,
             accelerator=self.accelerator,
-            server=SimpleNamespace(pcie_bps=1e12, nics_per_accelerator=1, host_memory_bytes=2**41),
+            server=SimpleNamespace(pcie_bps=1e12, nics_per_accelerator=1, host_memory_bytes=2**41, host_cores=0),
             scale_up_domain=8,
             scale_up=SimpleNamespace(kind="switched", peers=0),
             nic=SimpleNamespace(rate_bps=4e11),

@@ -18,7 +18,7 @@ export function Storage({ variant }: { variant: Variant }) {
 type Stored = NonNullable<Variant["storage"]>;
 
 function Data({ data, step }: { data: NonNullable<Stored["data"]>; step: number }) {
-  const limit = data.limit === "storage" ? "storage is the slower part" : "the workers are the slower part";
+  const limit = { storage: "storage is the slower part", workers: "the workers are the slower part", cores: "the host's cores are the slower part" }[data.limit] ?? "";
   return (
     <>
       <h3>Samples</h3>

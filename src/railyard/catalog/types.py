@@ -172,6 +172,9 @@ class Server(Entry):
         )
     )
     price_usd: Range = field(metadata=f.money_range("price", "Price of the server without its accelerators and NICs"))
+    host_cores: int = field(
+        default=0, metadata=f.count("host_cores", "Cores of the processors, without their threads; 0 where not known")
+    )
 
     @property
     def nics_per_accelerator(self) -> float:

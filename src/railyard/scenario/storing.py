@@ -9,7 +9,7 @@ import numpy as np
 
 from railyard.graph import Kind, Stream, TaskGraph
 from railyard.measure.job import best_interval_s
-from railyard.workload.training.loading import load_of, mean_step_s, readers
+from railyard.workload.training.loading import cores_of, load_of, mean_step_s, readers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,6 +102,7 @@ class Loading:
         wait_s: Of the step for data, mean over ranks, with what variation adds.
         variation_s: Of it, because samples vary in size.
         step_s: The whole step.
+        cores: Of the host for each rank that reads; infinite where not known.
     """
 
     load: Load
@@ -112,11 +113,15 @@ class Loading:
     wait_s: float
     variation_s: float
     step_s: float
+    cores: float
 
     @property
     def limit(self) -> str:
-        """What loading is held up by: `storage` or `workers`."""
-        return "storage" if self.read_s * max(self.workers, 1) >= self.read_s + self.worker_s else "workers"
+        """What loading is held up by: `storage`, `workers` or the host's `cores`."""
+        each_s = (self.read_s + self.worker_s) / max(self.workers, 1)
+        if self.load.prepare_s / self.cores > max(self.read_s, each_s):
+            return "cores"
+        return "storage" if self.read_s >= each_s else "workers"
 
     def to_json(self) -> dict[str, Any]:
         """The result's `storage.data`."""
@@ -155,7 +160,8 @@ def loading_of(job: Job, timeline: Timeline, step_s: float, waited_s: float) -> 
     ranks, took = readers(job.training), (timeline.end_ps - timeline.start_ps) * 1e-12
     read_s = float(took[graph.kind == Kind.READ].sum()) / ranks
     each = max(1, data.workers if data.prefetch else min(data.workers, job.training.layout.micro_batches))
-    worker_s = float(took[graph.stream == Stream.LOADER].sum()) / ranks * each
+    cores = cores_of(job.training, job.cluster.server.host_cores, job.cluster.ranks_per_server)
+    worker_s = float(took[graph.stream == Stream.LOADER].sum()) / ranks * min(each, cores)
     variation_s = 0.0
     if load.spread > 0 and data.prefetch and data.workers:
         batch_s, compute_s = read_s + worker_s, max(step_s - waited_s, 0.0)
@@ -164,7 +170,7 @@ def loading_of(job: Job, timeline: Timeline, step_s: float, waited_s: float) -> 
         added_s = varied - mean_step_s(compute_s, batch_s, spread=0.0, **numbers)
         variation_s = added_s if added_s > _ROUNDING * step_s else 0.0
     whole_s = step_s + variation_s
-    return Loading(load, ranks, read_s, worker_s, data.workers, waited_s + variation_s, variation_s, whole_s)
+    return Loading(load, ranks, read_s, worker_s, data.workers, waited_s + variation_s, variation_s, whole_s, cores)
 
 
 def checkpoint_json(job: Job, saved: Saved, step_s: float, taken: JobTime) -> dict[str, Any] | None:
@@ -227,8 +233,11 @@ def _waiting(job: Job, loading: Loading) -> str:
     if loading.limit == "workers":
         compute_s = max(loading.step_s - loading.wait_s, 1e-12)
         wanted = int(np.ceil((loading.read_s + loading.worker_s) / compute_s))
+        more = "" if wanted <= loading.cores else f", but the host has {loading.cores:.3g} cores for each"
         few = "one loader worker a rank is" if loading.workers == 1 else f"{loading.workers} loader workers a rank are"
-        return f"{words}: {few} too few, about {wanted} would do"
+        return f"{words}: {few} too few, about {wanted} would do{more}"
+    if loading.limit == "cores":
+        return f"{words}: the host's {job.cluster.server.host_cores} cores prepare no faster, however many workers"
     wanted = loading.to_json()["wanted_bps"] / 8e9
     reached = loading.to_json()["reached_bps"] / 8e9
     return f"{words}: storage delivers {reached:.3g} GB/s of the {wanted:.3g} GB/s that it would take"

@@ -11,7 +11,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from railyard.errors import InputError, suggest
+from railyard.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from railyard.workload.training.spec import Access, DataLoading
@@ -72,7 +72,7 @@ def format_of(data: DataLoading) -> Format:
             key="format",
             found=data.format,
             allowed=list(known),
-            hint=suggest(data.format, list(known)),
+            hint=did_you_mean(data.format, list(known)),
         )
     base = known[data.format]
     values = {name: getattr(base, name) for name in Format.__dataclass_fields__}

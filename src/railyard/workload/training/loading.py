@@ -5,8 +5,10 @@ read at the time) and is busy for P more (preparing, waiting for each request's 
 prefetch the next steps are loaded while this one computes. The workers share the way to storage, but not their cores,
 so as many steps a second are loaded as a closed queue of W customers lets pass with one shared server and W cores:
 
-    loading = max(R, (R + P) / W)        a step takes max(compute, loading)
-    without prefetch, or with W = 0      a step takes compute + R + P / max(1, min(W, micro-batches))
+    loading = max(R, (R + P) / W, p / c)     a step takes max(compute, loading)
+    without prefetch, or with W = 0          a step takes compute + R + P / max(1, min(W, micro-batches))
+
+with p of P the processor time and c the cores of the host that a reading rank has to itself, where they are known.
 
 Sizes of samples vary. `mean_step_s` plays the loop of workers, a buffer of some steps and a step that starts when the
 slowest rank has its samples, and gives the mean step; the bound above is its limit for equal batches.
@@ -150,6 +152,13 @@ def cache_seconds(training: Training, cluster: Cluster, load: Load) -> float:
     return load.cached_bytes * 8 * together / data.cache_read_bps
 
 
+def cores_of(training: Training, cores: int, ranks_per_server: int) -> float:
+    """Cores of a host for each rank that reads; infinite where the host's cores are not known."""
+    group = 1 if training.data is not None and training.data.every_rank else training.layout.tp
+    together = min(max(1, ranks_per_server // group), readers(training))
+    return cores / together if cores else math.inf
+
+
 def with_faster_loading(training: Training, factor: float) -> Training:
     """The job with loader workers that take so much less of a processor's time; the storage system stays as it is."""
     data = training.data
@@ -165,12 +174,28 @@ def with_faster_loading(training: Training, factor: float) -> Training:
     return training.replace(data=faster)
 
 
-def loading_s(read_s: float, worker_s: float, workers: int) -> float:
-    """Time in which the samples of a step are loaded, when steps are loaded one after another, seconds."""
-    return max(read_s, (read_s + worker_s) / max(workers, 1))
+def loading_s(read_s: float, worker_s: float, workers: int, *, least_s: float = 0.0) -> float:
+    """Time in which the samples of a step are loaded, when steps are loaded one after another, seconds.
+
+    Args:
+        read_s: For which the rank's bytes are on their way.
+        worker_s: What the step takes of workers besides.
+        workers: Of the rank.
+        least_s: What preparing takes with all cores of the host at work.
+    """
+    return max(read_s, (read_s + worker_s) / max(workers, 1), least_s)
 
 
-def step_s(compute_s: float, read_s: float, worker_s: float, *, workers: int, prefetch: int, batches: int = 1) -> float:
+def step_s(
+    compute_s: float,
+    read_s: float,
+    worker_s: float,
+    *,
+    workers: int,
+    prefetch: int,
+    batches: int = 1,
+    least_s: float = 0.0,
+) -> float:
     """Time of a step, seconds.
 
     Args:
@@ -180,10 +205,11 @@ def step_s(compute_s: float, read_s: float, worker_s: float, *, workers: int, pr
         workers: Beside the training process.
         prefetch: Steps read ahead.
         batches: Micro-batches of a step, which workers load one by one.
+        least_s: What preparing takes with all cores of the host at work.
     """
     if workers and prefetch:
-        return max(compute_s, loading_s(read_s, worker_s, workers))
-    return compute_s + read_s + worker_s / max(1, min(workers, batches))
+        return max(compute_s, loading_s(read_s, worker_s, workers, least_s=least_s))
+    return compute_s + read_s + max(worker_s / max(1, min(workers, batches)), least_s)
 
 
 def mean_step_s(
@@ -205,7 +231,8 @@ def mean_step_s(
     """
     if batch_s <= 0:
         return compute_s
-    played, depth = min(ranks, _MOST_PLAYED_RANKS), workers * max(prefetch, 1)
+    workers, played = min(workers, _PLAYED_STEPS), min(ranks, _MOST_PLAYED_RANKS)
+    depth = workers * max(prefetch, 1)
     draw = np.random.default_rng(seed)
     shape = 1 / spread**2 if spread > 0 else 0.0
     free, taken, ends = np.zeros((workers, played)), np.zeros(_PLAYED_STEPS), 0.0

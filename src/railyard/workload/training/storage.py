@@ -24,7 +24,7 @@ import numpy as np
 from railyard.errors import InputError, Problem
 from railyard.graph import CollectiveKind, Kind, Stream
 from railyard.units import format_size
-from railyard.workload.training.loading import Load, cache_seconds, load_of
+from railyard.workload.training.loading import Load, cache_seconds, cores_of, load_of
 from railyard.workload.training.parallel.finish import behind, distinct_parameters
 
 if TYPE_CHECKING:
@@ -46,11 +46,12 @@ def read_samples(step: Step) -> list[NDArray[np.int64]]:
     load = load_of(step.training, cluster.servers)
     latency_s = 0.0 if cluster.storage_servers is None else cluster.storage_servers.latency_ps * 1e-12
     worker_s = load.worker_s(latency_s, data.queue_depth, cache_seconds(step.training, cluster, load))
+    least_s = load.prepare_s / cores_of(step.training, cluster.server.host_cores, cluster.ranks_per_server)
     if data.prefetch and data.workers:
-        return _beside(step, load, worker_s, min(data.workers, max(1, load.stored_bytes)))
+        return _beside(step, load, worker_s, least_s)
     loaded = _reads(step, load.stored_bytes, load.requests, _START)
     if worker_s > 0:
-        each = worker_s / max(1, min(data.workers, step.training.layout.micro_batches))
+        each = max(worker_s / max(1, min(data.workers, step.training.layout.micro_batches)), least_s)
         loaded = _prepares(step, loaded, each)
     first = np.flatnonzero(step.pieces.stage == 0)[:1]
     for begun in step.pieces.begins():
@@ -58,14 +59,15 @@ def read_samples(step: Step) -> list[NDArray[np.int64]]:
     return []
 
 
-def _beside(step: Step, load: Load, worker_s: float, workers: int) -> list[NDArray[np.int64]]:
-    """Workers that load while the step computes."""
+def _beside(step: Step, load: Load, worker_s: float, least_s: float) -> list[NDArray[np.int64]]:
+    """Workers that load while the step computes; `least_s`: with all cores of the host at work."""
+    workers = 1 if step.training.data is None else min(step.training.data.workers, max(1, load.stored_bytes))
     if worker_s <= 0:
         return [_reads(step, load.stored_bytes, load.requests, _START)]
     first_bytes = -(-load.stored_bytes // workers)
     first_requests = -(-load.requests // workers)
     first = _reads(step, first_bytes, first_requests, _START)
-    slots = [_prepares(step, first, worker_s / workers)]
+    slots = [_prepares(step, first, max(worker_s / workers, least_s))]
     if load.stored_bytes > first_bytes:
         rest = max(1, load.requests - first_requests)
         slots.append(_reads(step, load.stored_bytes - first_bytes, rest, _START + 1))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from railyard.workload.training.loading import load_of, readers, step_s
+from railyard.workload.training.loading import cores_of, load_of, readers, step_s
 from railyard.workload.training.stages import virtual_stages
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class StorageRates:
         host_bps: Between an accelerator and its host, bit/s.
         servers: Of the job.
         ranks_per_server: Accelerators of one.
+        cores: Of one server's host; 0 where not known.
     """
 
     read_bps: float
@@ -43,6 +44,7 @@ class StorageRates:
     host_bps: float
     servers: int
     ranks_per_server: int
+    cores: int = 0
 
     @classmethod
     def of(cls, cluster: Cluster) -> StorageRates | None:
@@ -67,6 +69,7 @@ class StorageRates:
             host_bps=cluster.server.pcie_bps,
             servers=cluster.servers,
             ranks_per_server=cluster.ranks_per_server,
+            cores=cluster.server.host_cores,
         )
 
     def shared_bps(self, total_bps: float, ranks: int, each_server: int) -> float:
@@ -102,6 +105,7 @@ def data_s(training: Training, rates: StorageRates, compute_s: float) -> float:
         workers=data.workers,
         prefetch=data.prefetch,
         batches=training.layout.micro_batches,
+        least_s=load.prepare_s / cores_of(training, rates.cores, rates.ranks_per_server),
     )
     return whole_s - compute_s
 
