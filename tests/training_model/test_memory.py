@@ -172,3 +172,38 @@ def test_the_peak_is_that_of_the_fullest_moment(h100, job):
 
     assert last(1024) == last(2048)
     assert last(512_000) > last(256_000) > last(2048)
+
+
+def kept_by(job, device, *modules, model="deepseek-v3"):
+    table = memory(job(model, seq_len=4096, ep=8, dp=8, recompute_modules=modules, pp=1), device)
+    return table.rows[0].activations_bytes
+
+
+def test_modules_computed_again_keep_what_they_say(h100, job):
+    # DeepSeek-V3: 61 layers (3 dense), hidden 7168, 128 heads of 192 and 128, 8 experts of width 2048 a token.
+    tokens, all_kept = 4096, kept_by(job, h100)
+    assert all_kept - kept_by(job, h100, "moe_act") == 58 * tokens * 8 * 2048 * 2
+    assert all_kept - kept_by(job, h100, "layernorm") == 61 * 2 * tokens * 7168 * 2
+    assert all_kept - kept_by(job, h100, "mla_up_proj") == 61 * tokens * 128 * (192 + 192 + 128) * 2
+    both = all_kept - kept_by(job, h100, "layernorm", "moe_act")
+    assert both == 58 * tokens * 8 * 2048 * 2 + 61 * 2 * tokens * 7168 * 2
+
+
+def test_latents_of_a_model_without_them_are_not_dropped(h100, job):
+    assert kept_by(job, h100, "mla_up_proj", model="mixtral-8x7b") == kept_by(job, h100, model="mixtral-8x7b")
+
+
+def test_moments_in_16_bits_save_four_bytes_a_parameter(h100, job):
+    wide, narrow = (
+        memory(job("llama-3-8b", zero=0, software=SoftwareProfile(name="m", moment_bytes=size)), h100).rows[0]
+        for size in (4, 2)
+    )
+    assert wide.optimizer_bytes - narrow.optimizer_bytes == pytest.approx(4 * 8_030_261_248, rel=1e-6)
+
+
+def test_eight_bit_parameters_without_transposed_copies_take_half(h100, job):
+    # Embedding and head of Llama 3 8B are 1.05 of its 8.03 billion parameters, and stay in 16 bits.
+    software = SoftwareProfile(name="narrow", narrow_parameter_bytes=1.0)
+    row = memory(job("llama-3-8b", precision="fp8", software=software), h100).rows[0]
+    ends = 2 * 128256 * 4096
+    assert row.parameters_bytes == pytest.approx(2 * ends + (8_030_261_248 - ends), rel=1e-6)

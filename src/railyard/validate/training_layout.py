@@ -62,6 +62,13 @@ def software_of(row: Row, device: Accelerator, recipe: Recipe | None = None) -> 
     """The profile of the row's software generation on its device, with the switches that its recipe or row names."""
     found = profiles.profile(_generation(row), device)
     changes: dict[str, object] = {}
+    # Megatron-Bridge's recipes for the DeepSeek family (DeepSeek-V2 and V3, Kimi K2, Moonlight): precision-aware
+    # optimizer, both moments in 16 bits.
+    if "Megatron-Bridge" in row.get("framework") and row.get("kv_heads").startswith("MLA"):
+        changes["moment_bytes"] = 2
+    # Transformer Engine, `is_non_tn_fp8_gemm_supported`: with one scale a tensor, Blackwell needs no transposed copy.
+    if device.architecture.startswith("blackwell") and "mx" not in row.get("precision").split("(")[0].lower():
+        changes["narrow_parameter_bytes"] = 1.0
     if recipe:
         changes |= {"graphs": recipe.graphs, "fused_experts": recipe.fused_experts}
         changes |= {"dispatcher": recipe.dispatcher} if recipe.dispatcher else {}

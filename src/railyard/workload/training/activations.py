@@ -27,17 +27,50 @@ class LayerActivations:
     input: F
 
 
-def layer_activations(columns: Columns) -> LayerActivations:
-    """Bytes kept when nothing, or (`selective`) the attention core, is recomputed."""
+def layer_activations(columns: Columns, *, whole: bool = False) -> LayerActivations:
+    """Bytes kept when nothing, the attention core (`selective`), or some modules are computed again.
+
+    Args:
+        columns: The designs.
+        whole: As if no module were computed again: what is there while a layer's backward pass runs.
+    """
     layout, software = columns.layout, columns.software
     own = columns.split_tokens * columns.model.hidden
     core = np.where((software.flash > 0) | (layout.recompute_core > 0), 0.0, _scores(columns))
+    stays = _Stays.all(columns) if whole else _Stays.of(columns)
     return LayerActivations(
-        attention=_attention(columns, own) + core,
-        mlp=_mlp(columns, own),
-        experts=_experts(columns, own),
+        attention=_attention(columns, own, stays) + core,
+        mlp=_mlp(columns, own, stays),
+        experts=_experts(columns, own, stays),
         input=2.0 * own,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Stays:
+    """1 where a module's tensors are kept, 0 where it is computed again (Megatron-Core's `--recompute-modules`).
+
+    `norm`: what norms give; `up`: queries, keys and values from latents; `mlp`, `shared`: what is inside an MLP;
+    `moe`: all of an expert layer but its input; `activation`: what goes into the experts' down projection.
+    """
+
+    norm: F
+    up: F
+    mlp: F
+    moe: F
+    activation: F
+    shared: F
+
+    @classmethod
+    def of(cls, columns: Columns) -> _Stays:
+        layout = columns.layout
+        up = layout.again_up * columns.model.latent
+        again = (layout.again_norm, up, layout.again_mlp, layout.again_moe, layout.again_moe_act, layout.again_shared)
+        return cls(*(1.0 - module for module in again))
+
+    @classmethod
+    def all(cls, columns: Columns) -> _Stays:
+        return cls(*[np.ones_like(columns.layout.tp)] * 6)
 
 
 def _saved(columns: Columns) -> F:
@@ -56,35 +89,38 @@ def _scores(columns: Columns) -> F:
     return 5.0 * columns.tokens * heads * columns.job.seq_len
 
 
-def _attention(columns: Columns, own: F) -> F:
+def _attention(columns: Columns, own: F, stays: _Stays) -> F:
     model, layout = columns.model, columns.layout
     score_dim, value_dim = head_dims(columns)
     heads = model.heads / layout.tp
     groups = np.where(model.latent > 0, heads, np.maximum(model.kv_heads / layout.tp, 1.0))
-    kept = columns.tokens * 2.0 * (heads * score_dim + groups * (score_dim + value_dim) + heads * value_dim)
+    up = heads * score_dim + groups * (score_dim + value_dim)
+    kept = columns.tokens * 2.0 * (up * stays.up + heads * value_dim)
     latent = columns.tokens * 2.0 * 2.0 * (model.q_lora + model.kv_lora + model.rope_dim) * model.latent
     statistics = np.where(columns.software.flash > 0, 4.0 * columns.tokens * heads, 0.0)
     # Exchanged by heads, attention keeps its output as it left the kernel, and the projection as it came back.
     twice = np.where((layout.cp > 1) & (layout.context_heads > 0), 2.0 * columns.tokens * heads * value_dim, 0.0)
-    return own * (2.0 + _saved(columns)) + kept + twice + latent + statistics + _masks(columns, own)
+    norm = own * (2.0 + _saved(columns) * stays.norm)
+    return norm + kept + twice + latent + statistics + _masks(columns, own)
 
 
-def _mlp(columns: Columns, own: F) -> F:
+def _mlp(columns: Columns, own: F, stays: _Stays) -> F:
     width = columns.model.ffn / columns.layout.tp
-    return own * (2.0 + _saved(columns)) + _inner(columns, columns.tokens, width) + _masks(columns, own)
+    norm = own * (2.0 + _saved(columns) * stays.norm)
+    return norm + _inner(columns, columns.tokens, width) * stays.mlp + _masks(columns, own)
 
 
-def _inner(columns: Columns, tokens: F, width: F) -> F:
+def _inner(columns: Columns, tokens: F, width: F, activation: F | float = 1.0) -> F:
     """Output of the up projection, and of the activation, which is the input of the down projection."""
-    return tokens * width * (2.0 * (1.0 + columns.model.gated) + _saved(columns))
+    return tokens * width * (2.0 * (1.0 + columns.model.gated) + _saved(columns) * activation)
 
 
-def _experts(columns: Columns, own: F) -> F:
+def _experts(columns: Columns, own: F, stays: _Stays) -> F:
     model, layout = columns.model, columns.layout
     received = columns.split_tokens * model.topk * layout.expert_tp * columns.software.imbalance
     # Each routed token is kept as it enters its expert and as it comes back, to weight it by its probability.
     routed = received * model.hidden * (_saved(columns) + 2.0)
-    inner = _inner(columns, received, model.moe_ffn / layout.expert_tp)
-    shared = _inner(columns, columns.tokens, model.shared_ffn / layout.tp)
+    inner = _inner(columns, received, model.moe_ffn / layout.expert_tp, stays.activation)
+    shared = _inner(columns, columns.tokens, model.shared_ffn / layout.tp) * stays.shared
     router = columns.split_tokens * model.experts * 8.0
-    return own * 4.0 + routed + inner + shared + router
+    return own * (2.0 + 2.0 * stays.norm) + (routed + inner + shared + router) * stays.moe

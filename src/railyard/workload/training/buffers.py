@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from railyard.workload.training.columns import Columns, F
     from railyard.workload.training.held import RankColumns
 
-# Two 4-byte moments and the 4-byte master copy of the parameters.
-OPTIMIZER_BYTES = 12.0
+
+def optimizer_bytes(columns: Columns) -> F:
+    """Bytes a parameter: the 4-byte master copy and two moments."""
+    return 4.0 + 2.0 * columns.software.moment_bytes
 
 
 def shards(columns: Columns) -> tuple[F, F]:
@@ -26,6 +28,11 @@ def shards(columns: Columns) -> tuple[F, F]:
     layout = columns.layout
     replicas = np.maximum(layout.tp * layout.cp * layout.dp / (layout.ep * layout.expert_tp), 1.0)
     return layout.shard, np.minimum(replicas, layout.shard)
+
+
+def root(columns: Columns, rank: RankColumns) -> F:
+    """Parameters outside the layers: embedding and head."""
+    return columns.model.embedding_parameters / columns.layout.tp * (rank.embedding + rank.head)
 
 
 def state(columns: Columns, rank: RankColumns) -> tuple[F, F, F]:
@@ -39,10 +46,12 @@ def state(columns: Columns, rank: RankColumns) -> tuple[F, F, F]:
             rank.dense / np.where(on, dense_shard, 1.0) + rank.expert / np.where(on, expert_shard, 1.0)
         )
 
-    # Two bytes a parameter: one in 16 bits, or one in 8 bits and its transpose.
-    # Under zero 3 the 32-bit shard is the parameter; a 16-bit copy exists only while it is gathered.
-    parameters = np.where(layout.zero >= 3, 0.0, 2.0 * (rank.dense + rank.expert))
-    return parameters, spread(2, software.gradient_bytes), spread(1, OPTIMIZER_BYTES)
+    # Embedding and head are not 8 bits wide. Under zero 3 the 32-bit shard is the parameter; a 16-bit copy exists only
+    # while it is gathered.
+    held, ends = rank.dense + rank.expert, root(columns, rank)
+    each = np.where(columns.job.bits == 8, software.narrow_parameter_bytes, 2.0)
+    parameters = np.where(layout.zero >= 3, 0.0, each * np.maximum(held - ends, 0.0) + 2.0 * np.minimum(held, ends))
+    return parameters, spread(2, software.gradient_bytes), spread(1, optimizer_bytes(columns))
 
 
 def in_flight(columns: Columns, place: F) -> F:
@@ -77,8 +86,10 @@ def working(columns: Columns, rank: RankColumns, once: F, layer: LayerActivation
         layer: What one layer keeps without recomputation.
     """
     model, layout, software = columns.model, columns.layout, columns.software
-    widest = layer.attention + np.where(rank.moe_layers > 0, np.maximum(layer.experts, layer.mlp), layer.mlp)
-    again = np.where(layout.recompute_full > 0, widest, 0.0)
+    whole = _widest(layer_activations(columns, whole=True), rank)
+    widest = _widest(layer, rank)
+    # What is computed again is there while the layer's backward pass runs.
+    again = np.where(layout.recompute_full > 0, widest, 0.0) + whole - widest
     table = model.embedding_parameters / layout.tp
     scores = columns.tokens * model.vocab / layout.tp * rank.head
     # A fused loss writes its gradient over the 16-bit logits; else there are two 32-bit copies and the gradient.
@@ -87,6 +98,11 @@ def working(columns: Columns, rank: RankColumns, once: F, layer: LayerActivation
     moment = np.maximum(np.maximum(again + _layer_gradients(columns, rank), head), lookup)
     sharded = widest + again + np.where(software.fused_loss > 0, 4.0, 12.0) * scores + _gathered(columns, rank)
     return np.where(layout.zero >= 3, sharded, _weight_gradients(columns, rank) + moment)
+
+
+def _widest(layer: LayerActivations, rank: RankColumns) -> F:
+    """Bytes of the layer that keeps most."""
+    return layer.attention + np.where(rank.moe_layers > 0, np.maximum(layer.experts, layer.mlp), layer.mlp)
 
 
 def _layer_gradients(columns: Columns, rank: RankColumns) -> F:

@@ -151,6 +151,8 @@ class SoftwareColumns:
     optimizer_bytes: F
     gradient_bytes: F
     fully_shard: F
+    moment_bytes: F
+    narrow_parameter_bytes: F
     step_s: F
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.workload.training.buffers import OPTIMIZER_BYTES, in_flight, shards
+from railyard.workload.training.buffers import in_flight, optimizer_bytes, root, shards
 from railyard.workload.training.operators import head_dims
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def fully_sharded(columns: Columns, rank: RankColumns, place: F) -> ShardedColum
     return ShardedColumns(
         parameters=np.zeros_like(shard),
         gradients=software.gradient_bytes * shard,
-        optimizer=OPTIMIZER_BYTES * shard,
+        optimizer=optimizer_bytes(columns) * shard,
         activations=activations,
         buffers=_unsharded(columns, rank) + _pipeline(columns, rank, place, widths) + moment,
         stranded=idle + _gathered(columns, rank),
@@ -116,8 +116,7 @@ def _kept(columns: Columns, rank: RankColumns, widths: _Widths) -> F:
     second = second + np.where(model.gated > 0, _eager(columns) * widths.own, 0.0)
     plain = 3.0 * widths.own + widths.whole + 2.0 * widths.query + groups * (widths.key + widths.value) + widths.value
     plain = plain + statistics + (2.0 + model.gated) * widths.inner
-    full = layout.recompute_full
-    extra = np.where(full == 0.0, plain, np.where(full < 1.0, second, 0.0))
+    extra = np.where(layout.recompute_operators > 0, second, (1.0 - layout.recompute_full) * plain)
     return rank.layers * (widths.own + extra)
 
 
@@ -175,11 +174,6 @@ def _unit_bytes(columns: Columns) -> F:
     return np.where(columns.job.bits < 16, 1.0, 2.0)
 
 
-def _root(columns: Columns, rank: RankColumns) -> F:
-    """Parameters outside the layers, which are one unit: embedding and head."""
-    return columns.model.embedding_parameters / columns.layout.tp * (rank.embedding + rank.head)
-
-
 def _unsharded(columns: Columns, rank: RankColumns) -> F:
     """Gathered parameters that stay: the root's and the last layer's; under a pipeline all, with their gradients.
 
@@ -187,18 +181,18 @@ def _unsharded(columns: Columns, rank: RankColumns) -> F:
     interleaved schedule, a chunk's gradients are reduced before those of the next come to be.
     """
     layout, software = columns.layout, columns.software
-    held, root = rank.dense + rank.expert, _root(columns, rank)
-    layers = np.maximum(held - root, 0.0)
-    passing = 2.0 * root + _unit_bytes(columns) * layers / np.maximum(rank.layers, 1.0)
+    held, ends = rank.dense + rank.expert, root(columns, rank)
+    layers = np.maximum(held - ends, 0.0)
+    passing = 2.0 * ends + _unit_bytes(columns) * layers / np.maximum(rank.layers, 1.0)
     chunks = np.where((layout.vp > 1) & (layout.micro_batches <= layout.pp), layout.vp, 1.0)
-    staying = 2.0 * root + _unit_bytes(columns) * layers + software.gradient_bytes * held / chunks
+    staying = 2.0 * ends + _unit_bytes(columns) * layers + software.gradient_bytes * held / chunks
     return np.where(layout.reshard > 0, passing, staying)
 
 
 def _gathered(columns: Columns, rank: RankColumns) -> F:
     """Pool of the stream that gathers: the largest unit, or two layers."""
-    layers = np.maximum(rank.dense + rank.expert - _root(columns, rank), 0.0) / np.maximum(rank.layers, 1.0)
-    return np.maximum(2.0 * _root(columns, rank), 2.0 * _unit_bytes(columns) * layers)
+    layers = np.maximum(rank.dense + rank.expert - root(columns, rank), 0.0) / np.maximum(rank.layers, 1.0)
+    return np.maximum(2.0 * root(columns, rank), 2.0 * _unit_bytes(columns) * layers)
 
 
 def _pipeline(columns: Columns, rank: RankColumns, place: F, widths: _Widths) -> F:

@@ -181,7 +181,7 @@ def rank_memory(columns: Columns, rank: RankColumns, place: F) -> MemoryColumns:
         place: Its pipeline stage, from 0.
     """
     replicated, sharded = _replicated(columns, rank, place), fully_sharded(columns, rank, place)
-    second = columns.software.fully_shard > 0
+    second = (columns.software.fully_shard > 0) & (columns.layout.zero >= 3)
     names = ("parameters", "gradients", "optimizer", "activations", "buffers")
     parts = {name: np.where(second, getattr(sharded, name), getattr(replicated, name)) for name in names}
     spare = np.where(second, sharded.stranded, FRAGMENTATION * columns.device.memory_bytes)

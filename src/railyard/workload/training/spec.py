@@ -183,7 +183,10 @@ class SoftwareProfile:
         imbalance: Load of the busiest expert rank over the mean load (1: balanced).
         optimizer_bytes: Bytes read and written per parameter by an optimizer step.
         gradient_bytes: Bytes per parameter of the gradient buffer that is reduced.
-        fully_shard: Memory is that of PyTorch's FSDP2 and its pipelining (torchtitan), not of whole buffers.
+        fully_shard: Memory under zero 3 is that of PyTorch's FSDP2 and its pipelining (torchtitan).
+        moment_bytes: Bytes of each of Adam's two moments: 4, or 2 with a precision-aware optimizer.
+        narrow_parameter_bytes: Bytes of a layer's parameter under 8-bit products: 2 with the transposed copy that
+            Hopper's want, or in 16 bits; 1 where they take either order (Blackwell, one scale a tensor).
         step_ps: Fixed host time of one step (loss sync, gradient norm, scheduler, logging).
     """
 
@@ -237,6 +240,8 @@ class SoftwareProfile:
     optimizer_bytes: float = 28.0
     gradient_bytes: int = 4
     fully_shard: bool = False
+    moment_bytes: int = 4
+    narrow_parameter_bytes: float = 2.0
     step_ps: int = 5_000_000_000
 
 
