@@ -44,6 +44,7 @@ class Stream(IntEnum):
     CONTEXT = 6
     STORAGE = 7
     PARAMETER = 8
+    OUTER = 9
     LOADER = 9
     COPY = 10
 

@@ -10,12 +10,14 @@ from railyard import catalog as catalogs
 from railyard import cluster as clusters
 from railyard.errors import InputError
 from railyard.scenario import bounds
+from railyard.scenario.communication import communication_of
 from railyard.scenario.section import fields_given
 from railyard.workload.training import formats, loading, profiles
 from railyard.workload.training.layout import auto, check, domain_use
 from railyard.workload.training.machine import Machine
 from railyard.workload.training.memory import check_fit
 from railyard.workload.training.spec import Checkpoint, DataLoading, Layout, SoftwareProfile, Training
+from railyard.workload.training.sync.check import check_communication
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,6 +137,7 @@ def training_of(draft: Draft, cluster: Cluster, model: Model) -> Training:
             tokens=section.tokens,
             data=_record(section.data, DataLoading),
             checkpoint=_record(section.checkpoint, Checkpoint),
+            communication=communication_of(section.communication),
         )
         if job.data is not None:
             with blaming(draft, *_TRAINING, "data"):
@@ -207,6 +210,7 @@ def _best(job: Training, cluster: Cluster, given: dict[str, Any]) -> Training:
         software=job.software,
         precision=job.precision,
         fixed={name: value for name, value in given.items() if name in _SEARCHED},
+        communication=job.communication,
     )
     further = {name: value for name, value in given.items() if name not in _SEARCHED}
     return _fitting(job.replace(layout=found.replace(**further)), cluster)
@@ -223,6 +227,7 @@ def _fitting(job: Training, cluster: Cluster) -> Training:
         )
     check(job.model, job.layout, job.seq_len, cluster.ranks)
     bounds.check_step(job)
+    check_communication(job)
     check_fit(job, cluster.accelerator)
     return job
 

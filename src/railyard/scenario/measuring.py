@@ -24,6 +24,7 @@ from railyard.scenario.draws import hashes
 from railyard.scenario.packet_figures import packets_of
 from railyard.scenario.storing import checkpoint_json, loading_of, storage_warnings
 from railyard.workload.training import profiles
+from railyard.workload.training.sync.ledger import ledger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -70,14 +71,19 @@ def measure(simulated: Simulated) -> Measured:
     waited_s = sum(row.seconds for row in decomposition.rows if row.cause == "data")
     loading = loading_of(job, timeline, plain_s, waited_s)
     varied_s = 0.0 if loading is None else loading.variation_s
-    step_s = plain_s + varied_s
+    step_s = plain_s + varied_s + simulated.meeting_s
+    price = ledger(job.training, job.cluster.scale_up_domain)
     stall_s = _stall_each_step(job.training, saved.stall_s)
     busy = utilization(decomposition, _work(job), step_s=step_s + stall_s)
     carried = network_use(timeline, job.cluster, decomposition)
     cost = economics(simulated, decomposition, step_s)
     ranks = timeline_tracks.sample_ranks(stages(timeline.graph), busy.per_rank)
-    added = (("data", "variation", varied_s), ("checkpoint", "checkpoint", stall_s))
-    diluted = decomposition.step_s / (decomposition.step_s + varied_s + stall_s)
+    added = (
+        ("data", "variation", varied_s),
+        ("outer update", "outer update", simulated.meeting_s),
+        ("checkpoint", "checkpoint", stall_s),
+    )
+    diluted = decomposition.step_s / (decomposition.step_s + sum(seconds for _, _, seconds in added))
     variant = {
         "name": job.variant.name,
         "settings": dict(job.variant.settings),
@@ -97,10 +103,12 @@ def measure(simulated: Simulated) -> Measured:
             "data": None if loading is None else loading.to_json(),
             "checkpoint": checkpoint_json(job, saved, step_s, cost.jct),
         },
+        **({} if price is None else {"communication": price.to_json()}),
         "collectives": collective_rows(timeline, job.cluster, job.policy),
         **packets_of(timeline, job.cluster),
         "warnings": [
             *timeline.meta.get("warnings", []),  # type: ignore[misc]
+            *([] if price is None else price.notes()),
             *_straddling(job),
             *storage_warnings(job, loading, saved, step_s, cost.jct),
         ],

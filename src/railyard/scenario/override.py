@@ -31,6 +31,9 @@ SHORT: Mapping[str, str] = {
     "tokens": "workload.training.tokens",
     "software": "workload.training.software",
     "recompute": "workload.training.parallelism.recompute",
+    "communication": "workload.training.communication",
+    "compression": "workload.training.communication.compression",
+    "local_updates": "workload.training.communication.local_updates",
     "schedule": "workload.training.parallelism.schedule",
     "placement": "cluster.placement",
     "parallelism": "workload.training.parallelism",
@@ -39,8 +42,11 @@ SHORT: Mapping[str, str] = {
     "pue": "economics.pue",
 }
 
+#: Parts of `communication`, each a kind with its keys.
+_KINDS = ("compression", "local_updates", "asynchronous", "scheduling", "sparse", "dispatch")
+
 #: Sections that may be written as one word, and the key that the word is the value of.
-TAGS: Mapping[str, str] = {"topology": "kind", "fabric": "name", "engine": "name"}
+TAGS: Mapping[str, str] = {"topology": "kind", "fabric": "name", "engine": "name", **dict.fromkeys(_KINDS, "kind")}
 
 
 def full_path(key: str) -> tuple[str, ...]:

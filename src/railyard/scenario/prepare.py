@@ -67,7 +67,7 @@ class Graphs:
     _lock: Lock = field(default_factory=Lock)
     most: int = 4
 
-    def of(self, training: Training, cluster: Cluster, *, checkpoint: bool = False) -> TaskGraph:
+    def of(self, training: Training, cluster: Cluster, *, checkpoint: bool = False, meeting: bool = False) -> TaskGraph:
         """The graph of one step.
 
         Raises:
@@ -75,12 +75,20 @@ class Graphs:
         """
         from railyard.workload.training.build import build
 
-        key = (training, cluster.accelerator, cluster.server, cluster.ranks, cluster.storage is None, checkpoint)
+        key = (
+            training,
+            cluster.accelerator,
+            cluster.server,
+            cluster.ranks,
+            cluster.storage is None,
+            checkpoint,
+            meeting,
+        )
         with self._lock:
             for known, graph in self._kept:
                 if known == key:
                     return graph
-            graph = build(training, cluster, checkpoint=checkpoint)
+            graph = build(training, cluster, checkpoint=checkpoint, meeting=meeting)
             self._kept = [*self._kept[-self.most + 1 :], (key, graph)]
             return graph
 

@@ -18,6 +18,7 @@ from railyard.scenario.compose import blaming
 from railyard.scenario.draws import hashes, redrawn
 from railyard.scenario.storing import Saved, state_flows
 from railyard.workload.training.loading import with_faster_loading
+from railyard.workload.training.sync.meeting import meeting_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,6 +46,7 @@ class Simulated:
         samples_s: Step time under every seed.
         saved: What a checkpoint takes.
         bottleneck: What would help.
+        meeting_s: How much longer a mean step is for meetings of workers that step by themselves.
     """
 
     job: Job
@@ -52,6 +54,7 @@ class Simulated:
     samples_s: tuple[float, ...]
     saved: Saved
     bottleneck: Bottleneck
+    meeting_s: float = 0.0
 
 
 def simulate(job: Job, graphs: Graphs, *, stop: Event, done: Callable[[str], None], workers: int = 1) -> Simulated:
@@ -80,17 +83,17 @@ def simulate(job: Job, graphs: Graphs, *, stop: Event, done: Callable[[str], Non
         timeline = bench.step(graph, bench.job.cluster, seed=seed)
         step_s = timeline.makespan_ps * 1e-12
         disturbed = bool(job.faults) or job.jitter != Jitter()
-        saved = bench.checkpoint(step_s)
+        saved, meeting_s = bench.checkpoint(step_s), bench.meeting_s(job.cluster, bench.job.cluster, step_s)
         stall_s = saved.stall_s / bench.saved_every
         found = bottleneck.resources(
             bench.job.cluster, timeline, jitter=disturbed, checkpoints=job.training.checkpoint is not None
         )
         tried = replace(bench.for_trials(graph, step_s), stall_s=stall_s)
         trials = {resource.name: pool.submit(tried.better, resource, bottleneck.FACTOR) for resource in found}
-        search = bottleneck.find(step_s + stall_s, found, Trials(trials, tried.better))
+        search = bottleneck.find(step_s + stall_s + meeting_s, found, Trials(trials, tried.better))
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-    return Simulated(bench.job, timeline, samples_s or (step_s,) * len(job.seeds), saved, search)
+    return Simulated(bench.job, timeline, samples_s or (step_s,) * len(job.seeds), saved, search, meeting_s)
 
 
 @dataclass(frozen=True)
@@ -210,7 +213,8 @@ class Bench:
         training = self.job.training
         if resource.divides_loading:
             training = with_faster_loading(training, factor)
-        graph = self.graphs.of(training, cluster if resource.rebuilds_workload else self.job.cluster)
+        built = cluster if resource.rebuilds_workload else self.job.cluster
+        graph = self.graphs.of(training, built)
         faults, jitter = self.job.faults, self.job.jitter
         if resource.divides_jitter:
             jitter = Jitter(jitter.sigma / factor, jitter.rank_sigma / factor)
@@ -221,7 +225,7 @@ class Bench:
         if stall_s > 0 and resource.family == "storage":
             ended = self.step(self.graphs.of(training, self.job.cluster, checkpoint=True), cluster, seed=self.seed)
             stall_s = max(ended.makespan_ps * 1e-12 - step_s, 0.0) / self.saved_every
-        return self.scale * step_s + stall_s
+        return self.scale * step_s + stall_s + self.meeting_s(built, cluster, step_s)
 
     def checkpoint(self, step_s: float) -> Saved:
         """What a checkpoint takes, the step that ends with one and its reads and writes by themselves."""
@@ -237,6 +241,21 @@ class Bench:
             for kind in (Kind.WRITE, Kind.READ)
         )
         return Saved(max(timeline.makespan_ps * 1e-12 - step_s, 0.0), write_s, read_s, alone.bytes, alone.writers)
+
+    def meeting_s(self, built: Cluster, cluster: Cluster, step_s: float) -> float:
+        """How much longer a mean step is for meetings of workers that step by themselves.
+
+        Args:
+            built: The cluster for which the graph is built.
+            cluster: On which it runs.
+            step_s: A step without a meeting.
+        """
+        share = meeting_steps(self.job.training)
+        if not share:
+            return 0.0
+        graph = self.graphs.of(self.job.training, built, meeting=True)
+        timeline = self.step(graph, cluster, seed=self.seed)
+        return share * max(timeline.makespan_ps * 1e-12 - step_s, 0.0)
 
     def _poll(self, ended: int, total: int, now_ps: int) -> None:
         del ended, total, now_ps

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
+from railyard.scenario.communication import CommunicationSection
 from railyard.scenario.quantity import Count, Flag, Positive, Text
 from railyard.scenario.section import Section, section_of
 from railyard.workload.training.spec import Checkpoint, DataLoading, Layout, Precision, SoftwareProfile
@@ -69,6 +70,9 @@ class TrainingSection(Section):
     )
     software: Annotated[SoftwareSection, BeforeValidator(_profile)] = Field(
         default_factory=SoftwareSection, description="The training software: name of a profile, or its constants."
+    )
+    communication: CommunicationSection | None = Field(
+        default=None, description="What the job does about limits of the network."
     )
     data: DataSection | None = Field(default=None, description="Reading of samples from storage.")
     checkpoint: CheckpointSection | None = Field(default=None, description="Writing of checkpoints to storage.")

@@ -23,6 +23,9 @@ from railyard.workload.training.precision import check_precision
 from railyard.workload.training.program import Lattice, Program, expand
 from railyard.workload.training.schedule import Emission, Schedule, emit, schedules
 from railyard.workload.training.storage import read_samples, save_state, wait_for_storage
+from railyard.workload.training.sync.check import check_communication
+from railyard.workload.training.sync.graph import asked_of
+from railyard.workload.training.sync.worker import workers_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,7 +40,12 @@ if TYPE_CHECKING:
 
 
 def build(
-    training: Training, cluster: Cluster, *, times_of: TimesOf | None = None, checkpoint: bool = False
+    training: Training,
+    cluster: Cluster,
+    *,
+    times_of: TimesOf | None = None,
+    checkpoint: bool = False,
+    meeting: bool = False,
 ) -> TaskGraph:
     """The task graph of one optimizer step.
 
@@ -49,6 +57,8 @@ def build(
         times_of: Replaces `compute.stage_times`: (training, accelerator, virtual stage) -> `StageTimes`.
         checkpoint: Whether a checkpoint is taken at the end of this step; the step time of a run is the mean of
             `interval_steps - 1` steps without and one with.
+        meeting: Whether workers that step by themselves (local updates) exchange something in this step; the share of
+            such steps is `sync.meeting_steps`.
 
     Raises:
         InputError: The layout does not fit the cluster or the schedule, the device has no units for the precision, or
@@ -56,18 +66,22 @@ def build(
     """
     _check(training.layout, cluster.ranks)
     check_precision(training.precision, cluster.accelerator)
+    check_communication(training)
     layout = training.layout
     schedule = schedules.get(layout.schedule)
     parts = _parts(training, cluster, schedule, times_of)
     emission = _emission(layout, schedule, parts)
-    lattice = Lattice(layout)
-    plan = data.DataPlan.of(layout, lattice, parts, splits_backward=schedule.splits_backward)
+    asked = asked_of(training)
+    domain = 1 if asked is None else cluster.scale_up_domain
+    lattice = Lattice(layout, workers_of(training), domain)
+    ahead = asked is not None and asked.scheduling is not None
+    plan = data.DataPlan.of(layout, lattice, parts, splits_backward=schedule.splits_backward, reduce_ahead=ahead)
     pieces = cut(emission, parts, plan.split(emission))
     program = Program(lattice, parts.stages, layout.micro_batches)
     if times_of is None:
         program.loss = _loss(training, cluster, parts)
     step = Step(training, cluster, parts, emission, plan, pieces, program)
-    _fill(step, checkpoint=checkpoint)
+    _fill(step, checkpoint=checkpoint, meeting=meeting)
     return expand(program)
 
 
@@ -95,14 +109,14 @@ def _waiting(loss: F, device: F, host: F) -> float:
     return float(np.max(1.0 - alone / np.maximum(slowed, 1e-15)))
 
 
-def _fill(step: Step, *, checkpoint: bool) -> None:
+def _fill(step: Step, *, checkpoint: bool, meeting: bool) -> None:
     """Puts everything that a step does into its program."""
     compute(step.program, step.pieces, step.parts)
     inner.attach(step.program, step.pieces, step.parts.traffic)
     pipeline.connect(step.program, step.pieces, step.emission, costs.p2p_bytes(step.training, step.cluster.accelerator))
     gather_for_passes(step)
     reads = read_samples(step)
-    end = finish(step, reduce_gradients(step))
+    end = finish(step, reduce_gradients(step), meeting=meeting)
     wait_for_storage(step, reads, save_state(step, end, checkpoint=checkpoint))
 
 

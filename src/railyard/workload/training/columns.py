@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from railyard.workload.training.sync.worker import kept_bytes, worker_job
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -176,11 +178,19 @@ class DeviceColumns:
 
 @dataclass(frozen=True, slots=True)
 class JobColumns:
-    """What the job itself adds: sequence length and width of its GEMM operands in bits."""
+    """What the job itself adds: sequence length and width of its GEMM operands in bits.
+
+    `kept_dense` and `kept_expert` are bytes a parameter that its way of communicating keeps on the device; `dispatch`
+    the bytes of tokens on their way to experts, over those of 16 bits; `dispatch_cast` the traffic of coding a number.
+    """
 
     seq_len: F
     bits: F
     causal: F
+    kept_dense: F
+    kept_expert: F
+    dispatch: F
+    dispatch_cast: F
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,13 +215,14 @@ class Columns:
 
     @classmethod
     def of(cls, trainings: Sequence[Training], accelerators: Sequence[Accelerator]) -> Columns:
-        """Columns of many jobs, row by row on their accelerators."""
+        """Columns of many jobs, row by row on their accelerators; of jobs with local updates, those of one worker."""
+        jobs = [worker_job(training) for training in trainings]
         return cls(
             model=_struct(ModelColumns, [t.model for t in trainings], _model_row),
-            layout=_struct(LayoutColumns, [t.layout for t in trainings], _layout_row),
+            layout=_struct(LayoutColumns, [t.layout for t in jobs], _layout_row),
             software=_struct(SoftwareColumns, [t.software for t in trainings], _software_row),
             device=_struct(DeviceColumns, list(accelerators), _device_row),
-            job=_struct(JobColumns, list(trainings), _job_row),
+            job=_struct(JobColumns, list(zip(trainings, accelerators, strict=True)), _job_row),
         )
 
 
@@ -326,6 +337,13 @@ def _device_row(device: Accelerator) -> dict[str, float]:
     }
 
 
-def _job_row(training: Training) -> dict[str, float]:
+def _job_row(job: tuple[Training, Accelerator]) -> dict[str, float]:
+    training, device = job
     bits = {"bf16": 16, "fp16": 16, "fp8": 8, "fp4": 4}[training.precision]
-    return {"seq_len": training.seq_len, "bits": bits, "causal": training.causal}
+    row: dict[str, float] = {"seq_len": training.seq_len, "bits": bits, "causal": training.causal}
+    row |= {f"kept_{name}": kept_bytes(training, name, device.scale_up_domain) for name in ("dense", "expert")}
+    way = None if training.communication is None else training.communication.dispatch
+    return row | {
+        "dispatch": 1.0 if way is None else way.share(),
+        "dispatch_cast": 0.0 if way is None else way.cast_bytes(),
+    }

@@ -130,6 +130,7 @@ def _experts(columns: Columns, domain: F) -> list[Exchange]:
     layout, model = columns.layout, columns.model
     size = columns.split_tokens * model.topk * model.hidden * 2.0 * _copies(columns, domain)
     many = np.where(layout.ep > 1, 2.0, 0.0)
+    size = size * columns.job.dispatch
     hidden = layout.overlap_expert * columns.software.expert_overlap
     return [
         Exchange("experts", CollectiveKind.ALL_TO_ALL, "ep", "forward", size, many, hidden),

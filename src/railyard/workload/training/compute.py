@@ -91,14 +91,21 @@ def stage_times(training: Training, accelerator: Accelerator, stage: VirtualStag
     held = passes.stage(stage.layers, stage.moe_layers, float(stage.embedding), float(stage.head))
     backward = held.backward_input + held.backward_weight
     stretch = np.maximum(1.0, held.host_backward / np.maximum(backward, 1e-15))
+    cast = 0.5 * dispatch_cast_s(columns, float(stage.moe_layers))
     return StageTimes(
-        forward_ps=_ps(np.maximum(held.forward, held.host_forward)),
-        backward_input_ps=_ps(held.backward_input * stretch),
+        forward_ps=_ps(np.maximum(held.forward, held.host_forward) + cast),
+        backward_input_ps=_ps(held.backward_input * stretch + cast),
         backward_weight_ps=_ps(held.backward_weight * stretch),
         recompute_ps=_ps(recompute_s(columns, passes, held, stage.layers, stage.moe_layers)),
         flops=float(held.flops[0]),
         collectives=_collectives(columns, stage, np.array([float(accelerator.scale_up_domain)])),
     )
+
+
+def dispatch_cast_s(columns: Columns, moe_layers: F | float) -> F:
+    """Coding and decoding tokens on their way to experts and back, forward and backward, where they travel coded."""
+    numbers = columns.split_tokens * columns.model.topk * columns.model.hidden
+    return moe_layers * 2.0 * numbers * columns.job.dispatch_cast / columns.device.hbm_bytes_s
 
 
 def recompute_s(columns: Columns, passes: LayerPasses, held: Pass, layers: F | float, moe_layers: F | float) -> F:

@@ -21,6 +21,7 @@ from railyard.workload.training.machine import MachineColumns
 from railyard.workload.training.passes import layer_passes
 from railyard.workload.training.rank_times import RankTimes, rank_times
 from railyard.workload.training.state import sync_times
+from railyard.workload.training.sync.closed_form import Around
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,6 +43,8 @@ class Estimate:
         pipeline_s: Exposed sends between stages.
         bubble_s: Pipeline fill and drain.
         gradient_s, parameter_s: Exposed reductions of gradients and gathers of parameters.
+        encoding_s: Kernels that code and decode what is sent, where a job sends it coded.
+        outer_s: Meetings of workers that step by themselves (local updates), their share of a mean step.
         optimizer_s: The optimizer's step, and passes over gradient buffers.
         fixed_s: The host's fixed part of a step.
         data_s: Waiting for samples, where the machine has a storage system and the job reads from it.
@@ -61,6 +64,8 @@ class Estimate:
     bubble_s: F
     gradient_s: F
     parameter_s: F
+    encoding_s: F
+    outer_s: F
     optimizer_s: F
     fixed_s: F
     data_s: F
@@ -87,16 +92,16 @@ def estimate(
     columns = Columns.of(trainings, [machine.accelerator for machine in machines])
     columns = columns if change is None else change(columns)
     machine, held = MachineColumns.of(machines), HeldColumns.of(trainings)
-    passes = layer_passes(columns)
+    passes, around = layer_passes(columns), Around.of(trainings, machines)
     slowed = beside(columns, machine)
-    kinds = [rank_times(columns, passes, kind, machine, slowed) for kind in held.kinds]
+    kinds = [rank_times(columns, passes, kind, machine, (slowed, around)) for kind in held.kinds]
     totals = np.array(
         [np.where(kind.ranks > 0, times.total, 0.0) for kind, times in zip(held.kinds, kinds, strict=True)]
     )
     busiest = np.argmax(totals, axis=0)
     times = RankTimes(*(np.choose(busiest, [getattr(kind, name) for kind in kinds]) for name in RankTimes.__slots__))
     rest = sum(kind.ranks * total for kind, total in zip(held.kinds, totals, strict=True)) - times.total
-    sync = sync_times(columns, held, machine, times)
+    sync = sync_times(columns, held, machine, times, around)
     batches = columns.layout.micro_batches
     bubble = _bubble(columns, times, rest)
     parts = {
@@ -109,11 +114,13 @@ def estimate(
         "bubble_s": bubble,
         "gradient_s": sync.gradient + batches * times.gradient,
         "parameter_s": sync.parameter + batches * times.parameter,
+        "encoding_s": sync.encoding + batches * times.encoding,
         "optimizer_s": sync.optimizer,
         "fixed_s": columns.software.step_s,
     }
+    parts["outer_s"] = around.meetings(held, np.sum(list(parts.values()), axis=0))
     parts |= _stored(trainings, machines, np.sum(list(parts.values()), axis=0))
-    ranks = columns.layout.tp * columns.layout.pp * columns.layout.dp * columns.layout.cp
+    ranks = np.array([float(training.layout.ranks) for training in trainings])
     undisturbed = np.sum(list(parts.values()), axis=0)
     parts["jitter_s"] = median_delay_s([machine.accelerator for machine in machines], ranks, undisturbed)
     step = undisturbed + parts["jitter_s"]

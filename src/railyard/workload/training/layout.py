@@ -19,6 +19,7 @@ from railyard.workload.training.memory import LayoutError, fits, fullest_bytes, 
 from railyard.workload.training.precision import check_precision
 from railyard.workload.training.spec import Layout, Training
 from railyard.workload.training.stages import layer_counts
+from railyard.workload.training.sync.check import communicates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from railyard.catalog import Accelerator, Model
     from railyard.workload.training.machine import Machine
     from railyard.workload.training.spec import Precision, SoftwareProfile
+    from railyard.workload.training.sync.spec import Communication
 
 # Virtual stages of a rank that are tried; more are never faster by more than the bubble that is left.
 _VIRTUAL = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
@@ -232,6 +234,7 @@ def auto(
     software: SoftwareProfile,
     precision: Precision = "bf16",
     fixed: Mapping[str, int | str] | None = None,
+    communication: Communication | None = None,
 ) -> Layout:
     """The fastest layout that fits.
 
@@ -244,6 +247,7 @@ def auto(
         software: Constants of the software.
         precision: Of the matrix products.
         fixed: Sizes that are given, by the names of `Layout`.
+        communication: What the job does about limits of the network.
 
     Raises:
         InputError: The device has no units for the precision.
@@ -254,7 +258,7 @@ def auto(
     search = Search(
         accelerators=accelerators, domain=domain, global_batch=global_batch, seq_len=seq_len, fixed=dict(fixed or {})
     )
-    trainings = _trainings(model, search, software, precision)
+    trainings = _trainings(model, search, software, precision, communication)
     if not trainings:
         given = ", ".join(f"{name} {value}" for name, value in search.fixed.items())
         raise LayoutError(
@@ -269,11 +273,27 @@ def auto(
     return good[int(np.argmin(seconds))].layout
 
 
-def _trainings(model: Model, search: Search, software: SoftwareProfile, precision: Precision) -> list[Training]:
-    return [
-        Training(model=model, layout=layout, seq_len=search.seq_len, software=software, precision=precision)
-        for layout in layouts(model, search)
-    ]
+def _trainings(
+    model: Model,
+    search: Search,
+    software: SoftwareProfile,
+    precision: Precision,
+    communication: Communication | None = None,
+) -> list[Training]:
+    """One job a layout; layouts with which the job's way of communicating does not work are left out."""
+    found = []
+    for layout in layouts(model, search):
+        job = Training(
+            model=model,
+            layout=layout,
+            seq_len=search.seq_len,
+            software=software,
+            precision=precision,
+            communication=communication,
+        )
+        if communication is None or communicates(job):
+            found.append(job)
+    return found
 
 
 def _that_fit(trainings: list[Training], accelerator: Accelerator) -> list[Training]:
@@ -312,7 +332,7 @@ def nearest_that_fit(training: Training, accelerator: Accelerator, count: int = 
         seq_len=training.seq_len,
         fixed={},
     )
-    tried = _trainings(training.model, search, training.software, training.precision)
+    tried = _trainings(training.model, search, training.software, training.precision, training.communication)
     good = [found.layout for found in _that_fit(tried, accelerator)] if tried else []
     return tuple(sorted(good, key=lambda layout: _distance(layout, own))[:count])
 

@@ -184,6 +184,9 @@ def rank_memory(columns: Columns, rank: RankColumns, place: F) -> MemoryColumns:
     second = (columns.software.fully_shard > 0) & (columns.layout.zero >= 3)
     names = ("parameters", "gradients", "optimizer", "activations", "buffers")
     parts = {name: np.where(second, getattr(sharded, name), getattr(replicated, name)) for name in names}
+    # Errors, momenta and copies that the job's way of communicating keeps from step to step.
+    kept = rank.dense * columns.job.kept_dense + rank.expert * columns.job.kept_expert
+    parts["buffers"] = parts["buffers"] + kept
     spare = np.where(second, sharded.stranded, FRAGMENTATION * columns.device.memory_bytes)
     return MemoryColumns(**parts, reserved=RUNTIME_BYTES + spare)
 

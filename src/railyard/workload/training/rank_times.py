@@ -10,7 +10,7 @@ import numpy as np
 from railyard.graph import CollectiveKind
 from railyard.workload.training import communication
 from railyard.workload.training.alpha_beta import Group, collective_s, send_s
-from railyard.workload.training.compute import recompute_host_s, recompute_s
+from railyard.workload.training.compute import dispatch_cast_s, recompute_host_s, recompute_s
 
 if TYPE_CHECKING:
     from railyard.workload.training.columns import Columns, F
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from railyard.workload.training.held import RankColumns
     from railyard.workload.training.machine import MachineColumns
     from railyard.workload.training.passes import LayerPasses
+    from railyard.workload.training.sync.closed_form import Around
 
 
 @dataclass(frozen=True, slots=True)
 class RankTimes:
-    """Seconds of one micro-batch; `total` is the sum of the parts from `compute` to `parameter`.
+    """Seconds of one micro-batch; `total` is the sum of the parts from `compute` to `parameter`, and `encoding`.
 
     `forward` and `backward` are the two halves of the total, `weight` the weight-gradient part of the computation,
     `send` one send to the next stage. `data_forward` and `data_backward` are the shares of the speed of the two passes
@@ -47,6 +48,7 @@ class RankTimes:
     expert_back: F
     data_forward: F
     data_backward: F
+    encoding: F
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +71,22 @@ class _Exposed:
 
 
 def rank_times(
-    columns: Columns, passes: LayerPasses, rank: RankColumns, machine: MachineColumns, beside: Beside
+    columns: Columns, passes: LayerPasses, rank: RankColumns, machine: MachineColumns, hooks: tuple[Beside, Around]
 ) -> RankTimes:
-    """Times of one micro-batch on that kind of rank."""
+    """Times of one micro-batch on that kind of rank.
+
+    Args:
+        columns: The designs.
+        passes: Of one layer.
+        rank: What the rank holds.
+        machine: Rates.
+        hooks: What computation loses to collectives beside it, and what is done about limits of the network.
+    """
+    slowed, around = hooks
     rank = rank.of_one_batch(columns)
     held = (rank.layers, rank.moe_layers, rank.embedding, rank.head)
     work = passes.stage(*held)
-    loss = beside.loss(work, held)
+    loss = slowed.loss(work, held)
     again = recompute_s(columns, passes, work, rank.layers, rank.moe_layers)
     ahead, back = (_exposed(columns, rank, machine, phase, loss) for phase in ("forward", "backward"))
     cast = _weight_cast_s(columns, rank)
@@ -86,11 +97,13 @@ def rank_times(
     wait_backward = np.maximum(0.0, host_backward + back.host - backward_work - (back.total - back.contention))
     forward = forward_work + ahead.total - ahead.contention + wait_forward
     backward = backward_work + back.total - back.contention + wait_backward
-    gather, scatter, contention = _sharded(columns, rank, machine, loss, forward=forward, backward=backward)
+    sharded = _sharded(columns, rank, machine, (loss, around), forward=forward, backward=backward)
+    gather, scatter, contention, encoding = sharded
+    encoding = encoding + dispatch_cast_s(columns, rank.moe_layers)
     send = _send_s(columns, machine)
     pipeline = _pipeline_s(columns, send)
     return RankTimes(
-        total=forward + backward + gather + scatter + contention + pipeline,
+        total=forward + backward + gather + scatter + contention + pipeline + encoding,
         forward=forward,
         backward=backward,
         weight=work.backward_weight,
@@ -107,6 +120,7 @@ def rank_times(
         expert_back=back.under,
         data_forward=loss.forward["dp"],
         data_backward=loss.backward["dp"],
+        encoding=encoding,
     )
 
 
@@ -161,34 +175,34 @@ def _weight_cast_s(columns: Columns, rank: RankColumns) -> F:
 
 
 def _sharded(
-    columns: Columns, rank: RankColumns, machine: MachineColumns, loss: Loss, *, forward: F, backward: F
-) -> tuple[F, F, F]:
-    """Exposed gathers and scatters of sharded parameters (ZeRO-3, FSDP) in each micro-batch, and their contention.
+    columns: Columns, rank: RankColumns, machine: MachineColumns, hooks: tuple[Loss, Around], *, forward: F, backward: F
+) -> tuple[F, F, F, F]:
+    """Exposed gathers and scatters of sharded parameters (ZeRO-3, FSDP) in each micro-batch, contention, and coding.
 
     The next layer's parameters are gathered under this layer; the first gather and the last scatter have nothing above.
     """
-    layout, software = columns.layout, columns.software
+    layout, software, (loss, around) = columns.layout, columns.software, hooks
     group = Group(layout.shard, layout.tp)
     layers = np.maximum(rank.layers, 1.0)
     bytes_held = (rank.dense + rank.expert) * 2.0
     each = collective_s(CollectiveKind.ALL_GATHER, bytes_held / layers, group, machine, software.collective_fraction)
-    gather = layers * each
     grads = (rank.dense + rank.expert) * software.gradient_bytes
     spread = collective_s(CollectiveKind.REDUCE_SCATTER, grads / layers, group, machine, software.collective_fraction)
+    each, again_each, spread, coding = around.each(rank.dense + rank.expert, layers, each, each, spread)
     replicas = layout.dp * layout.cp / layout.shard
     outer = Group(replicas, layout.tp * layout.shard)
     spread = spread + collective_s(
         CollectiveKind.ALL_REDUCE, grads / layers / layout.shard, outer, machine, software.collective_fraction
     )
-    scatter = layers * spread
+    gather, scatter = layers * each, layers * spread
     under = software.shard_overlap * layout.overlap_gradient
-    again = gather * layout.reshard
+    again = layers * again_each * layout.reshard
     lead = np.maximum(gather - under * forward, each)
     trail = np.maximum(again + scatter - under * backward, spread)
     share = scatter / np.maximum(again + scatter, 1e-12)
     taken = (gather - lead) * loss.forward["dp"] + (again + scatter - trail) * loss.backward["dp"]
     on = np.where((layout.zero >= 3) & (layout.shard > 1), 1.0, 0.0)
-    return on * (lead + trail * (1.0 - share)), on * trail * share, on * taken
+    return on * (lead + trail * (1.0 - share)), on * trail * share, on * taken, on * coding
 
 
 def _send_s(columns: Columns, machine: MachineColumns) -> F:

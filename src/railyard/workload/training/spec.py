@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from railyard.catalog import Model
+    from railyard.workload.training.sync.spec import Communication
 
 Schedule = Literal["1f1b", "interleaved", "zero-bubble", "dualpipe"]
 Recompute = Literal["none", "selective", "full"]
@@ -342,6 +343,7 @@ class Training:
         causal: Attention looks backward only.
         data: Reading of samples; None when their time is left out.
         checkpoint: Writing of checkpoints; None when their time is left out.
+        communication: What the job does about limits of the network; None sends everything, in every step.
     """
 
     model: Model
@@ -354,6 +356,7 @@ class Training:
     causal: bool = True
     data: DataLoading | None = None
     checkpoint: Checkpoint | None = None
+    communication: Communication | None = None
 
     @property
     def step_tokens(self) -> int:

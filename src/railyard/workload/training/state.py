@@ -15,34 +15,48 @@ if TYPE_CHECKING:
     from railyard.workload.training.held import HeldColumns
     from railyard.workload.training.machine import MachineColumns
     from railyard.workload.training.rank_times import RankTimes
+    from railyard.workload.training.sync.closed_form import Around
 
 
 @dataclass(frozen=True, slots=True)
 class SyncTimes:
-    """Seconds a step: exposed reductions and gathers, the optimizer, what hidden traffic takes from computation."""
+    """Seconds a step: exposed reductions and gathers, the optimizer, what hidden traffic takes from computation.
+
+    `encoding` is what codes and decodes what is sent.
+    """
 
     gradient: F
     parameter: F
     optimizer: F
     contention: F
+    encoding: F
 
 
-def sync_times(columns: Columns, held: HeldColumns, machine: MachineColumns, times: RankTimes) -> SyncTimes:
+def sync_times(
+    columns: Columns, held: HeldColumns, machine: MachineColumns, times: RankTimes, around: Around
+) -> SyncTimes:
     """The once-a-step part on the rank that holds most."""
     largest = [np.max([getattr(kind, name) for kind in held.kinds], axis=0) for name in ("dense", "expert", "layers")]
     dense, expert, layers = largest
     layout, software = columns.layout, columns.software
     replicated = np.where(layout.zero < 3, 1.0, 0.0)
-    reduce, gather = _traffic(columns, machine, dense, expert, np.maximum(layers, 1.0))
+    reduce, gather, encoding = _traffic(columns, machine, (dense, expert), np.maximum(layers, 1.0), around)
     window = _window(columns)
     share = software.gradient_overlap
     parts = np.maximum(layers, 1.0)
     back = np.minimum(np.minimum(share, 1.0 - 1.0 / parts) * reduce, window * times.backward) * layout.overlap_gradient
     ahead = np.minimum(np.minimum(share, 1.0 - 1.0 / parts) * gather, window * times.forward) * layout.overlap_parameter
-    gradient = (reduce - back) * replicated + _shared_embedding_s(columns, machine)
-    parameter = (gather - ahead) * replicated
+    gradient, parameter = around.exposed(
+        columns,
+        (window * times.forward, window * times.backward, layout.micro_batches * times.total),
+        (reduce, gather),
+        (reduce - back, gather - ahead),
+    )
+    gradient = gradient * replicated + _shared_embedding_s(columns, machine)
+    parameter = parameter * replicated
     taken = back * times.data_backward + ahead * times.data_forward
-    return SyncTimes(gradient, parameter, _optimizer_s(columns, dense, expert), taken * replicated)
+    optimizer = _optimizer_s(columns, dense, expert)
+    return SyncTimes(gradient, parameter, optimizer, taken * replicated, encoding * replicated)
 
 
 def _shared_embedding_s(columns: Columns, machine: MachineColumns) -> F:
@@ -69,8 +83,9 @@ def _window(columns: Columns) -> F:
     return np.maximum(1.0, np.where(layout.vp > 1, rounds, 1.0))
 
 
-def _traffic(columns: Columns, machine: MachineColumns, dense: F, expert: F, layers: F) -> tuple[F, F]:
-    """Seconds of reducing all gradients and gathering all parameters of the rank, unhidden."""
+def _traffic(columns: Columns, machine: MachineColumns, held: tuple[F, F], layers: F, around: Around) -> tuple[F, F, F]:
+    """Seconds of reducing all gradients and gathering all parameters of the rank, unhidden, and of coding them."""
+    dense, expert = held
     layout = columns.layout
     replicas = layout.dp * layout.cp
     experts = layout.tp * replicas / (layout.ep * layout.expert_tp)
@@ -78,7 +93,9 @@ def _traffic(columns: Columns, machine: MachineColumns, dense: F, expert: F, lay
     more_reduce, more_gather = _reduce_and_gather(
         columns, machine, expert, Group(np.maximum(experts, 1.0), layout.ep * layout.expert_tp), layers
     )
-    return reduce + more_reduce, gather + more_gather
+    reduce, gather, coding = around.once("dense", dense, layers, reduce, gather)
+    more_reduce, more_gather, more_coding = around.once("expert", expert, layers, more_reduce, more_gather)
+    return reduce + more_reduce, gather + more_gather, coding + more_coding
 
 
 def _reduce_and_gather(columns: Columns, machine: MachineColumns, held: F, group: Group, layers: F) -> tuple[F, F]:

@@ -65,6 +65,7 @@ class DataPlan:
         gather_end: Parameters are gathered behind the optimizer.
         gather_beside: Gathers run beside the computation.
         one_queue: Gathers and reductions beside the computation run one after another.
+        reduce_ahead: Reductions that did not end under backward run under the next forward pass, layer by layer.
     """
 
     holdings: tuple[Holding, ...]
@@ -78,12 +79,15 @@ class DataPlan:
     gather_end: bool
     gather_beside: bool
     one_queue: bool
+    reduce_ahead: bool = False
 
     @classmethod
-    def of(cls, layout: Layout, lattice: Lattice, parts: Parts, *, splits_backward: bool) -> DataPlan:
+    def of(
+        cls, layout: Layout, lattice: Lattice, parts: Parts, *, splits_backward: bool, reduce_ahead: bool = False
+    ) -> DataPlan:
         """The plan of a layout."""
         holdings = _holdings(layout, lattice, parts)
-        sharded = bool(holdings) and layout.zero > 0 and (layout.zero < 3 or layout.shard_ranks > 1)
+        sharded = bool(holdings) and layout.zero > 0 and (layout.zero < 3 or lattice.shard > 1)
         full, halved = sharded and layout.zero == 3, sharded and layout.zero < 3
         return cls(
             holdings=holdings,
@@ -97,12 +101,14 @@ class DataPlan:
             gather_end=halved and not layout.overlap_parameter,
             gather_beside=layout.overlap_parameter,
             one_queue=full and layout.overlap_parameter and layout.overlap_gradient,
+            reduce_ahead=reduce_ahead and layout.overlap_gradient,
         )
 
     def split(self, emission: Emission) -> NDArray[np.bool_]:
         """bool[operations]: those that are cut into segments, for traffic that starts or must arrive between layers."""
         beside = bool(self.holdings) and (self.reduce_beside or self.reduce_each)
-        return np.asarray((self.reduces(emission) & beside) | self.gathers(emission))
+        ahead = self.reduce_ahead & (emission.op == Op.FORWARD) & initial(emission)
+        return np.asarray((self.reduces(emission) & beside) | self.gathers(emission) | ahead)
 
     def reduces(self, emission: Emission) -> NDArray[np.bool_]:
         """bool[operations]: those behind which gradients are reduced."""
@@ -144,7 +150,7 @@ def _marked(length: int, where: NDArray[np.intp]) -> NDArray[np.bool_]:
 
 
 def _holdings(layout: Layout, lattice: Lattice, parts: Parts) -> tuple[Holding, ...]:
-    hybrid = layout.zero == 3 and 1 < layout.shard_ranks < layout.dp * layout.cp
+    hybrid = layout.zero == 3 and 1 < lattice.shard < lattice.replicas
     space, replicas = ("shard", "replica") if hybrid else ("dp", "")
     dense = Holding("dense", parts.dense, space, lattice.communicator_size(space), replicas)
     expert = Holding("expert", parts.expert, "edp", lattice.communicator_size("edp"))

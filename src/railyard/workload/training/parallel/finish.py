@@ -8,9 +8,9 @@ import numpy as np
 
 from railyard.graph import CollectiveKind, Kind, Stream
 from railyard.workload.training import compute as costs
-from railyard.workload.training.parallel.gradient import STRIDE
 from railyard.workload.training.parallel.parameter import gather_behind_optimizer
 from railyard.workload.training.program import NONE
+from railyard.workload.training.sync.meeting import meet
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,17 +21,18 @@ if TYPE_CHECKING:
 NORM_BYTES = 4
 
 
-def finish(step: Step, pending: list[Pending]) -> NDArray[np.int64]:
+def finish(step: Step, pending: list[Pending], *, meeting: bool = False) -> NDArray[np.int64]:
     """Adds the end of the step.
 
     Args:
         step: With all passes and reductions.
         pending: What still runs beside the computation.
+        meeting: Whether workers that step by themselves exchange something in this step.
 
     Returns:
         int64[pp], the last slot of every stage.
     """
-    order = step.pieces.finish + STRIDE * step.parts.stages
+    order = step.tail
     _shared_embedding(step, order, pending)
     _split_norms(step, order + 1)
     clip = _gradient_norm(step, order + 2)
@@ -39,13 +40,15 @@ def finish(step: Step, pending: list[Pending]) -> NDArray[np.int64]:
     if clip is not None:
         for awaited in (*_latest(step, pending), *_beside(step)):
             step.program.wait(clip, awaited)
-    gather_behind_optimizer(step, order + 5)
+    if meeting:
+        meet(step, order + 5)
+    gather_behind_optimizer(step, order + 7)
     return end
 
 
 def behind(step: Step) -> int:
     """A place behind the end of the step, for what storage still does."""
-    return step.pieces.finish + STRIDE * step.parts.stages + 8 + 2 * step.parts.stages
+    return step.tail + 12 + 2 * step.parts.stages
 
 
 def _latest(step: Step, pending: list[Pending]) -> list[NDArray[np.int64]]:

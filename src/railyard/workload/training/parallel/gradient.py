@@ -8,15 +8,24 @@ import numpy as np
 
 from railyard.graph import CollectiveKind, Kind, Stream
 from railyard.workload.training.contention import CONTENDERS
-from railyard.workload.training.parallel.data import Holding, bucket_count, final
+from railyard.workload.training.parallel.data import Holding, bucket_count, final, initial
 from railyard.workload.training.parallel.pieces import REDUCE
-from railyard.workload.training.parallel.step import Pending, Step
+from railyard.workload.training.parallel.step import STRIDE, Pending, Step
+from railyard.workload.training.schedule import Op
+from railyard.workload.training.sync.graph import (
+    LEGS,
+    asked_of,
+    priority_share,
+    reduce_coded,
+    reduce_rows,
+    sparse_sizes,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# Distance between the reductions of two virtual stages behind all pieces: room for two holdings and their replicas.
-STRIDE = 8
+# Late reductions stand this far in front of a step, behind what storage begins with.
+LATE = 16
 
 
 def reduce_gradients(step: Step) -> list[Pending]:
@@ -29,17 +38,38 @@ def reduce_gradients(step: Step) -> list[Pending]:
     pending: list[Pending] = []
     chosen = np.flatnonzero(plan.reduces(step.emission)[pieces.operation])
     last = final(step.emission)[pieces.operation]
+    asked = asked_of(step.training)
+    if asked is not None and asked.asynchronous is not None:
+        return _late(step, chosen)
     for number, holding in enumerate(plan.holdings):
         held = chosen[holding.parameters[pieces.part[chosen]] > 0]
-        slots = _reduction(step, holding, held, _order(step, held) + 2 * number)
-        if plan.reduce_beside:
-            step.program.wait(slots, pieces.compute[held])
-            pending.append(Pending(slots, pieces.stage[held]))
+        order = _order(step, held) + LEGS * number
+        if asked is not None and asked.compression is not None:
+            counts = bucket_count(step.training, step.parts, holding)
+            pending += reduce_coded(step, holding, held, order, counts)
+        else:
+            slots = _reduction(step, holding, held, order)
+            pending += reduce_rows(step, holding, held, order)
+            if plan.reduce_beside:
+                step.program.wait(slots, pieces.compute[held])
+                pending.append(Pending(slots, pieces.stage[held]))
         if holding.replicas:
             once = held[last[held]]
-            slots = _across_replicas(step, holding, once, _order(step, once) + 2 * number + 1)
+            slots = _across_replicas(step, holding, once, _order(step, once) + LEGS * number + LEGS - 1)
             if plan.reduce_beside:
                 pending.append(Pending(slots, pieces.stage[once]))
+    return pending
+
+
+def _late(step: Step, chosen: NDArray[np.int64]) -> list[Pending]:
+    """Reductions of the step before, under all of this one: in a run of equal steps each meets exactly those."""
+    pieces = step.pieces
+    pending = []
+    for number, holding in enumerate(step.plan.holdings):
+        held = chosen[holding.parameters[pieces.part[chosen]] > 0]
+        order = np.arange(len(held), dtype=np.int64) - len(held) * (len(step.plan.holdings) - number) - LATE
+        slots = _reduction(step, holding, held, order)
+        pending.append(Pending(slots, pieces.stage[held]))
     return pending
 
 
@@ -47,6 +77,52 @@ def _order(step: Step, held: NDArray[np.int64]) -> NDArray[np.int64]:
     if step.plan.reduce_beside or step.plan.reduce_each:
         return step.pieces.order[held] + REDUCE
     return step.pieces.finish + step.pieces.virtual_stage[held].astype(np.int64) * STRIDE
+
+
+def _under_backward(
+    step: Step, holding: Holding, held: NDArray[np.int64], size: NDArray[np.int64], count: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Bytes and collectives that run under backward; by priority, the rest goes under the next forward pass.
+
+    That stands at the beginning of the step: in a run of equal steps each meets exactly the rest of the step before.
+    """
+    share, piece = priority_share(step, holding)
+    if not piece:
+        return size, count
+    cut = np.maximum(count, -(-size // piece))
+    ahead = np.floor(size * (1.0 - share)).astype(np.int64)
+    _under_forward(step, holding, step.pieces.part[held], np.minimum(ahead, size - 1), cut)
+    back = np.maximum(1, size - ahead)
+    return back, np.maximum(1, np.ceil(cut * back / size).astype(np.int64))
+
+
+def _under_forward(
+    step: Step, holding: Holding, parts: NDArray[np.int64], ahead: NDArray[np.int64], cut: NDArray[np.int64]
+) -> None:
+    """The rest of each layer's gradients in front of the first forward pass of that layer."""
+    pieces = step.pieces
+    forward = np.flatnonzero((pieces.op == Op.FORWARD) & initial(step.emission)[pieces.operation])
+    rest, many = np.zeros(len(step.parts.layers), np.int64), np.ones(len(step.parts.layers), np.int64)
+    rest[parts], many[parts] = ahead, cut
+    held = forward[rest[pieces.part[forward]] > 0]
+    part = pieces.part[held]
+    slots = step.program.add(
+        holding.space,
+        Kind.COLLECTIVE,
+        Stream.PARAMETER,
+        stage=pieces.stage[held],
+        order=pieces.order[held],
+        phase="gradient",
+        op=f"reduce rest of {holding.name}",
+        virtual_stage=pieces.virtual_stage[held],
+        micro_batch=pieces.micro_batch[held],
+        size_bytes=-(-rest[part] // many[part]),
+        count=many[part],
+        collective=CollectiveKind.ALL_REDUCE,
+        beside=CONTENDERS.index("dp"),
+    )
+    for begun in pieces.begins():
+        step.program.wait(begun[held], slots)
 
 
 def _reduction(step: Step, holding: Holding, held: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -76,7 +152,9 @@ def _add(
 ) -> NDArray[np.int64]:
     part = step.pieces.part[held]
     count = bucket_count(step.training, step.parts, holding)[part]
-    size = holding.parameters[part] * step.training.software.gradient_bytes
+    size = sparse_sizes(step, holding, holding.parameters * step.training.software.gradient_bytes)[part]
+    if kind == CollectiveKind.ALL_REDUCE and shards == 1:
+        size, count = _under_backward(step, holding, held, size, count)
     # Scatters of zero 3 share a communicator with the gathers, and so a queue; see `parameter`.
     queue = Stream.PARAMETER if step.plan.one_queue and space == holding.space else Stream.GRADIENT
     return step.program.add(

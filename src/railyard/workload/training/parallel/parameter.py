@@ -18,6 +18,8 @@ from railyard.workload.training.contention import CONTENDERS
 from railyard.workload.training.parallel.data import Holding, bucket_count
 from railyard.workload.training.parallel.pieces import GATHER
 from railyard.workload.training.program import NONE
+from railyard.workload.training.schedule import Op
+from railyard.workload.training.sync.graph import asked_of, decode_gathered, gathered
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,14 +34,17 @@ PREFETCH = 1
 
 def gather_for_passes(step: Step) -> None:
     """Adds the gathers that passes wait for."""
-    pieces, plan = step.pieces, step.plan
+    pieces, plan, asked = step.pieces, step.plan, asked_of(step.training)
     chosen = np.flatnonzero(plan.gathers(step.emission)[pieces.operation])
     for number, holding in enumerate(plan.holdings):
         held = chosen[holding.parameters[pieces.part[chosen]] > 0]
-        slots = _add(
-            step, holding, pieces.part[held], stage=pieces.stage[held], order=_issued(step, held) + GATHER + number,
-            virtual_stage=pieces.virtual_stage[held], micro_batch=pieces.micro_batch[held],
-        )  # fmt: skip
+        slots = np.full(len(held), NONE, np.int64)
+        for backward in (False, True):
+            here = np.flatnonzero((pieces.op[held] == Op.BACKWARD) == backward)
+            if len(here):
+                slots[here] = _gather(step, holding, held[here], number)
+        if asked is not None and asked.asynchronous is not None:
+            continue
         if not plan.gather_beside:
             continue
         for begun in pieces.begins():
@@ -55,6 +60,18 @@ def _issued(step: Step, held: NDArray[np.int64]) -> NDArray[np.int64]:
         return pieces.order[held]
     before = pieces.before[held]
     return pieces.order[np.where(before >= 0, before, held)]
+
+
+def _gather(step: Step, holding: Holding, held: NDArray[np.int64], number: int) -> NDArray[np.int64]:
+    """The gathers for some pieces, all of them forward or all backward, and what decodes them."""
+    pieces = step.pieces
+    share, space = gathered(step, holding, pieces.op[held])
+    slots = _add(
+        step, holding, pieces.part[held], stage=pieces.stage[held], order=_issued(step, held) + GATHER + number,
+        virtual_stage=pieces.virtual_stage[held], micro_batch=pieces.micro_batch[held], space=space, share=share,
+    )  # fmt: skip
+    decode_gathered(step, holding, held, slots, share=share, place=GATHER + 4 + number)
+    return slots
 
 
 def _ahead(stage: NDArray[np.int32], compute: NDArray[np.int64], distance: int) -> NDArray[np.int64]:
@@ -76,7 +93,7 @@ def gather_behind_optimizer(step: Step, order: int) -> None:
         held = stages[holding.parameters[stages] > 0]
         _add(
             step, holding, held, stage=held % step.training.layout.pp, order=order + held * 2 + number,
-            virtual_stage=held, micro_batch=np.full(len(held), -1),
+            virtual_stage=held, micro_batch=np.full(len(held), -1), share=gathered(step, holding, None)[0],
         )  # fmt: skip
 
 
@@ -89,12 +106,14 @@ def _add(
     order: NDArray[np.int64],
     virtual_stage: NDArray[np.integer],
     micro_batch: NDArray[np.integer],
+    space: str = "",
+    share: float = 1.0,
 ) -> NDArray[np.int64]:
     count = bucket_count(step.training, step.parts, holding)[part]
-    size = holding.parameters[part] * PARAMETER_BYTES
+    size = np.ceil(holding.parameters[part] * PARAMETER_BYTES * share).astype(np.int64)
     beside = step.plan.gather_beside and not step.plan.gather_end
     return step.program.add(
-        holding.space,
+        space or holding.space,
         Kind.COLLECTIVE,
         Stream.PARAMETER if beside else Stream.COMPUTE,
         stage=stage,

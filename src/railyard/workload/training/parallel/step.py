@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+# Distance between the reductions of two virtual stages behind all pieces: room for two holdings and what they send.
+STRIDE = 16
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -39,6 +42,11 @@ class Step:
     plan: DataPlan
     pieces: Pieces
     program: Program
+
+    @property
+    def tail(self) -> int:
+        """A place behind all pieces and reductions, in front of what ends the step."""
+        return self.pieces.finish + STRIDE * self.parts.stages
 
 
 @dataclass(frozen=True)

@@ -55,10 +55,19 @@ class Lattice:
 
     Args:
         layout: Degrees of parallelism; every one divides what it folds over.
+        workers: Groups of replicas that step by themselves; data-parallel groups stay inside one of them.
+        domain: Ranks of a scale-up domain, for collectives that are cut at its border.
+
+    Attributes:
+        replicas: Ranks of a worker that hold the same parameters before any sharding.
+        shard: Ranks over which zero spreads them.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, workers: int = 1, domain: int = 1) -> None:
         self.layout = layout
+        self.workers, self.domain = workers, domain
+        self.replicas = layout.dp * layout.cp // workers
+        self.shard = min(layout.shard_ranks, self.replicas)
         self.stages = layout.pp
         self.width = layout.tp * layout.cp * layout.dp
         self._relations: dict[tuple[str, str], NDArray[np.int32]] = {}
@@ -68,21 +77,56 @@ class Lattice:
         """All spaces by name."""
         layout, place = self.layout, np.arange(self.width, dtype=np.int32)
         tensor, sequence = place % layout.tp, place // layout.tp
-        expert, shard = layout.ep * layout.expert_tp, layout.shard_ranks
+        expert, shard, replicas = layout.ep * layout.expert_tp, self.shard, self.replicas
+        worker, own = place // (self.width // self.workers), place % (self.width // self.workers)
+        first = sequence // replicas
         groups = {
             "rank": ("", place),
             "tp": ("tp", sequence),
             "cp": ("cp", sequence // layout.cp * layout.tp + tensor),
-            "dp": ("dp", tensor),
+            "dp": ("dp", first * layout.tp + tensor),
             "shard": ("fsdp", sequence // shard * layout.tp + tensor),
-            "replica": ("dp", sequence % shard * layout.tp + tensor),
+            "replica": ("dp", (first * shard + sequence % shard) * layout.tp + tensor),
             "etp": ("etp", place // layout.expert_tp),
             "ep": ("ep", place // expert * layout.expert_tp + place % layout.expert_tp),
-            "edp": ("edp", place % expert),
-            WORLD: ("world", np.zeros_like(place)),
+            "edp": ("edp", worker * expert + place % expert),
+            "dp.outer": ("outer", own),
+            "edp.outer": ("outer", own),
+            WORLD: ("world", worker),
             EMBEDDING: ("pp", place),
         }
+        near = self.local("shard")
+        groups |= {
+            "shard.inside": ("dp", sequence // near * layout.tp + tensor),
+            "shard.across": ("dp", (sequence // shard * near + sequence % near) * layout.tp + tensor),
+        }
+        near = self.local("dp")
+        groups |= {
+            "dp.inside": ("dp", sequence // near * layout.tp + tensor),
+            "dp.across": ("dp", (first * near + sequence % near) * layout.tp + tensor),
+        }
+        near, copy = self.local("edp"), place // expert
+        groups |= {
+            "edp.inside": ("edp", copy // near * expert + place % expert),
+            "edp.across": ("edp", (worker * near + copy % near) * expert + place % expert),
+        }
         return {name: _space(name, label, group) for name, (label, group) in groups.items()}
+
+    def local(self, name: str) -> int:
+        """Members of a group of `dp`, `shard` or `edp` inside one scale-up domain: as many as fit and divide it."""
+        layout = self.layout
+        experts = layout.ep * layout.expert_tp
+        ranks, stride = {
+            "dp": (self.replicas, layout.tp),
+            "shard": (self.shard, layout.tp),
+            "edp": (self.width // self.workers // experts, experts),
+        }[name]
+        fit = min(ranks, max(1, self.domain // stride))
+        return next(n for n in range(fit, 0, -1) if ranks % n == 0)
+
+    def within(self, name: str, over: str) -> str:
+        """The space of a group's members inside a scale-up domain, of one of each domain, or of all."""
+        return name if over == "all" else f"{name}.{over}"
 
     def communicator_size(self, name: str) -> int:
         """Ranks in one communicator of a space."""
@@ -93,7 +137,8 @@ class Lattice:
         """int32[communicators, size]: global ranks of every communicator of a space, stage after stage."""
         members = self.spaces[name].members
         if name == WORLD:
-            return np.arange(self.width * self.stages, dtype=np.int32)[None, :]
+            stage = np.arange(self.stages, dtype=np.int32) * np.int32(self.width)
+            return (members[:, None, :] + stage[None, :, None]).reshape(len(members), -1)
         if name == EMBEDDING:
             return np.concatenate([members, members + (self.stages - 1) * self.width], axis=1).astype(np.int32)
         first = np.arange(self.stages, dtype=np.int32) * np.int32(self.width)

@@ -1,0 +1,138 @@
+"""What cannot be combined, said in the words of the scenario."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from railyard.workload.training.spec import Training
+    from railyard.workload.training.sync.spec import Communication
+
+
+def check_communication(training: Training) -> None:
+    """Accepts what a job does about limits of the network, or says everything that is wrong with it.
+
+    Raises:
+        InputError: Keys are relative to the training section.
+    """
+    asked = training.communication
+    if asked is None:
+        return
+    problems = [*_values(asked), *_sharding(training, asked), *_workers(training, asked), *_together(training, asked)]
+    if problems:
+        raise InputError.many(problems)
+
+
+def communicates(training: Training) -> bool:
+    """Whether a job's way of communicating works with its layout."""
+    try:
+        check_communication(training)
+    except InputError:
+        return False
+    return True
+
+
+def _values(asked: Communication) -> Iterator[Problem]:
+    for name, record in asked.parts():
+        for message, key, found, allowed in record.problems():
+            yield Problem(message, key=f"communication.{name}.{key}", found=found, allowed=allowed)
+
+
+def _sharding(training: Training, asked: Communication) -> Iterator[Problem]:
+    zero = training.layout.zero
+    if asked.compression is not None and zero not in asked.compression.stages:
+        allowed = ", ".join(map(str, asked.compression.stages))
+        yield Problem(
+            f"`{asked.compression.kind}` does not work with gradients that ZeRO-{zero} shards",
+            key="communication.compression",
+            found=f"zero: {zero}",
+            allowed=f"parallelism.zero: {allowed}",
+        )
+    for name, most in (("asynchronous", 2), ("scheduling", 0), ("sparse", 0)):
+        record = getattr(asked, name)
+        if record is not None and zero > most:
+            yield Problem(
+                f"`{record.kind}` wants gradients that every replica keeps whole"
+                if most == 0
+                else f"`{record.kind}` wants parameters that every replica keeps",
+                key=f"communication.{name}",
+                found=f"zero: {zero}",
+                allowed="parallelism.zero: " + ", ".join(str(stage) for stage in range(most + 1)),
+            )
+
+
+def _workers(training: Training, asked: Communication) -> Iterator[Problem]:
+    updates, layout = asked.local_updates, training.layout
+    if updates is None:
+        return
+    workers = updates.workers or layout.dp
+    key = "communication.local_updates.workers"
+    if workers < 2:
+        yield Problem("there is only one worker, which meets nobody", key=key, found=str(workers), allowed="2 or more")
+    elif layout.dp % workers:
+        near = ", ".join(str(n) for n in range(2, layout.dp + 1) if layout.dp % n == 0) or "none"
+        yield Problem(
+            f"{workers} workers do not divide the {layout.dp} data-parallel replicas",
+            key=key,
+            found=str(workers),
+            allowed=near,
+        )
+    elif layout.tp * layout.cp * layout.dp // workers % (layout.ep * layout.expert_tp):
+        yield Problem(
+            "a worker holds all experts, but expert groups reach over several workers",
+            key=key,
+            found=f"ep {layout.ep} over {layout.tp * layout.cp * layout.dp // workers} ranks",
+            allowed=f"ep x expert_tp that divides {layout.tp * layout.cp * layout.dp // workers}",
+        )
+    shard = layout.fsdp_shard
+    if workers > 1 and layout.dp % workers == 0 and shard and layout.dp * layout.cp // workers % shard:
+        yield Problem(
+            "the FSDP shard group does not divide a worker",
+            key="parallelism.fsdp_shard",
+            found=str(shard),
+            allowed=f"a divisor of {layout.dp * layout.cp // workers}",
+        )
+
+
+def _together(training: Training, asked: Communication) -> Iterator[Problem]:
+    if asked.asynchronous is not None and asked.scheduling is not None:
+        yield Problem(
+            "gradients that are a step late need no order",
+            key="communication.scheduling",
+            found=asked.scheduling.kind,
+            allowed="`asynchronous` or `scheduling`",
+        )
+    for name in ("asynchronous", "scheduling"):
+        record = getattr(asked, name)
+        if record is not None and len(getattr(asked.compression, "kind", "")) > 0:
+            yield Problem(
+                f"`{asked.compression.kind}` with `{record.kind}` is not modelled",  # type: ignore[union-attr]
+                key=f"communication.{name}",
+                found=record.kind,
+                allowed="one of the two",
+            )
+    if asked.sparse is not None and training.model.tied_embeddings:
+        yield Problem(
+            "the table is the output projection too, whose gradient touches every row",
+            key="communication.sparse",
+            found=f"{training.model.name} ties its embeddings",
+            allowed="a model with tables of their own",
+        )
+    if asked.sparse is not None and asked.compression is not None:
+        yield Problem(
+            f"`{asked.compression.kind}` with sparse rows is not modelled",
+            key="communication.sparse",
+            found=asked.sparse.kind,
+            allowed="one of the two",
+        )
+    if asked.dispatch is not None and training.layout.ep == 1:
+        yield Problem(
+            "no tokens travel to experts: expert parallelism is 1",
+            key="communication.dispatch",
+            found="ep 1",
+            allowed="parallelism.ep above 1",
+        )

@@ -1,0 +1,165 @@
+"""What a job's way of communicating sends, keeps and costs, beside what it would send without: the price of a gain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.graph import CollectiveKind
+from railyard.workload.training.held import HeldColumns
+from railyard.workload.training.sync.meeting import asked_of
+from railyard.workload.training.sync.shapes import bundle
+from railyard.workload.training.sync.sparse_rows import table, without_table
+from railyard.workload.training.sync.wire import Leg, Peers
+from railyard.workload.training.sync.worker import kept_bytes, replica_peers, worker_job, workers_of
+
+if TYPE_CHECKING:
+    from railyard.workload.training.spec import Training
+    from railyard.workload.training.sync.published import Finding
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Of the rank that holds most, a step on average.
+
+    Attributes:
+        plain_bytes: That it would send to other replicas if the job did nothing.
+        sent_bytes: That it sends.
+        kept_bytes: Of device memory that this takes beyond parameters, gradients and optimizer.
+        between: Bytes that leave a worker for each of its ranks, if all met in every step and as it is; None where they
+            do.
+        parts: What is used: name, kind and values.
+        published: What papers report about convergence.
+    """
+
+    plain_bytes: float
+    sent_bytes: float
+    kept_bytes: float
+    between: tuple[float, float] | None
+    parts: tuple[tuple[str, str, dict[str, Any]], ...]
+    published: tuple[tuple[str, Finding], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in a result."""
+        return {
+            "plain_bytes": self.plain_bytes,
+            "sent_bytes": self.sent_bytes,
+            "kept_bytes": self.kept_bytes,
+            "between_workers": None
+            if self.between is None
+            else {"plain_bytes": self.between[0], "sent_bytes": self.between[1]},
+            "parts": [{"name": name, "kind": kind, "values": values} for name, kind, values in self.parts],
+            "convergence": [{"kind": kind, **finding.to_json()} for kind, finding in self.published],
+        }
+
+    def notes(self) -> list[str]:
+        """One line of price, and one for each published effect on convergence."""
+        kinds = ", ".join(kind for _, kind, _ in self.parts)
+        where, pair = "to other replicas", (self.plain_bytes, self.sent_bytes)
+        if self.between is not None:
+            where, pair = "to other workers", self.between
+        return [
+            f"{kinds}: {pair[1] / 1e9:.3g} GB a step from each rank {where}, in place of {pair[0] / 1e9:.3g} GB"
+            f" ({_times(*pair)}); {self.kept_bytes / 1e9:.3g} GB of its memory",
+            *(f"published for {kind}, not computed here: {finding}" for kind, finding in self.published),
+        ]
+
+
+def _times(plain: float, sent: float) -> str:
+    if plain == sent or not sent:
+        return "the same"
+    return f"{plain / sent:.3g} times fewer" if sent < plain else f"{sent / plain:.3g} times more"
+
+
+def ledger(training: Training, domain: int) -> Ledger | None:
+    """The price of a job's way of communicating; None where it changes nothing.
+
+    Args:
+        training: The job.
+        domain: Ranks of a scale-up domain.
+    """
+    asked = asked_of(training)
+    if asked is None:
+        return None
+    held = HeldColumns.of([training])
+    most = {name: max(float(getattr(kind, name)[0]) for kind in held.kinds) for name in ("dense", "expert")}
+    return Ledger(
+        plain_bytes=sent_bytes(training.replace(communication=None), domain, most),
+        sent_bytes=sent_bytes(training, domain, most),
+        kept_bytes=sum(kept_bytes(training, name, domain) * most[name] for name in most),
+        between=_between(training, domain, most),
+        parts=tuple(
+            (name, record.kind, {one.name: getattr(record, one.name) for one in fields(record)})
+            for name, record in asked.parts()
+        ),
+        published=tuple((record.kind, finding) for _, record in asked.parts() for finding in record.published),
+    )
+
+
+def _between(training: Training, domain: int, held: dict[str, float]) -> tuple[float, float] | None:
+    """Bytes between workers: reductions and gathers of each rank's own share, in every step and in a mean one."""
+    asked = asked_of(training)
+    updates = None if asked is None else asked.meets()
+    if updates is None:
+        return None
+    workers, zero, layout = workers_of(training), training.layout.zero, worker_job(training).layout
+    own = sum(count / replica_peers(layout, name, domain).ranks for name, count in held.items())
+    once = training.software.gradient_bytes
+    often = _often(training)
+    each = 2.0 * once if zero == 0 else often * once + (2.0 if zero < 3 else 4.0 * often)
+    crossing = own * (workers - 1) / workers
+    return crossing * each, crossing * 2.0 * updates.bits / 8.0 / updates.inner_steps
+
+
+def sent_bytes(training: Training, domain: int, held: dict[str, float]) -> float:
+    """Bytes that a rank sends to other replicas in a mean step: reductions, gathers of parameters, meetings."""
+    asked, job = asked_of(training), worker_job(training)
+    updates, total = None if asked is None else asked.meets(), 0.0
+    for name, count in held.items():
+        peers = replica_peers(job.layout, name, domain)
+        if count and peers.ranks > 1:
+            total += _reduced(job, name, count, peers) + _gathered(job, count, peers)
+        if count and updates is not None:
+            outer = Peers(workers_of(training), 1, sharded=False)
+            size = count / peers.ranks * updates.bits / 8.0
+            total += Leg(CollectiveKind.ALL_REDUCE, size).sent_bytes(outer) / updates.inner_steps
+            if job.layout.zero == 0:
+                total += Leg(CollectiveKind.ALL_GATHER, 4.0 * count).sent_bytes(peers) / updates.inner_steps
+    return float(np.float64(total))
+
+
+def _often(job: Training) -> int:
+    """Times a step that gradients are reduced and sharded parameters gathered for each pass."""
+    layout = job.layout
+    return layout.micro_batches if layout.zero >= 2 and layout.pp == 1 else 1
+
+
+def _reduced(job: Training, name: str, count: float, peers: Peers) -> float:
+    asked, often = asked_of(job), _often(job)
+    gradient = job.software.gradient_bytes
+    if asked is not None and asked.compression is not None:
+        return often * asked.compression.reduction(bundle(job, name, count), peers).sent_bytes(peers)
+    if asked is not None and asked.sparse is not None and name == "dense":
+        rest = Leg(CollectiveKind.ALL_REDUCE, without_table(job, count) * gradient).sent_bytes(peers)
+        return rest + table(job, asked.sparse, peers).sent_bytes(peers)
+    kind = CollectiveKind.REDUCE_SCATTER if peers.sharded else CollectiveKind.ALL_REDUCE
+    return often * Leg(kind, count * gradient).sent_bytes(peers)
+
+
+def _gathered(job: Training, count: float, peers: Peers) -> float:
+    """Once a step under zero 1 and 2; under zero 3 for forward and, when dropped in between, for backward."""
+    if not peers.sharded:
+        return 0.0
+    asked = asked_of(job)
+    scheme = None if asked is None else asked.compression
+    share = 1.0 if scheme is None else scheme.parameter_share
+    once = Leg(CollectiveKind.ALL_GATHER, 2.0 * count * share).sent_bytes(peers)
+    if job.layout.zero < 3:
+        return once
+    again = once
+    if scheme is not None and scheme.second_copy:
+        again = Leg(CollectiveKind.ALL_GATHER, 2.0 * count, "inside").sent_bytes(peers)
+    often = job.layout.micro_batches if job.layout.reshard or job.layout.pp == 1 else 1
+    return often * (once + (again if job.layout.reshard else 0.0))

@@ -1,0 +1,175 @@
+"""What one reduction of gradients sends, and what it takes to make that: rounds of work, each followed by collectives.
+
+A scheme says this once, for a bundle of gradients and the ranks that share it. The closed form and the task graph both
+read it, so they cannot disagree about bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from railyard.graph import CollectiveKind
+
+if TYPE_CHECKING:
+    from railyard.catalog import Accelerator
+    from railyard.workload.training.sync.shapes import Matrix
+
+Over = Literal["all", "inside", "across"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Gradients that are reduced together.
+
+    Attributes:
+        parameters: How many.
+        matrices: Of which they are made, for the whole of `of_parameters`; the rest are vectors.
+        of_parameters: Parameters that `matrices` describe; the bundle is `parameters / of_parameters` of that.
+        gradient_bytes: Of one gradient before anything is done to it.
+    """
+
+    parameters: float
+    matrices: tuple[Matrix, ...]
+    of_parameters: float
+    gradient_bytes: float
+
+    @property
+    def share(self) -> float:
+        """Of what the matrices describe."""
+        return self.parameters / self.of_parameters if self.of_parameters else 0.0
+
+    @property
+    def in_matrices(self) -> float:
+        """Parameters that stand in matrices."""
+        return self.share * sum(m.count * m.rows * m.columns for m in self.matrices)
+
+    @property
+    def in_vectors(self) -> float:
+        """Parameters that do not."""
+        return max(0.0, self.parameters - self.in_matrices)
+
+    def scaled(self, factor: float) -> Bundle:
+        """So many times the bundle."""
+        return Bundle(self.parameters * factor, self.matrices, self.of_parameters, self.gradient_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """Ranks that hold the same parameters.
+
+    Attributes:
+        ranks: How many.
+        local: Of them in one scale-up domain.
+        sharded: Each keeps a share of the sum (ZeRO 1 to 3); else all keep all of it.
+    """
+
+    ranks: int
+    local: int
+    sharded: bool
+
+    @property
+    def domains(self) -> int:
+        """Scale-up domains over which they are spread."""
+        return -(-self.ranks // self.local)
+
+    def of(self, over: Over) -> int:
+        """Members of a communicator of theirs."""
+        return {"all": self.ranks, "inside": self.local, "across": self.domains}[over]
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """One collective.
+
+    Attributes:
+        kind: Of the collective.
+        size_bytes: As nccl-tests counts it (the larger buffer of one rank).
+        over: All peers, those of one scale-up domain, or one of each domain.
+    """
+
+    kind: CollectiveKind
+    size_bytes: float
+    over: Over = "all"
+
+    def sent_bytes(self, peers: Peers) -> float:
+        """Bytes that one rank sends: what no algorithm without help from switches can undercut."""
+        n = peers.of(self.over)
+        return (2.0 if self.kind == CollectiveKind.ALL_REDUCE else 1.0) * self.size_bytes * (n - 1) / n
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Kernels on the accelerator.
+
+    Attributes:
+        traffic_bytes: Through its memory.
+        flops: Of matrix products in `flops_bits` bits.
+        kernels: Launched one after another.
+    """
+
+    traffic_bytes: float = 0.0
+    flops: float = 0.0
+    kernels: float = 0.0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(self.traffic_bytes + other.traffic_bytes, self.flops + other.flops, self.kernels + other.kernels)
+
+    def seconds(self, device: Accelerator, memory_fraction: float = 1.0) -> float:
+        """Time on a device: passes over memory, products under them where they are thin, a gap a kernel.
+
+        Products of gradients run on 32-bit operands at half the 16-bit rate (TF32 on NVIDIA's devices).
+        """
+        memory = self.traffic_bytes * 8.0 / (device.memory_bps * device.memory_efficiency * memory_fraction)
+        peak = device.flops.get("bf16") or device.flops["fp16"]
+        products = self.flops / (0.5 * peak * device.gemm_efficiency)
+        return max(memory, products) + self.kernels * device.launch_ps * 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Work, and the collectives that send what it made."""
+
+    work: Work
+    legs: tuple[Leg, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """All of one reduction: rounds one after another, and the work behind the last."""
+
+    rounds: tuple[Round, ...]
+    after: Work
+
+    @property
+    def legs(self) -> tuple[Leg, ...]:
+        """All collectives."""
+        return tuple(leg for one in self.rounds for leg in one.legs)
+
+    @property
+    def work(self) -> Work:
+        """All work."""
+        return sum((one.work for one in self.rounds), self.after)
+
+    def sent_bytes(self, peers: Peers) -> float:
+        """Bytes that one rank sends."""
+        return sum(leg.sent_bytes(peers) for leg in self.legs)
+
+    def sent_across_bytes(self, peers: Peers) -> float:
+        """Bytes that leave the scale-up domain, for each of its ranks.
+
+        A collective over all peers leaves a domain with its ranks' bytes together: a ring sends its share once for the
+        whole domain, an all-to-all what is meant for ranks elsewhere.
+        """
+        total = 0.0
+        for leg in self.legs:
+            if leg.over == "inside" or peers.domains == 1:
+                continue
+            n = peers.of(leg.over)
+            if leg.over == "across":
+                total += leg.sent_bytes(peers)
+            elif leg.kind == CollectiveKind.ALL_TO_ALL:
+                total += leg.size_bytes * (n - peers.local) / n
+            else:
+                total += leg.sent_bytes(peers) / peers.local
+        return total
