@@ -9,7 +9,7 @@ import numpy as np
 
 from railyard.graph import CollectiveKind
 from railyard.workload.training.held import HeldColumns
-from railyard.workload.training.sync.meeting import asked_of
+from railyard.workload.training.sync.graph import asked_of
 from railyard.workload.training.sync.shapes import bundle
 from railyard.workload.training.sync.sparse_rows import table, without_table
 from railyard.workload.training.sync.wire import Leg, Peers
