@@ -102,6 +102,11 @@ class Laws:
             self._soft("launch_ps", "layer_host_ps", "expert_host_ps"),
         )
 
+    def beside(self) -> Law:
+        """Of computation that communications beside it slowed."""
+        share = self._soft("communication_sms")
+        return Law("compute units and memory bandwidth that a collective beside it takes (contention.py)", share)
+
     def spread(self) -> Law:
         """Of computation that took another time than planned."""
         return Law("duration in the timeline less the planned one: the scenario's jitter and faults")

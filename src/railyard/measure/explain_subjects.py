@@ -41,6 +41,7 @@ class Subject:
         algorithm: As the collective library runs it, with its protocol; "" where there is none.
         count: Times that a rank does it in a step, mean over ranks.
         nominal_ps: Of computation on the compute stream: durations as planned, summed over ranks.
+        beside_ps: Of the same: how much longer it took because of communications beside it, summed over ranks.
     """
 
     phase: str
@@ -51,6 +52,7 @@ class Subject:
     algorithm: str = ""
     count: float = 0.0
     nominal_ps: int = 0
+    beside_ps: int = 0
 
 
 def told_apart(
@@ -81,7 +83,7 @@ def told_apart(
     for column in columns:
         key = key * (int(column.max(initial=0)) + 1) + column
     _, first, code = np.unique(key, return_index=True, return_inverse=True)
-    count, nominal = _counts(timeline, code.ravel(), len(first))
+    count, nominal, beside = _counts(timeline, code.ravel(), len(first))
     labels: list[Label] = []
     subjects: dict[str, Subject] = {}
     for number, task in enumerate(first.tolist()):
@@ -95,6 +97,7 @@ def told_apart(
             algorithms[columns[4][task]],
             float(count[number]) / max(graph.ranks, 1),
             int(nominal[number]),
+            int(beside[number]),
         )
         name = phase if phase in _KEPT else f"{number} {phase}"
         labels.append(Label(name, op, group))
@@ -138,8 +141,10 @@ def _bounds(lowered: Lowered, cluster: Cluster) -> tuple[NDArray[np.int64], list
     return bound, tiers
 
 
-def _counts(timeline: Timeline, code: NDArray[np.int64], size: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Times over all ranks, and planned durations of computation."""
+def _counts(
+    timeline: Timeline, code: NDArray[np.int64], size: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+    """Times over all ranks, planned durations of computation, and what communications beside it added."""
     graph = timeline.graph
     shared = graph.kind == Kind.COLLECTIVE
     members = np.ones(len(graph))
@@ -148,4 +153,7 @@ def _counts(timeline: Timeline, code: NDArray[np.int64], size: int) -> tuple[NDA
         members[shared] = sizes[graph.rank[shared]]
     count = np.bincount(code, members * graph.count, minlength=size).astype(np.float64)
     own = (graph.kind == Kind.COMPUTE) & (graph.stream == Stream.COMPUTE)
-    return count, whole_sums(code[own], graph.duration_ps[own], size)
+    nominal = whole_sums(code[own], graph.duration_ps[own], size)
+    if timeline.beside_ps is None:
+        return count, nominal, np.zeros(size, np.int64)
+    return count, nominal, whole_sums(code[own], timeline.beside_ps[own], size)

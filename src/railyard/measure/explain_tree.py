@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 COMPUTATION = "computation"
 HOST = "waiting for the host"
+BESIDE = "slowed by communication"
 SPREAD = "jitter and slow accelerators"
 OPTIMIZER = "optimizer"
 FIXED = "fixed part of the step"
@@ -107,9 +108,12 @@ def _computation(
     pools: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for row in rows:
         subject = subjects[row.phase]
-        if subject.nominal_ps != row.rank_ps:
-            name = f"{subject.phase} {subject.op}"
-            beside[SPREAD].append(Node(name, row.rank_ps - subject.nominal_ps, by=laws.spread()))
+        name = f"{subject.phase} {subject.op}"
+        spread = row.rank_ps - subject.nominal_ps - subject.beside_ps
+        # The engine rounds what a kernel loses to whole picoseconds, once or twice a kernel.
+        rounded = spread if subject.beside_ps and abs(spread) <= 2 * round(subject.count * laws.ranks) else 0
+        beside[BESIDE].append(Node(name, subject.beside_ps + rounded, by=laws.beside()))
+        beside[SPREAD].append(Node(name, spread - rounded, by=laws.spread()))
         if subject.phase in _PASSES:
             pools[subject.phase][0] += subject.nominal_ps
         elif subject.phase == "optimizer":
