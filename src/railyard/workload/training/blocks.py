@@ -36,9 +36,21 @@ _KERNELS = {
     "rotary": (1.0, 8.0),
     "loss": (2.0, 10.0),
 }
-# Tokens are permuted for the exchange, sorted by expert, brought back and weighted: four reads and writes of 2 bytes.
-_PERMUTE_BYTES = 16.0
+# Bytes per feature of a routed token, forward, and as many backward. The plain dispatcher permutes for the exchange,
+# sorts by expert behind it, and takes both back; DeepEP and HybridEP have one permutation behind the exchange and one
+# in front of the way back. Narrow products want multiples of 16 or 32 rows: tokens are copied into padded groups and
+# out of them, unless their kernel pads by itself.
+_PERMUTE_BYTES = (16.0, 8.0)
+_PAD_BYTES = 8.0
 _PERMUTE_KERNELS = 14.0
+# Experts with biases and a clamped gate (GPT-OSS) leave Megatron-Core's fused kernels (core 0.14, `TEGroupedMLP` and
+# `weighted_bias_quick_geglu_impl`): both halves of the gate are clamped and joined again, bytes per feed-forward element
+# forward and backward; the second bias times the router's 32-bit weight is added expert by expert in 32 bits, and the
+# parts are joined and rounded, bytes per feature of a routed token; its gradient goes to the bias and to the weight.
+_CLAMP = (16.0, 28.0)
+_CLAMP_KERNELS = 4.0
+_BIAS = (28.0, 40.0)
+_BIAS_KERNELS = 2.0
 # Softmax, top-k, counts, auxiliary loss: small kernels on the tokens x experts scores in 32 bits.
 _ROUTER_BYTES = 40.0
 _ROUTER_KERNELS = 12.0
@@ -117,8 +129,7 @@ def _mlp(columns: Columns, name: str, tokens: F, width: F) -> list[Operator]:
 
 
 def _activation(columns: Columns, name: str, elements: F) -> Operator:
-    # Bias and gate together (GPT-OSS) have no fused kernel.
-    fused = columns.software.fused_activation * (1.0 - columns.model.biased * columns.model.gated)
+    fused = columns.software.fused_activation
     gelu = _bytes(_GELU, fused)
     swiglu = _bytes(_SWIGLU, fused)
     forward, backward = (np.where(columns.model.gated > 0, s, g) for s, g in zip(swiglu, gelu, strict=True))
@@ -134,6 +145,8 @@ def moe_block(columns: Columns) -> list[Operator]:
     received = routed * layout.expert_tp * software.imbalance
     each, width = received / experts, model.moe_ffn / layout.expert_tp
     scores = own * model.experts
+    padded = np.where((columns.job.bits < 16) & (software.fused_experts == 0), _PAD_BYTES, 0.0)
+    moved = np.where(software.alltoall > 0, *_PERMUTE_BYTES) + padded
     sixteen = np.full_like(own, 16.0)
     return [
         _pass(columns, "experts norm", own * model.hidden, _NORM, kernels="norm", fused=software.fused_norm),
@@ -142,13 +155,15 @@ def moe_block(columns: Columns) -> list[Operator]:
         op.stream(
             columns,
             "permute",
-            routed * model.hidden * _PERMUTE_BYTES,
-            routed * model.hidden * _PERMUTE_BYTES,
+            routed * model.hidden * moved,
+            routed * model.hidden * moved,
             _PERMUTE_KERNELS,
         ),
         grouped(columns, "experts up", each, model.hidden, width * (1.0 + model.gated), groups=experts),
+        _clamp(columns, received * width),
         _activation(columns, "experts activation", received * width),
         grouped(columns, "experts down", each, width, model.hidden, groups=experts),
+        _expert_bias(columns, received * model.hidden, experts),
         *_mlp(columns, "shared", columns.tokens, model.shared_ffn / layout.tp),
         _pass(
             columns,
@@ -159,6 +174,16 @@ def moe_block(columns: Columns) -> list[Operator]:
             fused=software.fused_residual,
         ),
     ]
+
+
+def _clamp(columns: Columns, elements: F) -> Operator:
+    clamped = elements * columns.model.biased * columns.model.gated
+    return op.stream(columns, "experts clamp", clamped * _CLAMP[0], clamped * _CLAMP[1], _CLAMP_KERNELS)
+
+
+def _expert_bias(columns: Columns, elements: F, experts: F) -> Operator:
+    biased = elements * columns.model.biased
+    return op.stream(columns, "experts bias", biased * _BIAS[0], biased * _BIAS[1], 2.0 + _BIAS_KERNELS * experts)
 
 
 def embedding(columns: Columns) -> list[Operator]:
