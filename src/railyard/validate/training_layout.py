@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
+from railyard.validate.training_choice import settled
 from railyard.workload.training import profiles
 from railyard.workload.training.layout import auto, check
 from railyard.workload.training.precision import supports
@@ -194,6 +195,10 @@ def layout_of(
         **sizes,
     )
     check(model, layout, row.whole["seq_len"], ranks)
+    if "micro_batch" in row.whole:
+        return layout
+    layout = settled(row, layout, model, machine, software, precision_of(row, machine.accelerator, []))
+    defaults.append(f"micro-batch {layout.micro_batch}: the fastest that fits")
     return layout
 
 
@@ -281,7 +286,6 @@ def _micro_batch(row: Row, local: int, pp: int, defaults: list[str]) -> int:
                 f"micro-batch {known} does not divide the {local} sequences of a replica", key="micro_batch"
             )
         return known
-    defaults.append("micro-batch 1")
     return 1
 
 
