@@ -57,8 +57,10 @@ def test_tokens_travel_once_for_each_expert_or_once_for_each_place(h100, job):
 
     every = 4096 * 8 * 7168 * 2
     assert size(expert_once=False) == every
-    # 8 experts anywhere on 8 servers of 8 ranks: 8 (1 - (7/8)^8) servers are visited on average.
-    assert size(expert_once=True) == pytest.approx(every * 8 * (1 - (7 / 8) ** 8) / 8, rel=1e-6)
+    # 8 experts anywhere on the 4 servers of 8 ranks that the router allows: 4 (1 - (3/4)^8) are visited on average.
+    assert size(expert_once=True) == pytest.approx(every * 4 * (1 - (3 / 4) ** 8) / 8, rel=1e-6)
+    # There in 8 bits, back in 16.
+    assert size(expert_once=False, dispatch_bytes=1) == pytest.approx(every * 3 / 4, rel=1e-6)
 
 
 def test_keys_and_values_go_around_the_ring(h100, job):

@@ -56,6 +56,12 @@ class Model(Entry):
     experts_per_token: int = field(
         default=0, metadata=f.count("experts_per_token", "Routed experts that a token visits")
     )
+    expert_groups: int = field(
+        default=1, metadata=f.count("expert_groups", "Groups of experts that the router picks by; 1 without")
+    )
+    groups_per_token: int = field(
+        default=1, metadata=f.count("groups_per_token", "Groups in which the experts of one token lie")
+    )
     moe_ffn: int = field(default=0, metadata=f.count("moe_ffn", "Width of one routed expert"))
     shared_experts: int = field(default=0, metadata=f.count("shared_experts", "Experts that every token visits"))
     shared_ffn: int = field(default=0, metadata=f.count("shared_ffn", "Width of one shared expert; 0 means `moe_ffn`"))

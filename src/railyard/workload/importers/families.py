@@ -320,6 +320,8 @@ def _routed(config: ConfigFile, experts: int, width: int, *keys: str) -> Fields:
 def _deepseek_experts(config: ConfigFile) -> Fields:
     routed = _routed(config, config.count("n_routed_experts"), config.count("moe_intermediate_size"))
     return routed | {
+        "expert_groups": config.count("n_group", default=1) or 1,
+        "groups_per_token": config.count("topk_group", default=1) or 1,
         "shared_experts": config.count("n_shared_experts", default=0),
         "moe_layer_start": config.count("first_k_dense_replace", default=0),
         "moe_every": config.count("moe_layer_freq", default=1),

@@ -39,6 +39,7 @@ class ModelColumns:
     tied: F
     experts: F
     topk: F
+    group_share: F
     moe_ffn: F
     shared_ffn: F
     moe_layers: F
@@ -141,6 +142,7 @@ class SoftwareColumns:
     collective_fraction: F
     expert_fraction: F
     expert_once: F
+    dispatch_bytes: F
     expert_host_s: F
     overlap_host: F
     alltoall: F
@@ -248,6 +250,7 @@ def _model_row(model: Model) -> dict[str, float]:
     names = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "experts", "moe_ffn", "moe_layers")
     row = {name: float(getattr(model, name)) for name in names}
     row |= {"gated": model.gated_mlp, "tied": model.tied_embeddings, "topk": model.experts_per_token}
+    row |= {"group_share": model.groups_per_token / model.expert_groups}
     row |= {"mtp": model.mtp_layers}
     row |= {"shared_ffn": model.shared_experts * (model.shared_ffn or model.moe_ffn), "latent": latent is not None}
     row |= {"window": model.sliding_window or 0, "windowed": _windowed(model), "rotary": not model.learned_positions}

@@ -128,7 +128,8 @@ def _context(columns: Columns) -> list[Exchange]:
 
 def _experts(columns: Columns, domain: F) -> list[Exchange]:
     layout, model = columns.layout, columns.model
-    size = columns.split_tokens * model.topk * model.hidden * 2.0 * _copies(columns, domain)
+    width = (columns.software.dispatch_bytes + 2.0) / 2.0  # of the way there and the way back, on average
+    size = columns.split_tokens * model.topk * model.hidden * width * _copies(columns, domain)
     many = np.where(layout.ep > 1, 2.0, 0.0)
     size = size * columns.job.dispatch
     hidden = layout.overlap_expert * columns.software.expert_overlap
@@ -142,11 +143,13 @@ def _copies(columns: Columns, domain: F) -> F:
     """Copies of a token that travel, over one for each of its experts.
 
     A dispatcher that sends a token once to each place sends it to p (1 - (1 - 1/p)^k) of p places on average when its k
-    experts lie anywhere; places are domains when the group spans several, else ranks.
+    experts lie anywhere; places are domains when the group spans several, else ranks. A router that picks groups of
+    experts first (node-limited: DeepSeek-V3, arXiv 2412.19437, section 2.1.2) leaves that share of the places.
     """
     ranks = columns.layout.ep
     local = np.clip(np.floor(domain / columns.layout.expert_tp), 1.0, ranks)
     places = np.where(ranks > local, np.ceil(ranks / local), ranks)
+    places = np.maximum(places * np.where(places > 1, columns.model.group_share, 1.0), 1.0)
     topk = np.maximum(columns.model.topk, 1.0)
     once = places * (1.0 - (1.0 - 1.0 / places) ** topk) / topk
     return np.where(columns.software.expert_once > 0, once, 1.0)

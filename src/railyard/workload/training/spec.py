@@ -176,6 +176,8 @@ class SoftwareProfile:
         expert_fraction: Of the link rate that the expert all-to-all reaches.
         expert_once: A token crosses to each domain (or rank of a domain) once, however many of its experts are there
             (DeepEP, HybridEP); else once for each expert.
+        dispatch_bytes: Of one element on its way to the experts, forward or as a gradient (1: 8 bits); what comes back
+            from experts has 2.
         expert_host_ps: Host time of an expert layer's pass beyond its launches (counts read back, Python between
             kernels), where none of it is recorded as a graph.
         overlap_host: Host time of a layer under `overlap_expert`, over that without: its pass is cut into parts
@@ -234,6 +236,7 @@ class SoftwareProfile:
     collective_fraction: float = 1.0
     expert_fraction: float = 0.8
     expert_once: bool = True
+    dispatch_bytes: float = 2.0
     expert_host_ps: int = 0
     overlap_host: float = 1.5
     dispatcher: Dispatcher | Literal[""] = ""
