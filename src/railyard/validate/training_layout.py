@@ -98,8 +98,12 @@ _FRAMEWORKS = (
 def _generation(row: Row) -> str:
     name = row.get("framework") or row.get("source_doc")
     found = next((profile for pattern, profile in _FRAMEWORKS if re.search(pattern, name)), f"megatron-{_year(row)}")
-    eager = found.startswith("torchtitan") and "eager" in row.get("overlap_notes")
-    return f"{found}-eager" if eager else found
+    if not found.startswith("torchtitan"):
+        return found
+    dated = re.search(r"\b(20\d\d)-\d\d", row.get("source_doc"))
+    # From April 2025 on the loss is compiled too.
+    newer = "torchtitan-2025" if dated and int(dated.group(1)) >= 2025 else found
+    return f"{newer}-eager" if "eager" in row.get("overlap_notes") else newer
 
 
 def _year(row: Row) -> str:

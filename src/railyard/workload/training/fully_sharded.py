@@ -69,7 +69,8 @@ def fully_sharded(columns: Columns, rank: RankColumns, place: F) -> ShardedColum
     moment = np.where(several, loss + backward, np.maximum(loss, backward))
     # With logits in their own segments, the pieces of a layer's forward pass lie idle at the peak; 16-bit logits too,
     # which are gone when a 32-bit block is wanted that does not fit in their place.
-    idle = np.where((loss > backward) & ~several, forward + 2.0 * _logits(columns) * rank.head, 0.0)
+    stray = np.where(software.fused_loss > 0, 0.0, 2.0) * _logits(columns) * rank.head
+    idle = np.where((loss > backward) & ~several, forward + stray, 0.0)
     return ShardedColumns(
         parameters=np.zeros_like(shard),
         gradients=software.gradient_bytes * shard,
