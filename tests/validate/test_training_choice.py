@@ -7,10 +7,6 @@ import pytest
 from railyard import catalog as catalogue
 from railyard.validate.training_cases import read_cases
 
-COLUMNS = (
-    "id,tier,source_doc,model,layers,hidden,heads,seq_len,gpu,n_gpu,precision,framework,tp,pp,dp,micro_batch,"
-    "global_batch_seqs,recompute,step_time_s"
-).split(",")
 # Narayanan et al. 2021, table 1: 39.1 billion parameters on 512 A100, micro-batch not published.
 GPT_39B = {
     "id": "1",
@@ -28,6 +24,7 @@ GPT_39B = {
     "tp": "8",
     "pp": "2",
     "dp": "32",
+    "micro_batch": "",
     "global_batch_seqs": "1536",
     "recompute": "full",
     "step_time_s": "14.45",
@@ -42,9 +39,10 @@ def catalog():
 def one_case(tmp_path, catalog, **cells):
     path = tmp_path / "runs.csv"
     with path.open("w", newline="") as handle:
-        writer = csv.DictWriter(handle, COLUMNS, restval="")
+        cells = {**GPT_39B, **cells}
+        writer = csv.DictWriter(handle, list(cells))
         writer.writeheader()
-        writer.writerow({**GPT_39B, **cells})
+        writer.writerow(cells)
     cases, refused = read_cases(path, catalog)
     assert not refused, refused
     return cases[0]

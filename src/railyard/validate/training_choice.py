@@ -26,7 +26,7 @@ _MICRO_BATCHES = (1, 2, 4, 8, 16)
 
 
 def settled(
-    row: Row, layout: Layout, model: Model, machine: Machine, software: SoftwareProfile, precision: Precision
+    row: Row, layout: Layout, model: Model, machine: Machine, *, software: SoftwareProfile, precision: Precision
 ) -> Layout:
     """The layout with the fastest micro-batch that fits, or micro-batch 1 where our memory model finds none.
 

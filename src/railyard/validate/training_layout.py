@@ -201,7 +201,14 @@ def layout_of(
     check(model, layout, row.whole["seq_len"], ranks)
     if "micro_batch" in row.whole:
         return layout
-    layout = settled(row, layout, model, machine, software, precision_of(row, machine.accelerator, []))
+    layout = settled(
+        row,
+        layout,
+        model,
+        machine,
+        software=software,
+        precision=precision_of(row, machine.accelerator, []),
+    )
     defaults.append(f"micro-batch {layout.micro_batch}: the fastest that fits")
     return layout
 
