@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from railyard import _core
-from railyard.graph import Kind
+from railyard.graph import Kind, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,6 +76,9 @@ class Entities:
             even_ps=_column([table.even_ps for table in tables], np.dtype(np.int64)),
         )
 
+
+YIELDING = 1e-4
+"""Weight of copies of state beside other traffic: they take what it leaves, as a sender that fills gaps does."""
 
 _EMPTY = np.empty(0, np.int64)
 _WORDS = ("algorithm", "protocol")
@@ -159,7 +162,11 @@ def _transfers(graph: TaskGraph, cluster: Cluster, tasks: NDArray[np.int32], pol
     from railyard.collective import lower_transfers
 
     ends = graph.rank[tasks], graph.peer[tasks]
-    return lower_transfers(cluster, *ends, graph.size_bytes[tasks], graph.count[tasks], policy=policy)
+    table = lower_transfers(cluster, *ends, graph.size_bytes[tasks], graph.count[tasks], policy=policy)
+    yields = graph.stream[tasks] == Stream.COPY
+    if not yields.any():
+        return table
+    return replace(table, fair_weight=np.where(yields, YIELDING * table.fair_weight, table.fair_weight))
 
 
 def _storage(graph: TaskGraph, cluster: Cluster, tasks: NDArray[np.int32], _policy: CollectivePolicy) -> EntityTable:

@@ -316,7 +316,7 @@ class Checkpoint:
             stalling.
         serialize_bps: Rate at which one rank turns its state into a file; 0 means as fast as it is written.
         memory_copies: Other servers whose host memory holds a copy of each rank's state; it crosses the network between
-            accelerators.
+            accelerators where that is idle, and yields to everything else.
         memory_interval_steps: Steps between two such copies; each is spread evenly over the steps between.
     """
 
