@@ -287,8 +287,11 @@ def _rate_gbs(case: Case, algorithm: Algorithm, protocol: str, size: NDArray[np.
     if protocol == "simple" and algorithm.family != "tree":
         return np.full(size.shape, _simple_gbs(case, algorithm, egress))
     rate = np.full(size.shape, _protocol_gbs(case, algorithm, protocol) / egress)
-    filled = protocol != "ll" and case.machine.library == "nccl"  # by `tree_fill_us`
-    return rate * nccl.tree_correction(protocol, size) if algorithm.family == "tree" and not filled else rate
+    if algorithm.family != "tree":
+        return rate
+    if protocol != "ll" and case.machine.library == "nccl":  # filling is `tree_fill_us`; what is left at large sizes
+        return rate * constants.TREE_CORRECTION[protocol][-1]
+    return rate * nccl.tree_correction(protocol, size)
 
 
 def by_channels(machine: Machine, domains: int) -> bool:
