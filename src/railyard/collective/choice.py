@@ -160,7 +160,7 @@ def _library_score(
     score = np.full((len(candidates), len(size_bytes)), np.inf)
     if case.kind == CollectiveKind.ALL_TO_ALL:
         inside = by_channels(case.machine, case.shape.domains)
-        small = size_bytes / case.shape.ranks <= (peers.LL_BYTES if inside else PEER_LL_BYTES)
+        small = size_bytes / case.shape.ranks <= (peers.ll_bytes(case.shape.ranks) if inside else PEER_LL_BYTES)
         for row, (name, protocol) in enumerate(candidates):
             if name == "pairwise":  # grouped sends: LL for small messages, Simple otherwise
                 score[row] = np.where(small == (protocol == "ll"), 0.0, 1.0)

@@ -31,11 +31,19 @@ LL_CHANNEL_GBS = 5.1
 """The same with LL: 20.4 GB/s over 4 (B200), 41 over 8 (4 GB300)."""
 
 LL_BYTES = 512 * KIB
-"""Largest message inside a domain that goes by LL: 16 KiB for each of 32 channels; a step down of the time beyond it
-in all-to-alls of 4 and 8 and in the ring of sends."""
+"""Largest message inside a domain that moves at the rate of LL: the time steps down beyond it in all-to-alls of 4 and 8
+and in the ring of sends."""
+
+LL_PART_BYTES = 128 * KIB
+"""The same for one channel, which bounds communicators so large that a peer has fewer than four."""
 
 FILL_BYTES = 192 * KIB
 """What a channel has copied before the receiver sees the first of it, at most its part."""
+
+
+def least_channels(ranks: int) -> int:
+    """Channels for each peer while messages are small."""
+    return max(1, CHANNELS >> int(np.ceil(np.log2(max(ranks, 1)))))
 
 
 def channels_of_peer(ranks: int, message_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -45,11 +53,16 @@ def channels_of_peer(ranks: int, message_bytes: NDArray[np.float64]) -> NDArray[
         ranks: Of the communicator.
         message_bytes: float64[k], to one peer.
     """
-    least = max(1, CHANNELS >> int(np.ceil(np.log2(max(ranks, 1)))))
+    least = least_channels(ranks)
     beyond = np.maximum(message_bytes, 1) / (least * LARGEST_PART_BYTES)
     doubled = np.exp2(np.ceil(np.maximum(np.log2(beyond), 0)))
     channels: NDArray[np.float64] = np.minimum(least * doubled, CHANNELS)
     return channels
+
+
+def ll_bytes(ranks: int) -> int:
+    """Largest message to one peer that goes by LL."""
+    return min(LL_BYTES, LL_PART_BYTES * least_channels(ranks))
 
 
 def copied_gbs(ranks: int, peers: int, message_bytes: NDArray[np.float64], protocol: str) -> NDArray[np.float64]:

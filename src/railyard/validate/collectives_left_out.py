@@ -34,7 +34,7 @@ LARGEST = 0.7
 """Errors beyond exp(0.7) count as this: a log that something else ails must not pull a constant."""
 
 PASSES = 2
-STEPS = 13
+STEPS = 10
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ CLOUD_STACK_PS = {
 }
 """Software of a NIC that is no RDMA verbs device, a step: libfabric's reliable datagrams, TCP between accelerators."""
 
-VIRTUAL_RDMA_PS = {"google": 16_000_000}
+VIRTUAL_RDMA_PS = {"google": 14_000_000}
 """RDMA of a cloud's virtual machines, a step: 54 us against 32 for 2 x 8 H200 (GCP A3 Ultra). Azure's and Nebius' show
 nothing of the kind."""
 

@@ -28,7 +28,8 @@ ml-engineering); their geometric mean with `HOST_CHANNEL_US`."""
 
 HOST_CHANNEL_US = 0.24
 """The same for every channel of it, of which small data uses few: both logs rise by 37 and 58 us from 32 KiB to 1 MiB,
-whatever the collective, while the accelerators' own time hardly does."""
+whatever the collective, while the accelerators' own time hardly does. Libraries of the time of V100 and A100 only: later
+ones hand over all channels at once."""
 
 HOST_PEER_US = 0.9
 """The same for every peer of an all-to-all: 87 us for 8 x 7 of them (A100, superbench)."""
@@ -123,7 +124,8 @@ def launch_of(log: NcclLog, block: Block, collective: str, ranks: int) -> tuple[
     if collective == "all-to-all":
         posts = driven * HOST_PEER_US * (ranks - 1)
         return Launch(name, host_us=driven * HOST_GPU_US + posts, added_us=START_US + posts), assumed
-    return Launch(name, driven * HOST_GPU_US, driven * HOST_CHANNEL_US, START_US), assumed
+    handed = HOST_CHANNEL_US if re.search(r"[av]100", about, re.IGNORECASE) else 0.0
+    return Launch(name, driven * HOST_GPU_US, driven * handed, START_US), assumed
 
 
 def _driven(about: str, ranks: int, *, several: bool) -> int:
