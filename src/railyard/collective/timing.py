@@ -280,18 +280,26 @@ def _rate_gbs(case: Case, algorithm: Algorithm, protocol: str, size: NDArray[np.
     if algorithm.family in ("nvls", "collnet"):
         return _synchronised_gbs(case, algorithm, size, _in_switch_gbs(case, algorithm, egress))
     if algorithm.family == "peer" and by_channels(case.machine, case.shape.domains):
-        ranks = case.shape.ranks
-        copied = peers.copied_gbs(ranks, ranks - 1, size / ranks, protocol)
-        rate_gbs: NDArray[np.float64] = np.minimum(case.machine.plan_bps / 8e9 * PEER_SHARE, copied) / egress
-        return rate_gbs
+        return _grouped_gbs(case, protocol, size) / egress
     if protocol == "simple" and algorithm.family != "tree":
         return np.full(size.shape, _simple_gbs(case, algorithm, egress))
     rate = np.full(size.shape, _protocol_gbs(case, algorithm, protocol) / egress)
-    if algorithm.family != "tree":
-        return rate
-    if protocol != "ll" and case.machine.library == "nccl":  # filling is `tree_fill_us`; what is left at large sizes
-        return rate * constants.TREE_CORRECTION[protocol][-1]
-    return rate * nccl.tree_correction(protocol, size)
+    return rate * _tree_factor(case, protocol, size) if algorithm.family == "tree" else rate
+
+
+def _tree_factor(case: Case, protocol: str, size: NDArray[np.float64]) -> NDArray[np.float64] | float:
+    """NCCL's factor on a tree's bandwidth; where `tree_fill_us` counts the filling, what is left at large sizes."""
+    if protocol != "ll" and case.machine.library == "nccl":
+        return constants.TREE_CORRECTION[protocol][-1]
+    return nccl.tree_correction(protocol, size)
+
+
+def _grouped_gbs(case: Case, protocol: str, size: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Egress of a rank in grouped sends inside a switched domain."""
+    ranks = case.shape.ranks
+    copied = peers.copied_gbs(ranks, ranks - 1, size / ranks, protocol)
+    rate: NDArray[np.float64] = np.minimum(case.machine.plan_bps / 8e9 * PEER_SHARE, copied)
+    return rate
 
 
 def by_channels(machine: Machine, domains: int) -> bool:

@@ -28,8 +28,8 @@ ml-engineering); their geometric mean with `HOST_CHANNEL_US`."""
 
 HOST_CHANNEL_US = 0.24
 """The same for every channel of it, of which small data uses few: both logs rise by 37 and 58 us from 32 KiB to 1 MiB,
-whatever the collective, while the accelerators' own time hardly does. Libraries of the time of V100 and A100 only: later
-ones hand over all channels at once."""
+whatever the collective, while the accelerators' own time hardly does. Libraries of the time of V100 and A100 only:
+later ones hand over all channels at once."""
 
 HOST_PEER_US = 0.9
 """The same for every peer of an all-to-all: 87 us for 8 x 7 of them (A100, superbench)."""
