@@ -61,7 +61,7 @@ def test_channels_double_while_a_part_is_above_16_mib(ranks, message, channels):
 
 @pytest.mark.parametrize(("server", "domains"), [("dgx-a100", 4), ("hgx-h100", 16)])
 def test_chunks_of_a_tree_follow_the_rule(server, domains):
-    """LL128: halved to 128 KiB while data is less than steps x 64 / ranks chunks, to 32 KiB below steps x 16 / ranks."""
+    """LL128: to 128 KiB while data is less than steps x 64 / ranks chunks, to 32 KiB below steps x 16 / ranks."""
     steps = 1 + np.log2(domains) + 0.8
     data = np.array([64 * KIB, 512 * KIB, 4 * MIB, 1 * GIB], np.float64)
     chunk = tree_chunk_bytes(data, steps, 8, "ll128")
@@ -72,9 +72,11 @@ def test_chunks_of_a_tree_follow_the_rule(server, domains):
     assert not short.any()
 
 
-@pytest.mark.parametrize(("size", "measured_us"), [(1 * MIB, (135, 143)), (8 * MIB, (298, 320)), (16 * MIB, (381, 448))])
+@pytest.mark.parametrize(
+    ("size", "measured_us"), [(1 * MIB, (135, 143)), (8 * MIB, (298, 320)), (16 * MIB, (381, 448))]
+)
 def test_a_tree_over_four_servers_is_filled(build, size, measured_us):
-    """32 A100 on four servers, published twice (DGX A100 with HDR200; CoreWeave 2023): without filling 110, 205, 320."""
+    """32 A100 on four servers, published twice (DGX A100 with HDR200; CoreWeave 2023); unfilled 110, 205, 320 us."""
     time_us = _us(build(32, "dgx-a100", "infiniband"), Kind.ALL_REDUCE, size, Shape.grid(4, 8))
     assert measured_us[0] * 0.8 <= time_us <= measured_us[1] * 1.2
 

@@ -20,7 +20,7 @@ _WORDS = (
     (r"\bvery noisy\b", "very noisy, as its header says"),
     (r"hardware inferred|\bNICs? (?:layout )?(?:is )?(?:not stated|unknown)", "its header does not say which hardware"),
     (r"\b(?:one|single|1) NIC (?:only|of|per (?:node|server|host))|only one NIC", "one NIC of a server's several"),
-    (r"IP over InfiniBand|\bIPoIB\b|NCCL_IB_DISABLE|\bTCP sockets\b|socket transport", "sockets instead of RDMA"),
+    (r"IP over InfiniBand|\bIPoIB\b|NCCL.IB.DISABLE|\bTCP sockets\b|socket transport", "sockets instead of RDMA"),
     (r"without GPUDirect|GDR (?:off|disabled)|no GDR", "without GPUDirect"),
 )
 """Words of a header, and what they say."""
@@ -31,7 +31,7 @@ _LISTED = re.compile(
 _NUMBER = re.compile(r"^(\d{1,4})[_\-. ]")
 
 _OPERATORS = (
-    ("AWS", r"\baws\b|amazon|\beks\b|\befa\b|\bp[456](?:de|en|e|d)?\.\d|p6-b\d"),
+    ("AWS", r"\baws\b|amazon|\beks\b|\befa\b|\bp[456](?:de|en|e|d)?\b|p6-b\d"),
     ("Google", r"\bgcp\b|google|\bgke\b"),
     ("Azure", r"azure|\baks\b|superbench"),
     ("OCI", r"\boci\b|oracle"),
