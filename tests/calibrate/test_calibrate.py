@@ -21,6 +21,7 @@ class Exact:
     """A device that takes exactly as long as its rates say: the truth that a calibration has to find."""
 
     datatypes = ("bf16", "fp8")
+    refusals = (RuntimeError,)
 
     def __init__(self, entry):
         self.peak = {"bf16": entry.flops["bf16"], "fp8": entry.flops["fp8"]}
@@ -47,8 +48,10 @@ class Exact:
         return lambda: 2.0 * size_bytes / (MEMORY * self.memory)
 
     def norm(self, rows, width):
-        moved = 4 * rows * width
-        return (lambda: moved / (0.8 * MEMORY * self.memory)), moved
+        return lambda: 4 * rows * width / (0.8 * MEMORY * self.memory)
+
+    def norm_bytes(self, rows, width):
+        return 4 * rows * width
 
     def tiny(self):
         return lambda: 0.0
@@ -194,9 +197,22 @@ def test_products_and_attention_of_the_processor_are_right():
     assert device.grouped(3, 4, 5, 6)().shape == (3, 4, 5)
     assert device.attention(2, 3, 8, 4, backward=False)().shape == (6, 8, 4)
     assert [part.shape for part in device.attention(2, 3, 8, 4, backward=True)()] == [(6, 8, 4)] * 3
-    call, moved = device.norm(4, 16)
-    assert np.allclose(np.mean(np.square(call()), axis=1), 1.0, atol=1e-3)
-    assert moved == 2 * 4 * 16 * 4
+    assert np.allclose(np.mean(np.square(device.norm(4, 16)()), axis=1), 1.0, atol=1e-3)
+    assert device.norm_bytes(4, 16) == 2 * 4 * 16 * 4
+
+
+def test_what_a_device_refuses_is_named_and_the_rest_goes_on(known):
+    class Small(Exact):
+        def product(self, m, n, k, datatype):
+            def call():
+                raise RuntimeError("out of memory\nand more")
+
+            return call if m >= 8192 else super().product(m, n, k, datatype)
+
+    entry = known.accelerator("h100-sxm")
+    found = calibrate(Small(entry), entry, known.model("llama-3-8b"), plan.LARGE_QUICK, progress=lambda *_: None)
+    assert "product bf16 8192x8192x8192: out of memory" in found.skipped
+    assert 0 < found.constants["gemm_efficiency"] < 1
 
 
 def test_a_file_that_exists_is_left_alone(tmp_path, capsys):

@@ -68,6 +68,7 @@ class Calibration:
         constants: By field of the catalogue entry: `gemm_efficiency`, `gemm_efficiency_8bit`, `attention_efficiency`,
             `memory_efficiency` (shares), `launch_s` (seconds), `copied_bytes_s` (read and written); where measured.
         software: What belongs to a software profile: `launch_s`, `grouped_fraction`, `attention_backward`.
+        skipped: Operators that the device refused, with its reason.
     """
 
     entry: str
@@ -76,6 +77,7 @@ class Calibration:
     samples: tuple[Sample, ...]
     constants: dict[str, float]
     software: dict[str, float]
+    skipped: tuple[str, ...] = ()
 
 
 def calibrate(
@@ -98,10 +100,16 @@ def calibrate(
         collectives: Whether to measure collectives where there are several devices.
     """
     samples: list[Sample] = []
+    skipped: list[str] = []
     operators = list(_operators(device, entry, plan))
     for done, operator in enumerate(operators):
         progress(f"{operator.kind} {operator.datatype} {operator.shape}", done / len(operators))
-        sample = _measured(device, entry, model, operator, plan.least_s)
+        try:
+            sample = _measured(device, entry, model, operator, plan.least_s)
+        except device.refusals as error:
+            said = (str(error).splitlines() or ["no reason"])[0]
+            skipped.append(f"{operator.kind} {operator.datatype} {operator.shape}: {said}")
+            continue
         samples += [sample] if sample else []
     progress("launches", 1.0)
     tiny = device.tiny()
@@ -122,6 +130,7 @@ def calibrate(
         ),
         constants=constants,
         software={"launch_s": launch_s, **_software(samples)},
+        skipped=tuple(skipped),
     )
 
 
@@ -181,12 +190,9 @@ def _passes(device: Device, entry: Accelerator, plan: Plan) -> Iterator[_Operato
         dims, make = (2 * size,), partial(device.copy, size)
         yield _Operator("copy", f"{size >> 20} MiB", "", dims, make, 2.0 * size, peak)
     for rows, width in plan.norms:
-        call, moved = device.norm(rows, width)
-        yield _Operator("norm", _text((rows, width)), "", (moved,), partial(_same, call), float(moved), peak)
-
-
-def _same(call: Callable[[], object]) -> Callable[[], object]:
-    return call
+        moved = device.norm_bytes(rows, width)
+        make = partial(device.norm, rows, width)
+        yield _Operator("norm", _text((rows, width)), "", (moved,), make, float(moved), peak)
 
 
 def _text(dims: tuple[int, ...]) -> str:
@@ -254,7 +260,7 @@ def _constants(samples: list[Sample]) -> dict[str, float]:
         "memory_efficiency": _best(samples, "copy", "norm"),
     }
     copied = [sample.work / sample.seconds for sample in samples if sample.kind == "copy"]
-    return {name: value for name, value in found.items() if value} | {"copied_bytes_s": max(copied)}
+    return {name: value for name, value in found.items() if value} | {"copied_bytes_s": max(copied, default=0.0)}
 
 
 def _software(samples: list[Sample]) -> dict[str, float]:

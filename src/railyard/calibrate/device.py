@@ -47,6 +47,8 @@ class Device(Protocol):
 
     datatypes: tuple[str, ...]
     """Names in the catalogue of the operand widths that it can multiply, the 16-bit one first."""
+    refusals: tuple[type[Exception], ...]
+    """What it raises for an operator that it cannot run after all: too large for it, or without a kernel."""
 
     def facts(self) -> Facts:
         """What it says of itself."""
@@ -74,8 +76,12 @@ class Device(Protocol):
         """A copy of that many bytes, each read once and written once."""
         ...
 
-    def norm(self, rows: int, width: int) -> tuple[Callable[[], object], int]:
-        """A norm over rows, and the bytes that it reads and writes at least."""
+    def norm(self, rows: int, width: int) -> Callable[[], object]:
+        """A norm over rows."""
+        ...
+
+    def norm_bytes(self, rows: int, width: int) -> int:
+        """Bytes that a norm reads and writes at least."""
         ...
 
     def tiny(self) -> Callable[[], object]:

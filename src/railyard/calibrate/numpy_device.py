@@ -44,10 +44,10 @@ class NumpyDevice:
     """The cores that this process may use."""
 
     datatypes: tuple[str, ...] = ("fp32",)
+    refusals: tuple[type[Exception], ...] = (MemoryError,)
 
     def __init__(self) -> None:
         self._random = np.random.default_rng(0)
-        self._copied_bps = 0.0
 
     def _made(self, *shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
         return self._random.standard_normal(shape, dtype=np.float32)
@@ -125,7 +125,11 @@ class NumpyDevice:
         target = np.ones_like(source)
         return lambda: np.copyto(target, source)
 
-    def norm(self, rows: int, width: int) -> tuple[Callable[[], object], int]:
+    def norm_bytes(self, rows: int, width: int) -> int:
+        """32-bit values, read and written."""
+        return 2 * rows * width * 4
+
+    def norm(self, rows: int, width: int) -> Callable[[], object]:
         """A root-mean-square norm, one pass an operation."""
         taken, out = self._made(rows, width), np.empty((rows, width), dtype=np.float32)
 
@@ -133,7 +137,7 @@ class NumpyDevice:
             scale = np.sqrt(np.einsum("ij,ij->i", taken, taken) / np.float32(width))
             return np.divide(taken, scale[:, None], out=out)
 
-        return call, 2 * taken.nbytes
+        return call
 
     def tiny(self) -> Callable[[], object]:
         """One addition."""

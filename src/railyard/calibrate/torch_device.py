@@ -37,6 +37,9 @@ class TorchDevice:
         InputError: There is no PyTorch, or it sees no accelerator.
     """
 
+    # Out of memory, no kernel for a shape or type: all of PyTorch's are RuntimeErrors.
+    refusals: tuple[type[Exception], ...] = (RuntimeError,)
+
     def __init__(self, place: str = "cuda") -> None:
         try:
             self.torch: Any = import_module("torch")
@@ -182,11 +185,15 @@ class TorchDevice:
         target = self.torch.empty_like(source)
         return lambda: target.copy_(source)
 
-    def norm(self, rows: int, width: int) -> tuple[Callable[[], object], int]:
+    def norm_bytes(self, rows: int, width: int) -> int:
+        """16-bit values, read and written."""
+        return 2 * rows * width * 2
+
+    def norm(self, rows: int, width: int) -> Callable[[], object]:
         """PyTorch's layer norm, which is one kernel."""
         taken, weight = self._made(rows, width), self._made(width)
         norm = self.torch.nn.functional.layer_norm
-        return lambda: norm(taken, (width,), weight), 2 * rows * width * 2
+        return lambda: norm(taken, (width,), weight)
 
     def tiny(self) -> Callable[[], object]:
         """One addition."""
@@ -217,11 +224,11 @@ class TorchDevice:
         return time.perf_counter() - begin
 
     def gap_s(self, repeats: int) -> float:
-        """Many copies against one of as many bytes, both recorded as a graph, so that the host does not count."""
+        """Many passes against one over as many bytes, both recorded as a graph, so that the host does not count."""
         if not self.gpu:
             return self.host_seconds(self.tiny(), repeats) / repeats
-        parts = [self.copy(_CHAIN_BYTES) for _ in range(_CHAIN)]
-        whole = self.copy(_CHAIN * _CHAIN_BYTES)
+        parts = [self._pass(_CHAIN_BYTES) for _ in range(_CHAIN)]
+        whole = self._pass(_CHAIN * _CHAIN_BYTES)
 
         def all_parts() -> None:
             for part in parts:
@@ -232,6 +239,12 @@ class TorchDevice:
         rounds = max(5, repeats // _CHAIN)
         longer = sorted(self.seconds(chain, 1) - self.seconds(single, 1) for _ in range(rounds))[rounds // 2]
         return max(longer / (_CHAIN - 1), 0.0)
+
+    def _pass(self, size_bytes: int) -> Callable[[], object]:
+        """A kernel over so many bytes; a copy could be made by an engine of its own."""
+        source = self.torch.zeros(size_bytes // 2, dtype=self.wide, device=self.place)
+        target = self.torch.empty_like(source)
+        return lambda: self.torch.neg(source, out=target)
 
     def _recorded(self, call: Callable[[], object]) -> Callable[[], object]:
         torch = self.torch

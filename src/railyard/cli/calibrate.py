@@ -67,6 +67,8 @@ def device(
         emit(json.dumps(_json(found, out), indent=1, allow_nan=False))
         return
     _print(found, record)
+    for line in found.skipped:
+        say(f"skipped: {line}")
     unsteady = sum(sample.spread > _UNSTEADY for sample in found.samples)
     if unsteady:
         say(
@@ -118,7 +120,7 @@ def _checked(text: str) -> Catalog:
 
 
 def _print(found: Calibration, record: Accelerator) -> None:
-    emit(f"{found.facts}\ncatalogue entry {found.entry}: {record.name}")
+    emit(f"{found.facts}\ncatalogue entry: {found.entry}")
     headings = ("operator", "shape", "operands", "measured", "spread", "rate", "of peak", "catalogue", "calibrated")
     table = Table(headings, right=(3, 4, 5, 6, 7, 8))
     for sample in found.samples:
