@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from railyard.graph import CollectiveKind
 from railyard.workload.training.held import HeldColumns
 from railyard.workload.training.sync.graph import asked_of
@@ -16,6 +14,8 @@ from railyard.workload.training.sync.wire import Leg, Peers
 from railyard.workload.training.sync.worker import kept_bytes, replica_peers, worker_job, workers_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from railyard.workload.training.spec import Training
     from railyard.workload.training.sync.published import Finding
 
@@ -27,6 +27,7 @@ class Ledger:
     Attributes:
         plain_bytes: That it would send to other replicas if the job did nothing.
         sent_bytes: That it sends.
+        plain_across_bytes, sent_across_bytes: The same of what leaves its scale-up domain.
         kept_bytes: Of device memory that this takes beyond parameters, gradients and optimizer.
         between: Bytes that leave a worker for each of its ranks, if all met in every step and as it is; None where they
             do.
@@ -36,6 +37,8 @@ class Ledger:
 
     plain_bytes: float
     sent_bytes: float
+    plain_across_bytes: float
+    sent_across_bytes: float
     kept_bytes: float
     between: tuple[float, float] | None
     parts: tuple[tuple[str, str, dict[str, Any]], ...]
@@ -46,6 +49,8 @@ class Ledger:
         return {
             "plain_bytes": self.plain_bytes,
             "sent_bytes": self.sent_bytes,
+            "plain_across_bytes": self.plain_across_bytes,
+            "sent_across_bytes": self.sent_across_bytes,
             "kept_bytes": self.kept_bytes,
             "between_workers": None
             if self.between is None
@@ -58,6 +63,8 @@ class Ledger:
         """One line of price, and one for each published effect on convergence."""
         kinds = ", ".join(kind for _, kind, _ in self.parts)
         where, pair = "to other replicas", (self.plain_bytes, self.sent_bytes)
+        if self.plain_across_bytes:
+            where, pair = "out of its scale-up domain", (self.plain_across_bytes, self.sent_across_bytes)
         if self.between is not None:
             where, pair = "to other workers", self.between
         return [
@@ -85,9 +92,12 @@ def ledger(training: Training, domain: int) -> Ledger | None:
         return None
     held = HeldColumns.of([training])
     most = {name: max(float(getattr(kind, name)[0]) for kind in held.kinds) for name in ("dense", "expert")}
+    plain = training.replace(communication=None)
     return Ledger(
-        plain_bytes=sent_bytes(training.replace(communication=None), domain, most),
+        plain_bytes=sent_bytes(plain, domain, most),
         sent_bytes=sent_bytes(training, domain, most),
+        plain_across_bytes=sent_bytes(plain, domain, most, across=True),
+        sent_across_bytes=sent_bytes(training, domain, most, across=True),
         kept_bytes=sum(kept_bytes(training, name, domain) * most[name] for name in most),
         between=_between(training, domain, most),
         parts=tuple(
@@ -113,53 +123,68 @@ def _between(training: Training, domain: int, held: dict[str, float]) -> tuple[f
     return crossing * each, crossing * 2.0 * updates.bits / 8.0 / updates.inner_steps
 
 
-def sent_bytes(training: Training, domain: int, held: dict[str, float]) -> float:
-    """Bytes that a rank sends to other replicas in a mean step: reductions, gathers of parameters, meetings."""
+def sent_bytes(training: Training, domain: int, held: dict[str, float], *, across: bool = False) -> float:
+    """Bytes that a rank sends to other replicas in a mean step: reductions, gathers of parameters, meetings.
+
+    Args:
+        training: The job.
+        domain: Ranks of a scale-up domain.
+        held: Parameters of the rank by holding.
+        across: Only those that leave the scale-up domain.
+    """
     asked, job = asked_of(training), worker_job(training)
     updates, total = None if asked is None else asked.meets(), 0.0
     for name, count in held.items():
         peers = replica_peers(job.layout, name, domain)
         if count and peers.ranks > 1:
-            total += _reduced(job, name, count, peers) + _gathered(job, count, peers)
+            often = _often(job)
+            total += often * _bytes_of(_reduced(job, name, count, peers), peers, across=across)
+            total += _bytes_of(_gathered(job, count, peers), peers, across=across)
         if count and updates is not None:
             outer = Peers(workers_of(training), 1, sharded=False)
             size = count / peers.ranks * updates.bits / 8.0
-            total += Leg(CollectiveKind.ALL_REDUCE, size).sent_bytes(outer) / updates.inner_steps
+            legs = [Leg(CollectiveKind.ALL_REDUCE, size)]
+            total += _bytes_of(legs, outer, across=across) / updates.inner_steps
             if job.layout.zero == 0:
-                total += Leg(CollectiveKind.ALL_GATHER, 4.0 * count).sent_bytes(peers) / updates.inner_steps
-    return float(np.float64(total))
+                whole = [Leg(CollectiveKind.ALL_GATHER, 4.0 * count)]
+                total += _bytes_of(whole, peers, across=across) / updates.inner_steps
+    return total
+
+
+def _bytes_of(legs: Iterable[Leg], peers: Peers, *, across: bool) -> float:
+    return sum(leg.across_bytes(peers) if across else leg.sent_bytes(peers) for leg in legs)
 
 
 def _often(job: Training) -> int:
-    """Times a step that gradients are reduced and sharded parameters gathered for each pass."""
+    """Times a step that gradients are reduced."""
     layout = job.layout
     return layout.micro_batches if layout.zero >= 2 and layout.pp == 1 else 1
 
 
-def _reduced(job: Training, name: str, count: float, peers: Peers) -> float:
-    asked, often = asked_of(job), _often(job)
-    gradient = job.software.gradient_bytes
+def _reduced(job: Training, name: str, count: float, peers: Peers) -> list[Leg]:
+    """Collectives of one reduction of all gradients of a holding."""
+    asked, gradient = asked_of(job), job.software.gradient_bytes
     if asked is not None and asked.compression is not None:
-        return often * asked.compression.reduction(bundle(job, name, count), peers).sent_bytes(peers)
+        return list(asked.compression.reduction(bundle(job, name, count), peers).legs)
     if asked is not None and asked.sparse is not None and name == "dense":
-        rest = Leg(CollectiveKind.ALL_REDUCE, without_table(job, count) * gradient).sent_bytes(peers)
-        return rest + table(job, asked.sparse, peers).sent_bytes(peers)
+        rest = Leg(CollectiveKind.ALL_REDUCE, without_table(job, count) * gradient)
+        return [rest, *table(job, asked.sparse, peers).legs]
     kind = CollectiveKind.REDUCE_SCATTER if peers.sharded else CollectiveKind.ALL_REDUCE
-    return often * Leg(kind, count * gradient).sent_bytes(peers)
+    return [Leg(kind, count * gradient)]
 
 
-def _gathered(job: Training, count: float, peers: Peers) -> float:
-    """Once a step under zero 1 and 2; under zero 3 for forward and, when dropped in between, for backward."""
+def _gathered(job: Training, count: float, peers: Peers) -> list[Leg]:
+    """Gathers of a step: one under zero 1 and 2; under zero 3 for forward and, when dropped in between, backward."""
     if not peers.sharded:
-        return 0.0
+        return []
     asked = asked_of(job)
     scheme = None if asked is None else asked.compression
     share = 1.0 if scheme is None else scheme.parameter_share
-    once = Leg(CollectiveKind.ALL_GATHER, 2.0 * count * share).sent_bytes(peers)
+    once = Leg(CollectiveKind.ALL_GATHER, 2.0 * count * share)
     if job.layout.zero < 3:
-        return once
+        return [once]
     again = once
     if scheme is not None and scheme.second_copy:
-        again = Leg(CollectiveKind.ALL_GATHER, 2.0 * count, "inside").sent_bytes(peers)
+        again = Leg(CollectiveKind.ALL_GATHER, 2.0 * count, "inside")
     often = job.layout.micro_batches if job.layout.reshard or job.layout.pp == 1 else 1
-    return often * (once + (again if job.layout.reshard else 0.0))
+    return often * [once, *([again] if job.layout.reshard else [])]

@@ -97,6 +97,22 @@ class Leg:
         n = peers.of(self.over)
         return (2.0 if self.kind == CollectiveKind.ALL_REDUCE else 1.0) * self.size_bytes * (n - 1) / n
 
+    def across_bytes(self, peers: Peers) -> float:
+        """Bytes that leave the scale-up domain, for each of its ranks.
+
+        A collective over all peers leaves a domain with its ranks' bytes together: a ring sends its share once for the
+        whole domain, an all-to-all what is meant for ranks elsewhere.
+        """
+        if self.over == "inside" or peers.domains == 1:
+            return 0.0
+        if self.over == "across":
+            return self.sent_bytes(peers)
+        if self.kind == CollectiveKind.ALL_TO_ALL:
+            return self.size_bytes * (peers.ranks - peers.local) / peers.ranks
+        domains = peers.domains
+        passes = 2.0 if self.kind == CollectiveKind.ALL_REDUCE else 1.0
+        return passes * self.size_bytes * (domains - 1) / domains / peers.local
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -155,21 +171,6 @@ class Reduction:
         """Bytes that one rank sends."""
         return sum(leg.sent_bytes(peers) for leg in self.legs)
 
-    def sent_across_bytes(self, peers: Peers) -> float:
-        """Bytes that leave the scale-up domain, for each of its ranks.
-
-        A collective over all peers leaves a domain with its ranks' bytes together: a ring sends its share once for the
-        whole domain, an all-to-all what is meant for ranks elsewhere.
-        """
-        total = 0.0
-        for leg in self.legs:
-            if leg.over == "inside" or peers.domains == 1:
-                continue
-            n = peers.of(leg.over)
-            if leg.over == "across":
-                total += leg.sent_bytes(peers)
-            elif leg.kind == CollectiveKind.ALL_TO_ALL:
-                total += leg.size_bytes * (n - peers.local) / n
-            else:
-                total += leg.sent_bytes(peers) / peers.local
-        return total
+    def across_bytes(self, peers: Peers) -> float:
+        """Bytes that leave the scale-up domain, for each of its ranks."""
+        return sum(leg.across_bytes(peers) for leg in self.legs)

@@ -1,0 +1,128 @@
+"""The scenario's section: words, keys, what is refused, and what the result carries."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+
+from railyard.errors import InputError
+from railyard.measure.result import validate_result
+from railyard.scenario import load
+from railyard.scenario.execute import execute
+from railyard.scenario.prepare import prepare
+from railyard.workload.training.sync import KINDS, DiLoCo, PowerSgd
+from railyard.workload.training.sync.published import Finding
+
+BASE = {
+    "name": "yard",
+    "cluster": {"accelerators": 16, "server": "hgx-h100"},
+    "workload": {
+        "training": {
+            "model": "llama-3-8b",
+            "global_batch": 16,
+            "sequence": 4096,
+            "parallelism": {"tp": 4, "zero": 0, "recompute": "full"},
+        }
+    },
+}
+
+
+def draft(communication=None, **training):
+    values = copy.deepcopy(BASE)
+    values["workload"]["training"] |= training
+    if communication is not None:
+        values["workload"]["training"]["communication"] = communication
+    return load.from_values(values)
+
+
+def asked(communication):
+    return prepare(draft(communication))[0].training.communication
+
+
+def test_a_word_and_keys():
+    assert asked({"compression": "powersgd"}).compression == PowerSgd()
+    assert asked({"compression": {"kind": "powersgd", "rank": 4}}).compression == PowerSgd(rank=4)
+    updates = asked({"local_updates": {"kind": "diloco", "inner_steps": 100, "workers": 2}}).local_updates
+    assert updates == DiLoCo(inner_steps=100, workers=2)
+    assert asked({"compression": {"kind": "top-k", "density": "0.5 %", "value": "2 B"}}).compression.value_bytes == 2
+
+
+@pytest.mark.parametrize(("part", "kind"), [(part, kind) for part, kinds in KINDS.items() for kind in kinds])
+def test_every_kind_can_be_written(part, kind):
+    section = draft({part: {"kind": kind}}).scenario.workload.training.communication
+    assert getattr(section, part).kind == kind
+    record = KINDS[part].get(kind)
+    assert record().problems() == []
+    assert record.published
+    assert all(finding.source and finding.effect and finding.scope for finding in record.published)
+
+
+@pytest.mark.parametrize(
+    ("communication", "words"),
+    [
+        ({"compression": "powersdg"}, "did you mean `powersgd`"),
+        ({"compresion": "powersgd"}, "did you mean `compression`"),
+        ({"compression": {"kind": "powersgd", "rnk": 4}}, "did you mean `rank`"),
+        ({"compression": {"kind": "powersgd", "rank": 0}}, "at least one column"),
+        ({"compression": {"kind": "top-k", "density": 0}}, "above 0"),
+        ({"compression": {"kind": "quantized", "gradient_bits": 5}}, "no such width"),
+        ({"compression": {"kind": "one-bit", "warmup": "120 %"}}, "below 1"),
+        ({"compression": "zero++"}, "does not work with gradients that ZeRO-0 shards"),
+        ({"local_updates": {"kind": "diloco", "workers": 3}}, "do not divide the 4"),
+        ({"local_updates": {"kind": "diloco", "workers": 1}}, "meets nobody"),
+        ({"local_updates": {"kind": "diloco", "inner_steps": 0}}, "at least once"),
+        ({"local_updates": {"kind": "streaming-diloco", "parts": 500}}, "more fragments than steps"),
+        ({"asynchronous": {"kind": "stale-synchronous", "staleness": 0}}, "plain data parallelism"),
+        ({"asynchronous": "delayed", "scheduling": "priority"}, "need no order"),
+        ({"asynchronous": "delayed", "compression": "top-k"}, "is not modelled"),
+        ({"dispatch": "quantized"}, "expert parallelism is 1"),
+        ({"sparse": {"kind": "embedding", "touched": 2}}, "between 0 and 1"),
+    ],
+)
+def test_what_is_refused_is_said(communication, words):
+    with pytest.raises(InputError) as error:
+        prepare(draft(communication))
+    assert words in str(error.value)
+    assert "workload.training.communication" in str(error.value)
+
+
+def test_a_shared_table_has_no_sparse_gradient():
+    with pytest.raises(InputError, match="output projection"):
+        prepare(draft({"sparse": "embedding"}, model="llama-3.2-1b"))
+
+
+def test_the_result_carries_price_and_published_effect():
+    values = copy.deepcopy(BASE)
+    values["compare"] = {
+        "vary": {"communication": [{"compression": "powersgd"}, {"local_updates": {"kind": "diloco", "workers": 2}}]}
+    }
+    result = execute(load.from_values(values)).result
+    validate_result(result)
+    power, diloco = result["variants"]
+    assert power["communication"]["sent_bytes"] < power["communication"]["plain_bytes"]
+    assert any("1905.13727" in finding["source"] for finding in power["communication"]["convergence"])
+    assert any("2311.08105" in line for line in diloco["warnings"])
+    assert diloco["communication"]["between_workers"]["sent_bytes"] > 0
+    assert any(row["cause"] == "outer update" and row["seconds"] > 0 for row in diloco["time"])
+
+
+def test_the_search_for_a_layout_takes_only_those_that_work():
+    training = prepare(draft({"compression": "zero++"}, parallelism={"auto": True, "tp": 1}))[0].training
+    assert training.layout.zero == 3
+
+
+def test_a_plug_in_adds_a_kind():
+    @dataclass(frozen=True)
+    class Half(PowerSgd):
+        kind: ClassVar[str] = "half"
+        published: ClassVar[tuple[Finding, ...]] = (Finding("none", "nowhere", "nobody"),)
+
+    assert "half" not in KINDS["compression"]
+    KINDS["compression"].add("half", Half)
+    try:
+        assert KINDS["compression"].get("half") is Half
+    finally:
+        KINDS["compression"]._records.pop("half")
