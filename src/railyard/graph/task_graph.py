@@ -9,7 +9,7 @@ its own fidelity.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import IntEnum, unique
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +32,7 @@ class Kind(IntEnum):
     WRITE = 4
 
 
+@unique
 class Stream(IntEnum):
     """The queue of a rank on which a task runs."""
 
@@ -45,8 +46,8 @@ class Stream(IntEnum):
     STORAGE = 7
     PARAMETER = 8
     OUTER = 9
-    LOADER = 9
-    COPY = 10
+    LOADER = 10
+    COPY = 11
 
 
 class CollectiveKind(IntEnum):
