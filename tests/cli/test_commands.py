@@ -39,6 +39,7 @@ def test_help_and_version(railyard):
     [
         (["run"], {"--json", "--engine", "--set", "--out", "--quiet", "--help"}),
         (["compare"], {"--vary", "--json", "--engine", "--set", "--out", "--quiet", "--help"}),
+        (["explain"], {"--variant", "--depth", "--remedies", "--no-remedies", "--json", "--quiet", "--help"}),
         (["init"], {"--help"}),
         (["schema"], {"--help"}),
         (["catalog", "list"], {"--json", "--catalog", "--help"}),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         Probes,
         Progress,
         SlowAccelerator,
+        Stall,
         engines,
         get,
     )
@@ -28,6 +29,7 @@ __all__ = [
     "Probes",
     "Progress",
     "SlowAccelerator",
+    "Stall",
     "engines",
     "get",
 ]

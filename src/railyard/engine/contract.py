@@ -108,21 +108,51 @@ Fault = Late | SlowAccelerator | DegradeLink
 
 
 @dataclass(frozen=True)
+class Stall:
+    """Interruptions of ranks of one kind: each holds up the computation of one rank, at a moment drawn by the seed.
+
+    Attributes:
+        rate_hz: Of one rank, per second of the step.
+        mean_s: Mean length; lengths are exponential.
+    """
+
+    rate_hz: float
+    mean_s: float
+
+    def __post_init__(self) -> None:
+        _check(0 <= self.rate_hz <= 1e3, "a rate per second", "jitter.stalls.rate_hz", self.rate_hz, "0 to 1000")
+        _check(0 < self.mean_s <= 3600, "a mean length", "jitter.stalls.mean_s", self.mean_s, "above 0 s, at most 1 h")
+
+
+@dataclass(frozen=True)
 class Jitter:
     """Random differences in computation time: normal-like, mean 1, cut off at 0 and at six sigma; drawn by the seed.
 
     Attributes:
         sigma: Relative spread of each task, 0 to 1.
         rank_sigma: Relative spread between ranks, the same for a whole run, 0 to 1.
+        step_sigma: Relative spread between steps, the same for all ranks, 0 to 1.
+        stalls: Kinds of interruptions.
     """
 
     sigma: float = 0.0
     rank_sigma: float = 0.0
+    step_sigma: float = 0.0
+    stalls: tuple[Stall, ...] = ()
 
     def __post_init__(self) -> None:
-        for key in ("sigma", "rank_sigma"):
+        for key in ("sigma", "rank_sigma", "step_sigma"):
             value = getattr(self, key)
             _check(0 <= value <= 1, "a relative spread is a share", f"jitter.{key}", value, "0 to 1")
+
+    def steadier(self, factor: float) -> Jitter:
+        """The same with spreads and rates divided by a factor, above 0."""
+        return Jitter(
+            self.sigma / factor,
+            self.rank_sigma / factor,
+            self.step_sigma / factor,
+            tuple(Stall(kind.rate_hz / factor, kind.mean_s) for kind in self.stalls),
+        )
 
 
 @dataclass(frozen=True)

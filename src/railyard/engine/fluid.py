@@ -9,9 +9,10 @@ import numpy as np
 
 from railyard import _core
 from railyard.engine import probing
-from railyard.engine.contract import Fault, Jitter, Probes, Progress
+from railyard.engine.contract import Fault, Jitter, Late, Probes, Progress
 from railyard.engine.faults import FaultColumns, expand
 from railyard.engine.lowering import Lowered, lower
+from railyard.engine.stalls import drawn, swung
 from railyard.errors import InputError, SimulationError
 from railyard.graph import Kind, Timeline
 
@@ -89,11 +90,12 @@ class FluidEngine:
             InputError: Columns, faults or probes do not fit together.
             SimulationError: The run cannot finish.
         """
-        changes = expand(faults, links, graph.ranks)
+        stalls = drawn(graph, jitter, seed) if jitter.stalls else ()
+        changes = expand((*faults, *stalls), links, graph.ranks)
         probed = probing.wanted(probes, links)
         try:
             result = _core.simulate(
-                _core_graph(graph, lowered),
+                _core_graph(swung(graph, jitter, seed), lowered),
                 lowered.entities.core(),
                 links.rate_bps,
                 faults=changes.core(),
@@ -174,7 +176,8 @@ def _with_total(progress: Progress | None, total: int) -> Callable[[int, int], N
 def _about(
     seed: int, faults: Sequence[Fault], jitter: Jitter, changes: FaultColumns, result: _core.Result
 ) -> dict[str, object]:
-    idle = [faults[changes.origin[row]] for row in result.idle_faults]
+    origins = [int(changes.origin[row]) for row in result.idle_faults]
+    idle = [fault for origin in origins if origin < len(faults) and isinstance(fault := faults[origin], Late)]
     return {
         "seed": seed,
         "jitter": asdict(jitter),

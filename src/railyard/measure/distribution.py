@@ -1,4 +1,8 @@
-"""The step time over several seeds: quantiles by nearest rank, so that every quantile is a step that was seen."""
+"""The step time over several seeds.
+
+Quantiles are those of the law of jitter around the seeds' undisturbed steps; where the seeds themselves drew jitter,
+they are by nearest rank, so that every quantile is a step that was seen.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from railyard.workload.training.jitter import JitterLaw
 
 
 def nearest_rank(samples: Sequence[float], quantile: float) -> float:
@@ -21,15 +27,46 @@ def nearest_rank(samples: Sequence[float], quantile: float) -> float:
     return ordered[max(math.ceil(quantile * len(ordered)) - 1, 0)]
 
 
+_HALVINGS = 30
+
+
+@dataclass(frozen=True)
+class Around:
+    """The law of jitter around each undisturbed step.
+
+    Attributes:
+        law: Of the device.
+        ranks: That go in lockstep.
+        micro_batches: Of a step.
+    """
+
+    law: JitterLaw
+    ranks: int
+    micro_batches: int
+
+    def quantile(self, samples_s: Sequence[float], quantile: float) -> float:
+        """That quantile of steps of which each sample is as likely as the others."""
+        steps = sorted(set(samples_s))
+        reached = [step + self.law.delay_s(quantile, self.ranks, step, self.micro_batches) for step in steps]
+        low, high = min(reached), max(reached)
+        for _ in range(_HALVINGS if high > low else 0):
+            middle = (low + high) / 2.0
+            below = [self.law.share_below(middle - s, self.ranks, s, self.micro_batches) for s in samples_s]
+            low, high = (middle, high) if math.fsum(below) / len(below) < quantile else (low, middle)
+        return (low + high) / 2.0
+
+
 @dataclass(frozen=True)
 class StepTimes:
     """Step times of one variant.
 
     Attributes:
         samples_s: One a seed, in the order of the seeds; at least one.
+        around: The law by which steps differ from these; None where the samples are all that differs.
     """
 
     samples_s: tuple[float, ...]
+    around: Around | None = None
 
     @property
     def mean_s(self) -> float:
@@ -40,8 +77,15 @@ class StepTimes:
         """The result's `step`."""
         return {
             "seconds": self.mean_s,
-            "p50_s": nearest_rank(self.samples_s, 0.50),
-            "p95_s": nearest_rank(self.samples_s, 0.95),
-            "p99_s": nearest_rank(self.samples_s, 0.99),
+            "p50_s": self.quantile(0.50),
+            "p95_s": self.quantile(0.95),
+            "p99_s": self.quantile(0.99),
             "samples": list(self.samples_s),
+            "jitter": "" if self.around is None else self.around.law.source,
         }
+
+    def quantile(self, share: float) -> float:
+        """Of the steps: by the law around the samples, else by nearest rank among them."""
+        if self.around is None:
+            return nearest_rank(self.samples_s, share)
+        return self.around.quantile(self.samples_s, share)

@@ -144,13 +144,13 @@ class Laws:
             constants = (Constant("schedule", said, "layout"),)
         return Law("chain of blockers in the timeline (measure/walk.py)", constants)
 
-    def stall(self) -> Law:
-        """Of checkpoints."""
+    def added(self, name: str) -> Law:
+        """Of what the mean step has beyond one step's timeline."""
         checkpoint = self.training.checkpoint
-        every = str(checkpoint.interval_steps) if checkpoint else "0"
-        return Law(
-            "(step with a checkpoint - step without) / interval", (Constant("interval_steps", every, "scenario"),)
-        )
+        constants: tuple[Constant, ...] = ()
+        if checkpoint is not None and name == "checkpoint stall":
+            constants = (Constant("interval_steps", str(checkpoint.interval_steps), "scenario"),)
+        return Law("(step with it - step without) x how often (scenario/simulate.py)", constants)
 
     def notes(self) -> tuple[str, ...]:
         """What a reader must know."""

@@ -31,6 +31,8 @@ COMMUNICATION = "exposed communication"
 BUBBLE = "pipeline bubble"
 STRAGGLERS = "stragglers"
 STALL = "checkpoint stall"
+MEETINGS = "meetings of workers"
+VARIATION = "data that comes late now and then"
 
 _WAITS = {
     "data": "waiting for data",
@@ -59,7 +61,7 @@ def tree_of(
     policy: CollectivePolicy | None = None,
     *,
     variant: str = "",
-    stall_ps: int = 0,
+    added_ps: Mapping[str, int] | None = None,
 ) -> Tree:
     """Where a step goes.
 
@@ -69,7 +71,7 @@ def tree_of(
         training: The job.
         policy: What was fixed about collectives.
         variant: How it is called.
-        stall_ps: Mean stall by checkpoints in a step, which the timeline does not hold.
+        added_ps: What the mean step has beyond the timeline, by name: checkpoints, meetings, data that varies.
 
     Raises:
         InputError: The timeline does not belong to the job.
@@ -84,9 +86,10 @@ def tree_of(
     nodes.append(_waits(BUBBLE, rows.pop("bubble", []), subjects, laws, by_group=False))
     nodes.append(_waits(STRAGGLERS, rows.pop("straggler", []), subjects, laws, by_group=True))
     nodes += [_waits(_WAITS[cause], rest, subjects, laws, by_group=False) for cause, rest in rows.items()]
-    if stall_ps:
-        nodes.append(Node(STALL, stall_ps * found.ranks, by=laws.stall()))
-    tree = Tree(variant, found.step_ps + stall_ps, found.ranks, Node.of("step", nodes), laws.notes())
+    added = {name: amount for name, amount in (added_ps or {}).items() if amount}
+    nodes += [Node(name, amount * found.ranks, by=laws.added(name)) for name, amount in added.items()]
+    step_ps = found.step_ps + sum(added.values())
+    tree = Tree(variant, step_ps, found.ranks, Node.of("step", nodes), laws.notes())
     tree.check()
     return tree
 

@@ -14,7 +14,7 @@ from railyard.errors import InputError, SimulationError, did_you_mean
 from railyard.graph import Timeline
 from railyard.measure import bottleneck
 from railyard.measure.decompose import decompose
-from railyard.measure.explain_tree import tree_of
+from railyard.measure.explain_tree import MEETINGS, STALL, VARIATION, tree_of
 from railyard.measure.result import validate_result
 from railyard.scenario import load
 from railyard.scenario.draws import redrawn
@@ -149,12 +149,8 @@ def explain(
     job = _job(file, result, number)
     timeline, notes = _timeline(file.parent, job, number, said)
     job = replace(job, cluster=redrawn(job.cluster, int(str(timeline.meta.get("seed", 0)))))
-    step_s = timeline.makespan_ps * 1e-12
-    varied_s = ((said.get("storage") or {}).get("data") or {}).get("variation_s", 0.0)
-    stall_s = max(said["step"]["seconds"] - step_s - varied_s, 0.0) if job.training.checkpoint else 0.0
-    tree = tree_of(
-        timeline, job.cluster, job.training, job.policy, variant=said["name"], stall_ps=round(stall_s * 1e12)
-    )
+    added = _added(said, timeline.makespan_ps * 1e-12)
+    tree = tree_of(timeline, job.cluster, job.training, job.policy, variant=said["name"], added_ps=added)
     tried: tuple[Tried, ...] = ()
     if with_remedies:
         tried, more = _Ward(job, timeline, tree, tell).all()
@@ -252,6 +248,15 @@ def _timeline(folder: Path, job: Job, number: int, said: Mapping[str, Any]) -> t
     if timeline.meta.get("digest") != said.get("digest"):
         told.append("it does not come out as the run did, bit by bit (another version, or the median of several seeds)")
     return timeline, tuple(told)
+
+
+def _added(said: Mapping[str, Any], step_s: float) -> dict[str, int]:
+    """What the mean step of the result has beyond its timeline, in ps by name."""
+    rows = {(row["cause"], row["phase"]): row["seconds"] for row in said["time"]}
+    named = {VARIATION: rows.get(("data", "variation"), 0.0), MEETINGS: rows.get(("outer update", "outer update"), 0.0)}
+    rest = said["step"]["seconds"] - step_s - sum(named.values())
+    named[STALL] = rest if rest > _SAME * step_s else 0.0
+    return {name: round(seconds * 1e12) for name, seconds in named.items()}
 
 
 def _bench(job: Job) -> Bench:

@@ -10,9 +10,10 @@ from railyard.economics.cost import JobFacts
 from railyard.economics.evaluate import evaluate
 from railyard.economics.parts import Part, component_of
 from railyard.economics.sources import of_entry
+from railyard.engine import Jitter
 from railyard.measure import tracks as timeline_tracks
 from railyard.measure.decompose import decompose
-from railyard.measure.distribution import StepTimes
+from railyard.measure.distribution import Around, StepTimes
 from railyard.measure.job import Checkpointing
 from railyard.measure.lockstep import lockstep
 from railyard.measure.network import network_use
@@ -24,6 +25,7 @@ from railyard.scenario.draws import hashes
 from railyard.scenario.packet_figures import packets_of
 from railyard.scenario.storing import checkpoint_json, loading_of, storage_warnings
 from railyard.workload.training import profiles
+from railyard.workload.training.jitter import law_of
 from railyard.workload.training.sync.ledger import ledger
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ def measure(simulated: Simulated) -> Measured:
     """
     job, timeline = simulated.job, simulated.timeline
     decomposition = decompose(timeline)
-    times, plain_s, saved = StepTimes(simulated.samples_s), timeline.makespan_ps * 1e-12, simulated.saved
+    times, plain_s, saved = StepTimes(simulated.samples_s, _around(job)), timeline.makespan_ps * 1e-12, simulated.saved
     waited_s = sum(row.seconds for row in decomposition.rows if row.cause == "data")
     loading = loading_of(job, timeline, plain_s, waited_s)
     varied_s = 0.0 if loading is None else loading.variation_s
@@ -118,6 +120,13 @@ def measure(simulated: Simulated) -> Measured:
     if timeline.meta.get("engine") == "packet":
         left_out = (*left_out, "what would help is tried on the flow engine: its shares of the step, not its queues")
     return Measured(variant, tuple(_sources(job, cost)), left_out, tuple(_defaults(job)), tuple(ranks))
+
+
+def _around(job: Job) -> Around | None:
+    """The law of jitter for the quantiles of steps; None where the scenario draws differences itself or wants none."""
+    if job.variant.draft.scenario.jitter.law != "quantiles" or job.jitter != Jitter():
+        return None
+    return Around(law_of(job.cluster.accelerator), job.cluster.ranks, job.training.layout.micro_batches)
 
 
 def _stall_each_step(training: Training, stall_s: float) -> float:

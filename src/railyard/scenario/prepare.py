@@ -11,6 +11,7 @@ from railyard.scenario import compose
 from railyard.scenario.load import dump
 from railyard.scenario.packets import engine_of
 from railyard.scenario.variants import expand
+from railyard.workload.training.jitter import law_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,15 +133,16 @@ def _job(variant: Variant, catalog: Catalog, cluster: Cluster, engine: str | Non
         policy = scenario.collectives.policy()
     with compose.blaming(draft, "economics"):
         assumptions = Assumptions.from_catalog(catalog, scenario.economics.given())
+    training = compose.training_of(draft, cluster, model)
     return Job(
         variant=variant,
         catalog=catalog,
         cluster=cluster,
-        training=compose.training_of(draft, cluster, model),
+        training=training,
         engine=engine_of(draft, cluster, name),
         policy=policy,
         faults=tuple(_fault(draft, number) for number in range(len(scenario.faults))),
-        jitter=scenario.jitter.record(),
+        jitter=scenario.jitter.record(law_of(cluster.accelerator), training.layout.micro_batches),
         assumptions=assumptions,
     )
 

@@ -217,7 +217,7 @@ class Bench:
         graph = self.graphs.of(training, built)
         faults, jitter = self.job.faults, self.job.jitter
         if resource.divides_jitter:
-            jitter = Jitter(jitter.sigma / factor, jitter.rank_sigma / factor)
+            jitter = jitter.steadier(factor)
             if factor >= bottleneck.UNLIMITED:
                 faults = tuple(fault for fault in faults if isinstance(fault, DegradeLink))
         timeline = self.step(graph, cluster, seed=self.seed, faults=faults, jitter=jitter)

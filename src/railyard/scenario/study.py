@@ -6,9 +6,10 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from railyard.collective.policy import CollectivePolicy
-from railyard.engine import DegradeLink, Fault, Jitter, Late, SlowAccelerator
+from railyard.engine import DegradeLink, Fault, Jitter, Late, SlowAccelerator, Stall
 from railyard.scenario.quantity import Flag, Natural, Ratio, Text, Time
 from railyard.scenario.section import Section
+from railyard.workload.training.jitter import JitterLaw
 
 
 class CollectivesSection(Section):
@@ -50,16 +51,32 @@ class CollectivesSection(Section):
 
 
 class JitterSection(Section):
-    """Random differences in compute time, drawn by the seed."""
+    """Random differences between steps and in compute time."""
 
-    sigma: Ratio = Field(default=0.0, le=1.0, description="Relative spread of each task's time.")
+    sigma: Ratio = Field(default=0.0, le=1.0, description="Relative spread of each task's time, drawn by the seed.")
     rank_sigma: Ratio = Field(
-        default=0.0, le=1.0, description="Relative spread between accelerators, the same for a whole run."
+        default=0.0,
+        le=1.0,
+        description="Relative spread between accelerators, the same for a whole run, drawn by the seed.",
+    )
+    law: Literal["quantiles", "drawn", "none"] = Field(
+        default="quantiles",
+        description="The law of jitter measured on published runs: `quantiles` gives p50, p95 and p99 of the steps in"
+        " closed form around an undisturbed step, unless a spread is given above; `drawn` lets the engine draw noise"
+        " and interruptions by the seed; `none` does without.",
     )
 
-    def record(self) -> Jitter:
-        """The record that engines take."""
-        return Jitter(self.sigma, self.rank_sigma)
+    def record(self, law: JitterLaw, micro_batches: int) -> Jitter:
+        """The record that engines take.
+
+        Args:
+            law: Of the job's device.
+            micro_batches: Of a step, over which the noise of one averages out.
+        """
+        if self.law != "drawn":
+            return Jitter(self.sigma, self.rank_sigma)
+        stalls = tuple(Stall(kind.rate_hz, kind.mean_s) for kind in law.interruptions)
+        return Jitter(self.sigma, self.rank_sigma, law.sigma / max(micro_batches, 1) ** 0.5, stalls)
 
 
 class LateSection(Section):
