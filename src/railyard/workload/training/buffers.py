@@ -1,7 +1,7 @@
 """What a rank holds besides what the model needs at all times: state by ZeRO stage, activations in flight, buffers.
 
-The peak is that of the fullest moment of a step: backward of a layer with all activations in flight, backward of the
-output layer with its logits, or backward of the embedding, when one micro-batch's activations are gone already.
+The peak is that of the fullest moment of a step: backward of a layer, or of the output layer with its logits, with all
+activations in flight.
 """
 
 from __future__ import annotations
@@ -76,13 +76,12 @@ def kept(columns: Columns, rank: RankColumns) -> tuple[F, LayerActivations]:
     return again * rank.layers * layer.input + (1.0 - again) * full, layer
 
 
-def working(columns: Columns, rank: RankColumns, once: F, layer: LayerActivations) -> F:
+def working(columns: Columns, rank: RankColumns, layer: LayerActivations) -> F:
     """Bytes that come and go, at the fullest moment.
 
     Args:
         columns: The designs.
         rank: What the rank holds.
-        once: What one micro-batch keeps.
         layer: What one layer keeps without recomputation.
     """
     model, layout, software = columns.model, columns.layout, columns.software
@@ -94,8 +93,7 @@ def working(columns: Columns, rank: RankColumns, once: F, layer: LayerActivation
     scores = columns.tokens * model.vocab / layout.tp * rank.head
     # A fused loss writes its gradient over the 16-bit logits; else there are two 32-bit copies and the gradient.
     head = np.where(software.fused_loss > 0, 2.0, 12.0) * scores + 2.0 * table * rank.head
-    lookup = np.where(rank.embedding > 0, 2.0 * table - once, 0.0)
-    moment = np.maximum(np.maximum(again + _layer_gradients(columns, rank), head), lookup)
+    moment = np.maximum(again + _layer_gradients(columns, rank), head)
     sharded = widest + again + np.where(software.fused_loss > 0, 4.0, 12.0) * scores + _gathered(columns, rank)
     return np.where(layout.zero >= 3, sharded, _weight_gradients(columns, rank) + moment)
 

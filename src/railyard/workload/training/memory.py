@@ -196,7 +196,7 @@ def _replicated(columns: Columns, rank: RankColumns, place: F) -> MemoryColumns:
     parameters, gradients, optimizer = state(columns, rank)
     once, layer = kept(columns, rank)
     activations = in_flight(columns, place) * once
-    buffers = working(columns, rank, once, layer)
+    buffers = working(columns, rank, layer)
     return MemoryColumns(parameters, gradients, optimizer, activations, buffers, np.zeros_like(once))
 
 
