@@ -55,7 +55,8 @@ def lower_storage(
     node, stripes = _nodes(cluster, servers, ranks)
     row = np.repeat(np.arange(len(ranks)), stripes)
     device = np.where(writes[row], servers.write_link[node], servers.read_link[node]).astype(np.int64)
-    busy = _busy(servers, writes, np.asarray(size_bytes), np.ones(len(ranks)) if count is None else np.asarray(count))
+    requests = np.ones(len(ranks)) if count is None else np.asarray(count, np.float64)
+    busy = _busy(servers, writes, np.asarray(size_bytes), requests)
     load = Load(row, device, busy[row] / stripes)
     path_ps = np.zeros(len(ranks), np.int64)
     if not servers.local and cluster.storage is not None:
@@ -76,7 +77,7 @@ def lower_storage(
 
 
 def _busy(
-    servers: StorageServers, write: NDArray[np.bool_], size_bytes: NDArray[np.int64], count: NDArray[np.generic]
+    servers: StorageServers, write: NDArray[np.bool_], size_bytes: NDArray[np.int64], count: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """float64[k]: how much longer than its bytes alone a request keeps a device busy, at least 1.
 
@@ -87,7 +88,7 @@ def _busy(
         return np.ones(len(write))
     rate = np.where(write, entry.write_bps, entry.read_bps)
     usual_bytes = rate / 8 / entry.iops
-    return np.maximum(1.0, count * usual_bytes / np.maximum(size_bytes, 1))
+    return np.asarray(np.maximum(1.0, count * usual_bytes / np.maximum(size_bytes, 1)))
 
 
 def _nodes(cluster: Cluster, servers: StorageServers, ranks: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
