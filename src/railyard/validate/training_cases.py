@@ -131,7 +131,7 @@ def job_of(row: Row, catalog: Catalog) -> tuple[Training, Machine, tuple[str, ..
     if recipe:
         defaults.append(recipe.line())
     precision = precision_of(row, device, defaults, recipe)
-    software, machine = software_of(row, device, recipe), machine_of(row, device, defaults)
+    software, machine = software_of(row, device, recipe, defaults), machine_of(row, device, defaults)
     layout = layout_of(row, model, machine, software, defaults, recipe=recipe)
     training = Training(
         model=model, layout=layout, seq_len=row.whole["seq_len"], software=software, precision=precision

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
 from railyard.validate.training_choice import settled
+from railyard.validate.training_generation import profile_name
 from railyard.workload.training import profiles
 from railyard.workload.training.layout import auto, check
 from railyard.workload.training.precision import supports
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from railyard.validate.training_table import Row
     from railyard.workload.training.machine import Machine
     from railyard.workload.training.spec import Precision, Recompute, Schedule, SoftwareProfile
-
-# The generation of Megatron behind a round: round 3.0 (June 2023) was run with the software of 2022.
-_MLPERF_YEAR = {"v3.0": "2022", "v3.1": "2023", "v4.0": "2024", "v4.1": "2024", "v5.0": "2025", "v5.1": "2025"}
 
 
 def precision_of(row: Row, device: Accelerator, defaults: list[str], recipe: Recipe | None = None) -> Precision:
@@ -52,16 +50,20 @@ def _named_precision(row: Row, defaults: list[str]) -> Precision:
         return "fp16"
     if "fp4" in text:
         return "fp4"
-    if "fp8" in text:
+    if "fp8" in text or "float8" in text or "e4m3" in text:
         return "fp8"
     if "int8" in text:
         defaults.append("bf16 products (the share of int8 ones is unknown)")
-    return "fp16" if "fp16" in text else "bf16"
+    elif not re.search(r"bf16|bfloat16|fp16|float16|half|mixed|amp", text):
+        defaults.append(f"bf16 products: precision `{row.get('precision')}` is not modelled")
+    return "fp16" if re.search(r"\b(?:fp16|float16|half)\b", text) else "bf16"
 
 
-def software_of(row: Row, device: Accelerator, recipe: Recipe | None = None) -> SoftwareProfile:
+def software_of(
+    row: Row, device: Accelerator, recipe: Recipe | None = None, defaults: list[str] | None = None
+) -> SoftwareProfile:
     """The profile of the row's software generation on its device, with the switches that its recipe or row names."""
-    found = profiles.profile(_generation(row), device)
+    found = profiles.profile(profile_name(row, device, [] if defaults is None else defaults), device)
     changes: dict[str, object] = {}
     # Megatron-Bridge's recipes for the DeepSeek family (DeepSeek-V2 and V3, Kimi K2, Moonlight): precision-aware
     # optimizer, both moments in 16 bits.
@@ -81,51 +83,6 @@ def software_of(row: Row, device: Accelerator, recipe: Recipe | None = None) -> 
     if "graphs" in said and "no cuda graphs" not in said:
         changes["graphs"] = scopes or recipe.graphs if recipe else scopes
     return dataclasses.replace(found, **changes) if changes else found  # type: ignore[arg-type]
-
-
-# What a framework calls itself, and the profile that was read off it; Megatron's generations go by year.
-_FRAMEWORKS = (
-    ("Composer|llm-foundry", "fsdp-composer-2023"),
-    ("HAI-LLM", "hai-llm-2024"),
-    (r"Meta\b", "meta-2024"),
-    ("torchtitan", "torchtitan-2024"),
-    (r"Megatron-LM 0\.", "megatron-lm-2025"),
-    ("Megatron-DeepSpeed|vTrain", "megatron-deepspeed-2021"),
-    ("maxtext|PAX", "maxtext"),
-)
-
-
-def _generation(row: Row) -> str:
-    name = row.get("framework") or row.get("source_doc")
-    found = next((profile for pattern, profile in _FRAMEWORKS if re.search(pattern, name)), f"megatron-{_year(row)}")
-    if not found.startswith("torchtitan"):
-        return found
-    dated = re.search(r"\b(20\d\d)-\d\d", row.get("source_doc"))
-    # From April 2025 on the loss is compiled too.
-    newer = "torchtitan-2025" if dated and int(dated.group(1)) >= 2025 else found
-    return f"{newer}-eager" if "eager" in row.get("overlap_notes") else newer
-
-
-def _year(row: Row) -> str:
-    """Year of the Megatron generation: of the MLPerf round, of the release's number, or of the source."""
-    for version, year in _MLPERF_YEAR.items():
-        if f"MLPerf Training {version}" in row.get("source_doc"):
-            return year
-    name = row.get("framework")
-    release = re.search(r"\b(2[3-6])\.\d\d", name)
-    if release:
-        return f"20{release.group(1)}"
-    for pattern, year in (
-        ("PTD-P", "2021"),
-        (r"Megatron-LM$", "2021"),
-        ("MegaScale", "2023"),
-        ("r0.8", "2024"),
-        ("Meta", "2024"),
-    ):
-        if re.search(pattern, name):
-            return year
-    dated = re.search(r"\b(202[1-6])-\d\d", row.get("source_doc"))
-    return dated.group(1) if dated else "2025"
 
 
 def layout_of(
@@ -153,6 +110,7 @@ def layout_of(
     row = _completed(row, recipe)
     if "tp" not in row.whole and "pp" not in row.whole:
         return _chosen(row, model, machine, software, defaults)
+    row = _with_both(row, defaults)
     sizes = {name: _size(row, name, defaults) for name in ("tp", "pp", "cp", "ep")}
     ranks = row.whole["n_gpu"]
     rest = sizes["tp"] * sizes["pp"] * sizes["cp"]
@@ -249,11 +207,21 @@ def _chosen(row: Row, model: Model, machine: Machine, software: SoftwareProfile,
     return found
 
 
+def _with_both(row: Row, defaults: list[str]) -> Row:
+    """The row with tensor and pipeline parallelism: a missing one is what the others leave of the accelerators."""
+    absent = [name for name in ("tp", "pp") if name not in row.whole]
+    if not absent:
+        return row
+    known = row.whole.get("tp", row.whole.get("pp", 1)) * row.whole.get("cp", 1)
+    ranks = row.whole["n_gpu"]
+    rest = ranks // (known * row.whole["dp"]) if "dp" in row.whole else 1
+    defaults.append(f"{absent[0]} {max(1, rest)}")
+    return dataclasses.replace(row, whole={**row.whole, absent[0]: max(1, rest)})
+
+
 def _size(row: Row, name: str, defaults: list[str]) -> int:
     if name in row.whole:
         return max(1, row.whole[name])
-    if name in ("tp", "pp"):
-        raise InputError("the parallel layout is unknown", key=name)
     if name == "cp" or row.whole.get("experts"):
         defaults.append(f"{name} 1")
     return 1
@@ -300,6 +268,15 @@ def _micro_batch(row: Row, local: int, pp: int, defaults: list[str]) -> int:
     return 1
 
 
+# What tables write for sharding, and its ZeRO stage, the first that matches.
+_SHARDING = (
+    (r"no reshard|shard_grad_op", 2),
+    (r"^none$|no[_ ]shard|\bddp\b|replicated|^0$|zero[- ]?0", 0),
+    (r"full[_ ]shard|fsdp|hsdp|hybrid|(?:zero|stage)[- _]?(?:stage[- ]?)?3|^3$", 3),
+    (r"(?:zero|stage)[- _]?(?:stage[- ]?)?2|^2$", 2),
+)
+
+
 def _zero(row: Row, defaults: list[str]) -> tuple[int, int]:
     """ZeRO stage, and ranks that share one copy (0: all)."""
     text = row.get("fsdp_zero")
@@ -310,13 +287,10 @@ def _zero(row: Row, defaults: list[str]) -> tuple[int, int]:
             return 0, 0
         defaults.append("distributed optimizer (ZeRO-1)")
         return 1, 0
-    if text == "none":
-        return 0, 0
-    if "no reshard" in text or text == "SHARD_GRAD_OP":
-        return 2, 0
-    if re.search(r"FULL_SHARD|ZeRO-3|^FSDP", text):
-        return 3, 0
-    return 1, 0
+    stage = next((stage for pattern, stage in _SHARDING if re.search(pattern, text.lower())), 1)
+    # Shards inside a server, copies between them: PyTorch's HYBRID_SHARD.
+    hybrid = stage == 3 and re.search("hsdp|hybrid", text.lower())
+    return stage, row.whole.get("gpus_per_node", 8) if hybrid else 0
 
 
 def _keeps_every_second(row: Row) -> bool:
@@ -324,10 +298,17 @@ def _keeps_every_second(row: Row) -> bool:
     return "torchtitan" in row.get("framework") and row.get("recompute") == "selective"
 
 
+# What tables write for recomputation of every layer, and for none.
+_ALL_LAYERS = r"^(?:yes|true|1|on)$|checkpoint|every layer|all layers"
+_NOTHING = ("no", "false", "0", "off", "-", "n/a")
+
+
 def _recompute(row: Row, defaults: list[str], recipe: Recipe | None) -> Recompute:
     text = row.get("recompute")
-    if text.startswith("full") or _keeps_every_second(row):
+    if text.startswith("full") or _keeps_every_second(row) or re.search(_ALL_LAYERS, text.lower()):
         return "full"
+    if text.lower() in _NOTHING:
+        return "none"
     if text.startswith("selective attention"):
         return "selective"
     if not text and not recipe:

@@ -34,12 +34,22 @@ def device_of(row: Row, catalog: Catalog) -> Accelerator:
         InputError: The catalogue does not know it; says the nearest name.
     """
     name = row.get("gpu")
-    for candidate in (name, re.sub(r"\s*\(.*\)$", "", name)):
+    problem: InputError | None = None
+    for candidate in _spellings(name):
         try:
             return catalog.accelerator(candidate)
         except InputError as error:
-            problem = error
-    raise problem
+            problem = problem or error
+    raise problem or InputError("the accelerator is unknown", key="gpu")
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+    """The name as it stands, then without what tables add: remarks, the maker, memory, the form of the socket."""
+    bare = re.sub(r"\s*\(.*\)$", "", name)
+    short = re.sub(r"(?i)^(nvidia|amd|intel|google|aws)[\s_-]+", "", bare)
+    unsized = re.sub(r"(?i)[\s_-]*\d+\s*gi?b\b(?:[\s_-]*hbm\d?e?)?", "", short)
+    socket = re.sub(r"(?i)[\s_-]*(?:sxm\d?|oam|hgx|dgx)\b", "", unsized)
+    return tuple(dict.fromkeys((name, bare, short, unsized, socket, f"{unsized} 80GB")))
 
 
 def machine_of(row: Row, device: Accelerator, defaults: list[str]) -> Machine:
