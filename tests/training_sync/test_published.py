@@ -32,14 +32,14 @@ LSTM = Bundle(28_949_319, (Matrix(28_869, 650), Matrix(2600, 650, 6)), 28_949_31
     [(RESNET, 1, 243), (RESNET, 2, 136), (RESNET, 4, 72), (LSTM, 1, 310), (LSTM, 2, 203), (LSTM, 4, 120)],
 )
 def test_powersgd_sends_what_its_paper_says(bundle, rank, published):
-    """Vogels et al. 2019, tables 3 and 5: compression of a step, to the digit."""
+    """Vogels et al. 2019, compression of a step, to the digit."""
     made = PowerSgd(rank=rank).reduction(bundle, Peers(16, 1, sharded=False))
     sent = sum(leg.size_bytes for leg in made.legs)
     assert round(bundle.parameters * 4.0 / sent) == published
 
 
 def test_zero_plus_plus_sends_a_quarter_across_nodes(yard):
-    """Wang et al. 2023, table 1: 3 M of cross-node volume become 0.75 M."""
+    """Wang et al. 2023: 3 M of cross-node volume become 0.75 M."""
     training = yard.job(3, compression=ZeroPlusPlus(block=10**9))
     software = training.software.__class__(**{**_fields(training.software), "gradient_bytes": 2})
     price = ledger(training.replace(software=software), 8)
@@ -56,7 +56,7 @@ def test_one_bit_adam_sends_five_times_less_over_a_job():
 
 
 def test_one_bit_adam_profile_of_plain_training():
-    """Tang et al. 2021, table 1: 94 % of a step is all-reduce of BERT-Large on 64 V100, 4 a server, 40 Gb Ethernet.
+    """Tang et al. 2021, section 3.1: 94 % of a step is all-reduce of BERT-Large on 64 V100, 4 a server, 40 Gb Ethernet.
 
     340 million parameters in 16 bits around a ring of 16 servers, at the 4.1 Gb/s that the paper measured.
     """

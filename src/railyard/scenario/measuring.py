@@ -82,7 +82,7 @@ def measure(simulated: Simulated) -> Measured:
     ranks = timeline_tracks.sample_ranks(stages(timeline.graph), busy.per_rank)
     added = (
         ("data", "variation", varied_s),
-        ("outer update", "outer update", simulated.meeting_s),
+        ("outer update", "meeting", simulated.meeting_s),
         ("checkpoint", "checkpoint", stall_s),
     )
     diluted = decomposition.step_s / (decomposition.step_s + sum(seconds for _, _, seconds in added))

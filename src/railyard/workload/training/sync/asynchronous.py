@@ -44,7 +44,7 @@ class Delayed:
         Finding(
             "loss curves that overlap the synchronous ones when the delay starts after 40 steps",
             "GPT-2 pre-training and BERT-Large fine-tuning",
-            "Ren et al. 2021 (ZeRO-Offload), arXiv 2101.06840, section 6",
+            "Ren et al. 2021 (ZeRO-Offload), arXiv 2101.06840",
         ),
     )
 
@@ -74,7 +74,7 @@ class StaleSynchronous:
         Finding(
             "fewer updates a second are lost to waiting, more updates are needed: best at a staleness of some steps",
             "topic models, matrix factorization and Lasso on up to 32 machines",
-            "Ho et al. 2013, NeurIPS, section 5",
+            "Ho et al. 2013, NeurIPS",
         ),
         Finding(
             "no range is published for pre-training of transformers at a staleness above 1",

@@ -68,8 +68,8 @@ class Ledger:
         if self.between is not None:
             where, pair = "to other workers", self.between
         return [
-            f"{kinds}: {pair[1] / 1e9:.3g} GB a step from each rank {where}, in place of {pair[0] / 1e9:.3g} GB"
-            f" ({_times(*pair)}); {self.kept_bytes / 1e9:.3g} GB of its memory",
+            f"with {kinds} each rank sends {pair[1] / 1e9:.3g} GB a step {where}, in place of {pair[0] / 1e9:.3g} GB"
+            f" ({_times(*pair)}), and keeps {self.kept_bytes / 1e9:.3g} GB more",
             *(f"published for {kind}, not computed here: {finding}" for kind, finding in self.published),
         ]
 

@@ -112,9 +112,9 @@ class LocalSgd:
     kind: ClassVar[str] = "local-sgd"
     published: ClassVar[tuple[Finding, ...]] = (
         Finding(
-            "top-1 accuracy within 0.3 points of mini-batch SGD up to H = 8 when averaging starts after warm-up",
-            "ResNet-20 on CIFAR-10 and ResNet-50 on ImageNet (post-local SGD)",
-            "Lin et al. 2020, arXiv 1808.07217",
+            "better test accuracy than large-batch SGD with as many workers, when local steps start late (post-local SGD)",
+            "ResNets on CIFAR and ImageNet",
+            "Lin et al. 2020, arXiv 1808.07217, abstract",
         ),
     )
 

@@ -35,12 +35,12 @@ class PowerSgd:
         Finding(
             "test accuracy 93.6 % at rank 1, 94.4 % at rank 2, 94.5 % at rank 4, against 94.3 % uncompressed",
             "ResNet-18 on CIFAR-10, 16 workers",
-            "Vogels et al. 2019, arXiv 1905.13727, table 3",
+            "Vogels et al. 2019, arXiv 1905.13727",
         ),
         Finding(
             "perplexity 102 at rank 1, 93 at rank 2, 91 at rank 4, against 91 uncompressed",
             "LSTM of 3 layers on WikiText-2, 16 workers",
-            "Vogels et al. 2019, arXiv 1905.13727, table 3",
+            "Vogels et al. 2019, arXiv 1905.13727",
         ),
         Finding(
             "no range is published for pre-training of models of billions of parameters with these ranks",
