@@ -213,7 +213,8 @@ class Pace:
 def pace(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[np.float64]) -> Pace:
     """Latencies of single messages whose sums along the algorithm's steps are those of `timing`; same arguments.
 
-    The filling of a chain, or of a tree over switched domains, is left out: who replays messages fills it.
+    The filling of a chain, or of a tree over switched domains, is left out: who replays messages fills it. That of a
+    tree of chunks stays in: messages are replayed in other pieces than its chunks.
     """
     whole = timing(case, algorithm, protocol, size_bytes)
     steps = algorithm.steps(case.kind, case.shape)
@@ -223,8 +224,6 @@ def pace(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[np
         counted = counted + _pipeline_us(case, algorithm, size_bytes, whole.rate_gbs, inside_us)
     if algorithm.family == "nvls" and case.shape.domains > 1:
         counted = counted + _switch_pipeline_us(case, algorithm, size_bytes, whole.rate_gbs)
-    if algorithm.family == "tree" and protocol != "ll" and case.machine.library == "nccl":
-        counted = counted + tree_fill_us(case, protocol, size_bytes)
     factor = case.machine.latency_factor
     return Pace(
         start_us=whole.latency_us - counted,
