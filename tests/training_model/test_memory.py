@@ -207,3 +207,15 @@ def test_eight_bit_parameters_without_transposed_copies_take_half(h100, job):
     row = memory(job("llama-3-8b", precision="fp8", software=software), h100).rows[0]
     ends = 2 * 128256 * 4096
     assert row.parameters_bytes == pytest.approx(2 * ends + (8_030_261_248 - ends), rel=1e-6)
+
+
+def test_placeholders_are_of_every_weight_or_of_the_widest(h100, job):
+    # Llama 3 70B on 8 ranks: a layer's attention and MLP, or its gate and up projection, 2 bytes each.
+    kept, passing = (
+        memory(job("llama-3-70b", tp=8, software=SoftwareProfile(name="p", keeps_placeholders=keeps)), h100)
+        .rows[0]
+        .buffers_bytes
+        for keeps in (True, False)
+    )
+    attention, mlp = 8192 * (2 * 8192 + 2 * 1024), 3 * 8192 * 28672
+    assert kept - passing == pytest.approx(2 * (attention + mlp - 2 * 8192 * 28672) / 8, rel=1e-6)

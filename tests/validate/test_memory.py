@@ -50,7 +50,7 @@ def test_every_published_peak_is_predicted(report):
 
 @pytest.mark.parametrize(
     ("source", "rows", "mean"),
-    [("SimuMax", 25, 0.015), ("torchtitan", 18, 0.03), ("Megatron-Bridge", 2, 0.03), ("MLPerf Training", 9, 0.08)],
+    [("SimuMax", 25, 0.015), ("torchtitan", 18, 0.03), ("Megatron-Bridge", 2, 0.03), ("MLPerf Training", 9, 0.07)],
 )
 def test_accuracy_holds(report, source, rows, mean):
     found = report.sources()[source]

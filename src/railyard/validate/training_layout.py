@@ -72,6 +72,10 @@ def software_of(
     # Transformer Engine, `is_non_tn_fp8_gemm_supported`: with one scale a tensor, Blackwell needs no transposed copy.
     if device.architecture.startswith("blackwell") and "mx" not in row.get("precision").split("(")[0].lower():
         changes["narrow_parameter_bytes"] = 1.0
+    # NVIDIA's containers up to 25.04 came with a Transformer Engine that kept no placeholders of weight gradients.
+    release = re.search(r"\b(2\d)\.(\d\d)\b", row.get("framework"))
+    if release and (int(release.group(1)), int(release.group(2))) <= (25, 4):
+        changes["keeps_placeholders"] = False
     if recipe:
         changes |= {"graphs": recipe.graphs, "fused_experts": recipe.fused_experts}
         changes |= {"dispatcher": recipe.dispatcher} if recipe.dispatcher else {}

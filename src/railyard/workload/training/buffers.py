@@ -120,14 +120,16 @@ def _layer_gradients(columns: Columns, rank: RankColumns) -> F:
 def _weight_gradients(columns: Columns, rank: RankColumns) -> F:
     """Placeholders of weight gradients that were added to the gradient buffer inside the product.
 
-    Autograd wants a tensor for each; Transformer Engine keeps one in 16 bits for every shape of weight, all experts of
-    a rank sharing one.
+    Autograd wants a tensor for each. Transformer Engine keeps one in 16 bits for every shape of weight, all experts of
+    a rank sharing one; before it did, there was one for the weight at hand, at most of the up (and gate) projection.
     """
     model, layout = columns.model, columns.layout
     plain = np.where(rank.layers > rank.moe_layers, model.mlp_parameters / layout.tp, 0.0)
     expert = model.expert_parameters / layout.expert_tp + model.shared_parameters / layout.tp
     experts = np.where(rank.moe_layers > 0, expert, 0.0)
-    return 2.0 * (model.attention_parameters / layout.tp + plain + experts)
+    matrix = model.hidden * (1.0 + model.gated) * np.maximum(model.ffn / layout.tp, model.moe_ffn / layout.expert_tp)
+    kept_all = model.attention_parameters / layout.tp + plain + experts
+    return 2.0 * np.where(columns.software.keeps_placeholders > 0, kept_all, matrix)
 
 
 def _gathered(columns: Columns, rank: RankColumns) -> F:

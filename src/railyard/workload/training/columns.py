@@ -157,6 +157,7 @@ class SoftwareColumns:
     fully_shard: F
     moment_bytes: F
     narrow_parameter_bytes: F
+    keeps_placeholders: F
     step_s: F
 
 

@@ -188,6 +188,8 @@ class SoftwareProfile:
         gradient_bytes: Bytes per parameter of the gradient buffer that is reduced.
         fully_shard: Memory under zero 3 is that of PyTorch's FSDP2 and its pipelining (torchtitan).
         moment_bytes: Bytes of each of Adam's two moments: 4, or 2 with a precision-aware optimizer.
+        keeps_placeholders: A 16-bit tensor stays for every shape of weight whose gradient the product adds to the
+            buffer itself (Transformer Engine from 2.3 on); else there is one of the largest while it is used.
         narrow_parameter_bytes: Bytes of a layer's parameter under 8-bit products: 2 with the transposed copy that
             Hopper's want, or in 16 bits; 1 where they take either order (Blackwell, one scale a tensor).
         step_ps: Fixed host time of one step (loss sync, gradient norm, scheduler, logging).
@@ -246,6 +248,7 @@ class SoftwareProfile:
     fully_shard: bool = False
     moment_bytes: int = 4
     narrow_parameter_bytes: float = 2.0
+    keeps_placeholders: bool = True
     step_ps: int = 5_000_000_000
 
 
