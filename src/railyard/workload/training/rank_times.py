@@ -191,14 +191,18 @@ def _sharded(
     each, again_each, spread, coding = around.each(rank.dense + rank.expert, layers, each, each, spread)
     replicas = layout.dp * layout.cp / layout.shard
     outer = Group(replicas, layout.tp * layout.shard)
-    spread = spread + collective_s(
+    across = collective_s(
         CollectiveKind.ALL_REDUCE, grads / layers / layout.shard, outer, machine, software.collective_fraction
     )
-    gather, scatter = layers * each, layers * spread
+    gather, scatter = layers * each, layers * (spread + across)
     under = software.shard_overlap * layout.overlap_gradient
     again = layers * again_each * layout.reshard
     lead = np.maximum(gather - under * forward, each)
-    trail = np.maximum(again + scatter - under * backward, spread)
+    # Sums over replicas have a queue of their own, and the NICs for themselves where shards stay inside a domain.
+    inner = again + layers * spread
+    apart = layout.shard * layout.tp <= machine.domain
+    busy = np.where(apart, np.maximum(inner, layers * across), inner + layers * across)
+    trail = np.maximum(busy - under * backward, spread + across)
     share = scatter / np.maximum(again + scatter, 1e-12)
     taken = (gather - lead) * loss.forward["dp"] + (again + scatter - trail) * loss.backward["dp"]
     on = np.where((layout.zero >= 3) & (layout.shard > 1), 1.0, 0.0)

@@ -8,9 +8,10 @@ import numpy as np
 
 from railyard.graph import CollectiveKind, Kind, Stream
 from railyard.workload.training.contention import CONTENDERS
-from railyard.workload.training.parallel.data import Holding, bucket_count, final, initial
+from railyard.workload.training.parallel.data import Holding, bucket_count, initial, last_of
 from railyard.workload.training.parallel.pieces import REDUCE
 from railyard.workload.training.parallel.step import STRIDE, Pending, Step
+from railyard.workload.training.program import NONE
 from railyard.workload.training.schedule import Op
 from railyard.workload.training.sync.graph import (
     LEGS,
@@ -37,13 +38,14 @@ def reduce_gradients(step: Step) -> list[Pending]:
     pieces, plan = step.pieces, step.plan
     pending: list[Pending] = []
     chosen = np.flatnonzero(plan.reduces(step.emission)[pieces.operation])
-    last = final(step.emission)[pieces.operation]
+    last = last_of(step.emission, plan.reduces(step.emission))[pieces.operation]
     asked = asked_of(step.training)
     if asked is not None and asked.asynchronous is not None:
         return _late(step, chosen)
     for number, holding in enumerate(plan.holdings):
         held = chosen[holding.parameters[pieces.part[chosen]] > 0]
         order = _order(step, held) + LEGS * number
+        slots = np.full(len(held), NONE, np.int64)
         if asked is not None and asked.compression is not None:
             counts = bucket_count(step.training, step.parts, holding)
             pending += reduce_coded(step, holding, held, order, counts)
@@ -54,8 +56,10 @@ def reduce_gradients(step: Step) -> list[Pending]:
                 step.program.wait(slots, pieces.compute[held])
                 pending.append(Pending(slots, pieces.stage[held]))
         if holding.replicas:
-            once = held[last[held]]
+            summed = np.flatnonzero(plan.reduce_each | last[held])
+            once, scattered = held[summed], slots[summed]
             slots = _across_replicas(step, holding, once, _order(step, once) + LEGS * number + LEGS - 1)
+            step.program.wait(slots, scattered)
             if plan.reduce_beside:
                 pending.append(Pending(slots, pieces.stage[once]))
     return pending
@@ -133,7 +137,10 @@ def _reduction(step: Step, holding: Holding, held: NDArray[np.int64], order: NDA
 def _across_replicas(
     step: Step, holding: Holding, held: NDArray[np.int64], order: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Hybrid sharding: shards are summed over the groups that hold the same ones, once a step."""
+    """Hybrid sharding: shards are summed over the groups that hold the same ones.
+
+    Behind each scatter (FSDP2's `set_requires_all_reduce`, on unless switched off), in a pipeline once a step.
+    """
     op = f"reduce {holding.name} shards"
     kind = CollectiveKind.ALL_REDUCE
     return _add(step, holding, held, order, space=holding.replicas, kind=kind, op=op, shards=holding.ranks)
