@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from pydantic import TypeAdapter
 
 from railyard.errors import InputError
 from railyard.measure.result import validate_result
 from railyard.scenario import load
+from railyard.scenario.communication import one_of
 from railyard.scenario.execute import execute
 from railyard.scenario.prepare import prepare
 from railyard.workload.training.sync import KINDS, DiLoCo, PowerSgd
@@ -114,15 +117,32 @@ def test_the_search_for_a_layout_takes_only_those_that_work():
     assert training.layout.zero == 3
 
 
+def test_two_sites_gain_most_from_sending_less_often():
+    """The claims of the example: over a thin link each remedy helps, and rare meetings cost next to nothing."""
+    path = Path(__file__).parents[2] / "examples" / "two-sites-diloco.yaml"
+    result = execute(load.load(path)).result
+    step = {variant["name"]: variant["step"]["seconds"] for variant in result["variants"]}
+    plain = step.pop("every step")
+    assert max(step.values()) < 0.9 * plain
+    assert step["DiLoCo, 500 steps"] < 0.5 * plain
+    assert step["streaming DiLoCo"] < step["DiLoCo, 500 steps"]
+    assert all(variant["communication"]["convergence"] for variant in result["variants"][1:])
+
+
 def test_a_plug_in_adds_a_kind():
+    """What registers before the scenario is read is a choice of its section, with its keys."""
+
     @dataclass(frozen=True)
     class Half(PowerSgd):
+        """Half of it."""
+
         kind: ClassVar[str] = "half"
         published: ClassVar[tuple[Finding, ...]] = (Finding("none", "nowhere", "nobody"),)
 
     assert "half" not in KINDS["compression"]
     KINDS["compression"].add("half", Half)
     try:
-        assert KINDS["compression"].get("half") is Half
+        written = TypeAdapter(one_of("compression")).validate_python({"kind": "half", "rank": 2})
+        assert (written.kind, written.rank) == ("half", 2)
     finally:
         KINDS["compression"]._records.pop("half")

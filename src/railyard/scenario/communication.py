@@ -30,7 +30,7 @@ def _title(part: str, kind: str) -> str:
     return "".join(word.capitalize() for word in words)
 
 
-def _one_of(part: str) -> Any:
+def one_of(part: str) -> Any:
     """A kind of a part: its name alone, or its name with keys."""
     sections = [section_of(record, _title(part, kind), tag=("kind", kind)) for kind, record in KINDS[part].items()]
     if len(sections) == 1:
@@ -38,9 +38,7 @@ def _one_of(part: str) -> Any:
     return Annotated[functools.reduce(operator.or_, sections), Field(discriminator="kind"), tagged("kind")]
 
 
-_FIELDS: dict[str, Any] = {
-    part: (_one_of(part) | None, Field(default=None, description=_WORDS[part])) for part in KINDS
-}
+_FIELDS: dict[str, Any] = {part: (one_of(part) | None, Field(default=None, description=_WORDS[part])) for part in KINDS}
 
 if TYPE_CHECKING:
     CommunicationSection = Section

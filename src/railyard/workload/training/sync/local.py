@@ -112,7 +112,7 @@ class LocalSgd:
     kind: ClassVar[str] = "local-sgd"
     published: ClassVar[tuple[Finding, ...]] = (
         Finding(
-            "better test accuracy than large-batch SGD with as many workers, when local steps start late (post-local SGD)",
+            "better test accuracy than large-batch SGD when local steps start late (post-local SGD)",
             "ResNets on CIFAR and ImageNet",
             "Lin et al. 2020, arXiv 1808.07217, abstract",
         ),
