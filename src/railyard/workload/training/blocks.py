@@ -44,9 +44,10 @@ _PERMUTE_BYTES = (16.0, 8.0)
 _PAD_BYTES = 8.0
 _PERMUTE_KERNELS = 14.0
 # Experts with biases and a clamped gate (GPT-OSS) leave Megatron-Core's fused kernels (core 0.14, `TEGroupedMLP` and
-# `weighted_bias_quick_geglu_impl`): both halves of the gate are clamped and joined again, bytes per feed-forward element
-# forward and backward; the second bias times the router's 32-bit weight is added expert by expert in 32 bits, and the
-# parts are joined and rounded, bytes per feature of a routed token; its gradient goes to the bias and to the weight.
+# `weighted_bias_quick_geglu_impl`): both halves of the gate are clamped and joined again, bytes per feed-forward
+# element forward and backward; the second bias times the router's 32-bit weight is added expert by expert in 32 bits,
+# and the parts are joined and rounded, bytes per feature of a routed token; its gradient goes to the bias and to the
+# weight.
 _CLAMP = (16.0, 28.0)
 _CLAMP_KERNELS = 4.0
 _BIAS = (28.0, 40.0)

@@ -127,6 +127,6 @@ def _total(columns: Columns, operators: Sequence[Operator], block: str, host: F)
         last=forward_of([operator for operator in products if operator.last]),
         host_forward=split * (launch * forward + host),
         host_backward=split * (launch * backward + host),
-        host_modules=host_repeated,
+        host_modules=host_repeated + modules.checkpoint_s(columns, block),
         flops=sum_of("flops"),
     )
