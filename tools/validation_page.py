@@ -15,6 +15,7 @@ from railyard import catalog
 from railyard.report import validation
 from railyard.validate.collectives import validate_collectives
 from railyard.validate.fit import scored, smallest_scale
+from railyard.validate.launch import CLASSES
 from railyard.validate.leave_out import left_out
 from railyard.validate.memory import validate_memory
 from railyard.validate.training import validate_training
@@ -23,6 +24,8 @@ from railyard.validate.training_cases import kind, predicted_s, read_cases
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from railyard.validate.collectives import CollectivesReport
+    from railyard.validate.training import TrainingReport
     from railyard.validate.training_cases import Case
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,6 +33,18 @@ DATA, PAGES = ROOT / "validation" / "data", ROOT / "docs" / "validation"
 RUNS, SINGLE = DATA / "training" / "runs.csv", DATA / "training" / "runs_single_node.csv"
 # Of the sweep on one node every tenth run stands in the fits of these pages: a tenth tells its five constants as well.
 EVERY = 10
+BRIDGE = "Megatron-Bridge performance summary"
+STEP_GOALS = (
+    ("MLPerf, dense", ("MLPerf Training",), 5),
+    ("vTrain, several nodes", ("vTrain",), 7),
+    ("llm-foundry", ("llm-foundry",), 7),
+    ("Megatron-Bridge, dense", (BRIDGE, "Megatron-Bridge"), 7),
+    ("Megatron-Bridge, experts", (f"{BRIDGE}, experts", "Megatron-Bridge, experts"), 10),
+    ("torchtitan", ("torchtitan",), 6),
+    ("SimuMax", ("SimuMax", "SimuMax, experts"), 6),
+    ("Korthikanti et al. (Calculon's eight rows)", ("Korthikanti et al. 2022",), 3.65),
+)
+FIXED = ((10752, "gpt-3-175b"), (8192, "llama-3-405b"))
 
 
 def main() -> None:
@@ -37,7 +52,9 @@ def main() -> None:
     PAGES.mkdir(exist_ok=True)
     causes = _causes()
     cases, single = read_cases(RUNS, known)[0], read_cases(SINGLE, known)[0]
-    page = validation.of_training(validate_training(RUNS, known), causes)
+    steps, peaks = validate_training(RUNS, known), validate_memory(RUNS, known)
+    collectives = validate_collectives(DATA / "nccl", known)
+    page = validation.of_training(steps, causes)
     validation.write(
         _with(
             page,
@@ -50,13 +67,32 @@ def main() -> None:
         ),
         PAGES / "training.md",
     )
-    validation.write(
-        _with(validation.of_training(validate_memory(RUNS, known), causes), lead=MEMORY), PAGES / "memory.md"
-    )
-    logs = validation.of_collectives(validate_collectives(DATA / "nccl", known))
-    validation.write(_with(logs, lead=COLLECTIVES), PAGES / "collectives.md")
+    validation.write(_with(validation.of_training(peaks, causes), lead=MEMORY), PAGES / "memory.md")
+    validation.write(_with(validation.of_collectives(collectives), lead=COLLECTIVES), PAGES / "collectives.md")
+    whole = [*_training_goals(steps, single), *_memory_goals(peaks), *_collective_goals(collectives)]
+    lines = [f"| {what} | {rows} | {goal} | {reached} |\n" for what, rows, goal, reached in whole]
+    (PAGES / "index.md").write_text(INDEX.format(goals="".join(lines)), encoding="utf-8")
 
 
+INDEX = """# Validation
+
+Predicted against what the world has measured. Constants are fitted by one law on the smallest scale of each family of
+runs alone (`validation/README.md` holds the rules, and how a new source is judged before it is fitted). Written by
+`tools/validation_page.py` from the data in `validation/data`; continuous integration fails when a figure is stale.
+
+| what | rows | goal | reached |
+|---|---|---|---|
+{goals}
+- [Training steps](training.md): every source, each also predicted without itself, and the worst rows.
+- [Peak memory](memory.md) and [collectives](collectives.md).
+- [Ablation](ablation.md): what each detail of the training model is worth.
+- [Fabrics against published figures](../concepts/fabric-validation.md), and [packets against htsim and
+  ns-3](../concepts/packet-validation.md).
+- [Engines against each other](../concepts/agreement.md).
+
+`railyard validate training|memory|collectives|fabric|htsim` runs the same on your own tables and logs; `--page FILE`
+writes such a page.
+"""
 TRAINING = """Written by `tools/validation_page.py` from `validation/data/training/runs.csv`; kept fresh by continuous
 integration. Constants are fitted on the smallest scale of each family alone: the rules stand in `validation/README.md`.
 *Beyond the fitted scale* is the mean error of judged rows that no constant was fitted on; *without its source* the mean
@@ -120,7 +156,8 @@ def _single(single: Sequence[Case]) -> str:
 ## vTrain on one node
 
 {len(single)} runs of `runs_single_node.csv`: mean error {100 * np.mean(errors):.1f} %, median
-{100 * np.median(errors):.1f} %, one profile of software fitted. With one hidden size left out of the fit (every tenth run):
+{100 * np.median(errors):.1f} %, one profile of software fitted. With one hidden size left out of the fit (every tenth
+run):
 
 | left out | rows | mean error |
 |---|---|---|
@@ -139,6 +176,54 @@ def _calculon(cases: Sequence[Case]) -> str:
 Calculon publishes its error on eight steps (Korthikanti et al. 2022, table 5): mean 3.65 %, worst 8.87 %. Railyard on
 the same: mean {100 * np.mean(errors):.2f} %, worst {100 * max(errors):.2f} %.
 """
+
+
+Goal = tuple[str, str, str, str]
+
+
+def _training_goals(report: TrainingReport, single: Sequence[Case]) -> list[Goal]:
+    """Mean |error| of the step by family, and what a step does once."""
+    found: list[Goal] = []
+    for name, kinds, goal in STEP_GOALS:
+        errors = [
+            abs(row.error or 0.0) for row in report.rows if row.judged and row.kind in kinds and row.error is not None
+        ]
+        found.append(
+            (f"{name}: mean error of the step", str(len(errors)), f"{goal} %", f"{100 * np.mean(errors):.1f} %")
+        )
+    alone = _absolute(single, predicted_s(single))
+    found.insert(2, ("vTrain, one node", str(len(alone)), "9 %", f"{100 * np.mean(alone):.1f} %"))
+    for part in report.fixed:
+        if (part.ranks, part.model) in FIXED:
+            text = f"fixed part of a step, {part.model} on {part.ranks:,} H100 ({1e3 * part.fixed_s:.0f} ms)"
+            found.append((text, "2", "15 %", f"{100 * part.error:+.1f} %"))
+    tails = report.tails()
+    within = f"{tails['within_target']} of {tails['n']}"
+    return [*found, ("p95/p50 of steps within 0.03", str(tails["n"]), "all", within)]
+
+
+def _memory_goals(report: TrainingReport) -> list[Goal]:
+    return [
+        (
+            f"peak memory, {name}: mean error",
+            str(errors["n"]),
+            "3 %",
+            f"{100 * float(errors['mean_abs_error'] or 0):.1f} %",
+        )
+        for name, errors in report.sources().items()
+        if name in ("SimuMax", "torchtitan")
+    ]
+
+
+def _collective_goals(report: CollectivesReport) -> list[Goal]:
+    large = report.of(error_of="busbw", healthy=True)
+    figures = f"{100 * (large.median_abs_error or 0):.1f} %, {100 * (large.p90_abs_error or 0):.1f} %"
+    found = [("busbw from 1 MiB, healthy logs: median, 90th percentile", str(large.n), "8 %, 20 %", figures)]
+    for launch in CLASSES:
+        small = report.of(error_of="time", launch=launch, healthy=True)
+        text = f"time below 1 MiB, {launch} launches: median"
+        found.append((text, str(small.n), "25 %", f"{100 * (small.median_abs_error or 0):.1f} %"))
+    return found
 
 
 def _absolute(cases: Sequence[Case], predicted: Sequence[float]) -> list[float]:
