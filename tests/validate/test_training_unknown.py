@@ -63,6 +63,8 @@ def case(tmp_path, catalog):
         ("Megatron-Core r0.6", "H100-SXM-80GB", "megatron-2024"),
         ("Megatron-Core r0.12", "H100-SXM-80GB", "megatron-2025"),
         ("NeMo 1.20", "H100-SXM-80GB", "megatron-2023"),
+        ("NeMo 24.03.01", "H100-SXM-80GB", "nemo-2024"),
+        ("NeMo 24.03.01", "A100-SXM-80GB", "megatron-2023"),
         ("NeMo 25.07", "H100-SXM-80GB", "megatron-2025"),
         ("OLMo (PyTorch FSDP)", "A100-SXM-80GB", "fsdp-composer-2023"),
         ("PaLM (Pathways)", "TPU-v5p", "maxtext"),
