@@ -37,17 +37,24 @@ def _time_us(
     fabric: str = "infiniband",
     domain: int | None = None,
     overhead_ps: int = 0,
+    own_nic: bool = False,
 ) -> float:
     of_server = _known().server(server).accelerators
     own: dict[str, dict[str, Any]] = {} if domain is None else {"server": {"scale_up_domain": domain}}
     spec = ClusterSpec(
         accelerators=-(-ranks // of_server) * of_server,
         server=server,
-        back_end=NetworkSpec(RailOptimized(), FabricSpec(fabric)),
+        back_end=NetworkSpec(RailOptimized(), FabricSpec(fabric, _nic_latency(server) if own_nic else {})),
         overrides=own,
     )
     where = Setting(build(spec, _known()), CollectivePolicy(network_overhead_ps=overhead_ps), ())
     return predict(where, collective, ranks, np.array([size_bytes], np.int64))[size_bytes][0]
+
+
+def _nic_latency(server: str) -> dict[str, Any]:
+    """The latency of a server's own NICs in place of the fabric's usual ones."""
+    nic = _known().nic(_known().server(server).nic)
+    return {"nic_latency_ps": nic.send_latency_ps + nic.receive_latency_ps}
 
 
 def _busbw(server: str, ranks: int, collective: str, **more: Any) -> float:
@@ -82,7 +89,7 @@ def in_switch() -> Iterator[Row]:
 )
 def two_servers() -> Iterator[Row]:
     """Floor and plateau over three networks."""
-    efa: dict[str, Any] = {"fabric": "uec", "overhead_ps": CLOUD_STACK_PS["aws"]}
+    efa: dict[str, Any] = {"fabric": "uec", "overhead_ps": CLOUD_STACK_PS["aws"], "own_nic": True}
     for case, server, expected, more in (
         ("InfiniBand", "hgx-h100", 467.0, {"fabric": "infiniband"}),
         ("RoCE", "oci-bm-gpu-h100-8", 471.0, {"fabric": "roce"}),
