@@ -122,3 +122,24 @@ def test_a_file_of_the_submission_tells_what_the_row_infers(known, tmp_path):
     assert case.training.precision == "fp4"
     assert case.training.software.graphs == ("layer",)
     assert any("inferred" in line for line in case.defaults)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        {"framework": "Megatron-Bridge", "source_doc": "Megatron-Bridge performance page"},
+        {
+            "framework": "Megatron-Bridge 27.01.03",
+            "source_doc": "NVIDIA Megatron-Bridge performance summary, NeMo 27.01.03",
+        },
+        {"precision": "FP8-CS (values in () on page: FP8-MX/blockwise)"},
+        {"precision": "bfloat16"},
+        {"vpp": "n/a", "micro_batch": None},
+        {"source_doc": "MLPerf Training v5.1 results", "model": "Llama-3.1-8B"},
+        {"source_doc": "MLPerf Training v5.1 results (Nobody, x)", "model": "Llama-3.1-8B", "n_gpu": "8.0"},
+    ],
+)
+def test_odd_cells_are_no_error(known, tmp_path, cells):
+    odd = row(tmp_path, **cells)
+    found = recipes.recipe_of(odd)
+    assert found is None or found.line().startswith("recipe ")

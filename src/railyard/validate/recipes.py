@@ -148,19 +148,23 @@ def _mlperf(row: Row, source: str) -> Recipe | None:
         for known in _table("mlperf_v5.1_configs.csv")
         if known["benchmark"] == f"llama31_{size}"
         and known["submitter"] == submitter
-        and known["gpus"] == row.get("n_gpu")
-        and (known["gpu"] in ("", gpu) or system.split("x")[0] in known["file"])
+        and int(known["gpus"]) == row.whole.get("n_gpu")
+        and known["gpu"] in ("", gpu)
     ]
     cited = row.get("source_loc")
     short = re.sub(r"^\d+x|-.*$", "", system)
     ranked = sorted(
         near,
-        key=lambda known: (system not in known["file"], short not in known["file"], known["file"] not in cited),
+        key=lambda known: (
+            system not in known["file"],
+            short not in known["file"],
+            Path(known["file"]).name not in cited,
+        ),
     )
     if not ranked:
         return None
     best = ranked[0]
-    told = any(part in best["file"] for part in (system, short)) or best["file"] in cited or len(near) == 1
+    told = any(part in best["file"] for part in (system, short)) or Path(best["file"]).name in cited or len(near) == 1
     if not told:
         return None
     graphs = {"none": ()}.get(best["graphs"], (best["graphs"],))
