@@ -7,11 +7,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from railyard.workload.training import parameters
+from railyard.workload.training.spec import Layout
 from railyard.workload.training.sync.wire import Bundle
 
 if TYPE_CHECKING:
     from railyard.catalog import Model
-    from railyard.workload.training.spec import Layout, Training
+    from railyard.workload.training.spec import Training
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,5 +88,8 @@ def _described(model: Model, layout: Layout, name: str) -> tuple[tuple[Matrix, .
 
 def bundle(training: Training, name: str, held: float) -> Bundle:
     """So many parameters of a holding (`dense` or `expert`), made of matrices in the model's own proportions."""
-    matrices, whole = _described(training.model, training.layout, name)
+    # Shapes know nothing of replicas and batches: layouts that differ in those alone are described once.
+    layout = training.layout
+    split = Layout(global_batch=1, tp=layout.tp, pp=layout.pp, ep=layout.ep, expert_tp=layout.expert_tp)
+    matrices, whole = _described(training.model, split, name)
     return Bundle(held, matrices, whole, float(training.software.gradient_bytes))
