@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 BARE_METAL, CLOUD, PYTHON = "bare metal", "cloud", "Python"
 CLASSES = (BARE_METAL, CLOUD, PYTHON)
 
-HOST_GPU_US = 4.6
-"""Queueing a kernel for one more accelerator of the same process: 34.5 us for 8 (A100, superbench), 43.8 (A100,
-ml-engineering); their geometric mean with `HOST_CHANNEL_US`."""
+HOST_GPU_US = 4.2
+"""Queueing a kernel for one more accelerator of the same process: 34.5 us for 8 (A100, six logs of superbench), 43.8
+(A100, one of ml-engineering), with `HOST_CHANNEL_US` for the one channel in use."""
 
 HOST_CHANNEL_US = 0.24
 """The same for every channel of it, of which small data uses few: both logs rise by 37 and 58 us from 32 KiB to 1 MiB,
