@@ -222,9 +222,9 @@ class SoftwareProfile:
     cuda_graphs: bool = False
     graphs: tuple[str, ...] = ()
     communication_sms: float = 0.1
-    tensor_ctas: float | None = None
-    data_ctas: float | None = None
-    expert_ctas: float | None = None
+    tensor_ctas: int | None = None
+    data_ctas: int | None = None
+    expert_ctas: int | None = None
     tensor_overlap: float = 0.7
     backward_overlap: float = 0.85
     gradient_overlap: float = 0.5
