@@ -151,3 +151,16 @@ def test_more_workers_than_cores_do_not_help(yard):
     _, timeline = yard.step(job, on, compute_s=0.01)
     assert timeline.makespan_ps * 1e-12 == pytest.approx(8 * 4 * 7 / 112, rel=0.02)
     assert data_s(job, StorageRates.of(on), 0.01) == pytest.approx(8 * 4 * 7 / 112 - 0.01, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("data", "saved", "words"),
+    [
+        (heavy(item_time_ps=10**18), None, "longer than can be simulated"),
+        (heavy(item_size_bytes=10**18), None, "more in a step than can be simulated"),
+        (None, Checkpoint(asynchronous=False, serialize_bps=1.0), "longer than can be simulated"),
+    ],
+)
+def test_what_no_step_has_is_refused(yard, data, saved, words):
+    with pytest.raises(InputError, match=words):
+        build(yard.training(data, saved, dp=8), yard.machine(8), checkpoint=True)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _DEEPEST = 1000
 _PLAYED_STEPS = 400
 _MOST_PLAYED_RANKS = 4096
+_MOST_BYTES = 1e15
 _LARGEST_COUNT = 2**31 - 1
 
 
@@ -93,12 +94,24 @@ def load_of(training: Training, servers: int) -> Load:
     pieces = sequences * ((1 if text else 0) * _requests(text, form) + items * _requests(form.item_size_bytes, form))
     asked = 1 if form.access == "sequential" else max(1, math.ceil(pieces * (1 - hit)))
     prepare_ps = sequences * (training.seq_len * form.token_time_ps + items * form.item_time_ps)
+    _check_amount(whole)
     stored = round(whole * (1 - hit))
     varied = items * form.item_size_bytes * form.item_spread / math.sqrt(sequences * items) if items else 0.0
     mean = text + items * form.item_size_bytes
     return Load(
         stored, round(whole) - stored, min(asked, _LARGEST_COUNT), prepare_ps * 1e-12, varied / mean if mean else 0.0
     )
+
+
+def _check_amount(size_bytes: float) -> None:
+    """Refuses what no step has."""
+    if size_bytes > _MOST_BYTES:
+        raise InputError(
+            "one rank would read more in a step than can be simulated",
+            key="data.item_size",
+            found=f"{size_bytes:.3g} B a step",
+            allowed=f"at most {_MOST_BYTES:.0e} B",
+        )
 
 
 def _requests(size_bytes: float, form: Format) -> int:

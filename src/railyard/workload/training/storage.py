@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 _START = -4
 _WRITES = -2
 
+_LONGEST_S = 4000.0
+"""An hour and more of a single task: nothing real, and what the core takes at most."""
+
 
 def read_samples(step: Step) -> list[NDArray[np.int64]]:
     """Adds reading and preparing; returns what the end of the step waits for, if it does."""
@@ -101,10 +104,26 @@ def _prepares(step: Step, read: NDArray[np.int64], seconds: float) -> NDArray[np
         order=_START + 1,
         phase="data",
         op="prepare samples",
-        duration_ps=round(seconds * 1e12),
+        duration_ps=_picoseconds(np.array([seconds]), "data.item_time", "loading the samples of a step"),
     )
     step.program.wait(slots, read)
     return slots
+
+
+def _picoseconds(seconds: NDArray[np.float64], key: str, what: str) -> NDArray[np.int64]:
+    """Durations of tasks.
+
+    Raises:
+        InputError: One is longer than a task may be.
+    """
+    if seconds.size and seconds.max() > _LONGEST_S:
+        raise InputError(
+            f"{what} would take longer than can be simulated",
+            key=key,
+            found=f"{seconds.max():.3g} s",
+            allowed=f"at most {_LONGEST_S:g} s",
+        )
+    return np.rint(seconds * 1e12).astype(np.int64)
 
 
 def state_share(step: Step) -> NDArray[np.int64]:
@@ -253,7 +272,9 @@ class _Saving:
         rate = self.step.cluster.server.pcie_bps * self.saved.copy_share
         if slowest and self.saved.serialize_bps > 0:
             rate = min(rate, self.saved.serialize_bps)
-        duration = np.rint(self.share * 8.0 / rate * 1e12).astype(np.int64)
+        duration = _picoseconds(
+            np.asarray(self.share * 8.0 / rate, np.float64), "checkpoint.copy_share", "copying state to the host"
+        )
         return self._add(Kind.COMPUTE, stream, order, "copy to host", duration_ps=duration)
 
     def _add(self, kind: Kind, stream: Stream, order: int, op: str, **columns: Any) -> NDArray[np.int64]:
