@@ -116,3 +116,18 @@ def test_llama_3_405b_reaches_the_published_mfu(ranks, published):
         found.append(mfu * closed / simulated)
     assert found[0] * 0.9 <= published <= found[1] * 1.1
     assert sum(found) / 2 == pytest.approx(published, rel=0.15)
+
+
+def test_deepseek_v3_under_dualpipe():
+    """19.926 s on 2,048 H800 ("Insights into DeepSeek-V3", arXiv 2505.09343, table 4); here every second replica."""
+    cluster = yard.machine(1024, "infiniband", RailOptimized(), "hgx-h800")
+    layout = Layout(
+        global_batch=7680, pp=16, dp=64, ep=64, schedule="dualpipe", overlap_expert=True
+    )  # fmt: skip
+    software = profiles.profile("hai-llm-2024", cluster.accelerator)
+    what = Training(
+        model=yard.known().model("deepseek-v3"), layout=layout, seq_len=4096, software=software, precision="fp8"
+    )
+    found = engine.get("flow").simulate(build(what, cluster), cluster).makespan_ps * 1e-12
+    assert found == pytest.approx(19.926, rel=0.1)
+    assert found == pytest.approx(float(estimate([what], [Machine.of(cluster)]).step_s[0]), rel=0.02)
