@@ -67,7 +67,7 @@ class ModelColumns:
 class LayoutColumns:
     """How the job is spread; flags are 0 or 1, `recompute_full` the share of layers computed again.
 
-    `again_norm` and the others after it: modules computed again by themselves.
+    `again_core` and the others after it: modules computed again by themselves.
     """
 
     tp: F
@@ -84,6 +84,7 @@ class LayoutColumns:
     recompute_full: F
     recompute_core: F
     recompute_operators: F
+    again_core: F
     again_norm: F
     again_up: F
     again_mlp: F
@@ -269,6 +270,7 @@ def _windowed(model: Model) -> float:
 
 
 _AGAIN = {
+    "again_core": "core_attn",
     "again_norm": "layernorm",
     "again_up": "mla_up_proj",
     "again_mlp": "mlp",

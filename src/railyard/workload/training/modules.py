@@ -60,7 +60,7 @@ _ROUTER_CALLS = _PREPROCESS_CALLS = 1.0 / 8.0
 # Megatron-Bridge's matched study of Moonlight on 8 H100 (2026-08-12, bound by the host; no recomputation 457 ms) has
 # 0.35 ms a layer for `moe_act`, 0.6 for each norm, 0.65 for `core_attn` and 0.9 for `mla_up_proj`: the middle is taken.
 _CHECKPOINTS: dict[str, tuple[str, ...]] = {
-    "attention": ("again_norm", "again_up", "recompute_core"),
+    "attention": ("again_norm", "again_up", "again_core"),
     "mlp": ("again_norm", "again_mlp"),
     "experts": ("again_norm", "again_moe", "again_moe_act", "again_shared"),
 }
