@@ -80,7 +80,6 @@ def test_recomputation_costs_a_third(job, machine):
 
 
 @settings(max_examples=40)
-@settings(deadline=None)
 @given(which=st.integers(0, 7), factor=st.floats(1.0, 8.0))
 def test_faster_networks_never_slow_a_step(job, machine, which, factor):
     training = designs(job)[which]
@@ -91,7 +90,6 @@ def test_faster_networks_never_slow_a_step(job, machine, which, factor):
 
 
 @settings(max_examples=40)
-@settings(deadline=None)
 @given(which=st.integers(0, 7), factor=st.floats(1.0, 4.0))
 def test_faster_accelerators_never_slow_a_step(job, machine, which, factor):
     training, device = designs(job)[which], machine.accelerator
