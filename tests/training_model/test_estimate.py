@@ -79,7 +79,7 @@ def test_recomputation_costs_a_third(job, machine):
     assert full["compute_s"] / none["compute_s"] == pytest.approx(4 / 3, rel=0.05)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(which=st.integers(0, 7), factor=st.floats(1.0, 8.0))
 def test_faster_networks_never_slow_a_step(job, machine, which, factor):
     training = designs(job)[which]
@@ -89,7 +89,7 @@ def test_faster_networks_never_slow_a_step(job, machine, which, factor):
     assert step(training, faster)["step_s"] <= step(training, machine)["step_s"] * (1 + 1e-12)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(which=st.integers(0, 7), factor=st.floats(1.0, 4.0))
 def test_faster_accelerators_never_slow_a_step(job, machine, which, factor):
     training, device = designs(job)[which], machine.accelerator
