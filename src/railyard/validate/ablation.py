@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from railyard.workload.training.columns import Columns
 
 # Of a sweep on one node that would outweigh all else, so many runs stand for it in the fits.
-_SWEEP = 24
+_SWEEP = 75
 
 
 @dataclass(frozen=True)

@@ -112,9 +112,10 @@ def _pipelined(columns: Columns, size: F, features: F) -> F:
     """
     layout, software = columns.layout, columns.software
     product = 2.0 * columns.tokens * columns.model.hidden * features / layout.tp / gemm_rate(columns, columns.job.bits)
-    travel = size * (layout.tp - 1.0) / layout.tp / columns.device.scale_up_bytes_s
     chunks = (layout.tp - 1.0) / layout.tp
-    law = np.minimum(1.0, product / np.maximum(travel, 1e-15)) * chunks
+    # A device without scale-up links (rate 0) pipelines nothing.
+    covered = product * columns.device.scale_up_bytes_s / np.maximum(size * chunks, 1e-15)
+    law = np.minimum(1.0, covered) * chunks
     return layout.overlap_tensor * np.minimum(software.tensor_overlap, law)
 
 
