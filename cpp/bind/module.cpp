@@ -8,7 +8,8 @@
 
 namespace nb = nanobind;
 
-void bind_packet(nb::module_& m);  // packet.cpp
+void bind_packet(nb::module_& m);   // packet.cpp
+void bind_serving(nb::module_& m);  // serving.cpp
 
 using namespace nb::literals;
 using namespace railyard;
@@ -131,6 +132,7 @@ NB_MODULE(_core, m) {
   bind_inputs(m);
   bind_results(m);
   bind_packet(m);
+  bind_serving(m);
   m.def("interface_version", &interface_version, "Version of the core's interface towards Python.");
   m.def("simulate", &run, "graph"_a, "entities"_a, "capacity_bps"_a, nb::kw_only(), "faults"_a, "seed"_a,
         "task_sigma"_a, "rank_sigma"_a, "contention"_a, "probe_links"_a, "probe_samples"_a, "progress"_a = nb::none(),

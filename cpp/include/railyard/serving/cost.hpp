@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "railyard/serving/deployment.hpp"
+#include "railyard/serving/fine.hpp"
+
+namespace railyard::serving {
+
+/// What an iteration consists of.
+struct Load {
+  std::int64_t tokens = 0, sequences = 0;
+  std::int64_t decodes = 0;    ///< Sequences that decode, and the keys that they look at.
+  std::int64_t kv_tokens = 0;
+  i128 pairs = 0;              ///< Query x key pairs of the prefills.
+};
+
+/// The law of CostSpec in fixed point.
+class Cost {
+ public:
+  /// PRE: the table reaches max_tokens.
+  Cost(const CostSpec& spec, std::int64_t max_tokens);
+
+  Fine time(const Load& load) const;
+  /// Of `count` iterations of which the first is `load`, all of decodes only, each with one more token a sequence.
+  Fine run_time(const Load& load, std::int64_t count) const;
+  /// The largest count, up to `limit`, whose run_time is less than `span`.
+  std::int64_t run_within(const Load& load, Fine span, std::int64_t limit) const;
+  /// Collectives that nothing hides, in an iteration of so many tokens.
+  Fine network(std::int64_t tokens) const { return network_[static_cast<std::size_t>(tokens)]; }
+
+ private:
+  Fine base(const Load& load) const;
+
+  std::vector<std::int64_t> table_, network_;  ///< By the number of tokens.
+  std::int64_t host_, per_seq_, per_kv_, per_decode_, floor_, per_pair_;
+};
+
+}  // namespace railyard::serving

@@ -1,0 +1,76 @@
+#include "railyard/serving/cost.hpp"
+
+#include <algorithm>
+#include <span>
+
+namespace railyard::serving {
+namespace {
+
+std::int64_t between(std::span<const std::int64_t> x, std::span<const double> y, std::size_t upper, std::int64_t at) {
+  if (upper == 0) return fine_of_seconds(y[0]);
+  const std::int64_t low = fine_of_seconds(y[upper - 1]), high = fine_of_seconds(y[upper]);
+  const std::int64_t width = x[upper] - x[upper - 1];
+  return low + static_cast<std::int64_t>(static_cast<i128>(high - low) * (at - x[upper - 1]) / width);
+}
+
+std::vector<std::int64_t> tabulate(const CostSpec& spec, const std::vector<double>& seconds, std::int64_t max_tokens) {
+  std::vector<std::int64_t> table(static_cast<std::size_t>(max_tokens) + 1);
+  std::size_t upper = 0;
+  for (std::int64_t tokens = 0; tokens <= max_tokens; ++tokens) {
+    while (spec.tokens[upper] < tokens) ++upper;
+    table[static_cast<std::size_t>(tokens)] = between(spec.tokens, seconds, upper, tokens);
+  }
+  return table;
+}
+
+}  // namespace
+
+Cost::Cost(const CostSpec& spec, std::int64_t max_tokens)
+    : table_(tabulate(spec, spec.compute_s, max_tokens)),
+      network_(tabulate(spec, spec.network_s, max_tokens)),
+      host_(fine_of_seconds(spec.host_s)),
+      per_seq_(fine_of_seconds(spec.host_per_seq_s)),
+      per_kv_(fine_of_seconds(spec.attention_per_kv_token_s)),
+      per_decode_(fine_of_seconds(spec.attention_per_sequence_s)),
+      floor_(fine_of_seconds(spec.attention_floor_s)),
+      per_pair_(fine_of_seconds(spec.attention_per_pair_s)) {
+  for (std::size_t i = 0; i < table_.size(); ++i) table_[i] += network_[i];
+}
+
+Fine Cost::base(const Load& load) const {
+  return static_cast<Fine>(host_) + static_cast<Fine>(per_seq_) * load.sequences +
+         table_[static_cast<std::size_t>(load.tokens)] + load.pairs * per_pair_;
+}
+
+Fine Cost::time(const Load& load) const {
+  if (load.decodes == 0) return base(load);
+  const Fine attention = static_cast<Fine>(per_decode_) * load.decodes + static_cast<Fine>(per_kv_) * load.kv_tokens;
+  return base(load) + std::max<Fine>(floor_, attention);
+}
+
+Fine Cost::run_time(const Load& load, std::int64_t count) const {
+  const Fine first = static_cast<Fine>(per_decode_) * load.decodes + static_cast<Fine>(per_kv_) * load.kv_tokens;
+  const Fine step = static_cast<Fine>(per_kv_) * load.decodes;
+  std::int64_t flat = 0;  // iterations in which the floor is more than what grows
+  if (first < floor_) {
+    flat = step > 0 ? static_cast<std::int64_t>(std::min<Fine>(count, (floor_ - first + step - 1) / step)) : count;
+  }
+  const Fine growing = count - flat;
+  const Fine series = growing * (first + step * flat) + step * (growing * (growing - 1) / 2);
+  return base(load) * count + static_cast<Fine>(floor_) * flat + series;
+}
+
+std::int64_t Cost::run_within(const Load& load, Fine span, std::int64_t limit) const {
+  std::int64_t low = 0, high = limit;
+  while (low < high) {
+    const std::int64_t middle = low + (high - low + 1) / 2;
+    if (run_time(load, middle) < span) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
+
+}  // namespace railyard::serving

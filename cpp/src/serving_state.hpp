@@ -1,0 +1,257 @@
+// The state of one serving run. Private to the core: everybody else uses serving::Simulation.
+#pragma once
+
+#include <deque>
+#include <queue>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "railyard/serving/cost.hpp"
+#include "railyard/serving/gaps.hpp"
+#include "railyard/serving/kv_cache.hpp"
+#include "railyard/serving/simulation.hpp"
+#include "serving_transfers.hpp"
+
+namespace railyard::serving {
+
+using Slot = std::uint32_t;
+using ReplicaId = std::uint32_t;
+inline constexpr std::uint32_t kNobody = UINT32_MAX;
+
+/// A request that has arrived and not left.
+struct Request {
+  enum class Where : std::uint8_t { nowhere, waiting, running, loading, sending };
+
+  std::int64_t id = 0, input = 0, output = 0, session = -1;
+  Ps arrival = 0;
+  std::int64_t computed = 0;   ///< Tokens whose keys and values are there, those of an iteration under way included.
+  std::int64_t generated = 0;  ///< Output tokens so far.
+  std::int64_t blocks = 0;     ///< Private ones that it holds; units come on top.
+  std::int64_t pending = 0;    ///< Its part of Replica::pending_tokens.
+  std::vector<std::uint64_t> chain;
+  std::vector<std::uint32_t> units;
+  std::size_t published = 0;  ///< Hashes of the chain that were offered to the cache.
+  Fine last_token = 0, network = 0, network_prefill = 0;
+  ReplicaId replica = kNobody;  ///< That has it now.
+  ReplicaId prefiller = kNobody, decoder = kNobody;
+  Ps admitted = -1, prefill_start = -1, first_token = -1, transfer_start = -1, transfer_end = -1;
+  std::int64_t cached = 0, loaded = 0;
+  std::int32_t preemptions = 0, requeued = 0;
+  std::uint32_t in_flight = 0;  ///< Iterations under way that it is part of.
+  std::uint32_t stamp = 0;      ///< Events with another stamp are void.
+  std::uint32_t flow = kNoFlow;
+  double sent = 0;  ///< Bytes that flow, or have flowed, before the prefill was over.
+  std::int64_t swapped_bytes = 0;
+  Ps load_ready = 0;             ///< When what comes from the host is there.
+  std::int64_t load_target = 0;  ///< Tokens that will be there once loading is over.
+  bool tried_tiers = false;
+  Where where = Where::nowhere;
+
+  /// Tokens that must have been computed for the next one to come out.
+  std::int64_t target() const { return input + generated; }
+  bool decodes() const { return generated > 0 && target() - computed == 1; }
+};
+
+struct Item {
+  Slot slot;
+  std::int64_t tokens;
+  bool emits;   ///< A token comes out at the end ...
+  bool decode;  ///< ... and one had come out before.
+};
+
+/// An iteration under way, or a run of them that are alike.
+struct Batch {
+  std::vector<Item> items;
+  Load load;
+  Fine start = 0, end = 0;
+  std::int64_t repeats = 1;  ///< Iterations of the run.
+  std::int64_t applied = 0;  ///< Of them, already written into the requests.
+};
+
+struct Replica {
+  enum class Mode : std::uint8_t { up, draining, leaving, down, starting };
+
+  std::uint32_t pool = 0;
+  Mode mode = Mode::up;
+  bool dirty = false;
+  std::deque<Slot> waiting;
+  std::vector<Slot> running;  ///< In the order of admission.
+  std::deque<Batch> flight;
+  std::vector<Batch> spare;
+  KvCache cache{0, 0};
+  LruSet host;
+  std::int64_t sending = 0, loading = 0;  ///< Requests that hold blocks and are neither waiting nor running.
+  std::int64_t requests = 0;              ///< That it has.
+  std::int64_t pending_tokens = 0;        ///< Of prompts, not yet computed.
+  std::int64_t swapped_bytes = 0;
+  Fine clock = 0;     ///< When the first stage is free.
+  Fine last_end = 0;  ///< Of the latest iteration.
+  Fine channel_free = 0, store_free = 0;  ///< When its way to host memory, to the store, is free.
+  std::uint32_t stamp = 0;
+  Ps mode_since = 0;
+  Ps down_until = 0;  ///< At least.
+  Ps away = 0;        ///< How long it will be down once it is drained.
+  bool logged = false;
+  // totals
+  Fine busy = 0;
+  Ps up_ps = 0;
+  std::int64_t iterations = 0, input_tokens = 0, output_tokens = 0, kv_peak = 0, cached_tokens = 0, loaded_tokens = 0;
+  std::int64_t preemptions = 0, tokens = 0;
+  i128 kv_tokens = 0, pairs = 0;
+  Fine extra = 0;      ///< That the next iteration takes longer: swapping.
+  bool again = false;  ///< Something was preempted: the next iteration must look at the queue anew.
+};
+
+class Simulation::State {
+ public:
+  State(const Deployment& deployment, const Options& options);
+
+  void feed(const RequestColumns& requests);
+  void run(bool last, const Poll& poll);
+
+  Finished finished;
+  bool overloaded = false;
+  Ps now = 0;
+  std::uint64_t events = 0;
+  ReplicaTotals totals() const;
+  IterationLog iteration_log;
+  Gaps gaps;
+  Transfers transfers;
+
+ private:
+  /// What an event is about; at one time they come in this order, arrivals first of all.
+  enum class Topic : std::uint32_t { outage, tick, started, flowed, background, landed, loaded, iterated, entry };
+  struct Due {
+    Ps time;
+    Topic topic;
+    std::uint32_t target, stamp;
+    bool operator<(const Due& other) const {  // for a heap with the earliest on top
+      if (time != other.time) return time > other.time;
+      if (topic != other.topic) return topic > other.topic;
+      return target != other.target ? target > other.target : stamp > other.stamp;
+    }
+  };
+  struct PoolState {
+    PoolSpec spec;
+    Cost cost;
+    ReplicaId first = 0, end = 0;
+    std::int64_t share_q32 = 0, draft = 0;
+    std::vector<std::uint64_t> accept_below;  ///< 2^64 x acceptance^k.
+    Ps low_since = -1;
+  };
+
+  // serving_run.cpp: the loop, requests come and go
+  bool step(bool last);
+  void process(const Due& due);
+  void push(Ps time, Topic topic, std::uint32_t target, std::uint32_t stamp = 0);
+  void arrive(std::size_t row);
+  Slot new_slot();
+  void leave(Slot slot, Status status);
+  void enqueue(Slot slot, ReplicaId replica, bool front);
+  void unqueue(Slot slot);
+  void set_pending(Request& request, std::int64_t tokens);
+  bool fits(const Request& request, const PoolSpec& pool) const;
+  bool fits_somewhere(const Request& request) const;
+  void watch_overload();
+  void finish_rest();
+  void touch(ReplicaId replica);
+  void place(Request& request, Request::Where where);
+  bool nothing_left() const { return active_ == 0; }
+
+  // serving_routing.cpp
+  void route(Slot slot);
+  ReplicaId choose(const Request& request, const RouterSpec& router, std::span<const ReplicaId> from, std::uint64_t stream);
+  ReplicaId choose_prefix(const Request& request, const RouterSpec& router, std::span<const ReplicaId> from);
+  bool less_loaded(ReplicaId a, ReplicaId b) const;
+  void route_backlog();
+
+  // serving_schedule.cpp: an iteration is put together
+  void schedule(ReplicaId id);
+  void form(ReplicaId id, Batch& batch);
+  void add_running(ReplicaId id, Batch& batch, std::int64_t& budget, bool prefills, bool decodes);
+  void add_waiting(ReplicaId id, Batch& batch, std::int64_t& budget);
+  bool admit(ReplicaId id, Slot slot, Batch& batch, std::int64_t& budget);
+  bool make_room(ReplicaId id, std::size_t place, std::int64_t tokens);
+  void preempt(ReplicaId id, std::size_t place);
+  std::int64_t wanted(const PoolSpec& pool, const Request& request, std::int64_t from, std::int64_t budget) const;
+  bool reclaim(ReplicaId id);
+  void add_item(ReplicaId id, Slot slot, std::int64_t tokens, Batch& batch);
+  void publish(Replica& replica, Request& request);
+  void release(ReplicaId id, Request& request);
+  void take_blocks(Replica& replica, std::int64_t count);
+  std::int64_t missing_blocks(const Replica& replica, const Request& request, std::int64_t tokens) const;
+
+  // serving_iterate.cpp: iterations run and end
+  void launch(ReplicaId id, Batch&& batch);
+  std::int64_t run_length(const Replica& replica, const Batch& batch) const;
+  std::int64_t run_within_blocks(const Replica& replica, const Batch& batch, std::int64_t limit) const;
+  void interrupt(ReplicaId id);
+  void sync(ReplicaId id);
+  std::int64_t ended_iterations(const Replica& replica, const Batch& batch) const;
+  void advance(ReplicaId id, Batch& batch, std::int64_t count);
+  void account(ReplicaId id, Batch& batch, std::int64_t count);
+  void end_iteration(ReplicaId id);
+  void emit(ReplicaId id, const Batch& batch, const Item& item);
+  std::int64_t accepted(const PoolState& pool, const Request& request, const Item& item) const;
+  void count_run_gaps(const Cost& cost, const Batch& batch, std::int64_t from, std::int64_t to);
+  Fine end_of(const Replica& replica, const Batch& batch, std::int64_t count) const;
+
+  // serving_moving.cpp: keys and values travel
+  bool try_tiers(ReplicaId id, Slot slot, std::size_t hits);
+  void loaded(Slot slot);
+  void open_transfer(Slot slot);
+  void close_transfer(Slot slot);
+  void sent(Slot slot, Ps latency);
+  void landed(Slot slot);
+  void restart(Slot slot);
+  void background(std::uint32_t row, bool over);
+  void retry_stranded();
+  void flow_ended(std::uint32_t flow);
+  double bytes_of(const Request& request) const;
+  Ps recompute_time(const PoolState& pool, std::int64_t from, std::int64_t to) const;
+
+  // serving_scaling.cpp: replicas come and go
+  void outage(std::uint32_t row, bool back);
+  void tick(std::uint32_t pool);
+  void start(ReplicaId id);
+  void scale_up(ReplicaId begin, ReplicaId end, std::int64_t count, Ps cold_start);
+  void scale_down(ReplicaId begin, ReplicaId end, std::int64_t count);
+  void set_mode(ReplicaId id, Replica::Mode mode);
+  void take_down(ReplicaId id);
+  void scatter(ReplicaId id);
+  void if_empty(ReplicaId id);
+
+  const PoolState& pool_of(ReplicaId id) const { return pools_[replicas_[id].pool]; }
+
+  Deployment deployment_;
+  Options options_;
+  std::vector<PoolState> pools_;
+  std::vector<Replica> replicas_;
+  std::vector<ReplicaId> front_, back_;  ///< That prefill; that take over from them.
+  std::vector<ReplicaId> open_;          ///< Scratch: those of a list that accept requests.
+  std::vector<Request> requests_;
+  std::vector<Slot> free_;
+  std::deque<Slot> backlog_;  ///< No replica is up.
+  std::priority_queue<Due> due_;
+  std::int64_t waking_ = 0;   ///< Events in `due_` other than looks of the autoscaler.
+  std::vector<ReplicaId> dirty_;
+  LruSet store_;
+  std::deque<Slot> stranded_;  ///< Prefilled, and no replica is up that decodes.
+  std::vector<std::uint32_t> background_;  ///< Flow of each row.
+  bool last_ = false;
+  std::uint64_t turn_[2] = {0, 0};
+  // requests fed
+  std::vector<std::int64_t> arrival_, block_ptr_, session_;
+  std::vector<std::int32_t> input_, output_;
+  std::vector<std::uint64_t> block_hash_;
+  std::size_t next_ = 0;
+  std::int64_t fed_ = 0, active_ = 0;
+  Ps latest_ = 0;  ///< Arrival of the last one fed.
+  std::int64_t queued_ = 0;  ///< Requests that wait for a replica or in one.
+  // overload
+  std::int64_t watch_arrivals_ = 0, watch_waiting_ = 0;
+  int watch_grown_ = 0;
+};
+
+}  // namespace railyard::serving

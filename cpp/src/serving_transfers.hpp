@@ -1,0 +1,75 @@
+// Flows of keys and values over links that they share. Private to the core.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "railyard/columns.hpp"
+#include "railyard/serving/deployment.hpp"
+#include "railyard/sharing.hpp"
+
+namespace railyard::serving {
+
+inline constexpr std::uint32_t kNoFlow = UINT32_MAX;
+inline constexpr std::uint32_t kNoWay = UINT32_MAX;
+
+/// Weighted max-min sharing of links by transfers and other traffic: Sharing, with the progress of each flow.
+class Transfers {
+ public:
+  struct Arrival {
+    std::uint32_t flow, stamp;
+    Ps due;
+  };
+
+  explicit Transfers(const Deployment& deployment);
+
+  std::uint32_t way(std::int32_t from, std::int32_t to) const;
+  Ps latency(std::uint32_t way) const { return latency_[way]; }
+  std::uint32_t background(std::uint32_t row) const { return ways_ + row; }
+
+  /// `volume_bytes` may be infinite. `owner` is given back by owner().
+  std::uint32_t open(std::uint32_t way, double volume_bytes, std::uint32_t owner, Ps now);
+  void add(std::uint32_t flow, double volume_bytes, Ps now);
+  void close(std::uint32_t flow, Ps now);
+  /// Whether this event is the end of the flow; when it was slowed down, another event will come.
+  bool ended(std::uint32_t flow, std::uint32_t stamp, Ps now);
+  std::uint32_t way_of(std::uint32_t flow) const { return motions_[flow].entity; }
+  std::uint32_t owner(std::uint32_t flow) const { return motions_[flow].owner; }
+
+  /// New rates for all that has changed; afterwards arrivals() are events that must be.
+  void settle(Ps now);
+  std::vector<Arrival>& arrivals() { return arrivals_; }
+  bool any() const { return sharing_ != nullptr; }
+  std::vector<double> link_bytes() const { return link_bytes_; }
+  /// With the links to itself, in bit/s of volume.
+  double alone_bps(std::uint32_t way) const { return sharing_->alone_rate(way); }
+
+ private:
+  struct Motion {
+    double bits = 0;
+    double rate = 0;  ///< Since `updated`.
+    Ps updated = 0;
+    Ps due = kNever;       ///< At its present rate.
+    Ps event_at = kNever;  ///< Of its earliest event, never later than `due`.
+    std::uint32_t entity = 0, owner = 0, stamp = 0;
+    bool open = false;
+  };
+  void append(std::int64_t begin, std::int64_t end, const std::vector<std::int32_t>& link,
+              const std::vector<double>& share, double cap, double weight);
+  void move(std::uint32_t flow, Ps now);
+  void plan(std::uint32_t flow, Ps now);
+
+  std::unordered_map<std::uint64_t, std::uint32_t> way_;  ///< Looked up, never walked.
+  std::vector<std::int64_t> ptr_{0}, latency_, zero_;
+  std::vector<std::int32_t> link_;
+  std::vector<double> share_, volume_, cap_, weight_, capacity_, link_bytes_;
+  std::uint32_t ways_ = 0;
+  std::unique_ptr<Sharing> sharing_;
+  std::vector<Motion> motions_;
+  std::vector<std::uint32_t> changed_;
+  std::vector<Arrival> arrivals_;
+};
+
+}  // namespace railyard::serving

@@ -1,0 +1,42 @@
+"""Serving, request by request: replicas with continuous batching and paged KV cache, routers, transfers, tiers."""
+
+from __future__ import annotations
+
+from railyard.engine.serving.deployment import (
+    Autoscale,
+    Background,
+    Cost,
+    Deployment,
+    Links,
+    Outages,
+    Pool,
+    Router,
+    Speculative,
+    Store,
+    Transfers,
+    rolling_update,
+)
+from railyard.engine.serving.results import STATUS, Replicas, ServingRun
+from railyard.engine.serving.running import Chunk, Columns, simulate, stream
+
+__all__ = [
+    "STATUS",
+    "Autoscale",
+    "Background",
+    "Chunk",
+    "Columns",
+    "Cost",
+    "Deployment",
+    "Links",
+    "Outages",
+    "Pool",
+    "Replicas",
+    "Router",
+    "ServingRun",
+    "Speculative",
+    "Store",
+    "Transfers",
+    "rolling_update",
+    "simulate",
+    "stream",
+]

@@ -1,0 +1,351 @@
+"""What serves: pools of replicas, routers, links between them, tiers of KV cache, outages, as plain columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from railyard.errors import InputError, suggest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+Role = Literal["both", "prefill", "decode"]
+Policy = Literal["decode-first", "prefill-first"]
+Preemption = Literal["recompute", "swap"]
+RouterKind = Literal["round-robin", "random", "least-loaded", "two-choices", "prefix", "session"]
+
+ROLES: tuple[Role, ...] = ("both", "prefill", "decode")
+POLICIES: tuple[Policy, ...] = ("decode-first", "prefill-first")
+PREEMPTIONS: tuple[Preemption, ...] = ("recompute", "swap")
+ROUTERS: tuple[RouterKind, ...] = ("round-robin", "random", "least-loaded", "two-choices", "prefix", "session")
+
+NEVER_PS = 2**63 - 1
+
+
+def choice(value: str, allowed: Sequence[str], key: str) -> int:
+    """The number of a word, or an error that says which words there are."""
+    if value not in allowed:
+        near = suggest(value, allowed)
+        hint = f"did you mean `{near}`?" if near else None
+        raise InputError(f"unknown {key} `{value}`", key=key, found=value, allowed=", ".join(allowed), hint=hint)
+    return allowed.index(value)
+
+
+def _i64() -> NDArray[np.int64]:
+    return np.zeros(0, np.int64)
+
+
+def _i32() -> NDArray[np.int32]:
+    return np.zeros(0, np.int32)
+
+
+def _f64() -> NDArray[np.float64]:
+    return np.zeros(0, np.float64)
+
+
+def _bool() -> NDArray[np.bool_]:
+    return np.zeros(0, np.bool_)
+
+
+@dataclass(frozen=True, eq=False)
+class Cost:
+    """What one iteration of a replica costs, in seconds.
+
+        T = host_s + host_per_seq_s * sequences + f(tokens) + g + attention_per_pair_s * pairs
+        g = max(attention_floor_s, attention_per_sequence_s * decodes + attention_per_kv_token_s * kv_tokens)
+
+    with f = compute_s + network_s, linear between the rows of the table and constant below the first, and g = 0 where
+    nothing decodes. `kv_tokens` are the keys that the decoding sequences look at, the new one included; `pairs` the
+    query and key pairs of the prefills: a chunk of q tokens after s others has q s + q (q + 1) / 2.
+
+    Attributes:
+        tokens: i64[k], ascending; the last is at least the pool's `max_batched_tokens`.
+        compute_s: f64[k], of that many tokens.
+        network_s: f64[k], collectives that nothing hides.
+        host_s: Of every iteration.
+        host_per_seq_s: Of every sequence in it.
+        attention_per_kv_token_s: Decode.
+        attention_per_sequence_s: Decode.
+        attention_floor_s: Decode attention takes at least this.
+        attention_per_pair_s: Prefill.
+        pipeline_stages: Iterations that may be under way at once.
+        stage_share: The slowest stage's share of an iteration; a new one may start after it.
+        idle_w: Power of a replica that is up, W.
+        joule_per_token: On top, for each token of an iteration; ...
+        joule_per_kv_token: ... each key that decodes look at; ...
+        joule_per_pair: ... each query and key pair; ...
+        busy_w: ... and while an iteration is under way, W.
+    """
+
+    tokens: NDArray[np.int64]
+    compute_s: NDArray[np.float64]
+    network_s: NDArray[np.float64]
+    host_s: float = 0.0
+    host_per_seq_s: float = 0.0
+    attention_per_kv_token_s: float = 0.0
+    attention_per_sequence_s: float = 0.0
+    attention_floor_s: float = 0.0
+    attention_per_pair_s: float = 0.0
+    pipeline_stages: int = 1
+    stage_share: float = 1.0
+    idle_w: float = 0.0
+    busy_w: float = 0.0
+    joule_per_token: float = 0.0
+    joule_per_kv_token: float = 0.0
+    joule_per_pair: float = 0.0
+
+    @classmethod
+    def of(cls, source: Any) -> Cost:
+        """The same quantities of any object that has them under these names; what it lacks keeps its default."""
+        return cls(**{one.name: getattr(source, one.name) for one in fields(cls) if hasattr(source, one.name)})
+
+    @classmethod
+    def constant(cls, seconds: float, max_tokens: int = 2**20) -> Cost:
+        """Every iteration takes the same time."""
+        return cls(np.array([0, max_tokens]), np.full(2, seconds), np.zeros(2))
+
+
+@dataclass(frozen=True)
+class Speculative:
+    """Speculative decoding: `draft_tokens` are guessed before each iteration, which checks them all at once.
+
+    Attributes:
+        draft_tokens: Guessed per sequence.
+        acceptance: Chance of each that it is right, given that those before it were.
+        draft_s: Time of one pass of the draft model over the batch, s.
+    """
+
+    draft_tokens: int
+    acceptance: float
+    draft_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Autoscale:
+    """A pool that follows the load: at each look, wanted = ceil(need / target), as Kubernetes' horizontal autoscaler.
+
+    Attributes:
+        min_replicas: At least; at most the pool's `replicas`.
+        measure: `utilization`: requests of a replica over `max_sequences`; `queue`: requests that wait per replica.
+        target: Of the measure.
+        first_replicas: At the start; `min_replicas` where not given.
+        tolerance: No change while the measure is within this share of the target.
+        interval_ps: Between looks.
+        cold_start_ps: From the decision to a replica that serves: machine, image, weights.
+        hold_ps: How long the need must have been lower before replicas go.
+    """
+
+    min_replicas: int
+    target: float
+    measure: Literal["utilization", "queue"] = "utilization"
+    first_replicas: int | None = None
+    tolerance: float = 0.1
+    interval_ps: int = 15 * 10**12
+    cold_start_ps: int = 60 * 10**12
+    hold_ps: int = 300 * 10**12
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Replicas that are alike.
+
+    Attributes:
+        name: For messages.
+        cost: Of an iteration.
+        replicas: How many; with `autoscale` the most.
+        role: `both`, or one half of a split deployment.
+        block_tokens: Tokens of a block of KV cache.
+        kv_blocks: Blocks of a replica.
+        max_sequences: Running at once.
+        max_batched_tokens: Token budget of an iteration.
+        chunked: Whether a prompt may be spread over iterations.
+        policy: Who gets the budget first; `prefill-first`: decodes only run when no prompt can.
+        prefix_cache: Whether blocks are kept for later requests with the same prefix.
+        watermark: Share of the blocks that admission leaves free.
+        preemption: What becomes of a request that must give way.
+        kv_bytes_per_token: Of the whole replica.
+        swap_bytes: Host memory of a replica for preempted requests; without room they are computed anew.
+        host_kv_bytes: Host memory of a replica for evicted prefixes.
+        swap_bps: Between a replica and its host, bit/s.
+        host_latency_s: Of one such load.
+        speculative: Speculative decoding.
+        autoscale: Whether the pool follows the load.
+    """
+
+    name: str
+    cost: Cost
+    replicas: int = 1
+    role: Role = "both"
+    block_tokens: int = 16
+    kv_blocks: int = 1 << 20
+    max_sequences: int = 256
+    max_batched_tokens: int = 8192
+    chunked: bool = True
+    policy: Policy = "decode-first"
+    prefix_cache: bool = False
+    watermark: float = 0.0
+    preemption: Preemption = "recompute"
+    kv_bytes_per_token: float = 0.0
+    swap_bytes: float = 0.0
+    host_kv_bytes: float = 0.0
+    swap_bps: float = 0.0
+    host_latency_s: float = 0.0
+    speculative: Speculative | None = None
+    autoscale: Autoscale | None = None
+
+
+@dataclass(frozen=True)
+class Router:
+    """Which replica a request goes to.
+
+    Attributes:
+        kind: `prefix` takes the replica with the least prefix_weight x (tokens to compute, those queued there included)
+            + load_weight x requests that it has. `session` keeps a conversation where it began. `least-loaded` counts
+            requests.
+        prefix_weight: Cost of a token to compute.
+        load_weight: Cost of a request that is there already.
+    """
+
+    kind: RouterKind = "round-robin"
+    prefix_weight: float = 1.0
+    load_weight: float = 64.0
+
+
+@dataclass(frozen=True, eq=False)
+class Links:
+    """Directed links, and the ways between replicas over them.
+
+    Replicas are numbered through all pools in order. Way w uses `link[ptr[w]:ptr[w+1]]`, each with `share` wire bytes
+    per byte of KV cache, so that several NICs are several links with a part each.
+
+    Attributes:
+        rate_bps: f64[links], bit/s.
+        from_replica: i32[ways]; -1: the store.
+        to_replica: i32[ways].
+        ptr: i64[ways + 1].
+        link: i32[].
+        share: f64[].
+        latency_ps: i64[ways].
+    """
+
+    rate_bps: NDArray[np.float64]
+    from_replica: NDArray[np.int32]
+    to_replica: NDArray[np.int32]
+    ptr: NDArray[np.int64]
+    link: NDArray[np.int32]
+    share: NDArray[np.float64]
+    latency_ps: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Background:
+    """Other traffic: flows that take their fair share of the links between two times.
+
+    Attributes:
+        from_ps: i64[flows].
+        to_ps: i64[flows].
+        ptr: i64[flows + 1].
+        link: i32[].
+        share: f64[], wire bytes per byte.
+        cap_bps: f64[flows], what each asks for.
+        weight: f64[flows].
+    """
+
+    from_ps: NDArray[np.int64] = field(default_factory=_i64)
+    to_ps: NDArray[np.int64] = field(default_factory=_i64)
+    ptr: NDArray[np.int64] = field(default_factory=_i64)
+    link: NDArray[np.int32] = field(default_factory=_i32)
+    share: NDArray[np.float64] = field(default_factory=_f64)
+    cap_bps: NDArray[np.float64] = field(default_factory=_f64)
+    weight: NDArray[np.float64] = field(default_factory=_f64)
+
+
+@dataclass(frozen=True)
+class Transfers:
+    """How KV cache goes from prefill to decode.
+
+    Attributes:
+        overlap: Share of the bytes that may flow while the prefill runs, layer by layer.
+    """
+
+    overlap: float = 0.0
+
+
+@dataclass(frozen=True)
+class Store:
+    """KV cache outside the replicas, shared by all. Whatever is computed is written to it, at no cost.
+
+    Attributes:
+        capacity_bytes: The least recently written goes first.
+        rate_bps: To each replica, bit/s; where `Links` has a way from -1, that way is used.
+        latency_s: Of one load.
+    """
+
+    capacity_bytes: float = 0.0
+    rate_bps: float = 0.0
+    latency_s: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Outages:
+    """When replicas are away. A failure loses the KV cache, and its requests start anew elsewhere.
+
+    Attributes:
+        replica: i32[rows].
+        from_ps: i64[rows].
+        to_ps: i64[rows]; `NEVER_PS`: it does not come back.
+        drain: bool[rows]: takes no new requests from `from_ps` on, finishes what it has, and is away for to - from.
+    """
+
+    replica: NDArray[np.int32] = field(default_factory=_i32)
+    from_ps: NDArray[np.int64] = field(default_factory=_i64)
+    to_ps: NDArray[np.int64] = field(default_factory=_i64)
+    drain: NDArray[np.bool_] = field(default_factory=_bool)
+
+
+def rolling_update(replicas: Sequence[int], start_ps: int, every_ps: int, away_ps: int) -> Outages:
+    """One replica after the other drains and is away for `away_ps`; the next begins `every_ps` later."""
+    begin = start_ps + every_ps * np.arange(len(replicas), dtype=np.int64)
+    return Outages(np.asarray(replicas, np.int32), begin, begin + away_ps, np.ones(len(replicas), np.bool_))
+
+
+@dataclass(frozen=True, eq=False)
+class Deployment:
+    """Everything that serves.
+
+    Attributes:
+        pools: Their replicas are numbered through.
+        router: To the replicas that prefill.
+        decode_router: From them to those that decode.
+        links: None: transfers take no time.
+        background: Other traffic on the links.
+        transfers: How KV cache goes from prefill to decode.
+        store: A remote tier of KV cache.
+        outages: When replicas are away.
+        stop_on_overload: End the run when the queue grows without bound.
+    """
+
+    pools: tuple[Pool, ...]
+    router: Router = Router()
+    decode_router: Router = Router("least-loaded")
+    links: Links | None = None
+    background: Background = field(default_factory=Background)
+    transfers: Transfers = Transfers()
+    store: Store = Store()
+    outages: Outages = field(default_factory=Outages)
+    stop_on_overload: bool = True
+
+    @property
+    def replicas(self) -> int:
+        """Replicas of all pools."""
+        return sum(pool.replicas for pool in self.pools)
+
+    @property
+    def pool_of_replica(self) -> NDArray[np.int32]:
+        """Number of the pool of each replica."""
+        return np.repeat(np.arange(len(self.pools), dtype=np.int32), [pool.replicas for pool in self.pools])

@@ -1,0 +1,199 @@
+"""Runs requests through a deployment: all at once, or in chunks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from railyard import _core
+from railyard.engine.serving.lowering import lower
+from railyard.engine.serving.results import COLUMNS, ServingRun, replicas_of
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from railyard.engine.serving.deployment import Deployment
+
+    Progress = Callable[[int, int], None]
+
+_LOG = ("replica", "start_ps", "end_ps", "count", "tokens", "decodes", "kv_tokens")
+
+
+class Columns(Protocol):
+    """What the engine reads of requests."""
+
+    @property
+    def arrival_ps(self) -> NDArray[np.int64]:
+        """i64[n], ascending from 0."""
+
+    @property
+    def input_tokens(self) -> NDArray[np.int32]:
+        """i32[n], at least 1."""
+
+    @property
+    def output_tokens(self) -> NDArray[np.int32]:
+        """i32[n], at least 1."""
+
+    @property
+    def block_ptr(self) -> NDArray[np.int64]:
+        """i64[n + 1], or empty: no hashes."""
+
+    @property
+    def block_hash(self) -> NDArray[np.uint64]:
+        """u64[], of whole blocks; those beyond the prompt are of the answer."""
+
+    @property
+    def block_tokens(self) -> int:
+        """Tokens of a hashed block; 0: no hashes."""
+
+    @property
+    def session(self) -> NDArray[np.int64]:
+        """i64[n], -1: none; or empty."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Requests that have left since the last chunk.
+
+    Attributes:
+        request: i64[m], number in the order of feeding.
+        columns: The columns of `ServingRun` by request, m rows each.
+    """
+
+    request: NDArray[np.int64]
+    columns: dict[str, NDArray[Any]]
+
+
+def simulate(
+    requests: Columns,
+    deployment: Deployment,
+    *,
+    seed: int = 0,
+    log_replicas: Sequence[int] = (),
+    skip_runs: bool = True,
+    progress: Progress | None = None,
+) -> ServingRun:
+    """Serves all requests.
+
+    Args:
+        requests: Columns, sorted by arrival.
+        deployment: What serves them.
+        seed: Of random routers and speculative decoding.
+        log_replicas: Replicas whose iterations are written down.
+        skip_runs: False steps through every iteration; the result has the same bits.
+        progress: Called with the requests that have left and the simulated time in ps.
+
+    Raises:
+        InputError: Columns or deployment do not fit together.
+    """
+    core = _serving(deployment, int(requests.block_tokens), seed, skip_runs, log_replicas)
+    count = _feed(core, requests)
+    core.run(True, progress)
+    drained = core.drain()
+    columns = {}
+    for name, (kind, default) in COLUMNS.items():
+        column = np.full(count, default, kind)
+        column[drained.request] = getattr(drained, name)
+        columns[name] = column
+    return _result(core, deployment, columns, seed)
+
+
+def stream(
+    chunks: Iterable[Columns],
+    deployment: Deployment,
+    *,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Iterator[Chunk | ServingRun]:
+    """Serves requests that come in chunks, in bounded memory: yields those that have left after each chunk.
+
+    The last thing yielded is a `ServingRun` without rows by request: the totals. The result does not depend on how the
+    requests are cut.
+
+    Raises:
+        InputError: Columns or deployment do not fit together.
+    """
+    core = None
+    hash_tokens = 0
+    for chunk in chunks:
+        if core is None:
+            hash_tokens = int(chunk.block_tokens)
+            core = _serving(deployment, hash_tokens, seed, True, ())
+        elif int(chunk.block_tokens) != hash_tokens:
+            raise InputError("all chunks must have the same block_tokens", key="block_tokens", found=chunk.block_tokens)
+        _feed(core, chunk)
+        core.run(False, progress)
+        yield _drain(core)
+        if core.overloaded:
+            break
+    if core is None:
+        core = _serving(deployment, 0, seed, True, ())
+    core.run(True, progress)
+    yield _drain(core)
+    none = {name: np.zeros(0, kind) for name, (kind, _) in COLUMNS.items()}
+    yield _result(core, deployment, none, seed)
+
+
+def _drain(core: _core.Serving) -> Chunk:
+    drained = core.drain()
+    return Chunk(np.array(drained.request), {name: np.array(getattr(drained, name)) for name in COLUMNS})
+
+
+def _serving(
+    deployment: Deployment, hash_tokens: int, seed: int, skip_runs: bool, logged: Sequence[int]
+) -> _core.Serving:
+    if not 0 <= seed < 2**64:
+        raise InputError("a seed is a number from 0 to 2^64 - 1", key="seed", found=seed)
+    lowered = lower(deployment, hash_tokens)
+    try:
+        return _core.Serving(lowered, seed=seed, skip_runs=skip_runs, logged=[int(one) for one in logged])
+    except ValueError as error:
+        raise InputError(str(error), key="deployment") from error
+
+
+def _feed(core: _core.Serving, requests: Columns) -> int:
+    columns = {
+        "arrival_ps": _whole(requests.arrival_ps, np.int64, "arrival_ps"),
+        "input_tokens": _whole(requests.input_tokens, np.int32, "input_tokens"),
+        "output_tokens": _whole(requests.output_tokens, np.int32, "output_tokens"),
+        "block_ptr": _whole(requests.block_ptr, np.int64, "block_ptr"),
+        "block_hash": _whole(requests.block_hash, np.uint64, "block_hash"),
+        "session": _whole(requests.session, np.int64, "session"),
+    }
+    try:
+        core.feed(**columns)
+    except ValueError as error:
+        raise InputError(str(error), key="requests") from error
+    return len(columns["arrival_ps"])
+
+
+def _whole(values: Any, kind: type[np.integer[Any]], name: str) -> NDArray[Any]:
+    column = np.asarray(values)
+    if column.ndim != 1 or (column.size and not np.issubdtype(column.dtype, np.integer)):
+        raise InputError(
+            f"requests: {name} must be one column of whole numbers", key=name, found=f"{column.dtype}{column.shape}"
+        )
+    limits = np.iinfo(kind)
+    if column.size and (int(column.min()) < limits.min or int(column.max()) > limits.max):
+        raise InputError(f"requests: {name} must be from {limits.min} to {limits.max}", key=name)
+    return np.ascontiguousarray(column, kind)
+
+
+def _result(core: _core.Serving, deployment: Deployment, columns: dict[str, NDArray[Any]], seed: int) -> ServingRun:
+    log = core.log
+    return ServingRun(
+        **columns,
+        replicas=replicas_of(deployment, core.totals),
+        link_bytes=np.array(core.link_bytes, np.float64),
+        gap_lower_ps=np.array(core.gap_lower_ps(), np.int64),
+        gap_count=np.array(core.gaps, np.int64),
+        log={name: np.array(getattr(log, name)) for name in _LOG},
+        end_ps=core.now_ps,
+        overloaded=core.overloaded,
+        meta={"engine": "serving", "seed": seed, "events": core.events},
+    )
