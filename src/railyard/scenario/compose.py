@@ -135,6 +135,7 @@ def training_of(draft: Draft, cluster: Cluster, model: Model) -> Training:
             software=_software(section, cluster),
             precision=section.precision,
             tokens=section.tokens,
+            routing_skew=section.routing_skew,
             data=_record(section.data, DataLoading),
             checkpoint=_record(section.checkpoint, Checkpoint),
             communication=communication_of(section.communication),

@@ -60,6 +60,13 @@ class TrainingSection(Section):
     global_batch: Positive = Field(description="Sequences in one optimizer step, over all ranks.", examples=[512])
     sequence: Positive = Field(description="Tokens in a sequence.", examples=[8192])
     precision: Precision = Field(default="bf16", description="Datatype of the matrix products.")
+    routing_skew: float = Field(
+        default=0.0,
+        ge=0.0,
+        le=4.0,
+        allow_inf_nan=False,
+        description="Zipf exponent by which a router favours some experts; 0 balances them.",
+    )
     parallelism: Annotated[
         Annotated[Literal["auto"], Tag("auto")] | Annotated[ParallelismSection, Tag("keys")],
         Discriminator(_how),

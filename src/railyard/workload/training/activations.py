@@ -117,7 +117,7 @@ def _inner(columns: Columns, tokens: F, width: F, activation: F | float = 1.0) -
 
 def _experts(columns: Columns, own: F, stays: _Stays) -> F:
     model, layout = columns.model, columns.layout
-    received = columns.split_tokens * model.topk * layout.expert_tp * columns.software.imbalance
+    received = columns.split_tokens * model.topk * layout.expert_tp * columns.job.imbalance
     # Each routed token is kept as it enters its expert and as it comes back, to weight it by its probability.
     routed = received * model.hidden * (_saved(columns) + 2.0)
     inner = _inner(columns, received, model.moe_ffn / layout.expert_tp, stays.activation)

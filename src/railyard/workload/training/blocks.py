@@ -143,7 +143,7 @@ def moe_block(columns: Columns) -> list[Operator]:
     own = columns.split_tokens
     routed = own * model.topk
     experts = np.maximum(model.experts / layout.ep, 1.0)
-    received = routed * layout.expert_tp * software.imbalance
+    received = routed * layout.expert_tp * columns.job.imbalance
     each, width = received / experts, model.moe_ffn / layout.expert_tp
     scores = own * model.experts
     padded = np.where((columns.job.bits < 16) & (software.fused_experts == 0), _PAD_BYTES, 0.0)

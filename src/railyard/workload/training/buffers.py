@@ -111,7 +111,7 @@ def _layer_gradients(columns: Columns, rank: RankColumns) -> F:
     model, layout = columns.model, columns.layout
     parts = 2.0 + model.gated
     plain = columns.tokens * model.ffn / layout.tp * parts * 2.0
-    received = columns.split_tokens * model.topk * layout.expert_tp * columns.software.imbalance
+    received = columns.split_tokens * model.topk * layout.expert_tp * columns.job.imbalance
     experts = received * 2.0 * (model.moe_ffn / layout.expert_tp * parts + model.hidden)
     has_plain, has_experts = rank.layers > rank.moe_layers, rank.moe_layers > 0
     return np.maximum(np.where(has_plain, plain, 0.0), np.where(has_experts, experts, 0.0))

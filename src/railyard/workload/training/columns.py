@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from railyard.workload.training.routing import imbalance
 from railyard.workload.training.sync.worker import kept_bytes, worker_job
 
 if TYPE_CHECKING:
@@ -152,7 +153,6 @@ class SoftwareColumns:
     graph_router: F
     graph_preprocess: F
     graph_experts: F
-    imbalance: F
     optimizer_bytes: F
     gradient_bytes: F
     fully_shard: F
@@ -183,7 +183,7 @@ class DeviceColumns:
 
 @dataclass(frozen=True, slots=True)
 class JobColumns:
-    """What the job itself adds: sequence length and width of its GEMM operands in bits.
+    """What the job itself adds: sequence length, width of its GEMM operands in bits, load of its busiest expert rank.
 
     `kept_dense` and `kept_expert` are bytes a parameter that its way of communicating keeps on the device; `dispatch`
     the bytes of tokens on their way to experts, over those of 16 bits; `dispatch_cast` the traffic of coding a number.
@@ -192,6 +192,7 @@ class JobColumns:
     seq_len: F
     bits: F
     causal: F
+    imbalance: F
     kept_dense: F
     kept_expert: F
     dispatch: F
@@ -355,6 +356,7 @@ def _job_row(job: tuple[Training, Accelerator]) -> dict[str, float]:
     training, device = job
     bits = {"bf16": 16, "fp16": 16, "fp8": 8, "fp4": 4}[training.precision]
     row: dict[str, float] = {"seq_len": training.seq_len, "bits": bits, "causal": training.causal}
+    row["imbalance"] = imbalance(training.model.experts, training.layout.ep, training.routing_skew)
     row |= {f"kept_{name}": kept_bytes(training, name, device.scale_up_domain) for name in ("dense", "expert")}
     way = None if training.communication is None else training.communication.dispatch
     return row | {

@@ -162,7 +162,8 @@ def _experts(columns: Columns, domain: F) -> list[Exchange]:
     width = (columns.software.dispatch_bytes + 2.0) / 2.0  # of the way there and the way back, on average
     size = columns.split_tokens * model.topk * model.hidden * width * _copies(columns, domain)
     many = np.where(layout.ep > 1, 2.0, 0.0)
-    size = size * columns.job.dispatch
+    # The exchange ends when the busiest rank has received its tokens.
+    size = size * columns.job.dispatch * columns.job.imbalance
     hidden = layout.overlap_expert * columns.software.expert_overlap
     return [
         Exchange("experts", CollectiveKind.ALL_TO_ALL, "ep", "forward", size, many, hidden),

@@ -85,7 +85,7 @@ def _widths(columns: Columns, rank: RankColumns) -> _Widths:
     model, layout = columns.model, columns.layout
     score_dim, value_dim = head_dims(columns)
     heads = model.heads / layout.tp
-    received = columns.split_tokens * model.topk * layout.expert_tp * columns.software.imbalance
+    received = columns.split_tokens * model.topk * layout.expert_tp * columns.job.imbalance
     plain = columns.tokens * model.ffn / layout.tp
     experts = received * model.moe_ffn / layout.expert_tp + columns.tokens * model.shared_ffn / layout.tp
     return _Widths(

@@ -183,7 +183,6 @@ class SoftwareProfile:
         overlap_host: Host time of a layer under `overlap_expert`, over that without: its pass is cut into parts
             that are launched on two streams in turns with another micro-batch's.
         dispatcher: Of tokens to experts; "" as `expert_once` says.
-        imbalance: Load of the busiest expert rank over the mean load (1: balanced).
         optimizer_bytes: Bytes read and written per parameter by an optimizer step.
         gradient_bytes: Bytes per parameter of the gradient buffer that is reduced.
         fully_shard: Memory under zero 3 is that of PyTorch's FSDP2 and its pipelining (torchtitan).
@@ -242,7 +241,6 @@ class SoftwareProfile:
     expert_host_ps: int = 0
     overlap_host: float = 1.5
     dispatcher: Dispatcher | Literal[""] = ""
-    imbalance: float = 1.0
     optimizer_bytes: float = 28.0
     gradient_bytes: int = 4
     fully_shard: bool = False
@@ -347,6 +345,7 @@ class Training:
         tokens: Token budget of the job; 0 when only the step matters.
         optimizer: `adam` (two 4-byte moments and a 4-byte master copy).
         causal: Attention looks backward only.
+        routing_skew: Exponent by which a router favours some experts (`routing.imbalance`); 0 balances them.
         data: Reading of samples; None when their time is left out.
         checkpoint: Writing of checkpoints; None when their time is left out.
         communication: What the job does about limits of the network; None sends everything, in every step.
@@ -360,6 +359,7 @@ class Training:
     tokens: int = 0
     optimizer: Literal["adam"] = "adam"
     causal: bool = True
+    routing_skew: float = 0.0
     data: DataLoading | None = None
     checkpoint: Checkpoint | None = None
     communication: Communication | None = None
