@@ -1,0 +1,1 @@
+"""Serving: what is asked of a deployment, and what an iteration of its replicas costs."""

@@ -1,0 +1,171 @@
+"""What a set of requests looks like: rate, lengths, burstiness, shared prefixes.
+
+Index of dispersion: variance over mean of the number of arrivals in windows of equal length; 1 for Poisson arrivals at
+every window. An index that grows with the window says that bursts come in bursts. Ideal prefix hits: the share of
+blocks that an earlier request had as part of the same prefix, with a cache that never forgets; an upper bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.workload.serving.requests import NO_SESSION, PS_PER_S
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.workload.serving.requests import Requests
+
+WINDOWS_S = (1.0, 10.0, 60.0)
+_LEAST_WINDOWS = 10
+_MOST_WINDOWS = 10**7
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Token counts: mean, percentiles (nearest rank of the sorted values, interpolated) and the largest."""
+
+    mean: float
+    p50: float
+    p90: float
+    p99: float
+    most: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Statistics of requests.
+
+    Attributes:
+        requests: How many.
+        duration_s: First arrival to last.
+        rate_per_s: Mean arrivals a second.
+        input_tokens: Lengths of prompts.
+        output_tokens: Lengths of answers.
+        gap_cv: Standard deviation of the gaps between arrivals over their mean; 1 for Poisson, None for no gaps.
+        dispersion: Index of dispersion by window in seconds, of windows that fit into the trace ten times.
+        autocorrelation: Of the counts in neighbouring windows, by window in seconds.
+        peak_rate_per_s: Of the busiest 10 s, or of the whole where it is shorter.
+        sessions: Conversations of more than one request or with an id.
+        block_tokens: Tokens of a hashed block; 0 where no prefixes are known.
+        prefix_hit_rate: Share of blocks an unlimited cache would hold; None where no prefixes are known.
+        cached_token_share: Share of prompt tokens in those blocks.
+        kinds: Share of requests by class.
+        source: Where the requests come from.
+    """
+
+    requests: int
+    duration_s: float
+    rate_per_s: float
+    input_tokens: Lengths | None
+    output_tokens: Lengths | None
+    gap_cv: float | None
+    dispersion: dict[float, float]
+    autocorrelation: dict[float, float]
+    peak_rate_per_s: float
+    sessions: int
+    block_tokens: int
+    prefix_hit_rate: float | None
+    cached_token_share: float | None
+    kinds: dict[str, float]
+    source: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        values = asdict(self)
+        for name in ("dispersion", "autocorrelation"):
+            values[name] = {f"{window:g}": value for window, value in values[name].items()}
+        return values
+
+
+def summarize(requests: Requests) -> Summary:
+    """The statistics of these requests."""
+    windows = [window for window in WINDOWS_S if _usable(requests.duration_s, window)]
+    hits = ideal_hits(requests)
+    blocks = len(requests.block_hash)
+    tokens = np.minimum(hits * requests.block_tokens, requests.input_tokens).sum()
+    return Summary(
+        requests=len(requests),
+        duration_s=requests.duration_s,
+        rate_per_s=requests.rate_per_s,
+        input_tokens=_lengths(requests.input_tokens),
+        output_tokens=_lengths(requests.output_tokens),
+        gap_cv=gap_cv(requests.arrival_ps),
+        dispersion={window: dispersion(requests.arrival_ps, window) for window in windows},
+        autocorrelation={window: autocorrelation(requests.arrival_ps, window) for window in windows},
+        peak_rate_per_s=_peak(requests),
+        sessions=len(np.unique(requests.session[requests.session != NO_SESSION])),
+        block_tokens=requests.block_tokens,
+        prefix_hit_rate=float(hits.sum() / blocks) if blocks else None,
+        cached_token_share=float(tokens / requests.input_tokens.sum(dtype=np.int64)) if blocks else None,
+        kinds=_shares(requests),
+        source=requests.source,
+    )
+
+
+def ideal_hits(requests: Requests) -> NDArray[np.int64]:
+    """Leading blocks of each request that some earlier request had, with a cache that never forgets; i64[n]."""
+    counts = np.diff(requests.block_ptr)
+    if not len(requests.block_hash):
+        return np.zeros(len(requests), np.int64)
+    owner = np.repeat(np.arange(len(requests)), counts)
+    _, first, which = np.unique(requests.block_hash, return_index=True, return_inverse=True)
+    fresh = owner[first][which] == owner
+    inside = np.arange(len(owner)) - np.repeat(requests.block_ptr[:-1], counts)
+    hits = counts.copy()
+    np.minimum.at(hits, owner[fresh], inside[fresh])
+    return hits
+
+
+def counts(arrival_ps: NDArray[np.int64], window_s: float) -> NDArray[np.int64]:
+    """Arrivals in each whole window from the first arrival on; the last, cut one is left out."""
+    if len(arrival_ps) == 0:
+        return np.zeros(0, np.int64)
+    width = max(1, round(window_s * PS_PER_S))
+    windows = (arrival_ps - arrival_ps[0]) // width
+    return np.bincount(windows)[:-1]
+
+
+def dispersion(arrival_ps: NDArray[np.int64], window_s: float) -> float:
+    """Variance over mean of the arrivals in windows of `window_s`; nan where there is no whole window."""
+    held = counts(arrival_ps, window_s)
+    return float(held.var() / held.mean()) if held.size and held.any() else float("nan")
+
+
+def autocorrelation(arrival_ps: NDArray[np.int64], window_s: float, lag: int = 1) -> float:
+    """Correlation of the arrivals in windows `lag` apart; 0 where the counts do not vary."""
+    held = counts(arrival_ps, window_s).astype(float)
+    held -= held.mean() if held.size else 0.0
+    scale = float(held @ held)
+    return float(held[:-lag] @ held[lag:]) / scale if scale > 0 else 0.0
+
+
+def gap_cv(arrival_ps: NDArray[np.int64]) -> float | None:
+    """Standard deviation of the gaps between arrivals over their mean; None where there is no gap."""
+    gaps = np.diff(arrival_ps)
+    return float(gaps.std() / gaps.mean()) if gaps.size and gaps.any() else None
+
+
+def _usable(duration_s: float, window_s: float) -> bool:
+    return _LEAST_WINDOWS <= duration_s / window_s <= _MOST_WINDOWS
+
+
+def _peak(requests: Requests, window_s: float = 10.0) -> float:
+    if not _usable(requests.duration_s, window_s):
+        return requests.rate_per_s
+    return float(counts(requests.arrival_ps, window_s).max() / window_s)
+
+
+def _shares(requests: Requests) -> dict[str, float]:
+    held = np.bincount(requests.kind, minlength=len(requests.kinds))
+    return {name: float(n / max(1, len(requests))) for name, n in zip(requests.kinds, held, strict=True)}
+
+
+def _lengths(tokens: NDArray[np.int32]) -> Lengths | None:
+    if not len(tokens):
+        return None
+    p50, p90, p99 = (float(value) for value in np.percentile(tokens, (50, 90, 99)))
+    return Lengths(float(tokens.mean(dtype=np.float64)), p50, p90, p99, int(tokens.max()))

@@ -1,0 +1,82 @@
+"""LLMServingSim's requests (casys-kaist/LLMServingSim): nanoseconds, two lengths, the tokens themselves where kept.
+
+From the tokens of a prompt come its block hashes: of each whole block of 16 tokens (vLLM's block), over all tokens up
+to its end, so that equal prefixes have equal hashes. Two different prefixes share a hash with a chance of 2^-64.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.workload.serving.requests import LAST_PS, MOST_TOKENS
+from railyard.workload.serving.traces.numbers import whole
+from railyard.workload.serving.traces.record import FORMATS, Rows, TraceFormat
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.workload.serving.traces.lines import Batch, Faults
+
+BLOCK_TOKENS = 16
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _rows(batch: Batch, cells: dict[str, list[Any]], faults: Faults) -> Rows:
+    prompts = whole(batch, cells["input_toks"], "input_toks", faults, low=1, high=MOST_TOKENS)
+    hashes = [
+        _hashes(line, tokens, int(length), faults)
+        for line, tokens, length in zip(batch.numbers, cells["input_tok_ids"], prompts, strict=True)
+    ]
+    return Rows(
+        line=np.array(batch.numbers, np.int64),
+        time=whole(batch, cells["arrival_time_ns"], "arrival_time_ns", faults, high=LAST_PS // 1000),
+        input_tokens=prompts,
+        output_tokens=whole(batch, cells["output_toks"], "output_toks", faults, high=MOST_TOKENS),
+        block_counts=np.fromiter(map(len, hashes), np.int64, len(hashes)),
+        block_hash=np.concatenate([*hashes, np.zeros(0, np.uint64)]),
+        block_tokens=BLOCK_TOKENS if any(map(len, hashes)) else 0,
+    )
+
+
+def _hashes(line: int, tokens: Any, length: int, faults: Faults) -> NDArray[np.uint64]:
+    if tokens is None:
+        return np.zeros(0, np.uint64)
+    whole_numbers = type(tokens) is list and set(map(type, tokens)) <= {int}
+    if not whole_numbers or (tokens and not 0 <= min(tokens) <= max(tokens) < 2**32):
+        faults.add(line, "input_tok_ids must be a list of token numbers", found=tokens)
+    elif len(tokens) != length:
+        faults.add(line, "input_tok_ids is not as long as input_toks says", found=len(tokens), allowed=str(length))
+    else:
+        return prefix_hashes(np.array(tokens, np.uint64), BLOCK_TOKENS)
+    return np.zeros(0, np.uint64)
+
+
+def prefix_hashes(tokens: NDArray[np.uint64], block_tokens: int) -> NDArray[np.uint64]:
+    """A hash of every prefix that ends with a whole block: mixed sums of mixed (token, place)."""
+    place = np.arange(1, len(tokens) + 1, dtype=np.uint64) * _GOLDEN
+    sums = np.cumsum(_mixed(_mixed(tokens + np.uint64(1)) ^ place), dtype=np.uint64)
+    return _mixed(sums[block_tokens - 1 :: block_tokens])
+
+
+def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014)."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+FORMATS.add(
+    "llmservingsim",
+    TraceFormat(
+        title="LLMServingSim",
+        style="jsonl",
+        needed=("input_toks", "output_toks", "arrival_time_ns"),
+        optional=("input_tok_ids", "output_tok_ids"),
+        ps_per_tick=1000,
+        absolute=False,
+        rows=_rows,
+        source="casys-kaist/LLMServingSim",
+    ),
+)
