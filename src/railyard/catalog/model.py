@@ -81,6 +81,9 @@ class Model(Entry):
         default=1,
         metadata=f.count("sliding_every", "1: all layers have the window; n: all but each n-th layer have it"),
     )
+    sparse_keys: int = field(
+        default=0, metadata=f.count("sparse_keys", "Keys that a learned index picks for each query; 0 for all")
+    )
     mtp_layers: int = field(
         default=0, metadata=f.count("mtp_layers", "Multi-token-prediction layers behind the last layer")
     )

@@ -251,6 +251,22 @@ def validate_memory(
     checking.memory(table, page=page, as_json=json)
 
 
+@validate.command("serving")
+def validate_serving(
+    *,
+    table: Annotated[Path, typer.Option("--table", metavar="FILE.csv", help="Measured serving rows.")],
+    metric: Annotated[
+        str, typer.Option("--metric", metavar="METRIC", help="tpot, ttft, throughput, power or cost.")
+    ] = "tpot",
+    page: PageFile = None,
+    json: Json = False,
+) -> None:
+    """Predict every measured serving row of a table."""
+    from railyard.cli import checking
+
+    checking.serving(table, metric=metric, page=page, as_json=json)
+
+
 @validate.command("collectives")
 def validate_collectives(
     *,

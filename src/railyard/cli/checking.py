@@ -89,6 +89,34 @@ def memory(table: Path, *, page: Path | None, as_json: bool) -> None:
         raise RailyardError(f"no row of {table} could be predicted, so nothing has been validated")
 
 
+def serving(table: Path, *, metric: str, page: Path | None, as_json: bool) -> None:
+    """Every measured serving row of a table, by one metric.
+
+    Raises:
+        InputError: The table cannot be read, or there is no such metric.
+        RailyardError: No row of it could be predicted.
+    """
+    from railyard.report import validation
+    from railyard.validate.serving import validate_serving
+
+    report = validate_serving(table, catalog.load(), metric=metric)
+    if page is not None:
+        validation.write(validation.of_serving(report), page)
+    total = report.summary()
+    if as_json:
+        emit(report.to_json())
+    else:
+        _errors([*report.sources().items(), ("all", total)])
+        if total["coverage"] is not None:
+            emit(
+                f"\n{metric}: {percent(float(total['coverage']))} of the measurements covered, "
+                f"{total['duplicates']} rows repeat another row's"
+            )
+        _skipped(row.reason for row in report.rows if row.status == "skipped")
+    if not total["n"]:
+        raise RailyardError(f"no row of {table} could be predicted, so nothing has been validated")
+
+
 def collectives(logs: Path, *, page: Path | None, as_json: bool) -> None:
     """Every measured collective of a folder of logs.
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.validate.collectives import CollectivesReport
+    from railyard.validate.serving import ServingReport
     from railyard.validate.training import TrainingReport
 
 # Sources that have a colour of their own in the scatter plot; the smaller ones share one.
@@ -122,6 +123,25 @@ def of_collectives(report: CollectivesReport) -> Validation:
         title="Collectives against published logs",
         lead="",
         quantity="time of one collective, us",
+        points=points,
+        skipped=[row.reason for row in report.rows if row.status == "skipped"],
+    )
+
+
+def of_serving(report: ServingReport) -> Validation:
+    """The page of `railyard validate serving`: one metric, by source."""
+    from railyard.validate.serving import family
+
+    points = [
+        Point(row.id, family(row.source), row.measured, row.predicted, row.error, "; ".join(row.defaults))
+        for row in report.rows
+        if row.error is not None and row.measured is not None and row.predicted is not None
+    ]
+    unit = next((row.metric for row in report.rows if row.metric), report.metric)
+    return Validation(
+        title=f"Serving against what was measured: {report.metric}",
+        lead="",
+        quantity=unit,
         points=points,
         skipped=[row.reason for row in report.rows if row.status == "skipped"],
     )

@@ -1,0 +1,217 @@
+"""Measured serving rows as cases of the model: device, model, layout, software and load, or why there is none."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.errors import InputError
+from railyard.validate.serving_layout import Pool, layout_of
+from railyard.workload.serving.layout import ServingLayout
+
+if TYPE_CHECKING:
+    from railyard.catalog import Accelerator, Catalog, Model
+    from railyard.validate.serving_table import Row
+
+ENGINES = ("vllm", "sglang", "tensorrt-llm", "deepseek")
+# Prompts of public sets by task, tokens: ML.ENERGY's rows give no input length.
+_PROMPTS = {"gpqa": 230.0, "lm-arena-chat": 150.0, "image-chat": 1400.0, "video-chat": 7000.0, "sourcegraph-fim": 800.0}
+# How loads are written: kind, pattern with its number.
+_LOADS = (
+    ("batch", r"(?:avg batch|batch) ([\d.]+)"),
+    ("closed", r"conc (\d*)$"),
+    ("open", r"Poisson ([\d.]+) req/s"),
+    ("batch", r"(\d+) seq/device"),
+    ("offline", r"^offline|infinite"),
+)
+# Images of InferenceX's recipes with multi-token prediction, which its labels do not tell from those without.
+_MTP_IMAGES = {
+    "1.2.0rc6.post3": ("2026-02-05", "2026-02-06"),
+    "1.1.0rc2.post2": ("2026-01-14",),
+}
+# InferenceX draws lengths between 0.8 and 1 of the nominal ones.
+_DRAWN = 0.9
+
+
+@dataclass(frozen=True)
+class Case:
+    """One measured row that the model can be asked about.
+
+    Attributes:
+        row: As read.
+        model, device: Of the catalogue.
+        decode, prefill: Pools and their layouts; `prefill` None where one pool does both.
+        engine, generation: Whose software, and of which year.
+        users: Requests in the system, of a closed loop; the batch, where a row gives that.
+        rate_per_s: Of an open loop, 0 else.
+        prompt, output: Mean tokens of a request.
+        kind: `closed`, `split`, `open`, `batch`, `offline` or `other`.
+        drafts: Tokens drafted in each iteration, 0 without.
+        defaults: What was assumed.
+    """
+
+    row: Row
+    model: Model
+    device: Accelerator
+    decode: Pool
+    prefill: Pool | None
+    layout: ServingLayout
+    prefill_layout: ServingLayout | None
+    engine: str
+    generation: str
+    users: float
+    rate_per_s: float
+    prompt: float
+    output: float
+    kind: str
+    drafts: int
+    defaults: tuple[str, ...]
+
+
+def case_of(row: Row, catalog: Catalog) -> Case | str:
+    """The case of a row, or the reason why there is none."""
+    parts = row.problem or _known(row, catalog)
+    if isinstance(parts, str):
+        return parts
+    model, device, engine = parts
+    found = layout_of(row, experts=model.experts > 0)
+    if isinstance(found, str):
+        return found
+    kind, users, rate = _load(row)
+    if kind == "other" and row.real.get("tpot_ms"):
+        return "neither a load nor a batch is given"
+    if found.prefill is not None and kind == "closed":
+        kind = "split"
+    prompt, output, told = _lengths(row, kind)
+    if not users and kind in ("closed", "split", "batch"):
+        users, more = _unknown_users(row, found.decode)
+        told += more
+    precision, bits, said = _widths(row, model, engine)
+    drafts, more = _drafts(row, model)
+    try:
+        layouts = [_laid(pool, precision, bits) for pool in (found.decode, found.prefill) if pool]
+    except InputError as error:
+        return f"the layout makes no sense: {error}"
+    year = "2025" if row.get("date", "2025") < "2026" else "2026"
+    return Case(
+        row=row,
+        model=model,
+        device=device,
+        decode=found.decode,
+        prefill=found.prefill,
+        layout=layouts[0],
+        prefill_layout=layouts[1] if found.prefill else None,
+        engine=engine,
+        generation=year,
+        users=users,
+        rate_per_s=rate,
+        prompt=prompt,
+        output=output,
+        kind=kind,
+        drafts=drafts,
+        defaults=(*found.defaults, *told, *said, *more),
+    )
+
+
+def _known(row: Row, catalog: Catalog) -> tuple[Model, Accelerator, str] | str:
+    """Model, device and engine of a row, or which of them is unknown."""
+    engine = engine_of(row.get("framework"))
+    try:
+        model = catalog.model(row.get("model"))
+    except InputError:
+        return f"the catalogue has no model `{row.get('model')}`"
+    try:
+        device = catalog.accelerator(row.get("accelerator"))
+    except InputError:
+        return f"the catalogue has no accelerator `{row.get('accelerator')}`"
+    return (model, device, engine) if engine else f"no serving engine is known by `{row.get('framework')}`"
+
+
+def _laid(pool: Pool, precision: str, kv_bits: int) -> ServingLayout:
+    return ServingLayout(tp=pool.tp, pp=pool.pp, dp_attention=pool.dp, ep=pool.ep, precision=precision, kv_bits=kv_bits)
+
+
+def _drafts(row: Row, model: Model) -> tuple[int, tuple[str, ...]]:
+    """Tokens drafted in each iteration: said by the row, or by the image that InferenceX's recipe with MTP runs."""
+    said = re.search(r"MTP\D?(\d)", row.get("parallelism") + row.get("precision"))
+    if said:
+        return int(said.group(1)), ()
+    if "MTP" in row.get("precision"):
+        return 1, ("one drafted token",)
+    if not model.mtp_layers or not drawn(row):
+        return 0, ()
+    image = row.get("framework").split()[-1], row.get("date")
+    if any(image[0] == version and image[1] in dates for version, dates in _MTP_IMAGES.items()):
+        return 3, ("three drafted tokens, as InferenceX's recipe of that image",)
+    return 0, ()
+
+
+def engine_of(framework: str) -> str:
+    """The engine behind a name and version, "" for unknown ones."""
+    name = framework.lower()
+    if "vllm" in name:
+        return "vllm"
+    if "sglang" in name:
+        return "sglang"
+    if "deepseek" in name:
+        return "deepseek"
+    return "tensorrt-llm" if "trt" in name or "tensorrt" in name else ""
+
+
+def _load(row: Row) -> tuple[str, float, float]:
+    """Kind of load, users or batch, requests/s."""
+    text = row.get("load")
+    for kind, pattern in _LOADS:
+        found = re.search(pattern, text, re.IGNORECASE)
+        if found is None:
+            continue
+        number = float(found.group(1) or 0) if found.groups() else 0.0
+        if "device" in pattern:
+            number *= row.real.get("n_accel", 1.0)
+        return (kind, 0.0, number) if kind == "open" else (kind, number, 0.0)
+    return "other", 0.0, 0.0
+
+
+def _lengths(row: Row, kind: str) -> tuple[float, float, tuple[str, ...]]:
+    task = row.get("load").split(",")[0]
+    prompt, output = row.real.get("isl", 0.0), row.real.get("osl", 0.0)
+    told: tuple[str, ...] = ()
+    if not prompt:
+        prompt = _PROMPTS.get(task, 1024.0)
+        told = (f"prompts of {prompt:g} tokens",)
+    if not output:
+        output, told = 1024.0, (*told, "answers of 1024 tokens")
+    if kind in ("closed", "split") and drawn(row):
+        prompt, output = prompt * _DRAWN, output * _DRAWN
+    return prompt, output, told
+
+
+def drawn(row: Row) -> bool:
+    """Whether the row is of InferenceX, whose lengths are drawn and whose users start all at once."""
+    return bool(re.search(r"silicon_sample.csv (20\d\d_|dsr1_|minimax|gptoss|glm|llama70)", row.get("source")))
+
+
+def _unknown_users(row: Row, pool: Pool) -> tuple[float, tuple[str, ...]]:
+    named = re.search(r"D \d+x\(.* bs(\d+)\)", row.get("parallelism"))
+    if named:
+        return float(named.group(1)) * pool.workers * pool.dp, ()
+    return 32.0 * pool.workers, ("32 users of each replica",)
+
+
+def _widths(row: Row, model: Model, engine: str) -> tuple[str, int, tuple[str, ...]]:
+    """Precision of the weights and bits of the cache."""
+    text = (row.get("precision") or row.get("model")).lower()
+    told: tuple[str, ...] = ()
+    if "gpt-oss" in model.name:
+        precision = "mxfp4"
+    elif "fp4" in text or "uint4" in text:
+        precision = "fp4"
+    elif "fp8" in text or row.get("model").startswith(("deepseek-ai", "DeepSeek")):
+        precision = "fp8"
+    else:
+        precision = "bf16"
+        if not row.get("precision"):
+            told = ("weights in bf16",)
+    narrow = precision in ("fp8", "fp4") and engine in ("tensorrt-llm", "sglang")
+    return precision, 8 if narrow else 16, told

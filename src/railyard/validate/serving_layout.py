@@ -1,0 +1,180 @@
+"""The layout of a measured row: what its label says, and what InferenceX's labels leave out.
+
+Labels are of three kinds: `TP8 PP1 aDP1 mTP1 mEP8` (attention ranks, attention copies, ranks of experts), `P 1x(TP1
+aDP8 EP8 bs1) D 2x(...)` (prefill and decode workers) and free text. InferenceX writes `tp` and `ep` of a server with
+tp GPUs; aiconfigurator's samples multiply the two in several ways, which `_undone` undoes. Workers whose number the
+label leaves out follow the deployments that InferenceX publishes for that engine and rack (`_WORKERS`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from railyard.validate.serving_table import Row
+
+_PLAIN = re.compile(r"TP(\d+) PP(\d+) aDP(\d*) mTP(\d+) mEP(\d+)")
+_POOL = re.compile(r"(\d*)x\(TP(\d+) aDP(\d+) EP(\d+) bs(\d*)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Replicas of one kind: how many, and the degrees of each."""
+
+    workers: int
+    tp: int
+    dp: int
+    ep: int
+    pp: int = 1
+
+    @property
+    def ranks(self) -> int:
+        """Accelerators of one replica."""
+        return self.tp * self.dp * self.pp
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Pools of a row; `prefill` is None where one pool does both."""
+
+    decode: Pool
+    prefill: Pool | None
+    defaults: tuple[str, ...]
+
+
+def layout_of(row: Row, *, experts: bool) -> Found | str:
+    """The pools of a row, or why they cannot be told.
+
+    Args:
+        row: Measured.
+        experts: Whether the model has experts.
+    """
+    text = row.get("parallelism")
+    pools = _POOL.findall(text)
+    if len(pools) == 2:
+        return _split(row, pools, experts=experts)
+    plain = _PLAIN.match(text)
+    if plain:
+        return _together(row, plain, experts=experts)
+    return _free(row, text, experts=experts)
+
+
+def _together(row: Row, plain: re.Match[str], *, experts: bool) -> Found | str:
+    tp, pp, mtp, mep = (int(plain.group(place)) for place in (1, 2, 4, 5))
+    dp = int(plain.group(3) or 0)
+    name = re.search(r"_tp(\d+)_(?:0_)?ep(\d+)_", row.get("source") + "_")
+    defaults: tuple[str, ...] = ()
+    if plain.group(3):
+        tp, dp, mtp, mep, defaults = _undone(tp, max(dp, 1), mtp, mep)
+        total = tp * dp
+        if total > 8 and mep == 1 and name and row.get("accelerator").startswith("gb"):
+            return _rack(row, total)
+    elif experts and mtp * mep > tp:
+        dp = mtp * mep // tp
+    ep = min(max(mep, 1), tp * max(dp, 1)) if experts else 1
+    return Found(Pool(1, tp, max(dp, 1), ep, pp), None, defaults)
+
+
+def _undone(tp: int, dp: int, mtp: int, mep: int) -> tuple[int, int, int, int, tuple[str, ...]]:
+    """Degrees of the server behind a label in which tp and ep were multiplied."""
+    total = tp * dp
+    said = ("the label multiplies tp and ep; the server has as many GPUs as tp",)
+    if mtp == mep > 1 and total in (mtp * mtp, mtp * mtp // 1):
+        return (mtp, 1, 1, mep, said) if dp == 1 else (1, mtp, 1, mep, said)
+    if mtp > 1 and mep > 1 and total == mtp * mep:
+        return (mtp, 1, 1, mep, said) if dp == 1 else (1, mtp, 1, mep, said)
+    if tp == dp > 1 and mep == total:
+        return tp, 1, 1, tp, said
+    return tp, dp, mtp, mep, ()
+
+
+def _rack(row: Row, total: int) -> Found:
+    """InferenceX's first rack results: `tp` counts the GPUs of all prefill and decode workers together."""
+    said = ("the label counts all GPUs of a split deployment; workers as InferenceX deploys that many",)
+    users = _users(row)
+    if row.get("framework").startswith("sglang"):
+        ahead = {72: 40, 48: 16, 20: 4, 12: 4}.get(total, total // 2)
+        if total < 24:
+            return Found(Pool(max((total - ahead) // 4, 1), 1, 4, 4), Pool(1, 1, ahead, ahead), said)
+        behind = total - ahead
+        return Found(Pool(1, 1, behind, behind), Pool(ahead // 4, 1, 4, 4), said)
+    if users < 600 and (total - 4) % 8 == 0:
+        return Found(Pool((total - 4) // 8, 8, 1, 8), Pool(1, 4, 1, 4), said)
+    behind = max(width for width in (8, 16, 32, 48) if width < total)
+    ahead = max((total - behind) // 4, 1)
+    return Found(Pool(1, 1, behind, behind), Pool(ahead, 1, 4, 4), said)
+
+
+def _split(row: Row, pools: list[tuple[str, ...]], *, experts: bool) -> Found | str:
+    (count, tp, dp, ep, _), (count2, tp2, dp2, ep2, _) = pools
+    degrees = [int(number) for number in (tp, dp, ep, tp2, dp2, ep2)]
+    if count and count2:
+        ahead, behind = int(count), int(count2)
+        wide = [max(number, 1) for number in degrees]
+        return Found(
+            Pool(behind, wide[3], wide[4], _experts(wide[3], wide[4], wide[5], experts)),
+            Pool(ahead, wide[0], wide[1], _experts(wide[0], wide[1], wide[2], experts)),
+            (),
+        )
+    return _counted(row, degrees, experts=experts)
+
+
+def _experts(tp: int, dp: int, ep: int, experts: bool) -> int:
+    """Experts go over all attention copies when the label says nothing else."""
+    if not experts:
+        return 1
+    return min(max(ep, dp), tp * dp)
+
+
+def _counted(row: Row, degrees: list[int], *, experts: bool) -> Found:
+    """Both labels without counts: how many, and whether attention is copied, follows the load."""
+    ahead_tp, _, ahead_ep, behind_tp, _, behind_ep = degrees
+    users, trt = _users(row), row.get("framework").startswith("trtllm")
+    said = ("the label leaves out the number of workers; as InferenceX deploys that load",)
+    if ahead_tp == behind_tp and ahead_tp > 8 and row.get("accelerator").startswith("gb"):
+        rack = _rack(row, ahead_tp)
+        return Found(rack.decode, rack.prefill, said)
+    if not experts:
+        return Found(Pool(1, behind_tp, 1, 1), Pool(1, ahead_tp, 1, 1), said)
+    model_small = "gpt-oss" in row.get("model")
+    if model_small:
+        return Found(Pool(1, behind_tp, 1, max(behind_ep, 1)), Pool(1, ahead_tp, 1, max(ahead_ep, 1)), said)
+    wide = behind_tp >= 16 and not row.get("accelerator").startswith("h100")
+    crowded = users >= (600 if row.real.get("isl", 0) < 4096 else 200)
+    if wide or (crowded and behind_ep > 1):
+        workers = 1 if wide else max(1, min(round(users / 512), 6))
+        return Found(Pool(workers, 1, behind_tp, behind_tp), Pool(1, 1, ahead_tp, ahead_tp), said)
+    workers = 4 if trt else 1
+    ep = behind_tp if behind_ep > 1 else 1
+    return Found(Pool(workers, behind_tp, 1, ep), Pool(1, ahead_tp, 1, max(ahead_ep, 1)), said)
+
+
+def _users(row: Row) -> float:
+    found = re.search(r"conc\D*(\d+)", row.get("load"))
+    return float(found.group(1)) if found else 0.0
+
+
+def _free(row: Row, text: str, *, experts: bool) -> Found | str:
+    """Labels such as `TP8`, `TP1 EP8 DP8`, `EP144, DP144 (18 nodes/unit)`, or none at all."""
+    count = int(row.real.get("n_accel", 0)) or 1
+    found = {name: int(number) for name, number in re.findall(r"\b(TP|EP|DP|PP)\s?(\d+)", text)}
+    if not found:
+        if count > 8 or not text:
+            return (
+                Found(Pool(1, count, 1, 1), None, ("tensor parallelism over all accelerators",))
+                if count <= 8
+                else (f"the label says nothing about the layout of {count} accelerators")
+            )
+        return Found(Pool(1, count, 1, 1), None, ("tensor parallelism over all accelerators",))
+    ep, dp, pp = found.get("EP", 1), found.get("DP", 1), found.get("PP", 1)
+    tp = found.get("TP", 1)
+    if "TP" not in found and ep > 1:
+        dp = max(dp, ep)
+    if dp == 1 and ep > tp:
+        dp = ep // tp
+    if tp > 1 and dp > 1 and tp == ep == dp:
+        tp = 1
+    ranks = tp * dp
+    return Found(Pool(max(count // (ranks * pp), 1), tp, dp, min(ep, ranks) if experts else 1, pp), None, ())

@@ -1,0 +1,217 @@
+"""What one iteration of a replica costs, as tables that a simulation can read, and whether the replica fits at all.
+
+    T = host + host_per_seq * sequences + f(tokens) + g(decodes, kv_tokens) + h * pairs
+
+is the law of `iteration` with its parts gathered by what they grow with: f is a table over tokens (matrices, experts,
+passes, kernels, collectives), g linear in the decoding sequences and their cached tokens, h a constant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.errors import InputError
+from railyard.workload.serving.columns import Deployments, device_row, place, shape
+from railyard.workload.serving.iteration import Load, Parts, math_rate, parts
+from railyard.workload.serving.memory import MEMORY_SHARE, WORKSPACE_BYTES, cache_tokens, token_bytes, weight_bytes
+from railyard.workload.serving.power import BUSY, IDLE, MATH, MEMORY
+from railyard.workload.serving.software import columns
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.catalog import Accelerator, Model
+    from railyard.workload.serving.layout import ServingLayout
+    from railyard.workload.serving.software import ServingSoftware
+    from railyard.workload.training.machine import Machine
+
+    Floats = NDArray[np.float64]
+
+# Rows of the table: enough that a line between two of them is the law within a percent.
+_ROWS = 96
+# A length at which latent and plain attention have left their fixed parts behind.
+_MANY = 1e7
+_GIB = float(1 << 30)
+# Math share at which the square root of the power law is replaced by a line: a busy replica's.
+_USUAL_MATH = 0.15
+
+
+@dataclass(frozen=True, eq=False)
+class IterationCost:
+    """Cost of one iteration of one replica. Times in seconds, whole-replica tokens.
+
+    Attributes:
+        tokens: i64[k], ascending, from 1 to the most that an iteration takes.
+        compute_s, network_s: f64[k], of that many tokens; the network's part is exposed.
+        host_s, host_per_seq_s: Of every iteration, of every sequence in it.
+        attention_per_kv_token_s, attention_per_sequence_s, attention_floor_s: Of sequences that decode.
+        attention_per_pair_s: Of prompts, for each query and key pair.
+        pipeline_stages, stage_share: Stages, and the slowest one's share of an iteration.
+        idle_w: Drawn by the replica that is up.
+        busy_w: More while an iteration runs.
+        joule_per_token: More for each token (math); ...
+        joule_per_kv_token: ... each cached token that is read.
+        kv_bytes_per_token: Of one token, once, as it is moved between replicas.
+        kv_capacity_tokens: Cached tokens that the replica holds.
+        weight_bytes: Of the whole replica.
+    """
+
+    tokens: NDArray[np.int64]
+    compute_s: Floats
+    network_s: Floats
+    host_s: float
+    host_per_seq_s: float
+    attention_per_kv_token_s: float
+    attention_per_sequence_s: float
+    attention_floor_s: float
+    attention_per_pair_s: float
+    pipeline_stages: int
+    stage_share: float
+    idle_w: float
+    busy_w: float
+    joule_per_token: float
+    joule_per_kv_token: float
+    kv_bytes_per_token: float
+    kv_capacity_tokens: float
+    weight_bytes: float
+
+    def seconds(self, tokens: Floats, sequences: Floats, kv_tokens: Floats, pairs: Floats) -> Floats:
+        """Seconds of an iteration, vectorised.
+
+        Args:
+            tokens: Of prompts and decoding together.
+            sequences: In the iteration; all of them count as decoding where `kv_tokens` is not zero.
+            kv_tokens: Cached tokens that the decoding sequences look at.
+            pairs: Query and key pairs of prompts.
+        """
+        base = np.interp(tokens, self.tokens, self.compute_s + self.network_s)
+        decode = self.attention_per_sequence_s * sequences + self.attention_per_kv_token_s * kv_tokens
+        decode = np.where(kv_tokens > 0, np.maximum(decode, self.attention_floor_s), 0.0)
+        found: Floats = (
+            self.host_s + self.host_per_seq_s * sequences + base + decode + self.attention_per_pair_s * pairs
+        )
+        return found
+
+
+def iteration_cost(
+    model: Model,
+    device: Accelerator,
+    machine: Machine,
+    layout: ServingLayout,
+    software: ServingSoftware,
+    *,
+    max_batched_tokens: int = 8192,
+) -> IterationCost:
+    """What an iteration of a replica costs.
+
+    Args:
+        model: Of the catalogue.
+        device: On which it is served.
+        machine: Its scale-up domain and the rate of a rank's NIC.
+        layout: Of the replica.
+        software: Constants of the engine on that device.
+        max_batched_tokens: Most tokens of an iteration.
+
+    Raises:
+        InputError: Weights and a cache of one sequence do not fit; the message has the table and layouts that fit.
+    """
+    rows = Deployments(
+        shape(model), place(model, device, layout), device_row(device, machine.scale_out_bps, machine.scale_up_domain)
+    )
+    check_fit(model, device, layout)
+    known = columns([software])
+
+    def law(tokens: float, sequences: float, kv_tokens: float, pairs: float) -> Parts:
+        load = Load(*(np.array([value]) for value in (tokens, sequences, kv_tokens, pairs)))
+        return parts(rows, known, load)
+
+    grid = np.unique(np.geomspace(1, max(max_batched_tokens, 2), _ROWS).round().astype(np.int64))
+    table = [law(float(tokens), 0.0, 0.0, 0.0) for tokens in grid]
+    compute = np.array([(part.matrices + part.experts + part.passes + part.kernels)[0] for part in table])
+    many = law(1.0, 1.0, _MANY, 0.0).cache[0]
+    more = law(1.0, 1.0, 2.0 * _MANY, 0.0).cache[0]
+    each = (more - many) / _MANY
+    logits = law(1.0, 512.0, 0.0, 0.0).matrices[0] - law(1.0, 0.0, 0.0, 0.0).matrices[0]
+    ranks, limit = layout.ranks, device.tdp_w
+    math = _USUAL_MATH**0.5 / _USUAL_MATH * MATH * limit
+    active = 2.0 * model.active_parameters() / math_rate(rows, rows.place.dense_math)[0]
+    return IterationCost(
+        tokens=grid,
+        compute_s=compute,
+        network_s=np.array([part.network[0] for part in table]),
+        host_s=software.host_s,
+        host_per_seq_s=float(software.host_per_sequence_s / layout.dp_attention + logits / 512.0),
+        attention_per_kv_token_s=float(each),
+        attention_per_sequence_s=float(max(many - each * _MANY, 0.0)),
+        attention_floor_s=0.0,
+        attention_per_pair_s=float(law(1.0, 0.0, 0.0, _MANY).prompt[0] / _MANY),
+        pipeline_stages=layout.pp,
+        stage_share=1.0 / layout.pp,
+        idle_w=IDLE * limit * ranks,
+        busy_w=(BUSY + 0.5 * MEMORY) * limit * ranks,
+        joule_per_token=float(math * active),
+        joule_per_kv_token=float(0.5 * MEMORY * limit * ranks * each),
+        kv_bytes_per_token=float(token_bytes(rows)[0]),
+        kv_capacity_tokens=float(cache_tokens(rows)[0]),
+        weight_bytes=float(weight_bytes(rows)[0] * ranks),
+    )
+
+
+def check_fit(model: Model, device: Accelerator, layout: ServingLayout, context: int = 2048) -> None:
+    """Refuses a replica whose weights, or the cache of one sequence of `context` tokens, do not fit.
+
+    Args:
+        model: Of the catalogue.
+        device: On which it is served.
+        layout: Of the replica.
+        context: Tokens of one sequence.
+
+    Raises:
+        InputError: With the table why, and the nearest layouts that fit.
+    """
+    if _room(model, device, layout) >= context:
+        return
+    rows = Deployments(shape(model), place(model, device, layout), device_row(device, 1.0))
+    weights, usable = weight_bytes(rows)[0], device.memory_bytes * MEMORY_SHARE
+    cache = context * token_bytes(rows)[0] / layout.pp
+    table = (
+        f"of one rank: weights {weights / _GIB:.1f} GiB, workspace {WORKSPACE_BYTES / _GIB:.1f} GiB, cache of one "
+        f"sequence of {context} tokens {cache / _GIB:.2f} GiB; {usable / _GIB:.1f} GiB may be used"
+    )
+    near = [_said(other) for other in _others(layout) if _room(model, device, other) >= context]
+    raise InputError(
+        f"{model.name} does not fit {_said(layout)} on {device.name}: {table}",
+        key="layout",
+        found=_said(layout),
+        hint="fits: " + "; ".join(near[:3]) if near else "no layout of up to 64 accelerators fits",
+    )
+
+
+def _room(model: Model, device: Accelerator, layout: ServingLayout) -> float:
+    rows = Deployments(shape(model), place(model, device, layout), device_row(device, 1.0))
+    return float(cache_tokens(rows)[0])
+
+
+def _others(layout: ServingLayout) -> list[ServingLayout]:
+    """Layouts near to one: more tensor parallelism, then fewer bits, fewest accelerators first."""
+    from dataclasses import replace
+
+    narrower = {"bf16": "fp8", "fp16": "fp8"}.get(layout.precision, layout.precision)
+    found = []
+    for tp in (1, 2, 4, 8, 16, 32, 64):
+        for precision in dict.fromkeys((layout.precision, narrower)):
+            if tp >= layout.tp:
+                ep = layout.ep if tp * layout.dp_attention % layout.ep == 0 else 1
+                found.append(replace(layout, tp=tp, precision=precision, ep=ep))
+    return found
+
+
+def _said(layout: ServingLayout) -> str:
+    degrees = [f"tp {layout.tp}"]
+    for name, short in (("pp", "pp"), ("dp_attention", "dp"), ("ep", "ep")):
+        if getattr(layout, name) > 1:
+            degrees.append(f"{short} {getattr(layout, name)}")
+    return f"{' '.join(degrees)} in {layout.precision}"

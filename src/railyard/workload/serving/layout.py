@@ -1,0 +1,76 @@
+"""How one replica of a model is spread over accelerators, and in how many bits it is served."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from railyard.catalog import Model
+
+PRECISIONS = ("bf16", "fp16", "fp8", "fp4", "mxfp4")
+_BITS = {"bf16": 16, "fp16": 16, "fp8": 8, "fp4": 4, "mxfp4": 4}
+KV_BITS = (4, 8, 16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingLayout:
+    """Parallel degrees of one replica.
+
+    Attributes:
+        tp: Ranks that split each attention head group and each dense matrix.
+        pp: Pipeline stages.
+        dp_attention: Copies of attention, each with its own sequences and cache; experts stay shared by all.
+        ep: Ranks that hold different experts; the others of `tp * dp_attention` split each expert.
+        cp: Ranks that split one long prompt.
+        precision: Of the weights: `bf16`, `fp16`, `fp8`, `fp4` (block scales, latent attention stays in 8 bits) or
+            `mxfp4` (experts only).
+        kv_bits: Of the cache.
+    """
+
+    tp: int = 1
+    pp: int = 1
+    dp_attention: int = 1
+    ep: int = 1
+    cp: int = 1
+    precision: str = "bf16"
+    kv_bits: int = 16
+
+    def __post_init__(self) -> None:
+        """Refuses degrees that are no degrees and names that are no precisions."""
+        for name in ("tp", "pp", "dp_attention", "ep", "cp"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1", key=name, found=getattr(self, name))
+        if self.precision not in PRECISIONS:
+            raise InputError("unknown precision", key="precision", found=self.precision, allowed=PRECISIONS)
+        if self.kv_bits not in KV_BITS:
+            raise InputError("unknown width of the cache", key="kv_bits", found=self.kv_bits, allowed=KV_BITS)
+        if self.stage_ranks % self.ep:
+            raise InputError(
+                f"ep {self.ep} does not divide tp * dp_attention = {self.stage_ranks}", key="ep", found=self.ep
+            )
+
+    @property
+    def stage_ranks(self) -> int:
+        """Ranks of one pipeline stage, without context parallelism."""
+        return self.tp * self.dp_attention
+
+    @property
+    def ranks(self) -> int:
+        """Accelerators of the replica."""
+        return self.stage_ranks * self.pp * self.cp
+
+    def weight_bits(self, model: Model) -> tuple[int, int]:
+        """Bits of a dense weight and of a routed expert's.
+
+        Published 4-bit checkpoints of models with latent attention keep attention in 8 bits or more
+        (nvidia/DeepSeek-R1-NVFP4 quantises the MLPs only); MXFP4 ones keep all but the experts in 16.
+        """
+        bits = _BITS[self.precision]
+        if self.precision == "mxfp4":
+            return 16, 4
+        if bits == 4 and model.mla is not None:
+            return 8, 4
+        return bits, bits

@@ -1,0 +1,203 @@
+"""The steady state of a replica under a closed or an open loop, in closed form.
+
+C users each send the next request when the last one is answered. In the time in which one sequence is decoded, the
+others have their prompts computed in the same iterations:
+
+    TPOT = T(B) / a + C dT / (O - 1 + TTFT / TPOT),     B = C (O - 1) TPOT / (TTFT + (O - 1) TPOT)
+
+T(B) is the iteration of B sequences that decode, a the tokens that it yields of each (1 without drafts), dT what one
+prompt adds. The fixed point is found by iteration over all rows at once. Time to the first token is the wait for the
+running iteration, for the prompts ahead, and the own prompt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.workload.serving.iteration import Load, Parts, parts
+
+if TYPE_CHECKING:
+    from railyard.workload.serving.columns import Deployments, F
+    from railyard.workload.serving.software import SoftwareColumns
+
+_ROUNDS = 6
+# Prompt tokens that engines put into one iteration.
+_CHUNK = 8192.0
+# Prompts of an open loop never fill more of the time than this in the closed form of their queue.
+_BUSY = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What is asked of a deployment: users (closed) or requests/s (open), tokens, sequences held, tokens drafted."""
+
+    users: F
+    rate_per_s: F
+    prompt: F
+    output: F
+    most: F
+    drafts: F
+
+    @property
+    def context(self) -> F:
+        """Mean length of a sequence that decodes."""
+        return self.prompt + self.output / 2.0
+
+    @property
+    def steps(self) -> F:
+        """Tokens behind the first."""
+        return np.maximum(self.output - 1.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """The steady state.
+
+    Attributes:
+        tpot_s, ttft_s: Seconds a token, and to the first one.
+        rate_per_s: Requests served by the whole deployment.
+        batch: Sequences of a replica that decode.
+        decode: One iteration of these.
+        prompt_s: An iteration of one prompt alone.
+    """
+
+    tpot_s: F
+    ttft_s: F
+    rate_per_s: F
+    batch: F
+    decode: Parts
+    prompt_s: F
+
+
+def decode_parts(deployments: Deployments, software: SoftwareColumns, batch: F, traffic: Traffic) -> Parts:
+    """One iteration in which `batch` sequences of mean length decode."""
+    tokens = batch * (1.0 + traffic.drafts)
+    return parts(deployments, software, Load(tokens, batch, batch * traffic.context, np.zeros_like(batch)))
+
+
+def accepted(software: SoftwareColumns, traffic: Traffic) -> F:
+    """Tokens that an iteration yields of a sequence: the first always, each draft if all before it were taken."""
+    share = np.minimum(software.acceptance, 0.999)
+    tokens: F = (1.0 - share ** (traffic.drafts + 1.0)) / (1.0 - share)
+    return tokens
+
+
+def pairs_of(deployments: Deployments, tokens: F) -> F:
+    """Query and key pairs of one prompt in a mean layer: causal, and within the window where there is one."""
+    window = deployments.shape.window
+    near = np.minimum(tokens, np.maximum(window, 1.0))
+    share = deployments.shape.windowed
+    seen: F = share * (tokens * near - near * near / 2.0) + (1.0 - share) * tokens * tokens / 2.0
+    return seen
+
+
+def prompt_s(deployments: Deployments, software: SoftwareColumns, tokens: F, count: F) -> F:
+    """An iteration that computes `count` prompts of `tokens` each and nothing else."""
+    pairs = count * pairs_of(deployments, tokens)
+    return parts(deployments, software, Load(count * tokens, count, np.zeros_like(tokens), pairs)).total_s
+
+
+def batched_prompt_s(deployments: Deployments, software: SoftwareColumns, prompt: F) -> F:
+    """Seconds a prompt takes of a replica that computes prompts as fast as it can, several in one iteration."""
+    count = np.maximum(np.floor(_CHUNK / prompt), 1.0) * deployments.place.dp
+    return prompt_s(deployments, software, prompt, count) / count
+
+
+def added_s(deployments: Deployments, software: SoftwareColumns, traffic: Traffic, batch: F, waiting: F) -> F:
+    """What one prompt adds to the iterations of `batch` sequences that decode, with so many others waiting."""
+    prompt = traffic.prompt
+    most = np.floor(_CHUNK * deployments.place.dp / prompt)
+    count = np.clip(most, 1.0, np.maximum(waiting, 1.0))
+    pairs = count * pairs_of(deployments, prompt)
+    tokens = batch * (1.0 + traffic.drafts) + count * prompt
+    both = parts(deployments, software, Load(tokens, batch + count, batch * traffic.context, pairs))
+    alone = decode_parts(deployments, software, batch, traffic)
+    each: F = (both.total_s - alone.total_s) / count * software.prompt_share
+    return each
+
+
+def wave_s(users: F, each: F, decoding: F, software: SoftwareColumns) -> F:
+    """Mean wait for the prompts ahead in a closed loop.
+
+    Users who start together end together, less what answers differ in length: a wave of C prompts takes C s and makes a
+    request wait for half of that; the more the ends of answers spread, the less.
+
+    Args:
+        users: Requests of a wave.
+        each: Seconds of a prompt in the queue.
+        decoding: Seconds of decoding one answer.
+        software: `wave_share`, the part of the wave that a request waits for.
+    """
+    wait: F = np.minimum(software.wave_share * np.maximum(users - 1.0, 0.0) * each, users * each + decoding)
+    return wait
+
+
+def closed_loop(deployments: Deployments, software: SoftwareColumns, traffic: Traffic) -> Steady:
+    """The steady state of the users of one replica that does both prompts and decoding."""
+    batch = np.minimum(traffic.users, traffic.most)
+    steps, yields = traffic.steps, accepted(software, traffic)
+    own = prompt_s(deployments, software, traffic.prompt, np.ones_like(batch))
+    share = np.ones_like(batch)
+    found = decode_parts(deployments, software, batch, traffic)
+    tpot, extra = found.total_s / yields, own
+    for _ in range(_ROUNDS):
+        found = decode_parts(deployments, software, batch * share, traffic)
+        extra = added_s(deployments, software, traffic, batch * share, batch / 2.0)
+        tpot = found.total_s / yields + batch * extra / (steps + own / tpot)
+        share = 0.5 * share + 0.5 * steps * tpot / (steps * tpot + own)
+    decoding = steps * tpot
+    held = (traffic.users - batch) / np.maximum(batch, 1.0) * decoding
+    wait = wave_s(batch, extra, decoding, software) + 0.5 * found.total_s
+    rate = batch / (decoding + own)
+    return Steady(tpot, own + wait + held + software.prompt_s, rate, batch * share, found, own)
+
+
+def split_loop(
+    behind: Deployments, ahead: Deployments, software: SoftwareColumns, traffic: Traffic, workers: tuple[F, F]
+) -> Steady:
+    """The steady state where some replicas compute prompts and others decode.
+
+    Args:
+        behind: The replicas that decode.
+        ahead: The replicas that compute prompts.
+        software: Rows.
+        traffic: Of the whole system; `most` is of one replica that decodes.
+        workers: Replicas that decode; replicas that compute prompts.
+    """
+    steps, yields = traffic.steps, accepted(software, traffic)
+    users, most = traffic.users, traffic.most
+    own = prompt_s(ahead, software, traffic.prompt, np.ones_like(users))
+    capacity = workers[1] / batched_prompt_s(ahead, software, traffic.prompt)
+    batch = np.minimum(users / workers[0], most)
+    found = decode_parts(behind, software, batch, traffic)
+    tpot = found.total_s / yields
+    rate = np.minimum(users / (steps * tpot + own), capacity)
+    for _ in range(_ROUNDS):
+        batch = 0.5 * batch + 0.5 * np.minimum(rate * steps * tpot / workers[0], most)
+        found = decode_parts(behind, software, batch, traffic)
+        tpot = found.total_s / yields
+        rate = np.minimum(np.minimum(users / (steps * tpot + own), capacity), most * workers[0] / (steps * tpot))
+    wait = wave_s(users, 1.0 / capacity, steps * tpot, software)
+    ttft = np.maximum(users / rate - steps * tpot, own + wait) + software.prompt_s
+    return Steady(tpot, ttft, rate, batch, found, own)
+
+
+def open_loop(deployments: Deployments, software: SoftwareColumns, traffic: Traffic) -> Steady:
+    """The steady state under Poisson arrivals at one replica; an overload holds as many sequences as there is room."""
+    one = np.ones_like(traffic.rate_per_s)
+    steps, yields = traffic.steps, accepted(software, traffic)
+    own = prompt_s(deployments, software, traffic.prompt, one)
+    found, batch = decode_parts(deployments, software, one, traffic), one
+    tpot, extra = found.total_s / yields, own
+    for _ in range(4 * _ROUNDS):
+        batch = 0.5 * batch + 0.5 * np.clip(traffic.rate_per_s * steps * tpot, 1.0, traffic.most)
+        found = decode_parts(deployments, software, batch, traffic)
+        extra = added_s(deployments, software, traffic, batch, one)
+        tpot = found.total_s / yields + extra * batch / steps
+    served = np.minimum(traffic.rate_per_s, batch / (steps * tpot))
+    busy = np.minimum(served * extra, _BUSY)
+    wait = 0.5 * found.total_s + 0.5 * busy / (1.0 - busy) * extra
+    return Steady(tpot, own + wait + software.prompt_s, served, batch, found, own)

@@ -1,0 +1,116 @@
+"""The law of one iteration against arithmetic that anyone can do, and the tables against the law."""
+
+import numpy as np
+import pytest
+
+from railyard import catalog
+from railyard.errors import InputError
+from railyard.workload.serving.columns import Deployments, device_row, place, shape
+from railyard.workload.serving.cost import iteration_cost
+from railyard.workload.serving.iteration import Load, parts, touched
+from railyard.workload.serving.layout import ServingLayout
+from railyard.workload.serving.memory import weight_bytes
+from railyard.workload.serving.profiles import ENGINES, profile
+from railyard.workload.serving.software import ServingSoftware, columns
+from railyard.workload.training.machine import Machine
+
+KNOWN = catalog.load()
+
+
+def rows(model: str, device: str, **layout: object) -> tuple[Deployments, ServingLayout]:
+    spread = ServingLayout(**layout)  # type: ignore[arg-type]
+    found = KNOWN.model(model), KNOWN.accelerator(device)
+    return Deployments(shape(found[0]), place(*found, spread), device_row(found[1], 400e9)), spread
+
+
+def one(*values: float) -> Load:
+    return Load(*(np.array([float(value)]) for value in values))
+
+
+def machine(device: str) -> Machine:
+    known = KNOWN.accelerator(device)
+    return Machine(
+        accelerator=known,
+        scale_up_bps=known.scale_up_collective_bps,
+        scale_up_domain=known.scale_up_domain,
+        scale_out_bps=400e9,
+    )
+
+
+def test_decoding_one_sequence_reads_every_weight_once() -> None:
+    dep, _ = rows("llama-3-8b", "h100-sxm")
+    ideal = columns(
+        [ServingSoftware(name="ideal", weights_fraction=1.0, layer_s=0.0, host_s=0.0, host_per_sequence_s=0.0)]
+    )
+    seconds = parts(dep, ideal, one(1, 1, 0, 0)).total_s[0]
+    # 8.03 G parameters, less the input embedding that is looked up, 2 bytes, 3.35 TB/s at 90 %.
+    expected = (8.03e9 - 128256 * 4096) * 2 / (3.35e12 * 0.9)
+    assert seconds == pytest.approx(expected, rel=0.01)
+
+
+def test_experts_touched_are_those_of_even_draws() -> None:
+    draws = np.random.default_rng(1)
+    seen = [len({expert for _ in range(20) for expert in draws.choice(64, 4, replace=False)}) for _ in range(400)]
+    assert touched(np.array([64.0]), np.array([4.0]), np.array([20.0]))[0] == pytest.approx(np.mean(seen), rel=0.01)
+    assert touched(np.array([64.0]), np.array([4.0]), np.array([1.0]))[0] == pytest.approx(4.0)
+
+
+def test_weights_of_a_rank_are_those_of_the_checkpoint() -> None:
+    # deepseek-ai/DeepSeek-R1: 671 G parameters of 8 bits, embeddings of 16; on 8 ranks with experts spread.
+    dep, _ = rows("deepseek-v3", "h200-sxm", tp=8, ep=8, precision="fp8", kv_bits=8)
+    assert weight_bytes(dep)[0] * 8 == pytest.approx(671e9, rel=0.03)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("model", ["llama-3-70b", "deepseek-v3", "gpt-oss-120b", "glm-5"])
+def test_more_of_anything_never_takes_less(engine: str, model: str) -> None:
+    dep, _ = rows(model, "b200-sxm", tp=8, precision="mxfp4" if "gpt" in model else "fp8")
+    known = columns([profile(engine, KNOWN.accelerator("b200-sxm"))])
+    last = 0.0
+    for load in (one(1, 1, 100, 0), one(8, 8, 800, 0), one(8, 8, 80_000, 0), one(64, 64, 80_000, 0)):
+        seconds = parts(dep, known, load).total_s[0]
+        assert seconds >= last
+        last = seconds
+
+
+@pytest.mark.parametrize(
+    ("model", "layout"),
+    [
+        ("llama-3-8b", {}),
+        ("llama-3-70b", {"tp": 4, "precision": "fp8"}),
+        ("deepseek-v3", {"tp": 8, "ep": 8, "precision": "fp8", "kv_bits": 8}),
+        ("deepseek-v3", {"dp_attention": 8, "ep": 8, "precision": "fp8", "kv_bits": 8}),
+        ("gpt-oss-120b", {"tp": 2, "precision": "mxfp4"}),
+    ],
+)
+def test_tables_are_the_law(model: str, layout: dict[str, object]) -> None:
+    dep, spread = rows(model, "b200-sxm", **layout)
+    device = KNOWN.accelerator("b200-sxm")
+    software = profile("vllm", device)
+    cost = iteration_cost(KNOWN.model(model), device, machine("b200-sxm"), spread, software)
+    draws = np.random.default_rng(3)
+    for _ in range(40):
+        decodes, fresh = float(draws.integers(1, 512)), float(draws.integers(0, 7000))
+        context = float(draws.integers(500, 20_000))
+        load = (decodes + fresh, decodes, decodes * context, fresh * fresh / 2)
+        exact = parts(dep, columns([software]), one(*load)).total_s[0]
+        assert float(cost.seconds(*map(np.array, load))) == pytest.approx(exact, rel=0.04)
+
+
+def test_a_replica_that_cannot_fit_is_refused_with_what_fits() -> None:
+    with pytest.raises(InputError, match="weights") as refused:
+        iteration_cost(
+            KNOWN.model("llama-3-70b"),
+            KNOWN.accelerator("h100-sxm"),
+            machine("h100-sxm"),
+            ServingLayout(),
+            profile("vllm", KNOWN.accelerator("h100-sxm")),
+        )
+    assert "tp 4 in bf16" in str(refused.value) or "tp 2 in fp8" in str(refused.value)
+
+
+def test_layouts_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(InputError, match="ep 3"):
+        ServingLayout(tp=4, ep=3)
+    with pytest.raises(InputError, match="precision"):
+        ServingLayout(precision="int2")

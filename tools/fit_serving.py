@@ -1,0 +1,67 @@
+"""Fits the constants of serving engines on a table of measured rows, and writes their effects.
+
+`python tools/fit_serving.py TABLE.csv [--leave-out]`: seconds a token first, with all constants but those of the first
+token; then these. With --leave-out it also prints the errors with one model, device or engine left out of the fit.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from railyard import catalog
+from railyard.validate import serving_fit as fitting
+from railyard.validate.serving_cases import Case, case_of
+from railyard.validate.serving_model import part, table
+from railyard.validate.serving_table import read, same_measurement
+from railyard.workload.serving.software import CONSTANTS
+
+ROOT = Path(__file__).resolve().parent.parent
+FITTED = ROOT / "src/railyard/workload/serving/data/fitted.json"
+LAST = fitting.FIRST_TOKEN
+PARTS = {
+    "model": lambda case: case.model.name,
+    "device": lambda case: case.device.name,
+    "engine": lambda case: case.engine,
+}
+
+
+def said(name: str, misses: np.ndarray) -> None:
+    errors = np.abs(np.exp(misses) - 1.0)
+    print(
+        f"{name:24s} n {len(errors):5d}  median {np.median(errors):.3f}  p90 {np.quantile(errors, 0.9):.3f}",
+        file=sys.stderr,
+    )
+
+
+def main() -> None:
+    known = catalog.load()
+    rows = read(Path(sys.argv[1]))
+    stands = same_measurement(rows)
+    found = [case_of(row, known) for row in rows if stands[row.line] == row.line]
+    cases = [case for case in found if isinstance(case, Case) and case.row.real.get("tpot_ms")]
+    whole = table(cases)
+    made = fitting.design(whole.cases)
+    free = tuple(name for name in CONSTANTS if name not in LAST)
+    effects = np.zeros((len(CONSTANTS), len(made.names)))
+    effects = fitting.fit(made, fitting.tpot_misses(whole), effects, free)
+    said("tpot", fitting.tpot_misses(whole)(fitting.software(effects, made)))
+    first = np.flatnonzero([bool(case.row.real.get("ttft_ms")) and case.kind != "open" for case in cases])
+    some = fitting.Design(made.names, made.member[first])
+    effects = fitting.fit(some, fitting.ttft_misses(part(whole, first)), effects, LAST)
+    said("ttft", fitting.ttft_misses(part(whole, first))(fitting.software(effects, some)))
+    counts = {level: int(made.member[:, column].sum()) for column, level in enumerate(made.names)}
+    content = {
+        "source": f"fitted on {len(cases)} published rows of TPOT, {len(first)} of TTFT",
+        "effects": fitting.as_known(made, effects),
+        "rows": counts,
+    }
+    FITTED.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    if "--leave-out" in sys.argv:
+        for name, by in PARTS.items():
+            said(f"without the {name}", fitting.left_out(whole, by, effects, fitting.tpot_misses, free))
+
+
+if __name__ == "__main__":
+    main()
