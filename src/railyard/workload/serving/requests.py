@@ -94,14 +94,22 @@ class Requests:
         """The block hashes of one request."""
         return self.block_hash[self.block_ptr[request] : self.block_ptr[request + 1]]
 
-    def take(self, rows: NDArray[np.int64]) -> Requests:
-        """The requests of these rows, which must be in the order of arrival."""
+    def take(self, rows: NDArray[np.int64], arrival_ps: NDArray[np.int64] | None = None) -> Requests:
+        """The requests of these rows.
+
+        Args:
+            rows: In the order of arrival.
+            arrival_ps: When each of them arrives, in place of when it did.
+        """
         counts = np.diff(self.block_ptr)[rows]
         pointers = np.concatenate(([0], np.cumsum(counts)))
         inside = np.arange(pointers[-1]) - np.repeat(pointers[:-1], counts)
+        columns = {name: getattr(self, name)[rows] for name in ROW_COLUMNS}
+        if arrival_ps is not None:
+            columns["arrival_ps"] = arrival_ps
         return replace(
             self,
-            **{name: getattr(self, name)[rows] for name in ROW_COLUMNS},
+            **columns,
             block_ptr=pointers,
             block_hash=self.block_hash[np.repeat(self.block_ptr[:-1][rows], counts) + inside],
         )

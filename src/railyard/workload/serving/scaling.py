@@ -94,9 +94,8 @@ def _turned(part: Requests, original: Requests, number: int, *, shift: int, peri
     with np.errstate(over="ignore"):
         salted = part.block_hash + np.uint64(number * _GOLDEN % 2**64)
     session = np.where(part.session == NO_SESSION, NO_SESSION, part.session + stride * (2 * number - 1 + wrapped))
-    other = replace(part, arrival_ps=np.sort(moved) + original.arrival_ps[0], block_hash=salted)
-    rows = replace(other, session=session).take(order)
-    return replace(rows, arrival_ps=other.arrival_ps)
+    other = replace(part, block_hash=salted, session=session)
+    return other.take(order, np.sort(moved) + original.arrival_ps[0])
 
 
 def _thinned(requests: Requests, factor: float, seed: int) -> Requests:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from railyard.workload.serving.hashing import prefix_hashes
 from railyard.workload.serving.requests import LAST_PS, MOST_TOKENS
 from railyard.workload.serving.traces.numbers import whole
 from railyard.workload.serving.traces.record import FORMATS, Rows, TraceFormat
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from railyard.workload.serving.traces.lines import Batch, Faults
 
 BLOCK_TOKENS = 16
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def _rows(batch: Batch, cells: dict[str, list[Any]], faults: Faults) -> Rows:
@@ -51,20 +51,6 @@ def _hashes(line: int, tokens: Any, length: int, faults: Faults) -> NDArray[np.u
     else:
         return prefix_hashes(np.array(tokens, np.uint64), BLOCK_TOKENS)
     return np.zeros(0, np.uint64)
-
-
-def prefix_hashes(tokens: NDArray[np.uint64], block_tokens: int) -> NDArray[np.uint64]:
-    """A hash of every prefix that ends with a whole block: mixed sums of mixed (token, place)."""
-    place = np.arange(1, len(tokens) + 1, dtype=np.uint64) * _GOLDEN
-    sums = np.cumsum(_mixed(_mixed(tokens + np.uint64(1)) ^ place), dtype=np.uint64)
-    return _mixed(sums[block_tokens - 1 :: block_tokens])
-
-
-def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014)."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
 
 
 FORMATS.add(
