@@ -177,6 +177,25 @@ def packet(
     )
 
 
+@app.command(short_help="What is in a trace of requests: rate, lengths, bursts, shared prefixes.")
+def trace(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The trace; its format is recognised.")],
+    *,
+    format: Annotated[
+        str | None, typer.Option("--format", metavar="NAME", help="Format, in place of the recognised one.")
+    ] = None,
+    sort: Annotated[bool, typer.Option("--sort", help="Sort rows that are out of order, instead of refusing.")] = False,
+    drop_empty: Annotated[
+        bool, typer.Option("--drop-empty", help="Drop rows without an answer, instead of refusing.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Print what is in a trace of requests: rate, lengths, burstiness and how much of the prompts is shared."""
+    from railyard.cli import trace as traces
+
+    traces.trace(file, name=format, sort=sort, drop_empty=drop_empty, as_json=json)
+
+
 @app.command(short_help="Write a commented scenario to start from.")
 def init(file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The file to write.")] = None) -> None:
     """Write a commented scenario to start from, to stdout without FILE."""
