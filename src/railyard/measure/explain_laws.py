@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from railyard.measure.explain import Constant, Law
 from railyard.measure.explain_subjects import LIBRARY
 from railyard.measure.explain_work import CAST, CORE, GAP, GEMM, GROUPED, PASS
+from railyard.workload.training import profiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,8 +45,7 @@ class Laws:
 
     def _soft(self, *names: str) -> tuple[Constant, ...]:
         software = self.training.software
-        source = f"profile {software.name}: {software.source}"
-        return tuple(Constant(name, f"{getattr(software, name):g}", source) for name in names)
+        return tuple(Constant(name, f"{getattr(software, name):g}", profiles.origin(software, name)) for name in names)
 
     def _device(self, *names: str) -> tuple[Constant, ...]:
         accelerator = self.cluster.accelerator

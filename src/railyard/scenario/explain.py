@@ -153,7 +153,7 @@ def explain(
     tree = tree_of(timeline, job.cluster, job.training, job.policy, variant=said["name"], added_ps=added)
     tried: tuple[Tried, ...] = ()
     if with_remedies:
-        tried, more = _Ward(job, timeline, tree, tell).all()
+        tried, more = _Ward(job, timeline, tree, tell, sum(added.values()) * 1e-12).all()
         notes += more
     return Explanation(
         name=result["name"],
@@ -265,12 +265,13 @@ def _bench(job: Job) -> Bench:
 
 @dataclass(frozen=True)
 class _Ward:
-    """Tries remedies on one job."""
+    """Tries remedies on one job; what its mean step has beyond one step's timeline stays as it is."""
 
     job: Job
     timeline: Timeline
     tree: Tree
     tell: Tell
+    added_s: float
 
     def all(self) -> tuple[tuple[Tried, ...], tuple[str, ...]]:
         """Every remedy, the most helpful first, and what a reader must know about them."""
@@ -286,7 +287,7 @@ class _Ward:
         tried = []
         with ThreadPoolExecutor(max_workers=2) as pool:
             software = [pool.submit(self._remedy, remedy, base_s) for remedy in wanted]
-            hardware = [pool.submit(_resource, bench, resource, base_s) for resource in found]
+            hardware = [pool.submit(self._resource, bench, resource, base_s) for resource in found]
             for future in (*software, *hardware):
                 tried.append(future.result())
                 done += 1
@@ -295,6 +296,8 @@ class _Ward:
         notes = ["gains are of simulated steps, one change at a time; they do not add up"]
         if not math.isclose(base_s, stored_s, rel_tol=_SAME):
             notes.append(f"the same step now takes {base_s:.6g} s (stored: {stored_s:.6g} s); gains are against that")
+        if self.added_s > 0:
+            notes.append(f"{self.added_s:.3g} s of the mean step lie beyond one step's timeline and stay as they are")
         return tuple(tried), tuple(notes)
 
     def _remedy(self, remedy: Remedy, base_s: float) -> Tried:
@@ -308,23 +311,26 @@ class _Ward:
         except (InputError, SimulationError) as error:
             reason = error.problems[0].message if isinstance(error, InputError) else str(error)
             return replace(plain, reason=reason.splitlines()[0].partition("; nearest")[0])
-        step_s = timeline.makespan_ps * 1e-12
-        money = None if remedy.bound else _cpmt(job, timeline, step_s)
-        return replace(plain, step_s=step_s, gain=1 - step_s / base_s, cpmt_usd=money)
+        found = self._against(plain, timeline.makespan_ps * 1e-12, base_s)
+        money = None if remedy.bound or found.step_s is None else _cpmt(job, timeline, found.step_s)
+        return replace(found, cpmt_usd=money)
+
+    def _resource(self, bench: Bench, resource: Resource, base_s: float) -> Tried:
+        words = f"{bottleneck.FACTOR:g} x {resource.name}"
+        if resource.shorter:
+            words = f"{resource.name} / {bottleneck.FACTOR:g}"
+        if resource.divides_jitter:
+            words = f"jitter / {bottleneck.FACTOR:g}"
+        plain = Tried(words, "hardware", _PART_OF[resource.family])
+        return self._against(plain, bench.better(resource, bottleneck.FACTOR), base_s)
+
+    def _against(self, plain: Tried, step_s: float, base_s: float) -> Tried:
+        """The mean step of a remedy whose timeline takes `step_s`, and its gain on the mean step as it is."""
+        mean_s = step_s + self.added_s
+        return replace(plain, step_s=mean_s, gain=1 - mean_s / (base_s + self.added_s))
 
 
 def _cpmt(job: Job, timeline: Timeline, step_s: float) -> float:
-    """Typical USD per million tokens; the stall of checkpoints, which no remedy here touches, is left out."""
+    """Typical USD per million tokens of a mean step."""
     simulated = Simulated(job, timeline, (step_s,), Saved(), bottleneck.Bottleneck("none", ""))
     return float(economics(simulated, decompose(timeline), step_s).cpmt.total.typical)
-
-
-def _resource(bench: Bench, resource: Resource, base_s: float) -> Tried:
-    step_s = bench.better(resource, bottleneck.FACTOR)
-    removes = _PART_OF[resource.family]
-    words = f"{bottleneck.FACTOR:g} x {resource.name}"
-    if resource.shorter:
-        words = f"{resource.name} / {bottleneck.FACTOR:g}"
-    if resource.divides_jitter:
-        words = f"jitter / {bottleneck.FACTOR:g}"
-    return Tried(words, "hardware", removes, step_s=step_s, gain=1 - step_s / base_s)

@@ -63,7 +63,10 @@ def software_of(
     row: Row, device: Accelerator, recipe: Recipe | None = None, defaults: list[str] | None = None
 ) -> SoftwareProfile:
     """The profile of the row's software generation on its device, with the switches that its recipe or row names."""
-    found = profiles.profile(profile_name(row, device, [] if defaults is None else defaults), device)
+    told = [] if defaults is None else defaults
+    found = profiles.profile(profile_name(row, device, told), device)
+    if found.architecture and not profiles.read_on(found, device):
+        told.append(f"constants of {found.name} as read on {found.architecture}, not on {device.name}")
     changes: dict[str, object] = {}
     # Megatron-Bridge's recipes for the DeepSeek family (DeepSeek-V2 and V3, Kimi K2, Moonlight): precision-aware
     # optimizer, both moments in 16 bits.

@@ -128,6 +128,31 @@ def key_of(known: SoftwareProfile) -> str:
     return f"{known.name}/{known.architecture}" if known.architecture else known.name
 
 
+def origin(known: SoftwareProfile, name: str) -> str:
+    """Who says a constant of a profile: the record of its chain of bases that fitted or states it, and from what.
+
+    Args:
+        known: A profile, with changes of the job or without.
+        name: Field of `SoftwareProfile`.
+    """
+    chain = {record.key: record for record in records()}
+    shipped = next((one for one in all_profiles() if key_of(one) == key_of(known)), None)
+    if shipped is None or getattr(shipped, name) != getattr(known, name):
+        return f"the job, on profile {known.name}"
+    key = key_of(known)
+    while key:
+        record = chain[key]
+        said = f"profile {record.about['name']}: {record.about['source']}"
+        if name in fitted().get(key, {}).get("values", {}):
+            return f"fitted, {said}"
+        if name in record.prior:
+            return f"prior, {said}"
+        if name in record.stated:
+            return f"stated, {said}"
+        key = record.base
+    return "default of all profiles"
+
+
 @cache
 def _written() -> dict[str, Any]:
     return tomllib.loads((_DATA / "profiles.toml").read_text(encoding="utf-8"))
