@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+# Columns of a source line that an error shows; one with a caret is shown as far as that.
+_LONGEST = 90
+
 
 class RailyardError(Exception):
     """Base of every error that Railyard raises on purpose."""
@@ -75,7 +78,7 @@ class Problem:
         if self.line is None:
             return [f"  --> {self.file}"]
         place = f"  --> {self.file}:{self.line}" + (f":{self.column}" if self.column is not None else "")
-        source = _source_line(self.file, self.line)
+        source = _source_line(self.file, self.line, self.column or 0)
         if source is None:
             return [place]
         gutter = f"{self.line:4d} |"
@@ -84,15 +87,20 @@ class Problem:
         return [place, blank, f"{gutter} {source}", *caret]
 
 
-def _source_line(file: str, line: int) -> str | None:
+def _source_line(file: str, line: int, column: int) -> str | None:
     path = Path(file)
     if not path.is_file():
         return None
     with path.open(encoding="utf-8", errors="replace") as handle:
         for number, text in enumerate(handle, start=1):
             if number == line:
-                return text.rstrip("\n")
+                return _cut(text.rstrip("\n"), max(_LONGEST, column))
     return None
+
+
+def _cut(text: str, longest: int) -> str:
+    """A source line that is not too long: rows of a table have hundreds of columns, and the message names the cell."""
+    return text if len(text) <= longest else text[:longest] + " ..."
 
 
 class InputError(RailyardError):

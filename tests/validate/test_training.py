@@ -13,6 +13,7 @@ from railyard.cli.guard import run
 from railyard.errors import InputError
 from railyard.validate.training import validate_training
 from railyard.validate.training_cases import family
+from railyard.workload.training import profiles
 
 DATA = Path(__file__).parents[2] / "validation/data"
 RUNS = DATA / "training/runs.csv"
@@ -178,6 +179,48 @@ def test_a_table_without_its_columns_is_refused(catalog, tmp_path, text):
     with pytest.raises(InputError, match="lacks the column") as caught:
         validate_training(path, catalog)
     assert caught.value.problems[0].file == str(path)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_column(catalog, tmp_path):
+    path = tmp_path / "excel.csv"
+    path.write_text("".join(RUNS.read_text().splitlines(keepends=True)[:2]), encoding="utf-8-sig")
+    assert single(catalog, path).status == "ok"
+
+
+def test_constants_of_another_architecture_are_named(catalog, tmp_path):
+    path = changed(tmp_path / "a.csv", framework="torchtitan", gpu="B200", precision="bf16")
+    said = single(catalog, path).defaults
+    assert "constants of torchtitan-2024 as read on hopper, not on b200-sxm" in said
+
+
+def test_one_machines_rates_do_not_stand_for_another_architecture(catalog):
+    hopper, blackwell = (profiles.profile("megatron-lm-2025", catalog.accelerator(name)) for name in ("H100", "B200"))
+    assert hopper.gemm_fraction == profiles.profile("megatron-2025", catalog.accelerator("H100")).gemm_fraction
+    assert blackwell.gemm_fraction < hopper.gemm_fraction
+    assert hopper.gradient_bytes == blackwell.gradient_bytes == 4
+
+
+@pytest.mark.parametrize("kind", ["training", "memory"])
+def test_wrong_rows_are_named_although_none_could_be_predicted(tmp_path, capsys, kind):
+    path = changed(tmp_path / "bad.csv", gpu="Zorg", mem_gib="10")
+    assert run(["validate", kind, "--table", str(path)]) == 2
+    assert f"--> {path}:2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--page", "no/such/page.md"), "no such folder"),
+        (("--page", "page.txt"), "Markdown or HTML"),
+        (("--leave-out", "sources"), "cannot be left out by `sources`"),
+    ],
+)
+def test_what_is_asked_for_is_checked_before_the_work(tmp_path, capsys, arguments, words):
+    path = changed(tmp_path / "bad.csv", gpu="Zorg")
+    assert run(["validate", "training", "--table", str(path), *arguments]) == 2
+    said = capsys.readouterr()
+    assert words in said.err
+    assert not said.out
 
 
 def test_missing_files_and_engines_are_refused(catalog, tmp_path):

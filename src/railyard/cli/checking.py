@@ -34,6 +34,8 @@ def training(table: Path, *, leave_out: str | None, page: Path | None, as_json: 
     from railyard.report import validation
     from railyard.validate.training import validate_training
 
+    if page is not None:
+        validation.check(page)
     report = validate_training(table, catalog.load(), leave_out=leave_out)
     if page is not None:
         validation.write(validation.of_training(report), page)
@@ -44,11 +46,16 @@ def training(table: Path, *, leave_out: str | None, page: Path | None, as_json: 
         _errors([*report.sources().items(), *totals])
         _spread(report)
         _skipped(row.reason for row in report.rows if row.status == "skipped")
-    if not report.summary()["n"]:
-        raise RailyardError(f"no row of {table} could be predicted, so nothing has been validated")
+    _ended(report, table)
+
+
+def _ended(report: TrainingReport, table: Path) -> None:
+    """Names the wrong rows, each with its line, after all others have been printed."""
     wrong = [row for row in report.rows if row.bad]
     if wrong:
         raise InputError.many([Problem(row.reason, file=str(table), line=row.line) for row in wrong])
+    if not report.summary()["n"]:
+        raise RailyardError(f"no row of {table} could be predicted, so nothing has been validated")
 
 
 def _spread(report: TrainingReport) -> None:
@@ -71,12 +78,15 @@ def memory(table: Path, *, page: Path | None, as_json: bool) -> None:
     """Every published peak of memory of a table.
 
     Raises:
-        InputError: The table cannot be read, or has no published peak.
+        InputError: The table cannot be read, has no published peak, or some of its rows are wrong (after all others
+            have been printed).
         RailyardError: No row of it could be predicted.
     """
     from railyard.report import validation
     from railyard.validate.memory import validate_memory
 
+    if page is not None:
+        validation.check(page)
     report = validate_memory(table, catalog.load())
     if page is not None:
         validation.write(validation.of_training(report), page)
@@ -85,8 +95,7 @@ def memory(table: Path, *, page: Path | None, as_json: bool) -> None:
     else:
         _errors([*report.sources().items(), ("all", report.summary())])
         _skipped(row.reason for row in report.rows if row.status == "skipped")
-    if not report.summary()["n"]:
-        raise RailyardError(f"no row of {table} could be predicted, so nothing has been validated")
+    _ended(report, table)
 
 
 def serving(table: Path, *, metric: str, page: Path | None, as_json: bool) -> None:
@@ -127,6 +136,8 @@ def collectives(logs: Path, *, page: Path | None, as_json: bool) -> None:
     from railyard.report import validation
     from railyard.validate.collectives import validate_collectives
 
+    if page is not None:
+        validation.check(page)
     report = validate_collectives(logs, catalog.load())
     if page is not None:
         validation.write(validation.of_collectives(report), page)
@@ -134,11 +145,11 @@ def collectives(logs: Path, *, page: Path | None, as_json: bool) -> None:
         emit(json.dumps(report.to_json(), indent=1, allow_nan=False))
     else:
         _collective_tables(report)
-    if not report.summary()["n"]:
-        raise RailyardError(f"nothing in {logs} could be predicted, so nothing has been validated")
     wrong = [row for row in report.rows if row.bad]
     if wrong:
         raise InputError.many([Problem(row.reason, file=row.log, line=row.line) for row in wrong])
+    if not report.summary()["n"]:
+        raise RailyardError(f"nothing in {logs} could be predicted, so nothing has been validated")
 
 
 def _collective_tables(report: CollectivesReport) -> None:
@@ -172,11 +183,11 @@ def _skipped(reasons: Iterable[str]) -> None:
     counted = Counter(re.sub(r"^line \d+: ", "", reason) for reason in reasons)
     if not counted:
         return
-    emit(f"\n{counted.total()} rows skipped:")
+    emit(f"\n{counted.total()} row{'s' if counted.total() > 1 else ''} skipped:")
     for reason, times in counted.most_common(_REASONS):
         emit(f"  {times:5d}  {reason}")
     if len(counted) > _REASONS:
-        emit(f"         and {len(counted) - _REASONS} more reasons (`--json` lists every row)")
+        emit(f"         and reasons of other kinds: {len(counted) - _REASONS} (`--json` lists every row)")
 
 
 def fabric(figures: Sequence[str], *, as_json: bool) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
 from railyard.report.svg import Axis, Curve, Plot
+from railyard.validate.training import quantile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -147,6 +148,26 @@ def of_serving(report: ServingReport) -> Validation:
     )
 
 
+def check(path: Path) -> None:
+    """Whether a page can be written there, before the work is done.
+
+    Args:
+        path: `.md` or `.html`, in a folder that exists.
+
+    Raises:
+        InputError: The name has another ending, or there is no such folder.
+    """
+    if path.suffix not in (".md", ".html"):
+        raise InputError(
+            f"a page is written as Markdown or HTML, not `{path.suffix}`",
+            key="page",
+            found=path.name,
+            allowed=("FILE.md", "FILE.html"),
+        )
+    if not path.parent.is_dir():
+        raise InputError("there is no such folder for the page", key="page", found=str(path.parent))
+
+
 def write(page: Validation, path: Path) -> None:
     """Writes the page; every file appears whole or not at all.
 
@@ -155,22 +176,19 @@ def write(page: Validation, path: Path) -> None:
         path: `.md` (figures are put beside it) or `.html`.
 
     Raises:
-        InputError: The name has another ending.
+        InputError: The page cannot be written there.
     """
+    check(path)
     figures = {"scatter": scatter(page), "errors": histogram(page)}
-    if path.suffix == ".md":
+    try:
+        if path.suffix == ".html":
+            _whole(path, _html(page, figures))
+            return
         for name, figure in figures.items():
             _whole(path.with_name(f"{path.stem}-{name}.svg"), figure)
         _whole(path, markdown(page, path.stem))
-    elif path.suffix == ".html":
-        _whole(path, _html(page, figures))
-    else:
-        raise InputError(
-            f"a page is written as Markdown or HTML, not `{path.suffix}`",
-            key="page",
-            found=path.name,
-            allowed=("FILE.md", "FILE.html"),
-        )
+    except OSError as error:
+        raise InputError(f"the page cannot be written: {error.strerror}", key="page", found=str(path)) from error
 
 
 def markdown(page: Validation, stem: str) -> str:
@@ -237,17 +255,11 @@ def _by_group(page: Validation) -> tuple[list[str], list[list[str]]]:
     for name in [*groups, "all"]:
         points = [point for point in page.points if name in (point.group, "all")]
         own = sorted(abs(point.error) for point in points if point.scored) or sorted(abs(p.error) for p in points)
-        figures = (sum(own) / len(own), _quantile(own, 0.5), _quantile(own, 0.9), own[-1]) if own else ()
+        figures = (sum(own) / len(own), quantile(own, 0.5), quantile(own, 0.9), own[-1]) if own else ()
         more = [column.get(name, "") for column in page.columns.values()]
         scored = sum(point.scored for point in points)
         rows.append([name, str(len(points)), str(scored), *(f"{100 * figure:.1f} %" for figure in figures), *more])
     return headings, rows
-
-
-def _quantile(ordered: Sequence[float], share: float) -> float:
-    place = share * (len(ordered) - 1)
-    low = math.floor(place)
-    return ordered[low] + (place - low) * (ordered[min(low + 1, len(ordered) - 1)] - ordered[low])
 
 
 def _worst(page: Validation) -> tuple[list[str], list[list[str]]]:

@@ -175,7 +175,12 @@ def result_file(run: Path) -> Path:
     if run.is_dir():
         file = run / "result.json"
         if not file.is_file():
-            hint = "give the folder that `railyard run` named, or its result.json"
+            inside = sorted(path.parent.name for path in run.glob("*/result.json"))
+            hint = (
+                f"the runs in it: {', '.join(inside)}"
+                if inside
+                else "give the folder that `railyard run` named, or its result.json"
+            )
             raise InputError("this folder holds no run: it has no result.json", file=run, hint=hint)
         return file
     if not run.exists():

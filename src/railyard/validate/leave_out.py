@@ -29,6 +29,22 @@ def _hidden(case: Case) -> str:
 PARTS: dict[str, Callable[[Case], str]] = {"source": _source, "model": _model, "hidden": _hidden}
 
 
+def check(by: str) -> None:
+    """Whether runs can be parted by that.
+
+    Raises:
+        InputError: They cannot.
+    """
+    if by not in PARTS:
+        raise InputError(
+            f"runs cannot be left out by `{by}`",
+            key="leave-out",
+            found=by,
+            allowed=tuple(PARTS),
+            hint=did_you_mean(by, tuple(PARTS)),
+        )
+
+
 def left_out(cases: Sequence[Case], by: str) -> tuple[list[Case], list[str]]:
     """Every run under constants that were fitted without the part that it belongs to.
 
@@ -45,14 +61,7 @@ def left_out(cases: Sequence[Case], by: str) -> tuple[list[Case], list[str]]:
     Raises:
         InputError: Runs cannot be parted by that.
     """
-    if by not in PARTS:
-        raise InputError(
-            f"runs cannot be left out by `{by}`",
-            key="leave-out",
-            found=by,
-            allowed=tuple(PARTS),
-            hint=did_you_mean(by, tuple(PARTS)),
-        )
+    check(by)
     names = [PARTS[by](case) for case in cases]
     small = smallest_scale(cases)
     fitted = fit(small)

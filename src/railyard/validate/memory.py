@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from railyard.errors import InputError
 from railyard.validate import training_table
 from railyard.validate.training import TrainingReport, TrainingResult, skipped
-from railyard.validate.training_cases import job_of
+from railyard.validate.training_cases import is_wrong, job_of
 from railyard.workload.training.memory import memory
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _result(row: Row, catalog: Catalog) -> TrainingResult:
         training, machine, defaults = job_of(row, catalog)
         measured, metric = _measured(row)
     except InputError as error:
-        return skipped(row, error.problems[0].headline())
+        return skipped(row, error.problems[0].headline(), bad=is_wrong(error))
     stages = memory(training, machine.accelerator).rows
     held = max(stage.held_bytes if "reserved" in metric else stage.allocated_bytes for stage in stages)
     predicted = held / _GIB

@@ -12,10 +12,11 @@ from railyard.validate.fit import scored
 from railyard.validate.fixed_part import FixedPart, fixed_parts
 from railyard.validate.jitter import Tail, tail_of
 from railyard.validate.jitter import summary_of as summary_of_tails
-from railyard.validate.leave_out import left_out
+from railyard.validate.leave_out import check, left_out
 from railyard.validate.training_cases import estimated, family, kind, read_cases
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from railyard.catalog import Catalog
@@ -129,10 +130,12 @@ def validate_training(
         engine: `analytic`, the closed-form estimate.
 
     Raises:
-        InputError: The table cannot be read, or there is no such engine.
+        InputError: The table cannot be read, or there is no such engine or part.
     """
     if engine not in ENGINES:
         raise InputError(f"validation has no engine `{engine}`", key="engine", found=engine, allowed=ENGINES)
+    if leave_out is not None:
+        check(leave_out)
     cases, refused = read_cases(table, catalog)
     if leave_out is not None:
         cases, _ = left_out(cases, leave_out)
@@ -184,13 +187,13 @@ def summary_of(rows: tuple[TrainingResult, ...]) -> dict[str, float | int | None
         "n": len(errors),
         "skipped": skipped,
         "mean_abs_error": sum(errors) / len(errors),
-        "median_abs_error": _quantile(errors, 0.5),
-        "p90_abs_error": _quantile(errors, 0.9),
+        "median_abs_error": quantile(errors, 0.5),
+        "p90_abs_error": quantile(errors, 0.9),
     }
 
 
-def _quantile(ordered: list[float], share: float) -> float:
-    """Linear between the two neighbours, as NumPy's default."""
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """Of values in ascending order, linear between the two neighbours, as NumPy's default."""
     place = share * (len(ordered) - 1)
     low = math.floor(place)
     high = min(low + 1, len(ordered) - 1)

@@ -86,9 +86,13 @@ def read_cases(table: Path, catalog: Catalog) -> tuple[list[Case], list[Refused]
         try:
             cases.append(case_of(row, catalog))
         except InputError as error:
-            bad = not isinstance(error, _SilentRow | UnknownShapeError)
-            refused.append(Refused(row, error.problems[0].headline(), bad))
+            refused.append(Refused(row, error.problems[0].headline(), is_wrong(error)))
     return cases, refused
+
+
+def is_wrong(error: InputError) -> bool:
+    """Whether a row that `job_of` or `case_of` refused is wrong, and not merely silent about a fact."""
+    return not isinstance(error, _SilentRow | UnknownShapeError)
 
 
 def estimated(cases: Sequence[Case]) -> Estimate | None:

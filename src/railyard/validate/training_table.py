@@ -7,6 +7,7 @@ lacks is an unknown fact, a cell that cannot be read makes its row malformed, an
 from __future__ import annotations
 
 import csv
+import textwrap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -69,15 +70,19 @@ def read(path: Path) -> list[Row]:
         InputError: The file is missing, is no text, or lacks a column that every table must have.
     """
     try:
-        with path.open(encoding="utf-8", newline="") as handle:
+        with path.open(encoding="utf-8-sig", newline="") as handle:
             reader = csv.DictReader(handle)
             header = list(reader.fieldnames or [])
             _check(header, path)
             return [_row(cells, reader.line_num, header) for cells in reader]
     except FileNotFoundError as error:
         raise InputError("there is no such table", file=path) from error
-    except (UnicodeDecodeError, csv.Error, IsADirectoryError) as error:
-        raise InputError(f"the table cannot be read as CSV: {error}", file=path) from error
+    except UnicodeDecodeError as error:
+        said = f"byte {error.start} (0x{error.object[error.start]:02x}) is no UTF-8"
+        raise InputError(f"the table cannot be read as CSV: {said}", file=path) from error
+    except (csv.Error, OSError) as error:
+        said = str(error.strerror if isinstance(error, OSError) else error)
+        raise InputError(f"the table cannot be read as CSV: {said}", file=path) from error
 
 
 def _check(header: list[str], path: Path) -> None:
@@ -87,7 +92,7 @@ def _check(header: list[str], path: Path) -> None:
             f"the table lacks the column{'s' if len(absent) > 1 else ''} {', '.join(absent)}",
             file=path,
             line=1,
-            found=", ".join(header) or "an empty file",
+            found=textwrap.shorten(", ".join(header), 80, placeholder=" ...") or "an empty file",
             allowed=", ".join(_REQUIRED) + " and more",
         )
 
