@@ -80,19 +80,11 @@ class CostModel:
 
     def values(self, end: End) -> dict[str, float]:
         """All inputs at their cheap end (`low`), middle, or dear end (`high`)."""
-        return {name: at(band, _end(name, end)) for name, band in self.inputs.items()}
+        return {name: at(band, input_end(name, end)) for name, band in self.inputs.items()}
 
     def usd_per_h(self, values: Mapping[str, float]) -> dict[str, float]:
         """Dollars an hour of the whole cluster, by part of `BREAKDOWN`."""
-        hardware = sum(values[name] for name in ("accelerators_usd", "servers_usd", "network_usd", "storage_usd"))
-        capital = hardware * (1 + values["installation"])
-        yearly = capital_recovery_factor(values["cost_of_capital"], values["life_years"])
-        return {
-            "capital": capital * yearly / HOURS_PER_YEAR,
-            "energy": values["it_w"] / 1000 * values["pue"] * values["electricity_usd_per_kwh"],
-            "space": values["provisioned_w"] / 1000 * values["space_usd_per_kw_month"] / HOURS_PER_MONTH,
-            "operations": capital * values["operations"] / HOURS_PER_YEAR,
-        }
+        return usd_per_h(values)
 
     def tokens_per_h(self, values: Mapping[str, float]) -> float:
         """Goodput tokens per hour."""
@@ -109,7 +101,24 @@ class CostModel:
         return sum(self.breakdown(values).values())
 
 
-def _end(name: str, end: End) -> End:
+def usd_per_h(values: Mapping[str, float]) -> dict[str, float]:
+    """Dollars an hour of hardware, by part of `BREAKDOWN`.
+
+    Args:
+        values: One number for each of `CostModel.inputs` but those of failures.
+    """
+    hardware = sum(values[name] for name in ("accelerators_usd", "servers_usd", "network_usd", "storage_usd"))
+    capital = hardware * (1 + values["installation"])
+    yearly = capital_recovery_factor(values["cost_of_capital"], values["life_years"])
+    return {
+        "capital": capital * yearly / HOURS_PER_YEAR,
+        "energy": values["it_w"] / 1000 * values["pue"] * values["electricity_usd_per_kwh"],
+        "space": values["provisioned_w"] / 1000 * values["space_usd_per_kw_month"] / HOURS_PER_MONTH,
+        "operations": capital * values["operations"] / HOURS_PER_YEAR,
+    }
+
+
+def input_end(name: str, end: End) -> End:
     """Where the input lies when the cost is at `end`."""
     if end == "typical" or CHEAP_END.get(name, "low") == "low":
         return end
