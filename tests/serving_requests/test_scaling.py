@@ -92,7 +92,7 @@ def test_copies_share_nothing_with_one_another() -> None:
 @settings(max_examples=25, deadline=None)
 @given(factor=st.floats(0.01, 100), seed=st.integers(0, 2**32))
 def test_nothing_is_lost_or_made(factor: float, seed: int) -> None:
-    base = synthetic(300, rate_per_s=10, kind="gamma", cv=2, sessions=Sessions(turns=2), seed=seed)
+    base = synthetic(300, rate_per_s=10, kind="gamma", cv=2, sessions=Sessions(turns=2), input_tokens=60, seed=seed)
     rate = factor * base.rate_per_s
     squeezed = base.scaled(rate=rate)
     assert np.array_equal(squeezed.block_hash, base.block_hash)

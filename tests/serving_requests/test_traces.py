@@ -270,6 +270,16 @@ def test_sorted_hashes_stay_with_their_requests(tmp_path: Path) -> None:
     assert requests.blocks_of(1).tolist() == [1, 2]
 
 
+def test_blocks_are_of_one_length_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(EXCERPTS["railyard"].read_text() + "10,80,5,4,chat,32,1f\n")
+    with pytest.raises(InputError, match="block_tokens changes"):
+        read_trace(path)
+    with pytest.raises(InputError, match="block_tokens changes") as caught:
+        list(stream_trace(path, 1))
+    assert caught.value.problems[0].line == 5
+
+
 def test_lengths_without_arrivals(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_text("num_prefill_tokens,num_decode_tokens,num_total_tokens,pd_ratio\n7,2,9,3.5\n")

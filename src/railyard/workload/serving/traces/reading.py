@@ -96,6 +96,7 @@ class _Reader:
     origin: Any = 0
     last: Any = None
     dropped: int = 0
+    block_tokens: int = 0
     kinds: dict[str, int] = field(default_factory=dict)
     form: TraceFormat = field(init=False)
 
@@ -207,6 +208,10 @@ class _Reader:
             self.origin = rows.time[0] if self.form.absolute else 0
             self.last = rows.time[0]
         before = np.concatenate(([self.last], rows.time[:-1]))
+        if self.block_tokens and rows.block_tokens not in (0, self.block_tokens):
+            found, allowed = rows.block_tokens, str(self.block_tokens)
+            faults.add(int(rows.line[0]), "block_tokens changes within the file", found=found, allowed=allowed)
+        self.block_tokens = self.block_tokens or rows.block_tokens
         if ordered:
             for row in np.flatnonzero(rows.time < before).tolist():
                 faults.add(int(rows.line[row]), "out of order: earlier than the row before", hint="sort=True, --sort")
