@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 #: Causes of a step's time that are the network's doing, in the order in which they are told.
 EXPOSED = ("bandwidth", "latency", "contention")
+# Computation that takes less more time beside collectives is not worth a sentence.
+_LEAST_SLOWED = 0.01
 WAITING = (*EXPOSED, "straggler", "data", "checkpoint")
 
 ALIKE = 0.002
@@ -241,8 +243,19 @@ def _contrast(best: Variant, worst: Variant) -> str:
     whom = "the network and for stragglers" if network else "the network, stragglers and storage"
     return (
         f"{best['name']} gets {numbers.percent(faster)} more tokens out of a GPU than {worst['name']}: waiting for "
-        f"{whom} falls from {waits[0]} to {waits[1]} of the step, mostly {grown}{where}."
+        f"{whom} falls from {waits[0]} to {waits[1]} of the step, mostly {grown}{where}{_slowed(best, worst)}."
     )
+
+
+def _slowed(best: Variant, worst: Variant) -> str:
+    """What computation loses to collectives that run beside it for longer, where the two compute the same."""
+    times = [share_of(variant, ["compute"]) / _rate(variant) for variant in (worst, best)]
+    longer = times[0] / times[1] - 1.0 if times[1] else 0.0
+    # Another accelerator or another layout computes otherwise: only what collectives can take is laid to them.
+    same = worst["settings"].keys() <= {"fabric", "topology", "oversubscription", "link_rate"}
+    if not same or longer < _LEAST_SLOWED:
+        return ""
+    return f"; computation beside its longer collectives takes {numbers.percent(longer)} longer"
 
 
 def best_variant(result: Mapping[str, Any]) -> Variant:
