@@ -193,6 +193,27 @@ def test_constants_of_another_architecture_are_named(catalog, tmp_path):
     assert "constants of torchtitan-2024 as read on hopper, not on b200-sxm" in said
 
 
+def test_a_slow_network_that_a_row_states_is_taken(catalog, tmp_path):
+    def taken(stated):
+        cells = {
+            "scale_out": stated,
+            "n_gpu": "16",
+            "tp": "1",
+            "pp": "1",
+            "vpp": "",
+            "dp": "16",
+            "framework": "torchtitan",
+        }
+        path = changed(tmp_path / "slow.csv", fsdp_zero="FSDP", global_batch_seqs="16", micro_batch="1", **cells)
+        return single(catalog, path)
+
+    slow, fast, usual = (taken(stated) for stated in ("1x 100G Ethernet", "8x400G IB", "not stated"))
+    assert slow.predicted > 2 * fast.predicted
+    assert usual.predicted == fast.predicted
+    assert not any("Gb/s per accelerator" in one for one in (*slow.defaults, *fast.defaults))
+    assert "network 400 Gb/s per accelerator" in usual.defaults
+
+
 def test_one_machines_rates_do_not_stand_for_another_architecture(catalog):
     hopper, blackwell = (profiles.profile("megatron-lm-2025", catalog.accelerator(name)) for name in ("H100", "B200"))
     assert hopper.gemm_fraction == profiles.profile("megatron-2025", catalog.accelerator("H100")).gemm_fraction

@@ -67,8 +67,8 @@ def machine_of(row: Row, device: Accelerator, defaults: list[str]) -> Machine:
     )
     usual = float(next((rate for family, rate in _NIC_GBPS.items() if device.architecture.startswith(family)), 400))
     gbps = _nic_gbps(row.get("scale_out"), per_node)
-    # Some tables name the front-end network only.
-    if gbps is None or gbps < usual / 4.0:
+    # Gaudi's network ports are on the accelerator; tables name the hosts' own NICs, which carry none of its traffic.
+    if gbps is None or device.architecture.startswith("gaudi"):
         gbps = usual
         if row.whole["n_gpu"] > ranks:
             defaults.append(f"network {gbps:.0f} Gb/s per accelerator")
@@ -90,7 +90,8 @@ def _nic_gbps(text: str, per_node: int) -> float | None:
     each = re.search(r"(\d+)\s*G\s+(?:RDMA|RoCE) per GPU", text)
     if each:
         return float(each.group(1))
-    # "8x NDR400", "4x ConnectX-7 IB NDR 400Gb/s": a count of NICs, then the rate of each, the last number of the part.
-    parts = [re.search(r"(\d+)\s*x\b(?:.*\D)?(\d{3})\s*(?:G|IB|$|\b)", part) for part in re.split(r"[,;+]", text)]
+    # "8x NDR400", "8x400G", "4x ConnectX-7 IB NDR 400Gb/s": a count of NICs, then the rate of each, the last number of
+    # the part.
+    parts = [re.search(r"(\d+)\s*x(?:\b.*\D)?(\d{3})\s*(?:G|IB|$|\b)", part) for part in re.split(r"[,;+]", text)]
     totals = [int(found.group(1)) * float(found.group(2)) for found in parts if found]
     return max(totals) / per_node if totals else None

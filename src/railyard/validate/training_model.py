@@ -66,7 +66,7 @@ def _from_row(row: Row, known: Model | None, defaults: list[str]) -> Model:
         "layers": row.whole["layers"],
         "hidden": hidden,
         "heads": heads,
-        "kv_heads": heads if latent else _kv_heads(row, heads),
+        "kv_heads": heads if latent else _kv_heads(row, heads, defaults),
         "head_dim": latent.nope_dim + latent.rope_dim if latent else row.whole.get("head_dim", hidden // heads),
         "ffn": row.whole.get("ffn", 0 if experts else 4 * hidden),
         "vocab": row.whole.get("vocab", _GPT_VOCAB),
@@ -106,9 +106,12 @@ def _overlaid(known: Model, sizes: dict[str, Any], latent: MLA | None, row: Row)
     return dataclasses.replace(known, **changes)
 
 
-def _kv_heads(row: Row, heads: int) -> int:
+def _kv_heads(row: Row, heads: int, defaults: list[str]) -> int:
     text = row.get("kv_heads")
-    return int(text) if text.isdigit() and int(text) else heads
+    if text.isdigit() and int(text):
+        return int(text)
+    defaults.append(f"{heads} heads of keys and values, as of queries")
+    return heads
 
 
 def _latent(row: Row, defaults: list[str]) -> MLA | None:
