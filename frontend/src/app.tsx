@@ -3,6 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { ButtonRow } from "./parts";
 import { hasPackets } from "./packet";
 import { type BareVariant, isTraining, type Result, type Variant } from "./result";
+import { isServing } from "./serving";
 import { Bottleneck } from "./views/bottleneck";
 import { Comparison } from "./views/comparison";
 import { Cost } from "./views/cost";
@@ -11,6 +12,7 @@ import { Network } from "./views/network";
 import { Packets } from "./views/packets";
 import { Power } from "./views/power";
 import { Provenance } from "./views/provenance";
+import { ServingComparison, ServingDetails } from "./views/serving";
 import { Storage } from "./views/storage";
 import { Summary } from "./views/summary";
 import { Timeline } from "./views/timeline";
@@ -47,6 +49,7 @@ export function App({ result }: { result: Result }) {
     <Packets key={variant.name} variant={variant} all={result.variants.filter(hasPackets)} said={result.provenance.left_out} />
   );
   const compared = result.variants.filter(isTraining);
+  const served = result.variants.filter(isServing);
   return (
     <>
       <header>
@@ -61,9 +64,13 @@ export function App({ result }: { result: Result }) {
         {compared.length > 1 && compared.length === result.variants.length && (
           <Comparison variants={compared} chosen={chosen} choose={choose} />
         )}
+        {served.length > 1 && served.length === result.variants.length && (
+          <ServingComparison variants={served} chosen={chosen} choose={choose} />
+        )}
         {result.variants.length > 1 && (
           <ButtonRow label="Details of" names={result.variants.map((each) => each.name)} chosen={chosen} choose={choose} />
         )}
+        {isServing(variant) && <ServingDetails key={variant.name} variant={variant} alone={result.variants.length === 1} />}
         {isTraining(variant) ? <Training variant={variant} packets={packets} /> : packets}
         <Provenance result={result} />
       </main>

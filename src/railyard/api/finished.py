@@ -27,6 +27,9 @@ TABLES = {
     "cpmt": "cost per million tokens by part",
     "bottleneck": "what each resource would bring if it were better",
     "sources": "where the numbers come from",
+    "requests": "of a serving run: every request with its latencies (from requests.parquet, first variant)",
+    "capacity": "of a serving run: every load that was tried",
+    "replicas": "of a serving run: each replica",
     "tasks": "every task of the step with its start and end (from timeline.parquet)",
 }
 

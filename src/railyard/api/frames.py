@@ -25,23 +25,50 @@ def table(result: Mapping[str, Any], folder: Path | None, name: str) -> pl.DataF
     import polars as pl
 
     if name == "tasks":
-        return _tasks(folder)
+        return _kept(folder, "timeline.parquet", name)
+    if name == "requests":
+        return _kept(folder, "requests.parquet", name)
     if name == "sources":
         return pl.DataFrame(result["provenance"]["sources"], infer_schema_length=None)
     rows = [{"variant": variant["name"], **row} for variant in result["variants"] for row in _ROWS[name](variant)]
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-def _tasks(folder: Path | None) -> pl.DataFrame:
+def _kept(folder: Path | None, file: str, what: str) -> pl.DataFrame:
     import polars as pl
 
-    path = None if folder is None else folder / "timeline.parquet"
+    path = None if folder is None else folder / file
     if path is None or not path.is_file():
-        raise InputError("the tasks are in the folder of the run, which is not there", file=path)
+        raise InputError(f"the {what} are in the folder of the run, which is not there", file=path)
     return pl.read_parquet(path)
 
 
+def _served(variant: Variant) -> Iterable[Row]:
+    """The figures of a serving run."""
+    serving = variant["serving"]
+    cpmt = serving["cpmt"] or {}
+    row: Row = {f"set {key}": str(value) for key, value in variant["settings"].items()}
+    row |= {
+        f"{name}_{level}": serving[name][level]
+        for name in ("ttft_s", "tpot_s", "itl_s", "e2e_s", "queue_s")
+        for level in ("p50", "p90", "p99", "p999", "mean")
+    }
+    row |= {
+        "rate_per_s": serving["requests"]["rate_per_s"],
+        "attainment": serving["slo"]["attainment"],
+        "goodput_rps": serving["slo"]["goodput_rps"],
+        "capacity_rps": (serving["capacity"] or {}).get("rate_per_s"),
+        **{f"tokens_per_s_{name}": serving["throughput"][name] for name in ("per_gpu", "per_user", "per_mw")},
+        "kv_hit_rate": serving["kv"]["hit_rate"],
+        "power_w": serving["power"]["total_w"]["typical"],
+    }
+    row |= {f"cpmt_{kind}_usd": cpmt.get(kind, {}).get("typical") for kind in ("input", "output", "total")}
+    return [row]
+
+
 def _summary(variant: Variant) -> Iterable[Row]:
+    if "serving" in variant:
+        return _served(variant)
     cpmt = variant.get("cpmt") or {}
     row: Row = {f"set {key}": str(value) for key, value in variant["settings"].items()}
     row |= {
@@ -62,14 +89,13 @@ def _summary(variant: Variant) -> Iterable[Row]:
 
 
 def _ranks(variant: Variant) -> Iterable[Row]:
-    return (
-        {"index": index, "gpu_utilization": value} for index, value in enumerate(variant["utilization"]["per_rank"])
-    )
+    busy = variant.get("utilization", {}).get("per_rank", ())
+    return ({"index": index, "gpu_utilization": value} for index, value in enumerate(busy))
 
 
 def _listed(*path: str) -> Callable[[Variant], Iterable[Row]]:
     def rows(variant: Variant) -> Iterable[Row]:
-        found: Any = variant
+        found: Any = variant if path[0] in variant else variant.get("serving")
         for step in path:
             found = (found or {}).get(step)
         return ({key: value for key, value in row.items() if not isinstance(value, list | dict)} for row in found or ())
@@ -89,4 +115,6 @@ _ROWS: Mapping[str, Callable[[Variant], Iterable[Row]]] = {
     "capex": _listed("capex", "components"),
     "cpmt": _listed("cpmt", "breakdown"),
     "bottleneck": _listed("bottleneck", "ranking"),
+    "capacity": _listed("serving", "capacity", "points"),
+    "replicas": _listed("serving", "replicas"),
 }

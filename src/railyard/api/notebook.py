@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from railyard.api import numbers, words
+from railyard.api import numbers, served, words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +29,8 @@ border-bottom:1px solid var(--line);background:none}.railyard th:first-child,.ra
 
 def card(result: Mapping[str, Any], report: Path | None) -> str:
     """The card."""
+    if served.is_served(result):
+        return _served(result, report)
     variants = result["variants"][:MOST_VARIANTS]
     rows = "".join(_row(variant) for variant in variants)
     hidden = len(result["variants"]) - len(variants)
@@ -38,6 +40,18 @@ def card(result: Mapping[str, Any], report: Path | None) -> str:
     title = f"<h4>{escape(result['name'])}</h4><p>{escape(words.why(result))}</p>"
     body = f"<table>{head}{rows}</table>{more}{_parts(words.best_variant(result))}{place}"
     return f"<div class='railyard'><style>{_STYLE}</style>{title}{body}</div>"
+
+
+def _served(result: Mapping[str, Any], report: Path | None) -> str:
+    """The card of a serving run: every variant's figures, and what first tokens wait for."""
+    variants = result["variants"][:MOST_VARIANTS]
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in served.row(variant)) + "</tr>" for variant in variants
+    )
+    place = f"<p>report: <code>{escape(str(report))}</code></p>" if report is not None else ""
+    title = f"<h4>{escape(result['name'])}</h4><p>{escape(served.why(result))}</p>"
+    head = _head(*(escape(title) for title in served.HEADINGS))
+    return f"<div class='railyard'><style>{_STYLE}</style>{title}<table>{head}{rows}</table>{place}</div>"
 
 
 def _head(*titles: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from railyard.api import numbers
+from railyard.api import numbers, served
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -82,6 +82,8 @@ def exposed_words(variant: Variant) -> str:
 
 def card(result: Mapping[str, Any], report: Path | None) -> str:
     """Six lines on a run."""
+    if served.is_served(result):
+        return served.card(result, report)
     best = best_variant(result)
     variants = result["variants"]
     title = "best" if len(variants) > 1 else "step"
@@ -126,6 +128,8 @@ def _waiting(variant: Variant) -> str:
 
 def explain(result: Mapping[str, Any]) -> str:
     """Where the step of every variant goes, and what would help."""
+    if served.is_served(result):
+        return served.explain(result)
     return "\n\n".join(_explain(variant) for variant in result["variants"])
 
 
@@ -148,6 +152,8 @@ def _explain(variant: Variant) -> str:
 
 def why(result: Mapping[str, Any]) -> str:
     """A sentence or two: which variant is best, by how much, what the others wait for, and what would help the best."""
+    if served.is_served(result):
+        return served.why(result)
     variants = result["variants"]
     best = best_variant(result)
     if len(variants) == 1:

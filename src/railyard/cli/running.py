@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from railyard import api
-from railyard.api import words
+from railyard.api import served, words
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.errors import InputError
@@ -69,7 +69,8 @@ def compare(
 
 def show(finished: api.Run) -> None:
     """The comparison as a table."""
-    table = Table(words.HEADINGS, words.RIGHT, turn=True)
+    told = served if served.is_served(finished.result) else words
+    table = Table(told.HEADINGS, told.RIGHT, turn=True)
     for variant in finished.result["variants"]:
-        table.add(*words.row(variant))
+        table.add(*told.row(variant))
     table.print()

@@ -95,7 +95,8 @@ def placed(draft: Draft, cluster: Cluster, catalog: Catalog, use: int) -> Cluste
 
 def model_file(draft: Draft) -> Path | None:
     """The file that describes the model, where it is not one of the catalogue."""
-    name = draft.scenario.workload.training.model
+    workload = draft.scenario.workload
+    name = (workload.training or draft.scenario.serving).model
     path = draft.folder / name
     if name.endswith(".json") or "/" in name:
         return path / "config.json" if path.is_dir() else path
@@ -109,9 +110,10 @@ def model_of(draft: Draft, catalog: Catalog) -> Model:
         InputError: It is unknown or cannot be read.
     """
     path = model_file(draft)
-    with blaming(draft, *_TRAINING, "model"):
+    workload = draft.scenario.workload
+    with blaming(draft, "workload", "serving" if workload.training is None else "training", "model"):
         if path is None:
-            return catalog.model(draft.scenario.workload.training.model)
+            return catalog.model((workload.training or draft.scenario.serving).model)
         if not path.is_file():
             raise InputError("there is no such file", found=path)
         from railyard.workload.importers import hf_config
@@ -125,7 +127,7 @@ def training_of(draft: Draft, cluster: Cluster, model: Model) -> Training:
     Raises:
         InputError: The layout does not divide, does not fit, or names something unknown.
     """
-    section = draft.scenario.workload.training
+    section = draft.scenario.training
     with blaming(draft, *_TRAINING):
         bounds.check_batch(section.global_batch)
         job = Training(
@@ -239,7 +241,7 @@ def need_storage(draft: Draft) -> None:
     Raises:
         InputError: There is none.
     """
-    training = draft.scenario.workload.training
+    training = draft.scenario.training
     for key, wanted in (("data", training.data), ("checkpoint", training.checkpoint)):
         if wanted is not None and draft.scenario.cluster.storage is None:
             error = InputError(

@@ -66,6 +66,12 @@ def execute(
     """
     tell: Tell = progress or (lambda _stage, _share: None)
     tell("preparing", 0.0)
+    if draft.scenario.workload.serving is not None:
+        from railyard.scenario.serving import execute as serving
+
+        return Finished(
+            *serving.execute(draft, varies, version=_version(), engine=engine, out=out, face=face, tell=tell)
+        )
     jobs = prepare(draft, varies, engine)
     plain = keep.resolved(draft, varies)
     name = folders.name_of(plain, _version())

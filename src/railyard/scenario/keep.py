@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from railyard.graph import Timeline
     from railyard.scenario.load import Draft
     from railyard.scenario.prepare import Job
+    from railyard.scenario.serving.prepare import ServingJob
 
 INPUTS = "inputs"
 
@@ -31,7 +32,7 @@ def resolved(draft: Draft, varies: Sequence[str] = ()) -> dict[str, Any]:
     return load.dump(draft.changed({"compare": from_plain(compare, Mark("--vary"))}).scenario)
 
 
-def place(folder: Path, number: int, jobs: Sequence[Job]) -> Path:
+def place(folder: Path, number: int, jobs: Sequence[Job] | Sequence[ServingJob]) -> Path:
     """Where the timeline of a variant goes: that of the first into the folder itself, others into one of their own."""
     if number == 0:
         return folder
@@ -72,8 +73,11 @@ def _files(draft: Draft) -> dict[str, Path]:
     """The files that a scenario names, by what it calls them."""
     files: dict[str, Path] = {}
     model = model_file(draft)
+    workload = draft.scenario.workload
     if model is not None:
-        files[draft.scenario.workload.training.model] = model
+        files[(workload.training or draft.scenario.serving).model] = model
+    if workload.serving is not None and workload.serving.requests.trace is not None:
+        files[workload.serving.requests.trace] = draft.folder / workload.serving.requests.trace
     if draft.scenario.catalog is not None:
         files[draft.scenario.catalog] = draft.folder / draft.scenario.catalog
     return files

@@ -249,7 +249,7 @@ def _straddling(job: Job) -> Iterator[str]:
 
 def _defaults(job: Job) -> Iterator[str]:
     scenario, cluster, training = job.variant.draft.scenario, job.cluster, job.training
-    section = scenario.workload.training
+    section = scenario.training
     if isinstance(section.parallelism, str) or section.parallelism.auto:
         yield f"parallelism: {training.layout}"
     if section.software.profile is None:

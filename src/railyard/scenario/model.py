@@ -4,13 +4,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from railyard.errors import InputError
 from railyard.scenario.cluster import ClusterSection
 from railyard.scenario.economics import EconomicsSection
 from railyard.scenario.packet_section import PacketSection
 from railyard.scenario.quantity import Natural, Text
 from railyard.scenario.section import Section
+from railyard.scenario.serving.section import ServingSection
 from railyard.scenario.study import CollectivesSection, CompareSection, FaultSection, JitterSection
-from railyard.scenario.workload import WorkloadSection
+from railyard.scenario.workload import TrainingSection, WorkloadSection
 
 FORMAT = "railyard/1"
 
@@ -48,3 +50,25 @@ class Scenario(Section):
         default_factory=EconomicsSection, description="Prices and rates that differ from the catalogue."
     )
     compare: CompareSection = Field(default_factory=CompareSection, description="Variants to run side by side.")
+
+    @property
+    def training(self) -> TrainingSection:
+        """The training job.
+
+        Raises:
+            InputError: The scenario serves requests.
+        """
+        if self.workload.training is None:
+            raise InputError("this wants a training job; the scenario serves requests", key="workload")
+        return self.workload.training
+
+    @property
+    def serving(self) -> ServingSection:
+        """The serving workload.
+
+        Raises:
+            InputError: The scenario trains.
+        """
+        if self.workload.serving is None:
+            raise InputError("this wants requests to serve; the scenario trains", key="workload")
+        return self.workload.serving

@@ -38,6 +38,11 @@ SHORT: Mapping[str, str] = {
     "placement": "cluster.placement",
     "parallelism": "workload.training.parallelism",
     **{letter: f"workload.training.parallelism.{letter}" for letter in ("tp", "pp", "dp", "cp", "ep", "vp", "zero")},
+    "router": "workload.serving.router",
+    "rate": "workload.serving.requests.rate",
+    "load": "workload.serving.requests.load",
+    "pools": "workload.serving.pools",
+    "slo": "workload.serving.slo",
     "electricity": "economics.electricity",
     "pue": "economics.pue",
 }
@@ -46,7 +51,13 @@ SHORT: Mapping[str, str] = {
 _KINDS = ("compression", "local_updates", "asynchronous", "scheduling", "sparse", "dispatch")
 
 #: Sections that may be written as one word, and the key that the word is the value of.
-TAGS: Mapping[str, str] = {"topology": "kind", "fabric": "name", "engine": "name", **dict.fromkeys(_KINDS, "kind")}
+TAGS: Mapping[str, str] = {
+    "topology": "kind",
+    "fabric": "name",
+    "router": "kind",
+    "engine": "name",
+    **dict.fromkeys(_KINDS, "kind"),
+}
 
 
 def full_path(key: str) -> tuple[str, ...]:

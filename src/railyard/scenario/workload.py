@@ -2,11 +2,13 @@
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic_core import PydanticCustomError
 
 from railyard.scenario.communication import CommunicationSection
 from railyard.scenario.quantity import Count, Flag, Positive, Text
 from railyard.scenario.section import Section, section_of
+from railyard.scenario.serving.section import ServingSection
 from railyard.workload.training.spec import Checkpoint, DataLoading, Layout, Precision, SoftwareProfile
 
 _LayoutKeys = section_of(Layout, "LayoutKeys", skip=frozenset({"global_batch"}), optional=True)
@@ -86,6 +88,13 @@ class TrainingSection(Section):
 
 
 class WorkloadSection(Section):
-    """The jobs; one of the keys is used."""
+    """What runs; one of the keys is used."""
 
-    training: TrainingSection = Field(description="A training job.")
+    training: TrainingSection | None = Field(default=None, description="A training job.")
+    serving: ServingSection | None = Field(default=None, description="A model that answers requests.")
+
+    @model_validator(mode="after")
+    def _one(self) -> "WorkloadSection":
+        if (self.training is None) == (self.serving is None):
+            raise PydanticCustomError("workload", "either `training` or `serving` says what runs")
+        return self

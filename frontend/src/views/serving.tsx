@@ -1,0 +1,259 @@
+import { band, bitRate, count, dollars, duration, percent, power, whole } from "../format";
+import { BandBar, ButtonRow, Figure, Legend, List, Section, StackedBar, Table } from "../parts";
+import { LEVELS, type Level, PARTS, type ServingVariant } from "../serving";
+import { Curves, Fronts } from "./capacity";
+import { useState } from "preact/hooks";
+
+const time = (seconds: number | null): string => (seconds === null ? "—" : duration(seconds));
+const sum = (parts: { [key: string]: number }): number => Object.values(parts).reduce((total, part) => total + part, 0);
+
+/** Every variant of a serving run beside the others. */
+export function ServingComparison({ variants, chosen, choose }: { variants: ServingVariant[]; chosen: number; choose: (index: number) => void }) {
+  const [level, setLevel] = useState(2);
+  const key: Level = LEVELS[level]?.key ?? "p99";
+  const rows = variants.map((variant) => ({ variant, parts: variant.serving.ttft_parts[key] }));
+  const longest = Math.max(...rows.map(({ parts }) => (parts ? sum({ ...parts }) : 0)), 1e-12);
+  const dearest = Math.max(...variants.map((variant) => variant.serving.cpmt?.total.high ?? 0), 1e-12);
+  return (
+    <Section title="Side by side" note="Each bar is a percentile of the time to the first token, in its parts. Click a row for its details.">
+      <ButtonRow label="Percentile" names={LEVELS.map(({ name }) => name)} chosen={level} choose={setLevel} />
+      <Legend items={PARTS} />
+      <div class="bars">
+        {rows.map(({ variant, parts }, index) => (
+          <button class="bar-row" aria-pressed={index === chosen} onClick={() => choose(index)}>
+            <span class="name">{variant.name}</span>
+            <StackedBar
+              whole={longest}
+              parts={PARTS.map(({ key: part, name, color }) => ({ name, color, value: parts?.[part] ?? 0, tip: `${variant.name}: ${name} ${duration(parts?.[part] ?? 0)}` }))}
+            />
+            <span class="value">{parts ? duration(sum({ ...parts })) : "—"}</span>
+          </button>
+        ))}
+      </div>
+      <h3>Cost per million tokens answered in time, prompt and answer together: low, typical, high</h3>
+      <div class="bars">
+        {variants.map((variant, index) => (
+          <button class="bar-row" aria-pressed={index === chosen} onClick={() => choose(index)}>
+            <span class="name">{variant.name}</span>
+            {variant.serving.cpmt ? <BandBar band={variant.serving.cpmt.total} whole={dearest} /> : <span class="muted">no request was answered in time</span>}
+            <span class="value">{variant.serving.cpmt ? dollars(variant.serving.cpmt.total.typical) : "—"}</span>
+          </button>
+        ))}
+      </div>
+      <Table
+        rows={variants}
+        mark={(row) => row === variants[chosen]}
+        columns={[
+          { head: "variant", text: true, cell: (row) => row.name },
+          { head: "requests/s", cell: ({ serving }) => count(serving.requests.rate_per_s) },
+          { head: "TTFT p50", cell: ({ serving }) => time(serving.ttft_s.p50) },
+          { head: "TTFT p99", cell: ({ serving }) => time(serving.ttft_s.p99) },
+          { head: "TPOT p50", cell: ({ serving }) => time(serving.tpot_s.p50) },
+          { head: "TPOT p99", cell: ({ serving }) => time(serving.tpot_s.p99) },
+          { head: "in time", cell: ({ serving }) => percent(serving.slo.attainment) },
+          { head: "goodput, requests/s", cell: ({ serving }) => count(serving.slo.goodput_rps) },
+          { head: "most requests/s in time", cell: ({ serving }) => capacityWords(serving) },
+          { head: "tokens/s per GPU", cell: ({ serving }) => count(serving.throughput.per_gpu) },
+          { head: "KV hits", cell: ({ serving }) => percent(serving.kv.hit_rate) },
+          { head: "$/M input", cell: ({ serving }) => (serving.cpmt ? band(serving.cpmt.input, dollars) : "—") },
+          { head: "$/M output", cell: ({ serving }) => (serving.cpmt ? band(serving.cpmt.output, dollars) : "—") },
+        ]}
+      />
+      <Curves variants={variants} chosen={chosen} />
+      <Fronts variants={variants} />
+    </Section>
+  );
+}
+
+function capacityWords(serving: ServingVariant["serving"]): string {
+  if (serving.capacity === null) return "—";
+  if (serving.capacity.rate_per_s <= 0) return "none";
+  return `${serving.capacity.bounded ? "" : "> "}${count(serving.capacity.rate_per_s)}`;
+}
+
+/** One variant: latencies, parts of the first token, cost, where the accelerators' time goes. */
+export function ServingDetails({ variant, alone }: { variant: ServingVariant; alone: boolean }) {
+  const { serving } = variant;
+  return (
+    <>
+      <Section title="Latencies" note="The first token counts when the user sees it: with prefill and decode apart, when the replica that decodes has the keys and values. Percentiles are by nearest rank.">
+        <p class="headline">{headline(variant)}</p>
+        {(variant.warnings ?? []).map((line) => <p class="note">{line}</p>)}
+        <div class="figures">
+          <Figure name="Answered in time" value={percent(serving.slo.attainment)} under={limits(variant)} />
+          <Figure name="Goodput" value={`${count(serving.slo.goodput_rps)} requests/s`} under={`${count(serving.requests.rate_per_s)} requests/s were asked`} />
+          <Figure name="Throughput" value={`${count(serving.throughput.per_gpu)} tokens/s`} under={`of answers, per GPU; ${count(serving.throughput.per_mw)} per MW`} />
+          <Figure name="Interactivity" value={serving.throughput.per_user === null ? "—" : `${count(serving.throughput.per_user)} tokens/s`} under="per user, median" />
+          <Figure name="KV cache hits" value={percent(serving.kv.hit_rate)} under={`of prompt tokens; cache at most ${percent(serving.kv.peak_share, 0)} full`} />
+          <Figure name="Metered power" value={power(serving.power.total_w.typical)} under={`${power(serving.power.provisioned_w.typical)} IT power provisioned`} />
+        </div>
+        <Latencies variant={variant} />
+        <h3>What the time to the first token is made of</h3>
+        <Breakdown variant={variant} />
+      </Section>
+      {alone && (serving.capacity !== null || serving.pareto.length > 1) && (
+        <Section title="Capacity"><Curves variants={[variant]} chosen={0} /><Fronts variants={[variant]} /></Section>
+      )}
+      <ServingCost variant={variant} />
+      <Pools variant={variant} />
+    </>
+  );
+}
+
+function headline({ serving }: ServingVariant): string {
+  const { p50, p99 } = serving.ttft_s;
+  if (p50 === null || p99 === null) return "No request was answered.";
+  const share = serving.network_share.ttft.p99 ?? 0;
+  return `Half of the first tokens are there within ${duration(p50)}, 99 % within ${duration(p99)}; the network takes ${percent(share)} of the latter.`;
+}
+
+function limits({ serving: { slo } }: ServingVariant): string {
+  const told = ([["TTFT", slo.ttft_s], ["TPOT", slo.tpot_s], ["end to end", slo.e2e_s]] as [string, number | null][]).filter(([, limit]) => limit !== null);
+  return told.length === 0 ? "no objective was set" : told.map(([name, limit]) => `${name} ${duration(limit ?? 0)}`).join(", ");
+}
+
+function Latencies({ variant: { serving } }: { variant: ServingVariant }) {
+  const rows = [
+    { name: "time to first token", of: serving.ttft_s },
+    { name: "of it in the queue", of: serving.queue_s },
+    { name: "time per further token", of: serving.tpot_s },
+    { name: "gap between two tokens", of: serving.itl_s },
+    { name: "end to end", of: serving.e2e_s },
+  ];
+  return (
+    <Table
+      rows={rows}
+      columns={[
+        { head: "latency", text: true, cell: (row) => row.name },
+        { head: "mean", cell: (row) => time(row.of.mean) },
+        ...LEVELS.map(({ key, name }) => ({ head: name, cell: (row: (typeof rows)[number]) => time(row.of[key]) })),
+      ]}
+    />
+  );
+}
+
+function Breakdown({ variant: { serving } }: { variant: ServingVariant }) {
+  const rows = LEVELS.flatMap(({ key, name }) => {
+    const parts = serving.ttft_parts[key];
+    return parts ? [{ name, parts, whole: sum({ ...parts }), tpot: serving.network_share.tpot[key] ?? 0 }] : [];
+  });
+  const longest = Math.max(...rows.map((row) => row.whole), 1e-12);
+  return (
+    <>
+      <Legend items={PARTS} />
+      <div class="bars">
+        {rows.map((row) => (
+          <div class="bar-row">
+            <span class="name">{row.name}</span>
+            <StackedBar whole={longest} parts={PARTS.map(({ key, name, color }) => ({ name, color, value: row.parts[key], tip: `${name} ${duration(row.parts[key])}` }))} />
+            <span class="value">{duration(row.whole)}</span>
+          </div>
+        ))}
+      </div>
+      <Table
+        rows={rows}
+        columns={[
+          { head: "percentile", text: true, cell: (row) => row.name },
+          ...PARTS.map(({ key, name }) => ({ head: name, cell: (row: (typeof rows)[number]) => duration(row.parts[key]) })),
+          { head: "sum", cell: (row) => duration(row.whole) },
+          { head: "network of TTFT", cell: (row) => percent((row.parts.network_s + row.parts.transfer_s) / row.whole) },
+          { head: "network of TPOT", cell: (row) => percent(row.tpot) },
+        ]}
+      />
+    </>
+  );
+}
+
+function ServingCost({ variant: { serving } }: { variant: ServingVariant }) {
+  const { cpmt } = serving;
+  if (cpmt === null) return <Section title="Cost per million tokens"><p>No request was answered in time: nothing was bought.</p></Section>;
+  const rows = [
+    { name: "prompt tokens", of: cpmt.input },
+    { name: "answer tokens", of: cpmt.output },
+    { name: "both together", of: cpmt.total },
+    { name: "all of it on answers", of: cpmt.all_on_output },
+    { name: "both, rented", of: cpmt.rented_total },
+  ];
+  const widest = Math.max(...rows.map((row) => row.of.high));
+  const most = Math.max(...cpmt.breakdown.map((part) => part.high), 1e-12);
+  return (
+    <Section title="Cost per million tokens" note="Dollars per hour over the tokens of requests that were answered in time, idle time included. Prompts and answers share the dollars as they share the accelerators' time.">
+      <div class="bars">
+        {rows.map((row) => (
+          <div class="bar-row"><span class="name">{row.name}</span><BandBar band={row.of} whole={widest} /><span class="value">{dollars(row.of.typical)}</span></div>
+        ))}
+      </div>
+      <Table
+        rows={rows}
+        columns={[
+          { head: "per million", text: true, cell: (row) => row.name },
+          { head: "low", cell: (row) => dollars(row.of.low) },
+          { head: "typical", cell: (row) => dollars(row.of.typical) },
+          { head: "high", cell: (row) => dollars(row.of.high) },
+        ]}
+      />
+      <h3>Parts of both together</h3>
+      <div class="bars">
+        {cpmt.breakdown.map((part) => (
+          <div class="bar-row"><span class="name">{part.name}</span><BandBar band={part} whole={most} /><span class="value">{dollars(part.typical)}</span></div>
+        ))}
+      </div>
+      <p class="note">
+        Capital {band(serving.capex.total_usd, dollars)}; {band(cpmt.usd_per_h, dollars)} an hour. Energy is metered at {power(serving.power.total_w.typical)} with cooling; space is paid for {power(serving.power.provisioned_w.typical)} of provisioned IT power.
+      </p>
+    </Section>
+  );
+}
+
+function Pools({ variant }: { variant: ServingVariant }) {
+  const { serving } = variant;
+  const shares = [
+    { key: "prompt" as const, name: "prompts", color: "var(--compute)" },
+    { key: "decode" as const, name: "answers", color: "var(--bubble)" },
+    { key: "network" as const, name: "collectives", color: "var(--bandwidth)" },
+  ];
+  const busiest = [...serving.replicas.entries()].sort(([, a], [, b]) => b.busy - a.busy).slice(0, 24);
+  return (
+    <Section title="Where the accelerators' time goes" note="Share of the time from the first request to the last answer; the rest of each bar is idle.">
+      <Legend items={shares} />
+      <div class="bars">
+        {serving.pools.map((pool) => (
+          <div class="bar-row">
+            <span class="name">{pool.role}: {pool.replicas} on {pool.accelerators} {pool.accelerator}</span>
+            <StackedBar whole={1} parts={shares.map(({ key, name, color }) => ({ name, color, value: pool[key], tip: `${name} ${percent(pool[key])}` }))} />
+            <span class="value">{percent(pool.prompt + pool.decode + pool.network)}</span>
+          </div>
+        ))}
+      </div>
+      <details>
+        <summary>{busiest.length < serving.replicas.length ? `The busiest ${busiest.length} of ${serving.replicas.length} replicas` : "Each replica"}</summary>
+        <Table
+          rows={busiest}
+          columns={[
+            { head: "replica", text: true, cell: ([number, row]) => `${row.pool} ${number}` },
+            { head: "busy", cell: ([, row]) => percent(row.busy) },
+            { head: "iterations", cell: ([, row]) => whole(row.iterations) },
+            { head: "prompt tokens computed", cell: ([, row]) => whole(row.input_tokens) },
+            { head: "answer tokens", cell: ([, row]) => whole(row.output_tokens) },
+            { head: "cache at most", cell: ([, row]) => percent(row.kv_peak_share) },
+          ]}
+        />
+      </details>
+      {serving.links.length > 0 && (
+        <details open={(serving.links[0]?.utilization ?? 0) > 0.3}>
+          <summary>Links that keys and values load most</summary>
+          <Table
+            rows={serving.links}
+            columns={[
+              { head: "link", text: true, cell: (row) => row.name },
+              { head: "rate", cell: (row) => bitRate(row.rate_bps) },
+              { head: "mean load", cell: (row) => percent(row.utilization) },
+            ]}
+          />
+        </details>
+      )}
+      <List title="Requests" items={[`${whole(serving.requests.count)} requests, ${count(serving.requests.input_tokens_mean)} prompt and ${count(serving.requests.output_tokens_mean)} answer tokens in the mean`, serving.requests.source, ...(serving.requests.dropped > 0 ? [`${whole(serving.requests.dropped)} refused`] : []), ...(serving.requests.unfinished > 0 ? [`${whole(serving.requests.unfinished)} not answered when the run was ended`] : [])]} />
+    </Section>
+  );
+}
+

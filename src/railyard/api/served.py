@@ -1,0 +1,131 @@
+"""A serving result in words: the comparison's figures, a card, and what the first token waits for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from railyard.api import numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    Variant = Mapping[str, Any]
+
+HEADINGS = (
+    "variant",
+    "requests/s",
+    "TTFT p50 / p99",
+    "TPOT p50 / p99",
+    "queue p99",
+    "in time",
+    "goodput req/s",
+    "most req/s in time",
+    "tokens/s per GPU",
+    "tokens/s per user",
+    "network of p99 TTFT",
+    "KV hits",
+    "$/M input",
+    "$/M output",
+    "power",
+)
+RIGHT = tuple(range(1, len(HEADINGS)))
+PARTS = (("queue_s", "queue"), ("compute_s", "compute"), ("network_s", "network"), ("transfer_s", "transfer"))
+
+
+def is_served(result: Mapping[str, Any]) -> bool:
+    """Whether a result is of requests and not of a training step."""
+    return all("serving" in variant for variant in result["variants"])
+
+
+def row(variant: Variant) -> list[str]:
+    """One variant's cells under `HEADINGS`."""
+    serving = variant["serving"]
+    cost = serving["cpmt"] or {}
+    return [
+        variant["name"],
+        numbers.short(serving["requests"]["rate_per_s"]),
+        _pair(serving["ttft_s"]),
+        _pair(serving["tpot_s"]),
+        numbers.seconds(serving["queue_s"]["p99"]),
+        numbers.percent(serving["slo"]["attainment"]),
+        numbers.short(serving["slo"]["goodput_rps"]),
+        capacity_words(serving["capacity"]),
+        numbers.short(serving["throughput"]["per_gpu"]),
+        numbers.short(serving["throughput"]["per_user"]),
+        numbers.percent(serving["network_share"]["ttft"].get("p99")),
+        numbers.percent(serving["kv"]["hit_rate"]),
+        numbers.band(cost.get("input")),
+        numbers.band(cost.get("output")),
+        numbers.power(serving["power"]["total_w"]["typical"]),
+    ]
+
+
+def capacity_words(capacity: Mapping[str, Any] | None) -> str:
+    """The largest load within the objective; `>` where no load beyond it was found."""
+    if capacity is None:
+        return numbers.NOT_APPLICABLE
+    if capacity["rate_per_s"] <= 0:
+        return "none"
+    return f"{'' if capacity['bounded'] else '> '}{numbers.short(capacity['rate_per_s'])}"
+
+
+def _pair(values: Mapping[str, float | None]) -> str:
+    return f"{numbers.seconds(values['p50'])} / {numbers.seconds(values['p99'])}"
+
+
+def best_variant(result: Mapping[str, Any]) -> Variant:
+    """The variant that serves a million tokens for least; the one with most goodput where one of them sells none."""
+    variants = result["variants"]
+    if all(variant["serving"]["cpmt"] for variant in variants):
+        return min(variants, key=lambda variant: variant["serving"]["cpmt"]["total"]["typical"])
+    return max(variants, key=lambda variant: variant["serving"]["slo"]["goodput_rps"])
+
+
+def first_token(variant: Variant, level: str = "p99") -> str:
+    """`p99 of the first token, 2.1 s: queue 1.2 s, compute 0.7 s, network 0.1 s, transfer 0.1 s`."""
+    serving = variant["serving"]
+    parts = serving["ttft_parts"].get(level)
+    if not parts:
+        return "No request was answered."
+    told = ", ".join(f"{word} {numbers.seconds(parts[name])}" for name, word in PARTS)
+    return f"{level} of the time to the first token, {numbers.seconds(serving['ttft_s'][level])}: {told}"
+
+
+def why(result: Mapping[str, Any]) -> str:
+    """Which variant costs least per token in time, and what its first tokens wait for."""
+    best = best_variant(result)
+    if len(result["variants"]) == 1:
+        return first_token(best)
+    cost = best["serving"]["cpmt"]
+    price = f"at ${numbers.band(cost['total'])} per million tokens in time" if cost else "with most requests in time"
+    return f"{best['name']} comes out best, {price}.\n{best['name']}: {first_token(best)}"
+
+
+def explain(result: Mapping[str, Any]) -> str:
+    """What the first tokens of every variant wait for, percentile by percentile."""
+    lines = []
+    for variant in result["variants"]:
+        lines.append(f"{variant['name']}")
+        lines += [f"  {first_token(variant, level)}" for level in ("p50", "p90", "p99", "p999")]
+    return "\n".join(lines)
+
+
+def card(result: Mapping[str, Any], report: Path | None) -> str:
+    """Six lines on a run."""
+    best = best_variant(result)
+    serving = best["serving"]
+    many = len(result["variants"])
+    cost = serving["cpmt"]
+    lines = [
+        f"{result['name']}: {many} variant{'s' if many > 1 else ''}, {serving['requests']['count']} requests",
+        f"{'best' if many > 1 else 'latency':<12}{best['name']}: TTFT {_pair(serving['ttft_s'])},"
+        f" TPOT {_pair(serving['tpot_s'])} (p50 / p99)",
+        f"in time     {numbers.percent(serving['slo']['attainment'])},"
+        f" goodput {numbers.short(serving['slo']['goodput_rps'])} requests/s",
+        f"waiting     {first_token(best)}",
+        f"cost        ${numbers.band(cost['total'] if cost else None)} per million tokens in time,"
+        f" {numbers.power(serving['power']['total_w']['typical'])}",
+        f"report      {report if report is not None else 'not written'}",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,92 @@
+"""The most requests a second that a deployment serves within its objective, found by halving, and its curve of load."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+MOST_DOUBLINGS = 12
+
+
+@dataclass(frozen=True)
+class Point:
+    """One load.
+
+    Attributes:
+        rate_per_s: Requests offered.
+        attainment: Share that met the objective.
+        goodput_per_s: Requests that did, a second.
+        ttft_p50_s, ttft_p99_s, tpot_p50_s, tpot_p99_s: Latencies; None when no request ended.
+        output_tokens_per_s: Of all requests that ended.
+        overloaded: The run was ended because its queue could never drain.
+    """
+
+    rate_per_s: float
+    attainment: float
+    goodput_per_s: float
+    ttft_p50_s: float | None
+    ttft_p99_s: float | None
+    tpot_p50_s: float | None
+    tpot_p99_s: float | None
+    output_tokens_per_s: float
+    overloaded: bool = False
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What was found.
+
+    Attributes:
+        rate_per_s: The largest load tried that met the objective; 0 when none did.
+        points: Every load tried, ascending.
+        bounded: Whether a load that misses the objective was found above it.
+    """
+
+    rate_per_s: float
+    points: tuple[Point, ...]
+    bounded: bool
+
+
+def capacity(
+    evaluate: Callable[[float], Point], start: float, attainment: float, *, tolerance: float = 0.05
+) -> Capacity:
+    """Doubles or halves the load until the objective turns, then halves the span between.
+
+    Args:
+        evaluate: Simulates a load in requests a second.
+        start: The first load to try, more than 0.
+        attainment: Share of the requests that must meet the objective.
+        tolerance: Of the rate found.
+    """
+    points = {start: evaluate(start)}
+
+    def good(rate: float) -> bool:
+        if rate not in points:
+            points[rate] = evaluate(rate)
+        return points[rate].attainment >= attainment and not points[rate].overloaded
+
+    low, high = (start, None) if good(start) else (None, start)
+    for _ in range(MOST_DOUBLINGS):
+        if low is not None and high is not None:
+            break
+        rate = 2 * low if low is not None else high / 2  # type: ignore[operator]
+        if good(rate):
+            low = rate
+        else:
+            high = rate
+    while low is not None and high is not None and high - low > tolerance * high:
+        middle = (low + high) / 2
+        if good(middle):
+            low = middle
+        else:
+            high = middle
+    ordered = tuple(points[rate] for rate in sorted(points))
+    return Capacity(low or 0.0, ordered, bounded=high is not None)
+
+
+def front(points: Sequence[tuple[float, float]]) -> list[bool]:
+    """Which points no other one beats in both figures, where more is better in each; equal points stay."""
+    return [not any(other[0] >= one[0] and other[1] >= one[1] and other != one for other in points) for one in points]

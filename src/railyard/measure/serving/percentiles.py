@@ -1,0 +1,81 @@
+"""Percentiles of latencies, and what each percentile is made of.
+
+Percentiles are by nearest rank. The parts of a percentile are those of the requests around it (0.5 % of all on either
+side, fewer near the end), scaled to the percentile itself: so they add up to it, and do not hang on one request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+LEVELS: Mapping[str, float] = {"p50": 0.50, "p90": 0.90, "p99": 0.99, "p999": 0.999}
+_AROUND = 0.005
+
+
+def quantiles(values: NDArray[np.float64]) -> dict[str, float | None]:
+    """p50, p90, p99, p99.9 and the mean of what is not NaN; None where there is nothing."""
+    known = np.sort(values[~np.isnan(values)])
+    if len(known) == 0:
+        return {**dict.fromkeys(LEVELS, None), "mean": None}
+    return {
+        **{name: float(known[_rank(level, len(known))]) for name, level in LEVELS.items()},
+        "mean": float(known.mean()),
+    }
+
+
+def counted(count: NDArray[np.int64], lower_s: NDArray[np.float64]) -> dict[str, float | None]:
+    """The same of a histogram, whose bins begin at `lower_s`; a value counts as the middle of its bin.
+
+    Args:
+        count: int64[bins].
+        lower_s: float64[bins], ascending.
+    """
+    total = int(count.sum())
+    if total == 0:
+        return {**dict.fromkeys(LEVELS, None), "mean": None}
+    upper = np.append(lower_s[1:], lower_s[-1])
+    middle = np.where(lower_s > 0, (lower_s + upper) / 2, 0.0)
+    reached = np.cumsum(count)
+    found = {name: float(middle[np.searchsorted(reached, _rank(level, total) + 1)]) for name, level in LEVELS.items()}
+    return {**found, "mean": float((middle * count).sum() / total)}
+
+
+def parts_of(whole: NDArray[np.float64], parts: Mapping[str, NDArray[np.float64]]) -> dict[str, dict[str, float]]:
+    """What each percentile, and the mean, of `whole` is made of.
+
+    Args:
+        whole: float64[n], NaN where there is no value.
+        parts: By name, float64[n]; they add up to `whole`.
+
+    Returns:
+        By percentile: seconds by part. The parts of a percentile add up to it. Empty when there is no value.
+    """
+    known = np.flatnonzero(~np.isnan(whole))
+    if len(known) == 0:
+        return {}
+    order = known[np.argsort(whole[known], kind="stable")]
+    found = {}
+    for name, level in LEVELS.items():
+        rank = _rank(level, len(order))
+        near = min(int(_AROUND * len(order)), len(order) - 1 - rank, rank)
+        found[name] = _scaled(whole[order[rank]], order[rank - near : rank + near + 1], parts)
+    found["mean"] = _scaled(whole[order].mean(), order, parts)
+    return found
+
+
+def _scaled(value: float, rows: NDArray[np.int64], parts: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
+    mean = {name: float(part[rows].mean()) for name, part in parts.items()}
+    total = sum(mean.values())
+    return {name: float(value) * part / total if total > 0 else 0.0 for name, part in mean.items()}
+
+
+def _rank(level: float, count: int) -> int:
+    """Nearest rank, from 0; a hair below a whole number is that number."""
+    return min(max(int(np.ceil(level * count - 1e-9)) - 1, 0), count - 1)

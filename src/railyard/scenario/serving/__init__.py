@@ -1,0 +1,1 @@
+"""A serving workload in a scenario: its sections, what they become, the run, the result."""

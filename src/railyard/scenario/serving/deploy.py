@@ -1,0 +1,294 @@
+"""From pools of a scenario to replicas on ranks of the cluster, ways between them, and the engine's deployment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.cluster import build
+from railyard.collective.lowering.transfers import lower_transfers
+from railyard.engine.serving import (
+    Autoscale,
+    Cost,
+    Deployment,
+    Links,
+    Outages,
+    Pool,
+    Router,
+    Speculative,
+    Store,
+    Transfers,
+)
+from railyard.errors import InputError
+from railyard.workload.serving.layout import ServingLayout
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.catalog import Catalog
+    from railyard.cluster import Cluster
+    from railyard.scenario.load import Draft
+    from railyard.scenario.serving.section import PoolSection, RouterSection, ServingSection
+
+ROLES = ("prefill", "decode", "both")
+_PS = 1e12
+_KV_TRANSFER_BYTES = 1 << 28
+"""Size at which ways are lowered: large enough that the protocol is that of bulk data."""
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """One pool on the cluster.
+
+    Attributes:
+        role: `prefill`, `decode` or `both`.
+        section: As written.
+        cluster: The machine that its replicas see: its own server in the same network.
+        layout: Of a replica.
+        ranks: int64[replicas, ranks of a replica], ranks of the whole cluster.
+    """
+
+    role: str
+    section: PoolSection
+    cluster: Cluster
+    layout: ServingLayout
+    ranks: NDArray[np.int64]
+
+    @property
+    def replicas(self) -> int:
+        """How many there are."""
+        return len(self.ranks)
+
+
+def place(draft: Draft, catalog: Catalog, cluster: Cluster) -> tuple[Placed, ...]:
+    """Puts the replicas of every pool on ranks, pool after pool, none across scale-up domains that it fits into.
+
+    Raises:
+        InputError: They do not fit on the cluster, or a pool's server does not match the cluster's.
+    """
+    serving = draft.scenario.serving
+    pools, start = [], 0
+    open_ended = [role for role in ROLES if (pool := getattr(serving.pools, role)) and pool.replicas is None]
+    for role in ROLES:
+        section = getattr(serving.pools, role)
+        if section is None:
+            continue
+        place_of = f"pools.{role}"
+        if section.replicas is None and len(open_ended) > 1:
+            raise InputError("only one pool may leave out `replicas`", key=f"{place_of}.replicas")
+        layout = _layout(serving, section)
+        machine = _machine(draft, catalog, cluster, section, place_of)
+        later = sum(_ranks(serving, other) for other in ROLES[ROLES.index(role) + 1 :])
+        ranks = _ranks_of(section, layout.ranks, start, cluster, later, place_of)
+        start = int(ranks[-1, -1]) + 1
+        pools.append(Placed(role, section, machine, layout, ranks))
+    return tuple(pools)
+
+
+def _ranks(serving: ServingSection, role: str) -> int:
+    section = getattr(serving.pools, role)
+    return 0 if section is None else _layout(serving, section).ranks * (section.replicas or 0)
+
+
+def _layout(serving: ServingSection, section: PoolSection) -> ServingLayout:
+    return ServingLayout(
+        tp=section.tp,
+        pp=section.pp,
+        dp_attention=section.dp_attention,
+        ep=section.ep,
+        cp=section.cp,
+        precision=section.precision or serving.precision,
+        kv_bits=section.kv_bits or serving.kv_bits,
+    )
+
+
+def _ranks_of(section: PoolSection, each: int, start: int, cluster: Cluster, later: int, key: str) -> NDArray[np.int64]:
+    """Ranks of every replica of a pool; where they fit whole into a domain, none straddles two."""
+    domain = cluster.scale_up_domain
+    most = cluster.ranks - later
+    firsts: list[int] = []
+    first = start
+    while section.replicas is None or len(firsts) < section.replicas:
+        if each <= domain and first // domain != (first + each - 1) // domain:
+            first = (first // domain + 1) * domain
+        if first + each > most:
+            break
+        firsts.append(first)
+        first += each
+    if not firsts or (section.replicas is not None and len(firsts) < section.replicas):
+        raise InputError(
+            f"{section.replicas or 1} replicas of {each} accelerators do not fit: {max(most - start, 0)} of the"
+            f" cluster's {cluster.ranks} are left for this pool, which hold {len(firsts)}",
+            key=f"{key}.replicas",
+            found=section.replicas,
+            allowed=f"at most {len(firsts)}" if firsts else None,
+            hint="raise `cluster.accelerators`, or lower `tp`, `pp` or `replicas`",
+        )
+    return np.asarray(firsts, np.int64)[:, None] + np.arange(each)
+
+
+def _machine(draft: Draft, catalog: Catalog, cluster: Cluster, section: PoolSection, key: str) -> Cluster:
+    """The cluster as the pool's replicas see it: its own servers in the same network."""
+    if section.server is None:
+        return cluster
+    server = catalog.server(section.server)
+    if server.accelerators != cluster.server.accelerators:
+        raise InputError(
+            f"`{server.name}` has {server.accelerators} accelerators, the cluster's `{cluster.server.name}`"
+            f" {cluster.server.accelerators}: servers of one network must be of one size",
+            key=f"{key}.server",
+            found=section.server,
+        )
+    back_end = cluster.spec.back_end
+    return build(replace(cluster.spec, server=section.server, back_end=back_end, overrides={}), catalog)
+
+
+def ways(cluster: Cluster, pools: tuple[Placed, ...]) -> Links | None:
+    """Links between replicas that compute prompts only and those that compute answers; None where there are none.
+
+    Each rank of one side sends its part of the cache to its partner of the other side, over its own NIC or inside a
+    scale-up domain. NICs of a pool with servers of its own run at the slower of its rate and the network's.
+    """
+    by_role = {pool.role: pool for pool in pools}
+    if "prefill" not in by_role:
+        return None
+    send, take = by_role["prefill"], by_role["decode"]
+    first = {pool.role: sum(other.replicas for other in pools[:number]) for number, pool in enumerate(pools)}
+    pairs = [(a, b) for a in range(send.replicas) for b in range(take.replicas)]
+    lanes = max(send.ranks.shape[1], take.ranks.shape[1])
+    lane = np.arange(lanes)
+    source = np.concatenate([send.ranks[a][lane * send.ranks.shape[1] // lanes] for a, _ in pairs])
+    target = np.concatenate([take.ranks[b][lane * take.ranks.shape[1] // lanes] for _, b in pairs])
+    table = lower_transfers(
+        cluster,
+        source.astype(np.int32),
+        target.astype(np.int32),
+        np.full(len(source), _KV_TRANSFER_BYTES, np.int64),
+        np.ones(len(source), np.int32),
+    )
+    way = np.repeat(np.arange(len(source)) // lanes, np.diff(table.link_ptr))
+    width = len(cluster.links)
+    keys, inverse = np.unique(way * width + table.link_idx, return_inverse=True)
+    share = np.bincount(inverse.ravel(), weights=table.link_share / lanes, minlength=len(keys))
+    return Links(
+        rate_bps=_rates(cluster, pools),
+        from_replica=np.array([first["prefill"] + a for a, _ in pairs], np.int32),
+        to_replica=np.array([first["decode"] + b for _, b in pairs], np.int32),
+        ptr=np.searchsorted(keys // width, np.arange(len(pairs) + 1)).astype(np.int64),
+        link=(keys % width).astype(np.int32),
+        share=share,
+        latency_ps=table.latency_ps.reshape(-1, lanes).max(axis=1).astype(np.int64),
+    )
+
+
+def _rates(cluster: Cluster, pools: tuple[Placed, ...]) -> NDArray[np.float64]:
+    """Rates of all links; those at the NICs of a pool with servers of its own are at most those NICs' rates."""
+    rate = np.array(cluster.links.rate_bps, np.float64)
+    network = cluster.back_end
+    for pool in pools:
+        slower = pool.cluster.nic.rate_bps / cluster.nic.rate_bps
+        if pool.section.server is None or slower >= 1 or pool.cluster.spec.back_end.link_rate_bps is not None:
+            continue
+        ports = np.unique(network.port_of_rank[pool.ranks.ravel()].ravel())
+        used = network.endpoints(ports.astype(np.int32), np.roll(ports, 1).astype(np.int32))
+        rate[np.unique(used.link)] *= slower
+    return rate
+
+
+def deployment(
+    serving: ServingSection, pools: tuple[Placed, ...], costs: tuple[Any, ...], links: Links | None
+) -> Deployment:
+    """What the engine runs.
+
+    Args:
+        serving: As written.
+        pools: On the cluster.
+        costs: An iteration of a replica of each pool.
+        links: Between them.
+
+    Raises:
+        InputError: An outage names a replica that is not there.
+    """
+    store = serving.cache.store
+    return Deployment(
+        pools=tuple(_pool(serving, pool, cost) for pool, cost in zip(pools, costs, strict=True)),
+        router=_router(serving.router),
+        decode_router=_router(serving.decode_router),
+        links=links,
+        transfers=Transfers(serving.transfer.overlap),
+        store=Store() if store is None else Store(store.capacity, store.rate, store.latency),
+        outages=_outages(serving, sum(pool.replicas for pool in pools)),
+    )
+
+
+def _pool(serving: ServingSection, pool: Placed, cost: Any) -> Pool:
+    section, cache = pool.section, serving.cache
+    blocks = int(cost.kv_capacity_tokens) // section.block_tokens
+    if blocks < 1:
+        raise InputError("the cache has no room for a single block", key=f"pools.{pool.role}.block_tokens")
+    guess, scale = section.speculative, section.autoscale
+    return Pool(
+        name=pool.role,
+        cost=Cost.of(cost),
+        replicas=pool.replicas,
+        role=pool.role,  # type: ignore[arg-type]
+        block_tokens=section.block_tokens,
+        kv_blocks=blocks,
+        max_sequences=section.max_sequences,
+        max_batched_tokens=section.max_batched_tokens,
+        chunked=section.chunked,
+        policy=section.policy,
+        prefix_cache=cache.prefix,
+        preemption=section.preemption,
+        kv_bytes_per_token=float(cost.kv_bytes_per_token),
+        swap_bytes=float(cache.swap),
+        host_kv_bytes=float(cache.host),
+        swap_bps=cache.host_rate,
+        host_latency_s=cache.host_latency,
+        speculative=None if guess is None else Speculative(guess.tokens, guess.acceptance, guess.draft),
+        autoscale=None if scale is None else _autoscale(pool, cost),
+    )
+
+
+def _autoscale(pool: Placed, cost: Any) -> Autoscale:
+    rule = pool.section.autoscale
+    if rule is None:
+        raise InputError("this pool does not scale", key="autoscale")
+    loading = rule.cold_start
+    if loading is None:
+        loading = 8 * float(cost.weight_bytes) / pool.layout.ranks / rule.load_rate
+    return Autoscale(
+        min_replicas=min(rule.least, pool.replicas),
+        target=rule.target,
+        measure="queue" if rule.by == "queue" else "utilization",
+        first_replicas=min(rule.start, pool.replicas),
+        interval_ps=round(rule.interval * _PS),
+        cold_start_ps=round(loading * _PS),
+        hold_ps=round(rule.hold * _PS),
+    )
+
+
+def _router(section: RouterSection) -> Router:
+    return Router(section.kind, section.prefix_weight, section.load_weight)
+
+
+def _outages(serving: ServingSection, replicas: int) -> Outages:
+    rows = serving.outages
+    for number, row in enumerate(rows):
+        if row.replica >= replicas:
+            raise InputError(
+                "there is no such replica",
+                key=f"outages.{number}.replica",
+                found=row.replica,
+                allowed=f"0 to {replicas - 1}",
+            )
+        if row.end <= row.start:
+            raise InputError("it ends before it begins", key=f"outages.{number}.end", found=f"{row.end:g} s")
+    return Outages(
+        np.array([row.replica for row in rows], np.int32),
+        np.array([round(row.start * _PS) for row in rows], np.int64),
+        np.array([round(row.end * _PS) for row in rows], np.int64),
+        np.array([row.drain for row in rows], np.bool_),
+    )

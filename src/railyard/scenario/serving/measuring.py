@@ -1,0 +1,338 @@
+"""From what the engine found to one variant of the result; its figures come from `measure` and `economics`."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.economics.parts import Part, component_of
+from railyard.economics.serving import Sold, Use, serving_cost
+from railyard.economics.sources import Source, of_entry
+from railyard.measure.serving.objective import Objective, goodput
+from railyard.measure.serving.percentiles import counted, parts_of, quantiles
+from railyard.measure.serving.served import DROPPED, UNFINISHED, Served, served
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from railyard.economics.serving import ServingCost
+    from railyard.engine.serving import ServingRun
+    from railyard.measure.serving.objective import Goodput
+    from railyard.scenario.serving.deploy import Placed
+    from railyard.scenario.serving.prepare import ServingJob
+
+_HOT_LINKS = 8
+LEFT_OUT = (
+    "collectives inside a replica take the time of their closed form; they and transfers of keys and values do not"
+    " slow one another down",
+    "requests reach replicas, and tokens reach users, in no time",
+    "what is written to the store beyond the replicas costs nothing",
+    "the percentiles' computation contains what other requests in the same batches take",
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One variant of the result, and where its numbers come from.
+
+    Attributes:
+        variant: As it stands in `result.json`.
+        requests: As they were served.
+        cost: Of the deployment.
+        sources: Origins of its prices, powers, rates.
+        defaults: What was chosen because the scenario did not say.
+    """
+
+    variant: dict[str, Any]
+    requests: Served
+    cost: ServingCost
+    sources: tuple[Source, ...]
+    defaults: tuple[str, ...]
+
+
+def objective_of(job: ServingJob) -> Objective:
+    """The scenario's objective."""
+    slo = job.variant.draft.scenario.serving.slo
+    return Objective(slo.ttft, slo.tpot, slo.e2e, slo.attainment)
+
+
+def measure(job: ServingJob, run: ServingRun) -> Measured:
+    """Everything about one variant.
+
+    Raises:
+        InputError: The bill holds an unknown kind.
+    """
+    asked = job.requests
+    found = served(asked.arrival_ps, asked.input_tokens, asked.output_tokens, run)
+    objective = objective_of(job)
+    good = goodput(found, objective)
+    uses = _uses(job, run, good.span_s)
+    cost = serving_cost(
+        uses=uses,
+        parts=_parts(job),
+        sold=Sold(good.input_tokens_per_s, good.output_tokens_per_s, _prompt_share(uses)),
+        assumptions=job.assumptions,
+        span_s=good.span_s,
+    )
+    serving = {
+        "outcome": run.outcome,
+        "requests": _requests(job, found),
+        **_latencies(found, run),
+        "slo": _slo(objective, good),
+        "throughput": _throughput(job, found, good, cost),
+        "kv": _cache(job, run, found),
+        "replicas": _replicas(job, run, good.span_s),
+        "pools": [_pool(pool, use) for pool, use in zip(job.pools, uses, strict=False)],
+        "links": _links(job, run, good.span_s),
+        "cpmt": cost.cpmt_json(),
+        "power": cost.power_json(),
+        "capex": cost.capex.to_json(),
+    }
+    variant = {
+        "name": job.variant.name,
+        "settings": dict(job.variant.settings),
+        "serving": serving,
+        "warnings": list(_warnings(job, run, found)),
+        "digest": _digest(run),
+    }
+    return Measured(variant, found, cost, tuple(_sources(job, cost)), tuple(_defaults(job)))
+
+
+def _requests(job: ServingJob, found: Served) -> dict[str, Any]:
+    asked = job.requests
+    return {
+        "count": len(asked),
+        "rate_per_s": asked.rate_per_s,
+        "input_tokens_mean": float(asked.input_tokens.mean()),
+        "output_tokens_mean": float(asked.output_tokens.mean()),
+        "done": int(found.done.sum()),
+        "dropped": int((found.status == DROPPED).sum()),
+        "unfinished": int((found.status == UNFINISHED).sum()),
+        "source": asked.source,
+    }
+
+
+def _latencies(found: Served, run: ServingRun) -> dict[str, Any]:
+    parts = {
+        "queue_s": found.queue_s,
+        "transfer_s": found.transfer_s,
+        "network_s": found.network_s,
+        "compute_s": found.compute_s,
+    }
+    ttft = parts_of(found.ttft_s, parts)
+    tpot = parts_of(found.tpot_s, {"network": found.decode_network_s, "rest": found.tpot_s - found.decode_network_s})
+    return {
+        "ttft_s": quantiles(found.ttft_s),
+        "tpot_s": quantiles(found.tpot_s),
+        "itl_s": counted(run.gap_count, run.gap_lower_ps[:-1] * 1e-12),
+        "e2e_s": quantiles(found.e2e_s),
+        "queue_s": quantiles(found.queue_s),
+        "ttft_parts": ttft,
+        "network_share": {
+            "ttft": {name: _share(row["network_s"] + row["transfer_s"], row) for name, row in ttft.items()},
+            "tpot": {name: _share(row["network"], row) for name, row in tpot.items()},
+        },
+    }
+
+
+def _share(part: float, row: dict[str, float]) -> float:
+    whole = sum(row.values())
+    return part / whole if whole > 0 else 0.0
+
+
+def _slo(objective: Objective, good: Goodput) -> dict[str, Any]:
+    return {
+        "ttft_s": objective.ttft_s,
+        "tpot_s": objective.tpot_s,
+        "e2e_s": objective.e2e_s,
+        "target": objective.attainment,
+        "attainment": good.attainment,
+        "goodput_rps": good.requests_per_s,
+        "goodput_input_tokens_per_s": good.input_tokens_per_s,
+        "goodput_output_tokens_per_s": good.output_tokens_per_s,
+    }
+
+
+def _throughput(job: ServingJob, found: Served, good: Goodput, cost: ServingCost) -> dict[str, Any]:
+    tpot = quantiles(found.tpot_s)["p50"]
+    accelerators = sum(pool.ranks.size for pool in job.pools)
+    return {
+        "span_s": good.span_s,
+        "input_tokens_per_s": good.all_input_tokens_per_s,
+        "output_tokens_per_s": good.all_output_tokens_per_s,
+        "accelerators": accelerators,
+        "per_gpu": good.all_output_tokens_per_s / accelerators,
+        "per_user": None if not tpot else 1 / tpot,
+        "per_mw": good.all_output_tokens_per_s / cost.power.total_w.typical * 1e6,
+    }
+
+
+def _cache(job: ServingJob, run: ServingRun, found: Served) -> dict[str, Any]:
+    blocks = np.concatenate(
+        [np.full(pool.replicas, made.kv_blocks) for pool, made in zip(job.pools, job.deployment.pools, strict=True)]
+    )
+    done = found.done
+    prompts = int(found.input_tokens[done].sum())
+    return {
+        "hit_rate": float(run.cached_tokens[done].sum()) / prompts if prompts else 0.0,
+        "loaded_rate": float(run.loaded_tokens[done].sum()) / prompts if prompts else 0.0,
+        "peak_share": float((run.replicas.kv_peak_blocks / blocks).max()),
+        "preemptions": int(run.replicas.preemptions.sum()),
+    }
+
+
+def _replicas(job: ServingJob, run: ServingRun, span_s: float) -> list[dict[str, Any]]:
+    totals = run.replicas
+    return [
+        {
+            "pool": job.pools[totals.pool[number]].role,
+            "busy": float(totals.busy_ps[number] * 1e-12 / span_s) if span_s > 0 else 0.0,
+            "iterations": int(totals.iterations[number]),
+            "input_tokens": int(totals.input_tokens[number]),
+            "output_tokens": int(totals.output_tokens[number]),
+            "cached_tokens": int(totals.cached_tokens[number]),
+            "kv_peak_share": float(totals.kv_peak_blocks[number] / job.deployment.pools[totals.pool[number]].kv_blocks),
+        }
+        for number in range(len(totals.pool))
+    ]
+
+
+def _pool(pool: Placed, use: Use) -> dict[str, Any]:
+    return {
+        "role": pool.role,
+        "replicas": pool.replicas,
+        "accelerator": pool.cluster.accelerator.name,
+        "accelerators": int(pool.ranks.size),
+        "prompt": use.prompt,
+        "decode": use.decode,
+        "network": use.network,
+    }
+
+
+def _links(job: ServingJob, run: ServingRun, span_s: float) -> list[dict[str, Any]]:
+    """The links that transfers of keys and values load most."""
+    carried = run.link_bytes
+    if len(carried) == 0 or span_s <= 0 or job.deployment.links is None:
+        return []
+    load = 8 * carried / job.deployment.links.rate_bps / span_s
+    links = job.cluster.links
+    most = [int(link) for link in np.argsort(-load, kind="stable")[:_HOT_LINKS] if load[link] > 0]
+    return [
+        {
+            "name": job.cluster.link_name(link),
+            "tier": links.tiers[links.tier[link]],
+            "rate_bps": float(job.deployment.links.rate_bps[link]),
+            "utilization": float(load[link]),
+        }
+        for link in most
+    ]
+
+
+def _uses(job: ServingJob, run: ServingRun, span_s: float) -> list[Use]:
+    """How each pool's accelerators spend the run; the cluster's others stand idle."""
+    totals, uses = run.replicas, []
+    for number, (pool, cost) in enumerate(zip(job.pools, job.costs, strict=True)):
+        rows = totals.pool == number
+        whole = span_s * pool.replicas
+        busy = float(totals.busy_ps[rows].sum()) * 1e-12
+        prompt = busy if pool.role == "prefill" else 0.0
+        if pool.role == "both":
+            prompt = min(busy, _prompt_s(cost, totals.input_tokens[rows], totals.pairs[rows]))
+        tokens = float(totals.tokens[rows].sum()) / max(float(totals.iterations[rows].sum()), 1.0)
+        each = float(np.interp(tokens, cost.tokens, cost.network_s))
+        network = min(busy, each * float(totals.iterations[rows].sum()))
+        rest = 1 - network / busy if busy > 0 else 0.0
+        shares = [part / whole if whole > 0 else 0.0 for part in (prompt * rest, (busy - prompt) * rest, network)]
+        uses.append(Use(pool.cluster.accelerator, int(pool.ranks.size), *shares))
+    idle = job.cluster.ranks - sum(use.count for use in uses)
+    return [*uses, Use(job.cluster.accelerator, idle)] if idle else uses
+
+
+def _prompt_s(cost: Any, computed: NDArray[np.int64], pairs: NDArray[np.float64]) -> float:
+    """Time that prompts take of iterations which they share with answers: at the rate of the fullest iteration."""
+    each = float(cost.compute_s[-1] + cost.network_s[-1]) / float(cost.tokens[-1])
+    return float(computed.sum()) * each + float(pairs.sum()) * cost.attention_per_pair_s
+
+
+def _prompt_share(uses: list[Use]) -> float:
+    """Share of the accelerators' busy time that prompts take; collectives and idle time follow it."""
+    prompt = sum(use.count * use.prompt * use.accelerator.price_usd.typical for use in uses)
+    decode = sum(use.count * use.decode * use.accelerator.price_usd.typical for use in uses)
+    return prompt / (prompt + decode) if prompt + decode > 0 else 0.5
+
+
+def _parts(job: ServingJob) -> list[Part]:
+    """The bill of the cluster, with the servers, accelerators and NICs of pools that have their own in their place."""
+    own = [pool for pool in job.pools if pool.section.server is not None]
+    left = 1 - sum(pool.ranks.size for pool in own) / job.cluster.ranks
+    parts = []
+    for row in job.cluster.bill():
+        count = row.count * left if row.kind in {"accelerator", "server", "nic"} else row.count
+        parts.append(Part(component_of(row.kind), row.name, count, row.price_usd, row.power_w))
+    for pool in own:
+        share = pool.ranks.size / pool.cluster.ranks
+        parts += [
+            Part(component_of(row.kind), row.name, row.count * share, row.price_usd, row.power_w)
+            for row in pool.cluster.bill()
+            if row.kind in {"accelerator", "server", "nic"}
+        ]
+    return parts
+
+
+def _warnings(job: ServingJob, run: ServingRun, found: Served) -> Iterator[str]:
+    if run.overloaded:
+        late = int((found.status == UNFINISHED).sum())
+        yield (
+            f"overload: the queue grew without bound and the run was ended after {run.end_ps * 1e-12:.0f} s of simulated"
+            f" time; {late} of {len(found)} requests were not answered"
+        )
+    elif run.outcome == "stuck":
+        yield "requests were left that no replica will ever serve: replicas are away and do not come back"
+    dropped = int((found.status == DROPPED).sum())
+    if dropped:
+        yield f"{dropped} requests are longer than the cache of any replica and were refused"
+    if not run.overloaded and found.done.any() and found.span_s > 1.5 * job.requests.duration_s > 0:
+        yield (
+            f"the last answer came {found.span_s - job.requests.duration_s:.0f} s after the last request: the load is near or"
+            " beyond what the deployment can serve"
+        )
+
+
+def _digest(run: ServingRun) -> str:
+    text = hashlib.sha256()
+    for column in (run.first_token_ps, run.done_ps, run.replica, run.decode_replica):
+        text.update(np.ascontiguousarray(column).tobytes())
+    return text.hexdigest()[:16]
+
+
+def _sources(job: ServingJob, cost: ServingCost) -> Iterator[Source]:
+    for pool in job.pools:
+        for entry in (pool.cluster.accelerator, pool.cluster.server, pool.cluster.nic):
+            yield from of_entry(entry, *entry.provenance)
+    yield from cost.sources
+    fabric = job.cluster.fabric
+    for field, origin in fabric.sources.items():
+        yield Source(fabric.name, field, origin.value_text, origin.source, origin.year, origin.confidence)
+    for software in job.software:
+        year = int(software.date[:4]) if software.date[:4].isdecimal() else 0
+        yield Source("software", "profile", software.name, software.source, year, "measured")
+
+
+def _defaults(job: ServingJob) -> Iterator[str]:
+    serving = job.variant.draft.scenario.serving
+    if serving.software is None:
+        yield f"software: {job.software[0].name}"
+    for pool in job.pools:
+        if pool.section.replicas is None:
+            yield f"replicas of {pool.role}: {pool.replicas}"
+    slo = serving.slo
+    if slo.ttft is None and slo.tpot is None and slo.e2e is None:
+        yield "no objective: every answered request counts as goodput"
+    idle = job.cluster.ranks - sum(pool.ranks.size for pool in job.pools)
+    if idle:
+        yield f"{idle} accelerators of the cluster belong to no pool: bought, powered and idle"

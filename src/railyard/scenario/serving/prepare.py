@@ -1,0 +1,120 @@
+"""Everything that a serving run needs, made before anything is simulated: input errors appear here, and nowhere later."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from railyard.errors import InputError
+from railyard.scenario import compose
+from railyard.scenario.load import dump
+from railyard.scenario.serving.asked import requests_of
+from railyard.scenario.serving.deploy import deployment, place, ways
+from railyard.scenario.variants import expand
+from railyard.workload.serving.cost import iteration_cost
+from railyard.workload.serving.profiles import profile
+from railyard.workload.training.machine import Machine
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.catalog import Catalog, Model
+    from railyard.cluster import Cluster
+    from railyard.economics.assumptions import Assumptions
+    from railyard.engine.serving import Deployment
+    from railyard.scenario.load import Draft
+    from railyard.scenario.serving.deploy import Placed
+    from railyard.scenario.variants import Variant
+    from railyard.workload.serving.requests import Requests
+
+_SERVING = ("workload", "serving")
+SOFTWARE = "vllm"
+"""The engine where the scenario names none: the one that most published measurements ran on."""
+
+
+@dataclass(frozen=True)
+class ServingJob:
+    """One variant, ready to run.
+
+    Attributes:
+        variant: Its name, settings and scenario.
+        cluster: On what it runs; the network between its pools.
+        pools: On which ranks, with which machine and layout.
+        costs: An iteration of a replica of each pool.
+        software: Names of the profiles.
+        deployment: What the engine runs.
+        requests: What is asked.
+        assumptions: Prices and rates.
+    """
+
+    variant: Variant
+    cluster: Cluster
+    pools: tuple[Placed, ...]
+    costs: tuple[Any, ...]
+    software: tuple[Any, ...]
+    deployment: Deployment
+    requests: Requests
+    assumptions: Assumptions
+
+
+def prepare(draft: Draft, varies: Sequence[str] = ()) -> list[ServingJob]:
+    """All variants of a scenario, ready to run.
+
+    Raises:
+        InputError: One of them cannot be run; with the place in the scenario.
+    """
+    known = _Known()
+    return [_job(variant, known) for variant in expand(draft, varies)]
+
+
+class _Known:
+    """Catalogues, clusters and requests that several variants share."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Any] = {}
+
+    def get(self, what: str, key: object, make: Any) -> Any:
+        text = f"{what} {json.dumps(key, default=str, sort_keys=True)}"
+        if text not in self._kept:
+            self._kept[text] = make()
+        return self._kept[text]
+
+
+def _job(variant: Variant, known: _Known) -> ServingJob:
+    from railyard.economics.assumptions import Assumptions
+
+    draft = variant.draft
+    scenario, serving = draft.scenario, draft.scenario.serving
+    catalog: Catalog = known.get("catalog", scenario.catalog, lambda: compose.catalog_of(draft))
+    key = [scenario.catalog, dump(scenario.cluster)]
+    cluster: Cluster = known.get("cluster", key, lambda: compose.cluster_of(draft, catalog))
+    model = compose.model_of(draft, catalog)
+    with compose.blaming(draft, "economics"):
+        assumptions = Assumptions.from_catalog(catalog, scenario.economics.given())
+    asked = [dump(serving.requests), scenario.seed]
+    requests: Requests = known.get("requests", asked, lambda: requests_of(draft))
+    with compose.blaming(draft, *_SERVING):
+        pools = place(draft, catalog, cluster)
+        software = tuple(profile(serving.software or SOFTWARE, pool.cluster.accelerator) for pool in pools)
+        costs = tuple(_cost(model, pool, constants) for pool, constants in zip(pools, software, strict=True))
+        deployed = deployment(serving, pools, costs, ways(cluster, pools))
+    return ServingJob(variant, cluster, pools, costs, software, deployed, requests, assumptions)
+
+
+def _cost(model: Model, pool: Placed, software: Any) -> Any:
+    machine = Machine.of(pool.cluster)
+    try:
+        return iteration_cost(
+            model,
+            pool.cluster.accelerator,
+            machine,
+            pool.layout,
+            software,
+            max_batched_tokens=pool.section.max_batched_tokens,
+        )
+    except InputError as error:
+        raise InputError.many(
+            replace(problem, key=f"pools.{pool.role}.{problem.key}" if problem.key else f"pools.{pool.role}")
+            for problem in error.problems
+        ) from None

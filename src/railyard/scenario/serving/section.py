@@ -1,0 +1,237 @@
+"""The scenario's `workload.serving`: what is asked, by whom it is answered, and what counts as answered in time."""
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, Strict, model_validator
+from pydantic_core import PydanticCustomError
+
+from railyard.scenario.quantity import Flag, Natural, Positive, Rate, Ratio, Size, Span, Text
+from railyard.scenario.section import Section
+
+Decimal = Annotated[float, Strict(), Field(allow_inf_nan=False, gt=0)]
+Share = Annotated[Ratio, Field(le=1.0)]
+Precision = Literal["bf16", "fp16", "fp8", "fp4", "mxfp4"]
+Width = Literal[4, 8, 16]
+
+
+class LengthsSection(Section):
+    """Lengths of prompts or answers, in tokens."""
+
+    mean: Decimal = Field(description="Mean.", examples=[2048])
+    cv: Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False)] = Field(
+        default=0.0, description="Standard deviation over the mean; log-normal, 0 for all alike."
+    )
+
+
+def _length(value: object) -> object:
+    return {"mean": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+Lengths = Annotated[LengthsSection, BeforeValidator(_length)]
+
+
+class SyntheticSection(Section):
+    """Requests drawn by the seed of the run."""
+
+    arrivals: Literal["poisson", "gamma", "diurnal", "fixed"] = Field(
+        default="poisson", description="Law of the gaps: `gamma` comes in bursts, `diurnal` follows the day."
+    )
+    rate: Decimal = Field(description="Requests a second.", examples=[4])
+    cv: Decimal = Field(default=2.0, description="Of `gamma`: standard deviation of the gaps over their mean.")
+    input: Lengths = Field(description="Prompts: a length, or `{mean, cv}`.", examples=[2048])
+    output: Lengths = Field(description="Answers: a length, or `{mean, cv}`.", examples=[256])
+    count: Positive = Field(default=2000, description="Requests.")
+    turns: Positive = Field(
+        default=1, description="Turns of a conversation; each sends what was said before as a shared prefix."
+    )
+    think: Span = Field(default=10.0, description="From an answer to the next turn, mean.")
+    shared_prefix: Natural = Field(default=0, description="Tokens of a system prompt that all conversations share.")
+
+
+class RequestsSection(Section):
+    """The requests; either `trace` or `synthetic`."""
+
+    trace: Text | None = Field(
+        default=None, description="A trace file, relative to the scenario.", examples=["conversation_trace.jsonl"]
+    )
+    format: Text | None = Field(default=None, description="Format of the trace; recognised when left out.")
+    synthetic: SyntheticSection | None = Field(default=None, description="Requests drawn by the seed.")
+    first: Positive | None = Field(default=None, description="Only the first so many requests.")
+    load: Decimal = Field(default=1.0, description="Factor on the rate; bursts stay as they are, relative to it.")
+    rate: Decimal | None = Field(default=None, description="Requests a second, in place of `load`.")
+    scale: Literal["compress", "superpose", "thin"] = Field(
+        default="compress", description="How another load is made: faster time, more copies, fewer requests."
+    )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "RequestsSection":
+        if (self.trace is None) == (self.synthetic is None):
+            raise PydanticCustomError("source", "either `trace` or `synthetic` says where the requests come from")
+        return self
+
+
+class SpeculativeSection(Section):
+    """Speculative decoding."""
+
+    tokens: Positive = Field(description="Tokens that a draft guesses ahead.")
+    acceptance: Share = Field(description="Chance that a guessed token is accepted.", examples=["70 %"])
+    draft: Span = Field(default=0.0, description="Time of one pass of the draft model.")
+
+
+class AutoscaleSection(Section):
+    """Replicas come and go with the load; `replicas` of the pool is then the most there are."""
+
+    least: Positive = Field(default=1, description="Replicas at least.")
+    start: Positive = Field(default=1, description="Replicas at the start.")
+    by: Literal["load", "queue"] = Field(
+        default="load", description="Requests per replica as a share of `max_sequences`, or waiting ones per replica."
+    )
+    target: Decimal = Field(default=0.7, description="What is aimed at.")
+    interval: Span = Field(default=15.0, description="From one look to the next.")
+    cold_start: Span | None = Field(
+        default=None, description="Until a new replica serves; its weights over `load_rate` when left out."
+    )
+    load_rate: Rate = Field(default=5e10, description="At which each accelerator of a new replica loads its weights.")
+    hold: Span = Field(default=300.0, description="How long a lower need must last before a replica goes.")
+
+
+class PoolSection(Section):
+    """Replicas that are alike; what is left out is the engine's usual value."""
+
+    replicas: Positive | None = Field(
+        default=None, description="How many; as many as the remaining accelerators hold when left out."
+    )
+    server: Text | None = Field(
+        default=None,
+        description="Server of the catalogue that these replicas run on, with its accelerator and NICs, in place of"
+        " the cluster's; it must have as many accelerators.",
+    )
+    tp: Positive = Field(default=1, description="Tensor parallel ranks.")
+    pp: Positive = Field(default=1, description="Pipeline stages.")
+    ep: Positive = Field(default=1, description="Ranks over which experts are spread.")
+    dp_attention: Positive = Field(default=1, description="Copies of attention; experts are shared by all of them.")
+    cp: Positive = Field(default=1, description="Ranks that share one long prompt.")
+    precision: Precision | None = Field(default=None, description="Of the weights; the workload's when left out.")
+    kv_bits: Width | None = Field(default=None, description="Of a cached element; the workload's when left out.")
+    max_sequences: Positive = Field(default=256, description="Sequences in one iteration.")
+    max_batched_tokens: Positive = Field(default=8192, description="Tokens in one iteration.")
+    chunked: Flag = Field(default=True, description="Long prompts are cut into chunks.")
+    policy: Literal["decode-first", "prefill-first"] = Field(
+        default="decode-first", description="What an iteration is filled with first."
+    )
+    preemption: Literal["recompute", "swap"] = Field(
+        default="recompute", description="What becomes of a request that must make room."
+    )
+    block_tokens: Positive = Field(default=16, description="Tokens of a block of the cache.")
+    speculative: SpeculativeSection | None = Field(default=None, description="Speculative decoding.")
+    autoscale: AutoscaleSection | None = Field(default=None, description="Replicas come and go with the load.")
+
+
+class PoolsSection(Section):
+    """Pools by what they do: `both`, or `prefill` and `decode`, or all three."""
+
+    both: PoolSection | None = Field(default=None, description="Replicas that compute prompts and answers.")
+    prefill: PoolSection | None = Field(default=None, description="Replicas that compute prompts only.")
+    decode: PoolSection | None = Field(default=None, description="Replicas that compute answers only.")
+
+    @model_validator(mode="after")
+    def _whole(self) -> "PoolsSection":
+        if (self.prefill is None) != (self.decode is None):
+            raise PydanticCustomError("pools", "`prefill` and `decode` go together: one computes what the other needs")
+        if self.both is None and self.prefill is None:
+            raise PydanticCustomError("pools", "there is no pool: write `both`, or `prefill` and `decode`")
+        return self
+
+
+class RouterSection(Section):
+    """Which replica a request goes to."""
+
+    kind: Literal["round-robin", "random", "least-loaded", "two-choices", "prefix", "session"] = Field(
+        description="How the replica is chosen; `prefix` weighs cached tokens against load."
+    )
+    prefix_weight: Decimal = Field(default=1.0, description="Of `prefix`: cost of a token that is to be computed.")
+    load_weight: Decimal = Field(default=64.0, description="Of `prefix`: cost of a request that the replica has.")
+
+
+Router = Annotated[RouterSection, BeforeValidator(lambda value: {"kind": value} if isinstance(value, str) else value)]
+
+
+class ObjectiveSection(Section):
+    """Limits of a request's latencies."""
+
+    ttft: Span | None = Field(default=None, description="Time to the first token.", examples=["2 s"])
+    tpot: Span | None = Field(default=None, description="Mean time of each further token.", examples=["50 ms"])
+    e2e: Span | None = Field(default=None, description="Time to the last token.")
+    attainment: Share = Field(default=0.9, description="Share of the requests that should meet them all.")
+
+
+class StoreSection(Section):
+    """Keys and values kept outside the replicas, for all of them."""
+
+    capacity: Size = Field(description="Its size.", examples=["10 TiB"])
+    rate: Rate = Field(description="At which each replica reads it.", examples=["100 Gb/s"])
+    latency: Span = Field(default=1e-3, description="Of a read.")
+
+
+class CacheSection(Section):
+    """Where keys and values are kept."""
+
+    prefix: Flag = Field(default=True, description="Prompts that begin alike share what was computed.")
+    host: Size = Field(default=0, description="Host memory of a replica for what its accelerators evict.")
+    host_rate: Rate = Field(default=4e11, description="Between a replica and its host, each way.")
+    host_latency: Span = Field(default=1e-4, description="Of a read from there.")
+    swap: Size = Field(default=0, description="Host memory of a replica for preempted requests.")
+    store: StoreSection | None = Field(default=None, description="A store outside the replicas.")
+
+
+class TransferSection(Section):
+    """Keys and values on their way from prefill to decode."""
+
+    overlap: Share = Field(
+        default=0.0, description="Share of the bytes that may flow while the prompt is still computed, layer by layer."
+    )
+
+
+class OutageSection(Section):
+    """A replica is away: a failure, or with `drain` an update that waits for its requests."""
+
+    replica: Natural = Field(description="The replica, counted over all pools in the order prefill, decode, both.")
+    start: Span = Field(description="From when on.")
+    end: Span = Field(description="Until when; with `drain` it is away for as long once it is empty.")
+    drain: Flag = Field(default=False, description="It finishes its requests first.")
+
+
+class CapacitySection(Section):
+    """Search for the largest load that meets the objective."""
+
+    first: Positive = Field(default=1000, description="Requests of each trial.")
+    tolerance: Annotated[Ratio, Field(gt=0.0, le=0.5)] = Field(default=0.05, description="Of the rate found.")
+
+
+class ServingSection(Section):
+    """A model that answers requests."""
+
+    model: Text = Field(
+        description="A model of the catalogue, or the path of a Hugging Face config.json, relative to the scenario.",
+        examples=["llama-3-70b", "./config.json"],
+    )
+    requests: RequestsSection = Field(description="What is asked, and when.")
+    software: Text | None = Field(
+        default=None, description="Serving engine: a dated profile by name; the newest for the accelerator."
+    )
+    precision: Precision = Field(default="bf16", description="Of the weights.")
+    kv_bits: Width = Field(default=16, description="Of a cached element.")
+    pools: PoolsSection = Field(description="Who answers.")
+    router: Router = Field(
+        default=RouterSection(kind="least-loaded"), description="Which replica a request goes to: a kind, or its keys."
+    )
+    decode_router: Router = Field(
+        default=RouterSection(kind="least-loaded"), description="The same for replicas that decode."
+    )
+    slo: ObjectiveSection = Field(default_factory=ObjectiveSection, description="What counts as answered in time.")
+    cache: CacheSection = Field(default_factory=CacheSection, description="Where keys and values are kept.")
+    transfer: TransferSection = Field(default_factory=TransferSection, description="From prefill to decode.")
+    outages: tuple[OutageSection, ...] = Field(default=(), description="Replicas that are away.")
+    capacity: CapacitySection | None = Field(
+        default=None, description="Search for the largest load within the objective; takes about ten runs."
+    )
