@@ -49,7 +49,7 @@ export interface Serving {
   replicas: { pool: string; busy: number; iterations: number; input_tokens: number; output_tokens: number; kv_peak_share: number }[];
   pools: { role: string; replicas: number; accelerator: string; accelerators: number; prompt: number; decode: number; network: number }[];
   links: { name: string; tier: string; rate_bps: number; utilization: number }[];
-  cpmt: { total: Band; input: Band; output: Band; all_on_output: Band; rented_total: Band; breakdown: (Band & { name: string })[]; usd_per_h: Band } | null;
+  cpmt: { total: Band; input: Band; output: Band; split_input: Band; split_output: Band; rented_total: Band | null; prompt_share: number; breakdown: (Band & { name: string })[]; usd_per_h: Band } | null;
   power: { components: { name: string; low_w: number; typical_w: number; high_w: number }[]; total_w: Band; provisioned_w: Band };
   capex: { total_usd: Band; per_gpu_usd: Band };
   capacity: { rate_per_s: number; bounded: boolean; points: LoadPoint[] } | null;

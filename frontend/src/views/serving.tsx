@@ -55,8 +55,8 @@ export function ServingComparison({ variants, chosen, choose }: { variants: Serv
           { head: "most requests/s in time", cell: ({ serving }) => capacityWords(serving) },
           { head: "tokens/s per GPU", cell: ({ serving }) => count(serving.throughput.per_gpu) },
           { head: "KV hits", cell: ({ serving }) => percent(serving.kv.hit_rate) },
-          { head: "$/M input", cell: ({ serving }) => (serving.cpmt ? band(serving.cpmt.input, dollars) : "—") },
-          { head: "$/M output", cell: ({ serving }) => (serving.cpmt ? band(serving.cpmt.output, dollars) : "—") },
+          { head: "$/M input, split", cell: ({ serving }) => (serving.cpmt ? band(serving.cpmt.split_input, dollars) : "—") },
+          { head: "$/M output, split", cell: ({ serving }) => (serving.cpmt ? band(serving.cpmt.split_output, dollars) : "—") },
         ]}
       />
       <Curves variants={variants} chosen={chosen} />
@@ -168,16 +168,17 @@ function ServingCost({ variant: { serving } }: { variant: ServingVariant }) {
   const { cpmt } = serving;
   if (cpmt === null) return <Section title="Cost per million tokens"><p>No request was answered in time: nothing was bought.</p></Section>;
   const rows = [
-    { name: "prompt tokens", of: cpmt.input },
-    { name: "answer tokens", of: cpmt.output },
-    { name: "both together", of: cpmt.total },
-    { name: "all of it on answers", of: cpmt.all_on_output },
-    { name: "both, rented", of: cpmt.rented_total },
+    { name: "all tokens", of: cpmt.total },
+    ...(cpmt.rented_total ? [{ name: "all tokens, rented", of: cpmt.rented_total }] : []),
+    { name: "input, its share of the dollars", of: cpmt.split_input },
+    { name: "output, its share of the dollars", of: cpmt.split_output },
+    { name: "input, all dollars", of: cpmt.input },
+    { name: "output, all dollars", of: cpmt.output },
   ];
   const widest = Math.max(...rows.map((row) => row.of.high));
   const most = Math.max(...cpmt.breakdown.map((part) => part.high), 1e-12);
   return (
-    <Section title="Cost per million tokens" note="Dollars per hour over the tokens of requests that were answered in time, idle time included. Prompts and answers share the dollars as they share the accelerators' time.">
+    <Section title="Cost per million tokens" note="Dollars per hour over the tokens of requests that were answered in time, idle time included. Two views of input and output: each over its share of the dollars, which is its share of the accelerators' time, or each over all of them.">
       <div class="bars">
         {rows.map((row) => (
           <div class="bar-row"><span class="name">{row.name}</span><BandBar band={row.of} whole={widest} /><span class="value">{dollars(row.of.typical)}</span></div>
@@ -192,7 +193,7 @@ function ServingCost({ variant: { serving } }: { variant: ServingVariant }) {
           { head: "high", cell: (row) => dollars(row.of.high) },
         ]}
       />
-      <h3>Parts of both together</h3>
+      <h3>Parts of the price of all tokens</h3>
       <div class="bars">
         {cpmt.breakdown.map((part) => (
           <div class="bar-row"><span class="name">{part.name}</span><BandBar band={part} whole={most} /><span class="value">{dollars(part.typical)}</span></div>

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     Variant = Mapping[str, Any]
 
 
+_PRICES = ("total", "input", "output", "split_input", "split_output")
+
+
 def table(result: Mapping[str, Any], folder: Path | None, name: str) -> pl.DataFrame:
     """The table of that name; see `railyard.api.TABLES`.
 
@@ -62,7 +65,7 @@ def _served(variant: Variant) -> Iterable[Row]:
         "kv_hit_rate": serving["kv"]["hit_rate"],
         "power_w": serving["power"]["total_w"]["typical"],
     }
-    row |= {f"cpmt_{kind}_usd": cpmt.get(kind, {}).get("typical") for kind in ("input", "output", "total")}
+    row |= {f"cpmt_{kind}_usd": cpmt.get(kind, {}).get("typical") for kind in _PRICES}
     return [row]
 
 

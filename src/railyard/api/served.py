@@ -25,8 +25,9 @@ HEADINGS = (
     "tokens/s per user",
     "network of p99 TTFT",
     "KV hits",
-    "$/M input",
-    "$/M output",
+    "$/M tokens",
+    "$/M input, split",
+    "$/M output, split",
     "power",
 )
 RIGHT = tuple(range(1, len(HEADINGS)))
@@ -55,8 +56,9 @@ def row(variant: Variant) -> list[str]:
         numbers.short(serving["throughput"]["per_user"]),
         numbers.percent(serving["network_share"]["ttft"].get("p99")),
         numbers.percent(serving["kv"]["hit_rate"]),
-        numbers.band(cost.get("input")),
-        numbers.band(cost.get("output")),
+        numbers.band(cost.get("total")),
+        numbers.band(cost.get("split_input")),
+        numbers.band(cost.get("split_output")),
         numbers.power(serving["power"]["total_w"]["typical"]),
     ]
 

@@ -109,7 +109,15 @@ def put(root: Node, key: str, value: Node) -> Node:
     Raises:
         InputError: The key goes through something that is no section.
     """
-    return _put(root, full_path(key), value, ())
+    return _put(root, _of_workload(root, full_path(key), key), value, ())
+
+
+def _of_workload(root: Node, path: tuple[str, ...], key: str) -> tuple[str, ...]:
+    """Short names that mean a key of the training job mean that of the serving workload where there is one."""
+    workload = root.value.get("workload") if isinstance(root.value, dict) else None
+    serves = workload is not None and isinstance(workload.value, dict) and "serving" in workload.value
+    shared = key.partition(".")[0] in {"model", "precision", "software"}
+    return ("workload", "serving", *path[2:]) if serves and shared else path
 
 
 def _put(node: Node, path: tuple[str, ...], value: Node, above: tuple[str, ...]) -> Node:

@@ -5,13 +5,14 @@
 `queue` is the wait for a replica that admits the request. `transfer` is keys and values on their way: those loaded from
 tiers below a replica's memory before its prompt is computed, and those that move to the replica that decodes, for the
 user sees the first token when that one has them. `network` are the collectives that nothing hides in the iterations of
-the prompt; `compute` is the rest of these iterations, with what other requests in the same batches take.
+the prompt; `compute` is the rest of these iterations, with what other requests in the same batches take, and the entry:
+tokenizer and first schedule.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -74,7 +75,12 @@ class Served:
 
 
 def served(
-    arrival_ps: NDArray[np.int64], input_tokens: NDArray[np.int32], output_tokens: NDArray[np.int32], run: ServingRun
+    arrival_ps: NDArray[np.int64],
+    input_tokens: NDArray[np.int32],
+    output_tokens: NDArray[np.int32],
+    run: ServingRun,
+    *,
+    entry_ps: int = 0,
 ) -> Served:
     """Requests as they were served.
 
@@ -83,14 +89,15 @@ def served(
         input_tokens: int32[n].
         output_tokens: int32[n].
         run: What the engine found, one entry a request.
+        entry_ps: From the arrival of a request until an engine has it; part of `compute`.
     """
     done = np.asarray(run.status) == DONE
     moved = (np.asarray(run.decode_replica) >= 0) & (np.asarray(run.transfer_end_ps) >= 0)
     first = np.asarray(run.first_token_ps)
-    seen = np.where(moved, np.maximum(first, run.transfer_end_ps), first)
-    start = np.asarray(run.prefill_start_ps)
-    queue = _seconds(np.asarray(run.admitted_ps) - arrival_ps, done)
-    moving = _seconds((start - run.admitted_ps) + (seen - first), done)
+    seen: NDArray[np.int64] = np.where(moved, np.maximum(first, run.transfer_end_ps), first)
+    start = np.asarray(run.prefill_start_ps, np.int64)
+    queue = _seconds(np.asarray(run.admitted_ps) - arrival_ps - entry_ps, done)
+    moving = _seconds((start - np.asarray(run.admitted_ps)) + (seen - first), done)
     network = _seconds(np.asarray(run.network_prefill_ps), done)
     ttft = _seconds(seen - arrival_ps, done)
     steps = np.where(output_tokens > 1, output_tokens - 1.0, np.nan)
@@ -105,13 +112,13 @@ def served(
         transfer_s=moving,
         network_s=network,
         compute_s=ttft - queue - moving - network,
-        tpot_s=_seconds(np.maximum(run.done_ps - seen, 0), done) / steps,
+        tpot_s=_seconds(np.maximum(np.asarray(run.done_ps) - seen, 0), done) / steps,
         decode_network_s=_seconds(np.asarray(run.network_ps) - run.network_prefill_ps, done) / steps,
         e2e_s=_seconds(np.maximum(run.done_ps, seen) - arrival_ps, done),
         status=np.asarray(run.status, np.uint8),
     )
 
 
-def _seconds(time_ps: NDArray[np.int64], valid: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _seconds(time_ps: NDArray[np.integer[Any]], valid: NDArray[np.bool_]) -> NDArray[np.float64]:
     seconds: NDArray[np.float64] = np.where(valid, time_ps * _S, np.nan)
     return seconds

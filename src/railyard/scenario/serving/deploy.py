@@ -79,9 +79,10 @@ def place(draft: Draft, catalog: Catalog, cluster: Cluster) -> tuple[Placed, ...
         if section.replicas is None and len(open_ended) > 1:
             raise InputError("only one pool may leave out `replicas`", key=f"{place_of}.replicas")
         layout = _layout(serving, section)
-        machine = _machine(draft, catalog, cluster, section, place_of)
+        machine = _machine(catalog, cluster, section, place_of)
         later = sum(_ranks(serving, other) for other in ROLES[ROLES.index(role) + 1 :])
-        ranks = _ranks_of(section, layout.ranks, start, cluster, later, place_of)
+        room = range(start, cluster.ranks - later)
+        ranks = _ranks_of(section, layout.ranks, room, cluster, place_of)
         start = int(ranks[-1, -1]) + 1
         pools.append(Placed(role, section, machine, layout, ranks))
     return tuple(pools)
@@ -104,22 +105,21 @@ def _layout(serving: ServingSection, section: PoolSection) -> ServingLayout:
     )
 
 
-def _ranks_of(section: PoolSection, each: int, start: int, cluster: Cluster, later: int, key: str) -> NDArray[np.int64]:
+def _ranks_of(section: PoolSection, each: int, room: range, cluster: Cluster, key: str) -> NDArray[np.int64]:
     """Ranks of every replica of a pool; where they fit whole into a domain, none straddles two."""
     domain = cluster.scale_up_domain
-    most = cluster.ranks - later
     firsts: list[int] = []
-    first = start
+    first = room.start
     while section.replicas is None or len(firsts) < section.replicas:
         if each <= domain and first // domain != (first + each - 1) // domain:
             first = (first // domain + 1) * domain
-        if first + each > most:
+        if first + each > room.stop:
             break
         firsts.append(first)
         first += each
     if not firsts or (section.replicas is not None and len(firsts) < section.replicas):
         raise InputError(
-            f"{section.replicas or 1} replicas of {each} accelerators do not fit: {max(most - start, 0)} of the"
+            f"{section.replicas or 1} replicas of {each} accelerators do not fit: {len(room)} of the"
             f" cluster's {cluster.ranks} are left for this pool, which hold {len(firsts)}",
             key=f"{key}.replicas",
             found=section.replicas,
@@ -129,7 +129,7 @@ def _ranks_of(section: PoolSection, each: int, start: int, cluster: Cluster, lat
     return np.asarray(firsts, np.int64)[:, None] + np.arange(each)
 
 
-def _machine(draft: Draft, catalog: Catalog, cluster: Cluster, section: PoolSection, key: str) -> Cluster:
+def _machine(catalog: Catalog, cluster: Cluster, section: PoolSection, key: str) -> Cluster:
     """The cluster as the pool's replicas see it: its own servers in the same network."""
     if section.server is None:
         return cluster
@@ -178,7 +178,7 @@ def ways(cluster: Cluster, pools: tuple[Placed, ...]) -> Links | None:
         to_replica=np.array([first["decode"] + b for _, b in pairs], np.int32),
         ptr=np.searchsorted(keys // width, np.arange(len(pairs) + 1)).astype(np.int64),
         link=(keys % width).astype(np.int32),
-        share=share,
+        share=np.asarray(share, np.float64),
         latency_ps=table.latency_ps.reshape(-1, lanes).max(axis=1).astype(np.int64),
     )
 
@@ -198,7 +198,12 @@ def _rates(cluster: Cluster, pools: tuple[Placed, ...]) -> NDArray[np.float64]:
 
 
 def deployment(
-    serving: ServingSection, pools: tuple[Placed, ...], costs: tuple[Any, ...], links: Links | None
+    serving: ServingSection,
+    pools: tuple[Placed, ...],
+    costs: tuple[Any, ...],
+    *,
+    links: Links | None,
+    hash_tokens: int,
 ) -> Deployment:
     """What the engine runs.
 
@@ -207,13 +212,14 @@ def deployment(
         pools: On the cluster.
         costs: An iteration of a replica of each pool.
         links: Between them.
+        hash_tokens: Tokens of a hashed block of the requests; 0 where no prefixes are known.
 
     Raises:
         InputError: An outage names a replica that is not there.
     """
     store = serving.cache.store
     return Deployment(
-        pools=tuple(_pool(serving, pool, cost) for pool, cost in zip(pools, costs, strict=True)),
+        pools=tuple(_pool(serving, pool, cost, hash_tokens) for pool, cost in zip(pools, costs, strict=True)),
         router=_router(serving.router),
         decode_router=_router(serving.decode_router),
         links=links,
@@ -223,11 +229,18 @@ def deployment(
     )
 
 
-def _pool(serving: ServingSection, pool: Placed, cost: Any) -> Pool:
+def _pool(serving: ServingSection, pool: Placed, cost: Any, hash_tokens: int) -> Pool:
     section, cache = pool.section, serving.cache
     blocks = int(cost.kv_capacity_tokens) // section.block_tokens
     if blocks < 1:
         raise InputError("the cache has no room for a single block", key=f"pools.{pool.role}.block_tokens")
+    if cache.prefix and hash_tokens % section.block_tokens:
+        raise InputError(
+            f"prefixes of the requests are known by blocks of {hash_tokens} tokens, which blocks of the cache must divide",
+            key=f"pools.{pool.role}.block_tokens",
+            found=section.block_tokens,
+            allowed=f"a divisor of {hash_tokens}",
+        )
     guess, scale = section.speculative, section.autoscale
     return Pool(
         name=pool.role,
@@ -240,7 +253,7 @@ def _pool(serving: ServingSection, pool: Placed, cost: Any) -> Pool:
         max_batched_tokens=section.max_batched_tokens,
         chunked=section.chunked,
         policy=section.policy,
-        prefix_cache=cache.prefix,
+        prefix_cache=cache.prefix and hash_tokens > 0,
         preemption=section.preemption,
         kv_bytes_per_token=float(cost.kv_bytes_per_token),
         swap_bytes=float(cache.swap),

@@ -6,16 +6,14 @@ from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from railyard.engine.serving import simulate
 from railyard.errors import InputError
 from railyard.measure.serving.capacity import Capacity, Point, capacity, front
 from railyard.measure.serving.objective import goodput
 from railyard.measure.serving.percentiles import quantiles
-from railyard.measure.serving.served import served
 from railyard.scenario import folder as folders
 from railyard.scenario import keep
 from railyard.scenario.serving.keeping import write_variant
-from railyard.scenario.serving.measuring import LEFT_OUT, Measured, measure, objective_of
+from railyard.scenario.serving.measuring import LEFT_OUT, Measured, latencies, measure, objective_of
 from railyard.scenario.serving.prepare import prepare
 
 if TYPE_CHECKING:
@@ -102,8 +100,7 @@ def _one(job: ServingJob, jobs: Sequence[ServingJob], number: int, folder: Path 
         tell(f"serving {job.variant.name}", (number + 0.9 * done / total) / len(jobs))
 
     logged = range(min(_LOGGED, job.deployment.replicas)) if folder is not None else ()
-    seed = job.variant.draft.scenario.seed
-    run = simulate(job.requests, job.deployment, seed=seed, log_replicas=list(logged), progress=progress)
+    run = job.run(job.requests, log=logged, progress=progress)
     found = measure(job, run)
     if folder is not None:
         write_variant(keep.place(folder, number, jobs), job, run, found.requests)
@@ -132,8 +129,8 @@ def _search(job: ServingJob, first: int, tolerance: float) -> Capacity:
 
 
 def _point(job: ServingJob, requests: Requests, rate: float) -> Point:
-    run = simulate(requests, job.deployment, seed=job.variant.draft.scenario.seed)
-    found = served(requests.arrival_ps, requests.input_tokens, requests.output_tokens, run)
+    run = job.run(requests)
+    found = latencies(job, requests, run)
     good = goodput(found, objective_of(job))
     ttft, tpot = quantiles(found.ttft_s), quantiles(found.tpot_s)
     return Point(

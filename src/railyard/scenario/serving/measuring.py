@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from railyard.catalog import Range
 from railyard.economics.parts import Part, component_of
-from railyard.economics.serving import Sold, Use, serving_cost
+from railyard.economics.deployment import Use, deployment_cost
+from railyard.economics.serving import Goodput as Sold
 from railyard.economics.sources import Source, of_entry
 from railyard.measure.serving.objective import Objective, goodput
 from railyard.measure.serving.percentiles import counted, parts_of, quantiles
@@ -20,13 +22,19 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.economics.serving import ServingCost
+    from railyard.catalog import Accelerator
+    from railyard.economics.deployment import DeploymentCost
     from railyard.engine.serving import ServingRun
     from railyard.measure.serving.objective import Goodput
     from railyard.scenario.serving.deploy import Placed
     from railyard.scenario.serving.prepare import ServingJob
+    from railyard.workload.serving.requests import Requests
 
 _HOT_LINKS = 8
+_SHORTEST_S = 1e-9
+"""Span of a run in which nothing was answered."""
+_DRAW_BAND = 0.12
+"""Median error of the law of power with a model left out; see `workload.serving.power`."""
 LEFT_OUT = (
     "collectives inside a replica take the time of their closed form; they and transfers of keys and values do not"
     " slow one another down",
@@ -50,7 +58,7 @@ class Measured:
 
     variant: dict[str, Any]
     requests: Served
-    cost: ServingCost
+    cost: DeploymentCost
     sources: tuple[Source, ...]
     defaults: tuple[str, ...]
 
@@ -61,23 +69,28 @@ def objective_of(job: ServingJob) -> Objective:
     return Objective(slo.ttft, slo.tpot, slo.e2e, slo.attainment)
 
 
+def latencies(job: ServingJob, requests: Requests, run: ServingRun) -> Served:
+    """The requests of a run as they were served."""
+    return served(requests.arrival_ps, requests.input_tokens, requests.output_tokens, run, entry_ps=job.entry_ps)
+
+
 def measure(job: ServingJob, run: ServingRun) -> Measured:
     """Everything about one variant.
 
     Raises:
         InputError: The bill holds an unknown kind.
     """
-    asked = job.requests
-    found = served(asked.arrival_ps, asked.input_tokens, asked.output_tokens, run)
-    objective = objective_of(job)
+    found, objective = latencies(job, job.requests, run), objective_of(job)
     good = goodput(found, objective)
     uses = _uses(job, run, good.span_s)
-    cost = serving_cost(
+    met = objective.met(found)
+    cost = deployment_cost(
         uses=uses,
         parts=_parts(job),
-        sold=Sold(good.input_tokens_per_s, good.output_tokens_per_s, _prompt_share(uses)),
+        goodput=Sold.of(
+            met, found.input_tokens, found.output_tokens, max(good.span_s, _SHORTEST_S), found.cached_tokens
+        ),
         assumptions=job.assumptions,
-        span_s=good.span_s,
     )
     serving = {
         "outcome": run.outcome,
@@ -129,7 +142,7 @@ def _latencies(found: Served, run: ServingRun) -> dict[str, Any]:
     return {
         "ttft_s": quantiles(found.ttft_s),
         "tpot_s": quantiles(found.tpot_s),
-        "itl_s": counted(run.gap_count, run.gap_lower_ps[:-1] * 1e-12),
+        "itl_s": counted(run.gap_count, np.asarray(run.gap_lower_ps[:-1] * 1e-12, np.float64)),
         "e2e_s": quantiles(found.e2e_s),
         "queue_s": quantiles(found.queue_s),
         "ttft_parts": ttft,
@@ -158,7 +171,7 @@ def _slo(objective: Objective, good: Goodput) -> dict[str, Any]:
     }
 
 
-def _throughput(job: ServingJob, found: Served, good: Goodput, cost: ServingCost) -> dict[str, Any]:
+def _throughput(job: ServingJob, found: Served, good: Goodput, cost: DeploymentCost) -> dict[str, Any]:
     tpot = quantiles(found.tpot_s)["p50"]
     accelerators = sum(pool.ranks.size for pool in job.pools)
     return {
@@ -248,22 +261,24 @@ def _uses(job: ServingJob, run: ServingRun, span_s: float) -> list[Use]:
         network = min(busy, each * float(totals.iterations[rows].sum()))
         rest = 1 - network / busy if busy > 0 else 0.0
         shares = [part / whole if whole > 0 else 0.0 for part in (prompt * rest, (busy - prompt) * rest, network)]
-        uses.append(Use(pool.cluster.accelerator, int(pool.ranks.size), *shares))
+        count = int(pool.ranks.size)
+        drawn = _drawn_w(pool.cluster.accelerator, float(totals.energy_j[rows].sum()), count, span_s)
+        uses.append(Use(pool.cluster.accelerator, count, drawn, *shares))
     idle = job.cluster.ranks - sum(use.count for use in uses)
-    return [*uses, Use(job.cluster.accelerator, idle)] if idle else uses
+    unused = Use(job.cluster.accelerator, idle, job.cluster.accelerator.idle_power_w)
+    return [*uses, unused] if idle else uses
+
+
+def _drawn_w(accelerator: Accelerator, energy_j: float, count: int, span_s: float) -> Range:
+    """Mean power of one accelerator: from its energy, within the band of the law, up to its limit."""
+    mean = energy_j / count / span_s if span_s > 0 else accelerator.idle_power_w.typical
+    return Range(*(min(mean * factor, accelerator.tdp_w) for factor in (1 - _DRAW_BAND, 1.0, 1 + _DRAW_BAND)))
 
 
 def _prompt_s(cost: Any, computed: NDArray[np.int64], pairs: NDArray[np.float64]) -> float:
     """Time that prompts take of iterations which they share with answers: at the rate of the fullest iteration."""
     each = float(cost.compute_s[-1] + cost.network_s[-1]) / float(cost.tokens[-1])
-    return float(computed.sum()) * each + float(pairs.sum()) * cost.attention_per_pair_s
-
-
-def _prompt_share(uses: list[Use]) -> float:
-    """Share of the accelerators' busy time that prompts take; collectives and idle time follow it."""
-    prompt = sum(use.count * use.prompt * use.accelerator.price_usd.typical for use in uses)
-    decode = sum(use.count * use.decode * use.accelerator.price_usd.typical for use in uses)
-    return prompt / (prompt + decode) if prompt + decode > 0 else 0.5
+    return float(computed.sum()) * each + float(pairs.sum()) * float(cost.attention_per_pair_s)
 
 
 def _parts(job: ServingJob) -> list[Part]:
@@ -288,8 +303,8 @@ def _warnings(job: ServingJob, run: ServingRun, found: Served) -> Iterator[str]:
     if run.overloaded:
         late = int((found.status == UNFINISHED).sum())
         yield (
-            f"overload: the queue grew without bound and the run was ended after {run.end_ps * 1e-12:.0f} s of simulated"
-            f" time; {late} of {len(found)} requests were not answered"
+            f"overload: the queue grew without bound and the run was ended after {run.end_ps * 1e-12:.0f} s of"
+            f" simulated time; {late} of {len(found)} requests were not answered"
         )
     elif run.outcome == "stuck":
         yield "requests were left that no replica will ever serve: replicas are away and do not come back"
@@ -298,8 +313,8 @@ def _warnings(job: ServingJob, run: ServingRun, found: Served) -> Iterator[str]:
         yield f"{dropped} requests are longer than the cache of any replica and were refused"
     if not run.overloaded and found.done.any() and found.span_s > 1.5 * job.requests.duration_s > 0:
         yield (
-            f"the last answer came {found.span_s - job.requests.duration_s:.0f} s after the last request: the load is near or"
-            " beyond what the deployment can serve"
+            f"the last answer came {found.span_s - job.requests.duration_s:.0f} s after the last request: the load is"
+            " near or beyond what the deployment can serve"
         )
 
 
@@ -310,7 +325,7 @@ def _digest(run: ServingRun) -> str:
     return text.hexdigest()[:16]
 
 
-def _sources(job: ServingJob, cost: ServingCost) -> Iterator[Source]:
+def _sources(job: ServingJob, cost: DeploymentCost) -> Iterator[Source]:
     for pool in job.pools:
         for entry in (pool.cluster.accelerator, pool.cluster.server, pool.cluster.nic):
             yield from of_entry(entry, *entry.provenance)
@@ -330,6 +345,8 @@ def _defaults(job: ServingJob) -> Iterator[str]:
     for pool in job.pools:
         if pool.section.replicas is None:
             yield f"replicas of {pool.role}: {pool.replicas}"
+    if serving.cache.prefix and job.requests.block_tokens == 0:
+        yield "no prefix is shared: the requests do not say what they have in common"
     slo = serving.slo
     if slo.ttft is None and slo.tpot is None and slo.e2e is None:
         yield "no objective: every answered request counts as goodput"

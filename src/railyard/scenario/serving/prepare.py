@@ -1,4 +1,4 @@
-"""Everything that a serving run needs, made before anything is simulated: input errors appear here, and nowhere later."""
+"""Everything that a serving run needs, made before anything is simulated: input errors appear here, not later."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from railyard.engine.serving import simulate
 from railyard.errors import InputError
 from railyard.scenario import compose
 from railyard.scenario.load import dump
@@ -17,12 +18,12 @@ from railyard.workload.serving.profiles import profile
 from railyard.workload.training.machine import Machine
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from railyard.catalog import Catalog, Model
     from railyard.cluster import Cluster
     from railyard.economics.assumptions import Assumptions
-    from railyard.engine.serving import Deployment
+    from railyard.engine.serving import Deployment, ServingRun
     from railyard.scenario.load import Draft
     from railyard.scenario.serving.deploy import Placed
     from railyard.scenario.variants import Variant
@@ -56,6 +57,20 @@ class ServingJob:
     deployment: Deployment
     requests: Requests
     assumptions: Assumptions
+
+    @property
+    def entry_ps(self) -> int:
+        """From the arrival of a request until an engine has it: tokenizer, first schedule."""
+        first = next(number for number, pool in enumerate(self.pools) if pool.role != "decode")
+        return round(float(self.software[first].prompt_s) * 1e12)
+
+    def run(
+        self, requests: Requests, *, log: Sequence[int] = (), progress: Callable[[int, int], None] | None = None
+    ) -> ServingRun:
+        """Serves requests, which reach the engines `entry_ps` after their arrival."""
+        entered = replace(requests, arrival_ps=requests.arrival_ps + self.entry_ps)
+        seed = self.variant.draft.scenario.seed
+        return simulate(entered, self.deployment, seed=seed, log_replicas=log, progress=progress)
 
 
 def prepare(draft: Draft, varies: Sequence[str] = ()) -> list[ServingJob]:
@@ -98,7 +113,7 @@ def _job(variant: Variant, known: _Known) -> ServingJob:
         pools = place(draft, catalog, cluster)
         software = tuple(profile(serving.software or SOFTWARE, pool.cluster.accelerator) for pool in pools)
         costs = tuple(_cost(model, pool, constants) for pool, constants in zip(pools, software, strict=True))
-        deployed = deployment(serving, pools, costs, ways(cluster, pools))
+        deployed = deployment(serving, pools, costs, links=ways(cluster, pools), hash_tokens=requests.block_tokens)
     return ServingJob(variant, cluster, pools, costs, software, deployed, requests, assumptions)
 
 
