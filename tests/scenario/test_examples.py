@@ -10,6 +10,7 @@ import pytest
 from railyard.scenario import load
 from railyard.scenario.execute import execute
 from railyard.scenario.prepare import prepare
+from railyard.scenario.serving.prepare import prepare as prepare_serving
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FABRICS = {EXAMPLES / "packet" / "my_fabric.yaml"}  # no scenario: tests/packet_user tries it
@@ -34,7 +35,8 @@ def test_there_are_examples():
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_an_example_can_be_run_as_it_is(path):
     """Reads, builds every cluster, fits every layout: all that can be wrong in a scenario."""
-    jobs = prepare(load.load(path))
+    draft = load.load(path)
+    jobs = prepare(draft) if draft.scenario.workload.serving is None else prepare_serving(draft)
     assert len({job.variant.name for job in jobs}) == len(jobs)
     first = path.read_text(encoding="utf-8").splitlines()[0]
     assert first == "# yaml-language-server: $schema=railyard.schema.json"

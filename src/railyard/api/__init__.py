@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from railyard.api.finished import TABLES, Run
+from railyard.api.finished import SERVED_TABLES, TABLES, Run
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from railyard.scenario.load import Draft
     from railyard.scenario.model import Scenario
 
-__all__ = ["TABLES", "Run", "compare", "explain", "load", "run"]
+__all__ = ["SERVED_TABLES", "TABLES", "Run", "compare", "explain", "load", "run"]
 
 
 def load(path: str | Path, *, overrides: Mapping[str, Any] | None = None) -> Scenario:

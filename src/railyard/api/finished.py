@@ -27,10 +27,14 @@ TABLES = {
     "cpmt": "cost per million tokens by part",
     "bottleneck": "what each resource would bring if it were better",
     "sources": "where the numbers come from",
-    "requests": "of a serving run: every request with its latencies (from requests.parquet, first variant)",
-    "capacity": "of a serving run: every load that was tried",
-    "replicas": "of a serving run: each replica",
     "tasks": "every task of the step with its start and end (from timeline.parquet)",
+}
+
+#: Further tables of a serving run.
+SERVED_TABLES = {
+    "requests": "every request with its latencies (from requests.parquet, first variant)",
+    "capacity": "every load that was tried",
+    "replicas": "each replica",
 }
 
 
@@ -62,16 +66,17 @@ class Run:
         """A table of the result, all variants below each other.
 
         Args:
-            name: One of `railyard.api.TABLES`.
+            name: One of `railyard.api.TABLES`, or of a serving run also of `SERVED_TABLES`.
 
         Raises:
             InputError: There is no such table, or the folder of the run is gone.
         """
         from railyard.api import frames
 
-        if name not in TABLES:
+        tables = TABLES | SERVED_TABLES
+        if name not in tables:
             raise InputError(
-                f"there is no table `{name}`", found=name, allowed=list(TABLES), hint=did_you_mean(name, TABLES)
+                f"there is no table `{name}`", found=name, allowed=list(tables), hint=did_you_mean(name, tables)
             )
         return frames.table(self.result, self.folder, name)
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 _PRICES = ("total", "input", "output", "split_input", "split_output")
+_FILES = {"tasks": "timeline.parquet", "requests": "requests.parquet"}
+"""Tables that lie in the folder of the run: of a training run the tasks, of a serving run the requests."""
 
 
 def table(result: Mapping[str, Any], folder: Path | None, name: str) -> pl.DataFrame:
@@ -27,10 +29,9 @@ def table(result: Mapping[str, Any], folder: Path | None, name: str) -> pl.DataF
     """
     import polars as pl
 
-    if name == "tasks":
-        return _kept(folder, "timeline.parquet", name)
-    if name == "requests":
-        return _kept(folder, "requests.parquet", name)
+    if name in _FILES:
+        serves = all("serving" in variant for variant in result["variants"])
+        return _kept(folder, _FILES[name], name) if serves == (name == "requests") else pl.DataFrame()
     if name == "sources":
         return pl.DataFrame(result["provenance"]["sources"], infer_schema_length=None)
     rows = [{"variant": variant["name"], **row} for variant in result["variants"] for row in _ROWS[name](variant)]

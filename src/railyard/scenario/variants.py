@@ -113,9 +113,17 @@ def _words(key: str, value: Any) -> str:
     """`roce`, or `tp 8` where the value alone would not say what it is."""
     if isinstance(value, dict):
         inner = ", ".join(
-            f"{name} {item}" if name not in override.TAGS.values() else str(item) for name, item in value.items()
+            f"{name} {_inner(item)}" if name not in override.TAGS.values() else str(item)
+            for name, item in value.items()
         )
         return inner or key.rpartition(".")[2]
     last = key.rpartition(".")[2]
     plain = last in {"fabric", "topology", "server", "model", "name", "kind", "switch", "engine", "precision"}
     return str(value) if plain and isinstance(value, str) else f"{last.replace('_', ' ')} {value}"
+
+
+def _inner(value: Any) -> str:
+    """A value within a section: `(replicas 16, tp 4)` of a section of its own."""
+    if not isinstance(value, dict):
+        return str(value)
+    return f"({', '.join(f'{name} {_inner(item)}' for name, item in value.items())})"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError
 from railyard.scenario.compose import blaming
 
 if TYPE_CHECKING:
     from railyard.scenario.load import Draft
-    from railyard.scenario.serving.section import RequestsSection, SyntheticSection
+    from railyard.scenario.serving.section import LengthsSection, RequestsSection, SyntheticSection
+    from railyard.workload.serving.lengths import LengthLaw
     from railyard.workload.serving.requests import Requests
 
 _REQUESTS = ("workload", "serving", "requests")
@@ -43,6 +44,30 @@ def _read(draft: Draft, section: RequestsSection) -> Requests:
     return read_trace(path, section.format)
 
 
-def _drawn(section: SyntheticSection | None, seed: int) -> Requests:
+def _drawn(section: SyntheticSection, seed: int) -> Requests:
+    from railyard.workload.serving.generate import Sessions, synthetic
 
-    raise NotImplementedError
+    talks = section.turns > 1 or section.system > 0
+    process: dict[str, Any] = {} if section.cv is None else {"cv": section.cv}
+    with_sessions = Sessions(
+        turns=section.turns,
+        think_s=section.think,
+        system_tokens=section.system,
+        system_prompts=section.system_prompts,
+    )
+    return synthetic(
+        section.count,
+        rate_per_s=section.rate,
+        kind=section.arrivals,
+        input_tokens=_lengths(section.input),
+        output_tokens=_lengths(section.output),
+        sessions=with_sessions if talks else None,
+        seed=seed,
+        **process,
+    )
+
+
+def _lengths(section: LengthsSection) -> LengthLaw | int:
+    from railyard.workload.serving.lengths import LogNormal
+
+    return max(round(section.mean), 1) if section.p99 is None else LogNormal(section.mean, section.p99)

@@ -236,7 +236,7 @@ def _pool(serving: ServingSection, pool: Placed, cost: Any, hash_tokens: int) ->
         raise InputError("the cache has no room for a single block", key=f"pools.{pool.role}.block_tokens")
     if cache.prefix and hash_tokens % section.block_tokens:
         raise InputError(
-            f"prefixes of the requests are known by blocks of {hash_tokens} tokens, which blocks of the cache must divide",
+            f"the requests know prefixes by blocks of {hash_tokens} tokens, which blocks of the cache must divide",
             key=f"pools.{pool.role}.block_tokens",
             found=section.block_tokens,
             allowed=f"a divisor of {hash_tokens}",

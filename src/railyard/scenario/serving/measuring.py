@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.catalog import Range
-from railyard.economics.parts import Part, component_of
 from railyard.economics.deployment import Use, deployment_cost
+from railyard.economics.parts import Part, component_of
 from railyard.economics.serving import Goodput as Sold
 from railyard.economics.sources import Source, of_entry
 from railyard.measure.serving.objective import Objective, goodput

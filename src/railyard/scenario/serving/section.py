@@ -18,9 +18,7 @@ class LengthsSection(Section):
     """Lengths of prompts or answers, in tokens."""
 
     mean: Decimal = Field(description="Mean.", examples=[2048])
-    cv: Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False)] = Field(
-        default=0.0, description="Standard deviation over the mean; log-normal, 0 for all alike."
-    )
+    p99: Decimal | None = Field(default=None, description="99th percentile, log-normal; all alike when left out.")
 
 
 def _length(value: object) -> object:
@@ -33,19 +31,23 @@ Lengths = Annotated[LengthsSection, BeforeValidator(_length)]
 class SyntheticSection(Section):
     """Requests drawn by the seed of the run."""
 
-    arrivals: Literal["poisson", "gamma", "diurnal", "fixed"] = Field(
-        default="poisson", description="Law of the gaps: `gamma` comes in bursts, `diurnal` follows the day."
+    arrivals: Literal["fixed", "poisson", "gamma", "weibull", "diurnal", "on-off"] = Field(
+        default="poisson",
+        description="Process: `gamma` and `weibull` come in bursts by `cv`, `diurnal` follows the day, `on-off` stops.",
     )
     rate: Decimal = Field(description="Requests a second.", examples=[4])
-    cv: Decimal = Field(default=2.0, description="Of `gamma`: standard deviation of the gaps over their mean.")
-    input: Lengths = Field(description="Prompts: a length, or `{mean, cv}`.", examples=[2048])
-    output: Lengths = Field(description="Answers: a length, or `{mean, cv}`.", examples=[256])
-    count: Positive = Field(default=2000, description="Requests.")
-    turns: Positive = Field(
-        default=1, description="Turns of a conversation; each sends what was said before as a shared prefix."
+    cv: Decimal | None = Field(
+        default=None, description="Standard deviation of the gaps over their mean; 1 when left out.", examples=[2]
     )
-    think: Span = Field(default=10.0, description="From an answer to the next turn, mean.")
-    shared_prefix: Natural = Field(default=0, description="Tokens of a system prompt that all conversations share.")
+    input: Lengths = Field(description="Prompts: a length, or `{mean, p99}`.", examples=[2048])
+    output: Lengths = Field(description="Answers: a length, or `{mean, p99}`.", examples=[256])
+    count: Positive = Field(default=2000, description="Requests.")
+    turns: Annotated[float, Strict(), Field(ge=1, le=1000)] = Field(
+        default=1.0, description="Turns of a conversation, mean; each sends what was said before as a shared prefix."
+    )
+    think: Span = Field(default=30.0, description="From an answer to the next turn, mean.")
+    system: Natural = Field(default=0, description="Tokens of a system prompt.")
+    system_prompts: Positive = Field(default=1, description="Different ones, each as likely as another.")
 
 
 class RequestsSection(Section):

@@ -1,0 +1,124 @@
+"""Latencies of served requests: parts that add up, percentiles by nearest rank, goodput, capacity, fronts."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railyard.measure.serving.capacity import Point, capacity, front
+from railyard.measure.serving.objective import Objective, goodput
+from railyard.measure.serving.percentiles import counted, parts_of, quantiles
+from railyard.measure.serving.served import served
+
+S = 10**12
+
+
+def run_of(rows):
+    """Columns of a run from rows of (admitted, start, first token, done, transfer end or -1, network) in seconds."""
+    column = np.array(rows, np.float64)
+    return SimpleNamespace(
+        admitted_ps=(column[:, 0] * S).astype(np.int64),
+        prefill_start_ps=(column[:, 1] * S).astype(np.int64),
+        first_token_ps=(column[:, 2] * S).astype(np.int64),
+        done_ps=(column[:, 3] * S).astype(np.int64),
+        transfer_end_ps=np.where(column[:, 4] < 0, -1, column[:, 4] * S).astype(np.int64),
+        network_prefill_ps=(column[:, 5] * S).astype(np.int64),
+        network_ps=(column[:, 5] * S).astype(np.int64),
+        replica=np.zeros(len(rows), np.int32),
+        decode_replica=np.where(column[:, 4] < 0, -1, 1).astype(np.int32),
+        cached_tokens=np.zeros(len(rows), np.int64),
+        status=np.zeros(len(rows), np.uint8),
+    )
+
+
+def test_parts_of_the_first_token():
+    """Queue 1 s, loading 0.5 s, transfer 2 s, network 0.25 s; the rest of 6 s is computation."""
+    found = served(np.array([0]), np.array([100]), np.array([3]), run_of([(1.0, 1.5, 4.0, 10.0, 6.0, 0.25)]))
+    assert found.ttft_s[0] == pytest.approx(6.0)
+    assert found.queue_s[0] == pytest.approx(1.0)
+    assert found.transfer_s[0] == pytest.approx(2.5)
+    assert found.network_s[0] == pytest.approx(0.25)
+    assert found.compute_s[0] == pytest.approx(2.25)
+    assert found.tpot_s[0] == pytest.approx(2.0)
+    assert found.e2e_s[0] == pytest.approx(10.0)
+
+
+def test_entry_is_no_queue():
+    """The tokenizer's time is between arrival and the engine's queue."""
+    run = run_of([(1.0, 1.0, 2.0, 3.0, -1, 0.0)])
+    found = served(np.array([0]), np.array([1]), np.array([2]), run, entry_ps=S // 4)
+    assert found.queue_s[0] == pytest.approx(0.75)
+    assert found.compute_s[0] == pytest.approx(1.25)
+
+
+def test_a_request_that_was_not_served_has_no_latency():
+    """It counts against attainment all the same."""
+    run = run_of([(1.0, 1.0, 2.0, 3.0, -1, 0.0), (-1, -1, -1, -1, -1, 0.0)])
+    run.status[1] = 2
+    found = served(np.array([0, S]), np.array([10, 10]), np.array([1, 1]), run)
+    assert np.isnan(found.ttft_s[1])
+    assert np.isnan(found.tpot_s[0])
+    assert goodput(found, Objective()).attainment == 0.5
+
+
+@given(st.lists(st.tuples(*[st.floats(0, 100)] * 4), min_size=1, max_size=400))
+def test_parts_of_every_percentile_add_up(rows):
+    """Whatever the requests."""
+    parts = {name: np.array(values) for name, values in zip("abcd", zip(*rows, strict=True), strict=True)}
+    whole = np.sum(list(parts.values()), axis=0)
+    levels = quantiles(whole)
+    for name, row in parts_of(whole, parts).items():
+        assert sum(row.values()) == pytest.approx(levels[name], abs=1e-9)
+
+
+def test_percentiles_are_by_nearest_rank():
+    """Of 1 to 1000 the 99th is 990."""
+    found = quantiles(np.arange(1, 1001, dtype=float))
+    assert (found["p50"], found["p90"], found["p99"], found["p999"]) == (500, 900, 990, 999)
+    assert quantiles(np.array([np.nan])) == dict.fromkeys(("p50", "p90", "p99", "p999", "mean"))
+
+
+def test_percentiles_of_a_histogram():
+    """A value counts as the middle of its bin."""
+    found = counted(np.array([0, 98, 2]), np.array([0.0, 1.0, 3.0]))
+    assert found["p50"] == 2.0
+    assert found["p99"] == 3.0
+
+
+def test_goodput_counts_what_meets_every_limit():
+    """One of three is late with its first token, one with the others."""
+    run = run_of([(0, 0, 1, 2, -1, 0), (0, 0, 5, 6, -1, 0), (0, 0, 1, 9, -1, 0)])
+    found = served(np.array([0, 0, 0]), np.full(3, 100), np.full(3, 2), run)
+    good = goodput(found, Objective(ttft_s=2.0, tpot_s=3.0))
+    assert good.attainment == pytest.approx(1 / 3)
+    assert good.requests_per_s == pytest.approx(1 / 9)
+    assert good.input_tokens_per_s == pytest.approx(100 / 9)
+    assert good.all_output_tokens_per_s == pytest.approx(6 / 9)
+
+
+def point(rate, attainment):
+    """A load."""
+    return Point(rate, attainment, rate * attainment, 0.1, 0.2, 0.01, 0.02, 100.0)
+
+
+@given(st.floats(0.01, 1e3), st.floats(0.01, 1e3))
+def test_capacity_is_found_from_wherever_the_search_starts(limit, start):
+    """The largest load that meets the objective, within the tolerance."""
+    found = capacity(lambda rate: point(rate, 1.0 if rate <= limit else 0.0), start, 0.9, tolerance=0.02)
+    if limit > start / 2**11 and limit < start * 2**11:
+        assert found.bounded
+        assert limit * 0.97 <= found.rate_per_s <= limit
+
+
+def test_a_load_that_is_never_too_much():
+    """The search ends and says that it found no bound."""
+    found = capacity(lambda rate: point(rate, 1.0), 1.0, 0.9)
+    assert not found.bounded
+    assert found.rate_per_s == 2.0**12
+
+
+def test_the_front():
+    """What another point beats in both is not on it; what is equal stays."""
+    assert front([(1, 3), (2, 2), (3, 1), (1, 1), (2, 2)]) == [True, True, True, False, True]

@@ -1,0 +1,178 @@
+"""Serving scenarios: the whole path at a small size, closed forms of it, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from railyard import api
+from railyard.errors import InputError
+
+BASE = {
+    "name": "small",
+    "cluster": {"accelerators": 16, "server": "hgx-h100", "back_end": {"topology": "rail-optimized", "fabric": "roce"}},
+    "workload": {
+        "serving": {
+            "model": "llama-3.1-8b",
+            "requests": {"synthetic": {"rate": 5, "input": {"mean": 800, "p99": 4000}, "output": 60, "count": 200}},
+            "pools": {"both": {"replicas": 4, "tp": 2}},
+            "slo": {"ttft": "1 s", "tpot": "50 ms"},
+        }
+    },
+}
+
+
+def run(overrides=None, **others):
+    """The result's variants."""
+    changes = {f"workload.serving.{key}": value for key, value in (overrides or {}).items()}
+    return api.run(BASE, overrides={**changes, **others}, out=None).result["variants"]
+
+
+def one(overrides=None, **others):
+    """The serving object of the only variant."""
+    return run(overrides, **others)[0]["serving"]
+
+
+APART = {"pools": {"prefill": {"replicas": 2, "tp": 2}, "decode": {"replicas": 2, "tp": 2}}}
+
+
+@pytest.mark.parametrize("pools", [{}, APART], ids=["together", "apart"])
+def test_parts_of_the_first_token_add_up(pools):
+    """At every percentile."""
+    serving = one(pools)
+    assert serving["requests"]["done"] == 200
+    for level, parts in serving["ttft_parts"].items():
+        assert sum(parts.values()) == pytest.approx(serving["ttft_s"][level])
+        assert min(parts.values()) >= 0
+    moved = serving["ttft_parts"]["mean"]["transfer_s"]
+    assert (moved > 0) == bool(pools)
+
+
+def test_an_ideal_network_moves_keys_and_values_at_the_rate_of_the_nics():
+    """One request at a time: bytes over rate plus the latency of the way; 20 % for headers and protocol."""
+    many = {"requests.synthetic": {"arrivals": "fixed", "rate": 0.2, "input": 8000, "output": 2, "count": 5}}
+    serving = one({**APART, **many}, **{"cluster.back_end.fabric": "ideal", "cluster.placement": "packed"})
+    # Llama 3.1 8B: 32 layers x 8 heads x 128 x 2 x 2 bytes; both pools lie in one server, so the way is NVLink.
+    size = 8000 * 32 * 8 * 128 * 2 * 2
+    moved = serving["ttft_parts"]["mean"]["transfer_s"]
+    assert size / 2 / 450e9 * 0.9 <= moved <= size / 2 / 100e9
+
+
+def test_a_slower_network_moves_keys_and_values_slower():
+    """Pools on two servers: a quarter of the rate is four times the transfer."""
+    pools = {"pools": {"prefill": {"replicas": 1, "tp": 8}, "decode": {"replicas": 1, "tp": 8}}}
+    many = {"requests.synthetic": {"arrivals": "fixed", "rate": 0.2, "input": 16000, "output": 2, "count": 5}}
+    moved = [
+        one({**pools, **many}, **{"cluster.back_end.link_rate": rate})["ttft_parts"]["mean"]["transfer_s"]
+        for rate in ("400 Gb/s", "100 Gb/s")
+    ]
+    assert moved[1] == pytest.approx(4 * moved[0], rel=0.1)
+
+
+def test_input_and_output_share_the_dollars():
+    """Prompt and answer tokens at their prices are the dollars of the hour; the parts of an hour add up."""
+    serving = one()
+    cost, slo = serving["cpmt"], serving["slo"]
+    for end in ("low", "typical", "high"):
+        sold = slo["goodput_input_tokens_per_s"] * cost["split_input"][end]
+        sold += slo["goodput_output_tokens_per_s"] * cost["split_output"][end]
+        assert sold * 3600 / 1e6 == pytest.approx(cost["usd_per_h"][end])
+        assert sum(part[end] for part in cost["breakdown"]) == pytest.approx(cost["total"][end])
+    power = serving["power"]
+    assert power["it_w"]["typical"] < power["provisioned_w"]["typical"]
+
+
+def test_cost_comes_from_what_was_answered_in_time():
+    """A limit that nothing meets sells nothing; a looser one makes tokens cheaper."""
+    assert one({"slo": {"ttft": "1 ms"}})["cpmt"] is None
+    strict, loose = one({"slo": {"ttft": "60 ms"}}), one({"slo": {}})
+    assert strict["slo"]["attainment"] < loose["slo"]["attainment"] == 1.0
+    assert strict["cpmt"]["total"]["typical"] > loose["cpmt"]["total"]["typical"]
+
+
+def test_the_same_seed_gives_the_same_run():
+    """Bit by bit; another one another."""
+    first, again, other = run()[0], run()[0], run(seed=1)[0]
+    assert first == again
+    assert first["digest"] != other["digest"]
+
+
+def test_capacity_is_where_the_objective_turns():
+    """At the rate found the objective is met, at the next one tried it is not."""
+    serving = one({"capacity": {"first": 200}, "slo": {"ttft": "200 ms", "tpot": "50 ms"}})
+    found = serving["capacity"]
+    assert found["bounded"]
+    for point in found["points"]:
+        if point["rate_per_s"] > found["rate_per_s"]:
+            assert point["attainment"] < 0.9
+            break
+    assert any(point["front"] for point in serving["pareto"])
+
+
+def test_pools_may_differ_in_their_accelerators():
+    """Bill, power limit and iteration follow the pool's server."""
+    pools = {"prefill": {"replicas": 1, "tp": 8}, "decode": {"replicas": 1, "tp": 8, "server": "hgx-h200"}}
+    serving = one({"pools": pools})
+    assert [pool["accelerator"] for pool in serving["pools"]] == ["h100-sxm", "h200-sxm"]
+    plain = one({"pools": {"prefill": {"replicas": 1, "tp": 8}, "decode": {"replicas": 1, "tp": 8}}})
+    assert serving["tpot_s"]["p50"] < plain["tpot_s"]["p50"]
+    assert serving["capex"]["total_usd"]["typical"] > plain["capex"]["total_usd"]["typical"]
+
+
+def test_an_overload_is_ended_and_said():
+    """A queue that can never drain."""
+    drawn = {"rate": 2000, "input": 4000, "output": 500, "count": 20000}
+    variant = run({"requests": {"synthetic": drawn}, "pools": {"both": {"replicas": 1}}})[0]
+    assert variant["serving"]["outcome"] == "overload"
+    assert any("overload" in line for line in variant["warnings"])
+
+
+def test_a_folder_holds_requests_and_a_trace(tmp_path):
+    """Spans and arrows of the trace lie in time, and every request has its row."""
+    finished = api.run(BASE, overrides={"workload.serving.pools": APART["pools"]}, out=tmp_path)
+    table = finished.table("requests")
+    assert len(table) == 200
+    parts = table.select("queue_s", "transfer_s", "network_s", "compute_s").sum_horizontal()
+    assert np.allclose(parts, table["ttft_s"])
+    events = json.loads((finished.folder / "trace.json").read_text())["traceEvents"]
+    assert {"X", "b", "e", "s", "f"} <= {event["ph"] for event in events}
+    assert all(event.get("dur", 0) >= 0 for event in events)
+    assert "TTFT" in repr(finished)
+    assert finished.table("variants")["goodput_rps"][0] > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"modle": "x"}, "did you mean `model`"),
+        ({"router": "prefx"}, "did you mean `prefix`"),
+        ({"software": "vlm"}, "did you mean `vllm`"),
+        ({"pools": {"prefill": {}}}, "`prefill` and `decode` go together"),
+        ({"pools": {"both": {"replicas": 9, "tp": 2}}}, "at most 8"),
+        ({"pools": {"both": {"server": "gb200-nvl72"}}}, "servers of one network must be of one size"),
+        ({"pools": {"both": {"block_tokens": 7}}, "requests.synthetic.turns": 2}, "a divisor of 16"),
+        ({"requests": {}}, "either `trace` or `synthetic`"),
+        ({"requests": {"trace": "nowhere.csv"}}, "no such trace file"),
+        ({"model": "llama-3-70b", "pools": {"both": {}}}, "fits: tp"),
+        ({"slo": {"ttft": "2"}}, "unit"),
+        ({"slo": {"attainment": 2}}, "at most 1"),
+        ({"outages": [{"replica": 9, "start": "1 s", "end": "2 s"}]}, "0 to 3"),
+        ({"outages": [{"replica": 0, "start": "2 s", "end": "1 s"}]}, "ends before it begins"),
+    ],
+)
+def test_what_is_refused(changes, words):
+    """With its place and what would be right."""
+    with pytest.raises(InputError) as caught:
+        run(changes)
+    assert words in str(caught.value)
+    assert all("workload.serving" in (problem.key or "") for problem in caught.value.problems)
+
+
+def test_training_and_serving_are_one_or_the_other():
+    """Neither is refused too; so is an engine of training steps."""
+    with pytest.raises(InputError, match="either `training` or `serving`"):
+        api.run({**BASE, "workload": {}}, out=None)
+    with pytest.raises(InputError, match="served by the serving engine"):
+        api.run(BASE, engine="packet", out=None)
