@@ -53,7 +53,7 @@ void Simulation::State::flow_ended(std::uint32_t flow) {
   request.flow = kNoFlow;
   if (request.where == Request::Where::sending) return sent(slot, transfers.latency(way));
   if (request.where != Request::Where::loading) return;  // the prefill still runs: the rest follows it
-  push(std::max(now + transfers.latency(way), request.load_ready), Topic::loaded, slot, request.stamp);
+  push(std::max(now + transfers.latency(way), request.load_ready), Topic::loaded, slot, request.stamp, request.id);
 }
 
 /// The last byte has left: the prefill replica has its blocks again.
@@ -66,7 +66,7 @@ void Simulation::State::sent(Slot slot, Ps latency) {
   unqueue(slot);
   touch(source);
   if_empty(source);
-  push(now + latency, Topic::landed, slot, request.stamp);
+  push(now + latency, Topic::landed, slot, request.stamp, request.id);
 }
 
 void Simulation::State::landed(Slot slot) {
@@ -174,7 +174,7 @@ bool Simulation::State::try_tiers(ReplicaId id, Slot slot, std::size_t hits) {
     replica.store_free = store_end;
     request.load_ready = std::max(request.load_ready, whole(store_end));
   }
-  push(request.load_ready, Topic::loaded, slot, request.stamp);
+  push(request.load_ready, Topic::loaded, slot, request.stamp, request.id);
   return true;
 }
 

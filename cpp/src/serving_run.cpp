@@ -46,7 +46,7 @@ Simulation::State::State(const Deployment& deployment, const Options& options)
       (spec.role == Role::decode ? back_ : front_).push_back(id);
     }
     if (spec.autoscale.on) {
-      due_.push({spec.autoscale.interval_ps, Topic::tick, static_cast<std::uint32_t>(pools_.size()), 0});
+      push(spec.autoscale.interval_ps, Topic::tick, static_cast<std::uint32_t>(pools_.size()));
     }
     const std::int64_t capacity = tier_capacity(deployment_.store.capacity_bytes, spec, deployment_.hash_tokens);
     if (capacity > 0) store_ = LruSet(capacity);
@@ -62,8 +62,12 @@ Simulation::State::State(const Deployment& deployment, const Options& options)
 }
 
 void Simulation::State::push(Ps time, Topic topic, std::uint32_t target, std::uint32_t stamp) {
+  push(time, topic, target, stamp, target);
+}
+
+void Simulation::State::push(Ps time, Topic topic, std::uint32_t target, std::uint32_t stamp, std::int64_t order) {
   if (time == kNever) return;
-  due_.push({time, topic, target, stamp});
+  due_.push({time, topic, target, stamp, order});
   if (topic != Topic::tick && topic != Topic::background) ++waking_;
 }
 
@@ -101,7 +105,10 @@ bool Simulation::State::step(bool last) {
   }
   dirty_.clear();
   transfers.settle(now);
-  for (const Transfers::Arrival& found : transfers.arrivals()) push(found.due, Topic::flowed, found.flow, found.stamp);
+  for (const Transfers::Arrival& found : transfers.arrivals()) {
+    const Slot owner = transfers.owner(found.flow);
+    push(found.due, Topic::flowed, found.flow, found.stamp, owner == kNobody ? -1 : requests_[owner].id);
+  }
   transfers.arrivals().clear();
   return true;
 }

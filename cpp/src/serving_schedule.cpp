@@ -79,10 +79,12 @@ bool Simulation::State::make_room(ReplicaId id, std::size_t place, std::int64_t 
   const std::int64_t missing = missing_blocks(replica, request, tokens);
   while (missing > replica.cache.available()) {
     std::size_t victim = replica.running.size();
-    while (victim > place && requests_[replica.running[victim - 1]].in_flight > 0) --victim;
-    if (victim == place) return false;  // it, and all behind it, are under way
+    while (victim > place + 1 && requests_[replica.running[victim - 1]].in_flight > 0) --victim;
+    // WHY it waits for those behind it: were it to give way to them, two could take turns and neither ever get through.
+    const bool itself = victim - 1 == place;
+    if (itself && (request.in_flight > 0 || replica.running.size() > place + 1)) return false;
     preempt(id, victim - 1);
-    if (victim - 1 == place) return false;
+    if (itself) return false;
   }
   take_blocks(replica, missing);
   request.blocks += missing;

@@ -126,10 +126,11 @@ class Simulation::State {
     Ps time;
     Topic topic;
     std::uint32_t target, stamp;
+    std::int64_t order;  ///< Among those of one topic: the number of the replica or of the request (not of its slot).
     bool operator<(const Due& other) const {  // for a heap with the earliest on top
       if (time != other.time) return time > other.time;
       if (topic != other.topic) return topic > other.topic;
-      return target != other.target ? target > other.target : stamp > other.stamp;
+      return order != other.order ? order > other.order : stamp > other.stamp;
     }
   };
   struct PoolState {
@@ -145,6 +146,7 @@ class Simulation::State {
   bool step(bool last);
   void process(const Due& due);
   void push(Ps time, Topic topic, std::uint32_t target, std::uint32_t stamp = 0);
+  void push(Ps time, Topic topic, std::uint32_t target, std::uint32_t stamp, std::int64_t order);
   void arrive(std::size_t row);
   Slot new_slot();
   void leave(Slot slot, Status status);
