@@ -162,7 +162,8 @@ def family(source: str) -> str:
     """Whose table a source is of: the first words, without names of single files and runs."""
     text = re.sub(r"silicon_sample\.csv .*", "silicon samples", source)
     text = re.sub(r"(token_position_decode_slo)/.*", r"\1", text)
-    return re.sub(r"\s*\(.*| closed 5\.1-.*| [A-Z]+\d+$", "", text).strip()
+    text = re.sub(r"\s*\(.*| closed 5\.1-.*", "", text)
+    return re.sub(r" [A-Z]+\d+$", "", text).strip()
 
 
 def summary_of(rows: Sequence[ServingResult]) -> dict[str, float | int | None]:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
-from railyard.validate.serving_layout import Pool, layout_of
+from railyard.validate.serving_layout import FEWEST, Found, Pool, layout_of, widened
+from railyard.workload.serving.columns import Deployments, device_row, place, shape
 from railyard.workload.serving.layout import ServingLayout
+from railyard.workload.serving.memory import cache_tokens
 
 if TYPE_CHECKING:
     from railyard.catalog import Accelerator, Catalog, Model
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 ENGINES = ("vllm", "sglang", "tensorrt-llm", "deepseek")
 # Prompts of public sets by task, tokens: ML.ENERGY's rows give no input length.
-_PROMPTS = {"gpqa": 230.0, "lm-arena-chat": 150.0, "image-chat": 1400.0, "video-chat": 7000.0, "sourcegraph-fim": 800.0}
+_PROMPTS = {"gpqa": 230.0, "lm-arena-chat": 150.0, "image-chat": 1400.0, "video-chat": 3000.0, "sourcegraph-fim": 800.0}
 # How loads are written: kind, pattern with its number.
 _LOADS = (
     ("batch", r"(?:avg batch|batch) ([\d.]+)"),
@@ -30,6 +32,11 @@ _MTP_IMAGES = {
     "1.2.0rc6.post3": ("2026-02-05", "2026-02-06"),
     "1.1.0rc2.post2": ("2026-01-14",),
 }
+# Images that split deployments ran with and without; share of those without a full label that drafts.
+_MTP_OPEN = ("0.8.1.post1", "0.8.1.post2", "0.5.8.post1")
+_MTP_SHARE = 0.6
+# Sequences that a replica must hold to be worth its weights.
+_BATCH = 32
 # InferenceX draws lengths between 0.8 and 1 of the nominal ones.
 _DRAWN = 0.9
 
@@ -48,6 +55,8 @@ class Case:
         prompt, output: Mean tokens of a request.
         kind: `closed`, `split`, `open`, `batch`, `offline` or `other`.
         drafts: Tokens drafted in each iteration, 0 without.
+        drafting: 1 where that is sure, less where the label leaves open whether the engine drafts.
+        count: Requests of an open loop's run.
         defaults: What was assumed.
     """
 
@@ -66,7 +75,14 @@ class Case:
     output: float
     kind: str
     drafts: int
+    drafting: float
+    count: float
     defaults: tuple[str, ...]
+
+    @property
+    def vague(self) -> bool:
+        """Whether the label of a split deployment leaves out how many workers there are."""
+        return self.prefill is not None and any("leaves out the number" in told for told in self.defaults)
 
 
 def case_of(row: Row, catalog: Catalog) -> Case | str:
@@ -88,12 +104,13 @@ def case_of(row: Row, catalog: Catalog) -> Case | str:
         users, more = _unknown_users(row, found.decode)
         told += more
     precision, bits, said = _widths(row, model, engine)
-    drafts, more = _drafts(row, model)
+    if FEWEST in found.defaults:
+        found = _fewest(found, model, device, (precision, bits), prompt + output)
+    drafts, drafting, more = _drafts(row, model, vague=bool(found.prefill and found.defaults))
     try:
         layouts = [_laid(pool, precision, bits) for pool in (found.decode, found.prefill) if pool]
     except InputError as error:
         return f"the layout makes no sense: {error}"
-    year = "2025" if row.get("date", "2025") < "2026" else "2026"
     return Case(
         row=row,
         model=model,
@@ -103,15 +120,24 @@ def case_of(row: Row, catalog: Catalog) -> Case | str:
         layout=layouts[0],
         prefill_layout=layouts[1] if found.prefill else None,
         engine=engine,
-        generation=year,
+        generation=_generation(row.get("date")),
         users=users,
         rate_per_s=rate,
         prompt=prompt,
         output=output,
         kind=kind,
         drafts=drafts,
+        drafting=drafting,
+        count=_requests(row) if kind == "open" else float("inf"),
         defaults=(*found.defaults, *told, *said, *more),
     )
+
+
+def _generation(date: str) -> str:
+    """Which generation of an engine a date belongs to; published rows without one are of its older versions."""
+    if not date or date < "2025-10":
+        return "2025"
+    return "2025-q4" if date < "2026" else "2026"
 
 
 def _known(row: Row, catalog: Catalog) -> tuple[Model, Accelerator, str] | str:
@@ -128,23 +154,43 @@ def _known(row: Row, catalog: Catalog) -> tuple[Model, Accelerator, str] | str:
     return (model, device, engine) if engine else f"no serving engine is known by `{row.get('framework')}`"
 
 
+def _fewest(found: Found, model: Model, device: Accelerator, widths: tuple[str, int], context: float) -> Found:
+    """Replicas of the fewest accelerators that hold the weights and `_BATCH` sequences."""
+    for tp in (1, 2, 4, 8, 16, 32):
+        layout = ServingLayout(tp=tp, precision=widths[0], kv_bits=widths[1])
+        rows = Deployments(shape(model), place(model, device, layout), device_row(device, 1.0))
+        if cache_tokens(rows)[0] >= _BATCH * context or tp >= found.decode.workers:
+            return widened(found, tp)
+    return found
+
+
 def _laid(pool: Pool, precision: str, kv_bits: int) -> ServingLayout:
     return ServingLayout(tp=pool.tp, pp=pool.pp, dp_attention=pool.dp, ep=pool.ep, precision=precision, kv_bits=kv_bits)
 
 
-def _drafts(row: Row, model: Model) -> tuple[int, tuple[str, ...]]:
-    """Tokens drafted in each iteration: said by the row, or by the image that InferenceX's recipe with MTP runs."""
+def _drafts(row: Row, model: Model, *, vague: bool) -> tuple[int, float, tuple[str, ...]]:
+    """Tokens drafted in each iteration, and how sure that is.
+
+    A row says it, or the image that InferenceX's recipe with MTP runs. Of split deployments InferenceX ran the same
+    image with and without drafts, and labels that leave out the workers leave that out too: two rows of one label then
+    differ twofold, and no estimate can be near to both.
+    """
     said = re.search(r"MTP\D?(\d)", row.get("parallelism") + row.get("precision"))
     if said:
-        return int(said.group(1)), ()
+        return int(said.group(1)), 1.0, ()
     if "MTP" in row.get("precision"):
-        return 1, ("one drafted token",)
+        return 1, 1.0, ("one drafted token",)
     if not model.mtp_layers or not drawn(row):
-        return 0, ()
-    image = row.get("framework").split()[-1], row.get("date")
-    if any(image[0] == version and image[1] in dates for version, dates in _MTP_IMAGES.items()):
-        return 3, ("three drafted tokens, as InferenceX's recipe of that image",)
-    return 0, ()
+        return 0, 1.0, ()
+    version, date = row.get("framework").split()[-1], row.get("date")
+    if date in _MTP_IMAGES.get(version, ()):
+        return 3, 1.0, ("three drafted tokens, as InferenceX's recipe of that image",)
+    open_ = (
+        vague and version in _MTP_OPEN and not (row.get("accelerator") == "gb200" and "sglang" in row.get("framework"))
+    )
+    if open_:
+        return 3, _MTP_SHARE, ("the label leaves open whether tokens are drafted: between both",)
+    return 0, 1.0, ()
 
 
 def engine_of(framework: str) -> str:
@@ -178,7 +224,7 @@ def _lengths(row: Row, kind: str) -> tuple[float, float, tuple[str, ...]]:
     prompt, output = row.real.get("isl", 0.0), row.real.get("osl", 0.0)
     told: tuple[str, ...] = ()
     if not prompt:
-        prompt = _PROMPTS.get(task, 1024.0)
+        prompt = _PROMPTS.get(task, 300.0 if "MLPerf" in row.get("source") else 1024.0)
         told = (f"prompts of {prompt:g} tokens",)
     if not output:
         output, told = 1024.0, (*told, "answers of 1024 tokens")
@@ -190,6 +236,12 @@ def _lengths(row: Row, kind: str) -> tuple[float, float, tuple[str, ...]]:
 def drawn(row: Row) -> bool:
     """Whether the row is of InferenceX, whose lengths are drawn and whose users start all at once."""
     return bool(re.search(r"silicon_sample.csv (20\d\d_|dsr1_|minimax|gptoss|glm|llama70)", row.get("source")))
+
+
+def _requests(row: Row) -> float:
+    """Requests of an open loop's run: said in the load, else 500, which vllm-cost-meter's overloads agree with."""
+    said = re.search(r"(\d+) (?:\w+ )?requests", row.get("load"))
+    return float(said.group(1)) if said else 500.0
 
 
 def _unknown_users(row: Row, pool: Pool) -> tuple[float, tuple[str, ...]]:

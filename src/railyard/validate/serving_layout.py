@@ -19,6 +19,10 @@ _PLAIN = re.compile(r"TP(\d+) PP(\d+) aDP(\d*) mTP(\d+) mEP(\d+)")
 _POOL = re.compile(r"(\d*)x\(TP(\d+) aDP(\d+) EP(\d+) bs(\d*)\)")
 
 
+# Said of rows without a label: whoever measures throughput takes the smallest replicas that hold a batch.
+FEWEST = "replicas of the fewest accelerators that hold the weights and a batch"
+
+
 @dataclass(frozen=True, slots=True)
 class Pool:
     """Replicas of one kind: how many, and the degrees of each."""
@@ -144,7 +148,7 @@ def _counted(row: Row, degrees: list[int], *, experts: bool) -> Found:
     wide = behind_tp >= 16 and not row.get("accelerator").startswith("h100")
     crowded = users >= (600 if row.real.get("isl", 0) < 4096 else 200)
     if wide or (crowded and behind_ep > 1):
-        workers = 1 if wide else max(1, min(round(users / 512), 6))
+        workers = 1 if wide else max(1, min(round(users / (512 if row.get("precision") == "fp8" else 2048)), 6))
         return Found(Pool(workers, 1, behind_tp, behind_tp), Pool(1, 1, ahead_tp, ahead_tp), said)
     workers = 4 if trt else 1
     ep = behind_tp if behind_ep > 1 else 1
@@ -156,18 +160,21 @@ def _users(row: Row) -> float:
     return float(found.group(1)) if found else 0.0
 
 
+def widened(found: Found, least: int) -> Found:
+    """The same accelerators in replicas of at least `least` ranks, where the label said nothing."""
+    if FEWEST not in found.defaults:
+        return found
+    count = found.decode.workers
+    tp = min(least, count)
+    return Found(Pool(max(count // tp, 1), tp, 1, 1), None, found.defaults)
+
+
 def _free(row: Row, text: str, *, experts: bool) -> Found | str:
     """Labels such as `TP8`, `TP1 EP8 DP8`, `EP144, DP144 (18 nodes/unit)`, or none at all."""
     count = int(row.real.get("n_accel", 0)) or 1
     found = {name: int(number) for name, number in re.findall(r"\b(TP|EP|DP|PP)\s?(\d+)", text)}
     if not found:
-        if count > 8 or not text:
-            return (
-                Found(Pool(1, count, 1, 1), None, ("tensor parallelism over all accelerators",))
-                if count <= 8
-                else (f"the label says nothing about the layout of {count} accelerators")
-            )
-        return Found(Pool(1, count, 1, 1), None, ("tensor parallelism over all accelerators",))
+        return Found(Pool(count, 1, 1, 1), None, (FEWEST,))
     ep, dp, pp = found.get("EP", 1), found.get("DP", 1), found.get("PP", 1)
     tp = found.get("TP", 1)
     if "TP" not in found and ep > 1:

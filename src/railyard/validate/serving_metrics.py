@@ -82,10 +82,12 @@ def _of_state(metric: str, whole: Table, index: NDArray[np.int64], state: Steady
     tokens = state.rate_per_s * whole.output[index]
     if metric == "cost":
         return [_cost(case, rate) for case, rate in zip(cases, tokens.tolist(), strict=True)]
-    return [
-        power * (case.row.real.get("n_accel") or 1.0)
-        for case, power in zip(cases, _power(whole, index, state).tolist(), strict=True)
-    ]
+    return [power * _counted(case) for case, power in zip(cases, _power(whole, index, state).tolist(), strict=True)]
+
+
+def _counted(case: Case) -> float:
+    """Accelerators that a row's power is of: all, but one where a meter's mean over cards is published."""
+    return 1.0 if "cost-meter" in case.row.get("source") else case.row.real.get("n_accel") or 1.0
 
 
 def _power(whole: Table, index: NDArray[np.int64], state: Steady) -> F:
@@ -93,7 +95,9 @@ def _power(whole: Table, index: NDArray[np.int64], state: Steady) -> F:
     rows = take(whole.behind, index)
     shape, place, device = rows.shape, rows.place, rows.device
     second = np.maximum(state.tpot_s, 1e-9)
-    busy = np.minimum(state.batch * second / second, 1.0)
+    steps = np.maximum(whole.output[index] - 1.0, 1.0)
+    open_ = whole.rate[index] > 0
+    busy = np.where(open_, -np.expm1(-state.rate_per_s * steps * second), 1.0)
     read = weight_bytes(rows) + cache_bytes(rows) * shape.layers * state.batch / place.dp * (
         whole.prompt[index] + whole.output[index] / 2.0
     )
@@ -113,6 +117,8 @@ def _cost(case: Case, tokens_s: float) -> float | str:
     price = re.search(r"\$([\d.]+)(?:/h|/GPU-h)", case.row.get("accelerator") + " " + case.row.get("notes"))
     if not price:
         return "the row gives no price of an accelerator hour"
+    if case.kind == "other":
+        return "the row gives no load from which a rate of tokens follows"
     count = case.row.real.get("n_accel") or 1.0
     return float(price.group(1)) * count / 3600.0 / max(tokens_s, 1e-9) * 1e6
 

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.catalog import Accelerator
     from railyard.validate.serving_cases import Case
-    from railyard.validate.serving_layout import Pool
     from railyard.workload.serving.columns import F
     from railyard.workload.serving.layout import ServingLayout
     from railyard.workload.serving.software import SoftwareColumns
@@ -39,7 +37,8 @@ class Table:
         behind, ahead: Replicas that decode (or do both), and those that compute prompts (else the same).
         users, rate, prompt, output, most: Load of a whole system, and sequences of a replica.
         workers, workers_ahead: Replicas.
-    drafts: Tokens drafted in each iteration.
+    count: Requests of an open loop's run.
+    drafts, drafting: Tokens drafted in each iteration, and how sure that is.
         kind: Numbers of rows by kind.
     """
 
@@ -54,6 +53,8 @@ class Table:
     workers: F
     workers_ahead: F
     drafts: F
+    drafting: F
+    count: F
     kind: dict[str, NDArray[np.int64]]
 
 
@@ -61,11 +62,9 @@ def table(cases: Sequence[Case]) -> Table:
     """Cases as columns."""
     prompt = np.array([case.prompt for case in cases])
     output = np.array([case.output for case in cases])
-    behind = stack([_deployment(case, case.decode, case.layout) for case in cases])
-    ahead = stack(
-        [_deployment(case, case.prefill or case.decode, case.prefill_layout or case.layout) for case in cases]
-    )
-    limit = np.array([_MOST[case.engine] * case.decode.dp for case in cases])
+    behind = stack([_deployment(case, case.layout) for case in cases])
+    ahead = stack([_deployment(case, case.prefill_layout or case.layout) for case in cases])
+    limit = np.array([_limit(case) * case.decode.dp for case in cases])
     names = ("closed", "split", "open", "batch", "offline", "other")
     return Table(
         tuple(cases),
@@ -77,22 +76,33 @@ def table(cases: Sequence[Case]) -> Table:
         output,
         sequences(behind, prompt + output / 2.0, limit),
         np.array([float(case.decode.workers) for case in cases]),
-        np.array([float(case.prefill.workers) if case.prefill else 1.0 for case in cases]),
+        np.array(
+            [
+                float(case.prefill.workers) if case.prefill and not case.vague else float(not case.vague)
+                for case in cases
+            ]
+        ),
         np.array([float(case.drafts) for case in cases]),
+        np.array([case.drafting for case in cases]),
+        np.array([case.count for case in cases]),
         {name: np.flatnonzero([case.kind == name for case in cases]) for name in names},
     )
 
 
-def _deployment(case: Case, pool: Pool, layout: ServingLayout) -> Deployments:
-    domain = _domain(case.device, pool)
+def _deployment(case: Case, layout: ServingLayout) -> Deployments:
     return Deployments(
-        shape(case.model), place(case.model, case.device, layout), device_row(case.device, _SCALE_OUT_BPS, domain)
+        shape(case.model), place(case.model, case.device, layout), device_row(case.device, _SCALE_OUT_BPS)
     )
 
 
-def _domain(device: Accelerator, pool: Pool) -> int:
-    del pool
-    return max(device.scale_up_domain, 1)
+def _limit(case: Case) -> float:
+    """Sequences that an engine runs at once on one attention copy.
+
+    vLLM takes 256 on an A100 and on small devices, 1024 on others (its defaults by memory and name).
+    """
+    if case.engine == "vllm" and (case.device.memory_bytes < 70e9 or case.device.architecture == "ampere"):
+        return 256.0
+    return 256.0 if case.kind == "open" and case.engine == "sglang" else _MOST[case.engine]
 
 
 def deployment_software(cases: Sequence[Case]) -> SoftwareColumns:
@@ -125,7 +135,9 @@ def _one_kind(kind: str, rows: Table, software: SoftwareColumns) -> Steady:
     users = rows.users / (1.0 if kind == "split" else rows.workers)
     if kind in ("offline", "other"):
         users = np.where(users > 0, users, rows.most)
-    traffic = Traffic(users, rows.rate / rows.workers, rows.prompt, rows.output, rows.most, rows.drafts)
+    traffic = Traffic(
+        users, rows.rate / rows.workers, rows.prompt, rows.output, rows.most, rows.drafts, rows.drafting, rows.count
+    )
     if kind == "split":
         return split_loop(rows.behind, rows.ahead, software, traffic, (rows.workers, rows.workers_ahead))
     return (open_loop if kind == "open" else closed_loop)(rows.behind, software, traffic)

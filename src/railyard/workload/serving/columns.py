@@ -36,6 +36,7 @@ class ShapeColumns:
         kv_elements: Cached elements of one token in one layer, of all heads.
         attention_parameters, mlp_parameters, expert_parameters, shared_parameters, router_parameters: Of one layer.
         experts, topk: Routed experts, and those of one token.
+        groups: Groups of ranks that a token's experts lie in at most.
         window, windowed: Keys that a windowed layer sees, and the share of the layers that have the window.
         sparse_keys: Keys that a learned index picks for each query; 0 for all.
         head_bytes, total_parameters, expert_share: Of the output projection; of the model; routed experts' share of it.
@@ -58,6 +59,7 @@ class ShapeColumns:
     router_parameters: F
     experts: F
     topk: F
+    groups: F
     window: F
     windowed: F
     sparse_keys: F
@@ -157,6 +159,7 @@ def shape(model: Model) -> ShapeColumns:
         "router_parameters": model.router_parameters() if model.experts else 0.0,
         "experts": model.experts,
         "topk": model.experts_per_token,
+        "groups": model.groups_per_token if model.expert_groups > 1 else max(model.experts_per_token, 1),
         "window": model.sliding_window or 0,
         "windowed": windowed,
         "sparse_keys": model.sparse_keys,

@@ -193,13 +193,18 @@ def _network(deployments: Deployments, software: SoftwareColumns, load: Load) ->
 
 
 def _exchange(deployments: Deployments, software: SoftwareColumns, load: Load) -> F:
-    """Dispatch (a byte an element) and combine (two) of one layer's tokens, sent once to each rank that they visit."""
+    """Dispatch (a byte an element) and combine (two) of one layer's tokens.
+
+    A token goes once to each other domain in which its experts lie, by the NICs, and from there once to each rank;
+    routers that choose groups of experts first keep the domains few (DeepSeek-V3 report, node-limited routing).
+    """
     shape, place, device = deployments.shape, deployments.place, deployments.device
     ranks = place.tp * place.dp
+    domains = np.ceil(ranks / device.domain)
     copies = np.minimum(np.maximum(shape.topk, 1.0), ranks) * (1.0 - 1.0 / ranks)
-    size = load.tokens / ranks * shape.hidden * 3.0 * copies
-    inside = np.minimum(device.domain / ranks, 1.0)
-    far = size * (1.0 - inside) / device.scale_out_bytes_s
-    near = size * inside / device.scale_up_bytes_s
-    latency = 2.0 * software.exchange_s + np.where(inside < 1.0, 2.0 * _SCALE_OUT_S, 0.0)
+    abroad = np.minimum(np.minimum(shape.topk, shape.groups), domains) * (1.0 - 1.0 / domains)
+    size = load.tokens / ranks * shape.hidden * 3.0
+    far = size * abroad / device.scale_out_bytes_s
+    near = size * copies / device.scale_up_bytes_s
+    latency = 2.0 * software.exchange_s + np.where(domains > 1, 2.0 * _SCALE_OUT_S, 0.0)
     return latency + np.maximum(far, near) / software.exchange_fraction

@@ -45,5 +45,10 @@ def cache_tokens(deployments: Deployments) -> F:
 
 
 def sequences(deployments: Deployments, context: F, limit: F | float = np.inf) -> F:
-    """Sequences of that mean length that a replica can hold, at least one, at most `limit`."""
-    return np.clip(np.floor(cache_tokens(deployments) / np.maximum(context, 1.0)), 1.0, limit)
+    """Sequences of that mean length that a replica can hold, at most `limit`.
+
+    A replica that is known to run although its weights leave no room here is one whose engine takes more memory than
+    usual, or whose label is wrong; then nothing is known but the limit.
+    """
+    held = np.floor(cache_tokens(deployments) / np.maximum(context, 1.0))
+    return np.minimum(np.where(held < 1.0, np.inf, held), limit)

@@ -36,8 +36,10 @@ class ServingSoftware:
         exchange_s, exchange_fraction: The same for the dispatch or combine of experts.
         host_s, host_per_sequence_s: Scheduler, sampling, detokenizing: of an iteration, of a sequence in it.
         prompt_s: Arrival, tokenizer and first schedule of a request.
+        prompt_layer_s, prompt_latent_s: Launches of a prompt's kernels, of any layer and more of a latent one.
         skew: Tokens of the busiest rank of experts, over the mean.
         wave_share: Of the time that the prompts of all users take, what one of them waits in a closed loop.
+        copies_wait: Iterations that a prompt is held back where attention has copies.
         acceptance: Chance that a drafted token is taken when those before it were.
         prompt_share: Of a prompt's cost alone that an iteration with decoding takes more for it.
     """
@@ -63,9 +65,12 @@ class ServingSoftware:
     host_s: float = 1e-3
     host_per_sequence_s: float = 5e-6
     prompt_s: float = 30e-3
+    prompt_layer_s: float = 0.3e-3
+    prompt_latent_s: float = 0.8e-3
     skew: float = 1.3
     prompt_share: float = 1.0
-    wave_share: float = 0.4
+    wave_share: float = 0.1
+    copies_wait: float = 15.0
     acceptance: float = 0.6
 
 
@@ -93,9 +98,12 @@ class SoftwareColumns:
     host_s: F
     host_per_sequence_s: F
     prompt_s: F
+    prompt_layer_s: F
+    prompt_latent_s: F
     skew: F
     prompt_share: F
     wave_share: F
+    copies_wait: F
     acceptance: F
 
 

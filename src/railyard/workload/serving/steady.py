@@ -32,7 +32,16 @@ _BUSY = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What is asked of a deployment: users (closed) or requests/s (open), tokens, sequences held, tokens drafted."""
+    """What is asked of a deployment.
+
+    Attributes:
+        users, rate_per_s: Of a closed loop; requests/s of an open one.
+        prompt, output: Mean tokens of a request.
+        most: Sequences that a replica can hold.
+        drafts: Tokens drafted for each sequence in an iteration, 0 without speculation.
+        drafting: 1 where drafts are sure; less where it is not known whether the engine drafts: the estimate then
+            stands between both, by this share of the way in the logarithm.
+    """
 
     users: F
     rate_per_s: F
@@ -40,6 +49,8 @@ class Traffic:
     output: F
     most: F
     drafts: F
+    drafting: F
+    count: F
 
     @property
     def context(self) -> F:
@@ -74,14 +85,14 @@ class Steady:
 
 def decode_parts(deployments: Deployments, software: SoftwareColumns, batch: F, traffic: Traffic) -> Parts:
     """One iteration in which `batch` sequences of mean length decode."""
-    tokens = batch * (1.0 + traffic.drafts)
+    tokens = batch * (1.0 + traffic.drafts * traffic.drafting)
     return parts(deployments, software, Load(tokens, batch, batch * traffic.context, np.zeros_like(batch)))
 
 
 def accepted(software: SoftwareColumns, traffic: Traffic) -> F:
     """Tokens that an iteration yields of a sequence: the first always, each draft if all before it were taken."""
     share = np.minimum(software.acceptance, 0.999)
-    tokens: F = (1.0 - share ** (traffic.drafts + 1.0)) / (1.0 - share)
+    tokens: F = ((1.0 - share ** (traffic.drafts + 1.0)) / (1.0 - share)) ** traffic.drafting
     return tokens
 
 
@@ -112,7 +123,7 @@ def added_s(deployments: Deployments, software: SoftwareColumns, traffic: Traffi
     most = np.floor(_CHUNK * deployments.place.dp / prompt)
     count = np.clip(most, 1.0, np.maximum(waiting, 1.0))
     pairs = count * pairs_of(deployments, prompt)
-    tokens = batch * (1.0 + traffic.drafts) + count * prompt
+    tokens = batch * (1.0 + traffic.drafts * traffic.drafting) + count * prompt
     both = parts(deployments, software, Load(tokens, batch + count, batch * traffic.context, pairs))
     alone = decode_parts(deployments, software, batch, traffic)
     each: F = (both.total_s - alone.total_s) / count * software.prompt_share
@@ -135,6 +146,20 @@ def wave_s(users: F, each: F, decoding: F, software: SoftwareColumns) -> F:
     return wait
 
 
+def arrival_s(deployments: Deployments, software: SoftwareColumns) -> F:
+    """What a request takes beside device and queue: tokenizer, schedule, launches of a prompt without graphs."""
+    shape = deployments.shape
+    each = software.prompt_layer_s + software.prompt_latent_s * shape.latent
+    seconds: F = software.prompt_s + shape.layers * each
+    return seconds
+
+
+def copies_s(deployments: Deployments, software: SoftwareColumns, iteration: F) -> F:
+    """Wait until the copies of attention start prompts together: engines hold one back until others have one too."""
+    wait: F = np.where(deployments.place.dp > 1, software.copies_wait * iteration, 0.0)
+    return wait
+
+
 def closed_loop(deployments: Deployments, software: SoftwareColumns, traffic: Traffic) -> Steady:
     """The steady state of the users of one replica that does both prompts and decoding."""
     batch = np.minimum(traffic.users, traffic.most)
@@ -151,8 +176,9 @@ def closed_loop(deployments: Deployments, software: SoftwareColumns, traffic: Tr
     decoding = steps * tpot
     held = (traffic.users - batch) / np.maximum(batch, 1.0) * decoding
     wait = wave_s(batch, extra, decoding, software) + 0.5 * found.total_s
+    wait = wait + copies_s(deployments, software, found.total_s)
     rate = batch / (decoding + own)
-    return Steady(tpot, own + wait + held + software.prompt_s, rate, batch * share, found, own)
+    return Steady(tpot, own + wait + held + arrival_s(deployments, software), rate, batch * share, found, own)
 
 
 def split_loop(
@@ -165,12 +191,13 @@ def split_loop(
         ahead: The replicas that compute prompts.
         software: Rows.
         traffic: Of the whole system; `most` is of one replica that decodes.
-        workers: Replicas that decode; replicas that compute prompts.
+        workers: Replicas that decode; replicas that compute prompts, 0 for as many as the load needs.
     """
     steps, yields = traffic.steps, accepted(software, traffic)
     users, most = traffic.users, traffic.most
     own = prompt_s(ahead, software, traffic.prompt, np.ones_like(users))
-    capacity = workers[1] / batched_prompt_s(ahead, software, traffic.prompt)
+    each = batched_prompt_s(ahead, software, traffic.prompt)
+    capacity = np.where(workers[1] > 0, workers[1] / each, np.inf)
     batch = np.minimum(users / workers[0], most)
     found = decode_parts(behind, software, batch, traffic)
     tpot = found.total_s / yields
@@ -180,8 +207,9 @@ def split_loop(
         found = decode_parts(behind, software, batch, traffic)
         tpot = found.total_s / yields
         rate = np.minimum(np.minimum(users / (steps * tpot + own), capacity), most * workers[0] / (steps * tpot))
-    wait = wave_s(users, 1.0 / capacity, steps * tpot, software)
-    ttft = np.maximum(users / rate - steps * tpot, own + wait) + software.prompt_s
+    needed = np.where(workers[1] > 0, workers[1], np.ceil(rate * each))
+    wait = wave_s(users, each / needed, steps * tpot, software) + copies_s(ahead, software, own)
+    ttft = np.maximum(users / rate - steps * tpot, own + wait) + arrival_s(ahead, software)
     return Steady(tpot, ttft, rate, batch, found, own)
 
 
@@ -199,5 +227,23 @@ def open_loop(deployments: Deployments, software: SoftwareColumns, traffic: Traf
         tpot = found.total_s / yields + extra * batch / steps
     served = np.minimum(traffic.rate_per_s, batch / (steps * tpot))
     busy = np.minimum(served * extra, _BUSY)
-    wait = 0.5 * found.total_s + 0.5 * busy / (1.0 - busy) * extra
-    return Steady(tpot, own + wait + software.prompt_s, served, batch, found, own)
+    wait = 0.5 * found.total_s + 0.5 * busy / (1.0 - busy) * extra + _overload_s(traffic, found.total_s, extra, tpot)
+    ttft = own + wait + arrival_s(deployments, software)
+    # A run that ends serves its last requests with an ever emptier engine.
+    mean = 1.0 / (1.0 / served + 0.5 * steps * tpot / traffic.count)
+    return Steady(tpot, ttft, np.where(served < 0.98 * traffic.rate_per_s, mean, served), batch, found, own)
+
+
+def _overload_s(traffic: Traffic, iteration: F, extra: F, tpot: F) -> F:
+    """Wait of the middle request of a run whose arrivals outrun the engine.
+
+    Until the engine is full, prompts are admitted as fast as they are computed beside the others' decoding; behind
+    that, as fast as sequences end.
+    """
+    middle = np.where(np.isfinite(traffic.count), traffic.count / 2.0, 0.0)
+    admitted = extra + iteration * traffic.prompt / _CHUNK
+    full = np.minimum(middle, traffic.most)
+    filling = full * np.maximum(admitted - 1.0 / traffic.rate_per_s, 0.0)
+    each = np.maximum(traffic.steps * tpot / traffic.most - 1.0 / traffic.rate_per_s, 0.0)
+    late: F = filling + (middle - full) * each
+    return late
