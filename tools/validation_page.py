@@ -22,7 +22,7 @@ from railyard.validate.training import validate_training
 from railyard.validate.training_cases import kind, predicted_s, read_cases
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from railyard.validate.collectives import CollectivesReport
     from railyard.validate.training import TrainingReport
@@ -55,13 +55,17 @@ def main() -> None:
     steps, peaks = validate_training(RUNS, known), validate_memory(RUNS, known)
     collectives = validate_collectives(DATA / "nccl", known)
     page = validation.of_training(steps, causes)
+    apart = _without_source(cases, single)
     validation.write(
         _with(
             page,
             lead=TRAINING,
             columns={
-                "beyond the fitted scale": _mean_by(_unfitted(cases, single)),
-                "without its source": _without_source(cases, single),
+                "beyond the fitted scale": {
+                    name: f"{100 * np.mean(errors):.1f} %"
+                    for name, errors in _by_kind(_unfitted(cases, single)).items()
+                },
+                "without its source": {name: f"{100 * np.mean(errors):.1f} %" for name, errors in apart.items()},
             },
             sections=_single(single) + _calculon(cases) + CAUSES,
         ),
@@ -69,8 +73,8 @@ def main() -> None:
     )
     validation.write(_with(validation.of_training(peaks, causes), lead=MEMORY), PAGES / "memory.md")
     validation.write(_with(validation.of_collectives(collectives), lead=COLLECTIVES), PAGES / "collectives.md")
-    whole = [*_training_goals(steps, single), *_memory_goals(peaks), *_collective_goals(collectives)]
-    lines = [f"| {what} | {rows} | {goal} | {reached} |\n" for what, rows, goal, reached in whole]
+    whole = [*_training_goals(steps, single, apart), *_memory_goals(peaks), *_collective_goals(collectives)]
+    lines = ["| " + " | ".join(cells) + " |\n" for cells in whole]
     (PAGES / "index.md").write_text(INDEX.format(goals="".join(lines)), encoding="utf-8")
 
 
@@ -80,8 +84,8 @@ Predicted against what the world has measured. Constants are fitted by one law o
 runs alone (`validation/README.md` holds the rules, and how a new source is judged before it is fitted). Written by
 `tools/validation_page.py` from the data in `validation/data`; continuous integration fails when a figure is stale.
 
-| what | rows | goal | reached |
-|---|---|---|---|
+| what | rows | goal | reached | constants fitted without the source |
+|---|---|---|---|---|
 {goals}
 - [Training steps](training.md): every source, each also predicted without itself, and the worst rows.
 - [Peak memory](memory.md) and [collectives](collectives.md).
@@ -122,13 +126,14 @@ def _causes() -> dict[str, str]:
         return {row["id"]: row["cause"] for row in csv.DictReader(handle)}
 
 
-def _mean_by(rows: Iterable[tuple[Case, float]]) -> dict[str, str]:
+def _by_kind(rows: Iterable[tuple[Case, float]]) -> dict[str, list[float]]:
+    """Errors of judged rows, each |error|, by kind and of all."""
     missed: dict[str, list[float]] = {}
     for case, predicted in rows:
         if scored(case):
             for name in (kind(case), "all"):
                 missed.setdefault(name, []).append(abs(predicted / case.measured - 1.0))
-    return {name: f"{100 * np.mean(errors):.1f} %" for name, errors in missed.items()}
+    return missed
 
 
 def _unfitted(cases: Sequence[Case], single: Sequence[Case]) -> list[tuple[Case, float]]:
@@ -137,10 +142,10 @@ def _unfitted(cases: Sequence[Case], single: Sequence[Case]) -> list[tuple[Case,
     return list(zip(held, predicted_s(held), strict=True))
 
 
-def _without_source(cases: Sequence[Case], single: Sequence[Case]) -> dict[str, str]:
+def _without_source(cases: Sequence[Case], single: Sequence[Case]) -> dict[str, list[float]]:
     found, _ = left_out([*cases, *single[::EVERY]], "source")
     own = found[: len(cases)]
-    return _mean_by(zip(own, predicted_s(own), strict=True))
+    return _by_kind(zip(own, predicted_s(own), strict=True))
 
 
 def _single(single: Sequence[Case]) -> str:
@@ -178,28 +183,33 @@ the same: mean {100 * np.mean(errors):.2f} %, worst {100 * max(errors):.2f} %.
 """
 
 
-Goal = tuple[str, str, str, str]
+Goal = tuple[str, str, str, str, str]
 
 
-def _training_goals(report: TrainingReport, single: Sequence[Case]) -> list[Goal]:
-    """Mean |error| of the step by family, and what a step does once."""
+def _training_goals(report: TrainingReport, single: Sequence[Case], apart: Mapping[str, Sequence[float]]) -> list[Goal]:
+    """Mean |error| of the step by family, and what a step does once.
+
+    Args:
+        report: All rows.
+        single: The runs on one node.
+        apart: |error| of judged rows by kind, constants fitted without their source.
+    """
     found: list[Goal] = []
     for name, kinds, goal in STEP_GOALS:
-        errors = [
-            abs(row.error or 0.0) for row in report.rows if row.judged and row.kind in kinds and row.error is not None
-        ]
-        found.append(
-            (f"{name}: mean error of the step", str(len(errors)), f"{goal} %", f"{100 * np.mean(errors):.1f} %")
-        )
+        errors = [abs(row.error) for row in report.rows if row.judged and row.kind in kinds and row.error is not None]
+        others = [error for one in kinds for error in apart.get(one, ())]
+        figures = (f"{goal} %", f"{100 * np.mean(errors):.1f} %", f"{100 * np.mean(others):.1f} %")
+        found.append((f"{name}: mean error of the step", str(len(errors)), *figures))
     alone = _absolute(single, predicted_s(single))
-    found.insert(2, ("vTrain, one node", str(len(alone)), "9 %", f"{100 * np.mean(alone):.1f} %"))
+    size = "by hidden size: see [there](training.md#vtrain-on-one-node)"
+    found.insert(2, ("vTrain, one node", str(len(alone)), "9 %", f"{100 * np.mean(alone):.1f} %", size))
     for part in report.fixed:
         if (part.ranks, part.model) in FIXED:
             text = f"fixed part of a step, {part.model} on {part.ranks:,} H100 ({1e3 * part.fixed_s:.0f} ms)"
-            found.append((text, "2", "15 %", f"{100 * part.error:+.1f} %"))
+            found.append((text, "2", "15 %", f"{100 * part.error:+.1f} %", ""))
     tails = report.tails()
     within = f"{tails['within_target']} of {tails['n']}"
-    return [*found, ("p95/p50 of steps within 0.03", str(tails["n"]), "all", within)]
+    return [*found, ("p95/p50 of steps within 0.03", str(tails["n"]), "all", within, "")]
 
 
 def _memory_goals(report: TrainingReport) -> list[Goal]:
@@ -209,6 +219,7 @@ def _memory_goals(report: TrainingReport) -> list[Goal]:
             str(errors["n"]),
             "3 %",
             f"{100 * float(errors['mean_abs_error'] or 0):.1f} %",
+            "nothing is fitted",
         )
         for name, errors in report.sources().items()
         if name in ("SimuMax", "torchtitan")
@@ -218,11 +229,13 @@ def _memory_goals(report: TrainingReport) -> list[Goal]:
 def _collective_goals(report: CollectivesReport) -> list[Goal]:
     large = report.of(error_of="busbw", healthy=True)
     figures = f"{100 * (large.median_abs_error or 0):.1f} %, {100 * (large.p90_abs_error or 0):.1f} %"
-    found = [("busbw from 1 MiB, healthy logs: median, 90th percentile", str(large.n), "8 %, 20 %", figures)]
+    operators = "by operator: [collectives](../concepts/collectives.md)"
+    text = "busbw from 1 MiB, healthy logs: median, 90th percentile"
+    found = [(text, str(large.n), "8 %, 20 %", figures, operators)]
     for launch in CLASSES:
         small = report.of(error_of="time", launch=launch, healthy=True)
         text = f"time below 1 MiB, {launch} launches: median"
-        found.append((text, str(small.n), "25 %", f"{100 * (small.median_abs_error or 0):.1f} %"))
+        found.append((text, str(small.n), "25 %", f"{100 * (small.median_abs_error or 0):.1f} %", operators))
     return found
 
 
