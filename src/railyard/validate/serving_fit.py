@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _ROW_SPREAD = 0.08
 _HUBER = 1.5
 # Constants that only the first token tells.
-FIRST_TOKEN = ("prompt_s", "prompt_layer_s", "prompt_latent_s", "wave_share", "copies_wait")
+FIRST_TOKEN = ("prompt_s", "prompt_layer_s", "prompt_latent_s", "wave_share", "split_wave_share", "copies_wait")
 _STEP = 1e-3
 _ITERATIONS = 12
 

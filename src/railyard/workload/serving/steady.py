@@ -130,7 +130,7 @@ def added_s(deployments: Deployments, software: SoftwareColumns, traffic: Traffi
     return each
 
 
-def wave_s(users: F, each: F, decoding: F, software: SoftwareColumns) -> F:
+def wave_s(users: F, each: F, decoding: F, share: F) -> F:
     """Mean wait for the prompts ahead in a closed loop.
 
     Users who start together end together, less what answers differ in length: a wave of C prompts takes C s and makes a
@@ -140,9 +140,9 @@ def wave_s(users: F, each: F, decoding: F, software: SoftwareColumns) -> F:
         users: Requests of a wave.
         each: Seconds of a prompt in the queue.
         decoding: Seconds of decoding one answer.
-        software: `wave_share`, the part of the wave that a request waits for.
+        share: The part of the wave that a request waits for.
     """
-    wait: F = np.minimum(software.wave_share * np.maximum(users - 1.0, 0.0) * each, users * each + decoding)
+    wait: F = np.minimum(share * np.maximum(users - 1.0, 0.0) * each, users * each + decoding)
     return wait
 
 
@@ -175,7 +175,7 @@ def closed_loop(deployments: Deployments, software: SoftwareColumns, traffic: Tr
         share = 0.5 * share + 0.5 * steps * tpot / (steps * tpot + own)
     decoding = steps * tpot
     held = (traffic.users - batch) / np.maximum(batch, 1.0) * decoding
-    wait = wave_s(batch, extra, decoding, software) + 0.5 * found.total_s
+    wait = wave_s(batch, extra, decoding, software.wave_share) + 0.5 * found.total_s
     wait = wait + copies_s(deployments, software, found.total_s)
     rate = batch / (decoding + own)
     return Steady(tpot, own + wait + held + arrival_s(deployments, software), rate, batch * share, found, own)
@@ -208,7 +208,7 @@ def split_loop(
         tpot = found.total_s / yields
         rate = np.minimum(np.minimum(users / (steps * tpot + own), capacity), most * workers[0] / (steps * tpot))
     needed = np.where(workers[1] > 0, workers[1], np.ceil(rate * each))
-    wait = wave_s(users, each / needed, steps * tpot, software) + copies_s(ahead, software, own)
+    wait = wave_s(users, each / needed, steps * tpot, software.split_wave_share) + copies_s(ahead, software, own)
     ttft = np.maximum(users / rate - steps * tpot, own + wait) + arrival_s(ahead, software)
     return Steady(tpot, ttft, rate, batch, found, own)
 
