@@ -4,7 +4,7 @@ import { count, duration, percent } from "../format";
 import { ButtonRow, Legend, Table } from "../parts";
 import { Plot, type Series } from "../plot";
 import { linear, logarithmic, type Scale } from "../scales";
-import type { LoadPoint, ServingVariant } from "../serving";
+import type { FrontPoint, LoadPoint, ServingVariant } from "../serving";
 
 interface Load extends LoadPoint {
   variant: string;
@@ -17,7 +17,7 @@ function loadsOf(variants: ServingVariant[]): { name: string; points: Load[] }[]
     return searched.map(({ name, serving }) => ({ name, points: (serving.capacity?.points ?? []).map((point) => ({ ...point, variant: name })) }));
   const groups = new Map<string, Load[]>();
   for (const { name, settings, serving } of variants) {
-    const others = Object.entries(settings).filter(([key]) => !/(^|\.)(rate|load)$/.test(key)).map(([, value]) => label(value)).join(", ");
+    const others = besideLoad(settings);
     const group = groups.get(others) ?? [];
     group.push({
       variant: name, rate_per_s: serving.requests.rate_per_s, attainment: serving.slo.attainment, goodput_per_s: serving.slo.goodput_rps,
@@ -31,10 +31,26 @@ function loadsOf(variants: ServingVariant[]): { name: string; points: Load[] }[]
     .map(([name, points]) => ({ name: name || "load", points: points.sort((a, b) => a.rate_per_s - b.rate_per_s) }));
 }
 
-/** A setting in few words: of a set of pools, which there are. */
+/** What a variant is besides its load. */
+function besideLoad(settings: Record<string, unknown>): string {
+  return Object.entries(settings).filter(([key]) => !/(^|\.)(rate|load)$/.test(key)).map(([, value]) => label(value)).join(", ");
+}
+
+/** A setting in few words: of a set of pools, which there are and of how many replicas. */
 function label(value: unknown): string {
   if (typeof value !== "object" || value === null) return String(value);
-  return Object.keys(value).join(" + ");
+  return Object.entries(value).map(([name, inner]) => `${name} ${(inner as { replicas?: number } | null)?.replicas ?? ""}`.trim()).join(" + ");
+}
+
+/** Points of the front by what the variants are besides their load. */
+function frontsOf(variants: ServingVariant[]): { name: string; points: FrontPoint[] }[] {
+  if (variants.some(({ serving }) => serving.pareto.length > 1)) return variants.map(({ name, serving }) => ({ name, points: serving.pareto }));
+  const groups = new Map<string, FrontPoint[]>();
+  for (const { name, settings, serving } of variants) {
+    const key = besideLoad(settings) || (Object.keys(settings).length > 0 ? "load" : name);
+    groups.set(key, [...(groups.get(key) ?? []), ...serving.pareto]);
+  }
+  return [...groups].map(([name, points]) => ({ name, points }));
 }
 
 const FIGURES: { name: string; of: (point: LoadPoint) => number | null; show: (value: number) => string; log: boolean; title: string }[] = [
@@ -106,16 +122,17 @@ export function Fronts({ variants }: { variants: ServingVariant[] }) {
   const figure = view === 0 ? ("per_gpu" as const) : ("per_usd" as const);
   const mark = view === 0 ? ("front" as const) : ("front_usd" as const);
   const rows = variants.flatMap(({ name, serving }) => serving.pareto.map((point) => ({ name, point })));
+  const groups = frontsOf(variants);
   if (rows.length < 2) return null;
   const best = rows.filter(({ point }) => point[mark]).sort((a, b) => a.point.per_user - b.point.per_user);
   const title = view === 0 ? "answer tokens/s per GPU" : "answer tokens per dollar";
   const series: Series[] = [
     { name: "the front", color: "var(--muted)", dashes: "2 3", points: best.map(({ point }) => [point.per_user, point[figure]]) },
-    ...variants.map(({ name, serving }, index) => ({
+    ...groups.map(({ name, points }, index) => ({
       name,
       color: lineColor(index),
       dashes: lineDashes(index),
-      points: [...serving.pareto].sort((a, b) => a.per_user - b.per_user).map((point): [number, number] => [point.per_user, point[figure]]),
+      points: [...points].sort((a, b) => a.per_user - b.per_user).map((point): [number, number] => [point.per_user, point[figure]]),
     })),
   ];
   const x = rows.map(({ point }) => point.per_user);
@@ -123,7 +140,7 @@ export function Fronts({ variants }: { variants: ServingVariant[] }) {
     <>
       <h3>Interactivity against throughput</h3>
       <ButtonRow label="Throughput" names={["per GPU", "per dollar"]} chosen={view} choose={setView} />
-      {variants.every(({ serving }) => serving.pareto.length > 1) && (
+      {groups.some(({ points }) => points.length > 1) && (
         <>
           <Legend items={series.map(({ name, color }) => ({ name, color }))} />
           <Plot
@@ -138,16 +155,19 @@ export function Fronts({ variants }: { variants: ServingVariant[] }) {
           />
         </>
       )}
-      <Table
-        rows={best}
-        columns={[
-          { head: "on the front", text: true, cell: (row) => row.name },
-          { head: "requests/s", cell: ({ point }) => count(point.rate_per_s) },
-          { head: "tokens/s per user", cell: ({ point }) => count(point.per_user) },
-          { head: "answer tokens/s per GPU", cell: ({ point }) => count(point.per_gpu) },
-          { head: "answer tokens per $", cell: ({ point }) => count(point.per_usd) },
-        ]}
-      />
+      <details open={best.length <= 6}>
+        <summary>The {best.length} points on the front</summary>
+        <Table
+          rows={best}
+          columns={[
+            { head: "on the front", text: true, cell: (row) => row.name },
+            { head: "requests/s", cell: ({ point }) => count(point.rate_per_s) },
+            { head: "tokens/s per user", cell: ({ point }) => count(point.per_user) },
+            { head: "answer tokens/s per GPU", cell: ({ point }) => count(point.per_gpu) },
+            { head: "answer tokens per $", cell: ({ point }) => count(point.per_usd) },
+          ]}
+        />
+      </details>
     </>
   );
 }

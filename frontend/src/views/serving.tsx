@@ -7,6 +7,9 @@ import { useState } from "preact/hooks";
 const time = (seconds: number | null): string => (seconds === null ? "—" : duration(seconds));
 const sum = (parts: { [key: string]: number }): number => Object.values(parts).reduce((total, part) => total + part, 0);
 
+/** From so many variants on, curves say more than bars and come first. */
+const MANY = 8;
+
 /** Every variant of a serving run beside the others. */
 export function ServingComparison({ variants, chosen, choose }: { variants: ServingVariant[]; chosen: number; choose: (index: number) => void }) {
   const [level, setLevel] = useState(2);
@@ -14,8 +17,11 @@ export function ServingComparison({ variants, chosen, choose }: { variants: Serv
   const rows = variants.map((variant) => ({ variant, parts: variant.serving.ttft_parts[key] }));
   const longest = Math.max(...rows.map(({ parts }) => (parts ? sum({ ...parts }) : 0)), 1e-12);
   const dearest = Math.max(...variants.map((variant) => variant.serving.cpmt?.total.high ?? 0), 1e-12);
+  const many = variants.length > MANY;
   return (
     <Section title="Side by side" note="Each bar is a percentile of the time to the first token, in its parts. Click a row for its details.">
+      {many && <Curves variants={variants} chosen={chosen} />}
+      {many && <Fronts variants={variants} />}
       <ButtonRow label="Percentile" names={LEVELS.map(({ name }) => name)} chosen={level} choose={setLevel} />
       <Legend items={PARTS} />
       <div class="bars">
@@ -59,8 +65,8 @@ export function ServingComparison({ variants, chosen, choose }: { variants: Serv
           { head: "$/M output, split", cell: ({ serving }) => (serving.cpmt ? band(serving.cpmt.split_output, dollars) : "—") },
         ]}
       />
-      <Curves variants={variants} chosen={chosen} />
-      <Fronts variants={variants} />
+      {!many && <Curves variants={variants} chosen={chosen} />}
+      {!many && <Fronts variants={variants} />}
     </Section>
   );
 }

@@ -42,6 +42,7 @@ SHORT: Mapping[str, str] = {
     "rate": "workload.serving.requests.rate",
     "load": "workload.serving.requests.load",
     "pools": "workload.serving.pools",
+    "transfer": "workload.serving.transfer",
     "slo": "workload.serving.slo",
     "electricity": "economics.electricity",
     "pue": "economics.pue",

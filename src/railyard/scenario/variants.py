@@ -123,7 +123,9 @@ def _words(key: str, value: Any) -> str:
 
 
 def _inner(value: Any) -> str:
-    """A value within a section: `(replicas 16, tp 4)` of a section of its own."""
+    """A value within a section; of a pool how many replicas it has, of other sections `(key value, ...)`."""
     if not isinstance(value, dict):
         return str(value)
+    if "replicas" in value:
+        return str(value["replicas"])
     return f"({', '.join(f'{name} {_inner(item)}' for name, item in value.items())})"

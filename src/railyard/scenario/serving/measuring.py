@@ -38,6 +38,7 @@ _DRAW_BAND = 0.12
 LEFT_OUT = (
     "collectives inside a replica take the time of their closed form; they and transfers of keys and values do not"
     " slow one another down",
+    "a pool with servers of its own has its own accelerators, scale-up and NICs; the network between is the cluster's",
     "requests reach replicas, and tokens reach users, in no time",
     "what is written to the store beyond the replicas costs nothing",
     "the percentiles' computation contains what other requests in the same batches take",
