@@ -23,6 +23,10 @@ _POOL = re.compile(r"(\d*)x\(TP(\d+) aDP(\d+) EP(\d+) bs(\d*)\)")
 FEWEST = "replicas of the fewest accelerators that hold the weights and a batch"
 
 
+# Users of one replica that decodes, where a deployment of many is wanted.
+_CROWD = 512
+
+
 @dataclass(frozen=True, slots=True)
 class Pool:
     """Replicas of one kind: how many, and the degrees of each."""
@@ -113,7 +117,7 @@ def _rack(row: Row, total: int) -> Found:
 
 def _split(row: Row, pools: list[tuple[str, ...]], *, experts: bool) -> Found | str:
     (count, tp, dp, ep, _), (count2, tp2, dp2, ep2, _) = pools
-    degrees = [int(number) for number in (tp, dp, ep, tp2, dp2, ep2)]
+    degrees = [*_unparted(int(tp), int(dp), int(ep)), *_unparted(int(tp2), int(dp2), int(ep2))]
     if count and count2:
         ahead, behind = int(count), int(count2)
         wide = [max(number, 1) for number in degrees]
@@ -123,6 +127,11 @@ def _split(row: Row, pools: list[tuple[str, ...]], *, experts: bool) -> Found | 
             (),
         )
     return _counted(row, degrees, experts=experts)
+
+
+def _unparted(tp: int, dp: int, ep: int) -> tuple[int, int, int]:
+    """Copies of attention in one server without parted experts are what SGLang calls `dp` of one tensor group."""
+    return (dp, 1, 1) if tp == 1 and ep == 1 and 1 < dp <= 4 else (tp, dp, ep)
 
 
 def _experts(tp: int, dp: int, ep: int, experts: bool) -> int:
@@ -142,13 +151,27 @@ def _counted(row: Row, degrees: list[int], *, experts: bool) -> Found:
         return Found(rack.decode, rack.prefill, said)
     if not experts:
         return Found(Pool(1, behind_tp, 1, 1), Pool(1, ahead_tp, 1, 1), said)
+    if behind_tp == 1 and "gpt-oss" not in row.get("model"):
+        # One accelerator cannot hold the model: the label counts nothing at all.
+        decode = Pool(1, 1, 32, 32) if users >= _CROWD else Pool(2, 4, 1, 1)
+        return Found(decode, Pool(1, 4, 1, 1), said)
     model_small = "gpt-oss" in row.get("model")
     if model_small:
-        return Found(Pool(1, behind_tp, 1, max(behind_ep, 1)), Pool(1, ahead_tp, 1, max(ahead_ep, 1)), said)
+        return Found(
+            Pool(max(round(users / _CROWD), 1), behind_tp, 1, max(behind_ep, 1)),
+            Pool(1, ahead_tp, 1, max(ahead_ep, 1)),
+            said,
+        )
     wide = behind_tp >= 16 and not row.get("accelerator").startswith("h100")
     crowded = users >= (600 if row.real.get("isl", 0) < 4096 else 200)
     if wide or (crowded and behind_ep > 1):
-        workers = 1 if wide else max(1, min(round(users / (512 if row.get("precision") == "fp8" else 2048)), 6))
+        workers = (
+            1
+            if wide
+            else max(
+                1, min(round(users / (_CROWD * behind_tp / 8 if row.get("precision") == "fp8" else 4 * _CROWD)), 6)
+            )
+        )
         return Found(Pool(workers, 1, behind_tp, behind_tp), Pool(1, 1, ahead_tp, ahead_tp), said)
     workers = 4 if trt else 1
     ep = behind_tp if behind_ep > 1 else 1

@@ -38,8 +38,8 @@ class ServingSoftware:
         prompt_s: Arrival, tokenizer and first schedule of a request.
         prompt_layer_s, prompt_latent_s: Launches of a prompt's kernels, of any layer and more of a latent one.
         skew: Tokens of the busiest rank of experts, over the mean.
-        wave_share, split_wave_share: Of the time that the prompts of all users take, what one of them waits in a closed loop; the
-            same where prompts have replicas of their own.
+        wave_share, split_wave_share: Of the time that the prompts of all users take, what one of them waits in a closed
+            loop; the same where prompts have replicas of their own.
         copies_wait: Iterations that a prompt is held back where attention has copies.
         acceptance: Chance that a drafted token is taken when those before it were.
         prompt_share: Of a prompt's cost alone that an iteration with decoding takes more for it.
