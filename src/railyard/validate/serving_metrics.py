@@ -123,6 +123,12 @@ def _cost(case: Case, tokens_s: float) -> float | str:
     return float(price.group(1)) * count / 3600.0 / max(tokens_s, 1e-9) * 1e6
 
 
+def _cached(row: Row) -> float:
+    """Share of the input tokens that a row counts although a cache had them."""
+    said = re.search(r"INCLUDING ([\d.]+)\s?% .*cache hits", row.get("notes"))
+    return float(said.group(1)) / 100.0 if said else 0.0
+
+
 def _throughput(whole: Table, software: SoftwareColumns) -> list[float | str]:
     """Tokens/s of one accelerator: of prompts where the row counts these, else of answers."""
     prompts = batched_prompt_s(whole.ahead, software, whole.prompt)
@@ -132,7 +138,7 @@ def _throughput(whole: Table, software: SoftwareColumns) -> list[float | str]:
             case = whole.cases[number]
             if not case.row.real.get("out_tok_s_per_gpu"):
                 pool = case.prefill or case.decode
-                found[number] = float(whole.prompt[number] / prompts[number] / pool.ranks)
+                found[number] = float(whole.prompt[number] / prompts[number] / pool.ranks) / (1.0 - _cached(case.row))
                 continue
             replicas = 1 if case.kind == "split" else case.decode.workers
             ahead = case.prefill.ranks * case.prefill.workers if case.prefill else 0
