@@ -142,6 +142,8 @@ def test_a_folder_holds_requests_and_a_trace(tmp_path):
     assert all(event.get("dur", 0) >= 0 for event in events)
     assert "TTFT" in repr(finished)
     assert finished.table("variants")["goodput_rps"][0] > 0
+    with pytest.raises(InputError, match="no step to explain"):
+        api.explain(finished.folder)
 
 
 @pytest.mark.parametrize(
@@ -214,3 +216,16 @@ def test_faster_links_between_pools_stop_mattering():
     mean = {name: serving["ttft_s"]["mean"] for name, serving in found.items() if name.startswith("overlap 0 %")}
     first, second, third, last = mean.values()
     assert first - second > 4 * (third - last) > 0
+
+
+def test_replicas_that_come_and_go():
+    """A pool that starts with one replica serves first requests later; a replica that is away serves none."""
+    drawn = {"requests.synthetic": {"rate": 40, "input": 1500, "output": 100, "count": 1500}}
+    rule = {"start": 1, "by": "queue", "target": 2, "interval": "2 s", "cold_start": "5 s", "hold": "60 s"}
+    fixed = one(drawn)
+    grown = one({**drawn, "pools": {"both": {"replicas": 4, "tp": 2, "max_sequences": 8, "autoscale": rule}}})
+    assert grown["ttft_s"]["p99"] > fixed["ttft_s"]["p99"]
+    assert sum(replica["iterations"] > 0 for replica in grown["replicas"]) > 1
+    away = one({**drawn, "outages": [{"replica": 0, "start": "0 s", "end": "1000 s"}]})
+    assert away["replicas"][0]["iterations"] == 0
+    assert away["requests"]["done"] == 1500

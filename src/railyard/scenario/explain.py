@@ -207,6 +207,9 @@ def read_result(file: Path) -> dict[str, Any]:
     if not isinstance(result, dict) or result.get("format") != "railyard/1":
         found = result.get("format") if isinstance(result, dict) else type(result).__name__
         raise InputError("this is not the result of a run", file=file, key="format", found=found, allowed="railyard/1")
+    if any(isinstance(one, dict) and "serving" in one for one in result.get("variants") or ()):
+        hint = "its report says what first tokens wait for; `run.table('requests')` has every request"
+        raise InputError("a serving run has no step to explain", file=file, hint=hint)
     try:
         validate_result(result)
     except InputError as error:
