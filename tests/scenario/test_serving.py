@@ -229,3 +229,13 @@ def test_replicas_that_come_and_go():
     away = one({**drawn, "outages": [{"replica": 0, "start": "0 s", "end": "1000 s"}]})
     assert away["replicas"][0]["iterations"] == 0
     assert away["requests"]["done"] == 1500
+
+
+def test_nics_of_a_pool_of_its_own_bound_its_transfers():
+    """Decode on servers with 200 Gb/s NICs instead of 400: twice the transfer."""
+    drawn = {"requests.synthetic": {"arrivals": "fixed", "rate": 0.2, "input": 16000, "output": 2, "count": 5}}
+    moved = []
+    for server in ("hgx-h100", "azure-ndm-a100-v4"):
+        pools = {"prefill": {"replicas": 1, "tp": 8}, "decode": {"replicas": 1, "tp": 8, "server": server}}
+        moved.append(one({**drawn, "pools": pools})["ttft_parts"]["mean"]["transfer_s"])
+    assert moved[1] == pytest.approx(2 * moved[0], rel=0.1)
