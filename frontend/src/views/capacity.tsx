@@ -156,7 +156,7 @@ export function Fronts({ variants }: { variants: ServingVariant[] }) {
         </>
       )}
       <details open={best.length <= 6}>
-        <summary>The {best.length} points on the front</summary>
+        <summary>{best.length === 1 ? "The point" : `The ${best.length} points`} on the front</summary>
         <Table
           rows={best}
           columns={[
