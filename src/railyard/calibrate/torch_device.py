@@ -253,7 +253,8 @@ class TorchDevice:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             call()
-        return graph.replay  # type: ignore[no-any-return]
+        again: Callable[[], object] = graph.replay
+        return again
 
     def collectives(self, sizes_bytes: tuple[int, ...]) -> dict[tuple[str, int], float]:
         """NCCL or RCCL over all devices of the machine, a process each."""

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 
 from railyard.catalog import Range
 from railyard.economics.capital import Capex, capex
+from railyard.economics.inputs import hourly_inputs
 from railyard.economics.parts import (
-    ACCELERATORS,
-    NETWORK_COMPONENTS,
     NICS,
     OPTICS,
     SERVERS,
@@ -140,21 +139,7 @@ def deployment_cost(
     count = sum(use.count for use in uses)
     bought = capex(parts, assumptions.installation, count)
     drawn = _power(uses, parts, assumptions.pue, goodput.seconds)
-    inputs = {
-        "accelerators_usd": bought.line(ACCELERATORS),
-        "servers_usd": bought.line(SERVERS),
-        "network_usd": total(bought.line(name) for name in NETWORK_COMPONENTS),
-        "storage_usd": bought.line(STORAGE),
-        "it_w": drawn.it_w,
-        "provisioned_w": drawn.provisioned_w,
-        "installation": assumptions.installation,
-        "cost_of_capital": assumptions.cost_of_capital,
-        "life_years": assumptions.life_years,
-        "operations": assumptions.operations,
-        "pue": assumptions.pue,
-        "electricity_usd_per_kwh": assumptions.electricity_usd_per_kwh,
-        "space_usd_per_kw_month": assumptions.space_usd_per_kw_month,
-    }
+    inputs = hourly_inputs(bought, drawn, assumptions)
     rent = total(use.accelerator.rental_usd_per_h.scaled(use.count) for use in uses).scaled(1 / count)
     fields = ("price_usd", "tdp_w", "idle_power_w", "rental_usd_per_h")
     rows = [row for use in uses for row in of_entry(use.accelerator, *fields)]

@@ -8,14 +8,9 @@ from typing import TYPE_CHECKING
 from railyard.economics import power as power_model
 from railyard.economics.capital import Capex, capex
 from railyard.economics.cost import CostModel, Cpmt, cost_of, cpmt
-from railyard.economics.parts import (
-    ACCELERATORS,
-    NETWORK_COMPONENTS,
-    SERVERS,
-    STORAGE,
-)
+from railyard.economics.inputs import hourly_inputs
 from railyard.economics.power import Power, power
-from railyard.economics.ranges import End, at, by_end, to_json, total
+from railyard.economics.ranges import End, at, by_end, to_json
 from railyard.economics.sensitivity import Swing, sensitivity
 from railyard.economics.sources import Source, of_entry
 
@@ -111,7 +106,9 @@ def evaluate(
     """
     bought = capex(parts, assumptions.installation, job.accelerators)
     drawn = power(decomposition, accelerator, parts, assumptions.pue)
-    model = CostModel(_inputs(bought, drawn, assumptions), job)
+    inputs = hourly_inputs(bought, drawn, assumptions)
+    inputs |= {"mtbf_h": assumptions.mtbf_h, "restart_s": assumptions.restart_s}
+    model = CostModel(inputs, job)
     accelerator_rows = of_entry(
         accelerator, "price_usd", "tdp_w", "idle_power_w", "rental_usd_per_h", "contract_usd_per_h"
     )
@@ -128,26 +125,6 @@ def evaluate(
         tokens_per_s_per_mw=_tokens_per_s(model, "typical") / drawn.total_w.typical * 1e6,
         sources=tuple(_unique([*accelerator_rows, *sources, *assumptions.sources, *power_model.SOURCES])),
     )
-
-
-def _inputs(bought: Capex, drawn: Power, assumptions: Assumptions) -> dict[str, Range]:
-    return {
-        "accelerators_usd": bought.line(ACCELERATORS),
-        "servers_usd": bought.line(SERVERS),
-        "network_usd": total(bought.line(name) for name in NETWORK_COMPONENTS),
-        "storage_usd": bought.line(STORAGE),
-        "it_w": drawn.it_w,
-        "provisioned_w": drawn.provisioned_w,
-        "installation": assumptions.installation,
-        "cost_of_capital": assumptions.cost_of_capital,
-        "life_years": assumptions.life_years,
-        "operations": assumptions.operations,
-        "pue": assumptions.pue,
-        "electricity_usd_per_kwh": assumptions.electricity_usd_per_kwh,
-        "space_usd_per_kw_month": assumptions.space_usd_per_kw_month,
-        "mtbf_h": assumptions.mtbf_h,
-        "restart_s": assumptions.restart_s,
-    }
 
 
 def _tokens_per_s(model: CostModel, end: End) -> float:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
 from railyard.report.svg import Axis, Curve, Plot
-from railyard.validate.training import quantile
+from railyard.validate.quantile import quantile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

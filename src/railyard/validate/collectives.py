@@ -19,6 +19,7 @@ from railyard.validate.collectives_machine import PUT_SMALL_BYTES, Setting, sett
 from railyard.validate.health import listed_as_odd, number_of, odd_by_header, operator_of
 from railyard.validate.launch import CLASSES
 from railyard.validate.nccl_log import Block, Measurement, NcclLog, bus_factor, collective_of, ranks_of
+from railyard.validate.quantile import quantile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,7 +98,7 @@ class Spread:
         mean_error: Signed, says whether predictions are high or low.
         mean_abs_error: Mean of |error|.
         median_abs_error: Median of |error|.
-        p90_abs_error: 90th percentile of |error|, nearest rank.
+        p90_abs_error: 90th percentile of |error|.
     """
 
     n: int
@@ -177,14 +178,12 @@ class CollectivesReport:
 
 
 def spread(errors: list[float]) -> Spread:
-    """Mean, median and 90th percentile (nearest rank) of errors."""
+    """Mean, median and 90th percentile of errors."""
     if not errors:
         return Spread(0, None, None, None, None)
     size = sorted(abs(error) for error in errors)
-    middle = len(size) // 2
-    median = size[middle] if len(size) % 2 else (size[middle - 1] + size[middle]) / 2
-    p90 = size[math.ceil(0.9 * len(size)) - 1]
-    return Spread(len(size), sum(errors) / len(errors), sum(size) / len(size), median, p90)
+    halfway, high = quantile(size, 0.5), quantile(size, 0.9)
+    return Spread(len(size), sum(errors) / len(errors), sum(size) / len(size), halfway, high)
 
 
 def validate_collectives(folder: Path, catalog: Catalog) -> CollectivesReport:

@@ -58,10 +58,8 @@ class Recipe:
         dispatcher: `alltoall`, `deepep` or `hybridep`; "" without experts.
         graphs: Scopes recorded as CUDA graphs.
         recompute: Modules that the backward pass computes again.
-        recompute_layers: Layers that it computes again as a whole, of one rank.
         overlap_expert: The all-to-all runs under another micro-batch.
         sharded: Parameters are sharded (Megatron-FSDP).
-        token_drop: Tokens over an expert's capacity are dropped, and what is missing is padded.
         fused_experts: Grouped products, activation and casts are one kernel.
         fused_loss: One kernel for the loss.
         differs: Sizes in which the row differs from the recipe.
@@ -73,10 +71,8 @@ class Recipe:
     dispatcher: str = ""
     graphs: tuple[str, ...] = ()
     recompute: tuple[str, ...] = ()
-    recompute_layers: int = 0
     overlap_expert: bool = False
     sharded: bool = False
-    token_drop: bool = False
     fused_experts: bool = False
     fused_loss: bool = False
     differs: tuple[str, ...] = ()
@@ -126,10 +122,8 @@ def _bridge(row: Row) -> Recipe | None:
         dispatcher=chosen["dispatcher"],
         graphs=tuple(_words(chosen["graph_scope"])) if graphs is None else graphs,
         recompute=tuple(_words(chosen["recompute"])),
-        recompute_layers=int(chosen["recompute_layers"]),
         overlap_expert=chosen["ep_overlap"] == "1",
         sharded=chosen["fsdp"] == "1",
-        token_drop=chosen["token_drop"] == "1",
         fused_experts=chosen["fused_grouped_mlp"] == "1",
         fused_loss=True,
         differs=differs,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from railyard.errors import InputError, did_you_mean
 from railyard.validate import serving_metrics
+from railyard.validate.quantile import quantile
 from railyard.validate.serving_cases import case_of
 from railyard.validate.serving_table import read, same_measurement
 
@@ -177,14 +178,6 @@ def summary_of(rows: Sequence[ServingResult]) -> dict[str, float | int | None]:
         "duplicates": sum(row.status == "duplicate" for row in rows),
         "coverage": count / (count + skipped) if count + skipped else None,
         "mean_abs_error": sum(errors) / count if count else None,
-        "median_abs_error": _quantile(errors, 0.5) if count else None,
-        "p90_abs_error": _quantile(errors, 0.9) if count else None,
+        "median_abs_error": quantile(errors, 0.5) if count else None,
+        "p90_abs_error": quantile(errors, 0.9) if count else None,
     }
-
-
-def _quantile(ordered: list[float], share: float) -> float:
-    """Linear between the two neighbours, as NumPy's default."""
-    place = share * (len(ordered) - 1)
-    low = math.floor(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (place - low) * (ordered[high] - ordered[low])

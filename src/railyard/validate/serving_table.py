@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from railyard.errors import InputError
+from railyard.validate.csv_rows import cells_of, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from railyard.validate.csv_rows import Cells
 
 _REQUIRED = ("id", "model", "accelerator", "n_accel", "framework", "parallelism", "isl", "osl", "load")
 _REAL = (
@@ -57,28 +58,11 @@ def read(path: Path) -> list[Row]:
     Raises:
         InputError: The file is missing, is no text, or lacks a column that every table must have.
     """
-    try:
-        with path.open(encoding="utf-8", newline="") as handle:
-            reader = csv.DictReader(handle)
-            header = list(reader.fieldnames or [])
-            absent = [name for name in _REQUIRED if name not in header]
-            if absent:
-                raise InputError(
-                    f"the table lacks the column{'s' if len(absent) > 1 else ''} {', '.join(absent)}",
-                    file=path,
-                    line=1,
-                    found=", ".join(header) or "an empty file",
-                    allowed=", ".join(_REQUIRED) + " and more",
-                )
-            return [_row(cells, reader.line_num, header) for cells in reader]
-    except FileNotFoundError as error:
-        raise InputError("there is no such table", file=path) from error
-    except (UnicodeDecodeError, csv.Error, IsADirectoryError) as error:
-        raise InputError(f"the table cannot be read as CSV: {error}", file=path) from error
+    return read_rows(path, _REQUIRED, _row)
 
 
-def _row(cells: dict[str | None, str | list[str] | None], line: int, header: list[str]) -> Row:
-    text = {name: value.strip() for name, value in cells.items() if name and isinstance(value, str) and value.strip()}
+def _row(cells: Cells, line: int, header: list[str]) -> Row:
+    text = cells_of(cells)
     identity = text.get("id", f"line {line}")
     if cells.get(None) or any(cells.get(name) is None for name in header):
         return Row(identity, line, text, problem=f"line {line}: not as many cells as the {len(header)} columns")

@@ -13,10 +13,10 @@ from railyard.validate.fixed_part import FixedPart, fixed_parts
 from railyard.validate.jitter import Tail, tail_of
 from railyard.validate.jitter import summary_of as summary_of_tails
 from railyard.validate.leave_out import check, left_out
+from railyard.validate.quantile import quantile
 from railyard.validate.training_cases import estimated, family, kind, read_cases
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from railyard.catalog import Catalog
@@ -190,11 +190,3 @@ def summary_of(rows: tuple[TrainingResult, ...]) -> dict[str, float | int | None
         "median_abs_error": quantile(errors, 0.5),
         "p90_abs_error": quantile(errors, 0.9),
     }
-
-
-def quantile(ordered: Sequence[float], share: float) -> float:
-    """Of values in ascending order, linear between the two neighbours, as NumPy's default."""
-    place = share * (len(ordered) - 1)
-    low = math.floor(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (place - low) * (ordered[high] - ordered[low])

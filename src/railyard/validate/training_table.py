@@ -6,15 +6,15 @@ lacks is an unknown fact, a cell that cannot be read makes its row malformed, an
 
 from __future__ import annotations
 
-import csv
-import textwrap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from railyard.errors import InputError
+from railyard.validate.csv_rows import cells_of, read_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from railyard.validate.csv_rows import Cells
 
 _REQUIRED = ("id", "n_gpu", "gpu", "seq_len", "global_batch_seqs")
 _SHAPE = (
@@ -69,36 +69,11 @@ def read(path: Path) -> list[Row]:
     Raises:
         InputError: The file is missing, is no text, or lacks a column that every table must have.
     """
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as handle:
-            reader = csv.DictReader(handle)
-            header = list(reader.fieldnames or [])
-            _check(header, path)
-            return [_row(cells, reader.line_num, header) for cells in reader]
-    except FileNotFoundError as error:
-        raise InputError("there is no such table", file=path) from error
-    except UnicodeDecodeError as error:
-        said = f"byte {error.start} (0x{error.object[error.start]:02x}) is no UTF-8"
-        raise InputError(f"the table cannot be read as CSV: {said}", file=path) from error
-    except (csv.Error, OSError) as error:
-        said = str(error.strerror if isinstance(error, OSError) else error)
-        raise InputError(f"the table cannot be read as CSV: {said}", file=path) from error
+    return read_rows(path, _REQUIRED, _row)
 
 
-def _check(header: list[str], path: Path) -> None:
-    absent = [name for name in _REQUIRED if name not in header]
-    if absent:
-        raise InputError(
-            f"the table lacks the column{'s' if len(absent) > 1 else ''} {', '.join(absent)}",
-            file=path,
-            line=1,
-            found=textwrap.shorten(", ".join(header), 80, placeholder=" ...") or "an empty file",
-            allowed=", ".join(_REQUIRED) + " and more",
-        )
-
-
-def _row(cells: dict[str | None, str | list[str] | None], line: int, header: list[str]) -> Row:
-    text = {name: value.strip() for name, value in cells.items() if name and isinstance(value, str) and value.strip()}
+def _row(cells: Cells, line: int, header: list[str]) -> Row:
+    text = cells_of(cells)
     identity = text.get("id", f"line {line}")
     extra = cells.get(None)
     missing = [name for name in header if cells.get(name) is None]

@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Catalog
     from railyard.cluster import Cluster
+    from railyard.engine.serving.deployment import Role
     from railyard.scenario.load import Draft
     from railyard.scenario.serving.section import PoolSection, RouterSection, ServingSection
 
-ROLES = ("prefill", "decode", "both")
+ROLES: tuple[Role, ...] = ("prefill", "decode", "both")
 _PS = 1e12
 _KV_TRANSFER_BYTES = 1 << 28
 """Size at which ways are lowered: large enough that the protocol is that of bulk data."""
@@ -50,7 +51,7 @@ class Placed:
         ranks: int64[replicas, ranks of a replica], ranks of the whole cluster.
     """
 
-    role: str
+    role: Role
     section: PoolSection
     cluster: Cluster
     layout: ServingLayout
@@ -246,7 +247,7 @@ def _pool(serving: ServingSection, pool: Placed, cost: Any, hash_tokens: int) ->
         name=pool.role,
         cost=Cost.of(cost),
         replicas=pool.replicas,
-        role=pool.role,  # type: ignore[arg-type]
+        role=pool.role,
         block_tokens=section.block_tokens,
         kv_blocks=blocks,
         max_sequences=section.max_sequences,
