@@ -39,7 +39,8 @@ void Simulation::State::launch(ReplicaId id, Batch&& batch) {
 }
 
 /// How many iterations from this one on will be alike: all of decodes only, until the first of them is done or blocks run
-/// out. Whoever waits now waits until then, because nothing that it lacks comes free before.
+/// out. Whoever waits now waits until then, because nothing that it lacks comes free before; an eviction could change
+/// that (of its own prefix, say, of which it then wants less), so that with somebody waiting a run ends in front of one.
 std::int64_t Simulation::State::run_length(const Replica& replica, const Batch& batch) const {
   const PoolSpec& spec = pools_[replica.pool].spec;
   if (!options_.skip_runs || replica.again || replica.extra > 0 || spec.draft_tokens > 0) return 1;
@@ -54,7 +55,8 @@ std::int64_t Simulation::State::run_length(const Replica& replica, const Batch& 
 
 std::int64_t Simulation::State::run_within_blocks(const Replica& replica, const Batch& batch,
                                                   std::int64_t limit) const {
-  const std::int64_t available = replica.cache.available(), block = pools_[replica.pool].spec.block_tokens;
+  const std::int64_t block = pools_[replica.pool].spec.block_tokens;
+  const std::int64_t available = replica.waiting.empty() ? replica.cache.available() : replica.cache.blank();
   if (batch.load.decodes * ((limit - 1) / block + 1) <= available) return limit;
   std::int64_t low = 1, high = limit;
   while (low < high) {
