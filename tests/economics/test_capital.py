@@ -27,6 +27,7 @@ def test_the_payments_are_worth_the_loan(interest, years):
 def test_without_interest_it_is_a_straight_line():
     assert capital_recovery_factor(0, 5) == 0.2
     assert capital_recovery_factor(1e-12, 5) == pytest.approx(0.2)
+    assert capital_recovery_factor(5e-324, 0.5) == 2
 
 
 def test_capex_adds_up_and_carries_its_ends():

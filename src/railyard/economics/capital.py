@@ -1,7 +1,8 @@
 """Capital: what the hardware costs, and what that is an hour.
 
-    capex        = sum of parts + installation share of it CRF(r, n)    = r / (1 - (1 + r)^-n)          the share of a
-    loan that n equal yearly payments at interest r cost each USD per hour = capex x CRF / 8760
+    capex        = sum of parts + installation share of it
+    CRF(r, n)    = r / (1 - (1 + r)^-n), what n equal yearly payments at interest r cost, each, for a loan of 1
+    USD per hour = capex x CRF / 8760
 
 The capital recovery factor is the annuity formula of any text on engineering economics; CRF(10 %, 4 years) = 0.3155.
 """
@@ -9,6 +10,7 @@ The capital recovery factor is the annuity formula of any text on engineering ec
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,8 +30,8 @@ def capital_recovery_factor(interest: float, years: float) -> float:
         interest: Per year, a share, 0 or more.
         years: More than 0.
     """
-    if interest == 0:
-        return 1 / years
+    if interest * years < sys.float_info.epsilon:
+        return 1 / years  # equal to the last digit; below this the quotient would be of denormal numbers, or of zeros
     return interest / -math.expm1(-years * math.log1p(interest))
 
 
