@@ -1,4 +1,4 @@
-"""From pools of a scenario to replicas on ranks of the cluster, ways between them, and the engine's deployment."""
+"""From pools of a scenario to replicas on ranks of the cluster, and to the engine's deployment."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.cluster import build
-from railyard.collective.lowering.transfers import lower_transfers
 from railyard.engine.serving import (
     Autoscale,
     Cost,
     Deployment,
-    Links,
     Outages,
     Pool,
     Router,
@@ -29,14 +27,13 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Catalog
     from railyard.cluster import Cluster
+    from railyard.engine.serving import Links
     from railyard.engine.serving.deployment import Role
     from railyard.scenario.load import Draft
     from railyard.scenario.serving.section import PoolSection, RouterSection, ServingSection
 
 ROLES: tuple[Role, ...] = ("prefill", "decode", "both")
 _PS = 1e12
-_KV_TRANSFER_BYTES = 1 << 28
-"""Size at which ways are lowered: large enough that the protocol is that of bulk data."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,58 +141,6 @@ def _machine(catalog: Catalog, cluster: Cluster, section: PoolSection, key: str)
         )
     back_end = cluster.spec.back_end
     return build(replace(cluster.spec, server=section.server, back_end=back_end, overrides={}), catalog)
-
-
-def ways(cluster: Cluster, pools: tuple[Placed, ...]) -> Links | None:
-    """Links between replicas that compute prompts only and those that compute answers; None where there are none.
-
-    Each rank of one side sends its part of the cache to its partner of the other side, over its own NIC or inside a
-    scale-up domain. NICs of a pool with servers of its own run at the slower of its rate and the network's.
-    """
-    by_role = {pool.role: pool for pool in pools}
-    if "prefill" not in by_role:
-        return None
-    send, take = by_role["prefill"], by_role["decode"]
-    first = {pool.role: sum(other.replicas for other in pools[:number]) for number, pool in enumerate(pools)}
-    pairs = [(a, b) for a in range(send.replicas) for b in range(take.replicas)]
-    lanes = max(send.ranks.shape[1], take.ranks.shape[1])
-    lane = np.arange(lanes)
-    source = np.concatenate([send.ranks[a][lane * send.ranks.shape[1] // lanes] for a, _ in pairs])
-    target = np.concatenate([take.ranks[b][lane * take.ranks.shape[1] // lanes] for _, b in pairs])
-    table = lower_transfers(
-        cluster,
-        source.astype(np.int32),
-        target.astype(np.int32),
-        np.full(len(source), _KV_TRANSFER_BYTES, np.int64),
-        np.ones(len(source), np.int32),
-    )
-    way = np.repeat(np.arange(len(source)) // lanes, np.diff(table.link_ptr))
-    width = len(cluster.links)
-    keys, inverse = np.unique(way * width + table.link_idx, return_inverse=True)
-    share = np.bincount(inverse.ravel(), weights=table.link_share / lanes, minlength=len(keys))
-    return Links(
-        rate_bps=_rates(cluster, pools),
-        from_replica=np.array([first["prefill"] + a for a, _ in pairs], np.int32),
-        to_replica=np.array([first["decode"] + b for _, b in pairs], np.int32),
-        ptr=np.searchsorted(keys // width, np.arange(len(pairs) + 1)).astype(np.int64),
-        link=(keys % width).astype(np.int32),
-        share=np.asarray(share, np.float64),
-        latency_ps=table.latency_ps.reshape(-1, lanes).max(axis=1).astype(np.int64),
-    )
-
-
-def _rates(cluster: Cluster, pools: tuple[Placed, ...]) -> NDArray[np.float64]:
-    """Rates of all links; those at the NICs of a pool with servers of its own are at most those NICs' rates."""
-    rate = np.array(cluster.links.rate_bps, np.float64)
-    network = cluster.back_end
-    for pool in pools:
-        slower = pool.cluster.nic.rate_bps / cluster.nic.rate_bps
-        if pool.section.server is None or slower >= 1 or pool.cluster.spec.back_end.link_rate_bps is not None:
-            continue
-        ports = np.unique(network.port_of_rank[pool.ranks.ravel()].ravel())
-        used = network.endpoints(ports.astype(np.int32), np.roll(ports, 1).astype(np.int32))
-        rate[np.unique(used.link)] *= slower
-    return rate
 
 
 def deployment(

@@ -11,7 +11,8 @@ from railyard.errors import InputError
 from railyard.scenario import compose
 from railyard.scenario.load import dump
 from railyard.scenario.serving.asked import requests_of
-from railyard.scenario.serving.deploy import deployment, place, ways
+from railyard.scenario.serving.deploy import deployment, place
+from railyard.scenario.serving.ways import ways
 from railyard.scenario.variants import expand
 from railyard.workload.serving.cost import iteration_cost
 from railyard.workload.serving.profiles import profile
