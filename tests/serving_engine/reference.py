@@ -1,4 +1,4 @@
-"""The serving engine again, slow and plain: every iteration is a step, every replica is asked at every step.
+"""The serving engine again, slow and plain: every iteration is a step.
 
 Written from the documentation, in whole numbers of 2^-16 ps like the core, so that results can be compared bit by bit.
 It has no links and no tiers: those have closed forms in their own tests.
@@ -139,6 +139,7 @@ class Reference:
         self.count = 0
         self.backlog: list[Req] = []
         self.finished: list[Req] = []
+        self.touched: set[int] = set()  # replicas that something has happened to at this time
         self.now = 0
 
     # what happens
@@ -161,7 +162,9 @@ class Reference:
                 _, topic, target, _, what = heapq.heappop(self.heap)
                 self.happen(topic, target, what)
             for rep in self.reps:
-                self.schedule(rep)
+                if rep.number in self.touched:
+                    self.schedule(rep)
+            self.touched.clear()
         for req in arrivals:
             if req not in self.finished:
                 req.out |= {"status": 2, "output_tokens": req.generated}
@@ -188,6 +191,8 @@ class Reference:
             self.landed(what[0])
         elif topic == ITERATED and self.reps[target].stamp == what:
             self.end(self.reps[target])
+        elif topic == ENTRY and self.reps[target].stamp == what:
+            self.touched.add(target)
 
     def fits(self, req: Req, pool) -> bool:
         tokens = req.input + req.output - 1
@@ -244,6 +249,7 @@ class Reference:
 
     def enqueue(self, req: Req, rep: Rep) -> None:
         req.where, req.home = "waiting", rep.number
+        self.touched.add(rep.number)
         rep.has.append(req)
         rep.waiting.append(req)
 
@@ -415,12 +421,13 @@ class Reference:
             slowest = (time * math.floor(rep.pool.cost.stage_share * 2**32 + 0.5)) >> 32
             end = max(end, rep.last_end + slowest)
             rep.clock = start + slowest
-            self.push(rep.clock >> 16, ENTRY, rep.number, None)
+            self.push(rep.clock >> 16, ENTRY, rep.number, rep.stamp)
         rep.last_end = end
         rep.flight.append({"items": batch, "end": end, "network": rep.law.network(tokens)})
         self.push(end >> 16, ITERATED, rep.number, rep.stamp)
 
     def end(self, rep: Rep) -> None:
+        self.touched.add(rep.number)
         batch = rep.flight.pop(0)
         for req, tokens, decode, _, emits in batch["items"]:
             req.in_flight -= 1
