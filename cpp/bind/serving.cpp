@@ -131,6 +131,7 @@ void bind_results(nb::module_& m) {
       .def_prop_ro("request", column_of<Finished, &Finished::request>())
       .def_prop_ro("replica", column_of<Finished, &Finished::replica>())
       .def_prop_ro("decode_replica", column_of<Finished, &Finished::decode_replica>())
+      .def_prop_ro("sent_ps", column_of<Finished, &Finished::sent_ps>())
       .def_prop_ro("admitted_ps", column_of<Finished, &Finished::admitted_ps>())
       .def_prop_ro("prefill_start_ps", column_of<Finished, &Finished::prefill_start_ps>())
       .def_prop_ro("first_token_ps", column_of<Finished, &Finished::first_token_ps>())
@@ -180,10 +181,11 @@ void bind_serving(nb::module_& m) {
       .def(
           "__init__",
           [](Simulation* self, const Deployment& deployment, std::uint64_t seed, bool skip_runs,
-             std::vector<std::int32_t> logged) {
-            new (self) Simulation(deployment, {.seed = seed, .skip_runs = skip_runs, .logged = std::move(logged)});
+             std::vector<std::int32_t> logged, std::int64_t users, Ps think_ps) {
+            new (self) Simulation(deployment, {.seed = seed, .skip_runs = skip_runs, .logged = std::move(logged),
+                                               .users = users, .think_ps = think_ps});
           },
-          "deployment"_a, nb::kw_only(), "seed"_a, "skip_runs"_a, "logged"_a)
+          "deployment"_a, nb::kw_only(), "seed"_a, "skip_runs"_a, "logged"_a, "users"_a, "think_ps"_a)
       .def(
           "feed",
           [](Simulation& self, const Column<std::int64_t>& arrival_ps, const Column<std::int32_t>& input_tokens,

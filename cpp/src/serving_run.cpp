@@ -28,7 +28,7 @@ std::int64_t tier_capacity(double bytes, const PoolSpec& spec, std::int64_t hash
 }  // namespace
 
 Simulation::State::State(const Deployment& deployment, const Options& options)
-    : transfers(deployment), deployment_(deployment), options_(options) {
+    : transfers(deployment), deployment_(deployment), options_(options), free_users_(options.users) {
   for (const PoolSpec& spec : deployment_.pools) {
     PoolState pool{.spec = spec, .cost = Cost(spec.cost, spec.max_batched_tokens), .first = 0, .end = 0,
                    .share_q32 = std::llround(std::ldexp(spec.cost.stage_share, 32)),
@@ -82,15 +82,16 @@ void Simulation::State::run(bool last, const Poll& poll) {
 /// All that happens at the next time at which something does; false when nothing will, or not before more is fed.
 bool Simulation::State::step(bool last) {
   const bool arrivals = next_ < arrival_.size();
+  const bool held = arrivals && options_.users > 0 && free_users_ == 0;  // until a user is free
   if (!arrivals && (!last || active_ == 0)) return false;
   if (!arrivals && waking_ == 0 && due_.empty()) return false;
-  const Ps arrival = arrivals ? arrival_[next_] : kNever;
+  const Ps arrival = arrivals && !held ? std::max(now, arrival_[next_]) : kNever;
   const Ps event = due_.empty() ? kNever : due_.top().time;
   if (arrival == kNever && event == kNever) return false;
   // WHY not the last one fed: who is fed next may have arrived at the same time.
   if (!last && arrivals && std::min(arrival, event) >= arrival_.back()) return false;
   now = std::min(arrival, event);
-  while (next_ < arrival_.size() && arrival_[next_] == now) arrive(next_++);
+  send();
   while (!due_.empty() && due_.top().time == now) {
     const Due due = due_.top();
     due_.pop();
@@ -111,6 +112,14 @@ bool Simulation::State::step(bool last) {
   }
   transfers.arrivals().clear();
   return true;
+}
+
+/// Requests whose time has come; in a closed loop as many as there are free users.
+void Simulation::State::send() {
+  while (next_ < arrival_.size() && arrival_[next_] <= now && (options_.users == 0 || free_users_ > 0)) {
+    if (options_.users > 0) --free_users_;
+    arrive(next_++);
+  }
 }
 
 void Simulation::State::process(const Due& due) {
@@ -136,6 +145,9 @@ void Simulation::State::process(const Due& due) {
     case Topic::entry:
       if (replicas_[due.target].stamp == due.stamp) touch(due.target);
       return;
+    case Topic::rested:
+      ++free_users_;
+      return send();
   }
 }
 
@@ -192,7 +204,7 @@ bool Simulation::State::fits_somewhere(const Request& request) const {
 /// A queue that has grown at ten looks in a row, each time by at least a tenth of what arrived, and is by then ten times
 /// what is being served, does not drain.
 void Simulation::State::watch_overload() {
-  if (!deployment_.stop_on_overload || ++watch_arrivals_ < std::max(kWatched, queued_ / 4)) return;
+  if (!deployment_.stop_on_overload || options_.users > 0 || ++watch_arrivals_ < std::max(kWatched, queued_ / 4)) return;
   watch_grown_ = 10 * (queued_ - watch_waiting_) >= watch_arrivals_ ? watch_grown_ + 1 : 0;
   watch_waiting_ = queued_;
   watch_arrivals_ = 0;
@@ -258,6 +270,7 @@ void Simulation::State::leave(Slot slot, Status status) {
   finished.request.push_back(request.id);
   finished.replica.push_back(id_of(request.prefiller));
   finished.decode_replica.push_back(id_of(request.decoder));
+  finished.sent_ps.push_back(request.arrival);
   finished.admitted_ps.push_back(request.admitted);
   finished.prefill_start_ps.push_back(request.prefill_start);
   finished.first_token_ps.push_back(request.first_token);
@@ -274,6 +287,7 @@ void Simulation::State::leave(Slot slot, Status status) {
   finished.status.push_back(static_cast<std::uint8_t>(status));
   --active_;
   free_.push_back(slot);
+  if (options_.users > 0 && status != Status::unfinished) push(now + options_.think_ps, Topic::rested, 0);
 }
 
 /// Who is still there when the run ends has not been served.

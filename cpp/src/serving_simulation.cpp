@@ -168,6 +168,8 @@ Simulation::Simulation(const Deployment& deployment, const Options& options) {
   std::int64_t replicas = 0;
   for (const PoolSpec& pool : deployment.pools) replicas += pool.replicas;
   for (const std::int32_t id : options.logged) require(id >= 0 && id < replicas, "log: no such replica");
+  require(options.users >= 0 && options.think_ps >= 0 && options.think_ps < kNever / 4,
+          "users must not be negative, and think_ps must be from 0 to below 26 days");
   state_ = std::make_unique<State>(deployment, options);
 }
 

@@ -121,7 +121,7 @@ class Simulation::State {
 
  private:
   /// What an event is about; at one time they come in this order, arrivals first of all.
-  enum class Topic : std::uint32_t { outage, tick, started, flowed, background, landed, loaded, iterated, entry };
+  enum class Topic : std::uint32_t { outage, tick, started, flowed, background, landed, loaded, iterated, entry, rested };
   struct Due {
     Ps time;
     Topic topic;
@@ -144,6 +144,7 @@ class Simulation::State {
 
   // serving_run.cpp: the loop, requests come and go
   bool step(bool last);
+  void send();
   void process(const Due& due);
   void push(Ps time, Topic topic, std::uint32_t target, std::uint32_t stamp = 0);
   void push(Ps time, Topic topic, std::uint32_t target, std::uint32_t stamp, std::int64_t order);
@@ -249,6 +250,7 @@ class Simulation::State {
   std::vector<std::uint64_t> block_hash_;
   std::size_t next_ = 0;
   std::int64_t fed_ = 0, active_ = 0;
+  std::int64_t free_users_ = 0;  ///< Of a closed loop.
   Ps latest_ = 0;  ///< Arrival of the last one fed.
   std::int64_t queued_ = 0;  ///< Requests that wait for a replica or in one.
   // overload

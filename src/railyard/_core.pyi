@@ -1840,6 +1840,9 @@ class ServingFinished:
     def decode_replica(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), writable=False)]: ...
 
     @property
+    def sent_ps(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]: ...
+
+    @property
     def admitted_ps(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]: ...
 
     @property
@@ -1950,7 +1953,7 @@ class ServingLog:
 class Serving:
     """A serving run: feed, run, drain, again and again."""
 
-    def __init__(self, deployment: ServingDeployment, *, seed: int, skip_runs: bool, logged: Sequence[int]) -> None: ...
+    def __init__(self, deployment: ServingDeployment, *, seed: int, skip_runs: bool, logged: Sequence[int], users: int, think_ps: int) -> None: ...
 
     def feed(self, *, arrival_ps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], input_tokens: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], output_tokens: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], block_ptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], block_hash: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], session: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
         """Copies the columns of more requests."""

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-OUTAGE, LANDED, ITERATED, ENTRY = range(4)
+OUTAGE, LANDED, ITERATED, ENTRY, RESTED = range(5)
 MASK = 2**64 - 1
 
 
@@ -125,7 +125,8 @@ class Rep:
 
 
 class Reference:
-    def __init__(self, requests, deployment, seed: int = 0):
+    def __init__(self, requests, deployment, seed: int = 0, users: int = 0, think_ps: int = 0):
+        self.users, self.free, self.think = users, users, think_ps
         self.d, self.seed, self.rows = deployment, seed, requests
         self.hash_tokens = int(requests.block_tokens)
         self.reps: list[Rep] = []
@@ -149,15 +150,14 @@ class Reference:
         for row, at in enumerate(outages.from_ps):
             self.push(int(at), OUTAGE, 2 * row, None)
         arrivals = [self.request(i) for i in range(len(self.rows.arrival_ps))]
-        times = [int(t) for t in self.rows.arrival_ps]
-        row = 0
-        while row < len(arrivals) or (len(self.finished) < len(arrivals) and self.heap):
+        self.times = [int(t) for t in self.rows.arrival_ps]
+        self.coming = list(arrivals)
+        while self.may_send() or (len(self.finished) < len(arrivals) and self.heap):
             later = [self.heap[0][0]] if self.heap else []
-            self.now = min(later + times[row : row + 1])
+            sent = [max(self.now, self.times[self.coming[0].id])] if self.may_send() else []
+            self.now = min(later + sent)
             assert self.now < 4 * 10**12, "it does not end"
-            while row < len(arrivals) and times[row] == self.now:
-                self.arrive(arrivals[row])
-                row += 1
+            self.send()
             while self.heap and self.heap[0][0] == self.now:
                 _, topic, target, _, what = heapq.heappop(self.heap)
                 self.happen(topic, target, what)
@@ -170,12 +170,20 @@ class Reference:
                 req.out |= {"status": 2, "output_tokens": req.generated}
         return [req.out for req in arrivals]
 
+    def may_send(self) -> bool:
+        return bool(self.coming) and (self.users == 0 or self.free > 0)
+
+    def send(self) -> None:
+        while self.may_send() and self.times[self.coming[0].id] <= self.now:
+            self.free -= 1
+            self.arrive(self.coming.pop(0))
+
     def request(self, i: int) -> Req:
         r = self.rows
         chain = [int(h) for h in r.block_hash[r.block_ptr[i] : r.block_ptr[i + 1]]] if len(r.block_ptr) else []
         session = int(r.session[i]) if len(r.session) else -1
         req = Req(i, int(r.input_tokens[i]), int(r.output_tokens[i]), chain, session)
-        names = ("replica", "decode_replica", "admitted_ps", "prefill_start_ps", "first_token_ps", "done_ps")
+        names = ("sent_ps", "replica", "decode_replica", "admitted_ps", "prefill_start_ps", "first_token_ps", "done_ps")
         req.out = dict.fromkeys((*names, "transfer_start_ps", "transfer_end_ps"), -1)
         req.out |= dict.fromkeys(("cached_tokens", "preemptions", "requeued", "network", "network_prefill"), 0)
         return req
@@ -193,6 +201,9 @@ class Reference:
             self.end(self.reps[target])
         elif topic == ENTRY and self.reps[target].stamp == what:
             self.touched.add(target)
+        elif topic == RESTED:
+            self.free += 1
+            self.send()
 
     def fits(self, req: Req, pool) -> bool:
         tokens = req.input + req.output - 1
@@ -201,6 +212,7 @@ class Reference:
         return -(-tokens // pool.block_tokens) <= pool.kv_blocks
 
     def arrive(self, req: Req) -> None:
+        req.out["sent_ps"] = self.now
         good = {pool.role for pool in self.d.pools if self.fits(req, pool)}
         if "both" in good or {"prefill", "decode"} <= good:
             self.route(req)
@@ -267,6 +279,8 @@ class Reference:
         req.where = "nowhere"
         req.out |= {"status": status, "output_tokens": req.generated}
         self.finished.append(req)
+        if self.users:
+            self.push(self.now + self.think, RESTED, 0, None)
 
     # blocks
 

@@ -62,10 +62,10 @@ def pools(draw, role="both"):
     )
 
 
-def compare(made, deployment, seed):
-    found = Reference(made, deployment, seed).run()
+def compare(made, deployment, seed, **loop):
+    found = Reference(made, deployment, seed, **loop).run()
     for skip in (True, False):
-        run = simulate(made, deployment, seed=seed, skip_runs=skip)
+        run = simulate(made, deployment, seed=seed, skip_runs=skip, **loop)
         for name in COLUMNS:
             if name == "loaded_tokens":
                 continue
@@ -81,6 +81,14 @@ def compare(made, deployment, seed):
 @given(requests(), st.lists(pools(), min_size=1, max_size=2), st.sampled_from(ROUTERS), st.integers(0, 3))
 def test_colocated(made, some, router, seed):
     compare(made, Deployment(tuple(some), Router(router, load_weight=10.0), stop_on_overload=False), seed)
+
+
+@settings(max_examples=200, deadline=None)
+@given(requests(), pools(), st.sampled_from(ROUTERS), st.integers(1, 6), st.sampled_from([0, 1, 3 * MS]))
+def test_closed_loop(made, one, router, users, think_ps):
+    one = replace(one, cost=LINEAR)
+    deployment = Deployment((one,), Router(router, load_weight=10.0))
+    compare(made, deployment, 0, users=users, think_ps=think_ps)
 
 
 @settings(max_examples=150, deadline=None)

@@ -114,6 +114,8 @@ struct Options {
   std::uint64_t seed = 0;
   bool skip_runs = true;  ///< Off: every iteration is an event of its own; the result is the same.
   std::vector<std::int32_t> logged;  ///< Replicas whose iterations are written down.
+  std::int64_t users = 0;  ///< Closed loop: each sends the next request when it is free; 0: all are sent as they arrive.
+  Ps think_ps = 0;         ///< From the answer until its user is free again.
 };
 
 /// Requests to feed: sorted by arrival, and none before those fed earlier.

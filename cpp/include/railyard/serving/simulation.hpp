@@ -21,7 +21,7 @@ enum class Status : std::uint8_t {
 struct Finished {
   std::vector<std::int64_t> request;  ///< Number in the order of feeding, from 0.
   std::vector<std::int32_t> replica, decode_replica;
-  std::vector<std::int64_t> admitted_ps, prefill_start_ps, first_token_ps, done_ps;
+  std::vector<std::int64_t> sent_ps, admitted_ps, prefill_start_ps, first_token_ps, done_ps;
   std::vector<std::int64_t> cached_tokens, loaded_tokens;  ///< Not computed: from the replica's own cache, from tiers below it.
   std::vector<std::int32_t> preemptions, requeued;
   std::vector<std::int64_t> transfer_start_ps, transfer_end_ps;

@@ -18,6 +18,7 @@ STATUS = ("done", "dropped", "unfinished")
 COLUMNS: dict[str, tuple[type[np.generic], int]] = {
     "replica": (np.int32, -1),
     "decode_replica": (np.int32, -1),
+    "sent_ps": (np.int64, -1),
     "admitted_ps": (np.int64, -1),
     "prefill_start_ps": (np.int64, -1),
     "first_token_ps": (np.int64, -1),
@@ -82,6 +83,7 @@ class ServingRun:
     Attributes:
         replica: i32[n], that prefilled it (last, where it was requeued).
         decode_replica: i32[n], that decoded it.
+        sent_ps: i64[n], its arrival; of a closed loop, when a user sent it.
         admitted_ps: i64[n], when it left the queue for the first time.
         prefill_start_ps: i64[n], start of its first iteration.
         first_token_ps: i64[n], end of the iteration that brought its first token.
@@ -108,6 +110,7 @@ class ServingRun:
 
     replica: NDArray[np.int32]
     decode_replica: NDArray[np.int32]
+    sent_ps: NDArray[np.int64]
     admitted_ps: NDArray[np.int64]
     prefill_start_ps: NDArray[np.int64]
     first_token_ps: NDArray[np.int64]

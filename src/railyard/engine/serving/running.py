@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int, int], None]
 
+_LAST_PS = 2**61
 _LOG = ("replica", "start_ps", "end_ps", "count", "tokens", "decodes", "kv_tokens")
 
 
@@ -76,6 +77,8 @@ def simulate(
     seed: int = 0,
     log_replicas: Sequence[int] = (),
     skip_runs: bool = True,
+    users: int = 0,
+    think_ps: int = 0,
     progress: Progress | None = None,
 ) -> ServingRun:
     """Serves all requests.
@@ -86,12 +89,23 @@ def simulate(
         seed: Of random routers and speculative decoding.
         log_replicas: Replicas whose iterations are written down.
         skip_runs: False steps through every iteration; the result has the same bits.
+        users: Closed loop: so many users take the requests in their order, each the next one when its last is answered
+            and `think_ps` are over, and not before its arrival. 0: every request is sent as it arrives.
+        think_ps: From an answer until its user is free again.
         progress: Called with the requests that have left and the simulated time in ps.
 
     Raises:
         InputError: Columns or deployment do not fit together.
     """
-    core = _serving(deployment, int(requests.block_tokens), seed, skip_runs, log_replicas)
+    core = _serving(
+        deployment,
+        int(requests.block_tokens),
+        seed,
+        skip_runs=skip_runs,
+        logged=log_replicas,
+        users=users,
+        think_ps=think_ps,
+    )
     count = _feed(core, requests)
     core.run(True, progress)
     drained = core.drain()
@@ -123,7 +137,7 @@ def stream(
     for chunk in chunks:
         if core is None:
             hash_tokens = int(chunk.block_tokens)
-            core = _serving(deployment, hash_tokens, seed, True, ())
+            core = _serving(deployment, hash_tokens, seed)
         elif int(chunk.block_tokens) != hash_tokens:
             raise InputError("all chunks must have the same block_tokens", key="block_tokens", found=chunk.block_tokens)
         _feed(core, chunk)
@@ -132,7 +146,7 @@ def stream(
         if core.overloaded:
             break
     if core is None:
-        core = _serving(deployment, 0, seed, True, ())
+        core = _serving(deployment, 0, seed)
     core.run(True, progress)
     yield _drain(core)
     none = {name: np.zeros(0, kind) for name, (kind, _) in COLUMNS.items()}
@@ -145,13 +159,30 @@ def _drain(core: _core.Serving) -> Chunk:
 
 
 def _serving(
-    deployment: Deployment, hash_tokens: int, seed: int, skip_runs: bool, logged: Sequence[int]
+    deployment: Deployment,
+    hash_tokens: int,
+    seed: int,
+    *,
+    skip_runs: bool = True,
+    logged: Sequence[int] = (),
+    users: int = 0,
+    think_ps: int = 0,
 ) -> _core.Serving:
     if not 0 <= seed < 2**64:
         raise InputError("a seed is a number from 0 to 2^64 - 1", key="seed", found=seed)
+    for name, value, most in (("users", users, 2**31), ("think_ps", think_ps, _LAST_PS)):
+        if not 0 <= value < most:
+            raise InputError(f"{name} must be from 0 to below {most}", key=name, found=value)
     lowered = lower(deployment, hash_tokens)
     try:
-        return _core.Serving(lowered, seed=seed, skip_runs=skip_runs, logged=[int(one) for one in logged])
+        return _core.Serving(
+            lowered,
+            seed=seed,
+            skip_runs=skip_runs,
+            logged=[int(one) for one in logged],
+            users=users,
+            think_ps=think_ps,
+        )
     except ValueError as error:
         raise InputError(str(error), key="deployment") from error
 

@@ -140,7 +140,7 @@ def shape(model: Model) -> ShapeColumns:
     windows = [model.window(layer) for layer in range(model.layers)]
     windowed = sum(window is not None for window in windows) / model.layers
     routed = model.moe_layers * model.experts * model.expert_parameters()
-    total = model.parameters() - model.mtp_parameters()
+    total = model.parameters()
     values = {
         "layers": model.layers,
         "moe_layers": model.moe_layers,
@@ -168,6 +168,13 @@ def shape(model: Model) -> ShapeColumns:
         "expert_share": routed / total,
     }
     return ShapeColumns(**{name: np.array([float(number)]) for name, number in values.items()})
+
+
+def active_parameters(shape: ShapeColumns) -> F:
+    """Parameters that one token uses: all but the experts that it does not visit."""
+    visited = np.where(shape.experts > 0, shape.topk / np.maximum(shape.experts, 1.0), 1.0)
+    active: F = shape.total_parameters * (1.0 - shape.expert_share * (1.0 - visited))
+    return active
 
 
 def place(model: Model, device: Accelerator, layout: ServingLayout) -> PlaceColumns:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.errors import InputError
-from railyard.workload.serving.columns import Deployments, device_row, place, shape
+from railyard.workload.serving.columns import Deployments, active_parameters, device_row, place, shape
 from railyard.workload.serving.iteration import Load, Parts, math_rate, parts
 from railyard.workload.serving.memory import MEMORY_SHARE, WORKSPACE_BYTES, cache_tokens, token_bytes, weight_bytes
 from railyard.workload.serving.power import BUSY, IDLE, MATH, MEMORY
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Accelerator, Model
     from railyard.workload.serving.layout import ServingLayout
-    from railyard.workload.serving.software import ServingSoftware
+    from railyard.workload.serving.software import ServingSoftware, SoftwareColumns
     from railyard.workload.training.machine import Machine
 
     Floats = NDArray[np.float64]
@@ -122,42 +122,58 @@ def iteration_cost(
         shape(model), place(model, device, layout), device_row(device, machine.scale_out_bps, machine.scale_up_domain)
     )
     check_fit(model, device, layout)
-    known = columns([software])
+    return iteration_costs(rows, columns([software]), np.array([float(max_batched_tokens)]), layout.cp)[0]
 
-    def law(tokens: float, sequences: float, kv_tokens: float, pairs: float) -> Parts:
-        load = Load(*(np.array([value]) for value in (tokens, sequences, kv_tokens, pairs)))
-        return parts(rows, known, load)
 
-    grid = np.unique(np.geomspace(1, max(max_batched_tokens, 2), _ROWS).round().astype(np.int64))
-    table = [law(float(tokens), 0.0, 0.0, 0.0) for tokens in grid]
-    compute = np.array([(part.matrices + part.experts + part.passes + part.kernels)[0] for part in table])
-    many = law(1.0, 1.0, _MANY, 0.0).cache[0]
-    more = law(1.0, 1.0, 2.0 * _MANY, 0.0).cache[0]
+def iteration_costs(
+    rows: Deployments, software: SoftwareColumns, max_batched_tokens: Floats, cp: int = 1
+) -> list[IterationCost]:
+    """What an iteration of each of many replicas costs, whether its weights fit or not.
+
+    Args:
+        rows: The replicas.
+        software: Constants, as many rows.
+        max_batched_tokens: Most tokens of an iteration, as many rows.
+        cp: Ranks that split one prompt.
+    """
+    place, device = rows.place, rows.device
+    none, one = np.zeros_like(place.tp), np.ones_like(place.tp)
+
+    def law(tokens: Floats, sequences: Floats, kv_tokens: Floats, pairs: Floats) -> Parts:
+        return parts(rows, software, Load(tokens, sequences, kv_tokens, pairs))
+
+    grids = np.geomspace(one, np.maximum(max_batched_tokens, 2.0), _ROWS).round()
+    tables = [law(grid, none, none, none) for grid in grids]
+    compute = np.array([part.matrices + part.experts + part.passes + part.kernels for part in tables])
+    network = np.array([part.network for part in tables])
+    many, more = (law(one, one, times * _MANY * one, none).cache for times in (1.0, 2.0))
     each = (more - many) / _MANY
-    logits = law(1.0, 512.0, 0.0, 0.0).matrices[0] - law(1.0, 0.0, 0.0, 0.0).matrices[0]
-    ranks, limit = layout.ranks, device.tdp_w
+    logits = (law(one, 512.0 * one, none, none).matrices - law(one, none, none, none).matrices) / 512.0
+    ranks, limit = place.tp * place.dp * place.pp * cp, device.tdp_w
     math = _USUAL_MATH**0.5 / _USUAL_MATH * MATH * limit
-    active = 2.0 * model.active_parameters() / math_rate(rows, rows.place.dense_math)[0]
-    return IterationCost(
-        tokens=grid,
-        compute_s=compute,
-        network_s=np.array([part.network[0] for part in table]),
-        host_s=software.host_s,
-        host_per_seq_s=float(software.host_per_sequence_s / layout.dp_attention + logits / 512.0),
-        attention_per_kv_token_s=float(each),
-        attention_per_sequence_s=float(max(many - each * _MANY, 0.0)),
-        attention_floor_s=0.0,
-        attention_per_pair_s=float(law(1.0, 0.0, 0.0, _MANY).prompt[0] / _MANY),
-        pipeline_stages=layout.pp,
-        stage_share=1.0 / layout.pp,
-        idle_w=IDLE * limit * ranks,
-        busy_w=(BUSY + 0.5 * MEMORY) * limit * ranks,
-        joule_per_token=float(math * active),
-        joule_per_kv_token=float(0.5 * MEMORY * limit * ranks * each),
-        kv_bytes_per_token=float(token_bytes(rows)[0]),
-        kv_capacity_tokens=float(cache_tokens(rows)[0]),
-        weight_bytes=float(weight_bytes(rows)[0] * ranks),
-    )
+    whole = {
+        "host_s": software.host_s,
+        "host_per_seq_s": software.host_per_sequence_s / place.dp + logits,
+        "attention_per_kv_token_s": each,
+        "attention_per_sequence_s": np.maximum(many - each * _MANY, 0.0),
+        "attention_floor_s": none,
+        "attention_per_pair_s": law(one, none, none, _MANY * one).prompt / _MANY,
+        "stage_share": 1.0 / place.pp,
+        "idle_w": IDLE * limit * ranks,
+        "busy_w": (BUSY + 0.5 * MEMORY) * limit * ranks,
+        "joule_per_token": math * 2.0 * active_parameters(rows.shape) / math_rate(rows, place.dense_math),
+        "joule_per_kv_token": 0.5 * MEMORY * limit * ranks * each,
+        "kv_bytes_per_token": token_bytes(rows),
+        "kv_capacity_tokens": cache_tokens(rows),
+        "weight_bytes": weight_bytes(rows) * ranks,
+    }
+    found = []
+    for row in range(len(none)):
+        tokens, kept = np.unique(grids[:, row].astype(np.int64), return_index=True)
+        own = {name: float(values[row]) for name, values in whole.items()}
+        stages = int(place.pp[row])
+        found.append(IterationCost(tokens, compute[kept, row], network[kept, row], pipeline_stages=stages, **own))
+    return found
 
 
 def check_fit(model: Model, device: Accelerator, layout: ServingLayout, context: int = 2048) -> None:
