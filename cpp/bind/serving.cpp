@@ -34,6 +34,8 @@ void bind_pool(nb::module_& m) {
       .def_rw("attention_per_sequence_s", &CostSpec::attention_per_sequence_s)
       .def_rw("attention_floor_s", &CostSpec::attention_floor_s)
       .def_rw("attention_per_pair_s", &CostSpec::attention_per_pair_s)
+      .def_rw("beside_per_kv_token_s", &CostSpec::beside_per_kv_token_s)
+      .def_rw("beside_s", &CostSpec::beside_s)
       .def_rw("pipeline_stages", &CostSpec::pipeline_stages)
       .def_rw("stage_share", &CostSpec::stage_share);
   nb::class_<Autoscale>(m, "ServingAutoscale", "When replicas are added and taken away.")

@@ -35,6 +35,9 @@ Cost::Cost(const CostSpec& spec, std::int64_t max_tokens)
       floor_(fine_of_seconds(spec.attention_floor_s)),
       per_pair_(fine_of_seconds(spec.attention_per_pair_s)) {
   for (std::size_t i = 0; i < table_.size(); ++i) table_[i] += network_[i];
+  for (std::size_t i = 0; i < spec.beside_s.size(); ++i) {
+    beside_.push_back({tabulate(spec, spec.beside_s[i], max_tokens), fine_of_seconds(spec.beside_per_kv_token_s[i])});
+  }
 }
 
 Fine Cost::base(const Load& load) const {
@@ -44,11 +47,48 @@ Fine Cost::base(const Load& load) const {
 
 Fine Cost::time(const Load& load) const {
   if (load.decodes == 0) return base(load);
-  const Fine attention = static_cast<Fine>(per_decode_) * load.decodes + static_cast<Fine>(per_kv_) * load.kv_tokens;
-  return base(load) + std::max<Fine>(floor_, attention);
+  Fine longest = std::max<Fine>(
+      floor_, static_cast<Fine>(per_decode_) * load.decodes + static_cast<Fine>(per_kv_) * load.kv_tokens);
+  for (const Beside& one : beside_) {
+    longest = std::max(longest, static_cast<Fine>(one.per_kv) * load.kv_tokens - one.hidden[static_cast<std::size_t>(load.tokens)]);
+  }
+  return base(load) + longest;
+}
+
+/// The times of which the longest counts, in a run of decodes.
+std::vector<Cost::Line> Cost::lines(const Load& load) const {
+  std::vector<Line> found{{.first = floor_, .step = 0},
+                          {.first = static_cast<Fine>(per_decode_) * load.decodes + static_cast<Fine>(per_kv_) * load.kv_tokens,
+                           .step = static_cast<Fine>(per_kv_) * load.decodes}};
+  for (const Beside& one : beside_) {
+    found.push_back({.first = static_cast<Fine>(one.per_kv) * load.kv_tokens - one.hidden[static_cast<std::size_t>(load.tokens)],
+                     .step = static_cast<Fine>(one.per_kv) * load.decodes});
+  }
+  return found;
+}
+
+/// Sum of the longest over iterations 0 to count - 1: piece by piece, each an arithmetic series.
+Fine Cost::envelope(const std::vector<Line>& lines, std::int64_t count) {
+  Fine total = 0;
+  for (std::int64_t k = 0; k < count;) {
+    Line top = lines.front();
+    for (const Line& line : lines) {
+      if (line.at(k) > top.at(k) || (line.at(k) == top.at(k) && line.step > top.step)) top = line;
+    }
+    std::int64_t end = count;
+    for (const Line& line : lines) {
+      if (line.step <= top.step) continue;
+      end = static_cast<std::int64_t>(std::min<Fine>(end, (top.first - line.first) / (line.step - top.step) + 1));
+    }
+    const Fine length = end - k;
+    total += length * top.at(k) + top.step * (length * (length - 1) / 2);
+    k = end;
+  }
+  return total;
 }
 
 Fine Cost::run_time(const Load& load, std::int64_t count) const {
+  if (!beside_.empty()) return base(load) * count + envelope(lines(load), count);
   const Fine first = static_cast<Fine>(per_decode_) * load.decodes + static_cast<Fine>(per_kv_) * load.kv_tokens;
   const Fine step = static_cast<Fine>(per_kv_) * load.decodes;
   std::int64_t flat = 0;  // iterations in which the floor is more than what grows

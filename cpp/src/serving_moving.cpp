@@ -9,19 +9,28 @@ double Simulation::State::bytes_of(const Request& request) const {
   return pool_of(request.replica).spec.kv_bytes_per_token * static_cast<double>(request.computed);
 }
 
+/// Who decodes, and by which of the ways there.
+void Simulation::State::choose_decoder(Request& request) {
+  if (request.decoder != kNobody) return;
+  request.decoder = choose(request, deployment_.decode_router, back_, 1);
+  if (request.decoder != kNobody) request.turn = replicas_[request.replica].turn++;
+}
+
+std::uint32_t Simulation::State::way_of(const Request& request) const {
+  return transfers.way(static_cast<std::int32_t>(request.replica), static_cast<std::int32_t>(request.decoder), request.turn);
+}
+
 /// The part that may flow while the prefill runs begins to.
 void Simulation::State::open_transfer(Slot slot) {
   Request& request = requests_[slot];
   const double overlap = deployment_.transfer.overlap;
   if (overlap <= 0 || !transfers.any() || request.output - request.generated <= 1 || request.sent > 0) return;
-  request.decoder = choose(request, deployment_.decode_router, back_, 1);
+  choose_decoder(request);
   if (request.decoder == kNobody) return;
-  const std::uint32_t way =
-      transfers.way(static_cast<std::int32_t>(request.replica), static_cast<std::int32_t>(request.decoder));
   const double bytes = pool_of(request.replica).spec.kv_bytes_per_token * static_cast<double>(request.target());
   request.transfer_start = now;
   request.sent = overlap * bytes;
-  request.flow = transfers.open(way, request.sent, slot, now);
+  request.flow = transfers.open(way_of(request), request.sent, slot, now);
 }
 
 /// The prefill is over: what has not been sent follows.
@@ -31,7 +40,7 @@ void Simulation::State::close_transfer(Slot slot) {
     place(request, Request::Where::sending);
     ++replicas_[request.replica].sending;
   }
-  if (request.decoder == kNobody) request.decoder = choose(request, deployment_.decode_router, back_, 1);
+  choose_decoder(request);
   if (request.decoder == kNobody) {
     stranded_.push_back(slot);
     return;
@@ -40,9 +49,7 @@ void Simulation::State::close_transfer(Slot slot) {
   if (!transfers.any()) return sent(slot, 0);
   const double rest = std::max(0.0, bytes_of(request) - request.sent);
   if (request.flow != kNoFlow) return transfers.add(request.flow, rest, now);
-  const std::uint32_t way =
-      transfers.way(static_cast<std::int32_t>(request.replica), static_cast<std::int32_t>(request.decoder));
-  request.flow = transfers.open(way, rest, slot, now);
+  request.flow = transfers.open(way_of(request), rest, slot, now);
 }
 
 void Simulation::State::flow_ended(std::uint32_t flow) {

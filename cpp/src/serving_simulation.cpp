@@ -29,6 +29,12 @@ void check_cost(const CostSpec& cost, const PoolSpec& pool) {
                                cost.attention_per_sequence_s, cost.attention_floor_s, cost.attention_per_pair_s}) {
     require(is_time(seconds), "cost: times must be from 0 to 3600 s");
   }
+  require(cost.beside_s.size() == cost.beside_per_kv_token_s.size(), "cost: beside_s and beside_per_kv_token_s must have a line each");
+  for (std::size_t i = 0; i < cost.beside_s.size(); ++i) {
+    require(cost.beside_s[i].size() == cost.tokens.size(), "cost: beside_s must have a column for each of tokens");
+    require(is_time(cost.beside_per_kv_token_s[i]) && std::ranges::all_of(cost.beside_s[i], is_time),
+            "cost: times must be from 0 to 3600 s");
+  }
   require(cost.pipeline_stages >= 1 && cost.pipeline_stages <= 1024, "cost: pipeline_stages must be from 1 to 1024");
   require(cost.stage_share > 0 && cost.stage_share <= 1 && cost.stage_share * cost.pipeline_stages >= 1 - 1e-9,
           "cost: stage_share must be from 1 / pipeline_stages to 1");

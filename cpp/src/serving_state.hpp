@@ -35,6 +35,7 @@ struct Request {
   Fine last_token = 0, network = 0, network_prefill = 0;
   ReplicaId replica = kNobody;  ///< That has it now.
   ReplicaId prefiller = kNobody, decoder = kNobody;
+  std::uint32_t turn = 0;  ///< Which of the ways to the decoder.
   Ps admitted = -1, prefill_start = -1, first_token = -1, transfer_start = -1, transfer_end = -1;
   std::int64_t cached = 0, loaded = 0;
   std::int32_t preemptions = 0, requeued = 0;
@@ -81,6 +82,7 @@ struct Replica {
   std::vector<Batch> spare;
   KvCache cache{0, 0};
   LruSet host;
+  std::uint32_t turn = 0;                 ///< Of its next transfer, among the ways that it has to each other replica.
   std::int64_t sending = 0, loading = 0;  ///< Requests that hold blocks and are neither waiting nor running.
   std::int64_t requests = 0;              ///< That it has.
   std::int64_t pending_tokens = 0;        ///< Of prompts, not yet computed.
@@ -212,6 +214,8 @@ class Simulation::State {
   void retry_stranded();
   void flow_ended(std::uint32_t flow);
   double bytes_of(const Request& request) const;
+  void choose_decoder(Request& request);
+  std::uint32_t way_of(const Request& request) const;
   Ps recompute_time(const PoolState& pool, std::int64_t from, std::int64_t to) const;
 
   // serving_scaling.cpp: replicas come and go

@@ -19,7 +19,7 @@ Transfers::Transfers(const Deployment& deployment)
   if (capacity_.empty()) return;
   constexpr double kNone = std::numeric_limits<double>::infinity();
   for (std::size_t w = 0; w < links.from.size(); ++w) {
-    way_.emplace(pair_of(links.from[w], links.to[w]), static_cast<std::uint32_t>(w));
+    way_[pair_of(links.from[w], links.to[w])].push_back(static_cast<std::uint32_t>(w));
     append(links.ptr[w], links.ptr[w + 1], links.link, links.share, kNone, 1);
   }
   ways_ = static_cast<std::uint32_t>(links.from.size());
@@ -44,9 +44,9 @@ void Transfers::append(std::int64_t begin, std::int64_t end, const std::vector<s
   weight_.push_back(weight);
 }
 
-std::uint32_t Transfers::way(std::int32_t from, std::int32_t to) const {
+std::uint32_t Transfers::way(std::int32_t from, std::int32_t to, std::uint32_t turn) const {
   const auto found = way_.find(pair_of(from, to));
-  return found == way_.end() ? kNoWay : found->second;
+  return found == way_.end() ? kNoWay : found->second[turn % found->second.size()];
 }
 
 std::uint32_t Transfers::open(std::uint32_t way, double volume_bytes, std::uint32_t owner, Ps now) {

@@ -25,7 +25,8 @@ class Transfers {
 
   explicit Transfers(const Deployment& deployment);
 
-  std::uint32_t way(std::int32_t from, std::int32_t to) const;
+  /// Where a pair has several ways, transfers take them by turns.
+  std::uint32_t way(std::int32_t from, std::int32_t to, std::uint32_t turn = 0) const;
   Ps latency(std::uint32_t way) const { return latency_[way]; }
   std::uint32_t background(std::uint32_t row) const { return ways_ + row; }
 
@@ -61,7 +62,7 @@ class Transfers {
   void move(std::uint32_t flow, Ps now);
   void plan(std::uint32_t flow, Ps now);
 
-  std::unordered_map<std::uint64_t, std::uint32_t> way_;  ///< Looked up, never walked.
+  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> way_;  ///< Looked up, never walked.
   std::vector<std::int64_t> ptr_{0}, latency_, zero_;
   std::vector<std::int32_t> link_;
   std::vector<double> share_, volume_, cap_, weight_, capacity_, link_bytes_;

@@ -47,7 +47,11 @@ class Law:
         total += self.network(tokens) + units(c.attention_per_pair_s) * pairs
         if decodes:
             attention = units(c.attention_per_sequence_s) * decodes + units(c.attention_per_kv_token_s) * kv
-            total += max(units(c.attention_floor_s), attention)
+            beside = (
+                units(float(each)) * kv - self.table(hidden, tokens)
+                for each, hidden in zip(c.beside_per_kv_token_s, c.beside_s, strict=True)
+            )
+            total += max(units(c.attention_floor_s), attention, *beside)
         return total
 
 

@@ -15,6 +15,15 @@ from .columns import LINEAR, hashed, pool, rows
 from .reference import Reference
 
 MS = 10**9
+BESIDE = replace(
+    LINEAR,
+    attention_per_kv_token_s=0.0,
+    attention_per_sequence_s=0.0,
+    attention_floor_s=0.0,
+    beside_per_kv_token_s=np.array([1e-6, 7e-6, 3e-5]),
+    beside_s=np.array([[0.0, 0.0, 0.0], [1e-4, 2e-4, 9e-4], [9e-4, 3e-3, 8e-3]]),
+)
+"""Attention that runs beside other work: three lines, of which one after the other is the longest."""
 ROUTERS = ("round-robin", "random", "least-loaded", "two-choices", "prefix", "session")
 
 
@@ -41,7 +50,9 @@ def requests(draw, most=12):
 def pools(draw, role="both"):
     stages = draw(st.sampled_from([1, 1, 2, 3]))
     cost = replace(
-        LINEAR, pipeline_stages=stages, stage_share=1.0 if stages == 1 else draw(st.sampled_from([0.5, 0.75]))
+        draw(st.sampled_from([LINEAR, BESIDE])),
+        pipeline_stages=stages,
+        stage_share=1.0 if stages == 1 else draw(st.sampled_from([0.5, 0.75])),
     )
     return pool(
         role=role,

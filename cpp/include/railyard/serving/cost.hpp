@@ -31,9 +31,23 @@ class Cost {
   Fine network(std::int64_t tokens) const { return network_[static_cast<std::size_t>(tokens)]; }
 
  private:
+  /// Attention beside other work.
+  struct Beside {
+    std::vector<std::int64_t> hidden;  ///< By the number of tokens.
+    std::int64_t per_kv = 0;
+  };
+  /// A time that grows by `step` from one iteration of a run to the next.
+  struct Line {
+    Fine first = 0, step = 0;
+    Fine at(std::int64_t k) const { return first + step * k; }
+  };
+
   Fine base(const Load& load) const;
+  std::vector<Line> lines(const Load& load) const;
+  static Fine envelope(const std::vector<Line>& lines, std::int64_t count);
 
   std::vector<std::int64_t> table_, network_;  ///< By the number of tokens.
+  std::vector<Beside> beside_;
   std::int64_t host_, per_seq_, per_kv_, per_decode_, floor_, per_pair_;
 };
 

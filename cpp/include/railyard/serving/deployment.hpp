@@ -11,15 +11,17 @@
 namespace railyard::serving {
 
 /// What an iteration of a replica costs:
-/// host_s + host_per_seq_s x sequences + f(tokens) + max(floor, per_sequence x decodes + per_kv_token x kv_tokens) + per_pair x
-/// pairs, the maximum only where something decodes; f is compute_s + network_s, linear between the rows, constant below the
-/// first.
+/// host_s + host_per_seq_s x sequences + f(tokens) + g + per_pair x pairs, and where something decodes
+/// g = max(floor, per_sequence x decodes + per_kv_token x kv_tokens, beside_per_kv_token[i] x kv_tokens - beside[i](tokens));
+/// f is compute_s + network_s. Tables over tokens are linear between the rows, constant below the first.
 struct CostSpec {
   std::vector<std::int64_t> tokens;  ///< Ascending; the last is at least max_batched_tokens of the pool.
   std::vector<double> compute_s, network_s;
   double host_s = 0, host_per_seq_s = 0;
   double attention_per_kv_token_s = 0, attention_per_sequence_s = 0, attention_floor_s = 0;
   double attention_per_pair_s = 0;
+  std::vector<double> beside_per_kv_token_s = {};   ///< Attention beside other work, which hides so much of it:
+  std::vector<std::vector<double>> beside_s = {};  ///< by line, over tokens.
   std::int32_t pipeline_stages = 1;
   double stage_share = 1;  ///< The slowest stage's part of an iteration: a new one may start after it.
 };
@@ -65,6 +67,7 @@ struct RouterSpec {
 };
 
 /// Links and ways between replicas. Way w uses link[k], k in ptr[w]..ptr[w+1], with share[k] wire bytes per byte.
+/// Of several ways between the same two, a replica's transfers take the next each time: copies of attention take turns.
 struct LinkSpec {
   std::vector<double> rate_bps;
   std::vector<std::int32_t> from, to;  ///< Replicas; from -1: the remote store.

@@ -57,7 +57,8 @@ class Cost:
     """What one iteration of a replica costs, in seconds.
 
         T = host_s + host_per_seq_s * sequences + f(tokens) + g + attention_per_pair_s * pairs
-        g = max(attention_floor_s, attention_per_sequence_s * decodes + attention_per_kv_token_s * kv_tokens)
+        g = max(attention_floor_s, attention_per_sequence_s * decodes + attention_per_kv_token_s * kv_tokens,
+                beside_per_kv_token_s[i] * kv_tokens - beside_s[i](tokens) for every line i)
 
     with f = compute_s + network_s, linear between the rows of the table and constant below the first, and g = 0 where
     nothing decodes. `kv_tokens` are the keys that the decoding sequences look at, the new one included; `pairs` the
@@ -73,6 +74,8 @@ class Cost:
         attention_per_sequence_s: Decode.
         attention_floor_s: Decode attention takes at least this.
         attention_per_pair_s: Prefill.
+        beside_per_kv_token_s: f64[lines], of attention that runs beside other work (on other accelerators), ...
+        beside_s: f64[lines, k], ... which hides so much of it, over tokens as above.
         pipeline_stages: Iterations that may be under way at once.
         stage_share: The slowest stage's share of an iteration; a new one may start after it.
         idle_w: Power of a replica that is up, W.
@@ -91,6 +94,8 @@ class Cost:
     attention_per_sequence_s: float = 0.0
     attention_floor_s: float = 0.0
     attention_per_pair_s: float = 0.0
+    beside_per_kv_token_s: NDArray[np.float64] = field(default_factory=_f64)
+    beside_s: NDArray[np.float64] = field(default_factory=_f64)
     pipeline_stages: int = 1
     stage_share: float = 1.0
     idle_w: float = 0.0
@@ -221,7 +226,8 @@ class Links:
     """Directed links, and the ways between replicas over them.
 
     Replicas are numbered through all pools in order. Way w uses `link[ptr[w]:ptr[w+1]]`, each with `share` wire bytes
-    per byte of KV cache, so that several NICs are several links with a part each.
+    per byte of KV cache, so that several NICs are several links with a part each. Where two replicas have several ways,
+    transfers of the one that sends take them by turns.
 
     Attributes:
         rate_bps: f64[links], bit/s.

@@ -73,6 +73,8 @@ _COST = (
     "attention_per_sequence_s",
     "attention_floor_s",
     "attention_per_pair_s",
+    "beside_per_kv_token_s",
+    "beside_s",
     "pipeline_stages",
     "stage_share",
 )

@@ -59,6 +59,13 @@ class Placed:
         """How many there are."""
         return len(self.ranks)
 
+    @property
+    def copies(self) -> NDArray[np.int64]:
+        """int64[replicas, copies of attention, ranks of a copy]: a copy's ranks of a stage lie side by side."""
+        layout = self.layout
+        split = self.ranks.reshape(self.replicas, layout.pp * layout.cp, layout.dp_attention, layout.tp)
+        return split.swapaxes(1, 2).reshape(self.replicas, layout.dp_attention, -1)
+
 
 def place(draft: Draft, catalog: Catalog, cluster: Cluster) -> tuple[Placed, ...]:
     """Puts the replicas of every pool on ranks, pool after pool, none across scale-up domains that it fits into.

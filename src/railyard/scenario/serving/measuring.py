@@ -312,12 +312,6 @@ def _warnings(job: ServingJob, run: ServingRun, found: Served) -> Iterator[str]:
     dropped = int((found.status == DROPPED).sum())
     if dropped:
         yield f"{dropped} requests are longer than the cache of any replica and were refused"
-    copies = max(pool.layout.dp_attention for pool in job.pools)
-    if copies > 1 and job.deployment.links is not None:
-        yield (
-            "keys and values leave a replica by the NICs of all its ranks; with copies of attention those of one"
-            f" request lie on one copy, so a transfer alone is up to {copies} times too fast, many at a time are not"
-        )
     if not run.overloaded and found.done.any() and found.span_s > 1.5 * job.requests.duration_s > 0:
         yield (
             f"the last answer came {found.span_s - job.requests.duration_s:.0f} s after the last request: the load is"

@@ -114,7 +114,8 @@ def _job(variant: Variant, known: _Known) -> ServingJob:
         pools = place(draft, catalog, cluster)
         software = tuple(profile(serving.software or SOFTWARE, pool.cluster.accelerator) for pool in pools)
         costs = tuple(_cost(model, pool, constants) for pool, constants in zip(pools, software, strict=True))
-        deployed = deployment(serving, pools, costs, links=ways(cluster, pools), hash_tokens=requests.block_tokens)
+        between = ways(cluster, pools, serving.transfer.nic)
+        deployed = deployment(serving, pools, costs, links=between, hash_tokens=requests.block_tokens)
     return ServingJob(variant, cluster, pools, costs, software, deployed, requests, assumptions)
 
 

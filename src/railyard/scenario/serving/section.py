@@ -12,6 +12,7 @@ Decimal = Annotated[float, Strict(), Field(allow_inf_nan=False, gt=0)]
 Share = Annotated[Ratio, Field(le=1.0)]
 Precision = Literal["bf16", "fp16", "fp8", "fp4", "mxfp4"]
 Width = Literal[4, 8, 16]
+Nics = Literal["own", "rail", "all"]
 
 
 class LengthsSection(Section):
@@ -191,6 +192,11 @@ class TransferSection(Section):
 
     overlap: Share = Field(
         default=0.0, description="Share of the bytes that may flow while the prompt is still computed, layer by layer."
+    )
+    nic: Nics = Field(
+        default="rail",
+        description="By which NICs: each accelerator's `own`; that of the peer on the target's `rail`; `all` of the"
+        " server. Others' NICs are reached by scale-up, which counts.",
     )
 
 

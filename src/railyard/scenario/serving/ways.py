@@ -1,60 +1,168 @@
-"""Ways between replicas: which links of the cluster keys and values take, and with what share on each."""
+"""Ways between replicas: which links of the cluster keys and values take, and with what share on each.
+
+Keys and values of a request lie on one copy of the attention of a replica, in equal parts on its ranks. Between two
+replicas there is a way for each pairing of their copies, and transfers take them by turns, as engines deal requests to
+copies by turns.
+"""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from railyard.collective.lowering.transfers import lower_transfers
+from railyard.collective.policy import CollectivePolicy
 from railyard.engine.serving import Links
+from railyard.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
     from railyard.scenario.serving.deploy import Placed
+    from railyard.scenario.serving.section import Nics
+
+    Ints = NDArray[np.int64]
 
 _KV_TRANSFER_BYTES = 1 << 28
 """Size at which ways are lowered: large enough that the protocol is that of bulk data."""
 
 
-def ways(cluster: Cluster, pools: tuple[Placed, ...]) -> Links | None:
+@dataclass(frozen=True, eq=False)
+class Lanes:
+    """Parts of ways that run side by side.
+
+    Attributes:
+        way: int64[k].
+        source: int64[k], ranks.
+        target: int64[k], ranks.
+        share: float64[k], of the way's bytes.
+    """
+
+    way: Ints
+    source: Ints
+    target: Ints
+    share: NDArray[np.float64]
+
+    def part(self, chosen: NDArray[np.bool_]) -> Lanes:
+        """Some of them."""
+        return Lanes(self.way[chosen], self.source[chosen], self.target[chosen], self.share[chosen])
+
+
+def ways(cluster: Cluster, pools: tuple[Placed, ...], nics: Nics = "rail") -> Links | None:
     """Links between replicas that compute prompts only and those that compute answers; None where there are none.
 
-    Each rank of one side sends its part of the cache to its partner of the other side, over its own NIC or inside a
-    scale-up domain. NICs of a pool with servers of its own run at the slower of its rate and the network's.
+    Each rank of the copy on one side sends its part of the cache to its partner on the other, inside a scale-up domain
+    or over NICs. NICs of a pool with servers of its own run at the slower of its rate and the network's.
+
+    Args:
+        cluster: The network between the pools.
+        pools: All of them, as replicas are numbered.
+        nics: `own`: each rank its own NICs; `rail`: the NICs of the peer on the rail of the target, reached by
+            scale-up; `all`: all NICs of the server, and on the other side all of them again, both by scale-up.
+
+    Raises:
+        InputError: Two ranks have no path.
     """
     by_role = {pool.role: pool for pool in pools}
     if "prefill" not in by_role:
         return None
     send, take = by_role["prefill"], by_role["decode"]
     first = {pool.role: sum(other.replicas for other in pools[:number]) for number, pool in enumerate(pools)}
-    pairs = [(a, b) for a in range(send.replicas) for b in range(take.replicas)]
-    lanes = max(send.ranks.shape[1], take.ranks.shape[1])
-    lane = np.arange(lanes)
-    source = np.concatenate([send.ranks[a][lane * send.ranks.shape[1] // lanes] for a, _ in pairs])
-    target = np.concatenate([take.ranks[b][lane * take.ranks.shape[1] // lanes] for _, b in pairs])
-    table = lower_transfers(
-        cluster,
-        source.astype(np.int32),
-        target.astype(np.int32),
-        np.full(len(source), _KV_TRANSFER_BYTES, np.int64),
-        np.ones(len(source), np.int32),
-    )
-    way = np.repeat(np.arange(len(source)) // lanes, np.diff(table.link_ptr))
-    width = len(cluster.links)
-    keys, inverse = np.unique(way * width + table.link_idx, return_inverse=True)
-    share = np.bincount(inverse.ravel(), weights=table.link_share / lanes, minlength=len(keys))
+    turns = math.lcm(send.copies.shape[1], take.copies.shape[1])
+    count = send.replicas * take.replicas * turns
+    stages = _stages(cluster, _lanes(send, take, turns), nics)
+    usage = _Usage(cluster, count, CollectivePolicy(pxn=nics == "rail"))
+    try:
+        for lanes in stages:
+            usage.add(lanes)
+    except InputError as error:
+        raise error.located(key="transfer.nic") from None
+    ptr, link, share = usage.rows()
+    a, b = np.divmod(np.arange(count) // turns, take.replicas)
     return Links(
         rate_bps=_rates(cluster, pools),
-        from_replica=np.array([first["prefill"] + a for a, _ in pairs], np.int32),
-        to_replica=np.array([first["decode"] + b for _, b in pairs], np.int32),
-        ptr=np.searchsorted(keys // width, np.arange(len(pairs) + 1)).astype(np.int64),
-        link=(keys % width).astype(np.int32),
-        share=np.asarray(share, np.float64),
-        latency_ps=table.latency_ps.reshape(-1, lanes).max(axis=1).astype(np.int64),
+        from_replica=(first["prefill"] + a).astype(np.int32),
+        to_replica=(first["decode"] + b).astype(np.int32),
+        ptr=ptr,
+        link=link,
+        share=share,
+        latency_ps=usage.latency_ps,
     )
+
+
+def _lanes(send: Placed, take: Placed, turns: int) -> Lanes:
+    """Ranks of a copy to those of the other; ways in the order sender, taker, turn."""
+    here, there = send.copies, take.copies
+    lanes = max(here.shape[2], there.shape[2])
+    way = np.arange(send.replicas * take.replicas * turns)
+    pair, turn = np.divmod(way, turns)
+    a, b = np.divmod(pair, take.replicas)
+    lane = np.arange(lanes)
+    source = here[a, turn % here.shape[1]][:, lane * here.shape[2] // lanes]
+    target = there[b, turn % there.shape[1]][:, lane * there.shape[2] // lanes]
+    share = np.full(source.size, 1 / lanes)
+    return Lanes(np.repeat(way, lanes), source.ravel(), target.ravel(), share)
+
+
+def _stages(cluster: Cluster, lanes: Lanes, nics: Nics) -> tuple[Lanes, ...]:
+    """The lanes one behind the other: over all NICs of the servers it is scale-up, network, scale-up."""
+    domain = cluster.scale_up_domain
+    away = lanes.source // domain != lanes.target // domain
+    if nics != "all" or not away.any():
+        return (lanes,)
+    unit = min(cluster.ranks_per_server, domain)
+    out, peer = lanes.part(away), np.arange(unit)
+    way, share = np.repeat(out.way, unit), np.repeat(out.share / unit, unit)
+    here = (out.source // unit * unit)[:, None] + peer
+    there = (out.target // unit * unit)[:, None] + peer
+    return (
+        lanes.part(~away),
+        Lanes(way, np.repeat(out.source, unit), here.ravel(), share),
+        Lanes(way, here.ravel(), there.ravel(), share),
+        Lanes(way, there.ravel(), np.repeat(out.target, unit), share),
+    )
+
+
+class _Usage:
+    """Links of ways, gathered stage by stage."""
+
+    def __init__(self, cluster: Cluster, ways: int, policy: CollectivePolicy) -> None:
+        self._cluster, self._ways, self._policy = cluster, ways, policy
+        self._key: list[Ints] = []
+        self._share: list[NDArray[np.float64]] = []
+        self.latency_ps = np.zeros(ways, np.int64)
+
+    def add(self, lanes: Lanes) -> None:
+        """One more stage, behind those before it."""
+        if len(lanes.way) == 0:
+            return
+        count = len(lanes.way)
+        table = lower_transfers(
+            self._cluster,
+            lanes.source.astype(np.int32),
+            lanes.target.astype(np.int32),
+            np.full(count, _KV_TRANSFER_BYTES, np.int64),
+            np.ones(count, np.int32),
+            policy=self._policy,
+        )
+        lane = np.repeat(np.arange(count), np.diff(table.link_ptr))
+        self._key.append(lanes.way[lane] * len(self._cluster.links) + table.link_idx)
+        self._share.append(table.link_share * lanes.share[lane])
+        slowest = np.zeros(self._ways, np.int64)
+        np.maximum.at(slowest, lanes.way, table.latency_ps)
+        self.latency_ps += slowest
+
+    def rows(self) -> tuple[Ints, NDArray[np.int32], NDArray[np.float64]]:
+        """Offsets of the ways, their links, and shares of these."""
+        width = len(self._cluster.links)
+        keys, inverse = np.unique(np.concatenate(self._key), return_inverse=True)
+        share = np.bincount(inverse.ravel(), weights=np.concatenate(self._share), minlength=len(keys))
+        ptr = np.searchsorted(keys // width, np.arange(self._ways + 1)).astype(np.int64)
+        return ptr, (keys % width).astype(np.int32), np.asarray(share, np.float64)
 
 
 def _rates(cluster: Cluster, pools: tuple[Placed, ...]) -> NDArray[np.float64]:

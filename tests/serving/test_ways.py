@@ -1,0 +1,125 @@
+"""Ways of keys and values between replicas: which NICs they leave by, and how fast that is, in closed form."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from railyard import api
+from railyard.errors import InputError
+from railyard.scenario import load
+from railyard.scenario.serving.prepare import prepare
+
+BASE = {
+    "name": "apart",
+    "cluster": {"accelerators": 16, "server": "hgx-h100", "back_end": {"topology": "rail-optimized", "fabric": "roce"}},
+    "workload": {
+        "serving": {
+            "model": "llama-3.1-8b",
+            "requests": {"synthetic": {"arrivals": "fixed", "rate": 0.2, "input": 16000, "output": 2, "count": 5}},
+            "pools": {"prefill": {"replicas": 1, "tp": 8}, "decode": {"replicas": 1, "tp": 8}},
+        }
+    },
+}
+COPIES = {"prefill": {"replicas": 1, "dp_attention": 8}, "decode": {"replicas": 1, "dp_attention": 8}}
+SINGLE = {"prefill": {"replicas": 8}, "decode": {"replicas": 8}}
+
+
+def changed(**serving):
+    """The scenario with other keys of the workload."""
+    others = {"cluster": BASE["cluster"], "name": BASE["name"]}
+    return {**others, "workload": {"serving": {**BASE["workload"]["serving"], **serving}}}
+
+
+def moved(scenario):
+    """Mean time of the keys and values on their way, s."""
+    serving = api.run(scenario, out=None).result["variants"][0]["serving"]
+    return serving["ttft_parts"]["mean"]["transfer_s"]
+
+
+def job_of(scenario):
+    """One variant, ready to run."""
+    (job,) = prepare(load.from_values(scenario))
+    return job
+
+
+def way(job, number):
+    """Links of a way, their tiers, and the rate that it reaches alone, bit/s."""
+    links = job.deployment.links
+    span = slice(links.ptr[number], links.ptr[number + 1])
+    table = job.cluster.links
+    tiers = {table.tiers[table.tier[link]] for link in links.link[span]}
+    return links.link[span], tiers, float((links.rate_bps[links.link[span]] / links.share[span]).min())
+
+
+def test_a_request_leaves_by_the_nics_of_its_copy():
+    """Alone with one of eight copies it has an eighth of the NICs, and takes eight times as long."""
+    assert moved(changed(pools=COPIES)) == pytest.approx(8 * moved(BASE), rel=0.02)
+
+
+def test_copies_take_turns():
+    """Every NIC carries the same when each copy has sent as often."""
+    links = job_of(changed(pools=COPIES)).deployment.links
+    assert len(links.from_replica) == 8
+    sent = np.bincount(links.link, weights=links.share)
+    assert np.ptp(sent[sent > 0]) < 1e-9
+    drawn = {"synthetic": {"arrivals": "fixed", "rate": 0.2, "input": 16000, "output": 2, "count": 16}}
+    serving = api.run(changed(pools=COPIES, requests=drawn), out=None).result["variants"][0]["serving"]
+    loads = [link["utilization"] for link in serving["links"] if link["tier"] == "nic"]
+    assert len(loads) == 8
+    assert np.ptp(loads) < 1e-9
+
+
+def test_copies_of_two_sizes_meet_in_all_pairings():
+    """Two copies on one side and eight on the other: eight ways, each sender's copy in four of them."""
+    pools = {"prefill": {"replicas": 1, "tp": 4, "dp_attention": 2}, "decode": {"replicas": 1, "dp_attention": 8}}
+    job = job_of(changed(pools=pools))
+    rates = [way(job, number)[2] for number in range(len(job.deployment.links.from_replica))]
+    assert len(rates) == 8
+    # Four ranks send to the one that has the copy: its NIC is what bounds them.
+    assert rates == pytest.approx([rates[0]] * 8)
+
+
+def test_own_rail_and_all_nics():
+    """One accelerator to one of another rail: over the spine; over the peer's NIC; eight times as fast up to NVLink."""
+    nine = {}
+    for nic in ("own", "rail", "all"):
+        job = job_of(changed(pools=SINGLE, transfer={"nic": nic}))
+        links = job.deployment.links
+        number = int(np.flatnonzero((links.from_replica == 0) & (links.to_replica == 9))[0])
+        nine[nic] = way(job, number)
+    assert "scale-up" not in nine["own"][1]
+    assert any("spine" in tier for tier in nine["own"][1])
+    assert "scale-up" in nine["rail"][1]
+    assert not any("spine" in tier for tier in nine["rail"][1])
+    goodput = 400e9 * 0.9
+    assert goodput < nine["own"][2] <= 400e9
+    assert nine["own"][2] <= nine["rail"][2] <= 400e9
+    assert "scale-up" in nine["all"][1]
+    # 7/8 of the bytes cross the sender's NVLink (3.6 Tb/s), an eighth each NIC (400 Gb/s): 3.2 Tb/s less headers.
+    assert 6 * nine["rail"][2] < nine["all"][2] <= 8 * nine["rail"][2] * (1 + 1e-9)
+
+
+def test_shared_nics_are_contended():
+    """All eight accelerators of a server at once over all NICs are no faster than each over its own."""
+    total = {}
+    for nic in ("own", "all"):
+        links = job_of(changed(pools=SINGLE, transfer={"nic": nic})).deployment.links
+        same = links.to_replica == links.from_replica + 8
+        load = np.zeros(len(links.rate_bps))
+        for number in np.flatnonzero(same):
+            span = slice(links.ptr[number], links.ptr[number + 1])
+            np.add.at(load, links.link[span], links.share[span])
+        total[nic] = 1 / (load / links.rate_bps).max()
+    assert total["all"] == pytest.approx(total["own"], rel=0.05)
+
+
+def test_rails_that_do_not_meet():
+    """On a rail-only network another rail is reached by scale-up, or not at all."""
+    scenario = changed(pools=SINGLE, transfer={"nic": "own"})
+    scenario["cluster"] = {**scenario["cluster"], "back_end": {"topology": "rail-only", "fabric": "roce"}}
+    with pytest.raises(InputError) as caught:
+        job_of(scenario)
+    assert "transfer.nic" in str(caught.value)
+    scenario["workload"]["serving"]["transfer"] = {"nic": "rail"}
+    assert job_of(scenario).deployment.links is not None
