@@ -59,14 +59,14 @@ def execute(
     Raises:
         InputError: The scenario cannot be run; nothing has been written then.
     """
-    _check_engine(draft, engine)
+    check_engine(draft, engine)
     jobs = prepare(draft, varies)
     plain = keep.resolved(draft, varies)
     name = folders.name_of(plain, version)
     with nullcontext(None) if out is None else folders.whole(out, name) as folder:
         measured = [_one(job, jobs, number, folder, tell) for number, job in enumerate(jobs)]
-        _mark_fronts([found.variant["serving"] for found in measured])
-        result = _result(draft, plain, measured, version)
+        mark_fronts([found.variant["serving"] for found in measured])
+        result = result_of(draft, plain, measured, version)
         if folder is not None:
             tell("writing the folder of the run", 1.0)
             keep.write_run(folder, plain, [job.variant.draft for job in jobs], result)
@@ -75,7 +75,7 @@ def execute(
     return result, None if out is None else out / name
 
 
-def _check_engine(draft: Draft, engine: str | None) -> None:
+def check_engine(draft: Draft, engine: str | None) -> None:
     """Refuses engines of training steps.
 
     Raises:
@@ -109,7 +109,7 @@ def _one(job: ServingJob, jobs: Sequence[ServingJob], number: int, folder: Path 
     if section is not None:
         tell(f"capacity of {job.variant.name}", (number + 0.9) / len(jobs))
         searched = _search(job, section.first, section.tolerance)
-    found.variant["serving"].update(_curve(found, searched))
+    found.variant["serving"].update(curve(found, searched))
     return found
 
 
@@ -146,7 +146,7 @@ def _point(job: ServingJob, requests: Requests, rate: float) -> Point:
     )
 
 
-def _curve(found: Measured, searched: Capacity | None) -> dict[str, Any]:
+def curve(found: Measured, searched: Capacity | None) -> dict[str, Any]:
     """The capacity curve, and the points of the fronts: every load that was tried, with the run itself."""
     serving = found.variant["serving"]
     own = Point(
@@ -182,7 +182,7 @@ def _curve(found: Measured, searched: Capacity | None) -> dict[str, Any]:
     return {"capacity": told, "pareto": pareto}
 
 
-def _mark_fronts(servings: Sequence[dict[str, Any]]) -> None:
+def mark_fronts(servings: Sequence[dict[str, Any]]) -> None:
     """Marks the points that no other point of any variant beats, by accelerator and by dollar."""
     points = [point for serving in servings for point in serving["pareto"]]
     for figure, mark in (("per_gpu", "front"), ("per_usd", "front_usd")):
@@ -191,7 +191,7 @@ def _mark_fronts(servings: Sequence[dict[str, Any]]) -> None:
             point[mark] = on_front
 
 
-def _result(draft: Draft, plain: dict[str, Any], measured: Sequence[Measured], version: str) -> dict[str, Any]:
+def result_of(draft: Draft, plain: dict[str, Any], measured: Sequence[Measured], version: str) -> dict[str, Any]:
     return {
         "format": "railyard/1",
         "name": draft.scenario.name,

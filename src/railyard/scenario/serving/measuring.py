@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from railyard.workload.serving.requests import Requests
 
 _HOT_LINKS = 8
-_SHORTEST_S = 1e-9
+SHORTEST_S = 1e-9
 """Span of a run in which nothing was answered."""
 _DRAW_BAND = 0.12
 """Median error of the law of power with a model left out; see `workload.serving.power`."""
@@ -83,13 +83,13 @@ def measure(job: ServingJob, run: ServingRun) -> Measured:
     """
     found, objective = latencies(job, job.requests, run), objective_of(job)
     good = goodput(found, objective)
-    uses = _uses(job, run, good.span_s)
+    uses = uses_of(job, run, good.span_s)
     met = objective.met(found)
     cost = deployment_cost(
         uses=uses,
         parts=_parts(job),
         goodput=Sold.of(
-            met, found.input_tokens, found.output_tokens, max(good.span_s, _SHORTEST_S), found.cached_tokens
+            met, found.input_tokens, found.output_tokens, max(good.span_s, SHORTEST_S), found.cached_tokens
         ),
         assumptions=job.assumptions,
     )
@@ -100,7 +100,7 @@ def measure(job: ServingJob, run: ServingRun) -> Measured:
         "slo": _slo(objective, good),
         "throughput": _throughput(job, found, good, cost),
         "kv": _cache(job, run, found),
-        "replicas": _replicas(job, run, good.span_s),
+        "replicas": replicas_of(job, run, good.span_s),
         "pools": [_pool(pool, use) for pool, use in zip(job.pools, uses, strict=False)],
         "links": _links(job, run, good.span_s),
         "cpmt": cost.cpmt_json(),
@@ -112,7 +112,7 @@ def measure(job: ServingJob, run: ServingRun) -> Measured:
         "settings": dict(job.variant.settings),
         "serving": serving,
         "warnings": list(_warnings(job, run, found)),
-        "digest": _digest(run),
+        "digest": digest_of(run),
     }
     return Measured(variant, found, cost, tuple(_sources(job, cost)), tuple(_defaults(job)))
 
@@ -200,7 +200,7 @@ def _cache(job: ServingJob, run: ServingRun, found: Served) -> dict[str, Any]:
     }
 
 
-def _replicas(job: ServingJob, run: ServingRun, span_s: float) -> list[dict[str, Any]]:
+def replicas_of(job: ServingJob, run: ServingRun, span_s: float) -> list[dict[str, Any]]:
     totals = run.replicas
     return [
         {
@@ -247,7 +247,7 @@ def _links(job: ServingJob, run: ServingRun, span_s: float) -> list[dict[str, An
     ]
 
 
-def _uses(job: ServingJob, run: ServingRun, span_s: float) -> list[Use]:
+def uses_of(job: ServingJob, run: ServingRun, span_s: float) -> list[Use]:
     """How each pool's accelerators spend the run; the cluster's others stand idle."""
     totals, uses = run.replicas, []
     for number, (pool, cost) in enumerate(zip(job.pools, job.costs, strict=True)):
@@ -263,14 +263,14 @@ def _uses(job: ServingJob, run: ServingRun, span_s: float) -> list[Use]:
         rest = 1 - network / busy if busy > 0 else 0.0
         shares = [part / whole if whole > 0 else 0.0 for part in (prompt * rest, (busy - prompt) * rest, network)]
         count = int(pool.ranks.size)
-        drawn = _drawn_w(pool.cluster.accelerator, float(totals.energy_j[rows].sum()), count, span_s)
+        drawn = drawn_w(pool.cluster.accelerator, float(totals.energy_j[rows].sum()), count, span_s)
         uses.append(Use(pool.cluster.accelerator, count, drawn, *shares))
     idle = job.cluster.ranks - sum(use.count for use in uses)
     unused = Use(job.cluster.accelerator, idle, job.cluster.accelerator.idle_power_w)
     return [*uses, unused] if idle else uses
 
 
-def _drawn_w(accelerator: Accelerator, energy_j: float, count: int, span_s: float) -> Range:
+def drawn_w(accelerator: Accelerator, energy_j: float, count: int, span_s: float) -> Range:
     """Mean power of one accelerator: from its energy, within the band of the law, up to its limit."""
     mean = energy_j / count / span_s if span_s > 0 else accelerator.idle_power_w.typical
     return Range(*(min(mean * factor, accelerator.tdp_w) for factor in (1 - _DRAW_BAND, 1.0, 1 + _DRAW_BAND)))
@@ -319,7 +319,7 @@ def _warnings(job: ServingJob, run: ServingRun, found: Served) -> Iterator[str]:
         )
 
 
-def _digest(run: ServingRun) -> str:
+def digest_of(run: ServingRun) -> str:
     text = hashlib.sha256()
     for column in (run.first_token_ps, run.done_ps, run.replica, run.decode_replica):
         text.update(np.ascontiguousarray(column).tobytes())

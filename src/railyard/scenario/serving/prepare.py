@@ -80,24 +80,30 @@ def prepare(draft: Draft, varies: Sequence[str] = ()) -> list[ServingJob]:
     Raises:
         InputError: One of them cannot be run; with the place in the scenario.
     """
-    known = _Known()
-    return [_job(variant, known) for variant in expand(draft, varies)]
+    known = Known()
+    return [job_of(variant, known) for variant in expand(draft, varies)]
 
 
-class _Known:
+class Known:
     """Catalogues, clusters and requests that several variants share."""
 
     def __init__(self) -> None:
         self._kept: dict[str, Any] = {}
 
     def get(self, what: str, key: object, make: Any) -> Any:
+        """What was made before under that name and key, or what `make` gives."""
         text = f"{what} {json.dumps(key, default=str, sort_keys=True)}"
         if text not in self._kept:
             self._kept[text] = make()
         return self._kept[text]
 
 
-def _job(variant: Variant, known: _Known) -> ServingJob:
+def job_of(variant: Variant, known: Known) -> ServingJob:
+    """One variant, ready to run.
+
+    Raises:
+        InputError: It cannot be run; with the place in the scenario.
+    """
     from railyard.economics.assumptions import Assumptions
 
     draft = variant.draft
