@@ -1,4 +1,4 @@
-"""Writes docs/validation: training, memory and collectives against what was measured, from validation/data.
+"""Writes docs/validation: training, memory, collectives and serving against what was measured, from validation/data.
 
 python tools/validation_page.py
 """
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import validation_serving
 
 from railyard import catalog
 from railyard.report import validation
@@ -74,6 +75,7 @@ def main() -> None:
     validation.write(_with(validation.of_training(peaks, causes), lead=MEMORY), PAGES / "memory.md")
     validation.write(_with(validation.of_collectives(collectives), lead=COLLECTIVES), PAGES / "collectives.md")
     whole = [*_training_goals(steps, single, apart), *_memory_goals(peaks), *_collective_goals(collectives)]
+    whole += validation_serving.write(known)
     lines = ["| " + " | ".join(cells) + " |\n" for cells in whole]
     (PAGES / "index.md").write_text(INDEX.format(goals="".join(lines)), encoding="utf-8")
 
@@ -89,13 +91,15 @@ runs alone (`validation/README.md` holds the rules, and how a new source is judg
 {goals}
 - [Training steps](training.md): every source, each also predicted without itself, and the worst rows.
 - [Peak memory](memory.md) and [collectives](collectives.md).
+- Serving: [time per token](serving-tpot.md), [time to the first token](serving-ttft.md),
+  [throughput](serving-throughput.md), [power](serving-power.md), [cost](serving-cost.md).
 - [Ablation](ablation.md): what each detail of the training model is worth.
 - [Fabrics against published figures](../concepts/fabric-validation.md), and [packets against htsim and
   ns-3](../concepts/packet-validation.md).
 - [Engines against each other](../concepts/agreement.md).
 
-`railyard validate training|memory|collectives|fabric|htsim` runs the same on your own tables and logs; `--page FILE`
-writes such a page.
+`railyard validate training|memory|collectives|serving|fabric|htsim` runs the same on your own tables and logs;
+`--page FILE` writes such a page.
 """
 TRAINING = """Written by `tools/validation_page.py` from `validation/data/training/runs.csv`; kept fresh by continuous
 integration. Constants are fitted on the smallest scale of each family alone: the rules stand in `validation/README.md`.

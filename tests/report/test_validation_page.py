@@ -3,7 +3,8 @@
 import pytest
 
 from railyard.errors import InputError
-from railyard.report.validation import Point, Validation, histogram, markdown, write
+from railyard.report.validation import Point, Validation, histogram, markdown, of_serving, write
+from railyard.validate.serving import ServingReport, ServingResult
 
 
 @pytest.fixture
@@ -43,3 +44,18 @@ def test_another_ending_is_refused(page, tmp_path):
     with pytest.raises(InputError, match=r"Markdown or HTML"):
         write(page, tmp_path / "page.pdf")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_page_of_serving_says_how_much_of_each_source_is_covered():
+    rows = (
+        ServingResult("a", 2, "a blog", "ok", "", "tpot_s", 0.01, 0.011, 0.1, "vllm/hopper/2026"),
+        ServingResult("b", 3, "a blog", "skipped", "line 3: no load"),
+        ServingResult(
+            "c", 4, "aiconfigurator silicon_sample.csv x", "ok", "", "tpot_s", 0.01, 0.01, 0.0, "sglang/h/2026"
+        ),
+    )
+    text = markdown(of_serving(ServingReport("table.csv", "tpot", rows)), "x")
+    assert "time per token" in text
+    assert "| a blog | 1 | 1 | 10.0 % | 10.0 % | 10.0 % | 10.0 % | 50 % |" in text
+    assert "| aiconfigurator silicon samples, sglang | 1 |" in text
+    assert "| all | 2 | 2 | 5.0 % | 5.0 % | 9.0 % | 10.0 % | 67 % |" in text

@@ -29,6 +29,7 @@ _COLOURED = 5
 _BIN, _EDGE = 0.025, 0.3
 _WORST = 15
 _MIB = 1 << 20
+_SERVING = {"tpot": "time per token", "ttft": "time to the first token"}
 
 
 @dataclass(frozen=True)
@@ -130,22 +131,34 @@ def of_collectives(report: CollectivesReport) -> Validation:
 
 
 def of_serving(report: ServingReport) -> Validation:
-    """The page of `railyard validate serving`: one metric, by source."""
+    """The page of `railyard validate serving`: one metric, by source, how much of each is covered beside its error.
+
+    Silicon samples, which make up most of a table, stand apart by engine.
+    """
     from railyard.validate.serving import family
 
-    points = [
-        Point(row.id, family(row.source), row.measured, row.predicted, row.error, "; ".join(row.defaults))
-        for row in report.rows
-        if row.error is not None and row.measured is not None and row.predicted is not None
-    ]
+    points, covered = [], {"all": _covered(report.summary())}
+    shares = {name: _covered(found) for name, found in report.sources().items()}
+    for row in report.rows:
+        if row.error is None or row.measured is None or row.predicted is None:
+            continue
+        source = family(row.source)
+        group = f"{source}, {row.profile.split('/')[0]}" if "silicon samples" in source else source
+        covered[group] = shares[source]
+        points.append(Point(row.id, group, row.measured, row.predicted, row.error, "; ".join(row.defaults)))
     unit = next((row.metric for row in report.rows if row.metric), report.metric)
     return Validation(
-        title=f"Serving against what was measured: {report.metric}",
+        title=f"Serving against what was measured: {_SERVING.get(report.metric, report.metric)}",
         lead="",
-        quantity=unit,
+        quantity=unit.replace("_s", ", seconds"),
         points=points,
         skipped=[row.reason for row in report.rows if row.status == "skipped"],
+        columns={"of the source covered": covered},
     )
+
+
+def _covered(summary: Mapping[str, float | int | None]) -> str:
+    return "" if summary["coverage"] is None else f"{100 * summary['coverage']:.0f} %"
 
 
 def check(path: Path) -> None:
