@@ -79,7 +79,8 @@ void bind_network(nb::module_& m) {
       .def(nb::init<>())
       .def_prop_rw("kind", as_number(&RouterSpec::kind), number_of(&RouterSpec::kind))
       .def_rw("prefix_weight", &RouterSpec::prefix_weight)
-      .def_rw("load_weight", &RouterSpec::load_weight);
+      .def_rw("load_weight", &RouterSpec::load_weight)
+      .def_rw("move", &RouterSpec::move);
   nb::class_<LinkSpec>(m, "ServingLinks", "Links, and ways between replicas.")
       .def(nb::init<>())
       .def_rw("rate_bps", &LinkSpec::rate_bps)
@@ -140,6 +141,7 @@ void bind_results(nb::module_& m) {
       .def_prop_ro("done_ps", column_of<Finished, &Finished::done_ps>())
       .def_prop_ro("cached_tokens", column_of<Finished, &Finished::cached_tokens>())
       .def_prop_ro("loaded_tokens", column_of<Finished, &Finished::loaded_tokens>())
+      .def_prop_ro("moved_tokens", column_of<Finished, &Finished::moved_tokens>())
       .def_prop_ro("preemptions", column_of<Finished, &Finished::preemptions>())
       .def_prop_ro("requeued", column_of<Finished, &Finished::requeued>())
       .def_prop_ro("transfer_start_ps", column_of<Finished, &Finished::transfer_start_ps>())
@@ -158,6 +160,7 @@ void bind_results(nb::module_& m) {
       .def_prop_ro("kv_used_blocks", column_of<ReplicaTotals, &ReplicaTotals::kv_used_blocks>())
       .def_prop_ro("cached_tokens", column_of<ReplicaTotals, &ReplicaTotals::cached_tokens>())
       .def_prop_ro("loaded_tokens", column_of<ReplicaTotals, &ReplicaTotals::loaded_tokens>())
+      .def_prop_ro("moved_tokens", column_of<ReplicaTotals, &ReplicaTotals::moved_tokens>())
       .def_prop_ro("preemptions", column_of<ReplicaTotals, &ReplicaTotals::preemptions>())
       .def_prop_ro("tokens", column_of<ReplicaTotals, &ReplicaTotals::tokens>())
       .def_prop_ro("kv_tokens", column_of<ReplicaTotals, &ReplicaTotals::kv_tokens>())

@@ -66,26 +66,34 @@ ReplicaId Simulation::State::choose_prefix(const Request& request, const RouterS
                                            std::span<const ReplicaId> from) {
   ReplicaId best = kNobody;
   double least = 0;
+  if (router.move && transfers.any()) find_holders(request, from);
   for (const ReplicaId id : from) {
-    Replica& replica = replicas_[id];
-    std::int64_t cached = 0;
-    if (replica.cache.caches() && !request.chain.empty()) {
-      const auto& flight = replica.flight;
-      // What a run has not yet written down may have evicted something, once blank blocks are short.
-      if (!flight.empty() && replica.cache.blank() < flight.front().repeats * flight.front().load.decodes) sync(id);
-      const std::size_t most = static_cast<std::size_t>((request.target() - 1) / deployment_.hash_tokens);
-      const std::span<const std::uint64_t> chain(request.chain);
-      cached = static_cast<std::int64_t>(replica.cache.hits(chain.first(std::min(most, chain.size())))) *
-               deployment_.hash_tokens;
-    }
-    const auto tokens = static_cast<double>(request.target() - cached + replica.pending_tokens);
-    const double cost = router.prefix_weight * tokens + router.load_weight * static_cast<double>(replica.requests);
+    const double cost = price(request, router, id, held_by(id, request));
     if (best == kNobody || cost < least) {
       best = id;
       least = cost;
     }
   }
   return best;
+}
+
+/// A prefix that comes from another replica costs as many tokens as could be computed meanwhile.
+double Simulation::State::price(const Request& request, const RouterSpec& router, ReplicaId id, std::size_t own) {
+  const Replica& replica = replicas_[id];
+  auto tokens = static_cast<double>(request.target() - tokens_of(own) + replica.pending_tokens);
+  if (router.move && transfers.any()) {
+    const Giver giver = giver_for(id, own);
+    const std::int64_t more = giver.id == kNobody ? 0 : tokens_of(giver.units - own);
+    if (more > 0) {
+      const double bytes = static_cast<double>(more) * pool_of(id).spec.kv_bytes_per_token;
+      const Ps computed = recompute_time(pool_of(id), tokens_of(own), tokens_of(giver.units));
+      const Ps moved = transfers.time_to_move(giver.way, bytes, now);
+      if (moved < computed) {
+        tokens -= static_cast<double>(more) * (1 - static_cast<double>(moved) / static_cast<double>(computed));
+      }
+    }
+  }
+  return router.prefix_weight * tokens + router.load_weight * static_cast<double>(replica.requests);
 }
 
 }  // namespace railyard::serving

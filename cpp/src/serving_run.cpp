@@ -107,8 +107,9 @@ bool Simulation::State::step(bool last) {
   dirty_.clear();
   transfers.settle(now);
   for (const Transfers::Arrival& found : transfers.arrivals()) {
-    const Slot owner = transfers.owner(found.flow);
-    push(found.due, Topic::flowed, found.flow, found.stamp, owner == kNobody ? -1 : requests_[owner].id);
+    const std::uint32_t owner = transfers.owner(found.flow);
+    const bool of_request = transfers.cargo(found.flow) == Cargo::request;
+    push(found.due, Topic::flowed, found.flow, found.stamp, of_request ? requests_[owner].id : -1);
   }
   transfers.arrivals().clear();
   return true;
@@ -169,6 +170,7 @@ void Simulation::State::arrive(std::size_t row) {
   Request fresh;
   fresh.chain.swap(request.chain);
   fresh.units.swap(request.units);
+  fresh.lent.swap(request.lent);
   fresh.stamp = request.stamp + 1;
   fresh.id = fed_ - static_cast<std::int64_t>(arrival_.size() - row);
   fresh.input = input_[row];
@@ -277,6 +279,7 @@ void Simulation::State::leave(Slot slot, Status status) {
   finished.done_ps.push_back(done ? whole(request.last_token) : -1);
   finished.cached_tokens.push_back(request.cached);
   finished.loaded_tokens.push_back(request.loaded);
+  finished.moved_tokens.push_back(request.moved);
   finished.preemptions.push_back(request.preemptions);
   finished.requeued.push_back(request.requeued);
   finished.transfer_start_ps.push_back(request.transfer_start);
@@ -311,6 +314,7 @@ void Simulation::State::finish_rest() {
     Request& request = requests_[slot];
     if (request.flow != kNoFlow) transfers.close(request.flow, now);
     request.flow = kNoFlow;
+    give_back(request);
     leave(slot, Status::unfinished);
   }
   backlog_.clear();

@@ -43,6 +43,7 @@ void Simulation::State::scatter(ReplicaId id) {
   sync(id);
   Replica& replica = replicas_[id];
   replica.flight.clear();
+  abandon(id);
   replica.waiting.clear();
   replica.running.clear();
   replica.sending = replica.loading = replica.swapped_bytes = 0;
@@ -67,7 +68,7 @@ void Simulation::State::scatter(ReplicaId id) {
 void Simulation::State::if_empty(ReplicaId id) {
   Replica& replica = replicas_[id];
   const bool draining = replica.mode == Replica::Mode::draining;
-  if ((!draining && replica.mode != Replica::Mode::leaving) || replica.requests > 0) return;
+  if ((!draining && replica.mode != Replica::Mode::leaving) || replica.requests + replica.readers > 0) return;
   set_mode(id, Replica::Mode::down);
   ++replica.stamp;
   scatter(id);

@@ -160,6 +160,7 @@ void check(const Deployment& deployment) {
   for (const RouterSpec& router : {deployment.router, deployment.decode_router}) {
     require(router.prefix_weight >= 0 && router.load_weight >= 0, "router: weights must not be negative");
   }
+  require(!deployment.decode_router.move, "decode_router: prefixes are moved between replicas that prefill");
   require(deployment.transfer.overlap >= 0 && deployment.transfer.overlap <= 1, "transfer: overlap must be from 0 to 1");
   const StoreSpec& store = deployment.store;
   require(store.capacity_bytes >= 0 && is_time(store.latency_s), "store: sizes and times must not be negative");
@@ -253,6 +254,7 @@ ReplicaTotals Simulation::State::totals() const {
     found.kv_used_blocks.push_back(replica.cache.used());
     found.cached_tokens.push_back(replica.cached_tokens);
     found.loaded_tokens.push_back(replica.loaded_tokens);
+    found.moved_tokens.push_back(replica.moved_tokens);
     found.preemptions.push_back(replica.preemptions);
     found.tokens.push_back(replica.tokens);
     found.kv_tokens.push_back(static_cast<double>(replica.kv_tokens));

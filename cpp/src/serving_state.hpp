@@ -31,13 +31,15 @@ struct Request {
   std::int64_t pending = 0;    ///< Its part of Replica::pending_tokens.
   std::vector<std::uint64_t> chain;
   std::vector<std::uint32_t> units;
+  std::vector<std::uint32_t> lent;  ///< Units of another replica, held there while they are read ...
+  ReplicaId giver = kNobody;        ///< ... which is this one.
   std::size_t published = 0;  ///< Hashes of the chain that were offered to the cache.
   Fine last_token = 0, network = 0, network_prefill = 0;
   ReplicaId replica = kNobody;  ///< That has it now.
   ReplicaId prefiller = kNobody, decoder = kNobody;
   std::uint32_t turn = 0;  ///< Which of the ways to the decoder.
   Ps admitted = -1, prefill_start = -1, first_token = -1, transfer_start = -1, transfer_end = -1;
-  std::int64_t cached = 0, loaded = 0;
+  std::int64_t cached = 0, loaded = 0, moved = 0;
   std::int32_t preemptions = 0, requeued = 0;
   std::uint32_t in_flight = 0;  ///< Iterations under way that it is part of.
   std::uint32_t stamp = 0;      ///< Events with another stamp are void.
@@ -45,7 +47,8 @@ struct Request {
   double sent = 0;  ///< Bytes that flow, or have flowed, before the prefill was over.
   std::int64_t swapped_bytes = 0;
   Ps load_ready = 0;             ///< When what comes from the host is there.
-  std::int64_t load_target = 0;  ///< Tokens that will be there once loading is over.
+  std::int64_t load_target = 0;  ///< Tokens that will be there once loading is over ...
+  std::int64_t load_host = 0;    ///< ... of which so many come from the host.
   bool tried_tiers = false;
   Where where = Where::nowhere;
 
@@ -84,6 +87,7 @@ struct Replica {
   LruSet host;
   std::uint32_t turn = 0;                 ///< Of its next transfer, among the ways that it has to each other replica.
   std::int64_t sending = 0, loading = 0;  ///< Requests that hold blocks and are neither waiting nor running.
+  std::int64_t readers = 0;               ///< Flows to other replicas that read what is in its memory.
   std::int64_t requests = 0;              ///< That it has.
   std::int64_t pending_tokens = 0;        ///< Of prompts, not yet computed.
   std::int64_t swapped_bytes = 0;
@@ -99,6 +103,7 @@ struct Replica {
   Fine busy = 0;
   Ps up_ps = 0;
   std::int64_t iterations = 0, input_tokens = 0, output_tokens = 0, kv_peak = 0, cached_tokens = 0, loaded_tokens = 0;
+  std::int64_t moved_tokens = 0;
   std::int64_t preemptions = 0, tokens = 0;
   i128 kv_tokens = 0, pairs = 0;
   Fine extra = 0;      ///< That the next iteration takes longer: swapping.
@@ -144,6 +149,21 @@ class Simulation::State {
     Ps low_since = -1;
   };
 
+  /// Another replica that has the first units of a prefix, and the way from there.
+  struct Giver {
+    ReplicaId id = kNobody;
+    std::size_t units = 0;
+    std::uint32_t way = kNoWay;
+  };
+  /// Units of a prefix that come from elsewhere, because that is faster than to compute them.
+  struct Fetch {
+    std::size_t hits = 0, upper = 0, top = 0;  ///< Here; with what the host has; with what is farther away.
+    Fine host_end = 0, store_end = 0;
+    Ps gain = 0;                ///< Of the last part: what computing it would take longer.
+    std::uint32_t way = kNoWay;
+    ReplicaId giver = kNobody;  ///< That has the last part; nobody: the store.
+  };
+
   // serving_run.cpp: the loop, requests come and go
   bool step(bool last);
   void send();
@@ -168,6 +188,7 @@ class Simulation::State {
   void route(Slot slot);
   ReplicaId choose(const Request& request, const RouterSpec& router, std::span<const ReplicaId> from, std::uint64_t stream);
   ReplicaId choose_prefix(const Request& request, const RouterSpec& router, std::span<const ReplicaId> from);
+  double price(const Request& request, const RouterSpec& router, ReplicaId id, std::size_t own);
   bool less_loaded(ReplicaId a, ReplicaId b) const;
   void route_backlog();
 
@@ -203,8 +224,6 @@ class Simulation::State {
   Fine end_of(const Replica& replica, const Batch& batch, std::int64_t count) const;
 
   // serving_moving.cpp: keys and values travel
-  bool try_tiers(ReplicaId id, Slot slot, std::size_t hits);
-  void loaded(Slot slot);
   void open_transfer(Slot slot);
   void close_transfer(Slot slot);
   void sent(Slot slot, Ps latency);
@@ -216,6 +235,22 @@ class Simulation::State {
   double bytes_of(const Request& request) const;
   void choose_decoder(Request& request);
   std::uint32_t way_of(const Request& request) const;
+
+  // serving_fetching.cpp: keys and values come up from lower tiers and over from other replicas
+  bool try_tiers(ReplicaId id, Slot slot, std::size_t hits);
+  void plan_host(ReplicaId id, const Request& request, std::size_t most, Fetch& plan) const;
+  void plan_store(ReplicaId id, const Request& request, std::size_t most, Fetch& plan);
+  void plan_move(ReplicaId id, const Request& request, Fetch& plan);
+  void fetch(ReplicaId id, Slot slot, const Fetch& plan);
+  void loaded(Slot slot);
+  void lend(ReplicaId giver, Request& request, std::span<const std::uint64_t> hashes);
+  void give_back(Request& request);
+  void abandon(ReplicaId giver);
+  std::size_t held_by(ReplicaId id, const Request& request);
+  void find_holders(const Request& request, std::span<const ReplicaId> from);
+  Giver giver_for(ReplicaId id, std::size_t own) const;
+  std::int64_t tokens_of(std::size_t units) const { return static_cast<std::int64_t>(units) * deployment_.hash_tokens; }
+  std::size_t most_units(const Request& request) const;
   Ps recompute_time(const PoolState& pool, std::int64_t from, std::int64_t to) const;
 
   // serving_scaling.cpp: replicas come and go
@@ -237,6 +272,7 @@ class Simulation::State {
   std::vector<Replica> replicas_;
   std::vector<ReplicaId> front_, back_;  ///< That prefill; that take over from them.
   std::vector<ReplicaId> open_;          ///< Scratch: those of a list that accept requests.
+  std::vector<Giver> holders_;           ///< Scratch: who has the beginning of a prefix, the longest first.
   std::vector<Request> requests_;
   std::vector<Slot> free_;
   std::deque<Slot> backlog_;  ///< No replica is up.

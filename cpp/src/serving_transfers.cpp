@@ -49,11 +49,12 @@ std::uint32_t Transfers::way(std::int32_t from, std::int32_t to, std::uint32_t t
   return found == way_.end() ? kNoWay : found->second[turn % found->second.size()];
 }
 
-std::uint32_t Transfers::open(std::uint32_t way, double volume_bytes, std::uint32_t owner, Ps now) {
+std::uint32_t Transfers::open(std::uint32_t way, double volume_bytes, Cargo cargo, std::uint32_t owner, Ps now) {
   const FlowId flow = sharing_->add(way);
   if (flow >= motions_.size()) motions_.resize(flow + 1);
   Motion& motion = motions_[flow];
-  motion = {.bits = volume_bytes * 8, .updated = now, .entity = way, .owner = owner, .stamp = motion.stamp + 1, .open = true};
+  motion = {.bits = volume_bytes * 8, .updated = now, .entity = way, .owner = owner, .stamp = motion.stamp + 1,
+            .cargo = cargo, .open = true};
   changed_.push_back(flow);
   return flow;
 }
@@ -79,6 +80,12 @@ bool Transfers::ended(std::uint32_t flow, std::uint32_t stamp, Ps now) {
   motion.event_at = motion.due;
   if (motion.due != kNever) arrivals_.push_back({flow, motion.stamp, motion.due});
   return false;
+}
+
+Ps Transfers::time_to_move(std::uint32_t way, double volume_bytes, Ps now) {
+  settle(now);
+  const Ps duration = time_for(volume_bytes * 8, sharing_->rate_beside(way));
+  return duration == kNever ? kNever : latency_[way] + duration;
 }
 
 void Transfers::settle(Ps now) {

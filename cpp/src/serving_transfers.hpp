@@ -15,6 +15,9 @@ namespace railyard::serving {
 inline constexpr std::uint32_t kNoFlow = UINT32_MAX;
 inline constexpr std::uint32_t kNoWay = UINT32_MAX;
 
+/// What a flow carries, which says whose number its owner is.
+enum class Cargo : std::uint8_t { background, request };
+
 /// Weighted max-min sharing of links by transfers and other traffic: Sharing, with the progress of each flow.
 class Transfers {
  public:
@@ -30,22 +33,23 @@ class Transfers {
   Ps latency(std::uint32_t way) const { return latency_[way]; }
   std::uint32_t background(std::uint32_t row) const { return ways_ + row; }
 
-  /// `volume_bytes` may be infinite. `owner` is given back by owner().
-  std::uint32_t open(std::uint32_t way, double volume_bytes, std::uint32_t owner, Ps now);
+  /// `volume_bytes` may be infinite. `cargo` and `owner` are given back.
+  std::uint32_t open(std::uint32_t way, double volume_bytes, Cargo cargo, std::uint32_t owner, Ps now);
   void add(std::uint32_t flow, double volume_bytes, Ps now);
   void close(std::uint32_t flow, Ps now);
   /// Whether this event is the end of the flow; when it was slowed down, another event will come.
   bool ended(std::uint32_t flow, std::uint32_t stamp, Ps now);
   std::uint32_t way_of(std::uint32_t flow) const { return motions_[flow].entity; }
   std::uint32_t owner(std::uint32_t flow) const { return motions_[flow].owner; }
+  Cargo cargo(std::uint32_t flow) const { return motions_[flow].cargo; }
 
   /// New rates for all that has changed; afterwards arrivals() are events that must be.
   void settle(Ps now);
   std::vector<Arrival>& arrivals() { return arrivals_; }
   bool any() const { return sharing_ != nullptr; }
   std::vector<double> link_bytes() const { return link_bytes_; }
-  /// With the links to itself, in bit/s of volume.
-  double alone_bps(std::uint32_t way) const { return sharing_->alone_rate(way); }
+  /// Until so many bytes would be there, at the rate that the flows under way leave to one more.
+  Ps time_to_move(std::uint32_t way, double volume_bytes, Ps now);
 
  private:
   struct Motion {
@@ -55,6 +59,7 @@ class Transfers {
     Ps due = kNever;       ///< At its present rate.
     Ps event_at = kNever;  ///< Of its earliest event, never later than `due`.
     std::uint32_t entity = 0, owner = 0, stamp = 0;
+    Cargo cargo = Cargo::background;
     bool open = false;
   };
   void append(std::int64_t begin, std::int64_t end, const std::vector<std::int32_t>& link,

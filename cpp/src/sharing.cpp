@@ -5,6 +5,7 @@
 #include <cmath>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "railyard/crowding.hpp"
 
@@ -95,6 +96,36 @@ FlowId Sharing::add(std::uint32_t entity) {
     flows_[id].level = row.alone_rate / row.weight;
   }
   return id;
+}
+
+double Sharing::rate_beside(std::uint32_t entity, FlowId except) const {
+  const Row& row = rows_[entity];
+  double rate = row.alone_rate;
+  std::vector<std::pair<double, double>> others;  // level, quanta per level
+  for (const Pair& pair : pairs(entity)) {
+    const Link& link = links_[pair.link];
+    const double own = shares_[pair.share] * row.weight * link.scale;
+    double taken = 0, full = static_cast<double>(kFull);
+    others.clear();
+    for (const auto& [id, share] : links_.flows(link)) {
+      if (id == except) continue;
+      others.emplace_back(flows_[id].level, shares_[share] * flows_[id].weight * link.scale);
+      taken += others.back().first * others.back().second;
+    }
+    if (taken + own * rate / row.weight <= full) continue;
+    // Those with the highest levels give way to the new one, down to its own level.
+    std::sort(others.begin(), others.end());
+    double level = (full - taken) / own, width = own;
+    while (!others.empty() && level < others.back().first) {
+      const auto [top, quanta] = others.back();
+      others.pop_back();
+      taken -= top * quanta;
+      width += quanta;
+      level = (full - taken) / width;
+    }
+    rate = std::min(rate, level * row.weight);
+  }
+  return rate;
 }
 
 FlowId Sharing::allocate() {

@@ -179,3 +179,24 @@ TEST(link_lists_survive_crowds) {
   for (const Passenger& passenger : links.flows(links[0])) sum += passenger.flow;
   CHECK(sum == 250'000);
 }
+
+TEST(sharing_says_what_one_more_flow_would_get_on_one_link) {
+  Dice dice{99};
+  for (int round = 0; round < 200; ++round) {
+    EntityRows rows;
+    const std::vector<double> capacity{100.0};
+    const auto count = 2 + dice.below(6);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const double limit = dice.below(2) == 0 ? std::numeric_limits<double>::infinity() : 1.0 + dice.below(40);
+      rows.add({{0, 0.25 * (1 + dice.below(6))}}, 1.0, 0.5 + dice.below(3), limit);
+    }
+    Sharing sharing(capacity, rows.columns(), everywhere(capacity));
+    for (std::uint32_t i = 0; i + 1 < count; ++i) sharing.add(i);
+    sharing.settle();
+    const double told = sharing.rate_beside(count - 1);
+    const FlowId more = sharing.add(count - 1);
+    sharing.settle();
+    CHECK(near(told, sharing.flow(more).rate));
+    CHECK(near(told, sharing.rate_beside(count - 1, more)));
+  }
+}

@@ -1628,6 +1628,12 @@ class ServingRouter:
     @load_weight.setter
     def load_weight(self, arg: float, /) -> None: ...
 
+    @property
+    def move(self) -> bool: ...
+
+    @move.setter
+    def move(self, arg: bool, /) -> None: ...
+
 class ServingLinks:
     """Links, and ways between replicas."""
 
@@ -1873,6 +1879,9 @@ class ServingFinished:
     def loaded_tokens(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]: ...
 
     @property
+    def moved_tokens(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]: ...
+
+    @property
     def preemptions(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), writable=False)]: ...
 
     @property
@@ -1925,6 +1934,9 @@ class ServingTotals:
 
     @property
     def loaded_tokens(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]: ...
+
+    @property
+    def moved_tokens(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]: ...
 
     @property
     def preemptions(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]: ...

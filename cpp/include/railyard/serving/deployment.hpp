@@ -64,6 +64,7 @@ struct RouterSpec {
   RouterKind kind = RouterKind::round_robin;
   double prefix_weight = 1;  ///< Cost of a token that is to be computed (its own, and of those queued before it) ...
   double load_weight = 64;   ///< ... and of a request that the replica has.
+  bool move = false;  ///< A prefix that another replica of the pool has may be moved, where that is faster than computing it.
 };
 
 /// Links and ways between replicas. Way w uses link[k], k in ptr[w]..ptr[w+1], with share[k] wire bytes per byte.

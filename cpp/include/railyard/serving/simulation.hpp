@@ -22,7 +22,8 @@ struct Finished {
   std::vector<std::int64_t> request;  ///< Number in the order of feeding, from 0.
   std::vector<std::int32_t> replica, decode_replica;
   std::vector<std::int64_t> sent_ps, admitted_ps, prefill_start_ps, first_token_ps, done_ps;
-  std::vector<std::int64_t> cached_tokens, loaded_tokens;  ///< Not computed: from the replica's own cache, from tiers below it.
+  std::vector<std::int64_t> cached_tokens, loaded_tokens;  ///< Not computed: from the replica's own cache, from tiers below it ...
+  std::vector<std::int64_t> moved_tokens;                  ///< ... and from other replicas.
   std::vector<std::int32_t> preemptions, requeued;
   std::vector<std::int64_t> transfer_start_ps, transfer_end_ps;
   std::vector<std::int64_t> network_prefill_ps, network_ps;  ///< Exposed collectives, up to the first token and in all.
@@ -33,7 +34,7 @@ struct Finished {
 /// Totals of each replica.
 struct ReplicaTotals {
   std::vector<std::int64_t> busy_ps, up_ps, iterations, input_tokens, output_tokens, kv_peak_blocks, kv_used_blocks;
-  std::vector<std::int64_t> cached_tokens, loaded_tokens, preemptions, tokens;
+  std::vector<std::int64_t> cached_tokens, loaded_tokens, moved_tokens, preemptions, tokens;
   std::vector<double> kv_tokens, pairs;  ///< Keys that decodes looked at; query x key pairs of prefills.
 };
 

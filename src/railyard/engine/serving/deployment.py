@@ -214,11 +214,15 @@ class Router:
             requests.
         prefix_weight: Cost of a token to compute.
         load_weight: Cost of a request that is there already.
+        move: Whether a prefix that another replica of the pool has is moved, as a flow over `Links`, where that is
+            faster than to compute it: at the rate that the flows under way leave, asked when the request is first in
+            its queue. `prefix` counts it as the tokens that could be computed meanwhile.
     """
 
     kind: RouterKind = "round-robin"
     prefix_weight: float = 1.0
     load_weight: float = 64.0
+    move: bool = False
 
 
 @dataclass(frozen=True, eq=False)

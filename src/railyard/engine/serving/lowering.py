@@ -60,6 +60,7 @@ def _router(router: Router, key: str) -> _core.ServingRouter:
     core.kind = choice(router.kind, ROUTERS, key)
     _set(core, "prefix_weight", router.prefix_weight, "router.prefix_weight")
     _set(core, "load_weight", router.load_weight, "router.load_weight")
+    _set(core, "move", router.move, "router.move")
     return core
 
 

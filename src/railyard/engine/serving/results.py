@@ -25,6 +25,7 @@ COLUMNS: dict[str, tuple[type[np.generic], int]] = {
     "done_ps": (np.int64, -1),
     "cached_tokens": (np.int64, 0),
     "loaded_tokens": (np.int64, 0),
+    "moved_tokens": (np.int64, 0),
     "preemptions": (np.int32, 0),
     "requeued": (np.int32, 0),
     "transfer_start_ps": (np.int64, -1),
@@ -50,6 +51,7 @@ class Replicas:
         output_tokens: That came out.
         cached_tokens: Not computed, being in the replica's own cache.
         loaded_tokens: Not computed, being loaded from host memory or the store.
+        moved_tokens: Not computed, being moved from another replica.
         preemptions: Of its requests.
         kv_peak_blocks: Most blocks held at once.
         kv_used_blocks: Held at the end.
@@ -67,6 +69,7 @@ class Replicas:
     output_tokens: NDArray[np.int64]
     cached_tokens: NDArray[np.int64]
     loaded_tokens: NDArray[np.int64]
+    moved_tokens: NDArray[np.int64]
     preemptions: NDArray[np.int64]
     kv_peak_blocks: NDArray[np.int64]
     kv_used_blocks: NDArray[np.int64]
@@ -90,6 +93,7 @@ class ServingRun:
         done_ps: i64[n], its last one's.
         cached_tokens: i64[n], not computed, being in the replica's cache.
         loaded_tokens: i64[n], loaded from tiers below it.
+        moved_tokens: i64[n], moved from another replica.
         preemptions: i32[n], how often it had to give way.
         requeued: i32[n], how often it lost its replica.
         transfer_start_ps: i64[n], when its KV cache began to travel from prefill to decode.
@@ -117,6 +121,7 @@ class ServingRun:
     done_ps: NDArray[np.int64]
     cached_tokens: NDArray[np.int64]
     loaded_tokens: NDArray[np.int64]
+    moved_tokens: NDArray[np.int64]
     preemptions: NDArray[np.int32]
     requeued: NDArray[np.int32]
     transfer_start_ps: NDArray[np.int64]
