@@ -123,3 +123,26 @@ def test_rails_that_do_not_meet():
     assert "transfer.nic" in str(caught.value)
     scenario["workload"]["serving"]["transfer"] = {"nic": "rail"}
     assert job_of(scenario).deployment.links is not None
+
+
+def test_replicas_of_a_pool_reach_one_another_where_prefixes_move():
+    pools = {"prefill": {"replicas": 3, "tp": 2}, "decode": {"replicas": 2, "tp": 2}}
+    links = job_of(changed(pools=pools, router={"kind": "prefix", "move": True})).deployment.links
+    pairs = set(zip(links.from_replica.tolist(), links.to_replica.tolist(), strict=True))
+    between = {(a, b) for a in range(3) for b in (3, 4)}
+    assert pairs == between | {(a, b) for a in range(3) for b in range(3) if a != b}
+    plain = job_of(changed(pools=pools)).deployment.links
+    assert set(zip(plain.from_replica.tolist(), plain.to_replica.tolist(), strict=True)) == between
+    for number in range(len(plain.from_replica)):
+        here, there = (slice(one.ptr[number], one.ptr[number + 1]) for one in (plain, links))
+        assert plain.link[here].tolist() == links.link[there].tolist()
+        assert plain.share[here].tolist() == links.share[there].tolist()
+
+
+def test_a_large_pool_exchanges_in_groups(monkeypatch):
+    monkeypatch.setattr("railyard.scenario.serving.ways._MOST_LANES", 8 * 3 * 2)
+    links = job_of(
+        changed(pools={"both": {"replicas": 8, "tp": 2}}, router={"kind": "prefix", "move": True})
+    ).deployment.links
+    pairs = sorted(zip(links.from_replica.tolist(), links.to_replica.tolist(), strict=True))
+    assert pairs == [(a, b) for a in range(8) for b in range(8) if a != b and a // 3 == b // 3]

@@ -237,7 +237,7 @@ def _autoscale(pool: Placed, cost: Any) -> Autoscale:
 
 
 def _router(section: RouterSection) -> Router:
-    return Router(section.kind, section.prefix_weight, section.load_weight)
+    return Router(section.kind, section.prefix_weight, section.load_weight, section.move)
 
 
 def _outages(serving: ServingSection, replicas: int) -> Outages:

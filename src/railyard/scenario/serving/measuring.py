@@ -195,6 +195,7 @@ def _cache(job: ServingJob, run: ServingRun, found: Served) -> dict[str, Any]:
     return {
         "hit_rate": float(run.cached_tokens[done].sum()) / prompts if prompts else 0.0,
         "loaded_rate": float(run.loaded_tokens[done].sum()) / prompts if prompts else 0.0,
+        "moved_rate": float(run.moved_tokens[done].sum()) / prompts if prompts else 0.0,
         "peak_share": float((run.replicas.kv_peak_blocks / blocks).max()),
         "preemptions": int(run.replicas.preemptions.sum()),
     }

@@ -120,7 +120,7 @@ def job_of(variant: Variant, known: Known) -> ServingJob:
         pools = place(draft, catalog, cluster)
         software = tuple(profile(serving.software or SOFTWARE, pool.cluster.accelerator) for pool in pools)
         costs = tuple(_cost(model, pool, constants) for pool, constants in zip(pools, software, strict=True))
-        between = ways(cluster, pools, serving.transfer.nic)
+        between = ways(cluster, pools, serving.transfer.nic, among=serving.router.move)
         deployed = deployment(serving, pools, costs, links=between, hash_tokens=requests.block_tokens)
     return ServingJob(variant, cluster, pools, costs, software, deployed, requests, assumptions)
 

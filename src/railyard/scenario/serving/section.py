@@ -154,6 +154,11 @@ class RouterSection(Section):
     )
     prefix_weight: Decimal = Field(default=1.0, description="Of `prefix`: cost of a token that is to be computed.")
     load_weight: Decimal = Field(default=64.0, description="Of `prefix`: cost of a request that the replica has.")
+    move: Flag = Field(
+        default=False,
+        description="A prefix that another replica of the pool has is moved over the cluster's links where that is"
+        " faster than to compute it; `prefix` counts it as the tokens that could be computed meanwhile.",
+    )
 
 
 Router = Annotated[RouterSection, BeforeValidator(lambda value: {"kind": value} if isinstance(value, str) else value)]

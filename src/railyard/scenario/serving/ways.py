@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _KV_TRANSFER_BYTES = 1 << 28
 """Size at which ways are lowered: large enough that the protocol is that of bulk data."""
+_MOST_LANES = 1 << 18
+"""Between the replicas of a pool; 64 replicas of 64 accelerators each have as many."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +54,8 @@ class Lanes:
         return Lanes(self.way[chosen], self.source[chosen], self.target[chosen], self.share[chosen])
 
 
-def ways(cluster: Cluster, pools: tuple[Placed, ...], nics: Nics = "rail") -> Links | None:
-    """Links between replicas that compute prompts only and those that compute answers; None where there are none.
+def ways(cluster: Cluster, pools: tuple[Placed, ...], nics: Nics = "rail", *, among: bool = False) -> Links | None:
+    """Links between replicas that exchange keys and values; None where there are none.
 
     Each rank of the copy on one side sends its part of the cache to its partner on the other, inside a scale-up domain
     or over NICs. NICs of a pool with servers of its own run at the slower of its rate and the network's.
@@ -63,30 +65,75 @@ def ways(cluster: Cluster, pools: tuple[Placed, ...], nics: Nics = "rail") -> Li
         pools: All of them, as replicas are numbered.
         nics: `own`: each rank its own NICs; `rail`: the NICs of the peer on the rail of the target, reached by
             scale-up; `all`: all NICs of the server, and on the other side all of them again, both by scale-up.
+        among: Also from each replica that computes prompts to the others of its pool. Where a pool is so large that
+            these ways would take much memory, its replicas exchange in groups of neighbours.
 
     Raises:
         InputError: Two ranks have no path.
     """
     by_role = {pool.role: pool for pool in pools}
-    if "prefill" not in by_role:
-        return None
-    send, take = by_role["prefill"], by_role["decode"]
     first = {pool.role: sum(other.replicas for other in pools[:number]) for number, pool in enumerate(pools)}
-    turns = math.lcm(send.copies.shape[1], take.copies.shape[1])
-    count = send.replicas * take.replicas * turns
-    stages = _stages(cluster, _lanes(send, take, turns), nics)
-    usage = _Usage(cluster, count, CollectivePolicy(pxn=nics == "rail"))
+    parts = []
+    if "prefill" in by_role:
+        send, take = by_role["prefill"], by_role["decode"]
+        a, b = np.divmod(np.arange(send.replicas * take.replicas), take.replicas)
+        start = (first["prefill"], first["decode"])
+        parts.append(_between(cluster, pools, (send, take), (a, b), first=start, nics=nics))
+    for pool in pools if among else ():
+        a, b = _neighbours(pool)
+        if pool.role != "decode" and len(a):
+            parts.append(_between(cluster, pools, (pool, pool), (a, b), first=(first[pool.role],) * 2, nics=nics))
+    return joined(parts) if parts else None
+
+
+def joined(parts: list[Links]) -> Links:
+    """All ways over the same links."""
+    offsets = np.cumsum([0, *(part.ptr[-1] for part in parts)])
+    ptr = [part.ptr[:-1] + offset for part, offset in zip(parts, offsets, strict=False)]
+
+    def column(name: str) -> NDArray[Any]:
+        return np.concatenate([getattr(part, name) for part in parts])
+
+    return Links(
+        rate_bps=parts[0].rate_bps,
+        ptr=np.concatenate([*ptr, offsets[-1:]]).astype(np.int64),
+        **{name: column(name) for name in ("from_replica", "to_replica", "link", "share", "latency_ps")},
+    )
+
+
+def _neighbours(pool: Placed) -> tuple[Ints, Ints]:
+    """Pairs of different replicas of a pool: all, or those within groups."""
+    count, each = pool.replicas, pool.copies.shape[1] * pool.copies.shape[2]
+    group = min(count, max(2, _MOST_LANES // (count * each)))
+    a, offset = np.divmod(np.arange(count * group), group)
+    b = a // group * group + offset
+    keep = (a != b) & (b < count)
+    return a[keep], b[keep]
+
+
+def _between(
+    cluster: Cluster,
+    pools: tuple[Placed, ...],
+    ends: tuple[Placed, Placed],
+    pairs: tuple[Ints, Ints],
+    *,
+    first: tuple[int, int],
+    nics: Nics,
+) -> Links:
+    """Ways from replicas of one pool to replicas of another, each pair with one for each pairing of their copies."""
+    turns = math.lcm(*(pool.copies.shape[1] for pool in ends))
+    a, b = (np.repeat(one, turns) for one in pairs)
+    usage = _Usage(cluster, len(a), CollectivePolicy(pxn=nics == "rail"))
     try:
-        for lanes in stages:
+        for lanes in _stages(cluster, _lanes(*ends, a, b, turns), nics):
             usage.add(lanes)
     except InputError as error:
         raise error.located(key="transfer.nic") from None
     ptr, link, share = usage.rows()
-    a, b = np.divmod(np.arange(count) // turns, take.replicas)
     return Links(
-        rate_bps=_rates(cluster, pools),
-        from_replica=(first["prefill"] + a).astype(np.int32),
-        to_replica=(first["decode"] + b).astype(np.int32),
+        rate_bps=rates(cluster, pools),
+        from_replica=(first[0] + a).astype(np.int32),
+        to_replica=(first[1] + b).astype(np.int32),
         ptr=ptr,
         link=link,
         share=share,
@@ -94,18 +141,15 @@ def ways(cluster: Cluster, pools: tuple[Placed, ...], nics: Nics = "rail") -> Li
     )
 
 
-def _lanes(send: Placed, take: Placed, turns: int) -> Lanes:
-    """Ranks of a copy to those of the other; ways in the order sender, taker, turn."""
+def _lanes(send: Placed, take: Placed, a: Ints, b: Ints, turns: int) -> Lanes:
+    """Ranks of a copy to those of the other; the ways of a pair follow one another, turn by turn."""
     here, there = send.copies, take.copies
     lanes = max(here.shape[2], there.shape[2])
-    way = np.arange(send.replicas * take.replicas * turns)
-    pair, turn = np.divmod(way, turns)
-    a, b = np.divmod(pair, take.replicas)
-    lane = np.arange(lanes)
+    turn, lane = np.arange(len(a)) % turns, np.arange(lanes)
     source = here[a, turn % here.shape[1]][:, lane * here.shape[2] // lanes]
     target = there[b, turn % there.shape[1]][:, lane * there.shape[2] // lanes]
     share = np.full(source.size, 1 / lanes)
-    return Lanes(np.repeat(way, lanes), source.ravel(), target.ravel(), share)
+    return Lanes(np.repeat(np.arange(len(a)), lanes), source.ravel(), target.ravel(), share)
 
 
 def _stages(cluster: Cluster, lanes: Lanes, nics: Nics) -> tuple[Lanes, ...]:
@@ -165,7 +209,7 @@ class _Usage:
         return ptr, (keys % width).astype(np.int32), np.asarray(share, np.float64)
 
 
-def _rates(cluster: Cluster, pools: tuple[Placed, ...]) -> NDArray[np.float64]:
+def rates(cluster: Cluster, pools: tuple[Placed, ...]) -> NDArray[np.float64]:
     """Rates of all links; those at the NICs of a pool with servers of its own are at most those NICs' rates."""
     rate = np.array(cluster.links.rate_bps, np.float64)
     network = cluster.back_end
