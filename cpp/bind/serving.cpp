@@ -59,6 +59,7 @@ void bind_pool(nb::module_& m) {
       .def_rw("max_sequences", &PoolSpec::max_sequences)
       .def_rw("max_batched_tokens", &PoolSpec::max_batched_tokens)
       .def_rw("chunked", &PoolSpec::chunked)
+      .def_rw("ahead", &PoolSpec::ahead)
       .def_rw("prefix_cache", &PoolSpec::prefix_cache)
       .def_prop_rw("policy", as_number(&PoolSpec::policy), number_of(&PoolSpec::policy))
       .def_prop_rw("preemption", as_number(&PoolSpec::preemption), number_of(&PoolSpec::preemption))

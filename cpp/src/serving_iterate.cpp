@@ -44,6 +44,7 @@ void Simulation::State::launch(ReplicaId id, Batch&& batch) {
 std::int64_t Simulation::State::run_length(const Replica& replica, const Batch& batch) const {
   const PoolSpec& spec = pools_[replica.pool].spec;
   if (!options_.skip_runs || replica.again || replica.extra > 0 || spec.draft_tokens > 0) return 1;
+  if (learns(replica)) return 1;
   if (spec.cost.pipeline_stages > 1 || batch.load.decodes != static_cast<std::int64_t>(replica.running.size())) return 1;
   if (batch.load.sequences != batch.load.decodes) return 1;
   std::int64_t length = std::numeric_limits<std::int64_t>::max();
@@ -51,6 +52,13 @@ std::int64_t Simulation::State::run_length(const Replica& replica, const Batch& 
     length = std::min(length, requests_[item.slot].output - requests_[item.slot].generated);
   }
   return run_within_blocks(replica, batch, length);
+}
+
+/// The iteration after this one can admit whom this one could not, because it knows more than was known ahead.
+bool Simulation::State::learns(const Replica& replica) const {
+  if (replica.waiting.empty()) return false;
+  const bool freed = replica.freed_places > 0 || replica.freed_blocks > 0;
+  return freed || requests_[replica.waiting.front()].queued > replica.horizon;
 }
 
 std::int64_t Simulation::State::run_within_blocks(const Replica& replica, const Batch& batch,
@@ -184,6 +192,9 @@ void Simulation::State::end_iteration(ReplicaId id) {
   const std::int64_t rest = batch.repeats - batch.applied;
   if (rest > 1) advance(id, batch, rest - 1);
   account(id, batch, 1);
+  const Fine began = batch.applied == 0 ? batch.start : end_of(replica, batch, batch.applied);
+  const auto places = static_cast<std::int64_t>(replica.running.size());
+  const std::int64_t blocks = replica.cache.available();
   for (const Item& item : batch.items) {
     --requests_[item.slot].in_flight;
     emit(id, batch, item);
@@ -192,6 +203,11 @@ void Simulation::State::end_iteration(ReplicaId id) {
     return requests_[slot].where != Request::Where::running || requests_[slot].replica != id;
   });
   replica.spare.push_back(std::move(batch));
+  if (pool_of(id).spec.ahead) {
+    replica.horizon = whole(began);
+    replica.freed_places = places - static_cast<std::int64_t>(replica.running.size());
+    replica.freed_blocks = replica.cache.available() - blocks;
+  }
   touch(id);
   if_empty(id);
 }

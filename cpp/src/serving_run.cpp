@@ -239,6 +239,7 @@ void Simulation::State::enqueue(Slot slot, ReplicaId id, bool front) {
   }
   set_pending(request, request.decodes() ? 0 : request.target() - request.computed);
   place(request, Request::Where::waiting);
+  request.queued = now;
   if (front) {
     replica.waiting.push_front(slot);
   } else {

@@ -25,13 +25,23 @@ void Simulation::State::schedule(ReplicaId id) {
     batch.items.clear();
     batch.load = Load{};
     form(id, batch);
-    // All that ran was preempted, by what is there no more: the queue can go on at once.
-  } while (batch.items.empty() && replica.again && replica.flight.empty());
+    // All that ran was preempted, by what is there no more: the queue can go on at once. So it can when nothing was known
+    // ahead that could run.
+  } while (batch.items.empty() && replica.flight.empty() && (replica.again || see_all(replica)));
   if (batch.items.empty()) {
     replica.spare.push_back(std::move(batch));
   } else {
     launch(id, std::move(batch));
   }
+  see_all(replica);
+}
+
+/// The schedule need not do with what was known ahead; whether it had to until now.
+bool Simulation::State::see_all(Replica& replica) {
+  const bool blind = replica.blind();
+  replica.horizon = kNever;
+  replica.freed_places = replica.freed_blocks = 0;
+  return blind;
 }
 
 void Simulation::State::form(ReplicaId id, Batch& batch) {
@@ -77,7 +87,7 @@ bool Simulation::State::make_room(ReplicaId id, std::size_t place, std::int64_t 
   Replica& replica = replicas_[id];
   Request& request = requests_[replica.running[place]];
   const std::int64_t missing = missing_blocks(replica, request, tokens);
-  while (missing > replica.cache.available()) {
+  while (missing > replica.available()) {
     std::size_t victim = replica.running.size();
     while (victim > place + 1 && requests_[replica.running[victim - 1]].in_flight > 0) --victim;
     // WHY it waits for those behind it: were it to give way to them, two could take turns and neither ever get through.
@@ -126,7 +136,9 @@ void Simulation::State::preempt(ReplicaId id, std::size_t place_in_running) {
 void Simulation::State::add_waiting(ReplicaId id, Batch& batch, std::int64_t& budget) {
   Replica& replica = replicas_[id];
   const auto most = static_cast<std::size_t>(pool_of(id).spec.max_sequences);
-  while (!replica.waiting.empty() && budget > 0 && replica.running.size() < most) {
+  const auto places = static_cast<std::size_t>(replica.freed_places);
+  while (!replica.waiting.empty() && budget > 0 && replica.running.size() + places < most) {
+    if (requests_[replica.waiting.front()].queued > replica.horizon) break;
     if (!admit(id, replica.waiting.front(), batch, budget)) break;
   }
 }
@@ -153,7 +165,7 @@ bool Simulation::State::admit(ReplicaId id, Slot slot, Batch& batch, std::int64_
   const std::int64_t shared = static_cast<std::int64_t>(chain.size()) * replica.cache.unit_blocks();
   std::int64_t missing = missing_blocks(replica, request, from + tokens) - shared;
   const auto reserve = alone ? 0 : static_cast<std::int64_t>(spec.watermark * static_cast<double>(spec.kv_blocks));
-  if (missing + reserve > replica.cache.available() - replica.cache.idle_blocks(chain)) {
+  if (missing + reserve > replica.available() - replica.cache.idle_blocks(chain)) {
     return alone && reclaim(id) && admit(id, slot, batch, budget);
   }
 

@@ -72,6 +72,7 @@ void check_pool(const PoolSpec& pool, std::int64_t hash_tokens) {
   require(is_time(pool.draft_s), "pool: draft_s must be from 0 to 3600 s");
   require(!pool.prefix_cache || (hash_tokens > 0 && hash_tokens % pool.block_tokens == 0),
           "pool: prefix_cache needs hashes of a multiple of block_tokens");
+  require(!pool.ahead || pool.cost.pipeline_stages == 1, "pool: ahead needs one pipeline stage");
   check_memory(pool);
   check_cost(pool.cost, pool);
   check_autoscale(pool.autoscale, pool);

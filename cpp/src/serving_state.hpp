@@ -25,6 +25,7 @@ struct Request {
 
   std::int64_t id = 0, input = 0, output = 0, session = -1;
   Ps arrival = 0;
+  Ps queued = 0;  ///< When it came into the queue that it is in, unless it was preempted.
   std::int64_t computed = 0;   ///< Tokens whose keys and values are there, those of an iteration under way included.
   std::int64_t generated = 0;  ///< Output tokens so far.
   std::int64_t blocks = 0;     ///< Private ones that it holds; units come on top.
@@ -108,6 +109,11 @@ struct Replica {
   i128 kv_tokens = 0, pairs = 0;
   Fine extra = 0;      ///< That the next iteration takes longer: swapping.
   bool again = false;  ///< Something was preempted: the next iteration must look at the queue anew.
+  // What a schedule that is made ahead does not know: who came later than `horizon`, what came free since.
+  Ps horizon = kNever;
+  std::int64_t freed_places = 0, freed_blocks = 0;
+  bool blind() const { return horizon != kNever; }
+  std::int64_t available() const { return cache.available() - freed_blocks; }
 };
 
 class Simulation::State {
@@ -195,6 +201,7 @@ class Simulation::State {
   // serving_schedule.cpp: an iteration is put together
   void schedule(ReplicaId id);
   void form(ReplicaId id, Batch& batch);
+  bool see_all(Replica& replica);
   void add_running(ReplicaId id, Batch& batch, std::int64_t& budget, bool prefills, bool decodes);
   void add_waiting(ReplicaId id, Batch& batch, std::int64_t& budget);
   bool admit(ReplicaId id, Slot slot, Batch& batch, std::int64_t& budget);
@@ -211,6 +218,7 @@ class Simulation::State {
   // serving_iterate.cpp: iterations run and end
   void launch(ReplicaId id, Batch&& batch);
   std::int64_t run_length(const Replica& replica, const Batch& batch) const;
+  bool learns(const Replica& replica) const;
   std::int64_t run_within_blocks(const Replica& replica, const Batch& batch, std::int64_t limit) const;
   void interrupt(ReplicaId id);
   void sync(ReplicaId id);

@@ -74,6 +74,7 @@ class Req:
     decoder: int = -1
     last: int = 0
     stamp: int = 0
+    queued: int = 0
     out: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -126,6 +127,13 @@ class Rep:
         self.clock = self.last_end = self.extra = self.stamp = self.swapped = 0
         self.has: list[Req] = []
         self.preempted = False
+        self.horizon: float = math.inf  # of a schedule made ahead: who came later is not known to it ...
+        self.freed_places = self.freed_blocks = 0  # ... nor what came free
+
+    def see_all(self) -> bool:
+        blind = self.horizon < math.inf
+        self.horizon, self.freed_places, self.freed_blocks = math.inf, 0, 0
+        return blind
 
 
 class Reference:
@@ -264,7 +272,7 @@ class Reference:
         self.enqueue(req, rep)
 
     def enqueue(self, req: Req, rep: Rep) -> None:
-        req.where, req.home = "waiting", rep.number
+        req.where, req.home, req.queued = "waiting", rep.number, self.now
         self.touched.add(rep.number)
         rep.has.append(req)
         rep.waiting.append(req)
@@ -323,10 +331,11 @@ class Reference:
                 budget = self.from_queue(rep, batch, budget)
             if not first and not batch:
                 self.from_running(rep, batch, budget, False, True)
-            if batch or not rep.preempted or rep.flight:
+            if batch or rep.flight or not (rep.preempted or rep.see_all()):
                 break
         if batch:
             self.launch(rep, batch)
+        rep.see_all()
 
     def wanted(self, rep: Rep, req: Req, begin: int, budget: int) -> int:
         rest = req.target - begin
@@ -346,7 +355,7 @@ class Reference:
             if tokens == 0:
                 continue
             missing = self.missing(rep, req, req.computed + tokens)
-            while missing > rep.cache.available():
+            while missing > rep.cache.available() - rep.freed_blocks:
                 behind = rep.running[place:]
                 free = [one for one in behind if one.in_flight == 0]
                 if free:
@@ -379,8 +388,10 @@ class Reference:
         rep.waiting.insert(0, req)
 
     def from_queue(self, rep: Rep, batch, budget: int) -> int:
-        while rep.waiting and budget > 0 and len(rep.running) < rep.pool.max_sequences:
+        while rep.waiting and budget > 0 and len(rep.running) + rep.freed_places < rep.pool.max_sequences:
             req = rep.waiting[0]
+            if req.queued > rep.horizon:
+                break
             hits: list[int] = []
             if req.computed == 0 and rep.cache.unit:
                 chain = req.chain[: (req.target - 1) // self.hash_tokens]
@@ -392,7 +403,7 @@ class Reference:
             idle = sum(rep.cache.unit for one in hits if one in rep.cache.idle)
             alone = not rep.running and not rep.flight
             reserve = 0 if alone else int(rep.pool.watermark * rep.pool.kv_blocks)
-            if tokens == 0 or missing + reserve > rep.cache.available() - idle:
+            if tokens == 0 or missing + reserve > rep.cache.available() - rep.freed_blocks - idle:
                 break
             for one in hits:
                 rep.cache.hold(one)
@@ -441,18 +452,22 @@ class Reference:
             rep.clock = start + slowest
             self.push(rep.clock >> 16, ENTRY, rep.number, rep.stamp)
         rep.last_end = end
-        rep.flight.append({"items": batch, "end": end, "network": rep.law.network(tokens)})
+        rep.flight.append({"items": batch, "start": start, "end": end, "network": rep.law.network(tokens)})
         self.push(end >> 16, ITERATED, rep.number, rep.stamp)
 
     def end(self, rep: Rep) -> None:
         self.touched.add(rep.number)
         batch = rep.flight.pop(0)
+        places, blocks = len(rep.running), rep.cache.available()
         for req, tokens, decode, _, emits in batch["items"]:
             req.in_flight -= 1
             req.out["network"] += batch["network"]
             if emits:
                 self.emit(rep, req, tokens, decode, batch["end"])
         rep.running = [one for one in rep.running if one.where == "running" and one.home == rep.number]
+        if rep.pool.ahead:
+            rep.horizon = batch["start"] >> 16
+            rep.freed_places, rep.freed_blocks = places - len(rep.running), rep.cache.available() - blocks
 
     def emit(self, rep: Rep, req: Req, tokens: int, decode: bool, end: int) -> None:
         made = 1

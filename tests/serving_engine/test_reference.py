@@ -63,6 +63,7 @@ def pools(draw, role="both"):
         max_sequences=draw(st.sampled_from([1, 2, 3, 8])),
         max_batched_tokens=draw(st.sampled_from([8, 17, 64, 512])),
         chunked=draw(st.sampled_from([True, True, False])),
+        ahead=stages == 1 and draw(st.booleans()),
         policy=draw(st.sampled_from(["decode-first", "prefill-first"])),
         prefix_cache=draw(st.booleans()),
         watermark=draw(st.sampled_from([0.0, 0.1])),

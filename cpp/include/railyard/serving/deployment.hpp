@@ -48,6 +48,7 @@ struct PoolSpec {
   std::int32_t replicas = 1;
   std::int64_t block_tokens = 16, kv_blocks = 1, max_sequences = 1, max_batched_tokens = 1;
   bool chunked = true, prefix_cache = false;
+  bool ahead = false;  ///< An iteration is put together when the one before it begins (asynchronous scheduling).
   Policy policy = Policy::decode_first;
   Preemption preemption = Preemption::recompute;
   double watermark = 0;  ///< Share of the blocks that admission leaves free, unless nothing runs.

@@ -86,6 +86,7 @@ _POOL = (
     "max_sequences",
     "max_batched_tokens",
     "chunked",
+    "ahead",
     "prefix_cache",
     "watermark",
     "kv_bytes_per_token",
