@@ -169,8 +169,8 @@ class Pool:
         max_sequences: Running at once.
         max_batched_tokens: Token budget of an iteration.
         chunked: Whether a prompt may be spread over iterations.
-        ahead: Whether an iteration is put together when the one before it begins, as vLLM's asynchronous scheduling does:
-            who comes later, and what comes free until then, is known one iteration later.
+        ahead: Whether an iteration is put together when the one before it begins, as vLLM's asynchronous scheduling
+            does: who comes later, and what comes free until then, is known one iteration later.
         policy: Who gets the budget first; `prefill-first`: decodes only run when no prompt can.
         prefix_cache: Whether blocks are kept for later requests with the same prefix.
         watermark: Share of the blocks that admission leaves free.

@@ -16,7 +16,7 @@ import numpy as np
 from railyard.errors import InputError
 from railyard.workload.serving.columns import Deployments, active_parameters, device_row, place, shape
 from railyard.workload.serving.iteration import Load, Parts, math_rate, parts
-from railyard.workload.serving.memory import MEMORY_SHARE, WORKSPACE_BYTES, cache_tokens, token_bytes, weight_bytes
+from railyard.workload.serving.memory import MEMORY_SHARE, cache_tokens, token_bytes, weight_bytes, workspace_bytes
 from railyard.workload.serving.power import BUSY, IDLE, MATH, MEMORY
 from railyard.workload.serving.software import columns
 
@@ -192,9 +192,10 @@ def check_fit(model: Model, device: Accelerator, layout: ServingLayout, context:
         return
     rows = Deployments(shape(model), place(model, device, layout), device_row(device, 1.0))
     weights, usable = weight_bytes(rows)[0], device.memory_bytes * MEMORY_SHARE
+    workspace = workspace_bytes(rows)[0]
     cache = context * token_bytes(rows)[0] / layout.pp
     table = (
-        f"of one rank: weights {weights / _GIB:.1f} GiB, workspace {WORKSPACE_BYTES / _GIB:.1f} GiB, cache of one "
+        f"of one rank: weights {weights / _GIB:.1f} GiB, workspace {workspace / _GIB:.1f} GiB, cache of one "
         f"sequence of {context} tokens {cache / _GIB:.2f} GiB; {usable / _GIB:.1f} GiB may be used"
     )
     near = [_said(other) for other in _others(layout) if _room(model, device, other) >= context]
