@@ -28,9 +28,9 @@ void Simulation::State::launch(ReplicaId id, Batch&& batch) {
   batch.end = batch.start + time;
   replica.clock = batch.end;
   if (pool.spec.cost.pipeline_stages > 1) {
-    const Fine slowest = (time * pool.share_q32) >> 32;
-    batch.end = std::max(batch.end, replica.last_end + slowest);
-    replica.clock = batch.start + slowest;
+    batch.slowest = (time * pool.share_q32) >> 32;
+    batch.end = std::max(batch.end, replica.last_end + batch.slowest);
+    replica.clock = batch.start + batch.slowest;
     push(whole(replica.clock), Topic::entry, id, replica.stamp);
   }
   replica.last_end = batch.end;
@@ -46,7 +46,7 @@ std::int64_t Simulation::State::run_length(const Replica& replica, const Batch& 
   if (!options_.skip_runs || replica.again || replica.extra > 0 || spec.draft_tokens > 0) return 1;
   if (learns(replica)) return 1;
   if (spec.cost.pipeline_stages > 1 || batch.load.decodes != static_cast<std::int64_t>(replica.running.size())) return 1;
-  if (batch.load.sequences != batch.load.decodes) return 1;
+  if (batch.load.sequences != batch.load.decodes || spec.role == Role::prefill) return 1;  // one token, then it travels
   std::int64_t length = std::numeric_limits<std::int64_t>::max();
   for (const Item& item : batch.items) {
     length = std::min(length, requests_[item.slot].output - requests_[item.slot].generated);
@@ -54,11 +54,13 @@ std::int64_t Simulation::State::run_length(const Replica& replica, const Batch& 
   return run_within_blocks(replica, batch, length);
 }
 
-/// The iteration after this one can admit whom this one could not, because it knows more than was known ahead.
+/// The iteration after this one can admit whom this one could not: it knows more than was known ahead, or tiers hold less.
 bool Simulation::State::learns(const Replica& replica) const {
   if (replica.waiting.empty()) return false;
-  const bool freed = replica.freed_places > 0 || replica.freed_blocks > 0;
-  return freed || requests_[replica.waiting.front()].queued > replica.horizon;
+  const Request& first = requests_[replica.waiting.front()];
+  if (replica.freed_places > 0 || replica.freed_blocks > 0 || first.queued > replica.horizon) return true;
+  const auto places = static_cast<std::size_t>(pools_[replica.pool].spec.max_sequences);
+  return replica.running.size() < places && asks_tiers(replica, first);
 }
 
 std::int64_t Simulation::State::run_within_blocks(const Replica& replica, const Batch& batch,
@@ -168,7 +170,7 @@ void Simulation::State::account(ReplicaId id, Batch& batch, std::int64_t count) 
   const std::int64_t done = batch.applied;
   const Fine begin = done == 0 ? batch.start : end_of(replica, batch, done);
   const Fine end = end_of(replica, batch, done + count);
-  replica.busy += pool.spec.cost.pipeline_stages > 1 ? ((end - begin) * pool.share_q32) >> 32 : end - begin;
+  replica.busy += pool.spec.cost.pipeline_stages > 1 ? batch.slowest : end - begin;
   replica.iterations += count;
   replica.tokens += batch.load.tokens * count;
   replica.output_tokens += done + count < batch.repeats ? batch.load.decodes * count : 0;
@@ -212,11 +214,20 @@ void Simulation::State::end_iteration(ReplicaId id) {
   if_empty(id);
 }
 
+/// Its collectives that nothing hides, for a request in it. WHY only a part where the chunk before is still under way, in a
+/// later stage: of the time that the request waits, this iteration adds no more than from that one's end to its own.
+Fine Simulation::State::network_of(const PoolState& pool, const Request& request, const Batch& batch) const {
+  const Fine network = pool.cost.network(batch.load.tokens);
+  if (request.iterated <= batch.start) return network;
+  return network * (batch.end - request.iterated) / (batch.end - batch.start);
+}
+
 /// What comes out of an iteration for one request.
 void Simulation::State::emit(ReplicaId id, const Batch& batch, const Item& item) {
   const PoolState& pool = pool_of(id);
   Request& request = requests_[item.slot];
-  request.network += pool.cost.network(batch.load.tokens);
+  request.network += network_of(pool, request, batch);
+  request.iterated = batch.end;
   if (!item.emits) return;
   std::int64_t tokens = 1;
   if (item.decode && item.tokens > 1) {

@@ -13,7 +13,9 @@ double Simulation::State::bytes_of(const Request& request) const {
 void Simulation::State::choose_decoder(Request& request) {
   if (request.decoder != kNobody) return;
   request.decoder = choose(request, deployment_.decode_router, back_, 1);
-  if (request.decoder != kNobody) request.turn = replicas_[request.replica].turn++;
+  if (request.decoder == kNobody) return;
+  request.turn = replicas_[request.replica].turn++;
+  set_aim(request, request.decoder);
 }
 
 std::uint32_t Simulation::State::way_of(const Request& request) const {
@@ -78,11 +80,40 @@ void Simulation::State::sent(Slot slot, Ps latency) {
 
 void Simulation::State::landed(Slot slot) {
   Request& request = requests_[slot];
-  const Replica::Mode mode = replicas_[request.decoder].mode;
-  if (mode == Replica::Mode::down || mode == Replica::Mode::starting) return restart(slot);
+  set_aim(request, kNobody);
   request.transfer_end = now;
   request.sent = 0;
   enqueue(slot, request.decoder, false);
+}
+
+void Simulation::State::set_aim(Request& request, ReplicaId target) {
+  if (request.aim != kNobody) --replicas_[request.aim].coming;
+  if (target != kNobody) ++replicas_[target].coming;
+  request.aim = target;
+}
+
+/// What was on its way to a lost replica is sent to another one; where the source has let go of it, it starts anew.
+void Simulation::State::redirect(ReplicaId lost) {
+  std::vector<Slot> moving;
+  for (Slot slot = 0; slot < requests_.size(); ++slot) {
+    if (requests_[slot].aim == lost) moving.push_back(slot);
+  }
+  std::sort(moving.begin(), moving.end(), [this](Slot a, Slot b) { return requests_[a].id < requests_[b].id; });
+  for (const Slot slot : moving) {
+    Request& request = requests_[slot];
+    request.sent = 0;
+    request.decoder = kNobody;
+    set_aim(request, kNobody);
+    if (request.where == Request::Where::loading) continue;  // its flow, if it has one, brings what it loads
+    if (request.flow != kNoFlow) transfers.close(request.flow, now);
+    request.flow = kNoFlow;
+    if (request.where != Request::Where::sending) continue;  // its prefill is not over yet
+    if (request.replica == kNobody) {
+      restart(slot);
+    } else {
+      close_transfer(slot);
+    }
+  }
 }
 
 void Simulation::State::retry_stranded() {
@@ -101,6 +132,10 @@ void Simulation::State::restart(Slot slot) {
   request.in_flight = 0;
   request.sent = 0;
   request.tried_tiers = false;
+  request.transfer_start = request.transfer_end = -1;
+  const ReplicaId aim = request.aim;
+  set_aim(request, kNobody);
+  if (aim != kNobody) if_empty(aim);
   request.decoder = kNobody;
   ++request.stamp;
   ++request.requeued;

@@ -33,6 +33,7 @@ Simulation::State::State(const Deployment& deployment, const Options& options)
     PoolState pool{.spec = spec, .cost = Cost(spec.cost, spec.max_batched_tokens), .first = 0, .end = 0,
                    .share_q32 = std::llround(std::ldexp(spec.cost.stage_share, 32)),
                    .draft = fine_of_seconds(spec.draft_s), .accept_below = acceptance_thresholds(spec), .low_since = -1};
+    if (spec.role == Role::prefill) pool.spec.draft_tokens = 0;  // nothing to guess for: one token, then it travels
     pool.first = static_cast<ReplicaId>(replicas_.size());
     pool.end = pool.first + static_cast<ReplicaId>(spec.replicas);
     const std::int64_t unit = spec.prefix_cache ? deployment_.hash_tokens / spec.block_tokens : 0;

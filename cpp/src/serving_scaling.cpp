@@ -18,8 +18,8 @@ void Simulation::State::outage(std::uint32_t row, bool back) {
   Replica& replica = replicas_[id];
   const Ps from = deployment_.outages.from_ps[row], to = deployment_.outages.to_ps[row];
   if (back) {
-    if (replica.mode == Replica::Mode::down && now >= replica.down_until) start(id);
-    return;
+    if (!replica.returns || now < replica.down_until) return;
+    return start(id);
   }
   if (deployment_.outages.drain[row] != 0) {
     if (replica.mode != Replica::Mode::up) return;
@@ -29,7 +29,9 @@ void Simulation::State::outage(std::uint32_t row, bool back) {
   }
   replica.down_until = std::max(replica.down_until, to);
   push(to, Topic::outage, 2 * row + 1);
-  if (replica.mode != Replica::Mode::down) take_down(id);
+  if (replica.mode == Replica::Mode::down) return;
+  replica.returns = replica.mode != Replica::Mode::leaving;
+  take_down(id);
 }
 
 /// It is lost, and what it had starts anew.
@@ -62,13 +64,16 @@ void Simulation::State::scatter(ReplicaId id) {
   replica.cache.clear();
   replica.host.clear();
   for (const Slot slot : lost) restart(slot);
+  redirect(id);
 }
 
 /// A replica that was to finish what it had, and has.
 void Simulation::State::if_empty(ReplicaId id) {
   Replica& replica = replicas_[id];
   const bool draining = replica.mode == Replica::Mode::draining;
-  if ((!draining && replica.mode != Replica::Mode::leaving) || replica.requests + replica.readers > 0) return;
+  if ((!draining && replica.mode != Replica::Mode::leaving) || replica.requests + replica.readers + replica.coming > 0) {
+    return;
+  }
   set_mode(id, Replica::Mode::down);
   ++replica.stamp;
   scatter(id);
@@ -80,6 +85,7 @@ void Simulation::State::if_empty(ReplicaId id) {
 
 void Simulation::State::start(ReplicaId id) {
   set_mode(id, Replica::Mode::up);
+  replicas_[id].returns = false;
   replicas_[id].clock = fine(now);
   route_backlog();
   retry_stranded();
@@ -116,10 +122,12 @@ void Simulation::State::tick(std::uint32_t index) {
 }
 
 void Simulation::State::scale_up(ReplicaId begin, ReplicaId end, std::int64_t count, Ps cold_start) {
+  bool opened = false;
   for (ReplicaId id = begin; id < end && count > 0; ++id) {
     Replica& replica = replicas_[id];
     if (replica.mode == Replica::Mode::leaving) {
       set_mode(id, Replica::Mode::up);
+      opened = true;
       --count;
     } else if (replica.mode == Replica::Mode::down && now >= replica.down_until) {
       set_mode(id, Replica::Mode::starting);
@@ -127,6 +135,9 @@ void Simulation::State::scale_up(ReplicaId begin, ReplicaId end, std::int64_t co
       --count;
     }
   }
+  if (!opened) return;
+  route_backlog();
+  retry_stranded();
 }
 
 /// WHY the last ones: so that the first stay and keep their caches.

@@ -125,6 +125,7 @@ void Simulation::State::preempt(ReplicaId id, std::size_t place_in_running) {
     release(id, request);
     request.computed = 0;
   }
+  request.tried_tiers = false;
   ++request.preemptions;
   ++replica.preemptions;
   replica.again = true;
@@ -155,7 +156,9 @@ bool Simulation::State::admit(ReplicaId id, Slot slot, Batch& batch, std::int64_
     const auto most = static_cast<std::size_t>((request.target() - 1) / deployment_.hash_tokens);
     chain = std::span(request.chain).first(std::min(most, request.chain.size()));
     const std::size_t hits = replica.cache.hits(chain);
-    if (try_tiers(id, slot, hits)) return true;
+    const Loading loading = try_tiers(id, slot, hits);
+    if (loading == Loading::begun) return true;
+    if (loading == Loading::no_room) return alone && reclaim(id) && admit(id, slot, batch, budget);
     chain = chain.first(hits);
   }
   std::int64_t cached = static_cast<std::int64_t>(chain.size()) * deployment_.hash_tokens;

@@ -36,8 +36,10 @@ struct Request {
   ReplicaId giver = kNobody;        ///< ... which is this one.
   std::size_t published = 0;  ///< Hashes of the chain that were offered to the cache.
   Fine last_token = 0, network = 0, network_prefill = 0;
+  Fine iterated = 0;  ///< End of the latest iteration that it was part of.
   ReplicaId replica = kNobody;  ///< That has it now.
   ReplicaId prefiller = kNobody, decoder = kNobody;
+  ReplicaId aim = kNobody;  ///< Where its cache is on its way to.
   std::uint32_t turn = 0;  ///< Which of the ways to the decoder.
   Ps admitted = -1, prefill_start = -1, first_token = -1, transfer_start = -1, transfer_end = -1;
   std::int64_t cached = 0, loaded = 0, moved = 0;
@@ -70,6 +72,7 @@ struct Batch {
   std::vector<Item> items;
   Load load;
   Fine start = 0, end = 0;
+  Fine slowest = 0;          ///< Time of the slowest stage.
   std::int64_t repeats = 1;  ///< Iterations of the run.
   std::int64_t applied = 0;  ///< Of them, already written into the requests.
 };
@@ -90,6 +93,7 @@ struct Replica {
   std::int64_t sending = 0, loading = 0;  ///< Requests that hold blocks and are neither waiting nor running.
   std::int64_t readers = 0;               ///< Flows to other replicas that read what is in its memory.
   std::int64_t requests = 0;              ///< That it has.
+  std::int64_t coming = 0;                ///< Requests whose cache is on its way to it.
   std::int64_t pending_tokens = 0;        ///< Of prompts, not yet computed.
   std::int64_t swapped_bytes = 0;
   Fine clock = 0;     ///< When the first stage is free.
@@ -99,6 +103,7 @@ struct Replica {
   Ps mode_since = 0;
   Ps down_until = 0;  ///< At least.
   Ps away = 0;        ///< How long it will be down once it is drained.
+  bool returns = false;  ///< It is away because it failed, and starts by itself when that is over.
   bool logged = false;
   // totals
   Fine busy = 0;
@@ -227,6 +232,7 @@ class Simulation::State {
   void account(ReplicaId id, Batch& batch, std::int64_t count);
   void end_iteration(ReplicaId id);
   void emit(ReplicaId id, const Batch& batch, const Item& item);
+  Fine network_of(const PoolState& pool, const Request& request, const Batch& batch) const;
   std::int64_t accepted(const PoolState& pool, const Request& request, const Item& item) const;
   void count_run_gaps(const Cost& cost, const Batch& batch, std::int64_t from, std::int64_t to);
   Fine end_of(const Replica& replica, const Batch& batch, std::int64_t count) const;
@@ -237,6 +243,8 @@ class Simulation::State {
   void sent(Slot slot, Ps latency);
   void landed(Slot slot);
   void restart(Slot slot);
+  void set_aim(Request& request, ReplicaId target);
+  void redirect(ReplicaId lost);
   void background(std::uint32_t row, bool over);
   void retry_stranded();
   void flow_ended(std::uint32_t flow);
@@ -245,7 +253,9 @@ class Simulation::State {
   std::uint32_t way_of(const Request& request) const;
 
   // serving_fetching.cpp: keys and values come up from lower tiers and over from other replicas
-  bool try_tiers(ReplicaId id, Slot slot, std::size_t hits);
+  enum class Loading : std::uint8_t { no, begun, no_room };
+  bool asks_tiers(const Replica& replica, const Request& request) const;
+  Loading try_tiers(ReplicaId id, Slot slot, std::size_t hits);
   void plan_host(ReplicaId id, const Request& request, std::size_t most, Fetch& plan) const;
   void plan_store(ReplicaId id, const Request& request, std::size_t most, Fetch& plan);
   void plan_move(ReplicaId id, const Request& request, Fetch& plan);

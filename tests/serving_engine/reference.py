@@ -69,6 +69,7 @@ class Req:
     published: int = 0
     swapped: int = 0
     in_flight: int = 0
+    iterated: int = 0
     where: str = "nowhere"
     home: int | None = None
     decoder: int = -1
@@ -125,6 +126,8 @@ class Rep:
         self.running: list[Req] = []
         self.flight: list[dict[str, Any]] = []
         self.clock = self.last_end = self.extra = self.stamp = self.swapped = 0
+        # one that prefills hands over after a token: it guesses none
+        self.drafts = pool.speculative.draft_tokens if pool.speculative and pool.role != "prefill" else 0
         self.has: list[Req] = []
         self.preempted = False
         self.horizon: float = math.inf  # of a schedule made ahead: who came later is not known to it ...
@@ -340,8 +343,7 @@ class Reference:
     def wanted(self, rep: Rep, req: Req, begin: int, budget: int) -> int:
         rest = req.target - begin
         if req.generated > 0 and rest == 1:
-            drafts = rep.pool.speculative.draft_tokens if rep.pool.speculative else 0
-            return min(1 + drafts, req.output - req.generated, budget)
+            return min(1 + rep.drafts, req.output - req.generated, budget)
         return 0 if not rep.pool.chunked and rest > budget else min(rest, budget)
 
     def from_running(self, rep: Rep, batch, budget: int, prompts: bool, decodes: bool) -> int:
@@ -442,8 +444,8 @@ class Reference:
         kv = sum(begin + n for _, n, _, begin, _ in decodes)
         time = rep.law.time(tokens, len(batch), len(decodes), kv, pairs) + rep.extra
         rep.extra = 0
-        if decodes and rep.pool.speculative:
-            time += units(rep.pool.speculative.draft_s) * rep.pool.speculative.draft_tokens
+        if decodes and rep.drafts:
+            time += units(rep.pool.speculative.draft_s) * rep.drafts
         start = max(self.now << 16, rep.clock)
         end = rep.clock = start + time
         if rep.pool.cost.pipeline_stages > 1:
@@ -461,7 +463,12 @@ class Reference:
         places, blocks = len(rep.running), rep.cache.available()
         for req, tokens, decode, _, emits in batch["items"]:
             req.in_flight -= 1
-            req.out["network"] += batch["network"]
+            # of two chunks of a prompt that are under way at a time, the later one counts from the end of the other
+            part, end = batch["network"], batch["end"]
+            if req.iterated > batch["start"]:
+                part = part * (end - req.iterated) // (end - batch["start"])
+            req.out["network"] += part
+            req.iterated = end
             if emits:
                 self.emit(rep, req, tokens, decode, batch["end"])
         rep.running = [one for one in rep.running if one.where == "running" and one.home == rep.number]
@@ -535,5 +542,5 @@ class Reference:
             req.computed = req.swapped = req.in_flight = 0
             req.stamp += 1
             req.out["requeued"] += 1
-            req.out["decode_replica"] = -1
+            req.out |= dict.fromkeys(("decode_replica", "transfer_start_ps", "transfer_end_ps"), -1)
             self.route(req)

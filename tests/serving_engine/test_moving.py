@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from railyard.engine.serving import Background, Cost, Deployment, Links, Outages, Pool, Router, simulate
 from railyard.engine.serving.results import COLUMNS
 
+from .cases import requests
 from .columns import hashed, pool, rows
-from .test_reference import requests
 
 S = 10**12
 MS = 10**9

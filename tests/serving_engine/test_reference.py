@@ -8,70 +8,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.engine.serving import Deployment, Outages, Router, Speculative, simulate
+from railyard.engine.serving import Deployment, Outages, Router, simulate
 from railyard.engine.serving.results import COLUMNS
 
-from .columns import LINEAR, hashed, pool, rows
+from .cases import MS, ROUTERS, pools, requests
+from .columns import LINEAR
 from .reference import Reference
-
-MS = 10**9
-BESIDE = replace(
-    LINEAR,
-    attention_per_kv_token_s=0.0,
-    attention_per_sequence_s=0.0,
-    attention_floor_s=0.0,
-    beside_per_kv_token_s=np.array([1e-6, 7e-6, 3e-5]),
-    beside_s=np.array([[0.0, 0.0, 0.0], [1e-4, 2e-4, 9e-4], [9e-4, 3e-3, 8e-3]]),
-)
-"""Attention that runs beside other work: three lines, of which one after the other is the longest."""
-ROUTERS = ("round-robin", "random", "least-loaded", "two-choices", "prefix", "session")
-
-
-@st.composite
-def requests(draw, most=12):
-    count = draw(st.integers(1, most))
-    gaps = draw(st.lists(st.sampled_from([0, 1, MS // 3, 4 * MS, 11 * MS, 60 * MS]), min_size=count, max_size=count))
-    inputs = draw(st.lists(st.integers(1, 90), min_size=count, max_size=count))
-    outputs = draw(st.lists(st.integers(1, 40), min_size=count, max_size=count))
-    made = rows(np.cumsum(gaps), inputs, outputs)
-    made.session = np.array(draw(st.lists(st.integers(-1, 2), min_size=count, max_size=count)), np.int64)
-    block = draw(st.sampled_from([4, 8, 16]))
-    families = draw(st.lists(st.integers(0, 2), min_size=count, max_size=count))
-    forks = draw(st.lists(st.integers(0, 6), min_size=count, max_size=count))
-    answers = draw(st.booleans())
-    chains = []
-    for i, family in enumerate(families):
-        length = (inputs[i] + (outputs[i] if answers else 0)) // block
-        chains.append([family * 100 + u if u < forks[i] else 1000 * (i + 1) + u for u in range(length)])
-    return hashed(made, chains, block)
-
-
-@st.composite
-def pools(draw, role="both"):
-    stages = draw(st.sampled_from([1, 1, 2, 3]))
-    cost = replace(
-        draw(st.sampled_from([LINEAR, BESIDE])),
-        pipeline_stages=stages,
-        stage_share=1.0 if stages == 1 else draw(st.sampled_from([0.5, 0.75])),
-    )
-    return pool(
-        role=role,
-        cost=cost,
-        replicas=draw(st.integers(1, 3)),
-        block_tokens=4,
-        kv_blocks=draw(st.sampled_from([12, 33, 40, 60, 500])),
-        max_sequences=draw(st.sampled_from([1, 2, 3, 8])),
-        max_batched_tokens=draw(st.sampled_from([8, 17, 64, 512])),
-        chunked=draw(st.sampled_from([True, True, False])),
-        ahead=stages == 1 and draw(st.booleans()),
-        policy=draw(st.sampled_from(["decode-first", "prefill-first"])),
-        prefix_cache=draw(st.booleans()),
-        watermark=draw(st.sampled_from([0.0, 0.1])),
-        preemption=draw(st.sampled_from(["recompute", "swap"])),
-        swap_bytes=draw(st.sampled_from([0.0, 60_000.0, 1e9])),
-        swap_bps=1e9,
-        speculative=draw(st.sampled_from([None, None, Speculative(3, 0.7, 1e-4), Speculative(1, 1.0)])),
-    )
 
 
 def compare(made, deployment, seed, **loop):

@@ -13,6 +13,7 @@ class LruSet {
  public:
   explicit LruSet(std::int64_t capacity = 0) : capacity_(capacity) {}
   std::int64_t size() const { return static_cast<std::int64_t>(index_.size()); }
+  std::int64_t capacity() const { return capacity_; }
   bool has(std::uint64_t hash) const { return index_.find(hash) != HashIndex::kNone; }
   /// Puts it in as the last used; the least recently used goes when there is no room.
   void put(std::uint64_t hash);

@@ -1,0 +1,115 @@
+"""What must hold whatever the deployment is: nobody is lost, nothing is made, time goes forward."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railyard.engine.serving import simulate, stream
+from railyard.engine.serving.results import COLUMNS, STATUS
+
+from .cases import deployments, requests
+from .columns import rows
+
+DONE, DROPPED = STATUS.index("done"), STATUS.index("dropped")
+TOTALS = (
+    "busy_ps",
+    "up_ps",
+    "iterations",
+    "input_tokens",
+    "output_tokens",
+    "kv_peak_blocks",
+    "cached_tokens",
+    "loaded_tokens",
+    "moved_tokens",
+)
+
+
+def _fits(one, tokens):
+    return -(-tokens // one.block_tokens) <= one.kv_blocks and (one.chunked or tokens <= one.max_batched_tokens)
+
+
+def _check(made, deployment, run):
+    tokens = made.input_tokens.astype(np.int64) + made.output_tokens - 1
+    roles = {role: [one for one in deployment.pools if one.role == role] for role in ("both", "prefill", "decode")}
+    served = [
+        any(_fits(one, n) for one in roles["both"])
+        or all(any(_fits(one, n) for one in roles[role]) for role in ("prefill", "decode"))
+        for n in tokens
+    ]
+    assert run.status.tolist() == [DONE if one else DROPPED for one in served]
+    assert (run.replicas.kv_used_blocks == 0).all()
+    asked = np.where(served, made.output_tokens, 0)
+    assert (run.output_tokens == asked).all()
+    assert run.replicas.output_tokens.sum() == asked.sum()
+    assert run.gap_count.sum() == np.maximum(asked - 1, 0).sum()
+    assert run.replicas.preemptions.sum() == run.preemptions.sum()
+    assert run.replicas.cached_tokens.sum() == run.cached_tokens.sum()
+    assert run.replicas.loaded_tokens.sum() == run.loaded_tokens.sum()
+    assert run.replicas.moved_tokens.sum() == run.moved_tokens.sum()
+    done = run.status == DONE
+    at = np.stack(
+        [
+            made.arrival_ps,
+            run.admitted_ps,
+            run.prefill_start_ps,
+            run.first_token_ps,
+            run.done_ps,
+            np.full(len(done), run.end_ps),
+        ]
+    )[:, done]
+    assert (np.diff(at, axis=0) >= 0).all()
+    assert (run.first_token_ps[done] > run.prefill_start_ps[done]).all()
+    assert (run.transfer_end_ps >= run.transfer_start_ps).all()
+    assert (run.network_prefill_ps <= run.network_ps).all()
+    assert (run.network_prefill_ps <= run.first_token_ps - run.prefill_start_ps)[done].all()
+    assert (run.network_ps <= run.done_ps - run.prefill_start_ps)[done].all()
+    assert (run.replicas.busy_ps <= run.replicas.up_ps + 1).all()
+    assert (run.replicas.up_ps <= run.end_ps).all()
+    peaks = np.array([one.kv_blocks for one in deployment.pools])[run.replicas.pool]
+    assert (run.replicas.kv_peak_blocks <= peaks).all()
+    if not len(deployment.outages.replica) and not run.preemptions.any():
+        computed = (
+            np.where(served, made.input_tokens, 0).sum()
+            - (run.cached_tokens + run.loaded_tokens + run.moved_tokens).sum()
+        )
+        assert run.replicas.input_tokens.sum() == computed
+
+
+def _cut(made, cuts):
+    for begin, end in zip([0, *cuts], [*cuts, len(made.arrival_ps)], strict=True):
+        names = ("arrival_ps", "input_tokens", "output_tokens", "session")
+        part = rows(*(getattr(made, name)[begin:end] for name in names[:3]))
+        part.session = made.session[begin:end]
+        first, last = made.block_ptr[begin], made.block_ptr[end]
+        part.block_ptr, part.block_hash = made.block_ptr[begin : end + 1] - first, made.block_hash[first:last]
+        part.block_tokens = made.block_tokens
+        yield part
+
+
+def _same_totals(one, other):
+    for name in TOTALS:
+        assert (getattr(one.replicas, name) == getattr(other.replicas, name)).all(), name
+    assert (one.gap_count == other.gap_count).all()
+
+
+@settings(max_examples=200, deadline=None)
+@given(requests(), deployments(), st.integers(0, 3), st.data())
+def test_nobody_is_lost_and_nothing_is_made(made, deployment, seed, data):
+    run = simulate(made, deployment, seed=seed)
+    _check(made, deployment, run)
+    stepped = simulate(made, deployment, seed=seed, skip_runs=False)
+    for name in COLUMNS:
+        assert getattr(run, name).tolist() == getattr(stepped, name).tolist(), name
+    _same_totals(run, stepped)
+    assert np.allclose(run.link_bytes, stepped.link_bytes, rtol=1e-9)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(made.arrival_ps)), max_size=3)))
+    *parts, totals = stream(_cut(made, cuts), deployment, seed=seed)
+    number = np.concatenate([part.request for part in parts])
+    assert sorted(number) == list(range(len(made.arrival_ps)))
+    for name in COLUMNS:
+        assert np.concatenate([part.columns[name] for part in parts]).tolist() == getattr(run, name)[number].tolist(), (
+            name
+        )
+    _same_totals(run, totals)
