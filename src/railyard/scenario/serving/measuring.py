@@ -16,6 +16,7 @@ from railyard.economics.sources import Source, of_entry
 from railyard.measure.serving.objective import Objective, goodput
 from railyard.measure.serving.percentiles import counted, parts_of, quantiles
 from railyard.measure.serving.served import DROPPED, UNFINISHED, Served, served
+from railyard.scenario.serving.sides import ffn_share, sides_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from railyard.economics.deployment import DeploymentCost
     from railyard.engine.serving import ServingRun
     from railyard.measure.serving.objective import Goodput
-    from railyard.scenario.serving.deploy import Placed
     from railyard.scenario.serving.prepare import ServingJob
     from railyard.workload.serving.requests import Requests
 
@@ -101,7 +101,7 @@ def measure(job: ServingJob, run: ServingRun) -> Measured:
         "throughput": _throughput(job, found, good, cost),
         "kv": _cache(job, run, found),
         "replicas": replicas_of(job, run, good.span_s),
-        "pools": [_pool(pool, use) for pool, use in zip(job.pools, uses, strict=False)],
+        "pools": [_pool(job, run, number, use) for number, use in enumerate(uses[: len(job.pools)])],
         "links": _links(job, run, good.span_s),
         "cpmt": cost.cpmt_json(),
         "power": cost.power_json(),
@@ -174,7 +174,7 @@ def _slo(objective: Objective, good: Goodput) -> dict[str, Any]:
 
 def _throughput(job: ServingJob, found: Served, good: Goodput, cost: DeploymentCost) -> dict[str, Any]:
     tpot = quantiles(found.tpot_s)["p50"]
-    accelerators = sum(pool.ranks.size for pool in job.pools)
+    accelerators = sum(pool.accelerators for pool in job.pools)
     return {
         "span_s": good.span_s,
         "input_tokens_per_s": good.all_input_tokens_per_s,
@@ -217,15 +217,19 @@ def replicas_of(job: ServingJob, run: ServingRun, span_s: float) -> list[dict[st
     ]
 
 
-def _pool(pool: Placed, use: Use) -> dict[str, Any]:
+def _pool(job: ServingJob, run: ServingRun, number: int, use: Use) -> dict[str, Any]:
+    pool, rows = job.pools[number], run.replicas.pool == number
+    iterations = max(float(run.replicas.iterations[rows].sum()), 1.0)
+    tokens, cached = (float(total[rows].sum()) / iterations for total in (run.replicas.tokens, run.replicas.kv_tokens))
     return {
         "role": pool.role,
         "replicas": pool.replicas,
         "accelerator": pool.cluster.accelerator.name,
-        "accelerators": int(pool.ranks.size),
+        "accelerators": pool.accelerators,
         "prompt": use.prompt,
         "decode": use.decode,
         "network": use.network,
+        "apart": sides_of(pool, job.costs[number], tokens, cached),
     }
 
 
@@ -249,8 +253,10 @@ def _links(job: ServingJob, run: ServingRun, span_s: float) -> list[dict[str, An
 
 
 def uses_of(job: ServingJob, run: ServingRun, span_s: float) -> list[Use]:
-    """How each pool's accelerators spend the run; the cluster's others stand idle."""
-    totals, uses = run.replicas, []
+    """How each pool's accelerators spend the run, those of FFNs apart after them; the cluster's others stand idle."""
+    totals = run.replicas
+    uses: list[Use] = []
+    apart: list[Use] = []
     for number, (pool, cost) in enumerate(zip(job.pools, job.costs, strict=True)):
         rows = totals.pool == number
         whole = span_s * pool.replicas
@@ -263,9 +269,14 @@ def uses_of(job: ServingJob, run: ServingRun, span_s: float) -> list[Use]:
         network = min(busy, each * float(totals.iterations[rows].sum()))
         rest = 1 - network / busy if busy > 0 else 0.0
         shares = [part / whole if whole > 0 else 0.0 for part in (prompt * rest, (busy - prompt) * rest, network)]
+        energy, other = float(totals.energy_j[rows].sum()), ffn_share(pool)
         count = int(pool.ranks.size)
-        drawn = drawn_w(pool.cluster.accelerator, float(totals.energy_j[rows].sum()), count, span_s)
+        drawn = drawn_w(pool.cluster.accelerator, energy * (1 - other), count, span_s)
         uses.append(Use(pool.cluster.accelerator, count, drawn, *shares))
+        if pool.ffn is not None:
+            device, count = pool.ffn.cluster.accelerator, int(pool.ffn.ranks.size)
+            apart.append(Use(device, count, drawn_w(device, energy * other, count, span_s), *shares))
+    uses += apart
     idle = job.cluster.ranks - sum(use.count for use in uses)
     unused = Use(job.cluster.accelerator, idle, job.cluster.accelerator.idle_power_w)
     return [*uses, unused] if idle else uses
@@ -285,17 +296,17 @@ def _prompt_s(cost: Any, computed: NDArray[np.int64], pairs: NDArray[np.float64]
 
 def _parts(job: ServingJob) -> list[Part]:
     """The bill of the cluster, with the servers, accelerators and NICs of pools that have their own in their place."""
-    own = [pool for pool in job.pools if pool.section.server is not None]
-    left = 1 - sum(pool.ranks.size for pool in own) / job.cluster.ranks
+    own = [side for pool in job.pools for side in pool.own]
+    left = 1 - sum(ranks.size for _, ranks in own) / job.cluster.ranks
     parts = []
     for row in job.cluster.bill():
         count = row.count * left if row.kind in {"accelerator", "server", "nic"} else row.count
         parts.append(Part(component_of(row.kind), row.name, count, row.price_usd, row.power_w))
-    for pool in own:
-        share = pool.ranks.size / pool.cluster.ranks
+    for machine, ranks in own:
+        share = ranks.size / machine.ranks
         parts += [
             Part(component_of(row.kind), row.name, row.count * share, row.price_usd, row.power_w)
-            for row in pool.cluster.bill()
+            for row in machine.bill()
             if row.kind in {"accelerator", "server", "nic"}
         ]
     return parts
@@ -328,8 +339,9 @@ def digest_of(run: ServingRun) -> str:
 
 
 def _sources(job: ServingJob, cost: DeploymentCost) -> Iterator[Source]:
-    for pool in job.pools:
-        for entry in (pool.cluster.accelerator, pool.cluster.server, pool.cluster.nic):
+    sides = [side for pool in job.pools for side in (pool, pool.ffn) if side is not None]
+    for side in sides:
+        for entry in (side.cluster.accelerator, side.cluster.server, side.cluster.nic):
             yield from of_entry(entry, *entry.provenance)
     yield from cost.sources
     fabric = job.cluster.fabric
@@ -352,6 +364,6 @@ def _defaults(job: ServingJob) -> Iterator[str]:
     slo = serving.slo
     if slo.ttft is None and slo.tpot is None and slo.e2e is None:
         yield "no objective: every answered request counts as goodput"
-    idle = job.cluster.ranks - sum(pool.ranks.size for pool in job.pools)
+    idle = job.cluster.ranks - sum(pool.accelerators for pool in job.pools)
     if idle:
         yield f"{idle} accelerators of the cluster belong to no pool: bought, powered and idle"

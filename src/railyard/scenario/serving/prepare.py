@@ -7,21 +7,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from railyard.engine.serving import simulate
-from railyard.errors import InputError
 from railyard.scenario import compose
 from railyard.scenario.load import dump
 from railyard.scenario.serving.asked import requests_of
+from railyard.scenario.serving.costing import costs_of
 from railyard.scenario.serving.deploy import deployment, place
 from railyard.scenario.serving.ways import ways
 from railyard.scenario.variants import expand
-from railyard.workload.serving.cost import iteration_cost
 from railyard.workload.serving.profiles import profile
-from railyard.workload.training.machine import Machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from railyard.catalog import Catalog, Model
+    from railyard.catalog import Catalog
     from railyard.cluster import Cluster
     from railyard.economics.assumptions import Assumptions
     from railyard.engine.serving import Deployment, ServingRun
@@ -119,25 +117,7 @@ def job_of(variant: Variant, known: Known) -> ServingJob:
     with compose.blaming(draft, *_SERVING):
         pools = place(draft, catalog, cluster)
         software = tuple(profile(serving.software or SOFTWARE, pool.cluster.accelerator) for pool in pools)
-        costs = tuple(_cost(model, pool, constants) for pool, constants in zip(pools, software, strict=True))
+        costs = costs_of(model, cluster, pools, software, requests)
         between = ways(cluster, pools, serving.transfer.nic, among=serving.router.move)
         deployed = deployment(serving, pools, costs, links=between, hash_tokens=requests.block_tokens)
     return ServingJob(variant, cluster, pools, costs, software, deployed, requests, assumptions)
-
-
-def _cost(model: Model, pool: Placed, software: Any) -> Any:
-    machine = Machine.of(pool.cluster)
-    try:
-        return iteration_cost(
-            model,
-            pool.cluster.accelerator,
-            machine,
-            pool.layout,
-            software,
-            max_batched_tokens=pool.section.max_batched_tokens,
-        )
-    except InputError as error:
-        raise InputError.many(
-            replace(problem, key=f"pools.{pool.role}.{problem.key}" if problem.key else f"pools.{pool.role}")
-            for problem in error.problems
-        ) from None

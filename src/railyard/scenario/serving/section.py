@@ -98,6 +98,22 @@ class AutoscaleSection(Section):
     hold: Span = Field(default=300.0, description="How long a lower need must last before a replica goes.")
 
 
+class AttentionSection(Section):
+    """Accelerators of a replica that hold keys and values and compute attention only."""
+
+    tp: Positive = Field(default=1, description="Tensor parallel ranks of each copy.")
+    copies: Positive = Field(default=1, description="Copies of attention, each with its own sequences.")
+    server: Text | None = Field(default=None, description="Server of these accelerators; the pool's when left out.")
+
+
+class FfnSection(Section):
+    """Accelerators of a replica that hold experts, or dense FFNs, and compute them only."""
+
+    tp: Positive = Field(default=1, description="Tensor parallel ranks of each group of experts.")
+    ep: Positive = Field(default=1, description="Groups over which experts are spread; of dense FFNs each has a copy.")
+    server: Text | None = Field(default=None, description="Server of these accelerators; the pool's when left out.")
+
+
 class PoolSection(Section):
     """Replicas that are alike; what is left out is the engine's usual value."""
 
@@ -114,6 +130,13 @@ class PoolSection(Section):
     ep: Positive = Field(default=1, description="Ranks over which experts are spread.")
     dp_attention: Positive = Field(default=1, description="Copies of attention; experts are shared by all of them.")
     cp: Positive = Field(default=1, description="Ranks that share one long prompt.")
+    attention: AttentionSection | None = Field(
+        default=None, description="Of `decode`: attention on accelerators of its own; wants `ffn`, in place of degrees."
+    )
+    ffn: FfnSection | None = Field(default=None, description="The accelerators of experts and dense FFNs then.")
+    micro_batches: Positive = Field(
+        default=3, description="Parts of a batch that go to and fro between `attention` and `ffn`."
+    )
     precision: Precision | None = Field(default=None, description="Of the weights; the workload's when left out.")
     kv_bits: Width | None = Field(default=None, description="Of a cached element; the workload's when left out.")
     max_sequences: Positive = Field(default=256, description="Sequences in one iteration.")
@@ -129,6 +152,24 @@ class PoolSection(Section):
     speculative: SpeculativeSection | None = Field(default=None, description="Speculative decoding.")
     autoscale: AutoscaleSection | None = Field(default=None, description="Replicas come and go with the load.")
 
+    @model_validator(mode="after")
+    def _sides(self) -> "PoolSection":
+        if (self.attention is None) != (self.ffn is None):
+            raise PydanticCustomError("sides", "`attention` and `ffn` go together: each computes what the other needs")
+        given = self.model_fields_set
+        if self.attention is None:
+            if "micro_batches" in given:
+                raise PydanticCustomError("sides", "`micro_batches` go between `attention` and `ffn`: write both")
+            return self
+        extra = [name for name in ("tp", "pp", "ep", "dp_attention", "cp") if name in given]
+        if extra:
+            raise PydanticCustomError(
+                "sides",
+                "with `attention` and `ffn` apart each has its own degrees: `{name}` does not belong to the pool",
+                {"name": extra[0]},
+            )
+        return self
+
 
 class PoolsSection(Section):
     """Pools by what they do: `both`, or `prefill` and `decode`, or all three."""
@@ -143,6 +184,9 @@ class PoolsSection(Section):
             raise PydanticCustomError("pools", "`prefill` and `decode` go together: one computes what the other needs")
         if self.both is None and self.prefill is None:
             raise PydanticCustomError("pools", "there is no pool: write `both`, or `prefill` and `decode`")
+        for pool in (self.both, self.prefill):
+            if pool is not None and pool.attention is not None:
+                raise PydanticCustomError("pools", "`attention` and `ffn` apart serve answers: write them in `decode`")
         return self
 
 

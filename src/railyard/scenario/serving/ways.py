@@ -213,11 +213,11 @@ def rates(cluster: Cluster, pools: tuple[Placed, ...]) -> NDArray[np.float64]:
     """Rates of all links; those at the NICs of a pool with servers of its own are at most those NICs' rates."""
     rate = np.array(cluster.links.rate_bps, np.float64)
     network = cluster.back_end
-    for pool in pools:
-        slower = pool.cluster.nic.rate_bps / cluster.nic.rate_bps
-        if pool.section.server is None or slower >= 1 or pool.cluster.spec.back_end.link_rate_bps is not None:
+    for machine, ranks in (side for pool in pools for side in pool.own):
+        slower = machine.nic.rate_bps / cluster.nic.rate_bps
+        if slower >= 1 or machine.spec.back_end.link_rate_bps is not None:
             continue
-        ports = np.unique(network.port_of_rank[pool.ranks.ravel()].ravel())
+        ports = np.unique(network.port_of_rank[ranks.ravel()].ravel())
         used = network.endpoints(ports.astype(np.int32), np.roll(ports, 1).astype(np.int32))
         rate[np.unique(used.link)] *= slower
     return rate

@@ -1,0 +1,113 @@
+"""What an iteration of each pool's replicas costs; errors get the pool's place in the scenario."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.errors import InputError
+from railyard.scenario.serving.exchange import exchange_of
+from railyard.scenario.serving.ways import rates
+from railyard.workload.serving.afd import apart_cost
+from railyard.workload.serving.cost import iteration_cost
+from railyard.workload.serving.halves import Side
+from railyard.workload.serving.profiles import profile
+from railyard.workload.training.machine import Machine
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.catalog import Model
+    from railyard.cluster import Cluster
+    from railyard.scenario.serving.deploy import Ffn, Placed
+    from railyard.workload.serving.afd import Exchange
+    from railyard.workload.serving.cost import IterationCost
+    from railyard.workload.serving.requests import Requests
+    from railyard.workload.serving.software import ServingSoftware
+
+
+def costs_of(
+    model: Model,
+    cluster: Cluster,
+    pools: tuple[Placed, ...],
+    software: tuple[ServingSoftware, ...],
+    requests: Requests,
+) -> tuple[IterationCost, ...]:
+    """The cost of an iteration of a replica of each pool.
+
+    Args:
+        model: Of the catalogue.
+        cluster: The network between the pools.
+        pools: On the cluster.
+        software: Of each pool's accelerators; of those of attention where FFNs are apart.
+        requests: Their mean length says how long a usual sequence is.
+
+    Raises:
+        InputError: A pool's replica does not fit; with the table why, and what fits.
+    """
+    found = []
+    for pool, constants in zip(pools, software, strict=True):
+        try:
+            if pool.ffn is None:
+                found.append(_together(model, pool, constants))
+                continue
+            sides = _sides(model, pool, pool.ffn, constants)
+            skew = sides[1].software.skew if model.experts else 1.0
+            exchange = exchange_of(
+                cluster, (pool.ranks, pool.ffn.ranks), rates(cluster, pools), _weights(sides[1], skew)
+            )
+            found.append(_apart(model, pool, sides, exchange, requests))
+        except InputError as error:
+            raise InputError.many(
+                replace(problem, key=".".join(filter(None, ("pools", pool.role, problem.key))))
+                for problem in error.problems
+            ) from None
+    return tuple(found)
+
+
+def _together(model: Model, pool: Placed, software: ServingSoftware) -> IterationCost:
+    return iteration_cost(
+        model,
+        pool.cluster.accelerator,
+        Machine.of(pool.cluster),
+        pool.layout,
+        software,
+        max_batched_tokens=pool.section.max_batched_tokens,
+    )
+
+
+def _sides(model: Model, pool: Placed, ffn: Ffn, software: ServingSoftware) -> tuple[Side, Side]:
+    groups = ffn.layout.ep
+    if model.experts and model.experts % groups:
+        raise InputError(
+            f"{groups} groups do not divide the {model.experts} experts of {model.name}",
+            key="ffn.ep",
+            found=groups,
+            allowed=f"a divisor of {model.experts}",
+        )
+    device = ffn.cluster.accelerator
+    one = Side(pool.cluster.accelerator, Machine.of(pool.cluster), pool.layout, software)
+    return one, Side(device, Machine.of(ffn.cluster), ffn.layout, profile(software.name, device))
+
+
+def _weights(side: Side, skew: float) -> NDArray[np.float64]:
+    """Share of the tokens that each FFN accelerator takes; the busiest group of experts has `skew` times the mean."""
+    groups, each = side.layout.ep, side.layout.tp
+    most = min(skew, float(groups))
+    rest = [] if groups == 1 else [(groups - most) / (groups - 1)] * (groups - 1)
+    return np.repeat([most, *rest], each) / (groups * each)
+
+
+def _apart(
+    model: Model, pool: Placed, sides: tuple[Side, Side], exchange: Exchange, requests: Requests
+) -> IterationCost:
+    return apart_cost(
+        model,
+        *sides,
+        exchange,
+        micro_batches=pool.section.micro_batches,
+        max_batched_tokens=pool.section.max_batched_tokens,
+        context=float(requests.input_tokens.mean() + requests.output_tokens.mean() / 2),
+    )

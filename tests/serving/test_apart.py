@@ -1,0 +1,310 @@
+"""Attention and FFN apart: the law against a schedule, its published special case, published gains, what is refused."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railyard import api, catalog
+from railyard.engine.serving import Cost, Deployment, Pool, Router, simulate
+from railyard.errors import InputError
+from railyard.workload.serving.afd import Beat, Exchange, apart_cost, copies
+from railyard.workload.serving.columns import Deployments, device_row, place, shape
+from railyard.workload.serving.cost import iteration_cost
+from railyard.workload.serving.halves import Side, halves
+from railyard.workload.serving.layout import ServingLayout
+from railyard.workload.serving.memory import weight_bytes
+from railyard.workload.serving.profiles import profile
+from railyard.workload.training.machine import Machine
+
+KNOWN = catalog.load()
+
+
+def side(device, nic_bps, **layout):
+    """Accelerators of eight to a server."""
+    found = KNOWN.accelerator(device)
+    machine = Machine(
+        accelerator=found, scale_up_bps=found.scale_up_collective_bps, scale_up_domain=8, scale_out_bps=nic_bps
+    )
+    return Side(found, machine, ServingLayout(**layout), profile("vllm", found))
+
+
+def network(attention, ffn, latency_s=4e-6):
+    """NICs at their rate are all that bounds the exchange."""
+    slowest = min(one.machine.scale_out_bps * one.layout.ranks for one in (attention, ffn))
+    return Exchange(8 / slowest, 8 / slowest, latency_s, far=True)
+
+
+def scheduled(beat, layers, micro_batches):
+    """The last end, when every micro-batch goes on as soon as it can and each of the four serves one at a time."""
+    stations = [float(beat.attention), float(beat.dispatch), float(beat.ffn), float(beat.combine)]
+    free, ready = [0.0] * 4, [0.0] * micro_batches
+    for _ in range(layers):
+        for batch in range(micro_batches):
+            for station, seconds in enumerate(stations):
+                ready[batch] = max(ready[batch], free[station]) + seconds
+                free[station] = ready[batch]
+    return max(ready)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.floats(0.01, 1.0), min_size=4, max_size=4),
+    st.integers(1, 12),
+    st.integers(1, 6),
+)
+def test_the_law_is_a_schedule(times, layers, micro_batches):
+    """Of micro-batches through four stations, layer after layer."""
+    beat = Beat(*(np.float64(seconds) for seconds in times))
+    law = float(beat.iteration_s(layers, micro_batches))
+    assert law == pytest.approx(scheduled(beat, layers, micro_batches), rel=1e-9)
+
+
+@pytest.mark.parametrize(("ffn", "network_s", "micro_batches"), [(1.0, 0.3, 3), (1.0, 0.9, 4), (0.7, 0.05, 3)])
+def test_megascale_infers_latency(ffn, network_s, micro_batches):
+    """(T_a + T_f + 2 T_c) + T_f (m L - 1), with enough micro-batches and T_a = T_f."""
+    beat = Beat(*(np.float64(seconds) for seconds in (ffn, network_s, ffn, network_s)))
+    assert micro_batches >= 2 * (1 + network_s / ffn)
+    law = float(beat.iteration_s(56, micro_batches))
+    assert law == pytest.approx(2 * ffn + 2 * network_s + ffn * (micro_batches * 56 - 1))
+
+
+@pytest.mark.parametrize("ratio", [0.01, 0.3, 0.5, 0.51, 0.99])
+def test_megascale_infers_number_of_micro_batches(ratio):
+    """m >= 2 (1 + T_c / T_f): 3 below a half, 4 above."""
+    beat = Beat(*(np.float64(seconds) for seconds in (1.0, ratio, 1.0, ratio)))
+    assert int(beat.wanted) == math.ceil(2 * (1 + ratio) - 1e-9)
+
+
+def mixtral(micro_batches=3, context=2000.0, model="mixtral-8x22b", **changed):
+    """Mixtral 8x22B: two copies of attention and eight groups of experts, H800 and 400 Gb/s."""
+    attention = side("h800-sxm", 4e11, tp=4, dp_attention=2)
+    ffn = side("h800-sxm", 4e11, tp=1, dp_attention=8, ep=8)
+    return apart_cost(
+        KNOWN.model(model),
+        attention,
+        ffn,
+        changed.get("exchange", network(attention, ffn)),
+        micro_batches=micro_batches,
+        max_batched_tokens=4096,
+        context=context,
+    )
+
+
+@pytest.mark.parametrize("micro_batches", [1, 2, 3, 5])
+def test_tables_are_the_law(micro_batches):
+    """Lines and tables that the engine reads give the schedule of the four times, at every depth of cache."""
+    cost = mixtral(micro_batches)
+    own = cost.host_s + cost.compute_s + cost.network_s - cost.beat.iteration_s(cost.layers, micro_batches)
+    for row in (0, 20, 60, len(cost.tokens) - 1):
+        tokens = float(cost.tokens[row])
+        for cached in (0.0, 1e3 * tokens, 5e3 * tokens, 4e4 * tokens):
+            law = float(cost.at(tokens, cached).iteration_s(cost.layers, micro_batches)) + own[row]
+            found = cost.seconds(*(np.float64(value) for value in (tokens, 0.0, cached, 0.0)))
+            assert float(found) == pytest.approx(law, rel=1e-6)
+
+
+def test_the_engine_follows_the_tables():
+    """One sequence that decodes 400 tokens: its time is the sum of its iterations, past the point where lines cross."""
+    cost = mixtral(exchange=Exchange(0.0, 0.0, 0.0, far=False))
+    slow = replace(cost, beside_per_kv_token_s=cost.beside_per_kv_token_s * 2e5)
+    # Cached tokens cost so much that attention overtakes the FFNs within the answer.
+    steps = np.arange(1, 400)
+    one = np.ones(len(steps))
+    want = slow.seconds(one, one, 100.0 + steps, 0 * one)
+    assert want[0] == pytest.approx(want[1], rel=0.01)
+    assert want[-1] > 2 * want[0]
+
+    class Asked:
+        arrival_ps = np.array([0])
+        input_tokens = np.array([100], np.int32)
+        output_tokens = np.array([400], np.int32)
+        block_ptr, block_hash, block_tokens = np.zeros(0, np.int64), np.zeros(0, np.uint64), 0
+        session = np.zeros(0, np.int64)
+
+    pool = Pool("apart", Cost.of(slow), max_batched_tokens=4096)
+    run = simulate(Asked(), Deployment((pool,), Router("least-loaded")))
+    assert (run.done_ps[0] - run.first_token_ps[0]) * 1e-12 == pytest.approx(float(want.sum()), rel=1e-6)
+
+
+def test_weights_and_cache_lie_where_they_belong():
+    """Both sides together have the model's weights; the cache has what experts leave; experts have none of it."""
+    model = KNOWN.model("mixtral-8x22b")
+    attention, ffn = side("h800-sxm", 4e11, tp=1), side("h800-sxm", 4e11, tp=1, ep=1)
+    one, other = halves(model, attention, ffn)
+    whole = Deployments(
+        shape(model), place(model, attention.device, attention.layout), device_row(attention.device, 4e11)
+    )
+    assert one.weight_bytes + other.weight_bytes == pytest.approx(float(weight_bytes(whole)[0]), rel=0.01)
+    # 56 layers x 8 heads x 128 x 2 x 2 bytes a token; 90 % of 80 GB less weights and workspace.
+    room = 0.9 * attention.device.memory_bytes - one.weight_bytes - 4e9
+    assert one.cache_tokens == pytest.approx(room / (56 * 8 * 128 * 2 * 2), rel=0.01)
+    smaller = replace(ffn, device=KNOWN.accelerator("l40s"))
+    assert halves(model, attention, smaller)[0].cache_tokens == one.cache_tokens
+
+
+def test_tokens_go_to_as_many_groups_as_experts_are_in():
+    """8 experts in 8 groups, 2 of them: two; in one group: one; half of 256 drawn by 8: all groups but a few."""
+    eight = KNOWN.model("mixtral-8x22b")
+    assert copies(eight, 8) == pytest.approx(2.0)
+    assert copies(eight, 1) == 1.0
+    # Two of eight without repetition in four groups of two: both in one with probability 1/7.
+    assert copies(eight, 4) == pytest.approx(2 - 1 / 7)
+    assert copies(KNOWN.model("llama-3-70b"), 4) == 1.0
+
+
+def best(cost, ranks, context, limit_s):
+    """Most tokens/s of an accelerator within a limit of the time of a token."""
+    most = 0.0
+    for batch in range(16, 4096, 16):
+        if batch * context > cost.kv_capacity_tokens:
+            break
+        seconds = float(cost.seconds(*(np.float64(value) for value in (batch, batch, batch * context, 0.0))))
+        if seconds <= limit_s:
+            most = max(most, batch / seconds / ranks)
+    return most
+
+
+def test_gains_are_of_the_published_size():
+    """MegaScale-Infer: up to 1.90x per accelerator over what serves together (8 to 16 Ampere of 80 GB, 200 Gb/s).
+
+    Its models have long prompts' caches beside few large experts; together, tensor parallelism over a server.
+    """
+    model, context, limit = KNOWN.model("mixtral-8x22b"), 650.0, 0.15
+    alone = side("a100-sxm-80gb", 2e11, tp=8)
+    together = best(
+        iteration_cost(model, alone.device, alone.machine, alone.layout, alone.software, max_batched_tokens=4096),
+        8,
+        context,
+        limit,
+    )
+    gains = []
+    for copies_of_attention in (1, 2, 4, 8):
+        attention = side("a100-sxm-80gb", 2e11, tp=2, dp_attention=copies_of_attention)
+        ffn = side("a100-sxm-80gb", 2e11, tp=1, dp_attention=8, ep=8)
+        cost = apart_cost(
+            model, attention, ffn, network(attention, ffn), micro_batches=2, max_batched_tokens=4096, context=context
+        )
+        gains.append(best(cost, attention.layout.ranks + 8, context, limit) / together)
+    assert 1.0 < max(gains) < 1.9
+    assert gains[0] < max(gains)
+
+
+def test_micro_batches_hide_the_other_side():
+    """Two micro-batches of the same size do nearly twice the work of one in the same time (published: 1.9x)."""
+    beat = Beat(*(np.float64(seconds) for seconds in (1.0, 0.2, 1.0, 0.2)))
+    once, twice = (float(beat.iteration_s(56, count)) for count in (1, 2))
+    assert 1.8 < 2 * once / twice <= 2.0
+    assert 3 * twice / (2 * float(beat.iteration_s(56, 3))) == pytest.approx(1.2, rel=0.02)
+
+
+def network_over_ffn(model, groups, nic_bps, **layout):
+    """Time of the slower direction over that of the experts, of a batch so large that neither waits for weights."""
+    attention = side("h800-sxm", nic_bps, dp_attention=groups, **layout)
+    ffn = side("h800-sxm", nic_bps, dp_attention=groups, ep=groups, **layout)
+    exchange = network(attention, ffn)
+    cost = apart_cost(KNOWN.model(model), attention, ffn, exchange, micro_batches=3, max_batched_tokens=1 << 17)
+    beat = cost.at(float(1 << 17), 0.0)
+    return float(max(beat.dispatch, beat.combine) / beat.ffn)
+
+
+def test_fine_experts_wait_for_the_network():
+    """Experts of DeepSeek-V3 over 400 Gb/s a rank: the network caps them. Coarse ones and a superpod are not capped.
+
+    So Liu et al., arXiv 2602.09721: on standard clusters scale-out bandwidth bounds the FFN side, which is why further
+    accelerators for it do not help; superpods and coarse experts gain.
+    """
+    assert network_over_ffn("deepseek-v3", 64, 4e11, precision="fp8") > 1.2
+    assert network_over_ffn("deepseek-v3", 64, 7.2e12, precision="fp8") < 0.3
+    assert network_over_ffn("mixtral-8x22b", 8, 4e11) < 0.8
+
+
+BASE = {
+    "name": "apart",
+    "cluster": {"accelerators": 24, "server": "hgx-h800", "back_end": {"topology": "rail-optimized", "fabric": "roce"}},
+    "workload": {
+        "serving": {
+            "model": "mixtral-8x22b",
+            "requests": {"synthetic": {"rate": 20, "input": 600, "output": 100, "count": 300}},
+            "pools": {
+                "prefill": {"replicas": 1, "tp": 8},
+                "decode": {"replicas": 1, "attention": {"tp": 4, "copies": 2}, "ffn": {"ep": 8}},
+            },
+        }
+    },
+}
+
+
+def run(**changes):
+    """The serving object of the only variant."""
+    decode = "workload.serving.pools.decode."
+    named = {(decode + key if key in KEYS else key): value for key, value in changes.items()}
+    return api.run(BASE, overrides=named, out=None).result["variants"][0]["serving"]
+
+
+KEYS = ("attention", "ffn", "micro_batches", "server", "tp", "replicas")
+
+
+def test_a_scenario_says_which_side_waits():
+    """Few tokens read all experts: FFNs work all the time, attention waits; with the parts of the latency whole."""
+    serving = run()
+    apart = serving["pools"][1]["apart"]
+    assert serving["requests"]["done"] == 300
+    assert apart["waits"] == "attention"
+    assert apart["ffn"]["busy"] > 0.9 > apart["attention"]["busy"]
+    assert apart["micro_batches_wanted"] <= apart["micro_batches"] == 3
+    assert serving["pools"][1]["accelerators"] == 16
+    assert serving["throughput"]["accelerators"] == 24
+    for level, parts in serving["ttft_parts"].items():
+        assert sum(parts.values()) == pytest.approx(serving["ttft_s"][level])
+    assert serving["pools"][0]["apart"] is None
+
+
+def test_a_slower_network_between_the_sides():
+    """Its part of the time of a token grows, and at last both sides wait for it."""
+    fast = run()
+    slow = run(**{"cluster.back_end.link_rate": "2 Gb/s"})
+    assert fast["network_share"]["tpot"]["p50"] < 0.01 < 0.2 < slow["network_share"]["tpot"]["p50"]
+    assert slow["pools"][1]["apart"]["waits"] == "both"
+    assert slow["pools"][1]["apart"]["network_busy"] > 4 * fast["pools"][1]["apart"]["network_busy"]
+    assert slow["tpot_s"]["p50"] > fast["tpot_s"]["p50"]
+
+
+def test_sides_may_be_of_different_accelerators():
+    """Attention on H20, experts on L40S: both are in the bill and the result."""
+    serving = run(attention={"tp": 8, "server": "hgx-h20"}, ffn={"ep": 8, "server": "l40s-8"})
+    apart = serving["pools"][1]["apart"]
+    assert (apart["attention"]["accelerator"], apart["ffn"]["accelerator"]) == ("h20-sxm", "l40s")
+    same = run()
+    assert serving["capex"]["total_usd"]["typical"] < same["capex"]["total_usd"]["typical"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"ffn": None}, "`attention` and `ffn` go together"),
+        ({"tp": 2}, "`tp` does not belong to the pool"),
+        ({"ffn": {"ep": 3}}, "a divisor of 8"),
+        ({"ffn": {"ep": 2}}, "fits: "),
+        ({"attention": {"tp": 1, "server": "l40s-8"}, "workload.serving.model": "deepseek-v3"}, "fits: tp"),
+        ({"replicas": 2}, "prefill 1 x 8, decode 2 x 16: 40 accelerators, the cluster has 24"),
+        ({"replicas": None}, "says how many"),
+        ({"micro_batches": 0}, "micro_batches"),
+        ({"attention": {"tp": 4, "server": "gb200-nvl72"}}, "servers of one network must be of one size"),
+        (
+            {"workload.serving.pools": {"both": {"attention": {"tp": 8}, "ffn": {"ep": 8}}}},
+            "write them in `decode`",
+        ),
+    ],
+)
+def test_what_is_refused(changes, words):
+    """With its place and what would be right."""
+    with pytest.raises(InputError) as caught:
+        run(**changes)
+    assert words in str(caught.value)
+    assert all("workload.serving" in (problem.key or "") for problem in caught.value.problems)
