@@ -141,9 +141,9 @@ def test_weights_and_cache_lie_where_they_belong():
         shape(model), place(model, attention.device, attention.layout), device_row(attention.device, 4e11)
     )
     assert one.weight_bytes + other.weight_bytes == pytest.approx(float(weight_bytes(whole)[0]), rel=0.01)
-    # 56 layers x 8 heads x 128 x 2 x 2 bytes a token; 90 % of 80 GB less weights and workspace.
-    room = 0.9 * attention.device.memory_bytes - one.weight_bytes - 4e9
-    assert one.cache_tokens == pytest.approx(room / (56 * 8 * 128 * 2 * 2), rel=0.01)
+    # 56 layers x 8 heads x 128 x 2 x 2 bytes a token; 90 % of 80 GB less weights and 1 to 5 GB of workspace.
+    room = (0.9 * attention.device.memory_bytes - one.weight_bytes) / (56 * 8 * 128 * 2 * 2)
+    assert room - 5e9 / (56 * 8 * 128 * 2 * 2) < one.cache_tokens < room
     smaller = replace(ffn, device=KNOWN.accelerator("l40s"))
     assert halves(model, attention, smaller)[0].cache_tokens == one.cache_tokens
 
