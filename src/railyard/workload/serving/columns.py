@@ -70,7 +70,7 @@ class ShapeColumns:
 
 @dataclass(frozen=True, slots=True)
 class PlaceColumns:
-    """Layout and widths: parallel degrees, bits of weights as stored and as multiplied, bits of the cache."""
+    """Layout and widths: parallel degrees, bits of weights as stored and multiplied, of a cached element with scales."""
 
     tp: F
     pp: F
@@ -193,7 +193,7 @@ def place(model: Model, device: Accelerator, layout: ServingLayout) -> PlaceColu
         expert,
         math[dense],
         math[expert],
-        layout.kv_bits,
+        layout.stored_kv_bits,
     )
     return PlaceColumns(*(np.array([float(number)]) for number in values))
 

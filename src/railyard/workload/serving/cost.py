@@ -15,7 +15,7 @@ import numpy as np
 
 from railyard.errors import InputError
 from railyard.workload.serving.columns import Deployments, active_parameters, device_row, place, shape
-from railyard.workload.serving.iteration import Load, Parts, math_rate, parts
+from railyard.workload.serving.iteration import Load, Parts, cache_bytes, math_rate, parts
 from railyard.workload.serving.memory import MEMORY_SHARE, cache_tokens, token_bytes, weight_bytes, workspace_bytes
 from railyard.workload.serving.power import BUSY, IDLE, MATH, MEMORY
 from railyard.workload.serving.software import columns
@@ -134,7 +134,7 @@ def iteration_costs(
         rows: The replicas.
         software: Constants, as many rows.
         max_batched_tokens: Most tokens of an iteration, as many rows.
-        cp: Ranks that split one prompt.
+        cp: Ranks that split one sequence, and its cache.
     """
     place, device = rows.place, rows.device
     none, one = np.zeros_like(place.tp), np.ones_like(place.tp)
@@ -164,7 +164,7 @@ def iteration_costs(
         "joule_per_token": math * 2.0 * active_parameters(rows.shape) / math_rate(rows, place.dense_math),
         "joule_per_kv_token": 0.5 * MEMORY * limit * ranks * each,
         "kv_bytes_per_token": token_bytes(rows),
-        "kv_capacity_tokens": cache_tokens(rows),
+        "kv_capacity_tokens": cache_tokens(rows) * cp,
         "weight_bytes": weight_bytes(rows) * ranks,
     }
     found = []
@@ -193,7 +193,7 @@ def check_fit(model: Model, device: Accelerator, layout: ServingLayout, context:
     rows = Deployments(shape(model), place(model, device, layout), device_row(device, 1.0))
     weights, usable = weight_bytes(rows)[0], device.memory_bytes * MEMORY_SHARE
     workspace = workspace_bytes(rows)[0]
-    cache = context * token_bytes(rows)[0] / layout.pp
+    cache = context * cache_bytes(rows)[0] * model.layers / layout.pp / layout.cp
     table = (
         f"of one rank: weights {weights / _GIB:.1f} GiB, workspace {workspace / _GIB:.1f} GiB, cache of one "
         f"sequence of {context} tokens {cache / _GIB:.2f} GiB; {usable / _GIB:.1f} GiB may be used"
@@ -209,7 +209,7 @@ def check_fit(model: Model, device: Accelerator, layout: ServingLayout, context:
 
 def _room(model: Model, device: Accelerator, layout: ServingLayout) -> float:
     rows = Deployments(shape(model), place(model, device, layout), device_row(device, 1.0))
-    return float(cache_tokens(rows)[0])
+    return float(cache_tokens(rows)[0]) * layout.cp
 
 
 def _others(layout: ServingLayout) -> list[ServingLayout]:
@@ -228,7 +228,7 @@ def _others(layout: ServingLayout) -> list[ServingLayout]:
 
 def _said(layout: ServingLayout) -> str:
     degrees = [f"tp {layout.tp}"]
-    for name, short in (("pp", "pp"), ("dp_attention", "dp"), ("ep", "ep")):
+    for name, short in (("pp", "pp"), ("dp_attention", "dp"), ("ep", "ep"), ("cp", "cp")):
         if getattr(layout, name) > 1:
             degrees.append(f"{short} {getattr(layout, name)}")
     return f"{' '.join(degrees)} in {layout.precision}"

@@ -92,7 +92,11 @@ class Half:
 
     def __init__(self, model: Model, side: Side, half: ShapeColumns) -> None:
         self.model, self.side = model, side
-        device = device_row(side.device, side.machine.scale_out_bps, side.machine.scale_up_domain)
+        domain = side.machine.scale_up_domain
+        if side.layout.tp <= domain:
+            # All-reduces stay inside; what the law does where experts' own exchange leaves a domain is not of a half.
+            domain = max(domain, side.layout.ranks)
+        device = device_row(side.device, side.machine.scale_out_bps, domain)
         self.rows = Deployments(half, place(model, side.device, side.layout), device)
         self._software = columns([side.software])
 

@@ -24,10 +24,10 @@ class ServingLayout:
         pp: Pipeline stages.
         dp_attention: Copies of attention, each with its own sequences and cache; experts stay shared by all.
         ep: Ranks that hold different experts; the others of `tp * dp_attention` split each expert.
-        cp: Ranks that split one long prompt.
+        cp: Ranks that split one long sequence; each holds its part of the cache.
         precision: Of the weights: `bf16`, `fp16`, `fp8`, `fp4` (block scales, latent attention stays in 8 bits) or
             `mxfp4` (experts only).
-        kv_bits: Of the cache.
+        kv_bits: Of a cached element; 4 have a scale for each block beside them, see `stored_kv_bits`.
     """
 
     tp: int = 1
@@ -61,6 +61,15 @@ class ServingLayout:
     def ranks(self) -> int:
         """Accelerators of the replica."""
         return self.stage_ranks * self.pp * self.cp
+
+    @property
+    def stored_kv_bits(self) -> float:
+        """Bits that a cached element takes with its scales.
+
+        Four-bit caches have a scale of 8 bits for each 16 elements (NVFP4: NVIDIA, "Optimizing inference for long
+        context and large batch sizes with NVFP4 KV cache", 2025); eight-bit ones one for each tensor or head.
+        """
+        return self.kv_bits + (8.0 / 16.0 if self.kv_bits == 4 else 0.0)
 
     def weight_bits(self, model: Model) -> tuple[int, int]:
         """Bits of a dense weight and of a routed expert's.
