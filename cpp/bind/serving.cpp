@@ -36,6 +36,8 @@ void bind_pool(nb::module_& m) {
       .def_rw("attention_per_pair_s", &CostSpec::attention_per_pair_s)
       .def_rw("beside_per_kv_token_s", &CostSpec::beside_per_kv_token_s)
       .def_rw("beside_s", &CostSpec::beside_s)
+      .def_rw("scale_out_bytes_per_token", &CostSpec::scale_out_bytes_per_token)
+      .def_rw("scale_out_bps", &CostSpec::scale_out_bps)
       .def_rw("pipeline_stages", &CostSpec::pipeline_stages)
       .def_rw("stage_share", &CostSpec::stage_share);
   nb::class_<Autoscale>(m, "ServingAutoscale", "When replicas are added and taken away.")
@@ -90,7 +92,10 @@ void bind_network(nb::module_& m) {
       .def_rw("ptr", &LinkSpec::ptr)
       .def_rw("link", &LinkSpec::link)
       .def_rw("share", &LinkSpec::share)
-      .def_rw("latency_ps", &LinkSpec::latency_ps);
+      .def_rw("latency_ps", &LinkSpec::latency_ps)
+      .def_rw("own_ptr", &LinkSpec::own_ptr)
+      .def_rw("own_link", &LinkSpec::own_link)
+      .def_rw("own_share", &LinkSpec::own_share);
   nb::class_<BackgroundSpec>(m, "ServingBackground", "Other traffic on the links.")
       .def(nb::init<>())
       .def_rw("from_ps", &BackgroundSpec::from_ps)
@@ -153,6 +158,7 @@ void bind_results(nb::module_& m) {
       .def_prop_ro("status", column_of<Finished, &Finished::status>());
   nb::class_<ReplicaTotals>(m, "ServingTotals", "Totals of each replica; the arrays are read-only views.")
       .def_prop_ro("busy_ps", column_of<ReplicaTotals, &ReplicaTotals::busy_ps>())
+      .def_prop_ro("slowed_ps", column_of<ReplicaTotals, &ReplicaTotals::slowed_ps>())
       .def_prop_ro("up_ps", column_of<ReplicaTotals, &ReplicaTotals::up_ps>())
       .def_prop_ro("iterations", column_of<ReplicaTotals, &ReplicaTotals::iterations>())
       .def_prop_ro("input_tokens", column_of<ReplicaTotals, &ReplicaTotals::input_tokens>())

@@ -100,11 +100,11 @@ Fine Cost::run_time(const Load& load, std::int64_t count) const {
   return base(load) * count + static_cast<Fine>(floor_) * flat + series;
 }
 
-std::int64_t Cost::run_within(const Load& load, Fine span, std::int64_t limit) const {
+std::int64_t Cost::run_within(const Load& load, Fine span, std::int64_t limit, Fine more) const {
   std::int64_t low = 0, high = limit;
   while (low < high) {
     const std::int64_t middle = low + (high - low + 1) / 2;
-    if (run_time(load, middle) < span) {
+    if (run_time(load, middle) + more * middle < span) {
       low = middle;
     } else {
       high = middle - 1;

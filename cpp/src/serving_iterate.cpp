@@ -20,11 +20,13 @@ void Simulation::State::launch(ReplicaId id, Batch&& batch) {
   batch.start = std::max(fine(now), replica.clock);
   batch.applied = 0;
   batch.repeats = run_length(replica, batch);
+  batch.slower = batch.slower_now = batch.slower_last = slower(id, batch.load.tokens);
   Fine time = pool.cost.run_time(batch.load, batch.repeats);
   if (batch.load.decodes == 0) time = pool.cost.time(batch.load);
-  time += replica.extra;
-  if (batch.load.decodes > 0) time += static_cast<Fine>(pool.draft) * pool.spec.draft_tokens;
+  batch.other = replica.extra;
+  if (batch.load.decodes > 0) batch.other += static_cast<Fine>(pool.draft) * pool.spec.draft_tokens;
   replica.extra = 0;
+  time += batch.other + batch.slower * batch.repeats;
   batch.end = batch.start + time;
   replica.clock = batch.end;
   if (pool.spec.cost.pipeline_stages > 1) {
@@ -35,6 +37,7 @@ void Simulation::State::launch(ReplicaId id, Batch&& batch) {
   }
   replica.last_end = batch.end;
   push(whole(batch.end), Topic::iterated, id, replica.stamp);
+  ask(id, batch, pool.cost.time(batch.load) + batch.slower);
   replica.flight.push_back(std::move(batch));
 }
 
@@ -87,12 +90,13 @@ std::int64_t Simulation::State::run_within_blocks(const Replica& replica, const 
 
 Fine Simulation::State::end_of(const Replica& replica, const Batch& batch, std::int64_t count) const {
   if (count == batch.repeats) return batch.end;
-  return batch.start + pools_[replica.pool].cost.run_time(batch.load, count);
+  return batch.start + pools_[replica.pool].cost.run_time(batch.load, count) + batch.slower * count;
 }
 
 /// Iterations of the run that ended before now. WHY before: at one time, what comes from outside comes first.
 std::int64_t Simulation::State::ended_iterations(const Replica& replica, const Batch& batch) const {
-  return pools_[replica.pool].cost.run_within(batch.load, fine(now) - batch.start, batch.repeats - 1);
+  return pools_[replica.pool].cost.run_within(batch.load, fine(now) - batch.start, batch.repeats - 1,
+                                               batch.slower);
 }
 
 /// Something has come: the run ends with the iteration that is under way.
@@ -121,7 +125,7 @@ void Simulation::State::sync(ReplicaId id) {
 void Simulation::State::advance(ReplicaId id, Batch& batch, std::int64_t count) {
   Replica& replica = replicas_[id];
   const Cost& cost = pool_of(id).cost;
-  const Fine network = cost.network(batch.load.tokens) * count;
+  const Fine network = (cost.network(batch.load.tokens) + batch.slower) * count;
   const Fine end = end_of(replica, batch, batch.applied + count);
   if (batch.applied == 0) {
     const Fine first = end_of(replica, batch, 1);
@@ -146,7 +150,7 @@ void Simulation::State::advance(ReplicaId id, Batch& batch, std::int64_t count) 
 
 /// Iterations from..to of the run: each took longer than the one before, so equal bins lie together.
 void Simulation::State::count_run_gaps(const Cost& cost, const Batch& batch, std::int64_t from, std::int64_t to) {
-  const auto gap = [&](std::int64_t k) { return whole(cost.time(later(batch.load, k))); };
+  const auto gap = [&](std::int64_t k) { return whole(cost.time(later(batch.load, k)) + batch.slower); };
   while (from < to) {
     const std::size_t bin = Gaps::bin(gap(from));
     std::int64_t low = from, high = to - 1;
@@ -172,6 +176,7 @@ void Simulation::State::account(ReplicaId id, Batch& batch, std::int64_t count) 
   const Fine end = end_of(replica, batch, done + count);
   replica.busy += pool.spec.cost.pipeline_stages > 1 ? batch.slowest : end - begin;
   replica.iterations += count;
+  replica.slowed += batch.slower * count + (done + count == batch.repeats ? batch.slower_last - batch.slower : 0);
   replica.tokens += batch.load.tokens * count;
   replica.output_tokens += done + count < batch.repeats ? batch.load.decodes * count : 0;
   replica.kv_tokens += static_cast<i128>(batch.load.kv_tokens + batch.load.decodes * done) * count +
@@ -217,7 +222,7 @@ void Simulation::State::end_iteration(ReplicaId id) {
 /// Its collectives that nothing hides, for a request in it. WHY only a part where the chunk before is still under way, in a
 /// later stage: of the time that the request waits, this iteration adds no more than from that one's end to its own.
 Fine Simulation::State::network_of(const PoolState& pool, const Request& request, const Batch& batch) const {
-  const Fine network = pool.cost.network(batch.load.tokens);
+  const Fine network = pool.cost.network(batch.load.tokens) + batch.slower_last;
   if (request.iterated <= batch.start) return network;
   return network * (batch.end - request.iterated) / (batch.end - batch.start);
 }

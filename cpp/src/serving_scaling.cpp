@@ -45,6 +45,7 @@ void Simulation::State::scatter(ReplicaId id) {
   sync(id);
   Replica& replica = replicas_[id];
   replica.flight.clear();
+  rest(id);
   abandon(id);
   replica.waiting.clear();
   replica.running.clear();

@@ -30,6 +30,7 @@ void Simulation::State::schedule(ReplicaId id) {
   } while (batch.items.empty() && replica.flight.empty() && (replica.again || see_all(replica)));
   if (batch.items.empty()) {
     replica.spare.push_back(std::move(batch));
+    if (replica.flight.empty()) rest(id);
   } else {
     launch(id, std::move(batch));
   }

@@ -35,6 +35,9 @@ void check_cost(const CostSpec& cost, const PoolSpec& pool) {
     require(is_time(cost.beside_per_kv_token_s[i]) && std::ranges::all_of(cost.beside_s[i], is_time),
             "cost: times must be from 0 to 3600 s");
   }
+  for (const double amount : {cost.scale_out_bytes_per_token, cost.scale_out_bps}) {
+    require(amount >= 0 && amount <= 1e18, "cost: sizes and rates must be from 0 to 1e18");
+  }
   require(cost.pipeline_stages >= 1 && cost.pipeline_stages <= 1024, "cost: pipeline_stages must be from 1 to 1024");
   require(cost.stage_share > 0 && cost.stage_share <= 1 && cost.stage_share * cost.pipeline_stages >= 1 - 1e-9,
           "cost: stage_share must be from 1 / pipeline_stages to 1");
@@ -104,6 +107,8 @@ void check_links(const Deployment& deployment, std::int64_t replicas) {
     require(links.latency_ps[w] >= 0, "links: latency_ps must not be negative");
     require(links.ptr[w + 1] > links.ptr[w], "links: a way must use a link");
   }
+  const auto own = static_cast<std::size_t>(links.own_ptr.empty() ? 0 : replicas);
+  check_ways(links.own_ptr, links.own_link, links.own_share, own, links.rate_bps.size(), "links: own");
   const BackgroundSpec& other = deployment.background;
   const std::size_t rows = other.from_ps.size();
   require(other.to_ps.size() == rows && other.cap_bps.size() == rows && other.weight.size() == rows,
@@ -247,6 +252,7 @@ ReplicaTotals Simulation::State::totals() const {
   ReplicaTotals found;
   for (const Replica& replica : replicas_) {
     found.busy_ps.push_back(whole(replica.busy));
+    found.slowed_ps.push_back(whole(replica.slowed));
     found.up_ps.push_back(replica.up_ps + (replica.mode == Replica::Mode::down ? 0 : now - replica.mode_since));
     found.iterations.push_back(replica.iterations);
     found.input_tokens.push_back(replica.input_tokens);

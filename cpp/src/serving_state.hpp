@@ -73,6 +73,10 @@ struct Batch {
   Load load;
   Fine start = 0, end = 0;
   Fine slowest = 0;          ///< Time of the slowest stage.
+  Fine other = 0;        ///< Swapping and drafts, which the law of an iteration does not have; none in a run of them.
+  Fine slower = 0;       ///< That each iteration takes longer, because transfers load the replica's NICs: when it began ...
+  Fine slower_now = 0;   ///< ... the last one at present ...
+  Fine slower_last = 0;  ///< ... and in all, as the transfers came and went.
   std::int64_t repeats = 1;  ///< Iterations of the run.
   std::int64_t applied = 0;  ///< Of them, already written into the requests.
 };
@@ -105,7 +109,10 @@ struct Replica {
   Ps away = 0;        ///< How long it will be down once it is drained.
   bool returns = false;  ///< It is away because it failed, and starts by itself when that is over.
   bool logged = false;
+  double own_rate = 0;  ///< That its collectives have over the NICs while they send; without transfers, the usual one.
+  std::int64_t own_tokens = -1, own_decodes = -1;  ///< Of the iterations that its present demand was found for.
   // totals
+  Fine slowed = 0;
   Fine busy = 0;
   Ps up_ps = 0;
   std::int64_t iterations = 0, input_tokens = 0, output_tokens = 0, kv_peak = 0, cached_tokens = 0, loaded_tokens = 0;
@@ -236,6 +243,15 @@ class Simulation::State {
   std::int64_t accepted(const PoolState& pool, const Request& request, const Item& item) const;
   void count_run_gaps(const Cost& cost, const Batch& batch, std::int64_t from, std::int64_t to);
   Fine end_of(const Replica& replica, const Batch& batch, std::int64_t count) const;
+
+  // serving_beside.cpp: collectives of the replicas beside transfers
+  Fine slower(ReplicaId id, std::int64_t tokens) const;
+  double usual_rate(ReplicaId id) const;
+  void ask(ReplicaId id, const Batch& batch, Fine time);
+  void rest(ReplicaId id);
+  void settle_beside();
+  void retime(ReplicaId id);
+  Fine plain_last(const Replica& replica, const Batch& batch) const;
 
   // serving_moving.cpp: keys and values travel
   void open_transfer(Slot slot);

@@ -28,9 +28,25 @@ Transfers::Transfers(const Deployment& deployment)
   for (std::size_t row = 0; row < other.from_ps.size(); ++row) {
     append(other.ptr[row], other.ptr[row + 1], other.link, other.share, other.cap_bps[row], other.weight[row]);
   }
+  append_own(links);
   const EntityColumns rows{ptr_, link_, share_, volume_, zero_, cap_, weight_};
   check_entities(rows, capacity_);
   sharing_ = std::make_unique<Sharing>(capacity_, rows, std::vector<std::uint8_t>(capacity_.size(), 1));
+}
+
+void Transfers::append_own(const LinkSpec& links) {
+  if (links.own_link.empty()) return;
+  own_on_.resize(capacity_.size());
+  own_.resize(links.own_ptr.size() - 1);
+  for (std::uint32_t replica = 0; replica < own_.size(); ++replica) {
+    const auto begin = links.own_ptr[replica], end = links.own_ptr[replica + 1];
+    if (begin == end) continue;
+    own_[replica].entity = static_cast<std::uint32_t>(ptr_.size() - 1);
+    append(begin, end, links.own_link, links.own_share, std::numeric_limits<double>::infinity(), 1);
+    for (auto k = begin; k < end; ++k) {
+      own_on_[static_cast<std::size_t>(links.own_link[static_cast<std::size_t>(k)])].push_back(replica);
+    }
+  }
 }
 
 void Transfers::append(std::int64_t begin, std::int64_t end, const std::vector<std::int32_t>& link,
@@ -50,7 +66,8 @@ std::uint32_t Transfers::way(std::int32_t from, std::int32_t to, std::uint32_t t
 }
 
 std::uint32_t Transfers::open(std::uint32_t way, double volume_bytes, Cargo cargo, std::uint32_t owner, Ps now) {
-  const FlowId flow = sharing_->add(way);
+  const FlowId flow =
+      cargo == Cargo::own ? sharing_->add(way, own_[owner].bps) : sharing_->add(way);
   if (flow >= motions_.size()) motions_.resize(flow + 1);
   Motion& motion = motions_[flow];
   motion = {.bits = volume_bytes * 8, .updated = now, .entity = way, .owner = owner, .stamp = motion.stamp + 1,
@@ -71,6 +88,7 @@ void Transfers::close(std::uint32_t flow, Ps now) {
   motion.open = false;
   ++motion.stamp;
   sharing_->remove(flow);
+  disturb(motion.entity);
 }
 
 bool Transfers::ended(std::uint32_t flow, std::uint32_t stamp, Ps now) {
@@ -86,6 +104,33 @@ Ps Transfers::time_to_move(std::uint32_t way, double volume_bytes, Ps now) {
   settle(now);
   const Ps duration = time_for(volume_bytes * 8, sharing_->rate_beside(way));
   return duration == kNever ? kNever : latency_[way] + duration;
+}
+
+void Transfers::demand(std::uint32_t replica, double bps, Ps now) {
+  Own& own = own_[replica];
+  if (own.bps == bps) return;
+  if (own.flow != kNoFlow) close(own.flow, now);
+  own.bps = bps;
+  own.flow = kNoFlow;
+  if (bps <= 0) return;
+  own.flow = open(own.entity, std::numeric_limits<double>::infinity(), Cargo::own, replica, now);
+}
+
+/// Another flow of this entity has come, gone or got another rate.
+void Transfers::disturb(std::uint32_t entity) {
+  if (own_on_.empty()) return;
+  for (auto k = ptr_[entity]; k < ptr_[entity + 1]; ++k) {
+    for (const std::uint32_t replica : own_on_[static_cast<std::size_t>(link_[static_cast<std::size_t>(k)])]) {
+      if (own_[replica].entity == entity || own_[replica].disturbed) continue;
+      own_[replica].disturbed = true;
+      disturbed_.push_back(replica);
+    }
+  }
+}
+
+void Transfers::clear_disturbed() {
+  for (const std::uint32_t replica : disturbed_) own_[replica].disturbed = false;
+  disturbed_.clear();
 }
 
 void Transfers::settle(Ps now) {
@@ -119,6 +164,7 @@ void Transfers::move(std::uint32_t flow, Ps now) {
 void Transfers::plan(std::uint32_t flow, Ps now) {
   move(flow, now);
   Motion& motion = motions_[flow];
+  if (motion.rate != sharing_->flow(flow).rate) disturb(motion.entity);
   motion.rate = sharing_->flow(flow).rate;
   const Ps duration = time_for(motion.bits, motion.rate);
   motion.due = duration == kNever ? kNever : now + duration;

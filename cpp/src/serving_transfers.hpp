@@ -16,7 +16,7 @@ inline constexpr std::uint32_t kNoFlow = UINT32_MAX;
 inline constexpr std::uint32_t kNoWay = UINT32_MAX;
 
 /// What a flow carries, which says whose number its owner is.
-enum class Cargo : std::uint8_t { background, request };
+enum class Cargo : std::uint8_t { background, request, own };
 
 /// Weighted max-min sharing of links by transfers and other traffic: Sharing, with the progress of each flow.
 class Transfers {
@@ -43,6 +43,17 @@ class Transfers {
   std::uint32_t owner(std::uint32_t flow) const { return motions_[flow].owner; }
   Cargo cargo(std::uint32_t flow) const { return motions_[flow].cargo; }
 
+  /// Whether a replica's own collectives load links.
+  bool has_own(std::uint32_t replica) const { return replica < own_.size() && own_[replica].entity != kNoWay; }
+  /// What they ask for in the mean from now on; 0: nothing.
+  void demand(std::uint32_t replica, double bps, Ps now);
+  /// The rate that they have while they send, beside the flows under way. Rates must be settled.
+  double own_rate(std::uint32_t replica) const { return sharing_->rate_beside(own_[replica].entity, own_[replica].flow); }
+  double own_alone_rate(std::uint32_t replica) const { return sharing_->alone_rate(own_[replica].entity); }
+  /// Replicas beside whose collectives something else has changed, each once.
+  std::vector<std::uint32_t>& disturbed() { return disturbed_; }
+  void clear_disturbed();
+
   /// New rates for all that has changed; afterwards arrivals() are events that must be.
   void settle(Ps now);
   std::vector<Arrival>& arrivals() { return arrivals_; }
@@ -66,7 +77,15 @@ class Transfers {
               const std::vector<double>& share, double cap, double weight);
   void move(std::uint32_t flow, Ps now);
   void plan(std::uint32_t flow, Ps now);
+  void append_own(const LinkSpec& links);
+  void disturb(std::uint32_t entity);
 
+  /// The collectives of a replica.
+  struct Own {
+    std::uint32_t entity = kNoWay, flow = kNoFlow;
+    double bps = 0;
+    bool disturbed = false;
+  };
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> way_;  ///< Looked up, never walked.
   std::vector<std::int64_t> ptr_{0}, latency_, zero_;
   std::vector<std::int32_t> link_;
@@ -75,6 +94,9 @@ class Transfers {
   std::unique_ptr<Sharing> sharing_;
   std::vector<Motion> motions_;
   std::vector<std::uint32_t> changed_;
+  std::vector<Own> own_;
+  std::vector<std::vector<std::uint32_t>> own_on_;  ///< By link: replicas whose collectives use it; empty when none does.
+  std::vector<std::uint32_t> disturbed_;
   std::vector<Arrival> arrivals_;
 };
 

@@ -84,16 +84,17 @@ void Sharing::find_alone_rates() {
   }
 }
 
-FlowId Sharing::add(std::uint32_t entity) {
+FlowId Sharing::add(std::uint32_t entity, double most) {
   const FlowId id = allocate();
   const Row& row = rows_[entity];
-  flows_[id] = {.weight = row.weight, .max_rate = row.alone_rate, .entity = entity, .active = true};
+  const double rate = std::min(most, row.alone_rate);
+  flows_[id] = {.weight = row.weight, .max_rate = rate, .entity = entity, .active = true};
   attach(id);
   if (flows_[id].dirty) {
     dirty_.push_back(id);
   } else {
-    flows_[id].rate = row.alone_rate;
-    flows_[id].level = row.alone_rate / row.weight;
+    flows_[id].rate = rate;
+    flows_[id].level = rate / row.weight;
   }
   return id;
 }

@@ -1404,6 +1404,18 @@ class ServingCost:
     def beside_s(self, arg: Sequence[Sequence[float]], /) -> None: ...
 
     @property
+    def scale_out_bytes_per_token(self) -> float: ...
+
+    @scale_out_bytes_per_token.setter
+    def scale_out_bytes_per_token(self, arg: float, /) -> None: ...
+
+    @property
+    def scale_out_bps(self) -> float: ...
+
+    @scale_out_bps.setter
+    def scale_out_bps(self, arg: float, /) -> None: ...
+
+    @property
     def pipeline_stages(self) -> int: ...
 
     @pipeline_stages.setter
@@ -1687,6 +1699,24 @@ class ServingLinks:
     @latency_ps.setter
     def latency_ps(self, arg: Sequence[int], /) -> None: ...
 
+    @property
+    def own_ptr(self) -> list[int]: ...
+
+    @own_ptr.setter
+    def own_ptr(self, arg: Sequence[int], /) -> None: ...
+
+    @property
+    def own_link(self) -> list[int]: ...
+
+    @own_link.setter
+    def own_link(self, arg: Sequence[int], /) -> None: ...
+
+    @property
+    def own_share(self) -> list[float]: ...
+
+    @own_share.setter
+    def own_share(self, arg: Sequence[float], /) -> None: ...
+
 class ServingBackground:
     """Other traffic on the links."""
 
@@ -1916,6 +1946,9 @@ class ServingTotals:
 
     @property
     def busy_ps(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]: ...
+
+    @property
+    def slowed_ps(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]: ...
 
     @property
     def up_ps(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]: ...

@@ -64,7 +64,9 @@ class Sharing {
   double rate_beside(std::uint32_t entity, FlowId except = kUnbound) const;
 
   /// Starts a flow: at its own maximum when no link of it may bind, else dirty and without a rate until settle().
-  FlowId add(std::uint32_t entity);
+  FlowId add(std::uint32_t entity) { return add(entity, rows_[entity].alone_rate); }
+  /// A flow that asks for no more than `most`, which is positive.
+  FlowId add(std::uint32_t entity, double most);
   void remove(FlowId flow);
   /// New capacities; every active flow is dirty afterwards.
   void set_capacities(std::span<const std::uint32_t> links, std::span<const double> capacity_bps);

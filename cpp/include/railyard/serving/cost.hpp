@@ -25,8 +25,8 @@ class Cost {
   Fine time(const Load& load) const;
   /// Of `count` iterations of which the first is `load`, all of decodes only, each with one more token a sequence.
   Fine run_time(const Load& load, std::int64_t count) const;
-  /// The largest count, up to `limit`, whose run_time is less than `span`.
-  std::int64_t run_within(const Load& load, Fine span, std::int64_t limit) const;
+  /// The largest count, up to `limit`, whose run_time is less than `span`, when each takes `more` on top.
+  std::int64_t run_within(const Load& load, Fine span, std::int64_t limit, Fine more = 0) const;
   /// Collectives that nothing hides, in an iteration of so many tokens.
   Fine network(std::int64_t tokens) const { return network_[static_cast<std::size_t>(tokens)]; }
 

@@ -22,6 +22,8 @@ struct CostSpec {
   double attention_per_pair_s = 0;
   std::vector<double> beside_per_kv_token_s = {};   ///< Attention beside other work, which hides so much of it:
   std::vector<std::vector<double>> beside_s = {};  ///< by line, over tokens.
+  double scale_out_bytes_per_token = 0;  ///< Of its own collectives over the NICs of the replica, all of them together ...
+  double scale_out_bps = 0;              ///< ... and the rate below which they take longer than the tables say.
   std::int32_t pipeline_stages = 1;
   double stage_share = 1;  ///< The slowest stage's part of an iteration: a new one may start after it.
 };
@@ -77,6 +79,11 @@ struct LinkSpec {
   std::vector<std::int32_t> link;
   std::vector<double> share;
   std::vector<std::int64_t> latency_ps;  ///< Of each way.
+  /// What collectives of replica r take: link[k], k in ptr[r]..ptr[r+1], with share[k] wire bytes per byte of them all. Empty:
+  /// they and transfers do not meet.
+  std::vector<std::int64_t> own_ptr = {};
+  std::vector<std::int32_t> own_link = {};
+  std::vector<double> own_share = {};
 };
 
 /// Other traffic: flows that take their fair share between two times.

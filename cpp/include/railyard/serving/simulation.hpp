@@ -33,6 +33,7 @@ struct Finished {
 
 /// Totals of each replica.
 struct ReplicaTotals {
+  std::vector<std::int64_t> slowed_ps;  ///< Of busy_ps: what collectives lost to transfers on the same NICs.
   std::vector<std::int64_t> busy_ps, up_ps, iterations, input_tokens, output_tokens, kv_peak_blocks, kv_used_blocks;
   std::vector<std::int64_t> cached_tokens, loaded_tokens, moved_tokens, preemptions, tokens;
   std::vector<double> kv_tokens, pairs;  ///< Keys that decodes looked at; query x key pairs of prefills.

@@ -76,6 +76,8 @@ class Cost:
         attention_per_pair_s: Prefill.
         beside_per_kv_token_s: f64[lines], of attention that runs beside other work (on other accelerators), ...
         beside_s: f64[lines, k], ... which hides so much of it, over tokens as above.
+        scale_out_bytes_per_token: Of the replica's own collectives over its NICs, all of these together.
+        scale_out_bps: Rate below which these take longer than `network_s` says, bit/s.
         pipeline_stages: Iterations that may be under way at once.
         stage_share: The slowest stage's share of an iteration; a new one may start after it.
         idle_w: Power of a replica that is up, W.
@@ -96,6 +98,8 @@ class Cost:
     attention_per_pair_s: float = 0.0
     beside_per_kv_token_s: NDArray[np.float64] = field(default_factory=_f64)
     beside_s: NDArray[np.float64] = field(default_factory=_f64)
+    scale_out_bytes_per_token: float = 0.0
+    scale_out_bps: float = 0.0
     pipeline_stages: int = 1
     stage_share: float = 1.0
     idle_w: float = 0.0
@@ -244,6 +248,10 @@ class Links:
         link: i32[].
         share: f64[].
         latency_ps: i64[ways].
+        own_ptr: i64[replicas + 1]: the collectives of replica r use `own_link[own_ptr[r]:own_ptr[r+1]]`. Empty: they
+            and transfers do not meet.
+        own_link: i32[].
+        own_share: f64[], wire bytes per byte of all collectives of the replica.
     """
 
     rate_bps: NDArray[np.float64]
@@ -253,6 +261,9 @@ class Links:
     link: NDArray[np.int32]
     share: NDArray[np.float64]
     latency_ps: NDArray[np.int64]
+    own_ptr: NDArray[np.int64] = field(default_factory=_i64)
+    own_link: NDArray[np.int32] = field(default_factory=_i32)
+    own_share: NDArray[np.float64] = field(default_factory=_f64)
 
 
 @dataclass(frozen=True, eq=False)

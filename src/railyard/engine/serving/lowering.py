@@ -76,6 +76,8 @@ _COST = (
     "attention_per_pair_s",
     "beside_per_kv_token_s",
     "beside_s",
+    "scale_out_bytes_per_token",
+    "scale_out_bps",
     "pipeline_stages",
     "stage_share",
 )

@@ -45,6 +45,7 @@ class Replicas:
     Attributes:
         pool: Number of its pool.
         busy_ps: Time with an iteration under way (of the slowest stage, where there are several).
+        slowed_ps: Of it, what collectives lost to transfers over the same NICs.
         up_ps: Time that it was there.
         iterations: Iterations.
         input_tokens: Computed by prefills, recomputed ones included.
@@ -63,6 +64,7 @@ class Replicas:
 
     pool: NDArray[np.int32]
     busy_ps: NDArray[np.int64]
+    slowed_ps: NDArray[np.int64]
     up_ps: NDArray[np.int64]
     iterations: NDArray[np.int64]
     input_tokens: NDArray[np.int64]
