@@ -11,6 +11,7 @@ from railyard.scenario import load
 from railyard.scenario.execute import execute
 from railyard.scenario.prepare import prepare
 from railyard.scenario.serving.prepare import prepare as prepare_serving
+from railyard.scenario.serving.stages.prepare import prepare as prepare_pipeline
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FABRICS = {EXAMPLES / "packet" / "my_fabric.yaml"}  # no scenario: tests/packet_user tries it
@@ -36,7 +37,9 @@ def test_there_are_examples():
 def test_an_example_can_be_run_as_it_is(path):
     """Reads, builds every cluster, fits every layout: all that can be wrong in a scenario."""
     draft = load.load(path)
-    jobs = prepare(draft) if draft.scenario.workload.serving is None else prepare_serving(draft)
+    workload = draft.scenario.workload
+    ways = {"training": prepare, "serving": prepare_serving, "pipeline": prepare_pipeline}
+    jobs = next(way for kind, way in ways.items() if getattr(workload, kind) is not None)(draft)
     assert len({job.variant.name for job in jobs}) == len(jobs)
     first = path.read_text(encoding="utf-8").splitlines()[0]
     assert first == "# yaml-language-server: $schema=railyard.schema.json"

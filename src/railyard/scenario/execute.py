@@ -66,12 +66,13 @@ def execute(
     """
     tell: Tell = progress or (lambda _stage, _share: None)
     tell("preparing", 0.0)
-    if draft.scenario.workload.serving is not None:
+    workload = draft.scenario.workload
+    if workload.training is None:
         from railyard.scenario.serving import execute as serving
+        from railyard.scenario.serving.stages import execute as stages
 
-        return Finished(
-            *serving.execute(draft, varies, version=_version(), engine=engine, out=out, face=face, tell=tell)
-        )
+        way = (stages if workload.serving is None else serving).execute
+        return Finished(*way(draft, varies, version=_version(), engine=engine, out=out, face=face, tell=tell))
     jobs = prepare(draft, varies, engine)
     plain = keep.resolved(draft, varies)
     name = folders.name_of(plain, _version())

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from railyard.scenario.load import Draft
     from railyard.scenario.prepare import Job
     from railyard.scenario.serving.prepare import ServingJob
+    from railyard.scenario.serving.stages.prepare import PipelineJob
+    from railyard.scenario.serving.stages.section import PipelineSection
 
 INPUTS = "inputs"
 
@@ -32,7 +34,7 @@ def resolved(draft: Draft, varies: Sequence[str] = ()) -> dict[str, Any]:
     return load.dump(draft.changed({"compare": from_plain(compare, Mark("--vary"))}).scenario)
 
 
-def place(folder: Path, number: int, jobs: Sequence[Job] | Sequence[ServingJob]) -> Path:
+def place(folder: Path, number: int, jobs: Sequence[Job] | Sequence[ServingJob] | Sequence[PipelineJob]) -> Path:
     """Where the timeline of a variant goes: that of the first into the folder itself, others into one of their own."""
     if number == 0:
         return folder
@@ -72,15 +74,25 @@ def write_run(folder: Path, plain: dict[str, Any], drafts: Sequence[Draft], resu
 def _files(draft: Draft) -> dict[str, Path]:
     """The files that a scenario names, by what it calls them."""
     files: dict[str, Path] = {}
-    model = model_file(draft)
     workload = draft.scenario.workload
+    model = None if workload.pipeline else model_file(draft)
     if model is not None:
         files[(workload.training or draft.scenario.serving).model] = model
-    if workload.serving is not None and workload.serving.requests.trace is not None:
-        files[workload.serving.requests.trace] = draft.folder / workload.serving.requests.trace
+    served = workload.serving or workload.pipeline
+    if served is not None and served.requests.trace is not None:
+        files[served.requests.trace] = draft.folder / served.requests.trace
+    if workload.pipeline is not None:
+        files |= _files_of_stages(draft, workload.pipeline)
     if draft.scenario.catalog is not None:
         files[draft.scenario.catalog] = draft.folder / draft.scenario.catalog
     return files
+
+
+def _files_of_stages(draft: Draft, pipeline: PipelineSection) -> dict[str, Path]:
+    """The files of models that stages name."""
+    named = [getattr(stage, "model", "") for stage in pipeline.stages.values()]
+    paths = {name: draft.folder / name for name in named if name.endswith(".json") or "/" in name}
+    return {name: path / "config.json" if path.is_dir() else path for name, path in paths.items() if path.exists()}
 
 
 def _renamed(value: Any, names: dict[str, str]) -> Any:

@@ -11,6 +11,7 @@ from railyard.scenario.packet_section import PacketSection
 from railyard.scenario.quantity import Natural, Text
 from railyard.scenario.section import Section
 from railyard.scenario.serving.section import ServingSection
+from railyard.scenario.serving.stages.section import PipelineSection
 from railyard.scenario.study import CollectivesSection, CompareSection, FaultSection, JitterSection
 from railyard.scenario.workload import TrainingSection, WorkloadSection
 
@@ -70,5 +71,16 @@ class Scenario(Section):
             InputError: The scenario trains.
         """
         if self.workload.serving is None:
-            raise InputError("this wants requests to serve; the scenario trains", key="workload")
+            raise InputError("this wants one model that serves; the scenario has no `serving`", key="workload")
         return self.workload.serving
+
+    @property
+    def pipeline(self) -> PipelineSection:
+        """The stages that requests go through.
+
+        Raises:
+            InputError: The scenario has none.
+        """
+        if self.workload.pipeline is None:
+            raise InputError("this wants stages; the scenario has no `pipeline`", key="workload")
+        return self.workload.pipeline

@@ -44,9 +44,14 @@ SHORT: Mapping[str, str] = {
     "pools": "workload.serving.pools",
     "transfer": "workload.serving.transfer",
     "slo": "workload.serving.slo",
+    "stages": "workload.pipeline.stages",
+    "between": "workload.pipeline.between",
     "electricity": "economics.electricity",
     "pue": "economics.pue",
 }
+
+#: Short names of serving that mean the same of a pipeline.
+_OF_REQUESTS = frozenset({"rate", "load", "slo"})
 
 #: Parts of `communication`, each a kind with its keys.
 _KINDS = ("compression", "local_updates", "asynchronous", "scheduling", "sparse", "dispatch")
@@ -116,7 +121,10 @@ def put(root: Node, key: str, value: Node) -> Node:
 def _of_workload(root: Node, path: tuple[str, ...], key: str) -> tuple[str, ...]:
     """Short names that mean a key of the training job mean that of the serving workload where there is one."""
     workload = root.value.get("workload") if isinstance(root.value, dict) else None
-    serves = workload is not None and isinstance(workload.value, dict) and "serving" in workload.value
+    kinds = workload.value if workload is not None and isinstance(workload.value, dict) else {}
+    serves = "serving" in kinds
+    if "pipeline" in kinds and path[:2] == ("workload", "serving") and key.partition(".")[0] in _OF_REQUESTS:
+        return ("workload", "pipeline", *path[2:])
     shared = key.partition(".")[0] in {"model", "precision", "software"}
     return ("workload", "serving", *path[2:]) if serves and shared else path
 

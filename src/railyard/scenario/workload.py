@@ -9,6 +9,7 @@ from railyard.scenario.communication import CommunicationSection
 from railyard.scenario.quantity import Count, Flag, Positive, Text
 from railyard.scenario.section import Section, section_of
 from railyard.scenario.serving.section import ServingSection
+from railyard.scenario.serving.stages.section import PipelineSection
 from railyard.workload.training.spec import Checkpoint, DataLoading, Layout, Precision, SoftwareProfile
 
 _LayoutKeys = section_of(Layout, "LayoutKeys", skip=frozenset({"global_batch"}), optional=True)
@@ -92,9 +93,12 @@ class WorkloadSection(Section):
 
     training: TrainingSection | None = Field(default=None, description="A training job.")
     serving: ServingSection | None = Field(default=None, description="A model that answers requests.")
+    pipeline: PipelineSection | None = Field(
+        default=None, description="Stages on different hardware that requests go through."
+    )
 
     @model_validator(mode="after")
     def _one(self) -> "WorkloadSection":
-        if (self.training is None) == (self.serving is None):
-            raise PydanticCustomError("workload", "either `training` or `serving` says what runs")
+        if sum(part is not None for part in (self.training, self.serving, self.pipeline)) != 1:
+            raise PydanticCustomError("workload", "one of `training`, `serving` and `pipeline` says what runs")
         return self

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from railyard.workload.serving.lengths import LengthLaw
     from railyard.workload.serving.requests import Requests
 
-_REQUESTS = ("workload", "serving", "requests")
-
 
 def requests_of(draft: Draft) -> Requests:
     """What is asked, and when.
@@ -22,8 +20,10 @@ def requests_of(draft: Draft) -> Requests:
     Raises:
         InputError: The trace cannot be read (its own line is named), or the load cannot be reached.
     """
-    section = draft.scenario.serving.requests
-    with blaming(draft, *_REQUESTS):
+    workload = draft.scenario.workload
+    kind = "serving" if workload.pipeline is None else "pipeline"
+    section = (workload.pipeline or draft.scenario.serving).requests
+    with blaming(draft, "workload", kind, "requests"):
         found = _drawn(section.synthetic, draft.scenario.seed) if section.synthetic else _read(draft, section)
         if section.first is not None:
             found = found.head(section.first)

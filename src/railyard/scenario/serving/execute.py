@@ -191,7 +191,10 @@ def mark_fronts(servings: Sequence[dict[str, Any]]) -> None:
             point[mark] = on_front
 
 
-def result_of(draft: Draft, plain: dict[str, Any], measured: Sequence[Measured], version: str) -> dict[str, Any]:
+def result_of(
+    draft: Draft, plain: dict[str, Any], measured: Sequence[Measured], version: str, left_out: Sequence[str] = LEFT_OUT
+) -> dict[str, Any]:
+    """All variants with where they come from, as `result.json` has it."""
     return {
         "format": "railyard/1",
         "name": draft.scenario.name,
@@ -203,7 +206,7 @@ def result_of(draft: Draft, plain: dict[str, Any], measured: Sequence[Measured],
             "digest": measured[0].variant["digest"],
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "sources": [source.to_json() for source in _once(found.sources for found in measured)],
-            "left_out": list(LEFT_OUT),
+            "left_out": list(left_out),
             "defaults": _once(found.defaults for found in measured),
         },
         "variants": [found.variant for found in measured],

@@ -97,7 +97,7 @@ def measure(job: ServingJob, run: ServingRun) -> Measured:
         "outcome": run.outcome,
         "requests": _requests(job, found),
         **_latencies(found, run),
-        "slo": _slo(objective, good),
+        "slo": slo_of(objective, good),
         "throughput": _throughput(job, found, good, cost),
         "kv": _cache(job, run, found),
         "replicas": replicas_of(job, run, good.span_s),
@@ -112,7 +112,7 @@ def measure(job: ServingJob, run: ServingRun) -> Measured:
         "settings": dict(job.variant.settings),
         "serving": serving,
         "warnings": list(_warnings(job, run, found)),
-        "digest": digest_of(run),
+        "digest": _digest(run),
     }
     return Measured(variant, found, cost, tuple(_sources(job, cost)), tuple(_defaults(job)))
 
@@ -159,7 +159,8 @@ def _share(part: float, row: dict[str, float]) -> float:
     return part / whole if whole > 0 else 0.0
 
 
-def _slo(objective: Objective, good: Goodput) -> dict[str, Any]:
+def slo_of(objective: Objective, good: Goodput) -> dict[str, Any]:
+    """The result's `slo`: the limits, and what met them."""
     return {
         "ttft_s": objective.ttft_s,
         "tpot_s": objective.tpot_s,
@@ -202,6 +203,7 @@ def _cache(job: ServingJob, run: ServingRun, found: Served) -> dict[str, Any]:
 
 
 def replicas_of(job: ServingJob, run: ServingRun, span_s: float) -> list[dict[str, Any]]:
+    """The result's `replicas`, of a run that counts as so long."""
     totals = run.replicas
     return [
         {
@@ -331,7 +333,7 @@ def _warnings(job: ServingJob, run: ServingRun, found: Served) -> Iterator[str]:
         )
 
 
-def digest_of(run: ServingRun) -> str:
+def _digest(run: ServingRun) -> str:
     text = hashlib.sha256()
     for column in (run.first_token_ps, run.done_ps, run.replica, run.decode_replica):
         text.update(np.ascontiguousarray(column).tobytes())

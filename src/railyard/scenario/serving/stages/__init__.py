@@ -1,0 +1,1 @@
+"""A request that goes through several stages on pools of different hardware: `workload: pipeline:`."""

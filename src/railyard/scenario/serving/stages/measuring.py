@@ -1,0 +1,240 @@
+"""From a journey through stages to one variant of the result, in the same form as a run without stages."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.economics.deployment import Use, deployment_cost
+from railyard.economics.serving import Goodput as Sold
+from railyard.economics.sources import Source, of_entry
+from railyard.measure.serving.objective import Objective, goodput
+from railyard.measure.serving.percentiles import counted, parts_of, quantiles
+from railyard.measure.serving.served import DROPPED, UNFINISHED
+from railyard.scenario.serving.measuring import SHORTEST_S, Measured, slo_of
+from railyard.scenario.serving.stages.answer import Answer
+from railyard.scenario.serving.stages.bill import parts
+from railyard.scenario.serving.stages.by_stage import stages_json
+from railyard.scenario.serving.stages.shown import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from railyard.economics.deployment import DeploymentCost
+    from railyard.measure.serving.objective import Goodput
+    from railyard.measure.serving.served import Served
+    from railyard.scenario.serving.stages.prepare import PipelineJob
+    from railyard.scenario.serving.stages.through import Journey, Visit
+
+LEFT_OUT = (
+    "each stage has hardware of its own, and nothing flows back: a model that is called twice stands there twice",
+    "data from one stage to the next share no links; keys and values within a stage do",
+    "tools outside cost nothing here",
+    "tokens are those that the user asked and got, not those between stages",
+)
+
+
+def objective_of(job: PipelineJob) -> Objective:
+    """The scenario's objective."""
+    slo = job.variant.draft.scenario.pipeline.slo
+    return Objective(slo.ttft, slo.tpot, slo.e2e, slo.attainment)
+
+
+def measure(job: PipelineJob, journey: Journey) -> Measured:
+    """Everything about one variant.
+
+    Raises:
+        InputError: The bill holds an unknown kind.
+    """
+    seen = shown(job.variant.draft.scenario.pipeline, journey)
+    found, objective = seen.served, objective_of(job)
+    good = goodput(found, objective)
+    span = max(good.span_s, SHORTEST_S)
+    uses = {visit.name: _uses_of(job, visit, span) for visit in journey.visits}
+    met = objective.met(found)
+    cost = deployment_cost(
+        uses=[use for used in uses.values() for use in used],
+        parts=list(parts(job)),
+        goodput=Sold.of(met, found.input_tokens, found.output_tokens, span, found.cached_tokens),
+        assumptions=job.assumptions,
+    )
+    serving = {
+        "outcome": outcome(journey),
+        "requests": _requests(journey, found),
+        **_latencies(journey, found),
+        "slo": slo_of(objective, good),
+        "throughput": _throughput(job, found, good, cost),
+        "kv": _cache(journey, found, span),
+        "replicas": list(_replicas(journey, span)),
+        "pools": [row for name, used in uses.items() for row in _pools(job, name, used)],
+        "links": [],
+        "stages": stages_json(job, journey, seen, uses, span),
+        "cpmt": cost.cpmt_json(),
+        "power": cost.power_json(),
+        "capex": cost.capex.to_json(),
+    }
+    variant = {
+        "name": job.variant.name,
+        "settings": dict(job.variant.settings),
+        "serving": serving,
+        "warnings": list(_warnings(journey, found)),
+        "digest": _digest(journey),
+    }
+    return Measured(variant, found, cost, tuple(_sources(job, cost)), tuple(_defaults(job)))
+
+
+def outcome(journey: Journey) -> str:
+    """`overload` when the queue of any stage grew without bound."""
+    over = any(visit.passed is not None and visit.passed.overloaded for visit in journey.visits)
+    return "overload" if over else "finished"
+
+
+def _uses_of(job: PipelineJob, visit: Visit, span_s: float) -> list[Use]:
+    """How a stage's devices spend the run; those of a stage that nobody took stand idle."""
+    if visit.passed is not None:
+        return visit.passed.uses(span_s)
+    return [
+        Use(one.cluster.accelerator, one.count, one.cluster.accelerator.idle_power_w)
+        for one in job.stages[visit.name].hardware
+    ]
+
+
+def _requests(journey: Journey, found: Served) -> dict[str, Any]:
+    asked = journey.requests
+    return {
+        "count": len(asked),
+        "rate_per_s": asked.rate_per_s,
+        "input_tokens_mean": float(asked.input_tokens.mean()),
+        "output_tokens_mean": float(asked.output_tokens.mean()),
+        "done": int(found.done.sum()),
+        "dropped": int((found.status == DROPPED).sum()),
+        "unfinished": int((found.status == UNFINISHED).sum()),
+        "source": asked.source,
+    }
+
+
+def _latencies(journey: Journey, found: Served) -> dict[str, Any]:
+    causes = {
+        "queue_s": found.queue_s,
+        "transfer_s": found.transfer_s,
+        "network_s": found.network_s,
+        "compute_s": found.compute_s,
+    }
+    ttft = parts_of(found.ttft_s, causes)
+    tpot = parts_of(found.tpot_s, {"network": found.decode_network_s, "rest": found.tpot_s - found.decode_network_s})
+    return {
+        "ttft_s": quantiles(found.ttft_s),
+        "tpot_s": quantiles(found.tpot_s),
+        "itl_s": _gaps(journey),
+        "e2e_s": quantiles(found.e2e_s),
+        "queue_s": quantiles(found.queue_s),
+        "ttft_parts": ttft,
+        "network_share": {
+            "ttft": {name: _share(row["network_s"] + row["transfer_s"], row) for name, row in ttft.items()},
+            "tpot": {name: _share(row["network"], row) for name, row in tpot.items()},
+        },
+    }
+
+
+def _gaps(journey: Journey) -> dict[str, float | None]:
+    """Gaps between tokens, of all models together."""
+    known = [visit.passed.tokens for visit in journey.visits if visit.passed is not None and visit.passed.tokens]
+    if not known:
+        return quantiles(np.full(1, np.nan))
+    return counted(np.sum([one.gap_count for one in known], axis=0), known[0].gap_lower_s)
+
+
+def _share(part: float, row: Mapping[str, float]) -> float:
+    whole = sum(row.values())
+    return part / whole if whole > 0 else 0.0
+
+
+def _throughput(job: PipelineJob, found: Served, good: Goodput, cost: DeploymentCost) -> dict[str, Any]:
+    tpot = quantiles(found.tpot_s)["p50"]
+    accelerators = sum(one.count for stage in job.stages.values() for one in stage.hardware)
+    return {
+        "span_s": good.span_s,
+        "input_tokens_per_s": good.all_input_tokens_per_s,
+        "output_tokens_per_s": good.all_output_tokens_per_s,
+        "accelerators": accelerators,
+        "per_gpu": good.all_output_tokens_per_s / accelerators,
+        "per_user": None if not tpot else 1 / tpot,
+        "per_mw": good.all_output_tokens_per_s / cost.power.total_w.typical * 1e6,
+    }
+
+
+def _cache(journey: Journey, found: Served, span_s: float) -> dict[str, Any]:
+    done = found.done
+    prompts = int(found.input_tokens[done].sum())
+    peaks = [row["kv_peak_share"] for row in _replicas(journey, span_s)]
+    return {
+        "hit_rate": float(found.cached_tokens[done].sum()) / prompts if prompts else 0.0,
+        "loaded_rate": 0.0,
+        "peak_share": max(peaks, default=0.0),
+        "preemptions": 0,
+    }
+
+
+def _replicas(journey: Journey, span_s: float) -> Iterator[dict[str, Any]]:
+    for visit in journey.visits:
+        for row in visit.passed.replicas(span_s) if visit.passed is not None else ():
+            role = row.get("pool")
+            yield {**row, "pool": visit.name if role in {None, "both"} else f"{visit.name} {role}"}
+
+
+def _pools(job: PipelineJob, name: str, uses: list[Use]) -> Iterator[dict[str, Any]]:
+    for one, use in zip(job.stages[name].hardware, uses, strict=True):
+        yield {
+            "role": name if one.role in {"both", job.stages[name].kind} else f"{name} {one.role}",
+            "replicas": one.replicas,
+            "accelerator": one.cluster.accelerator.name,
+            "accelerators": one.count,
+            "prompt": use.prompt,
+            "decode": use.decode,
+            "network": use.network,
+        }
+
+
+def _warnings(journey: Journey, found: Served) -> Iterator[str]:
+    for visit in journey.visits:
+        if visit.passed is not None and visit.passed.overloaded:
+            yield f"overload: the queue of stage `{visit.name}` grew without bound, and the run was ended there"
+        elif visit.passed is None:
+            yield f"no request took stage `{visit.name}`"
+    dropped = int((found.status == DROPPED).sum())
+    if dropped:
+        yield f"{dropped} requests are longer than what a stage can ever hold and were refused"
+    duration = journey.requests.duration_s
+    if found.done.all() and found.span_s > 1.5 * duration > 0:
+        yield (
+            f"the last answer came {found.span_s - duration:.0f} s after the last request: the load is near or beyond"
+            " what the deployment can serve"
+        )
+
+
+def _digest(journey: Journey) -> str:
+    text = hashlib.sha256()
+    for visit in journey.visits:
+        text.update(np.ascontiguousarray(visit.rows).tobytes())
+        if visit.passed is not None:
+            text.update(np.ascontiguousarray(visit.passed.end_ps).tobytes())
+    return text.hexdigest()[:16]
+
+
+def _sources(job: PipelineJob, cost: DeploymentCost) -> Iterator[Source]:
+    for stage in job.stages.values():
+        for one in stage.hardware:
+            for entry in (one.cluster.accelerator, one.cluster.server, one.cluster.nic):
+                yield from of_entry(entry, *entry.provenance)
+    yield from cost.sources
+    fabric = job.network.fabric
+    for field, origin in fabric.sources.items():
+        yield Source(fabric.name, field, origin.value_text, origin.source, origin.year, origin.confidence)
+
+
+def _defaults(job: PipelineJob) -> Iterator[str]:
+    for name, stage in job.stages.items():
+        if isinstance(stage, Answer) and stage.job.variant.draft.scenario.serving.software is None:
+            yield f"software of {name}: {stage.job.software[0].name}"

@@ -1,0 +1,121 @@
+"""What every stage is to those around it: requests come in at times, go out at times, and these are made of parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+    from railyard.economics.deployment import Use
+    from railyard.workload.serving.requests import Requests
+
+    Progress = Callable[[int, int], None]
+
+CAUSES = ("queue", "compute", "network", "transfer")
+"""Of which every time is made: waiting, computing, collectives that nothing hides, data on its way."""
+PS = 1e12
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Devices of a stage, for the bill.
+
+    Attributes:
+        cluster: Whole servers of them.
+        count: Devices that the stage has.
+        role: What they do.
+        replicas: Copies that they hold.
+    """
+
+    cluster: Cluster
+    count: int
+    role: str
+    replicas: int
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """Answers of a language model; a row a request, in the order in which they came.
+
+    Attributes:
+        first_ps: i64[m], first token; -1 where there was none.
+        first_parts: f64[m, 4], parts of the time until then.
+        decode_network_s: f64[m], collectives for each further token.
+        cached_tokens: i64[m], of its prompt, not computed.
+        gap_count: i64[bins], gaps between two tokens.
+        gap_lower_s: f64[bins], where the bins begin.
+    """
+
+    first_ps: NDArray[np.int64]
+    first_parts: NDArray[np.float64]
+    decode_network_s: NDArray[np.float64]
+    cached_tokens: NDArray[np.int64]
+    gap_count: NDArray[np.int64]
+    gap_lower_s: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Passed:
+    """What became of the requests of one stage; a row a request, in the order in which they came.
+
+    Attributes:
+        end_ps: i64[m], when the stage was through with it; -1 where it never was.
+        parts: f64[m, 4], seconds from its coming to `end_ps` by `CAUSES`.
+        refused: bool[m], it can never be served here.
+        overloaded: The stage's queue grew without bound.
+        uses: Given the seconds that the whole run lasted, how the stage's devices spent them.
+        replicas: Rows of the result's `replicas`, given the same.
+        tokens: Of answers; None where there are none.
+        figures: What else the result says of the stage.
+    """
+
+    end_ps: NDArray[np.int64]
+    parts: NDArray[np.float64]
+    refused: NDArray[np.bool_]
+    overloaded: bool
+    uses: Callable[[float], list[Use]]
+    replicas: Callable[[float], list[dict[str, Any]]]
+    tokens: Tokens | None = None
+    figures: dict[str, Any] = field(default_factory=dict)
+
+
+class Stage(Protocol):
+    """A stage, ready to run."""
+
+    @property
+    def kind(self) -> str:
+        """What it is."""
+
+    @property
+    def nic_bps(self) -> float:
+        """Rate at which one of its requests' data may come and go; infinite where nothing bounds it."""
+
+    @property
+    def hardware(self) -> tuple[Hardware, ...]:
+        """Its devices."""
+
+    def sends_bytes(self, requests: Requests) -> NDArray[np.float64]:
+        """f64[n], what each request carries on from here."""
+
+    def run(self, requests: Requests, rows: NDArray[np.int64], seed: int, progress: Progress | None) -> Passed:
+        """Serves requests.
+
+        Args:
+            requests: Those that take the stage, with the times at which they come, ascending.
+            rows: int64[m], their numbers among all requests.
+            seed: Of everything random.
+            progress: Told how many have left, and the simulated time in ps.
+        """
+
+
+def parts(**seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """f64[m, 4] of columns by cause; causes that are left out are zero."""
+    count = len(next(iter(seconds.values())))
+    return np.column_stack([seconds.get(cause, np.zeros(count)) for cause in CAUSES])
