@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.cluster import build
+from railyard import cluster as clusters
 from railyard.engine.serving import (
     Autoscale,
     Cost,
@@ -232,7 +232,7 @@ def _machine(catalog: Catalog, cluster: Cluster, name: str | None, key: str) -> 
             key=key,
             found=name,
         )
-    return build(replace(cluster.spec, server=name, overrides={}), catalog)
+    return clusters.build(replace(cluster.spec, server=name, overrides={}), catalog)
 
 
 def deployment(
