@@ -61,7 +61,7 @@ std::int64_t Simulation::State::run_length(const Replica& replica, const Batch& 
 bool Simulation::State::learns(const Replica& replica) const {
   if (replica.waiting.empty()) return false;
   const Request& first = requests_[replica.waiting.front()];
-  if (replica.freed_places > 0 || replica.freed_blocks > 0 || first.queued > replica.horizon) return true;
+  if (replica.evicted || replica.freed_places > 0 || replica.freed_blocks > 0 || first.queued > replica.horizon) return true;
   const auto places = static_cast<std::size_t>(pools_[replica.pool].spec.max_sequences);
   return replica.running.size() < places && asks_tiers(replica, first);
 }

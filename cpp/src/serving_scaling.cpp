@@ -28,7 +28,7 @@ void Simulation::State::outage(std::uint32_t row, bool back) {
     return if_empty(id);
   }
   replica.down_until = std::max(replica.down_until, to);
-  push(to, Topic::outage, 2 * row + 1);
+  push(replica.down_until, Topic::outage, 2 * row + 1);
   if (replica.mode == Replica::Mode::down) return;
   replica.returns = replica.mode != Replica::Mode::leaving;
   take_down(id);

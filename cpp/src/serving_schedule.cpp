@@ -49,11 +49,15 @@ void Simulation::State::form(ReplicaId id, Batch& batch) {
   Replica& replica = replicas_[id];
   const PoolSpec& spec = pool_of(id).spec;
   std::int64_t budget = spec.max_batched_tokens;
-  replica.again = false;
+  replica.again = replica.evicted = false;
   const bool decode_first = spec.policy == Policy::decode_first;
   add_running(id, batch, budget, true, decode_first);
   if (!replica.again) add_waiting(id, batch, budget);
-  if (!decode_first && batch.items.empty()) add_running(id, batch, budget, false, true);
+  if (decode_first || !batch.items.empty()) return;
+  const KvCache& cache = replica.cache;
+  const std::int64_t kept = cache.available() - cache.blank();
+  add_running(id, batch, budget, false, true);
+  replica.evicted = cache.available() - cache.blank() < kept;
 }
 
 /// Tokens that the request takes of the budget when `from` are there already; 0: not in this iteration.

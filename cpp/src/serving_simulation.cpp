@@ -196,7 +196,7 @@ Ps Simulation::now() const { return state_->now; }
 std::uint64_t Simulation::events() const { return state_->events; }
 ReplicaTotals Simulation::totals() const { return state_->totals(); }
 IterationLog Simulation::log() const { return state_->iteration_log; }
-std::vector<double> Simulation::link_bytes() const { return state_->transfers.link_bytes(); }
+std::vector<double> Simulation::link_bytes() const { return state_->transfers.link_bytes(state_->now); }
 std::vector<std::int64_t> Simulation::gaps() const { return state_->gaps.counts(); }
 
 std::vector<std::int64_t> Simulation::gap_lower_ps() {

@@ -121,6 +121,7 @@ struct Replica {
   i128 kv_tokens = 0, pairs = 0;
   Fine extra = 0;      ///< That the next iteration takes longer: swapping.
   bool again = false;  ///< Something was preempted: the next iteration must look at the queue anew.
+  bool evicted = false;  ///< Something was evicted after the queue was looked at: of its own prefix it may want less now.
   // What a schedule that is made ahead does not know: who came later than `horizon`, what came free since.
   Ps horizon = kNever;
   std::int64_t freed_places = 0, freed_blocks = 0;

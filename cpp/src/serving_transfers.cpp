@@ -133,6 +133,13 @@ void Transfers::clear_disturbed() {
   disturbed_.clear();
 }
 
+std::vector<double> Transfers::link_bytes(Ps now) {
+  for (std::uint32_t flow = 0; flow < motions_.size(); ++flow) {
+    if (motions_[flow].open) move(flow, now);
+  }
+  return link_bytes_;
+}
+
 void Transfers::settle(Ps now) {
   if (sharing_ == nullptr) return;
   if (sharing_->unsettled()) sharing_->settle();

@@ -58,7 +58,7 @@ class Transfers {
   void settle(Ps now);
   std::vector<Arrival>& arrivals() { return arrivals_; }
   bool any() const { return sharing_ != nullptr; }
-  std::vector<double> link_bytes() const { return link_bytes_; }
+  std::vector<double> link_bytes(Ps now);
   /// Until so many bytes would be there, at the rate that the flows under way leave to one more.
   Ps time_to_move(std::uint32_t way, double volume_bytes, Ps now);
 

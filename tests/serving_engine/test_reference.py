@@ -12,7 +12,7 @@ from railyard.engine.serving import Deployment, Outages, Router, simulate
 from railyard.engine.serving.results import COLUMNS
 
 from .cases import MS, ROUTERS, pools, requests
-from .columns import LINEAR
+from .columns import LINEAR, hashed, pool, rows
 from .reference import Reference
 
 
@@ -66,3 +66,12 @@ def test_failures(made, one, data):
     )
     router = data.draw(st.sampled_from(ROUTERS))
     compare(made, Deployment((one,), Router(router), outages=away, stop_on_overload=False), 1)
+
+
+def test_an_eviction_after_the_queue_was_looked_at_ends_a_run():
+    """Prompts first: a decode then evicts a unit of the prompt that waits, which then wants fewer idle blocks."""
+    made = hashed(rows([0, 0], [11, 37], [8, 1]), [[], [1, 2]], 16)
+    one = pool(
+        block_tokens=4, kv_blocks=12, max_sequences=2, max_batched_tokens=8, policy="prefill-first", prefix_cache=True
+    )
+    compare(made, Deployment((one,)), 0)
