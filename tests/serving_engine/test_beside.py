@@ -54,7 +54,7 @@ def split(ways: Links, cost: Cost) -> Deployment:
 
 
 def lengthened(source_bps: float, own_bps: float):
-    """A long answer under way, and a prompt whose cache arrives meanwhile: its seconds, the answer's with and without."""
+    """A long answer under way, and a prompt whose cache comes meanwhile: its seconds, the answer's with and without."""
     deployment = split(links(source_bps), law(own_bps))
     both = simulate(rows([0, S], [1, 200], [400, 2]), deployment)
     alone = simulate(rows([0], [1], [400]), deployment)
