@@ -43,6 +43,7 @@ SHORT: Mapping[str, str] = {
     "load": "workload.serving.requests.load",
     "pools": "workload.serving.pools",
     "transfer": "workload.serving.transfer",
+    "cache": "workload.serving.cache",
     "slo": "workload.serving.slo",
     "stages": "workload.pipeline.stages",
     "between": "workload.pipeline.between",

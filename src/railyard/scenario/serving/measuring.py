@@ -17,6 +17,7 @@ from railyard.measure.serving.objective import Objective, goodput
 from railyard.measure.serving.percentiles import counted, parts_of, quantiles
 from railyard.measure.serving.served import DROPPED, UNFINISHED, Served, served
 from railyard.scenario.serving.sides import ffn_share, sides_of
+from railyard.workload.serving.reuse import reuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -199,7 +200,20 @@ def _cache(job: ServingJob, run: ServingRun, found: Served) -> dict[str, Any]:
         "moved_rate": float(run.moved_tokens[done].sum()) / prompts if prompts else 0.0,
         "peak_share": float((run.replicas.kv_peak_blocks / blocks).max()),
         "preemptions": int(run.replicas.preemptions.sum()),
+        "reuse": _reuse(job),
     }
+
+
+def _reuse(job: ServingJob) -> list[dict[str, Any]]:
+    """From which rate on a known prefix as long as the mean prompt is loaded faster than it is computed."""
+    tokens = max(round(float(job.requests.input_tokens.mean())), 1)
+    found = []
+    for pool, cost in zip(job.pools, job.costs, strict=True):
+        if pool.role != "decode":
+            rate = reuse(job.model, pool.cluster.accelerator, pool.layout, cost, tokens)
+            told = {"prefix_tokens": tokens, "peak_bps": rate.peak_bps, "predicted_bps": rate.predicted_bps}
+            found.append({"pool": pool.role, **told})
+    return found
 
 
 def replicas_of(job: ServingJob, run: ServingRun, span_s: float) -> list[dict[str, Any]]:

@@ -39,6 +39,7 @@ class ServingJob:
 
     Attributes:
         variant: Its name, settings and scenario.
+        model: What answers.
         cluster: On what it runs; the network between its pools.
         pools: On which ranks, with which machine and layout.
         costs: An iteration of a replica of each pool.
@@ -49,6 +50,7 @@ class ServingJob:
     """
 
     variant: Variant
+    model: Model
     cluster: Cluster
     pools: tuple[Placed, ...]
     costs: tuple[Any, ...]
@@ -120,4 +122,4 @@ def job_of(variant: Variant, known: Known) -> ServingJob:
         costs = costs_of(model, cluster, pools, software, requests)
         between = ways(cluster, pools, serving.transfer.nic, among=serving.router.move)
         deployed = deployment(serving, pools, costs, links=between, hash_tokens=requests.block_tokens)
-    return ServingJob(variant, cluster, pools, costs, software, deployed, requests, assumptions)
+    return ServingJob(variant, model, cluster, pools, costs, software, deployed, requests, assumptions)
