@@ -1,6 +1,7 @@
 /** Lines over one axis, drawn at the width that the page gives, with the values under the pointer. */
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { Legend } from "./parts";
 import type { Scale } from "./scales";
 
 export interface Series {
@@ -27,6 +28,10 @@ interface PlotProps {
   /** What stands for a value beyond the last point of a line; the last value without it. */
   after?: string;
   height?: number;
+  /** Names stand at the ends of their lines; in a legend above where there is no room. */
+  named?: boolean;
+  /** Every point is drawn. */
+  dots?: boolean;
 }
 
 /** Width of a figure of the axis, and a little. */
@@ -34,6 +39,11 @@ const LETTER = 6.8;
 const RIGHT = 14;
 const TOP = 24;
 const BOTTOM = 40;
+/** From so wide a plot on, up to so many lines, names stand beside their lines. */
+const WIDE = 620;
+const MOST_NAMES = 9;
+/** Height of a name. */
+const LINE = 15;
 
 /** The width of an element, in pixels, as it changes. */
 export function useWidth(): [{ current: HTMLDivElement | null }, number] {
@@ -74,12 +84,15 @@ export function Plot(props: PlotProps) {
   const [hover, setHover] = useState<number | null>(null);
   const height = props.height ?? 280;
   const left = Math.round(14 + LETTER * Math.max(...props.y.ticks.map((tick) => props.showY(tick).length)));
-  const inner = { width: Math.max(width - left - RIGHT, 10), height: height - TOP - BOTTOM };
+  const beside = (props.named ?? false) && width >= WIDE && props.series.length <= MOST_NAMES;
+  const right = beside ? RIGHT + 6 + LETTER * Math.max(...props.series.map(({ name }) => name.length)) : RIGHT;
+  const inner = { width: Math.max(width - left - right, 10), height: height - TOP - BOTTOM };
   const px = (value: number) => left + props.x.at(value) * inner.width;
   const py = (value: number) => TOP + (1 - props.y.at(value)) * inner.height;
   const xTicks = thinned(props.x.ticks, Math.max(2, Math.floor(inner.width / 70)));
   return (
     <div class="plot" ref={ref}>
+      {props.named && !beside && <Legend items={props.series.map(({ name, color }) => ({ name, color }))} />}
       {width > 0 && (
         <svg
           viewBox={`0 0 ${width} ${height}`}
@@ -92,7 +105,7 @@ export function Plot(props: PlotProps) {
         >
           {props.y.ticks.map((tick) => (
             <g>
-              <line class="grid" x1={left} x2={width - RIGHT} y1={py(tick)} y2={py(tick)} />
+              <line class="grid" x1={left} x2={width - right} y1={py(tick)} y2={py(tick)} />
               <text x={left - 8} y={py(tick)} class="y">{props.showY(tick)}</text>
             </g>
           ))}
@@ -103,13 +116,17 @@ export function Plot(props: PlotProps) {
             </g>
           ))}
           <text x={left} y={12} class="title">{props.titleY}</text>
-          <text x={width - RIGHT} y={height - 6} class="title end">{props.titleX}</text>
+          <text x={width - right} y={height - 6} class="title end">{props.titleX}</text>
           {[...props.series].sort((a, b) => Number(b.faint ?? false) - Number(a.faint ?? false)).map((each) => (
             <path
               d={pathOf(each.points, px, py, props.steps ?? false)}
               class={each.faint ? "curve faint" : "curve"}
               style={{ stroke: each.color, strokeDasharray: each.dashes }}
             />
+          ))}
+          {props.dots && props.series.map((each) => each.points.map(([x, y]) => <circle cx={px(x)} cy={py(y)} r={3} style={{ fill: each.color }} />))}
+          {beside && ends(props.series, py, height).map(({ name, color, top }) => (
+            <text x={width - right + 8} y={top} class="end-name" style={{ fill: color }}>{name}</text>
           ))}
           {hover !== null && <line class="cursor" x1={px(hover)} x2={px(hover)} y1={TOP} y2={height - BOTTOM} />}
         </svg>
@@ -145,6 +162,20 @@ function nearest(props: PlotProps, place: number): number | null {
       if (distance < least) [best, least] = [x, distance];
     }
   return best;
+}
+
+/** Where the names of lines stand: at the height of their last points, moved apart where they would meet. */
+function ends(series: Series[], py: (y: number) => number, height: number): { name: string; color: string; top: number }[] {
+  const found = series
+    .flatMap(({ name, color, points }) => { const last = points[points.length - 1]; return last === undefined ? [] : [{ name, color, top: py(last[1]) }]; })
+    .sort((a, b) => a.top - b.top);
+  for (const [index, each] of found.entries()) each.top = Math.max(each.top, index === 0 ? TOP : (found[index - 1]?.top ?? 0) + LINE);
+  let floor = height - BOTTOM + 4;
+  for (const each of found.reverse()) {
+    each.top = Math.min(each.top, floor);
+    floor = each.top - LINE;
+  }
+  return found;
 }
 
 function pathOf(points: [number, number][], px: (x: number) => number, py: (y: number) => number, steps: boolean): string {

@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { lineColor, lineDashes } from "../colors";
 import { count, duration, percent } from "../format";
-import { ButtonRow, Legend, Table } from "../parts";
+import { ButtonRow, Table } from "../parts";
 import { Plot, type Series } from "../plot";
 import { linear, logarithmic, type Scale } from "../scales";
 import type { FrontPoint, LoadPoint, ServingVariant } from "../serving";
@@ -31,13 +31,16 @@ function loadsOf(variants: ServingVariant[]): { name: string; points: Load[] }[]
     .map(([name, points]) => ({ name: name || "load", points: points.sort((a, b) => a.rate_per_s - b.rate_per_s) }));
 }
 
+/** Settings that are the load itself. */
+export const LOAD = /^((workload\.serving\.)?requests\.)?(rate|load)$/;
+
 /** What a variant is besides its load. */
 function besideLoad(settings: Record<string, unknown>): string {
-  return Object.entries(settings).filter(([key]) => !/(^|\.)(rate|load)$/.test(key)).map(([, value]) => label(value)).join(", ");
+  return Object.entries(settings).filter(([key]) => !LOAD.test(key)).map(([, value]) => label(value)).join(", ");
 }
 
 /** A setting in few words: of a set of pools, which there are and of how many replicas. */
-function label(value: unknown): string {
+export function label(value: unknown): string {
   if (typeof value !== "object" || value === null) return String(value);
   return Object.entries(value).map(([name, inner]) => `${name} ${(inner as { replicas?: number } | null)?.replicas ?? ""}`.trim()).join(" + ");
 }
@@ -89,7 +92,6 @@ export function Curves({ variants, chosen }: { variants: ServingVariant[]; chose
     <>
       <h3>Against the load</h3>
       <ButtonRow label="Show" names={FIGURES.map(({ name }) => name)} chosen={view} choose={setView} />
-      <Legend items={series.map(({ name, color }) => ({ name, color }))} />
       <Plot
         label={`${figure.title} against requests a second`}
         series={series}
@@ -99,6 +101,7 @@ export function Curves({ variants, chosen }: { variants: ServingVariant[]; chose
         showY={figure.show}
         titleX="requests/s"
         titleY={figure.title}
+        named
       />
       <details>
         <summary>Every load as numbers</summary>
@@ -142,7 +145,6 @@ export function Fronts({ variants }: { variants: ServingVariant[] }) {
       <ButtonRow label="Throughput" names={["per GPU", "per dollar"]} chosen={view} choose={setView} />
       {groups.some(({ points }) => points.length > 1) && (
         <>
-          <Legend items={series.map(({ name, color }) => ({ name, color }))} />
           <Plot
             label={`${title} against tokens/s per user`}
             series={series}
@@ -152,6 +154,7 @@ export function Fronts({ variants }: { variants: ServingVariant[] }) {
             showY={count}
             titleX="tokens/s per user, median"
             titleY={title}
+            named
           />
         </>
       )}

@@ -2,6 +2,7 @@ import { band, bitRate, count, dollars, duration, percent, power, whole } from "
 import { BandBar, ButtonRow, Figure, Legend, List, Section, StackedBar, Table } from "../parts";
 import { LEVELS, type Level, PARTS, type ServingVariant } from "../serving";
 import { Curves, Fronts } from "./capacity";
+import { Swept } from "./sweep";
 import { useState } from "preact/hooks";
 
 const time = (seconds: number | null): string => (seconds === null ? "—" : duration(seconds));
@@ -20,6 +21,7 @@ export function ServingComparison({ variants, chosen, choose }: { variants: Serv
   const many = variants.length > MANY;
   return (
     <Section title="Side by side" note="Each bar is a percentile of the time to the first token, in its parts. Click a row for its details.">
+      <Swept variants={variants} />
       {many && <Curves variants={variants} chosen={chosen} />}
       {many && <Fronts variants={variants} />}
       <ButtonRow label="Percentile" names={LEVELS.map(({ name }) => name)} chosen={level} choose={setLevel} />
@@ -42,7 +44,7 @@ export function ServingComparison({ variants, chosen, choose }: { variants: Serv
           <button class="bar-row" aria-pressed={index === chosen} onClick={() => choose(index)}>
             <span class="name">{variant.name}</span>
             {variant.serving.cpmt ? <BandBar band={variant.serving.cpmt.total} whole={dearest} /> : <span class="muted">no request was answered in time</span>}
-            <span class="value">{variant.serving.cpmt ? dollars(variant.serving.cpmt.total.typical) : "—"}</span>
+            <span class="value wide">{variant.serving.cpmt ? band(variant.serving.cpmt.total, dollars) : "—"}</span>
           </button>
         ))}
       </div>
@@ -187,7 +189,7 @@ function ServingCost({ variant: { serving } }: { variant: ServingVariant }) {
     <Section title="Cost per million tokens" note="Dollars per hour over the tokens of requests that were answered in time, idle time included. Two views of input and output: each over its share of the dollars, which is its share of the accelerators' time, or each over all of them.">
       <div class="bars">
         {rows.map((row) => (
-          <div class="bar-row"><span class="name">{row.name}</span><BandBar band={row.of} whole={widest} /><span class="value">{dollars(row.of.typical)}</span></div>
+          <div class="bar-row"><span class="name">{row.name}</span><BandBar band={row.of} whole={widest} /><span class="value wide">{band(row.of, dollars)}</span></div>
         ))}
       </div>
       <Table
@@ -202,7 +204,7 @@ function ServingCost({ variant: { serving } }: { variant: ServingVariant }) {
       <h3>Parts of the price of all tokens</h3>
       <div class="bars">
         {cpmt.breakdown.map((part) => (
-          <div class="bar-row"><span class="name">{part.name}</span><BandBar band={part} whole={most} /><span class="value">{dollars(part.typical)}</span></div>
+          <div class="bar-row"><span class="name">{part.name}</span><BandBar band={part} whole={most} /><span class="value wide">{band(part, dollars)}</span></div>
         ))}
       </div>
       <p class="note">
@@ -259,6 +261,11 @@ function Pools({ variant }: { variant: ServingVariant }) {
           />
         </details>
       )}
+      {(serving.kv.reuse ?? []).map((reuse) => (
+        <p class="note">
+          A prefix that was computed before, of {whole(reuse.prefix_tokens)} tokens as the mean prompt has, is worth loading to {reuse.pool} replicas from {bitRate(reuse.predicted_bps)} on; from {bitRate(reuse.peak_bps)} on if they computed at their peak.
+        </p>
+      ))}
       <List title="Requests" items={[`${whole(serving.requests.count)} requests, ${count(serving.requests.input_tokens_mean)} prompt and ${count(serving.requests.output_tokens_mean)} answer tokens in the mean`, serving.requests.source, ...(serving.requests.dropped > 0 ? [`${whole(serving.requests.dropped)} refused`] : []), ...(serving.requests.unfinished > 0 ? [`${whole(serving.requests.unfinished)} not answered when the run was ended`] : [])]} />
     </Section>
   );

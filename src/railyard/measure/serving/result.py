@@ -97,7 +97,7 @@ SERVING: dict[str, Check] = {
     ),
     "kv": record(
         {
-            **dict.fromkeys(("hit_rate", "loaded_rate", "peak_share"), share),
+            **dict.fromkeys(("hit_rate", "loaded_rate", "moved_rate", "peak_share"), share),
             "preemptions": count,
             "reuse": rows({"pool": text, "prefix_tokens": count, "peak_bps": number, "predicted_bps": number}),
         }
