@@ -42,6 +42,8 @@ const BOTTOM = 40;
 /** From so wide a plot on, up to so many lines, names stand beside their lines. */
 const WIDE = 620;
 const MOST_NAMES = 9;
+/** Lines that end before this share of the width would be far from their names. */
+const FAR = 0.9;
 /** Height of a name. */
 const LINE = 15;
 
@@ -84,7 +86,8 @@ export function Plot(props: PlotProps) {
   const [hover, setHover] = useState<number | null>(null);
   const height = props.height ?? 280;
   const left = Math.round(14 + LETTER * Math.max(...props.y.ticks.map((tick) => props.showY(tick).length)));
-  const beside = (props.named ?? false) && width >= WIDE && props.series.length <= MOST_NAMES;
+  const reaches = props.series.every(({ points }) => props.x.at(points[points.length - 1]?.[0] ?? -Infinity) >= FAR);
+  const beside = (props.named ?? false) && width >= WIDE && props.series.length <= MOST_NAMES && reaches;
   const right = beside ? RIGHT + 6 + LETTER * Math.max(...props.series.map(({ name }) => name.length)) : RIGHT;
   const inner = { width: Math.max(width - left - right, 10), height: height - TOP - BOTTOM };
   const px = (value: number) => left + props.x.at(value) * inner.width;

@@ -80,7 +80,7 @@ export function Curves({ variants, chosen }: { variants: ServingVariant[]; chose
     name,
     color: lineColor(index),
     dashes: lineDashes(index),
-    faint: groups.length > 4 && variants[chosen]?.name !== name,
+    faint: groups.length > 8 && variants[chosen]?.name !== name,
     points: points.flatMap((point): [number, number][] => {
       const value = figure.of(point);
       return value === null || point.overloaded && figure.log ? [] : [[point.rate_per_s, value]];

@@ -209,7 +209,7 @@ def _reuse(job: ServingJob) -> list[dict[str, Any]]:
     tokens = max(round(float(job.requests.input_tokens.mean())), 1)
     found = []
     for pool, cost in zip(job.pools, job.costs, strict=True):
-        if pool.role != "decode":
+        if pool.role != "decode" and pool.ffn is None:
             rate = reuse(job.model, pool.cluster.accelerator, pool.layout, cost, tokens)
             told = {"prefix_tokens": tokens, "peak_bps": rate.peak_bps, "predicted_bps": rate.predicted_bps}
             found.append({"pool": pool.role, **told})

@@ -19,7 +19,7 @@ from railyard.workload.serving.profiles import profile
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from railyard.catalog import Catalog
+    from railyard.catalog import Catalog, Model
     from railyard.cluster import Cluster
     from railyard.economics.assumptions import Assumptions
     from railyard.engine.serving import Deployment, ServingRun
