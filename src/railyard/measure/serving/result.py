@@ -69,6 +69,13 @@ _COST: dict[str, Check] = {
     "prompt_share": share,
     "cached_share": share,
 }
+_SIDE = record({"accelerator": text, "accelerators": count, "busy": share})
+_APART: dict[str, Check] = {
+    **dict.fromkeys(("micro_batches", "micro_batches_wanted"), count),
+    **dict.fromkeys(("attention", "ffn"), _SIDE),
+    "waits": text,
+    "network_busy": share,
+}
 SERVING: dict[str, Check] = {
     "outcome": text,
     "requests": record(
@@ -114,6 +121,7 @@ SERVING: dict[str, Check] = {
             **dict.fromkeys(("role", "accelerator"), text),
             **dict.fromkeys(("replicas", "accelerators"), count),
             **dict.fromkeys(("prompt", "decode", "network"), share),
+            "apart": maybe(record(_APART)),
         },
         least=1,
     ),
