@@ -102,6 +102,12 @@ def _goals(reports: Mapping[str, ServingReport], apart: Mapping[str, Sequence[fl
         if row.source.startswith(DEEPSEEK) and row.error is not None:
             text = f"DeepSeek's production unit: {row.metric}"
             goals.append((text, "1", "12 %", f"{100 * row.error:+.1f} %", "no row of it is fitted"))
+    for row in reports["cost"].rows:
+        if row.source.startswith(DEEPSEEK) and row.error is not None:
+            text = f"DeepSeek's day: ${row.measured:.3f} per million tokens, from predicted rates of its units"
+            goals.append(
+                (text, "1", "12 %", f"${row.predicted:.3f}, {100 * row.error:+.1f} %", "no row of it is fitted")
+            )
     return goals
 
 

@@ -1,10 +1,11 @@
 """What the tokens of a service cost whose units of prefill and of decode follow the load of the day.
 
-    nodes(t) = accelerators of a unit x ceil(load(t) / tokens per second of a unit),     load(t) = mean (1 + a cos 2 pi t)
+    accelerators(t) = accelerators of a unit x ceil(load(t) / tokens per second of a unit)
+    load(t)         = mean load x (1 + (peak - 1) cos 2 pi t)
 
 Dollars are rent by the hour for the accelerators that run on average; tokens are all that were asked and answered. That
-is how DeepSeek counts its production (open-infra-index, day 6, 2025): 608 G input tokens a day, 56.3 % of them cached, 168
-G output tokens, $2 an accelerator hour, 278 nodes at the peak and 226.75 in the mean.
+is how DeepSeek counts its production (open-infra-index, day 6, 2025): 608 G input tokens a day, 56.3 % of them cached,
+168 G output tokens, $2 an accelerator hour, 278 nodes of eight at the peak and 226.75 in the mean.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError, did_you_mean
-from railyard.validate import serving_metrics
+from railyard.validate import serving_metrics, serving_service
 from railyard.validate.quantile import quantile
 from railyard.validate.serving_cases import case_of
 from railyard.validate.serving_table import read, same_measurement
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.catalog import Catalog
+    from railyard.economics.serving import ServingCost
     from railyard.validate.serving_cases import Case
     from railyard.validate.serving_table import Row
 
@@ -115,6 +116,8 @@ def validate_serving(table: Path, catalog: Catalog, *, metric: str = "tpot") -> 
             results[row.line] = _without(row, "silent", f"the row publishes no {metric}")
         elif stands[row.line] != row.line:
             results[row.line] = _without(row, "duplicate", f"the same measurement as {names[stands[row.line]]}")
+        elif metric == "cost" and serving_service.is_service(row):
+            results[row.line] = _service(row, serving_service.price_of(row, rows, catalog))
         else:
             case = case_of(row, catalog)
             if isinstance(case, str):
@@ -128,6 +131,16 @@ def validate_serving(table: Path, catalog: Catalog, *, metric: str = "tpot") -> 
 def _without(row: Row, status: str, reason: str) -> ServingResult:
     named = reason if f"line {row.line}" in reason else f"line {row.line}: {reason}"
     return ServingResult(row.id, row.line, row.get("source"), status, named)
+
+
+def _service(row: Row, found: ServingCost | str) -> ServingResult:
+    """The price of all tokens of a service's day."""
+    told, price = serving_metrics.measured(row, "cost"), None if isinstance(found, str) else found.tokens["total"]
+    if told is None or price is None:
+        return _without(row, "skipped", found if isinstance(found, str) else "nothing was served")
+    error = price.typical / told[1] - 1.0
+    named = f"{told[0]}, of a service's day"
+    return ServingResult(row.id, row.line, row.get("source"), "ok", "", named, told[1], price.typical, error)
 
 
 def _compared(cases: Sequence[Case], metric: str) -> list[ServingResult]:
