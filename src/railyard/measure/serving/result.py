@@ -76,6 +76,16 @@ _APART: dict[str, Check] = {
     "waits": text,
     "network_busy": share,
 }
+_CACHE: dict[str, Check] = {
+    **dict.fromkeys(("hit_rate", "loaded_rate", "peak_share"), share),
+    "preemptions": count,
+}
+_REUSE: dict[str, Check] = {"pool": text, "prefix_tokens": count, "peak_bps": number, "predicted_bps": number}
+_POOL: dict[str, Check] = {
+    **dict.fromkeys(("role", "accelerator"), text),
+    **dict.fromkeys(("replicas", "accelerators"), count),
+    **dict.fromkeys(("prompt", "decode", "network"), share),
+}
 SERVING: dict[str, Check] = {
     "outcome": text,
     "requests": record(
@@ -102,13 +112,7 @@ SERVING: dict[str, Check] = {
             "per_user": maybe(number),
         }
     ),
-    "kv": record(
-        {
-            **dict.fromkeys(("hit_rate", "loaded_rate", "moved_rate", "peak_share"), share),
-            "preemptions": count,
-            "reuse": rows({"pool": text, "prefix_tokens": count, "peak_bps": number, "predicted_bps": number}),
-        }
-    ),
+    "kv": record({**_CACHE, "moved_rate": share, "reuse": rows(_REUSE)}),
     "replicas": rows(
         {
             "pool": text,
@@ -116,15 +120,7 @@ SERVING: dict[str, Check] = {
             **dict.fromkeys(("iterations", "input_tokens", "output_tokens", "cached_tokens"), count),
         }
     ),
-    "pools": rows(
-        {
-            **dict.fromkeys(("role", "accelerator"), text),
-            **dict.fromkeys(("replicas", "accelerators"), count),
-            **dict.fromkeys(("prompt", "decode", "network"), share),
-            "apart": maybe(record(_APART)),
-        },
-        least=1,
-    ),
+    "pools": rows({**_POOL, "apart": maybe(record(_APART))}, least=1),
     "links": rows({"name": text, "tier": text, "rate_bps": number, "utilization": share}),
     "cpmt": maybe(record(_COST)),
     "power": record(
@@ -148,10 +144,19 @@ SERVING: dict[str, Check] = {
         }
     ),
 }
+STAGED: dict[str, Check] = {**SERVING, "kv": record(_CACHE), "pools": rows(_POOL, least=1), "stages": listed(an_object)}
+"""Of a pipeline of stages, whose pools move no prefixes and have no sides."""
+
+
+def _served(key: str, value: Any) -> Iterator[Problem]:
+    staged = isinstance(value, Mapping) and "stages" in value
+    yield from record(STAGED if staged else SERVING)(key, value)
+
+
 SERVING_VARIANT: dict[str, Check] = {
     "name": text,
     "settings": an_object,
-    "serving": record(SERVING),
+    "serving": _served,
     "warnings": listed(text),
     "digest": text,
 }
