@@ -85,7 +85,9 @@ def plan_networks(
         asked.append(("storage", spec.storage.network, front, 1, front.rate_bps))
     plans = {}
     for key, network, nic, nics, most_bps in asked:
-        job = _Job(key, network, nic, nics, most_bps, storage if home == key else None, nodes if home == key else 0)
+        here = home == key
+        gateways = spec.gateway_ports if key == "back_end" else 0
+        job = _Job(key, network, nic, nics, most_bps, storage if here else None, nodes if here else 0, gateways)
         try:
             plans[key] = job.plan(catalog, spec, hardware, order)
         except InputError as error:
@@ -156,13 +158,15 @@ class _Job:
     most_bps: float
     storage: Storage | None
     storage_servers: int
+    gateways: int
 
     def plan(self, catalog: Catalog, spec: ClusterSpec, hardware: Hardware, order: NDArray[np.int64]) -> NetworkPlan:
         fabric = self._fabric()
         link_bps = self._link_bps()
         parts, switches = parts_of(catalog, self.network, fabric, link_bps, spec.overrides.get("switch", {}))
         ports = 0 if self.storage is None else max(1, math.ceil(self.storage.network_bps / link_bps * (1 - 1e-9)))
-        wiring = self._wire(Endpoints(hardware.servers, self.nics, ports * self.storage_servers), parts, fabric)
+        extra = ports * self.storage_servers + self.gateways
+        wiring = self._wire(Endpoints(hardware.servers, self.nics, extra), parts, fabric)
         return NetworkPlan(
             name=self.key.replace("_", "-"),
             spec=self.network,

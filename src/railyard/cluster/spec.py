@@ -86,6 +86,7 @@ class ClusterSpec:
         placement_seed: Seed of the shuffle.
         ranks_per_domain: Accelerators that the job uses of each scale-up domain, whole servers; None uses all. The
             others are bought and powered, and idle.
+        gateway_ports: Ports of the back-end network that lead to other networks; the last of its extra ports.
     """
 
     accelerators: int
@@ -98,3 +99,4 @@ class ClusterSpec:
     placement: str = "packed"
     placement_seed: int = 0
     ranks_per_domain: int | None = None
+    gateway_ports: int = 0

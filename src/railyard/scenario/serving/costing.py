@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.catalog import Model
-    from railyard.cluster import Cluster
-    from railyard.scenario.serving.deploy import Ffn, Placed
+    from railyard.scenario.serving.networks import Networks
+    from railyard.scenario.serving.placing import Ffn, Placed
     from railyard.workload.serving.afd import Exchange
     from railyard.workload.serving.cost import IterationCost
     from railyard.workload.serving.requests import Requests
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def costs_of(
     model: Model,
-    cluster: Cluster,
+    networks: Networks,
     pools: tuple[Placed, ...],
     software: tuple[ServingSoftware, ...],
     requests: Requests,
@@ -39,7 +39,7 @@ def costs_of(
 
     Args:
         model: Of the catalogue.
-        cluster: The network between the pools.
+        networks: That the pools lie on.
         pools: On the cluster.
         software: Of each pool's accelerators; of those of attention where FFNs are apart.
         requests: Their mean length says how long a usual sequence is.
@@ -55,9 +55,9 @@ def costs_of(
                 continue
             sides = _sides(model, pool, pool.ffn, constants)
             skew = sides[1].software.skew if model.experts else 1.0
-            exchange = exchange_of(
-                cluster, (pool.ranks, pool.ffn.ranks), rates(cluster, pools), _weights(sides[1], skew)
-            )
+            cluster, start = networks.clusters[pool.home], networks.offsets[pool.home]
+            rate = rates(networks, pools)[start : start + len(cluster.links)]
+            exchange = exchange_of(cluster, (pool.ranks, pool.ffn.ranks), rate, _weights(sides[1], skew))
             found.append(_apart(model, pool, sides, exchange, requests))
         except InputError as error:
             raise InputError.many(

@@ -39,7 +39,8 @@ _DRAW_BAND = 0.12
 LEFT_OUT = (
     "collectives inside a replica take the time of their closed form; they and transfers of keys and values do not"
     " slow one another down",
-    "a pool with servers of its own has its own accelerators, scale-up and NICs; the network between is the cluster's",
+    "a pool with servers of its own has its own accelerators, scale-up and NICs; the network between is the cluster's,"
+    " unless it has one of its own; a gateway between networks has links and a latency, and no price",
     "requests reach replicas, and tokens reach users, in no time",
     "what is written to the store beyond the replicas costs nothing",
     "the percentiles' computation contains what other requests in the same batches take",
@@ -255,16 +256,16 @@ def _links(job: ServingJob, run: ServingRun, span_s: float) -> list[dict[str, An
     if len(carried) == 0 or span_s <= 0 or job.deployment.links is None:
         return []
     load = 8 * carried / job.deployment.links.rate_bps / span_s
-    links = job.cluster.links
     most = [int(link) for link in np.argsort(-load, kind="stable")[:_HOT_LINKS] if load[link] > 0]
     return [
         {
-            "name": job.cluster.link_name(link),
-            "tier": links.tiers[links.tier[link]],
+            "name": name,
+            "tier": tier,
             "rate_bps": float(job.deployment.links.rate_bps[link]),
             "utilization": float(load[link]),
         }
         for link in most
+        for name, tier in (job.networks.name(link),)
     ]
 
 
@@ -293,9 +294,16 @@ def uses_of(job: ServingJob, run: ServingRun, span_s: float) -> list[Use]:
             device, count = pool.ffn.cluster.accelerator, int(pool.ffn.ranks.size)
             apart.append(Use(device, count, drawn_w(device, energy * other, count, span_s), *shares))
     uses += apart
-    idle = job.cluster.ranks - sum(use.count for use in uses)
-    unused = Use(job.cluster.accelerator, idle, job.cluster.accelerator.idle_power_w)
-    return [*uses, unused] if idle else uses
+    for number, cluster in enumerate(job.networks.clusters):
+        idle = _idle(job, number)
+        if idle:
+            uses.append(Use(cluster.accelerator, idle, cluster.accelerator.idle_power_w))
+    return uses
+
+
+def _idle(job: ServingJob, network: int) -> int:
+    """Accelerators of a network that belong to no pool."""
+    return job.networks.clusters[network].ranks - sum(pool.accelerators for pool in job.pools if pool.home == network)
 
 
 def drawn_w(accelerator: Accelerator, energy_j: float, count: int, span_s: float) -> Range:
@@ -324,6 +332,10 @@ def _parts(job: ServingJob) -> list[Part]:
             Part(component_of(row.kind), row.name, row.count * share, row.price_usd, row.power_w)
             for row in machine.bill()
             if row.kind in {"accelerator", "server", "nic"}
+        ]
+    for cluster in job.networks.clusters[1:]:
+        parts += [
+            Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in cluster.bill()
         ]
     return parts
 
@@ -380,6 +392,6 @@ def _defaults(job: ServingJob) -> Iterator[str]:
     slo = serving.slo
     if slo.ttft is None and slo.tpot is None and slo.e2e is None:
         yield "no objective: every answered request counts as goodput"
-    idle = job.cluster.ranks - sum(pool.accelerators for pool in job.pools)
+    idle = sum(_idle(job, number) for number in range(len(job.networks.clusters)))
     if idle:
         yield f"{idle} accelerators of the cluster belong to no pool: bought, powered and idle"

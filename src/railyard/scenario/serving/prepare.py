@@ -11,7 +11,9 @@ from railyard.scenario import compose
 from railyard.scenario.load import dump
 from railyard.scenario.serving.asked import requests_of
 from railyard.scenario.serving.costing import costs_of
-from railyard.scenario.serving.deploy import deployment, place
+from railyard.scenario.serving.deploy import deployment
+from railyard.scenario.serving.networks import networks_of
+from railyard.scenario.serving.placing import own_needs, place
 from railyard.scenario.serving.ways import ways
 from railyard.scenario.variants import expand
 from railyard.workload.serving.profiles import profile
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
     from railyard.economics.assumptions import Assumptions
     from railyard.engine.serving import Deployment, ServingRun
     from railyard.scenario.load import Draft
-    from railyard.scenario.serving.deploy import Placed
+    from railyard.scenario.serving.networks import Networks
+    from railyard.scenario.serving.placing import Placed
     from railyard.scenario.variants import Variant
     from railyard.workload.serving.requests import Requests
 
@@ -41,6 +44,7 @@ class ServingJob:
         variant: Its name, settings and scenario.
         model: What answers.
         cluster: On what it runs; the network between its pools.
+        networks: That, and those of pools that have their own.
         pools: On which ranks, with which machine and layout.
         costs: An iteration of a replica of each pool.
         software: Names of the profiles.
@@ -52,6 +56,7 @@ class ServingJob:
     variant: Variant
     model: Model
     cluster: Cluster
+    networks: Networks
     pools: tuple[Placed, ...]
     costs: tuple[Any, ...]
     software: tuple[Any, ...]
@@ -117,9 +122,11 @@ def job_of(variant: Variant, known: Known) -> ServingJob:
     asked = [dump(serving.requests), scenario.seed]
     requests: Requests = known.get("requests", asked, lambda: requests_of(draft))
     with compose.blaming(draft, *_SERVING):
-        pools = place(draft, catalog, cluster)
+        networks = networks_of(serving, catalog, cluster, own_needs(serving))
+        pools = place(serving, catalog, networks)
         software = tuple(profile(serving.software or SOFTWARE, pool.cluster.accelerator) for pool in pools)
-        costs = costs_of(model, cluster, pools, software, requests)
-        between = ways(cluster, pools, serving.transfer.nic, among=serving.router.move)
+        costs = costs_of(model, networks, pools, software, requests)
+        between = ways(networks, pools, serving.transfer.nic, among=serving.router.move)
         deployed = deployment(serving, pools, costs, links=between, hash_tokens=requests.block_tokens)
-    return ServingJob(variant, model, cluster, pools, costs, software, deployed, requests, assumptions)
+    joined = networks.clusters[0]
+    return ServingJob(variant, model, joined, networks, pools, costs, software, deployed, requests, assumptions)

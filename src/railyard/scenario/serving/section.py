@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, Strict, model_validator
 from pydantic_core import PydanticCustomError
 
+from railyard.scenario.cluster import NetworkSection
 from railyard.scenario.quantity import Flag, Natural, Positive, Rate, Ratio, Size, Span, Text
 from railyard.scenario.section import Section
 
@@ -123,7 +124,12 @@ class PoolSection(Section):
     server: Text | None = Field(
         default=None,
         description="Server of the catalogue that these replicas run on, with its accelerator and NICs, in place of"
-        " the cluster's; it must have as many accelerators.",
+        " the cluster's; it must have as many accelerators, unless the pool has a `network` of its own.",
+    )
+    network: NetworkSection | None = Field(
+        default=None,
+        description="A network of its own for as many servers as the replicas fill, beside the cluster's accelerators;"
+        " `gateway` joins it to the others.",
     )
     tp: Positive = Field(default=1, description="Tensor parallel ranks.")
     pp: Positive = Field(default=1, description="Pipeline stages.")
@@ -249,6 +255,14 @@ class TransferSection(Section):
     )
 
 
+class GatewaySection(Section):
+    """What joins the networks of pools that have their own to the cluster's."""
+
+    links: Positive = Field(description="Links to each network; each takes one port of it.", examples=[8])
+    rate: Rate = Field(description="Of a link, each way.", examples=["400 Gb/s"])
+    latency: Span = Field(default=5e-6, description="Of the gateway, one way.")
+
+
 class OutageSection(Section):
     """A replica is away: a failure, or with `drain` an update that waits for its requests."""
 
@@ -288,6 +302,9 @@ class ServingSection(Section):
     slo: ObjectiveSection = Field(default_factory=ObjectiveSection, description="What counts as answered in time.")
     cache: CacheSection = Field(default_factory=CacheSection, description="Where keys and values are kept.")
     transfer: TransferSection = Field(default_factory=TransferSection, description="From prefill to decode.")
+    gateway: GatewaySection | None = Field(
+        default=None, description="Joins networks, where a pool has one of its own (`pools.*.network`)."
+    )
     outages: tuple[OutageSection, ...] = Field(default=(), description="Replicas that are away.")
     capacity: CapacitySection | None = Field(
         default=None, description="Search for the largest load within the objective; takes about ten runs."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from railyard.workload.serving.afd import ApartCost
 
 if TYPE_CHECKING:
-    from railyard.scenario.serving.deploy import Placed
+    from railyard.scenario.serving.placing import Placed
 
 _LIKE = 0.95
 """Sides of which one works at least this share of the other's time wait for nobody."""

@@ -70,7 +70,7 @@ class ShapeColumns:
 
 @dataclass(frozen=True, slots=True)
 class PlaceColumns:
-    """Layout and widths: parallel degrees, bits of weights as stored and multiplied, of a cached element with scales."""
+    """Layout and widths: parallel degrees, bits of weights stored and multiplied, of a cached element with scales."""
 
     tp: F
     pp: F
