@@ -41,7 +41,7 @@ def _read(draft: Draft, section: RequestsSection) -> Requests:
     path = draft.folder / str(section.trace)
     if not path.is_file():
         raise InputError("there is no such trace file", key="trace", found=section.trace)
-    return read_trace(path, section.format)
+    return read_trace(path, section.format, sort=section.sort, empty="drop" if section.drop_empty else "refuse")
 
 
 def _drawn(section: SyntheticSection, seed: int) -> Requests:

@@ -351,7 +351,8 @@ def _warnings(job: ServingJob, run: ServingRun, found: Served) -> Iterator[str]:
         yield "requests were left that no replica will ever serve: replicas are away and do not come back"
     dropped = int((found.status == DROPPED).sum())
     if dropped:
-        yield f"{dropped} requests are longer than the cache of any replica and were refused"
+        which = "1 request is" if dropped == 1 else f"{dropped} requests are"
+        yield f"{which} longer than the cache of any replica: refused"
     if not run.overloaded and found.done.any() and found.span_s > 1.5 * job.requests.duration_s > 0:
         yield (
             f"the last answer came {found.span_s - job.requests.duration_s:.0f} s after the last request: the load is"

@@ -59,6 +59,10 @@ class RequestsSection(Section):
         default=None, description="A trace file, relative to the scenario.", examples=["conversation_trace.jsonl"]
     )
     format: Text | None = Field(default=None, description="Format of the trace; recognised when left out.")
+    sort: Flag = Field(default=False, description="Rows of the trace that are out of order are sorted, not refused.")
+    drop_empty: Flag = Field(
+        default=False, description="Rows of the trace without an answer, failed requests, are dropped, not refused."
+    )
     synthetic: SyntheticSection | None = Field(default=None, description="Requests drawn by the seed.")
     first: Positive | None = Field(default=None, description="Only the first so many requests.")
     load: Decimal = Field(default=1.0, description="Factor on the rate; bursts stay as they are, relative to it.")

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Empty = Literal["refuse", "drop"]
+_SORT = "sort them: `sort: true` in a scenario, --sort, sort=True"
+_DROP = "drop such rows: `drop_empty: true` in a scenario, --drop-empty, empty='drop'"
 CHUNK = 65_536
 _MOST_KINDS = 32_767
 
@@ -196,9 +198,7 @@ class _Reader:
             self.dropped += int(silent.sum())
             return _taken(rows, np.flatnonzero(~silent))
         for line in rows.line[silent].tolist():
-            faults.add(
-                line, "a request without an answer: 0 output tokens", hint='drop such rows: empty="drop", --drop-empty'
-            )
+            faults.add(line, "a request without an answer: 0 output tokens", hint=_DROP)
         return rows
 
     def _remember(self, rows: Rows, faults: Faults, ordered: bool) -> None:
@@ -214,7 +214,7 @@ class _Reader:
         self.block_tokens = self.block_tokens or rows.block_tokens
         if ordered:
             for row in np.flatnonzero(rows.time < before).tolist():
-                faults.add(int(rows.line[row]), "out of order: earlier than the row before", hint="sort=True, --sort")
+                faults.add(int(rows.line[row]), "out of order: earlier than the row before", hint=_SORT)
         self.last = rows.time[-1]
 
 
