@@ -297,6 +297,7 @@ def test_sides_may_be_of_different_accelerators():
         ({"replicas": 2}, "prefill 1 x 8, decode 2 x 16: 40 accelerators, the cluster has 24"),
         ({"replicas": None}, "says how many"),
         ({"micro_batches": 0}, "micro_batches"),
+        ({"micro_batches": 65}, "at most 64"),
         ({"attention": {"tp": 4, "server": "gb200-nvl72"}}, "servers of one network must be of one size"),
         (
             {"workload.serving.pools": {"both": {"attention": {"tp": 8}, "ffn": {"ep": 8}}}},

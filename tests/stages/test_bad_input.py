@@ -42,6 +42,7 @@ workload:
         ({"a": {**search(0.1), "server": "l40s-8", "vectors": 1000, "index": "hnsw"}}, "is walked by the cores"),
         ({"a": {**LARGE, "pools": {"both": {}}}}, "how many replicas"),
         ({"a": {**LARGE, "pools": {"both": {"replicas": 65}}}}, "ports of the network"),
+        ({"a": {**LARGE, "pools": {"both": {"replicas": 1, "network": {}}}}}, "the network of the pipeline"),
         ({"a": {"kind": "tool", "delay": "1 s", "p99": "20 s"}}, "no log-normal law"),
         ({"a": {"kind": "embed", "model": "bge-m4", "server": "l40s-8"}}, "bge-m3"),
         ({"a": {"kind": "embed", "model": "bge-m3", "server": "l40s"}}, "l40s"),

@@ -61,10 +61,15 @@ def costs_of(
             found.append(_apart(model, pool, sides, exchange, requests))
         except InputError as error:
             raise InputError.many(
-                replace(problem, key=".".join(filter(None, ("pools", pool.role, problem.key))))
+                replace(problem, key=".".join(filter(None, ("pools", pool.role, _key(problem.key)))))
                 for problem in error.problems
             ) from None
     return tuple(found)
+
+
+def _key(key: str | None) -> str | None:
+    """A layout is the pool's keys themselves."""
+    return None if key == "layout" else key
 
 
 def _together(model: Model, pool: Placed, software: ServingSoftware) -> IterationCost:

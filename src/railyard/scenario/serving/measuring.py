@@ -8,23 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.catalog import Range
 from railyard.economics.deployment import Use, deployment_cost
-from railyard.economics.parts import Part, component_of
 from railyard.economics.serving import Goodput as Sold
 from railyard.economics.sources import Source, of_entry
 from railyard.measure.serving.objective import Objective, goodput
 from railyard.measure.serving.percentiles import counted, parts_of, quantiles
 from railyard.measure.serving.served import DROPPED, UNFINISHED, Served, served
-from railyard.scenario.serving.sides import ffn_share, sides_of
+from railyard.scenario.serving.sides import sides_of
+from railyard.scenario.serving.spending import idle_of, parts_of_bill, uses_of
 from railyard.workload.serving.reuse import reuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
-    from railyard.catalog import Accelerator
     from railyard.economics.deployment import DeploymentCost
     from railyard.engine.serving import ServingRun
     from railyard.measure.serving.objective import Goodput
@@ -34,8 +30,6 @@ if TYPE_CHECKING:
 _HOT_LINKS = 8
 SHORTEST_S = 1e-9
 """Span of a run in which nothing was answered."""
-_DRAW_BAND = 0.12
-"""Median error of the law of power with a model left out; see `workload.serving.power`."""
 LEFT_OUT = (
     "collectives inside a replica take the time of their closed form; they and transfers of keys and values do not"
     " slow one another down",
@@ -89,7 +83,7 @@ def measure(job: ServingJob, run: ServingRun) -> Measured:
     met = objective.met(found)
     cost = deployment_cost(
         uses=uses,
-        parts=_parts(job),
+        parts=parts_of_bill(job),
         goodput=Sold.of(
             met, found.input_tokens, found.output_tokens, max(good.span_s, SHORTEST_S), found.cached_tokens
         ),
@@ -269,77 +263,6 @@ def _links(job: ServingJob, run: ServingRun, span_s: float) -> list[dict[str, An
     ]
 
 
-def uses_of(job: ServingJob, run: ServingRun, span_s: float) -> list[Use]:
-    """How each pool's accelerators spend the run, those of FFNs apart after them; the cluster's others stand idle."""
-    totals = run.replicas
-    uses: list[Use] = []
-    apart: list[Use] = []
-    for number, (pool, cost) in enumerate(zip(job.pools, job.costs, strict=True)):
-        rows = totals.pool == number
-        whole = span_s * pool.replicas
-        busy = float(totals.busy_ps[rows].sum()) * 1e-12
-        prompt = busy if pool.role == "prefill" else 0.0
-        if pool.role == "both":
-            prompt = min(busy, _prompt_s(cost, totals.input_tokens[rows], totals.pairs[rows]))
-        tokens = float(totals.tokens[rows].sum()) / max(float(totals.iterations[rows].sum()), 1.0)
-        each = float(np.interp(tokens, cost.tokens, cost.network_s))
-        network = min(busy, each * float(totals.iterations[rows].sum()))
-        rest = 1 - network / busy if busy > 0 else 0.0
-        shares = [part / whole if whole > 0 else 0.0 for part in (prompt * rest, (busy - prompt) * rest, network)]
-        energy, other = float(totals.energy_j[rows].sum()), ffn_share(pool)
-        count = int(pool.ranks.size)
-        drawn = drawn_w(pool.cluster.accelerator, energy * (1 - other), count, span_s)
-        uses.append(Use(pool.cluster.accelerator, count, drawn, *shares))
-        if pool.ffn is not None:
-            device, count = pool.ffn.cluster.accelerator, int(pool.ffn.ranks.size)
-            apart.append(Use(device, count, drawn_w(device, energy * other, count, span_s), *shares))
-    uses += apart
-    for number, cluster in enumerate(job.networks.clusters):
-        idle = _idle(job, number)
-        if idle:
-            uses.append(Use(cluster.accelerator, idle, cluster.accelerator.idle_power_w))
-    return uses
-
-
-def _idle(job: ServingJob, network: int) -> int:
-    """Accelerators of a network that belong to no pool."""
-    return job.networks.clusters[network].ranks - sum(pool.accelerators for pool in job.pools if pool.home == network)
-
-
-def drawn_w(accelerator: Accelerator, energy_j: float, count: int, span_s: float) -> Range:
-    """Mean power of one accelerator: from its energy, within the band of the law, up to its limit."""
-    mean = energy_j / count / span_s if span_s > 0 else accelerator.idle_power_w.typical
-    return Range(*(min(mean * factor, accelerator.tdp_w) for factor in (1 - _DRAW_BAND, 1.0, 1 + _DRAW_BAND)))
-
-
-def _prompt_s(cost: Any, computed: NDArray[np.int64], pairs: NDArray[np.float64]) -> float:
-    """Time that prompts take of iterations which they share with answers: at the rate of the fullest iteration."""
-    each = float(cost.compute_s[-1] + cost.network_s[-1]) / float(cost.tokens[-1])
-    return float(computed.sum()) * each + float(pairs.sum()) * float(cost.attention_per_pair_s)
-
-
-def _parts(job: ServingJob) -> list[Part]:
-    """The bill of the cluster, with the servers, accelerators and NICs of pools that have their own in their place."""
-    own = [side for pool in job.pools for side in pool.own]
-    left = 1 - sum(ranks.size for _, ranks in own) / job.cluster.ranks
-    parts = []
-    for row in job.cluster.bill():
-        count = row.count * left if row.kind in {"accelerator", "server", "nic"} else row.count
-        parts.append(Part(component_of(row.kind), row.name, count, row.price_usd, row.power_w))
-    for machine, ranks in own:
-        share = ranks.size / machine.ranks
-        parts += [
-            Part(component_of(row.kind), row.name, row.count * share, row.price_usd, row.power_w)
-            for row in machine.bill()
-            if row.kind in {"accelerator", "server", "nic"}
-        ]
-    for cluster in job.networks.clusters[1:]:
-        parts += [
-            Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in cluster.bill()
-        ]
-    return parts
-
-
 def _warnings(job: ServingJob, run: ServingRun, found: Served) -> Iterator[str]:
     if run.overloaded:
         late = int((found.status == UNFINISHED).sum())
@@ -393,6 +316,6 @@ def _defaults(job: ServingJob) -> Iterator[str]:
     slo = serving.slo
     if slo.ttft is None and slo.tpot is None and slo.e2e is None:
         yield "no objective: every answered request counts as goodput"
-    idle = sum(_idle(job, number) for number in range(len(job.networks.clusters)))
+    idle = sum(idle_of(job, number) for number in range(len(job.networks.clusters)))
     if idle:
         yield f"{idle} accelerators of the cluster belong to no pool: bought, powered and idle"

@@ -113,13 +113,23 @@ def networks_of(
     try:
         built = [clusters.build(replace(cluster.spec, gateway_ports=ports), catalog) if ports else cluster]
     except InputError as error:
-        raise InputError.many(replace(problem, key="gateway") for problem in error.problems) from None
+        raise _told(error, "gateway", ports) from None
     for role, sides in needs.items():
         try:
             built.append(_own(getattr(serving.pools, role), catalog, cluster, sides, ports))
         except InputError as error:
-            raise error.located(key=f"pools.{role}.network") from None
+            raise _told(error, f"pools.{role}.network", ports) from None
     return Networks(tuple(built), ("", *needs), gateway)
+
+
+def _told(error: InputError, key: str, ports: int) -> InputError:
+    """Errors of a network with ports to a gateway, at its place in the scenario."""
+    here = [(problem.key or "").removeprefix("back_end.") if key != "gateway" else "" for problem in error.problems]
+    said = f" (with {ports} to the gateway)" if ports else ""
+    return InputError.many(
+        replace(problem, key=".".join(filter(None, (key, own))), message=problem.message + said)
+        for problem, own in zip(error.problems, here, strict=True)
+    )
 
 
 def _own(section: PoolSection, catalog: Catalog, cluster: Cluster, sides: tuple[int, ...], ports: int) -> Cluster:

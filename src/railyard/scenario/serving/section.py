@@ -144,7 +144,7 @@ class PoolSection(Section):
         default=None, description="Of `decode`: attention on accelerators of its own; wants `ffn`, in place of degrees."
     )
     ffn: FfnSection | None = Field(default=None, description="The accelerators of experts and dense FFNs then.")
-    micro_batches: Positive = Field(
+    micro_batches: Annotated[Positive, Field(le=64)] = Field(
         default=3, description="Parts of a batch that go to and fro between `attention` and `ffn`."
     )
     precision: Precision | None = Field(default=None, description="Of the weights; the workload's when left out.")
@@ -263,7 +263,7 @@ class GatewaySection(Section):
     """What joins the networks of pools that have their own to the cluster's."""
 
     links: Positive = Field(description="Links to each network; each takes one port of it.", examples=[8])
-    rate: Rate = Field(description="Of a link, each way.", examples=["400 Gb/s"])
+    rate: Annotated[Rate, Field(gt=0)] = Field(description="Of a link, each way.", examples=["400 Gb/s"])
     latency: Span = Field(default=5e-6, description="Of the gateway, one way.")
 
 

@@ -15,8 +15,9 @@ import numpy as np
 
 from railyard.errors import InputError
 from railyard.measure.serving.served import DROPPED, served
-from railyard.scenario.serving.measuring import replicas_of, uses_of
+from railyard.scenario.serving.measuring import replicas_of
 from railyard.scenario.serving.prepare import job_of
+from railyard.scenario.serving.spending import uses_of
 from railyard.scenario.serving.stages.drafting import Drafting
 from railyard.scenario.serving.stages.stage import PS, Hardware, Passed, Tokens, parts
 from railyard.scenario.source import Mark, Node, from_plain
@@ -182,6 +183,13 @@ def size_of(section: ModelStage, catalog: Catalog, server: str) -> int:
             continue
         if pool.replicas is None:
             raise InputError("a stage says how many replicas a pool has", key=f"pools.{role}.replicas")
+        for key in ("attention", "network"):
+            if getattr(pool, key) is not None:
+                raise InputError(
+                    "pools of a stage have all of a layer on the same accelerators, and the network of the pipeline",
+                    key=f"pools.{role}.{key}",
+                    hint="a scenario with `serving` in place of `pipeline` may have it",
+                )
         each = pool.tp * pool.pp * pool.dp_attention * pool.cp
         domain = known.scale_up_domain
         devices += math.ceil(pool.replicas / (domain // each)) * domain if each <= domain else pool.replicas * each

@@ -10,7 +10,7 @@ import numpy as np
 from railyard.economics.deployment import Use
 from railyard.engine.serving import Cost, Deployment, Pool, Router, simulate
 from railyard.errors import InputError
-from railyard.scenario.serving.measuring import drawn_w
+from railyard.scenario.serving.spending import drawn_w
 from railyard.scenario.serving.stages.stage import PS, Hardware, Passed, parts
 from railyard.workload.serving.cost import iteration_cost
 from railyard.workload.serving.layout import ServingLayout

@@ -19,7 +19,7 @@ from railyard.cluster import ClusterSpec, build
 from railyard.collective.lowering.transfers import lower_transfers
 from railyard.economics.deployment import Use
 from railyard.engine.serving import Speculative
-from railyard.scenario.serving.measuring import drawn_w
+from railyard.scenario.serving.spending import drawn_w
 from railyard.scenario.serving.stages.stage import PS, Hardware
 from railyard.workload.serving.cost import IterationCost, iteration_cost
 from railyard.workload.serving.layout import ServingLayout
