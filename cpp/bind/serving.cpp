@@ -38,6 +38,7 @@ void bind_pool(nb::module_& m) {
       .def_rw("beside_s", &CostSpec::beside_s)
       .def_rw("scale_out_bytes_per_token", &CostSpec::scale_out_bytes_per_token)
       .def_rw("scale_out_bps", &CostSpec::scale_out_bps)
+      .def_rw("scale_out_slack_s", &CostSpec::scale_out_slack_s)
       .def_rw("pipeline_stages", &CostSpec::pipeline_stages)
       .def_rw("stage_share", &CostSpec::stage_share);
   nb::class_<Autoscale>(m, "ServingAutoscale", "When replicas are added and taken away.")

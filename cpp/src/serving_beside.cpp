@@ -24,9 +24,10 @@ Fine scaled(Fine part, Fine of, Fine by) {
 
 }  // namespace
 
-/// Up to this rate collectives are as fast as the tables say.
+/// Up to this rate collectives are as fast as the tables say. WHY by stages: one sends at a time, by its own NICs.
 double Simulation::State::usual_rate(ReplicaId id) const {
-  return std::min(pool_of(id).spec.cost.scale_out_bps, transfers.own_alone_rate(id));
+  const CostSpec& cost = pool_of(id).spec.cost;
+  return std::min(cost.scale_out_bps, transfers.own_alone_rate(id) / cost.pipeline_stages);
 }
 
 /// What an iteration of so many tokens takes longer now than without transfers.
@@ -35,7 +36,9 @@ Fine Simulation::State::slower(ReplicaId id, std::int64_t tokens) const {
   const double bytes = pool_of(id).spec.cost.scale_out_bytes_per_token;
   if (replica.own_rate <= 0 || bytes <= 0) return 0;
   const double longer = 1 / replica.own_rate - 1 / usual_rate(id);
-  return longer > 0 ? fine_of_seconds(8 * bytes * static_cast<double>(tokens) * longer) : 0;
+  if (longer <= 0) return 0;
+  const Fine found = fine_of_seconds(8 * bytes * static_cast<double>(tokens) * longer);
+  return std::max<Fine>(0, found - pool_of(id).cost.slack(tokens));
 }
 
 /// The replica's demand follows its iterations, of which this one takes `time`. WHY not within a run: that all of it is alike lets it be skipped over.
@@ -79,7 +82,7 @@ Fine Simulation::State::plain_last(const Replica& replica, const Batch& batch) c
 
 void Simulation::State::retime(ReplicaId id) {
   Replica& replica = replicas_[id];
-  const double rate = transfers.own_rate(id), usual = usual_rate(id);
+  const double rate = transfers.own_rate(id) / pool_of(id).spec.cost.pipeline_stages, usual = usual_rate(id);
   const double found = rate < usual ? rate : 0;
   if (found == replica.own_rate) return;
   const bool under_way = !replica.flight.empty() && pool_of(id).spec.cost.pipeline_stages == 1;

@@ -35,6 +35,7 @@ Cost::Cost(const CostSpec& spec, std::int64_t max_tokens)
       floor_(fine_of_seconds(spec.attention_floor_s)),
       per_pair_(fine_of_seconds(spec.attention_per_pair_s)) {
   for (std::size_t i = 0; i < table_.size(); ++i) table_[i] += network_[i];
+  if (!spec.scale_out_slack_s.empty()) slack_ = tabulate(spec, spec.scale_out_slack_s, max_tokens);
   for (std::size_t i = 0; i < spec.beside_s.size(); ++i) {
     beside_.push_back({tabulate(spec, spec.beside_s[i], max_tokens), fine_of_seconds(spec.beside_per_kv_token_s[i])});
   }

@@ -35,6 +35,9 @@ void check_cost(const CostSpec& cost, const PoolSpec& pool) {
     require(is_time(cost.beside_per_kv_token_s[i]) && std::ranges::all_of(cost.beside_s[i], is_time),
             "cost: times must be from 0 to 3600 s");
   }
+  require(cost.scale_out_slack_s.empty() || cost.scale_out_slack_s.size() == cost.tokens.size(),
+          "cost: scale_out_slack_s must have a column for each of tokens");
+  require(std::ranges::all_of(cost.scale_out_slack_s, is_time), "cost: times must be from 0 to 3600 s");
   for (const double amount : {cost.scale_out_bytes_per_token, cost.scale_out_bps}) {
     require(amount >= 0 && amount <= 1e18, "cost: sizes and rates must be from 0 to 1e18");
   }

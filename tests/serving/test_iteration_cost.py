@@ -1,5 +1,7 @@
 """The law of one iteration against arithmetic that anyone can do, and the tables against the law."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -114,3 +116,37 @@ def test_layouts_that_make_no_sense_are_refused() -> None:
         ServingLayout(tp=4, ep=3)
     with pytest.raises(InputError, match="precision"):
         ServingLayout(precision="int2")
+
+
+def cost_over_nics(model: str, device: str, nic_bps: float = 400e9, **layout: object):
+    known = KNOWN.accelerator(device)
+    spread = ServingLayout(**layout)  # type: ignore[arg-type]
+    wide = replace(machine(device), scale_out_bps=nic_bps)
+    return iteration_cost(KNOWN.model(model), known, wide, spread, profile("vllm", known))
+
+
+def test_bytes_that_experts_send_over_nics() -> None:
+    """DeepSeek-V3 on four servers: a token goes to three other domains in a byte an element, and back in two."""
+    cost = cost_over_nics("deepseek-v3", "h800-sxm", dp_attention=32, ep=32, precision="fp8")
+    assert cost.scale_out_bytes_per_token == pytest.approx(58 * 7168 * 3 * 3, rel=1e-6)
+    assert cost.scale_out_bps < 32 * 400e9
+    assert len(cost.scale_out_slack_s) == len(cost.tokens)
+
+
+def test_collectives_inside_a_domain_send_nothing_over_nics() -> None:
+    for layout in ({"tp": 8}, {"dp_attention": 8, "ep": 8}):
+        cost = cost_over_nics("deepseek-v3", "h200-sxm", precision="fp8", **layout)
+        assert cost.scale_out_bytes_per_token == 0
+
+
+def test_slower_nics_take_what_the_bytes_say_beyond_the_slack() -> None:
+    """At a third of the rate: the bytes over the rates, less what was hidden; fast NICs have slack, slow ones none."""
+    slack = []
+    for nic in (100e9, 3200e9):
+        usual = cost_over_nics("deepseek-v3", "h800-sxm", nic, dp_attention=32, ep=32, precision="fp8")
+        third = cost_over_nics("deepseek-v3", "h800-sxm", nic / 3, dp_attention=32, ep=32, precision="fp8")
+        more = 8 * usual.scale_out_bytes_per_token * usual.tokens * 2 / usual.scale_out_bps
+        wanted = np.maximum(more - usual.scale_out_slack_s, 0.0)
+        np.testing.assert_allclose(third.network_s - usual.network_s, wanted, rtol=1e-6, atol=1e-9)
+        slack.append(usual.scale_out_slack_s[-1])
+    assert slack[0] < 1e-6 < slack[1]

@@ -146,3 +146,20 @@ def test_a_large_pool_exchanges_in_groups(monkeypatch):
     ).deployment.links
     pairs = sorted(zip(links.from_replica.tolist(), links.to_replica.tolist(), strict=True))
     assert pairs == [(a, b) for a in range(8) for b in range(8) if a != b and a // 3 == b // 3]
+
+
+def test_collectives_across_servers_use_the_nics_of_all_ranks():
+    """Eight NICs of each of two servers out and in, a sixteenth of the bytes on each, with headers; none inside one."""
+    pools = {"prefill": {"replicas": 1, "tp": 16}, "decode": {"replicas": 2, "tp": 8}}
+    scenario = changed(pools=pools)
+    scenario["cluster"] = {**scenario["cluster"], "accelerators": 32}
+    job = job_of(scenario)
+    links = job.deployment.links
+    assert np.diff(links.own_ptr).tolist() == [32, 0, 0]
+    tiers = {job.cluster.links.tiers[job.cluster.links.tier[link]] for link in links.own_link}
+    assert tiers == {"nic"}
+    payload = job.cluster.fabric.payload_efficiency
+    assert links.own_share == pytest.approx(np.full(32, 1 / 16 / payload))
+    alone = float((links.rate_bps[links.own_link] / links.own_share).min())
+    assert job.deployment.pools[0].cost.scale_out_bps <= alone
+    assert len(job_of(changed()).deployment.links.own_ptr) == 0

@@ -85,6 +85,17 @@ def test_a_transfer_that_is_slow_elsewhere_leaves_the_rest(own_share):
     assert (both.done_ps[0] - alone.done_ps[0]) / S == pytest.approx(lost, rel=1e-7, abs=1e-12)
 
 
+def test_what_other_work_hides():
+    """A transfer doubles the millisecond on the NIC; 0.6 ms of the second one have room behind other work."""
+    hidden = replace(law(), scale_out_slack_s=np.full(2, 6e-4))
+    both = simulate(rows([0, S], [1, 200], [400, 2]), split(links(), hidden))
+    alone = simulate(rows([0], [1], [400]), split(links(), hidden))
+    took = (both.transfer_end_ps[1] - both.transfer_start_ps[1]) / S
+    more = 8 * FAR / NIC - 6e-4
+    assert took == pytest.approx(8 * 200 * SENT / (NIC - 8 * FAR / (STEP_S + more)), rel=1e-9)
+    assert (both.done_ps[0] - alone.done_ps[0]) / S == pytest.approx(took * more / (STEP_S + more), rel=1e-7)
+
+
 def test_bytes_on_the_link():
     _, both, alone = lengthened(1e12, NIC)
     assert alone.link_bytes[1] == pytest.approx(SENT + FAR * 399, rel=0.01)

@@ -29,6 +29,8 @@ class Cost {
   std::int64_t run_within(const Load& load, Fine span, std::int64_t limit, Fine more = 0) const;
   /// Collectives that nothing hides, in an iteration of so many tokens.
   Fine network(std::int64_t tokens) const { return network_[static_cast<std::size_t>(tokens)]; }
+  /// How much longer collectives over NICs may take until an iteration does.
+  Fine slack(std::int64_t tokens) const { return slack_.empty() ? 0 : slack_[static_cast<std::size_t>(tokens)]; }
 
  private:
   /// Attention beside other work.
@@ -46,7 +48,7 @@ class Cost {
   std::vector<Line> lines(const Load& load) const;
   static Fine envelope(const std::vector<Line>& lines, std::int64_t count);
 
-  std::vector<std::int64_t> table_, network_;  ///< By the number of tokens.
+  std::vector<std::int64_t> table_, network_, slack_;  ///< By the number of tokens.
   std::vector<Beside> beside_;
   std::int64_t host_, per_seq_, per_kv_, per_decode_, floor_, per_pair_;
 };

@@ -23,7 +23,8 @@ struct CostSpec {
   std::vector<double> beside_per_kv_token_s = {};   ///< Attention beside other work, which hides so much of it:
   std::vector<std::vector<double>> beside_s = {};  ///< by line, over tokens.
   double scale_out_bytes_per_token = 0;  ///< Of its own collectives over the NICs of the replica, all of them together ...
-  double scale_out_bps = 0;              ///< ... and the rate below which they take longer than the tables say.
+  double scale_out_bps = 0;              ///< ... their rate in the tables ...
+  std::vector<double> scale_out_slack_s = {};  ///< ... and what other work hides of a lower one, by tokens; empty: nothing.
   std::int32_t pipeline_stages = 1;
   double stage_share = 1;  ///< The slowest stage's part of an iteration: a new one may start after it.
 };

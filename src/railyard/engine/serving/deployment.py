@@ -77,7 +77,9 @@ class Cost:
         beside_per_kv_token_s: f64[lines], of attention that runs beside other work (on other accelerators), ...
         beside_s: f64[lines, k], ... which hides so much of it, over tokens as above.
         scale_out_bytes_per_token: Of the replica's own collectives over its NICs, all of these together.
-        scale_out_bps: Rate below which these take longer than `network_s` says, bit/s.
+        scale_out_bps: Rate at which these are sent in `network_s`, bit/s.
+        scale_out_slack_s: f64[k] or empty: how much longer they may take until an iteration does, because other work
+            hides them or scale-up is slower.
         pipeline_stages: Iterations that may be under way at once.
         stage_share: The slowest stage's share of an iteration; a new one may start after it.
         idle_w: Power of a replica that is up, W.
@@ -100,6 +102,7 @@ class Cost:
     beside_s: NDArray[np.float64] = field(default_factory=_f64)
     scale_out_bytes_per_token: float = 0.0
     scale_out_bps: float = 0.0
+    scale_out_slack_s: NDArray[np.float64] = field(default_factory=_f64)
     pipeline_stages: int = 1
     stage_share: float = 1.0
     idle_w: float = 0.0

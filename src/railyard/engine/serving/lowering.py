@@ -78,6 +78,7 @@ _COST = (
     "beside_s",
     "scale_out_bytes_per_token",
     "scale_out_bps",
+    "scale_out_slack_s",
     "pipeline_stages",
     "stage_share",
 )

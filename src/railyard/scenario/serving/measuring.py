@@ -31,8 +31,8 @@ _HOT_LINKS = 8
 SHORTEST_S = 1e-9
 """Span of a run in which nothing was answered."""
 LEFT_OUT = (
-    "collectives inside a replica take the time of their closed form; they and transfers of keys and values do not"
-    " slow one another down",
+    "collectives of a replica take the time of their closed form; they share NICs with transfers of keys and values,"
+    " but not the links between switches",
     "a pool with servers of its own has its own accelerators, scale-up and NICs; the network between is the cluster's,"
     " unless it has one of its own; a gateway between networks has links and a latency, and no price",
     "requests reach replicas, and tokens reach users, in no time",
@@ -218,6 +218,7 @@ def replicas_of(job: ServingJob, run: ServingRun, span_s: float) -> list[dict[st
         {
             "pool": job.pools[totals.pool[number]].role,
             "busy": float(totals.busy_ps[number] * 1e-12 / span_s) if span_s > 0 else 0.0,
+            "slowed": float(totals.slowed_ps[number] * 1e-12 / span_s) if span_s > 0 else 0.0,
             "iterations": int(totals.iterations[number]),
             "input_tokens": int(totals.input_tokens[number]),
             "output_tokens": int(totals.output_tokens[number]),

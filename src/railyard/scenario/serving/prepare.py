@@ -13,6 +13,7 @@ from railyard.scenario.serving.asked import requests_of
 from railyard.scenario.serving.costing import costs_of
 from railyard.scenario.serving.deploy import deployment
 from railyard.scenario.serving.networks import networks_of
+from railyard.scenario.serving.own import with_own
 from railyard.scenario.serving.placing import own_needs, place
 from railyard.scenario.serving.ways import ways
 from railyard.scenario.variants import expand
@@ -127,6 +128,7 @@ def job_of(variant: Variant, known: Known) -> ServingJob:
         software = tuple(profile(serving.software or SOFTWARE, pool.cluster.accelerator) for pool in pools)
         costs = costs_of(model, networks, pools, software, requests)
         between = ways(networks, pools, serving.transfer.nic, among=serving.router.move)
+        between = with_own(between, networks, pools, costs)
         deployed = deployment(serving, pools, costs, links=between, hash_tokens=requests.block_tokens)
     joined = networks.clusters[0]
     return ServingJob(variant, model, joined, networks, pools, costs, software, deployed, requests, assumptions)

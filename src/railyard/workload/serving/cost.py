@@ -8,8 +8,8 @@ passes, kernels, collectives), g linear in the decoding sequences and their cach
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from railyard.workload.serving.columns import Deployments, active_parameters, de
 from railyard.workload.serving.iteration import Load, Parts, cache_bytes, math_rate, parts
 from railyard.workload.serving.memory import MEMORY_SHARE, cache_tokens, token_bytes, weight_bytes, workspace_bytes
 from railyard.workload.serving.power import BUSY, IDLE, MATH, MEMORY
+from railyard.workload.serving.scale_out import scale_out
 from railyard.workload.serving.software import columns
 
 if TYPE_CHECKING:
@@ -57,6 +58,9 @@ class IterationCost:
         kv_bytes_per_token: Of one token, once, as it is moved between replicas.
         kv_capacity_tokens: Cached tokens that the replica holds.
         weight_bytes: Of the whole replica.
+        scale_out_bytes_per_token: Of its own collectives over its NICs, all of these together; 0: they stay inside.
+        scale_out_bps: Rate at which `network_s` has them sent.
+        scale_out_slack_s: f64[k], how much longer they may take until an iteration does; empty where there are none.
     """
 
     tokens: NDArray[np.int64]
@@ -77,6 +81,9 @@ class IterationCost:
     kv_bytes_per_token: float
     kv_capacity_tokens: float
     weight_bytes: float
+    scale_out_bytes_per_token: float = field(default=0.0, kw_only=True)
+    scale_out_bps: float = field(default=0.0, kw_only=True)
+    scale_out_slack_s: Floats = field(default_factory=lambda: np.zeros(0), kw_only=True)
 
     def seconds(self, tokens: Floats, sequences: Floats, kv_tokens: Floats, pairs: Floats) -> Floats:
         """Seconds of an iteration, vectorised.
@@ -122,7 +129,9 @@ def iteration_cost(
         shape(model), place(model, device, layout), device_row(device, machine.scale_out_bps, machine.scale_up_domain)
     )
     check_fit(model, device, layout)
-    return iteration_costs(rows, columns([software]), np.array([float(max_batched_tokens)]), layout.cp)[0]
+    constants = columns([software])
+    found = iteration_costs(rows, constants, np.array([float(max_batched_tokens)]), layout.cp)[0]
+    return replace(found, **scale_out(rows, constants, found.tokens))
 
 
 def iteration_costs(
@@ -170,7 +179,7 @@ def iteration_costs(
     found = []
     for row in range(len(none)):
         tokens, kept = np.unique(grids[:, row].astype(np.int64), return_index=True)
-        own = {name: float(values[row]) for name, values in whole.items()}
+        own: dict[str, Any] = {name: float(values[row]) for name, values in whole.items()}
         stages = int(place.pp[row])
         found.append(IterationCost(tokens, compute[kept, row], network[kept, row], pipeline_stages=stages, **own))
     return found
@@ -214,8 +223,6 @@ def _room(model: Model, device: Accelerator, layout: ServingLayout) -> float:
 
 def _others(layout: ServingLayout) -> list[ServingLayout]:
     """Layouts near to one: more tensor parallelism, then fewer bits, fewest accelerators first."""
-    from dataclasses import replace
-
     narrower = {"bf16": "fp8", "fp16": "fp8"}.get(layout.precision, layout.precision)
     found = []
     for tp in (1, 2, 4, 8, 16, 32, 64):

@@ -1,0 +1,58 @@
+"""What a replica's own collectives put on its NICs, and how much slower NICs may be until its iterations are.
+
+    T(R) = max(T(R0), l + 8 B n / (R f))    collectives of n tokens at a rate R of the NICs, R0 that of the machine
+
+is read off the law of `iteration` at two rates so low that nothing but the NICs counts: B, the bytes of a token, and l,
+what the collectives take besides. Below R0 other work (the scale-up domain, a part that is hidden) still covers
+T(R0) - l - 8 B n / (R0 f).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.workload.serving.iteration import Load, parts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.workload.serving.columns import Deployments, F
+    from railyard.workload.serving.software import SoftwareColumns
+
+_SLOW = (1e-4, 1e-5)
+"""Shares of the NICs' rate at which they are all that counts."""
+
+
+def scale_out(rows: Deployments, software: SoftwareColumns, tokens: NDArray[np.int64]) -> dict[str, Any]:
+    """`scale_out_*` of `IterationCost`; nothing where the collectives stay in a scale-up domain.
+
+    Args:
+        rows: One replica.
+        software: Its constants, one row.
+        tokens: Rows of the cost's table.
+    """
+    rate = rows.device.scale_out_bytes_s
+    usual, slow, slower = (_network_s(rows, software, tokens, factor) for factor in (1.0, *_SLOW))
+    per_slowness = (slower - slow) / (1 / _SLOW[1] - 1 / _SLOW[0])
+    each = float((per_slowness / tokens).mean())
+    if each <= 0:
+        return {}
+    apart = rows.place.dp > 1
+    fraction = np.where(apart & (rows.shape.moe_layers > 0), software.exchange_fraction, software.reduce_fraction)
+    total = float((rate * fraction * rows.place.tp * rows.place.dp)[0])
+    alone = slow - per_slowness / _SLOW[0] + per_slowness
+    return {
+        "scale_out_bytes_per_token": each * total,
+        "scale_out_bps": 8 * total,
+        "scale_out_slack_s": np.maximum(usual - alone, 0.0),
+    }
+
+
+def _network_s(rows: Deployments, software: SoftwareColumns, tokens: NDArray[np.int64], factor: float) -> F:
+    device = replace(rows.device, scale_out_bytes_s=rows.device.scale_out_bytes_s * factor)
+    slowed, none = replace(rows, device=device), np.zeros(1)
+    found = [parts(slowed, software, Load(np.array([float(one)]), none, none, none)).network[0] for one in tokens]
+    return np.array(found)
