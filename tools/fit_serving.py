@@ -50,17 +50,17 @@ def main() -> None:
     effects = fitting.fit(made, fitting.tpot_misses(whole), effects, free, weight=fitting.trust(whole.cases))
     said("tpot", fitting.tpot_misses(whole)(fitting.software(effects, made)))
     first = np.flatnonzero([bool(case.row.real.get("ttft_ms")) and case.kind != "open" for case in cases])
-    some = fitting.Design(made.names, made.member[first])
+    some = made.rows(first)
     effects = fitting.fit(
         some, fitting.ttft_misses(part(whole, first)), effects, LAST, weight=fitting.trust(part(whole, first).cases)
     )
-    both = fitting.Design(made.names, np.concatenate([made.member, some.member]))
+    both = made.rows(np.concatenate([np.arange(len(cases)), first]))
     weight = fitting.trust(whole.cases)
     weight = np.concatenate([weight, TTFT_WEIGHT * weight[first]])
     effects = fitting.fit(both, fitting.both_misses(whole, first), effects, weight=weight, iterations=6)
     said("tpot", fitting.tpot_misses(whole)(fitting.software(effects, made)))
     said("ttft", fitting.ttft_misses(part(whole, first))(fitting.software(effects, some)))
-    counts = {level: int(made.member[:, column].sum()) for column, level in enumerate(made.names)}
+    counts = {level: int(made.member[made.group, column].sum()) for column, level in enumerate(made.names)}
     content = {
         "source": f"fitted on {len(cases)} published rows of TPOT, {len(first)} of TTFT",
         "effects": fitting.as_known(made, effects),
@@ -69,7 +69,7 @@ def main() -> None:
     FITTED.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     if "--leave-out" in sys.argv:
         for name, by in PARTS.items():
-            said(f"without the {name}", fitting.left_out(whole, by, effects, fitting.tpot_misses, free))
+            said(f"without the {name}", fitting.left_out(whole, by, fitting.tpot_misses, free))
 
 
 if __name__ == "__main__":

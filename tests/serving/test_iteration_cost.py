@@ -9,7 +9,7 @@ from railyard import catalog
 from railyard.errors import InputError
 from railyard.workload.serving.columns import Deployments, device_row, place, shape
 from railyard.workload.serving.cost import iteration_cost
-from railyard.workload.serving.iteration import Load, parts, touched
+from railyard.workload.serving.iteration import Load, busiest, parts, touched
 from railyard.workload.serving.layout import ServingLayout
 from railyard.workload.serving.memory import weight_bytes
 from railyard.workload.serving.profiles import ENGINES, profile
@@ -55,6 +55,40 @@ def test_experts_touched_are_those_of_even_draws() -> None:
     seen = [len({expert for _ in range(20) for expert in draws.choice(64, 4, replace=False)}) for _ in range(400)]
     assert touched(np.array([64.0]), np.array([4.0]), np.array([20.0]))[0] == pytest.approx(np.mean(seen), rel=0.01)
     assert touched(np.array([64.0]), np.array([4.0]), np.array([1.0]))[0] == pytest.approx(4.0)
+
+
+def test_the_busiest_rank_finds_as_many_experts_as_draws_do() -> None:
+    # 128 experts on 8 ranks, 8 tokens of 8 experts each: the mean rank finds 6.4, the busiest of 8 some three more.
+    draws, found = np.random.default_rng(2), []
+    for _ in range(2000):
+        hit = np.zeros(128, bool)
+        for _ in range(8):
+            hit[draws.choice(128, 8, replace=False)] = True
+        found.append(hit.reshape(8, 16).sum(axis=1).max())
+    one_row = (np.array([value]) for value in (128.0, 8.0, 8.0, 8.0))
+    assert busiest(*one_row)[0] == pytest.approx(np.mean(found), rel=0.05)
+
+
+def test_context_ranks_share_a_prompt_and_gather_its_keys() -> None:
+    known = columns([profile("vllm", KNOWN.accelerator("h200-sxm"))])
+    alone, _ = rows("llama-3-70b", "h200-sxm", tp=4, precision="fp8")
+    split, _ = rows("llama-3-70b", "h200-sxm", tp=4, cp=2, precision="fp8")
+    tokens = 131072.0
+    prompt = one(tokens, 1, 0, tokens * tokens / 2)
+    whole, half = parts(alone, known, prompt), parts(split, known, prompt)
+    assert half.prompt[0] == pytest.approx(whole.prompt[0] / 2)
+    assert half.compute_s[0] == pytest.approx(whole.compute_s[0] / 2, rel=0.02)
+    # Two of eight key-value heads of 128 on a rank, keys and values of 2 bytes, 80 layers, half from the other rank.
+    gathered = 80 * tokens / 2 * 2 * 2 * 128 * 2 / (split.device.scale_up_bytes_s * known.reduce_fraction)[0]
+    assert half.network[0] - whole.network[0] / 2 == pytest.approx(gathered, rel=0.05)
+
+
+def test_beyond_a_scale_up_domain_halves_take_turns() -> None:
+    # DeepSeek's profile of prefilling: EP32 on H800, 16 Ki tokens a rank; its exchange hides behind the other half.
+    dep, _ = rows("deepseek-v3", "h800-sxm", dp_attention=32, ep=32, precision="fp8")
+    known = columns([profile("deepseek", KNOWN.accelerator("h800-sxm"))])
+    found = parts(dep, known, one(32 * 16384, 128, 0, 128 * 4096 * 4096 / 2))
+    assert found.network[0] < 0.2 * found.total_s[0]
 
 
 def test_weights_of_a_rank_are_those_of_the_checkpoint() -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
-from railyard.validate.serving_layout import FEWEST, Found, Pool, layout_of, widened
+from railyard.validate.serving_layout import COUNTLESS, FEWEST, Found, Pool, layout_of, widened
+from railyard.validate.serving_recipes import may_draft
 from railyard.workload.serving.columns import Deployments, device_row, place, shape
 from railyard.workload.serving.layout import ServingLayout
 from railyard.workload.serving.memory import cache_tokens
@@ -27,14 +28,13 @@ _LOADS = (
     ("batch", r"(\d+) seq/device"),
     ("offline", r"^offline|infinite"),
 )
-# Images of InferenceX's recipes with multi-token prediction, which its labels do not tell from those without.
-_MTP_IMAGES = {
-    "1.2.0rc6.post3": ("2026-02-05", "2026-02-06"),
-    "1.1.0rc2.post2": ("2026-01-14",),
-}
-# Images that split deployments ran with and without; share of those without a full label that drafts.
-_MTP_OPEN = ("0.8.1.post1", "0.8.1.post2", "0.5.8.post1")
-_MTP_SHARE = 0.6
+# Days on which InferenceX ran its new recipes of multi-token prediction in one server, under labels that do not tell
+# them from those without (its history: pull requests 392, 632 and 642; a day's runs are of the recipes that changed).
+_MTP_DAYS = {"tensorrt-llm": ("2026-01-14", "2026-01-15", "2026-02-05", "2026-02-06")}
+# Share of the way, in the logarithm, to the time with drafts where recipes with and without bear one label.
+_MTP_SHARE = 0.75
+# Makers whose checkpoints are in 8 bits as published.
+_PUBLISHED_IN_FP8 = ("deepseek-ai", "DeepSeek", "MiniMax")
 # Sequences that a replica must hold to be worth its weights.
 _BATCH = 32
 # InferenceX draws lengths between 0.8 and 1 of the nominal ones.
@@ -80,9 +80,14 @@ class Case:
     defaults: tuple[str, ...]
 
     @property
+    def middle(self) -> bool:
+        """Whether the row's time of a token is the middle of all gaps (ML.ENERGY), not (end to end - TTFT) / tokens."""
+        return "ITL p99" in self.row.get("notes")
+
+    @property
     def vague(self) -> bool:
         """Whether the label of a split deployment leaves out how many workers there are."""
-        return self.prefill is not None and any("leaves out the number" in told for told in self.defaults)
+        return COUNTLESS in self.defaults
 
 
 def case_of(row: Row, catalog: Catalog) -> Case | str:
@@ -106,7 +111,7 @@ def case_of(row: Row, catalog: Catalog) -> Case | str:
     precision, bits, said = _widths(row, model, engine)
     if FEWEST in found.defaults:
         found = _fewest(found, model, device, (precision, bits), prompt + output)
-    drafts, drafting, more = _drafts(row, model, vague=bool(found.prefill and found.defaults))
+    drafts, drafting, more = _drafts(row, model, split=found.prefill is not None, vague=COUNTLESS in found.defaults)
     try:
         layouts = [_laid(pool, precision, bits) for pool in (found.decode, found.prefill) if pool]
     except InputError as error:
@@ -168,12 +173,11 @@ def _laid(pool: Pool, precision: str, kv_bits: int) -> ServingLayout:
     return ServingLayout(tp=pool.tp, pp=pool.pp, dp_attention=pool.dp, ep=pool.ep, precision=precision, kv_bits=kv_bits)
 
 
-def _drafts(row: Row, model: Model, *, vague: bool) -> tuple[int, float, tuple[str, ...]]:
+def _drafts(row: Row, model: Model, *, split: bool, vague: bool) -> tuple[int, float, tuple[str, ...]]:
     """Tokens drafted in each iteration, and how sure that is.
 
-    A row says it, or the image that InferenceX's recipe with MTP runs. Of split deployments InferenceX ran the same
-    image with and without drafts, and labels that leave out the workers leave that out too: two rows of one label then
-    differ twofold, and no estimate can be near to both.
+    A row says it, or the day of InferenceX's recipes with MTP. Of split deployments InferenceX ran recipes with and
+    without drafts under one label: two rows of one label then differ twofold, and no estimate can be near to both.
     """
     said = re.search(r"MTP\D?(\d)", row.get("parallelism") + row.get("precision"))
     if said:
@@ -182,13 +186,10 @@ def _drafts(row: Row, model: Model, *, vague: bool) -> tuple[int, float, tuple[s
         return 1, 1.0, ("one drafted token",)
     if not model.mtp_layers or not drawn(row):
         return 0, 1.0, ()
-    version, date = row.get("framework").split()[-1], row.get("date")
-    if date in _MTP_IMAGES.get(version, ()):
-        return 3, 1.0, ("three drafted tokens, as InferenceX's recipe of that image",)
-    open_ = (
-        vague and version in _MTP_OPEN and not (row.get("accelerator") == "gb200" and "sglang" in row.get("framework"))
-    )
-    if open_:
+    framework, date = row.get("framework"), row.get("date")
+    if not split and date in _MTP_DAYS.get(engine_of(framework), ()):
+        return 3, 1.0, ("three drafted tokens, as InferenceX's recipes that changed that day",)
+    if vague and model.name.startswith("deepseek-v3") and may_draft(framework, row.get("accelerator"), date):
         return 3, _MTP_SHARE, ("the label leaves open whether tokens are drafted: between both",)
     return 0, 1.0, ()
 
@@ -259,7 +260,7 @@ def _widths(row: Row, model: Model, engine: str) -> tuple[str, int, tuple[str, .
         precision = "mxfp4"
     elif "fp4" in text or "uint4" in text:
         precision = "fp4"
-    elif "fp8" in text or row.get("model").startswith(("deepseek-ai", "DeepSeek")):
+    elif "fp8" in text or (row.get("model").startswith(_PUBLISHED_IN_FP8) and "16" not in text):
         precision = "fp8"
     else:
         precision = "bf16"

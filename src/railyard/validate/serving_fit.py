@@ -10,7 +10,7 @@ the logarithm of a row's constant, so the slopes along one constant serve all it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from railyard.validate.serving_cases import Case
 
     F = NDArray[np.float64]
+    Whole = NDArray[np.int64]
     Misses = Callable[[SoftwareColumns], F]
 
 # Relative error of a row that measurement and missing detail leave.
@@ -41,21 +42,32 @@ _ITERATIONS = 12
 
 @dataclass(frozen=True)
 class Design:
-    """Which effects make up the constants of which rows: `member[row, level]`, and the levels' names."""
+    """Which effects make up the constants of which rows.
+
+    Attributes:
+        names: Of the levels.
+        member: [group, level], 1 where the rows of a group belong to a level.
+        group: Of every row.
+    """
 
     names: tuple[str, ...]
     member: F
+    group: Whole
+
+    def rows(self, index: Whole) -> Design:
+        """The design of some rows."""
+        return replace(self, group=self.group[index])
 
 
 def design(cases: tuple[Case, ...]) -> Design:
     """The levels of every row."""
     of = [levels(case.engine, case.device.architecture, case.generation) for case in cases]
     names = tuple(dict.fromkeys(name for row in of for name in row))
-    place = {name: number for number, name in enumerate(names)}
-    member = np.zeros((len(cases), len(names)))
-    for row, own in enumerate(of):
-        member[row, [place[name] for name in own]] = 1.0
-    return Design(names, member)
+    groups = {own: number for number, own in enumerate(dict.fromkeys(of))}
+    member = np.zeros((len(groups), len(names)))
+    for own, number in groups.items():
+        member[number, [names.index(name) for name in own]] = 1.0
+    return Design(names, member, np.array([groups[own] for own in of]))
 
 
 def software(effects: F, made: Design) -> SoftwareColumns:
@@ -63,7 +75,8 @@ def software(effects: F, made: Design) -> SoftwareColumns:
     values = []
     for number, name in enumerate(CONSTANTS):
         known = constants()[name]
-        values.append(np.clip(known.prior * np.exp(made.member @ effects[number]), known.low, known.high))
+        each = np.clip(known.prior * np.exp(made.member @ effects[number]), known.low, known.high)
+        values.append(each[made.group])
     return SoftwareColumns(*values)
 
 
@@ -129,33 +142,31 @@ def fit(
 ) -> F:
     """Effects[constant, level] that minimise the misses, from `start` on; constants not in `free` stay."""
     rows = [CONSTANTS.index(name) for name in free]
-    width = len(made.names)
+    every = made.names.index("all")
+    known = [constants()[name] for name in free]
     spread = np.array(
-        [
-            [constants()[name].spread if level == "all" else constants()[name].level for level in made.names]
-            for name in free
-        ]
-    ).ravel()
-    count = np.ones(made.member.shape[0]) if weight is None else weight
+        [[own.spread if own_level == every else own.level for own_level in range(len(made.names))] for own in known]
+    )
+    count = np.ones(len(made.group)) if weight is None else weight
     effects, damping = start.copy(), 1e-2
     miss = misses(software(effects, made))
-    cost = _cost(miss, effects[rows].ravel() / spread, count)
+    cost = _cost(miss, effects[rows] / spread, count)
     for _ in range(iterations):
         slopes = []
         for row in rows:
             moved = effects.copy()
-            moved[row, made.names.index("all")] += _STEP
+            moved[row, every] += _STEP
             slopes.append((misses(software(moved, made)) - miss) / _STEP)
-        slope = np.concatenate([each[:, None] * made.member for each in slopes], axis=1)
         held = count * np.minimum(1.0, _HUBER / np.maximum(np.abs(miss) / _ROW_SPREAD, 1e-12)) / _ROW_SPREAD**2
-        normal = slope.T @ (held[:, None] * slope) + np.diag(spread**-2.0)
-        downhill = slope.T @ (held * miss) + effects[rows].ravel() / spread**2
+        normal, downhill = _normal(made, np.array(slopes), held, miss)
+        normal += np.diag(spread.ravel() ** -2.0)
+        downhill += (effects[rows] / spread**2).ravel()
         while damping < 1e8:
             step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), -downhill)
             tried = effects.copy()
-            tried[rows] += step.reshape(len(rows), width)
+            tried[rows] += step.reshape(spread.shape)
             missed = misses(software(tried, made))
-            reached = _cost(missed, tried[rows].ravel() / spread, count)
+            reached = _cost(missed, tried[rows] / spread, count)
             if reached < cost:
                 break
             damping *= 10.0
@@ -168,6 +179,22 @@ def fit(
     return effects
 
 
+def _normal(made: Design, slopes: F, held: F, miss: F) -> tuple[F, F]:
+    """The normal matrix and its right side over all constants and levels.
+
+    Rows of a group move alike with a constant's effects of all their levels, so both are sums over groups.
+    """
+    count, width = len(slopes), len(made.names)
+    matrix, side = np.zeros((width, width, count, count)), np.zeros((width, count))
+    for number, own in enumerate(made.member):
+        rows, on = np.flatnonzero(made.group == number), np.flatnonzero(own)
+        weighed = slopes[:, rows] * held[rows]
+        matrix[on[:, None], on[None, :]] += weighed @ slopes[:, rows].T
+        side[on] += weighed @ miss[rows]
+    size = count * width
+    return matrix.transpose(2, 0, 3, 1).reshape(size, size), side.T.ravel()
+
+
 def _cost(miss: F, strain: F, weight: F) -> float:
     off = np.abs(miss) / _ROW_SPREAD
     huber = np.where(off <= _HUBER, off**2, 2.0 * _HUBER * off - _HUBER**2)
@@ -177,28 +204,24 @@ def _cost(miss: F, strain: F, weight: F) -> float:
 def left_out(
     rows: Table,
     by: Callable[[Case], str],
-    start: F,
     misses_of: Callable[[Table], Misses],
     free: tuple[str, ...] = CONSTANTS,
 ) -> F:
-    """Misses of every row under constants fitted without the part that it belongs to.
+    """Misses of every row under constants fitted, from the priors on, without the part that it belongs to.
 
     Args:
         rows: Table.
         by: The part of a case.
-        start: Effects of all rows, from which each fit starts.
         misses_of: Misses of a table, to be fitted.
         free: Constants to be fitted.
     """
     made = design(rows.cases)
-    names = [by(case) for case in rows.cases]
+    names = np.array([by(case) for case in rows.cases])
     found = np.zeros(len(names))
     weight = trust(rows.cases)
-    for name in dict.fromkeys(names):
-        out = np.array([part_name == name for part_name in names])
-        keep = np.flatnonzero(~out)
-        some = Design(made.names, made.member[keep])
-        effects = fit(some, misses_of(part(rows, keep)), start, free, weight=weight[keep], iterations=4)
-        held = np.flatnonzero(out)
-        found[held] = misses_of(part(rows, held))(software(effects, Design(made.names, made.member[held])))
+    for name in dict.fromkeys(names.tolist()):
+        keep, held = np.flatnonzero(names != name), np.flatnonzero(names == name)
+        start = np.zeros((len(CONSTANTS), len(made.names)))
+        effects = fit(made.rows(keep), misses_of(part(rows, keep)), start, free, weight=weight[keep])
+        found[held] = misses_of(part(rows, held))(software(effects, made.rows(held)))
     return found

@@ -3,7 +3,7 @@
 Labels are of three kinds: `TP8 PP1 aDP1 mTP1 mEP8` (attention ranks, attention copies, ranks of experts), `P 1x(TP1
 aDP8 EP8 bs1) D 2x(...)` (prefill and decode workers) and free text. InferenceX writes `tp` and `ep` of a server with
 tp GPUs; aiconfigurator's samples multiply the two in several ways, which `_undone` undoes. Workers whose number the
-label leaves out follow the deployments that InferenceX publishes for that engine and rack (`_WORKERS`).
+label leaves out follow the deployments that InferenceX publishes (`serving_recipes`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from railyard.validate.serving_recipes import LONG, WIDE, decoding, long_answers, recipe
 
 if TYPE_CHECKING:
     from railyard.validate.serving_table import Row
@@ -23,8 +25,14 @@ _POOL = re.compile(r"(\d*)x\(TP(\d+) aDP(\d+) EP(\d+) bs(\d*)\)")
 FEWEST = "replicas of the fewest accelerators that hold the weights and a batch"
 
 
-# Users of one replica that decodes, where a deployment of many is wanted.
+# Said of split deployments whose labels name neither replicas nor, mostly, whether tokens are drafted.
+COUNTLESS = "the label leaves out the number of workers; as InferenceX's recipes deploy that load"
+
+# Users of one replica that decodes, where a deployment of many is wanted; up to which a rack decodes on 48 of its 72.
 _CROWD = 512
+# The same of small models with experts, whose attention has copies from so many users on.
+_SMALL_COPIES = 256
+_RACK_USERS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,38 +150,37 @@ def _experts(tp: int, dp: int, ep: int, experts: bool) -> int:
 
 
 def _counted(row: Row, degrees: list[int], *, experts: bool) -> Found:
-    """Both labels without counts: how many, and whether attention is copied, follows the load."""
+    """Both labels without counts: how many, and whether attention is copied, follows the published recipes."""
     ahead_tp, _, ahead_ep, behind_tp, _, behind_ep = degrees
-    users, trt = _users(row), row.get("framework").startswith("trtllm")
-    said = ("the label leaves out the number of workers; as InferenceX deploys that load",)
+    users, prompt = _users(row), row.real.get("isl", 0.0)
+    said = (COUNTLESS,)
     if ahead_tp == behind_tp and ahead_tp > 8 and row.get("accelerator").startswith("gb"):
         rack = _rack(row, ahead_tp)
         return Found(rack.decode, rack.prefill, said)
     if not experts:
         return Found(Pool(1, behind_tp, 1, 1), Pool(1, ahead_tp, 1, 1), said)
-    if behind_tp == 1 and "gpt-oss" not in row.get("model"):
+    if "gpt-oss" in row.get("model"):
+        copies = users >= _SMALL_COPIES and prompt < LONG
+        decode = (
+            Pool(2, 1, 2, 2) if copies and behind_tp == 2 and users >= 2 * _CROWD else Pool(1, 1, behind_tp, behind_tp)
+        )
+        if not copies:
+            decode = Pool(1, behind_tp, 1, max(behind_ep, 1))
+        return Found(decode, Pool(1, ahead_tp, 1, max(ahead_ep, 1)), said)
+    known = recipe(row.get("framework"), row.get("accelerator"), prompt)
+    if behind_tp == 1:
         # One accelerator cannot hold the model: the label counts nothing at all.
-        decode = Pool(1, 1, 32, 32) if users >= _CROWD else Pool(2, 4, 1, 1)
+        wide = 48 if users <= _RACK_USERS else 32
+        decode = Pool(1, 1, wide, wide) if users >= _CROWD else Pool(known.tensor if known else 2, 4, 1, 1)
         return Found(decode, Pool(1, 4, 1, 1), said)
-    model_small = "gpt-oss" in row.get("model")
-    if model_small:
-        return Found(
-            Pool(max(round(users / _CROWD), 1), behind_tp, 1, max(behind_ep, 1)),
-            Pool(1, ahead_tp, 1, max(ahead_ep, 1)),
-            said,
-        )
-    wide = behind_tp >= 16 and not row.get("accelerator").startswith("h100")
-    crowded = users >= (600 if row.real.get("isl", 0) < 4096 else 200)
-    if wide or (crowded and behind_ep > 1):
-        workers = (
-            1
-            if wide
-            else max(
-                1, min(round(users / (_CROWD * behind_tp / 8 if row.get("precision") == "fp8" else 4 * _CROWD)), 6)
-            )
-        )
+    wide_rack = behind_tp >= WIDE and not row.get("accelerator").startswith("h100")
+    workers, copies = (1, wide_rack) if known is None else decoding(known, users, behind_tp, behind_ep)
+    if wide_rack:
+        workers, copies = 1, True
+    if row.real.get("osl", 0.0) >= LONG:
+        workers = long_answers(row.get("framework"), row.get("accelerator"), behind_tp, workers)
+    if copies:
         return Found(Pool(workers, 1, behind_tp, behind_tp), Pool(1, 1, ahead_tp, ahead_tp), said)
-    workers = 4 if trt else 1
     ep = behind_tp if behind_ep > 1 else 1
     return Found(Pool(workers, behind_tp, 1, ep), Pool(1, ahead_tp, 1, max(ahead_ep, 1)), said)
 
@@ -195,14 +202,19 @@ def widened(found: Found, least: int) -> Found:
 def _free(row: Row, text: str, *, experts: bool) -> Found | str:
     """Labels such as `TP8`, `TP1 EP8 DP8`, `EP144, DP144 (18 nodes/unit)`, or none at all."""
     count = int(row.real.get("n_accel", 0)) or 1
-    found = {name: int(number) for name, number in re.findall(r"\b(TP|EP|DP|PP)\s?(\d+)", text)}
+    # TEP8: tensor-parallel attention and parted experts on 8; DEP8: a copy of attention on each.
+    plain = re.sub(r"\b([TD])EP(\d+)", r"\1P\2 EP\2", text)
+    found = {name: int(number) for name, number in re.findall(r"\b(TP|EP|DP|PP)\s?(\d+)", plain)}
     if not found:
         return Found(Pool(count, 1, 1, 1), None, (FEWEST,))
     ep, dp, pp = found.get("EP", 1), found.get("DP", 1), found.get("PP", 1)
     tp = found.get("TP", 1)
     if "TP" not in found and ep > 1:
         dp = max(dp, ep)
-    if dp == 1 and ep > tp:
+    if found.get("DP") == 1 and ep > tp:
+        # Expert parallelism alone: vLLM lays it over its tensor parallelism, so all ranks split one copy of attention.
+        tp = ep
+    elif dp == 1 and ep > tp:
         dp = ep // tp
     if tp > 1 and dp > 1 and tp == ep == dp:
         tp = 1

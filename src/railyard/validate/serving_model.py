@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -37,8 +38,9 @@ class Table:
         behind, ahead: Replicas that decode (or do both), and those that compute prompts (else the same).
         users, rate, prompt, output, most: Load of a whole system, and sequences of a replica.
         workers, workers_ahead: Replicas.
-    count: Requests of an open loop's run.
-    drafts, drafting: Tokens drafted in each iteration, and how sure that is.
+        drafts, drafting: Tokens drafted in each iteration, and how sure that is.
+        count: Requests of an open loop's run.
+        middle: 1 where the row's time of a token is the middle of all gaps.
         kind: Numbers of rows by kind.
     """
 
@@ -55,6 +57,7 @@ class Table:
     drafts: F
     drafting: F
     count: F
+    middle: F
     kind: dict[str, NDArray[np.int64]]
 
 
@@ -85,6 +88,7 @@ def table(cases: Sequence[Case]) -> Table:
         np.array([float(case.drafts) for case in cases]),
         np.array([case.drafting for case in cases]),
         np.array([case.count for case in cases]),
+        np.array([float(case.middle) for case in cases]),
         {name: np.flatnonzero([case.kind == name for case in cases]) for name in names},
     )
 
@@ -96,10 +100,13 @@ def _deployment(case: Case, layout: ServingLayout) -> Deployments:
 
 
 def _limit(case: Case) -> float:
-    """Sequences that an engine runs at once on one attention copy.
+    """Sequences that an engine runs at once on one attention copy: what the load names, else the engine's default.
 
     vLLM takes 256 on an A100 and on small devices, 1024 on others (its defaults by memory and name).
     """
+    said = re.search(r"max_num_seqs (\d+)", case.row.get("load"))
+    if said:
+        return float(said.group(1))
     if case.engine == "vllm" and (case.device.memory_bytes < 70e9 or case.device.architecture == "ampere"):
         return 256.0
     return 256.0 if case.kind == "open" and case.engine == "sglang" else _MOST[case.engine]
@@ -135,9 +142,8 @@ def _one_kind(kind: str, rows: Table, software: SoftwareColumns) -> Steady:
     users = rows.users / (1.0 if kind == "split" else rows.workers)
     if kind in ("offline", "other"):
         users = np.where(users > 0, users, rows.most)
-    traffic = Traffic(
-        users, rows.rate / rows.workers, rows.prompt, rows.output, rows.most, rows.drafts, rows.drafting, rows.count
-    )
+    load = (users, rows.rate / rows.workers, rows.prompt, rows.output, rows.most)
+    traffic = Traffic(*load, rows.drafts, rows.drafting, rows.count, rows.middle)
     if kind == "split":
         return split_loop(rows.behind, rows.ahead, software, traffic, (rows.workers, rows.workers_ahead))
     return (open_loop if kind == "open" else closed_loop)(rows.behind, software, traffic)

@@ -75,6 +75,7 @@ class PlaceColumns:
     tp: F
     pp: F
     dp: F
+    cp: F
     ep: F
     expert_tp: F
     dense_bits: F
@@ -187,6 +188,7 @@ def place(model: Model, device: Accelerator, layout: ServingLayout) -> PlaceColu
         layout.tp,
         layout.pp,
         layout.dp_attention,
+        layout.cp,
         layout.ep,
         max(layout.tp * layout.dp_attention // layout.ep, 1),
         dense,

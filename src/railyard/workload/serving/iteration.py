@@ -24,6 +24,12 @@ _OVERLAP = 3.0
 _SCALE_OUT_S = 12e-6
 # Bytes of an index key of sparse attention: 128 dimensions of 8 bits and a scale (DeepSeek-V3.2 report).
 _INDEX_BYTES = 132.0
+# Rows of a tile of a grouped product (DeepGEMM aligns groups to 128).
+_TILE = 128.0
+# Accelerators of a server.
+_SERVER = 8.0
+# Expected largest of 1, 2, 4, ... 256 standard normal numbers.
+_MAXIMA = (0.0, 0.564, 1.029, 1.424, 1.766, 2.070, 2.344, 2.594, 2.827)
 # Each rank beyond two adds so much of an all-reduce's latency: flags of more peers to wait for.
 _PEER_SHARE = 0.08
 
@@ -91,18 +97,57 @@ def parts(deployments: Deployments, software: SoftwareColumns, load: Load) -> Pa
         load: Rows as long.
     """
     shape, place = deployments.shape, deployments.place
-    layers = shape.layers
+    turns, own = _turns(deployments), _of_context_rank(deployments, load)
+    each = Load(own.tokens / turns, own.sequences / turns, own.kv_tokens, own.pairs)
+    matrices = turns * _matrices(deployments, software, each)
+    experts = turns * _experts(deployments, software, each) * shape.moe_layers
+    passes = _passes(deployments, software, own)
+    kernels = shape.layers * (software.layer_s + software.latent_layer_s * shape.latent)
+    kernels = turns * (kernels + shape.moe_layers * software.moe_layer_s)
+    network = turns * _network(deployments, software, each)
+    hidden = np.where(turns > 1, np.minimum(network, matrices + experts + passes + kernels), 0.0)
     return Parts(
-        matrices=_matrices(deployments, software, load),
-        experts=_experts(deployments, software, load) * shape.moe_layers,
-        cache=_cache(deployments, software, load),
-        prompt=_prompt(deployments, software, load),
-        passes=_passes(deployments, software, load),
-        kernels=layers * (software.layer_s + software.latent_layer_s * shape.latent)
-        + shape.moe_layers * software.moe_layer_s,
-        network=_network(deployments, software, load) + (place.pp - 1.0) * _SCALE_OUT_S,
+        matrices=matrices,
+        experts=experts,
+        cache=_cache(deployments, software, own),
+        prompt=_prompt(deployments, software, own),
+        passes=passes,
+        kernels=kernels,
+        network=network - hidden + _gather(deployments, software, load) + (place.pp - 1.0) * _SCALE_OUT_S,
         host=software.host_s + software.host_per_sequence_s * load.sequences / place.dp,
     )
+
+
+def _of_context_rank(deployments: Deployments, load: Load) -> Load:
+    """What one of the ranks that split every sequence works on: its share of the tokens, the cache and the pairs.
+
+    The shares are taken from both ends of a prompt, so that all ranks have as many pairs (Llama 3 report, section 3.3).
+    """
+    cp = deployments.place.cp
+    return Load(load.tokens / cp, load.sequences / cp, load.kv_tokens / cp, load.pairs / cp)
+
+
+def _gather(deployments: Deployments, software: SoftwareColumns, load: Load) -> F:
+    """Keys and values of the other context ranks, gathered in 16 bits before each layer's attention, not hidden."""
+    place, device = deployments.place, deployments.device
+    ranks = place.tp * place.cp
+    rate = np.where(ranks > device.domain, device.scale_out_bytes_s, device.scale_up_bytes_s) * software.reduce_fraction
+    size = load.tokens / place.dp * cache_bytes(deployments) * 16.0 / place.kv_bits
+    latency = software.reduce_s + np.where(ranks > device.domain, _SCALE_OUT_S, 0.0)
+    each = latency + (place.cp - 1.0) / place.cp * size / rate
+    return np.where(place.cp > 1, deployments.shape.layers * each, 0.0)
+
+
+def _turns(deployments: Deployments) -> F:
+    """Halves of an iteration that take turns, so that the experts' exchange of one hides behind the other's work.
+
+    Where experts lie beyond a scale-up domain engines do so, in prompts and in decoding (DeepSeek's profile of EP32 and
+    EP128, SGLang's two-batch overlap); each half reads the weights it needs and launches its kernels. Attention hides
+    some more of the exchange, which is left out: its time is not of the tokens alone.
+    """
+    place, device, shape = deployments.place, deployments.device, deployments.shape
+    apart = (place.dp > 1) & (shape.moe_layers > 0) & (place.tp * place.dp > device.domain)
+    return np.where(apart, 2.0, 1.0)
 
 
 def _matrices(deployments: Deployments, software: SoftwareColumns, load: Load) -> F:
@@ -126,13 +171,29 @@ def touched(experts: F, topk: F, tokens: F) -> F:
     return np.where(experts > 0, experts * -np.expm1(tokens * np.log1p(-np.minimum(topk / count, 1.0 - 1e-9))), 0.0)
 
 
+def busiest(experts: F, topk: F, tokens: F, ranks: F) -> F:
+    """Experts that the tokens visit on the rank where they visit most, of `ranks` that share a layer's experts alike.
+
+    Visits of different experts are nearly independent, so a rank's count has the variance n p (1 - p), and the largest
+    of many stands so many of its standard deviations above the mean (expected maxima of normal samples, Harter 1961).
+    """
+    count = np.maximum(experts, 1.0) / ranks
+    mean = touched(experts, topk, tokens) / ranks
+    spread = np.sqrt(np.maximum(mean * (1.0 - mean / count), 0.0))
+    above = np.interp(np.log2(ranks), np.arange(len(_MAXIMA)), _MAXIMA)
+    most: F = np.minimum(mean + above * spread, np.minimum(count, np.maximum(tokens * topk, mean)))
+    return most
+
+
 def _experts(deployments: Deployments, software: SoftwareColumns, load: Load) -> F:
-    """Routed experts of one layer on the busiest rank."""
+    """Routed experts of one layer on the busiest rank. Half of an expert's last tile of rows is empty, in the mean."""
     shape, place, device = deployments.shape, deployments.place, deployments.device
     each = shape.expert_parameters / place.expert_tp
-    read = touched(shape.experts, shape.topk, load.tokens) / place.ep * each * place.expert_bits / 8.0
+    found = busiest(shape.experts, shape.topk, load.tokens, place.ep)
+    read = found * each * place.expert_bits / 8.0
     skew = np.where(place.ep > 1, software.skew, 1.0)
-    flops = 2.0 * load.tokens * shape.topk / place.ep * skew * each
+    padded = load.tokens * shape.topk / place.ep * skew + found * _TILE / 2.0
+    flops = 2.0 * padded * each
     rate = math_rate(deployments, place.expert_math) * software.grouped_fraction
     return longer(read / (device.memory_bytes_s * software.expert_fraction), flops / rate)
 
@@ -159,7 +220,7 @@ def _cache(deployments: Deployments, software: SoftwareColumns, load: Load) -> F
     index = np.where(shape.sparse_keys > 0, load.kv_tokens / place.dp * _INDEX_BYTES, 0.0)
     memory = device.memory_bytes_s * software.kv_fraction
     flops = 2.0 * seen * shape.heads / place.tp * shape.decode_dim
-    math = np.where(shape.latent > 0, flops / (device.attention * software.attention_fraction), 0.0)
+    math = np.where(shape.latent > 0, flops / (device.flops16 * software.latent_fraction), 0.0)
     return shape.layers * (longer(seen * cache_bytes(deployments) / memory, math) + index / memory)
 
 
@@ -195,15 +256,18 @@ def _network(deployments: Deployments, software: SoftwareColumns, load: Load) ->
 def _exchange(deployments: Deployments, software: SoftwareColumns, load: Load) -> F:
     """Dispatch (a byte an element) and combine (two) of one layer's tokens.
 
-    A token goes once to each other domain in which its experts lie, by the NICs, and from there once to each rank;
-    routers that choose groups of experts first keep the domains few (DeepSeek-V3 report, node-limited routing).
+    Within a server engines gather all tokens at every rank and scatter the sums, two bytes an element both ways (the
+    default of vLLM, SGLang and TensorRT-LLM there). In wider replicas a token goes once to each other domain in which
+    its experts lie, by the NICs, and from there once to each rank; routers that choose groups of experts first keep
+    the domains few (DeepSeek-V3 report, node-limited routing).
     """
     shape, place, device = deployments.shape, deployments.place, deployments.device
     ranks = place.tp * place.dp
     domains = np.ceil(ranks / device.domain)
-    copies = np.minimum(np.maximum(shape.topk, 1.0), ranks) * (1.0 - 1.0 / ranks)
+    gathered = ranks <= _SERVER
+    copies = np.where(gathered, ranks, np.minimum(np.maximum(shape.topk, 1.0), ranks)) * (1.0 - 1.0 / ranks)
     abroad = np.minimum(np.minimum(shape.topk, shape.groups), domains) * (1.0 - 1.0 / domains)
-    size = load.tokens / ranks * shape.hidden * 3.0
+    size = load.tokens / ranks * shape.hidden * np.where(gathered, 4.0, 3.0)
     far = size * abroad / device.scale_out_bytes_s
     near = size * copies / device.scale_up_bytes_s
     latency = 2.0 * software.exchange_s + np.where(domains > 1, 2.0 * _SCALE_OUT_S, 0.0)

@@ -27,7 +27,8 @@ class ServingSoftware:
         expert_fraction: The same for routed experts, of which a batch touches many small ones.
         gemm_fraction, grouped_fraction: Of the matrix rate, dense and grouped.
         kv_fraction: Of the memory rate, reading the cache.
-        attention_fraction: Of the attention rate, prompts and latent decoding.
+        attention_fraction: Of the attention rate, prompts.
+        latent_fraction: Of the 16-bit matrix rate, latent attention in decoding.
         pass_bytes: Memory traffic of norms, activations and casts, for each element of the residual in each layer.
         layer_s: Kernels of a layer, without their bytes and FLOPs.
         moe_layer_s: More of them in a layer with experts: router, permutation, quantisation.
@@ -55,6 +56,7 @@ class ServingSoftware:
     grouped_fraction: float = 0.5
     kv_fraction: float = 0.7
     attention_fraction: float = 0.7
+    latent_fraction: float = 0.7
     pass_bytes: float = 40.0
     layer_s: float = 20e-6
     moe_layer_s: float = 20e-6
@@ -89,6 +91,7 @@ class SoftwareColumns:
     grouped_fraction: F
     kv_fraction: F
     attention_fraction: F
+    latent_fraction: F
     pass_bytes: F
     layer_s: F
     moe_layer_s: F
