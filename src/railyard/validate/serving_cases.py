@@ -53,7 +53,7 @@ class Case:
         users: Requests in the system, of a closed loop; the batch, where a row gives that.
         rate_per_s: Of an open loop, 0 else.
         prompt, output: Mean tokens of a request.
-        kind: `closed`, `split`, `open`, `batch`, `offline` or `other`.
+        kind: `closed`, `split`, `open`, `batch`, `decode` (of a unit that only decodes), `offline` or `other`.
         drafts: Tokens drafted in each iteration, 0 without.
         drafting: 1 where that is sure, less where the label leaves open whether the engine drafts.
         count: Requests of an open loop's run.
@@ -104,8 +104,10 @@ def case_of(row: Row, catalog: Catalog) -> Case | str:
         return "neither a load nor a batch is given"
     if found.prefill is not None and kind == "closed":
         kind = "split"
+    if kind == "batch" and row.get("pd_split").startswith("decode"):
+        kind = "decode"
     prompt, output, told = _lengths(row, kind)
-    if not users and kind in ("closed", "split", "batch"):
+    if not users and kind in ("closed", "split", "batch", "decode"):
         users, more = _unknown_users(row, found.decode)
         told += more
     precision, bits, said = _widths(row, model, engine)

@@ -197,6 +197,14 @@ def closed_loop(deployments: Deployments, software: SoftwareColumns, traffic: Tr
     return Steady(tpot, own + wait + held + arrival_s(deployments, software), rate, batch * share, found, own)
 
 
+def decode_loop(deployments: Deployments, software: SoftwareColumns, traffic: Traffic) -> Steady:
+    """A replica that decodes only and gets its prompts' caches from elsewhere, as full as users or memory make it."""
+    batch = np.minimum(traffic.users, traffic.most)
+    found = decode_parts(deployments, software, batch, traffic)
+    tpot = found.total_s / accepted(software, traffic)
+    return Steady(tpot, np.zeros_like(tpot), batch / (traffic.steps * tpot), batch, found, np.zeros_like(tpot))
+
+
 def split_loop(
     behind: Deployments, ahead: Deployments, software: SoftwareColumns, traffic: Traffic, workers: tuple[F, F]
 ) -> Steady:
