@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -171,10 +172,7 @@ def best(cost, ranks, context, limit_s):
 
 
 def test_gains_are_of_the_published_size():
-    """MegaScale-Infer: up to 1.90x per accelerator over what serves together (8 to 16 Ampere of 80 GB, 200 Gb/s).
-
-    Its models have long prompts' caches beside few large experts; together, tensor parallelism over a server.
-    """
+    """MegaScale-Infer: up to 1.90x an accelerator over what serves together, on Ampere of 80 GB within 150 ms."""
     model, context, limit = KNOWN.model("mixtral-8x22b"), 650.0, 0.15
     alone = side("a100-sxm-80gb", 2e11, tp=8)
     together = best(
@@ -185,14 +183,13 @@ def test_gains_are_of_the_published_size():
     )
     gains = []
     for copies_of_attention in (1, 2, 4, 8):
-        attention = side("a100-sxm-80gb", 2e11, tp=2, dp_attention=copies_of_attention)
+        attention = side("a100-sxm-80gb", 2e11, tp=1, dp_attention=copies_of_attention)
         ffn = side("a100-sxm-80gb", 2e11, tp=1, dp_attention=8, ep=8)
         cost = apart_cost(
             model, attention, ffn, network(attention, ffn), micro_batches=2, max_batched_tokens=4096, context=context
         )
         gains.append(best(cost, attention.layout.ranks + 8, context, limit) / together)
-    assert 1.0 < max(gains) < 1.9
-    assert gains[0] < max(gains)
+    assert 1.1 < max(gains) < 1.9
 
 
 def test_micro_batches_hide_the_other_side():
@@ -311,3 +308,14 @@ def test_what_is_refused(changes, words):
         run(**changes)
     assert words in str(caught.value)
     assert all("workload.serving" in (problem.key or "") for problem in caught.value.problems)
+
+
+def test_apart_pays_at_high_loads():
+    """The study: at few requests each micro-batch reads the experts for itself, at many the halves overlap."""
+    study = Path(__file__).parents[2] / "examples" / "serving" / "attention-and-ffn.yaml"
+    result = api.run(study, overrides={"compare.vary.rate": [8, 64]}, out=None).result
+    tpot = [variant["serving"]["tpot_s"]["p50"] for variant in result["variants"]]
+    together, once, twice, thrice = (tpot[number : number + 2] for number in range(0, 8, 2))
+    assert together[0] < min(once[0], twice[0], thrice[0])
+    assert twice[1] < 0.85 * together[1]
+    assert twice[1] < thrice[1] < once[1]
