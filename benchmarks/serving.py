@@ -1,9 +1,11 @@
-"""Times the serving engine: requests of a trace on many replicas, one core, Python included.
+"""Times the serving engine: requests of a real trace on many replicas, one core, Python included.
 
-    python benchmarks/serving.py [TRACE.csv [REQUESTS ...]]
+    python benchmarks/serving.py [TRACE.csv]
 
-TRACE.csv is in the format of the Azure LLM inference trace; without it, lengths of the same means are drawn. The trace
-is repeated end to end and sped up until 64 replicas are busy. Counts above a million are streamed in chunks.
+TRACE.csv is in the format of the Azure LLM inference trace; without it, the hour of coding requests in examples/serving
+(CC-BY-4.0). It is repeated end to end and sped up to the same load of every replica. Counts above a million are
+streamed in chunks. What others take for as many requests on as many replicas was measured on a machine of the same kind
+(Vidur 7d47513, BLIS inference-sim f90a1e3; one core each).
 """
 
 from __future__ import annotations
@@ -25,9 +27,12 @@ from railyard.engine.serving import Chunk, Cost, Deployment, Pool, Router, simul
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+TRACE = Path(__file__).parents[1] / "examples" / "serving" / "traces" / "AzureLLMInferenceTrace_code.csv"
 CHUNK = 200_000
-SPEED_UP = 10.0
+RATE = 4.0  # requests a second of one replica
 PS_PER_US = 10**6
+CASES = ((10_000, 4), (20_000, 8), (100_000, 64), (1_000_000, 64), (10_000_000, 64))
+OTHERS = {(10_000, 4): "Vidur: 45 s", (20_000, 8): "BLIS: 147 s"}
 COST = Cost(
     tokens=np.array([0, 1, 256, 8192]),
     compute_s=np.array([0.0, 0.006, 0.008, 0.2]),
@@ -39,15 +44,10 @@ COST = Cost(
     attention_floor_s=1e-5,
     attention_per_pair_s=3e-10,
 )
-DEPLOYMENT = Deployment((Pool("h100", COST, 64, kv_blocks=20_000),), Router("least-loaded"))
 
 
 def trace(path: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Arrivals in ps, input and output tokens."""
-    if not path:
-        draw = np.random.Generator(np.random.Philox(1))
-        gaps = draw.exponential(0.18e12, 19_366)
-        return np.cumsum(gaps).astype(np.int64), draw.geometric(1 / 1155, 19_366), draw.geometric(1 / 211, 19_366)
     with Path(path).open(encoding="utf-8") as file:
         lines = list(csv.reader(file))[1:]
     at = np.array([np.datetime64(line[0][:26]) for line in lines]).astype("datetime64[us]").astype(np.int64)
@@ -55,12 +55,13 @@ def trace(path: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return (at - at[0]) * PS_PER_US, lengths[:, 0], lengths[:, 1]
 
 
-def requests(columns: tuple[np.ndarray, np.ndarray, np.ndarray], begin: int, end: int) -> SimpleNamespace:
-    """Rows begin..end of the trace repeated without end."""
+def requests(columns: tuple[np.ndarray, np.ndarray, np.ndarray], span: range, replicas: int) -> SimpleNamespace:
+    """Rows of the trace repeated without end, at the load of so many replicas."""
     at, inputs, outputs = columns
-    row = np.arange(begin, end)
+    row = np.arange(span.start, span.stop)
     period = int(at[-1]) + 10**11
-    arrival = ((at[row % len(at)] + period * (row // len(at))) / SPEED_UP).astype(np.int64)
+    faster = RATE * replicas * period / 1e12 / len(at)
+    arrival = ((at[row % len(at)] + period * (row // len(at))) / faster).astype(np.int64)
     return SimpleNamespace(
         arrival_ps=arrival,
         input_tokens=inputs[row % len(at)].astype(np.int32),
@@ -72,20 +73,21 @@ def requests(columns: tuple[np.ndarray, np.ndarray, np.ndarray], begin: int, end
     )
 
 
-def chunks(columns: tuple[np.ndarray, np.ndarray, np.ndarray], count: int) -> Iterator[SimpleNamespace]:
+def chunks(columns: tuple[np.ndarray, np.ndarray, np.ndarray], count: int, replicas: int) -> Iterator[SimpleNamespace]:
     for begin in range(0, count, CHUNK):
-        yield requests(columns, begin, min(begin + CHUNK, count))
+        yield requests(columns, range(begin, min(begin + CHUNK, count)), replicas)
 
 
-def measure(path: str, count: int) -> dict[str, float]:
+def measure(path: str, count: int, replicas: int) -> dict[str, float]:
     columns = trace(path)
+    deployment = Deployment((Pool("h100", COST, replicas, kv_blocks=20_000),), Router("least-loaded"))
     begin = time.process_time()
     if count <= 10**6:
-        run = simulate(requests(columns, 0, count), DEPLOYMENT)
+        run = simulate(requests(columns, range(count), replicas), deployment)
         done, iterations = int((run.status == 0).sum()), int(run.replicas.iterations.sum())
     else:
         done = iterations = 0
-        for part in stream(chunks(columns, count), DEPLOYMENT):
+        for part in stream(chunks(columns, count, replicas), deployment):
             if isinstance(part, Chunk):
                 done += int((part.columns["status"] == 0).sum())
             else:
@@ -97,18 +99,16 @@ def measure(path: str, count: int) -> dict[str, float]:
 
 def main() -> None:
     if len(sys.argv) > 1 and sys.argv[1] == "--one":
-        print(json.dumps(measure(sys.argv[2], int(sys.argv[3]))))
+        print(json.dumps(measure(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))))
         return
-    path = sys.argv[1] if len(sys.argv) > 1 else ""
-    print(f"{'requests':>10} {'done':>10} {'iterations':>12} {'CPU s':>8} {'us/request':>10} {'MB':>7}")
-    for count in [int(one) for one in sys.argv[2:]] or [100_000, 1_000_000, 10_000_000]:
-        command = [sys.executable, __file__, "--one", path, str(count)]
+    path = sys.argv[1] if len(sys.argv) > 1 else str(TRACE)
+    print(f"{'requests':>10} {'replicas':>8} {'done':>10} {'iterations':>12} {'CPU s':>7} {'us/request':>10} {'MB':>5}")
+    for count, replicas in CASES:
+        command = [sys.executable, __file__, "--one", path, str(count), str(replicas)]
         found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         each = 1e6 * found["cpu_s"] / count
-        print(
-            f"{count:>10} {found['done']:>10} {found['iterations']:>12} {found['cpu_s']:>8.2f} {each:>10.2f}"
-            f" {found['memory_mb']:>7.0f}"
-        )
+        line = f"{count:>10} {replicas:>8} {found['done']:>10} {found['iterations']:>12} {found['cpu_s']:>7.2f}"
+        print(f"{line} {each:>10.2f} {found['memory_mb']:>5.0f}  {OTHERS.get((count, replicas), '')}".rstrip())
 
 
 if __name__ == "__main__":
