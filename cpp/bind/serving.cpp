@@ -51,7 +51,8 @@ void bind_pool(nb::module_& m) {
       .def_rw("tolerance", &Autoscale::tolerance)
       .def_rw("interval_ps", &Autoscale::interval_ps)
       .def_rw("cold_start_ps", &Autoscale::cold_start_ps)
-      .def_rw("hold_ps", &Autoscale::hold_ps);
+      .def_rw("hold_ps", &Autoscale::hold_ps)
+      .def_prop_rw("load", as_number(&Autoscale::load), number_of(&Autoscale::load));
   nb::class_<PoolSpec>(m, "ServingPool", "Replicas that are alike.")
       .def(nb::init<>())
       .def_rw("cost", &PoolSpec::cost)
@@ -75,7 +76,9 @@ void bind_pool(nb::module_& m) {
       .def_rw("draft_tokens", &PoolSpec::draft_tokens)
       .def_rw("acceptance", &PoolSpec::acceptance)
       .def_rw("draft_s", &PoolSpec::draft_s)
-      .def_rw("autoscale", &PoolSpec::autoscale);
+      .def_rw("autoscale", &PoolSpec::autoscale)
+      .def_rw("weight_bytes", &PoolSpec::weight_bytes)
+      .def_rw("load_s", &PoolSpec::load_s);
 }
 
 void bind_network(nb::module_& m) {
@@ -116,7 +119,8 @@ void bind_network(nb::module_& m) {
       .def_rw("replica", &OutageSpec::replica)
       .def_rw("from_ps", &OutageSpec::from_ps)
       .def_rw("to_ps", &OutageSpec::to_ps)
-      .def_rw("drain", &OutageSpec::drain);
+      .def_rw("drain", &OutageSpec::drain)
+      .def_rw("load", &OutageSpec::load);
 }
 
 void bind_deployment(nb::module_& m) {
@@ -159,6 +163,8 @@ void bind_results(nb::module_& m) {
       .def_prop_ro("status", column_of<Finished, &Finished::status>());
   nb::class_<ReplicaTotals>(m, "ServingTotals", "Totals of each replica; the arrays are read-only views.")
       .def_prop_ro("busy_ps", column_of<ReplicaTotals, &ReplicaTotals::busy_ps>())
+      .def_prop_ro("loads", column_of<ReplicaTotals, &ReplicaTotals::loads>())
+      .def_prop_ro("load_ps", column_of<ReplicaTotals, &ReplicaTotals::load_ps>())
       .def_prop_ro("slowed_ps", column_of<ReplicaTotals, &ReplicaTotals::slowed_ps>())
       .def_prop_ro("up_ps", column_of<ReplicaTotals, &ReplicaTotals::up_ps>())
       .def_prop_ro("iterations", column_of<ReplicaTotals, &ReplicaTotals::iterations>())

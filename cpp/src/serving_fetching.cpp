@@ -230,6 +230,36 @@ void Simulation::State::abandon(ReplicaId giver) {
     --replicas_[request.replica].loading;
     enqueue(slot, request.replica, true);
   }
+  for (ReplicaId id = 0; id < replicas_.size(); ++id) {
+    if (replicas_[id].source != giver) continue;
+    stop_loading(id);
+    load_weights(id);
+  }
+}
+
+/// A computed unit goes to the store. Over links it is there once it has been written, one batch of units after the other.
+void Simulation::State::keep(Replica& replica, std::uint64_t hash) {
+  if (replica.write_way == kNoWay || store_.capacity() == 0 || store_.has(hash)) return store_.put(hash);
+  replica.to_write.push_back(hash);
+  if (replica.write_flow == kNoFlow) write_more(static_cast<ReplicaId>(&replica - replicas_.data()));
+}
+
+void Simulation::State::write_more(ReplicaId id) {
+  Replica& replica = replicas_[id];
+  if (replica.to_write.empty()) return;
+  replica.writing.swap(replica.to_write);
+  const double bytes =
+      static_cast<double>(tokens_of(replica.writing.size())) * pool_of(id).spec.kv_bytes_per_token;
+  replica.write_flow = transfers.open(replica.write_way, bytes, Cargo::written, id, now);
+}
+
+void Simulation::State::written(ReplicaId id) {
+  Replica& replica = replicas_[id];
+  transfers.close(replica.write_flow, now);
+  replica.write_flow = kNoFlow;
+  for (const std::uint64_t hash : replica.writing) store_.put(hash);
+  replica.writing.clear();
+  write_more(id);
 }
 
 }  // namespace railyard::serving

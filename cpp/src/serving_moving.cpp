@@ -55,7 +55,9 @@ void Simulation::State::close_transfer(Slot slot) {
 }
 
 void Simulation::State::flow_ended(std::uint32_t flow) {
-  const Slot slot = transfers.owner(flow);
+  const std::uint32_t slot = transfers.owner(flow);
+  if (transfers.cargo(flow) == Cargo::weights) return weights_there(slot);
+  if (transfers.cargo(flow) == Cargo::written) return written(slot);
   Request& request = requests_[slot];
   const auto way = transfers.way_of(flow);
   transfers.close(flow, now);

@@ -40,6 +40,7 @@ Simulation::State::State(const Deployment& deployment, const Options& options)
     for (ReplicaId id = pool.first; id < pool.end; ++id) {
       Replica& replica = replicas_.emplace_back();
       replica.pool = static_cast<std::uint32_t>(pools_.size());
+      replica.write_way = transfers.way(static_cast<std::int32_t>(id), -1);
       replica.cache = KvCache(spec.kv_blocks, unit);
       replica.host = LruSet(tier_capacity(spec.host_kv_bytes, spec, deployment_.hash_tokens));
       const auto running = static_cast<ReplicaId>(spec.autoscale.first_replicas);
@@ -111,7 +112,7 @@ bool Simulation::State::step(bool last) {
   for (const Transfers::Arrival& found : transfers.arrivals()) {
     const std::uint32_t owner = transfers.owner(found.flow);
     const bool of_request = transfers.cargo(found.flow) == Cargo::request;
-    push(found.due, Topic::flowed, found.flow, found.stamp, of_request ? requests_[owner].id : -1);
+    push(found.due, Topic::flowed, found.flow, found.stamp, of_request ? requests_[owner].id : -1 - static_cast<std::int64_t>(owner));
   }
   transfers.arrivals().clear();
   return true;
@@ -130,6 +131,9 @@ void Simulation::State::process(const Due& due) {
     case Topic::outage: return outage(due.target / 2, due.target % 2 == 1);
     case Topic::tick: return tick(due.target);
     case Topic::started:
+      if (replicas_[due.target].stamp == due.stamp) begin_start(due.target);
+      return;
+    case Topic::ready:
       if (replicas_[due.target].stamp == due.stamp) start(due.target);
       return;
     case Topic::flowed:

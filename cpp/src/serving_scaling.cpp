@@ -19,11 +19,13 @@ void Simulation::State::outage(std::uint32_t row, bool back) {
   const Ps from = deployment_.outages.from_ps[row], to = deployment_.outages.to_ps[row];
   if (back) {
     if (!replica.returns || now < replica.down_until) return;
-    return start(id);
+    replica.load = load_of(row);
+    return begin_start(id);
   }
   if (deployment_.outages.drain[row] != 0) {
     if (replica.mode != Replica::Mode::up) return;
     replica.away = to == kNever ? kNever : to - from;
+    replica.load = load_of(row);
     set_mode(id, Replica::Mode::draining);
     return if_empty(id);
   }
@@ -46,7 +48,12 @@ void Simulation::State::scatter(ReplicaId id) {
   Replica& replica = replicas_[id];
   replica.flight.clear();
   rest(id);
+  stop_loading(id);
   abandon(id);
+  if (replica.write_flow != kNoFlow) transfers.close(replica.write_flow, now);
+  replica.write_flow = kNoFlow;
+  replica.writing.clear();
+  replica.to_write.clear();
   replica.waiting.clear();
   replica.running.clear();
   replica.sending = replica.loading = replica.swapped_bytes = 0;
@@ -84,7 +91,17 @@ void Simulation::State::if_empty(ReplicaId id) {
   push(replica.down_until, Topic::started, id, replica.stamp);
 }
 
+LoadFrom Simulation::State::load_of(std::size_t outage) const {
+  const std::vector<std::uint8_t>& load = deployment_.outages.load;
+  return load.empty() ? LoadFrom::none : static_cast<LoadFrom>(load[outage]);
+}
+
 void Simulation::State::start(ReplicaId id) {
+  if (replicas_[id].load != LoadFrom::none) {
+    ++replicas_[id].loads;
+    replicas_[id].load_ps += now - replicas_[id].load_since;
+    replicas_[id].load = LoadFrom::none;
+  }
   set_mode(id, Replica::Mode::up);
   replicas_[id].returns = false;
   replicas_[id].clock = fine(now);
@@ -115,14 +132,14 @@ void Simulation::State::tick(std::uint32_t index) {
   }
   wanted = std::clamp<std::int64_t>(wanted, rule.min_replicas, pool.spec.replicas);
   if (wanted >= there) pool.low_since = -1;
-  if (wanted > there) scale_up(pool.first, pool.end, wanted - there, rule.cold_start_ps);
+  if (wanted > there) scale_up(pool.first, pool.end, wanted - there, rule);
   if (wanted < there && pool.low_since < 0) pool.low_since = now;
   if (wanted < there && now - pool.low_since >= rule.hold_ps) scale_down(pool.first, pool.end, there - wanted);
   if (last_ && next_ >= arrival_.size() && waking_ == 0) return;  // nothing but looks is left
   push(now + rule.interval_ps, Topic::tick, index);
 }
 
-void Simulation::State::scale_up(ReplicaId begin, ReplicaId end, std::int64_t count, Ps cold_start) {
+void Simulation::State::scale_up(ReplicaId begin, ReplicaId end, std::int64_t count, const Autoscale& rule) {
   bool opened = false;
   for (ReplicaId id = begin; id < end && count > 0; ++id) {
     Replica& replica = replicas_[id];
@@ -132,7 +149,8 @@ void Simulation::State::scale_up(ReplicaId begin, ReplicaId end, std::int64_t co
       --count;
     } else if (replica.mode == Replica::Mode::down && now >= replica.down_until) {
       set_mode(id, Replica::Mode::starting);
-      push(now + cold_start, Topic::started, id, ++replica.stamp);
+      replica.load = rule.load;
+      push(now + rule.cold_start_ps, Topic::started, id, ++replica.stamp);
       --count;
     }
   }

@@ -249,7 +249,7 @@ void Simulation::State::publish(Replica& replica, Request& request) {
     if (!replica.cache.publish(hash, unit)) continue;
     request.units.push_back(unit);
     request.blocks -= replica.cache.unit_blocks();
-    store_.put(hash);
+    keep(replica, hash);
   }
 }
 

@@ -62,6 +62,8 @@ void check_memory(const PoolSpec& pool) {
   const bool host = pool.host_kv_bytes > 0 || pool.preemption == Preemption::swap;
   require(!host || pool.swap_bps >= 1, "pool: host memory needs swap_bps");
   require(is_time(pool.host_latency_s), "pool: host_latency_s must be from 0 to 3600 s");
+  require(pool.weight_bytes >= 0 && pool.weight_bytes <= 1e18 && is_time(pool.load_s),
+          "pool: weights and their time must not be negative");
 }
 
 void check_pool(const PoolSpec& pool, std::int64_t hash_tokens) {
@@ -105,7 +107,8 @@ void check_links(const Deployment& deployment, std::int64_t replicas) {
   require(links.to.size() == ways && links.latency_ps.size() == ways, "links: columns must have the same length");
   check_ways(links.ptr, links.link, links.share, ways, links.rate_bps.size(), "links");
   for (std::size_t w = 0; w < ways; ++w) {
-    require(links.from[w] >= -1 && links.from[w] < replicas && links.to[w] >= 0 && links.to[w] < replicas,
+    require(links.from[w] >= -2 && links.from[w] < replicas && links.to[w] >= -1 && links.to[w] < replicas &&
+                (links.from[w] >= 0 || links.to[w] >= 0),
             "links: no such replica");
     require(links.latency_ps[w] >= 0, "links: latency_ps must not be negative");
     require(links.ptr[w + 1] > links.ptr[w], "links: a way must use a link");
@@ -125,6 +128,8 @@ void check_links(const Deployment& deployment, std::int64_t replicas) {
 
 void check_outages(const OutageSpec& outages, std::int64_t replicas) {
   const std::size_t rows = outages.replica.size();
+  require(outages.load.empty() || outages.load.size() == rows, "outages: columns must have the same length");
+  for (const std::uint8_t load : outages.load) require(load <= 2, "outages: no such place to load from");
   require(outages.from_ps.size() == rows && outages.to_ps.size() == rows && outages.drain.size() == rows,
           "outages: columns must have the same length");
   for (std::size_t i = 0; i < rows; ++i) {
@@ -173,7 +178,9 @@ void check(const Deployment& deployment) {
   require(deployment.transfer.overlap >= 0 && deployment.transfer.overlap <= 1, "transfer: overlap must be from 0 to 1");
   const StoreSpec& store = deployment.store;
   require(store.capacity_bytes >= 0 && is_time(store.latency_s), "store: sizes and times must not be negative");
-  require(store.capacity_bytes <= 0 || store.rate_bps >= 1, "store: it needs rate_bps");
+  const auto& from = deployment.links.from;
+  require(store.capacity_bytes <= 0 || store.rate_bps >= 1 || std::ranges::find(from, -1) != from.end(),
+          "store: it needs rate_bps, or ways from it");
   check_links(deployment, replicas);
   check_outages(deployment.outages, replicas);
   check_reach(deployment);
@@ -256,6 +263,8 @@ ReplicaTotals Simulation::State::totals() const {
   for (const Replica& replica : replicas_) {
     found.busy_ps.push_back(whole(replica.busy));
     found.slowed_ps.push_back(whole(replica.slowed));
+    found.loads.push_back(replica.loads);
+    found.load_ps.push_back(replica.load_ps);
     found.up_ps.push_back(replica.up_ps + (replica.mode == Replica::Mode::down ? 0 : now - replica.mode_since));
     found.iterations.push_back(replica.iterations);
     found.input_tokens.push_back(replica.input_tokens);

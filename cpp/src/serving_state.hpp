@@ -108,11 +108,19 @@ struct Replica {
   Ps down_until = 0;  ///< At least.
   Ps away = 0;        ///< How long it will be down once it is drained.
   bool returns = false;  ///< It is away because it failed, and starts by itself when that is over.
+  LoadFrom load = LoadFrom::none;   ///< How it gets its weights at its next start.
+  std::uint32_t weights = kNoFlow;  ///< On their way to it ...
+  ReplicaId source = kNobody;       ///< ... from this one.
+  Ps load_since = 0;
+  std::uint32_t write_way = kNoWay, write_flow = kNoFlow;  ///< To the store.
+  std::vector<std::uint64_t> writing, to_write;            ///< Units on their way there, and those that follow them.
   bool logged = false;
   double own_rate = 0;  ///< That its collectives have over the NICs while they send; without transfers, the usual one.
   std::int64_t own_tokens = -1, own_decodes = -1;  ///< Of the iterations that its present demand was found for.
   // totals
   Fine slowed = 0;
+  std::int64_t loads = 0;
+  Ps load_ps = 0;
   Fine busy = 0;
   Ps up_ps = 0;
   std::int64_t iterations = 0, input_tokens = 0, output_tokens = 0, kv_peak = 0, cached_tokens = 0, loaded_tokens = 0;
@@ -147,7 +155,7 @@ class Simulation::State {
 
  private:
   /// What an event is about; at one time they come in this order, arrivals first of all.
-  enum class Topic : std::uint32_t { outage, tick, started, flowed, background, landed, loaded, iterated, entry, rested };
+  enum class Topic : std::uint32_t { outage, tick, started, ready, flowed, background, landed, loaded, iterated, entry, rested };
   struct Due {
     Ps time;
     Topic topic;
@@ -278,6 +286,9 @@ class Simulation::State {
   void plan_move(ReplicaId id, const Request& request, Fetch& plan);
   void fetch(ReplicaId id, Slot slot, const Fetch& plan);
   void loaded(Slot slot);
+  void keep(Replica& replica, std::uint64_t hash);
+  void write_more(ReplicaId id);
+  void written(ReplicaId id);
   void lend(ReplicaId giver, Request& request, std::span<const std::uint64_t> hashes);
   void give_back(Request& request);
   void abandon(ReplicaId giver);
@@ -292,12 +303,20 @@ class Simulation::State {
   void outage(std::uint32_t row, bool back);
   void tick(std::uint32_t pool);
   void start(ReplicaId id);
-  void scale_up(ReplicaId begin, ReplicaId end, std::int64_t count, Ps cold_start);
+  void scale_up(ReplicaId begin, ReplicaId end, std::int64_t count, const Autoscale& rule);
+  LoadFrom load_of(std::size_t outage) const;
   void scale_down(ReplicaId begin, ReplicaId end, std::int64_t count);
   void set_mode(ReplicaId id, Replica::Mode mode);
   void take_down(ReplicaId id);
   void scatter(ReplicaId id);
   void if_empty(ReplicaId id);
+
+  // serving_starting.cpp: weights are loaded
+  void begin_start(ReplicaId id);
+  void load_weights(ReplicaId id);
+  void weights_there(ReplicaId id);
+  void stop_loading(ReplicaId id);
+  void leave_source(ReplicaId id);
 
   const PoolState& pool_of(ReplicaId id) const { return pools_[replicas_[id].pool]; }
 

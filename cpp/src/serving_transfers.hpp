@@ -16,7 +16,7 @@ inline constexpr std::uint32_t kNoFlow = UINT32_MAX;
 inline constexpr std::uint32_t kNoWay = UINT32_MAX;
 
 /// What a flow carries, which says whose number its owner is.
-enum class Cargo : std::uint8_t { background, request, own };
+enum class Cargo : std::uint8_t { background, request, own, weights, written };
 
 /// Weighted max-min sharing of links by transfers and other traffic: Sharing, with the progress of each flow.
 class Transfers {

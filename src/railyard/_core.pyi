@@ -1492,6 +1492,12 @@ class ServingAutoscale:
     @hold_ps.setter
     def hold_ps(self, arg: int, /) -> None: ...
 
+    @property
+    def load(self) -> int: ...
+
+    @load.setter
+    def load(self, arg: int, /) -> None: ...
+
 class ServingPool:
     """Replicas that are alike."""
 
@@ -1628,6 +1634,18 @@ class ServingPool:
 
     @autoscale.setter
     def autoscale(self, arg: ServingAutoscale, /) -> None: ...
+
+    @property
+    def weight_bytes(self) -> float: ...
+
+    @weight_bytes.setter
+    def weight_bytes(self, arg: float, /) -> None: ...
+
+    @property
+    def load_s(self) -> float: ...
+
+    @load_s.setter
+    def load_s(self, arg: float, /) -> None: ...
 
 class ServingRouter:
     """Which replica a request goes to."""
@@ -1822,6 +1840,12 @@ class ServingOutages:
     @drain.setter
     def drain(self, arg: Sequence[int], /) -> None: ...
 
+    @property
+    def load(self) -> list[int]: ...
+
+    @load.setter
+    def load(self, arg: Sequence[int], /) -> None: ...
+
 class ServingDeployment:
     """Pools, routers, links, tiers, outages."""
 
@@ -1952,6 +1976,12 @@ class ServingTotals:
 
     @property
     def busy_ps(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]: ...
+
+    @property
+    def loads(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]: ...
+
+    @property
+    def load_ps(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]: ...
 
     @property
     def slowed_ps(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]: ...

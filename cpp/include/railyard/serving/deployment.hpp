@@ -34,6 +34,10 @@ enum class Preemption : std::uint8_t { recompute = 0, swap = 1 };
 enum class Policy : std::uint8_t { decode_first = 0, prefill_first = 1 };
 enum class RouterKind : std::uint8_t { round_robin = 0, random = 1, least_loaded = 2, two_choices = 3, prefix = 4, session = 5 };
 
+/// Whether a replica that starts loads its weights over links: from the cluster's storage, or from a replica of its pool that is
+/// up. Without a way from one, from storage, and without that, in the pool's own time.
+enum class LoadFrom : std::uint8_t { none = 0, storage = 1, peer = 2 };
+
 /// When replicas are added and taken away; every `interval_ps` one look.
 struct Autoscale {
   bool on = false;
@@ -42,6 +46,7 @@ struct Autoscale {
   bool by_queue = false;
   double tolerance = 0.1;  ///< No change while the measure is within this share of the target.
   Ps interval_ps = 0, cold_start_ps = 0, hold_ps = 0;  ///< hold: how long a lower need must last before one goes.
+  LoadFrom load = LoadFrom::none;                      ///< After the cold start.
 };
 
 /// Replicas that are alike.
@@ -62,6 +67,7 @@ struct PoolSpec {
   std::int32_t draft_tokens = 0;
   double acceptance = 0, draft_s = 0;  ///< Chance that a draft token is accepted; time of one draft pass.
   Autoscale autoscale = {};
+  double weight_bytes = 0, load_s = 0;  ///< Of a replica's weights; to load them where there is no way.
 };
 
 struct RouterSpec {
@@ -75,7 +81,7 @@ struct RouterSpec {
 /// Of several ways between the same two, a replica's transfers take the next each time: copies of attention take turns.
 struct LinkSpec {
   std::vector<double> rate_bps;
-  std::vector<std::int32_t> from, to;  ///< Replicas; from -1: the remote store.
+  std::vector<std::int32_t> from, to;  ///< Replicas; -1: the store, read or written; from -2: the storage that has the weights.
   std::vector<std::int64_t> ptr;
   std::vector<std::int32_t> link;
   std::vector<double> share;
@@ -108,6 +114,7 @@ struct OutageSpec {
   std::vector<std::int32_t> replica;
   std::vector<std::int64_t> from_ps, to_ps;  ///< of a drained one: to - from is how long it is away once empty.
   std::vector<std::uint8_t> drain;
+  std::vector<std::uint8_t> load = {};  ///< LoadFrom, once it is back; empty: none.
 };
 
 struct Deployment {

@@ -33,6 +33,7 @@ struct Finished {
 
 /// Totals of each replica.
 struct ReplicaTotals {
+  std::vector<std::int64_t> loads, load_ps;  ///< Times that weights were loaded over links, and how long that took in all.
   std::vector<std::int64_t> slowed_ps;  ///< Of busy_ps: what collectives lost to transfers on the same NICs.
   std::vector<std::int64_t> busy_ps, up_ps, iterations, input_tokens, output_tokens, kv_peak_blocks, kv_used_blocks;
   std::vector<std::int64_t> cached_tokens, loaded_tokens, moved_tokens, preemptions, tokens;

@@ -17,12 +17,15 @@ if TYPE_CHECKING:
 Role = Literal["both", "prefill", "decode"]
 Policy = Literal["decode-first", "prefill-first"]
 Preemption = Literal["recompute", "swap"]
+LoadFrom = Literal["none", "storage", "peer"]
 RouterKind = Literal["round-robin", "random", "least-loaded", "two-choices", "prefix", "session"]
 
 ROLES: tuple[Role, ...] = ("both", "prefill", "decode")
 POLICIES: tuple[Policy, ...] = ("decode-first", "prefill-first")
 PREEMPTIONS: tuple[Preemption, ...] = ("recompute", "swap")
 ROUTERS: tuple[RouterKind, ...] = ("round-robin", "random", "least-loaded", "two-choices", "prefix", "session")
+
+LOADS: tuple[LoadFrom, ...] = ("none", "storage", "peer")
 
 NEVER_PS = 2**63 - 1
 
@@ -42,6 +45,10 @@ def _i64() -> NDArray[np.int64]:
 
 def _i32() -> NDArray[np.int32]:
     return np.zeros(0, np.int32)
+
+
+def _u8() -> NDArray[np.uint8]:
+    return np.zeros(0, np.uint8)
 
 
 def _f64() -> NDArray[np.float64]:
@@ -150,6 +157,7 @@ class Autoscale:
         interval_ps: Between looks.
         cold_start_ps: From the decision to a replica that serves: machine, image, weights.
         hold_ps: How long the need must have been lower before replicas go.
+        load: Whether after `cold_start_ps` the weights come over `Links`: from `storage`, or from a `peer` of the pool.
     """
 
     min_replicas: int
@@ -160,6 +168,7 @@ class Autoscale:
     interval_ps: int = 15 * 10**12
     cold_start_ps: int = 60 * 10**12
     hold_ps: int = 300 * 10**12
+    load: LoadFrom = "none"
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,6 +198,8 @@ class Pool:
         host_latency_s: Of one such load.
         speculative: Speculative decoding.
         autoscale: Whether the pool follows the load.
+        weight_bytes: Of a replica that starts: what it loads.
+        load_s: Time for that where neither a peer nor storage has a way to it.
     """
 
     name: str
@@ -212,6 +223,8 @@ class Pool:
     host_latency_s: float = 0.0
     speculative: Speculative | None = None
     autoscale: Autoscale | None = None
+    weight_bytes: float = 0.0
+    load_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -245,8 +258,8 @@ class Links:
 
     Attributes:
         rate_bps: f64[links], bit/s.
-        from_replica: i32[ways]; -1: the store.
-        to_replica: i32[ways].
+        from_replica: i32[ways]; -1: the store; -2: the storage that has the weights.
+        to_replica: i32[ways]; -1: the store, which then is written over links.
         ptr: i64[ways + 1].
         link: i32[].
         share: f64[].
@@ -305,7 +318,10 @@ class Transfers:
 
 @dataclass(frozen=True)
 class Store:
-    """KV cache outside the replicas, shared by all. Whatever is computed is written to it, at no cost.
+    """KV cache outside the replicas, shared by all. Whatever is computed is written to it.
+
+    Where `Links` has a way to -1, writing is a flow, one batch of units after the other, and units are there once
+    theirs has come through; else they are there at once. What a replica that fails has not yet written is lost.
 
     Attributes:
         capacity_bytes: The least recently written goes first.
@@ -327,18 +343,24 @@ class Outages:
         from_ps: i64[rows].
         to_ps: i64[rows]; `NEVER_PS`: it does not come back.
         drain: bool[rows]: takes no new requests from `from_ps` on, finishes what it has, and is away for to - from.
+        load: u8[rows], index into `LOADS`: where its weights come from once it is back; empty: none are loaded.
     """
 
     replica: NDArray[np.int32] = field(default_factory=_i32)
     from_ps: NDArray[np.int64] = field(default_factory=_i64)
     to_ps: NDArray[np.int64] = field(default_factory=_i64)
     drain: NDArray[np.bool_] = field(default_factory=_bool)
+    load: NDArray[np.uint8] = field(default_factory=_u8)
 
 
-def rolling_update(replicas: Sequence[int], start_ps: int, every_ps: int, away_ps: int) -> Outages:
-    """One replica after the other drains and is away for `away_ps`; the next begins `every_ps` later."""
-    begin = start_ps + every_ps * np.arange(len(replicas), dtype=np.int64)
-    return Outages(np.asarray(replicas, np.int32), begin, begin + away_ps, np.ones(len(replicas), np.bool_))
+def rolling_update(
+    replicas: Sequence[int], start_ps: int, every_ps: int, away_ps: int, load: LoadFrom = "none"
+) -> Outages:
+    """One replica after the other drains, is away for `away_ps`, and loads; the next begins `every_ps` later."""
+    count = len(replicas)
+    begin = start_ps + every_ps * np.arange(count, dtype=np.int64)
+    source = np.full(count, choice(load, LOADS, "load"), np.uint8)
+    return Outages(np.asarray(replicas, np.int32), begin, begin + away_ps, np.ones(count, np.bool_), source)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard import _core
-from railyard.engine.serving.deployment import POLICIES, PREEMPTIONS, ROLES, ROUTERS, choice
+from railyard.engine.serving.deployment import LOADS, POLICIES, PREEMPTIONS, ROLES, ROUTERS, choice
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
@@ -97,6 +97,8 @@ _POOL = (
     "host_kv_bytes",
     "swap_bps",
     "host_latency_s",
+    "weight_bytes",
+    "load_s",
 )
 
 
@@ -122,6 +124,7 @@ def _autoscale(rule: Autoscale, key: str) -> _core.ServingAutoscale:
     core = _core.ServingAutoscale()
     core.on = True
     core.by_queue = choice(rule.measure, _MEASURES, f"{key}.measure") == 1
+    core.load = choice(rule.load, LOADS, f"{key}.load")
     first = rule.min_replicas if rule.first_replicas is None else rule.first_replicas
     _set(core, "first_replicas", first, f"{key}.first_replicas")
     for name in ("min_replicas", "target", "tolerance", "interval_ps", "cold_start_ps", "hold_ps"):

@@ -45,7 +45,9 @@ class Replicas:
     Attributes:
         pool: Number of its pool.
         busy_ps: Time with an iteration under way (of the slowest stage, where there are several).
-        slowed_ps: Of it, what collectives lost to transfers over the same NICs.
+        loads: Times that its weights came over links.
+        load_ps: How long that took, in all.
+        slowed_ps: Of `busy_ps`, what collectives lost to transfers over the same NICs.
         up_ps: Time that it was there.
         iterations: Iterations.
         input_tokens: Computed by prefills, recomputed ones included.
@@ -64,6 +66,8 @@ class Replicas:
 
     pool: NDArray[np.int32]
     busy_ps: NDArray[np.int64]
+    loads: NDArray[np.int64]
+    load_ps: NDArray[np.int64]
     slowed_ps: NDArray[np.int64]
     up_ps: NDArray[np.int64]
     iterations: NDArray[np.int64]
