@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from railyard import api, catalog
 from railyard.engine.serving import Cost, Deployment, Pool, Router, simulate
 from railyard.errors import InputError
+from railyard.scenario import load
+from railyard.scenario.serving.prepare import prepare
 from railyard.workload.serving.afd import Beat, Exchange, apart_cost, copies
 from railyard.workload.serving.columns import Deployments, device_row, place, shape
 from railyard.workload.serving.cost import iteration_cost
@@ -242,6 +244,20 @@ def run(**changes):
     decode = "workload.serving.pools.decode."
     named = {(decode + key if key in KEYS else key): value for key, value in changes.items()}
     return api.run(BASE, overrides=named, out=None).result["variants"][0]["serving"]
+
+
+def test_two_kinds_do_not_share_a_server():
+    """Each kind begins with a server of its own, also behind a pool that leaves one half empty."""
+    decode = {"replicas": 1, "attention": {"tp": 4, "server": "hgx-h20"}, "ffn": {"ep": 8, "server": "l40s-8"}}
+    pools = {"prefill": {"replicas": 1, "tp": 8, "precision": "fp8"}, "decode": decode}
+    scenario = {**BASE, "workload": {"serving": {**BASE["workload"]["serving"], "pools": pools}}}
+    (job,) = prepare(load.from_values(scenario))
+    decode_pool = job.pools[1]
+    assert decode_pool.ranks.ravel().tolist() == [8, 9, 10, 11]
+    assert decode_pool.ffn.ranks.ravel().tolist() == list(range(16, 24))
+    pools["prefill"] = {"replicas": 1, "tp": 4, "precision": "fp8"}
+    (job,) = prepare(load.from_values(scenario))
+    assert job.pools[1].ranks.ravel().tolist() == [8, 9, 10, 11]
 
 
 KEYS = ("attention", "ffn", "micro_batches", "server", "tp", "replicas")

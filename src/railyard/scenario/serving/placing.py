@@ -98,7 +98,7 @@ def place(serving: ServingSection, catalog: Catalog, networks: Networks) -> tupl
     """
     cluster = networks.clusters[0]
     _check_total(serving, cluster)
-    pools, start = [], 0
+    pools, start, last = [], 0, None
     open_ended = [role for role in ROLES if (pool := getattr(serving.pools, role)) and pool.replicas is None]
     for role in ROLES:
         section = getattr(serving.pools, role)
@@ -112,10 +112,26 @@ def place(serving: ServingSection, catalog: Catalog, networks: Networks) -> tupl
         if section.replicas is None and len(open_ended) > 1:
             raise InputError("only one pool may leave out `replicas`", key=f"pools.{role}.replicas")
         later = sum(_ranks(serving, other) for other in ROLES[ROLES.index(role) + 1 :])
+        kinds = _kinds(section, cluster)
+        if last not in {None, kinds[0]}:
+            start = _whole(start, cluster)
+        last = kinds[-1]
         pool = _placed(serving, role, catalog, cluster, range(start, cluster.ranks - later))
         start = int(pool.ranks[-1, -1] if pool.ffn is None else pool.ffn.ranks[-1, -1]) + 1
         pools.append(pool)
     return tuple(pools)
+
+
+def _kinds(section: PoolSection, cluster: Cluster) -> tuple[str, ...]:
+    """Servers of a pool, in the order in which they lie."""
+    sides = (section,) if section.attention is None else (section.attention, section.ffn)
+    usual = section.server or cluster.spec.server
+    return tuple((None if side is None else side.server) or usual for side in sides)
+
+
+def _whole(rank: int, cluster: Cluster) -> int:
+    """The first rank of a server at or behind one: accelerators of two kinds are in servers of their own."""
+    return -(-rank // cluster.ranks_per_server) * cluster.ranks_per_server
 
 
 def own_needs(serving: ServingSection) -> dict[str, tuple[int, ...]]:
@@ -167,10 +183,8 @@ def _placed(serving: ServingSection, role: Role, catalog: Catalog, cluster: Clus
         both = _ranks_of(section, layout.ranks + other.ranks, room, cluster, key)
         ranks, ffn_ranks = both[:, : layout.ranks], both[:, layout.ranks :]
     else:
-        # Accelerators of two kinds are in servers of their own.
         ranks = _ranks_of(section, layout.ranks, room, cluster, f"{key}.attention")
-        whole = cluster.ranks_per_server
-        next_server = -(-(int(ranks[-1, -1]) + 1) // whole) * whole
+        next_server = _whole(int(ranks[-1, -1]) + 1, cluster)
         ffn_ranks = _ranks_of(section, other.ranks, range(next_server, room.stop), cluster, f"{key}.ffn")
     return Placed(role, section, machine, layout, ranks, here, Ffn(ffn_machine, other, ffn_ranks, there))
 
