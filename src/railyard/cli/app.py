@@ -25,6 +25,8 @@ calibration = typer.Typer(
     help="Measure the hardware at hand and keep what was read.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(calibration, name="calibrate")
+planning = typer.Typer(help="What should be built.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(planning, name="plan")
 
 Scenario = Annotated[Path, typer.Argument(metavar="SCENARIO", help="The scenario, a YAML file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -327,6 +329,23 @@ def validate_fabric(
     from railyard.cli import checking
 
     checking.fabric(figure or [], as_json=json)
+
+
+@planning.command("serving")
+def plan_serving(
+    scenario: Scenario,
+    *,
+    set_: Set = None,
+    write: Annotated[
+        Path | None, typer.Option("--write", metavar="FILE.yaml", help="Write a scenario with the best plan.")
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Find the cheapest hardware, layout and replicas for each stage of a pipeline, within its objective."""
+    from railyard.cli import plan as planner
+
+    planner.serving(scenario, sets=set_ or [], write=write, as_json=json, quiet=quiet)
 
 
 @calibration.command("device")

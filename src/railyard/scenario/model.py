@@ -8,6 +8,7 @@ from railyard.errors import InputError
 from railyard.scenario.cluster import ClusterSection
 from railyard.scenario.economics import EconomicsSection
 from railyard.scenario.packet_section import PacketSection
+from railyard.scenario.plan_section import PlanSection
 from railyard.scenario.quantity import Natural, Text
 from railyard.scenario.section import Section
 from railyard.scenario.serving.section import ServingSection
@@ -51,6 +52,9 @@ class Scenario(Section):
         default_factory=EconomicsSection, description="Prices and rates that differ from the catalogue."
     )
     compare: CompareSection = Field(default_factory=CompareSection, description="Variants to run side by side.")
+    plan: PlanSection | None = Field(
+        default=None, description="What `railyard plan serving` may choose for the stages of a pipeline."
+    )
 
     @property
     def training(self) -> TrainingSection:

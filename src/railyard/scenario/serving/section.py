@@ -166,7 +166,9 @@ class PoolSection(Section):
     def _sides(self) -> "PoolSection":
         if (self.attention is None) != (self.ffn is None):
             raise PydanticCustomError("sides", "`attention` and `ffn` go together: each computes what the other needs")
-        given = self.model_fields_set
+        # What a dump writes out at its default was not asked for.
+        fields = type(self).model_fields
+        given = {name for name in self.model_fields_set if getattr(self, name) != fields[name].default}
         if self.attention is None:
             if "micro_batches" in given:
                 raise PydanticCustomError("sides", "`micro_batches` go between `attention` and `ffn`: write both")

@@ -64,7 +64,8 @@ class Answer:
     @property
     def nic_bps(self) -> float:
         """Of a NIC of the replicas that compute prompts."""
-        return min(pool.cluster.nic.rate_bps for pool in self.job.pools if pool.role != "decode")
+        roles = [pool.role for pool in self.job.pools]
+        return min(one.nic_bps for one, role in zip(self.hardware, roles, strict=False) if role != "decode")
 
     @property
     def hardware(self) -> tuple[Hardware, ...]:
@@ -160,12 +161,15 @@ def answer(name: str, section: ModelStage, site: Site) -> Answer:
     draft, catalog = site.draft, site.catalog
     server = section.server or draft.scenario.cluster.server
     devices = size_of(section, catalog, server)
-    job = job_of(Variant(name, {}, _alone(draft, name, section, server, devices)), site.known)
+    alone = _alone(draft, name, section, server, devices)
+    if site.back_end(server).link_rate_bps != site.network.spec.back_end.link_rate_bps:
+        alone = alone.changed({"cluster.back_end.link_rate": from_plain(None, Mark(f"stage `{name}`"))})
+    job = job_of(Variant(name, {}, alone), site.known)
     if section.sampling is not None:
         job = _sampled(job, section, catalog)
     drafting = None
     if section.draft is not None:
-        drafting = Drafting.of(section.draft, job, catalog, site.network)
+        drafting = Drafting.of(section.draft, job, site)
     return Answer(name, section, job, drafting)
 
 
@@ -213,6 +217,8 @@ def _alone(draft: Draft, name: str, section: ModelStage, server: str, devices: i
         "compare": from_plain({}, here),
         "engine": from_plain("flow", here),
     }
+    if draft.scenario.plan is not None:
+        changes["plan"] = from_plain(None, here)
     if section.input is not None:
         changes["workload.serving.cache.prefix"] = from_plain(False, here)
     return draft.changed(changes)

@@ -154,7 +154,7 @@ def encoder(catalog: Catalog, section: EncodeStage, hardware: Hardware) -> Batch
         kind=section.kind,
         deployment=Deployment((pool,), Router("least-loaded")),
         hardware=(hardware,),
-        nic_bps=cluster.nic.rate_bps,
+        nic_bps=hardware.nic_bps,
         items=section.items,
         tokens=section.tokens,
         most_tokens=most,
@@ -169,7 +169,7 @@ def search(section: RetrieveStage, hardware: Hardware) -> Batched:
     Raises:
         InputError: The index does not fit.
     """
-    cluster, device = hardware.cluster, hardware.cluster.accelerator
+    device = hardware.cluster.accelerator
     size = section.vector_size or 4 * section.dimensions
     index = Index(section.index, section.vectors, section.dimensions, size, section.probed, section.visited)
     queries = np.arange(1, section.batch + 1, dtype=np.int64)
@@ -193,7 +193,7 @@ def search(section: RetrieveStage, hardware: Hardware) -> Batched:
         kind="retrieve",
         deployment=Deployment((pool,), Router("least-loaded")),
         hardware=(hardware,),
-        nic_bps=cluster.nic.rate_bps,
+        nic_bps=hardware.nic_bps,
         items=1,
         tokens=1,
         most_tokens=1,

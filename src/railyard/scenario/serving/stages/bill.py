@@ -16,22 +16,28 @@ if TYPE_CHECKING:
 
     from railyard.economics.deployment import Use
     from railyard.scenario.serving.stages.prepare import PipelineJob
+    from railyard.scenario.serving.stages.stage import Hardware
+
+_DEVICES = frozenset({"accelerator", "server", "nic"})
 
 
 def parts(job: PipelineJob) -> Iterator[Part]:
     """The bill: what the stages stand on, and their ports' share of the network."""
-    ports = 0.0
     for stage in job.stages.values():
         for one in stage.hardware:
-            ports += nics_of(one)
-            share = one.count / one.cluster.ranks
-            for row in one.cluster.bill():
-                if row.kind in {"accelerator", "server", "nic"}:
-                    yield Part(component_of(row.kind), row.name, row.count * share, row.price_usd, row.power_w)
+            yield from parts_of(job, one)
+
+
+def parts_of(job: PipelineJob, hardware: Hardware) -> Iterator[Part]:
+    """The same of some devices of the job."""
+    share = hardware.count / hardware.cluster.ranks
+    for row in hardware.cluster.bill():
+        if row.kind in _DEVICES:
+            yield Part(component_of(row.kind), row.name, row.count * share, row.price_usd, row.power_w)
     bill = job.network.bill()
-    share = ports / bill.count("nic")
+    share = nics_of(hardware) / bill.count("nic")
     for row in bill:
-        if row.kind not in {"accelerator", "server", "nic"}:
+        if row.kind not in _DEVICES:
             yield Part(component_of(row.kind), row.name, row.count * share, row.price_usd, row.power_w)
 
 

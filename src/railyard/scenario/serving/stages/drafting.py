@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.cluster import ClusterSpec, build
 from railyard.collective.lowering.transfers import lower_transfers
 from railyard.economics.deployment import Use
 from railyard.engine.serving import Speculative
 from railyard.scenario.serving.spending import drawn_w
-from railyard.scenario.serving.stages.stage import PS, Hardware
+from railyard.scenario.serving.stages.stage import PS
 from railyard.workload.serving.cost import IterationCost, iteration_cost
 from railyard.workload.serving.layout import ServingLayout
 from railyard.workload.serving.profiles import profile
 from railyard.workload.training.machine import Machine
 
 if TYPE_CHECKING:
-    from railyard.catalog import Catalog
     from railyard.cluster import Cluster
     from railyard.engine.serving import ServingRun
     from railyard.scenario.serving.prepare import ServingJob
     from railyard.scenario.serving.stages.section import DraftSection
+    from railyard.scenario.serving.stages.site import Site
+    from railyard.scenario.serving.stages.stage import Hardware
     from railyard.workload.serving.requests import Requests
 
 _SOFTWARE = "vllm"
@@ -68,17 +68,15 @@ class Drafting:
     batch: float = 1.0
 
     @classmethod
-    def of(cls, section: DraftSection, job: ServingJob, catalog: Catalog, network: Cluster) -> Drafting:
+    def of(cls, section: DraftSection, job: ServingJob, site: Site) -> Drafting:
         """From what is written.
 
         Raises:
             InputError: The draft model is unknown or does not fit.
         """
-        server = catalog.server(section.server)
-        count = section.replicas * section.tp
-        whole = -(-count // server.accelerators) * server.accelerators
-        cluster = build(ClusterSpec(whole, section.server, network.spec.back_end), catalog)
-        device = cluster.accelerator
+        catalog, network = site.catalog, site.network
+        hardware = site.devices(section.server, section.replicas * section.tp, "draft", section.replicas)
+        cluster, device = hardware.cluster, hardware.cluster.accelerator
         layout = ServingLayout(tp=section.tp, precision=section.precision)
         cost = iteration_cost(
             catalog.model(section.model), device, Machine.of(cluster), layout, profile(_SOFTWARE, device)
@@ -86,10 +84,10 @@ class Drafting:
         checking = sum(pool.replicas for pool in job.pools if pool.role != "prefill")
         serving = job.variant.draft.scenario.serving
         mean = float(job.requests.input_tokens.mean() + job.requests.output_tokens.mean() / 2)
-        nic = min(cluster.nic.rate_bps, job.cluster.nic.rate_bps, network.spec.back_end.link_rate_bps or np.inf)
+        nic = min(hardware.nic_bps, job.cluster.spec.back_end.link_rate_bps or job.cluster.nic.rate_bps)
         return cls(
             section=section,
-            hardware=Hardware(cluster, count, "draft", section.replicas),
+            hardware=hardware,
             cost=cost,
             checked_by=checking / section.replicas,
             way_s=_way_s(network) if section.latency is None else section.latency,

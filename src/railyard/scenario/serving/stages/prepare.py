@@ -127,5 +127,5 @@ def _stage(name: str, section: StageSection, site: Site) -> Stage:
         if isinstance(section, HostStage):
             each = site.catalog.accelerator(site.catalog.server(section.server).accelerator).sm_count
             hardware = site.devices(section.server, -(-section.cores // each), "host", 1)
-            return Host(name, section, hardware.cluster.nic.rate_bps, (hardware,))
+            return Host(name, section, hardware.nic_bps, (hardware,))
         return answer(name, section, site)

@@ -13,6 +13,7 @@ from railyard.scenario.serving.section import (
     PoolsSection,
     Precision,
     RequestsSection,
+    RouterSection,
     ServingSection,
     Share,
 )
@@ -142,6 +143,7 @@ if TYPE_CHECKING:
         server: str | None
         model: str
         pools: PoolsSection
+        router: RouterSection
         draft: DraftSection | None
         sampling: SamplingSection | None
         input: int | None

@@ -10,7 +10,7 @@ from railyard.scenario.serving.stages.stage import Hardware
 
 if TYPE_CHECKING:
     from railyard.catalog import Catalog
-    from railyard.cluster import Cluster
+    from railyard.cluster import Cluster, NetworkSpec
     from railyard.scenario.load import Draft
     from railyard.scenario.serving.prepare import Known
 
@@ -37,13 +37,16 @@ class Site:
         Raises:
             InputError: There is no such server.
         """
-        back_end = self.network.spec.back_end
+        back_end = self.back_end(server)
         each = self.catalog.server(server).accelerators
         whole = max(-(-count // each), 1) * each
         spec = ClusterSpec(whole, server, back_end)
         key = [server, whole, repr(back_end)]
         cluster: Cluster = self.known.get("devices", key, lambda: build(spec, self.catalog))
-        rate = back_end.link_rate_bps
-        if rate is not None and cluster.nic.rate_bps > rate:
-            cluster = replace(cluster, nic=replace(cluster.nic, rate_bps=rate))
         return Hardware(cluster, count, role, replicas)
+
+    def back_end(self, server: str) -> NetworkSpec:
+        """The network of the scenario as a server's NICs join it: at their own rate where they are slower."""
+        back_end, nic = self.network.spec.back_end, self.catalog.nic(self.catalog.server(server).nic)
+        rate = back_end.link_rate_bps
+        return back_end if rate is None or rate <= nic.rate_bps else replace(back_end, link_rate_bps=None)

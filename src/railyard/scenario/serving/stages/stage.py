@@ -39,6 +39,11 @@ class Hardware:
     role: str
     replicas: int
 
+    @property
+    def nic_bps(self) -> float:
+        """Rate of one of its NICs' links."""
+        return self.cluster.spec.back_end.link_rate_bps or self.cluster.nic.rate_bps
+
 
 @dataclass(frozen=True, eq=False)
 class Tokens:

@@ -1,0 +1,1 @@
+"""Searches for what should be built: `railyard plan`."""

@@ -1,0 +1,103 @@
+"""Closed forms that no deployment can beat: seconds of work that the requests are, and dollars of an hour.
+
+    replicas >= work / time,     work = tokens x (least time of a token in any batch) + pairs x (time of a pair)
+
+The least time of a decoded token is that of the fullest batch that the cache holds. The dollars of an hour are capital,
+space, operations, and the energy of devices that only wait.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.economics.deployment import Use, deployment_cost
+from railyard.economics.serving import Goodput
+from railyard.scenario.serving.stages.answer import Answer
+from railyard.scenario.serving.stages.batched import Batched
+from railyard.scenario.serving.stages.bill import parts_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.engine.serving import Pool
+    from railyard.scenario.serving.stages.prepare import PipelineJob
+    from railyard.scenario.serving.stages.stage import Hardware, Stage
+    from railyard.workload.serving.requests import Requests
+
+_SLACK = 0.9
+"""Of the bound that is used: a trial is finite, and what is late at its end still ends."""
+
+
+def least_replicas(stage: Stage, requests: Requests) -> tuple[int, ...]:
+    """Fewer replicas of each pool than these cannot keep up with the requests; () where nothing is counted.
+
+    Args:
+        stage: With one replica of each pool.
+        requests: Those that take it.
+    """
+    span_s = max(requests.duration_s, 1e-9)
+    if isinstance(stage, Batched):
+        tokens = requests.input_tokens if stage.tokens is None else np.full(len(requests), stage.tokens)
+        work = stage.items * _prompts_s(stage.deployment.pools[0], np.minimum(tokens, stage.most_tokens))
+        return (_whole(work / span_s),)
+    if not isinstance(stage, Answer):
+        return ()
+    asked = stage.asked(requests)
+    shared = asked.block_tokens > 0  # a prefix that is cached is no work: of prompts nothing is sure then
+    by_role = {pool.role: pool for pool in stage.job.deployment.pools}
+    if set(by_role) == {"both"}:
+        pool = by_role["both"]
+        prompts = 0.0 if shared else _prompts_s(pool, asked.input_tokens)
+        return (_whole((prompts + _answers_s(pool, asked)) / span_s),)
+    if "both" in by_role:
+        return (1, 1, 1)
+    prompts = 0.0 if shared else _prompts_s(by_role["prefill"], asked.input_tokens)
+    return _whole(prompts / span_s), _whole(_answers_s(by_role["decode"], asked) / span_s)
+
+
+def _whole(load: float) -> int:
+    return max(math.ceil(_SLACK * load), 1)
+
+
+def _prompts_s(pool: Pool, tokens: NDArray[np.integer[Any]]) -> float:
+    cost = pool.cost
+    rows = np.asarray(cost.tokens) > 0
+    each = ((cost.compute_s + cost.network_s)[rows] / np.asarray(cost.tokens)[rows]).min()
+    count = tokens.astype(np.float64)
+    return float((count * each + cost.attention_per_pair_s * count * (count + 1) / 2).sum())
+
+
+def _answers_s(pool: Pool, requests: Requests) -> float:
+    cost = pool.cost
+    context = float(requests.input_tokens.mean() + requests.output_tokens.mean() / 2)
+    held = max(pool.kv_blocks * pool.block_tokens / max(context, 1.0), 1.0)
+    batch = np.arange(1, max(int(min(pool.max_sequences, held)), 1) + 1, dtype=np.float64)
+    guesses = pool.speculative.draft_tokens if pool.speculative else 0
+    tokens = batch * (1 + guesses)
+    seconds = cost.host_s + np.interp(tokens, cost.tokens, cost.compute_s + cost.network_s)
+    seconds = seconds + batch * (cost.attention_per_sequence_s + context * cost.attention_per_kv_token_s)
+    yields = 1.0
+    if pool.speculative:
+        share = min(pool.speculative.acceptance, 1 - 1e-12)
+        yields = (1 - share ** (guesses + 1)) / (1 - share)
+    return float((seconds / batch).min() / yields * (requests.output_tokens - 1.0).sum())
+
+
+def least_usd_per_h(job: PipelineJob, hardware: Hardware) -> float:
+    """Dollars of an hour of one replica, with its devices waiting, typical.
+
+    Args:
+        job: For its network and its assumptions.
+        hardware: Of the pool.
+    """
+    device = hardware.cluster.accelerator
+    cost = deployment_cost(
+        uses=[Use(device, hardware.count, device.idle_power_w)],
+        parts=list(parts_of(job, hardware)),
+        goodput=Goodput(input_tokens=1.0, output_tokens=1.0, seconds=1.0, attainment=1.0),
+        assumptions=job.assumptions,
+    )
+    return cost.usd_per_h.typical / hardware.replicas

@@ -1,0 +1,156 @@
+"""The whole way of a plan: options, search, the network between pools, what the best plan is on all requests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from railyard.errors import InputError
+from railyard.plan.serving.options import options
+from railyard.plan.serving.search import Found, Plan, search
+from railyard.plan.serving.trials import Trials
+from railyard.scenario.compose import blaming
+from railyard.scenario.load import dump, to_yaml
+from railyard.scenario.serving.asked import requests_of
+from railyard.scenario.serving.stages.measuring import measure
+from railyard.scenario.source import Mark, from_plain
+from railyard.scenario.variants import without_compare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from railyard.plan.serving.options import Option
+    from railyard.plan.serving.search import Choice
+    from railyard.scenario.load import Draft
+
+    Tell = Callable[[str, float], None]
+
+_FULL = 3
+"""Plans that are run again on all requests."""
+
+
+@dataclass(frozen=True)
+class AtRate:
+    """The cheapest deployments where the network between pools has a rate.
+
+    Attributes:
+        rate_bps: Of each NIC's link.
+        split: With prompts and answers of a model apart; None where none is in time.
+        whole: With both on the same replicas; None where none is in time.
+    """
+
+    rate_bps: float
+    split: Plan | None
+    whole: Plan | None
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What a plan found.
+
+    Attributes:
+        name: Of the scenario.
+        stages: Options by stage.
+        found: What the search found.
+        full: The best plans on all requests: the result's variant of each.
+        rates: By rate of the network between pools.
+        best_yaml: A scenario with the best plan, to be run by itself; empty where there is none.
+    """
+
+    name: str
+    stages: Mapping[str, Sequence[Option]]
+    found: Found
+    full: tuple[dict[str, Any], ...] = ()
+    rates: tuple[AtRate, ...] = ()
+    best_yaml: str = field(default="", repr=False)
+
+
+def plan(draft: Draft, tell: Tell) -> Planned:
+    """Finds the cheapest deployment of a scenario's pipeline within its objective.
+
+    Args:
+        draft: With a `pipeline` and a `plan`.
+        tell: Told what is being done, and its share from 0 to 1.
+
+    Raises:
+        InputError: There is nothing to plan, or a stage can be none of its options.
+    """
+    try:
+        stages = options(draft.scenario)
+    except InputError as error:
+        raise draft.blame(error) from None
+    section = draft.scenario.plan
+    if section is None:
+        raise InputError("there is nothing to plan: the scenario has no `plan`", key="plan")
+    trials, per_h = Trials(draft), _tokens_per_h(draft)
+    with blaming(draft):
+        found = search(trials, stages, tokens_per_h=per_h, most=section.simulations, tell=tell)
+    rates: tuple[AtRate, ...] = ()
+    if section.link_rates and found.best is not None:
+        kinds = [_best_of(trials, stages, found, split=split, per_h=per_h, tell=tell) for split in (True, False)]
+        rates = tuple(
+            AtRate(rate, *(_at_rate(draft, rate, kind, per_h, tell) for kind in kinds)) for rate in section.link_rates
+        )
+    full = []
+    for number, one in enumerate(found.plans[:_FULL]):
+        tell("the best plans with all figures", number / _FULL)
+        job = trials.job(one.choice)
+        full.append(measure(job, job.run(job.requests)).variant)
+    best = "" if found.best is None else to_yaml(dump(_with(draft, found.best.choice).scenario))
+    return Planned(draft.scenario.name, stages, found, tuple(full), rates, best)
+
+
+def _tokens_per_h(draft: Draft) -> float:
+    """Of all requests, as they come."""
+    requests = requests_of(draft)
+    if requests.duration_s <= 0:
+        error = InputError("requests without a span of time have no load to plan for", key="requests")
+        raise draft.blame(error, "workload", "pipeline")
+    total = float(requests.input_tokens.sum(dtype=float) + requests.output_tokens.sum(dtype=float))
+    return total / requests.duration_s * 3600
+
+
+def _with(draft: Draft, choice: Choice) -> Draft:
+    """The scenario with a deployment written out, and without its plan."""
+    mark = Mark("plan")
+    changes: dict[str, Any] = {"plan": None}
+    for option, replicas in choice:
+        changes |= option.changes(replicas)
+    return without_compare(draft).changed({key: from_plain(value, mark) for key, value in changes.items()})
+
+
+def _best_of(
+    trials: Trials, stages: Mapping[str, Sequence[Option]], found: Found, *, split: bool, per_h: float, tell: Tell
+) -> Plan | None:
+    """The cheapest plan with prompts and answers apart, or together; other stages as in the best plan of all."""
+    known = next((plan for plan in found.plans if plan.split is split), None)
+    if known is not None or found.best is None:
+        return known
+    chosen = {option.stage: option for option, _ in found.best.choice}
+    some = {
+        name: [option for option in options if option.split is split]
+        if any(option.split for option in options)
+        else [chosen[name]]
+        for name, options in stages.items()
+    }
+    return _quietly(trials, some, per_h, tell)
+
+
+def _at_rate(draft: Draft, rate_bps: float, base: Plan | None, per_h: float, tell: Tell) -> Plan | None:
+    """A plan's options, with as many replicas as they need over links of another rate; None where none is in time."""
+    if base is None:
+        return None
+    slower = draft.changed({"cluster.back_end.link_rate": from_plain(f"{rate_bps!r} b/s", Mark("plan.link_rates"))})
+    stages = {option.stage: (option,) for option, _ in base.choice}
+    return _quietly(Trials(slower), stages, per_h, lambda what, share: tell(f"{rate_bps / 1e9:g} Gb/s: {what}", share))
+
+
+def _quietly(trials: Trials, stages: Mapping[str, Sequence[Option]], per_h: float, tell: Tell) -> Plan | None:
+    """The cheapest plan, None where there is none."""
+    section = trials.draft.scenario.plan
+    if section is None or not all(stages.values()):
+        return None
+    try:
+        return search(trials, stages, tokens_per_h=per_h, most=section.simulations, tell=tell).best
+    except InputError:  # a stage can be none of its options: even without load it is late
+        return None
