@@ -39,10 +39,14 @@ function besideLoad(settings: Record<string, unknown>): string {
   return Object.entries(settings).filter(([key]) => !LOAD.test(key)).map(([, value]) => label(value)).join(", ");
 }
 
-/** A setting in few words: of a set of pools, which there are and of how many replicas. */
+/** A setting in few words: of a set of pools, which there are and of how many replicas; of others, what they say. */
 export function label(value: unknown): string {
   if (typeof value !== "object" || value === null) return String(value);
-  return Object.entries(value).map(([name, inner]) => `${name} ${(inner as { replicas?: number } | null)?.replicas ?? ""}`.trim()).join(" + ");
+  const said = Object.entries(value).map(([name, inner]) => {
+    if (typeof inner === "object" && inner !== null) return `${name} ${(inner as { replicas?: number }).replicas ?? ""}`.trim();
+    return inner === true ? name : String(inner);
+  });
+  return said.join(" + ");
 }
 
 /** Points of the front by what the variants are besides their load. */
@@ -126,7 +130,7 @@ export function Fronts({ variants }: { variants: ServingVariant[] }) {
   const mark = view === 0 ? ("front" as const) : ("front_usd" as const);
   const rows = variants.flatMap(({ name, serving }) => serving.pareto.map((point) => ({ name, point })));
   const groups = frontsOf(variants);
-  if (rows.length < 2) return null;
+  if (new Set(rows.map(({ point }) => point.rate_per_s)).size < 2) return null;
   const best = rows.filter(({ point }) => point[mark]).sort((a, b) => a.point.per_user - b.point.per_user);
   const title = view === 0 ? "answer tokens/s per GPU" : "answer tokens per dollar";
   const series: Series[] = [

@@ -56,6 +56,7 @@ export function ServingComparison({ variants, chosen, choose }: { variants: Serv
           { head: "requests/s", cell: ({ serving }) => count(serving.requests.rate_per_s) },
           { head: "TTFT p50", cell: ({ serving }) => time(serving.ttft_s.p50) },
           { head: "TTFT p99", cell: ({ serving }) => time(serving.ttft_s.p99) },
+          { head: "network of it", cell: ({ serving }) => (serving.network_share.ttft.p99 === undefined ? "—" : percent(serving.network_share.ttft.p99)) },
           { head: "TPOT p50", cell: ({ serving }) => time(serving.tpot_s.p50) },
           { head: "TPOT p99", cell: ({ serving }) => time(serving.tpot_s.p99) },
           { head: "in time", cell: ({ serving }) => percent(serving.slo.attainment) },
