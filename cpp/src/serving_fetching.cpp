@@ -51,32 +51,38 @@ Ps Simulation::State::recompute_time(const PoolState& pool, std::int64_t from, s
   return whole(whole_ones + pool.cost.time(rest));
 }
 
-/// Whether it is still open if the request loads. WHY not beside a flow of its own: its last transfer has not ended.
+/// Whether the request may load. WHY not beside a flow of its own: its last transfer has not ended.
 bool Simulation::State::asks_tiers(const Replica& replica, const Request& request) const {
-  if (request.tried_tiers || request.computed > 0 || request.flow != kNoFlow || !replica.cache.caches()) return false;
+  if (request.computed > 0 || request.flow != kNoFlow || !replica.cache.caches()) return false;
   return replica.host.capacity() > 0 || store_.capacity() > 0 || (deployment_.router.move && transfers.any());
 }
 
 /// Whether the request begins to load, because that is faster than to compute: what follows its `hits` in host memory, and
-/// what follows that in the store or in another replica. Settled once each time that it joins a queue, but for room it waits.
+/// what follows that in the store or in another replica. Settled each time that it joins a queue, and anew when it has other
+/// hits; for room it waits.
 Simulation::State::Loading Simulation::State::try_tiers(ReplicaId id, Slot slot, std::size_t hits) {
   Replica& replica = replicas_[id];
   Request& request = requests_[slot];
-  if (!asks_tiers(replica, request)) return Loading::no;
+  if (!asks_tiers(replica, request) || request.settled == static_cast<std::int64_t>(hits)) return Loading::no;
   Fetch plan{.hits = hits, .upper = hits};
   const std::size_t most = most_units(request);
   plan_host(id, request, most, plan);
   plan.top = plan.upper;
   plan_store(id, request, most, plan);
   if (deployment_.router.move && transfers.any()) plan_move(id, request, plan);
-  request.tried_tiers = plan.top == hits;
-  if (plan.top == hits) return Loading::no;
+  if (plan.top == hits) {
+    request.settled = static_cast<std::int64_t>(hits);
+    return Loading::no;
+  }
 
   const std::span<const std::uint64_t> held(request.chain.data(), hits);
   const std::int64_t missing = tokens_of(plan.top) / pool_of(id).spec.block_tokens -
                                static_cast<std::int64_t>(hits) * replica.cache.unit_blocks();
-  if (missing > replica.available() - replica.cache.idle_blocks(held)) return Loading::no_room;
-  request.tried_tiers = true;
+  if (missing > replica.available() - replica.cache.idle_blocks(held)) {
+    request.settled = -1;
+    return Loading::no_room;
+  }
+  request.settled = static_cast<std::int64_t>(hits);
   for (const std::uint64_t hash : held) request.units.push_back(replica.cache.hold(hash));
   take_blocks(replica, missing);
   request.blocks += missing;

@@ -63,7 +63,7 @@ bool Simulation::State::learns(const Replica& replica) const {
   const Request& first = requests_[replica.waiting.front()];
   if (replica.evicted || replica.freed_places > 0 || replica.freed_blocks > 0 || first.queued > replica.horizon) return true;
   const auto places = static_cast<std::size_t>(pools_[replica.pool].spec.max_sequences);
-  return replica.running.size() < places && asks_tiers(replica, first);
+  return replica.running.size() < places && first.settled < 0 && asks_tiers(replica, first);
 }
 
 std::int64_t Simulation::State::run_within_blocks(const Replica& replica, const Batch& batch,
@@ -223,7 +223,7 @@ void Simulation::State::end_iteration(ReplicaId id) {
 /// later stage: of the time that the request waits, this iteration adds no more than from that one's end to its own.
 Fine Simulation::State::network_of(const PoolState& pool, const Request& request, const Batch& batch) const {
   const Fine network = pool.cost.network(batch.load.tokens) + batch.slower_last;
-  if (request.iterated <= batch.start) return network;
+  if (pool.spec.cost.pipeline_stages == 1 || request.iterated <= batch.start) return network;
   return network * (batch.end - request.iterated) / (batch.end - batch.start);
 }
 

@@ -133,7 +133,7 @@ void Simulation::State::restart(Slot slot) {
   request.computed = request.swapped_bytes = 0;
   request.in_flight = 0;
   request.sent = 0;
-  request.tried_tiers = false;
+  request.settled = -1;
   request.transfer_start = request.transfer_end = -1;
   const ReplicaId aim = request.aim;
   set_aim(request, kNobody);

@@ -130,7 +130,7 @@ void Simulation::State::preempt(ReplicaId id, std::size_t place_in_running) {
     release(id, request);
     request.computed = 0;
   }
-  request.tried_tiers = false;
+  request.settled = -1;
   ++request.preemptions;
   ++replica.preemptions;
   replica.again = true;

@@ -52,7 +52,7 @@ struct Request {
   Ps load_ready = 0;             ///< When what comes from the host is there.
   std::int64_t load_target = 0;  ///< Tokens that will be there once loading is over ...
   std::int64_t load_host = 0;    ///< ... of which so many come from the host.
-  bool tried_tiers = false;
+  std::int64_t settled = -1;     ///< With so many units in the replica's memory, loading more was settled; -1: open.
   Where where = Where::nowhere;
 
   /// Tokens that must have been computed for the next one to come out.

@@ -465,7 +465,7 @@ class Reference:
             req.in_flight -= 1
             # of two chunks of a prompt that are under way at a time, the later one counts from the end of the other
             part, end = batch["network"], batch["end"]
-            if req.iterated > batch["start"]:
+            if rep.pool.cost.pipeline_stages > 1 and req.iterated > batch["start"]:
                 part = part * (end - req.iterated) // (end - batch["start"])
             req.out["network"] += part
             req.iterated = end
