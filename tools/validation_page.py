@@ -92,7 +92,8 @@ runs alone (`validation/README.md` holds the rules, and how a new source is judg
 - [Training steps](training.md): every source, each also predicted without itself, and the worst rows.
 - [Peak memory](memory.md) and [collectives](collectives.md).
 - Serving: [time per token](serving-tpot.md), [time to the first token](serving-ttft.md),
-  [throughput](serving-throughput.md), [power](serving-power.md), [cost](serving-cost.md).
+  [throughput](serving-throughput.md), [power](serving-power.md), [cost](serving-cost.md),
+  [recorded runs, request by request](serving-runs.md).
 - [Ablation](ablation.md): what each detail of the training model is worth.
 - [Fabrics against published figures](../concepts/fabric-validation.md), and [packets against htsim and
   ns-3](../concepts/packet-validation.md).

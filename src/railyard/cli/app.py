@@ -275,17 +275,31 @@ def validate_memory(
 @validate.command("serving")
 def validate_serving(
     *,
-    table: Annotated[Path, typer.Option("--table", metavar="FILE.csv", help="Measured serving rows.")],
+    table: Annotated[Path | None, typer.Option("--table", metavar="FILE.csv", help="Measured serving rows.")] = None,
     metric: Annotated[
-        str, typer.Option("--metric", metavar="METRIC", help="tpot, ttft, throughput, power or cost.")
+        str, typer.Option("--metric", metavar="METRIC", help="Of a table: tpot, ttft, throughput, power or cost.")
     ] = "tpot",
+    runs: Annotated[
+        Path | None,
+        typer.Option("--runs", metavar="FOLDER", help="Recorded runs, in the place of a table: request by request."),
+    ] = None,
+    profiles: Annotated[
+        Path | None,
+        typer.Option("--profiles", metavar="FILE.toml", help="Of runs: constants that `calibrate serving` wrote."),
+    ] = None,
     page: PageFile = None,
     json: Json = False,
 ) -> None:
-    """Predict every measured serving row of a table."""
+    """Predict every measured serving row of a table, or every request of recorded runs."""
     from railyard.cli import checking
+    from railyard.errors import InputError
 
-    checking.serving(table, metric=metric, page=page, as_json=json)
+    if table is not None and runs is None:
+        checking.serving(table, metric=metric, page=page, as_json=json)
+    elif runs is not None and table is None:
+        checking.serving_runs(runs, profiles=profiles, page=page, as_json=json)
+    else:
+        raise InputError("either `--table FILE.csv` or `--runs FOLDER` is needed", key="table")
 
 
 @validate.command("collectives")
@@ -372,3 +386,19 @@ def calibrate_device(
     from railyard.cli import calibrate
 
     calibrate.device(device, entry=entry, out=out, force=force, quick=quick, collectives=collectives, as_json=json)
+
+
+@calibration.command("serving")
+def calibrate_serving(
+    *,
+    runs: Annotated[Path, typer.Option("--runs", metavar="FOLDER", help="Recorded runs of a serving engine.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE.toml", help="Write the constants that were fitted.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    json: Json = False,
+) -> None:
+    """Fit the constants of an engine on your devices from recorded runs, for `validate serving --profiles`."""
+    from railyard.cli import calibrate
+
+    calibrate.serving(runs, out=out, force=force, as_json=json)

@@ -1,4 +1,4 @@
-"""`railyard calibrate device`: measure what is at hand, compare it with the model, write a catalogue file."""
+"""`railyard calibrate`: what is at hand is measured, or records of it are read, and written as constants to use."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard import catalog
 from railyard.api.numbers import percent
+from railyard.cli.checking import runs_table
 from railyard.cli.guard import say
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
@@ -75,6 +76,57 @@ def device(
             f"{unsteady} of {len(found.samples)} operators varied by more than {_UNSTEADY:.0%}: was other work running?"
         )
     say(f"wrote {out}" if out else "hint: `--out FILE` writes this as a catalogue file for `catalog:` of a scenario")
+
+
+def serving(runs: Path, *, out: Path | None, force: bool, as_json: bool) -> None:
+    """Fits the constants of an engine on the devices that runs were recorded on.
+
+    Args:
+        runs: Folder of recorded runs.
+        out: File of profiles to write, or None.
+        force: Whether the file may take the place of another one.
+        as_json: Everything as JSON.
+
+    Raises:
+        InputError: There is no run, the catalogue does not know a model or a device, or the file exists.
+    """
+    from railyard.validate.serving_runs import validate_runs
+    from railyard.validate.serving_runs_fit import profiles_of
+    from railyard.validate.serving_runs_read import read_runs
+    from railyard.workload.serving.devices import written
+    from railyard.workload.serving.profiles import table_profile
+
+    if out is not None and out.exists() and not force:
+        raise InputError("the file exists already and is left as it is", file=out, hint="`--force` replaces it")
+    known = catalog.load()
+    recorded = read_runs(runs)
+    engines = ", ".join(dict.fromkeys(run.engine for run in recorded))
+    profiles, steps = profiles_of(recorded, known, f"{engines}: {len(recorded)} recorded runs in {runs.name}")
+    if out is not None:
+        try:
+            out.write_text(written(profiles), encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"the file cannot be written: {error.strerror}", file=out) from error
+    report = validate_runs(runs, known, profiles=profiles)
+    if as_json:
+        content = {
+            "profiles": [asdict(profile) for profile in profiles.values()],
+            "validation": json.loads(report.to_json()),
+            "out": str(out) if out else None,
+        }
+        emit(json.dumps(content, indent=1, allow_nan=False))
+        return
+    table = Table(("run", "constant", "published tables", "fitted"), right=(2, 3))
+    for step in steps:
+        before = table_profile("vllm", step.setting.device)
+        for name in step.told:
+            table.add(
+                step.setting.run.name, name, f"{getattr(before, name):.4g}", f"{getattr(step.software, name):.4g}"
+            )
+    table.print()
+    emit("")
+    runs_table(report)
+    say(f"wrote {out}" if out else "hint: `--out FILE.toml` writes the profiles")
 
 
 def _device(kind: str) -> Device:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.validate.collectives import CollectivesReport
+    from railyard.validate.serving_runs import RunsReport
     from railyard.validate.training import TrainingReport
 
 _REASONS = 8
@@ -124,6 +125,47 @@ def serving(table: Path, *, metric: str, page: Path | None, as_json: bool) -> No
         _skipped(row.reason for row in report.rows if row.status == "skipped")
     if not total["n"]:
         raise RailyardError(f"no row of {table} could be predicted, so nothing has been validated")
+
+
+def serving_runs(folder: Path, *, profiles: Path | None, page: Path | None, as_json: bool) -> None:
+    """Every recorded run of a folder, by the distributions over its requests.
+
+    Raises:
+        InputError: There is no run, or a record or the profiles cannot be read.
+        RailyardError: No run of it could be replayed.
+    """
+    from railyard.report import validation
+    from railyard.report.serving_runs import of_serving_runs
+    from railyard.validate.serving_runs import validate_runs
+    from railyard.workload.serving.devices import read_profiles
+
+    if page is not None:
+        validation.check(page)
+    own = None if profiles is None else read_profiles(profiles)
+    report = validate_runs(folder, catalog.load(), profiles=own)
+    if page is not None:
+        validation.write(of_serving_runs(report), page)
+    if as_json:
+        emit(report.to_json())
+    else:
+        runs_table(report)
+        _skipped(row.reason for row in report.rows if row.status == "skipped")
+    if not report.summary()["n"]:
+        raise RailyardError(f"no run of {folder} could be replayed, so nothing has been validated")
+
+
+def runs_table(report: RunsReport) -> None:
+    """Distances of every run, medians, and what was fitted on it."""
+    headings = ("run", "requests", "KS of TTFT", "KS of TPOT", "TTFT p50", "measured", "TPOT p50", "measured", "fitted")
+    table = Table(headings, right=(1, 2, 3, 4, 5, 6, 7))
+    for row in report.rows:
+        if row.ttft is None or row.tpot is None:
+            continue
+        middle = [seconds(side["p50"]) for one in (row.ttft, row.tpot) for side in (one.predicted_s, one.measured_s)]
+        gaps = (f"{row.ttft.distance:.3f}", f"{row.tpot.distance:.3f}")
+        fitted = f"{len(row.fitted)} constants" if row.fitted else "nothing: held out"
+        table.add(row.id, str(row.requests), *gaps, *middle, fitted)
+    table.print()
 
 
 def collectives(logs: Path, *, page: Path | None, as_json: bool) -> None:

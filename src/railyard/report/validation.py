@@ -66,6 +66,7 @@ class Validation:
         skipped: Reasons of the rows that were not predicted.
         columns: Further columns of the table by group: heading, then a figure for each group.
         sections: Further text in Markdown, below.
+        figures: SVG by name, in the place of the scatter plot and the histogram.
     """
 
     title: str
@@ -75,6 +76,14 @@ class Validation:
     skipped: Sequence[str] = ()
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     sections: str = ""
+    figures: Mapping[str, str] = field(default_factory=dict)
+
+    def drawn(self) -> dict[str, str]:
+        """SVG of each figure by name."""
+        return dict(self.figures) or {"scatter": scatter(self), "errors": histogram(self)}
+
+
+_CAPTIONS = {"scatter": "Predicted against measured", "errors": "Signed errors"}
 
 
 def of_training(report: TrainingReport, why: Mapping[str, str] | None = None) -> Validation:
@@ -192,7 +201,7 @@ def write(page: Validation, path: Path) -> None:
         InputError: The page cannot be written there.
     """
     check(path)
-    figures = {"scatter": scatter(page), "errors": histogram(page)}
+    figures = page.drawn()
     try:
         if path.suffix == ".html":
             _whole(path, _html(page, figures))
@@ -205,13 +214,13 @@ def write(page: Validation, path: Path) -> None:
 
 
 def markdown(page: Validation, stem: str) -> str:
-    """The page as Markdown; its figures are `STEM-scatter.svg` and `STEM-errors.svg` beside it."""
+    """The page as Markdown; its figures are `STEM-NAME.svg` beside it, `scatter` and `errors` unless it has others."""
     parts = [f"# {page.title}\n\n"]
     if page.lead:
         parts.append(page.lead + "\n\n")
+    names = page.figures or _CAPTIONS
+    parts += [f"![{_CAPTIONS.get(name, name)}]({stem}-{name}.svg)\n\n" for name in names]
     parts += [
-        f"![Predicted against measured]({stem}-scatter.svg)\n\n",
-        f"![Signed errors]({stem}-errors.svg)\n\n",
         _table(*_by_group(page)),
         "\n## The worst rows\n\n",
         _table(*_worst(page)),

@@ -82,6 +82,7 @@ def _pool(serving: ServingSection, pool: Placed, cost: Any, hash_tokens: int) ->
         max_sequences=section.max_sequences,
         max_batched_tokens=section.max_batched_tokens,
         chunked=section.chunked,
+        ahead=section.ahead,
         policy=section.policy,
         prefix_cache=cache.prefix and hash_tokens > 0,
         preemption=section.preemption,

@@ -152,6 +152,11 @@ class PoolSection(Section):
     max_sequences: Positive = Field(default=256, description="Sequences in one iteration.")
     max_batched_tokens: Positive = Field(default=8192, description="Tokens in one iteration.")
     chunked: Flag = Field(default=True, description="Long prompts are cut into chunks.")
+    ahead: Flag = Field(
+        default=False,
+        description="An iteration is put together when the one before it begins, as vLLM does since 0.14; with one"
+        " pipeline stage.",
+    )
     policy: Literal["decode-first", "prefill-first"] = Field(
         default="decode-first", description="What an iteration is filled with first."
     )

@@ -24,8 +24,9 @@ _OVERLAP = 3.0
 _SCALE_OUT_S = 12e-6
 # Bytes of an index key of sparse attention: 128 dimensions of 8 bits and a scale (DeepSeek-V3.2 report).
 _INDEX_BYTES = 132.0
-# Rows of a tile of a grouped product (DeepGEMM aligns groups to 128).
-_TILE = 128.0
+# Rows of a tile of a grouped product: DeepGEMM aligns groups to 128; kernels in 16 bits take 16 where an expert has few
+# (vLLM's fused experts while there are no more tokens than experts).
+_TILE, _TILE_16_BITS = 128.0, 16.0
 # Accelerators of a server.
 _SERVER = 8.0
 # Expected largest of 1, 2, 4, ... 256 standard normal numbers.
@@ -192,7 +193,8 @@ def _experts(deployments: Deployments, software: SoftwareColumns, load: Load) ->
     found = busiest(shape.experts, shape.topk, load.tokens, place.ep)
     read = found * each * place.expert_bits / 8.0
     skew = np.where(place.ep > 1, software.skew, 1.0)
-    padded = load.tokens * shape.topk / place.ep * skew + found * _TILE / 2.0
+    tile = np.where(place.expert_math == 16, _TILE_16_BITS, _TILE)
+    padded = load.tokens * shape.topk / place.ep * skew + found * tile / 2.0
     flops = 2.0 * padded * each
     rate = math_rate(deployments, place.expert_math) * software.grouped_fraction
     return longer(read / (device.memory_bytes_s * software.expert_fraction), flops / rate)

@@ -19,6 +19,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError, did_you_mean
+from railyard.workload.serving.devices import shipped
 from railyard.workload.serving.software import CONSTANTS, ServingSoftware
 
 if TYPE_CHECKING:
@@ -90,12 +91,22 @@ def assemble(
 
 
 def profile(engine: str, device: Accelerator, year: str = _NEWEST) -> ServingSoftware:
-    """The constants of an engine of that year on a device.
+    """The constants of an engine of that year on a device; where recorded runs gave the device's own, those.
 
     Args:
         engine: `vllm`, `sglang`, `tensorrt-llm` or `deepseek`.
         device: On which it runs.
         year: Of the engine's version; the newest that was read when left out.
+
+    Raises:
+        InputError: No such engine is known.
+    """
+    known, own = table_profile(engine, device, year), shipped().get((engine, device.name))
+    return known if own is None else own.over(known)
+
+
+def table_profile(engine: str, device: Accelerator, year: str = _NEWEST) -> ServingSoftware:
+    """The same from the published tables alone.
 
     Raises:
         InputError: No such engine is known.
