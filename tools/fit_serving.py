@@ -1,7 +1,8 @@
 """Fits the constants of serving engines on a table of measured rows, and writes their effects.
 
-`python tools/fit_serving.py TABLE.csv [--leave-out]`: seconds a token first, with all constants but those of the first
-token; then these. With --leave-out it also prints the errors with one model, device or engine left out of the fit.
+`python tools/fit_serving.py TABLE.csv [--first-token] [--leave-out]`: seconds a token first, with all constants but
+those of the first token; then these, by what the serving engine leaves of them, which alone is done with --first-token.
+With --leave-out it also prints the errors with one model, device or engine left out of the fit.
 """
 
 import json
@@ -14,7 +15,9 @@ from railyard import catalog
 from railyard.validate import serving_fit as fitting
 from railyard.validate.serving_cases import Case, case_of
 from railyard.validate.serving_model import part, table
+from railyard.validate.serving_queue_fit import first_tokens
 from railyard.validate.serving_table import read, same_measurement
+from railyard.workload.serving.profiles import fitted
 from railyard.workload.serving.software import CONSTANTS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -46,18 +49,22 @@ def main() -> None:
     whole = table(cases)
     made = fitting.design(whole.cases)
     free = tuple(name for name in CONSTANTS if name not in LAST)
-    effects = np.zeros((len(CONSTANTS), len(made.names)))
-    effects = fitting.fit(made, fitting.tpot_misses(whole), effects, free, weight=fitting.trust(whole.cases))
-    said("tpot", fitting.tpot_misses(whole)(fitting.software(effects, made)))
-    first = np.flatnonzero([bool(case.row.real.get("ttft_ms")) and case.kind != "open" for case in cases])
+    first = np.flatnonzero([bool(case.row.real.get("ttft_ms")) and case.kind in ("closed", "split") for case in cases])
     some = made.rows(first)
-    effects = fitting.fit(
-        some, fitting.ttft_misses(part(whole, first)), effects, LAST, weight=fitting.trust(part(whole, first).cases)
-    )
-    both = made.rows(np.concatenate([np.arange(len(cases)), first]))
-    weight = fitting.trust(whole.cases)
-    weight = np.concatenate([weight, TTFT_WEIGHT * weight[first]])
-    effects = fitting.fit(both, fitting.both_misses(whole, first), effects, weight=weight, iterations=6)
+    if "--first-token" in sys.argv:
+        effects = fitting.from_known(made, fitted()["effects"])
+    else:
+        effects = np.zeros((len(CONSTANTS), len(made.names)))
+        effects = fitting.fit(made, fitting.tpot_misses(whole), effects, free, weight=fitting.trust(whole.cases))
+        said("tpot", fitting.tpot_misses(whole)(fitting.software(effects, made)))
+        effects = fitting.fit(
+            some, fitting.ttft_misses(part(whole, first)), effects, LAST, weight=fitting.trust(part(whole, first).cases)
+        )
+        both = made.rows(np.concatenate([np.arange(len(cases)), first]))
+        weight = fitting.trust(whole.cases)
+        weight = np.concatenate([weight, TTFT_WEIGHT * weight[first]])
+        effects = fitting.fit(both, fitting.both_misses(whole, first), effects, weight=weight, iterations=6)
+    effects = first_tokens(part(whole, first), some, effects)
     said("tpot", fitting.tpot_misses(whole)(fitting.software(effects, made)))
     said("ttft", fitting.ttft_misses(part(whole, first))(fitting.software(effects, some)))
     counts = {level: int(made.member[made.group, column].sum()) for column, level in enumerate(made.names)}

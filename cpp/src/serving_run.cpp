@@ -195,7 +195,7 @@ void Simulation::State::arrive(std::size_t row) {
 bool Simulation::State::fits(const Request& request, const PoolSpec& pool) const {
   // WHY one less: what the last token would write is never needed.
   const std::int64_t tokens = request.input + request.output - 1;
-  if (!pool.chunked && tokens > pool.max_batched_tokens) return false;
+  if (!pool.chunked && request.input > pool.max_batched_tokens) return false;
   return (tokens + pool.block_tokens - 1) / pool.block_tokens <= pool.kv_blocks;
 }
 

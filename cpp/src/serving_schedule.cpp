@@ -67,7 +67,8 @@ std::int64_t Simulation::State::wanted(const PoolSpec& pool, const Request& requ
   if (request.generated > 0 && rest == 1) {
     return std::min({std::int64_t{1} + pool.draft_tokens, request.output - request.generated, budget});
   }
-  return !pool.chunked && rest > budget ? 0 : std::min(rest, budget);
+  // WHY not what is computed anew: it can be longer than any prompt.
+  return !pool.chunked && request.generated == 0 && rest > budget ? 0 : std::min(rest, budget);
 }
 
 void Simulation::State::add_running(ReplicaId id, Batch& batch, std::int64_t& budget, bool prefills, bool decodes) {

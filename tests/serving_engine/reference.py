@@ -222,7 +222,7 @@ class Reference:
 
     def fits(self, req: Req, pool) -> bool:
         tokens = req.input + req.output - 1
-        if not pool.chunked and tokens > pool.max_batched_tokens:
+        if not pool.chunked and req.input > pool.max_batched_tokens:
             return False
         return -(-tokens // pool.block_tokens) <= pool.kv_blocks
 
@@ -344,7 +344,8 @@ class Reference:
         rest = req.target - begin
         if req.generated > 0 and rest == 1:
             return min(1 + rep.drafts, req.output - req.generated, budget)
-        return 0 if not rep.pool.chunked and rest > budget else min(rest, budget)
+        whole = not rep.pool.chunked and req.generated == 0
+        return 0 if whole and rest > budget else min(rest, budget)
 
     def from_running(self, rep: Rep, batch, budget: int, prompts: bool, decodes: bool) -> int:
         place = 0

@@ -26,17 +26,17 @@ TOTALS = (
 )
 
 
-def _fits(one, tokens):
-    return -(-tokens // one.block_tokens) <= one.kv_blocks and (one.chunked or tokens <= one.max_batched_tokens)
+def _fits(one, tokens, prompt):
+    return -(-tokens // one.block_tokens) <= one.kv_blocks and (one.chunked or prompt <= one.max_batched_tokens)
 
 
 def _check(made, deployment, run):
     tokens = made.input_tokens.astype(np.int64) + made.output_tokens - 1
     roles = {role: [one for one in deployment.pools if one.role == role] for role in ("both", "prefill", "decode")}
     served = [
-        any(_fits(one, n) for one in roles["both"])
-        or all(any(_fits(one, n) for one in roles[role]) for role in ("prefill", "decode"))
-        for n in tokens
+        any(_fits(one, n, prompt) for one in roles["both"])
+        or all(any(_fits(one, n, prompt) for one in roles[role]) for role in ("prefill", "decode"))
+        for n, prompt in zip(tokens, made.input_tokens, strict=True)
     ]
     assert run.status.tolist() == [DONE if one else DROPPED for one in served]
     assert (run.replicas.kv_used_blocks == 0).all()

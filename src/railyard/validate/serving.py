@@ -38,8 +38,10 @@ class ServingResult:
             publish the metric).
         reason: Why there is no prediction.
         metric: What is compared, and in which unit.
-        measured, predicted: Values.
+        measured, predicted: Values; the prediction is the serving engine's, request by request, where the row has a
+            load, and the closed form's where only a batch is known.
         error: (predicted - measured) / measured.
+        closed_form, closed_form_error: The same by the closed form that planning and fitting use.
         profile: Engine, architecture and year of the constants.
         defaults: Facts that were assumed.
     """
@@ -53,6 +55,8 @@ class ServingResult:
     measured: float | None = None
     predicted: float | None = None
     error: float | None = None
+    closed_form: float | None = None
+    closed_form_error: float | None = None
     profile: str = ""
     defaults: tuple[str, ...] = ()
 
@@ -151,7 +155,7 @@ def _compared(cases: Sequence[Case], metric: str) -> list[ServingResult]:
             results.append(_without(case.row, "skipped", predicted))
             continue
         told = serving_metrics.measured(case.row, metric)
-        if told is None or not math.isfinite(predicted) or predicted <= 0:
+        if told is None or not math.isfinite(predicted.value) or predicted.value <= 0:
             results.append(_without(case.row, "skipped", "the model gives no finite value for this deployment"))
             continue
         name, measured = told
@@ -163,8 +167,10 @@ def _compared(cases: Sequence[Case], metric: str) -> list[ServingResult]:
                 "ok",
                 metric=name,
                 measured=measured,
-                predicted=predicted,
-                error=predicted / measured - 1.0,
+                predicted=predicted.value,
+                error=predicted.value / measured - 1.0,
+                closed_form=predicted.closed_form,
+                closed_form_error=predicted.closed_form / measured - 1.0,
                 profile=f"{case.engine}/{case.device.architecture}/{case.generation}",
                 defaults=case.defaults,
             )
@@ -183,6 +189,7 @@ def family(source: str) -> str:
 def summary_of(rows: Sequence[ServingResult]) -> dict[str, float | int | None]:
     """Errors over the compared rows; `coverage` is their share of those that publish the metric."""
     errors = sorted(abs(row.error) for row in rows if row.error is not None)
+    planned = sorted(abs(row.closed_form_error) for row in rows if row.closed_form_error is not None)
     skipped = sum(row.status == "skipped" for row in rows)
     count = len(errors)
     return {
@@ -193,4 +200,5 @@ def summary_of(rows: Sequence[ServingResult]) -> dict[str, float | int | None]:
         "mean_abs_error": sum(errors) / count if count else None,
         "median_abs_error": quantile(errors, 0.5) if count else None,
         "p90_abs_error": quantile(errors, 0.9) if count else None,
+        "closed_form_median_abs_error": quantile(planned, 0.5) if planned else None,
     }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.validate.serving_model import deployment_software, steady, table
-from railyard.workload.serving.columns import take
+from railyard.validate.serving_model import deployment_software, table
+from railyard.validate.serving_states import planned_states, run_states
+from railyard.workload.serving.columns import active_parameters
 from railyard.workload.serving.iteration import cache_bytes, math_rate
 from railyard.workload.serving.memory import weight_bytes
 from railyard.workload.serving.power import WALL, accelerator_w
@@ -21,9 +23,9 @@ if TYPE_CHECKING:
 
     from railyard.validate.serving_cases import Case
     from railyard.validate.serving_model import Table
+    from railyard.validate.serving_states import States
     from railyard.validate.serving_table import Row
     from railyard.workload.serving.software import SoftwareColumns
-    from railyard.workload.serving.steady import Steady
 
     F = NDArray[np.float64]
 
@@ -34,6 +36,11 @@ METRICS = {
     "power": "W",
     "cost": "USD per million tokens",
 }
+
+
+# USD of an accelerator hour where a row does not say it: what vllm-cost-meter's own costs and rates of tokens give on
+# all of its rows of that device (Azure NC A100 v4).
+_PRICES = {(True, "A100_80GB_PCIe"): 3.67}
 
 
 def measured(row: Row, metric: str) -> tuple[str, float] | None:
@@ -52,8 +59,21 @@ def measured(row: Row, metric: str) -> tuple[str, float] | None:
     return (name, real[name]) if real.get(name) else None
 
 
-def predict(cases: Sequence[Case], metric: str) -> list[float | str]:
-    """The model's value for each case, or why there is none.
+@dataclass(frozen=True)
+class Prediction:
+    """What the model says of a row.
+
+    Attributes:
+        value: By the serving engine, request by request, where the row has a load; by the closed form else.
+        closed_form: By the closed form that planning and fitting use.
+    """
+
+    value: float
+    closed_form: float
+
+
+def predict(cases: Sequence[Case], metric: str) -> list[Prediction | str]:
+    """The model's values for each case, or why there are none.
 
     Args:
         cases: That publish the metric.
@@ -63,64 +83,67 @@ def predict(cases: Sequence[Case], metric: str) -> list[float | str]:
         return []
     whole = table(cases)
     software = deployment_software(whole.cases)
-    if metric == "throughput":
-        return _throughput(whole, software)
-    found: list[float | str] = [""] * len(cases)
-    for index, state in steady(whole, software).values():
-        values = _of_state(metric, whole, index, state)
-        for number, value in zip(index.tolist(), values, strict=True):
-            found[number] = value
+    planned = planned_states(whole, software)
+    both = [_values(metric, whole, software, state) for state in (run_states(whole, software, planned), planned)]
+    found: list[Prediction | str] = []
+    for value, closed_form in zip(*both, strict=True):
+        if isinstance(value, str) or isinstance(closed_form, str):
+            found.append(value if isinstance(value, str) else str(closed_form))
+        else:
+            found.append(Prediction(value, closed_form))
     return found
 
 
-def _of_state(metric: str, whole: Table, index: NDArray[np.int64], state: Steady) -> list[float | str]:
+def _values(metric: str, whole: Table, software: SoftwareColumns, state: States) -> Sequence[float | str]:
     if metric == "tpot":
         return list(state.tpot_s.tolist())
     if metric == "ttft":
         return list(state.ttft_s.tolist())
-    cases = [whole.cases[number] for number in index]
-    tokens = state.rate_per_s * whole.output[index]
+    if metric == "throughput":
+        return _throughput(whole, software, state)
     if metric == "cost":
-        return [_cost(case, rate) for case, rate in zip(cases, tokens.tolist(), strict=True)]
-    return [power * _counted(case) for case, power in zip(cases, _power(whole, index, state).tolist(), strict=True)]
+        tokens = (state.rate_per_s * whole.output).tolist()
+        return [_cost(case, rate) for case, rate in zip(whole.cases, tokens, strict=True)]
+    drawn = _power(whole, state).tolist()
+    return [power * _counted(case) for case, power in zip(whole.cases, drawn, strict=True)]
+
+
+def _meter(row: Row) -> bool:
+    return "cost-meter" in row.get("source")
 
 
 def _counted(case: Case) -> float:
     """Accelerators that a row's power is of: all, but one where a meter's mean over cards is published."""
-    return 1.0 if "cost-meter" in case.row.get("source") else case.row.real.get("n_accel") or 1.0
+    return 1.0 if _meter(case.row) else case.row.real.get("n_accel") or 1.0
 
 
-def _power(whole: Table, index: NDArray[np.int64], state: Steady) -> F:
-    """Mean power of one accelerator in the steady state; wall power where the row is a server's."""
-    rows = take(whole.behind, index)
+def _power(whole: Table, state: States) -> F:
+    """Mean power of one accelerator; wall power where the row is a server's."""
+    rows = whole.behind
     shape, place, device = rows.shape, rows.place, rows.device
     second = np.maximum(state.tpot_s, 1e-9)
-    steps = np.maximum(whole.output[index] - 1.0, 1.0)
-    open_ = whole.rate[index] > 0
-    busy = np.where(open_, -np.expm1(-state.rate_per_s * steps * second), 1.0)
     read = weight_bytes(rows) + cache_bytes(rows) * shape.layers * state.batch / place.dp * (
-        whole.prompt[index] + whole.output[index] / 2.0
+        whole.prompt + whole.output / 2.0
     )
     memory = np.minimum(read / second / device.memory_bytes_s, 1.0)
-    active = shape.total_parameters * (
-        1.0 - shape.expert_share * (1.0 - shape.topk / np.maximum(shape.experts, 1.0)) * (shape.experts > 0)
-    )
-    per_token = 2.0 * active * (1.0 + whole.prompt[index] / whole.output[index])
+    per_token = 2.0 * active_parameters(shape) * (1.0 + whole.prompt / whole.output)
     math = per_token * state.batch / second / (place.tp * place.dp * place.pp) / math_rate(rows, place.dense_math)
-    drawn = accelerator_w(device.tdp_w, memory, np.minimum(math, 1.0), busy)
-    wall = np.array(["MLPerf" in whole.cases[number].row.get("source") for number in index])
+    drawn = accelerator_w(device.tdp_w, memory, np.minimum(math, 1.0), state.busy)
+    wall = np.array(["MLPerf" in case.row.get("source") for case in whole.cases])
     return np.where(wall, drawn * WALL, drawn)
 
 
 def _cost(case: Case, tokens_s: float) -> float | str:
     """USD for a million tokens of the kind that the row counts, at the row's price of an accelerator hour."""
-    price = re.search(r"\$([\d.]+)(?:/h|/GPU-h)", case.row.get("accelerator") + " " + case.row.get("notes"))
+    named = case.row.get("accelerator")
+    said = re.search(r"\$([\d.]+)(?:/h|/GPU-h)", named + " " + case.row.get("notes"))
+    price = float(said.group(1)) if said else _PRICES.get((_meter(case.row), named), 0.0)
     if not price:
         return "the row gives no price of an accelerator hour"
     if case.kind == "other":
         return "the row gives no load from which a rate of tokens follows"
     count = case.row.real.get("n_accel") or 1.0
-    return float(price.group(1)) * count / 3600.0 / max(tokens_s, 1e-9) * 1e6
+    return price * count / 3600.0 / max(tokens_s, 1e-9) * 1e6
 
 
 def _cached(row: Row) -> float:
@@ -129,19 +152,16 @@ def _cached(row: Row) -> float:
     return float(said.group(1)) / 100.0 if said else 0.0
 
 
-def _throughput(whole: Table, software: SoftwareColumns) -> list[float | str]:
+def _throughput(whole: Table, software: SoftwareColumns, state: States) -> list[float | str]:
     """Tokens/s of one accelerator: of prompts where the row counts these, else of answers."""
     prompts = batched_prompt_s(whole.ahead, software, whole.prompt)
-    found: list[float | str] = [""] * len(whole.cases)
-    for index, state in steady(whole, software).values():
-        for number, rate in zip(index.tolist(), state.rate_per_s.tolist(), strict=True):
-            case = whole.cases[number]
-            if not case.row.real.get("out_tok_s_per_gpu"):
-                pool = case.prefill or case.decode
-                found[number] = float(whole.prompt[number] / prompts[number] / pool.ranks) / (1.0 - _cached(case.row))
-                continue
-            replicas = 1 if case.kind == "split" else case.decode.workers
-            ahead = case.prefill.ranks * case.prefill.workers if case.prefill else 0
-            ranks = case.decode.ranks * case.decode.workers + ahead
-            found[number] = rate * replicas * float(whole.output[number]) / ranks
+    found: list[float | str] = []
+    for number, case in enumerate(whole.cases):
+        if not case.row.real.get("out_tok_s_per_gpu"):
+            pool = case.prefill or case.decode
+            found.append(float(whole.prompt[number] / prompts[number] / pool.ranks) / (1.0 - _cached(case.row)))
+            continue
+        ahead = case.prefill.ranks * case.prefill.workers if case.prefill else 0
+        ranks = case.decode.ranks * case.decode.workers + ahead
+        found.append(float(state.rate_per_s[number] * whole.output[number]) / ranks)
     return found

@@ -72,4 +72,4 @@ def _unit(kind: str, row: Row, rows: Sequence[Row], catalog: Catalog) -> Unit | 
     if isinstance(rate, str):
         return f"its {kind} unit cannot be predicted: {rate}"
     count = int(own[0].real["n_accel"])
-    return Unit(count, count * rate)
+    return Unit(count, count * rate.value)
