@@ -10,7 +10,7 @@ from railyard.validate.serving import validate_serving
 TABLE = Path(__file__).parent / "data" / "silicon_sample.csv"
 
 
-@pytest.mark.parametrize(("metric", "median"), [("tpot", 0.12), ("ttft", 0.26)])
+@pytest.mark.parametrize(("metric", "median"), [("tpot", 0.12), ("ttft", 0.27)])
 def test_published_rows_are_met_in_the_median(metric: str, median: float) -> None:
     summary = validate_serving(TABLE, catalog.load(), metric=metric).summary()
     assert float(summary["coverage"] or 0.0) >= 0.97
