@@ -46,7 +46,7 @@ export interface Serving {
   slo: { ttft_s: number | null; tpot_s: number | null; e2e_s: number | null; target: number; attainment: number; goodput_rps: number };
   throughput: { span_s: number; input_tokens_per_s: number; output_tokens_per_s: number; accelerators: number; per_gpu: number; per_user: number | null; per_mw: number };
   kv: { hit_rate: number; loaded_rate: number; moved_rate: number; peak_share: number; preemptions: number; reuse?: { pool: string; prefix_tokens: number; peak_bps: number; predicted_bps: number }[] };
-  replicas: { pool: string; busy: number; slowed: number; iterations: number; input_tokens: number; output_tokens: number; kv_peak_share: number }[];
+  replicas: { pool: string; busy: number; loads: number; load_s: number; slowed: number; iterations: number; input_tokens: number; output_tokens: number; kv_peak_share: number }[];
   pools: { role: string; replicas: number; accelerator: string; accelerators: number; prompt: number; decode: number; network: number }[];
   links: { name: string; tier: string; rate_bps: number; utilization: number }[];
   cpmt: { total: Band; input: Band; output: Band; split_input: Band; split_output: Band; rented_total: Band | null; prompt_share: number; breakdown: (Band & { name: string })[]; usd_per_h: Band } | null;

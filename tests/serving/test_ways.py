@@ -163,3 +163,65 @@ def test_collectives_across_servers_use_the_nics_of_all_ranks():
     alone = float((links.rate_bps[links.own_link] / links.own_share).min())
     assert job.deployment.pools[0].cost.scale_out_bps <= alone
     assert len(job_of(changed()).deployment.links.own_ptr) == 0
+
+
+STORED = {
+    **BASE["cluster"],
+    "front_end": {"topology": "leaf-spine"},
+    "storage": {"name": "nvme-file-server", "servers": 2, "network": "front_end"},
+}
+
+
+def test_a_store_on_the_clusters_storage_is_read_and_written_over_its_links():
+    scenario = changed(cache={"store": {"capacity": "1 TiB", "place": "storage"}})
+    scenario["cluster"] = STORED
+    job = job_of(scenario)
+    links = job.deployment.links
+    for source, target in ((-1, 0), (-1, 1), (0, -1), (1, -1)):
+        (number,) = np.flatnonzero((links.from_replica == source) & (links.to_replica == target))
+        tiers, rate = way(job, int(number))[1:]
+        assert any("storage" in tier for tier in tiers)
+        assert 0 < rate < 2 * 400e9
+    with pytest.raises(InputError, match="no storage"):
+        job_of(changed(cache={"store": {"capacity": "1 TiB", "place": "storage"}}))
+    with pytest.raises(InputError, match="rate"):
+        job_of(changed(cache={"store": {"capacity": "1 TiB"}}))
+
+
+def test_weights_come_from_where_the_scenario_says():
+    """Alone from storage; from peers also between the replicas of a pool that decodes; from disks over no link."""
+    pools = {"prefill": {"replicas": 1, "tp": 2}, "decode": {"replicas": 3, "tp": 2, "autoscale": {}}}
+    found = {}
+    for source in ("disk", "storage", "peer"):
+        pools["decode"]["autoscale"] = {"load_from": source}
+        scenario = changed(pools=pools)
+        scenario["cluster"] = STORED
+        links = job_of(scenario).deployment.links
+        found[source] = set(zip(links.from_replica.tolist(), links.to_replica.tolist(), strict=True))
+    between = {(0, b) for b in (1, 2, 3)}
+    storage = {(-2, b) for b in range(4)}
+    assert found["disk"] == between
+    assert found["storage"] == between | storage
+    assert found["peer"] == between | storage | {(a, b) for a in (1, 2, 3) for b in (1, 2, 3) if a != b}
+
+
+def test_an_update_waits_for_its_weights():
+    """Weights over a disk's rate are part of being away; from storage they take the time of a flow."""
+    rows = [
+        {"replica": 0, "start": "1 s", "end": "2 s", "drain": True, "load_from": source}
+        for source in ("disk", "storage")
+    ]
+    for row in rows:
+        scenario = changed(pools={"both": {"replicas": 2, "tp": 8}}, outages=[row])
+        scenario["cluster"] = STORED
+        job = job_of(scenario)
+        weights = job.costs[0].weight_bytes
+        away = (job.deployment.outages.to_ps - job.deployment.outages.from_ps)[0] / 1e12
+        assert job.deployment.pools[0].weight_bytes == weights
+        if row["load_from"] == "disk":
+            assert away == pytest.approx(1 + 8 * weights / 8 / 5e10)
+            continue
+        assert away == 1
+        run = job.run(job.requests)
+        rate = way(job, int(np.flatnonzero(job.deployment.links.from_replica == -2)[0]))[2]
+        assert run.replicas.load_ps[0] / 1e12 == pytest.approx(8 * weights / rate, rel=0.01)

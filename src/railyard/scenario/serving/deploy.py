@@ -17,14 +17,19 @@ from railyard.engine.serving import (
     Store,
     Transfers,
 )
+from railyard.engine.serving.deployment import LOADS
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
     from railyard.engine.serving import Links
+    from railyard.engine.serving.deployment import LoadFrom
     from railyard.scenario.serving.placing import Placed
     from railyard.scenario.serving.section import RouterSection, ServingSection
 
 _PS = 1e12
+_DISK_BPS = 5e10
+_LOADS: dict[str | None, LoadFrom] = {None: "none", "disk": "none", "storage": "storage", "peer": "peer"}
+"""A disk is no link: its time is part of the cold start."""
 
 
 def deployment(
@@ -54,8 +59,8 @@ def deployment(
         decode_router=_router(serving.decode_router),
         links=links,
         transfers=Transfers(serving.transfer.overlap),
-        store=Store() if store is None else Store(store.capacity, store.rate, store.latency),
-        outages=_outages(serving, sum(pool.replicas for pool in pools)),
+        store=Store() if store is None else Store(store.capacity, store.rate or 0.0, store.latency),
+        outages=_outages(serving, pools, costs),
     )
 
 
@@ -93,7 +98,14 @@ def _pool(serving: ServingSection, pool: Placed, cost: Any, hash_tokens: int) ->
         host_latency_s=cache.host_latency,
         speculative=None if guess is None else Speculative(guess.tokens, guess.acceptance, guess.draft),
         autoscale=None if scale is None else _autoscale(pool, cost),
+        weight_bytes=float(cost.weight_bytes),
+        load_s=_disk_s(pool, cost, _DISK_BPS if scale is None else scale.load_rate),
     )
+
+
+def _disk_s(pool: Placed, cost: Any, rate_bps: float) -> float:
+    """Time in which each accelerator of a replica reads its part of the weights."""
+    return 8 * float(cost.weight_bytes) * pool.replicas / pool.accelerators / rate_bps
 
 
 def _autoscale(pool: Placed, cost: Any) -> Autoscale:
@@ -102,7 +114,7 @@ def _autoscale(pool: Placed, cost: Any) -> Autoscale:
         raise InputError("this pool does not scale", key="autoscale")
     loading = rule.cold_start
     if loading is None:
-        loading = 8 * float(cost.weight_bytes) * pool.replicas / pool.accelerators / rule.load_rate
+        loading = _disk_s(pool, cost, rule.load_rate) if rule.load_from == "disk" else 0.0
     return Autoscale(
         min_replicas=min(rule.least, pool.replicas),
         target=rule.target,
@@ -111,6 +123,7 @@ def _autoscale(pool: Placed, cost: Any) -> Autoscale:
         interval_ps=round(rule.interval * _PS),
         cold_start_ps=round(loading * _PS),
         hold_ps=round(rule.hold * _PS),
+        load=_LOADS[rule.load_from],
     )
 
 
@@ -118,8 +131,10 @@ def _router(section: RouterSection) -> Router:
     return Router(section.kind, section.prefix_weight, section.load_weight, section.move)
 
 
-def _outages(serving: ServingSection, replicas: int) -> Outages:
+def _outages(serving: ServingSection, pools: tuple[Placed, ...], costs: tuple[Any, ...]) -> Outages:
     rows = serving.outages
+    each = [one for one in zip(pools, costs, strict=True) for _ in range(one[0].replicas)]
+    replicas = len(each)
     for number, row in enumerate(rows):
         if row.replica >= replicas:
             raise InputError(
@@ -130,9 +145,11 @@ def _outages(serving: ServingSection, replicas: int) -> Outages:
             )
         if row.end <= row.start:
             raise InputError("it ends before it begins", key=f"outages.{number}.end", found=f"{row.end:g} s")
+    read = [_disk_s(*each[row.replica], row.load_rate) if row.load_from == "disk" else 0.0 for row in rows]
     return Outages(
         np.array([row.replica for row in rows], np.int32),
         np.array([round(row.start * _PS) for row in rows], np.int64),
-        np.array([round(row.end * _PS) for row in rows], np.int64),
+        np.array([round((row.end + disk_s) * _PS) for row, disk_s in zip(rows, read, strict=True)], np.int64),
         np.array([row.drain for row in rows], np.bool_),
+        np.array([LOADS.index(_LOADS[row.load_from]) for row in rows], np.uint8),
     )

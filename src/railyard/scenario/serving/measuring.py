@@ -36,7 +36,7 @@ LEFT_OUT = (
     "a pool with servers of its own has its own accelerators, scale-up and NICs; the network between is the cluster's,"
     " unless it has one of its own; a gateway between networks has links and a latency, and no price",
     "requests reach replicas, and tokens reach users, in no time",
-    "what is written to the store beyond the replicas costs nothing",
+    "what is written to host memory, or to a store apart from the cluster's storage, costs nothing",
     "the percentiles' computation contains what other requests in the same batches take",
 )
 
@@ -218,6 +218,8 @@ def replicas_of(job: ServingJob, run: ServingRun, span_s: float) -> list[dict[st
         {
             "pool": job.pools[totals.pool[number]].role,
             "busy": float(totals.busy_ps[number] * 1e-12 / span_s) if span_s > 0 else 0.0,
+            "loads": int(totals.loads[number]),
+            "load_s": float(totals.load_ps[number]) * 1e-12,
             "slowed": float(totals.slowed_ps[number] * 1e-12 / span_s) if span_s > 0 else 0.0,
             "iterations": int(totals.iterations[number]),
             "input_tokens": int(totals.input_tokens[number]),

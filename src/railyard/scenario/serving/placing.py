@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from railyard.scenario.serving.section import PoolSection, ServingSection
 
 ROLES: tuple[Role, ...] = ("prefill", "decode", "both")
+PROMPTS: tuple[Role, ...] = ("prefill", "both")
+"""Of pools that compute prompts."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,8 @@ from railyard.scenario.serving.costing import costs_of
 from railyard.scenario.serving.deploy import deployment
 from railyard.scenario.serving.networks import networks_of
 from railyard.scenario.serving.own import with_own
-from railyard.scenario.serving.placing import own_needs, place
+from railyard.scenario.serving.placing import PROMPTS, ROLES, own_needs, place
+from railyard.scenario.serving.storage import loads_from, with_storage
 from railyard.scenario.serving.ways import ways
 from railyard.scenario.variants import expand
 from railyard.workload.serving.profiles import profile
@@ -127,7 +128,9 @@ def job_of(variant: Variant, known: Known) -> ServingJob:
         pools = place(serving, catalog, networks)
         software = tuple(profile(serving.software or SOFTWARE, pool.cluster.accelerator) for pool in pools)
         costs = costs_of(model, networks, pools, software, requests)
-        between = ways(networks, pools, serving.transfer.nic, among=serving.router.move)
+        peers = ROLES if "peer" in loads_from(serving, pools) else PROMPTS if serving.router.move else ()
+        between = ways(networks, pools, serving.transfer.nic, among=peers)
+        between = with_storage(between, networks, pools, serving)
         between = with_own(between, networks, pools, costs)
         deployed = deployment(serving, pools, costs, links=between, hash_tokens=requests.block_tokens)
     joined = networks.clusters[0]

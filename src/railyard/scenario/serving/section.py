@@ -13,6 +13,7 @@ Decimal = Annotated[float, Strict(), Field(allow_inf_nan=False, gt=0)]
 Share = Annotated[Ratio, Field(le=1.0)]
 Precision = Literal["bf16", "fp16", "fp8", "fp4", "mxfp4"]
 Width = Literal[4, 8, 16]
+Source = Literal["disk", "storage", "peer"]
 Nics = Literal["own", "rail", "all"]
 
 
@@ -97,9 +98,17 @@ class AutoscaleSection(Section):
     target: Decimal = Field(default=0.7, description="What is aimed at.")
     interval: Span = Field(default=15.0, description="From one look to the next.")
     cold_start: Span | None = Field(
-        default=None, description="Until a new replica serves; its weights over `load_rate` when left out."
+        default=None,
+        description="Until a new replica serves; its weights over `load_rate` when left out. With `load_from: storage`"
+        " or `peer` until it begins to load; no time when left out.",
     )
-    load_rate: Rate = Field(default=5e10, description="At which each accelerator of a new replica loads its weights.")
+    load_from: Source = Field(
+        default="disk",
+        description="Where its weights come from: its own `disk`; the cluster's `storage`; a `peer`, that is a replica"
+        " of the pool that is up, else storage, else the disk. From storage and peers they are flows on links that"
+        " others share.",
+    )
+    load_rate: Rate = Field(default=5e10, description="Of a disk: at which each accelerator loads its weights.")
     hold: Span = Field(default=300.0, description="How long a lower need must last before a replica goes.")
 
 
@@ -238,8 +247,23 @@ class StoreSection(Section):
     """Keys and values kept outside the replicas, for all of them."""
 
     capacity: Size = Field(description="Its size.", examples=["10 TiB"])
-    rate: Rate = Field(description="At which each replica reads it.", examples=["100 Gb/s"])
-    latency: Span = Field(default=1e-3, description="Of a read.")
+    place: Literal["apart", "storage"] = Field(
+        default="apart",
+        description="`apart`: each replica reads at `rate`, and writing costs nothing; `storage`: on the cluster's"
+        " storage, read and written over links that others share.",
+    )
+    rate: Rate | None = Field(
+        default=None, description="At which each replica reads a store that is `apart`.", examples=["100 Gb/s"]
+    )
+    latency: Span = Field(default=1e-3, description="Of a read from a store that is `apart`.")
+
+    @model_validator(mode="after")
+    def _reached(self) -> "StoreSection":
+        if (self.rate is None) == (self.place == "apart"):
+            raise PydanticCustomError(
+                "rate", "a store that is `apart` has a `rate`, one on `storage` that of its links"
+            )
+        return self
 
 
 class CacheSection(Section):
@@ -281,6 +305,11 @@ class OutageSection(Section):
     start: Span = Field(description="From when on.")
     end: Span = Field(description="Until when; with `drain` it is away for as long once it is empty.")
     drain: Flag = Field(default=False, description="It finishes its requests first.")
+    load_from: Source | None = Field(
+        default=None,
+        description="Where it loads its weights from once it is back, as in `autoscale`; part of `end` when left out.",
+    )
+    load_rate: Rate = Field(default=5e10, description="Of a disk: at which each accelerator loads its weights.")
 
 
 class CapacitySection(Section):

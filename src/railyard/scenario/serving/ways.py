@@ -18,6 +18,8 @@ from railyard.errors import InputError
 from railyard.scenario.serving.lanes import Lanes, Usage, across, within
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from numpy.typing import NDArray
 
     from railyard.scenario.serving.networks import Networks
@@ -30,7 +32,9 @@ _MOST_LANES = 1 << 18
 """Between the replicas of a pool; 64 replicas of 64 accelerators each have as many."""
 
 
-def ways(networks: Networks, pools: tuple[Placed, ...], nics: Nics = "rail", *, among: bool = False) -> Links | None:
+def ways(
+    networks: Networks, pools: tuple[Placed, ...], nics: Nics = "rail", *, among: Collection[str] = ()
+) -> Links | None:
     """Links between replicas that exchange keys and values; None where there are none.
 
     Each rank of the copy on one side sends its part of the cache to its partner on the other, inside a scale-up domain
@@ -41,8 +45,8 @@ def ways(networks: Networks, pools: tuple[Placed, ...], nics: Nics = "rail", *, 
         pools: All of them, as replicas are numbered.
         nics: `own`: each rank its own NICs; `rail`: the NICs of the peer on the rail of the target, reached by
             scale-up; `all`: all NICs of the server, and on the other side all of them again, both by scale-up.
-        among: Also from each replica that computes prompts to the others of its pool. Where a pool is so large that
-            these ways would take much memory, its replicas exchange in groups of neighbours.
+        among: Roles of pools of which also each replica reaches the others. Where a pool is so large that these ways
+            would take much memory, its replicas exchange in groups of neighbours.
 
     Raises:
         InputError: Two ranks have no path.
@@ -55,9 +59,9 @@ def ways(networks: Networks, pools: tuple[Placed, ...], nics: Nics = "rail", *, 
         a, b = np.divmod(np.arange(send.replicas * take.replicas), take.replicas)
         start = (first["prefill"], first["decode"])
         parts.append(_between(networks, pools, (send, take), (a, b), first=start, nics=nics))
-    for pool in pools if among else ():
+    for pool in pools:
         a, b = _neighbours(pool)
-        if pool.role != "decode" and len(a):
+        if pool.role in among and len(a):
             parts.append(_between(networks, pools, (pool, pool), (a, b), first=(first[pool.role],) * 2, nics=nics))
     return joined(parts) if parts else None
 
