@@ -33,6 +33,21 @@ export interface FrontPoint {
   front_usd: boolean;
 }
 
+/** One stage of a pipeline. */
+export interface Stage {
+  name: string;
+  kind: string;
+  taken: number;
+  hardware: { role: string; server: string; accelerator: string; accelerators: number; replicas: number }[];
+  busy: number | null;
+  seconds: Percentiles;
+  queue_s: number;
+  compute_s: number;
+  ttft_parts: Partial<Record<Level | "mean", TtftParts>>;
+  e2e_parts: Partial<Record<Level | "mean", TtftParts>>;
+  usd_per_h: Band;
+}
+
 export interface Serving {
   outcome: string;
   requests: { count: number; rate_per_s: number; input_tokens_mean: number; output_tokens_mean: number; done: number; dropped: number; unfinished: number; source: string };
@@ -54,6 +69,7 @@ export interface Serving {
   capex: { total_usd: Band; per_gpu_usd: Band };
   capacity: { rate_per_s: number; bounded: boolean; points: LoadPoint[] } | null;
   pareto: FrontPoint[];
+  stages?: Stage[];
 }
 
 export interface ServingVariant {

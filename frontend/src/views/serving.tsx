@@ -2,6 +2,7 @@ import { band, bitRate, count, dollars, duration, percent, power, whole } from "
 import { BandBar, ButtonRow, Figure, Legend, List, Section, StackedBar, Table } from "../parts";
 import { LEVELS, type Level, PARTS, type ServingVariant } from "../serving";
 import { Curves, Fronts } from "./capacity";
+import { Stages } from "./stages";
 import { Swept } from "./sweep";
 import { useState } from "preact/hooks";
 
@@ -103,6 +104,7 @@ export function ServingDetails({ variant, alone }: { variant: ServingVariant; al
       {alone && (serving.capacity !== null || serving.pareto.length > 1) && (
         <Section title="Capacity"><Curves variants={[variant]} chosen={0} /><Fronts variants={[variant]} /></Section>
       )}
+      <Stages variant={variant} />
       <ServingCost variant={variant} />
       <Pools variant={variant} />
     </>

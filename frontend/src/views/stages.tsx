@@ -1,0 +1,57 @@
+import { band, dollars, duration, percent } from "../format";
+import { Legend, Section, StackedBar, Table } from "../parts";
+import { PARTS, type ServingVariant, type Stage } from "../serving";
+
+const SHADES = ["var(--compute)", "var(--bubble)", "var(--bandwidth)", "var(--contention)", "var(--straggler)", "var(--latency)"];
+
+const total = (stage: Stage, of: "ttft_parts" | "e2e_parts", level: "p50" | "p99"): number =>
+  PARTS.reduce((sum, { key }) => sum + (stage[of][level]?.[key] ?? 0), 0);
+
+const hardware = (stage: Stage): string =>
+  stage.hardware.length === 0 ? "outside" : stage.hardware.map((one) => `${one.replicas} on ${one.accelerators} ${one.accelerator}`).join(", ");
+
+/** Where the time and the dollars of a pipeline go, stage by stage. */
+export function Stages({ variant }: { variant: ServingVariant }) {
+  const { stages } = variant.serving;
+  if (stages === undefined || stages.length === 0) return null;
+  const colors = stages.map((_, index) => SHADES[index % SHADES.length] ?? "var(--compute)");
+  const bars = (["p50", "p99"] as const).flatMap((level) =>
+    (["ttft_parts", "e2e_parts"] as const).map((of) => ({
+      name: `${of === "ttft_parts" ? "first token" : "end to end"}, ${level}`,
+      whole: stages.reduce((sum, stage) => sum + total(stage, of, level), 0),
+      values: stages.map((stage) => total(stage, of, level)),
+    })),
+  );
+  return (
+    <Section title="Stages" note="Each bar adds up to its percentile: the time in each stage on the path that decides, the way there included.">
+      <Legend items={stages.map((stage, index) => ({ name: stage.name, color: colors[index] ?? "" }))} />
+      <div class="bars">
+        {bars.map((bar) => (
+          <div class="bar-row">
+            <span class="name">{bar.name}</span>
+            <StackedBar
+              whole={Math.max(bar.whole, 1e-12)}
+              parts={stages.map((stage, index) => ({ name: stage.name, color: colors[index] ?? "", value: bar.values[index] ?? 0, tip: `${stage.name} ${duration(bar.values[index] ?? 0)}` }))}
+            />
+            <span class="value">{duration(bar.whole)}</span>
+          </div>
+        ))}
+      </div>
+      <Table
+        rows={stages}
+        columns={[
+          { head: "stage", text: true, cell: (row) => row.name },
+          { head: "kind", text: true, cell: (row) => row.kind },
+          { head: "hardware", text: true, cell: hardware },
+          { head: "taken by", cell: (row) => percent(row.taken) },
+          { head: "busy", cell: (row) => (row.busy === null ? "—" : percent(row.busy)) },
+          { head: "queue, mean", cell: (row) => duration(row.queue_s) },
+          { head: "compute, mean", cell: (row) => duration(row.compute_s) },
+          { head: "p99", cell: (row) => (row.seconds.p99 === null ? "—" : duration(row.seconds.p99)) },
+          { head: "of first token, p99", cell: (row) => duration(total(row, "ttft_parts", "p99")) },
+          { head: "$ an hour", cell: (row) => (row.hardware.length === 0 ? "—" : band(row.usd_per_h, dollars)) },
+        ]}
+      />
+    </Section>
+  );
+}
