@@ -81,6 +81,11 @@ _CACHE: dict[str, Check] = {
     "preemptions": count,
 }
 _REUSE: dict[str, Check] = {"pool": text, "prefix_tokens": count, "peak_bps": number, "predicted_bps": number}
+_REPLICA: dict[str, Check] = {
+    "pool": text,
+    **dict.fromkeys(("busy", "kv_peak_share"), share),
+    **dict.fromkeys(("iterations", "input_tokens", "output_tokens", "cached_tokens"), count),
+}
 _POOL: dict[str, Check] = {
     **dict.fromkeys(("role", "accelerator"), text),
     **dict.fromkeys(("replicas", "accelerators"), count),
@@ -113,13 +118,7 @@ SERVING: dict[str, Check] = {
         }
     ),
     "kv": record({**_CACHE, "moved_rate": share, "reuse": rows(_REUSE)}),
-    "replicas": rows(
-        {
-            "pool": text,
-            **dict.fromkeys(("busy", "kv_peak_share"), share),
-            **dict.fromkeys(("iterations", "input_tokens", "output_tokens", "cached_tokens"), count),
-        }
-    ),
+    "replicas": rows({**_REPLICA, "slowed": share}),
     "pools": rows({**_POOL, "apart": maybe(record(_APART))}, least=1),
     "links": rows({"name": text, "tier": text, "rate_bps": number, "utilization": share}),
     "cpmt": maybe(record(_COST)),
@@ -144,7 +143,13 @@ SERVING: dict[str, Check] = {
         }
     ),
 }
-STAGED: dict[str, Check] = {**SERVING, "kv": record(_CACHE), "pools": rows(_POOL, least=1), "stages": listed(an_object)}
+STAGED: dict[str, Check] = {
+    **SERVING,
+    "kv": record(_CACHE),
+    "replicas": rows(_REPLICA),
+    "pools": rows(_POOL, least=1),
+    "stages": listed(an_object),
+}
 """Of a pipeline of stages, whose pools move no prefixes and have no sides."""
 
 
