@@ -52,7 +52,7 @@ def recorded() -> dict[str, list[float]]:
 
 
 def main() -> None:
-    known = catalog.load()
+    mark, known = digest(), catalog.load()
     rows = read(TABLE)
     stands = same_measurement(rows)
     found = [case_of(row, known) for row in rows if stands[row.line] == row.line]
@@ -61,7 +61,7 @@ def main() -> None:
     free = tuple(name for name in CONSTANTS if name not in fitting.FIRST_TOKEN)
     errors = {name: np.expm1(fitting.left_out(whole, by, fitting.tpot_misses, free)) for name, by in PARTS.items()}
     with FOUND.open("w", encoding="utf-8", newline="") as handle:
-        handle.write(f"# {digest()}\n")
+        handle.write(f"# {mark}\n")
         writer = csv.writer(handle, lineterminator="\n")
         writer.writerow(["id", *PARTS])
         for number, case in enumerate(cases):
