@@ -37,8 +37,7 @@ Held out, on one row in {held_out.EVERY}:
     "ttft": f"""{WRITTEN}
 {FITTED}
 
-A first token waits in a queue, which here is a closed form of the row's load; tails and bursts belong to the
-request-by-request engine.""",
+A first token waits in a queue: rows that say their load are run request by request, as their benchmarks send them.""",
     "throughput": f"""{WRITTEN}
 
 No throughput is fitted: it follows from the constants of the time per token and of the first token. Rows of one source
