@@ -41,9 +41,9 @@ class ServingResult:
         measured, predicted: Values; the prediction is the serving engine's, request by request, where the row has a
             load, and the closed form's where only a batch is known.
         error: (predicted - measured) / measured.
-        closed_form, closed_form_error: The same by the closed form that planning and fitting use.
         profile: Engine, architecture and year of the constants.
         defaults: Facts that were assumed.
+        closed_form, closed_form_error: The same by the closed form that planning and fitting use.
     """
 
     id: str
@@ -55,10 +55,10 @@ class ServingResult:
     measured: float | None = None
     predicted: float | None = None
     error: float | None = None
-    closed_form: float | None = None
-    closed_form_error: float | None = None
     profile: str = ""
     defaults: tuple[str, ...] = ()
+    closed_form: float | None = None
+    closed_form_error: float | None = None
 
 
 @dataclass(frozen=True)
