@@ -112,6 +112,25 @@ def test_capacity_is_where_the_objective_turns():
     assert any(point["front"] for point in serving["pareto"])
 
 
+def test_a_short_search_for_capacity_is_said():
+    """Answers of many tokens outlast 60 requests; answers of two do not outlast 200."""
+    long = {"synthetic": {"rate": 5, "input": 800, "output": 600, "count": 60}}
+    warnings = run({"capacity": {"first": 60}, "requests": long})[0]["warnings"]
+    assert any("raise `capacity.first` and the number of requests" in line for line in warnings)
+    short = {"synthetic": {"rate": 5, "input": 8000, "output": 2, "count": 400}}
+    assert run({"capacity": {"first": 400}, "requests": short})[0]["warnings"] == []
+
+
+def test_a_long_end_of_a_run_is_told_from_an_overload():
+    """Forty long answers begun at once, and prompts that wait."""
+    many = {"rate": 20, "input": 200, "output": 4000, "count": 40}
+    (told,) = run({"requests": {"synthetic": many}})[0]["warnings"]
+    assert "the longest answers take as long" in told
+    many = {"rate": 200, "input": 8000, "output": 2, "count": 300}
+    (told,) = run({"requests": {"synthetic": many}, "pools": {"both": {"replicas": 1}}})[0]["warnings"]
+    assert "beyond what the deployment can serve" in told
+
+
 def test_pools_may_differ_in_their_accelerators():
     """Bill, power limit and iteration follow the pool's server."""
     pools = {"prefill": {"replicas": 1, "tp": 8}, "decode": {"replicas": 1, "tp": 8, "server": "hgx-h200"}}
@@ -154,6 +173,9 @@ def test_a_folder_holds_requests_and_a_trace(tmp_path):
         ({"software": "vlm"}, "did you mean `vllm`"),
         ({"pools": {"prefill": {}}}, "`prefill` and `decode` go together"),
         ({"pools": {"both": {"replicas": 9, "tp": 2}}}, "at most 8"),
+        ({"pools": {"both": {"tp": 3}}}, "allowed: 1, 2, 4, 8"),
+        ({"model": "mpt-125m", "pools": {"both": {"pp": 16}}}, "more than the 12 layers"),
+        ({"pools": {"both": {"tp": 2, "ep": 2}}}, "no experts"),
         ({"pools": {"both": {"server": "gb200-nvl72"}}}, "servers of one network must be of one size"),
         ({"pools": {"both": {"block_tokens": 7}}, "requests.synthetic.turns": 2}, "a divisor of 16"),
         ({"requests": {}}, "either `trace` or `synthetic`"),

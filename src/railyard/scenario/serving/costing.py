@@ -45,11 +45,13 @@ def costs_of(
         requests: Their mean length says how long a usual sequence is.
 
     Raises:
-        InputError: A pool's replica does not fit; with the table why, and what fits.
+        InputError: A pool's degrees do not divide the model, or its replica does not fit; with the table why, and what
+            fits.
     """
     found = []
     for pool, constants in zip(pools, software, strict=True):
         try:
+            _divides(model, pool)
             if pool.ffn is None:
                 found.append(_together(model, pool, constants))
                 continue
@@ -65,6 +67,31 @@ def costs_of(
                 for problem in error.problems
             ) from None
     return tuple(found)
+
+
+def _divides(model: Model, pool: Placed) -> None:
+    """Refuses degrees that no engine takes: whole heads stay together, and each stage has a layer.
+
+    Fewer heads of keys and values than ranks are copied, so either number has to divide the other (vLLM,
+    `ModelConfig.verify_with_parallel_config` and `QKVParallelLinear`).
+    """
+    layout, key = pool.layout, "tp" if pool.ffn is None else "attention.tp"
+    if model.heads % layout.tp or (model.mla is None and model.kv_heads % layout.tp and layout.tp % model.kv_heads):
+        what = f"the {model.heads} attention heads and {model.kv_heads} heads of keys and values of {model.name}"
+        raise InputError(
+            f"tp {layout.tp} does not divide {what}", key=key, found=layout.tp, allowed=_degrees(model, 4 * layout.tp)
+        )
+    if layout.pp > model.layers:
+        raise InputError(
+            f"pp {layout.pp} is more than the {model.layers} layers of {model.name}", key="pp", found=layout.pp
+        )
+    if pool.ffn is None and layout.ep > 1 and not model.experts:
+        raise InputError(f"{model.name} has no experts to spread", key="ep", found=layout.ep, allowed="1")
+
+
+def _degrees(model: Model, most: int) -> str:
+    fit = (n for n in range(1, most + 1) if model.heads % n == 0)
+    return ", ".join(str(n) for n in fit if model.mla or model.kv_heads % n == 0 or n % model.kv_heads == 0)
 
 
 def _key(key: str | None) -> str | None:

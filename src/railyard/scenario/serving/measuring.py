@@ -107,7 +107,7 @@ def measure(job: ServingJob, run: ServingRun) -> Measured:
         "name": job.variant.name,
         "settings": dict(job.variant.settings),
         "serving": serving,
-        "warnings": list(_warnings(job, run, found)),
+        "warnings": list(_warnings(run, found)),
         "digest": _digest(run),
     }
     return Measured(variant, found, cost, tuple(_sources(job, cost)), tuple(_defaults(job)))
@@ -266,7 +266,7 @@ def _links(job: ServingJob, run: ServingRun, span_s: float) -> list[dict[str, An
     ]
 
 
-def _warnings(job: ServingJob, run: ServingRun, found: Served) -> Iterator[str]:
+def _warnings(run: ServingRun, found: Served) -> Iterator[str]:
     if run.overloaded:
         late = int((found.status == UNFINISHED).sum())
         yield (
@@ -279,11 +279,24 @@ def _warnings(job: ServingJob, run: ServingRun, found: Served) -> Iterator[str]:
     if dropped:
         which = "1 request is" if dropped == 1 else f"{dropped} requests are"
         yield f"{which} longer than the cache of any replica: refused"
-    if not run.overloaded and found.done.any() and found.span_s > 1.5 * job.requests.duration_s > 0:
-        yield (
-            f"the last answer came {found.span_s - job.requests.duration_s:.0f} s after the last request: the load is"
-            " near or beyond what the deployment can serve"
-        )
+    if not run.overloaded and found.done.any():
+        yield from drained(found)
+
+
+def drained(found: Served) -> Iterator[str]:
+    """What to know of a run whose last answers came long after its last request: its rates count that time.
+
+    The longest answers, once they are begun, may be all there is to it; otherwise requests have waited.
+    """
+    arrivals_s = float(found.arrival_s[-1] - found.arrival_s[0])
+    late_s = found.span_s - arrivals_s
+    if found.span_s <= 1.5 * arrivals_s or arrivals_s <= 0:
+        return
+    told = f"the last answer came {late_s:.0f} s after the last request, and rates and prices count that time: "
+    if late_s > float(np.nanmax(found.e2e_s - found.queue_s)):
+        yield f"{told}the load is near or beyond what the deployment can serve"
+    else:
+        yield f"{told}the longest answers take as long; with more requests it weighs less"
 
 
 def _digest(run: ServingRun) -> str:

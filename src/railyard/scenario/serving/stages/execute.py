@@ -11,7 +11,7 @@ from railyard.measure.serving.objective import goodput
 from railyard.measure.serving.percentiles import quantiles
 from railyard.scenario import folder as folders
 from railyard.scenario import keep
-from railyard.scenario.serving.execute import check_engine, curve, mark_fronts, result_of
+from railyard.scenario.serving.execute import brief, check_engine, curve, mark_fronts, result_of
 from railyard.scenario.serving.stages.keeping import write_variant
 from railyard.scenario.serving.stages.measuring import LEFT_OUT, measure, objective_of, outcome
 from railyard.scenario.serving.stages.prepare import prepare
@@ -90,6 +90,7 @@ def _one(job: PipelineJob, jobs: Sequence[PipelineJob], number: int, folder: Pat
     if section is not None:
         tell(f"capacity of {job.variant.name}", (number + 0.9) / len(jobs))
         searched = _search(job, section.first, section.tolerance)
+        found.variant["warnings"] += brief(found, searched, section.first)
     found.variant["serving"].update(curve(found, searched))
     return found
 

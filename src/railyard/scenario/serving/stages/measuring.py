@@ -13,7 +13,7 @@ from railyard.economics.sources import Source, of_entry
 from railyard.measure.serving.objective import Objective, goodput
 from railyard.measure.serving.percentiles import counted, parts_of, quantiles
 from railyard.measure.serving.served import DROPPED, UNFINISHED
-from railyard.scenario.serving.measuring import SHORTEST_S, Measured, slo_of
+from railyard.scenario.serving.measuring import SHORTEST_S, Measured, drained, slo_of
 from railyard.scenario.serving.stages.answer import Answer
 from railyard.scenario.serving.stages.bill import parts
 from railyard.scenario.serving.stages.by_stage import stages_json
@@ -206,12 +206,8 @@ def _warnings(journey: Journey, found: Served) -> Iterator[str]:
     dropped = int((found.status == DROPPED).sum())
     if dropped:
         yield f"{dropped} requests are longer than what a stage can ever hold and were refused"
-    duration = journey.requests.duration_s
-    if found.done.all() and found.span_s > 1.5 * duration > 0:
-        yield (
-            f"the last answer came {found.span_s - duration:.0f} s after the last request: the load is near or beyond"
-            " what the deployment can serve"
-        )
+    if found.done.all():
+        yield from drained(found)
 
 
 def _digest(journey: Journey) -> str:
