@@ -74,3 +74,14 @@ def test_the_same_value_twice_is_no_comparison():
     assert draft.scenario.cluster.placement == "scattered"
     with pytest.raises(InputError, match="stands twice"):
         expand(draft, ["fabric=roce,roce"])
+
+
+@pytest.mark.parametrize("kind", ["serving", "pipeline"])
+def test_requests_have_short_names_and_names_of_training_are_refused(kind):
+    """Which would begin a training job beside the requests."""
+    root = tree(f"workload:\n  {kind}: {{}}\n")
+    for text in ("requests.first=9", "capacity.first=7"):
+        root = override.put(root, *override.parse_set(text))
+    assert root.plain()["workload"] == {kind: {"requests": {"first": 9}, "capacity": {"first": 7}}}
+    with pytest.raises(InputError, match=r"pools\.both\.tp"):
+        override.put(root, *override.parse_set("tp=2"))

@@ -45,6 +45,8 @@ SHORT: Mapping[str, str] = {
     "transfer": "workload.serving.transfer",
     "cache": "workload.serving.cache",
     "slo": "workload.serving.slo",
+    "requests": "workload.serving.requests",
+    "capacity": "workload.serving.capacity",
     "stages": "workload.pipeline.stages",
     "between": "workload.pipeline.between",
     "electricity": "economics.electricity",
@@ -52,7 +54,7 @@ SHORT: Mapping[str, str] = {
 }
 
 #: Short names of serving that mean the same of a pipeline.
-_OF_REQUESTS = frozenset({"rate", "load", "slo"})
+_OF_REQUESTS = frozenset({"rate", "load", "slo", "requests", "capacity"})
 
 #: Parts of `communication`, each a kind with its keys.
 _KINDS = ("compression", "local_updates", "asynchronous", "scheduling", "sparse", "dispatch")
@@ -127,7 +129,15 @@ def _of_workload(root: Node, path: tuple[str, ...], key: str) -> tuple[str, ...]
     if "pipeline" in kinds and path[:2] == ("workload", "serving") and key.partition(".")[0] in _OF_REQUESTS:
         return ("workload", "pipeline", *path[2:])
     shared = key.partition(".")[0] in {"model", "precision", "software"}
-    return ("workload", "serving", *path[2:]) if serves and shared else path
+    if serves and shared:
+        return ("workload", "serving", *path[2:])
+    if path[:2] == ("workload", "training") and not key.startswith("workload") and kinds and "training" not in kinds:
+        raise InputError(
+            f"`{key}` stands for `{'.'.join(path)}`, and nothing is trained here",
+            key=key,
+            hint="degrees of replicas are keys of their pool, such as `pools.both.tp`",
+        )
+    return path
 
 
 def _put(node: Node, path: tuple[str, ...], value: Node, above: tuple[str, ...]) -> Node:
