@@ -141,6 +141,12 @@ def test_pools_may_differ_in_their_accelerators():
     assert serving["capex"]["total_usd"]["typical"] > plain["capex"]["total_usd"]["typical"]
 
 
+def test_a_pool_that_takes_what_remains_leaves_whole_servers_to_others():
+    """Two servers: one for as many prompts as it holds, one for answers on accelerators of another kind."""
+    serving = one({"pools": {"prefill": {"tp": 2}, "decode": {"replicas": 1, "tp": 2, "server": "hgx-h200"}}})
+    assert [(pool["replicas"], pool["accelerator"]) for pool in serving["pools"]] == [(4, "h100-sxm"), (1, "h200-sxm")]
+
+
 def test_an_overload_is_ended_and_said():
     """A queue that can never drain."""
     drawn = {"rate": 2000, "input": 4000, "output": 500, "count": 20000}

@@ -113,15 +113,29 @@ def place(serving: ServingSection, catalog: Catalog, networks: Networks) -> tupl
             continue
         if section.replicas is None and len(open_ended) > 1:
             raise InputError("only one pool may leave out `replicas`", key=f"pools.{role}.replicas")
-        later = sum(_ranks(serving, other) for other in ROLES[ROLES.index(role) + 1 :])
         kinds = _kinds(section, cluster)
         if last not in {None, kinds[0]}:
             start = _whole(start, cluster)
         last = kinds[-1]
-        pool = _placed(serving, role, catalog, cluster, range(start, cluster.ranks - later))
+        pool = _placed(serving, role, catalog, cluster, range(start, cluster.ranks - _behind(serving, role, cluster)))
         start = int(pool.ranks[-1, -1] if pool.ffn is None else pool.ffn.ranks[-1, -1]) + 1
         pools.append(pool)
     return tuple(pools)
+
+
+def _behind(serving: ServingSection, role: Role, cluster: Cluster) -> int:
+    """Accelerators that pools behind this one want, in servers of their own where they are of another kind."""
+    wanted, last = 0, None
+    for other in reversed(ROLES[ROLES.index(role) :]):
+        section = getattr(serving.pools, other)
+        if section is None or section.network is not None:
+            continue
+        kinds = _kinds(section, cluster)
+        if last not in {None, kinds[-1]}:
+            wanted = _whole(wanted, cluster)
+        if other != role:
+            wanted, last = wanted + _ranks(serving, other), kinds[0]
+    return wanted
 
 
 def _kinds(section: PoolSection, cluster: Cluster) -> tuple[str, ...]:

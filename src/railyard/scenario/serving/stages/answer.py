@@ -176,11 +176,13 @@ def answer(name: str, section: ModelStage, site: Site) -> Answer:
 def size_of(section: ModelStage, catalog: Catalog, server: str) -> int:
     """Devices of whole servers on which all pools find room, none of their replicas across two domains.
 
+    Pools of two kinds of servers share none.
+
     Raises:
         InputError: A pool does not say how many replicas it has.
     """
     known = catalog.server(server)
-    devices = 0
+    devices, last = 0, None
     for role in ("prefill", "decode", "both"):
         pool = getattr(section.pools, role)
         if pool is None:
@@ -194,6 +196,9 @@ def size_of(section: ModelStage, catalog: Catalog, server: str) -> int:
                     key=f"pools.{role}.{key}",
                     hint="a scenario with `serving` in place of `pipeline` may have it",
                 )
+        if last not in {None, pool.server or server}:
+            devices = math.ceil(devices / known.accelerators) * known.accelerators
+        last = pool.server or server
         each = pool.tp * pool.pp * pool.dp_attention * pool.cp
         domain = known.scale_up_domain
         devices += math.ceil(pool.replicas / (domain // each)) * domain if each <= domain else pool.replicas * each
