@@ -118,7 +118,7 @@ SERVING: dict[str, Check] = {
         }
     ),
     "kv": record({**_CACHE, "moved_rate": share, "reuse": rows(_REUSE)}),
-    "replicas": rows({**_REPLICA, "slowed": share}),
+    "replicas": rows({**_REPLICA, "loads": count, "load_s": number, "slowed": share}),
     "pools": rows({**_POOL, "apart": maybe(record(_APART))}, least=1),
     "links": rows({"name": text, "tier": text, "rate_bps": number, "utilization": share}),
     "cpmt": maybe(record(_COST)),

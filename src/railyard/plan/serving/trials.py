@@ -16,7 +16,7 @@ from railyard.plan.serving.bounds import least_replicas, least_usd_per_h
 from railyard.scenario.serving.prepare import Known
 from railyard.scenario.serving.stages.bill import parts
 from railyard.scenario.serving.stages.draws import takers
-from railyard.scenario.serving.stages.measuring import objective_of
+from railyard.scenario.serving.stages.measuring import objective_of, uses_of
 from railyard.scenario.serving.stages.prepare import job_of
 from railyard.scenario.serving.stages.shown import shown, streaming
 from railyard.scenario.serving.stages.stage import CAUSES
@@ -249,7 +249,7 @@ def _trial(job: PipelineJob, journey: Journey) -> Trial:
     found = seen.served
     met = objective_of(job).met(found)
     span = max(found.span_s, requests.duration_s, 1e-9)
-    uses = [use for visit in journey.visits if visit.passed is not None for use in visit.passed.uses(span)]
+    uses = [use for used in uses_of(job, journey, span).values() for use in used]
     during = max(requests.duration_s, 1e-9)
     cost = deployment_cost(
         uses=uses,

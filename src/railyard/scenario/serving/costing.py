@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.catalog import Model
+    from railyard.cluster import Cluster
     from railyard.scenario.serving.networks import Networks
     from railyard.scenario.serving.placing import Ffn, Placed
+    from railyard.scenario.serving.prepare import Known
     from railyard.workload.serving.afd import Exchange
     from railyard.workload.serving.cost import IterationCost
+    from railyard.workload.serving.layout import ServingLayout
     from railyard.workload.serving.requests import Requests
     from railyard.workload.serving.software import ServingSoftware
 
@@ -33,7 +36,9 @@ def costs_of(
     networks: Networks,
     pools: tuple[Placed, ...],
     software: tuple[ServingSoftware, ...],
+    *,
     requests: Requests,
+    known: Known,
 ) -> tuple[IterationCost, ...]:
     """The cost of an iteration of a replica of each pool.
 
@@ -43,6 +48,7 @@ def costs_of(
         pools: On the cluster.
         software: Of each pool's accelerators; of those of attention where FFNs are apart.
         requests: Their mean length says how long a usual sequence is.
+        known: What other variants have made.
 
     Raises:
         InputError: A pool's degrees do not divide the model, or its replica does not fit; with the table why, and what
@@ -53,7 +59,8 @@ def costs_of(
         try:
             _divides(model, pool)
             if pool.ffn is None:
-                found.append(_together(model, pool, constants))
+                most = pool.section.max_batched_tokens
+                found.append(cost_of(model, pool.cluster, pool.layout, constants, most=most, known=known))
                 continue
             sides = _sides(model, pool, pool.ffn, constants)
             skew = sides[1].software.skew if model.experts else 1.0
@@ -99,15 +106,22 @@ def _key(key: str | None) -> str | None:
     return None if key == "layout" else key
 
 
-def _together(model: Model, pool: Placed, software: ServingSoftware) -> IterationCost:
-    return iteration_cost(
-        model,
-        pool.cluster.accelerator,
-        Machine.of(pool.cluster),
-        pool.layout,
-        software,
-        max_batched_tokens=pool.section.max_batched_tokens,
-    )
+def cost_of(
+    model: Model, cluster: Cluster, layout: ServingLayout, software: ServingSoftware, *, most: int, known: Known
+) -> IterationCost:
+    """The cost of an iteration of one replica, made once for all variants.
+
+    Args:
+        model: Of the catalogue.
+        cluster: As the replica sees it.
+        layout: Of the replica.
+        software: Of its accelerators.
+        most: Tokens of an iteration.
+        known: What other variants have made.
+    """
+    of = (model, cluster.accelerator, Machine.of(cluster), layout, software)
+    cost: IterationCost = known.get("cost", [repr(of), most], lambda: iteration_cost(*of, max_batched_tokens=most))
+    return cost
 
 
 def _sides(model: Model, pool: Placed, ffn: Ffn, software: ServingSoftware) -> tuple[Side, Side]:

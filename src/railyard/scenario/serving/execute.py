@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError
-from railyard.measure.serving.capacity import Capacity, Point, capacity, front
-from railyard.measure.serving.objective import goodput
-from railyard.measure.serving.percentiles import quantiles
 from railyard.scenario import folder as folders
 from railyard.scenario import keep
+from railyard.scenario.serving.curves import add_curve, mark_fronts
 from railyard.scenario.serving.keeping import write_variant
 from railyard.scenario.serving.measuring import LEFT_OUT, Measured, latencies, measure, objective_of
 from railyard.scenario.serving.prepare import prepare
@@ -20,19 +19,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
+    from railyard.measure.serving.served import Served
     from railyard.scenario.load import Draft
     from railyard.scenario.serving.prepare import ServingJob
+    from railyard.scenario.serving.stages.prepare import PipelineJob
     from railyard.workload.serving.requests import Requests
 
     Tell = Callable[[str, float], None]
+    Face = Callable[[dict[str, Any], Path], None]
 
 ENGINE = "serving"
 _LOGGED = 16
 """Replicas whose iterations go into the trace."""
 _USUAL = ("flow", ENGINE)
-_TURNS = 10
-"""A trial whose requests come for less than so many times an answer is short: of 500, 1,000, 4,000 and 16,000 requests
-of 20 s each, the most in time a second came out as 16.1 (1.6 times), 12.8 (4 times), 11.9 (17 times) and 11.7."""
+RUN = 0.9
+"""Of a variant's time, what the run that was asked for takes, for the progress bar only."""
 
 
 def execute(
@@ -42,7 +43,7 @@ def execute(
     version: str,
     engine: str | None,
     out: Path | None,
-    face: Callable[[dict[str, Any], Path], None] | None,
+    face: Face | None,
     tell: Tell,
 ) -> tuple[dict[str, Any], Path | None]:
     """Runs a serving scenario with every variant that it compares.
@@ -64,18 +65,58 @@ def execute(
     """
     check_engine(draft, engine)
     jobs = prepare(draft, varies)
-    plain = keep.resolved(draft, varies)
-    name = folders.name_of(plain, version)
-    with nullcontext(None) if out is None else folders.whole(out, name) as folder:
-        measured = [_one(job, jobs, number, folder, tell) for number, job in enumerate(jobs)]
-        mark_fronts([found.variant["serving"] for found in measured])
-        result = result_of(draft, plain, measured, version)
-        if folder is not None:
-            tell("writing the folder of the run", 1.0)
-            keep.write_run(folder, plain, [job.variant.draft for job in jobs], result)
-            if face is not None:
-                face(result, folder)
-    return result, None if out is None else out / name
+    whole = Whole(draft, keep.resolved(draft, varies), jobs, version, LEFT_OUT, tell)
+    return whole.run(lambda number, place: _one(jobs[number], place, whole.share_of(number)), out, face)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """All variants of a scenario, and what is told and written of them.
+
+    Attributes:
+        draft: The scenario.
+        plain: Resolved.
+        jobs: Its variants, ready to run.
+        version: Of this package.
+        left_out: What the model leaves out.
+        tell: Told what is being done, and its share from 0 to 1.
+    """
+
+    draft: Draft
+    plain: dict[str, Any]
+    jobs: Sequence[ServingJob] | Sequence[PipelineJob]
+    version: str
+    left_out: Sequence[str]
+    tell: Tell
+
+    def share_of(self, number: int) -> Tell:
+        """Tells the share of one variant as its part of all."""
+        return lambda what, share: self.tell(what, (number + share) / len(self.jobs))
+
+    def run(
+        self, one: Callable[[int, Path | None], Measured], out: Path | None, face: Face | None
+    ) -> tuple[dict[str, Any], Path | None]:
+        """The result, and the folder.
+
+        Args:
+            one: Runs the variant of a number; files go into its folder, where there is one.
+            out: Where the folder of the run is put; None writes nothing.
+            face: Writes further files (the report) into the folder.
+        """
+        name = folders.name_of(self.plain, self.version)
+        with nullcontext(None) if out is None else folders.whole(out, name) as folder:
+            places = (
+                None if folder is None else keep.place(folder, number, self.jobs) for number in range(len(self.jobs))
+            )
+            measured = [one(number, place) for number, place in enumerate(places)]
+            mark_fronts([found.variant["serving"] for found in measured])
+            result = _result(self, measured)
+            if folder is not None:
+                self.tell("writing the folder of the run", 1.0)
+                keep.write_run(folder, self.plain, [job.variant.draft for job in self.jobs], result)
+                if face is not None:
+                    face(result, folder)
+        return result, None if out is None else out / name
 
 
 def check_engine(draft: Draft, engine: str | None) -> None:
@@ -95,140 +136,47 @@ def check_engine(draft: Draft, engine: str | None) -> None:
         raise error.located(file=f"--engine {name}") if engine else draft.blame(error)
 
 
-def _one(job: ServingJob, jobs: Sequence[ServingJob], number: int, folder: Path | None, tell: Tell) -> Measured:
+def _one(job: ServingJob, folder: Path | None, tell: Tell) -> Measured:
     """One variant: the run that was asked for, and the search for its capacity."""
-    total = len(job.requests)
-
-    def progress(done: int, _now: int) -> None:
-        tell(f"serving {job.variant.name}", (number + 0.9 * done / total) / len(jobs))
-
+    name, total = job.variant.name, len(job.requests)
     logged = range(min(_LOGGED, job.deployment.replicas)) if folder is not None else ()
-    run = job.run(job.requests, log=logged, progress=progress)
+    run = job.run(job.requests, log=logged, progress=lambda done, _now: tell(f"serving {name}", RUN * done / total))
     found = measure(job, run)
     if folder is not None:
-        write_variant(keep.place(folder, number, jobs), job, run, found.requests)
+        write_variant(folder, job, run, found.requests)
     section = job.variant.draft.scenario.serving.capacity
-    searched = None
     if section is not None:
-        tell(f"capacity of {job.variant.name}", (number + 0.9) / len(jobs))
-        searched = _search(job, section.first, section.tolerance)
-        found.variant["warnings"] += brief(found, searched, section.first)
-    found.variant["serving"].update(curve(found, searched))
+        tell(f"capacity of {name}", RUN)
+    add_curve(
+        found,
+        section,
+        job.variant.draft,
+        requests=job.requests,
+        objective=objective_of(job),
+        serve=lambda some: _served(job, some),
+    )
     return found
 
 
-def _search(job: ServingJob, first: int, tolerance: float) -> Capacity:
-    requests = job.requests.head(first)
-    if requests.rate_per_s <= 0:
-        raise job.variant.draft.blame(
-            InputError("requests without a span of time have no rate to search", key="capacity"), "workload", "serving"
-        )
-    objective = objective_of(job)
-    return capacity(
-        lambda rate: _point(job, requests.scaled(rate=rate), rate),
-        requests.rate_per_s,
-        objective.attainment,
-        tolerance=tolerance,
-    )
-
-
-def _point(job: ServingJob, requests: Requests, rate: float) -> Point:
+def _served(job: ServingJob, requests: Requests) -> tuple[Served, bool]:
     run = job.run(requests)
-    found = latencies(job, requests, run)
-    good = goodput(found, objective_of(job))
-    ttft, tpot = quantiles(found.ttft_s), quantiles(found.tpot_s)
-    return Point(
-        rate_per_s=rate,
-        attainment=good.attainment,
-        goodput_per_s=good.requests_per_s,
-        ttft_p50_s=ttft["p50"],
-        ttft_p99_s=ttft["p99"],
-        tpot_p50_s=tpot["p50"],
-        tpot_p99_s=tpot["p99"],
-        output_tokens_per_s=good.all_output_tokens_per_s,
-        overloaded=run.overloaded,
-    )
+    return latencies(job, requests, run), run.overloaded
 
 
-def brief(found: Measured, searched: Capacity, first: int) -> list[str]:
-    """Says when the trial of the load found was too short for queues to build up, as after `capacity.first`."""
-    asked = found.variant["serving"]["requests"]
-    at = next((point for point in searched.points if point.rate_per_s == searched.rate_per_s), None)
-    if at is None or at.ttft_p50_s is None:
-        return []
-    came_s = min(first, asked["count"]) / at.rate_per_s
-    answer_s = at.ttft_p50_s + (at.tpot_p50_s or 0.0) * (asked["output_tokens_mean"] - 1)
-    if came_s >= _TURNS * answer_s:
-        return []
-    more = "`capacity.first`" if first < asked["count"] else "`capacity.first` and the number of requests"
-    return [
-        f"{at.rate_per_s:.3g} requests a second in time were found with {min(first, asked['count'])}, which come within"
-        f" {came_s / answer_s:.1f} times what an answer takes: queues do not build up so soon, and fewer may last;"
-        f" raise {more}"
-    ]
-
-
-def curve(found: Measured, searched: Capacity | None) -> dict[str, Any]:
-    """The capacity curve, and the points of the fronts: every load that was tried, with the run itself."""
-    serving = found.variant["serving"]
-    own = Point(
-        serving["requests"]["rate_per_s"],
-        serving["slo"]["attainment"],
-        serving["slo"]["goodput_rps"],
-        serving["ttft_s"]["p50"],
-        serving["ttft_s"]["p99"],
-        serving["tpot_s"]["p50"],
-        serving["tpot_s"]["p99"],
-        serving["throughput"]["output_tokens_per_s"],
-        serving["outcome"] == "overload",
-    )
-    points = [own] if searched is None else list(searched.points)
-    usd_per_s = found.cost.usd_per_h.typical / 3600
-    told = None
-    if searched is not None:
-        told = {
-            "rate_per_s": searched.rate_per_s,
-            "bounded": searched.bounded,
-            "points": [dict(vars(point)) for point in searched.points],
-        }
-    pareto = [
-        {
-            "rate_per_s": point.rate_per_s,
-            "per_user": 1 / point.tpot_p50_s,
-            "per_gpu": point.output_tokens_per_s / serving["throughput"]["accelerators"],
-            "per_usd": point.output_tokens_per_s / usd_per_s,
-        }
-        for point in points
-        if point.tpot_p50_s and not point.overloaded
-    ]
-    return {"capacity": told, "pareto": pareto}
-
-
-def mark_fronts(servings: Sequence[dict[str, Any]]) -> None:
-    """Marks the points that no other point of any variant beats, by accelerator and by dollar."""
-    points = [point for serving in servings for point in serving["pareto"]]
-    for figure, mark in (("per_gpu", "front"), ("per_usd", "front_usd")):
-        best = front([(point["per_user"], point[figure]) for point in points])
-        for point, on_front in zip(points, best, strict=True):
-            point[mark] = on_front
-
-
-def result_of(
-    draft: Draft, plain: dict[str, Any], measured: Sequence[Measured], version: str, left_out: Sequence[str] = LEFT_OUT
-) -> dict[str, Any]:
+def _result(whole: Whole, measured: Sequence[Measured]) -> dict[str, Any]:
     """All variants with where they come from, as `result.json` has it."""
     return {
         "format": "railyard/1",
-        "name": draft.scenario.name,
-        "scenario": plain,
+        "name": whole.draft.scenario.name,
+        "scenario": whole.plain,
         "provenance": {
-            "version": version,
+            "version": whole.version,
             "engine": ENGINE,
-            "seed": draft.scenario.seed,
+            "seed": whole.draft.scenario.seed,
             "digest": measured[0].variant["digest"],
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "sources": [source.to_json() for source in _once(found.sources for found in measured)],
-            "left_out": list(left_out),
+            "left_out": list(whole.left_out),
             "defaults": _once(found.defaults for found in measured),
         },
         "variants": [found.variant for found in measured],

@@ -92,7 +92,7 @@ def prepare(draft: Draft, varies: Sequence[str] = ()) -> list[ServingJob]:
 
 
 class Known:
-    """Catalogues, clusters and requests that several variants share."""
+    """Catalogues, clusters, requests and costs of iterations that several variants share."""
 
     def __init__(self) -> None:
         self._kept: dict[str, Any] = {}
@@ -127,7 +127,7 @@ def job_of(variant: Variant, known: Known) -> ServingJob:
         networks = networks_of(serving, catalog, cluster, own_needs(serving))
         pools = place(serving, catalog, networks)
         software = tuple(profile(serving.software or SOFTWARE, pool.cluster.accelerator) for pool in pools)
-        costs = costs_of(model, networks, pools, software, requests)
+        costs = costs_of(model, networks, pools, software, requests=requests, known=known)
         peers = ROLES if "peer" in loads_from(serving, pools) else PROMPTS if serving.router.move else ()
         between = ways(networks, pools, serving.transfer.nic, among=peers)
         between = with_storage(between, networks, pools, serving)

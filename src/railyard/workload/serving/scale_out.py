@@ -35,11 +35,12 @@ def scale_out(rows: Deployments, software: SoftwareColumns, tokens: NDArray[np.i
         tokens: Rows of the cost's table.
     """
     rate = rows.device.scale_out_bytes_s
+    one, other = (_network_s(rows, software, tokens[-1:], factor) for factor in _SLOW)
+    if other[0] <= one[0]:
+        return {}
     usual, slow, slower = (_network_s(rows, software, tokens, factor) for factor in (1.0, *_SLOW))
     per_slowness = (slower - slow) / (1 / _SLOW[1] - 1 / _SLOW[0])
     each = float((per_slowness / tokens).mean())
-    if each <= 0:
-        return {}
     apart = rows.place.dp > 1
     fraction = np.where(apart & (rows.shape.moe_layers > 0), software.exchange_fraction, software.reduce_fraction)
     total = float((rate * fraction * rows.place.tp * rows.place.dp)[0])

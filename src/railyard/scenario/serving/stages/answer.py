@@ -19,7 +19,7 @@ from railyard.scenario.serving.measuring import replicas_of
 from railyard.scenario.serving.prepare import job_of
 from railyard.scenario.serving.spending import uses_of
 from railyard.scenario.serving.stages.drafting import Drafting
-from railyard.scenario.serving.stages.stage import PS, Hardware, Passed, Tokens, parts
+from railyard.scenario.serving.stages.stage import PS, Cached, Hardware, Passed, Tokens, parts
 from railyard.scenario.source import Mark, Node, from_plain
 from railyard.scenario.variants import Variant
 
@@ -130,6 +130,12 @@ class Answer:
                 cached_tokens=found.cached_tokens,
                 gap_count=run.gap_count,
                 gap_lower_s=np.asarray(run.gap_lower_ps[:-1] / PS, np.float64),
+                cache=Cached(
+                    int(asked.input_tokens[done].sum()),
+                    int(run.cached_tokens[done].sum()),
+                    int(run.loaded_tokens[done].sum()),
+                    int(run.replicas.preemptions.sum()),
+                ),
             ),
             figures={} if drafting is None else {"draft": drafting.to_json()},
         )

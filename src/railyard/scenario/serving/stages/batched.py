@@ -10,25 +10,26 @@ import numpy as np
 from railyard.economics.deployment import Use
 from railyard.engine.serving import Cost, Deployment, Pool, Router, simulate
 from railyard.errors import InputError
+from railyard.scenario.serving.costing import cost_of
+from railyard.scenario.serving.prepare import SOFTWARE
 from railyard.scenario.serving.spending import drawn_w
 from railyard.scenario.serving.stages.stage import PS, Hardware, Passed, parts
-from railyard.workload.serving.cost import iteration_cost
 from railyard.workload.serving.layout import ServingLayout
 from railyard.workload.serving.power import BUSY, IDLE, MEMORY
 from railyard.workload.serving.profiles import profile
 from railyard.workload.serving.requests import Requests
 from railyard.workload.serving.retrieval import Index, search_s
-from railyard.workload.training.machine import Machine
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.catalog import Catalog
     from railyard.engine.serving import ServingRun
+    from railyard.scenario.serving.prepare import Known
     from railyard.scenario.serving.stages.section import EncodeStage, RetrieveStage
     from railyard.scenario.serving.stages.stage import Progress
 
-SOFTWARE = "vllm"
+
 _FLOAT_BYTES = 4.0
 _SCORE_BYTES = 8.0
 
@@ -116,23 +117,23 @@ class Batched:
         ]
 
 
-def encoder(catalog: Catalog, section: EncodeStage, hardware: Hardware) -> Batched:
+def encoder(catalog: Catalog, section: EncodeStage, hardware: Hardware, known: Known) -> Batched:
     """An encoder: prompts only, which see all of their text unless the model is causal.
+
+    Args:
+        catalog: Of the scenario.
+        section: As written.
+        hardware: Its devices.
+        known: What other variants have made.
 
     Raises:
         InputError: The model does not fit, or its texts are longer than a batch.
     """
-    cluster, device = hardware.cluster, hardware.cluster.accelerator
     # Of the table of embeddings only the rows of its tokens are read, and there is no projection to words.
     model = replace(catalog.model(section.model), vocab=1)
-    cost = iteration_cost(
-        model,
-        device,
-        Machine.of(cluster),
-        ServingLayout(tp=section.tp, precision=section.precision),
-        profile(section.software or SOFTWARE, device),
-        max_batched_tokens=section.max_batched_tokens,
-    )
+    layout = ServingLayout(tp=section.tp, precision=section.precision)
+    software = profile(section.software or SOFTWARE, hardware.cluster.accelerator)
+    cost = cost_of(model, hardware.cluster, layout, software, most=section.max_batched_tokens, known=known)
     most = min(model.max_seq, section.max_batched_tokens)
     if section.tokens is not None and section.tokens > most:
         raise InputError(

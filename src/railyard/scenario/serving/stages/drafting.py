@@ -18,6 +18,7 @@ import numpy as np
 from railyard.collective.lowering.transfers import lower_transfers
 from railyard.economics.deployment import Use
 from railyard.engine.serving import Speculative
+from railyard.scenario.serving.prepare import SOFTWARE
 from railyard.scenario.serving.spending import drawn_w
 from railyard.scenario.serving.stages.stage import PS
 from railyard.workload.serving.cost import IterationCost, iteration_cost
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from railyard.scenario.serving.stages.stage import Hardware
     from railyard.workload.serving.requests import Requests
 
-_SOFTWARE = "vllm"
+
 _ROUNDS = 2
 _TRIAL = 400
 """Requests of a run that finds how many sequences decode at once."""
@@ -79,7 +80,7 @@ class Drafting:
         cluster, device = hardware.cluster, hardware.cluster.accelerator
         layout = ServingLayout(tp=section.tp, precision=section.precision)
         cost = iteration_cost(
-            catalog.model(section.model), device, Machine.of(cluster), layout, profile(_SOFTWARE, device)
+            catalog.model(section.model), device, Machine.of(cluster), layout, profile(SOFTWARE, device)
         )
         checking = sum(pool.replicas for pool in job.pools if pool.role != "prefill")
         serving = job.variant.draft.scenario.serving

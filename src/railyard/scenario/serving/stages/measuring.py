@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from railyard.measure.serving.objective import Goodput
     from railyard.measure.serving.served import Served
     from railyard.scenario.serving.stages.prepare import PipelineJob
+    from railyard.scenario.serving.stages.stage import Tokens
     from railyard.scenario.serving.stages.through import Journey, Visit
 
 LEFT_OUT = (
@@ -52,7 +53,7 @@ def measure(job: PipelineJob, journey: Journey) -> Measured:
     found, objective = seen.served, objective_of(job)
     good = goodput(found, objective)
     span = max(good.span_s, SHORTEST_S)
-    uses = {visit.name: _uses_of(job, visit, span) for visit in journey.visits}
+    uses = uses_of(job, journey, span)
     met = objective.met(found)
     cost = deployment_cost(
         uses=[use for used in uses.values() for use in used],
@@ -66,7 +67,7 @@ def measure(job: PipelineJob, journey: Journey) -> Measured:
         **_latencies(journey, found),
         "slo": slo_of(objective, good),
         "throughput": _throughput(job, found, good, cost),
-        "kv": _cache(journey, found, span),
+        "kv": _cache(journey, span),
         "replicas": list(_replicas(journey, span)),
         "pools": [row for name, used in uses.items() for row in _pools(job, name, used)],
         "links": [],
@@ -91,8 +92,12 @@ def outcome(journey: Journey) -> str:
     return "overload" if over else "finished"
 
 
+def uses_of(job: PipelineJob, journey: Journey, span_s: float) -> dict[str, list[Use]]:
+    """How each stage's devices spend the run; those of a stage that nobody took stand idle."""
+    return {visit.name: _uses_of(job, visit, span_s) for visit in journey.visits}
+
+
 def _uses_of(job: PipelineJob, visit: Visit, span_s: float) -> list[Use]:
-    """How a stage's devices spend the run; those of a stage that nobody took stand idle."""
     if visit.passed is not None:
         return visit.passed.uses(span_s)
     return [
@@ -138,9 +143,15 @@ def _latencies(journey: Journey, found: Served) -> dict[str, Any]:
     }
 
 
+def _tokens(journey: Journey) -> list[Tokens]:
+    """Answers of all models that somebody took."""
+    passed = (visit.passed for visit in journey.visits)
+    return [one.tokens for one in passed if one is not None and one.tokens is not None]
+
+
 def _gaps(journey: Journey) -> dict[str, float | None]:
     """Gaps between tokens, of all models together."""
-    known = [visit.passed.tokens for visit in journey.visits if visit.passed is not None and visit.passed.tokens]
+    known = _tokens(journey)
     if not known:
         return quantiles(np.full(1, np.nan))
     return counted(np.sum([one.gap_count for one in known], axis=0), known[0].gap_lower_s)
@@ -165,15 +176,16 @@ def _throughput(job: PipelineJob, found: Served, good: Goodput, cost: Deployment
     }
 
 
-def _cache(journey: Journey, found: Served, span_s: float) -> dict[str, Any]:
-    done = found.done
-    prompts = int(found.input_tokens[done].sum())
+def _cache(journey: Journey, span_s: float) -> dict[str, Any]:
+    """Of the prompts of all models together."""
+    caches = [one.cache for one in _tokens(journey)]
+    prompts = sum(one.prompt_tokens for one in caches)
     peaks = [row["kv_peak_share"] for row in _replicas(journey, span_s)]
     return {
-        "hit_rate": float(found.cached_tokens[done].sum()) / prompts if prompts else 0.0,
-        "loaded_rate": 0.0,
+        "hit_rate": sum(one.found_tokens for one in caches) / prompts if prompts else 0.0,
+        "loaded_rate": sum(one.loaded_tokens for one in caches) / prompts if prompts else 0.0,
         "peak_share": max(peaks, default=0.0),
-        "preemptions": 0,
+        "preemptions": sum(one.preemptions for one in caches),
     }
 
 
@@ -205,7 +217,8 @@ def _warnings(journey: Journey, found: Served) -> Iterator[str]:
             yield f"no request took stage `{visit.name}`"
     dropped = int((found.status == DROPPED).sum())
     if dropped:
-        yield f"{dropped} requests are longer than what a stage can ever hold and were refused"
+        which = "1 request is" if dropped == 1 else f"{dropped} requests are"
+        yield f"{which} longer than what a stage can ever hold: refused"
     if found.done.all():
         yield from drained(found)
 

@@ -118,7 +118,8 @@ def _stage(name: str, section: StageSection, site: Site) -> Stage:
     with compose.blaming(site.draft, *_STAGES, name):
         if isinstance(section, EncodeStage):
             devices = section.replicas * section.tp
-            return encoder(site.catalog, section, site.devices(section.server, devices, section.kind, section.replicas))
+            hardware = site.devices(section.server, devices, section.kind, section.replicas)
+            return encoder(site.catalog, section, hardware, site.known)
         if isinstance(section, RetrieveStage):
             devices = section.replicas * section.shards
             return search(section, site.devices(section.server, devices, section.kind, section.replicas))

@@ -45,6 +45,23 @@ class Hardware:
         return self.cluster.spec.back_end.link_rate_bps or self.cluster.nic.rate_bps
 
 
+@dataclass(frozen=True)
+class Cached:
+    """What a model's caches did for the prompts that it answered.
+
+    Attributes:
+        prompt_tokens: Of these prompts.
+        found_tokens: Of them, not computed.
+        loaded_tokens: Of those, loaded from below the replicas' memory.
+        preemptions: Requests that had to make room for others.
+    """
+
+    prompt_tokens: int
+    found_tokens: int
+    loaded_tokens: int
+    preemptions: int
+
+
 @dataclass(frozen=True, eq=False)
 class Tokens:
     """Answers of a language model; a row a request, in the order in which they came.
@@ -56,6 +73,7 @@ class Tokens:
         cached_tokens: i64[m], of its prompt, not computed.
         gap_count: i64[bins], gaps between two tokens.
         gap_lower_s: f64[bins], where the bins begin.
+        cache: Of all of them.
     """
 
     first_ps: NDArray[np.int64]
@@ -64,6 +82,7 @@ class Tokens:
     cached_tokens: NDArray[np.int64]
     gap_count: NDArray[np.int64]
     gap_lower_s: NDArray[np.float64]
+    cache: Cached
 
 
 @dataclass(frozen=True, eq=False)
