@@ -1,4 +1,4 @@
-"""KV cache over links, against what can be worked out by hand and against a fluid model of its own."""
+"""KV cache over links, against what can be worked out by hand. Random cases: test_fluid.py."""
 
 from __future__ import annotations
 

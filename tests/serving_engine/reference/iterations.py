@@ -1,0 +1,80 @@
+"""An iteration runs and ends, tokens come out."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from .blocks import Blocks
+from .draws import MASK, mix
+from .law import units
+from .topics import ENTRY, ITERATED
+
+if TYPE_CHECKING:
+    from .state import Rep, Req
+
+
+class Iterations(Blocks):
+    def launch(self, rep: Rep, batch) -> None:
+        decodes = [one for one in batch if one[2]]
+        tokens = sum(one[1] for one in batch)
+        pairs = sum(n * begin + n * (n + 1) // 2 for _, n, decode, begin, _ in batch if not decode)
+        kv = sum(begin + n for _, n, _, begin, _ in decodes)
+        time = rep.law.time(tokens, len(batch), len(decodes), kv, pairs) + rep.extra
+        rep.extra = 0
+        if decodes and rep.drafts:
+            time += units(rep.pool.speculative.draft_s) * rep.drafts
+        start = max(self.now << 16, rep.clock)
+        end = rep.clock = start + time
+        if rep.pool.cost.pipeline_stages > 1:
+            slowest = (time * math.floor(rep.pool.cost.stage_share * 2**32 + 0.5)) >> 32
+            end = max(end, rep.last_end + slowest)
+            rep.clock = start + slowest
+            self.push(rep.clock >> 16, ENTRY, rep.number, rep.stamp)
+        rep.last_end = end
+        rep.flight.append({"items": batch, "start": start, "end": end, "network": rep.law.network(tokens)})
+        self.push(end >> 16, ITERATED, rep.number, rep.stamp)
+
+    def end(self, rep: Rep) -> None:
+        self.touched.add(rep.number)
+        batch = rep.flight.pop(0)
+        places, blocks = len(rep.running), rep.cache.available()
+        for req, tokens, decode, _, emits in batch["items"]:
+            req.in_flight -= 1
+            # of two chunks of a prompt that are under way at a time, the later one counts from the end of the other
+            part, end = batch["network"], batch["end"]
+            if rep.pool.cost.pipeline_stages > 1 and req.iterated > batch["start"]:
+                part = part * (end - req.iterated) // (end - batch["start"])
+            req.out["network"] += part
+            req.iterated = end
+            if emits:
+                self.emit(rep, req, tokens, decode, batch["end"])
+        rep.running = [one for one in rep.running if one.where == "running" and one.home == rep.number]
+        if rep.pool.ahead:
+            rep.horizon = batch["start"] >> 16
+            rep.freed_places, rep.freed_blocks = places - len(rep.running), rep.cache.available() - blocks
+
+    def emit(self, rep: Rep, req: Req, tokens: int, decode: bool, end: int) -> None:
+        made = 1
+        if decode and tokens > 1:
+            made += self.accepted(rep, req, tokens - 1)
+            req.computed += made - tokens
+        req.generated += made
+        if req.out["first_token_ps"] < 0:
+            req.out["first_token_ps"] = end >> 16
+            req.out["network_prefill"] = req.out["network"]
+        if req.generated >= req.output:
+            req.out["done_ps"] = end >> 16
+            self.leave(req, 0)
+        elif rep.pool.role == "prefill":
+            self.hand_over(rep, req)
+
+    def accepted(self, rep: Rep, req: Req, drafts: int) -> int:
+        draw = mix(mix(mix(self.seed ^ 0x64726166) ^ req.id) ^ req.generated)
+        count, chance = 0, 1.0
+        while count < drafts:
+            chance *= rep.pool.speculative.acceptance
+            if draw >= (MASK if chance >= 1 else int(chance * 2**64)):
+                break
+            count += 1
+        return count
