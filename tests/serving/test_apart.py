@@ -195,7 +195,7 @@ def test_gains_are_of_the_published_size():
 
 
 def test_micro_batches_hide_the_other_side():
-    """Two micro-batches of the same size do nearly twice the work of one in the same time (published: 1.9x)."""
+    """Two micro-batches of the same size do nearly twice the work of one in the same time."""
     beat = Beat(*(np.float64(seconds) for seconds in (1.0, 0.2, 1.0, 0.2)))
     once, twice = (float(beat.iteration_s(56, count)) for count in (1, 2))
     assert 1.8 < 2 * once / twice <= 2.0

@@ -44,6 +44,10 @@ workload:
         ({"a": {**LARGE, "pools": {"both": {"replicas": 65}}}}, "ports of the network"),
         ({"a": {**LARGE, "pools": {"both": {"replicas": 1, "network": {}}}}}, "the network of the pipeline"),
         ({"a": {"kind": "tool", "delay": "1 s", "p99": "20 s"}}, "no log-normal law"),
+        (
+            {"embed": {"kind": "emed", "model": "bge-m3", "server": "l40s-8"}},
+            "no kind of stage `emed`",
+        ),
         ({"a": {"kind": "embed", "model": "bge-m4", "server": "l40s-8"}}, "bge-m3"),
         ({"a": {"kind": "embed", "model": "bge-m3", "server": "l40s"}}, "l40s"),
         ({"a": {"kind": "embed", "model": "bge-m3", "server": "l40s-8", "tokens": 20_000}}, "must fit into the model"),

@@ -149,8 +149,7 @@ def _wrong_tag(item: Any, node: Node, key: str | None) -> Problem:
         mark = node.value[name].mark
     names = [part for part in (key or "").split(".") if part and not part.isdecimal()]
     what = names[-1].replace("_", " ") if names else "kind"
-    if what == "faults":
-        what = "fault"
+    what = "kind of stage" if names[-2:-1] == ["stages"] else {"faults": "fault"}.get(what, what)
     return mark.problem(
         f"there is no {what} `{tag}`",
         key=f"{key}.{name}" if key else name,

@@ -12,8 +12,9 @@ from railyard.economics.deployment import Use, deployment_cost
 from railyard.economics.serving import Goodput as Sold
 from railyard.economics.sources import Source, of_entry
 from railyard.measure.serving.objective import Objective, goodput
-from railyard.measure.serving.percentiles import counted, parts_of, quantiles
-from railyard.measure.serving.served import DROPPED, UNFINISHED, Served, served
+from railyard.measure.serving.percentiles import counted
+from railyard.measure.serving.served import UNFINISHED, Served, served
+from railyard.scenario.serving.figures import drained, latencies_of, refused, requests_of, slo_of, throughput_of
 from railyard.scenario.serving.sides import sides_of
 from railyard.scenario.serving.spending import idle_of, parts_of_bill, uses_of
 from railyard.workload.serving.reuse import reuse
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from railyard.economics.deployment import DeploymentCost
     from railyard.engine.serving import ServingRun
-    from railyard.measure.serving.objective import Goodput
     from railyard.scenario.serving.prepare import ServingJob
     from railyard.workload.serving.requests import Requests
 
@@ -91,10 +91,10 @@ def measure(job: ServingJob, run: ServingRun) -> Measured:
     )
     serving = {
         "outcome": run.outcome,
-        "requests": _requests(job, found),
-        **_latencies(found, run),
+        "requests": requests_of(job.requests, found),
+        **latencies_of(found, counted(run.gap_count, np.asarray(run.gap_lower_ps[:-1] * 1e-12, np.float64))),
         "slo": slo_of(objective, good),
-        "throughput": _throughput(job, found, good, cost),
+        "throughput": throughput_of(found, good, cost, sum(pool.accelerators for pool in job.pools)),
         "kv": _cache(job, run, found),
         "replicas": replicas_of(job, run, good.span_s),
         "pools": [_pool(job, run, number, use) for number, use in enumerate(uses[: len(job.pools)])],
@@ -111,76 +111,6 @@ def measure(job: ServingJob, run: ServingRun) -> Measured:
         "digest": _digest(run),
     }
     return Measured(variant, found, cost, tuple(_sources(job, cost)), tuple(_defaults(job)))
-
-
-def _requests(job: ServingJob, found: Served) -> dict[str, Any]:
-    asked = job.requests
-    return {
-        "count": len(asked),
-        "rate_per_s": asked.rate_per_s,
-        "input_tokens_mean": float(asked.input_tokens.mean()),
-        "output_tokens_mean": float(asked.output_tokens.mean()),
-        "done": int(found.done.sum()),
-        "dropped": int((found.status == DROPPED).sum()),
-        "unfinished": int((found.status == UNFINISHED).sum()),
-        "source": asked.source,
-    }
-
-
-def _latencies(found: Served, run: ServingRun) -> dict[str, Any]:
-    parts = {
-        "queue_s": found.queue_s,
-        "transfer_s": found.transfer_s,
-        "network_s": found.network_s,
-        "compute_s": found.compute_s,
-    }
-    ttft = parts_of(found.ttft_s, parts)
-    tpot = parts_of(found.tpot_s, {"network": found.decode_network_s, "rest": found.tpot_s - found.decode_network_s})
-    return {
-        "ttft_s": quantiles(found.ttft_s),
-        "tpot_s": quantiles(found.tpot_s),
-        "itl_s": counted(run.gap_count, np.asarray(run.gap_lower_ps[:-1] * 1e-12, np.float64)),
-        "e2e_s": quantiles(found.e2e_s),
-        "queue_s": quantiles(found.queue_s),
-        "ttft_parts": ttft,
-        "network_share": {
-            "ttft": {name: _share(row["network_s"] + row["transfer_s"], row) for name, row in ttft.items()},
-            "tpot": {name: _share(row["network"], row) for name, row in tpot.items()},
-        },
-    }
-
-
-def _share(part: float, row: dict[str, float]) -> float:
-    whole = sum(row.values())
-    return part / whole if whole > 0 else 0.0
-
-
-def slo_of(objective: Objective, good: Goodput) -> dict[str, Any]:
-    """The result's `slo`: the limits, and what met them."""
-    return {
-        "ttft_s": objective.ttft_s,
-        "tpot_s": objective.tpot_s,
-        "e2e_s": objective.e2e_s,
-        "target": objective.attainment,
-        "attainment": good.attainment,
-        "goodput_rps": good.requests_per_s,
-        "goodput_input_tokens_per_s": good.input_tokens_per_s,
-        "goodput_output_tokens_per_s": good.output_tokens_per_s,
-    }
-
-
-def _throughput(job: ServingJob, found: Served, good: Goodput, cost: DeploymentCost) -> dict[str, Any]:
-    tpot = quantiles(found.tpot_s)["p50"]
-    accelerators = sum(pool.accelerators for pool in job.pools)
-    return {
-        "span_s": good.span_s,
-        "input_tokens_per_s": good.all_input_tokens_per_s,
-        "output_tokens_per_s": good.all_output_tokens_per_s,
-        "accelerators": accelerators,
-        "per_gpu": good.all_output_tokens_per_s / accelerators,
-        "per_user": None if not tpot else 1 / tpot,
-        "per_mw": good.all_output_tokens_per_s / cost.power.total_w.typical * 1e6,
-    }
 
 
 def _cache(job: ServingJob, run: ServingRun, found: Served) -> dict[str, Any]:
@@ -275,28 +205,9 @@ def _warnings(run: ServingRun, found: Served) -> Iterator[str]:
         )
     elif run.outcome == "stuck":
         yield "requests were left that no replica will ever serve: replicas are away and do not come back"
-    dropped = int((found.status == DROPPED).sum())
-    if dropped:
-        which = "1 request is" if dropped == 1 else f"{dropped} requests are"
-        yield f"{which} longer than the cache of any replica: refused"
+    yield from refused(found, "the cache of any replica")
     if not run.overloaded and found.done.any():
         yield from drained(found)
-
-
-def drained(found: Served) -> Iterator[str]:
-    """What to know of a run whose last answers came long after its last request: its rates count that time.
-
-    The longest answers, once they are begun, may be all there is to it; otherwise requests have waited.
-    """
-    arrivals_s = float(found.arrival_s[-1] - found.arrival_s[0])
-    late_s = found.span_s - arrivals_s
-    if found.span_s <= 1.5 * arrivals_s or arrivals_s <= 0:
-        return
-    told = f"the last answer came {late_s:.0f} s after the last request, and rates and prices count that time: "
-    if late_s > float(np.nanmax(found.e2e_s - found.queue_s)):
-        yield f"{told}the load is near or beyond what the deployment can serve"
-    else:
-        yield f"{told}the longest answers take as long; with more requests it weighs less"
 
 
 def _digest(run: ServingRun) -> str:

@@ -11,19 +11,18 @@ from railyard.economics.deployment import Use, deployment_cost
 from railyard.economics.serving import Goodput as Sold
 from railyard.economics.sources import Source, of_entry
 from railyard.measure.serving.objective import Objective, goodput
-from railyard.measure.serving.percentiles import counted, parts_of, quantiles
-from railyard.measure.serving.served import DROPPED, UNFINISHED
-from railyard.scenario.serving.measuring import SHORTEST_S, Measured, drained, slo_of
+from railyard.measure.serving.percentiles import counted, quantiles
+from railyard.scenario.serving.figures import drained, latencies_of, refused, requests_of, slo_of, throughput_of
+from railyard.scenario.serving.measuring import SHORTEST_S, Measured
 from railyard.scenario.serving.stages.answer import Answer
 from railyard.scenario.serving.stages.bill import parts
 from railyard.scenario.serving.stages.by_stage import stages_json
 from railyard.scenario.serving.stages.shown import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from railyard.economics.deployment import DeploymentCost
-    from railyard.measure.serving.objective import Goodput
     from railyard.measure.serving.served import Served
     from railyard.scenario.serving.stages.prepare import PipelineJob
     from railyard.scenario.serving.stages.stage import Tokens
@@ -63,10 +62,10 @@ def measure(job: PipelineJob, journey: Journey) -> Measured:
     )
     serving = {
         "outcome": outcome(journey),
-        "requests": _requests(journey, found),
-        **_latencies(journey, found),
+        "requests": requests_of(journey.requests, found),
+        **latencies_of(found, _gaps(journey)),
         "slo": slo_of(objective, good),
-        "throughput": _throughput(job, found, good, cost),
+        "throughput": throughput_of(found, good, cost, _accelerators(job)),
         "kv": _cache(journey, span),
         "replicas": list(_replicas(journey, span)),
         "pools": [row for name, used in uses.items() for row in _pools(job, name, used)],
@@ -106,41 +105,8 @@ def _uses_of(job: PipelineJob, visit: Visit, span_s: float) -> list[Use]:
     ]
 
 
-def _requests(journey: Journey, found: Served) -> dict[str, Any]:
-    asked = journey.requests
-    return {
-        "count": len(asked),
-        "rate_per_s": asked.rate_per_s,
-        "input_tokens_mean": float(asked.input_tokens.mean()),
-        "output_tokens_mean": float(asked.output_tokens.mean()),
-        "done": int(found.done.sum()),
-        "dropped": int((found.status == DROPPED).sum()),
-        "unfinished": int((found.status == UNFINISHED).sum()),
-        "source": asked.source,
-    }
-
-
-def _latencies(journey: Journey, found: Served) -> dict[str, Any]:
-    causes = {
-        "queue_s": found.queue_s,
-        "transfer_s": found.transfer_s,
-        "network_s": found.network_s,
-        "compute_s": found.compute_s,
-    }
-    ttft = parts_of(found.ttft_s, causes)
-    tpot = parts_of(found.tpot_s, {"network": found.decode_network_s, "rest": found.tpot_s - found.decode_network_s})
-    return {
-        "ttft_s": quantiles(found.ttft_s),
-        "tpot_s": quantiles(found.tpot_s),
-        "itl_s": _gaps(journey),
-        "e2e_s": quantiles(found.e2e_s),
-        "queue_s": quantiles(found.queue_s),
-        "ttft_parts": ttft,
-        "network_share": {
-            "ttft": {name: _share(row["network_s"] + row["transfer_s"], row) for name, row in ttft.items()},
-            "tpot": {name: _share(row["network"], row) for name, row in tpot.items()},
-        },
-    }
+def _accelerators(job: PipelineJob) -> int:
+    return sum(one.count for stage in job.stages.values() for one in stage.hardware)
 
 
 def _tokens(journey: Journey) -> list[Tokens]:
@@ -155,25 +121,6 @@ def _gaps(journey: Journey) -> dict[str, float | None]:
     if not known:
         return quantiles(np.full(1, np.nan))
     return counted(np.sum([one.gap_count for one in known], axis=0), known[0].gap_lower_s)
-
-
-def _share(part: float, row: Mapping[str, float]) -> float:
-    whole = sum(row.values())
-    return part / whole if whole > 0 else 0.0
-
-
-def _throughput(job: PipelineJob, found: Served, good: Goodput, cost: DeploymentCost) -> dict[str, Any]:
-    tpot = quantiles(found.tpot_s)["p50"]
-    accelerators = sum(one.count for stage in job.stages.values() for one in stage.hardware)
-    return {
-        "span_s": good.span_s,
-        "input_tokens_per_s": good.all_input_tokens_per_s,
-        "output_tokens_per_s": good.all_output_tokens_per_s,
-        "accelerators": accelerators,
-        "per_gpu": good.all_output_tokens_per_s / accelerators,
-        "per_user": None if not tpot else 1 / tpot,
-        "per_mw": good.all_output_tokens_per_s / cost.power.total_w.typical * 1e6,
-    }
 
 
 def _cache(journey: Journey, span_s: float) -> dict[str, Any]:
@@ -215,10 +162,7 @@ def _warnings(journey: Journey, found: Served) -> Iterator[str]:
             yield f"overload: the queue of stage `{visit.name}` grew without bound, and the run was ended there"
         elif visit.passed is None:
             yield f"no request took stage `{visit.name}`"
-    dropped = int((found.status == DROPPED).sum())
-    if dropped:
-        which = "1 request is" if dropped == 1 else f"{dropped} requests are"
-        yield f"{which} longer than what a stage can ever hold: refused"
+    yield from refused(found, "what a stage can ever hold")
     if found.done.all():
         yield from drained(found)
 
