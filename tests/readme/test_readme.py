@@ -5,7 +5,9 @@ from pathlib import Path
 
 from typer.main import get_command
 
+from railyard import api
 from railyard.cli.app import app
+from railyard.scenario.load import load
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -26,13 +28,15 @@ def test_its_commands_exist() -> None:
     assert named <= set(known)
 
 
-def test_its_scenario_is_read(tmp_path) -> None:
-    from railyard.scenario.load import load
-
-    (block,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+def test_its_scenarios_run(tmp_path) -> None:
+    training, serving = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
     path = tmp_path / "mine.yaml"
-    path.write_text(block)
+    path.write_text(training)
     assert load(path).scenario.cluster.accelerators == 1024
+    path.write_text(serving)
+    found = api.run(path, out=None).result["variants"][0]["serving"]
+    assert found["slo"]["attainment"] > 0.9
+    assert found["cpmt"]["total"]["low"] < found["cpmt"]["total"]["high"]
 
 
 def test_its_links_lead_somewhere() -> None:
