@@ -111,14 +111,17 @@ def refused(found: Served, by: str) -> Iterator[str]:
 def drained(found: Served) -> Iterator[str]:
     """What to know of a run whose last answers came long after its last request: its rates count that time.
 
-    The longest answers, once they are begun, may be all there is to it; otherwise requests have waited.
+    The longest answers may be all there is to it; otherwise requests have waited, in a queue or for keys and values.
     """
     arrivals_s = float(found.arrival_s[-1] - found.arrival_s[0])
     late_s = found.span_s - arrivals_s
     if found.span_s <= 1.5 * arrivals_s or arrivals_s <= 0:
         return
     told = f"the last answer came {late_s:.0f} s after the last request, and rates and prices count that time: "
-    if late_s > float(np.nanmax(found.e2e_s - found.queue_s)):
+    if late_s > float(np.nanmax(found.e2e_s - found.queue_s - found.transfer_s)):
         yield f"{told}the load is near or beyond what the deployment can serve"
     else:
-        yield f"{told}the longest answers take as long; with more requests it weighs less"
+        yield (
+            f"{told}the longest answers take as long; with more requests it"
+            " weighs less, or the load shows to be beyond what the deployment can serve"
+        )
