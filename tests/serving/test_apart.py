@@ -329,7 +329,7 @@ def test_what_is_refused(changes, words):
 def test_apart_pays_at_high_loads():
     """The study: at few requests each micro-batch reads the experts for itself, at many the halves overlap."""
     study = Path(__file__).parents[2] / "examples" / "serving" / "attention-and-ffn.yaml"
-    result = api.run(study, overrides={"compare.vary.rate": [8, 64]}, out=None).result
+    result = api.run(study, overrides={"compare.vary.rate": [8, 32]}, out=None).result
     tpot = [variant["serving"]["tpot_s"]["p50"] for variant in result["variants"]]
     together, once, twice, thrice = (tpot[number : number + 2] for number in range(0, 8, 2))
     assert together[0] < min(once[0], twice[0], thrice[0])
