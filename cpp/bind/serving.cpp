@@ -39,6 +39,9 @@ void bind_pool(nb::module_& m) {
       .def_rw("scale_out_bytes_per_token", &CostSpec::scale_out_bytes_per_token)
       .def_rw("scale_out_bps", &CostSpec::scale_out_bps)
       .def_rw("scale_out_slack_s", &CostSpec::scale_out_slack_s)
+      .def_rw("joint_tokens", &CostSpec::joint_tokens)
+      .def_rw("joint_compute_s", &CostSpec::joint_compute_s)
+      .def_rw("joint_network_s", &CostSpec::joint_network_s)
       .def_rw("pipeline_stages", &CostSpec::pipeline_stages)
       .def_rw("stage_share", &CostSpec::stage_share);
   nb::class_<Autoscale>(m, "ServingAutoscale", "When replicas are added and taken away.")
@@ -64,6 +67,7 @@ void bind_pool(nb::module_& m) {
       .def_rw("max_batched_tokens", &PoolSpec::max_batched_tokens)
       .def_rw("chunked", &PoolSpec::chunked)
       .def_rw("ahead", &PoolSpec::ahead)
+      .def_rw("lockstep", &PoolSpec::lockstep)
       .def_rw("prefix_cache", &PoolSpec::prefix_cache)
       .def_prop_rw("policy", as_number(&PoolSpec::policy), number_of(&PoolSpec::policy))
       .def_prop_rw("preemption", as_number(&PoolSpec::preemption), number_of(&PoolSpec::preemption))

@@ -13,21 +13,21 @@ std::int64_t between(std::span<const std::int64_t> x, std::span<const double> y,
   return low + static_cast<std::int64_t>(static_cast<i128>(high - low) * (at - x[upper - 1]) / width);
 }
 
-std::vector<std::int64_t> tabulate(const CostSpec& spec, const std::vector<double>& seconds, std::int64_t max_tokens) {
+std::vector<std::int64_t> tabulate(std::span<const std::int64_t> rows, std::span<const double> seconds, std::int64_t max_tokens) {
   std::vector<std::int64_t> table(static_cast<std::size_t>(max_tokens) + 1);
   std::size_t upper = 0;
   for (std::int64_t tokens = 0; tokens <= max_tokens; ++tokens) {
-    while (spec.tokens[upper] < tokens) ++upper;
-    table[static_cast<std::size_t>(tokens)] = between(spec.tokens, seconds, upper, tokens);
+    while (rows[upper] < tokens) ++upper;
+    table[static_cast<std::size_t>(tokens)] = between(rows, seconds, upper, tokens);
   }
   return table;
 }
 
 }  // namespace
 
-Cost::Cost(const CostSpec& spec, std::int64_t max_tokens)
-    : table_(tabulate(spec, spec.compute_s, max_tokens)),
-      network_(tabulate(spec, spec.network_s, max_tokens)),
+Cost::Cost(const CostSpec& spec, std::int64_t max_tokens, std::int64_t lockstep)
+    : table_(tabulate(spec.tokens, spec.compute_s, max_tokens)),
+      network_(tabulate(spec.tokens, spec.network_s, max_tokens)),
       host_(fine_of_seconds(spec.host_s)),
       per_seq_(fine_of_seconds(spec.host_per_seq_s)),
       per_kv_(fine_of_seconds(spec.attention_per_kv_token_s)),
@@ -35,9 +35,14 @@ Cost::Cost(const CostSpec& spec, std::int64_t max_tokens)
       floor_(fine_of_seconds(spec.attention_floor_s)),
       per_pair_(fine_of_seconds(spec.attention_per_pair_s)) {
   for (std::size_t i = 0; i < table_.size(); ++i) table_[i] += network_[i];
-  if (!spec.scale_out_slack_s.empty()) slack_ = tabulate(spec, spec.scale_out_slack_s, max_tokens);
+  if (!spec.scale_out_slack_s.empty()) slack_ = tabulate(spec.tokens, spec.scale_out_slack_s, max_tokens);
+  if (!spec.joint_tokens.empty()) {
+    joint_ = tabulate(spec.joint_tokens, spec.joint_compute_s, lockstep * max_tokens);
+    joint_network_ = tabulate(spec.joint_tokens, spec.joint_network_s, lockstep * max_tokens);
+    for (std::size_t i = 0; i < joint_.size(); ++i) joint_[i] += joint_network_[i];
+  }
   for (std::size_t i = 0; i < spec.beside_s.size(); ++i) {
-    beside_.push_back({tabulate(spec, spec.beside_s[i], max_tokens), fine_of_seconds(spec.beside_per_kv_token_s[i])});
+    beside_.push_back({tabulate(spec.tokens, spec.beside_s[i], max_tokens), fine_of_seconds(spec.beside_per_kv_token_s[i])});
   }
 }
 

@@ -27,6 +27,7 @@ void Simulation::State::launch(ReplicaId id, Batch&& batch) {
   if (batch.load.decodes > 0) batch.other += static_cast<Fine>(pool.draft) * pool.spec.draft_tokens;
   replica.extra = 0;
   time += batch.other + batch.slower * batch.repeats;
+  if (batch.together > 0) time = batch.together;
   batch.end = batch.start + time;
   replica.clock = batch.end;
   if (pool.spec.cost.pipeline_stages > 1) {
@@ -46,7 +47,7 @@ void Simulation::State::launch(ReplicaId id, Batch&& batch) {
 /// that (of its own prefix, say, of which it then wants less), so that with somebody waiting a run ends in front of one.
 std::int64_t Simulation::State::run_length(const Replica& replica, const Batch& batch) const {
   const PoolSpec& spec = pools_[replica.pool].spec;
-  if (!options_.skip_runs || replica.again || replica.extra > 0 || spec.draft_tokens > 0) return 1;
+  if (!options_.skip_runs || replica.again || replica.extra > 0 || spec.draft_tokens > 0 || spec.lockstep > 1) return 1;
   if (learns(replica)) return 1;
   if (spec.cost.pipeline_stages > 1 || batch.load.decodes != static_cast<std::int64_t>(replica.running.size())) return 1;
   if (batch.load.sequences != batch.load.decodes || spec.role == Role::prefill) return 1;  // one token, then it travels
@@ -222,7 +223,7 @@ void Simulation::State::end_iteration(ReplicaId id) {
 /// Its collectives that nothing hides, for a request in it. WHY only a part where the chunk before is still under way, in a
 /// later stage: of the time that the request waits, this iteration adds no more than from that one's end to its own.
 Fine Simulation::State::network_of(const PoolState& pool, const Request& request, const Batch& batch) const {
-  const Fine network = pool.cost.network(batch.load.tokens) + batch.slower_last;
+  const Fine network = pool.cost.network(batch.load.tokens) + batch.joint + batch.slower_last;
   if (pool.spec.cost.pipeline_stages == 1 || request.iterated <= batch.start) return network;
   return network * (batch.end - request.iterated) / (batch.end - batch.start);
 }

@@ -30,7 +30,7 @@ std::int64_t tier_capacity(double bytes, const PoolSpec& spec, std::int64_t hash
 Simulation::State::State(const Deployment& deployment, const Options& options)
     : transfers(deployment), deployment_(deployment), options_(options), free_users_(options.users) {
   for (const PoolSpec& spec : deployment_.pools) {
-    PoolState pool{.spec = spec, .cost = Cost(spec.cost, spec.max_batched_tokens), .first = 0, .end = 0,
+    PoolState pool{.spec = spec, .cost = Cost(spec.cost, spec.max_batched_tokens, spec.lockstep), .first = 0, .end = 0,
                    .share_q32 = std::llround(std::ldexp(spec.cost.stage_share, 32)),
                    .draft = fine_of_seconds(spec.draft_s), .accept_below = acceptance_thresholds(spec), .low_since = -1};
     if (spec.role == Role::prefill) pool.spec.draft_tokens = 0;  // nothing to guess for: one token, then it travels

@@ -14,8 +14,22 @@ void Simulation::State::schedule(ReplicaId id) {
   Replica& replica = replicas_[id];
   if (replica.mode == Replica::Mode::down || replica.mode == Replica::Mode::starting) return;
   const PoolState& pool = pool_of(id);
+  if (pool.spec.lockstep > 1) return schedule_together(id);
   if (replica.flight.size() >= static_cast<std::size_t>(pool.spec.cost.pipeline_stages)) return;
   if (whole(replica.clock) > now) return;  // an event will come when the first stage is free
+  Batch batch = put_together(id);
+  if (batch.items.empty()) {
+    replica.spare.push_back(std::move(batch));
+    if (replica.flight.empty()) rest(id);
+  } else {
+    launch(id, std::move(batch));
+  }
+  see_all(replica);
+}
+
+/// The next iteration of a replica; without items where there is nothing to do.
+Batch Simulation::State::put_together(ReplicaId id) {
+  Replica& replica = replicas_[id];
   Batch batch;
   if (!replica.spare.empty()) {
     batch = std::move(replica.spare.back());
@@ -24,17 +38,49 @@ void Simulation::State::schedule(ReplicaId id) {
   do {
     batch.items.clear();
     batch.load = Load{};
+    batch.together = batch.joint = 0;
     form(id, batch);
     // All that ran was preempted, by what is there no more: the queue can go on at once. So it can when nothing was known
     // ahead that could run.
   } while (batch.items.empty() && replica.flight.empty() && (replica.again || see_all(replica)));
-  if (batch.items.empty()) {
-    replica.spare.push_back(std::move(batch));
-    if (replica.flight.empty()) rest(id);
-  } else {
-    launch(id, std::move(batch));
+  return batch;
+}
+
+/// Those in lockstep begin when the last of them is free, those with nothing to do as well: they take part in the
+/// collectives. The slowest and what the tokens of all take together is everybody's time.
+void Simulation::State::schedule_together(ReplicaId id) {
+  const PoolState& pool = pool_of(id);
+  const auto count = static_cast<ReplicaId>(pool.spec.lockstep);
+  const ReplicaId first = pool.first + (id - pool.first) / count * count;
+  for (ReplicaId other = first; other < first + count; ++other) {
+    if (!replicas_[other].flight.empty() || whole(replicas_[other].clock) > now) return;
   }
-  see_all(replica);
+  side_by_side_.clear();
+  Fine longest = 0, clock = fine(now);
+  std::int64_t tokens = 0;
+  for (ReplicaId other = first; other < first + count; ++other) {
+    Replica& replica = replicas_[other];
+    const Batch& batch = side_by_side_.emplace_back(put_together(other));
+    const bool drafts = batch.load.decodes > 0;
+    longest = std::max(longest, pool.cost.time(batch.load) + replica.extra +
+                                    (drafts ? static_cast<Fine>(pool.draft) * pool.spec.draft_tokens : 0));
+    tokens += batch.load.tokens;
+    clock = std::max(clock, replica.clock);
+  }
+  const Fine together = longest + pool.cost.joint(tokens);
+  for (ReplicaId other = first; other < first + count; ++other) {
+    Replica& replica = replicas_[other];
+    Batch& batch = side_by_side_[other - first];
+    if (tokens > 0) replica.clock = clock;
+    if (!batch.items.empty()) {
+      batch.together = together;
+      batch.joint = pool.cost.joint_network(tokens);
+      launch(other, std::move(batch));
+    } else if (tokens > 0) {
+      replica.clock = clock + together;
+    }
+    see_all(replica);
+  }
 }
 
 /// The schedule need not do with what was known ahead; whether it had to until now.

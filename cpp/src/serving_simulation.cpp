@@ -46,6 +46,27 @@ void check_cost(const CostSpec& cost, const PoolSpec& pool) {
           "cost: stage_share must be from 1 / pipeline_stages to 1");
 }
 
+/// WHY so little beside it: nobody serves so with several stages, and who comes, goes or is slowed would hold up the others.
+void check_lockstep(const PoolSpec& pool, const Deployment& deployment) {
+  const CostSpec& cost = pool.cost;
+  const std::size_t rows = cost.joint_tokens.size();
+  require(cost.joint_compute_s.size() == rows && cost.joint_network_s.size() == rows,
+          "cost: joint_tokens, joint_compute_s and joint_network_s must have the same length");
+  require(pool.lockstep >= 1 && pool.replicas % pool.lockstep == 0, "pool: lockstep must divide replicas");
+  require(rows == 0 || pool.lockstep > 1, "cost: joint times are of replicas in lockstep");
+  if (pool.lockstep == 1) return;
+  require(cost.pipeline_stages == 1 && !pool.autoscale.on && deployment.outages.replica.empty() && deployment.links.own_ptr.empty(),
+          "pool: lockstep needs one pipeline stage, replicas that neither come nor go, and collectives that do not meet transfers");
+  require(pool.max_batched_tokens * pool.lockstep <= 1 << 24, "pool: max_batched_tokens x lockstep must be up to 2^24");
+  for (std::size_t i = 0; i < rows; ++i) {
+    require(i == 0 ? cost.joint_tokens[i] >= 0 : cost.joint_tokens[i] > cost.joint_tokens[i - 1],
+            "cost: joint_tokens must ascend from 0");
+    require(is_time(cost.joint_compute_s[i]) && is_time(cost.joint_network_s[i]), "cost: times must be from 0 to 3600 s");
+  }
+  require(rows == 0 || cost.joint_tokens.back() >= pool.max_batched_tokens * pool.lockstep,
+          "cost: joint_tokens must reach max_batched_tokens x lockstep");
+}
+
 void check_autoscale(const Autoscale& rule, const PoolSpec& pool) {
   if (!rule.on) return;
   require(rule.min_replicas >= 1 && rule.min_replicas <= pool.replicas, "autoscale: min_replicas must be from 1 to replicas");
@@ -166,6 +187,7 @@ void check(const Deployment& deployment) {
   bool roles[3] = {};
   for (const PoolSpec& pool : deployment.pools) {
     check_pool(pool, deployment.hash_tokens);
+    check_lockstep(pool, deployment);
     replicas += pool.replicas;
     roles[static_cast<std::size_t>(pool.role)] = true;
   }

@@ -77,6 +77,8 @@ struct Batch {
   Fine slower = 0;       ///< That each iteration takes longer, because transfers load the replica's NICs: when it began ...
   Fine slower_now = 0;   ///< ... the last one at present ...
   Fine slower_last = 0;  ///< ... and in all, as the transfers came and went.
+  Fine together = 0;     ///< That all in lockstep take, waiting for one another; 0: it is alone ...
+  Fine joint = 0;        ///< ... and of it, the collectives of all their tokens.
   std::int64_t repeats = 1;  ///< Iterations of the run.
   std::int64_t applied = 0;  ///< Of them, already written into the requests.
 };
@@ -221,6 +223,8 @@ class Simulation::State {
 
   // serving_schedule.cpp: an iteration is put together
   void schedule(ReplicaId id);
+  void schedule_together(ReplicaId id);
+  Batch put_together(ReplicaId id);
   void form(ReplicaId id, Batch& batch);
   bool see_all(Replica& replica);
   void add_running(ReplicaId id, Batch& batch, std::int64_t& budget, bool prefills, bool decodes);
@@ -325,6 +329,7 @@ class Simulation::State {
   std::vector<PoolState> pools_;
   std::vector<Replica> replicas_;
   std::vector<ReplicaId> front_, back_;  ///< That prefill; that take over from them.
+  std::vector<Batch> side_by_side_;      ///< Scratch: of replicas in lockstep.
   std::vector<ReplicaId> open_;          ///< Scratch: those of a list that accept requests.
   std::vector<Giver> holders_;           ///< Scratch: who has the beginning of a prefix, the longest first.
   std::vector<Request> requests_;

@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from railyard import api
+from railyard import api, catalog
 from railyard.errors import InputError
+from railyard.workload.serving.devices import DeviceProfile, written
+from railyard.workload.serving.profiles import profile
 
 BASE = {
     "name": "small",
@@ -273,3 +275,46 @@ def test_nics_of_a_pool_of_its_own_bound_its_transfers():
         pools = {"prefill": {"replicas": 1, "tp": 8}, "decode": {"replicas": 1, "tp": 8, "server": server}}
         moved.append(one({**drawn, "pools": pools})["ttft_parts"]["mean"]["transfer_s"])
     assert moved[1] == pytest.approx(2 * moved[0], rel=0.1)
+
+
+PCIE = {"cluster.server": "l40s-8", "cluster.accelerators": 8, "cluster.back_end.topology": "leaf-spine"}
+CARDS = {"pools.both": {"replicas": 4, "tp": 2}}
+
+
+def test_cards_without_scale_up_talk_over_the_pcie_of_their_server():
+    """Their all-reduces take PCIe's rate and not the NICs'."""
+    slow, fast = (one(CARDS, **PCIE, **{"cluster.back_end.link_rate": rate}) for rate in ("25 Gb/s", "200 Gb/s"))
+    assert slow["tpot_s"]["mean"] == fast["tpot_s"]["mean"]
+    wider = {"cluster.overrides": {"accelerator": {"scale_up_collective_bandwidth": "240 GB/s"}}}
+    assert one(CARDS, **PCIE, **wider)["ttft_s"]["mean"] < 0.9 * fast["ttft_s"]["mean"]
+
+
+def test_keys_and_values_between_cards_of_a_server_take_its_pcie():
+    """One request at a time, half of it on each of two ranks, at PCIe 4.0's 31.5 GB/s one way."""
+    many = {"requests.synthetic": {"arrivals": "fixed", "rate": 0.2, "input": 8000, "output": 2, "count": 5}}
+    moved = one({**APART, **many}, **PCIE)["ttft_parts"]["mean"]["transfer_s"]
+    size = 8000 * 32 * 8 * 128 * 2 * 2
+    assert moved == pytest.approx(size / 2 / 31.5e9, rel=0.2)
+
+
+@pytest.fixture
+def profiles(tmp_path):
+    """Of a device whose kernels reach half of the usual rate of memory."""
+    usual = profile("vllm", catalog.load().accelerator("h100-sxm"))
+    changed = {"weights_fraction": usual.weights_fraction / 2, "layer_s": usual.layer_s}
+    file = tmp_path / "own.toml"
+    file.write_text(
+        written({("vllm", "h100-sxm"): DeviceProfile("vllm", "h100-sxm", "mine", changed)}), encoding="utf-8"
+    )
+    return file
+
+
+def test_profiles_of_ones_own_devices(profiles, tmp_path):
+    """What `calibrate serving` writes is what a scenario reads, and a run keeps the file."""
+    found = api.run(BASE, overrides={"workload.serving.profiles": str(profiles)}, out=tmp_path / "run")
+    own = found.result["variants"][0]["serving"]
+    assert own["tpot_s"]["mean"] > 1.2 * one()["tpot_s"]["mean"]
+    assert any(source["source"] == "mine" for source in found.result["provenance"]["sources"])
+    assert list((tmp_path / "run").rglob("inputs/*own.toml"))
+    with pytest.raises(InputError, match=r"workload\.serving\.profiles"):
+        one({"profiles": "none.toml"})

@@ -50,8 +50,8 @@ def test_distributions_of_dense_models_are_within_a_tenth(report, name):
 def test_a_model_with_experts_on_two_copies(report):
     row = report[EXPERTS]
     assert row.ttft.distance <= WITHIN
-    # WHY not a tenth: its pace lies within 33 to 54 ms, so that 2 % of a request's pace is an eighth of all requests.
-    assert row.tpot.distance <= 0.15
+    # WHY not a tenth: routing is taken as even, and all of its pace lies within 33 to 54 ms.
+    assert row.tpot.distance <= 0.12
     assert row.tpot.median_request_error < 0.03
 
 

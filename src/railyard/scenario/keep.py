@@ -81,6 +81,8 @@ def _files(draft: Draft) -> dict[str, Path]:
     served = workload.serving or workload.pipeline
     if served is not None and served.requests.trace is not None:
         files[served.requests.trace] = draft.folder / served.requests.trace
+    if workload.serving is not None and workload.serving.profiles is not None:
+        files[workload.serving.profiles] = draft.folder / workload.serving.profiles
     if workload.pipeline is not None:
         files |= _files_of_stages(draft, workload.pipeline)
     if draft.scenario.catalog is not None:
@@ -89,9 +91,11 @@ def _files(draft: Draft) -> dict[str, Path]:
 
 
 def _files_of_stages(draft: Draft, pipeline: PipelineSection) -> dict[str, Path]:
-    """The files of models that stages name."""
+    """The files of models and profiles that stages name."""
     named = [getattr(stage, "model", "") for stage in pipeline.stages.values()]
     paths = {name: draft.folder / name for name in named if name.endswith(".json") or "/" in name}
+    own = [getattr(stage, "profiles", None) for stage in pipeline.stages.values()]
+    paths |= {name: draft.folder / name for name in own if name is not None}
     return {name: path / "config.json" if path.is_dir() else path for name, path in paths.items() if path.exists()}
 
 

@@ -48,6 +48,8 @@ class Case:
     Attributes:
         row: As read.
         model, device: Of the catalogue.
+        domain: Accelerators that reach one another without a NIC: of a scale-up domain or, of cards that have none,
+            those on the PCIe of one server.
         decode, prefill: Pools and their layouts; `prefill` None where one pool does both.
         engine, generation: Whose software, and of which year.
         users: Requests in the system, of a closed loop; the batch, where a row gives that.
@@ -63,6 +65,7 @@ class Case:
     row: Row
     model: Model
     device: Accelerator
+    domain: int
     decode: Pool
     prefill: Pool | None
     layout: ServingLayout
@@ -122,6 +125,7 @@ def case_of(row: Row, catalog: Catalog) -> Case | str:
         row=row,
         model=model,
         device=device,
+        domain=_domain(device, catalog),
         decode=found.decode,
         prefill=found.prefill,
         layout=layouts[0],
@@ -138,6 +142,12 @@ def case_of(row: Row, catalog: Catalog) -> Case | str:
         count=_requests(row) if kind == "open" else float("inf"),
         defaults=(*found.defaults, *told, *said, *more),
     )
+
+
+def _domain(device: Accelerator, catalog: Catalog) -> int:
+    if device.scale_up_kind != "none" or not device.server:
+        return device.scale_up_domain
+    return catalog.server(device.server).accelerators
 
 
 def _generation(date: str) -> str:

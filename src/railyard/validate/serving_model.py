@@ -95,7 +95,9 @@ def table(cases: Sequence[Case]) -> Table:
 
 def _deployment(case: Case, layout: ServingLayout) -> Deployments:
     return Deployments(
-        shape(case.model), place(case.model, case.device, layout), device_row(case.device, _SCALE_OUT_BPS)
+        shape(case.model),
+        place(case.model, case.device, layout),
+        device_row(case.device, _SCALE_OUT_BPS, case.domain),
     )
 
 

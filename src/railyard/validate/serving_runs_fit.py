@@ -53,6 +53,8 @@ _LOG_WEIGHT, _PRIOR_WEIGHT = 0.02, 1e-4
 _WIDER = 3.0
 # Simplex: evaluations, and the relative change of the sum at which it ends.
 _MOST, _SMALL = 700, 1e-4
+# Set up anew so many times at most, and on while the sum becomes less than so much of what it was.
+_TURNS, _HELPS = 6, 0.98
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ def fit(settings: Sequence[Setting], start: ServingSoftware, near: ServingSoftwa
     Args:
         settings: Runs of that device.
         start: The tables' constants, which the fit is held near to, and which those that no run tells of keep.
-        near: Constants at which the search begins.
+        near: Others at which the search may begin, where they fit better.
     """
     known: set[str] = set()
     steps: list[Step] = []
@@ -115,8 +117,8 @@ def _one(setting: Setting, start: ServingSoftware, free: tuple[str, ...], near: 
     def miss(place: F) -> float:
         return misfit(setting, made(place)) + _PRIOR_WEIGHT * float(np.sum(place**2))
 
-    first = np.log([getattr(near, name) / getattr(start, name) for name in free]) / spread
-    return made(simplex(miss, first, 0.7))
+    shipped = np.log([getattr(near, name) / getattr(start, name) for name in free]) / spread
+    return made(simplex(miss, min(np.zeros(len(free)), shipped, key=miss), 0.7))
 
 
 def profiles_of(runs: Sequence[Run], catalog: Catalog, source: str) -> tuple[Profiles, list[Step]]:
@@ -165,9 +167,18 @@ def _gap(one: F, other: F) -> float:
 
 
 def simplex(miss: Callable[[F], float], start: F, step: float) -> F:
-    """The least value that Nelder and Mead's simplex finds, from both sides of `start`, and on from the better end."""
-    ends = [_descend(miss, start, side) for side in (step, -step)]
-    return _descend(miss, min(ends, key=miss), step / 2.0)
+    """The least value that Nelder and Mead's simplex finds: from both sides of `start`, and on from the better end.
+
+    A simplex that has collapsed stops short of the bottom, so it is set up anew, from sides by turns, while that helps.
+    """
+    best = min((_descend(miss, start, side) for side in (step, -step)), key=miss)
+    for turn in range(_TURNS):
+        found = _descend(miss, best, step / 2.0 if turn % 2 == 0 else -step / 2.0)
+        helped = miss(found) < _HELPS * miss(best)
+        best = min(best, found, key=miss)
+        if not helped and turn > 0:
+            break
+    return best
 
 
 def _descend(miss: Callable[[F], float], start: F, step: float) -> F:

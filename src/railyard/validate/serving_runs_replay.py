@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.engine.serving import Cost, Deployment, Pool, simulate
+from railyard.engine.serving import Cost, Deployment, Pool, Router, simulate
 from railyard.errors import InputError
 from railyard.workload.serving.columns import Deployments, device_row, place, shape
 from railyard.workload.serving.cost import iteration_cost
 from railyard.workload.serving.layout import ServingLayout
+from railyard.workload.serving.lockstep import copy_cost
 from railyard.workload.serving.memory import cache_tokens
 from railyard.workload.training.machine import Machine
 
@@ -163,27 +164,28 @@ def replay(setting: Setting, software: ServingSoftware) -> Replay:
         InputError: Weights do not fit.
     """
     run, copies = setting.run, setting.copies
-    cost = iteration_cost(
+    cost = (copy_cost if copies > 1 else iteration_cost)(
         setting.model,
         setting.device,
         setting.machine,
         setting.layout,
         software,
-        max_batched_tokens=run.max_batched_tokens * copies,
+        max_batched_tokens=run.max_batched_tokens,
     )
     pool = Pool(
         name=run.name,
         cost=Cost.of(cost),
-        replicas=setting.replicas,
+        replicas=run.dp,
+        lockstep=copies,
         block_tokens=run.block_tokens,
-        kv_blocks=run.blocks * copies or setting.cache_tokens() // run.block_tokens,
-        max_sequences=run.max_sequences * copies,
-        max_batched_tokens=run.max_batched_tokens * copies,
+        kv_blocks=run.blocks or setting.cache_tokens() // copies // run.block_tokens,
+        max_sequences=run.max_sequences,
+        max_batched_tokens=run.max_batched_tokens,
         prefix_cache=run.prefix_cache,
         ahead=run.ahead,
     )
     asked = _Asked.of(run)
-    found = simulate(asked, Deployment((pool,), stop_on_overload=False))
+    found = simulate(asked, Deployment((pool,), Router("least-loaded"), stop_on_overload=False))
     later = np.maximum(run.output_tokens - 1, 1)
     answered = (found.done_ps - found.first_token_ps) / _PS
     return Replay(

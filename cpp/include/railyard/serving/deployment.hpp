@@ -25,6 +25,9 @@ struct CostSpec {
   double scale_out_bytes_per_token = 0;  ///< Of its own collectives over the NICs of the replica, all of them together ...
   double scale_out_bps = 0;              ///< ... their rate in the tables ...
   std::vector<double> scale_out_slack_s = {};  ///< ... and what other work hides of a lower one, by tokens; empty: nothing.
+  /// Of replicas in lockstep: what the tokens of all of them take together, on top; tables as above.
+  std::vector<std::int64_t> joint_tokens = {};
+  std::vector<double> joint_compute_s = {}, joint_network_s = {};
   std::int32_t pipeline_stages = 1;
   double stage_share = 1;  ///< The slowest stage's part of an iteration: a new one may start after it.
 };
@@ -57,6 +60,7 @@ struct PoolSpec {
   std::int64_t block_tokens = 16, kv_blocks = 1, max_sequences = 1, max_batched_tokens = 1;
   bool chunked = true, prefix_cache = false;
   bool ahead = false;  ///< An iteration is put together when the one before it begins (asynchronous scheduling).
+  std::int32_t lockstep = 1;  ///< So many neighbours begin and end every iteration together: ranks that exchange tokens.
   Policy policy = Policy::decode_first;
   Preemption preemption = Preemption::recompute;
   double watermark = 0;  ///< Share of the blocks that admission leaves free, unless nothing runs.

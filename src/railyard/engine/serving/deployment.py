@@ -87,6 +87,9 @@ class Cost:
         scale_out_bps: Rate at which these are sent in `network_s`, bit/s.
         scale_out_slack_s: f64[k] or empty: how much longer they may take until an iteration does, because other work
             hides them or scale-up is slower.
+        joint_tokens: i64[j] or empty, of replicas in lockstep: tokens of all of them, ...
+        joint_compute_s: f64[j], ... what these take together, on top of the slowest replica's own time, ...
+        joint_network_s: f64[j], ... and the collectives among them.
         pipeline_stages: Iterations that may be under way at once.
         stage_share: The slowest stage's share of an iteration; a new one may start after it.
         idle_w: Power of a replica that is up, W.
@@ -110,6 +113,9 @@ class Cost:
     scale_out_bytes_per_token: float = 0.0
     scale_out_bps: float = 0.0
     scale_out_slack_s: NDArray[np.float64] = field(default_factory=_f64)
+    joint_tokens: NDArray[np.int64] = field(default_factory=_i64)
+    joint_compute_s: NDArray[np.float64] = field(default_factory=_f64)
+    joint_network_s: NDArray[np.float64] = field(default_factory=_f64)
     pipeline_stages: int = 1
     stage_share: float = 1.0
     idle_w: float = 0.0
@@ -187,6 +193,9 @@ class Pool:
         chunked: Whether a prompt may be spread over iterations.
         ahead: Whether an iteration is put together when the one before it begins, as vLLM's asynchronous scheduling
             does: who comes later, and what comes free until then, is known one iteration later.
+        lockstep: So many replicas, neighbours by number, begin and end every iteration together, as vLLM's
+            data-parallel ranks do that exchange their tokens with experts: each has a queue and a cache of its own, the
+            slowest's time is everybody's, and who has nothing to do takes part.
         policy: Who gets the budget first; `prefill-first`: decodes only run when no prompt can.
         prefix_cache: Whether blocks are kept for later requests with the same prefix.
         watermark: Share of the blocks that admission leaves free.
@@ -212,6 +221,7 @@ class Pool:
     max_batched_tokens: int = 8192
     chunked: bool = True
     ahead: bool = False
+    lockstep: int = 1
     policy: Policy = "decode-first"
     prefix_cache: bool = False
     watermark: float = 0.0

@@ -79,6 +79,9 @@ _COST = (
     "scale_out_bytes_per_token",
     "scale_out_bps",
     "scale_out_slack_s",
+    "joint_tokens",
+    "joint_compute_s",
+    "joint_network_s",
     "pipeline_stages",
     "stage_share",
 )
@@ -90,6 +93,7 @@ _POOL = (
     "max_batched_tokens",
     "chunked",
     "ahead",
+    "lockstep",
     "prefix_cache",
     "watermark",
     "kv_bytes_per_token",

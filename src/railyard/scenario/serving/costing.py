@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from railyard.scenario.serving.prepare import Known
     from railyard.workload.serving.afd import Exchange
     from railyard.workload.serving.cost import IterationCost
+    from railyard.workload.serving.devices import Profiles
     from railyard.workload.serving.layout import ServingLayout
     from railyard.workload.serving.requests import Requests
     from railyard.workload.serving.software import ServingSoftware
@@ -39,6 +40,7 @@ def costs_of(
     *,
     requests: Requests,
     known: Known,
+    own: Profiles | None = None,
 ) -> tuple[IterationCost, ...]:
     """The cost of an iteration of a replica of each pool.
 
@@ -49,6 +51,7 @@ def costs_of(
         software: Of each pool's accelerators; of those of attention where FFNs are apart.
         requests: Their mean length says how long a usual sequence is.
         known: What other variants have made.
+        own: Constants of a user's, for accelerators of FFNs that are apart.
 
     Raises:
         InputError: A pool's degrees do not divide the model, or its replica does not fit; with the table why, and what
@@ -62,7 +65,7 @@ def costs_of(
                 most = pool.section.max_batched_tokens
                 found.append(cost_of(model, pool.cluster, pool.layout, constants, most=most, known=known))
                 continue
-            sides = _sides(model, pool, pool.ffn, constants)
+            sides = _sides(model, pool, pool.ffn, constants, own)
             skew = sides[1].software.skew if model.experts else 1.0
             cluster, start = networks.clusters[pool.home], networks.offsets[pool.home]
             rate = rates(networks, pools)[start : start + len(cluster.links)]
@@ -124,7 +127,7 @@ def cost_of(
     return cost
 
 
-def _sides(model: Model, pool: Placed, ffn: Ffn, software: ServingSoftware) -> tuple[Side, Side]:
+def _sides(model: Model, pool: Placed, ffn: Ffn, software: ServingSoftware, own: Profiles | None) -> tuple[Side, Side]:
     groups = ffn.layout.ep
     if model.experts and model.experts % groups:
         raise InputError(
@@ -135,7 +138,7 @@ def _sides(model: Model, pool: Placed, ffn: Ffn, software: ServingSoftware) -> t
         )
     device = ffn.cluster.accelerator
     one = Side(pool.cluster.accelerator, Machine.of(pool.cluster), pool.layout, software)
-    return one, Side(device, Machine.of(ffn.cluster), ffn.layout, profile(software.name, device))
+    return one, Side(device, Machine.of(ffn.cluster), ffn.layout, profile(software.name, device, own=own))
 
 
 def _weights(side: Side, skew: float) -> NDArray[np.float64]:

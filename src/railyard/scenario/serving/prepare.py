@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from railyard.engine.serving import simulate
+from railyard.errors import InputError
 from railyard.scenario import compose
 from railyard.scenario.load import dump
 from railyard.scenario.serving.asked import requests_of
@@ -18,10 +19,12 @@ from railyard.scenario.serving.placing import PROMPTS, ROLES, own_needs, place
 from railyard.scenario.serving.storage import loads_from, with_storage
 from railyard.scenario.serving.ways import ways
 from railyard.scenario.variants import expand
+from railyard.workload.serving.devices import read_profiles
 from railyard.workload.serving.profiles import profile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from railyard.catalog import Catalog, Model
     from railyard.cluster import Cluster
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from railyard.scenario.serving.networks import Networks
     from railyard.scenario.serving.placing import Placed
     from railyard.scenario.variants import Variant
+    from railyard.workload.serving.devices import Profiles
     from railyard.workload.serving.requests import Requests
 
 _SERVING = ("workload", "serving")
@@ -105,6 +109,19 @@ class Known:
         return self._kept[text]
 
 
+def profiles_of(folder: Path, name: str | None) -> Profiles:
+    """The profiles of a scenario's own file, which stand over those that ship.
+
+    Raises:
+        InputError: The file cannot be read or is wrong.
+    """
+    if name is None:
+        return {}
+    if not (folder / name).is_file():
+        raise InputError("there is no such file of profiles", key="profiles", found=name)
+    return read_profiles(folder / name)
+
+
 def job_of(variant: Variant, known: Known) -> ServingJob:
     """One variant, ready to run.
 
@@ -126,8 +143,9 @@ def job_of(variant: Variant, known: Known) -> ServingJob:
     with compose.blaming(draft, *_SERVING):
         networks = networks_of(serving, catalog, cluster, own_needs(serving))
         pools = place(serving, catalog, networks)
-        software = tuple(profile(serving.software or SOFTWARE, pool.cluster.accelerator) for pool in pools)
-        costs = costs_of(model, networks, pools, software, requests=requests, known=known)
+        own = known.get("profiles", serving.profiles, lambda: profiles_of(draft.folder, serving.profiles))
+        software = tuple(profile(serving.software or SOFTWARE, pool.cluster.accelerator, own=own) for pool in pools)
+        costs = costs_of(model, networks, pools, software, requests=requests, known=known, own=own)
         peers = ROLES if "peer" in loads_from(serving, pools) else PROMPTS if serving.router.move else ()
         between = ways(networks, pools, serving.transfer.nic, among=peers)
         between = with_storage(between, networks, pools, serving)

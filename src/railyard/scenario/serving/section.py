@@ -330,6 +330,11 @@ class ServingSection(Section):
     software: Text | None = Field(
         default=None, description="Serving engine: a dated profile by name; the newest for the accelerator."
     )
+    profiles: Text | None = Field(
+        default=None,
+        description="A file of `railyard calibrate serving`, relative to the scenario: engines on your devices.",
+        examples=["own.toml"],
+    )
     precision: Precision = Field(default="bf16", description="Of the weights.")
     kv_bits: Width = Field(default=16, description="Of a cached element.")
     pools: PoolsSection = Field(description="Who answers.")

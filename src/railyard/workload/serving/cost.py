@@ -61,6 +61,8 @@ class IterationCost:
         scale_out_bytes_per_token: Of its own collectives over its NICs, all of these together; 0: they stay inside.
         scale_out_bps: Rate at which `network_s` has them sent.
         scale_out_slack_s: f64[k], how much longer they may take until an iteration does; empty where there are none.
+        joint_tokens, joint_compute_s, joint_network_s: i64[j], f64[j], of copies in lockstep: what the tokens of all of
+            them take together, beside a copy's own; empty where there are none.
     """
 
     tokens: NDArray[np.int64]
@@ -84,6 +86,9 @@ class IterationCost:
     scale_out_bytes_per_token: float = field(default=0.0, kw_only=True)
     scale_out_bps: float = field(default=0.0, kw_only=True)
     scale_out_slack_s: Floats = field(default_factory=lambda: np.zeros(0), kw_only=True)
+    joint_tokens: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64), kw_only=True)
+    joint_compute_s: Floats = field(default_factory=lambda: np.zeros(0), kw_only=True)
+    joint_network_s: Floats = field(default_factory=lambda: np.zeros(0), kw_only=True)
 
     def seconds(self, tokens: Floats, sequences: Floats, kv_tokens: Floats, pairs: Floats) -> Floats:
         """Seconds of an iteration, vectorised.
@@ -152,9 +157,8 @@ def iteration_costs(
         return parts(rows, software, Load(tokens, sequences, kv_tokens, pairs))
 
     grids = np.geomspace(one, np.maximum(max_batched_tokens, 2.0), _ROWS).round()
-    tables = [law(grid, none, none, none) for grid in grids]
-    compute = np.array([part.matrices + part.experts + part.passes + part.kernels for part in tables])
-    network = np.array([part.network for part in tables])
+    table = law(grids, none, none, none)
+    compute, network = table.matrices + table.experts + table.passes + table.kernels, table.network
     many, more = (law(one, one, times * _MANY * one, none).cache for times in (1.0, 2.0))
     each = (more - many) / _MANY
     logits = (law(one, 512.0 * one, none, none).matrices - law(one, none, none, none).matrices) / 512.0

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from railyard.catalog import Accelerator
+    from railyard.workload.serving.devices import Profiles
 
 _DATA = files("railyard.workload.serving") / "data"
 ENGINES = ("vllm", "sglang", "tensorrt-llm", "deepseek")
@@ -90,19 +91,21 @@ def assemble(
     return ServingSoftware(name=engine, architecture=architecture, date=year, source=source, **values)
 
 
-def profile(engine: str, device: Accelerator, year: str = _NEWEST) -> ServingSoftware:
+def profile(engine: str, device: Accelerator, year: str = _NEWEST, *, own: Profiles | None = None) -> ServingSoftware:
     """The constants of an engine of that year on a device; where recorded runs gave the device's own, those.
 
     Args:
         engine: `vllm`, `sglang`, `tensorrt-llm` or `deepseek`.
         device: On which it runs.
         year: Of the engine's version; the newest that was read when left out.
+        own: A user's, in the place of those that ship.
 
     Raises:
         InputError: No such engine is known.
     """
-    known, own = table_profile(engine, device, year), shipped().get((engine, device.name))
-    return known if own is None else own.over(known)
+    known = table_profile(engine, device, year)
+    found = (shipped() | (own or {})).get((engine, device.name))
+    return known if found is None else found.over(known)
 
 
 def table_profile(engine: str, device: Accelerator, year: str = _NEWEST) -> ServingSoftware:

@@ -55,5 +55,5 @@ def scale_out(rows: Deployments, software: SoftwareColumns, tokens: NDArray[np.i
 def _network_s(rows: Deployments, software: SoftwareColumns, tokens: NDArray[np.int64], factor: float) -> F:
     device = replace(rows.device, scale_out_bytes_s=rows.device.scale_out_bytes_s * factor)
     slowed, none = replace(rows, device=device), np.zeros(1)
-    found = [parts(slowed, software, Load(np.array([float(one)]), none, none, none)).network[0] for one in tokens]
-    return np.array(found)
+    found: F = parts(slowed, software, Load(tokens[:, np.newaxis].astype(np.float64), none, none, none)).network[:, 0]
+    return found

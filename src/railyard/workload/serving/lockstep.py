@@ -1,0 +1,86 @@
+"""Copies of a model whose experts are spread over all of them: each schedules for itself, and they iterate in lockstep.
+
+Engines run such copies (vLLM's data-parallel ranks with expert parallelism) as schedulers of their own, with their own
+queue and cache. Every layer with experts makes them meet, so an iteration takes
+
+    T = max over copies of (host + attention, matrices, passes and kernels of its own tokens) + J(tokens of all)
+
+with J the experts and the collectives. A copy without requests takes part with a batch of nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.workload.serving.columns import Deployments, device_row, place, shape
+from railyard.workload.serving.cost import iteration_cost
+from railyard.workload.serving.iteration import Load, parts
+from railyard.workload.serving.software import columns
+
+if TYPE_CHECKING:
+    from railyard.catalog import Accelerator, Model
+    from railyard.workload.serving.cost import IterationCost
+    from railyard.workload.serving.layout import ServingLayout
+    from railyard.workload.serving.software import ServingSoftware
+    from railyard.workload.training.machine import Machine
+
+
+def copy_cost(
+    model: Model,
+    device: Accelerator,
+    machine: Machine,
+    layout: ServingLayout,
+    software: ServingSoftware,
+    *,
+    max_batched_tokens: int = 8192,
+) -> IterationCost:
+    """What an iteration of one copy costs, `layout.dp_attention` of which go in lockstep.
+
+    All-reduces of a copy's tensor-parallel ranks are among the collectives of all, as of copies with as many tokens.
+
+    Args:
+        model: Of the catalogue.
+        device: On which it is served.
+        machine: Its scale-up domain and the rate of a rank's NIC.
+        layout: Of all copies together.
+        software: Constants of the engine on that device.
+        max_batched_tokens: Most tokens of an iteration of one copy.
+
+    Raises:
+        InputError: Weights and a cache of one sequence do not fit; the message has the table and layouts that fit.
+    """
+    copies = layout.dp_attention
+    most = max_batched_tokens * copies
+    whole = iteration_cost(model, device, machine, layout, software, max_batched_tokens=most)
+    rows = Deployments(
+        shape(model), place(model, device, layout), device_row(device, machine.scale_out_bps, machine.scale_up_domain)
+    )
+    none, own = np.zeros(1), np.unique(whole.tokens // copies)
+    own = own[own > 0]
+    alone, joint = (
+        parts(rows, columns([software]), Load(tokens[:, np.newaxis].astype(np.float64), none, none, none))
+        for tokens in (own * copies, whole.tokens)
+    )
+    return replace(
+        whole,
+        tokens=own,
+        compute_s=(alone.matrices + alone.passes + alone.kernels)[:, 0],
+        network_s=np.zeros(len(own)),
+        joint_tokens=whole.tokens,
+        joint_compute_s=joint.experts[:, 0],
+        joint_network_s=joint.network[:, 0],
+        host_per_seq_s=whole.host_per_seq_s * copies,
+        attention_per_kv_token_s=whole.attention_per_kv_token_s * copies,
+        attention_per_sequence_s=whole.attention_per_sequence_s * copies,
+        attention_per_pair_s=whole.attention_per_pair_s * copies,
+        idle_w=whole.idle_w / copies,
+        busy_w=whole.busy_w / copies,
+        kv_capacity_tokens=whole.kv_capacity_tokens / copies,
+        weight_bytes=whole.weight_bytes / copies,
+        scale_out_bytes_per_token=0.0,
+        scale_out_bps=0.0,
+        scale_out_slack_s=np.zeros(0),
+    )
