@@ -41,9 +41,9 @@ Fine Simulation::State::slower(ReplicaId id, std::int64_t tokens) const {
   return std::max<Fine>(0, found - pool_of(id).cost.slack(tokens));
 }
 
-/// The replica's demand follows its iterations, of which this one takes `time`. WHY not within a run: that all of it is alike lets it be skipped over.
+/// The replica's demand follows its iterations, of which this one takes `time`. WHY not within a run: that all of it is alike
+/// lets it be skipped over. PRE: it has links of its own.
 void Simulation::State::ask(ReplicaId id, const Batch& batch, Fine time) {
-  if (!transfers.has_own(id)) return;
   Replica& replica = replicas_[id];
   const CostSpec& cost = pool_of(id).spec.cost;
   const bool decodes = batch.load.sequences == batch.load.decodes;

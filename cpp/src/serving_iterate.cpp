@@ -38,7 +38,7 @@ void Simulation::State::launch(ReplicaId id, Batch&& batch) {
   }
   replica.last_end = batch.end;
   push(whole(batch.end), Topic::iterated, id, replica.stamp);
-  ask(id, batch, pool.cost.time(batch.load) + batch.slower);
+  if (transfers.has_own(id)) ask(id, batch, pool.cost.time(batch.load) + batch.slower);
   replica.flight.push_back(std::move(batch));
 }
 
@@ -196,11 +196,10 @@ void Simulation::State::account(ReplicaId id, Batch& batch, std::int64_t count) 
 void Simulation::State::end_iteration(ReplicaId id) {
   Replica& replica = replicas_[id];
   Batch batch = std::move(replica.flight.front());
-  replica.flight.pop_front();
+  replica.flight.erase(replica.flight.begin());
   const std::int64_t rest = batch.repeats - batch.applied;
   if (rest > 1) advance(id, batch, rest - 1);
   account(id, batch, 1);
-  const Fine began = batch.applied == 0 ? batch.start : end_of(replica, batch, batch.applied);
   const auto places = static_cast<std::int64_t>(replica.running.size());
   const std::int64_t blocks = replica.cache.available();
   for (const Item& item : batch.items) {
@@ -210,12 +209,12 @@ void Simulation::State::end_iteration(ReplicaId id) {
   std::erase_if(replica.running, [this, id](Slot slot) {
     return requests_[slot].where != Request::Where::running || requests_[slot].replica != id;
   });
-  replica.spare.push_back(std::move(batch));
   if (pool_of(id).spec.ahead) {
-    replica.horizon = whole(began);
+    replica.horizon = whole(batch.applied == 0 ? batch.start : end_of(replica, batch, batch.applied));
     replica.freed_places = places - static_cast<std::int64_t>(replica.running.size());
     replica.freed_blocks = replica.cache.available() - blocks;
   }
+  replica.spare.push_back(std::move(batch));
   touch(id);
   if_empty(id);
 }

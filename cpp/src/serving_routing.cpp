@@ -34,8 +34,14 @@ bool Simulation::State::less_loaded(ReplicaId a, ReplicaId b) const {
 ReplicaId Simulation::State::choose(const Request& request, const RouterSpec& router, std::span<const ReplicaId> from,
                                     std::uint64_t stream) {
   open_.clear();
+  std::uint32_t pool = kNobody;  // of the replica before: those of a pool follow one another
+  bool holds = false;
   for (const ReplicaId id : from) {
-    if (replicas_[id].mode == Replica::Mode::up && fits(request, pool_of(id).spec)) open_.push_back(id);
+    if (replicas_[id].pool != pool) {
+      pool = replicas_[id].pool;
+      holds = fits(request, pools_[pool].spec);
+    }
+    if (holds && replicas_[id].mode == Replica::Mode::up) open_.push_back(id);
   }
   if (open_.empty()) return kNobody;
   const std::uint64_t draw = mix(mix(mix(options_.seed) ^ (stream + 1)) ^ static_cast<std::uint64_t>(request.id));

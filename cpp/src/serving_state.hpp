@@ -86,21 +86,23 @@ struct Batch {
 struct Replica {
   enum class Mode : std::uint8_t { up, draining, leaving, down, starting };
 
+  // What routers read of every replica lies together.
   std::uint32_t pool = 0;
   Mode mode = Mode::up;
   bool dirty = false;
+  std::int64_t requests = 0;        ///< That it has.
+  std::int64_t pending_tokens = 0;  ///< Of prompts, not yet computed.
+
   std::deque<Slot> waiting;
   std::vector<Slot> running;  ///< In the order of admission.
-  std::deque<Batch> flight;
+  std::vector<Batch> flight;  ///< In the order in which they end, at most one a stage.
   std::vector<Batch> spare;
   KvCache cache{0, 0};
   LruSet host;
   std::uint32_t turn = 0;                 ///< Of its next transfer, among the ways that it has to each other replica.
   std::int64_t sending = 0, loading = 0;  ///< Requests that hold blocks and are neither waiting nor running.
   std::int64_t readers = 0;               ///< Flows to other replicas that read what is in its memory.
-  std::int64_t requests = 0;              ///< That it has.
   std::int64_t coming = 0;                ///< Requests whose cache is on its way to it.
-  std::int64_t pending_tokens = 0;        ///< Of prompts, not yet computed.
   std::int64_t swapped_bytes = 0;
   Fine clock = 0;     ///< When the first stage is free.
   Fine last_end = 0;  ///< Of the latest iteration.
