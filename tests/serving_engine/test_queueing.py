@@ -1,5 +1,7 @@
 """With one request at a time a replica is a queue with one server, whose mean wait is known."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -24,34 +26,69 @@ def _batch_error(values, batches=50):
     return means.std(ddof=1) / np.sqrt(batches)
 
 
+def _agrees(values, expected):
+    return abs(values.mean() - expected) < 4 * _batch_error(values)
+
+
+def _general(load):
+    """Service times of 0.01, 0.1 and 10 ms, as a table has them of tokens; the law; requests."""
+    lengths = np.random.Generator(np.random.Philox(3)).choice([1, 10, 1000], 400_000, p=[0.5, 0.4, 0.1])
+    times = lengths * 1e-5
+    return times, poisson(400_000, load / times.mean(), lengths)
+
+
+def _table(per_token_s):
+    return Cost(np.array([0, 8192]), np.array([0.0, 8192 * per_token_s]), np.zeros(2))
+
+
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
 def test_constant_service_waits_as_m_d_1(load):
     service = 0.01
     requests = poisson(400_000, load / service)
-    waits, _ = _waits(requests, Cost.constant(service))
-    expected = load * service / (2 * (1 - load))
-    assert abs(waits.mean() - expected) < 4 * _batch_error(waits)
-    assert waits.mean() == pytest.approx(expected, rel=0.05)
+    waits, run = _waits(requests, Cost.constant(service))
+    # a server without a break: the next one goes in when it has come and the one before is out (Lindley, 1952)
+    assert (run.admitted_ps[1:] == np.maximum(requests.arrival_ps[1:], run.done_ps[:-1])).all()
+    assert (run.done_ps - run.admitted_ps == service * PS).all()
+    assert _agrees(waits, load * service / (2 * (1 - load)))
+
+
+@pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
+def test_tails_of_constant_service_are_erlang_s(load):
+    """P(wait <= xD) = (1 - load) sum over j <= x of (load (j - x))^j / j! exp(load (x - j)) (Erlang, 1909)."""
+    service = 0.01
+    waits, _ = _waits(poisson(400_000, load / service, seed=4), Cost.constant(service))
+    for late in (0.0, 0.5, 1.0, 1.5, 3.0, 5.0):
+        terms = [
+            (load * (j - late)) ** j / math.factorial(j) * math.exp(load * (late - j)) for j in range(int(late) + 1)
+        ]
+        assert _agrees(waits <= late * service, (1 - load) * sum(terms))
 
 
 @pytest.mark.parametrize("load", [0.3, 0.7])
 def test_general_service_waits_as_pollaczek_and_khinchine_say(load):
-    lengths = np.random.Generator(np.random.Philox(3)).choice([1, 10, 1000], 400_000, p=[0.5, 0.4, 0.1])
-    times = lengths * 1e-5
-    requests = poisson(400_000, load / times.mean(), lengths)
-    cost = Cost(np.array([0, 8192]), np.array([0.0, 8192e-5]), np.zeros(2))
-    waits, run = _waits(requests, cost)
+    times, requests = _general(load)
+    waits, run = _waits(requests, _table(1e-5))
     assert np.allclose((run.done_ps - run.admitted_ps) / PS, times, rtol=1e-6)
-    rate = load / times.mean()
-    expected = rate * (times**2).mean() / (2 * (1 - load))
-    assert abs(waits.mean() - expected) < 4 * _batch_error(waits)
+    assert _agrees(waits, load / times.mean() * (times**2).mean() / (2 * (1 - load)))
+
+
+@pytest.mark.parametrize("wrong", [0.97, 1.03])
+def test_a_service_time_that_is_3_percent_off_is_seen(wrong):
+    """What the checks of means above are worth."""
+    for load in (0.3, 0.6, 0.8):
+        waits, _ = _waits(poisson(400_000, load / 0.01), Cost.constant(0.01 * wrong))
+        assert not _agrees(waits, load * 0.01 / (2 * (1 - load)))
+    for load in (0.3, 0.7):
+        times, requests = _general(load)
+        waits, _ = _waits(requests, _table(1e-5 * wrong))
+        assert not _agrees(waits, load / times.mean() * (times**2).mean() / (2 * (1 - load)))
+    waits, _ = _waits(poisson(200_000, 50.0, 1, 10), Cost.constant(0.001 * wrong))
+    assert not _agrees(waits, 0.5 * 0.01 / (2 * 0.5))
 
 
 def test_decoding_alone_is_service_too():
-    requests = poisson(50_000, 50.0, 1, 10)
-    waits, _ = _waits(requests, Cost.constant(0.001))
-    expected = 0.5 * 0.01 / (2 * 0.5)
-    assert abs(waits.mean() - expected) < 4 * _batch_error(waits)
+    waits, _ = _waits(poisson(200_000, 50.0, 1, 10), Cost.constant(0.001))
+    assert _agrees(waits, 0.5 * 0.01 / (2 * 0.5))
 
 
 def test_two_choices_wait_less_than_random_ones():
