@@ -120,17 +120,27 @@ def test_a_short_search_for_capacity_is_said():
     warnings = run({"capacity": {"first": 60}, "requests": long})[0]["warnings"]
     assert any("raise `capacity.first` and the number of requests" in line for line in warnings)
     short = {"synthetic": {"rate": 5, "input": 8000, "output": 2, "count": 400}}
-    assert run({"capacity": {"first": 400}, "requests": short})[0]["warnings"] == []
+    full = {"both": {"replicas": 8, "tp": 2}}
+    assert run({"capacity": {"first": 400}, "requests": short, "pools": full})[0]["warnings"] == []
 
 
 def test_a_long_end_of_a_run_is_told_from_an_overload():
     """Forty long answers begun at once, and prompts that wait."""
     many = {"rate": 20, "input": 200, "output": 4000, "count": 40}
-    (told,) = run({"requests": {"synthetic": many}})[0]["warnings"]
+    told = run({"requests": {"synthetic": many}})[0]["warnings"][-1]
     assert "the longest answers take as long" in told
     many = {"rate": 200, "input": 8000, "output": 2, "count": 300}
-    (told,) = run({"requests": {"synthetic": many}, "pools": {"both": {"replicas": 1}}})[0]["warnings"]
+    told = run({"requests": {"synthetic": many}, "pools": {"both": {"replicas": 1}}})[0]["warnings"][-1]
     assert "beyond what the deployment can serve" in told
+
+
+def test_accelerators_that_serve_nothing_are_said_and_paid():
+    """The bill is the cluster's, throughput is of those that serve."""
+    half, full = (run({"pools": {"both": {"replicas": count, "tp": 2}}})[0] for count in (4, 8))
+    assert any("8 of 16 accelerators belong to no pool" in line for line in half["warnings"])
+    assert full["warnings"] == []
+    bills = [variant["serving"]["capex"]["total_usd"]["typical"] for variant in (half, full)]
+    assert bills[0] == bills[1]
 
 
 def test_pools_may_differ_in_their_accelerators():

@@ -107,7 +107,7 @@ def measure(job: ServingJob, run: ServingRun) -> Measured:
         "name": job.variant.name,
         "settings": dict(job.variant.settings),
         "serving": serving,
-        "warnings": list(_warnings(run, found)),
+        "warnings": list(_warnings(job, run, found)),
         "digest": _digest(run),
     }
     return Measured(variant, found, cost, tuple(_sources(job, cost)), tuple(_defaults(job)))
@@ -196,7 +196,14 @@ def _links(job: ServingJob, run: ServingRun, span_s: float) -> list[dict[str, An
     ]
 
 
-def _warnings(run: ServingRun, found: Served) -> Iterator[str]:
+def _warnings(job: ServingJob, run: ServingRun, found: Served) -> Iterator[str]:
+    idle = sum(idle_of(job, number) for number in range(len(job.networks.clusters)))
+    if idle:
+        there = idle + sum(pool.accelerators for pool in job.pools)
+        yield (
+            f"{idle} of {there} accelerators belong to no pool: dollars and watts count them, tokens a second of a GPU"
+            " do not"
+        )
     if run.overloaded:
         late = int((found.status == UNFINISHED).sum())
         yield (
