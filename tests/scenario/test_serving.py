@@ -328,3 +328,13 @@ def test_profiles_of_ones_own_devices(profiles, tmp_path):
     assert list((tmp_path / "run").rglob("inputs/*own.toml"))
     with pytest.raises(InputError, match=r"workload\.serving\.profiles"):
         one({"profiles": "none.toml"})
+
+
+def test_accelerators_of_replicas_that_are_down_stand_there_idle():
+    """A load that one replica of eight carries: seven draw what accelerators without a model do, 120 W of an H100."""
+    drawn = {"requests.synthetic": {"rate": 1, "input": 300, "output": 50, "count": 100}}
+    pools = {"both": {"replicas": 8, "autoscale": {"least": 1, "start": 1}}}
+    grown, alone = (one({**drawn, "pools": each}) for each in (pools, {"both": {"replicas": 1}}))
+    watts = [found["power"]["components"][0]["typical_w"] for found in (grown, alone)]
+    # The cluster's further accelerators, 8 and 15, belong to no pool and are idle as well.
+    assert watts[0] == pytest.approx(watts[1], rel=1e-3)

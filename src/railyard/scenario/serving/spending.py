@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Accelerator
     from railyard.engine.serving import ServingRun
+    from railyard.scenario.serving.placing import Ffn, Placed
     from railyard.scenario.serving.prepare import ServingJob
 
 _DRAW_BAND = 0.12
@@ -39,7 +40,7 @@ def uses_of(job: ServingJob, run: ServingRun, span_s: float) -> list[Use]:
         network = min(busy, each * float(totals.iterations[rows].sum()))
         rest = 1 - network / busy if busy > 0 else 0.0
         shares = [part / whole if whole > 0 else 0.0 for part in (prompt * rest, (busy - prompt) * rest, network)]
-        energy, other = float(totals.energy_j[rows].sum()), ffn_share(pool)
+        energy, other = metered_j(run, rows, cost.idle_w, _unloaded_w(pool), span_s), ffn_share(pool)
         count = int(pool.ranks.size)
         drawn = drawn_w(pool.cluster.accelerator, energy * (1 - other), count, span_s)
         uses.append(Use(pool.cluster.accelerator, count, drawn, *shares))
@@ -52,6 +53,34 @@ def uses_of(job: ServingJob, run: ServingRun, span_s: float) -> list[Use]:
         if idle:
             uses.append(Use(cluster.accelerator, idle, cluster.accelerator.idle_power_w))
     return uses
+
+
+def metered_j(run: ServingRun, rows: NDArray[np.bool_], idle_w: float, unloaded_w: float, span_s: float) -> float:
+    """Energy of some replicas' accelerators.
+
+    The core meters a replica while it is up, until the last event of its own run. In a pipeline that may end before all
+    is done: replicas wait from then on. Accelerators of a replica that is down stand there without a model.
+
+    Args:
+        run: What the engine found.
+        rows: bool[replicas], which of them.
+        idle_w: Of a replica that waits.
+        unloaded_w: Of one that is down.
+        span_s: Of the whole run.
+    """
+    totals, end_s = run.replicas, run.end_ps * 1e-12
+    energy = float(totals.energy_j[rows].sum())
+    if end_s <= 0:
+        return energy
+    up_s = float(totals.up_ps[rows].sum()) * 1e-12
+    down_s, after = max(int(rows.sum()) * end_s - up_s, 0.0), max(span_s / end_s - 1, 0.0)
+    return energy + after * idle_w * up_s + (1 + after) * unloaded_w * down_s
+
+
+def _unloaded_w(pool: Placed) -> float:
+    """Of a replica's accelerators, both sides, with no model on them."""
+    sides: list[Placed | Ffn] = [pool] if pool.ffn is None else [pool, pool.ffn]
+    return float(sum(side.cluster.accelerator.idle_power_w.typical * side.ranks.shape[1] for side in sides))
 
 
 def idle_of(job: ServingJob, network: int) -> int:

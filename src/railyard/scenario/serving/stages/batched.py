@@ -12,7 +12,7 @@ from railyard.engine.serving import Cost, Deployment, Pool, Router, simulate
 from railyard.errors import InputError
 from railyard.scenario.serving.costing import cost_of
 from railyard.scenario.serving.prepare import SOFTWARE
-from railyard.scenario.serving.spending import drawn_w
+from railyard.scenario.serving.spending import drawn_w, metered_j
 from railyard.scenario.serving.stages.stage import PS, Hardware, Passed, parts
 from railyard.workload.serving.layout import ServingLayout
 from railyard.workload.serving.power import BUSY, IDLE, MEMORY
@@ -97,9 +97,7 @@ class Batched:
         on, totals = self.hardware[0], run.replicas
         busy = float(totals.busy_ps.sum()) / PS / (span_s * len(totals.pool)) if span_s > 0 else 0.0
         device = on.cluster.accelerator
-        # The core metered until its last event; the replicas stay up, idle, for the rest of the whole run.
-        idle_w = sum(pool.cost.idle_w * pool.replicas for pool in self.deployment.pools)
-        energy = float(totals.energy_j.sum()) + idle_w * max(span_s - float(totals.up_ps.max()) / PS, 0.0)
+        energy = metered_j(run, np.ones(len(totals.pool), np.bool_), self.deployment.pools[0].cost.idle_w, 0.0, span_s)
         return [Use(device, on.count, drawn_w(device, energy, on.count, span_s), prompt=min(busy, 1.0))]
 
     def _replicas(self, run: ServingRun, span_s: float) -> list[dict[str, Any]]:
