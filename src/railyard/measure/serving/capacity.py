@@ -69,10 +69,11 @@ def capacity(
         return points[rate].attainment >= attainment and not points[rate].overloaded
 
     low, high = (start, None) if good(start) else (None, start)
+    rate = start
     for _ in range(MOST_DOUBLINGS):
         if low is not None and high is not None:
             break
-        rate = 2 * low if low is not None else high / 2  # type: ignore[operator]
+        rate = 2 * rate if high is None else rate / 2
         if good(rate):
             low = rate
         else:
