@@ -92,3 +92,20 @@ def test_both_columns_are_reported() -> None:
     assert all(row.closed_form is not None for row in done)
     assert any(row.closed_form != row.predicted for row in done)
     assert report.summary()["closed_form_median_abs_error"] is not None
+
+
+def test_cards_without_scale_up_reach_one_another_over_the_pcie_of_their_server(tmp_path: Path) -> None:
+    """And rows of recorded runs have the limits of their records."""
+    path = tmp_path / "cards.csv"
+    line = "own,2026-01,Qwen3-32B,{},2,vllm 0.19.0,TP2,bf16,858,655,Poisson 10 req/s,90,p50,9\n"
+    lines = [
+        f"a,{line.format('RTX PRO 6000')}",
+        f"b,LLMServingSim {line.format('RTX PRO 6000')}",
+        f"c,{line.format('H100')}",
+    ]
+    path.write_text(HEADER + "".join(lines), encoding="utf-8")
+    own, recorded, switched = _cases(path)
+    assert own.domain == 8
+    assert switched.domain == switched.device.scale_up_domain
+    assert scheduler_of(own).most == 1024
+    assert (scheduler_of(recorded).most, scheduler_of(recorded).budget) == (128, 2048)

@@ -46,6 +46,10 @@ class Scheduler:
     held: float = 0.0
 
 
+# `max_num_seqs` of its recorded runs (meta.json); all have 2048 tokens in an iteration.
+_LLMSERVINGSIM = {"rtx-pro-6000": 128, "rtx-4090": 256}
+
+
 def scheduler_of(case: Case) -> Scheduler:
     """The scheduler behind a row."""
     found = _default(case)
@@ -53,6 +57,8 @@ def scheduler_of(case: Case) -> Scheduler:
         found = _inferencex(case, found)
     elif "silicon_sample" in case.row.get("source"):
         found = _aiconfigurator(case, found)
+    elif "LLMServingSim" in case.row.get("source"):
+        found = replace(found, budget=2048, most=_LLMSERVINGSIM.get(case.device.name, found.most))
     # A run whose prompts do not fit into an iteration was given one into which they do.
     return found if found.chunked else replace(found, budget=max(found.budget, round(1.2 * case.prompt)))
 
