@@ -83,5 +83,8 @@ def test_requests_have_short_names_and_names_of_training_are_refused(kind):
     for text in ("requests.first=9", "capacity.first=7"):
         root = override.put(root, *override.parse_set(text))
     assert root.plain()["workload"] == {kind: {"requests": {"first": 9}, "capacity": {"first": 7}}}
+    if kind == "serving":
+        of_it = override.put(root, *override.parse_set("gateway.rate=1 Gb/s"))
+        assert of_it.plain()["workload"]["serving"]["gateway"] == {"rate": "1 Gb/s"}
     with pytest.raises(InputError, match=r"pools\.both\.tp"):
         override.put(root, *override.parse_set("tp=2"))

@@ -47,6 +47,7 @@ SHORT: Mapping[str, str] = {
     "slo": "workload.serving.slo",
     "requests": "workload.serving.requests",
     "capacity": "workload.serving.capacity",
+    **{name: f"workload.serving.{name}" for name in ("decode_router", "kv_bits", "gateway", "outages")},
     "stages": "workload.pipeline.stages",
     "between": "workload.pipeline.between",
     "electricity": "economics.electricity",
