@@ -86,8 +86,10 @@ def test_a_mean_is_compared_with_a_mean() -> None:
     assert told["as in InferenceX db (median)"]
 
 
-def test_both_columns_are_reported() -> None:
-    report = validate_serving(SAMPLE, catalog.load(), metric="ttft")
+def test_both_columns_are_reported(tmp_path: Path) -> None:
+    lines = SAMPLE.read_text(encoding="utf-8").splitlines(keepends=True)
+    (tmp_path / "some.csv").write_text("".join([lines[0], *lines[1::8]]), encoding="utf-8")
+    report = validate_serving(tmp_path / "some.csv", catalog.load(), metric="ttft")
     done = [row for row in report.rows if row.status == "ok"]
     assert all(row.closed_form is not None for row in done)
     assert any(row.closed_form != row.predicted for row in done)

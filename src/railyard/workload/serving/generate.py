@@ -36,6 +36,8 @@ CHAT_OUTPUT = LogNormal(mean=211, value=424, percent=90, most=16_384)
 
 
 _MOST_BARREN = 10_000
+_FEWEST = 1024
+"""Turns of conversations that are made at a time at least: of the last few requests hardly any is ready at once."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +167,8 @@ def stream_synthetic(
     maker = _Maker(arrivals, tuple(classes), sessions, seed)
     made = 0
     while made < count:
-        piece = maker.conversations(chunk) if sessions else maker.single(min(chunk, count - made))
+        left = count - made
+        piece = maker.conversations(min(chunk, max(left, _FEWEST))) if sessions else maker.single(min(chunk, left))
         piece = piece.head(count - made) if len(piece) > count - made else piece
         made += len(piece)
         if len(piece):
