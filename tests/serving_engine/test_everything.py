@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.engine.serving import simulate, stream
+from railyard.engine.serving import Outages, simulate, stream
 from railyard.engine.serving.results import COLUMNS, STATUS
 
 from .cases import deployments, requests
@@ -113,3 +115,20 @@ def test_nobody_is_lost_and_nothing_is_made(made, deployment, seed, data):
             name
         )
     _same_totals(run, totals)
+
+
+def _in_lockstep(one):
+    """All replicas of the pool begin and end their iterations together."""
+    cost = replace(one.cost, pipeline_stages=1, stage_share=1.0)
+    if one.replicas > 1:
+        joint = np.array([0.0, 2e-3])
+        cost = replace(cost, joint_tokens=np.array([0, 2048]), joint_compute_s=joint, joint_network_s=joint / 4)
+    return replace(one, cost=cost, lockstep=one.replicas, autoscale=None)
+
+
+@settings(max_examples=100, deadline=None)
+@given(requests(), deployments(), st.integers(0, 3))
+def test_nobody_is_lost_in_lockstep(made, deployment, seed):
+    pools = tuple(_in_lockstep(one) for one in deployment.pools)
+    deployment = replace(deployment, pools=pools, outages=Outages())
+    _check(made, deployment, simulate(made, deployment, seed=seed))
