@@ -184,3 +184,20 @@ def test_slower_nics_take_what_the_bytes_say_beyond_the_slack() -> None:
         np.testing.assert_allclose(third.network_s - usual.network_s, wanted, rtol=1e-6, atol=1e-9)
         slack.append(usual.scale_out_slack_s[-1])
     assert slack[0] < 1e-6 < slack[1]
+
+
+def test_prompts_that_are_launched_kernel_by_kernel_cost_their_share_beside_decoding() -> None:
+    """Of SGLang only, beyond the graphs that it captures, and not where a replica computes prompts alone."""
+    device, model = KNOWN.accelerator("h100-sxm"), KNOWN.model("llama-3-8b")
+    for engine, slower in (("sglang", True), ("vllm", False)):
+        software = profile(engine, device)
+        alone, both = (
+            iteration_cost(model, device, machine("h100-sxm"), ServingLayout(), software, beside=beside)
+            for beside in (False, True)
+        )
+        small = alone.tokens <= 256
+        assert both.compute_s[small] == pytest.approx(alone.compute_s[small])
+        grown = np.diff(both.compute_s[~small]) / np.diff(alone.compute_s[~small])
+        share = software.prompt_share if slower else 1.0
+        assert grown == pytest.approx(share)
+        assert both.attention_per_pair_s == pytest.approx(share * alone.attention_per_pair_s)

@@ -16,7 +16,7 @@ import numpy as np
 from railyard.engine.serving import Cost, Deployment, Links, Pool, Router, Speculative, simulate
 from railyard.validate.serving_cases import drawn
 from railyard.validate.serving_schedulers import Scheduler, scheduler_of
-from railyard.workload.serving.cost import iteration_costs
+from railyard.workload.serving.cost import beside_decoding, iteration_costs
 from railyard.workload.serving.memory import cache_tokens
 
 if TYPE_CHECKING:
@@ -98,7 +98,10 @@ def served(whole: Table, software: SoftwareColumns, rows: NDArray[np.int64]) -> 
         case, scheduler = whole.cases[row], schedulers[row]
         iteration = _decode_s(case, behind[row], float(whole.most[row]))
         rooms = float(room[0][row]), float(room[1][row])
-        plan = _Plan(case, scheduler, behind[row], ahead[row], rooms, float(software.acceptance[row]))
+        cost = behind[row]
+        if case.prefill is None:
+            cost = beside_decoding(cost, case.engine, float(software.prompt_share[row]), case.decode.dp)
+        plan = _Plan(case, scheduler, cost, ahead[row], rooms, float(software.acceptance[row]))
         for name, value in _run(plan).items():
             found[name][row] = value
         found["iteration_s"][row], found["held"][row] = iteration, scheduler.held

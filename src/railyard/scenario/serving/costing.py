@@ -62,8 +62,9 @@ def costs_of(
         try:
             _divides(model, pool)
             if pool.ffn is None:
-                most = pool.section.max_batched_tokens
-                found.append(cost_of(model, pool.cluster, pool.layout, constants, most=most, known=known))
+                replica = (model, pool.cluster, pool.layout, constants)
+                most, beside = pool.section.max_batched_tokens, pool.role == "both"
+                found.append(cost_of(*replica, most=most, known=known, beside=beside))
                 continue
             sides = _sides(model, pool, pool.ffn, constants, own)
             skew = sides[1].software.skew if model.experts else 1.0
@@ -110,7 +111,14 @@ def _key(key: str | None) -> str | None:
 
 
 def cost_of(
-    model: Model, cluster: Cluster, layout: ServingLayout, software: ServingSoftware, *, most: int, known: Known
+    model: Model,
+    cluster: Cluster,
+    layout: ServingLayout,
+    software: ServingSoftware,
+    *,
+    most: int,
+    known: Known,
+    beside: bool = False,
 ) -> IterationCost:
     """The cost of an iteration of one replica, made once for all variants.
 
@@ -121,9 +129,14 @@ def cost_of(
         software: Of its accelerators.
         most: Tokens of an iteration.
         known: What other variants have made.
+        beside: Whether prompts are computed beside the decoding of others.
     """
     of = (model, cluster.accelerator, Machine.of(cluster), layout, software)
-    cost: IterationCost = known.get("cost", [repr(of), most], lambda: iteration_cost(*of, max_batched_tokens=most))
+
+    def made() -> IterationCost:
+        return iteration_cost(*of, max_batched_tokens=most, beside=beside)
+
+    cost: IterationCost = known.get("cost", [repr(of), most, beside], made)
     return cost
 
 

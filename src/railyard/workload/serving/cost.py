@@ -36,6 +36,10 @@ _ROWS = 96
 # A length at which latent and plain attention have left their fixed parts behind.
 _MANY = 1e7
 _GIB = float(1 << 30)
+# Engines whose prompts, beside decoding, have iterations of their own without graphs (SGLang, `model_runner.forward`),
+# and tokens of a copy of attention up to which an iteration is a captured graph (`cuda_graph_max_bs` from 80 GB on).
+_LAUNCHED = ("sglang",)
+_CAPTURED = 256.0
 # Math share at which the square root of the power law is replaced by a line: a busy replica's.
 _USUAL_MATH = 0.15
 
@@ -116,6 +120,7 @@ def iteration_cost(
     software: ServingSoftware,
     *,
     max_batched_tokens: int = 8192,
+    beside: bool = False,
 ) -> IterationCost:
     """What an iteration of a replica costs.
 
@@ -126,6 +131,7 @@ def iteration_cost(
         layout: Of the replica.
         software: Constants of the engine on that device.
         max_batched_tokens: Most tokens of an iteration.
+        beside: Whether prompts are computed beside the decoding of others.
 
     Raises:
         InputError: Weights and a cache of one sequence do not fit; the message has the table and layouts that fit.
@@ -136,6 +142,8 @@ def iteration_cost(
     check_fit(model, device, layout)
     constants = columns([software])
     found = iteration_costs(rows, constants, np.array([float(max_batched_tokens)]), layout.cp)[0]
+    if beside:
+        found = beside_decoding(found, software.name, software.prompt_share, layout.dp_attention)
     return replace(found, **scale_out(rows, constants, found.tokens))
 
 
@@ -187,6 +195,29 @@ def iteration_costs(
         stages = int(place.pp[row])
         found.append(IterationCost(tokens, compute[kept, row], network[kept, row], pipeline_stages=stages, **own))
     return found
+
+
+def beside_decoding(cost: IterationCost, engine: str, share: float, copies: int) -> IterationCost:
+    """The cost of a replica that computes prompts beside the decoding of others.
+
+    Where prompts are launched kernel by kernel, between decodes that replay a captured graph, they cost `share` times
+    what their tokens and pairs alone would. Engines that put both into one compiled iteration pay the plain sum.
+
+    Args:
+        cost: By the law.
+        engine: Its name.
+        share: `prompt_share` of the engine.
+        copies: Of attention.
+    """
+    if engine not in _LAUNCHED:
+        return cost
+    captured = _CAPTURED * copies
+    base = np.interp(captured, cost.tokens, cost.compute_s)
+    return replace(
+        cost,
+        compute_s=np.where(cost.tokens > captured, base + share * (cost.compute_s - base), cost.compute_s),
+        attention_per_pair_s=share * cost.attention_per_pair_s,
+    )
 
 
 def check_fit(model: Model, device: Accelerator, layout: ServingLayout, context: int = 2048) -> None:
