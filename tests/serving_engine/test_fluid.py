@@ -20,12 +20,18 @@ from .test_links import BYTES, DECODE, PREFILL
 
 S = 10**12
 MS = 10**9
+MANY = 40
+"""Links of a way, for which the core has lists of those that may be full."""
 SHARES = st.sampled_from([0.25, 1 / 3, 0.525, 1.0, 1.07]) | st.floats(0.05, 2.0)
 
 
 def _ways(draw, links, low, high):
     """So many random ways: {link: share}."""
     one = st.dictionaries(st.integers(0, links - 1), SHARES, min_size=1, max_size=min(3, links))
+    if links == MANY:  # as packets that are sprayed over all switches
+        one |= st.lists(st.sampled_from([0.02, 0.025, 0.03]), min_size=MANY, max_size=MANY).map(
+            lambda shares: dict(enumerate(shares))
+        )
     return draw(st.lists(one, min_size=low, max_size=high))
 
 
@@ -41,13 +47,15 @@ def _columns(uses):
 @st.composite
 def cases(draw):
     """Requests that a pool prefills, each replica one after the other, and sends to another pool; what else flows."""
-    prefills, decodes, links = draw(st.integers(1, 4)), draw(st.integers(1, 3)), draw(st.integers(1, 5))
+    prefills, decodes = draw(st.integers(1, 4)), draw(st.integers(1, 3))
+    links = draw(st.integers(1, 5) | st.just(MANY))
     count = draw(st.integers(1, 10))
     gaps = draw(st.lists(st.integers(0, 400), min_size=count, max_size=count))
     inputs = draw(st.lists(st.integers(1, 1500), min_size=count, max_size=count))
     made = rows(np.cumsum(gaps) * MS, inputs, np.full(count, 2))
 
-    rate_bps = np.array(draw(st.lists(st.floats(1e6, 3e7), min_size=links, max_size=links)))
+    each = {"min_size": links, "max_size": links}
+    rate_bps = np.array(draw(st.lists(st.floats(1e6, 3e7) if links < MANY else st.sampled_from([1e6, 3e6]), **each)))
     ways = {(a, prefills + b): _ways(draw, links, 1, 2) for a in range(prefills) for b in range(decodes)}
     latency_ps = draw(st.sampled_from([0, 7 * MS]))
     pairs = [pair for pair, several in ways.items() for _ in several]
