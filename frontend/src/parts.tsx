@@ -52,10 +52,20 @@ export function ButtonRow(props: { label: string; names: string[]; chosen: numbe
   );
 }
 
-export function Legend({ items }: { items: { name: string; color: string }[] }) {
+/** Names with their colours; of lines that are dashed, a piece of each. */
+export function Legend({ items }: { items: { name: string; color: string; dashes?: string | undefined }[] }) {
   return (
     <ul class="legend">
-      {items.map((item) => <li><i style={{ background: item.color }} />{item.name}</li>)}
+      {items.map((item) => (
+        <li>
+          {item.dashes === undefined ? (
+            <i style={{ background: item.color }} />
+          ) : (
+            <svg width="22" height="8" aria-hidden="true"><line x1="0" x2="22" y1="4" y2="4" class="curve" style={{ stroke: item.color, strokeDasharray: item.dashes }} /></svg>
+          )}
+          {item.name}
+        </li>
+      ))}
     </ul>
   );
 }

@@ -95,7 +95,7 @@ export function Plot(props: PlotProps) {
   const xTicks = thinned(props.x.ticks, Math.max(2, Math.floor(inner.width / 70)));
   return (
     <div class="plot" ref={ref}>
-      {props.named && !beside && <Legend items={props.series.map(({ name, color }) => ({ name, color }))} />}
+      {props.named && !beside && <Legend items={props.series.map(({ name, color, dashes }) => ({ name, color, dashes }))} />}
       {width > 0 && (
         <svg
           viewBox={`0 0 ${width} ${height}`}

@@ -21,6 +21,7 @@ export interface LoadPoint {
   tpot_p50_s: number | null;
   tpot_p99_s: number | null;
   output_tokens_per_s: number;
+  requests: number;
   overloaded: boolean;
 }
 

@@ -98,9 +98,21 @@ def test_goodput_counts_what_meets_every_limit():
     assert good.all_output_tokens_per_s == pytest.approx(6 / 9)
 
 
+@given(st.integers(1, 40), st.floats(0.1, 20), st.floats(0.1, 30))
+def test_rates_times_the_span_are_the_requests(count, gap_s, answer_s):
+    """Whatever share of the run comes after the last arrival."""
+    at = np.arange(count) * gap_s
+    run = run_of([(one, one, one + answer_s / 2, one + answer_s, -1, 0) for one in at])
+    found = served((at * S).astype(np.int64), np.full(count, 100), np.full(count, 2), run)
+    good = goodput(found, Objective())
+    assert good.span_s == pytest.approx((count - 1) * gap_s + answer_s)
+    assert good.requests_per_s * good.span_s == pytest.approx(count)
+    assert good.output_tokens_per_s * good.span_s == pytest.approx(2 * count)
+
+
 def point(rate, attainment):
     """A load."""
-    return Point(rate, attainment, rate * attainment, 0.1, 0.2, 0.01, 0.02, 100.0)
+    return Point(rate, attainment, rate * attainment, 0.1, 0.2, 0.01, 0.02, 100.0, 10)
 
 
 @given(st.floats(0.01, 1e3), st.floats(0.01, 1e3))

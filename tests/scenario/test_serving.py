@@ -114,14 +114,21 @@ def test_capacity_is_where_the_objective_turns():
     assert any(point["front"] for point in serving["pareto"])
 
 
-def test_a_short_search_for_capacity_is_said():
-    """Answers of many tokens outlast 60 requests; answers of two do not outlast 200."""
-    long = {"synthetic": {"rate": 5, "input": 800, "output": 600, "count": 60}}
-    warnings = run({"capacity": {"first": 60}, "requests": long})[0]["warnings"]
-    assert any("raise `capacity.first` and the number of requests" in line for line in warnings)
-    short = {"synthetic": {"rate": 5, "input": 8000, "output": 2, "count": 400}}
-    full = {"both": {"replicas": 8, "tp": 2}}
-    assert run({"capacity": {"first": 400}, "requests": short, "pools": full})[0]["warnings"] == []
+def test_trials_of_few_requests_are_lengthened():
+    """Answers of many tokens outlast 60 requests: as many a second last as with 4,000; answers of two outlast none."""
+    long = {"rate": 5, "input": {"mean": 800, "p99": 4000}, "output": 400}
+    found = []
+    for count in (60, 4000):
+        drawn = {"synthetic": {**long, "count": count}}
+        found.append(run({"capacity": {"first": count}, "requests": drawn, "pools": {"both": {"replicas": 1}}})[0])
+    short, full = (each["serving"]["capacity"] for each in found)
+    assert short["rate_per_s"] == pytest.approx(full["rate_per_s"], rel=0.12)
+    assert any("requests instead of 60, the 60 of the scenario again" in line for line in found[0]["warnings"])
+    best = max((point for point in short["points"]), key=lambda point: point["requests"])
+    assert 60 < best["requests"] < 60 * 64
+    brief = {"synthetic": {"rate": 5, "input": 8000, "output": 2, "count": 400}}
+    whole = {"both": {"replicas": 8, "tp": 2}}
+    assert run({"capacity": {"first": 400}, "requests": brief, "pools": whole})[0]["warnings"] == []
 
 
 def test_a_long_end_of_a_run_is_told_from_an_overload():
@@ -132,6 +139,18 @@ def test_a_long_end_of_a_run_is_told_from_an_overload():
     many = {"rate": 200, "input": 8000, "output": 2, "count": 300}
     told = run({"requests": {"synthetic": many}, "pools": {"both": {"replicas": 1}}})[0]["warnings"][-1]
     assert "beyond what the deployment can serve" in told
+
+
+def test_rates_prices_and_watts_have_the_same_time():
+    """A burst that is served long after its last arrival: nothing is busier than always, and the dollars add up."""
+    serving = one({"requests.synthetic": {"rate": 200, "input": 4000, "output": 300, "count": 300}, "slo": {}})
+    span_s = serving["throughput"]["span_s"]
+    assert span_s > 3 * 300 / 200
+    assert serving["slo"]["goodput_rps"] * span_s == pytest.approx(300)
+    assert max(replica["busy"] for replica in serving["replicas"]) <= 1
+    tokens = 300 * 4300
+    dollars = serving["cpmt"]["usd_per_h"]["typical"] * span_s / 3600
+    assert serving["cpmt"]["total"]["typical"] == pytest.approx(dollars / tokens * 1e6)
 
 
 def test_accelerators_that_serve_nothing_are_said_and_paid():

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from railyard.errors import InputError
 from railyard.workload.serving.generate import Sessions, synthetic
+from railyard.workload.serving.scaling import repeated
 from railyard.workload.serving.summary import autocorrelation, dispersion, gap_cv
 from railyard.workload.serving.traces import read_trace
 
@@ -127,3 +128,20 @@ def test_what_cannot_be_is_refused(bursts: Requests, rate: float, how: str, mess
 def test_one_request_has_no_rate_to_scale(bursts: Requests) -> None:
     with pytest.raises(InputError, match="no rate"):
         bursts.head(1).scaled(rate=2)
+
+
+def test_repeated_requests_are_the_same_from_other_users() -> None:
+    """Rate and lengths stay, the copy comes a mean gap after the last; prefixes and sessions are shared within only."""
+    talks = Sessions(turns=3, system_tokens=64)
+    some = synthetic(50, rate_per_s=4, input_tokens=200, output_tokens=20, sessions=talks)
+    many = repeated(some, 120)
+    assert len(many) == 120
+    assert repeated(some, 30) == some.head(30)
+    assert many.head(50) == some
+    assert repeated(some, 150).rate_per_s == pytest.approx(some.rate_per_s, rel=1e-6)
+    second = many.take(np.arange(50, 100))
+    assert np.array_equal(second.output_tokens, some.output_tokens)
+    assert np.array_equal(np.diff(second.arrival_ps), np.diff(some.arrival_ps))
+    assert not set(second.block_hash.tolist()) & set(some.block_hash.tolist())
+    assert not set(second.session.tolist()) & set(some.session.tolist())
+    assert second.summary().cached_token_share == pytest.approx(some.summary().cached_token_share)

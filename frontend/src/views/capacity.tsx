@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { lineColor, lineDashes } from "../colors";
-import { count, duration, percent } from "../format";
+import { count, duration, percent, whole } from "../format";
 import { ButtonRow, Table } from "../parts";
 import { Plot, type Series } from "../plot";
 import { linear, logarithmic, type Scale } from "../scales";
@@ -22,7 +22,7 @@ function loadsOf(variants: ServingVariant[]): { name: string; points: Load[] }[]
     group.push({
       variant: name, rate_per_s: serving.requests.rate_per_s, attainment: serving.slo.attainment, goodput_per_s: serving.slo.goodput_rps,
       ttft_p50_s: serving.ttft_s.p50, ttft_p99_s: serving.ttft_s.p99, tpot_p50_s: serving.tpot_s.p50, tpot_p99_s: serving.tpot_s.p99,
-      output_tokens_per_s: serving.throughput.output_tokens_per_s, overloaded: serving.outcome === "overload",
+      output_tokens_per_s: serving.throughput.output_tokens_per_s, requests: serving.requests.count, overloaded: serving.outcome === "overload",
     });
     groups.set(others, group);
   }
@@ -114,6 +114,7 @@ export function Curves({ variants, chosen }: { variants: ServingVariant[]; chose
           columns={[
             { head: "", text: true, cell: (row) => row.name },
             { head: "requests/s", cell: ({ point }) => count(point.rate_per_s) },
+            { head: "requests", cell: ({ point }) => whole(point.requests) },
             ...FIGURES.map((each) => ({ head: each.name, cell: ({ point }: { point: LoadPoint }) => { const value = each.of(point); return value === null ? "—" : each.show(value); } })),
             { head: "", text: true, cell: ({ point }) => (point.overloaded ? "overload" : "") },
           ]}

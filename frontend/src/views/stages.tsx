@@ -2,7 +2,7 @@ import { band, dollars, duration, percent } from "../format";
 import { Legend, Section, StackedBar, Table } from "../parts";
 import { PARTS, type ServingVariant, type Stage } from "../serving";
 
-const SHADES = ["var(--compute)", "var(--bubble)", "var(--bandwidth)", "var(--contention)", "var(--straggler)", "var(--latency)"];
+const SHADES = ["var(--compute)", "var(--bubble)", "var(--bandwidth)", "var(--contention)", "var(--straggler)", "var(--latency)", "var(--data)", "var(--checkpoint)", "var(--accent)", "var(--other)"];
 
 const total = (stage: Stage, of: "ttft_parts" | "e2e_parts", level: "p50" | "p99"): number =>
   PARTS.reduce((sum, { key }) => sum + (stage[of][level]?.[key] ?? 0), 0);

@@ -21,6 +21,7 @@ class Point:
         goodput_per_s: Requests that did, a second.
         ttft_p50_s, ttft_p99_s, tpot_p50_s, tpot_p99_s: Latencies; None when no request ended.
         output_tokens_per_s: Of all requests that ended.
+        requests: Of the trial.
         overloaded: The run was ended because its queue could never drain.
     """
 
@@ -32,6 +33,7 @@ class Point:
     tpot_p50_s: float | None
     tpot_p99_s: float | None
     output_tokens_per_s: float
+    requests: int
     overloaded: bool = False
 
 

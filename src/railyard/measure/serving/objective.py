@@ -2,6 +2,11 @@
 
 Goodput counts requests that end with all of their answer and meet every objective, over the whole span of the run, from
 the first arrival to the last token. Requests that were dropped, or never finished, have missed.
+
+Why the whole span, and not the time in which requests arrive: what is served within a span is what its hours, joules
+and dollars have bought, so rates times the span are the requests, and accelerators are never busy for longer than it.
+Over the arrivals alone a burst that is served for an hour would be goodput of its first second. A load that goes on has
+no end: its rates are those of a run whose end weighs nothing, which is why trials of a capacity last for many answers.
 """
 
 from __future__ import annotations

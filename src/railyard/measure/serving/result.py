@@ -60,6 +60,7 @@ _POINT: dict[str, Check] = {
     **dict.fromkeys(("rate_per_s", "goodput_per_s", "output_tokens_per_s"), number),
     **dict.fromkeys(("ttft_p50_s", "ttft_p99_s", "tpot_p50_s", "tpot_p99_s"), maybe(number)),
     "attainment": share,
+    "requests": count,
     "overloaded": _flag,
 }
 _COST: dict[str, Check] = {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError
 from railyard.measure.serving.capacity import Capacity, Point, capacity, front
 from railyard.measure.serving.objective import Objective, goodput
 from railyard.measure.serving.percentiles import quantiles
+from railyard.workload.serving.scaling import repeated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,8 +25,11 @@ if TYPE_CHECKING:
 
 
 _TURNS = 10
-"""A trial whose requests come for less than so many times an answer is short: of 500, 1,000, 4,000 and 16,000 requests
-of 20 s each, the most in time a second came out as 16.1 (1.6 times), 12.8 (4 times), 11.9 (17 times) and 11.7."""
+"""A trial that seems in time counts where its requests come for so many times as long as an answer takes: queues do not
+build up sooner. Of 500, 1,000, 4,000 and 16,000 requests of 20 s each, the most in time a second came out as 16.1 (1.6
+times), 12.8 (4 times), 11.9 (17 times) and 11.7."""
+_LONGEST = 64
+"""Times the requests of a first trial, the most that one is given."""
 
 
 def add_curve(
@@ -42,7 +47,7 @@ def add_curve(
         found: The run that was asked for.
         section: The scenario's `capacity`; None where it has none.
         draft: The scenario; errors get their place in it.
-        requests: Of which the first are sent faster and slower.
+        requests: Sent faster and slower, as many of them as a load wants.
         objective: To be met.
         serve: Simulates a load.
 
@@ -53,7 +58,7 @@ def add_curve(
     points = [_own(serving)]
     if section is not None:
         at_loads = _searched(section, draft, requests, objective, serve)
-        found.variant["warnings"] += _brief(serving["requests"], at_loads, section.first)
+        found.variant["warnings"] += _trials(at_loads, section.first, serving["requests"]["count"])
         points = list(at_loads.points)
         told = {
             "rate_per_s": at_loads.rate_per_s,
@@ -77,33 +82,60 @@ def add_curve(
 def _searched(
     section: CapacitySection, draft: Draft, requests: Requests, objective: Objective, serve: Serve
 ) -> Capacity:
-    some = requests.head(section.first)
-    if some.rate_per_s <= 0:
+    start = requests.head(section.first).rate_per_s
+    if start <= 0:
         error = InputError("requests without a span of time have no rate to search", key="capacity")
         raise draft.blame(error, "workload", "pipeline" if draft.scenario.workload.serving is None else "serving")
+    first = min(section.first, len(requests))
 
     def point(rate: float) -> Point:
-        found, overloaded = serve(some.scaled(rate=rate))
-        return _point(rate, found, objective, overloaded=overloaded)
+        return _lasting(rate, first, requests=requests, objective=objective, serve=serve)
 
-    return capacity(point, some.rate_per_s, objective.attainment, tolerance=section.tolerance)
+    return capacity(point, start, objective.attainment, tolerance=section.tolerance)
 
 
-def _brief(asked: dict[str, Any], at_loads: Capacity, first: int) -> list[str]:
-    """Says when the trial of the load found was too short for queues to build up, as after `capacity.first`."""
-    at = next((point for point in at_loads.points if point.rate_per_s == at_loads.rate_per_s), None)
-    if at is None or at.ttft_p50_s is None:
+def _lasting(rate_per_s: float, first: int, *, requests: Requests, objective: Objective, serve: Serve) -> Point:
+    """A load by so many requests that it lasts; one that misses the objective by fewer would miss it by more as well.
+
+    Args:
+        rate_per_s: The load.
+        first: Requests to begin with.
+        requests: Sent as fast or slow as the load has it; from the beginning again where they are too few.
+        objective: To be met.
+        serve: Simulates a load.
+    """
+    count = first
+    while True:
+        found, overloaded = serve(repeated(requests, count).scaled(rate=rate_per_s))
+        point = _point(rate_per_s, found, objective, overloaded=overloaded)
+        lasts = rate_per_s * _TURNS * float(found.e2e_s[found.done].mean()) if found.done.any() else 0.0
+        missed = overloaded or point.attainment < objective.attainment
+        if missed or count >= min(lasts, _LONGEST * first):
+            return point
+        count = min(max(math.ceil(lasts), 2 * count), _LONGEST * first)
+
+
+def _trials(at_loads: Capacity, first: int, asked: int) -> list[str]:
+    """Says how long trials were, where they were longer than asked for.
+
+    Args:
+        at_loads: What was found.
+        first: Requests of a trial, as asked for.
+        asked: Requests there are.
+    """
+    most = max(point.requests for point in at_loads.points)
+    begun = min(first, asked)
+    if most <= begun:
         return []
-    count = min(first, asked["count"])
-    came_s = count / at.rate_per_s
-    answer_s = at.ttft_p50_s + (at.tpot_p50_s or 0.0) * (asked["output_tokens_mean"] - 1)
-    if came_s >= _TURNS * answer_s:
-        return []
-    more = "`capacity.first`" if first < asked["count"] else "`capacity.first` and the number of requests"
+    again = f", the {asked} of the scenario again and again" if most > asked else ""
+    if most >= _LONGEST * begun:
+        return [
+            f"capacity: a trial of {most} requests{again} still came for less than {_TURNS} times as long as an answer"
+            " takes: fewer a second may last; raise `capacity.first`, or set tighter limits"
+        ]
     return [
-        f"{at.rate_per_s:.3g} requests a second in time were found with {count}, which come within"
-        f" {came_s / answer_s:.1f} times what an answer takes: queues do not build up so soon, and fewer may last;"
-        f" raise {more}"
+        f"capacity: trials have up to {most} requests instead of {begun}{again}: queues build up only where requests"
+        f" come for {_TURNS} times as long as an answer takes"
     ]
 
 
@@ -119,6 +151,7 @@ def _point(rate_per_s: float, found: Served, objective: Objective, *, overloaded
         tpot_p50_s=tpot["p50"],
         tpot_p99_s=tpot["p99"],
         output_tokens_per_s=good.all_output_tokens_per_s,
+        requests=len(found),
         overloaded=overloaded,
     )
 
@@ -134,6 +167,7 @@ def _own(serving: dict[str, Any]) -> Point:
         tpot_p50_s=serving["tpot_s"]["p50"],
         tpot_p99_s=serving["tpot_s"]["p99"],
         output_tokens_per_s=serving["throughput"]["output_tokens_per_s"],
+        requests=serving["requests"]["count"],
         overloaded=serving["outcome"] == "overload",
     )
 

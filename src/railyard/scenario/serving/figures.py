@@ -108,6 +108,10 @@ def refused(found: Served, by: str) -> Iterator[str]:
         yield f"{which} longer than {by}: refused"
 
 
+_END = 1.1
+"""A run that takes so many times as long as its requests arrive has an end that shows in its rates."""
+
+
 def drained(found: Served) -> Iterator[str]:
     """What to know of a run whose last answers came long after its last request: its rates count that time.
 
@@ -115,9 +119,12 @@ def drained(found: Served) -> Iterator[str]:
     """
     arrivals_s = float(found.arrival_s[-1] - found.arrival_s[0])
     late_s = found.span_s - arrivals_s
-    if found.span_s <= 1.5 * arrivals_s or arrivals_s <= 0:
+    if found.span_s <= _END * arrivals_s or arrivals_s <= 0:
         return
-    told = f"the last answer came {late_s:.0f} s after the last request, and rates and prices count that time: "
+    told = (
+        f"the last answer came {late_s:.0f} s after the last request; rates and prices count that time,"
+        f" {late_s / found.span_s:.0%} of the run: "
+    )
     if late_s > float(np.nanmax(found.e2e_s - found.queue_s - found.transfer_s)):
         yield f"{told}the load is near or beyond what the deployment can serve"
     else:

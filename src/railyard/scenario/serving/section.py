@@ -315,7 +315,11 @@ class OutageSection(Section):
 class CapacitySection(Section):
     """Search for the largest load that meets the objective."""
 
-    first: Positive = Field(default=1000, description="Requests of each trial.")
+    first: Positive = Field(
+        default=1000,
+        description="Requests of each trial; more, repeated where there are none, until they come for ten times as long"
+        " as an answer takes.",
+    )
     tolerance: Annotated[Ratio, Field(gt=0.0, le=0.5)] = Field(default=0.05, description="Of the rate found.")
 
 

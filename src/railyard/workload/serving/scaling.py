@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from railyard.errors import InputError, did_you_mean
-from railyard.workload.serving.requests import LAST_PS, NO_SESSION, Requests, merged
+from railyard.workload.serving.requests import LAST_PS, NO_SESSION, PS_PER_S, Requests, joined, merged
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,6 +53,43 @@ def scaled(requests: Requests, rate: float, how: How, seed: int) -> Requests:
     factor = rate / requests.rate_per_s
     changed = {"compress": _compressed, "superpose": _superposed, "thin": _thinned}[how](requests, factor, seed)
     return replace(changed, source=f"{requests.source}; {how} to {rate:g} a second".removeprefix("; "))
+
+
+def repeated(requests: Requests, count: int) -> Requests:
+    """The first `count` requests where the same ones come again and again, a mean gap after the last, by other users.
+
+    Rate, bursts and lengths are those of the requests. Copies share no prefixes and no sessions with one another.
+
+    Args:
+        requests: At least two, with a span of time.
+        count: Requests wanted.
+
+    Raises:
+        InputError: They have no span of time.
+    """
+    if count <= len(requests):
+        return requests.head(count)
+    if requests.rate_per_s <= 0:
+        raise InputError("requests without a span of time cannot be repeated", found=f"{len(requests)} requests")
+    period = round(requests.duration_s * PS_PER_S * len(requests) / (len(requests) - 1))
+    stride = int(requests.session.max()) + 1
+    copies = [
+        replace(
+            requests,
+            arrival_ps=requests.arrival_ps + number * period,
+            block_hash=_salted(requests.block_hash, number),
+            session=np.where(requests.session == NO_SESSION, NO_SESSION, requests.session + stride * number),
+        )
+        for number in range(math.ceil(count / len(requests)))
+    ]
+    return joined(copies).head(count)
+
+
+def _salted(block_hash: NDArray[np.uint64], number: int) -> NDArray[np.uint64]:
+    """Hashes of other prompts; those of copy 0 stay."""
+    with np.errstate(over="ignore"):
+        salted: NDArray[np.uint64] = block_hash + np.uint64(number * _GOLDEN % 2**64)
+    return salted
 
 
 def _compressed(requests: Requests, factor: float, seed: int) -> Requests:
@@ -91,10 +128,8 @@ def _turned(part: Requests, original: Requests, number: int, *, shift: int, peri
     wrapped = moved >= period
     moved[wrapped] -= period
     order = np.argsort(moved, kind="stable")
-    with np.errstate(over="ignore"):
-        salted = part.block_hash + np.uint64(number * _GOLDEN % 2**64)
     session = np.where(part.session == NO_SESSION, NO_SESSION, part.session + stride * (2 * number - 1 + wrapped))
-    other = replace(part, block_hash=salted, session=session)
+    other = replace(part, block_hash=_salted(part.block_hash, number), session=session)
     return other.take(order, np.sort(moved) + original.arrival_ps[0])
 
 
