@@ -111,7 +111,8 @@ def _one(setting: Setting, start: ServingSoftware, free: tuple[str, ...], near: 
         for name, step in zip(free, place * spread, strict=True):
             wider = 1.0 if name in _ALL else _WIDER
             value, known = getattr(start, name) * float(np.exp(step)), constants()[name]
-            moved[name] = min(max(value, known.low / wider), known.high * wider)
+            # WHY rounded here: a replay has steps, and what is written must be what was found.
+            moved[name] = float(f"{min(max(value, known.low / wider), known.high * wider):.4g}")
         return replace(start, **moved)
 
     def miss(place: F) -> float:
@@ -143,7 +144,7 @@ def profiles_of(runs: Sequence[Run], catalog: Catalog, source: str) -> tuple[Pro
         steps = fit(settings, table_profile(ENGINE, card), profile(ENGINE, card))
         last, told = steps[-1].software, [name for step in steps for name in step.told]
         sources = tuple(Source(step.setting.run.name, digest(step.setting.run), step.told) for step in steps)
-        constants = {name: float(f"{getattr(last, name):.4g}") for name in told}
+        constants = {name: getattr(last, name) for name in told}
         found[ENGINE, device] = DeviceProfile(ENGINE, device, source, constants, sources)
         done += steps
     return found, done
