@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from railyard import catalog
 from railyard.cli.app import app
 from railyard.errors import InputError
-from railyard.validate.serving_runs import WITHIN, validate_runs
-from railyard.validate.serving_runs_fit import simplex, tells
+from railyard.validate.serving_runs import WITHIN, told_by, validate_runs
+from railyard.validate.serving_runs_fit import misfit, simplex, tells
 from railyard.validate.serving_runs_read import read_runs
 from railyard.validate.serving_runs_replay import Setting, distance, replay
 from railyard.workload.serving.columns import Deployments, device_row, place, shape
@@ -59,6 +59,18 @@ def test_each_run_gives_only_what_no_simpler_run_gives(report):
     assert len(report[DENSE].fitted) == 8
     assert report[TENSOR].fitted == ("reduce_s", "reduce_fraction")
     assert "weights_fraction" not in report[EXPERTS].fitted
+
+
+@pytest.mark.parametrize("name", [ADA, DENSE, TENSOR, EXPERTS])
+def test_what_ships_is_where_the_fit_ends(known, name):
+    """No constant that a run gave can be moved by 5 % and fit it much better."""
+    setting = Setting.of(next(run for run in read_runs(RUNS) if run.name == name), known)
+    software = profile("vllm", setting.device)
+    here = misfit(setting, software)
+    for told in told_by(setting.run, shipped()["vllm", setting.device.name]):
+        for factor in (0.95, 1.05):
+            moved = replace(software, **{told: factor * getattr(software, told)})
+            assert misfit(setting, moved) > 0.9 * here, f"{told} x {factor}"
 
 
 def test_without_the_devices_own_constants_the_runs_are_off(known):
