@@ -14,7 +14,7 @@ by Nelder and Mead's simplex (1965): a replay has steps, so slopes say little.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -107,7 +107,7 @@ def _one(setting: Setting, start: ServingSoftware, free: tuple[str, ...], near: 
     spread = np.array([constants()[name].spread * (1.0 if name in _ALL else _WIDER) for name in free])
 
     def made(place: F) -> ServingSoftware:
-        moved = {}
+        moved: dict[str, Any] = {}
         for name, step in zip(free, place * spread, strict=True):
             wider = 1.0 if name in _ALL else _WIDER
             value, known = getattr(start, name) * float(np.exp(step)), constants()[name]
