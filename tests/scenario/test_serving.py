@@ -10,6 +10,9 @@ import pytest
 
 from railyard import api, catalog
 from railyard.errors import InputError
+from railyard.scenario import load
+from railyard.scenario.serving.notes import computed_again
+from railyard.scenario.serving.prepare import prepare
 from railyard.workload.serving.devices import DeviceProfile, written
 from railyard.workload.serving.profiles import profile
 
@@ -139,6 +142,37 @@ def test_a_long_end_of_a_run_is_told_from_an_overload():
     many = {"rate": 200, "input": 8000, "output": 2, "count": 300}
     told = run({"requests": {"synthetic": many}, "pools": {"both": {"replicas": 1}}})[0]["warnings"][-1]
     assert "beyond what the deployment can serve" in told
+
+
+def test_requests_longer_than_the_model_takes_are_said():
+    """Llama 2's context is 4,096 tokens: prompt and answer count together."""
+    drawn = {"synthetic": {"arrivals": "fixed", "rate": 1, "input": 4000, "output": 96, "count": 20}}
+    few = {"model": "llama-2-13b", "requests": drawn}
+    assert not any("is made for" in line for line in run(few)[0]["warnings"])
+    drawn["synthetic"] |= {"output": 97}
+    assert any("20 of 20 requests are longer than the 4096 tokens" in line for line in run(few)[0]["warnings"])
+
+
+def test_a_cache_that_is_too_small_is_said():
+    """Answers that outgrow the cache push one another out, and their prompts are computed again."""
+    drawn = {"rate": 20, "input": 8000, "output": 3000, "count": 60}
+    pools = {"both": {"replicas": 1, "max_sequences": 60}}
+    lines = run({"model": "qwen3-32b", "requests": {"synthetic": drawn}, "pools": pools, "slo": {}})[0]["warnings"]
+    assert any("preemptions of 60 requests" in line and "max_sequences" in line for line in lines)
+    pools["both"]["max_sequences"] = 2
+    lines = run({"model": "qwen3-32b", "requests": {"synthetic": drawn}, "pools": pools, "slo": {}})[0]["warnings"]
+    assert not any("preemptions" in line for line in lines)
+
+
+@pytest.mark.parametrize("talks", [{}, {"turns": 3, "think": "1 s", "system": 160}])
+def test_prompts_are_computed_once_where_nothing_is_preempted(talks):
+    """What is not cached is computed, and nothing twice."""
+    drawn = {"rate": 5, "input": 800, "output": 60, "count": 100, **talks}
+    (job,) = prepare(load.from_values(BASE, {"workload.serving.requests": {"synthetic": drawn}}))
+    found = job.run(job.requests)
+    assert found.preemptions.sum() == 0
+    assert computed_again(job.requests, found) == pytest.approx(0)
+    assert found.replicas.input_tokens.sum() == (job.requests.input_tokens - found.cached_tokens).sum()
 
 
 def test_rates_prices_and_watts_have_the_same_time():

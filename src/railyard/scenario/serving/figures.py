@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from railyard.measure.serving.percentiles import parts_of, quantiles
 from railyard.measure.serving.served import DROPPED, PARTS, UNFINISHED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from railyard.economics.deployment import DeploymentCost
     from railyard.measure.serving.objective import Goodput, Objective
     from railyard.measure.serving.served import Served
@@ -93,42 +89,3 @@ def throughput_of(found: Served, good: Goodput, cost: DeploymentCost, accelerato
         "per_user": None if not tpot else 1 / tpot,
         "per_mw": good.all_output_tokens_per_s / cost.power.total_w.typical * 1e6,
     }
-
-
-def refused(found: Served, by: str) -> Iterator[str]:
-    """What to know of requests that were refused.
-
-    Args:
-        found: The requests as they were served.
-        by: What cannot hold them.
-    """
-    dropped = int((found.status == DROPPED).sum())
-    if dropped:
-        which = "1 request is" if dropped == 1 else f"{dropped} requests are"
-        yield f"{which} longer than {by}: refused"
-
-
-_END = 1.1
-"""A run that takes so many times as long as its requests arrive has an end that shows in its rates."""
-
-
-def drained(found: Served) -> Iterator[str]:
-    """What to know of a run whose last answers came long after its last request: its rates count that time.
-
-    The longest answers may be all there is to it; otherwise requests have waited, in a queue or for keys and values.
-    """
-    arrivals_s = float(found.arrival_s[-1] - found.arrival_s[0])
-    late_s = found.span_s - arrivals_s
-    if found.span_s <= _END * arrivals_s or arrivals_s <= 0:
-        return
-    told = (
-        f"the last answer came {late_s:.0f} s after the last request; rates and prices count that time,"
-        f" {late_s / found.span_s:.0%} of the run: "
-    )
-    if late_s > float(np.nanmax(found.e2e_s - found.queue_s - found.transfer_s)):
-        yield f"{told}the load is near or beyond what the deployment can serve"
-    else:
-        yield (
-            f"{told}the longest answers take as long; with more requests it"
-            " weighs less, or the load shows to be beyond what the deployment can serve"
-        )

@@ -14,7 +14,8 @@ from railyard.economics.sources import Source, of_entry
 from railyard.measure.serving.objective import Objective, goodput
 from railyard.measure.serving.percentiles import counted
 from railyard.measure.serving.served import UNFINISHED, Served, served
-from railyard.scenario.serving.figures import drained, latencies_of, refused, requests_of, slo_of, throughput_of
+from railyard.scenario.serving.figures import latencies_of, requests_of, slo_of, throughput_of
+from railyard.scenario.serving.notes import drained, refused, thrashed, too_long
 from railyard.scenario.serving.sides import sides_of
 from railyard.scenario.serving.spending import idle_of, parts_of_bill, uses_of
 from railyard.workload.serving.reuse import reuse
@@ -212,7 +213,9 @@ def _warnings(job: ServingJob, run: ServingRun, found: Served) -> Iterator[str]:
         )
     elif run.outcome == "stuck":
         yield "requests were left that no replica will ever serve: replicas are away and do not come back"
+    yield from too_long(job.requests, job.model)
     yield from refused(found, "the cache of any replica")
+    yield from thrashed(job.requests, run)
     if not run.overloaded and found.done.any():
         yield from drained(found)
 

@@ -16,6 +16,7 @@ import numpy as np
 from railyard.errors import InputError
 from railyard.measure.serving.served import DROPPED, served
 from railyard.scenario.serving.measuring import replicas_of
+from railyard.scenario.serving.notes import thrashed, too_long
 from railyard.scenario.serving.prepare import job_of
 from railyard.scenario.serving.spending import uses_of
 from railyard.scenario.serving.stages.drafting import Drafting
@@ -138,6 +139,7 @@ class Answer:
                 ),
             ),
             figures={} if drafting is None else {"draft": drafting.to_json()},
+            notes=(*too_long(asked, job.model), *thrashed(asked, run)),
         )
 
 

@@ -12,8 +12,9 @@ from railyard.economics.serving import Goodput as Sold
 from railyard.economics.sources import Source, of_entry
 from railyard.measure.serving.objective import Objective, goodput
 from railyard.measure.serving.percentiles import counted, quantiles
-from railyard.scenario.serving.figures import drained, latencies_of, refused, requests_of, slo_of, throughput_of
+from railyard.scenario.serving.figures import latencies_of, requests_of, slo_of, throughput_of
 from railyard.scenario.serving.measuring import SHORTEST_S, Measured
+from railyard.scenario.serving.notes import drained, refused
 from railyard.scenario.serving.stages.answer import Answer
 from railyard.scenario.serving.stages.bill import parts
 from railyard.scenario.serving.stages.by_stage import stages_json
@@ -162,6 +163,8 @@ def _warnings(journey: Journey, found: Served) -> Iterator[str]:
             yield f"overload: the queue of stage `{visit.name}` grew without bound, and the run was ended there"
         elif visit.passed is None:
             yield f"no request took stage `{visit.name}`"
+        for note in visit.passed.notes if visit.passed is not None else ():
+            yield f"stage `{visit.name}`: {note}"
     yield from refused(found, "what a stage can ever hold")
     if found.done.all():
         yield from drained(found)

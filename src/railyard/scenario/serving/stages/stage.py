@@ -98,6 +98,7 @@ class Passed:
         replicas: Rows of the result's `replicas`, given the same.
         tokens: Of answers; None where there are none.
         figures: What else the result says of the stage.
+        notes: What to know before its figures are believed.
     """
 
     end_ps: NDArray[np.int64]
@@ -108,6 +109,7 @@ class Passed:
     replicas: Callable[[float], list[dict[str, Any]]]
     tokens: Tokens | None = None
     figures: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 class Stage(Protocol):

@@ -1,0 +1,106 @@
+"""What to know of a run before its figures are believed: requests too long, a cache too small, a long end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.measure.serving.served import DROPPED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from railyard.catalog import Model
+    from railyard.engine.serving import ServingRun
+    from railyard.measure.serving.served import Served
+    from railyard.workload.serving.requests import Requests
+
+_AGAIN = 0.05
+"""Share of computed prompt tokens that had been computed before, from which on a cache is called too small."""
+_END = 1.1
+"""A run that takes so many times as long as its requests arrive has an end that shows in its rates."""
+
+
+def too_long(requests: Requests, model: Model) -> Iterator[str]:
+    """Requests beyond the context of the model.
+
+    Engines refuse them (vLLM, `max_model_len`, which is the model's unless one says otherwise). They are served here,
+    for studies send the prompts of one model to the shape of another, as Mooncake's do.
+
+    Args:
+        requests: What is asked.
+        model: What answers.
+    """
+    tokens = requests.input_tokens.astype(np.int64) + requests.output_tokens
+    over = int((tokens > model.max_seq).sum())
+    if over:
+        yield (
+            f"{over} of {len(requests)} requests are longer than the {model.max_seq} tokens that {model.name} is made"
+            f" for, prompt and answer (the longest {int(tokens.max())}): served as if it took them; engines refuse them"
+        )
+
+
+def computed_again(requests: Requests, run: ServingRun) -> float:
+    """Share of the prompt tokens computed that had been computed before, at least: of preempted requests.
+
+    Args:
+        requests: What is asked.
+        run: What became of them.
+    """
+    computed = float(run.replicas.input_tokens.sum())
+    begun = run.prefill_start_ps >= 0
+    once = (requests.input_tokens - run.cached_tokens)[begun].sum()
+    lost = (requests.input_tokens * run.requeued.astype(np.int64)).sum()
+    return max(computed - float(once) - float(lost), 0.0) / computed if computed > 0 else 0.0
+
+
+def thrashed(requests: Requests, run: ServingRun) -> Iterator[str]:
+    """A cache that is too small for what runs at once.
+
+    Args:
+        requests: What is asked.
+        run: What became of them.
+    """
+    count, again = int(run.preemptions.sum()), computed_again(requests, run)
+    if count and (again >= _AGAIN or 2 * count >= len(requests)):
+        yield (
+            f"{count} preemptions of {len(requests)} requests: the cache is too small for what runs at once, and"
+            f" {again:.0%} of the prompt tokens that were computed had been computed before; lower `max_sequences`, or"
+            " raise `tp` or `replicas`, or lower `kv_bits`"
+        )
+
+
+def refused(found: Served, by: str) -> Iterator[str]:
+    """What to know of requests that were refused.
+
+    Args:
+        found: The requests as they were served.
+        by: What cannot hold them.
+    """
+    dropped = int((found.status == DROPPED).sum())
+    if dropped:
+        which = "1 request is" if dropped == 1 else f"{dropped} requests are"
+        yield f"{which} longer than {by}: refused"
+
+
+def drained(found: Served) -> Iterator[str]:
+    """What to know of a run whose last answers came long after its last request: its rates count that time.
+
+    The longest answers may be all there is to it; otherwise requests have waited, in a queue or for keys and values.
+    """
+    arrivals_s = float(found.arrival_s[-1] - found.arrival_s[0])
+    late_s = found.span_s - arrivals_s
+    if found.span_s <= _END * arrivals_s or arrivals_s <= 0:
+        return
+    told = (
+        f"the last answer came {late_s:.0f} s after the last request; rates and prices count that time,"
+        f" {late_s / found.span_s:.0%} of the run: "
+    )
+    if late_s > float(np.nanmax(found.e2e_s - found.queue_s - found.transfer_s)):
+        yield f"{told}the load is near or beyond what the deployment can serve"
+    else:
+        yield (
+            f"{told}the longest answers take as long; with more requests it"
+            " weighs less, or the load shows to be beyond what the deployment can serve"
+        )
