@@ -45,7 +45,7 @@ def main() -> None:
     rows = read(Path(sys.argv[1]))
     stands = same_measurement(rows)
     found = [case_of(row, known) for row in rows if stands[row.line] == row.line]
-    cases = [case for case in found if isinstance(case, Case) and case.row.real.get("tpot_ms")]
+    cases = [case for case in found if isinstance(case, Case) and fitting.told_s(case)]
     whole = table(cases)
     made = fitting.design(whole.cases)
     free = tuple(name for name in CONSTANTS if name not in LAST)

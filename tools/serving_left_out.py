@@ -56,7 +56,7 @@ def main() -> None:
     rows = read(TABLE)
     stands = same_measurement(rows)
     found = [case_of(row, known) for row in rows if stands[row.line] == row.line]
-    cases = [case for case in found if isinstance(case, Case) and case.row.real.get("tpot_ms")][::EVERY]
+    cases = [case for case in found if isinstance(case, Case) and fitting.told_s(case)][::EVERY]
     whole = table(cases)
     free = tuple(name for name in CONSTANTS if name not in fitting.FIRST_TOKEN)
     errors = {name: np.expm1(fitting.left_out(whole, by, fitting.tpot_misses, free)) for name, by in PARTS.items()}

@@ -42,11 +42,36 @@ def test_drafts_are_open_from_the_first_recipe_with_them_on() -> None:
     assert not may_draft("sglang 0.5.8.post1", "gb200", "2026-03-01")
 
 
-def test_a_label_without_counts_is_said_to_be_one() -> None:
-    found = case(parallelism="P x(TP8 aDP1 EP8 bs) D x(TP8 aDP1 EP8 bs)", pd_split="disagg", date="2026-02-14")
+ODD = {"load": "conc 65"}
+
+
+def test_a_label_without_counts_and_without_a_recipe_is_said_to_be_one() -> None:
+    found = case(
+        parallelism="P x(TP8 aDP1 EP8 bs) D x(TP8 aDP1 EP8 bs)", pd_split="disagg", date="2026-02-14", load="conc 65"
+    )
     assert found.vague
     assert (found.decode.workers, found.decode.tp, found.drafts) == (10, 8, 3)
     assert 0.0 < found.drafting < 1.0
+
+
+# Lines of InferenceX's configurations as they stood: GB200, fp4, 1k prompts; 180 users with three drafts on one replica
+# of 32 copies, 96 without drafts on four of 8 ranks; 48 users are run with both.
+@pytest.mark.parametrize(
+    ("users", "width", "pools", "drafts"),
+    [
+        (180, 32, ((1, 4), (1, 32)), (3, 1.0)),
+        (96, 8, ((1, 4), (4, 1)), (0, 1.0)),
+        (48, 8, ((1, 4), (4, 1)), (3, 0.75)),
+    ],
+)
+def test_users_tell_the_published_deployment(
+    users: int, width: int, pools: tuple[tuple[int, int], ...], drafts: tuple[int, float]
+) -> None:
+    row = {"accelerator": "gb200", "precision": "fp4", "pd_split": "disagg", "date": "2026-03-23"}
+    found = case(parallelism=f"P x(TP4 aDP1 EP4 bs) D x(TP{width} aDP1 EP4 bs)", load=f"conc {users}", **row)
+    assert found.prefill is not None
+    assert tuple((pool.workers, pool.dp) for pool in (found.prefill, found.decode)) == pools
+    assert (found.drafts, found.drafting) == drafts
 
 
 @pytest.mark.parametrize(

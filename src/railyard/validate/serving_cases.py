@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
-from railyard.validate.serving_layout import COUNTLESS, FEWEST, Found, Pool, layout_of, widened
+from railyard.validate.serving_layout import COUNTLESS, DRAFT_SHARE, FEWEST, Found, Pool, layout_of, widened
 from railyard.validate.serving_recipes import may_draft
 from railyard.workload.serving.columns import Deployments, device_row, place, shape
 from railyard.workload.serving.layout import ServingLayout
@@ -20,19 +20,21 @@ if TYPE_CHECKING:
 ENGINES = ("vllm", "sglang", "tensorrt-llm", "deepseek")
 # Prompts of public sets by task, tokens: ML.ENERGY's rows give no input length.
 _PROMPTS = {"gpqa": 230.0, "lm-arena-chat": 150.0, "image-chat": 1400.0, "video-chat": 3000.0, "sourcegraph-fim": 800.0}
+# DeepSeek's service: its decoding looks at 4,989 keys in the mean, its day has 608 G input and 168 G output tokens, so
+# that prompts of P tokens with answers of 168/608 P have P + 168/608 P / 2 = 4,989 (lengths all alike).
+_SERVICE_KEYS, _SERVICE_PROMPT = 4989.0, 4989.0 / (1.0 + 168.0 / 608.0 / 2.0)
 # How loads are written: kind, pattern with its number.
 _LOADS = (
     ("batch", r"(?:avg batch|batch) ([\d.]+)"),
     ("closed", r"conc (\d*)$"),
     ("open", r"Poisson ([\d.]+) req/s"),
     ("batch", r"(\d+) seq/device"),
+    ("paced", r"([\d.]+-[\d.]+) tok/s/user"),
     ("offline", r"^offline|infinite"),
 )
 # Days on which InferenceX ran its new recipes of multi-token prediction in one server, under labels that do not tell
 # them from those without (its history: pull requests 392, 632 and 642; a day's runs are of the recipes that changed).
 _MTP_DAYS = {"tensorrt-llm": ("2026-01-14", "2026-01-15", "2026-02-05", "2026-02-06")}
-# Share of the way, in the logarithm, to the time with drafts where recipes with and without bear one label.
-_MTP_SHARE = 0.75
 # Makers whose checkpoints are in 8 bits as published.
 _PUBLISHED_IN_FP8 = ("deepseek-ai", "DeepSeek", "MiniMax")
 # Sequences that a replica must hold to be worth its weights.
@@ -53,9 +55,10 @@ class Case:
         decode, prefill: Pools and their layouts; `prefill` None where one pool does both.
         engine, generation: Whose software, and of which year.
         users: Requests in the system, of a closed loop; the batch, where a row gives that.
-        rate_per_s: Of an open loop, 0 else.
+        rate_per_s: Of an open loop; of a `paced` unit the tokens/s that each user is served; 0 else.
         prompt, output: Mean tokens of a request.
-        kind: `closed`, `split`, `open`, `batch`, `decode` (of a unit that only decodes), `offline` or `other`.
+        kind: `closed`, `split`, `open`, `batch`, `decode` (of a unit that only decodes), `paced` (the same, as full as
+            a pace for each user lets it be), `offline` or `other`.
         drafts: Tokens drafted in each iteration, 0 without.
         drafting: 1 where that is sure, less where the label leaves open whether the engine drafts.
         count: Requests of an open loop's run.
@@ -116,7 +119,7 @@ def case_of(row: Row, catalog: Catalog) -> Case | str:
     precision, bits, said = _widths(row, model, engine)
     if FEWEST in found.defaults:
         found = _fewest(found, model, device, (precision, bits), prompt + output)
-    drafts, drafting, more = _drafts(row, model, split=found.prefill is not None, vague=COUNTLESS in found.defaults)
+    drafts, drafting, more = _drafts(row, model, found)
     try:
         layouts = [_laid(pool, precision, bits) for pool in (found.decode, found.prefill) if pool]
     except InputError as error:
@@ -185,12 +188,14 @@ def _laid(pool: Pool, precision: str, kv_bits: int) -> ServingLayout:
     return ServingLayout(tp=pool.tp, pp=pool.pp, dp_attention=pool.dp, ep=pool.ep, precision=precision, kv_bits=kv_bits)
 
 
-def _drafts(row: Row, model: Model, *, split: bool, vague: bool) -> tuple[int, float, tuple[str, ...]]:
+def _drafts(row: Row, model: Model, found: Found) -> tuple[int, float, tuple[str, ...]]:
     """Tokens drafted in each iteration, and how sure that is.
 
-    A row says it, or the day of InferenceX's recipes with MTP. Of split deployments InferenceX ran recipes with and
-    without drafts under one label: two rows of one label then differ twofold, and no estimate can be near to both.
+    A row says it, or the published deployment with as many users, or the day of InferenceX's recipes with MTP. Of split
+    deployments InferenceX ran recipes with and without drafts under one label: two rows of one label then differ
+    twofold, and no estimate can be near to both.
     """
+    split, vague = found.prefill is not None, COUNTLESS in found.defaults
     said = re.search(r"MTP\D?(\d)", row.get("parallelism") + row.get("precision"))
     if said:
         return int(said.group(1)), 1.0, ()
@@ -201,9 +206,11 @@ def _drafts(row: Row, model: Model, *, split: bool, vague: bool) -> tuple[int, f
     framework, date = row.get("framework"), row.get("date")
     if not split and date in _MTP_DAYS.get(engine_of(framework), ()):
         return 3, 1.0, ("three drafted tokens, as InferenceX's recipes that changed that day",)
+    number, share = found.drafts or (0, 1.0)
     if vague and model.name.startswith("deepseek-v3") and may_draft(framework, row.get("accelerator"), date):
-        return 3, _MTP_SHARE, ("the label leaves open whether tokens are drafted: between both",)
-    return 0, 1.0, ()
+        number, share = 3, DRAFT_SHARE
+    told = ("the label leaves open whether tokens are drafted: between both",) if share < 1.0 else ()
+    return number, share, told
 
 
 def engine_of(framework: str) -> str:
@@ -225,6 +232,9 @@ def _load(row: Row) -> tuple[str, float, float]:
         found = re.search(pattern, text, re.IGNORECASE)
         if found is None:
             continue
+        if kind == "paced":
+            slow, fast = (float(text) for text in found.group(1).split("-"))
+            return kind, 0.0, (slow + fast) / 2.0
         number = float(found.group(1) or 0) if found.groups() else 0.0
         if "device" in pattern:
             number *= row.real.get("n_accel", 1.0)
@@ -236,6 +246,12 @@ def _lengths(row: Row, kind: str) -> tuple[float, float, tuple[str, ...]]:
     task = row.get("load").split(",")[0]
     prompt, output = row.real.get("isl", 0.0), row.real.get("osl", 0.0)
     told: tuple[str, ...] = ()
+    if not prompt and "open-infra-index" in row.get("source"):
+        prompt, told = (
+            _SERVICE_PROMPT,
+            (f"prompts of {_SERVICE_PROMPT:.0f} tokens, from the service's keys and its day",),
+        )
+        output = 2.0 * (_SERVICE_KEYS - prompt)
     if not prompt:
         prompt = _PROMPTS.get(task, 300.0 if "MLPerf" in row.get("source") else 1024.0)
         told = (f"prompts of {prompt:g} tokens",)

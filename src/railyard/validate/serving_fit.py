@@ -94,9 +94,23 @@ def as_known(made: Design, effects: F) -> dict[str, dict[str, float]]:
     return found
 
 
+def told_s(case: Case) -> float:
+    """Seconds a token that a row tells, 0 where it does not.
+
+    A unit that only decodes a batch of a given size, without drafts, tells it by its tokens/s. A pace that a unit is
+    filled up to is no measurement.
+    """
+    if case.kind == "paced":
+        return 0.0
+    rate = case.row.real.get("out_tok_s_per_gpu", 0.0) * case.decode.ranks * case.decode.workers
+    if case.kind == "decode" and rate and not case.drafts:
+        return case.users / rate
+    return case.row.real.get("tpot_ms", 0.0) / 1e3
+
+
 def tpot_misses(rows: Table) -> Misses:
     """Logarithm of predicted over measured seconds a token."""
-    measured = np.log([case.row.real["tpot_ms"] / 1e3 for case in rows.cases])
+    measured = np.log([told_s(case) for case in rows.cases])
 
     def misses(known: SoftwareColumns) -> F:
         return np.log(tpot_s(rows, known)) - measured

@@ -3,7 +3,8 @@
 Labels are of three kinds: `TP8 PP1 aDP1 mTP1 mEP8` (attention ranks, attention copies, ranks of experts), `P 1x(TP1
 aDP8 EP8 bs1) D 2x(...)` (prefill and decode workers) and free text. InferenceX writes `tp` and `ep` of a server with
 tp GPUs; aiconfigurator's samples multiply the two in several ways, which `_undone` undoes. Workers whose number the
-label leaves out follow the deployments that InferenceX publishes (`serving_recipes`).
+label leaves out are those of the published deployment that is run with as many users (`serving_published`), and where
+there is none, of a summary of all of them (`serving_recipes`).
 """
 
 from __future__ import annotations
@@ -12,9 +13,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from railyard.validate.serving_published import published
 from railyard.validate.serving_recipes import LONG, WIDE, decoding, long_answers, recipe
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.validate.serving_published import Published, Side
     from railyard.validate.serving_table import Row
 
 _PLAIN = re.compile(r"TP(\d+) PP(\d+) aDP(\d*) mTP(\d+) mEP(\d+)")
@@ -27,6 +32,12 @@ FEWEST = "replicas of the fewest accelerators that hold the weights and a batch"
 
 # Said of split deployments whose labels name neither replicas nor, mostly, whether tokens are drafted.
 COUNTLESS = "the label leaves out the number of workers; as InferenceX's recipes deploy that load"
+# Said of those that one published deployment has the users of.
+NAMED = "the label leaves out the number of workers; those of the deployment that InferenceX runs with as many users"
+# Said where several have.
+SEVERAL = "the label leaves out the number of workers; one of the deployments that InferenceX runs with as many users"
+# Share of the way, in the logarithm, to the time with drafts where recipes with and without bear one label.
+DRAFT_SHARE = 0.75
 
 # Users of one replica that decodes, where a deployment of many is wanted; up to which a rack decodes on 48 of its 72.
 _CROWD = 512
@@ -53,11 +64,18 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Pools of a row; `prefill` is None where one pool does both."""
+    """Pools of a row.
+
+    Attributes:
+        decode, prefill: `prefill` is None where one pool does both.
+        defaults: What was assumed.
+        drafts: Tokens drafted in each iteration, and how sure that is, where a published deployment tells it.
+    """
 
     decode: Pool
     prefill: Pool | None
     defaults: tuple[str, ...]
+    drafts: tuple[int, float] | None = None
 
 
 def layout_of(row: Row, *, experts: bool) -> Found | str:
@@ -110,6 +128,9 @@ def _rack(row: Row, total: int) -> Found:
     """InferenceX's first rack results: `tp` counts the GPUs of all prefill and decode workers together."""
     said = ("the label counts all GPUs of a split deployment; workers as InferenceX deploys that many",)
     users = _users(row)
+    named = published(row, users, (total, 1, total))
+    if named:
+        return _as_published(named)
     if row.get("framework").startswith("sglang"):
         ahead = {72: 40, 48: 16, 20: 4, 12: 4}.get(total, total // 2)
         if total < 24:
@@ -134,6 +155,10 @@ def _split(row: Row, pools: list[tuple[str, ...]], *, experts: bool) -> Found | 
             Pool(ahead, wide[0], wide[1], _experts(wide[0], wide[1], wide[2], experts)),
             (),
         )
+    named = published(row, _users(row), (degrees[0], degrees[2], degrees[3]))
+    # One accelerator holds no large model: such a label counts nothing at all.
+    if named and (degrees[3] > 1 or "gpt-oss" in row.get("model")):
+        return _as_published(named)
     return _counted(row, degrees, experts=experts)
 
 
@@ -183,6 +208,19 @@ def _counted(row: Row, degrees: list[int], *, experts: bool) -> Found:
         return Found(Pool(workers, 1, behind_tp, behind_tp), Pool(1, 1, ahead_tp, ahead_tp), said)
     ep = behind_tp if behind_ep > 1 else 1
     return Found(Pool(workers, behind_tp, 1, ep), Pool(1, ahead_tp, 1, max(ahead_ep, 1)), said)
+
+
+def _as_published(named: Sequence[Published]) -> Found:
+    """The published deployment; where several are run with as many users, the first that drafts, or the first."""
+    sure = len({(one.prefill.workers, one.prefill.tp, one.decode, one.drafts) for one in named}) == 1
+    drafting = [one for one in named if one.drafts]
+    own = (drafting or named)[0]
+    share = DRAFT_SHARE if 0 < len(drafting) < len(named) else 1.0
+    return Found(_pool(own.decode), _pool(own.prefill), (NAMED if sure else SEVERAL,), (own.drafts, share))
+
+
+def _pool(side: Side) -> Pool:
+    return Pool(side.workers, 1 if side.copies else side.tp, side.tp if side.copies else 1, side.ep)
 
 
 def _users(row: Row) -> float:

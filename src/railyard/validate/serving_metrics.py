@@ -46,6 +46,9 @@ _PRICES = {(True, "A100_80GB_PCIe"): 3.67}
 def measured(row: Row, metric: str) -> tuple[str, float] | None:
     """What a row publishes of a metric, with the name of it and of its unit; None if it does not."""
     real = row.real
+    if metric == "tpot" and "tok/s/user" in row.get("load"):
+        # The pace is what the unit is filled up to, not what came of it.
+        return None
     if metric in ("tpot", "ttft"):
         value = real.get(f"{metric}_ms", 0.0) / 1e3
         return (f"{metric}_s", value) if value else None
@@ -154,12 +157,13 @@ def _cached(row: Row) -> float:
 
 def _throughput(whole: Table, software: SoftwareColumns, state: States) -> list[float | str]:
     """Tokens/s of one accelerator: of prompts where the row counts these, else of answers."""
-    prompts = batched_prompt_s(whole.ahead, software, whole.prompt)
+    cached = np.array([_cached(case.row) for case in whole.cases])
+    prompts = batched_prompt_s(whole.ahead, software, whole.prompt, cached)
     found: list[float | str] = []
     for number, case in enumerate(whole.cases):
         if not case.row.real.get("out_tok_s_per_gpu"):
             pool = case.prefill or case.decode
-            found.append(float(whole.prompt[number] / prompts[number] / pool.ranks) / (1.0 - _cached(case.row)))
+            found.append(float(whole.prompt[number] / prompts[number] / pool.ranks))
             continue
         ahead = case.prefill.ranks * case.prefill.workers if case.prefill else 0
         ranks = case.decode.ranks * case.decode.workers + ahead

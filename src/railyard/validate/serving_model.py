@@ -12,7 +12,15 @@ from railyard.workload.serving.columns import Deployments, device_row, place, sh
 from railyard.workload.serving.memory import sequences
 from railyard.workload.serving.profiles import profile
 from railyard.workload.serving.software import columns
-from railyard.workload.serving.steady import Steady, Traffic, closed_loop, decode_loop, open_loop, split_loop
+from railyard.workload.serving.steady import (
+    Steady,
+    Traffic,
+    closed_loop,
+    decode_loop,
+    open_loop,
+    paced_loop,
+    split_loop,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +76,7 @@ def table(cases: Sequence[Case]) -> Table:
     behind = stack([_deployment(case, case.layout) for case in cases])
     ahead = stack([_deployment(case, case.prefill_layout or case.layout) for case in cases])
     limit = np.array([_limit(case) * case.decode.dp for case in cases])
-    names = ("closed", "split", "open", "batch", "decode", "offline", "other")
+    names = ("closed", "split", "open", "batch", "decode", "paced", "offline", "other")
     return Table(
         tuple(cases),
         behind,
@@ -144,11 +152,12 @@ def _one_kind(kind: str, rows: Table, software: SoftwareColumns) -> Steady:
     users = rows.users / (1.0 if kind == "split" else rows.workers)
     if kind in ("offline", "other"):
         users = np.where(users > 0, users, rows.most)
-    load = (users, rows.rate / rows.workers, rows.prompt, rows.output, rows.most)
+    rate = rows.rate / (1.0 if kind == "paced" else rows.workers)
+    load = (users, rate, rows.prompt, rows.output, rows.most)
     traffic = Traffic(*load, rows.drafts, rows.drafting, rows.count, rows.middle)
     if kind == "split":
         return split_loop(rows.behind, rows.ahead, software, traffic, (rows.workers, rows.workers_ahead))
-    law = {"open": open_loop, "decode": decode_loop}.get(kind, closed_loop)
+    law = {"open": open_loop, "decode": decode_loop, "paced": paced_loop}.get(kind, closed_loop)
     return law(rows.behind, software, traffic)
 
 

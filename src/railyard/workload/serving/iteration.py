@@ -103,7 +103,9 @@ def parts(deployments: Deployments, software: SoftwareColumns, load: Load) -> Pa
     matrices = turns * _matrices(deployments, software, each)
     experts = turns * _experts(deployments, software, each) * shape.moe_layers
     passes = _passes(deployments, software, own)
-    kernels = shape.layers * (software.layer_s + software.latent_layer_s * shape.latent)
+    # An index of keys has projections, a norm, rotary, a cast, logits and a choice of its own: as many kernels again.
+    indexed = np.where(shape.sparse_keys > 0, 2.0, 1.0)
+    kernels = shape.layers * (software.layer_s + software.latent_layer_s * shape.latent * indexed)
     kernels = turns * (kernels + shape.moe_layers * software.moe_layer_s)
     network = turns * _network(deployments, software, each)
     hidden = np.where(turns > 1, np.minimum(network, matrices + experts + passes + kernels), 0.0)

@@ -12,7 +12,7 @@ running iteration, for the prompts ahead, and the own prompt.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from railyard.workload.serving.software import SoftwareColumns
 
 _ROUNDS = 6
+# Halvings that find a batch within a percent of a percent, of up to 10^6.
+_HALVINGS = 24
 # Prompt tokens that engines put into one iteration.
 _CHUNK = 8192.0
 # Prompts of an open loop never fill more of the time than this in the closed form of their queue.
@@ -38,7 +40,7 @@ class Traffic:
     """What is asked of a deployment.
 
     Attributes:
-        users, rate_per_s: Of a closed loop; requests/s of an open one.
+        users, rate_per_s: Of a closed loop; requests/s of an open one, tokens/s of each user of a paced unit.
         prompt, output: Mean tokens of a request.
         most: Sequences that a replica can hold.
         drafts: Tokens drafted for each sequence in an iteration, 0 without speculation.
@@ -117,15 +119,22 @@ def prompt_s(deployments: Deployments, software: SoftwareColumns, tokens: F, cou
     return parts(deployments, software, Load(count * tokens, count, np.zeros_like(tokens), pairs)).total_s
 
 
-def batched_prompt_s(deployments: Deployments, software: SoftwareColumns, prompt: F) -> F:
+def batched_prompt_s(deployments: Deployments, software: SoftwareColumns, prompt: F, cached: F | float = 0.0) -> F:
     """Seconds a prompt takes of a replica that computes prompts as fast as it can, several in one iteration.
 
     With copies of attention two batches take turns, and the experts' exchange of one hides under the other's work
     (DeepSeek-V3 report, two micro-batches of prefilling).
+
+    Args:
+        deployments: Replicas.
+        software: Constants.
+        prompt: Tokens.
+        cached: Share of them whose keys and values are there already; the others look at these too.
     """
-    count = np.maximum(np.floor(_CHUNK / prompt), 1.0) * deployments.place.dp
-    pairs = count * pairs_of(deployments, prompt)
-    found = parts(deployments, software, Load(count * prompt, count, np.zeros_like(prompt), pairs))
+    own = prompt * (1.0 - cached)
+    count = np.maximum(np.floor(_CHUNK / own), 1.0) * deployments.place.dp
+    pairs = count * (pairs_of(deployments, prompt) - pairs_of(deployments, prompt * cached))
+    found = parts(deployments, software, Load(count * own, count, np.zeros_like(prompt), pairs))
     hidden = np.where(deployments.place.dp > 1, np.minimum(found.compute_s, found.network), 0.0)
     each: F = (found.total_s - hidden) / count
     return each
@@ -203,6 +212,17 @@ def decode_loop(deployments: Deployments, software: SoftwareColumns, traffic: Tr
     found = decode_parts(deployments, software, batch, traffic)
     tpot = found.total_s / accepted(software, traffic)
     return Steady(tpot, np.zeros_like(tpot), batch / (traffic.steps * tpot), batch, found, np.zeros_like(tpot))
+
+
+def paced_loop(deployments: Deployments, software: SoftwareColumns, traffic: Traffic) -> Steady:
+    """A replica that decodes only, for as many sequences as each still gets its tokens/s, and as memory holds."""
+    wanted = accepted(software, traffic) / traffic.rate_per_s
+    low, high = np.ones_like(wanted), np.maximum(traffic.most, 1.0)
+    for _ in range(_HALVINGS):
+        middle = np.sqrt(low * high)
+        slow = decode_parts(deployments, software, middle, traffic).total_s > wanted
+        low, high = np.where(slow, low, middle), np.where(slow, middle, high)
+    return decode_loop(deployments, software, replace(traffic, users=low))
 
 
 def split_loop(
