@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _OVERLAP = 3.0
 # One way between servers: NIC, switch, cable, and the message's progress on the host's or the device's proxy.
 _SCALE_OUT_S = 12e-6
+# Of a line's rate that payload can have: headers of packets and what acknowledges them.
+LINE_SHARE = 0.95
 # Bytes of an index key of sparse attention: 128 dimensions of 8 bits and a scale (DeepSeek-V3.2 report).
 _INDEX_BYTES = 132.0
 # Rows of a tile of a grouped product: DeepGEMM aligns groups to 128; kernels in 16 bits take 16 where an expert has few
@@ -272,7 +274,7 @@ def _exchange(deployments: Deployments, software: SoftwareColumns, load: Load) -
     copies = np.where(gathered, ranks, np.minimum(np.maximum(shape.topk, 1.0), ranks)) * (1.0 - 1.0 / ranks)
     abroad = np.minimum(np.minimum(shape.topk, shape.groups), domains) * (1.0 - 1.0 / domains)
     size = load.tokens / ranks * shape.hidden * np.where(gathered, 4.0, 3.0)
-    far = size * abroad / device.scale_out_bytes_s
-    near = size * copies / device.scale_up_bytes_s
+    far = size * abroad / (device.scale_out_bytes_s * np.minimum(software.exchange_fraction, LINE_SHARE))
+    near = size * copies / (device.scale_up_bytes_s * software.exchange_fraction)
     latency = 2.0 * software.exchange_s + np.where(domains > 1, 2.0 * _SCALE_OUT_S, 0.0)
-    return latency + np.maximum(far, near) / software.exchange_fraction
+    return latency + np.maximum(far, near)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.workload.serving.iteration import Load, parts
+from railyard.workload.serving.iteration import LINE_SHARE, Load, parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,7 +42,8 @@ def scale_out(rows: Deployments, software: SoftwareColumns, tokens: NDArray[np.i
     per_slowness = (slower - slow) / (1 / _SLOW[1] - 1 / _SLOW[0])
     each = float((per_slowness / tokens).mean())
     apart = rows.place.dp > 1
-    fraction = np.where(apart & (rows.shape.moe_layers > 0), software.exchange_fraction, software.reduce_fraction)
+    exchange = np.minimum(software.exchange_fraction, LINE_SHARE)
+    fraction = np.where(apart & (rows.shape.moe_layers > 0), exchange, software.reduce_fraction)
     total = float((rate * fraction * rows.place.tp * rows.place.dp)[0])
     alone = slow - per_slowness / _SLOW[0] + per_slowness
     return {
