@@ -7,7 +7,7 @@ tenth of the requests stand in the first wave. An open loop is a Poisson stream 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -48,11 +48,11 @@ _WAY_PS = 12_000_000
 
 
 def runs(case: Case) -> bool:
-    """Whether a row says what is sent when, and to how many workers that draft or do not.
+    """Whether a row says what is sent when, and to how many workers, by its label or by the recipe behind it.
 
     Of a batch only the mean is known; an offline engine is full, and nothing arrives.
     """
-    return case.kind in ("closed", "split", "open") and not case.vague and case.drafting >= 1.0
+    return case.kind in ("closed", "split", "open") and not case.vague
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def served(whole: Table, software: SoftwareColumns, rows: NDArray[np.int64]) -> 
         if case.prefill is None:
             cost = beside_decoding(cost, case.engine, float(software.prompt_share[row]), case.decode.dp)
         plan = _Plan(case, scheduler, cost, ahead[row], rooms, float(software.acceptance[row]))
-        for name, value in _run(plan).items():
+        for name, value in _either(plan).items():
             found[name][row] = value
         found["iteration_s"][row], found["held"][row] = iteration, scheduler.held
     return Queued(**found)
@@ -122,6 +122,15 @@ def _decode_s(case: Case, cost: IterationCost, most: float) -> float:
     users = np.array([min(max(case.users, 1.0) / case.decode.workers, most)])
     context = case.prompt + case.output / 2.0
     return float(cost.seconds(users * (1 + case.drafts), users, users * context, np.zeros(1))[0])
+
+
+def _either(plan: _Plan) -> dict[str, float]:
+    """One run; where the label leaves open whether tokens are drafted, one each way, and what stands between both."""
+    share, drafted = plan.case.drafting, _run(plan)
+    if share >= 1.0:
+        return drafted
+    plain = _run(replace(plan, case=replace(plan.case, drafts=0)))
+    return {name: drafted[name] ** share * plain[name] ** (1.0 - share) for name in drafted}
 
 
 def _run(plan: _Plan) -> dict[str, float]:
