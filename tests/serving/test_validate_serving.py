@@ -54,12 +54,18 @@ def test_rows_are_compared_once_and_others_named(table: Path) -> None:
 @pytest.mark.parametrize("metric", METRICS)
 def test_json_is_whole(table: Path, metric: str) -> None:
     content = json.loads(validate_serving(table, catalog.load(), metric=metric).to_json())
-    assert set(content) == {"table", "metric", "rows", "summary", "sources"}
+    assert set(content) == {"table", "metric", "rows", "summary", "sources", "loads"}
     assert {"n", "skipped", "coverage", "mean_abs_error", "median_abs_error", "p90_abs_error"} <= set(
         content["summary"]
     )
     for row in content["rows"]:
         assert {"id", "line", "source", "status", "reason", "metric", "measured", "predicted", "error"} <= set(row)
+
+
+def test_loads_stand_apart_and_incomplete_labels_too(table: Path) -> None:
+    """A server's label leaves nothing out; that of a split deployment without counts does."""
+    loads = validate_serving(table, catalog.load()).loads()
+    assert {name: found["n"] for name, found in loads.items()} == {"closed": 1, "split, incomplete label": 1}
 
 
 def test_an_unknown_metric_is_refused(table: Path) -> None:

@@ -44,6 +44,8 @@ class ServingResult:
         profile: Engine, architecture and year of the constants.
         defaults: Facts that were assumed.
         closed_form, closed_form_error: The same by the closed form that planning and fitting use.
+        load: Kind of load (`closed`, `open`, `split`, `offline`, `batch`, `decode`, `other`), with `, incomplete label`
+            where a recipe had to tell what was deployed; empty where there is no prediction.
     """
 
     id: str
@@ -59,6 +61,7 @@ class ServingResult:
     defaults: tuple[str, ...] = ()
     closed_form: float | None = None
     closed_form_error: float | None = None
+    load: str = ""
 
 
 @dataclass(frozen=True)
@@ -78,14 +81,20 @@ class ServingReport:
         names = dict.fromkeys(family(row.source) for row in self.rows if row.status in ("ok", "skipped"))
         return {name: summary_of([row for row in self.rows if family(row.source) == name]) for name in names}
 
+    def loads(self) -> dict[str, dict[str, float | int | None]]:
+        """The same of compared rows by kind of load, those with incomplete labels apart."""
+        names = sorted({row.load for row in self.rows if row.load})
+        return {name: summary_of([row for row in self.rows if row.load == name]) for name in names}
+
     def to_json(self) -> str:
-        """The report as JSON: `table`, `metric`, `rows`, `summary`, `sources`."""
+        """The report as JSON: `table`, `metric`, `rows`, `summary`, `sources`, `loads`."""
         content = {
             "table": self.table,
             "metric": self.metric,
             "rows": [{**asdict(row), "defaults": list(row.defaults)} for row in self.rows],
             "summary": self.summary(),
             "sources": self.sources(),
+            "loads": self.loads(),
         }
         return json.dumps(content, indent=1, allow_nan=False)
 
@@ -173,6 +182,7 @@ def _compared(cases: Sequence[Case], metric: str) -> list[ServingResult]:
                 closed_form_error=predicted.closed_form / measured - 1.0,
                 profile=f"{case.engine}/{case.device.architecture}/{case.generation}",
                 defaults=case.defaults,
+                load=case.kind + (", incomplete label" if case.incomplete else ""),
             )
         )
     return results

@@ -95,6 +95,11 @@ class Case:
         """Whether the label of a split deployment leaves out how many workers there are."""
         return COUNTLESS in self.defaults
 
+    @property
+    def incomplete(self) -> bool:
+        """Whether the label leaves out some of what was deployed, so that a recipe had to tell it."""
+        return any(told.startswith("the label ") for told in self.defaults)
+
 
 def case_of(row: Row, catalog: Catalog) -> Case | str:
     """The case of a row, or the reason why there is none."""
