@@ -2,7 +2,8 @@
 
     RailyardError
     ├── InputError        what the user wrote is wrong: exit code 2
-    └── SimulationError   a run cannot finish: exit code 1
+    ├── SimulationError   a run cannot finish: exit code 1
+    └── StaleCoreError    Railyard was updated and its compiled part was not: exit code 1
 
 An `InputError` names the file, line, key, what was found, what is allowed and the nearest right spelling, and may carry
 several problems, because a file with five typing errors should be mended in one go.
@@ -30,6 +31,16 @@ class RailyardError(Exception):
 
 class SimulationError(RailyardError):
     """A run cannot finish: a deadlock, a flow without a path, a fault that never ends."""
+
+
+class StaleCoreError(RailyardError):
+    """The compiled part is older than the Python part: a source tree was updated and not built again."""
+
+    def __init__(self, missing: str) -> None:
+        super().__init__(
+            f"the compiled core is older than Railyard's Python code, which asks it for `{missing}`: build it again,"
+            " with `pip install -e .` in the source tree"
+        )
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import pytest
 from railyard import api, catalog
 from railyard.errors import InputError
 from railyard.scenario import load
+from railyard.scenario.serving.guessing import pass_share
 from railyard.scenario.serving.notes import computed_again
 from railyard.scenario.serving.prepare import prepare
 from railyard.workload.serving.devices import DeviceProfile, written
@@ -173,6 +174,22 @@ def test_prompts_are_computed_once_where_nothing_is_preempted(talks):
     assert found.preemptions.sum() == 0
     assert computed_again(job.requests, found) == pytest.approx(0)
     assert found.replicas.input_tokens.sum() == (job.requests.input_tokens - found.cached_tokens).sum()
+
+
+def test_guesses_are_never_free():
+    """A pass of DeepSeek-V3's own layer is 11.5 of 671 G parameters, the head 0.9 (its README); others must say."""
+    share = pass_share(catalog.load().model("deepseek-v3"))
+    assert share == pytest.approx((11.5 + 0.93) / (671 - 0.93), rel=0.02)
+    drawn = {"arrivals": "fixed", "rate": 0.5, "input": 500, "output": 200, "count": 20}
+    changes = {"model": "deepseek-v3", "precision": "fp8", "requests.synthetic": drawn}
+    known = {"tokens": 2, "acceptance": 0.8}
+    taken = {}
+    for name, guess in {"own": known, "free": {**known, "draft": "0 s"}, "slow": {**known, "draft": "20 ms"}}.items():
+        pools = {"both": {"replicas": 1, "tp": 8, "pp": 2, "max_sequences": 64, "speculative": guess}}
+        taken[name] = one({**changes, "pools": pools})["tpot_s"]["mean"]
+    assert 1.01 * taken["free"] < taken["own"] < taken["slow"]
+    with pytest.raises(InputError, match=r"pools\.both\.speculative\.draft.*no layer that guesses"):
+        one({"pools": {"both": {"replicas": 4, "tp": 2, "speculative": known}}})
 
 
 def test_rates_prices_and_watts_have_the_same_time():

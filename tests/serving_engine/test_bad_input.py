@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.engine.serving import Autoscale, Cost, Deployment, Links, Outages, Router, Speculative, simulate
-from railyard.errors import InputError
+from railyard.engine.serving import Autoscale, Cost, Deployment, Links, Outages, Router, Speculative, lowering, simulate
+from railyard.errors import InputError, StaleCoreError
 
 from .columns import LINEAR, pool, rows
 
@@ -98,3 +98,10 @@ def test_whatever_the_columns_are_it_ends(data):
         return
     assert run.outcome == "finished"
     assert (run.replicas.kv_used_blocks == 0).all()
+
+
+def test_a_core_that_was_not_built_again_is_said(monkeypatch):
+    """Its objects lack what newer Python code sets."""
+    monkeypatch.setattr(lowering._core, "ServingStore", type("ServingStore", (), {}))
+    with pytest.raises(StaleCoreError, match=r"asks it for `ServingStore\..*pip install -e"):
+        simulate(rows(**GOOD), Deployment((pool(),)))

@@ -9,7 +9,7 @@ import numpy as np
 
 from railyard import _core
 from railyard.engine.serving.deployment import LOADS, POLICIES, PREEMPTIONS, ROLES, ROUTERS, choice
-from railyard.errors import InputError
+from railyard.errors import InputError, StaleCoreError
 
 if TYPE_CHECKING:
     from railyard.engine.serving.deployment import Autoscale, Deployment, Pool, Router
@@ -40,6 +40,8 @@ def _set(target: Any, name: str, value: Any, key: str) -> None:
         value = np.asarray(value).tolist()
     elif isinstance(value, np.generic):
         value = value.item()
+    if not hasattr(target, name):
+        raise StaleCoreError(f"{type(target).__name__}.{name}")
     try:
         setattr(target, name, value)
     except (TypeError, OverflowError) as error:

@@ -19,8 +19,10 @@ from railyard.engine.serving import (
 )
 from railyard.engine.serving.deployment import LOADS
 from railyard.errors import InputError
+from railyard.scenario.serving.guessing import pass_s
 
 if TYPE_CHECKING:
+    from railyard.catalog import Model
     from railyard.engine.serving import Links
     from railyard.engine.serving.deployment import LoadFrom
     from railyard.scenario.serving.placing import Placed
@@ -37,6 +39,7 @@ def deployment(
     pools: tuple[Placed, ...],
     costs: tuple[Any, ...],
     *,
+    model: Model,
     links: Links | None,
     hash_tokens: int,
 ) -> Deployment:
@@ -46,15 +49,16 @@ def deployment(
         serving: As written.
         pools: On the cluster.
         costs: An iteration of a replica of each pool.
+        model: What answers.
         links: Between them.
         hash_tokens: Tokens of a hashed block of the requests; 0 where no prefixes are known.
 
     Raises:
-        InputError: An outage names a replica that is not there.
+        InputError: An outage names a replica that is not there; guesses of which nobody says what they take.
     """
     store = serving.cache.store
     return Deployment(
-        pools=tuple(_pool(serving, pool, cost, hash_tokens) for pool, cost in zip(pools, costs, strict=True)),
+        pools=tuple(_pool(serving, pool, cost, model, hash_tokens) for pool, cost in zip(pools, costs, strict=True)),
         router=_router(serving.router),
         decode_router=_router(serving.decode_router),
         links=links,
@@ -64,7 +68,7 @@ def deployment(
     )
 
 
-def _pool(serving: ServingSection, pool: Placed, cost: Any, hash_tokens: int) -> Pool:
+def _pool(serving: ServingSection, pool: Placed, cost: Any, model: Model, hash_tokens: int) -> Pool:
     section, cache = pool.section, serving.cache
     blocks = int(cost.kv_capacity_tokens) // section.block_tokens
     if blocks < 1:
@@ -76,7 +80,7 @@ def _pool(serving: ServingSection, pool: Placed, cost: Any, hash_tokens: int) ->
             found=section.block_tokens,
             allowed=f"a divisor of {hash_tokens}",
         )
-    guess, scale = section.speculative, section.autoscale
+    scale = section.autoscale
     return Pool(
         name=pool.role,
         cost=Cost.of(cost),
@@ -96,11 +100,22 @@ def _pool(serving: ServingSection, pool: Placed, cost: Any, hash_tokens: int) ->
         host_kv_bytes=float(cache.host),
         swap_bps=cache.host_rate,
         host_latency_s=cache.host_latency,
-        speculative=None if guess is None else Speculative(guess.tokens, guess.acceptance, guess.draft),
+        speculative=_speculative(pool, cost, model),
         autoscale=None if scale is None else _autoscale(pool, cost),
         weight_bytes=float(cost.weight_bytes),
         load_s=_disk_s(pool, cost, _DISK_BPS if scale is None else scale.load_rate),
     )
+
+
+def _speculative(pool: Placed, cost: Any, model: Model) -> Speculative | None:
+    guess = pool.section.speculative
+    if guess is None:
+        return None
+    try:
+        draft = pass_s(model, cost, pool.section.max_sequences) if guess.draft is None else guess.draft
+    except InputError as error:
+        raise error.located(key=f"pools.{pool.role}") from None
+    return Speculative(guess.tokens, guess.acceptance, draft)
 
 
 def _disk_s(pool: Placed, cost: Any, rate_bps: float) -> float:

@@ -150,6 +150,6 @@ def job_of(variant: Variant, known: Known) -> ServingJob:
         between = ways(networks, pools, serving.transfer.nic, among=peers)
         between = with_storage(between, networks, pools, serving)
         between = with_own(between, networks, pools, costs)
-        deployed = deployment(serving, pools, costs, links=between, hash_tokens=requests.block_tokens)
+        deployed = deployment(serving, pools, costs, model=model, links=between, hash_tokens=requests.block_tokens)
     joined = networks.clusters[0]
     return ServingJob(variant, model, joined, networks, pools, costs, software, deployed, requests, assumptions)

@@ -84,7 +84,11 @@ class SpeculativeSection(Section):
 
     tokens: Positive = Field(description="Tokens that a draft guesses ahead.")
     acceptance: Share = Field(description="Chance that a guessed token is accepted.", examples=["70 %"])
-    draft: Span = Field(default=0.0, description="Time of one pass of the draft model.")
+    draft: Span | None = Field(
+        default=None,
+        description="Time of one pass of the draft model over the batch; that of the model's own layer for multi-token"
+        " prediction when left out, and needed where it has none.",
+    )
 
 
 class AutoscaleSection(Section):
