@@ -408,3 +408,37 @@ def test_accelerators_of_replicas_that_are_down_stand_there_idle():
     watts = [found["power"]["components"][0]["typical_w"] for found in (grown, alone)]
     # The cluster's further accelerators, 8 and 15, belong to no pool and are idle as well.
     assert watts[0] == pytest.approx(watts[1], rel=1e-3)
+
+
+LOOP = {"users": 8, "input": 800, "output": 60, "count": 160}
+
+
+def test_users_of_a_closed_loop_obey_little_s_law():
+    """As many requests are under way as there are users, less what they think."""
+    for think_s in (0.0, 1.0):
+        serving = one({"requests.synthetic": {**LOOP, "think": f"{think_s} s"}})
+        assert serving["requests"]["done"] == 160
+        users = serving["requests"]["rate_per_s"] * (serving["e2e_s"]["mean"] + think_s)
+        assert users == pytest.approx(8, rel=0.08)
+
+
+def test_more_users_make_the_front_of_interactivity():
+    """Of one deployment every number of users is a point of it: slower for each, more for all."""
+    variants = run({"requests.synthetic": LOOP, "requests.synthetic.users": 2}), run({"requests.synthetic": LOOP})
+    few, many = (found[0]["serving"]["pareto"][0] for found in variants)
+    assert few["per_user"] > many["per_user"]
+    assert few["per_gpu"] < many["per_gpu"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"requests.synthetic": {**LOOP, "rate": 4}}, "either `rate` or `users`"),
+        ({"requests.synthetic": {**LOOP, "turns": 2.0}}, "no `arrivals`"),
+        ({"requests.synthetic": LOOP, "requests.load": 2.0}, "no `rate` and no `load`"),
+        ({"requests.synthetic": LOOP, "capacity": {}}, "a capacity is a rate"),
+    ],
+)
+def test_users_that_are_also_a_rate_are_refused(changes, said):
+    with pytest.raises(InputError, match=said):
+        run(changes)

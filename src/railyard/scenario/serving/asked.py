@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from railyard.errors import InputError
 from railyard.scenario.compose import blaming
@@ -29,10 +32,26 @@ def requests_of(draft: Draft) -> Requests:
             found = found.head(section.first)
         if len(found) < 1:
             raise InputError("there are no requests")
+        if section.users:
+            return _at_once(draft, found, section.users)
         rate = section.rate if section.rate is not None else section.load * found.rate_per_s
         return (
             found if rate == found.rate_per_s else found.scaled(rate=rate, how=section.scale, seed=draft.scenario.seed)
         )
+
+
+def _at_once(draft: Draft, drawn: Requests, users: int) -> Requests:
+    """Requests that wait for one of the users of a closed loop."""
+    if draft.scenario.workload.pipeline is not None:
+        raise InputError("a pipeline is asked at a rate", key="synthetic.users", found=users)
+    if draft.scenario.serving.capacity is not None:
+        raise InputError(
+            "a capacity is a rate, and users ask when they are answered",
+            key="synthetic.users",
+            found=users,
+            hint="vary `users` instead",
+        )
+    return replace(drawn, arrival_ps=np.zeros_like(drawn.arrival_ps), source=f"synthetic, {users} users")
 
 
 def _read(draft: Draft, section: RequestsSection) -> Requests:
@@ -51,13 +70,13 @@ def _drawn(section: SyntheticSection, seed: int) -> Requests:
     process: dict[str, Any] = {} if section.cv is None else {"cv": section.cv}
     with_sessions = Sessions(
         turns=section.turns,
-        think_s=section.think,
+        think_s=30.0 if section.think is None else section.think,
         system_tokens=section.system,
         system_prompts=section.system_prompts,
     )
     return synthetic(
         section.count,
-        rate_per_s=section.rate,
+        rate_per_s=section.rate or 1.0,
         kind=section.arrivals,
         input_tokens=_lengths(section.input),
         output_tokens=_lengths(section.output),

@@ -141,6 +141,7 @@ def _one(job: ServingJob, folder: Path | None, tell: Tell) -> Measured:
     name, total = job.variant.name, len(job.requests)
     logged = range(min(_LOGGED, job.deployment.replicas)) if folder is not None else ()
     run = job.run(job.requests, log=logged, progress=lambda done, _now: tell(f"serving {name}", RUN * done / total))
+    job = job.as_sent(run)
     found = measure(job, run)
     if folder is not None:
         write_variant(folder, job, run, found.requests)

@@ -81,8 +81,28 @@ class ServingJob:
     ) -> ServingRun:
         """Serves requests, which reach the engines `entry_ps` after their arrival."""
         entered = replace(requests, arrival_ps=requests.arrival_ps + self.entry_ps)
-        seed = self.variant.draft.scenario.seed
-        return simulate(entered, self.deployment, seed=seed, log_replicas=log, progress=progress)
+        scenario = self.variant.draft.scenario
+        return simulate(
+            entered,
+            self.deployment,
+            seed=scenario.seed,
+            log_replicas=log,
+            users=scenario.serving.requests.users,
+            think_ps=self.think_ps + self.entry_ps,
+            progress=progress,
+        )
+
+    @property
+    def think_ps(self) -> int:
+        """From an answer to its user's next request, in a closed loop."""
+        drawn = self.variant.draft.scenario.serving.requests.synthetic
+        return round(((drawn and drawn.think) or 0.0) * 1e12)
+
+    def as_sent(self, run: ServingRun) -> ServingJob:
+        """The job with its requests as a closed loop's users sent them; as it is where they came by themselves."""
+        if not self.variant.draft.scenario.serving.requests.users:
+            return self
+        return replace(self, requests=replace(self.requests, arrival_ps=run.sent_ps - self.entry_ps))
 
 
 def prepare(draft: Draft, varies: Sequence[str] = ()) -> list[ServingJob]:

@@ -38,7 +38,12 @@ class SyntheticSection(Section):
         default="poisson",
         description="Process: `gamma` and `weibull` come in bursts by `cv`, `diurnal` follows the day, `on-off` stops.",
     )
-    rate: Decimal = Field(description="Requests a second.", examples=[4])
+    rate: Decimal | None = Field(default=None, description="Requests a second; or `users`.", examples=[4])
+    users: Positive | None = Field(
+        default=None,
+        description="A closed loop in place of `rate`: so many start at once, each asks again when it is answered.",
+        examples=[64],
+    )
     cv: Decimal | None = Field(
         default=None, description="Standard deviation of the gaps over their mean; 1 when left out.", examples=[2]
     )
@@ -48,9 +53,20 @@ class SyntheticSection(Section):
     turns: Annotated[float, Strict(), Field(ge=1, le=1000)] = Field(
         default=1.0, description="Turns of a conversation, mean; each sends what was said before as a shared prefix."
     )
-    think: Span = Field(default=30.0, description="From an answer to the next turn, mean.")
+    think: Span | None = Field(
+        default=None,
+        description="From an answer to the next turn, mean, 30 s when left out; of `users` to the next request, 0 s.",
+    )
     system: Natural = Field(default=0, description="Tokens of a system prompt.")
     system_prompts: Positive = Field(default=1, description="Different ones, each as likely as another.")
+
+    @model_validator(mode="after")
+    def _one_load(self) -> "SyntheticSection":
+        if (self.rate is None) == (self.users is None):
+            raise PydanticCustomError("load", "either `rate` or `users` says how much is asked")
+        if self.users is not None and (self.turns > 1 or self.cv is not None or self.arrivals != "poisson"):
+            raise PydanticCustomError("load", "`users` ask when they are answered: no `arrivals`, `cv` or `turns`")
+        return self
 
 
 class RequestsSection(Section):
@@ -76,7 +92,14 @@ class RequestsSection(Section):
     def _one_source(self) -> "RequestsSection":
         if (self.trace is None) == (self.synthetic is None):
             raise PydanticCustomError("source", "either `trace` or `synthetic` says where the requests come from")
+        if self.users and (self.rate is not None or self.load != 1.0):
+            raise PydanticCustomError("load", "`users` ask when they are answered: no `rate` and no `load`")
         return self
+
+    @property
+    def users(self) -> int:
+        """Users of a closed loop; 0 where requests come when they come."""
+        return (self.synthetic and self.synthetic.users) or 0
 
 
 class SpeculativeSection(Section):
