@@ -69,7 +69,7 @@ function Distribution({ variant, all }: { variant: PacketVariant; all: PacketVar
   return (
     <>
       <ButtonRow label="Show" names={["all flows", "the tail"]} chosen={view} choose={setView} />
-      {all.length > 1 && <Legend items={series.map(({ name, color }) => ({ name, color }))} />}
+      {all.length > 1 && <Legend items={series.map(({ name, color, dashes }) => ({ name, color, dashes }))} />}
       <Plot
         label={tail ? "Share of flows that took at least this long" : "Share of flows that took no longer"}
         series={series}

@@ -91,7 +91,7 @@ export function ServingDetails({ variant, alone }: { variant: ServingVariant; al
         {(variant.warnings ?? []).map((line) => <p class="note">{line}</p>)}
         <div class="figures">
           <Figure name="Answered in time" value={percent(serving.slo.attainment)} under={limits(variant)} />
-          <Figure name="Goodput" value={`${count(serving.slo.goodput_rps)} requests/s`} under={`${count(serving.requests.rate_per_s)} requests/s were asked`} />
+          <Figure name="Goodput" value={`${count(serving.slo.goodput_rps)} requests/s`} under={`in ${duration(serving.throughput.span_s)}, first arrival to last token; ${count(serving.requests.rate_per_s)} requests/s were asked`} />
           <Figure name="Throughput" value={`${count(serving.throughput.per_gpu)} tokens/s`} under={`of answers, per GPU; ${count(serving.throughput.per_mw)} per MW`} />
           <Figure name="Interactivity" value={serving.throughput.per_user === null ? "—" : `${count(serving.throughput.per_user)} tokens/s`} under="per user, median" />
           <Figure name="KV cache hits" value={percent(serving.kv.hit_rate)} under={`of prompt tokens; cache at most ${percent(serving.kv.peak_share, 0)} full`} />
