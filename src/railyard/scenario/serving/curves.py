@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError
@@ -86,33 +87,44 @@ def _searched(
     if start <= 0:
         error = InputError("requests without a span of time have no rate to search", key="capacity")
         raise draft.blame(error, "workload", "pipeline" if draft.scenario.workload.serving is None else "serving")
-    first = min(section.first, len(requests))
-
-    def point(rate: float) -> Point:
-        return _lasting(rate, first, requests=requests, objective=objective, serve=serve)
-
-    return capacity(point, start, objective.attainment, tolerance=section.tolerance)
+    trials = _Lasting(min(section.first, len(requests)), requests, objective, serve)
+    return capacity(trials.point, start, objective.attainment, tolerance=section.tolerance)
 
 
-def _lasting(rate_per_s: float, first: int, *, requests: Requests, objective: Objective, serve: Serve) -> Point:
-    """A load by so many requests that it lasts; one that misses the objective by fewer would miss it by more as well.
+@dataclass
+class _Lasting:
+    """Loads by so many requests that they last; no trial has fewer than one before it, so that they can be compared.
 
-    Args:
-        rate_per_s: The load.
-        first: Requests to begin with.
-        requests: Sent as fast or slow as the load has it; from the beginning again where they are too few.
+    Attributes:
+        first: Requests of the first trial.
+        requests: Sent as fast or slow as a load has it; from the beginning again where they are too few.
         objective: To be met.
         serve: Simulates a load.
+        count: Requests of the next trial.
     """
-    count = first
-    while True:
-        found, overloaded = serve(repeated(requests, count).scaled(rate=rate_per_s))
-        point = _point(rate_per_s, found, objective, overloaded=overloaded)
-        lasts = rate_per_s * _TURNS * float(found.e2e_s[found.done].mean()) if found.done.any() else 0.0
-        missed = overloaded or point.attainment < objective.attainment
-        if missed or count >= min(lasts, _LONGEST * first):
-            return point
-        count = min(max(math.ceil(lasts), 2 * count), _LONGEST * first)
+
+    first: int
+    requests: Requests
+    objective: Objective
+    serve: Serve
+    count: int = 0
+
+    def point(self, rate_per_s: float) -> Point:
+        """A load. One that misses the objective by few requests would miss it by more as well.
+
+        Args:
+            rate_per_s: The load.
+        """
+        most = _LONGEST * self.first
+        self.count = max(self.count, self.first)
+        while True:
+            found, overloaded = self.serve(repeated(self.requests, self.count).scaled(rate=rate_per_s))
+            point = _point(rate_per_s, found, self.objective, overloaded=overloaded)
+            lasts = rate_per_s * _TURNS * float(found.e2e_s[found.done].mean()) if found.done.any() else 0.0
+            missed = overloaded or point.attainment < self.objective.attainment
+            if missed or self.count >= min(lasts, most):
+                return point
+            self.count = min(max(math.ceil(lasts), 2 * self.count), most)
 
 
 def _trials(at_loads: Capacity, first: int, asked: int) -> list[str]:
