@@ -58,8 +58,8 @@ def add_curve(
     serving, told = found.variant["serving"], None
     points = [_own(serving)]
     if section is not None:
-        at_loads = _searched(section, draft, requests, objective, serve)
-        found.variant["warnings"] += _trials(at_loads, section.first, serving["requests"]["count"])
+        at_loads, trials = _searched(section, draft, requests, objective, serve)
+        found.variant["warnings"] += _trials(trials)
         points = list(at_loads.points)
         told = {
             "rate_per_s": at_loads.rate_per_s,
@@ -82,13 +82,13 @@ def add_curve(
 
 def _searched(
     section: CapacitySection, draft: Draft, requests: Requests, objective: Objective, serve: Serve
-) -> Capacity:
+) -> tuple[Capacity, _Lasting]:
     start = requests.head(section.first).rate_per_s
     if start <= 0:
         error = InputError("requests without a span of time have no rate to search", key="capacity")
         raise draft.blame(error, "workload", "pipeline" if draft.scenario.workload.serving is None else "serving")
     trials = _Lasting(min(section.first, len(requests)), requests, objective, serve)
-    return capacity(trials.point, start, objective.attainment, tolerance=section.tolerance)
+    return capacity(trials.point, start, objective.attainment, tolerance=section.tolerance), trials
 
 
 @dataclass
@@ -101,6 +101,7 @@ class _Lasting:
         objective: To be met.
         serve: Simulates a load.
         count: Requests of the next trial.
+        brief: A trial in time was given the most requests, and they came for less than they should.
     """
 
     first: int
@@ -108,6 +109,7 @@ class _Lasting:
     objective: Objective
     serve: Serve
     count: int = 0
+    brief: bool = False
 
     def point(self, rate_per_s: float) -> Point:
         """A load. One that misses the objective by few requests would miss it by more as well.
@@ -123,31 +125,29 @@ class _Lasting:
             lasts = rate_per_s * _TURNS * float(found.e2e_s[found.done].mean()) if found.done.any() else 0.0
             missed = overloaded or point.attainment < self.objective.attainment
             if missed or self.count >= min(lasts, most):
+                self.brief |= not missed and self.count < lasts
                 return point
             self.count = min(max(math.ceil(lasts), 2 * self.count), most)
 
 
-def _trials(at_loads: Capacity, first: int, asked: int) -> list[str]:
-    """Says how long trials were, where they were longer than asked for.
+def _trials(trials: _Lasting) -> list[str]:
+    """Says how long trials were, where they were longer than asked for or not long enough.
 
     Args:
-        at_loads: What was found.
-        first: Requests of a trial, as asked for.
-        asked: Requests there are.
+        trials: Of a search that has ended.
     """
-    most = max(point.requests for point in at_loads.points)
-    begun = min(first, asked)
-    if most <= begun:
-        return []
+    most, asked = trials.count, len(trials.requests)
     again = f", the {asked} of the scenario again and again" if most > asked else ""
-    if most >= _LONGEST * begun:
+    if trials.brief:
         return [
-            f"capacity: a trial of {most} requests{again} still came for less than {_TURNS} times as long as an answer"
-            " takes: fewer a second may last; raise `capacity.first`, or set tighter limits"
+            f"capacity: a trial of {most} requests{again}, came for less than {_TURNS} times as long as an answer"
+            " takes; fewer a second may last: raise `capacity.first`, or set tighter limits"
         ]
+    if most <= trials.first:
+        return []
     return [
-        f"capacity: trials have up to {most} requests instead of {begun}{again}: queues build up only where requests"
-        f" come for {_TURNS} times as long as an answer takes"
+        f"capacity: trials have up to {most} requests instead of {trials.first}{again}: queues build up only where"
+        f" requests come for {_TURNS} times as long as an answer takes"
     ]
 
 
