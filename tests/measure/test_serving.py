@@ -131,6 +131,13 @@ def test_a_load_that_is_never_too_much():
     assert found.rate_per_s == 2.0**12
 
 
+def test_what_is_too_slow_is_not_tried():
+    """A limit that one request alone misses is missed at any load."""
+    found = capacity(lambda rate: point(rate, 0.5), 1.0, 0.9, slowest=0.1)
+    assert found.rate_per_s == 0
+    assert [each.rate_per_s for each in found.points] == [0.125, 0.25, 0.5, 1.0]
+
+
 def test_the_front():
     """What another point beats in both is not on it; what is equal stays."""
     assert front([(1, 3), (2, 2), (3, 1), (1, 1), (2, 2)]) == [True, True, True, False, True]

@@ -53,7 +53,12 @@ class Capacity:
 
 
 def capacity(
-    evaluate: Callable[[float], Point], start: float, attainment: float, *, tolerance: float = 0.05
+    evaluate: Callable[[float], Point],
+    start: float,
+    attainment: float,
+    *,
+    tolerance: float = 0.05,
+    slowest: float = 0.0,
 ) -> Capacity:
     """Doubles or halves the load until the objective turns, then halves the span between.
 
@@ -62,6 +67,7 @@ def capacity(
         start: The first load to try, more than 0.
         attainment: Share of the requests that must meet the objective.
         tolerance: Of the rate found.
+        slowest: Loads below it are not tried.
     """
     points = {start: evaluate(start)}
 
@@ -76,6 +82,8 @@ def capacity(
         if low is not None and high is not None:
             break
         rate = 2 * rate if high is None else rate / 2
+        if rate < slowest:
+            break
         if good(rate):
             low = rate
         else:

@@ -31,6 +31,9 @@ build up sooner. Of 500, 1,000, 4,000 and 16,000 requests of 20 s each, the most
 times), 12.8 (4 times), 11.9 (17 times) and 11.7."""
 _LONGEST = 64
 """Times the requests of a first trial, the most that one is given."""
+_LONGEST_S = 7 * 86400.0
+"""A load at which a first trial would take longer than a week is not tried: its requests do not meet one another, so
+that fewer a second cannot help. The engine's clock ends at 26 days."""
 
 
 def add_curve(
@@ -88,7 +91,10 @@ def _searched(
         error = InputError("requests without a span of time have no rate to search", key="capacity")
         raise draft.blame(error, "workload", "pipeline" if draft.scenario.workload.serving is None else "serving")
     trials = _Lasting(min(section.first, len(requests)), requests, objective, serve)
-    return capacity(trials.point, start, objective.attainment, tolerance=section.tolerance), trials
+    found = capacity(
+        trials.point, start, objective.attainment, tolerance=section.tolerance, slowest=trials.first / _LONGEST_S
+    )
+    return found, trials
 
 
 @dataclass
