@@ -114,5 +114,5 @@ def _median_and_tail(errors: Sequence[float]) -> str:
     return f"{_percent(np.median(errors))} in the median, {_percent(np.quantile(errors, 0.9))} at the 90th percentile"
 
 
-def _percent(share: object) -> str:
-    return "none" if share is None else f"{100 * float(share):.1f} %"  # type: ignore[arg-type]
+def _percent(share: float | None) -> str:
+    return "none" if share is None else f"{100 * share:.1f} %"

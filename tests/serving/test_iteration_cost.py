@@ -20,7 +20,7 @@ KNOWN = catalog.load()
 
 
 def rows(model: str, device: str, **layout: object) -> tuple[Deployments, ServingLayout]:
-    spread = ServingLayout(**layout)  # type: ignore[arg-type]
+    spread = ServingLayout(**layout)
     found = KNOWN.model(model), KNOWN.accelerator(device)
     return Deployments(shape(found[0]), place(*found, spread), device_row(found[1], 400e9)), spread
 
@@ -154,7 +154,7 @@ def test_layouts_that_make_no_sense_are_refused() -> None:
 
 def cost_over_nics(model: str, device: str, nic_bps: float = 400e9, **layout: object):
     known = KNOWN.accelerator(device)
-    spread = ServingLayout(**layout)  # type: ignore[arg-type]
+    spread = ServingLayout(**layout)
     wide = replace(machine(device), scale_out_bps=nic_bps)
     return iteration_cost(KNOWN.model(model), known, wide, spread, profile("vllm", known))
 

@@ -15,7 +15,7 @@ KNOWN = catalog.load()
 
 def of(device: str, tokens: int = 8192, **layout: object) -> Reuse:
     found, model = KNOWN.accelerator(device), KNOWN.model("llama-3-70b")
-    spread = ServingLayout(**{"tp": 8, **layout})  # type: ignore[arg-type]
+    spread = ServingLayout(**{"tp": 8, **layout})
     machine = Machine(
         accelerator=found,
         scale_up_bps=found.scale_up_collective_bps,

@@ -26,7 +26,7 @@ DAY = (
 )
 
 
-def report(folder: Path, *rows: str, metric: str = "cost"):  # type: ignore[no-untyped-def]
+def report(folder: Path, *rows: str, metric: str = "cost"):
     path = folder / "table.csv"
     path.write_text("\n".join((HEADER, *rows)) + "\n", encoding="utf-8")
     return {row.id: row for row in validate_serving(path, catalog.load(), metric=metric).rows}

@@ -158,7 +158,7 @@ def test_another_seed_gives_other_requests() -> None:
 def test_wrong_parameters_are_refused(wrong: dict[str, object], message: str) -> None:
     given: dict[str, object] = {"count": 10, "rate_per_s": 1.0, **wrong}
     with pytest.raises(InputError, match=message):
-        synthetic(given.pop("count"), **given)  # type: ignore[arg-type]
+        synthetic(given.pop("count"), **given)
 
 
 def test_a_law_that_cannot_be_is_refused() -> None:

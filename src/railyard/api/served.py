@@ -76,9 +76,18 @@ def _pair(values: Mapping[str, float | None]) -> str:
     return f"{numbers.seconds(values['p50'])} / {numbers.seconds(values['p99'])}"
 
 
+def _in_time(result: Mapping[str, Any]) -> list[Variant]:
+    """Variants that answer as large a share of the requests in time as was asked for."""
+    told = ((each, each["serving"]["slo"]) for each in result["variants"])
+    return [each for each, slo in told if slo["attainment"] >= slo["target"]]
+
+
 def best_variant(result: Mapping[str, Any]) -> Variant:
-    """The variant that serves a million tokens for least; the one with most goodput where one of them sells none."""
-    variants = result["variants"]
+    """The variant that serves a million tokens for least; the one with most goodput where one of them sells none.
+
+    One that misses the objective is only named where all of them do: late answers are no bargain.
+    """
+    variants = _in_time(result) or result["variants"]
     if all(variant["serving"]["cpmt"] for variant in variants):
         return min(variants, key=lambda variant: variant["serving"]["cpmt"]["total"]["typical"])
     return max(variants, key=lambda variant: variant["serving"]["slo"]["goodput_rps"])
@@ -101,7 +110,10 @@ def why(result: Mapping[str, Any]) -> str:
         return first_token(best)
     cost = best["serving"]["cpmt"]
     price = f"at ${numbers.band(cost['total'])} per million tokens in time" if cost else "with most requests in time"
-    return f"{best['name']} comes out best, {price}.\n{best['name']}: {first_token(best)}"
+    many, good = len(result["variants"]), len(_in_time(result))
+    share = f"{100 * best['serving']['slo']['target']:g} % of the requests in time"
+    among = f"of the {good} of {many} variants with {share}" if good else f"though no variant has {share}"
+    return f"{best['name']} comes out best {among}, {price}.\n{best['name']}: {first_token(best)}"
 
 
 def explain(result: Mapping[str, Any]) -> str:

@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from _typeshed import DataclassInstance
+
     from railyard.catalog import Accelerator, Model
     from railyard.workload.serving.layout import ServingLayout
 
 F = NDArray[np.float64]
-T = TypeVar("T")
+T = TypeVar("T", bound="DataclassInstance")
 
 # Engines keep these parts in 16 bits whatever the weights' precision: the output projection, the router.
 _HEAD_BYTES = 2.0
@@ -113,7 +115,7 @@ class Deployments:
 def stack(rows: Sequence[T]) -> T:
     """Columns of one row each, as columns of many rows."""
     first = rows[0]
-    names = [field.name for field in fields(first)]  # type: ignore[arg-type]
+    names = [field.name for field in fields(first)]
     return type(first)(*(_joined([getattr(row, name) for row in rows]) for name in names))
 
 
@@ -126,7 +128,7 @@ def _joined(parts: list[F]) -> F:
 
 def take(columns: T, index: NDArray[np.int64]) -> T:
     """Rows of columns, by number."""
-    parts = [getattr(columns, field.name) for field in fields(columns)]  # type: ignore[arg-type]
+    parts = [getattr(columns, field.name) for field in fields(columns)]
     return type(columns)(*(part[index] if isinstance(part, np.ndarray) else take(part, index) for part in parts))
 
 
