@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from railyard.collective import Case, Shape, choose, choose_many, machine_of
+from railyard.collective.choice import predicted_us
 from railyard.collective.tuner import nccl, rccl
 from railyard.collective.tuner.plan import ring_plan, switch_plan
 from railyard.graph import CollectiveKind as Kind
@@ -126,3 +127,13 @@ def test_a_larger_collective_never_takes_less_time(build):
     for kind in Kind:
         time_us = choose_many(kind, size, Shape.grid(2, 8), machine).time_us
         assert (np.diff(time_us) > -0.15 * time_us[:-1]).all(), kind
+
+
+@pytest.mark.parametrize(("kind", "bus_gbs"), [(Kind.ALL_REDUCE, 322.0), (Kind.ALL_GATHER, 322.0)])
+def test_a_mesh_carries_92_hundredths_of_its_plan(build, kind, bus_gbs):
+    """8 x MI300X: 350 GB/s x 0.92 = 322 of bus bandwidth over its 7 links; 8 GiB less 4 GiB have no floor."""
+    machine = machine_of(build(8, "mi300x-8", "roce"))
+    case = Case(machine, Shape.grid(1, 8, scale_up="mesh"), kind)
+    less, more = predicted_us(case, "direct", "simple", np.array([4.0 * GIB, 8.0 * GIB]))
+    passes = 2 if kind == Kind.ALL_REDUCE else 1
+    assert passes * 7 / 8 * 4 * GIB / (more - less) / 1e3 == pytest.approx(bus_gbs, rel=1e-9)

@@ -335,3 +335,21 @@ def test_apart_pays_at_high_loads():
     assert together[0] < min(once[0], twice[0], thrice[0])
     assert twice[1] < 0.85 * together[1]
     assert twice[1] < thrice[1] < once[1]
+
+
+@pytest.mark.parametrize("micro_batches", [2, 3])
+@pytest.mark.parametrize(("dispatch_s", "combine_s"), [(7e-9, 1e-12), (1e-12, 3e-9), (1e-12, 1e-12)])
+def test_tables_are_a_schedule_whichever_of_the_four_is_slowest(micro_batches, dispatch_s, combine_s):
+    """Dispatch, combine or a side: 40 sequences of 0 to 5 million cached tokens, played micro-batch by micro-batch."""
+    cost = mixtral(micro_batches, exchange=Exchange(dispatch_s, combine_s, 3e-6, far=True))
+    row = int(np.searchsorted(cost.tokens, 40))
+    tokens = float(cost.tokens[row])
+    own = cost.host_s + cost.compute_s + cost.network_s - cost.beat.iteration_s(cost.layers, micro_batches)
+    slowest = set()
+    for cached in (0.0, 3e3, 2e4, 5e6):
+        beat = cost.at(tokens, cached * tokens)
+        found = float(cost.seconds(*(np.float64(value) for value in (tokens, 0.0, cached * tokens, 0.0))))
+        assert found == pytest.approx(scheduled(beat, cost.layers, micro_batches) + own[row], rel=1e-6)
+        slowest.add(int(np.argmax([float(part) for part in (beat.attention, beat.dispatch, beat.ffn, beat.combine)])))
+    assert 0 in slowest
+    assert slowest & ({1} if dispatch_s > 1e-9 else {3} if combine_s > 1e-9 else {2})

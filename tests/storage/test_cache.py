@@ -67,3 +67,20 @@ def test_the_law_is_what_playing_the_cache_gives(policy, servers):
                 del room[names[0 if policy == "lru" else int(draw.integers(len(names)))]]
             room[item] = True
     assert hit_rate(policy, held, 1.0, servers) == pytest.approx(hits / total, abs=0.025)
+
+
+@pytest.mark.parametrize(
+    ("servers", "held", "hit"),
+    [(2, 83 / 96, 13 / 16), (32, 0.795516, 0.792253), (32, 0.977845, 0.977491)],
+    ids=["2 servers, T = 3", "32 servers, T = 50", "32 servers, T = 120"],
+)
+def test_least_recently_used_at_whole_characteristic_times(servers, held, hit):
+    """The law in closed form where the characteristic time T is a whole number of epochs, with q = 1 - 1/N.
+
+    h = P(g <= T) = 1 - q^(T-1) + q^(T-1) / 2N, and c = E[min(g, T)] / N
+      = (1 - 1/6N + (1 - 5/6N - q/6N) (1 - q^(T-1)) N) / N.
+    N = 2, T = 3: h = 1 - 1/4 + 1/16 = 13/16; c = (11/12 + 13/24 x 3/4 x 2) / 2 = 83/96.
+    N = 32, T = 50: q^49 = 0.211045, h = 1 - 0.211045 + 0.003298; c = (191/192 + 0.968913 x 0.788955 x 32) / 32.
+    N = 32, T = 120: q^119 = 0.022866, h = 1 - 0.022866 + 0.000357; c = (191/192 + 0.968913 x 0.977134 x 32) / 32.
+    """
+    assert hit_rate("lru", held * 7e12, 7e12, servers) == pytest.approx(hit, abs=3e-6)

@@ -146,3 +146,13 @@ def test_dispatch_in_eight_bits_is_three_quarters_of_both_ways():
 def test_no_more_rows_than_the_table_has(tokens, vocab, touched):
     assert SparseEmbedding(touched=touched).rows(tokens, vocab) <= vocab
     assert SparseEmbedding().rows(tokens, vocab) <= tokens
+
+
+def test_dispatch_says_what_is_wrong_with_each_of_its_values():
+    found = QuantizedDispatch(dispatch_bits=6, combine_bits=12, block=0).problems()
+    assert found == [
+        ("there is no such width", "dispatch_bits", "6", "4, 8, 16"),
+        ("there is no such width", "combine_bits", "12", "4, 8, 16"),
+        ("a block has at least one number", "block", "0", "such as 128"),
+    ]
+    assert QuantizedDispatch(dispatch_bits=4, combine_bits=8, block=1).problems() == []
