@@ -79,6 +79,7 @@ $(VENV)/.run: $(VENV)/.packages $(VENV)/.modules $(CORE)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	touch $@
 
-$(VENV)/.dev: requirements/dev.txt $(VENV)/.run
+$(VENV)/.dev: requirements/dev.txt validation/pyproject.toml $(VENV)/.run
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements/dev.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable validation
 	touch $@

@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 from railyard import catalog
-from railyard.validate.training import validate_training
 from railyard.workload.training import Machine, Training, auto, estimate, profiles
 from railyard.workload.training.layout import Search, layouts
+from railyard_validation.training.compare import validate_training
 
 DESIGNS = 10_000
 GOALS = {"estimate_s": 10.0, "auto_s": 1.0, "validate_s": 60.0, "command_s": 1.0, "ranks_s": 1.0}

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 from railyard.cli import guard
-from railyard.cli.app import app, calibration, catalog, planning, validate
+from railyard.cli.app import app, calibration, catalog, planning
+from railyard_validation.cli import app as validate
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "cli.md"
 HEAD = """# Command line

@@ -28,7 +28,7 @@ def options_of(text: str) -> set[str]:
 def test_help_and_version(railyard):
     code, out, err = railyard("--help")
     assert (code, err) == (0, "")
-    assert {"run", "compare", "init", "schema", "catalog", "validate"} <= set(out.split())
+    assert {"run", "compare", "init", "schema", "catalog"} <= set(out.split())
     code, out, _ = railyard("--version")
     assert code == 0
     assert out.strip().count(".") == 2
@@ -45,8 +45,6 @@ def test_help_and_version(railyard):
         (["schema"], {"--help"}),
         (["catalog", "list"], {"--json", "--catalog", "--help"}),
         (["catalog", "show"], {"--json", "--catalog", "--help"}),
-        (["validate", "training"], {"--table", "--leave-out", "--page", "--json", "--help"}),
-        (["validate", "memory"], {"--table", "--page", "--json", "--help"}),
         (
             ["calibrate", "device"],
             {
@@ -61,7 +59,6 @@ def test_help_and_version(railyard):
                 "--help",
             },
         ),
-        (["validate", "collectives"], {"--logs", "--page", "--json", "--help"}),
     ],
 )
 def test_options_are_few_and_frozen(railyard, command, options):

@@ -7,8 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from railyard.cli.installed import Commands
+
 app = typer.Typer(
     name="railyard",
+    cls=Commands,
     help="How long do the GPUs of a cluster wait on the network, why, and what does it cost?",
     no_args_is_help=True,
     add_completion=False,
@@ -18,9 +21,7 @@ app = typer.Typer(
 catalog = typer.Typer(
     help="What is known about hardware, models and prices, with sources.", no_args_is_help=True, rich_markup_mode=None
 )
-validate = typer.Typer(help="Predicted against measured, row by row.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(catalog, name="catalog")
-app.add_typer(validate, name="validate")
 calibration = typer.Typer(
     help="Measure the hardware at hand and keep what was read.", no_args_is_help=True, rich_markup_mode=None
 )
@@ -40,10 +41,6 @@ Vary = Annotated[
 ]
 Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the folder of the run is put.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No words and no progress, only data and errors.")]
-PageFile = Annotated[
-    Path | None,
-    typer.Option("--page", metavar="FILE", help="Write a page, FILE.md or FILE.html: plots, table, worst rows."),
-]
 Extra = Annotated[
     Path | None, typer.Option("--catalog", metavar="FILE", help="A catalogue of your own over the built-in one.")
 ]
@@ -236,113 +233,6 @@ def catalog_show(
     from railyard.cli import shelves
 
     shelves.show_entry(name, extra=extra, as_json=json)
-
-
-@validate.command("training")
-def validate_training(
-    *,
-    table: Annotated[Path, typer.Option("--table", metavar="FILE.csv", help="Measured training steps.")],
-    leave_out: Annotated[
-        str | None,
-        typer.Option(
-            "--leave-out",
-            metavar="PART",
-            help="source, model or hidden: predict each with constants fitted without it, on this table.",
-        ),
-    ] = None,
-    page: PageFile = None,
-    json: Json = False,
-) -> None:
-    """Predict every measured training step of a table."""
-    from railyard.cli import checking
-
-    checking.training(table, leave_out=leave_out, page=page, as_json=json)
-
-
-@validate.command("memory")
-def validate_memory(
-    *,
-    table: Annotated[Path, typer.Option("--table", metavar="FILE.csv", help="Measured training runs.")],
-    page: PageFile = None,
-    json: Json = False,
-) -> None:
-    """Predict every published peak of memory of a table."""
-    from railyard.cli import checking
-
-    checking.memory(table, page=page, as_json=json)
-
-
-@validate.command("serving")
-def validate_serving(
-    *,
-    table: Annotated[Path | None, typer.Option("--table", metavar="FILE.csv", help="Measured serving rows.")] = None,
-    metric: Annotated[
-        str, typer.Option("--metric", metavar="METRIC", help="Of a table: tpot, ttft, throughput, power or cost.")
-    ] = "tpot",
-    runs: Annotated[
-        Path | None,
-        typer.Option("--runs", metavar="FOLDER", help="Recorded runs, in the place of a table: request by request."),
-    ] = None,
-    profiles: Annotated[
-        Path | None,
-        typer.Option("--profiles", metavar="FILE.toml", help="Of runs: constants that `calibrate serving` wrote."),
-    ] = None,
-    page: PageFile = None,
-    json: Json = False,
-) -> None:
-    """Predict every measured serving row of a table, or every request of recorded runs."""
-    from railyard.cli import checking
-    from railyard.errors import InputError
-
-    if table is not None and runs is None:
-        checking.serving(table, metric=metric, page=page, as_json=json)
-    elif runs is not None and table is None:
-        checking.serving_runs(runs, profiles=profiles, page=page, as_json=json)
-    else:
-        raise InputError("either `--table FILE.csv` or `--runs FOLDER` is needed", key="table")
-
-
-@validate.command("collectives")
-def validate_collectives(
-    *,
-    logs: Annotated[Path, typer.Option("--logs", metavar="FOLDER", help="Logs of collective benchmarks.")],
-    page: PageFile = None,
-    json: Json = False,
-) -> None:
-    """Predict every measured collective of a folder of logs."""
-    from railyard.cli import checking
-
-    checking.collectives(logs, page=page, as_json=json)
-
-
-@validate.command("htsim")
-def validate_htsim(
-    *,
-    folder: Annotated[
-        Path, typer.Option("--folder", metavar="FOLDER", help="Matrices, topologies and recorded answers of htsim.")
-    ],
-    only: Annotated[str, typer.Option("--only", metavar="TEXT", help="Rows whose name holds this text.")] = "",
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Seeds of rows that depend on the hash.")] = 20,
-    json: Json = False,
-) -> None:
-    """Run what htsim has run and compare completion times, row by row."""
-    from railyard.cli import checking
-
-    checking.htsim(folder, only=only, seeds=seeds, as_json=json)
-
-
-@validate.command("fabric")
-def validate_fabric(
-    *,
-    figure: Annotated[
-        list[str] | None, typer.Option("--figure", metavar="NAME", help="One figure, such as F1; may be repeated.")
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Run published figures of fabrics again and compare."""
-    from railyard.cli import checking
-
-    checking.fabric(figure or [], as_json=json)
 
 
 @planning.command("serving")

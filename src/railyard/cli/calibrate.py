@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from railyard import catalog
-from railyard.api.numbers import percent
-from railyard.cli.checking import runs_table
+from railyard.api.numbers import percent, seconds
 from railyard.cli.guard import say
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
@@ -19,6 +18,7 @@ from railyard.errors import InputError
 if TYPE_CHECKING:
     from railyard.calibrate.calibration import Calibration, Sample
     from railyard.calibrate.device import Device
+    from railyard.calibrate.runs.compare import RunsReport
     from railyard.catalog import Accelerator, Catalog
 
 DEVICES = ("auto", "cuda", "cpu")
@@ -90,9 +90,9 @@ def serving(runs: Path, *, out: Path | None, force: bool, as_json: bool) -> None
     Raises:
         InputError: There is no run, the catalogue does not know a model or a device, or the file exists.
     """
-    from railyard.validate.serving_runs import validate_runs
-    from railyard.validate.serving_runs_fit import profiles_of
-    from railyard.validate.serving_runs_read import read_runs
+    from railyard.calibrate.runs.compare import validate_runs
+    from railyard.calibrate.runs.fit import profiles_of
+    from railyard.calibrate.runs.read import read_runs
     from railyard.workload.serving.devices import written
     from railyard.workload.serving.profiles import table_profile
 
@@ -127,6 +127,20 @@ def serving(runs: Path, *, out: Path | None, force: bool, as_json: bool) -> None
     emit("")
     runs_table(report)
     say(f"wrote {out}" if out else "hint: `--out FILE.toml` writes the profiles")
+
+
+def runs_table(report: RunsReport) -> None:
+    """Distances of every run, medians, and what was fitted on it."""
+    headings = ("run", "requests", "KS of TTFT", "KS of TPOT", "TTFT p50", "measured", "TPOT p50", "measured", "fitted")
+    table = Table(headings, right=(1, 2, 3, 4, 5, 6, 7))
+    for row in report.rows:
+        if row.ttft is None or row.tpot is None:
+            continue
+        middle = [seconds(side["p50"]) for one in (row.ttft, row.tpot) for side in (one.predicted_s, one.measured_s)]
+        gaps = (f"{row.ttft.distance:.3f}", f"{row.tpot.distance:.3f}")
+        fitted = f"{len(row.fitted)} constants" if row.fitted else "nothing: held out"
+        table.add(row.id, str(row.requests), *gaps, *middle, fitted)
+    table.print()
 
 
 def _device(kind: str) -> Device:

@@ -2,7 +2,7 @@
 
 A profile says how near to the device's own best kernels a software came, what it fuses, what its host costs, and what
 it can hide. The records are data: `data/profiles.toml` holds the stated facts and what each fitted constant is held
-near to, `data/fitted.json` the fitted values with the published runs that gave them (`railyard.validate.fit`).
+near to, `data/fitted.json` the fitted values with the published runs that gave them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,0 @@
-"""Published figures of fabrics, run again: `railyard validate fabric`."""
-
-from railyard.validate.fabric.figure import FIGURES, FabricReport, Figure, Row, validate_fabric
-
-__all__ = ["FIGURES", "FabricReport", "Figure", "Row", "validate_fabric"]

@@ -1,0 +1,150 @@
+"""F11: a scheduled fabric against a hashed one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard import catalog, engine
+from railyard.cluster import Cluster, ClusterSpec, FabricSpec, NetworkSpec, build
+from railyard.cluster.topology import LeafSpine
+from railyard.collective import CollectivePolicy
+from railyard.engine.packet import Settings, Traffic, leaf_spine, run
+from railyard.graph import CollectiveKind, Communicators, Kind, Label, Stream, TaskGraph
+from railyard_validation.fabric.figure import Case, Row, figure
+from railyard_validation.fabric.packets import RATE_BPS, ROCE_SETTINGS, SCHEDULED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+_GPUS, _JOBS, _SERVER = 2000, 4, 8
+_BYTES = 1 << 30
+_SEEDS = 3
+_QPS = 8
+_HOSTS = 64
+
+
+@figure(
+    "F11",
+    claim="Jobs on a scheduled fabric end 10 % sooner than on a hashed one and do not feel each other",
+    scenario="2,000 H100 at 400 Gb/s, leaf-spine, four jobs on every fourth server, dual-tree all-reduce of 1 GiB; "
+    "then the NICs of one job at half their rate; the same in packets on 64 hosts",
+    source="Scala Computing for DriveNets and Broadcom (2023, vendor); Meta DSF: 10 % (OCP 2024)",
+)
+def scheduled() -> Iterator[Row]:
+    """Four jobs beside each other."""
+    whole = _ends("ideal", 0).mean()
+    ended = {qps: np.mean([_ends("roce", seed, qps=qps) for seed in range(_SEEDS)]) for qps in (1, 4, _QPS, 16)}
+    cells = _ends("scheduled", 0)
+    for qps, clos in ended.items():
+        gain = 100 * (1 - cells.mean() / float(clos))
+        note = "the published baseline names no number of queue pairs; 8 is our choice"
+        case = Case("F11", f"sooner than RoCE with {qps} queue pair{'s' * (qps > 1)}", "%", "flow", note)
+        yield case.absolute(10, gain, by=4) if qps == _QPS else case.shown(gain)
+    longer = Case("F11", "longer than on an ideal fabric", "%", "flow")
+    yield longer.between("at most 5", 100 * (cells.mean() / whole - 1), high=5)
+    impaired = _ends("scheduled", 0, impaired=0)
+    slower = 100 * (impaired / cells - 1)
+    yield Case("F11", "the impaired job slows down by", "%", "flow").between("it does", float(slower[0]), low=20)
+    others = Case("F11", "the other jobs slow down by", "%", "flow")
+    yield others.between("0", float(slower[1:].max()), high=1, tolerance="+1 point")
+    yield from _in_packets()
+
+
+def _in_packets() -> Iterator[Row]:
+    """The same impairment packet by packet: every host of four jobs of 16 receives from two others of its job."""
+    cells, pauses = _impaired(SCHEDULED), _impaired(ROCE_SETTINGS)
+    case = Case("F11", "in packets: the impaired job slows down by", "%")
+    yield case.between("it does", 100 * (cells[1][0] / cells[0][0] - 1), low=20)
+    case = Case("F11", "in packets: the other jobs slow down by", "%")
+    yield case.between("0", 100 * float((cells[1][1:] / cells[0][1:] - 1).max()), high=1, tolerance="+1 point")
+    case = Case(
+        "F11", "in packets, RoCE: the worst hit of the other jobs slows down by", "%", note="by one draw of the hash"
+    )
+    yield case.between("it does", 100 * float((pauses[1][1:] / pauses[0][1:] - 1).max()), low=1)
+    case = Case(
+        "F11", "in packets: jobs end sooner than on RoCE by", "%", note="one queue pair a flow, two senders a host"
+    )
+    yield case.shown(100 * float(1 - cells[0].mean() / pauses[0].mean()))
+
+
+def _impaired(settings: Settings) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """When each job ends, and when it does with the links of job 0's hosts at half their rate."""
+    network = leaf_spine(_HOSTS, leaf_hosts=16, spines=16, rate_bps=RATE_BPS)
+    members = [np.arange(job, _HOSTS, _JOBS) for job in range(_JOBS)]
+    source = np.concatenate([np.roll(hosts, -by) for hosts in members for by in (5, 11)])
+    target = np.concatenate([hosts for hosts in members for _ in range(2)])
+    traffic = Traffic.of(_HOSTS, source, target, 4_000_000)
+    own = [(end < _HOSTS) & (end % _JOBS == 0) for end in (network.link_source, network.link_target)]
+    bad = tuple(np.flatnonzero(own[0] | own[1]).tolist())
+    well, ill = (
+        run(network, traffic, each) for each in (settings, replace(settings, failed_links=bad, failed_fraction=0.5))
+    )
+    return _by_job(well.finish_ps, target), _by_job(ill.finish_ps, target)
+
+
+def _by_job(finish_ps: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.float64]:
+    return np.array([float(finish_ps[target % _JOBS == job].max()) for job in range(_JOBS)])
+
+
+@lru_cache(maxsize=16)
+def _cluster(fabric: str, seed: int, qps: int) -> Cluster:
+    own: dict[str, Any] = {"qps": qps} if fabric == "roce" else {}
+    network = NetworkSpec(LeafSpine(), FabricSpec(fabric, own), seed=seed)
+    return build(ClusterSpec(_GPUS, "hgx-h100", network), _known())
+
+
+@lru_cache(maxsize=1)
+def _known() -> catalog.Catalog:
+    return catalog.load()
+
+
+def _ends(fabric: str, seed: int, *, qps: int = 1, impaired: int | None = None) -> NDArray[np.float64]:
+    """Seconds that the all-reduce of each job takes."""
+    cluster = _cluster(fabric, seed, qps)
+    server = np.arange(_GPUS // _SERVER)
+    members = [(server[server % _JOBS == job][:, None] * _SERVER + np.arange(_SERVER)).ravel() for job in range(_JOBS)]
+    policy = CollectivePolicy(algorithm={"all-reduce": "tree"}, protocol={"all-reduce": "simple"})
+    faults = [] if impaired is None else _halved(cluster, members[impaired])
+    line = engine.get("flow").simulate(_one_each(members), cluster, policy=policy, faults=faults)
+    return np.asarray((line.end_ps - line.start_ps) * 1e-12)
+
+
+def _halved(cluster: Cluster, ranks: NDArray[np.int64]) -> list[engine.DegradeLink]:
+    """Half the rate on every NIC of these ranks, both ways."""
+    ports = cluster.back_end.node_offset + cluster.back_end.port_of_rank[ranks].ravel()
+    links = cluster.links
+    own = np.isin(links.source, ports) | np.isin(links.target, ports)
+    chosen = np.flatnonzero(own & (links.tier == links.tiers.index("nic")))
+    return [engine.DegradeLink(0.5, link=int(link)) for link in chosen]
+
+
+def _one_each(members: Sequence[NDArray[np.int64]]) -> TaskGraph:
+    """One all-reduce for every job, all at once."""
+    jobs = len(members)
+    zero = np.zeros(jobs, np.int64)
+    return TaskGraph(
+        ranks=_GPUS,
+        kind=np.full(jobs, Kind.COLLECTIVE, np.uint8),
+        rank=np.arange(jobs, dtype=np.int32),
+        peer=np.full(jobs, -1, np.int32),
+        duration_ps=zero,
+        size_bytes=np.full(jobs, _BYTES, np.int64),
+        count=np.ones(jobs, np.int32),
+        collective=np.full(jobs, CollectiveKind.ALL_REDUCE, np.uint8),
+        stream=np.full(jobs, Stream.GRADIENT, np.uint8),
+        label=np.zeros(jobs, np.int32),
+        dep_ptr=np.zeros(jobs + 1, np.int64),
+        dep_idx=np.empty(0, np.int32),
+        labels=[Label("gradient", "all-reduce", "dp")],
+        communicators=Communicators(
+            np.concatenate([[0], np.cumsum([len(each) for each in members])]).astype(np.int64),
+            np.concatenate(members).astype(np.int32),
+            ["dp"] * jobs,
+        ),
+    )

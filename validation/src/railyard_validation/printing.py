@@ -1,0 +1,272 @@
+"""`railyard validate`: predicted against measured."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from railyard import catalog
+from railyard.api.numbers import percent, seconds
+from railyard.cli.calibrate import runs_table
+from railyard.cli.progress import Progress
+from railyard.cli.tables import Table, emit
+from railyard.errors import InputError, Problem, RailyardError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from railyard_validation.collectives.compare import CollectivesReport
+    from railyard_validation.training.compare import TrainingReport
+
+_REASONS = 8
+_HEADINGS = ("", "rows", "mean |error|", "median |error|", "p90 |error|")
+
+
+def training(table: Path, *, leave_out: str | None, page: Path | None, as_json: bool) -> None:
+    """Every measured training step of a table.
+
+    Raises:
+        InputError: The table cannot be read, or some of its rows are wrong (after all others have been printed).
+        RailyardError: No row of it could be predicted.
+    """
+    from railyard_validation import page as pages
+    from railyard_validation.training.compare import validate_training
+
+    if page is not None:
+        pages.check(page)
+    report = validate_training(table, catalog.load(), leave_out=leave_out)
+    if page is not None:
+        pages.write(pages.of_training(report), page)
+    if as_json:
+        emit(report.to_json())
+    else:
+        totals = [("tier A, and Megatron-Bridge", report.judged()), ("all", report.summary())]
+        _errors([*report.sources().items(), *totals])
+        _spread(report)
+        _skipped(row.reason for row in report.rows if row.status == "skipped")
+    _ended(report, table)
+
+
+def _ended(report: TrainingReport, table: Path) -> None:
+    """Names the wrong rows, each with its line, after all others have been printed."""
+    wrong = [row for row in report.rows if row.bad]
+    if wrong:
+        raise InputError.many([Problem(row.reason, file=str(table), line=row.line) for row in wrong])
+    if not report.summary()["n"]:
+        raise RailyardError(f"no row of {table} could be predicted, so nothing has been validated")
+
+
+def _spread(report: TrainingReport) -> None:
+    """One line on p95/p50 of steps, and a table of the fixed parts that two runs of a family give."""
+    tails = report.tails()
+    if tails["n"]:
+        within = f"{tails['within_target']} of {tails['n']} rows within {tails['target']:g}"
+        emit(f"\np95/p50 of steps: {within}, mean |error| {tails['mean_abs_error']:.4f}")
+    if not report.fixed:
+        return
+    emit("\nfixed part of a step (two runs of a family, its line over micro-batches):")
+    table = Table(("runs", "model", "ranks", "step", "measured", "predicted", "error"), right=(2, 3, 4, 5, 6))
+    for part in report.fixed:
+        shown = [seconds(value) for value in (part.step_s, part.fixed_s, part.predicted_fixed_s)]
+        table.add(f"{part.many}, {part.few}", part.model, str(part.ranks), *shown, f"{100 * part.error:+.1f} %")
+    table.print()
+
+
+def memory(table: Path, *, page: Path | None, as_json: bool) -> None:
+    """Every published peak of memory of a table.
+
+    Raises:
+        InputError: The table cannot be read, has no published peak, or some of its rows are wrong (after all others
+            have been printed).
+        RailyardError: No row of it could be predicted.
+    """
+    from railyard_validation import page as pages
+    from railyard_validation.training.memory import validate_memory
+
+    if page is not None:
+        pages.check(page)
+    report = validate_memory(table, catalog.load())
+    if page is not None:
+        pages.write(pages.of_training(report), page)
+    if as_json:
+        emit(report.to_json())
+    else:
+        _errors([*report.sources().items(), ("all", report.summary())])
+        _skipped(row.reason for row in report.rows if row.status == "skipped")
+    _ended(report, table)
+
+
+def serving(table: Path, *, metric: str, page: Path | None, as_json: bool) -> None:
+    """Every measured serving row of a table, by one metric.
+
+    Raises:
+        InputError: The table cannot be read, or there is no such metric.
+        RailyardError: No row of it could be predicted.
+    """
+    from railyard_validation import page as pages
+    from railyard_validation.serving.compare import validate_serving
+
+    report = validate_serving(table, catalog.load(), metric=metric)
+    if page is not None:
+        pages.write(pages.of_serving(report), page)
+    total = report.summary()
+    if as_json:
+        emit(report.to_json())
+    else:
+        _errors([*report.sources().items(), ("all", total)])
+        if total["coverage"] is not None:
+            emit(
+                f"\n{metric}: {percent(float(total['coverage']))} of the measurements covered, "
+                f"{total['duplicates']} rows repeat another row's"
+            )
+        _skipped(row.reason for row in report.rows if row.status == "skipped")
+    if not total["n"]:
+        raise RailyardError(f"no row of {table} could be predicted, so nothing has been validated")
+
+
+def serving_runs(folder: Path, *, profiles: Path | None, page: Path | None, as_json: bool) -> None:
+    """Every recorded run of a folder, by the distributions over its requests.
+
+    Raises:
+        InputError: There is no run, or a record or the profiles cannot be read.
+        RailyardError: No run of it could be replayed.
+    """
+    from railyard.calibrate.runs.compare import validate_runs
+    from railyard.workload.serving.devices import read_profiles
+    from railyard_validation import page as pages
+    from railyard_validation.serving.runs_page import of_serving_runs
+
+    if page is not None:
+        pages.check(page)
+    own = None if profiles is None else read_profiles(profiles)
+    report = validate_runs(folder, catalog.load(), profiles=own)
+    if page is not None:
+        pages.write(of_serving_runs(report), page)
+    if as_json:
+        emit(report.to_json())
+    else:
+        runs_table(report)
+        _skipped(row.reason for row in report.rows if row.status == "skipped")
+    if not report.summary()["n"]:
+        raise RailyardError(f"no run of {folder} could be replayed, so nothing has been validated")
+
+
+def collectives(logs: Path, *, page: Path | None, as_json: bool) -> None:
+    """Every measured collective of a folder of logs.
+
+    Raises:
+        InputError: The folder is missing or holds no log, or some lines are wrong (after all others have been printed).
+        RailyardError: Nothing of it could be predicted.
+    """
+    from railyard_validation import page as pages
+    from railyard_validation.collectives.compare import validate_collectives
+
+    if page is not None:
+        pages.check(page)
+    report = validate_collectives(logs, catalog.load())
+    if page is not None:
+        pages.write(pages.of_collectives(report), page)
+    if as_json:
+        emit(json.dumps(report.to_json(), indent=1, allow_nan=False))
+    else:
+        _collective_tables(report)
+    wrong = [row for row in report.rows if row.bad]
+    if wrong:
+        raise InputError.many([Problem(row.reason, file=row.log, line=row.line) for row in wrong])
+    if not report.summary()["n"]:
+        raise RailyardError(f"nothing in {logs} could be predicted, so nothing has been validated")
+
+
+def _collective_tables(report: CollectivesReport) -> None:
+    """Errors by log, by class of launch and in all, logs that are set apart, and what was skipped."""
+    summary = report.summary()
+    parts = [*summary["by_log"].items(), *((f"healthy, {name}", each) for name, each in summary["by_launch"].items())]
+    rows = [(f"{name}: {what}", errors[key]) for name, errors in parts for key, what in _CLASSES.items()]
+    totals = [("healthy logs", summary["healthy"]), ("all", summary)]
+    rows += [(f"{name}: {what}", errors[key]) for name, errors in totals for key, what in _CLASSES.items()]
+    _errors(row for row in rows if row[1]["n"])
+    apart = dict.fromkeys((row.log, row.odd) for row in report.rows if row.odd)
+    if apart:
+        emit("\nnot counted as healthy:")
+        for log, reason in apart:
+            emit(f"  {log}: {reason}")
+    _skipped(row.reason for row in report.rows if row.status == "skipped")
+
+
+_CLASSES = {"busbw_from_1_mib": "busbw from 1 MiB", "time_below_1_mib": "time below 1 MiB"}
+
+
+def _errors(rows: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+    table = Table(_HEADINGS, right=(1, 2, 3, 4))
+    for name, errors in rows:
+        spread = (errors["mean_abs_error"], errors["median_abs_error"], errors["p90_abs_error"])
+        table.add(name, str(errors["n"]), *(percent(value) for value in spread))
+    table.print()
+
+
+def _skipped(reasons: Iterable[str]) -> None:
+    counted = Counter(re.sub(r"^line \d+: ", "", reason) for reason in reasons)
+    if not counted:
+        return
+    emit(f"\n{counted.total()} row{'s' if counted.total() > 1 else ''} skipped:")
+    for reason, times in counted.most_common(_REASONS):
+        emit(f"  {times:5d}  {reason}")
+    if len(counted) > _REASONS:
+        emit(f"         and reasons of other kinds: {len(counted) - _REASONS} (`--json` lists every row)")
+
+
+def fabric(figures: Sequence[str], *, as_json: bool) -> None:
+    """Published figures of fabrics.
+
+    Raises:
+        InputError: There is no such figure.
+    """
+    from railyard_validation.fabric import FIGURES, validate_fabric
+
+    with Progress(wanted=not as_json) as progress:
+        report = validate_fabric(figures, progress=progress)
+    if as_json:
+        emit(json.dumps(report.to_dict(), indent=1, allow_nan=False))
+        return
+    headings = ("", "case", "expected", "found", "unit", "tolerance", "engine", "status", "note")
+    table = Table(headings, right=(3,))
+    for row in report.rows:
+        found = "-" if row.found is None else f"{row.found:.1f}"
+        table.add(row.figure, row.case, row.expected, found, row.unit, row.tolerance, row.engine, row.status, row.note)
+    table.print()
+    counts = report.counts()
+    emit(f"\n{counts['ok']} rows agree, {counts['off']} do not")
+    for name in dict.fromkeys(row.figure for row in report.rows):
+        emit(f"{name:4s} {FIGURES[name].claim} ({FIGURES[name].source})")
+
+
+def htsim(folder: Path, *, only: str, seeds: int, as_json: bool) -> None:
+    """Every recorded run of htsim.
+
+    Raises:
+        InputError: The folder or a table cannot be read.
+    """
+    from railyard_validation.packet.htsim import validate_htsim
+
+    with Progress(wanted=not as_json) as progress:
+        report = validate_htsim(folder, only=only, seeds=seeds, progress=progress)
+    if as_json:
+        emit(json.dumps(report.to_dict(), indent=1, allow_nan=False))
+        return
+    table = Table(("run", "figure", "htsim", "found", "range", "error", "tolerance", "status"), right=(2, 3, 4, 5, 6))
+    for row in report.rows:
+        if row.status == "skipped":
+            continue
+        expected, found, low, high = (
+            "" if value is None else f"{value:.2f}" for value in (row.expected, row.found, row.low, row.high)
+        )
+        spread = f"{low}..{high}" if row.seeds > 1 else ""
+        allowed = row.reason or (percent(row.tolerance) if row.tolerance is not None else "in range")
+        table.add(row.name, row.figure, expected, found, spread, percent(row.error), allowed, row.status)
+    table.print()
+    counts = report.counts()
+    emit(f"\n{counts['ok']} figures agree, {counts['off']} do not")
+    _skipped(row.reason for row in report.rows if row.status == "skipped")

@@ -1,0 +1,162 @@
+"""Launch, health and operator of a log by its header; what a loop of invocations shows; constants left out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from railyard import catalog
+from railyard.cli import guard
+from railyard_validation.collectives import health, launch, nccl_log
+from railyard_validation.collectives import left_out as left
+from railyard_validation.collectives.compare import validate_collectives, validate_log
+from railyard_validation.collectives.launch import BARE_METAL, CLOUD, PYTHON, Launch, launch_of
+from railyard_validation.collectives.nccl_log import Block, parse
+
+COLUMNS = "#  size   count  type  redop  root  time  algbw  busbw #wrong  time  algbw  busbw #wrong"
+ROW = "  1024  256  float  sum  -1  16.94  0.06  0.11  0  16.17  0.06  0.11  0"
+
+
+@pytest.fixture(scope="module")
+def known():
+    return catalog.load()
+
+
+def _log(config, *rows, name="test", source="", note="", file="log"):
+    lines = [f"## name: {name}", "## collective: all_reduce", "## ranks: 8", f"## config: {config}"]
+    lines += [f"## source: {source}"] if source else []
+    lines += [f"## note: {note}"] if note else []
+    return parse("\n".join([*lines, COLUMNS, *(rows or (ROW,))]), file=file)
+
+
+@pytest.mark.parametrize(
+    ("config", "source", "name"),
+    [
+        ("1x DGX H100", "", BARE_METAL),
+        ("2x OCI BM.GPU.H100.8 (8x H100; 16x 200G RoCEv2)", "", BARE_METAL),
+        ("1x Supermicro (8x H100 SXM5)", "results/pytorch/log", BARE_METAL),
+        ("8x CoreWeave HGX H100", "github.com/coreweave/nccl-tests", BARE_METAL),
+        ("2x AWS p5.48xlarge on EKS (32x100G EFA per node)", "", CLOUD),
+        ("2x GCP A3 Mega (8x H100, 8x 200G GPUDirect-TCPXO)", "", CLOUD),
+        ("2x Azure ND A100 v4 on AKS", "", CLOUD),
+        ("2x Nebius 8x H100, 8x NDR400 InfiniBand", "", CLOUD),
+        ("1x 8x H200 p5en, NCCL 2.27.7, NVLS", "ml-engineering (all_reduce_bench.py)", PYTHON),
+    ],
+)
+def test_the_header_tells_the_class_of_launch(config, source, name):
+    found, _ = launch_of(_log(config, source=source), Block(1, gpus_per_process=1), "all-reduce", 8)
+    assert found.name == name
+
+
+def test_a_loop_is_as_slow_as_its_slower_side():
+    """8 A100 driven by one process: 34 to 44 us below 32 KiB, 70 to 102 us at 1 MiB, whatever the collective."""
+    log = _log("1x 8x A100-SXM4-40GB")
+    found, _ = launch_of(log, Block(1, gpus_per_process=8), "all-gather", 8)
+    sizes = np.array([8, 1 << 20, 1 << 30])
+    seen = found.times_us(sizes, np.array([11.0, 25.0, 4000.0]))
+    assert 34 <= seen[0] <= 44
+    assert 70 <= seen[1] <= 102
+    assert seen[2] == pytest.approx(4000, rel=0.02)
+
+
+def test_a_path_that_fell_asleep_is_woken_once():
+    """GPUDirect-TCPX: about 0.95 ms from 1 to 8 MiB; at 512 MiB nothing of it is left."""
+    seen = Launch(CLOUD, idle_us=930).times_us(np.array([1 << 20, 1 << 29]), np.array([40.0, 8500.0]))
+    assert seen == pytest.approx([931, 8551], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("config", "note", "odd"),
+    [
+        ("2x DGX H100 8x NDR400 IB, untuned", "", True),
+        ("2x DGX H100", 'use as a "sick host" example, not as a validation target', True),
+        ("2x DGX A100, NCCL_IB_DISABLE=1", "", True),
+        ("2x DGX A100, one NIC per node", "", True),
+        ("4x A100", "ranks inferred from busbw/algbw; hardware inferred", True),
+        ("2x DGX H100, 8x NDR400 InfiniBand", "OOP 32B and 4096B rows are outliers in the original", False),
+        ("2 nodes x 1 GB200, 1 x 400G NIC", "", False),
+    ],
+)
+def test_health_is_what_the_header_says(config, note, odd):
+    assert bool(health.odd_by_header(_log(config, note=note))) is odd
+
+
+def test_health_never_looks_at_times(known):
+    slow = ROW.replace("16.94", "99999.0").replace("16.17", "99999.0")
+    rows = [*validate_log(_log("1x DGX H100", slow), known), *validate_log(_log("1x DGX H100"), known)]
+    assert {row.odd for row in rows} == {""}
+
+
+def test_the_readme_beside_logs_lists_odd_ones(tmp_path, known):
+    (tmp_path / "README.md").write_text("Tables. Anomalous or untuned: 13, 42.\n1 other log\n")
+    for number in (13, 14):
+        text = "\n".join(["## collective: all_reduce", "## ranks: 8", "## config: 1x DGX H100", COLUMNS, ROW])
+        (tmp_path / f"{number}_x.txt").write_text(text)
+    report = validate_collectives(tmp_path, known)
+    assert {row.log: bool(row.odd) for row in report.rows} == {"13_x": True, "14_x": False}
+    assert report.of(healthy=True).n == 2
+    assert report.summary()["by_launch"][BARE_METAL]["time_below_1_mib"]["n"] == 2
+
+
+@pytest.mark.parametrize(
+    ("config", "operator"),
+    [
+        ("OCI BM.GPU.GB300.4", "OCI"),
+        ("2x GCP A3 High (TCPX 4x200G)", "Google"),
+        ("1x DGX H100, NVIDIA DGX Cloud sample", "NVIDIA"),
+        ("8x H100", "unknown"),
+    ],
+)
+def test_operators(config, operator):
+    assert health.operator_of(_log(config)) == operator
+
+
+def test_a_bandwidth_of_one_hundredth_gives_no_time(known):
+    columns = "#       size         type   time(us)   algbw(GB/s)  busbw(GB/s)"
+    head = "## collective: all_reduce\n## ranks: 8\n## config: 1x DGX H100\n## source: x (time recomputed)\n"
+    rows = validate_log(parse(head + columns + "\n 32768 float 6348.80 0.01 0.01\n 65536 float 40 1.6 2.9\n"), known)
+    assert [row.status for row in rows] == ["skipped", "ok"]
+    assert "rounded" in rows[0].reason
+
+
+def test_a_wrong_line_is_named_and_ends_with_a_code(tmp_path, capsys):
+    wrong = ROW.replace("16.94", "16x94")
+    head = ["## collective: all_reduce", "## ranks: 8", "## config: 1x DGX H100", COLUMNS]
+    (tmp_path / "1_a.txt").write_text("\n".join([*head, wrong, ROW]))
+    code = guard.run(("validate", "collectives", "--logs", str(tmp_path)))
+    printed = capsys.readouterr()
+    assert code != 0
+    assert "`16x94` is no number" in printed.err
+    assert "1_a" in printed.err
+    assert "time below 1 MiB" in printed.out
+    (tmp_path / "1_a.txt").write_text("\n".join([*head, ROW]))
+    assert guard.run(("validate", "collectives", "--logs", str(tmp_path))) == 0
+
+
+def test_constants_left_out_come_back(tmp_path, known):
+    """An operator is judged by what others' logs and priors give, and nothing stays changed."""
+    head = ["## collective: all_reduce", "## ranks: 8", COLUMNS.replace("#wrong", "#wrong")]
+    row = "  1048576  262144  float  sum  -1  46.0  22.8  39.9  0  46.0  22.8  39.9  0"
+    text = "\n".join([*head, row])
+    (tmp_path / "1_a.txt").write_text(
+        "## config: 1x 8x H200 p5en\n## source: all_reduce_bench.py ml-engineering\n" + text
+    )
+    (tmp_path / "2_b.txt").write_text("## config: 1x Vultr H200 server\n## source: all_reduce_bench.py\n" + text)
+    before = [constant.get() for constant in left.CONSTANTS]
+    found = {one.operator: one for one in left.left_out(tmp_path, known)}
+    assert [constant.get() for constant in left.CONSTANTS] == before
+    assert set(found) == {"AWS", "Vultr"}
+    assert "PYTHON_EVENTS_US" in found["Vultr"].fitted
+    assert all(row.error is not None for one in found.values() for row in one.rows)
+
+
+def test_every_constant_left_out_has_room_on_both_sides():
+    for constant in left.CONSTANTS:
+        assert constant.low <= constant.get() <= constant.high, constant.label
+        assert constant.prior in constant.grid()
+    assert next(c for c in left.CONSTANTS if c.name == "HOST_GPU_US").get() == launch.HOST_GPU_US
+
+
+def test_numbers_of_logs():
+    assert health.number_of(nccl_log.NcclLog("05_a100", "x")) == "5"
+    assert health.number_of(nccl_log.NcclLog("a100", "x")) == ""

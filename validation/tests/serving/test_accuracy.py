@@ -1,0 +1,17 @@
+"""How far the law lies from published rows: a sample of all kinds of devices, engines and models."""
+
+from pathlib import Path
+
+import pytest
+
+from railyard import catalog
+from railyard_validation.serving.compare import validate_serving
+
+TABLE = Path(__file__).parent / "data" / "silicon_sample.csv"
+
+
+@pytest.mark.parametrize(("metric", "median"), [("tpot", 0.12), ("ttft", 0.27)])
+def test_published_rows_are_met_in_the_median(metric: str, median: float) -> None:
+    summary = validate_serving(TABLE, catalog.load(), metric=metric).summary()
+    assert float(summary["coverage"] or 0.0) >= 0.97
+    assert float(summary["median_abs_error"] or 9.0) <= median

@@ -1,0 +1,64 @@
+"""Writes `docs/concepts/fabric-validation.md`: published figures of fabrics beside ours, with date and commit.
+
+python validation/tools/fabric_validation_report.py
+"""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from railyard_validation.fabric import FIGURES, validate_fabric
+
+if TYPE_CHECKING:
+    from railyard_validation.fabric import FabricReport, Row
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "concepts" / "fabric-validation.md"
+HEAD = """# Fabrics against published figures
+
+Written by `python validation/tools/fabric_validation_report.py`, which runs `railyard validate fabric`: what others
+have published about fabrics, or what follows from a closed form, run again by the engine that suits it. Where a
+claim gives a range or a vendor gives no details, the tolerance is wide and the note says what was assumed.
+
+{date}, commit {commit}: **{ok} rows agree, {off} do not, {shown} are shown beside them, {missing} cannot be run.**
+"""
+
+
+def main() -> int:
+    report = validate_fabric(progress=lambda name, share: print(f"{share:4.0%} {name}"))
+    PAGE.write_text(page(report), encoding="utf-8")
+    print(PAGE)
+    return 0
+
+
+def page(report: FabricReport) -> str:
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    today = datetime.datetime.now(tz=datetime.UTC).date()
+    counts = report.counts()
+    parts = [HEAD.format(date=today, commit=commit.stdout.strip(), missing=counts["not built"], **counts)]
+    for name in dict.fromkeys(row.figure for row in report.rows):
+        what = FIGURES[name]
+        parts.append(f"\n## {name}: {what.claim}\n\n*Run*: {what.scenario}.\n\n*Published by*: {what.source}.\n\n")
+        parts.append("| case | expected | found | tolerance | engine | verdict |\n|---|---|---|---|---|---|\n")
+        rows = [row for row in report.rows if row.figure == name]
+        notes = list(dict.fromkeys(row.note for row in rows if row.note))
+        parts += [_line(row, notes) for row in rows]
+        parts += ["\n" if notes else "", *(f"{number}. {text}.\n" for number, text in enumerate(notes, start=1))]
+    return "".join(parts)
+
+
+def _line(row: Row, notes: list[str]) -> str:
+    found = "" if row.found is None else f"{row.found:,.1f} {row.unit}"
+    mark = f" ({notes.index(row.note) + 1})" if row.note else ""
+    expected = f"{row.expected} {row.unit}" if row.expected[-1:].isdigit() else row.expected
+    verdict = "**off**" if row.status == "off" else row.status
+    return f"| {row.case}{mark} | {expected} | {found} | {row.tolerance} | {row.engine} | {verdict} |\n"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

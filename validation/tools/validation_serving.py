@@ -1,0 +1,118 @@
+"""Pages of docs/validation on serving, and their lines on its front page; called by validation_page.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import serving_left_out as held_out
+
+from railyard.report import validation
+from railyard_validation.serving.compare import METRICS, validate_serving
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from railyard.catalog import Catalog
+    from railyard_validation.serving.compare import ServingReport
+
+    Goal = tuple[str, str, str, str, str]
+
+TABLE = held_out.TABLE
+PAGES = Path(__file__).resolve().parents[2] / "docs" / "validation"
+MLPERF, DEEPSEEK = "MLPerf Inference v5.1", "deepseek-ai/open-infra-index day_6"
+WRITTEN = """Written by `validation/tools/validation_page.py` from `validation/data/serving/measured.csv`; kept
+fresh by continuous integration. Each measurement counts once, however often the tables repeat it."""
+FITTED = """Constants of engines are fitted on rows like these (`validation/tools/fit_serving.py`), by engine,
+architecture and year, never by model or row: the errors below are in sample."""
+LEADS = {
+    "tpot": f"""{WRITTEN}
+{FITTED}
+
+Held out, on one row in {held_out.EVERY}:
+
+- with the row's model left out of the fit {{model}};
+- with its device left out {{device}}.""",
+    "ttft": f"""{WRITTEN}
+{FITTED}
+
+A first token waits in a queue: rows that say their load are run request by request, as their benchmarks send them.""",
+    "throughput": f"""{WRITTEN}
+
+No throughput is fitted: it follows from the constants of the time per token and of the first token. Rows of one source
+count input tokens, those of another output tokens, each by the accelerators that it names.""",
+    "power": f"""{WRITTEN}
+
+The law of an accelerator's power was fitted on the ML.ENERGY leaderboard, whose rows carry no licence and are not in
+the table; none of the rows below stands in that fit. MLPerf's are wall power of whole servers: 1.30 W at the wall for
+each watt of an accelerator, which is what the submissions with B200 draw at full load.""",
+    "cost": f"""{WRITTEN}
+
+Nothing is fitted: a million tokens cost the row's own price of an accelerator hour over the predicted tokens of that
+hour. Rows that name no price of an hour cannot be predicted.""",
+}
+
+
+def write(known: Catalog) -> list[Goal]:
+    """Writes a page for each metric; what they reach of the goals."""
+    if not held_out.is_fresh():
+        held_out.main()
+    apart = held_out.recorded()
+    reports = {metric: validate_serving(TABLE, known, metric=metric) for metric in METRICS}
+    for metric, report in reports.items():
+        page = validation.of_serving(report)
+        lead = LEADS[metric].format(**{name: _median_and_tail(errors) for name, errors in apart.items()})
+        whole = validation.Validation(**{**page.__dict__, "lead": lead})
+        validation.write(whole, PAGES / f"serving-{metric}.md")
+    return _goals(reports, apart)
+
+
+def _goals(reports: Mapping[str, ServingReport], apart: Mapping[str, Sequence[float]]) -> list[Goal]:
+    token, first = reports["tpot"].summary(), reports["ttft"].summary()
+    without = "; ".join(f"{name} left out: {_percent(np.median(errors))} (goal 15 %)" for name, errors in apart.items())
+    goals = [
+        (
+            "time per token: median, 90th percentile, covered",
+            str(token["n"]),
+            "12 %, 35 %, 95 %",
+            f"{_percent(token['median_abs_error'])}, {_percent(token['p90_abs_error'])}, {_percent(token['coverage'])}",
+            without,
+        ),
+        (
+            "time to the first token: median",
+            str(first["n"]),
+            "20 %",
+            _percent(first["median_abs_error"]),
+            "",
+        ),
+    ]
+    power = reports["power"].sources()[MLPERF]
+    goals.append(
+        (
+            "wall power, MLPerf Inference v5.1: median",
+            str(power["n"]),
+            "8 %",
+            _percent(power["median_abs_error"]),
+            "its law is of other rows",
+        )
+    )
+    for row in reports["throughput"].rows:
+        if row.source.startswith(DEEPSEEK) and row.error is not None:
+            text = f"DeepSeek's production unit: {row.metric}"
+            goals.append((text, "1", "12 %", f"{100 * row.error:+.1f} %", "no row of it is fitted"))
+    for row in reports["cost"].rows:
+        if row.source.startswith(DEEPSEEK) and row.error is not None:
+            text = f"DeepSeek's day: ${row.measured:.3f} per million tokens, from predicted rates of its units"
+            goals.append(
+                (text, "1", "12 %", f"${row.predicted:.3f}, {100 * row.error:+.1f} %", "no row of it is fitted")
+            )
+    return goals
+
+
+def _median_and_tail(errors: Sequence[float]) -> str:
+    return f"{_percent(np.median(errors))} in the median, {_percent(np.quantile(errors, 0.9))} at the 90th percentile"
+
+
+def _percent(share: float | None) -> str:
+    return "none" if share is None else f"{100 * share:.1f} %"
