@@ -26,7 +26,8 @@ Written by `python validation/tools/ablation.py`, {date}. Each detail of the tra
 itself, and the mean |error| of the same {rows} steps (the judged ones, and every tenth of vTrain's on one node) is
 counted again: with the constants as they are, and with constants fitted anew without the detail, since a constant
 may take over what the detail explained. The families are those whose error the detail moves most, with constants
-fitted anew. A detail that moves nothing here is kept where it is a fact that users change (a gap between kernels, a fixed part).
+fitted anew. A detail that moves nothing here is kept where it is a fact that users change (a gap between kernels, a
+fixed part).
 
 | switched off | in its place | constants kept | fitted anew | moves most |
 |---|---|---|---|---|

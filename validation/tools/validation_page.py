@@ -107,8 +107,8 @@ TRAINING = """Written by `validation/tools/validation_page.py` from `validation/
 by continuous integration. Constants are fitted on the smallest scale of each family alone: the rules stand in
 `validation/README.md`. *Beyond the fitted scale* is the mean error of judged rows that no constant was fitted on;
 *without its source* the mean error of judged rows when constants are fitted with all runs of that source left out.
-Rows that cannot prove anything (a missing micro-batch, a derived time) are predicted and drawn, and stand in the table only where their source has no
-others."""
+Rows that cannot prove anything (a missing micro-batch, a derived time) are predicted and drawn, and stand in the
+table only where their source has no others."""
 MEMORY = """Written by `validation/tools/validation_page.py` from the rows of `validation/data/training/runs.csv`
 that publish a peak of memory; kept fresh by continuous integration. No constant is fitted: the laws stand in
 [memory](../concepts/memory.md)."""
