@@ -29,6 +29,10 @@ class RailyardError(Exception):
     exit_code = 1
 
 
+class Stopped(RailyardError):
+    """The user stopped the run; it ends every thread at once, and is no fault."""
+
+
 class SimulationError(RailyardError):
     """A run cannot finish: a deadlock, a flow without a path, a fault that never ends."""
 

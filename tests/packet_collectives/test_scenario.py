@@ -6,7 +6,7 @@ import pytest
 
 from railyard.errors import InputError
 from railyard.scenario import load
-from railyard.scenario.execute import execute
+from railyard.study.study import run as execute
 
 SMALL = {
     "name": "small",

@@ -16,7 +16,7 @@ from railyard.plan.serving.search import Found, search
 from railyard.plan.serving.told import gain, to_json, why
 from railyard.plan.serving.trials import Trials
 from railyard.scenario import load
-from railyard.scenario.execute import execute
+from railyard.study.study import run as execute
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from railyard.scenario import load
-from railyard.scenario.execute import execute
-from railyard.scenario.prepare import prepare
-from railyard.scenario.serving.prepare import prepare as prepare_serving
-from railyard.scenario.serving.stages.prepare import prepare as prepare_pipeline
+from railyard.study.study import prepare
+from railyard.study.study import run as execute
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FABRICS = {EXAMPLES / "packet" / "my_fabric.yaml"}  # no scenario: tests/packet_user tries it
@@ -37,9 +35,7 @@ def test_there_are_examples():
 def test_an_example_can_be_run_as_it_is(path):
     """Reads, builds every cluster, fits every layout: all that can be wrong in a scenario."""
     draft = load.load(path)
-    workload = draft.scenario.workload
-    ways = {"training": prepare, "serving": prepare_serving, "pipeline": prepare_pipeline}
-    jobs = next(way for kind, way in ways.items() if getattr(workload, kind) is not None)(draft)
+    jobs = prepare(draft)
     assert len({job.variant.name for job in jobs}) == len(jobs)
     first = path.read_text(encoding="utf-8").splitlines()[0]
     assert first == "# yaml-language-server: $schema=railyard.schema.json"

@@ -14,7 +14,7 @@ import pytest
 from railyard.errors import InputError, SimulationError
 from railyard.graph import Timeline
 from railyard.scenario import load
-from railyard.scenario.execute import execute
+from railyard.study.study import run as execute
 
 VARIANT_KEYS = {
     "name", "settings", "layout", "step", "storage", "utilization", "time", "lockstep", "jct", "power", "capex", "cpmt",
@@ -216,7 +216,7 @@ def test_a_failing_report_leaves_no_folder(small, tmp_path):
         raise OSError("no space left on device")
 
     with pytest.raises(OSError, match="no space"):
-        run(small, out=tmp_path / "runs", face=face)
+        run(small, out=tmp_path / "runs", faces=[face])
     assert not (tmp_path / "runs").exists()
 
 

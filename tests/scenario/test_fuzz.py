@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from railyard.cluster import fabrics, topologies
 from railyard.errors import RailyardError
 from railyard.scenario import load, source
-from railyard.scenario.execute import execute
-from railyard.scenario.prepare import prepare
+from railyard.study.study import prepare
+from railyard.study.study import run as execute
 
 PARALLELISM = "workload.training.parallelism"
 TRAINING = "workload.training"

@@ -67,7 +67,7 @@ def test_wrong_comparisons(text):
 
 def test_the_same_value_twice_is_no_comparison():
     from railyard.scenario import load
-    from railyard.scenario.prepare import expand
+    from railyard.scenario.variants import expand
 
     draft = load.load(Path(__file__).parents[2] / "examples" / "first.yaml", ["tokens=2 T", "placement=scattered"])
     assert draft.scenario.workload.training.tokens == 2_000_000_000_000

@@ -13,7 +13,7 @@ from railyard.errors import InputError
 from railyard.scenario import load
 from railyard.scenario.serving.guessing import pass_share
 from railyard.scenario.serving.notes import computed_again
-from railyard.scenario.serving.prepare import prepare
+from railyard.study.study import prepare
 from railyard.workload.serving.devices import DeviceProfile, written
 from railyard.workload.serving.profiles import profile
 

@@ -8,7 +8,7 @@ import pytest
 
 from railyard.scenario import load
 from railyard.scenario.draws import hashes
-from railyard.scenario.prepare import prepare
+from railyard.study.study import prepare
 
 STUDIES = sorted((Path(__file__).parents[2] / "examples" / "studies").glob("*.yaml"))
 

@@ -15,7 +15,7 @@ from railyard import api, catalog
 from railyard.engine.serving import Cost, Deployment, Pool, Router, simulate
 from railyard.errors import InputError
 from railyard.scenario import load
-from railyard.scenario.serving.prepare import prepare
+from railyard.study.study import prepare
 from railyard.workload.serving.afd import Beat, Exchange, apart_cost, copies
 from railyard.workload.serving.columns import Deployments, device_row, place, shape
 from railyard.workload.serving.cost import iteration_cost

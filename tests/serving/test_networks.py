@@ -10,7 +10,7 @@ import pytest
 from railyard import api
 from railyard.errors import InputError
 from railyard.scenario import load
-from railyard.scenario.serving.prepare import prepare
+from railyard.study.study import prepare
 
 PROMPT = 16000
 CACHED_BYTES = PROMPT * 32 * 8 * 128 * 2 * 2

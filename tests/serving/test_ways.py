@@ -8,7 +8,7 @@ import pytest
 from railyard import api
 from railyard.errors import InputError
 from railyard.scenario import load
-from railyard.scenario.serving.prepare import prepare
+from railyard.study.study import prepare
 
 BASE = {
     "name": "apart",

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.scenario import load
 from railyard.scenario.serving.stages.measuring import measure
-from railyard.scenario.serving.stages.prepare import PipelineJob, prepare
 from railyard.scenario.serving.stages.shown import shown
+from railyard.study.study import prepare
 
 if TYPE_CHECKING:
     from railyard.measure.serving.served import Served
+    from railyard.scenario.serving.stages.prepare import PipelineJob
 
 ASKED: dict[str, Any] = {
     "rate": 2,

@@ -10,7 +10,7 @@ import pytest
 from railyard import catalog
 from railyard.errors import InputError
 from railyard.scenario import load
-from railyard.scenario.serving.stages.prepare import prepare
+from railyard.study.study import prepare
 from railyard.workload.serving.retrieval import Index, search_s
 
 from .pipelines import LARGE, measured, scenario, search

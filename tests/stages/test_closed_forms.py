@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from railyard.scenario import load
 from railyard.scenario.serving.measuring import latencies
-from railyard.scenario.serving.prepare import prepare as prepare_serving
 from railyard.scenario.serving.stages.fifo import starts
+from railyard.study.study import prepare
 
 from .pipelines import ASKED, CLUSTER, LARGE, SMALL, measured, run, search
 
@@ -26,7 +26,7 @@ def alone(stage: dict[str, Any]) -> Any:
         "cluster": {**CLUSTER, "accelerators": 8},
         "workload": {"serving": {**model, "requests": {"synthetic": ASKED}}},
     }
-    ready = prepare_serving(load.from_values(values))[0]
+    ready = prepare(load.from_values(values))[0]
     return latencies(ready, ready.requests, ready.run(ready.requests))
 
 

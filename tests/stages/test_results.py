@@ -8,7 +8,7 @@ import pytest
 
 from railyard.scenario import load
 from railyard.scenario.serving.measuring import measure as measure_serving
-from railyard.scenario.serving.prepare import prepare as prepare_serving
+from railyard.study.study import prepare
 
 from .pipelines import LARGE, SMALL, measured
 
@@ -23,7 +23,7 @@ def alone(stage: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
         "cluster": {"accelerators": 8, "server": stage["server"]},
         "workload": {"serving": {**model, "requests": {"synthetic": asked}}},
     }
-    ready = prepare_serving(load.from_values(values))[0]
+    ready = prepare(load.from_values(values))[0]
     found: dict[str, Any] = measure_serving(ready, ready.run(ready.requests)).variant["serving"]["kv"]
     return found
 

@@ -14,8 +14,8 @@ from railyard.errors import InputError
 from railyard.measure.result import validate_result
 from railyard.scenario import load
 from railyard.scenario.communication import one_of
-from railyard.scenario.execute import execute
-from railyard.scenario.prepare import prepare
+from railyard.study.study import prepare
+from railyard.study.study import run as execute
 from railyard.workload.training.sync import KINDS, DiLoCo, PowerSgd
 from railyard.workload.training.sync.published import Finding
 

@@ -11,9 +11,9 @@ from railyard.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from railyard.scenario.explain import Explanation
     from railyard.scenario.load import Draft
     from railyard.scenario.model import Scenario
+    from railyard.study.explain import Explanation
 
 __all__ = ["SERVED_TABLES", "TABLES", "Run", "compare", "explain", "load", "run"]
 
@@ -93,7 +93,7 @@ def explain(run: str | Path | Run, *, variant: str | None = None, remedies: bool
     Raises:
         InputError: There is no such run or variant, its files cannot be read, or the run kept no folder.
     """
-    from railyard.scenario import explain as explaining
+    from railyard.study import explain as explaining
 
     if isinstance(run, Run):
         if run.folder is None:
@@ -112,14 +112,14 @@ def execute(
 ) -> Run:
     """Runs a scenario that was read already, and writes its folder; the common end of Python and the command line."""
     from railyard.report import write_report
-    from railyard.scenario import execute as executing
+    from railyard.study import study
 
-    finished = executing.execute(
+    finished = study.run(
         draft,
         varies,
         engine=engine,
         out=None if out is None else Path(out),
-        face=lambda result, folder: write_report(result, folder / "report.html"),
+        faces=[lambda result, folder: write_report(result, folder / "report.html")],
         progress=progress,
     )
     return Run(finished.result["name"], finished.result, finished.folder)

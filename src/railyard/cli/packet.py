@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from railyard.cli.guard import say
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.errors import InputError
-from railyard.scenario.packet import Report, Run, assign, chosen, run
+from railyard.scenario.packet import Report, Run, assign, chosen
+from railyard.study import study
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,10 +46,12 @@ def packet(
         traffic, topology, preset, settings, seed=seed, threads=threads, probe=bool(report_to or out), faults=faults
     )
     with Progress(wanted=not quiet) as shown:
-        report = run(given, progress=lambda events, now_ps: shown(_so_far(events, now_ps), 0.0))
+        finished = study.run(given, out=out, faces=[_page], progress=shown)
+    report: Report = finished.measured[0].report
     if flows_to is not None:
         report.write_flows(flows_to)
-    kept = _keep(given, report, report_to, out)
+    written = [] if report_to is None else [_write_page(finished.result, report_to)]
+    written += [] if finished.folder is None else [finished.folder]
     if not quiet:
         _warn(report)
     if as_json:
@@ -56,39 +59,30 @@ def packet(
     else:
         _show(report)
     if not quiet:
-        for path in kept:
+        for path in written:
             say(f"wrote {path}")
 
 
-def _keep(given: Run, report: Report, page: Path | None, out: Path | None) -> list[Path]:
-    """Writes the report and the folder of the run where they are asked for; what was written.
+def _page(result: dict[str, Any], folder: Path) -> None:
+    """The report in the folder of the run."""
+    from railyard.report import write_report
+
+    write_report(result, folder / "report.html")
+
+
+def _write_page(result: dict[str, Any], path: Path) -> Path:
+    """The report by itself.
 
     Raises:
-        InputError: They cannot be written.
+        InputError: It cannot be written.
     """
-    if page is None and out is None:
-        return []
     from railyard.report import write_report
-    from railyard.scenario.packet.files import write_folder
-    from railyard.scenario.packet.result import result
 
-    found = result(given, report)
-    kept = []
-    if page is not None:
-        try:
-            write_report(found, page)
-        except OSError as error:
-            raise InputError(f"the file cannot be written: {error.strerror}", file=page, key="--report") from None
-        kept.append(page)
-    if out is not None:
-        kept.append(
-            write_folder(given, report, found, out, more=lambda folder: write_report(found, folder / "report.html"))
-        )
-    return kept
-
-
-def _so_far(events: int, now_ps: int) -> str:
-    return f"{events / 1e6:.1f} M events, {now_ps / 1e6:.1f} us"
+    try:
+        write_report(result, path)
+    except OSError as error:
+        raise InputError(f"the file cannot be written: {error.strerror}", file=path, key="--report") from None
+    return path
 
 
 def _warn(report: Report) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from railyard.catalog import Entry
@@ -18,7 +18,7 @@ class Source:
         field: Which number of it.
         value: As written, with its unit.
         source: Who says so.
-        year: Of the source.
+        year: Of the source; empty where none is named.
         confidence: `vendor`, `measured`, `estimated` or `user`.
     """
 
@@ -26,7 +26,7 @@ class Source:
     field: str
     value: str
     source: str
-    year: int
+    year: int | Literal[""]
     confidence: str
 
     def to_json(self) -> dict[str, object]:

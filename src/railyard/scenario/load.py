@@ -35,6 +35,22 @@ class Draft:
     tree: Node
     folder: Path
 
+    @property
+    def kind(self) -> str:
+        """Which key of `workload` says what runs."""
+        workload = self.scenario.workload
+        return next(key for key in type(workload).model_fields if getattr(workload, key) is not None)
+
+    @property
+    def title(self) -> str:
+        """Name of the result."""
+        return self.scenario.name
+
+    @property
+    def seed(self) -> int:
+        """Of everything random."""
+        return self.scenario.seed
+
     def changed(self, changes: Mapping[str, Node]) -> Draft:
         """The same with other values under dotted keys.
 

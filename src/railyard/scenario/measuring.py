@@ -60,6 +60,11 @@ class Measured:
     defaults: tuple[str, ...]
     sampled_ranks: tuple[int, ...]
 
+    @property
+    def digest(self) -> str:
+        """Fingerprint of the timeline."""
+        return str(self.variant["digest"])
+
 
 def measure(simulated: Simulated) -> Measured:
     """Everything about one variant.

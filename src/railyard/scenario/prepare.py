@@ -10,7 +10,6 @@ from railyard.errors import InputError
 from railyard.scenario import compose
 from railyard.scenario.load import dump
 from railyard.scenario.packets import engine_of
-from railyard.scenario.variants import expand
 from railyard.workload.training.jitter import law_of
 
 if TYPE_CHECKING:
@@ -25,39 +24,6 @@ if TYPE_CHECKING:
     from railyard.scenario.load import Draft
     from railyard.scenario.variants import Variant
     from railyard.workload.training.spec import Training
-
-
-@dataclass(frozen=True)
-class Job:
-    """One variant, ready to run.
-
-    Attributes:
-        variant: Its name, settings and scenario.
-        catalog: Where its parts come from.
-        cluster: On what it runs.
-        training: What runs.
-        engine: How time is found.
-        policy: What is fixed about collectives.
-        faults: What goes wrong.
-        jitter: Random differences in compute time.
-        assumptions: Prices and rates.
-    """
-
-    variant: Variant
-    catalog: Catalog
-    cluster: Cluster
-    training: Training
-    engine: Engine
-    policy: CollectivePolicy
-    faults: tuple[Fault, ...]
-    jitter: Jitter
-    assumptions: Assumptions
-
-    @property
-    def seeds(self) -> range:
-        """The seeds that are run."""
-        scenario = self.variant.draft.scenario
-        return range(scenario.seed, scenario.seed + scenario.repeat)
 
 
 @dataclass
@@ -94,23 +60,62 @@ class Graphs:
             return graph
 
 
-def prepare(draft: Draft, varies: Sequence[str] = (), engine: str | None = None) -> list[Job]:
+@dataclass(frozen=True)
+class Job:
+    """One variant, ready to run.
+
+    Attributes:
+        variant: Its name, settings and scenario.
+        catalog: Where its parts come from.
+        cluster: On what it runs.
+        training: What runs.
+        engine: How time is found.
+        policy: What is fixed about collectives.
+        faults: What goes wrong.
+        jitter: Random differences in compute time.
+        assumptions: Prices and rates.
+        graphs: Task graphs, which variants share.
+    """
+
+    variant: Variant
+    catalog: Catalog
+    cluster: Cluster
+    training: Training
+    engine: Engine
+    policy: CollectivePolicy
+    faults: tuple[Fault, ...]
+    jitter: Jitter
+    assumptions: Assumptions
+    graphs: Graphs = field(default_factory=Graphs, compare=False, repr=False)
+
+    @property
+    def seeds(self) -> range:
+        """The seeds that are run."""
+        scenario = self.variant.draft.scenario
+        return range(scenario.seed, scenario.seed + scenario.repeat)
+
+
+def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Job]:
     """All variants of a scenario, ready to run.
+
+    Args:
+        variants: Of one scenario.
+        engine: In place of the scenario's.
 
     Raises:
         InputError: One of them cannot be run; with the place in the scenario.
     """
     catalogs: dict[str | None, Catalog] = {}
     clusters: dict[str, Cluster] = {}
-    jobs = []
-    for variant in expand(draft, varies):
+    jobs, graphs = [], Graphs()
+    for variant in variants:
         extra = variant.draft.scenario.catalog
         if extra not in catalogs:
             catalogs[extra] = compose.catalog_of(variant.draft)
         key = repr((extra, dump(variant.draft.scenario.cluster)))
         if key not in clusters:
             clusters[key] = compose.cluster_of(variant.draft, catalogs[extra])
-        job = _job(variant, catalogs[extra], clusters[key], engine)
+        job = replace(_job(variant, catalogs[extra], clusters[key], engine), graphs=graphs)
         use = compose.domain_use_of(job.cluster, job.training.layout)
         if use is not None and job.cluster.spec.ranks_per_domain is None:
             key = f"{use} {key}"

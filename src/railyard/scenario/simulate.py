@@ -10,7 +10,7 @@ from railyard.engine import DegradeLink, Jitter
 from railyard.engine import get as engine_named
 from railyard.engine.fluid import FluidEngine
 from railyard.engine.lowering import lower
-from railyard.errors import RailyardError
+from railyard.errors import Stopped
 from railyard.graph import Kind
 from railyard.measure import bottleneck
 from railyard.measure.distribution import nearest_rank
@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from railyard.graph import TaskGraph, Timeline
     from railyard.measure.bottleneck import Bottleneck, Resource
     from railyard.scenario.prepare import Graphs, Job
-
-
-class Stopped(RailyardError):
-    """The user stopped the run; not an error, but it ends every thread at once."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +53,11 @@ class Simulated:
     meeting_s: float = 0.0
 
 
-def simulate(job: Job, graphs: Graphs, *, stop: Event, done: Callable[[str], None], workers: int = 1) -> Simulated:
+def simulate(job: Job, *, stop: Event, done: Callable[[str], None], workers: int = 1) -> Simulated:
     """Runs one variant.
 
     Args:
         job: The variant.
-        graphs: Graphs that are shared with other variants.
         stop: Ends the run when it is set.
         done: Told after each simulation what has been done.
         workers: Simulations at a time; engines free the GIL.
@@ -72,9 +67,9 @@ def simulate(job: Job, graphs: Graphs, *, stop: Event, done: Callable[[str], Non
         SimulationError: The run cannot finish.
         Stopped: `stop` was set.
     """
-    bench = Bench(job, graphs, stop, done)
+    bench = Bench(job, job.graphs, stop, done)
     with blaming(job.variant.draft, "workload", "training"):
-        graph = graphs.of(job.training, job.cluster)
+        graph = job.graphs.of(job.training, job.cluster)
     pool = ThreadPoolExecutor(max_workers=workers)
     try:
         samples_s = bench.samples_s(graph, pool) if bench.random else ()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError
 from railyard.scenario import override
+from railyard.scenario.load import dump
 from railyard.scenario.source import Mark, Node, from_plain
 
 if TYPE_CHECKING:
@@ -50,6 +51,15 @@ def expand(draft: Draft, varies: Sequence[str] = ()) -> list[Variant]:
     if compare.steps:
         return [_named(draft, "steps", number, cumulative=True) for number in range(len(compare.steps))]
     return [Variant(draft.scenario.name, {}, draft)]
+
+
+def resolved(draft: Draft, varies: Sequence[str] = ()) -> dict[str, Any]:
+    """The scenario with defaults written out, and with the comparison of the command line in it."""
+    if not varies:
+        return dump(draft.scenario)
+    pairs = [override.parse_vary(text) for text in varies]
+    compare = {"vary": {key: [node.plain() for node in nodes] for key, nodes in pairs}}
+    return dump(draft.changed({"compare": from_plain(compare, Mark("--vary"))}).scenario)
 
 
 def _nodes(draft: Draft, key: str) -> list[Node]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import resource
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,7 @@ class Run:
         threads: Threads of the engine; results do not depend on it.
         probe: Whether the run is made again with samples of queues and senders, for the report.
         faults: File of what happens to links in time; see `railyard.scenario.packet.fault_file`.
+        kind: Of the work.
     """
 
     traffic: Path
@@ -58,6 +59,17 @@ class Run:
     threads: int = 1
     probe: bool = False
     faults: Path | None = None
+    kind: str = field(default="traffic", init=False)
+
+    @property
+    def title(self) -> str:
+        """Name of the result."""
+        return f"{self.traffic.stem} on {self.preset.name}"
+
+    @property
+    def name(self) -> str:
+        """Of its only variant."""
+        return self.preset.name
 
 
 def run(given: Run, *, progress: Callable[[int, int], None] | None = None) -> Report:

@@ -52,6 +52,7 @@ class Measured:
         cost: Of the deployment.
         sources: Origins of its prices, powers, rates.
         defaults: What was chosen because the scenario did not say.
+        left_out: What engine and model leave out.
     """
 
     variant: dict[str, Any]
@@ -59,6 +60,12 @@ class Measured:
     cost: DeploymentCost
     sources: tuple[Source, ...]
     defaults: tuple[str, ...]
+    left_out: tuple[str, ...] = LEFT_OUT
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of the run."""
+        return str(self.variant["digest"])
 
 
 def objective_of(job: ServingJob) -> Objective:

@@ -18,7 +18,6 @@ from railyard.scenario.serving.own import with_own
 from railyard.scenario.serving.placing import PROMPTS, ROLES, own_needs, place
 from railyard.scenario.serving.storage import loads_from, with_storage
 from railyard.scenario.serving.ways import ways
-from railyard.scenario.variants import expand
 from railyard.workload.serving.devices import read_profiles
 from railyard.workload.serving.profiles import profile
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.economics.assumptions import Assumptions
     from railyard.engine.serving import Deployment, ServingRun
-    from railyard.scenario.load import Draft
     from railyard.scenario.serving.networks import Networks
     from railyard.scenario.serving.placing import Placed
     from railyard.scenario.variants import Variant
@@ -105,14 +103,15 @@ class ServingJob:
         return replace(self, requests=replace(self.requests, arrival_ps=run.sent_ps - self.entry_ps))
 
 
-def prepare(draft: Draft, varies: Sequence[str] = ()) -> list[ServingJob]:
+def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[ServingJob]:
     """All variants of a scenario, ready to run.
 
     Raises:
         InputError: One of them cannot be run; with the place in the scenario.
     """
+    del engine  # there is one that serves requests
     known = Known()
-    return [job_of(variant, known) for variant in expand(draft, varies)]
+    return [job_of(variant, known) for variant in variants]
 
 
 class Known:

@@ -83,7 +83,7 @@ def measure(job: PipelineJob, journey: Journey) -> Measured:
         "warnings": list(_warnings(journey, found)),
         "digest": _digest(journey),
     }
-    return Measured(variant, found, cost, tuple(_sources(job, cost)), tuple(_defaults(job)))
+    return Measured(variant, found, cost, tuple(_sources(job, cost)), tuple(_defaults(job)), LEFT_OUT)
 
 
 def outcome(journey: Journey) -> str:

@@ -22,14 +22,12 @@ from railyard.scenario.serving.stages.section import (
 )
 from railyard.scenario.serving.stages.site import Site
 from railyard.scenario.serving.stages.through import through
-from railyard.scenario.variants import expand
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from railyard.catalog import Catalog
     from railyard.cluster import Cluster
-    from railyard.scenario.load import Draft
     from railyard.scenario.serving.stages.section import StageSection
     from railyard.scenario.serving.stages.stage import Hardware, Stage
     from railyard.scenario.serving.stages.through import Journey, Tell
@@ -63,14 +61,15 @@ class PipelineJob:
         return through(scenario.pipeline, self.stages, requests, scenario.seed, tell)
 
 
-def prepare(draft: Draft, varies: Sequence[str] = ()) -> list[PipelineJob]:
+def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[PipelineJob]:
     """All variants of a scenario, ready to run.
 
     Raises:
         InputError: One of them cannot be run; with the place in the scenario.
     """
+    del engine  # there is one that serves requests
     known = Known()
-    return [job_of(variant, known) for variant in expand(draft, varies)]
+    return [job_of(variant, known) for variant in variants]
 
 
 def job_of(variant: Variant, known: Known) -> PipelineJob:

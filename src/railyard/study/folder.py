@@ -36,8 +36,13 @@ def name_of(scenario: Mapping[str, Any], version: str) -> str:
     return f"{slug(str(scenario['name']))}-{digest[:8]}"
 
 
+def of_variant(folder: Path, number: int, name: str) -> Path:
+    """Where the files of a variant go: those of the first into the folder itself, others into one of their own."""
+    return folder if number == 0 else folder / "variants" / f"{number}-{slug(name)}"
+
+
 @contextmanager
-def whole(root: Path, name: str) -> Iterator[Path]:
+def replaced(root: Path, name: str) -> Iterator[Path]:
     """A folder to write into, which becomes `root/name` when the block ends well and vanishes when it does not.
 
     Raises:

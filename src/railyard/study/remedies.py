@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from railyard.errors import InputError
 from railyard.scenario import bounds, compose
-from railyard.scenario.prepare import prepare
 from railyard.scenario.source import Mark, from_plain
+from railyard.study.study import prepare
 from railyard.workload.training import profiles
 from railyard.workload.training.layout import check
 from railyard.workload.training.memory import check_fit
@@ -181,7 +181,7 @@ def _other_fabric(job: Job, name: str) -> Callable[[], Job]:
     def apply() -> Job:
         node = from_plain({"name": name}, Mark(f"fabric {name}"))
         draft = job.variant.draft.changed({"cluster.back_end.fabric": node})
-        (other,) = prepare(draft, engine=job.engine.name)
+        other: Job = prepare(draft, engine=job.engine.name)[0]
         use = compose.domain_use_of(other.cluster, job.training.layout)
         if use is not None and other.cluster.spec.ranks_per_domain is None:
             raise InputError("tensor or expert groups would straddle scale-up domains", key="ranks_per_domain")

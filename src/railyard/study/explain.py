@@ -18,12 +18,13 @@ from railyard.measure.explain_tree import MEETINGS, STALL, VARIATION, tree_of
 from railyard.measure.result import validate_result
 from railyard.scenario import load
 from railyard.scenario.draws import redrawn
-from railyard.scenario.folder import slug
 from railyard.scenario.measuring import economics
-from railyard.scenario.prepare import Graphs, Job, prepare
-from railyard.scenario.remedies import remedies
+from railyard.scenario.prepare import Graphs, Job
 from railyard.scenario.simulate import Bench, Simulated
 from railyard.scenario.storing import Saved
+from railyard.study.folder import of_variant
+from railyard.study.remedies import remedies
+from railyard.study.study import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from railyard.measure.bottleneck import Resource
     from railyard.measure.explain import Tree
-    from railyard.scenario.remedies import Remedy
+    from railyard.study.remedies import Remedy
 
     Tell = Callable[[str, float], None]
 
@@ -235,7 +236,7 @@ def _number(result: Mapping[str, Any], variant: str | None) -> int:
 def _job(file: Path, result: Mapping[str, Any], number: int) -> Job:
     scenario = file.parent / "scenario.yaml"
     draft = load.load(scenario) if scenario.is_file() else load.from_values(result["scenario"])
-    jobs = prepare(draft, engine=result["provenance"]["engine"])
+    jobs: list[Job] = prepare(draft, engine=result["provenance"]["engine"])
     if len(jobs) != len(result["variants"]):
         text = f"the scenario beside the result has {len(jobs)} variants, the result {len(result['variants'])}"
         raise InputError(text, file=file)
@@ -244,8 +245,7 @@ def _job(file: Path, result: Mapping[str, Any], number: int) -> Job:
 
 def _timeline(folder: Path, job: Job, number: int, said: Mapping[str, Any]) -> tuple[Timeline, tuple[str, ...]]:
     """The stored timeline; where only the result was kept, the step simulated again."""
-    inner = folder / "variants" / f"{number}-{slug(said['name'])}" if number else folder
-    path = inner / "timeline.parquet"
+    path = of_variant(folder, number, said["name"]) / "timeline.parquet"
     if path.is_file():
         return Timeline.read_parquet(path), ()
     bench = _bench(job)

@@ -1,0 +1,1 @@
+"""From a document to a finished run, in one order for every kind of work: prepare, run, measure, write."""

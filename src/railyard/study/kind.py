@@ -1,0 +1,130 @@
+"""A kind of work as a record of its steps; one file in `study/kinds/` each, imported when a study asks for it.
+
+The name of the file is the name of the kind, and the key under `workload` of a scenario.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from railyard.registry import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from railyard.economics.sources import Source
+    from railyard.study.control import Control
+
+
+class Document(Protocol):
+    """What a study is made of: a scenario, or traffic over a network."""
+
+    @property
+    def kind(self) -> str:
+        """Name of its kind of work."""
+
+    @property
+    def title(self) -> str:
+        """Name of the result."""
+
+    @property
+    def seed(self) -> int:
+        """Of every random choice."""
+
+
+class Measured(Protocol):
+    """One variant of the result, and where its numbers come from."""
+
+    @property
+    def variant(self) -> dict[str, Any]:
+        """As it stands in `result.json`."""
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of the run."""
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Origins of its prices, powers, rates."""
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """What engine and model leave out."""
+
+    @property
+    def defaults(self) -> tuple[str, ...]:
+        """What was chosen because the document did not say."""
+
+
+class Named(Protocol):
+    """A variant of a document."""
+
+    @property
+    def name(self) -> str:
+        """How it is called in tables."""
+
+
+D = TypeVar("D", bound=Document)
+V = TypeVar("V", bound=Named)
+P = TypeVar("P")
+O = TypeVar("O")  # noqa: E741 - prepared, outcome, measured
+M = TypeVar("M", bound=Measured)
+
+
+def _nothing(*_: object) -> None:
+    """A step that a kind does not have."""
+
+
+@dataclass(frozen=True)
+class Kind(Generic[D, V, P, O, M]):
+    """A kind of work.
+
+    Attributes:
+        name: As the key under `workload`.
+        check: Refuses an engine that was asked for and cannot run this work.
+        expand: The variants of a document, given `key=a,b,c` in place of what it compares.
+        resolved: The document as plain values, the same comparison in it; names the folder.
+        prepare: All variants, ready to run; every input error appears here. Given variants and the engine asked for.
+        engine: Name of the engine that runs a prepared variant.
+        run: Simulates one.
+        measure: The figures of what was simulated.
+        search: Further runs that the document asks for, such as its capacity; their figures are added to the variant.
+        relate: Adds what only all variants together show.
+        write: Tables and traces of one variant into its folder.
+        write_inputs: The document and the files that it names into the folder of the run.
+        parallel: Whether variants run at the same time: engines free the GIL.
+    """
+
+    name: str
+    expand: Callable[[D, Sequence[str]], Sequence[V]]
+    resolved: Callable[[D, Sequence[str]], dict[str, Any]]
+    prepare: Callable[[Sequence[V], str | None], Sequence[P]]
+    engine: Callable[[P], str]
+    run: Callable[[P, Control], O]
+    measure: Callable[[O], M]
+    write: Callable[[Path, O, M], None]
+    write_inputs: Callable[[Path, dict[str, Any], Sequence[V]], None] = _nothing
+    check: Callable[[D, str | None], None] = _nothing
+    search: Callable[[O, M, Control], None] = _nothing
+    relate: Callable[[Sequence[M]], None] = _nothing
+    parallel: bool = False
+
+
+kinds: Registry[Kind[Any, Any, Any, Any, Any]] = Registry("kind of work")
+
+
+def kind_named(name: str) -> Kind[Any, Any, Any, Any, Any]:
+    """The record of a kind.
+
+    Raises:
+        InputError: There is no such kind.
+    """
+    from railyard.study import kinds as files
+
+    if name not in kinds and any(module.name == name for module in iter_modules(files.__path__)):
+        import_module(f"railyard.study.kinds.{name}")
+    return kinds.get(name)

@@ -1,0 +1,1 @@
+"""Kinds of work, one file each: its record is its registration."""

@@ -1,0 +1,94 @@
+"""Stages that requests go through, each on hardware of its own; with the search for their capacity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.scenario.serving.curves import add_curve
+from railyard.scenario.serving.stages.keeping import write_variant
+from railyard.scenario.serving.stages.measuring import measure, objective_of, outcome
+from railyard.scenario.serving.stages.prepare import prepare
+from railyard.scenario.serving.stages.shown import shown
+from railyard.scenario.variants import expand, resolved
+from railyard.study.inputs import write_inputs
+from railyard.study.kind import Kind, kinds
+from railyard.study.kinds.serving import RUN_SHARE, relate
+from railyard.study.serving.check import ENGINE, check_engine
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from railyard.measure.serving.served import Served
+    from railyard.scenario.serving.measuring import Measured
+    from railyard.scenario.serving.stages.prepare import PipelineJob
+    from railyard.scenario.serving.stages.through import Journey
+    from railyard.study.control import Control
+    from railyard.workload.serving.requests import Requests
+
+
+@dataclass(frozen=True, eq=False)
+class Traversed:
+    """Requests that went through all stages.
+
+    Attributes:
+        job: The pipeline.
+        journey: What happened at each stage.
+    """
+
+    job: PipelineJob
+    journey: Journey
+
+
+def _run(job: PipelineJob, control: Control) -> Traversed:
+    name, names, total = job.variant.name, list(job.stages), max(len(job.requests), 1)
+
+    def progress(stage: str, done: int) -> None:
+        share = (names.index(stage) + min(done / total, 1.0)) / len(names)
+        control.progress(f"{name}: {stage}", RUN_SHARE * share)
+
+    return Traversed(job, job.run(job.requests, progress))
+
+
+def _search(traversed: Traversed, found: Measured, control: Control) -> None:
+    """The capacity, where the scenario asks for it, and the points of the fronts."""
+    job = traversed.job
+    section = job.variant.draft.scenario.pipeline.capacity
+    if section is not None:
+        control.progress(f"capacity of {job.variant.name}", RUN_SHARE)
+    add_curve(
+        found,
+        section,
+        job.variant.draft,
+        requests=job.requests,
+        objective=objective_of(job),
+        serve=lambda some: _served(job, some),
+    )
+
+
+def _served(job: PipelineJob, requests: Requests) -> tuple[Served, bool]:
+    journey = job.run(requests)
+    return shown(job.variant.draft.scenario.pipeline, journey).served, outcome(journey) == "overload"
+
+
+def _write(folder: Path, traversed: Traversed, found: Measured) -> None:
+    write_variant(folder, traversed.journey, found.requests)
+
+
+PIPELINE = kinds.add(
+    "pipeline",
+    Kind(
+        name="pipeline",
+        check=check_engine,
+        expand=expand,
+        resolved=resolved,
+        prepare=prepare,
+        engine=lambda _job: ENGINE,
+        run=_run,
+        measure=lambda traversed: measure(traversed.job, traversed.journey),
+        search=_search,
+        relate=relate,
+        write=_write,
+        write_inputs=write_inputs,
+    ),
+)

@@ -1,0 +1,104 @@
+"""One model that answers requests, on the serving engine; with the search for its capacity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.scenario.serving.curves import add_curve, mark_fronts
+from railyard.scenario.serving.keeping import write_variant
+from railyard.scenario.serving.measuring import latencies, measure, objective_of
+from railyard.scenario.serving.prepare import prepare
+from railyard.scenario.variants import expand, resolved
+from railyard.study.inputs import write_inputs
+from railyard.study.kind import Kind, kinds
+from railyard.study.serving.check import ENGINE, check_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from railyard.engine.serving import ServingRun
+    from railyard.measure.serving.served import Served
+    from railyard.scenario.serving.measuring import Measured
+    from railyard.scenario.serving.prepare import ServingJob
+    from railyard.study.control import Control
+    from railyard.workload.serving.requests import Requests
+
+_LOGGED = 16
+"""Replicas whose iterations go into the trace."""
+RUN_SHARE = 0.9
+"""Of a variant's time, what the run that was asked for takes, for the progress bar only."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A run of the serving engine.
+
+    Attributes:
+        job: With its requests as they were sent.
+        run: What the engine found.
+    """
+
+    job: ServingJob
+    run: ServingRun
+
+
+def _run(job: ServingJob, control: Control) -> Answered:
+    name, total = job.variant.name, len(job.requests)
+    logged = range(min(_LOGGED, job.deployment.replicas)) if control.recorded else ()
+    run = job.run(
+        job.requests,
+        log=logged,
+        progress=lambda done, _now: control.progress(f"serving {name}", RUN_SHARE * done / total),
+    )
+    return Answered(job.as_sent(run), run)
+
+
+def _search(answered: Answered, found: Measured, control: Control) -> None:
+    """The capacity, where the scenario asks for it, and the points of the fronts."""
+    job = answered.job
+    section = job.variant.draft.scenario.serving.capacity
+    if section is not None:
+        control.progress(f"capacity of {job.variant.name}", RUN_SHARE)
+    add_curve(
+        found,
+        section,
+        job.variant.draft,
+        requests=job.requests,
+        objective=objective_of(job),
+        serve=lambda some: _served(job, some),
+    )
+
+
+def _served(job: ServingJob, requests: Requests) -> tuple[Served, bool]:
+    run = job.run(requests)
+    return latencies(job, requests, run), run.overloaded
+
+
+def relate(measured: Sequence[Measured]) -> None:
+    """Marks the points that no other point of any variant beats."""
+    mark_fronts([found.variant["serving"] for found in measured])
+
+
+def _write(folder: Path, answered: Answered, found: Measured) -> None:
+    write_variant(folder, answered.job, answered.run, found.requests)
+
+
+SERVING = kinds.add(
+    "serving",
+    Kind(
+        name="serving",
+        check=check_engine,
+        expand=expand,
+        resolved=resolved,
+        prepare=prepare,
+        engine=lambda _job: ENGINE,
+        run=_run,
+        measure=lambda answered: measure(answered.job, answered.run),
+        search=_search,
+        relate=relate,
+        write=_write,
+        write_inputs=write_inputs,
+    ),
+)

@@ -1,0 +1,60 @@
+"""Packets of given traffic over a given network, without a model of training: what `railyard packet` runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.scenario.packet.execute import run
+from railyard.study.kind import Kind, kinds
+from railyard.study.traffic.measuring import measure, plain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from railyard.scenario.packet.execute import Run
+    from railyard.scenario.packet.report import Report
+    from railyard.study.control import Control
+    from railyard.study.traffic.measuring import Measured
+
+
+@dataclass(frozen=True, eq=False)
+class Sent:
+    """Traffic that was sent.
+
+    Attributes:
+        traffic: What was run.
+        report: What the engine found.
+    """
+
+    traffic: Run
+    report: Report
+
+
+def _run(traffic: Run, control: Control) -> Sent:
+    return Sent(traffic, run(traffic, progress=lambda events, now_ps: control.progress(_so_far(events, now_ps), 0.0)))
+
+
+def _so_far(events: int, now_ps: int) -> str:
+    return f"{events / 1e6:.1f} M events, {now_ps / 1e6:.1f} us"
+
+
+def _write(folder: Path, _sent: Sent, found: Measured) -> None:
+    from railyard.study.traffic.files import write_files
+
+    write_files(folder, found.report)
+
+
+TRAFFIC = kinds.add(
+    "traffic",
+    Kind(
+        name="traffic",
+        expand=lambda traffic, _varies: [traffic],
+        resolved=lambda traffic, _varies: plain(traffic),
+        prepare=lambda variants, _engine: variants,
+        engine=lambda _traffic: "packet",
+        run=_run,
+        measure=lambda sent: measure(sent.traffic, sent.report),
+        write=_write,
+    ),
+)

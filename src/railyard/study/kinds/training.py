@@ -1,0 +1,52 @@
+"""Training steps: seeds, a checkpoint, and trials in which one resource is better, on an engine of the registry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.graph import perfetto
+from railyard.scenario.measuring import measure
+from railyard.scenario.prepare import prepare
+from railyard.scenario.simulate import simulate
+from railyard.scenario.variants import expand, resolved
+from railyard.study.inputs import write_inputs
+from railyard.study.kind import Kind, kinds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from railyard.scenario.measuring import Measured
+    from railyard.scenario.prepare import Job
+    from railyard.scenario.simulate import Simulated
+    from railyard.study.control import Control
+
+_TRIALS = 10
+"""About so many simulations a variant besides those of its seeds, for the progress bar only."""
+
+
+def _run(job: Job, control: Control) -> Simulated:
+    count = control.counted(job.variant.draft.scenario.repeat + _TRIALS)
+    return simulate(job, stop=control.stop, done=count, workers=control.workers)
+
+
+def _write(folder: Path, simulated: Simulated, found: Measured) -> None:
+    """The timeline as Parquet, and a few ranks of it for Perfetto."""
+    simulated.timeline.write_parquet(folder / "timeline.parquet")
+    perfetto.write(simulated.timeline, folder / "trace.json", ranks=found.sampled_ranks)
+
+
+TRAINING = kinds.add(
+    "training",
+    Kind(
+        name="training",
+        expand=expand,
+        resolved=resolved,
+        prepare=prepare,
+        engine=lambda job: job.engine.name,
+        run=_run,
+        measure=measure,
+        write=_write,
+        write_inputs=write_inputs,
+        parallel=True,
+    ),
+)

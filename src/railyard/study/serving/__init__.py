@@ -1,0 +1,1 @@
+"""Requests that are served: what their kinds have in common."""

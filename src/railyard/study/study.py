@@ -1,0 +1,159 @@
+"""The order of every study: prepare, run, measure, write. What each step does is the kind's."""
+
+from __future__ import annotations
+
+import json
+import os
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import nullcontext
+from dataclasses import dataclass
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+from railyard.errors import Stopped
+from railyard.study import folder as folders
+from railyard.study.control import Control, Meter
+from railyard.study.kind import kind_named
+from railyard.study.provenance import result_of, version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from railyard.study.control import Progress
+    from railyard.study.kind import Document, Kind, Measured, Named
+
+    AnyKind = Kind[Any, Any, Any, Any, Any]
+    Face = Callable[[dict[str, Any], Path], None]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A study that is done.
+
+    Attributes:
+        result: As in `result.json`.
+        folder: Of the run, None when nothing was written.
+        measured: What its kind measured, a record a variant.
+    """
+
+    result: dict[str, Any]
+    folder: Path | None
+    measured: tuple[Any, ...]
+
+
+def run(
+    document: Document,
+    varies: Sequence[str] = (),
+    *,
+    engine: str | None = None,
+    out: Path | None = None,
+    faces: Sequence[Face] = (),
+    progress: Progress | None = None,
+) -> Finished:
+    """Runs a document with every variant that it compares.
+
+    Args:
+        document: A scenario that was read, or traffic over a network.
+        varies: `key=a,b,c` in place of what the document compares.
+        engine: In place of the document's.
+        out: Where the folder of the run is put; None writes nothing.
+        faces: Each writes further files (the report) into the folder, given the result.
+        progress: Called with what is being done, and its share from 0 to 1.
+
+    Raises:
+        InputError: The document cannot be run; nothing has been written then.
+        SimulationError: The run cannot finish.
+    """
+    tell: Progress = progress or (lambda _what, _share: None)
+    tell("preparing", 0.0)
+    kind = kind_named(document.kind)
+    variants, prepared = _prepared(kind, document, varies, engine)
+    plain = kind.resolved(document, varies)
+    name = folders.name_of(plain, version())
+    with nullcontext(None) if out is None else folders.replaced(out, name) as folder:
+        measured = _measured(kind, prepared, _places(folder, variants), Meter(tell, [0.0] * len(variants)))
+        kind.relate(measured)
+        result = result_of(document, plain, kind.engine(prepared[0]), measured)
+        if folder is not None:
+            tell("writing the folder of the run", 1.0)
+            kind.write_inputs(folder, plain, variants)
+            _write(folder, result, faces)
+    return Finished(result, None if out is None else out / name, tuple(measured))
+
+
+def prepare(document: Document, varies: Sequence[str] = (), engine: str | None = None) -> list[Any]:
+    """Every variant of a document, ready to run, as its kind prepares it.
+
+    Raises:
+        InputError: One of them cannot be run; with the place in the document.
+    """
+    return list(_prepared(kind_named(document.kind), document, varies, engine)[1])
+
+
+def _prepared(
+    kind: AnyKind, document: Document, varies: Sequence[str], engine: str | None
+) -> tuple[Sequence[Named], Sequence[Any]]:
+    kind.check(document, engine)
+    variants = kind.expand(document, varies)
+    return variants, kind.prepare(variants, engine)
+
+
+def _places(folder: Path | None, variants: Sequence[Named]) -> list[Path | None]:
+    """Where the files of each variant go; None where nothing is written."""
+    if folder is None:
+        return [None] * len(variants)
+    return [folders.of_variant(folder, number, variant.name) for number, variant in enumerate(variants)]
+
+
+def _write(folder: Path, result: dict[str, Any], faces: Sequence[Face]) -> None:
+    text = json.dumps(result, ensure_ascii=False, allow_nan=False)
+    (folder / "result.json").write_text(text, encoding="utf-8")
+    for face in faces:
+        face(result, folder)
+
+
+def _measured(kind: AnyKind, prepared: Sequence[Any], places: Sequence[Path | None], meter: Meter) -> list[Measured]:
+    """Every variant through its steps: one after another, or as many at a time as there are processors."""
+    processors, stop = os.cpu_count() or 1, Event()
+    workers = max(1, processors // len(prepared))
+
+    def one(number: int) -> Measured:
+        place = places[number]
+        control = Control(meter.of(number), stop, workers, recorded=place is not None)
+        found = _one(kind, prepared[number], place, control)
+        meter.done(number)
+        return found
+
+    if not kind.parallel:
+        return [one(number) for number in range(len(prepared))]
+    pool = ThreadPoolExecutor(max_workers=min(len(prepared), processors))
+    futures = [pool.submit(one, number) for number in range(len(prepared))]
+    try:
+        return _gathered(futures)
+    finally:
+        stop.set()
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _one(kind: AnyKind, prepared: Any, place: Path | None, control: Control) -> Measured:
+    """One variant."""
+    outcome = kind.run(prepared, control)
+    found: Measured = kind.measure(outcome)
+    if place is not None:
+        place.mkdir(parents=True, exist_ok=True)
+        kind.write(place, outcome, found)
+    kind.search(outcome, found, control)
+    return found
+
+
+def _gathered(futures: Sequence[Future[Measured]]) -> list[Measured]:
+    """The results in order; the first real error of any variant is raised as soon as it is there."""
+    pending = set(futures)
+    while pending:
+        ended, pending = wait(pending, return_when=FIRST_COMPLETED)
+        for future in ended:
+            error = future.exception()
+            if error is not None and not isinstance(error, Stopped):
+                raise error
+    return [future.result() for future in futures]
