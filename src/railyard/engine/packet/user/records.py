@@ -1,4 +1,4 @@
-"""What a user's functions see: records of 64-bit fields, laid out as in `cpp/include/railyard/packet/user_*.hpp`."""
+"""Records of 64-bit fields that a user's functions see, as in `control/user_control.hpp` and `balance/user.hpp`."""
 
 from __future__ import annotations
 

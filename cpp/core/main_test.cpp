@@ -1,0 +1,3 @@
+#include "core/harness.hpp"
+
+int main(int argc, char** argv) { return harness::run(argc, argv); }

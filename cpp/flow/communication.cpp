@@ -1,0 +1,100 @@
+// Communications in a run: their latency, their volume at changing rates.
+#include "flow/run.hpp"
+
+namespace railyard {
+
+namespace {
+
+/// What floating point may add to a whole number of picoseconds; rounding that up would add one for nothing.
+constexpr double kRoundingPs = 1e-3;
+
+}  // namespace
+
+Ps time_for(double amount, double per_second) {
+  if (amount <= 0) return 0;
+  if (per_second <= 0) return kNever;
+  const double exact = amount * kPsPerSecond / per_second;
+  if (exact >= 4e18) return kNever;
+  const Ps whole = static_cast<Ps>(exact);
+  return whole + (exact - static_cast<double>(whole) > kRoundingPs ? 1 : 0);
+}
+
+void Run::find_alone_times() {
+  for (std::uint32_t e = 0; e < entities_.size(); ++e) {
+    Service& service = services_[e];
+    service.latency = entities_.latency_ps[e];
+    service.bits = entities_.volume_bytes[e] * 8;
+    service.alone = time_for(service.bits, sharing_.alone_rate(e));
+  }
+}
+
+void Run::begin_flow(TaskId id) {
+  const std::uint32_t entity = schedule_[id].entity;
+  Service& service = services_[entity];
+  ++service.runs;
+  if (service.bits <= 0) return complete(id);
+  const FlowId flow = sharing_.add(entity);
+  if (flow >= motions_.size()) motions_.resize(flow + 1);
+  Motion& motion = motions_[flow];
+  motion = {.bits = service.bits, .updated = now(), .task = id, .stamp = motion.stamp + 1};
+  if (sharing_.flow(flow).dirty || service.alone == kNever) return;  // settle() will find its rate
+  motion.due = motion.event_at = now() + service.alone;
+  push(motion.due, Topic::flowed, flow, motion.stamp);
+}
+
+void Run::flow_event(FlowId id, std::uint32_t stamp) {
+  Motion& motion = motions_[id];
+  if ((motion.stamp & kStampMask) != stamp) return;
+  if (motion.due > now()) {  // it was slowed down after this event was made
+    motion.event_at = motion.due;
+    if (motion.due != kNever) push(motion.due, Topic::flowed, id, motion.stamp);
+    return;
+  }
+  if (probe_.active()) move(motion, id, sharing_.flow(id).rate);
+  const TaskId task = motion.task;
+  motion.task = kNoTask;
+  ++motion.stamp;
+  sharing_.remove(id);
+  complete(task);
+}
+
+/// Brings a flow's progress up to now, at the rate that it had since `updated`.
+void Run::move(Motion& motion, FlowId id, double rate) {
+  const double seconds = static_cast<double>(now() - motion.updated) / kPsPerSecond;
+  if (probe_.active()) {
+    const std::uint32_t entity = sharing_.flow(id).entity;
+    for (auto k = entities_.link_ptr[entity]; k < entities_.link_ptr[entity + 1]; ++k) {
+      const auto pair = static_cast<std::size_t>(k);
+      probe_.record(static_cast<std::size_t>(entities_.link_idx[pair]), entities_.link_share[pair] * rate,
+                    motion.updated, now());
+    }
+  }
+  motion.bits = motion.bits > rate * seconds ? motion.bits - rate * seconds : 0.0;
+  motion.updated = now();
+}
+
+/// A later end needs no new event: the one in the queue finds out when it comes up.
+void Run::schedule(Motion& motion, FlowId id, double rate) {
+  const Ps duration = time_for(motion.bits, rate);
+  motion.due = duration == kNever ? kNever : now() + duration;
+  if (motion.due >= motion.event_at) return;
+  motion.event_at = motion.due;
+  ++motion.stamp;
+  push(motion.due, Topic::flowed, id, motion.stamp);
+}
+
+/// One recomputation for all that happened at this picosecond.
+void Run::settle() {
+  if (!changed_links_.empty()) apply_link_faults();
+  if (!changed_ranks_.empty()) apply_beside();
+  if (!sharing_.unsettled()) return;
+  sharing_.settle();
+  for (const RateChange& change : sharing_.changes()) {
+    Motion& motion = motions_[change.flow];
+    move(motion, change.flow, change.old_rate);
+    schedule(motion, change.flow, sharing_.flow(change.flow).rate);
+  }
+  sharing_.clear_changes();
+}
+
+}  // namespace railyard

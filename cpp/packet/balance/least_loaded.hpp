@@ -1,0 +1,60 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "packet/draws.hpp"
+#include "packet/routing.hpp"
+
+namespace railyard::packet {
+
+/// Adaptive routing: of the equal-cost egresses one of those with the shortest queue, in four bands (below 5, 10, 20 % of
+/// its limit, above; last those that are held back), sampled at most every 0.1 us; among equals by lot.
+class LeastLoaded {
+ public:
+  static constexpr Ps kSample = 100'000;
+  static constexpr int kWorst = 4;
+
+  LeastLoaded(std::size_t links, std::size_t nodes, std::uint64_t seed) : seed_(seed), sampled_(links), draws_(nodes) {}
+
+  template <class Ports>
+  std::uint32_t choose(Ports& ports, std::uint32_t node, const Choice& choice, Ps now) {
+    std::array<std::uint32_t, 256> best;
+    std::uint32_t count = 0;
+    int least = kWorst + 1;
+    for (std::uint32_t at = 0; at < choice.width; ++at) {
+      const int band = band_of(ports, choice.links[at], now);
+      if (band < least) {
+        least = band;
+        count = 0;
+      }
+      if (band == least && count < best.size()) best[count++] = choice.links[at];
+    }
+    return best[below(draw(stream_key(seed_, Stream::adaptive, node), draws_[node]++), count)];
+  }
+
+ private:
+  struct Sample {
+    Ps at = 0;
+    int band = 0;
+  };
+
+  template <class Ports>
+  int band_of(Ports& ports, std::uint32_t link, Ps now) {
+    Sample& sample = sampled_[link];
+    if (now - sample.at <= kSample) return sample.band;
+    sample.at = now;
+    if (ports.paused(link)) return sample.band = kWorst;
+    const std::int64_t depth = ports.depth(link, now);
+    const std::int64_t limit = ports.limit(link);
+    sample.band = 20 * depth < limit ? 0 : 10 * depth < limit ? 1 : 5 * depth < limit ? 2 : 3;
+    return sample.band;
+  }
+
+  std::uint64_t seed_;
+  std::vector<Sample> sampled_;
+  std::vector<std::uint32_t> draws_;
+};
+
+}  // namespace railyard::packet

@@ -1,0 +1,255 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "packet/context.hpp"
+#include "packet/fabric/link_layer.hpp"
+#include "packet/progress.hpp"
+
+namespace railyard::packet {
+
+/// One run: a transport at the hosts over a fabric of switches and links. `docs/concepts/packet.md` says what the two must
+/// offer.
+template <class Fabric, class Transport>
+class Engine {
+ public:
+  /// Whether both can run in parts, side by side.
+  static constexpr bool kParts = Fabric::kParts && Transport::kParts;
+
+  /// `part` is null where the network is not cut into parts.
+  Engine(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options, const Derived& derived,
+         Exchange* part)
+      : context_(network, traffic, options, derived, part), links_(context_), fabric_(context_),
+        transport_(context_, fabric_), progress_(context_.flows.unfinished()) {
+    context_.flows.begin();
+    schedule_controls();
+  }
+
+  Ps next_time() { return context_.wheel.next_time(); }
+  std::uint32_t unfinished() const { return context_.flows.unfinished(); }
+  Ps last_finish() const { return context_.flows.last_finish(); }
+
+  /// Works off what is due before `until`.
+  void advance(Ps until, const Heartbeat& heartbeat) {
+    Due due;
+    while (context_.wheel.pop(due, until)) step(due, heartbeat);
+    until_ = until;
+  }
+
+  /// Works off everything until `drain` after the last flow has finished, or until `end`.
+  void finish(Ps end, Ps drain, const Heartbeat& heartbeat) {
+    Due due;
+    while (unfinished() != 0 && context_.wheel.pop(due, end)) step(due, heartbeat);
+    until_ = end;
+    if (unfinished() == 0) advance(std::min(end, last_finish() + drain), heartbeat);
+  }
+
+  /// The run ends at this time, though this part may have had nothing to do since an earlier one.
+  void end(Ps until) { until_ = until; }
+
+  /// What other parts have sent arrives.
+  void receive(std::vector<Exchange::Parcel>& parcels, std::vector<Telemetry>& telemetry) {
+    for (std::size_t at = 0; at < parcels.size(); ++at) {
+      const std::uint32_t index = context_.slab.acquire();
+      context_.slab[index] = parcels[at].packet;
+      if (!telemetry.empty()) context_.telemetry[index] = telemetry[at];
+      context_.wheel.push(parcels[at].time, event(Event::arrival, index), parcels[at].link);
+    }
+    parcels.clear();
+    telemetry.clear();
+  }
+
+  /// Ends the run.
+  Outcome outcome() {
+    Outcome& outcome = context_.outcome;
+    // Where the end has come first, ports may not have been touched since; what they had begun by then counts.
+    if (until_ != kNever) fabric_.settle(until_ - 1);
+    outcome.now_ps = unfinished() == 0 ? last_finish() : context_.now;
+    if constexpr (requires { fabric_.finish(); }) fabric_.finish();
+    outcome.packets_peak = context_.slab.capacity();
+    outcome.link_bytes.resize(context_.network.link_source.size());
+    for (std::uint32_t link = 0; link < outcome.link_bytes.size(); ++link) outcome.link_bytes[link] = fabric_.carried(link);
+    if constexpr (requires { fabric_.conclude(); }) fabric_.conclude();
+    return std::move(outcome);
+  }
+
+ private:
+  static constexpr std::size_t kAheadFar = 14, kAheadMiddle = 8, kAheadNear = 3;
+
+  void step(const Due& due, const Heartbeat& heartbeat) {
+    context_.now = due.time;
+    look_ahead();
+    dispatch(due);
+    if ((++context_.outcome.events & 0x3fff) != 0) return;
+    heartbeat(context_.outcome.events, context_.now);
+    progress_.check(unfinished(), context_.now);
+  }
+
+  /// Fetches what coming events will touch, in three steps, each by way of what the one before has fetched.
+  void look_ahead() {
+    if (const Due* due = context_.wheel.peek(kAheadFar); due != nullptr) {
+      const std::uint32_t index = index_of(due->what);
+      if (kind_of(due->what) == Event::arrival) context_.slab.prefetch(index);
+      else if (kind_of(due->what) == Event::slot) __builtin_prefetch(&context_.nics[index], 1);
+      else look_ahead_fabric(*due, 0);
+    }
+    if (const Due* due = context_.wheel.peek(kAheadMiddle); due != nullptr) {
+      const std::uint32_t index = index_of(due->what);
+      if (kind_of(due->what) == Event::slot) {
+        const Nic& nic = context_.nics[index];
+        if (nic.first != kNone) transport_.look_ahead_sender(nic.first);
+        if (nic.link != kNone) fabric_.prefetch(nic.link);
+      } else if (kind_of(due->what) == Event::arrival) {
+        const std::uint32_t host = fabric_.look_ahead_middle(index);
+        if (host != kNone) transport_.look_ahead_middle(host, context_.slab[index]);
+      } else {
+        look_ahead_fabric(*due, 1);
+      }
+    }
+    if (const Due* due = context_.wheel.peek(kAheadNear); due != nullptr) {
+      const std::uint32_t index = index_of(due->what);
+      if (kind_of(due->what) == Event::slot) {
+        if (const std::uint32_t flow = context_.nics[index].first; flow != kNone) transport_.look_ahead_near(flow);
+      } else if (kind_of(due->what) == Event::arrival) {
+        const std::uint32_t host = fabric_.look_ahead_near(index);
+        if (host != kNone) transport_.look_ahead_near(host, context_.slab[index]);
+      } else {
+        look_ahead_fabric(*due, 2);
+      }
+    }
+  }
+
+  /// Of the fabric's own events, where it has such that are worth it. `step`: 0 the farthest, 2 the nearest.
+  void look_ahead_fabric(const Due& due, int step) {
+    if constexpr (requires { fabric_.look_ahead(Event::port, 0u, 0); }) {
+      const Event kind = kind_of(due.what);
+      if (kind == Event::port || kind == Event::extra) fabric_.look_ahead(kind, index_of(due.what), step);
+    }
+  }
+
+  void dispatch(const Due& due) {
+    const std::uint32_t index = index_of(due.what);
+    switch (kind_of(due.what)) {
+      case Event::arrival: arrive(index); break;
+      case Event::slot: transport_.on_slot(index); break;
+      case Event::start: start(index); break;
+      case Event::timer: transport_.on_timer(index); break;
+      case Event::pacer: transport_.on_pacer(index); break;
+      case Event::port: fabric_.on_port(index); break;
+      case Event::extra: fabric_.on_extra(index); break;
+      case Event::control: on_control(index); break;
+    }
+  }
+
+  void start(std::uint32_t flow) {
+    const bool sends = context_.flows.start(flow, context_.now);
+    progress_.started(sends, context_.now);
+    if (sends) transport_.start(flow);
+  }
+
+  void arrive(std::uint32_t index) {
+    ++context_.outcome.counters.hops;
+    if constexpr (requires { fabric_.touch(index); }) fabric_.touch(index);
+    if (links_.faulty() && !passes(index)) return;
+    const std::uint32_t host = fabric_.arrive(index);
+    if (host == kNone) return;
+    progress_.arrived(context_.now);
+    // WHY a copy: answers are new packets, and making them may move the slab.
+    const Packet packet = context_.slab[index];
+    context_.slab.release(index);
+    transport_.deliver(host, packet, index);
+  }
+
+  bool passes(std::uint32_t index) {
+    if constexpr (requires(const Packet& packet) { fabric_.lost(packet); }) {
+      const Packet packet = context_.slab[index];
+      if (links_.passes(index)) return true;
+      if (links_.lost()) fabric_.lost(packet);
+      return false;
+    } else {
+      return links_.passes(index);
+    }
+  }
+
+  // Control events: 0 samples; a fault's row times 2, plus 1, is the fault, plus 2 its being known to routes.
+
+  void schedule_controls() {
+    const Options& options = context_.options;
+    if (options.sample_ps > 0) context_.wheel.push(0, event(Event::control, 0));
+    for (std::uint32_t row = 0; row < options.faults.size(); ++row) {
+      const Ps at = options.faults.at_ps[row];
+      context_.wheel.push(at, event(Event::control, 2 * row + 1));
+      const bool rerouted = options.faults.kind[row] == static_cast<std::uint8_t>(FaultColumns::Kind::rate);
+      if (options.reroute_ps >= 0 && rerouted)
+        context_.wheel.push(at + options.reroute_ps, event(Event::control, 2 * row + 2));
+    }
+  }
+
+  void on_control(std::uint32_t index) {
+    if (index == 0) {
+      sample();
+      context_.wheel.push(context_.now + context_.options.sample_ps, event(Event::control, 0));
+      return;
+    }
+    const FaultColumns& faults = context_.options.faults;
+    const std::uint32_t row = (index - 1) / 2;
+    const auto link = static_cast<std::uint32_t>(faults.link[row]);
+    const double value = faults.value[row];
+    if (faults.kind[row] == static_cast<std::uint8_t>(FaultColumns::Kind::errors)) {
+      links_.set_errors(link, value);
+    } else if (index % 2 == 1) {
+      links_.set_down(link, value <= 0);
+      fabric_.set_rate(link, value);
+      if (row + 1 == faults.size() && context_.options.end_ps == 0) require_paths();
+    } else {
+      context_.routes.withdraw(link, links_.down(link));
+    }
+  }
+
+  /// After the last fault: a flow that has lost its way for good would be tried for ever.
+  void require_paths() {
+    Detours left(context_.routes, context_.routes.targets(), context_.hosts);
+    for (std::uint32_t link = 0; link < context_.network.link_source.size(); ++link)
+      if (links_.down(link)) left.withdraw(link, true);
+    for (std::size_t flow = 0; flow < context_.traffic.source.size(); ++flow) {
+      const auto from = static_cast<std::uint32_t>(context_.traffic.source[flow]);
+      const auto to = static_cast<std::uint32_t>(context_.traffic.target[flow]);
+      if (from == to || context_.outcome.finish_ps[flow] >= 0 || !context_.owns(from)) continue;
+      if (left.find(from, to).width == 0 || left.find(to, from).width == 0)
+        throw std::invalid_argument("after the last fault flow " + std::to_string(flow) + " has no path from host " +
+                                    std::to_string(from) + " to host " + std::to_string(to) +
+                                    " and back; give the run an end (end_ps)");
+    }
+  }
+
+  void sample() {
+    const Options& options = context_.options;
+    Samples& samples = context_.outcome.samples;
+    samples.time_ps.push_back(context_.now);
+    for (const std::int32_t number : options.sample_links) {
+      const auto link = static_cast<std::uint32_t>(number);
+      samples.depth_bytes.push_back(fabric_.depth(link));
+      samples.carried_bytes.push_back(fabric_.carried(link));
+      samples.marks.push_back(fabric_.marks(link));
+      samples.paused_ps.push_back(fabric_.paused_ps(link));
+    }
+    for (const std::int32_t flow : options.sample_flows) {
+      samples.window_bytes.push_back(transport_.window(static_cast<std::uint32_t>(flow)));
+      samples.rate_bps.push_back(transport_.rate(static_cast<std::uint32_t>(flow)));
+    }
+  }
+
+  Ps until_ = 0;
+  Context context_;
+  LinkLayer links_;
+  Fabric fabric_;
+  Transport transport_;
+  Progress progress_;
+};
+
+}  // namespace railyard::packet

@@ -1,0 +1,229 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "packet/context.hpp"
+#include "packet/draws.hpp"
+#include "packet/fabric/line.hpp"
+#include "packet/telemetry.hpp"
+#include "packet/wire.hpp"
+
+namespace railyard::packet {
+
+/// What ports have in common: rate, delay, limits of the queue.
+struct PortClass {
+  std::uint64_t rate_bps;
+  Ps latency;
+  Ps mtu_time, header_time;
+  std::int64_t limit, control_limit;      ///< Bytes of payload packets, of headers and control packets.
+  std::int64_t mark_above, mark_surely;   ///< Bytes left behind a departing packet: marked never .. always.
+  bool last_hop;                          ///< Leads to a host.
+  bool first_hop;                         ///< Leaves a host.
+  bool down;
+  bool prompt;                            ///< Leads into another part: served by events of its own, at once.
+
+  bool operator==(const PortClass&) const = default;
+};
+
+/// The egress of a link: one cache line.
+struct alignas(64) Port {
+  Ps busy_until = 0;
+  Ps wake_at = -1;  ///< When the last packet that will serve this port arrives.
+  Line low, high;  ///< What waits: payload packets; headers and control packets.
+  std::int32_t low_bytes = 0, high_bytes = 0;  ///< Waiting and in service.
+  std::uint32_t serving = kNone;               ///< The packet in service.
+  std::uint16_t serving_size = 0;
+  std::uint16_t kind = 0;  ///< Twice the class; plus one while a payload packet is in service.
+
+  std::size_t klass() const { return kind >> 1; }
+  bool serves_payload() const { return (kind & 1) != 0; }
+};
+static_assert(sizeof(Port) == 64);
+
+/// Switch egress queues as Ultra Ethernet's simulator has them: payload packets in one queue, headers and control packets
+/// in another that goes first; a full payload queue cuts the arriving packet, or (half of the times) the one that came
+/// last, to its header; packets are marked as they leave, by what they leave behind.
+///
+/// There is one event a packet and port, its arrival at the other end. A port is served when it is touched: everything
+/// that began before `now` is then known, because all arrivals before `now` have been. A packet's arrival at the other end
+/// is in the future as long as its port is touched within a link's delay of its beginning: by other arrivals, or, where
+/// none comes, by the arrival of an earlier packet that carries the `kWake` flag.
+class Ports {
+ public:
+  explicit Ports(Context& context);
+
+  /// A packet comes to the egress of a link.
+  void enqueue(std::uint32_t link, std::uint32_t index, Ps now) {
+    Port& port = ports_[link];
+    serve(port, link, now);
+    Packet& packet = slab_[index];
+    packet.link = link;
+    const Waiting waiting{index, packet.size};
+    const bool high = is_control(packet);
+    if (port.serving == kNone) {
+      (high ? port.high_bytes : port.low_bytes) += packet.size;
+      begin(port, link, waiting, high, now);
+      return;
+    }
+    if (high) {
+      queue_control(port, waiting);
+    } else if (port.low_bytes + packet.size <= classes_[port.klass()].limit) {
+      port.low.push(lines_, waiting);
+      port.low_bytes += packet.size;
+    } else {
+      overflow(port, link, waiting);
+    }
+    arm(port);
+  }
+
+  /// Ends and begins service up to `now`.
+  void serve(std::uint32_t link, Ps now) { serve(ports_[link], link, now); }
+
+  /// The packet flagged to do so has arrived: serve the port that sent it.
+  void wake(std::uint32_t link, Ps now) {
+    Port& port = ports_[link];
+    serve(port, link, now);
+    arm(port);
+  }
+
+  /// The link keeps this part of its rate from now on; what is in service ends as it began. 0: it is down, and what waits
+  /// or comes is dropped.
+  void set_rate(std::uint32_t link, double factor, Ps now);
+
+  /// Bytes waiting and in service at a port.
+  std::int64_t depth(std::uint32_t link, Ps now) {
+    Port& port = ports_[link];
+    serve(port, link, now);
+    arm(port);
+    return std::int64_t{port.low_bytes} + port.high_bytes;
+  }
+
+  Ps time_of(const PortClass& klass, std::uint32_t size) const {
+    if (size == mtu_) return klass.mtu_time;
+    if (size == header_) return klass.header_time;
+    return wire_time(size, klass.rate_bps);
+  }
+
+  std::uint32_t target(std::uint32_t link) const { return targets_[link]; }
+  const PortClass& klass(std::uint32_t link) const { return classes_[ports_[link].klass()]; }
+  std::int64_t limit(std::uint32_t link) const { return klass(link).limit; }
+  bool paused(std::uint32_t) const { return false; }
+  void prefetch(std::uint32_t link) const { __builtin_prefetch(ports_.data() + link, 1); }
+  /// Fetches what waits at a port that has been fetched.
+  void prefetch_line(std::uint32_t link) const {
+    if (!ports_[link].low.empty()) ports_[link].low.prefetch(lines_);
+  }
+  std::int64_t carried(std::uint32_t link) const { return carried_[link]; }
+  std::int64_t marks(std::uint32_t link) const { return marks_[link]; }
+  std::size_t size() const { return ports_.size(); }
+
+ private:
+  static bool is_control(const Packet& packet) { return packet.kind != Kind::data || (packet.flags & kTrimmed) != 0; }
+
+  void begin(Port& port, std::uint32_t link, Waiting next, bool high, Ps at) {
+    const PortClass& klass = classes_[port.klass()];
+    port.serving = next.index;
+    port.serving_size = static_cast<std::uint16_t>(next.size);
+    port.kind = static_cast<std::uint16_t>((port.kind & ~1u) | (high ? 0u : 1u));
+    port.busy_until = at + time_of(klass, next.size);
+    if (telemetry_ != nullptr) [[unlikely]] write_hop(port, link, at);
+    carried_[link] += next.size;
+    if (klass.prompt) wheel_.push(port.busy_until, event(Event::port, link));
+    else wheel_.push(port.busy_until + klass.latency, next.index, link);
+  }
+
+  void write_hop(const Port& port, std::uint32_t link, Ps at) {
+    const PortClass& klass = classes_[port.klass()];
+    if (klass.first_hop || slab_[port.serving].kind != Kind::data) return;
+    const std::int32_t left = port.low_bytes + port.high_bytes - port.serving_size;
+    (*telemetry_)[port.serving].add({.tx_bytes = static_cast<std::uint64_t>(carried_[link]),
+                                     .time = at,
+                                     .queue_bytes = static_cast<std::uint32_t>(left),
+                                     .rate_mbps = static_cast<std::uint32_t>(klass.rate_bps / 1'000'000)});
+  }
+
+  /// Ends and begins service up to `now`.
+  void serve(Port& port, std::uint32_t link, Ps now) {
+    while (port.serving != kNone && port.busy_until <= now) {
+      finish(port);
+      if (!port.high.empty()) {
+        begin(port, link, port.high.pop_first(lines_), true, port.busy_until);
+      } else if (!port.low.empty()) {
+        begin(port, link, port.low.pop_first(lines_), false, port.busy_until);
+      }
+    }
+  }
+
+  void finish(Port& port) {
+    if (port.serves_payload()) {
+      port.low_bytes -= port.serving_size;
+      const PortClass& klass = classes_[port.klass()];
+      // With bytes left behind, the packet has not arrived yet: a wake lies between its departure and its arrival.
+      if (port.low_bytes > klass.mark_above && marks(port, klass)) {
+        slab_[port.serving].flags |= kMarked;
+        ++counters_.marked;
+        ++marks_[static_cast<std::size_t>(&port - ports_.data())];
+      }
+    } else {
+      port.high_bytes -= port.serving_size;
+    }
+    if (const PortClass& klass = classes_[port.klass()]; klass.prompt)
+      context_.depart(static_cast<std::uint32_t>(&port - ports_.data()), port.serving, port.busy_until + klass.latency);
+    port.serving = kNone;
+  }
+
+  bool marks(Port& port, const PortClass& klass) {
+    if (port.low_bytes > klass.mark_surely) return true;
+    const auto above = static_cast<std::uint64_t>(port.low_bytes - klass.mark_above);
+    const auto range = static_cast<std::uint64_t>(klass.mark_surely - klass.mark_above);
+    return below(random(port), static_cast<std::uint32_t>(range)) < above;
+  }
+
+  std::uint64_t random(Port& port) {
+    const auto link = static_cast<std::size_t>(&port - ports_.data());
+    return draw(stream_key(seed_, Stream::port, link), draws_[link]++);
+  }
+
+  void arm(Port& port) {
+    if ((port.high.count | port.low.count) == 0 || port.wake_at >= port.busy_until) return;
+    if (classes_[port.klass()].prompt) return;
+    slab_[port.serving].flags |= kWake;
+    port.wake_at = port.busy_until + classes_[port.klass()].latency;
+  }
+
+  void queue_control(Port& port, Waiting waiting) {
+    const auto size = static_cast<std::int32_t>(waiting.size);
+    if (port.high_bytes + size > classes_[port.klass()].control_limit) {
+      drop(waiting.index);
+      return;
+    }
+    port.high.push(lines_, waiting);
+    port.high_bytes += size;
+  }
+
+  void drop(std::uint32_t index) {
+    ++counters_.dropped;
+    slab_.release(index);
+  }
+
+  void overflow(Port& port, std::uint32_t link, Waiting newcomer);
+
+  Context& context_;
+  Slab& slab_;
+  Wheel& wheel_;
+  Counters& counters_;
+  std::uint32_t mtu_, header_;
+  bool trim_;
+  std::uint64_t seed_;
+  TelemetryTable* telemetry_;  ///< Where switches write what they see as data packets leave; null: nowhere.
+  BigVector<Port> ports_;
+  WordArena lines_;
+  std::vector<std::uint32_t> draws_;
+  std::vector<PortClass> classes_;
+  std::vector<std::uint32_t> targets_;
+  std::vector<std::int64_t> carried_, marks_;
+  std::vector<std::uint16_t> nominal_;  ///< Class of each link before anything happened to it; empty until then.
+};
+
+}  // namespace railyard::packet

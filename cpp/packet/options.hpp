@@ -1,0 +1,217 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "core/time.hpp"
+#include "packet/control/control_options.hpp"
+#include "packet/fabric/link_credit_options.hpp"
+#include "packet/fabric/pfc_options.hpp"
+#include "packet/fabric/scheduled_options.hpp"
+#include "packet/transport/rdma_options.hpp"
+
+namespace railyard::packet {
+
+/// Who decides how much a flow may send.
+enum class Congestion : std::uint8_t {
+  nscc,      ///< Ultra Ethernet's network-signalled control: a window at the sender.
+  rccc,      ///< Ultra Ethernet's receiver-credit control: credit granted by the receiver.
+  both,      ///< Both at once: the tighter one rules.
+  constant,  ///< A window that never changes.
+};
+
+/// What hosts speak.
+enum class Transport : std::uint8_t {
+  uec,   ///< Ultra Ethernet: selective acknowledgements, windows or credit.
+  rdma,  ///< Reliable connections: RoCE, InfiniBand.
+  eqds,  ///< Receivers pull, after a first window of speculation.
+  ndp,   ///< The same, without credit.
+};
+
+/// What happens where more comes to an egress than leaves it.
+enum class Switching : std::uint8_t {
+  lossy,      ///< Queues cut packets or drop them.
+  pfc,        ///< The upstream neighbour is told to pause.
+  credit,     ///< The upstream neighbour sends only what there is room for.
+  scheduled,  ///< The egress grants what ingresses may send, in cells.
+};
+
+/// Who decides which of the equal-cost paths a packet takes.
+enum class Balance : std::uint8_t {
+  mixed,        ///< Recycled good entropies, else the bitmap's choice.
+  reps,         ///< Recycled entropies of the last good packets, else random ones.
+  bitmap,       ///< Entropies in turn, those lately congested skipped.
+  oblivious,    ///< Entropies in turn.
+  single_path,  ///< One entropy a flow.
+  adaptive,     ///< The switch: the emptiest egress.
+  flowlet,      ///< One entropy a burst: another after a pause.
+  user,         ///< Functions that a user compiled.
+  skip,         ///< Entropies in turn, but for once those that brought a mark or a cut packet.
+};
+
+/// The directed links and their routes: nodes 0..hosts-1 are hosts, the rest switches. Interval routing: a node reaches
+/// host d by its record with lo <= d < hi, over one of the `width` links of group (d - lo) / stride.
+struct NetworkColumns {
+  std::uint32_t hosts = 0;
+  std::uint32_t nodes = 0;
+  std::span<const std::int32_t> link_source, link_target;
+  std::span<const std::int64_t> rate_bps, latency_ps;
+  std::span<const std::int64_t> record_ptr;
+  std::span<const std::int32_t> lo, hi;
+  std::span<const std::int64_t> first;
+  std::span<const std::int32_t> width, stride, choices;
+};
+
+/// One row a flow. A flow may start when `need` of its dependencies are done, not before start_ps, and then delay_ps later.
+/// A dependency is done when its sender has the last acknowledgement, or, where dep_at is 1, when its receiver has every byte. A flow
+/// from a host to itself is work of that host: done after delay_ps.
+struct TrafficColumns {
+  std::span<const std::int32_t> source, target;
+  std::span<const std::int64_t> size_bytes, start_ps;
+  std::span<const std::int64_t> dep_ptr;
+  std::span<const std::int32_t> dep_idx;
+  std::span<const std::int64_t> delay_ps;
+  std::span<const std::int32_t> need;     ///< 0 .. number of dependencies.
+  std::span<const std::uint8_t> dep_at;   ///< One row a dependency.
+  std::span<const std::uint8_t> klass;    ///< Traffic class, 0 .. 7.
+};
+
+/// What happens to links in time, one row each, in the order of time.
+struct FaultColumns {
+  enum class Kind : std::uint8_t {
+    rate = 0,    ///< The link keeps `value` of its rate; 0: it is down and loses what is on it; 1: it is well again.
+    errors = 1,  ///< Of the bits on the link so many, `value`, arrive wrong.
+  };
+  std::span<const std::int64_t> at_ps;
+  std::span<const std::int32_t> link;
+  std::span<const std::uint8_t> kind;
+  std::span<const double> value;
+  std::size_t size() const { return at_ps.size(); }
+};
+
+/// EQDS as csg-htsim (commit 841d9e7, main_eqds.cpp) has it.
+struct EqdsOptions {
+  Ps timeout_ps = 150'000'000;  ///< And six times what drains a full queue.
+};
+
+/// NDP as csg-htsim (commit 841d9e7, ndp.cpp) has it.
+struct NdpOptions {
+  Ps timeout_ps = 5'000'000'000;
+};
+
+/// Constants of uet-htsim (commit 40ccb05) where nothing else is said; 0 or -1 stand for "derive it".
+struct Options {
+  Transport transport = Transport::uec;
+  Switching switching = Switching::lossy;
+  Congestion congestion = Congestion::nscc;
+  Balance balance = Balance::mixed;
+  std::uint32_t mtu_bytes = 4150;
+  std::uint32_t header_bytes = 64;
+  std::int64_t queue_packets = 0;       ///< 0: one bandwidth-delay product when trimming, five when dropping.
+  std::int64_t ecn_low_packets = -1;    ///< -1: 0.2 of the bandwidth-delay product, in whole packets.
+  std::int64_t ecn_high_packets = -1;   ///< -1: 0.8 of it.
+  bool trim = true;
+  std::uint64_t seed = 0;
+  Ps flowlet_gap_ps = 10'000'000;       ///< A pause after which a flowlet begins.
+  bool telemetry = false;               ///< Egresses write what they see into packets.
+  std::uint32_t paths = 64;             ///< Entropies of a flow; a power of two.
+  std::int64_t sack_bytes = 16384;      ///< Bytes accepted before an acknowledgement goes out unasked.
+  std::int64_t window_packets = 0;      ///< First window; 0: 1.5 bandwidth-delay products.
+  Ps base_rtt_ps = 0;                   ///< 0: of the network's longest path.
+  Ps target_delay_ps = 0;               ///< 0: 0.75 base RTT when trimming, else 1.
+  std::uint32_t quick_adapt_gate = 3;   ///< Quick adapt below max window >> gate.
+  double pull_rate = 0.99;              ///< Credit granted, of the receiver's line rate.
+  double oversubscription = 1;          ///< Of the fabric; above 1 receivers slow their credit by marks and trims.
+  std::span<const std::int32_t> failed_links;
+  double failed_fraction = 0.25;        ///< Of rate, queue and thresholds that failed links keep.
+  std::uint8_t control_class = 7;       ///< Traffic class of acknowledgements and their like; above 7: their flow's.
+  MarkingOptions marking;               ///< Of switches with classes.
+  PfcOptions pfc;
+  Ps end_ps = 0;                        ///< 0: until everything has finished.
+  RdmaOptions rdma;
+  DcqcnOptions dcqcn;
+  SpectrumOptions spectrum;
+  FaultColumns faults;
+  Ps reroute_ps = 50'000'000;           ///< From a link's end or return to routes that know of it; below 0: never.
+  bool link_retry = false;              ///< Links send again what arrives wrong; else it is lost.
+  std::uint32_t threads = 1;
+  Ps sample_ps = 0;                     ///< Time between samples of queues and flows; 0: none.
+  std::span<const std::int32_t> sample_links, sample_flows;
+  HpccOptions hpcc;
+  SwiftOptions swift;
+  UserControlOptions user_control;
+  UserBalanceOptions user_balance;
+  ScheduledOptions scheduled;
+  LinkCreditOptions link_credit;        ///< Switching::credit.
+  EqdsOptions eqds;
+  NdpOptions ndp;
+};
+
+/// What was derived from network and options.
+struct Derived {
+  Ps base_rtt_ps = 0;
+  std::int64_t rate_bps = 0;
+  std::int64_t queue_bytes = 0, ecn_low_bytes = 0, ecn_high_bytes = 0, window_bytes = 0;
+  Ps min_rto_ps = 0, target_delay_ps = 0;
+  std::int64_t diameter = 0;  ///< Links of the longest path of a flow.
+};
+
+struct Counters {
+  std::uint64_t sent = 0, retransmitted = 0, requests = 0, acks = 0, nacks = 0, pulls = 0, trimmed = 0, dropped = 0,
+                marked = 0, hops = 0, timeouts = 0, duplicates = 0;
+  std::uint64_t pauses = 0;        ///< Pause frames, those that let go included.
+  std::uint64_t cnps = 0;          ///< Congestion notification packets.
+  std::uint64_t lost = 0;          ///< On links that were down or had errors, or without a route.
+  std::uint64_t link_retries = 0;  ///< Sent again by a link.
+  std::uint64_t credits = 0;       ///< Credit packets of links.
+
+  Counters& operator+=(const Counters& other);
+};
+
+/// What was seen at each sampling time; a row a time, a column a link or flow.
+struct Samples {
+  std::vector<std::int64_t> time_ps;
+  std::vector<std::int64_t> depth_bytes, carried_bytes, marks, paused_ps;  ///< Of links; all but the depth count up.
+  std::vector<std::int64_t> window_bytes;                                  ///< Of flows; 0 without one.
+  std::vector<double> rate_bps;                                            ///< Of flows; 0 without one.
+};
+
+/// One row a link, of a fabric that pauses: how long its egress was held back, the longest time of that, how often, and
+/// the link whose queue was the cause of most of it (-1: never held back). Then one row a flow: how long its packets stood
+/// behind egresses that were held back, summed over egresses; how much of that for a queue that they did not go to; and
+/// whose queue that mostly was.
+struct PauseColumns {
+  std::vector<std::int64_t> paused_ps, longest_ps;
+  std::vector<std::int32_t> pauses, origin;
+  std::vector<std::int64_t> flow_held_ps, flow_victim_ps;
+  std::vector<std::int32_t> flow_origin;
+};
+
+/// One row a flow; -1 where it has not come to that.
+struct Outcome {
+  std::vector<std::int64_t> start_ps, finish_ps, receiver_finish_ps;
+  std::vector<std::int64_t> link_bytes;
+  PauseColumns pauses;
+  Counters counters;
+  Samples samples;
+  ScheduledCounters scheduled;
+  Derived derived;
+  std::uint64_t events = 0;
+  Ps now_ps = 0;
+  std::uint64_t packets_peak = 0;
+  std::uint32_t threads = 1;  ///< On which it ran.
+};
+
+/// Called now and then with (events so far, simulated time); may throw to end the run.
+using Heartbeat = std::function<void(std::uint64_t, Ps)>;
+
+/// What network and options make of the constants that were left open.
+Derived derive(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options);
+
+/// Runs the traffic. Throws std::invalid_argument for columns that do not fit together.
+Outcome run(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options,
+            const Heartbeat& heartbeat);
+
+}  // namespace railyard::packet

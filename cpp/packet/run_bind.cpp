@@ -1,0 +1,243 @@
+#include <optional>
+
+#include "core/arrays_bind.hpp"
+#include "packet/options.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace railyard::packet;
+using namespace railyard::bind;
+
+void bind_packet_controls(nb::module_& m);
+void bind_packet_pfc(nb::module_& m);  // packet_pfc.cpp
+void bind_packet_link_credit(nb::module_& m);
+void bind_packet_rdma(nb::module_& m);
+
+namespace {
+
+struct PacketNodes {
+  std::uint32_t hosts, nodes;
+  Column<std::int32_t> link_source, link_target;
+  Column<std::int64_t> rate_bps, latency_ps, record_ptr;
+  Column<std::int32_t> lo, hi;
+  Column<std::int64_t> first;
+  Column<std::int32_t> width, stride, choices;
+
+  NetworkColumns columns() const {
+    return {hosts,          nodes,    view(link_source), view(link_target), view(rate_bps), view(latency_ps),
+            view(record_ptr), view(lo), view(hi),          view(first),       view(width),    view(stride),
+            view(choices)};
+  }
+};
+
+struct PacketFlows {
+  Column<std::int32_t> source, target;
+  Column<std::int64_t> size_bytes, start_ps, dep_ptr;
+  Column<std::int32_t> dep_idx;
+  Column<std::int64_t> delay_ps;
+  Column<std::int32_t> need;
+  Column<std::uint8_t> dep_at, klass;
+
+  TrafficColumns columns() const {
+    return {view(source),  view(target),   view(size_bytes), view(start_ps), view(dep_ptr),
+            view(dep_idx), view(delay_ps), view(need),       view(dep_at),   view(klass)};
+  }
+};
+
+struct LinkFaults {
+  Column<std::int64_t> at_ps;
+  Column<std::int32_t> link;
+  Column<std::uint8_t> kind;
+  Column<double> value;
+
+  FaultColumns columns() const { return {view(at_ps), view(link), view(kind), view(value)}; }
+};
+
+Outcome run_packets(const PacketNodes& network, const PacketFlows& traffic, Options options,
+                    const Column<std::int32_t>& failed_links, const LinkFaults& faults,
+                    const Column<std::int32_t>& sample_links, const Column<std::int32_t>& sample_flows,
+                    const std::optional<Progress>& progress) {
+  options.failed_links = view(failed_links);
+  options.faults = faults.columns();
+  options.sample_links = view(sample_links);
+  options.sample_flows = view(sample_flows);
+  Beat beat(progress);
+  const Heartbeat heartbeat = [&beat](std::uint64_t events, railyard::Ps now) { beat(events, now); };
+  nb::gil_scoped_release nogil;
+  return run(network.columns(), traffic.columns(), options, heartbeat);
+}
+
+void bind_columns(nb::module_& m) {
+  nb::class_<PacketNodes>(m, "PacketNetwork", "Links and routes; holds the arrays, copies nothing.")
+      .def(nb::init<std::uint32_t, std::uint32_t, Column<std::int32_t>, Column<std::int32_t>, Column<std::int64_t>,
+                    Column<std::int64_t>, Column<std::int64_t>, Column<std::int32_t>, Column<std::int32_t>,
+                    Column<std::int64_t>, Column<std::int32_t>, Column<std::int32_t>, Column<std::int32_t>>(),
+           nb::kw_only(), "hosts"_a, "nodes"_a, "link_source"_a, "link_target"_a, "rate_bps"_a, "latency_ps"_a,
+           "record_ptr"_a, "lo"_a, "hi"_a, "first"_a, "width"_a, "stride"_a, "choices"_a);
+  nb::class_<PacketFlows>(m, "PacketTraffic", "Flows; holds the arrays, copies nothing.")
+      .def(nb::init<Column<std::int32_t>, Column<std::int32_t>, Column<std::int64_t>, Column<std::int64_t>,
+                    Column<std::int64_t>, Column<std::int32_t>, Column<std::int64_t>, Column<std::int32_t>,
+                    Column<std::uint8_t>, Column<std::uint8_t>>(),
+           nb::kw_only(), "source"_a, "target"_a, "size_bytes"_a, "start_ps"_a, "dep_ptr"_a, "dep_idx"_a,
+           "delay_ps"_a, "need"_a, "dep_at"_a, "klass"_a);
+  nb::class_<LinkFaults>(m, "PacketFaults", "What happens to links in time; holds the arrays, copies nothing.")
+      .def(nb::init<Column<std::int64_t>, Column<std::int32_t>, Column<std::uint8_t>, Column<double>>(), nb::kw_only(),
+           "at_ps"_a, "link"_a, "kind"_a, "value"_a);
+}
+
+void bind_choices(nb::module_& m) {
+  nb::enum_<Transport>(m, "PacketTransport")
+      .value("UEC", Transport::uec)
+      .value("RDMA", Transport::rdma)
+      .value("EQDS", Transport::eqds)
+      .value("NDP", Transport::ndp);
+  nb::enum_<Switching>(m, "PacketSwitching")
+      .value("LOSSY", Switching::lossy)
+      .value("PFC", Switching::pfc)
+      .value("CREDIT", Switching::credit)
+      .value("SCHEDULED", Switching::scheduled);
+  nb::enum_<Congestion>(m, "PacketCongestion")
+      .value("NSCC", Congestion::nscc)
+      .value("RCCC", Congestion::rccc)
+      .value("BOTH", Congestion::both)
+      .value("CONSTANT", Congestion::constant);
+  nb::enum_<Balance>(m, "PacketBalance")
+      .value("MIXED", Balance::mixed)
+      .value("REPS", Balance::reps)
+      .value("BITMAP", Balance::bitmap)
+      .value("OBLIVIOUS", Balance::oblivious)
+      .value("SINGLE_PATH", Balance::single_path)
+      .value("ADAPTIVE", Balance::adaptive)
+      .value("FLOWLET", Balance::flowlet)
+      .value("USER", Balance::user)
+      .value("SKIP", Balance::skip);
+}
+
+void bind_options(nb::module_& m) {
+  nb::class_<Options>(m, "PacketOptions", "Constants of the transport; 0 or -1: derived.")
+      .def(nb::init<>())
+      .def_rw("transport", &Options::transport)
+      .def_rw("switching", &Options::switching)
+      .def_rw("flowlet_gap_ps", &Options::flowlet_gap_ps)
+      .def_rw("congestion", &Options::congestion)
+      .def_rw("balance", &Options::balance)
+      .def_rw("mtu_bytes", &Options::mtu_bytes)
+      .def_rw("header_bytes", &Options::header_bytes)
+      .def_rw("queue_packets", &Options::queue_packets)
+      .def_rw("ecn_low_packets", &Options::ecn_low_packets)
+      .def_rw("ecn_high_packets", &Options::ecn_high_packets)
+      .def_rw("trim", &Options::trim)
+      .def_rw("seed", &Options::seed)
+      .def_rw("paths", &Options::paths)
+      .def_rw("sack_bytes", &Options::sack_bytes)
+      .def_rw("window_packets", &Options::window_packets)
+      .def_rw("base_rtt_ps", &Options::base_rtt_ps)
+      .def_rw("target_delay_ps", &Options::target_delay_ps)
+      .def_rw("quick_adapt_gate", &Options::quick_adapt_gate)
+      .def_rw("pull_rate", &Options::pull_rate)
+      .def_rw("oversubscription", &Options::oversubscription)
+      .def_rw("failed_fraction", &Options::failed_fraction)
+      .def_rw("control_class", &Options::control_class)
+      .def_rw("marking", &Options::marking)
+      .def_rw("pfc", &Options::pfc)
+      .def_rw("end_ps", &Options::end_ps)
+      .def_rw("link_credit", &Options::link_credit)
+      .def_rw("rdma", &Options::rdma)
+      .def_rw("dcqcn", &Options::dcqcn)
+      .def_rw("spectrum", &Options::spectrum)
+      .def_rw("hpcc", &Options::hpcc)
+      .def_rw("swift", &Options::swift)
+      .def_rw("user_control", &Options::user_control)
+      .def_rw("user_balance", &Options::user_balance)
+      .def_rw("telemetry", &Options::telemetry)
+      .def_rw("reroute_ps", &Options::reroute_ps)
+      .def_rw("link_retry", &Options::link_retry)
+      .def_rw("threads", &Options::threads)
+      .def_rw("sample_ps", &Options::sample_ps)
+      .def_rw("scheduled", &Options::scheduled)
+      .def_prop_rw(
+          "eqds_timeout_ps", [](const Options& options) { return options.eqds.timeout_ps; },
+          [](Options& options, std::int64_t value) { options.eqds.timeout_ps = value; })
+      .def_prop_rw(
+          "ndp_timeout_ps", [](const Options& options) { return options.ndp.timeout_ps; },
+          [](Options& options, std::int64_t value) { options.ndp.timeout_ps = value; });
+}
+
+template <std::uint64_t Counters::*Member>
+std::uint64_t count(const Outcome& outcome) {
+  return outcome.counters.*Member;
+}
+
+template <auto Member>
+std::int64_t constant(const Outcome& outcome) {
+  return outcome.derived.*Member;
+}
+
+void bind_outcome(nb::module_& m) {
+  nb::class_<Outcome>(m, "PacketOutcome", "Columns, one row a flow; the arrays are read-only views.")
+      .def_prop_ro("start_ps", column_of<Outcome, &Outcome::start_ps>())
+      .def_prop_ro("finish_ps", column_of<Outcome, &Outcome::finish_ps>())
+      .def_prop_ro("receiver_finish_ps", column_of<Outcome, &Outcome::receiver_finish_ps>())
+      .def_prop_ro("link_bytes", column_of<Outcome, &Outcome::link_bytes>())
+      .def_prop_ro("link_paused_ps", column_of<Outcome, &Outcome::pauses, &PauseColumns::paused_ps>())
+      .def_prop_ro("link_longest_pause_ps", column_of<Outcome, &Outcome::pauses, &PauseColumns::longest_ps>())
+      .def_prop_ro("link_pauses", column_of<Outcome, &Outcome::pauses, &PauseColumns::pauses>())
+      .def_prop_ro("link_pause_origin", column_of<Outcome, &Outcome::pauses, &PauseColumns::origin>())
+      .def_prop_ro("flow_held_ps", column_of<Outcome, &Outcome::pauses, &PauseColumns::flow_held_ps>())
+      .def_prop_ro("flow_victim_ps", column_of<Outcome, &Outcome::pauses, &PauseColumns::flow_victim_ps>())
+      .def_prop_ro("flow_victim_origin", column_of<Outcome, &Outcome::pauses, &PauseColumns::flow_origin>())
+      .def_ro("scheduled", &Outcome::scheduled)
+      .def_ro("events", &Outcome::events)
+      .def_ro("now_ps", &Outcome::now_ps)
+      .def_ro("packets_peak", &Outcome::packets_peak)
+      .def_ro("threads", &Outcome::threads)
+      .def_prop_ro("sent", &count<&Counters::sent>)
+      .def_prop_ro("retransmitted", &count<&Counters::retransmitted>)
+      .def_prop_ro("requests", &count<&Counters::requests>)
+      .def_prop_ro("acks", &count<&Counters::acks>)
+      .def_prop_ro("nacks", &count<&Counters::nacks>)
+      .def_prop_ro("pulls", &count<&Counters::pulls>)
+      .def_prop_ro("trimmed", &count<&Counters::trimmed>)
+      .def_prop_ro("dropped", &count<&Counters::dropped>)
+      .def_prop_ro("marked", &count<&Counters::marked>)
+      .def_prop_ro("hops", &count<&Counters::hops>)
+      .def_prop_ro("timeouts", &count<&Counters::timeouts>)
+      .def_prop_ro("duplicates", &count<&Counters::duplicates>)
+      .def_prop_ro("pauses", &count<&Counters::pauses>)
+      .def_prop_ro("cnps", &count<&Counters::cnps>)
+      .def_prop_ro("lost", &count<&Counters::lost>)
+      .def_prop_ro("link_retries", &count<&Counters::link_retries>)
+      .def_prop_ro("credits", &count<&Counters::credits>)
+      .def_prop_ro("sample_time_ps", column_of<Outcome, &Outcome::samples, &Samples::time_ps>())
+      .def_prop_ro("sample_depth_bytes", column_of<Outcome, &Outcome::samples, &Samples::depth_bytes>())
+      .def_prop_ro("sample_carried_bytes", column_of<Outcome, &Outcome::samples, &Samples::carried_bytes>())
+      .def_prop_ro("sample_marks", column_of<Outcome, &Outcome::samples, &Samples::marks>())
+      .def_prop_ro("sample_paused_ps", column_of<Outcome, &Outcome::samples, &Samples::paused_ps>())
+      .def_prop_ro("sample_window_bytes", column_of<Outcome, &Outcome::samples, &Samples::window_bytes>())
+      .def_prop_ro("sample_rate_bps", column_of<Outcome, &Outcome::samples, &Samples::rate_bps>())
+      .def_prop_ro("base_rtt_ps", &constant<&Derived::base_rtt_ps>)
+      .def_prop_ro("queue_bytes", &constant<&Derived::queue_bytes>)
+      .def_prop_ro("ecn_low_bytes", &constant<&Derived::ecn_low_bytes>)
+      .def_prop_ro("ecn_high_bytes", &constant<&Derived::ecn_high_bytes>)
+      .def_prop_ro("window_bytes", &constant<&Derived::window_bytes>)
+      .def_prop_ro("min_rto_ps", &constant<&Derived::min_rto_ps>);
+}
+
+}  // namespace
+
+void bind_packet_scheduled(nb::module_& m);
+
+void bind_packet(nb::module_& m) {
+  bind_packet_scheduled(m);
+  bind_columns(m);
+  bind_choices(m);
+  bind_packet_controls(m);
+  bind_packet_pfc(m);
+  bind_packet_link_credit(m);
+  bind_packet_rdma(m);
+  bind_options(m);
+  bind_outcome(m);
+  m.def("run_packets", &run_packets, "network"_a, "traffic"_a, "options"_a, nb::kw_only(), "failed_links"_a,
+        "faults"_a, "sample_links"_a, "sample_flows"_a, "progress"_a = nb::none(),
+        "Runs the traffic to its end with the GIL released; progress is called with (events, simulated time in ps).");
+}

@@ -1,0 +1,179 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "packet/context.hpp"
+#include "packet/draws.hpp"
+
+namespace railyard::packet {
+
+/// The hosts' network interfaces under a transport: flows that may send, in turn, and control packets ten to one before
+/// them. `Transport` derives from this and offers
+///   bool may_send(flow), std::uint32_t emit(flow) (a data packet; PRE: may_send), Place& place(flow),
+///   std::uint32_t source(flow)
+template <class Transport, class Fabric>
+class Interface {
+ public:
+  /// A slot event: the interface is free.
+  void on_slot(std::uint32_t host) {
+    Nic& nic = context_.nics[host];
+    nic.slot = false;
+    bool flows = nic.first != kNone;
+    if (flows && nic.control_first != kNone) {
+      if (++nic.turn >= Nic::kTurns) nic.turn = 0;
+      flows = nic.turn < 1;
+    }
+    const bool sent = flows && first_flow(nic, host);
+    if (!sent && nic.control_first != kNone) first_control(nic, host);
+    keep_going(nic, host);
+  }
+
+ protected:
+  Interface(Context& context, Fabric& fabric)
+      : context_(context), fabric_(fabric), key_seed_(stream_key(context.options.seed, Stream::key, 0)) {
+    if constexpr (Fabric::kBackpressure) waiting_.resize(context.hosts);
+  }
+
+  /// A packet with its header alone, for the caller to fill.
+  std::uint32_t new_packet(Kind kind, std::uint32_t flow, std::uint32_t destination, std::uint16_t entropy) {
+    const std::uint32_t index = context_.slab.acquire();
+    Packet& packet = context_.slab[index];
+    packet.flow = flow;
+    packet.key = key_of(flow, entropy);
+    packet.destination = destination;
+    packet.size = static_cast<std::uint16_t>(context_.options.header_bytes);
+    packet.entropy = entropy;
+    packet.kind = kind;
+    // RDMA has a class of its own for what answers data.
+    const Options& options = context_.options;
+    const bool own_class = kind != Kind::data && options.transport != packet::Transport::rdma && options.control_class < kClasses;
+    packet.klass = own_class ? options.control_class : context_.traffic.klass[flow];
+    packet.flags = 0;
+    packet.ingress = kNone;
+    packet.following = kNone;
+    return index;
+  }
+
+  /// Sends a control packet, at once or in turn.
+  void send_control(std::uint32_t host, std::uint32_t index) {
+    Nic& nic = context_.nics[host];
+    Slab& slab = context_.slab;
+    slab[index].next = kNone;
+    (nic.control_last == kNone ? nic.control_first : slab[nic.control_last].next) = index;
+    nic.control_last = index;
+    if (free(nic) && fabric_.ready(host, slab[nic.control_first].klass)) first_control(nic, host);
+    keep_going(nic, host);
+  }
+
+  /// Sends if the interface is free, else joins its round. One packet at most leaves at a time, so there is nothing to
+  /// repeat.
+  void send_while_permitted(std::uint32_t flow) {
+    if (self().place(flow).taken || !self().may_send(flow)) return;
+    const std::uint32_t host = self().source(flow);
+    Nic& nic = context_.nics[host];
+    if (free(nic) && fabric_.ready(host, context_.traffic.klass[flow])) {
+      const std::uint32_t index = self().emit(flow);
+      send(nic, host, index);
+      if (self().may_send(flow)) join(nic, host, flow);
+    } else {
+      join(nic, host, flow);
+    }
+    keep_going(nic, host);
+  }
+
+  Context& context_;
+  Fabric& fabric_;
+
+ private:
+  Transport& self() { return static_cast<Transport&>(*this); }
+  bool free(const Nic& nic) const { return !nic.slot && context_.now >= nic.busy_until; }
+
+  std::uint32_t key_of(std::uint32_t flow, std::uint16_t entropy) const {
+    return static_cast<std::uint32_t>(mix(key_seed_ ^ (std::uint64_t{flow} << 16 | entropy)) >> 32);
+  }
+
+  void send(Nic& nic, std::uint32_t host, std::uint32_t index) {
+    nic.busy_until = context_.now + fabric_.host_time(host, index);
+    fabric_.inject(host, index);
+  }
+
+  /// Where backpressure holds the host the fabric sends the slot event itself when it lets go.
+  void keep_going(Nic& nic, std::uint32_t host) {
+    if (nic.slot || (nic.first & nic.control_first) == kNone) return;
+    if constexpr (Fabric::kBackpressure) {
+      if (!anything_ready(nic, host)) return;
+    }
+    nic.slot = true;
+    context_.wheel.push(nic.busy_until, event(Event::slot, host));
+  }
+
+  /// Whether the first control packet or a flow of any class could go; asks the fabric, which then knows who waits.
+  bool anything_ready(const Nic& nic, std::uint32_t host) {
+    if (nic.control_first != kNone && fabric_.ready(host, context_.slab[nic.control_first].klass)) return true;
+    for (std::uint8_t klass = 0; klass < kClasses; ++klass)
+      if (waiting_[host][klass] != 0 && fabric_.ready(host, klass)) return true;
+    return false;
+  }
+
+  void first_control(Nic& nic, std::uint32_t host) {
+    const std::uint32_t index = nic.control_first;
+    if constexpr (Fabric::kBackpressure) {
+      if (!fabric_.ready(host, context_.slab[index].klass)) return;
+    }
+    nic.control_first = context_.slab[index].next;
+    if (nic.control_first == kNone) nic.control_last = kNone;
+    send(nic, host, index);
+  }
+
+  void join(Nic& nic, std::uint32_t host, std::uint32_t flow) {
+    Place& place = self().place(flow);
+    place.taken = true;
+    place.next = kNone;
+    (nic.last == kNone ? nic.first : self().place(nic.last).next) = flow;
+    nic.last = flow;
+    ++nic.active;
+    if constexpr (Fabric::kBackpressure) ++waiting_[host][context_.traffic.klass[flow]];
+  }
+
+  /// Takes the first flow out of the round.
+  void leave(Nic& nic, std::uint32_t host) {
+    const std::uint32_t flow = nic.first;
+    nic.first = self().place(flow).next;
+    if (nic.first == kNone) nic.last = kNone;
+    --nic.active;
+    if constexpr (Fabric::kBackpressure) --waiting_[host][context_.traffic.klass[flow]];
+  }
+
+  /// The first flow of the round that may send does; those before it leave the round, or, where their class is held back,
+  /// go to its end. False when none may.
+  bool first_flow(Nic& nic, std::uint32_t host) {
+    for (std::uint32_t left = nic.active; left != 0; --left) {
+      const std::uint32_t flow = nic.first;
+      if constexpr (Fabric::kBackpressure) {
+        if (!fabric_.ready(host, context_.traffic.klass[flow])) {
+          leave(nic, host);
+          join(nic, host, flow);
+          continue;
+        }
+      }
+      self().place(flow).taken = false;
+      const bool permitted = self().may_send(flow);
+      // It counts among the active ones while its packet is made: the pull target depends on that.
+      const std::uint32_t index = permitted ? self().emit(flow) : kNone;
+      leave(nic, host);
+      if (!permitted) continue;
+      send(nic, host, index);
+      if (self().may_send(flow)) join(nic, host, flow);
+      return true;
+    }
+    return false;
+  }
+
+  static constexpr std::uint8_t kClasses = 8;
+  std::uint64_t key_seed_;
+  std::vector<std::array<std::uint32_t, kClasses>> waiting_;  ///< Flows in the round by class, where there is backpressure.
+};
+
+}  // namespace railyard::packet

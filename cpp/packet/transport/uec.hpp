@@ -1,0 +1,176 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "packet/balance/balancer.hpp"
+#include "packet/context.hpp"
+#include "packet/transport/interface.hpp"
+#include "packet/transport/sender.hpp"
+
+namespace railyard::packet {
+
+/// The Ultra Ethernet transport: selective acknowledgements, and a window at the sender, credit from the receiver, or both.
+/// The rules are those of uet-htsim 40ccb05 (uec.cpp); the program is not. With the account and the pacer of pulled.hpp it
+/// is EQDS, from which it descends.
+template <class Control, class Fabric>
+class Uec : public Interface<Uec<Control, Fabric>, Fabric> {
+ public:
+  static constexpr bool kParts = true;
+
+  Uec(Context& context, Fabric& fabric);
+
+  void start(std::uint32_t flow);
+  void deliver(std::uint32_t host, const Packet& packet, std::uint32_t);
+  void on_timer(std::uint32_t flow);
+  void on_pacer(std::uint32_t host);
+
+  std::int64_t window(std::uint32_t flow) const {
+    if constexpr (Control::kWindow) return states_[flow].window;
+    return senders_[flow].account.credit();
+  }
+  double rate(std::uint32_t) const { return 0; }
+
+  void look_ahead_sender(std::uint32_t flow) const;
+  void look_ahead_middle(std::uint32_t host, const Packet& packet) const;
+  void look_ahead_near(std::uint32_t flow) const {
+    if (!senders_[flow].done) senders_[flow].window.prefetch(sent_);
+  }
+  void look_ahead_near(std::uint32_t host, const Packet& packet) const {
+    const Nic& nic = context_.nics[host];
+    if (nic.link != kNone) fabric_.prefetch(nic.link);
+    if (packet.kind == Kind::ack) look_ahead_near(packet.flow);
+  }
+
+ private:
+  using Base = Interface<Uec<Control, Fabric>, Fabric>;
+  friend Base;
+  using Base::context_;
+  using Base::fabric_;
+
+  using Sender = packet::Sender<typename Control::Account>;
+
+  // What the interface asks for.
+  bool may_send(std::uint32_t flow) const;
+  std::uint32_t emit(std::uint32_t flow);
+  Place& place(std::uint32_t flow) { return senders_[flow].place; }
+  std::uint32_t source(std::uint32_t flow) const { return senders_[flow].source; }
+
+  // The sender.
+  std::int64_t next_size(const Sender& sender) const;
+  std::uint32_t size_of(const Sender& sender, std::uint32_t sequence) const;
+  std::uint32_t data_packet(std::uint32_t flow, std::uint32_t sequence, std::int64_t size, std::uint16_t flags);
+  void request(std::uint32_t flow);
+  std::int64_t pull_target(const Sender& sender, std::uint32_t flow) const;
+  void try_to_send(std::uint32_t flow);
+  void arm_timer(std::uint32_t flow, Ps sent);
+  void wait_on(std::uint32_t flow);
+  void expire(std::uint32_t flow, std::uint32_t sequence);
+  void queue_again(std::uint32_t flow, std::uint32_t sequence);
+  void on_ack(const Packet& ack);
+  Ps delay_of(Sender& sender, typename Control::State& state, const Packet& ack);
+  void on_nack(const Packet& nack);
+  void on_pull(const Packet& pull);
+  void finish(std::uint32_t flow);
+
+  unsigned log2_span(std::uint32_t flow) const;
+
+  // The receiver.
+  Receiver& receiver_of(std::uint32_t flow);
+  void complete_if_whole(std::uint32_t flow);
+  void on_data(std::uint32_t host, const Packet& packet);
+  void on_trimmed(std::uint32_t host, const Packet& packet);
+  void on_request(std::uint32_t host, const Packet& packet);
+  void acknowledge(std::uint32_t host, const Packet& packet, bool from_here, std::uint16_t flags);
+  std::uint32_t answer(Kind kind, const Packet& packet);
+  void see_pull_target(std::uint32_t host, std::uint32_t flow, std::int64_t target);
+  void wake_pacer(std::uint32_t host);
+  void slow(std::uint32_t host);
+
+  const Options& options_;
+  const Derived& derived_;
+  std::int64_t mss_;
+  NsccConstants constants_;
+  Balancer balancer_;
+  WordArena sent_, received_;
+  BigVector<Sender> senders_;
+  BigVector<typename Control::State> states_;
+  BigVector<Receiver> receivers_;
+  std::vector<typename Control::Pacer> pacers_;
+  std::vector<Oversubscription> congestion_;
+  std::vector<std::uint32_t> adjustments_;
+};
+
+template <class Control, class Fabric>
+Uec<Control, Fabric>::Uec(Context& context, Fabric& fabric)
+    : Base(context, fabric), options_(context.options), derived_(context.derived),
+      mss_(std::int64_t{options_.mtu_bytes} - options_.header_bytes),
+      constants_(NsccConstants::make(options_.mtu_bytes, mss_, static_cast<double>(derived_.rate_bps),
+                                     derived_.base_rtt_ps, derived_.target_delay_ps, options_.quick_adapt_gate)),
+      balancer_(static_cast<std::uint32_t>(context.traffic.source.size()), options_) {
+  const std::size_t flows = context.traffic.source.size();
+  senders_.resize(flows);
+  states_.resize(flows);
+  receivers_.resize(flows);
+  for (std::size_t flow = 0; flow < flows; ++flow) {
+    senders_[flow].source = static_cast<std::uint32_t>(context.traffic.source[flow]);
+    senders_[flow].target = static_cast<std::uint32_t>(context.traffic.target[flow]);
+    senders_[flow].size = context.traffic.size_bytes[flow];
+  }
+  if constexpr (Control::kCredit) {
+    pacers_.assign(context.hosts, typename Control::Pacer(options_, derived_));
+    if (!Control::Pacer::kSlows || options_.oversubscription <= 1) return;
+    congestion_.assign(context.hosts, Oversubscription(options_.oversubscription));
+    adjustments_.assign(context.hosts, 0);
+    for (std::uint32_t host = 0; host < context.hosts; ++host)
+      if (context.owns(host)) context.wheel.push(
+          Oversubscription::interval(derived_.base_rtt_ps, stream_key(options_.seed, Stream::pacer, host)),
+          event(Event::pacer, context.hosts + host));
+  }
+}
+
+template <class Control, class Fabric>
+void Uec<Control, Fabric>::deliver(std::uint32_t host, const Packet& packet, std::uint32_t) {
+  switch (packet.kind) {
+    case Kind::data:
+      if ((packet.flags & kTrimmed) != 0) on_trimmed(host, packet);
+      else on_data(host, packet);
+      break;
+    case Kind::request: on_request(host, packet); break;
+    case Kind::ack: on_ack(packet); break;
+    case Kind::nack: on_nack(packet); break;
+    case Kind::pull: on_pull(packet); break;
+    default: break;
+  }
+}
+
+template <class Control, class Fabric>
+void Uec<Control, Fabric>::look_ahead_sender(std::uint32_t flow) const {
+  const auto fetch = [](const auto& object) {
+    const char* const bytes = reinterpret_cast<const char*>(&object);
+    for (std::size_t at = 0; at < sizeof(object); at += 64) __builtin_prefetch(bytes + at, 1);
+  };
+  fetch(senders_[flow]);
+  if constexpr (Control::kWindow) fetch(states_[flow]);
+}
+
+template <class Control, class Fabric>
+void Uec<Control, Fabric>::look_ahead_middle(std::uint32_t host, const Packet& packet) const {
+  __builtin_prefetch(&context_.nics[host], 1);
+  if (packet.kind != Kind::data && packet.kind != Kind::request) {
+    look_ahead_sender(packet.flow);
+    return;
+  }
+  const char* const receiver = reinterpret_cast<const char*>(&receivers_[packet.flow]);
+  __builtin_prefetch(receiver, 1);
+  __builtin_prefetch(receiver + sizeof(Receiver) - 1, 1);
+  __builtin_prefetch(&senders_[packet.flow]);
+}
+
+}  // namespace railyard::packet
+
+#include "packet/transport/uec_receiver.hpp"  // IWYU pragma: export
+#include "packet/transport/uec_sender.hpp"    // IWYU pragma: export

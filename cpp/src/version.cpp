@@ -1,7 +1,0 @@
-#include "railyard/version.hpp"
-
-namespace railyard {
-
-int interface_version() { return kInterfaceVersion; }
-
-}  // namespace railyard

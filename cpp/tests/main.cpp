@@ -1,3 +1,0 @@
-#include "harness.hpp"
-
-int main(int argc, char** argv) { return harness::run(argc, argv); }
