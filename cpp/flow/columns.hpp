@@ -11,6 +11,9 @@ namespace railyard {
 /// What a task is; the numbers are those of the graph's `kind` column.
 enum class Kind : std::uint8_t { compute = 0, transfer = 1, collective = 2, read = 3, write = 4 };
 
+/// The stream on whose tasks only dependencies and release times bear: they never queue behind one another.
+inline constexpr std::uint8_t kFreeStream = 12;
+
 /// The tasks, one entry each, as the caller holds them (nothing is copied).
 struct GraphColumns {
   std::int32_t ranks = 0;
@@ -28,6 +31,7 @@ struct GraphColumns {
   std::span<const std::int32_t> beside = {};
   std::span<const double> loss = {};  ///< Row-major: share of its speed that a computation loses to one of a column.
   std::size_t contenders = 0;    ///< Columns of `loss`.
+  std::span<const std::int64_t> release_ps = {};  ///< No task starts earlier; empty where nothing has such a time.
   std::size_t size() const { return kind.size(); }
 };
 

@@ -23,7 +23,8 @@ std::vector<User> users_of(const GraphColumns& graph, std::size_t entities) {
     const auto owner = static_cast<std::uint64_t>(graph.rank[i]) * 2 + (collective ? 1 : 0);
     User& user = users[static_cast<std::size_t>(graph.entity[i])];
     user.owner = user.owner == User::kNobody || user.owner == owner ? owner : User::kSeveral;
-    if (graph.stream[i] >= 32) user.owner = User::kSeveral;
+    // WHY: tasks of the free stream run at the same time, and one entity may then flow several times at once.
+    if (graph.stream[i] >= 32 || graph.stream[i] == kFreeStream) user.owner = User::kSeveral;
     user.streams |= 1u << (graph.stream[i] % 32);
   }
   return users;

@@ -25,6 +25,14 @@ TEST(crowding_counts_one_stream_once) {
   CHECK(crowded_links(graph.columns(), entities.columns(), std::vector<double>{8, 8}, {}) == (Flags{1, 0}));
 }
 
+TEST(crowding_of_the_free_stream_is_everywhere) {
+  GraphRows graph;
+  EntityRows entities;
+  entities.add({{0, 0.25}}, 1, 1, 1);
+  graph.add(Kind::transfer, 0, kFreeStream, 0, 0);
+  CHECK(crowded_links(graph.columns(), entities.columns(), std::vector<double>{8, 8}, {}) == (Flags{1, 0}));
+}
+
 TEST(crowding_keeps_ranks_and_communicators_apart) {
   GraphRows graph;
   graph.ranks = 2;

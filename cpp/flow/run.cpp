@@ -55,7 +55,7 @@ void Run::start_first() {
   for (TaskId id = 0; id < schedule_.size(); ++id) {
     if (schedule_[id].waits > 0 || schedule_[id].end >= 0) continue;
     schedule_[id].waits = kNoTask;
-    start(id);
+    start_or_hold(id);
   }
 }
 
@@ -135,6 +135,7 @@ void Run::process(const Event& event) {
     case Topic::flowed: flow_event(event.target, event.stamp & kStampMask); break;
     case Topic::slowly_computed: slowed_event(event.target, event.stamp & kStampMask); break;
     case Topic::fault: fault_event(event.target); break;
+    case Topic::released: start(event.target); break;
   }
 }
 
@@ -142,7 +143,15 @@ void Run::release(TaskId id, TaskId by) {
   Task& task = schedule_[id];
   if (--task.waits > 0) return;
   task.waits = by;
-  start(id);
+  start_or_hold(id);
+}
+
+/// Starts a task that waits for nothing any more, or puts it off until its release; then nobody's end let it start.
+void Run::start_or_hold(TaskId id) {
+  const auto& release_ps = schedule_.graph().release_ps;
+  if (release_ps.empty() || release_ps[id] <= now()) return start(id);
+  schedule_[id].waits = kNoTask;
+  push(release_ps[id], Topic::released, id);
 }
 
 void Run::start(TaskId id) {

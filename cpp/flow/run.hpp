@@ -29,7 +29,7 @@ class Run {
 
  private:
   /// What an event is about; kept in the upper bits of its stamp.
-  enum class Topic : std::uint32_t { computed, latency_over, flowed, slowly_computed, fault };
+  enum class Topic : std::uint32_t { computed, latency_over, flowed, slowly_computed, fault, released };
   static constexpr unsigned kTopicShift = 29;
   static constexpr std::uint32_t kStampMask = (1u << kTopicShift) - 1;
 
@@ -79,6 +79,7 @@ class Run {
   void process(const Event& event);
   void push(Ps time, Topic topic, std::uint32_t target, std::uint32_t stamp = 0);
   void release(TaskId id, TaskId by);
+  void start_or_hold(TaskId id);
   void start(TaskId id);
   Ps spread(Ps duration, std::int32_t rank, TaskId id) const;
   void complete(TaskId id);

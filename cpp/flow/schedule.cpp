@@ -53,6 +53,15 @@ void Schedule::check() const {
   }
   check_members();
   check_beside();
+  check_release();
+}
+
+void Schedule::check_release() const {
+  if (graph_.release_ps.empty()) return;
+  if (graph_.release_ps.size() != graph_.size()) throw std::invalid_argument("graph columns differ in length");
+  for (std::size_t i = 0; i < graph_.size(); ++i) {
+    if (graph_.release_ps[i] < 0 || graph_.release_ps[i] > kNever / 1024) refuse("release time out of range", i);
+  }
 }
 
 void Schedule::check_beside() const {
@@ -114,12 +123,13 @@ void Schedule::fill_tasks(std::size_t entities) {
   }
 }
 
-/// Calls `f(before, after)` for every edge, ordered by `after`.
+/// Calls `f(before, after)` for every edge, ordered by `after`. Tasks of the free stream have none from a forerunner.
 template <class F>
 void Schedule::for_each_edge(F&& f) const {
   const std::size_t streams = 1 + (graph_.stream.empty() ? 0u : *std::max_element(graph_.stream.begin(), graph_.stream.end()));
   std::vector<TaskId> last(static_cast<std::size_t>(graph_.ranks) * streams, kNoTask);
   const auto occupy = [&](std::int32_t rank, std::size_t i) {
+    if (graph_.stream[i] == kFreeStream) return;
     TaskId& before = last[static_cast<std::size_t>(rank) * streams + graph_.stream[i]];
     if (before != kNoTask) f(before, static_cast<TaskId>(i));
     before = static_cast<TaskId>(i);

@@ -42,6 +42,7 @@ struct Graph {
   std::optional<Column<std::int32_t>> beside;
   std::optional<Column<double>> loss;
   std::size_t contenders;
+  std::optional<Column<std::int64_t>> release_ps;
 
   GraphColumns columns() const {
     GraphColumns found{ranks,         view(kind),    view(rank),     view(duration_ps), view(stream),
@@ -49,6 +50,7 @@ struct Graph {
     if (beside) found.beside = view(*beside);
     if (loss) found.loss = view(*loss);
     found.contenders = contenders;
+    if (release_ps) found.release_ps = view(*release_ps);
     return found;
   }
 };
@@ -90,10 +92,10 @@ void bind_inputs(nb::module_& m) {
       .def(nb::init<std::int32_t, Column<std::uint8_t>, Column<std::int32_t>, Column<std::int64_t>,
                     Column<std::uint8_t>, Column<std::int64_t>, Column<std::int32_t>, Column<std::int64_t>,
                     Column<std::int32_t>, Column<std::int32_t>, std::optional<Column<std::int32_t>>,
-                    std::optional<Column<double>>, std::size_t>(),
+                    std::optional<Column<double>>, std::size_t, std::optional<Column<std::int64_t>>>(),
            nb::kw_only(), "ranks"_a, "kind"_a, "rank"_a, "duration_ps"_a, "stream"_a, "dep_ptr"_a, "dep_idx"_a,
            "comm_ptr"_a, "comm_ranks"_a, "entity"_a, "beside"_a = nb::none(), "loss"_a = nb::none(),
-           "contenders"_a = 0);
+           "contenders"_a = 0, "release_ps"_a = nb::none());
   nb::class_<Faults>(m, "Faults", "Columns of faults: kind 0 link factor, 1 rank speed, 2 rank late.")
       .def(nb::init<Column<std::int64_t>, Column<std::uint8_t>, Column<std::int32_t>, Column<double>>(),
            nb::kw_only(), "at_ps"_a, "kind"_a, "target"_a, "value"_a);

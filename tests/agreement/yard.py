@@ -63,8 +63,10 @@ def graph(ranks, rows, groups=()):
     columns = {
         name: np.array([row.get(name, default) for row in rows], kind) for name, (default, kind) in _COLUMNS.items()
     }
+    release = np.array([row.get("release_ps", 0) for row in rows], np.int64)
     return TaskGraph(
         ranks=ranks,
+        release_ps=release if release.any() else None,
         dep_ptr=np.concatenate([[0], np.cumsum([len(each) for each in deps])]).astype(np.int64),
         dep_idx=np.array([dep for each in deps for dep in each], np.int32),
         labels=[Label("gradient", "communication", "dp")],

@@ -69,18 +69,27 @@ class Graph:
     rows: list[dict] = field(default_factory=list)
 
     def _add(self, kind, rank, stream, deps, **columns):
-        row = {"kind": kind, "rank": rank, "stream": stream, "deps": deps, "peer": -1, "duration": 0, "entity": -1}
+        row = {
+            "kind": kind,
+            "rank": rank,
+            "stream": stream,
+            "deps": deps,
+            "peer": -1,
+            "duration": 0,
+            "entity": -1,
+            "release": 0,
+        }
         self.rows.append({**row, **columns})
         return len(self.rows) - 1
 
-    def compute(self, rank, duration, *deps, stream=0):
-        return self._add(Kind.COMPUTE, rank, stream, deps, duration=duration)
+    def compute(self, rank, duration, *deps, stream=0, release=0):
+        return self._add(Kind.COMPUTE, rank, stream, deps, duration=duration, release=release)
 
-    def transfer(self, rank, peer, entity, *deps, stream=3):
-        return self._add(Kind.TRANSFER, rank, stream, deps, peer=peer, entity=entity)
+    def transfer(self, rank, peer, entity, *deps, stream=3, release=0):
+        return self._add(Kind.TRANSFER, rank, stream, deps, peer=peer, entity=entity, release=release)
 
-    def collective(self, group, entity, *deps, stream=2):
-        return self._add(Kind.COLLECTIVE, group, stream, deps, entity=entity)
+    def collective(self, group, entity, *deps, stream=2, release=0):
+        return self._add(Kind.COLLECTIVE, group, stream, deps, entity=entity, release=release)
 
     def read(self, rank, entity, *deps, stream=7):
         return self._add(Kind.READ, rank, stream, deps, entity=entity)
@@ -88,6 +97,7 @@ class Graph:
     def build(self):
         column = {name: [row[name] for row in self.rows] for name in ("kind", "rank", "peer", "duration", "stream")}
         n = len(self.rows)
+        release = np.array([row["release"] for row in self.rows], np.int64)
         ptr = np.concatenate([[0], np.cumsum([len(row["deps"]) for row in self.rows])]).astype(np.int64)
         members = [rank for group in self.groups for rank in group]
         group_ptr = np.concatenate([[0], np.cumsum([len(group) for group in self.groups])]).astype(np.int64)
@@ -106,6 +116,7 @@ class Graph:
             dep_idx=np.array([dep for row in self.rows for dep in row["deps"]], np.int32),
             labels=[Label("forward", "task")],
             communicators=Communicators(group_ptr, np.array(members, np.int32), ["dp"] * len(self.groups)),
+            release_ps=release if release.any() else None,
         )
         entity = np.array([row["entity"] for row in self.rows], np.int32)
         return graph, entity

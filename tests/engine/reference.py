@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from railyard.graph import Kind
+from railyard.graph import Kind, Stream
 
 
 def water_fill(flows, capacity):
@@ -45,7 +45,7 @@ class Reference:
         self.waits = [set(row["deps"]) for row in graph.rows]
         last = {}
         for i, row in enumerate(graph.rows):
-            for rank in self._members(row):
+            for rank in self._members(row) if row["stream"] != Stream.FREE else ():
                 if (rank, row["stream"]) in last:
                     self.waits[i].add(last[rank, row["stream"]])
                 last[rank, row["stream"]] = i
@@ -60,7 +60,8 @@ class Reference:
         timers, flowing, now = {}, {}, Fraction(0)  # task -> time; task -> bits left
         while None in end:
             for i in range(n):
-                if start[i] is None and all(end[j] is not None for j in self.waits[i]):
+                ready = all(end[j] is not None for j in self.waits[i])
+                if start[i] is None and ready and now >= self.graph.rows[i]["release"]:
                     start[i] = now
                     row = self.graph.rows[i]
                     fixed = row["duration"] if row["kind"] == Kind.COMPUTE else self.rows[row["entity"]].latency
@@ -68,7 +69,8 @@ class Reference:
             rates = self._rates(flowing)
             dues = dict(timers)
             dues.update({i: now + bits * 10**12 / rates[i] for i, bits in flowing.items() if rates[i] > 0})
-            then = min(dues.values())
+            later = [row["release"] for row in self.graph.rows if row["release"] > now]
+            then = min([*dues.values(), *later])
             flowing = {i: bits - rates[i] * (then - now) / 10**12 for i, bits in flowing.items()}
             now = then
             for i in [i for i, due in dues.items() if due == now]:

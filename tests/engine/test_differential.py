@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard import engine
+from railyard.graph import Stream
 
 from .hand import Entity, Graph, Links, lowered
 from .reference import Reference
@@ -43,13 +44,17 @@ def cases(draw):
     for i in range(draw(st.integers(1, 25))):
         deps = draw(st.lists(st.integers(0, i - 1), max_size=2, unique=True)) if i else []
         rank, kind = draw(st.integers(0, RANKS - 1)), draw(st.integers(0, 3))
+        release, free = draw(st.sampled_from([0, 0, 333, 1_000_001])), Stream.FREE
         if kind == 0:
-            graph.compute(rank, draw(st.sampled_from([0, 1, 50_000, 1_234_567])), *deps)
+            took, stream = draw(st.sampled_from([0, 1, 50_000, 1_234_567])), draw(st.sampled_from([0, free]))
+            graph.compute(rank, took, *deps, stream=stream, release=release)
         elif kind == 1:
-            graph.collective(rank % 3, draw(st.integers(0, len(rows) - 1)), *deps, stream=draw(st.sampled_from([0, 2])))
+            stream = draw(st.sampled_from([0, 2, free]))
+            graph.collective(rank % 3, draw(st.integers(0, len(rows) - 1)), *deps, stream=stream, release=release)
         elif kind == 2:
             entity = draw(st.integers(0, len(rows) - 1))
-            graph.transfer(rank, (rank + 1) % RANKS, entity, *deps, stream=draw(st.sampled_from([0, 3])))
+            stream = draw(st.sampled_from([0, 3, free]))
+            graph.transfer(rank, (rank + 1) % RANKS, entity, *deps, stream=stream, release=release)
         else:
             graph.read(rank, draw(st.integers(0, len(rows) - 1)), *deps)
     capacity = draw(st.lists(st.sampled_from([1e9, 5e8, 3.3e9]), min_size=LINKS, max_size=LINKS))

@@ -59,7 +59,7 @@ def test_starts_follow_what_they_wait_for(case):
     for task, row in enumerate(graph.rows):
         assert all(timeline.end_ps[dep] <= timeline.start_ps[task] for dep in row["deps"])
         blocker = timeline.blocker[task]
-        assert timeline.start_ps[task] == (timeline.end_ps[blocker] if blocker >= 0 else 0)
+        assert timeline.start_ps[task] == (timeline.end_ps[blocker] if blocker >= 0 else row["release"])
 
 
 @settings(max_examples=60, deadline=None)

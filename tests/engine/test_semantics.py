@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from railyard import engine
+from railyard.errors import InputError
+from railyard.graph import Stream
 
 from .hand import Entity, Graph, Links, lowered
 
@@ -153,3 +155,36 @@ def test_columns_outlive_their_result():
     graph.compute(0, 12_345)
     ends = [play(graph).end_ps for _ in range(50)]
     assert np.concatenate(ends).tolist() == [12_345] * 50
+
+
+def test_tasks_of_the_free_stream_run_at_the_same_time_and_share_links():
+    """Two transfers of one rank and one entity: 1,000 bytes each over a link of 1 GB/s, half the rate for each."""
+    graph = Graph(2)
+    graph.compute(0, 700, stream=Stream.FREE)
+    graph.compute(0, 300, stream=Stream.FREE)
+    graph.transfer(0, 1, 0, 1, stream=Stream.FREE)
+    graph.transfer(0, 1, 0, 1, stream=Stream.FREE)
+    timeline = play(graph, [Entity({0: 1.0}, 1_000)])
+    assert timeline.start_ps.tolist() == [0, 0, 300, 300]
+    assert timeline.end_ps.tolist() == [700, 300, 2_000_300, 2_000_300]
+    assert timeline.blocker.tolist() == [-1, -1, 1, 1]
+
+
+def test_nothing_starts_before_its_release_and_then_nobody_blocked_it():
+    """Four ranks that start at 0, 17, 1,003 and 250,000 ps; the transfer's release is before its dependency's end."""
+    graph = Graph(4)
+    for rank, release in enumerate((0, 17, 1_003, 250_000)):
+        graph.compute(rank, 100 + rank, release=release)
+    graph.transfer(2, 3, 0, 2, release=900)
+    graph.transfer(2, 3, 0, 2, release=2_000, stream=4)
+    timeline = play(graph, [Entity({}, 1_000, cap=GIGABYTE_PER_S)])
+    assert timeline.start_ps.tolist() == [0, 17, 1_003, 250_000, 1_105, 2_000]
+    assert timeline.end_ps.tolist() == [100, 118, 1_105, 250_103, 1_001_105, 1_002_000]
+    assert timeline.blocker.tolist() == [-1, -1, -1, -1, 2, -1]
+
+
+def test_a_release_that_no_run_reaches_is_refused():
+    graph = Graph(1)
+    graph.compute(0, 1, release=1 << 62)
+    with pytest.raises(InputError, match="release time out of range"):
+        play(graph)

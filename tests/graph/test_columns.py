@@ -1,5 +1,6 @@
 """The files of the two waists give back what was written."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from railyard.errors import InputError
-from railyard.graph import Communicators, Kind, Label, TaskGraph, Timeline
+from railyard.graph import Communicators, Kind, Label, Stream, TaskGraph, Timeline
 
 
 def graph_of(dependencies: list[list[int]], ranks: int = 4) -> TaskGraph:
@@ -52,6 +53,22 @@ def test_graph_round_trip(tmp_path: Path, dependencies: list[list[int]]) -> None
     assert again.labels == graph.labels
     assert again.communicators.group == ["tp", "tp"]
     np.testing.assert_array_equal(again.communicators.members(1), [2, 3])
+
+
+def test_release_times_travel_with_the_graph(tmp_path: Path) -> None:
+    graph = replace(graph_of([[], [0]]), release_ps=np.array([7, 2**50], np.int64), stream=np.full(2, 12, np.uint8))
+    graph.write_parquet(tmp_path / "graph.parquet")
+    again = TaskGraph.read_parquet(tmp_path / "graph.parquet")
+    assert again.release_ps is not None
+    assert again.release_ps.dtype == np.int64
+    assert again.release_ps.tolist() == [7, 2**50]
+    assert again.stream.tolist() == [Stream.FREE, Stream.FREE]
+
+
+@pytest.mark.parametrize(("column", "word"), [([0, -3], "`release_ps` of task 1"), ([0], "column `release_ps`")])
+def test_release_times_are_checked(column: list[int], word: str) -> None:
+    with pytest.raises(InputError, match=word):
+        replace(graph_of([[], []]), release_ps=np.array(column, np.int64)).validate()
 
 
 def test_timeline_round_trip(tmp_path: Path) -> None:

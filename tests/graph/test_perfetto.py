@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from railyard.errors import InputError
 from railyard.graph import Communicators, Kind, Label, LinkSeries, Stream, TaskGraph, Timeline, perfetto
+from railyard.graph.lanes import track_name, tracks_of
 
 
 def a_timeline(times, *, ranks=3, series=None):
@@ -166,3 +167,15 @@ def test_link_samples_become_counters(tmp_path):
     perfetto.write(a_timeline([], series=series), tmp_path / "trace.json")
     found = [(e["name"], e["ts"], e["args"]["percent"]) for e in by_phase(read(tmp_path / "trace.json"))["C"]]
     assert found == [("link 4", 0.0, 25.0), ("link 4", 0.005, 50.0), ("link 9", 0.0, 100.0), ("link 9", 0.005, 0.0)]
+
+
+def test_tasks_that_run_at_the_same_time_get_lanes_of_their_own():
+    """Overlaps of three at most need three lanes, and the lowest one that is free is taken again."""
+    start = np.array([0, 10, 20, 30, 25, 0], np.int64)
+    end = np.array([30, 40, 25, 50, 26, 5], np.int64)
+    stream = np.array([12, 12, 12, 12, 12, 3], np.int64)
+    rank = np.array([1, 1, 1, 1, 1, 1], np.int64)
+    track = tracks_of(rank, stream, start, end)
+    assert track.tolist() == [12, 13, 14, 12, 14, 3]
+    assert [track_name(number) for number in (0, 12, 13, 14)] == ["compute", "free", "free 2", "free 3"]
+    assert tracks_of(np.arange(6), stream, start, end).tolist() == [12, 12, 12, 12, 12, 3]

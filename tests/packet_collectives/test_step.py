@@ -18,7 +18,7 @@ from railyard.engine.packet.records import Traffic
 from railyard.engine.packet.running import run
 from railyard.engine.packet.whole import PacketEngine
 from railyard.errors import InputError
-from railyard.graph import CollectiveKind, Kind
+from railyard.graph import CollectiveKind, Kind, Stream
 
 MIB = 1 << 20
 EXACT = PacketEngine(samples=0)
@@ -240,3 +240,24 @@ def test_more_bursting_ports_than_there_are():
     burst = Beside("permutation", ports=65, size_bytes=1000, every_ps=10**9)
     with pytest.raises(InputError, match="fewer ports"):
         pair([yard.collective(REDUCE, MIB)], [APART], own=replace(EXACT, beside=(burst,)))
+
+
+def test_free_tasks_and_releases_are_those_of_the_flow_engine():
+    """Four ranks on servers of their own: two computations at once, a transfer held until 2 ms, one behind it."""
+    free = {"stream": int(Stream.FREE)}
+    rows = [
+        compute(0, 700_000_000) | free,
+        compute(0, 300_000_000) | free,
+        yard.transfer(8, 16, 3 * MIB, deps=[1], release_ps=2_000_000_000) | free,
+        compute(24, 50_000_000) | {"release_ps": 17_000_000} | free,
+        yard.transfer(24, 0, MIB, deps=[3], release_ps=1_000_000) | free,
+        yard.transfer(24, 16, MIB, deps=[2, 4]) | free,
+    ]
+    flow, packet = pair(rows)
+    expected = [0, 0, 2_000_000_000, 17_000_000, 67_000_000]
+    assert flow.start_ps[:5].tolist() == expected
+    assert packet.start_ps[:5].tolist() == expected
+    assert packet.blocker.tolist() == flow.blocker.tolist() == [-1, -1, -1, -1, 3, 2]
+    assert (packet.end_ps - packet.start_ps)[[2, 4, 5]] == pytest.approx((flow.end_ps - flow.start_ps)[[2, 4, 5]], 0.03)
+    sent = packet.run.start_ps[np.argsort(packet.run.start_ps)]
+    assert sent[1] - sent[0] == pytest.approx(2_000_000_000 - 67_000_000, rel=1e-3)

@@ -151,6 +151,7 @@ def _core_graph(graph: TaskGraph, lowered: Lowered) -> _core.Graph:
         comm_ptr=graph.communicators.ptr,
         comm_ranks=graph.communicators.ranks,
         entity=lowered.entity,
+        release_ps=graph.release_ps,
         **_beside(graph),
     )
 

@@ -36,7 +36,7 @@ def swung(graph: TaskGraph, jitter: Jitter, seed: int) -> TaskGraph:
 
 def drawn(graph: TaskGraph, jitter: Jitter, seed: int) -> tuple[Late, ...]:
     """The interruptions of one step, by the seed."""
-    own = (graph.kind == Kind.COMPUTE) & (graph.stream == Stream.COMPUTE)
+    own = (graph.kind == Kind.COMPUTE) & np.isin(graph.stream, (Stream.COMPUTE, Stream.FREE))
     busy_ps = np.bincount(graph.rank[own], graph.duration_ps[own], minlength=graph.ranks)
     longest_ps = float(busy_ps.max(initial=0.0))
     found: list[Late] = []

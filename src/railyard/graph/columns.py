@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 GRAPH_FORMAT = "railyard/1 task graph"
 TIMELINE_FORMAT = "railyard/1 timeline"
 _GRAPH_COLUMNS = ("kind", "rank", "peer", "duration_ps", "size_bytes", "count", "collective", "stream", "label")
+_OPTIONAL_COLUMNS = ("beside", "release_ps")
 _TIME_COLUMNS = ("start_ps", "end_ps", "blocker", "alone_ps", "latency_ps")
 
 
@@ -70,7 +71,7 @@ def read_timeline(path: Path) -> Timeline:
 def _graph_frame(graph: TaskGraph) -> pl.DataFrame:
     import polars as pl
 
-    names = [*_GRAPH_COLUMNS, *(["beside"] if graph.beside is not None else [])]
+    names = [*_GRAPH_COLUMNS, *(name for name in _OPTIONAL_COLUMNS if getattr(graph, name) is not None)]
     frame = pl.DataFrame({name: getattr(graph, name) for name in names})
     flat = pl.DataFrame(
         {"row": np.repeat(np.arange(len(graph), dtype=np.int64), np.diff(graph.dep_ptr)), "dep": graph.dep_idx}
@@ -113,7 +114,7 @@ def _graph(frame: pl.DataFrame, text: str) -> TaskGraph:
         communicators=Communicators(
             np.array(groups["ptr"], np.int64), np.array(groups["ranks"], np.int32), list(groups["group"])
         ),
-        beside=frame["beside"].to_numpy() if "beside" in frame.columns else None,
+        **{name: frame[name].to_numpy() for name in _OPTIONAL_COLUMNS if name in frame.columns},
         loss=np.array(about["loss"], np.float64) if about.get("loss") else None,
     ).validate()
 

@@ -1,5 +1,7 @@
 """A timeline for eyes: Chrome trace JSON, which ui.perfetto.dev and chrome://tracing open; one track a rank and stream.
 
+Tasks of the stream `FREE`, which may run at the same time, get as many lanes as it takes.
+
 Format: "Trace Event Format" (Chromium project): `X` events are slices, `M` metadata, `s`/`f` arrows, `C` counters;
 times in microseconds. Times are cut to whole nanoseconds, start and end each by itself, so that a task that starts when
 another ends never overlaps it (viewers drop overlapping slices); three decimals of a microsecond survive the viewers'
@@ -17,8 +19,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.errors import InputError
+from railyard.graph.lanes import track_name, tracks_of
 from railyard.graph.occupancy import tasks_of
-from railyard.graph.task_graph import CollectiveKind, Kind, Stream
+from railyard.graph.task_graph import CollectiveKind, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -106,7 +109,7 @@ def _slices(timeline: Timeline, ranks: Sequence[int]) -> _Slices:
     found = tasks_of(timeline.graph, ranks)
     start = timeline.start_ps[found.task] // _PS_PER_NS
     end = timeline.end_ps[found.task] // _PS_PER_NS
-    stream = timeline.graph.stream[found.task].astype(np.int64)
+    stream = tracks_of(found.rank, timeline.graph.stream[found.task].astype(np.int64), start, end)
     order = np.lexsort((found.task, start, stream, found.rank))
     order = order[end[order] > start[order]]
     return _Slices(found.rank[order], stream[order], found.task[order], start[order], end[order])
@@ -122,7 +125,7 @@ def _tracks(slices: _Slices, ranks: Sequence[int]) -> Iterator[str]:
         yield _metadata("process_name", rank, 0, "name", f"rank {rank}")
         yield _metadata("process_sort_index", rank, 0, "sort_index", rank)
     for rank, stream in sorted(set(zip(slices.rank.tolist(), slices.stream.tolist(), strict=True))):
-        yield _metadata("thread_name", rank, stream, "name", Stream(stream).name.lower())
+        yield _metadata("thread_name", rank, stream, "name", track_name(stream))
         yield _metadata("thread_sort_index", rank, stream, "sort_index", stream)
 
 

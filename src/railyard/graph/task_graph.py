@@ -2,7 +2,8 @@
 
 Tasks of one (rank, stream) run one after another in the order of their index. A collective occupies its stream on every
 member of its communicator, starts when all of them have reached it, and ends at once for all. A transfer occupies its
-source's stream only. `dep_ptr`/`dep_idx` add waits to that order. Collectives stay symbolic: each engine lowers them at
+source's stream only. Tasks on the stream `FREE` do not wait for one another's turn: only `dep_ptr`/`dep_idx`, which add
+waits to that order, and `release_ps` say when they start. Collectives stay symbolic: each engine lowers them at
 its own fidelity.
 """
 
@@ -34,7 +35,7 @@ class Kind(IntEnum):
 
 @unique
 class Stream(IntEnum):
-    """The queue of a rank on which a task runs."""
+    """The queue of a rank on which a task runs; `FREE` is no queue: its tasks may run at the same time."""
 
     COMPUTE = 0
     TENSOR = 1
@@ -48,6 +49,7 @@ class Stream(IntEnum):
     OUTER = 9
     LOADER = 10
     COPY = 11
+    FREE = 12
 
 
 class CollectiveKind(IntEnum):
@@ -134,6 +136,7 @@ class TaskGraph:
             communication: the column that it counts for while it runs; -1: none.
         loss: float64[rows, columns]; share of its speed that a computation loses to each communication of a column that
             runs on its rank at the same time. Shares add up.
+        release_ps: int64[n] or None where no task has such a time; a task does not start earlier.
     """
 
     ranks: int
@@ -152,6 +155,7 @@ class TaskGraph:
     communicators: Communicators = field(default_factory=Communicators.none)
     beside: NDArray[np.int32] | None = None
     loss: NDArray[np.float64] | None = None
+    release_ps: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -187,7 +191,15 @@ class TaskGraph:
         self._at_least("size_bytes", self.size_bytes, 0)
         self._at_least("count", self.count, 1)
         self._check_beside()
+        self._check_release()
         return self
+
+    def _check_release(self) -> None:
+        if self.release_ps is None:
+            return
+        if len(self.release_ps) != len(self):
+            raise InputError(f"column `release_ps` has {len(self.release_ps)} entries", allowed=len(self))
+        self._at_least("release_ps", self.release_ps, 0)
 
     def _check_beside(self) -> None:
         if self.beside is None or self.loss is None:

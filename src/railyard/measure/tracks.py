@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.graph import Stream
+from railyard.graph.lanes import track_name, tracks_of
 from railyard.graph.occupancy import tasks_of
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ def tracks(timeline: Timeline, ranks: Sequence[int], *, most_tasks: int = TASKS)
     graph = timeline.graph
     found = tasks_of(graph, ranks)
     looks, look_of = _looks(graph)
-    stream = graph.stream[found.task].astype(np.int64)
+    times = timeline.start_ps[found.task], timeline.end_ps[found.task]
+    stream = tracks_of(found.rank, graph.stream[found.task].astype(np.int64), *times)
     order = np.lexsort((found.task, timeline.start_ps[found.task], stream, found.rank))
     rank, task, stream = found.rank[order], found.task[order], stream[order]
     start, end, look = timeline.start_ps[task], timeline.end_ps[task], look_of[graph.label[task]]
@@ -83,7 +84,7 @@ def _grouped(
     for number, key in enumerate(keys):
         if not number or key != keys[number - 1]:
             held = []
-            out.append({"rank": key[0], "stream": Stream(key[1]).name.lower(), "tasks": held})
+            out.append({"rank": key[0], "stream": track_name(key[1]), "tasks": held})
         held.append(rows[number])
     return out
 

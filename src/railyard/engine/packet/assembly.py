@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from railyard.engine.packet.lowering import Block, Lowering, Slicing
     from railyard.engine.packet.placing import Placed
+    from railyard.graph import TaskGraph
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -107,7 +108,7 @@ def assemble(
         source=column("source", home, home[ended], np.int32),
         target=column("target", home, home[ended], np.int32),
         size_bytes=column("size_bytes", np.zeros(tasks, np.int64), np.zeros(many, np.int64), np.int64),
-        start_ps=np.where(every > 0, -1, 0).astype(np.int64),
+        start_ps=_earliest(graph, every, slicing),
         dep_ptr=ptr,
         dep_idx=np.concatenate([*before, last]).astype(np.int32),
         dep_at=np.concatenate([*when, np.full(len(last), AT_RECEIVER, np.uint8)]),
@@ -122,6 +123,15 @@ def assemble(
         ),
     )
     return LoweredTraffic(traffic, np.arange(tasks), end, surplus, label_of, labels)
+
+
+def _earliest(graph: TaskGraph, waits: Ints, slicing: Slicing) -> Ints:
+    """int64[rows], when each row may start, in the time of the slice; -1 where only other rows decide."""
+    start = np.where(waits > 0, -1, 0).astype(np.int64)
+    if graph.release_ps is not None:
+        late = np.flatnonzero(graph.release_ps > 0)
+        start[late] = np.rint(graph.release_ps[late] / slicing.factor).astype(np.int64)
+    return start
 
 
 def placed_home(lowering: Lowering) -> Ints:

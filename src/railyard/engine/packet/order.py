@@ -22,6 +22,8 @@ def predecessors(graph: TaskGraph) -> tuple[Ints, Ints]:
     tasks = len(graph)
     rank, task = _occupied(graph)
     key = rank * len(Stream) + graph.stream[task]
+    queued = graph.stream[task] != Stream.FREE
+    key, task = key[queued], task[queued]
     order = np.lexsort((task, key))
     key, task = key[order], task[order]
     same = key[1:] == key[:-1]
