@@ -50,10 +50,17 @@ def test_every_layout_gives_a_sound_graph(jobs, yard, layout, experts):
     graph = jobs.graph(training)
     start, end = yard.play(graph)  # fails where a task waits for a later one
     assert (end >= start).all()
+    _waits_once(graph)
     _every_rank_works_alike(graph, yard, training)
     _groups_cover_each_rank_once(graph, training)
     _collectives_join_several(graph)
     _transfers_go_one_stage_on(graph, training)
+
+
+def _waits_once(graph):
+    """No task names the same forerunner twice: an engine would count and follow each of them."""
+    waiting = np.repeat(np.arange(len(graph), dtype=np.int64), np.diff(graph.dep_ptr))
+    assert len(np.unique(waiting << 32 | graph.dep_idx)) == len(graph.dep_idx)
 
 
 def _every_rank_works_alike(graph, yard, training):

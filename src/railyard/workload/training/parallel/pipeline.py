@@ -12,9 +12,12 @@ import numpy as np
 
 from railyard.graph import Kind, Stream
 from railyard.workload.training.parallel.pieces import SEND
+from railyard.workload.training.program import NONE
 from railyard.workload.training.schedule import Op
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from railyard.workload.training.parallel.pieces import Pieces
     from railyard.workload.training.program import Program
     from railyard.workload.training.schedule import Emission
@@ -37,13 +40,14 @@ def connect(program: Program, pieces: Pieces, emission: Emission, size_bytes: in
     receiver, sender = receiver[apart], sender[apart]
     first, last = np.flatnonzero(pieces.first), np.flatnonzero(pieces.last)
     partner = emission.partners()
-    both = np.where(partner >= 0, partner, np.arange(len(partner)))
-    starts, ends = np.minimum(both, np.arange(len(both))), np.maximum(both, np.arange(len(both)))
+    ends = np.maximum(partner, np.arange(len(partner)))
     for op, (stream, name) in _STREAMS.items():
         chosen = emission.op[sender] == op
         source, target = last[sender[chosen]], first[receiver[chosen]]
         if not source.size:
             continue
+        of_sender, of_receiver = partner[sender[chosen]], partner[receiver[chosen]]
+        earlier = (of_receiver >= 0) & (of_receiver < receiver[chosen])
         slots = program.add(
             "rank",
             Kind.TRANSFER,
@@ -59,7 +63,12 @@ def connect(program: Program, pieces: Pieces, emission: Emission, size_bytes: in
         )
         for done in (pieces.end, *pieces.ends_beside()):
             program.wait(slots, done[source])
-            program.wait(slots, done[last[both[sender[chosen]]]])
+            program.wait(slots, _where(of_sender >= 0, done[last[of_sender]]))
         for begun in pieces.begins():
             program.wait(begun[target], slots)
-            program.wait(begun[first[starts[receiver[chosen]]]], slots)
+            # A pair starts together, with the earlier one.
+            program.wait(_where(earlier, begun[first[of_receiver]]), slots)
+
+
+def _where(chosen: NDArray[np.bool_], slots: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.where(chosen, slots, NONE)

@@ -159,15 +159,26 @@ def _ranks(placed: _Placed, base: NDArray[np.int64]) -> tuple[NDArray[np.int32],
     stride = np.where(collective, 1, _leader_strides(placed.lattice)[slots.space])
     instance = np.arange(placed.first[-1], dtype=np.int32)
     instance -= np.repeat(placed.first[:-1].astype(np.int32), widths)
-    rank = np.repeat(start.astype(np.int32), widths)
-    rank += instance * np.repeat(stride.astype(np.int32), widths)
+    rank = _progression(start, stride, instance, widths)
     sends = slots.peer >= 0
-    peer = np.repeat(np.where(sends, slots.peer.astype(np.int64) * width, -1).astype(np.int32), widths)
-    peer += instance * np.repeat(sends.astype(np.int32), widths)
+    peer = _progression(np.where(sends, slots.peer.astype(np.int64) * width, -1), sends, instance, widths)
     if slots.shift.any():
         further = np.repeat(slots.shift, widths)
         peer = np.where(further > 0, (rank.astype(np.int64) + further) % (width * placed.lattice.stages), peer)
-    return rank, peer.astype(np.int32)
+    return rank, peer.astype(np.int32, copy=False)
+
+
+def _progression(
+    start: NDArray[np.int64],
+    step: NDArray[np.integer | np.bool_],
+    instance: NDArray[np.int32],
+    widths: NDArray[np.int64],
+) -> NDArray[np.int32]:
+    """int32[tasks], `start + step * instance` of every slot; in place, as a fresh column costs the clearing of its pages."""
+    steps = np.repeat(step.astype(np.int32), widths)
+    steps *= instance
+    steps += np.repeat(start.astype(np.int32), widths)
+    return steps
 
 
 def _leader_strides(lattice: Lattice) -> NDArray[np.int64]:
@@ -199,7 +210,7 @@ def _dependencies(placed: _Placed, edges: _Edges) -> tuple[NDArray[np.int64], ND
     total = int((edges.per_task * placed.widths).sum())
     _check_size("dependencies", total)
     dep_ptr = np.zeros(int(placed.first[-1]) + 1, np.int64)
-    np.cumsum(np.repeat(edges.per_task, placed.widths), out=dep_ptr[1:])
+    np.cumsum(np.repeat(edges.per_task.astype(np.int32), placed.widths), out=dep_ptr[1:])
     dep_idx = np.empty(total, np.int32)
     for number, relation in enumerate(edges.tables):
         chosen = edges.table == number
@@ -208,5 +219,6 @@ def _dependencies(placed: _Placed, edges: _Edges) -> tuple[NDArray[np.int64], ND
         where += (dep_ptr[placed.first[waiting]] + offset)[:, None]
         task = placed.first[edges.awaited[chosen]].astype(np.int32)[:, None]
         for column in range(relation.shape[1]):
-            dep_idx[where + column] = task + relation[:, column][None, :]
+            dep_idx[where] = task + relation[:, column][None, :]
+            where += 1
     return dep_ptr, dep_idx
