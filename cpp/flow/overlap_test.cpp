@@ -44,8 +44,8 @@ TEST(beside_slows_while_it_runs) {
   step.graph.add(Kind::compute, 0, 0, 50 * kUs, -1);
   step.beside = {0, 0, 0};
   const Result result = step.play(ten_long(), {8e9});
-  CHECK(result.end_ps == (std::vector<Ps>{102 * kUs, 10 * kUs, 152 * kUs}));  // a fifth of ten is made up for
-  CHECK(result.beside_ps == (std::vector<Ps>{2 * kUs, 0, 0}));
+  CHECK(result.end_ps == (BigVector<Ps>{102 * kUs, 10 * kUs, 152 * kUs}));  // a fifth of ten is made up for
+  CHECK(result.beside_ps == (BigVector<Ps>{2 * kUs, 0, 0}));
 }
 
 TEST(beside_nothing_is_what_it_was) {
@@ -81,7 +81,7 @@ TEST(beside_reaches_members_only) {
   for (int rank = 0; rank < 3; ++rank) step.graph.add(Kind::compute, rank, 0, 100 * kUs, -1);
   step.graph.add(Kind::collective, 0, 1, 0, 0);
   step.beside = {0, 0, -1, 0};  // what rank 2 computes does not mind
-  CHECK(step.play(ten_long(), {8e9}).end_ps == (std::vector<Ps>{105 * kUs, 100 * kUs, 100 * kUs, 10 * kUs}));
+  CHECK(step.play(ten_long(), {8e9}).end_ps == (BigVector<Ps>{105 * kUs, 100 * kUs, 100 * kUs, 10 * kUs}));
 }
 
 TEST(beside_with_faults) {

@@ -194,14 +194,14 @@ void Run::explain_deadlock() {
 
 void Run::write_columns() {
   const std::size_t n = schedule_.size();
-  result_.start_ps.resize(n);
-  result_.end_ps.resize(n);
-  result_.blocker.resize(n);
+  result_.start_ps.reserve(n);
+  result_.end_ps.reserve(n);
+  result_.blocker.reserve(n);
   for (TaskId id = 0; id < n; ++id) {
     const Task& task = schedule_[id];
-    result_.start_ps[id] = task.start;
-    result_.end_ps[id] = task.end;
-    result_.blocker[id] = static_cast<std::int32_t>(task.waits);  // kNoTask becomes -1
+    result_.start_ps.push_back(task.start);
+    result_.end_ps.push_back(task.end);
+    result_.blocker.push_back(static_cast<std::int32_t>(task.waits));  // kNoTask becomes -1
   }
 }
 

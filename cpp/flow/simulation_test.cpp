@@ -32,9 +32,9 @@ TEST(simulation_of_a_small_step) {
   entities.add({{0, 1.0}}, 1'000, 1, 1e300, 5);
   entities.add({{0, 1.0}}, 2'000);
   const Result result = play(graph, entities, {8e12});
-  CHECK(result.start_ps == (std::vector<Ps>{0, 0, 30, 1'035}));
-  CHECK(result.end_ps == (std::vector<Ps>{10, 30, 1'035, 3'035}));
-  CHECK(result.blocker == (std::vector<std::int32_t>{-1, -1, 1, 2}));
+  CHECK(result.start_ps == (BigVector<Ps>{0, 0, 30, 1'035}));
+  CHECK(result.end_ps == (BigVector<Ps>{10, 30, 1'035, 3'035}));
+  CHECK(result.blocker == (BigVector<std::int32_t>{-1, -1, 1, 2}));
   CHECK(result.link_bytes == std::vector<double>{3'000});
 }
 
@@ -67,7 +67,7 @@ TEST(simulation_applies_faults) {
   const std::vector<std::int32_t> target{0, 0, 0};
   const std::vector<double> value{0.5, 7, 0.25};
   const Result result = play(graph, entities, {8e12}, {}, {at, kind, target, value});
-  CHECK(result.end_ps == (std::vector<Ps>{157, 2'500}));
+  CHECK(result.end_ps == (BigVector<Ps>{157, 2'500}));
   const std::vector<double> wrong{0.0, 7, 0.25};
   CHECK_THROWS(std::invalid_argument, "fault", play(graph, entities, {8e12}, {}, {at, kind, target, wrong}));
 }

@@ -71,7 +71,7 @@ class Timeline:
         """SHA-256 over the columns: equal digests mean equal runs, bit by bit."""
         fingerprint = hashlib.sha256()
         for column in (self.start_ps, self.end_ps, self.blocker, self.link_bytes):
-            fingerprint.update(np.ascontiguousarray(column).tobytes())
+            fingerprint.update(np.ascontiguousarray(column).data)
         return fingerprint.hexdigest()
 
     def write_parquet(self, path: Path) -> None:

@@ -174,7 +174,7 @@ def _progression(
     instance: NDArray[np.int32],
     widths: NDArray[np.int64],
 ) -> NDArray[np.int32]:
-    """int32[tasks], `start + step * instance` of every slot; in place, as a fresh column costs the clearing of its pages."""
+    """int32[tasks], `start + step * instance` of every slot, in place: a fresh column is pages to clear."""
     steps = np.repeat(step.astype(np.int32), widths)
     steps *= instance
     steps += np.repeat(start.astype(np.int32), widths)
