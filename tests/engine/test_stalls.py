@@ -10,8 +10,8 @@ import pytest
 from railyard.engine import Jitter, Stall
 from railyard.engine.stalls import drawn, swung
 from railyard.scenario import load
-from railyard.scenario.prepare import Graphs
 from railyard.study.study import prepare
+from railyard.study.training.prepare import Graphs
 from railyard.workload.training.jitter import Interruption, JitterLaw
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from railyard.measure.explain import Node, Tree, shared_out
 from railyard.measure.explain_tree import COMMUNICATION, COMPUTATION, HOST, OPTIMIZER, SPREAD, tree_of
 from railyard.scenario import load
-from railyard.scenario.prepare import Graphs
 from railyard.study.study import prepare
+from railyard.study.training.prepare import Graphs
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from railyard.cli.guard import run as railyard
-from railyard.scenario.packet import quantile
+from railyard.study.traffic.report import quantile
 
 DATA = Path(__file__).parents[1] / "packet" / "data"
 

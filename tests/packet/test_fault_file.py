@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from railyard.cli.guard import run as command
 from railyard.errors import InputError
-from railyard.scenario.packet import Run, fabric, run
+from railyard.scenario.packet import fabric
+from railyard.study.traffic.simulate import Run, run
 
 MATRIX = "Nodes 16\nConnections 1\n0->15 id 1 start 0 size 2000000\n"
 HEADING = "at,where,event,value\n"

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from railyard.cli.guard import run as railyard
-from railyard.scenario.packet.trace import lanes
+from railyard.study.traffic.trace import lanes
 
 DATA = Path(__file__).parent / "data"
 

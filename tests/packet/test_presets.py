@@ -2,7 +2,8 @@
 
 import pytest
 
-from railyard.scenario.packet import PRESETS, Run, run
+from railyard.scenario.packet import PRESETS
+from railyard.study.traffic.simulate import Run, run
 
 NAMED = ("roce", "infiniband", "infiniband-ar", "spectrum-x", "uec", "scheduled", "ideal")
 SIZE = 200_000

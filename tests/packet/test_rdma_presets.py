@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from railyard.errors import InputError
-from railyard.scenario.packet import PRESETS, Report, Run, assign, fabric, run
+from railyard.scenario.packet import PRESETS, assign, fabric
+from railyard.study.traffic.simulate import Run, run
+
+if TYPE_CHECKING:
+    from railyard.study.traffic.report import Report
 
 DATA = Path(__file__).parent / "data"
 HTSIM_PAUSES = ("pfc_xoff=249000", "pfc_xon=199200")

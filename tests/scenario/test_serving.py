@@ -11,8 +11,8 @@ import pytest
 from railyard import api, catalog
 from railyard.errors import InputError
 from railyard.scenario import load
-from railyard.scenario.serving.guessing import pass_share
-from railyard.scenario.serving.notes import computed_again
+from railyard.study.serving.notes import computed_again
+from railyard.study.serving.speculation import pass_share
 from railyard.study.study import prepare
 from railyard.workload.serving.devices import DeviceProfile, written
 from railyard.workload.serving.profiles import profile

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import polars as pl
 
-from railyard.scenario.serving.keeping import write_variant
+from railyard.study.serving.files import write_variant
 
 US = 1_000_000
 REQUEST, MOVE = {"cat": "request", "pid": 2, "tid": 0}, {"cat": "transfer", "name": "keys and values", "pid": 1}

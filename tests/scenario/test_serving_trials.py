@@ -9,7 +9,7 @@ import pytest
 
 from railyard.measure.serving.objective import Objective
 from railyard.measure.serving.served import Served
-from railyard.scenario.serving.curves import add_curve
+from railyard.study.serving.capacity import add_curve
 from railyard.workload.serving.requests import Requests
 
 ANSWER_S = 7.3

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from railyard.scenario import load
-from railyard.scenario.draws import hashes
 from railyard.study.study import prepare
+from railyard.study.training.hash_seeds import hashes
 
 STUDIES = sorted((Path(__file__).parents[2] / "examples" / "studies").glob("*.yaml"))
 

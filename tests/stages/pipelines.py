@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from railyard.scenario import load
-from railyard.scenario.serving.stages.measuring import measure
-from railyard.scenario.serving.stages.shown import shown
+from railyard.study.pipeline.measuring import measure
+from railyard.study.pipeline.shown import shown
 from railyard.study.study import prepare
 
 if TYPE_CHECKING:
     from railyard.measure.serving.served import Served
-    from railyard.scenario.serving.stages.prepare import PipelineJob
+    from railyard.study.pipeline.prepare import PipelineJob
 
 ASKED: dict[str, Any] = {
     "rate": 2,

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railyard.scenario import load
-from railyard.scenario.serving.measuring import latencies
-from railyard.scenario.serving.stages.fifo import starts
+from railyard.study.pipeline.fifo import starts
+from railyard.study.serving.measuring import latencies
 from railyard.study.study import prepare
 
 from .pipelines import ASKED, CLUSTER, LARGE, SMALL, measured, run, search

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from railyard.scenario import load
-from railyard.scenario.serving.measuring import measure as measure_serving
+from railyard.study.serving.measuring import measure as measure_serving
 from railyard.study.study import prepare
 
 from .pipelines import LARGE, SMALL, measured

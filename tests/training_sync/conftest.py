@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from railyard import catalog, engine
-from railyard.scenario import compose, load
+from railyard.scenario import load
+from railyard.study import compose
 from railyard.workload.training import Layout, Machine, Training, build, estimate, profiles
 from railyard.workload.training.sync import Communication
 from railyard.workload.training.sync.meeting import meeting_steps

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from railyard.scenario.load import Draft
     from railyard.scenario.model import Scenario
-    from railyard.study.explain import Explanation
+    from railyard.study.training.explain import Explanation
 
 __all__ = ["SERVED_TABLES", "TABLES", "Run", "compare", "explain", "load", "run"]
 
@@ -93,7 +93,7 @@ def explain(run: str | Path | Run, *, variant: str | None = None, remedies: bool
     Raises:
         InputError: There is no such run or variant, its files cannot be read, or the run kept no folder.
     """
-    from railyard.study import explain as explaining
+    from railyard.study.training import explain as explaining
 
     if isinstance(run, Run):
         if run.folder is None:

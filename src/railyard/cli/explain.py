@@ -11,14 +11,14 @@ from railyard.api import numbers
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.measure.explain import Node
-from railyard.study import explain as explaining
+from railyard.study.training import explain as explaining
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from railyard.measure.explain import Law, Tree
-    from railyard.study.explain import Explanation, Tried
+    from railyard.study.training.explain import Explanation, Tried
 
 WIDTH = 80
 _BAR = 10

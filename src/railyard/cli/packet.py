@@ -8,12 +8,15 @@ from railyard.cli.guard import say
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.errors import InputError
-from railyard.scenario.packet import Report, Run, assign, chosen
+from railyard.scenario.packet import assign, chosen
 from railyard.study import study
+from railyard.study.traffic.simulate import Run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from railyard.study.traffic.report import Report
 
 _SHOWN = 3
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from railyard.errors import InputError
 from railyard.scenario import override, problems, source
 from railyard.scenario.model import Scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from railyard.errors import InputError
     from railyard.scenario.source import Node
 
 M = TypeVar("M", bound=BaseModel)
@@ -65,6 +66,15 @@ class Draft:
     def blame(self, error: InputError, *section: str) -> InputError:
         """An error of another room with its place in this scenario; `section` is what its keys are relative to."""
         return problems.place(error, self.tree, section)
+
+
+@contextmanager
+def blaming(draft: Draft, *section: str) -> Iterator[None]:
+    """Gives errors of other rooms their place in the scenario; their keys are relative to `section`."""
+    try:
+        yield
+    except InputError as error:
+        raise draft.blame(error, *section) from None
 
 
 def load(path: str | Path, sets: Sequence[str] = ()) -> Draft:

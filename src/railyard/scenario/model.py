@@ -6,14 +6,14 @@ from pydantic import Field
 
 from railyard.errors import InputError
 from railyard.scenario.cluster import ClusterSection
+from railyard.scenario.conditions import CollectivesSection, CompareSection, FaultSection, JitterSection
 from railyard.scenario.economics import EconomicsSection
 from railyard.scenario.packet_section import PacketSection
+from railyard.scenario.pipeline import PipelineSection
 from railyard.scenario.plan_section import PlanSection
 from railyard.scenario.quantity import Natural, Text
 from railyard.scenario.section import Section
-from railyard.scenario.serving.section import ServingSection
-from railyard.scenario.serving.stages.section import PipelineSection
-from railyard.scenario.study import CollectivesSection, CompareSection, FaultSection, JitterSection
+from railyard.scenario.serving import ServingSection
 from railyard.scenario.workload import TrainingSection, WorkloadSection
 
 FORMAT = "railyard/1"

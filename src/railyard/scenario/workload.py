@@ -6,10 +6,10 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
 from railyard.scenario.communication import CommunicationSection
+from railyard.scenario.pipeline import PipelineSection
 from railyard.scenario.quantity import Count, Flag, Positive, Text
 from railyard.scenario.section import Section, section_of
-from railyard.scenario.serving.section import ServingSection
-from railyard.scenario.serving.stages.section import PipelineSection
+from railyard.scenario.serving import ServingSection
 from railyard.workload.training.spec import Checkpoint, DataLoading, Layout, Precision, SoftwareProfile
 
 _LayoutKeys = section_of(Layout, "LayoutKeys", skip=frozenset({"global_batch"}), optional=True)

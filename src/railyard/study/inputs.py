@@ -6,7 +6,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from railyard.scenario import load
-from railyard.scenario.compose import model_file
+from railyard.study.compose import model_file
 from railyard.study.folder import slug
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.scenario.load import Draft
-    from railyard.scenario.serving.stages.section import PipelineSection
+    from railyard.scenario.pipeline import PipelineSection
     from railyard.scenario.variants import Variant
 
 INPUTS = "inputs"

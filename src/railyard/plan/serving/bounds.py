@@ -15,16 +15,16 @@ import numpy as np
 
 from railyard.economics.deployment import Use, deployment_cost
 from railyard.economics.serving import Goodput
-from railyard.scenario.serving.stages.answer import Answer
-from railyard.scenario.serving.stages.batched import Batched
-from railyard.scenario.serving.stages.bill import parts_of
+from railyard.study.pipeline.batched import Batched
+from railyard.study.pipeline.bill import parts_of
+from railyard.study.pipeline.model_stage import Answer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.engine.serving import Pool
-    from railyard.scenario.serving.stages.prepare import PipelineJob
-    from railyard.scenario.serving.stages.stage import Hardware, Stage
+    from railyard.study.pipeline.prepare import PipelineJob
+    from railyard.study.pipeline.stage import Hardware, Stage
     from railyard.workload.serving.requests import Requests
 
 _SLACK = 0.9

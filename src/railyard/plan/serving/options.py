@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from railyard.scenario.model import Scenario
+    from railyard.scenario.pipeline import ModelStage, StageSection
     from railyard.scenario.plan_section import ChoicesSection
-    from railyard.scenario.serving.stages.section import ModelStage, StageSection
 
 ROLES = {"together": ("both",), "apart": ("prefill", "decode"), "hybrid": ("prefill", "decode", "both")}
 """Pools of each layout, in the order in which their replicas are counted."""

@@ -9,12 +9,11 @@ from railyard.errors import InputError
 from railyard.plan.serving.options import options
 from railyard.plan.serving.search import Found, Plan, search
 from railyard.plan.serving.trials import Trials
-from railyard.scenario.compose import blaming
-from railyard.scenario.load import dump, to_yaml
-from railyard.scenario.serving.asked import requests_of
-from railyard.scenario.serving.stages.measuring import measure
+from railyard.scenario.load import blaming, dump, to_yaml
 from railyard.scenario.source import Mark, from_plain
 from railyard.scenario.variants import without_compare
+from railyard.study.pipeline.measuring import measure
+from railyard.study.serving.requests import requests_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -13,23 +13,23 @@ from railyard.errors import InputError
 from railyard.measure.serving.objective import Objective
 from railyard.measure.serving.percentiles import quantiles
 from railyard.plan.serving.bounds import least_replicas, least_usd_per_h
-from railyard.scenario.serving.prepare import Known
-from railyard.scenario.serving.stages.bill import parts
-from railyard.scenario.serving.stages.draws import takers
-from railyard.scenario.serving.stages.measuring import objective_of, uses_of
-from railyard.scenario.serving.stages.prepare import job_of
-from railyard.scenario.serving.stages.shown import shown, streaming
-from railyard.scenario.serving.stages.stage import CAUSES
 from railyard.scenario.source import Mark, from_plain
 from railyard.scenario.variants import Variant, without_compare
+from railyard.study.pipeline.bill import parts
+from railyard.study.pipeline.draws import takers
+from railyard.study.pipeline.measuring import objective_of, uses_of
+from railyard.study.pipeline.prepare import job_of
+from railyard.study.pipeline.shown import shown, streaming
+from railyard.study.pipeline.stage import CAUSES
+from railyard.study.serving.prepare import Known
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from railyard.plan.serving.options import Option
     from railyard.scenario.load import Draft
-    from railyard.scenario.serving.stages.prepare import PipelineJob
-    from railyard.scenario.serving.stages.through import Journey
+    from railyard.study.pipeline.prepare import PipelineJob
+    from railyard.study.pipeline.through import Journey
     from railyard.workload.serving.requests import Requests
 
 _QUEUE = CAUSES.index("queue")

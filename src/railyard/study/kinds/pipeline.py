@@ -5,25 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from railyard.scenario.serving.curves import add_curve
-from railyard.scenario.serving.stages.keeping import write_variant
-from railyard.scenario.serving.stages.measuring import measure, objective_of, outcome
-from railyard.scenario.serving.stages.prepare import prepare
-from railyard.scenario.serving.stages.shown import shown
 from railyard.scenario.variants import expand, resolved
 from railyard.study.inputs import write_inputs
 from railyard.study.kind import Kind, kinds
 from railyard.study.kinds.serving import RUN_SHARE, relate
+from railyard.study.pipeline.files import write_variant
+from railyard.study.pipeline.measuring import measure, objective_of, outcome
+from railyard.study.pipeline.prepare import prepare
+from railyard.study.pipeline.shown import shown
+from railyard.study.serving.capacity import add_curve
 from railyard.study.serving.check import ENGINE, check_engine
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.measure.serving.served import Served
-    from railyard.scenario.serving.measuring import Measured
-    from railyard.scenario.serving.stages.prepare import PipelineJob
-    from railyard.scenario.serving.stages.through import Journey
     from railyard.study.control import Control
+    from railyard.study.pipeline.prepare import PipelineJob
+    from railyard.study.pipeline.through import Journey
+    from railyard.study.serving.measuring import Measured
     from railyard.workload.serving.requests import Requests
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from railyard.scenario.serving.curves import add_curve, mark_fronts
-from railyard.scenario.serving.keeping import write_variant
-from railyard.scenario.serving.measuring import latencies, measure, objective_of
-from railyard.scenario.serving.prepare import prepare
 from railyard.scenario.variants import expand, resolved
 from railyard.study.inputs import write_inputs
 from railyard.study.kind import Kind, kinds
+from railyard.study.serving.capacity import add_curve, mark_fronts
 from railyard.study.serving.check import ENGINE, check_engine
+from railyard.study.serving.files import write_variant
+from railyard.study.serving.measuring import latencies, measure, objective_of
+from railyard.study.serving.prepare import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from railyard.engine.serving import ServingRun
     from railyard.measure.serving.served import Served
-    from railyard.scenario.serving.measuring import Measured
-    from railyard.scenario.serving.prepare import ServingJob
     from railyard.study.control import Control
+    from railyard.study.serving.measuring import Measured
+    from railyard.study.serving.prepare import ServingJob
     from railyard.workload.serving.requests import Requests
 
 _LOGGED = 16

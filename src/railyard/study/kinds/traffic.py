@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from railyard.scenario.packet.execute import run
 from railyard.study.kind import Kind, kinds
 from railyard.study.traffic.measuring import measure, plain
+from railyard.study.traffic.simulate import run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard.scenario.packet.execute import Run
-    from railyard.scenario.packet.report import Report
     from railyard.study.control import Control
     from railyard.study.traffic.measuring import Measured
+    from railyard.study.traffic.report import Report
+    from railyard.study.traffic.simulate import Run
 
 
 @dataclass(frozen=True, eq=False)

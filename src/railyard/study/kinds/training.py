@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.graph import perfetto
-from railyard.scenario.measuring import measure
-from railyard.scenario.prepare import prepare
-from railyard.scenario.simulate import simulate
 from railyard.scenario.variants import expand, resolved
 from railyard.study.inputs import write_inputs
 from railyard.study.kind import Kind, kinds
+from railyard.study.training.measuring import measure
+from railyard.study.training.prepare import prepare
+from railyard.study.training.simulate import simulate
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard.scenario.measuring import Measured
-    from railyard.scenario.prepare import Job
-    from railyard.scenario.simulate import Simulated
     from railyard.study.control import Control
+    from railyard.study.training.measuring import Measured
+    from railyard.study.training.prepare import Job
+    from railyard.study.training.simulate import Simulated
 
 _TRIALS = 10
 """About so many simulations a variant besides those of its seeds, for the progress bar only."""

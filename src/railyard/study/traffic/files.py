@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.scenario.packet.trace import write_trace
+from railyard.study.traffic.trace import write_trace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard.scenario.packet.report import Report
+    from railyard.study.traffic.report import Report
 
 
 def write_files(folder: Path, report: Report) -> None:

@@ -11,9 +11,9 @@ from railyard.economics.sources import Source
 from railyard.measure.packets import Flows, packet_section
 
 if TYPE_CHECKING:
-    from railyard.scenario.packet.execute import Run
     from railyard.scenario.packet.presets import Preset
-    from railyard.scenario.packet.report import Report
+    from railyard.study.traffic.report import Report
+    from railyard.study.traffic.simulate import Run
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.errors import InputError
-from railyard.scenario.packet import PRESETS, Report, Run, assign, fabric, run
+from railyard.scenario.packet import PRESETS, assign, fabric
+from railyard.study.traffic.simulate import Run, run
 from railyard_validation.packet.htsim_flags import Command, command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from railyard.study.traffic.report import Report
 
 MEAN, TAIL, SLOWED, HASHED = 0.02, 0.05, 0.08, 0.10
 """Tolerances: mean completion; tails and single completions; runs with slowed links; means over seeds of the hash."""

@@ -1,1 +1,0 @@
-"""A serving workload in a scenario: its sections, what they become, the run, the result."""

@@ -1,0 +1,258 @@
+"""From a scenario to the things it names: catalogue, cluster, training job; errors of other rooms get their line."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from railyard import catalog as catalogs
+from railyard import cluster as clusters
+from railyard.errors import InputError
+from railyard.scenario.communication import communication_of
+from railyard.scenario.load import blaming
+from railyard.scenario.section import fields_given
+from railyard.study import bounds
+from railyard.workload.training import formats, loading, profiles
+from railyard.workload.training.layout import auto, check, domain_use
+from railyard.workload.training.machine import Machine
+from railyard.workload.training.memory import check_fit
+from railyard.workload.training.spec import Checkpoint, DataLoading, Layout, SoftwareProfile, Training
+from railyard.workload.training.sync.check import check_communication
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from railyard.catalog import Catalog, Model
+    from railyard.cluster import Cluster
+    from railyard.scenario.load import Draft
+    from railyard.scenario.workload import TrainingSection
+
+_TRAINING = ("workload", "training")
+_SEARCHED = frozenset({"tp", "pp", "dp", "cp", "ep", "vp", "zero", "micro_batch", "recompute"})
+"""What the search over layouts decides, where the scenario does not."""
+
+
+def catalog_of(draft: Draft) -> Catalog:
+    """The catalogue, with the scenario's own entries over it.
+
+    Raises:
+        InputError: The scenario's file cannot be read or is wrong.
+    """
+    extra = draft.scenario.catalog
+    if extra is None:
+        return catalogs.load()
+    with blaming(draft, "catalog"):
+        path = draft.folder / extra
+        if not path.is_file():
+            raise InputError("there is no such catalogue file", found=extra)
+        return catalogs.load(path)
+
+
+def cluster_of(draft: Draft, catalog: Catalog) -> Cluster:
+    """The cluster.
+
+    Raises:
+        InputError: It cannot be built.
+    """
+    with blaming(draft, "cluster"):
+        spec = draft.scenario.cluster.spec()
+        bounds.check_cluster(spec)
+        return clusters.build(spec, catalog)
+
+
+def domain_use_of(cluster: Cluster, layout: Layout) -> int | None:
+    """Ranks to use of each scale-up domain; None when the cluster is right as it is.
+
+    Groups that are meant to stay inside a domain must not straddle two: 72 ranks hold one group of 64, not 1 1/8.
+    """
+    domain, server = cluster.scale_up_domain, cluster.server
+    several = server.scale_up_domain > server.accelerators and cluster.scale_up.kind == "switched"
+    if not several or cluster.ranks <= domain:
+        return None
+    use = domain_use(layout, domain, server.accelerators)
+    return None if use == domain else use
+
+
+def placed(draft: Draft, cluster: Cluster, catalog: Catalog, use: int) -> Cluster:
+    """The cluster with so many ranks in each scale-up domain.
+
+    Raises:
+        InputError: It cannot be built.
+    """
+    with blaming(draft, "cluster"):
+        return clusters.build(dataclasses.replace(cluster.spec, ranks_per_domain=use), catalog)
+
+
+def model_file(draft: Draft) -> Path | None:
+    """The file that describes the model, where it is not one of the catalogue."""
+    workload = draft.scenario.workload
+    name = (workload.training or draft.scenario.serving).model
+    path = draft.folder / name
+    if name.endswith(".json") or "/" in name:
+        return path / "config.json" if path.is_dir() else path
+    return None
+
+
+def model_of(draft: Draft, catalog: Catalog) -> Model:
+    """The model, from the catalogue or from a Hugging Face `config.json`.
+
+    Raises:
+        InputError: It is unknown or cannot be read.
+    """
+    path = model_file(draft)
+    workload = draft.scenario.workload
+    with blaming(draft, "workload", "serving" if workload.training is None else "training", "model"):
+        if path is None:
+            return catalog.model((workload.training or draft.scenario.serving).model)
+        if not path.is_file():
+            raise InputError("there is no such file", found=path)
+        from railyard.workload.importers import hf_config
+
+        return hf_config.read(path)
+
+
+def training_of(draft: Draft, cluster: Cluster, model: Model) -> Training:
+    """The training job; its layout is the one written out, or the best that fits.
+
+    Raises:
+        InputError: The layout does not divide, does not fit, or names something unknown.
+    """
+    section = draft.scenario.training
+    with blaming(draft, *_TRAINING):
+        bounds.check_batch(section.global_batch)
+        job = Training(
+            model=model,
+            layout=Layout(global_batch=section.global_batch),
+            seq_len=section.sequence,
+            software=_software(section, cluster),
+            precision=section.precision,
+            tokens=section.tokens,
+            routing_skew=section.routing_skew,
+            data=_record(section.data, DataLoading),
+            checkpoint=_record(section.checkpoint, Checkpoint),
+            communication=communication_of(section.communication),
+        )
+        if job.data is not None:
+            with blaming(draft, *_TRAINING, "data"):
+                loading.check(job.data, formats.format_of(job.data))
+        given = _given(section)
+        if isinstance(section.parallelism, str) or section.parallelism.auto:
+            return _best(job, cluster, given)
+        return _fitting(job.replace(layout=written_layout(given, section.global_batch, cluster.ranks)), cluster)
+
+
+def _given(section: TrainingSection) -> dict[str, Any]:
+    """The keys of the layout that are written out, under the names of `Layout`.
+
+    Raises:
+        InputError: A size is zero.
+    """
+    if isinstance(section.parallelism, str):
+        return {}
+    given = fields_given(section.parallelism, Layout)
+    for name in ("tp", "pp", "dp", "cp", "ep", "vp", "expert_tp", "micro_batch"):
+        if given.get(name, 1) < 1:
+            raise InputError("must be at least 1", key=f"parallelism.{name}", found=given[name])
+    return given
+
+
+def written_layout(given: dict[str, Any], global_batch: int, ranks: int) -> Layout:
+    """The layout as written; `dp` is what remains of the ranks, and virtual stages mean an interleaved schedule.
+
+    Args:
+        given: Values by the names of `Layout`.
+        global_batch: Sequences of a step.
+        ranks: Of the cluster.
+
+    Raises:
+        InputError: The degrees do not divide the ranks; keys are relative to the training section.
+    """
+    implied: dict[str, Any] = {"schedule": "interleaved"} if given.get("vp", 1) > 1 else {}
+    inner = given.get("tp", 1) * given.get("cp", 1) * given.get("pp", 1)
+    if "dp" not in given:
+        if ranks % inner:
+            raise InputError(
+                f"tp x cp x pp = {inner} does not divide the {ranks} accelerators",
+                key="parallelism",
+                found=inner,
+                allowed=f"a divisor of {ranks}",
+            )
+        implied["dp"] = ranks // inner
+    return Layout(global_batch=global_batch, **{**implied, **given})
+
+
+def _software(section: TrainingSection, cluster: Cluster) -> SoftwareProfile:
+    written = section.software
+    device = cluster.accelerator
+    base = profiles.default(device) if written.profile is None else profiles.profile(written.profile, device)
+    return dataclasses.replace(base, **fields_given(written, SoftwareProfile))
+
+
+def _record(section: Any, record: type[Any]) -> Any:
+    return None if section is None else record(**fields_given(section, record))
+
+
+def _best(job: Training, cluster: Cluster, given: dict[str, Any]) -> Training:
+    """The job under the fastest layout that fits; sizes that are given stay, and further keys are set on top."""
+    found = auto(
+        job.model,
+        Machine.of(cluster),
+        cluster.ranks,
+        global_batch=job.layout.global_batch,
+        seq_len=job.seq_len,
+        software=job.software,
+        precision=job.precision,
+        fixed={name: value for name, value in given.items() if name in _SEARCHED},
+        communication=job.communication,
+    )
+    further = {name: value for name, value in given.items() if name not in _SEARCHED}
+    return _fitting(job.replace(layout=found.replace(**further)), cluster)
+
+
+def _fitting(job: Training, cluster: Cluster) -> Training:
+    replicas = job.layout.dp * job.layout.cp
+    if replicas % job.layout.shard_ranks:
+        raise InputError(
+            f"{job.layout.fsdp_shard} does not divide the {replicas} replicas",
+            key="parallelism.fsdp_shard",
+            found=job.layout.fsdp_shard,
+            allowed=f"a divisor of {replicas}",
+        )
+    check(job.model, job.layout, job.seq_len, cluster.ranks)
+    bounds.check_step(job)
+    check_communication(job)
+    check_fit(job, cluster.accelerator)
+    return job
+
+
+def need_storage(draft: Draft) -> None:
+    """Refuses jobs that read or write a storage system which the cluster does not have.
+
+    Raises:
+        InputError: There is none.
+    """
+    training = draft.scenario.training
+    for key, wanted in (("data", training.data), ("checkpoint", training.checkpoint)):
+        if wanted is not None and draft.scenario.cluster.storage is None:
+            error = InputError(
+                f"`{key}` wants a storage system in the cluster",
+                key=key,
+                hint="write for example `storage: {name: nvme-file-server, servers: 8}` under `cluster`",
+            )
+            raise draft.blame(error, *_TRAINING)
+
+
+def engine_name(draft: Draft, asked: str | None) -> str:
+    """The engine of a run: the one asked for on the command line, else the scenario's.
+
+    Raises:
+        InputError: There is no such engine.
+    """
+    from railyard.engine import get
+
+    name = asked or draft.scenario.engine
+    try:
+        get(name)
+    except InputError as error:
+        raise error.located(file=f"--engine {name}") if asked else draft.blame(error) from None
+    return name

@@ -1,0 +1,1 @@
+"""Pipelines: stages on hardware of their own that requests go through."""

@@ -1,0 +1,93 @@
+"""The result's `stages`: who took each, what they waited and took there, its part of every percentile, its cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.economics.ranges import to_json
+from railyard.measure.serving.percentiles import parts_of, quantiles
+from railyard.study.pipeline.bill import usd_per_h
+from railyard.study.pipeline.stage import CAUSES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from railyard.economics.deployment import Use
+    from railyard.study.pipeline.prepare import PipelineJob
+    from railyard.study.pipeline.shown import Shown
+    from railyard.study.pipeline.stage import Hardware
+    from railyard.study.pipeline.through import Journey
+
+
+def stages_json(
+    job: PipelineJob, journey: Journey, seen: Shown, uses: Mapping[str, list[Use]], span_s: float
+) -> list[dict[str, Any]]:
+    """A row a stage.
+
+    Args:
+        job: What ran.
+        journey: What happened.
+        seen: What the user saw of it.
+        uses: How each stage's devices spent the run.
+        span_s: How long it lasted.
+    """
+    names = list(job.stages)
+    first = _by_stage(seen.served.ttft_s, seen.first, names)
+    whole = _by_stage(seen.served.e2e_s, seen.whole, names)
+    rows = []
+    for visit in journey.visits:
+        stage, passed = job.stages[visit.name], visit.passed
+        own = np.zeros((0, len(CAUSES))) if passed is None else passed.parts[passed.end_ps >= 0]
+        rows.append(
+            {
+                "name": visit.name,
+                "kind": stage.kind,
+                "taken": len(visit.rows) / len(journey.requests),
+                "hardware": [_hardware(one) for one in stage.hardware],
+                "busy": _busy(uses[visit.name]),
+                "seconds": quantiles(own.sum(axis=1)),
+                **{
+                    f"{cause}_s": float(own[:, place].mean()) if len(own) else 0.0 for place, cause in enumerate(CAUSES)
+                },
+                "ttft_parts": {level: row[visit.name] for level, row in first.items()},
+                "e2e_parts": {level: row[visit.name] for level, row in whole.items()},
+                "usd_per_h": to_json(usd_per_h(job, visit.name, uses[visit.name], span_s)),
+                **({} if passed is None else passed.figures),
+            }
+        )
+    return rows
+
+
+def _hardware(one: Hardware) -> dict[str, Any]:
+    return {
+        "role": one.role,
+        "server": one.cluster.server.name,
+        "accelerator": one.cluster.accelerator.name,
+        "accelerators": one.count,
+        "replicas": one.replicas,
+    }
+
+
+def _busy(uses: list[Use]) -> float | None:
+    count = sum(use.count for use in uses)
+    return sum(use.count * (use.prompt + use.decode + use.network) for use in uses) / count if count else None
+
+
+def _by_stage(
+    whole: NDArray[np.float64], spent: NDArray[np.float64], names: list[str]
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Parts of every percentile by stage and cause; they add up to it."""
+    columns = {
+        (name, cause): spent[:, number, place]
+        for number, name in enumerate(names)
+        for place, cause in enumerate(CAUSES)
+    }
+    flat = parts_of(whole, {f"{name}\n{cause}": column for (name, cause), column in columns.items()})
+    return {
+        level: {name: {f"{cause}_s": row[f"{name}\n{cause}"] for cause in CAUSES} for name in names}
+        for level, row in flat.items()
+    }

@@ -1,0 +1,259 @@
+"""The stage of a language model: the serving workload of `workload.serving` on a cluster of the stage's own size.
+
+What is written for the stage becomes a serving scenario of its own (every value keeps its line of the file), so that
+pools, routers, caches, transfers are those of a run without stages. Drafts from other accelerators and sampling on the
+host go into the costs of the replicas that check and sample.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.errors import InputError
+from railyard.measure.serving.served import DROPPED, served
+from railyard.scenario.source import Mark, Node, from_plain
+from railyard.scenario.variants import Variant
+from railyard.study.pipeline.drafting import Drafting
+from railyard.study.pipeline.stage import PS, Cached, Hardware, Passed, Tokens, parts
+from railyard.study.serving.measuring import replicas_of
+from railyard.study.serving.notes import thrashed, too_long
+from railyard.study.serving.prepare import job_of
+from railyard.study.serving.spending import uses_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from railyard.catalog import Catalog
+    from railyard.economics.deployment import Use
+    from railyard.engine.serving import Pool, ServingRun
+    from railyard.scenario.load import Draft
+    from railyard.scenario.pipeline import ModelStage
+    from railyard.study.pipeline.site import Site
+    from railyard.study.pipeline.stage import Progress
+    from railyard.study.serving.prepare import ServingJob
+    from railyard.workload.serving.requests import Requests
+
+_OWN = frozenset({"kind", "after", "quorum", "when", "server", "draft", "sampling", "input", "add_input", "output"})
+"""Keys of the stage that are no keys of `workload.serving`."""
+_BYTES_PER_TOKEN = 4.0
+_SCORE_BYTES = 4.0
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """A language model.
+
+    Attributes:
+        name: Of the stage.
+        section: As written.
+        job: The serving job that it is.
+        drafting: Guesses from other accelerators; None without.
+    """
+
+    name: str
+    section: ModelStage
+    job: ServingJob
+    drafting: Drafting | None
+    kind: str = "model"
+
+    @property
+    def nic_bps(self) -> float:
+        """Of a NIC of the replicas that compute prompts."""
+        roles = [pool.role for pool in self.job.pools]
+        return min(one.nic_bps for one, role in zip(self.hardware, roles, strict=False) if role != "decode")
+
+    @property
+    def hardware(self) -> tuple[Hardware, ...]:
+        """Its pools, and the accelerators that guess."""
+        pools = tuple(Hardware(pool.cluster, int(pool.ranks.size), pool.role, pool.replicas) for pool in self.job.pools)
+        return pools if self.drafting is None else (*pools, self.drafting.hardware)
+
+    def sends_bytes(self, requests: Requests) -> NDArray[np.float64]:
+        """The text of prompt and answer."""
+        out = requests.output_tokens if self.section.output is None else self.section.output
+        return np.asarray(_BYTES_PER_TOKEN * (requests.input_tokens + out), np.float64)
+
+    def run(self, requests: Requests, rows: NDArray[np.int64], seed: int, progress: Progress | None) -> Passed:
+        """Prompts and answers."""
+        del rows, seed
+        asked = self.asked(requests)
+        if self.drafting is None:
+            return self._passed(self.job, asked, self.job.run(asked, progress=progress), None)
+        drafting = self.drafting.settled(self.job, asked)
+        job = drafting.applied(self.job)
+        return self._passed(job, asked, job.run(asked, progress=progress), drafting)
+
+    def asked(self, requests: Requests) -> Requests:
+        """The requests as this model gets them."""
+        said, count = self.section, len(requests)
+        prompt = requests.input_tokens if said.input is None else np.full(count, said.input, np.int32)
+        answer = requests.output_tokens if said.output is None else np.full(count, said.output, np.int32)
+        columns: dict[str, Any] = {"input_tokens": prompt + np.int32(said.add_input), "output_tokens": answer}
+        if said.input is not None or requests.block_tokens == 0:
+            columns |= {"block_ptr": np.zeros(0, np.int64), "block_hash": np.zeros(0, np.uint64), "block_tokens": 0}
+        elif said.add_input:
+            columns |= _whole_blocks(requests)
+        return replace(requests, **columns)
+
+    def _passed(self, job: ServingJob, asked: Requests, run: ServingRun, drafting: Drafting | None) -> Passed:
+        found = served(asked.arrival_ps, asked.input_tokens, asked.output_tokens, run, entry_ps=job.entry_ps)
+        steps = np.maximum(asked.output_tokens - 1.0, 0.0)
+        decode = np.where(steps > 0, np.nan_to_num(found.decode_network_s) * steps, 0.0)
+        later = np.nan_to_num(found.e2e_s - found.ttft_s)
+        first = np.nan_to_num(
+            parts(queue=found.queue_s, compute=found.compute_s, network=found.network_s, transfer=found.transfer_s)
+        )
+        whole = first + parts(network=decode, compute=later - decode)
+        done = found.done
+        seen_ps = np.where(done, asked.arrival_ps + np.rint(np.nan_to_num(found.ttft_s) * PS).astype(np.int64), -1)
+
+        def uses(span_s: float) -> list[Use]:
+            own = uses_of(job, run, span_s)[: len(job.pools)]
+            return own if drafting is None else [*own, drafting.use(run, span_s)]
+
+        return Passed(
+            end_ps=np.where(done, np.maximum(run.done_ps, seen_ps), -1),
+            parts=whole,
+            refused=np.asarray(found.status == DROPPED),
+            overloaded=run.overloaded,
+            uses=uses,
+            replicas=lambda span_s: replicas_of(job, run, span_s),
+            tokens=Tokens(
+                first_ps=seen_ps,
+                first_parts=first,
+                decode_network_s=np.nan_to_num(found.decode_network_s),
+                cached_tokens=found.cached_tokens,
+                gap_count=run.gap_count,
+                gap_lower_s=np.asarray(run.gap_lower_ps[:-1] / PS, np.float64),
+                cache=Cached(
+                    int(asked.input_tokens[done].sum()),
+                    int(run.cached_tokens[done].sum()),
+                    int(run.loaded_tokens[done].sum()),
+                    int(run.replicas.preemptions.sum()),
+                ),
+            ),
+            figures={} if drafting is None else {"draft": drafting.to_json()},
+            notes=(*too_long(asked, job.model), *thrashed(asked, run)),
+        )
+
+
+def _whole_blocks(requests: Requests) -> dict[str, Any]:
+    """Hashes of the blocks that are full without what is added behind them."""
+    known = np.diff(requests.block_ptr)
+    count = np.minimum(known, requests.input_tokens // requests.block_tokens)
+    pointers = np.concatenate(([0], np.cumsum(count)))
+    inside = np.arange(pointers[-1]) - np.repeat(pointers[:-1], count)
+    return {
+        "block_ptr": pointers,
+        "block_hash": requests.block_hash[np.repeat(requests.block_ptr[:-1], count) + inside],
+    }
+
+
+def answer(name: str, section: ModelStage, site: Site) -> Answer:
+    """The stage of a language model, ready to run.
+
+    Args:
+        name: Of the stage.
+        section: As written.
+        site: Where it stands.
+
+    Raises:
+        InputError: It cannot be run; with its place in the scenario.
+    """
+    draft, catalog = site.draft, site.catalog
+    server = section.server or draft.scenario.cluster.server
+    devices = size_of(section, catalog, server)
+    alone = _alone(draft, name, section, server, devices)
+    if site.back_end(server).link_rate_bps != site.network.spec.back_end.link_rate_bps:
+        alone = alone.changed({"cluster.back_end.link_rate": from_plain(None, Mark(f"stage `{name}`"))})
+    job = job_of(Variant(name, {}, alone), site.known)
+    if section.sampling is not None:
+        job = _sampled(job, section, catalog)
+    drafting = None
+    if section.draft is not None:
+        drafting = Drafting.of(section.draft, job, site)
+    return Answer(name, section, job, drafting)
+
+
+def size_of(section: ModelStage, catalog: Catalog, server: str) -> int:
+    """Devices of whole servers on which all pools find room, none of their replicas across two domains.
+
+    Pools of two kinds of servers share none.
+
+    Raises:
+        InputError: A pool does not say how many replicas it has.
+    """
+    known = catalog.server(server)
+    devices, last = 0, None
+    for role in ("prefill", "decode", "both"):
+        pool = getattr(section.pools, role)
+        if pool is None:
+            continue
+        if pool.replicas is None:
+            raise InputError("a stage says how many replicas a pool has", key=f"pools.{role}.replicas")
+        for key in ("attention", "network"):
+            if getattr(pool, key) is not None:
+                raise InputError(
+                    "pools of a stage have all of a layer on the same accelerators, and the network of the pipeline",
+                    key=f"pools.{role}.{key}",
+                    hint="a scenario with `serving` in place of `pipeline` may have it",
+                )
+        if last not in {None, pool.server or server}:
+            devices = math.ceil(devices / known.accelerators) * known.accelerators
+        last = pool.server or server
+        each = pool.tp * pool.pp * pool.dp_attention * pool.cp
+        domain = known.scale_up_domain
+        devices += math.ceil(pool.replicas / (domain // each)) * domain if each <= domain else pool.replicas * each
+    whole = max(known.accelerators, known.scale_up_domain if known.scale_up_domain > known.accelerators else 1)
+    return math.ceil(devices / whole) * whole
+
+
+def _alone(draft: Draft, name: str, section: ModelStage, server: str, devices: int) -> Draft:
+    """The scenario of that stage alone; its values keep their places in the file."""
+    pipeline = draft.tree.value["workload"].value["pipeline"]
+    written = pipeline.value["stages"].value[name]
+    keys = {key: node for key, node in written.value.items() if key not in _OWN}
+    keys["requests"] = pipeline.value["requests"]
+    serving = Node(keys, written.mark, {key: written.keys.get(key, written.mark) for key in keys})
+    workload = Node({"serving": serving}, written.mark, {"serving": written.mark})
+    here = Mark(f"stage `{name}`")
+    changes: dict[str, Node] = {
+        "workload": workload,
+        "cluster.server": from_plain(server, here),
+        "cluster.accelerators": from_plain(devices, here),
+        "compare": from_plain({}, here),
+        "engine": from_plain("flow", here),
+    }
+    if draft.scenario.plan is not None:
+        changes["plan"] = from_plain(None, here)
+    if section.input is not None:
+        changes["workload.serving.cache.prefix"] = from_plain(False, here)
+    return draft.changed(changes)
+
+
+def _sampled(job: ServingJob, section: ModelStage, catalog: Catalog) -> ServingJob:
+    """The job with sampling on the host: the vocabulary's scores over PCIe, and the time of a core for a token."""
+    said = section.sampling
+    if said is None:
+        return job
+    vocabulary = catalog.model(section.model).vocab
+
+    def slower(number: int, pool: Pool) -> Pool:
+        server = job.pools[number].cluster.server
+        each = vocabulary * _SCORE_BYTES * 8 / server.pcie_bps + said.per_token / said.cores
+        cost = replace(pool.cost, host_per_seq_s=pool.cost.host_per_seq_s + each)
+        return replace(pool, cost=cost)
+
+    return with_pools(job, dict(enumerate(slower(number, pool) for number, pool in enumerate(job.deployment.pools))))
+
+
+def with_pools(job: ServingJob, pools: Mapping[int, Pool]) -> ServingJob:
+    """The job with other pools in the places of some."""
+    changed = tuple(pools.get(number, pool) for number, pool in enumerate(job.deployment.pools))
+    return replace(job, deployment=replace(job.deployment, pools=changed))

@@ -1,0 +1,152 @@
+"""What the user sees of a journey: when the first token shows, and what that time and the whole are made of.
+
+A language model whose answer nothing may replace streams it: the first token shows when it comes out. An answer that
+another model may replace (a cascade), or that is one of several (an ensemble), shows when all is decided, at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.measure.serving.served import DONE, DROPPED, UNFINISHED, Served
+from railyard.scenario.pipeline import waits_for
+from railyard.study.pipeline.stage import CAUSES, PS
+from railyard.study.pipeline.through import NEVER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from railyard.scenario.pipeline import PipelineSection, StageSection
+    from railyard.study.pipeline.through import Journey
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """What the user sees.
+
+    Attributes:
+        served: As of a run without stages; the four parts of the first token are sums over the stages.
+        first: f64[n, stages, 4], parts of the time to the first token by stage and cause; NaN where there is none.
+        whole: f64[n, stages, 4], parts of the time to the end.
+    """
+
+    served: Served
+    first: NDArray[np.float64]
+    whole: NDArray[np.float64]
+
+
+def streaming(stages: Mapping[str, StageSection]) -> tuple[str, ...]:
+    """Models whose tokens show as they come: behind them are only cores of processors."""
+    found = []
+    for name, stage in stages.items():
+        behind = _behind(stages, name)
+        if stage.kind == "model" and all(stages[other].kind == "host" for other in behind):
+            found.append(name)
+    return tuple(found)
+
+
+def _behind(stages: Mapping[str, StageSection], name: str) -> set[str]:
+    """All stages that come after one."""
+    found: set[str] = set()
+    for other in stages:
+        waited = waits_for(dict(stages), other)
+        if name in waited or found & set(waited):
+            found.add(other)
+    return found
+
+
+def shown(section: PipelineSection, journey: Journey) -> Shown:
+    """What the user sees of a journey."""
+    end = journey.end
+    done = end.at_ps < NEVER
+    columns = _Columns.at_end(journey)
+    speaking = streaming(section.stages)
+    took = _took(journey, speaking)
+    for name in speaking:
+        answer = getattr(section.stages[name], "output", None)
+        columns.stream(journey, name, list(section.stages).index(name), took, answer)
+    columns.first[~done], columns.tpot[~done] = np.nan, np.nan
+    status = np.where(done, DONE, np.where(_refused(journey), DROPPED, UNFINISHED)).astype(np.uint8)
+    whole = np.where(done[:, None, None], end.spent, np.nan)
+    return Shown(_served(journey, columns, status), columns.first, whole)
+
+
+@dataclass(eq=False)
+class _Columns:
+    """What is found out request by request; at first as if all of an answer showed at the end."""
+
+    first_ps: NDArray[np.int64]
+    first: NDArray[np.float64]
+    tpot: NDArray[np.float64]
+    decode_network: NDArray[np.float64]
+    cached: NDArray[np.int64]
+
+    @classmethod
+    def at_end(cls, journey: Journey) -> _Columns:
+        count = len(journey.requests)
+        return cls(
+            journey.end.at_ps.copy(),
+            journey.end.spent.copy(),
+            np.full(count, np.nan),
+            np.zeros(count),
+            np.zeros(count, np.int64),
+        )
+
+    def stream(self, journey: Journey, name: str, number: int, took: NDArray[np.int64], answer: int | None) -> None:
+        """Answers of a model that show token by token: those of requests which no other such model answers too."""
+        visit = journey.visit(name)
+        passed = visit.passed
+        if passed is None or passed.tokens is None:
+            return
+        tokens, alone = passed.tokens, took[visit.rows] == 1
+        rows = visit.rows[alone]
+        self.first_ps[rows] = tokens.first_ps[alone]
+        self.first[rows] = visit.begin.spent[rows]
+        self.first[rows, number] += tokens.first_parts[alone]
+        steps = (journey.requests.output_tokens[rows] if answer is None else np.full(len(rows), answer)) - 1.0
+        later = (passed.end_ps[alone] - tokens.first_ps[alone]) / PS
+        self.tpot[rows] = np.where(steps > 0, later / np.maximum(steps, 1.0), np.nan)
+        self.decode_network[rows] = tokens.decode_network_s[alone]
+        self.cached[rows] = tokens.cached_tokens[alone]
+
+
+def _took(journey: Journey, names: tuple[str, ...]) -> NDArray[np.int64]:
+    """How many of those stages each request took."""
+    took = np.zeros(len(journey.requests), np.int64)
+    for name in names:
+        took[journey.visit(name).rows] += 1
+    return took
+
+
+def _refused(journey: Journey) -> NDArray[np.bool_]:
+    refused = np.zeros(len(journey.requests), np.bool_)
+    for visit in journey.visits:
+        if visit.passed is not None:
+            refused[visit.rows] |= visit.passed.refused
+    return refused
+
+
+def _served(journey: Journey, found: _Columns, status: NDArray[np.uint8]) -> Served:
+    requests, done = journey.requests, status == DONE
+    causes = {cause: found.first[:, :, place].sum(axis=1) for place, cause in enumerate(CAUSES)}
+    return Served(
+        arrival_s=np.asarray(requests.arrival_ps / PS, np.float64),
+        done_s=np.where(done, journey.end.at_ps / PS, np.nan),
+        input_tokens=np.asarray(requests.input_tokens, np.int64),
+        output_tokens=np.asarray(requests.output_tokens, np.int64),
+        cached_tokens=found.cached,
+        ttft_s=np.where(done, (found.first_ps - requests.arrival_ps) / PS, np.nan),
+        queue_s=causes["queue"],
+        transfer_s=causes["transfer"],
+        network_s=causes["network"],
+        compute_s=causes["compute"],
+        tpot_s=found.tpot,
+        decode_network_s=np.where(np.isnan(found.tpot), np.nan, found.decode_network),
+        e2e_s=np.where(done, (journey.end.at_ps - requests.arrival_ps) / PS, np.nan),
+        status=status,
+    )

@@ -1,0 +1,199 @@
+"""A deployment over the load: the search for its capacity, and the points of the fronts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from railyard.errors import InputError
+from railyard.measure.serving.capacity import Capacity, Point, capacity, front
+from railyard.measure.serving.objective import Objective, goodput
+from railyard.measure.serving.percentiles import quantiles
+from railyard.workload.serving.scaling import repeated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from railyard.measure.serving.served import Served
+    from railyard.scenario.load import Draft
+    from railyard.scenario.serving import CapacitySection
+    from railyard.study.serving.measuring import Measured
+    from railyard.workload.serving.requests import Requests
+
+    Serve = Callable[[Requests], tuple[Served, bool]]
+    """Serves requests: what the users saw, and whether the queue could never drain."""
+
+
+_TURNS = 10
+"""A trial that seems in time counts where its requests come for so many times as long as an answer takes: queues do not
+build up sooner. Of 500, 1,000, 4,000 and 16,000 requests of 20 s each, the most in time a second came out as 16.1 (1.6
+times), 12.8 (4 times), 11.9 (17 times) and 11.7."""
+_LONGEST = 64
+"""Times the requests of a first trial, the most that one is given."""
+_LONGEST_S = 7 * 86400.0
+"""A load at which a first trial would take longer than a week is not tried: its requests do not meet one another, so
+that fewer a second cannot help. The engine's clock ends at 26 days."""
+
+
+def add_curve(
+    found: Measured,
+    section: CapacitySection | None,
+    draft: Draft,
+    *,
+    requests: Requests,
+    objective: Objective,
+    serve: Serve,
+) -> None:
+    """Adds the result's `capacity` and `pareto`: every load that was tried, or the run itself where none was.
+
+    Args:
+        found: The run that was asked for.
+        section: The scenario's `capacity`; None where it has none.
+        draft: The scenario; errors get their place in it.
+        requests: Sent faster and slower, as many of them as a load wants.
+        objective: To be met.
+        serve: Simulates a load.
+
+    Raises:
+        InputError: The requests have no rate.
+    """
+    serving, told = found.variant["serving"], None
+    points = [_own(serving)]
+    if section is not None:
+        at_loads, trials = _searched(section, draft, requests, objective, serve)
+        found.variant["warnings"] += _trials(trials)
+        points = list(at_loads.points)
+        told = {
+            "rate_per_s": at_loads.rate_per_s,
+            "bounded": at_loads.bounded,
+            "points": [dict(vars(point)) for point in points],
+        }
+    usd_per_s, accelerators = found.cost.usd_per_h.typical / 3600, serving["throughput"]["accelerators"]
+    serving["capacity"] = told
+    serving["pareto"] = [
+        {
+            "rate_per_s": point.rate_per_s,
+            "per_user": 1 / point.tpot_p50_s,
+            "per_gpu": point.output_tokens_per_s / accelerators,
+            "per_usd": point.output_tokens_per_s / usd_per_s,
+        }
+        for point in points
+        if point.tpot_p50_s and not point.overloaded
+    ]
+
+
+def _searched(
+    section: CapacitySection, draft: Draft, requests: Requests, objective: Objective, serve: Serve
+) -> tuple[Capacity, _Lasting]:
+    start = requests.head(section.first).rate_per_s
+    if start <= 0:
+        error = InputError("requests without a span of time have no rate to search", key="capacity")
+        raise draft.blame(error, "workload", "pipeline" if draft.scenario.workload.serving is None else "serving")
+    trials = _Lasting(min(section.first, len(requests)), requests, objective, serve)
+    found = capacity(
+        trials.point, start, objective.attainment, tolerance=section.tolerance, slowest=trials.first / _LONGEST_S
+    )
+    return found, trials
+
+
+@dataclass
+class _Lasting:
+    """Loads by so many requests that they last; no trial has fewer than one before it, so that they can be compared.
+
+    Attributes:
+        first: Requests of the first trial.
+        requests: Sent as fast or slow as a load has it; from the beginning again where they are too few.
+        objective: To be met.
+        serve: Simulates a load.
+        count: Requests of the next trial.
+        brief: A trial in time was given the most requests, and they came for less than they should.
+    """
+
+    first: int
+    requests: Requests
+    objective: Objective
+    serve: Serve
+    count: int = 0
+    brief: bool = False
+
+    def point(self, rate_per_s: float) -> Point:
+        """A load. One that misses the objective by few requests would miss it by more as well.
+
+        Args:
+            rate_per_s: The load.
+        """
+        most = _LONGEST * self.first
+        self.count = max(self.count, self.first)
+        while True:
+            found, overloaded = self.serve(repeated(self.requests, self.count).scaled(rate=rate_per_s))
+            point = _point(rate_per_s, found, self.objective, overloaded=overloaded)
+            lasts = rate_per_s * _TURNS * float(found.e2e_s[found.done].mean()) if found.done.any() else 0.0
+            missed = overloaded or point.attainment < self.objective.attainment
+            if missed or self.count >= min(lasts, most):
+                self.brief |= not missed and self.count < lasts
+                return point
+            self.count = min(max(math.ceil(lasts), 2 * self.count), most)
+
+
+def _trials(trials: _Lasting) -> list[str]:
+    """Says how long trials were, where they were longer than asked for or not long enough.
+
+    Args:
+        trials: Of a search that has ended.
+    """
+    most, asked = trials.count, len(trials.requests)
+    again = f", the {asked} of the scenario again and again" if most > asked else ""
+    if trials.brief:
+        return [
+            f"capacity: a trial of {most} requests{again}, came for less than {_TURNS} times as long as an answer"
+            " takes; fewer a second may last: raise `capacity.first`, or set tighter limits"
+        ]
+    if most <= trials.first:
+        return []
+    return [
+        f"capacity: trials have up to {most} requests instead of {trials.first}{again}: queues build up only where"
+        f" requests come for {_TURNS} times as long as an answer takes"
+    ]
+
+
+def _point(rate_per_s: float, found: Served, objective: Objective, *, overloaded: bool) -> Point:
+    good = goodput(found, objective)
+    ttft, tpot = quantiles(found.ttft_s), quantiles(found.tpot_s)
+    return Point(
+        rate_per_s=rate_per_s,
+        attainment=good.attainment,
+        goodput_per_s=good.requests_per_s,
+        ttft_p50_s=ttft["p50"],
+        ttft_p99_s=ttft["p99"],
+        tpot_p50_s=tpot["p50"],
+        tpot_p99_s=tpot["p99"],
+        output_tokens_per_s=good.all_output_tokens_per_s,
+        requests=len(found),
+        overloaded=overloaded,
+    )
+
+
+def _own(serving: dict[str, Any]) -> Point:
+    """The run that was asked for, as a point of the curve."""
+    return Point(
+        rate_per_s=serving["requests"]["rate_per_s"],
+        attainment=serving["slo"]["attainment"],
+        goodput_per_s=serving["slo"]["goodput_rps"],
+        ttft_p50_s=serving["ttft_s"]["p50"],
+        ttft_p99_s=serving["ttft_s"]["p99"],
+        tpot_p50_s=serving["tpot_s"]["p50"],
+        tpot_p99_s=serving["tpot_s"]["p99"],
+        output_tokens_per_s=serving["throughput"]["output_tokens_per_s"],
+        requests=serving["requests"]["count"],
+        overloaded=serving["outcome"] == "overload",
+    )
+
+
+def mark_fronts(servings: Sequence[dict[str, Any]]) -> None:
+    """Marks the points that no other point of any variant beats, by accelerator and by dollar."""
+    points = [point for serving in servings for point in serving["pareto"]]
+    for figure, mark in (("per_gpu", "front"), ("per_usd", "front_usd")):
+        best = front([(point["per_user"], point[figure]) for point in points])
+        for point, on_front in zip(points, best, strict=True):
+            point[mark] = on_front

@@ -1,0 +1,175 @@
+"""What an iteration of each pool's replicas costs; errors get the pool's place in the scenario."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.errors import InputError
+from railyard.study.serving.exchange import exchange_of
+from railyard.study.serving.transfer_links import rates
+from railyard.workload.serving.afd import apart_cost
+from railyard.workload.serving.cost import iteration_cost
+from railyard.workload.serving.halves import Side
+from railyard.workload.serving.profiles import profile
+from railyard.workload.training.machine import Machine
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.catalog import Model
+    from railyard.cluster import Cluster
+    from railyard.study.serving.networks import Networks
+    from railyard.study.serving.placing import Ffn, Placed
+    from railyard.study.serving.prepare import Known
+    from railyard.workload.serving.afd import Exchange
+    from railyard.workload.serving.cost import IterationCost
+    from railyard.workload.serving.devices import Profiles
+    from railyard.workload.serving.layout import ServingLayout
+    from railyard.workload.serving.requests import Requests
+    from railyard.workload.serving.software import ServingSoftware
+
+
+def costs_of(
+    model: Model,
+    networks: Networks,
+    pools: tuple[Placed, ...],
+    software: tuple[ServingSoftware, ...],
+    *,
+    requests: Requests,
+    known: Known,
+    own: Profiles | None = None,
+) -> tuple[IterationCost, ...]:
+    """The cost of an iteration of a replica of each pool.
+
+    Args:
+        model: Of the catalogue.
+        networks: That the pools lie on.
+        pools: On the cluster.
+        software: Of each pool's accelerators; of those of attention where FFNs are apart.
+        requests: Their mean length says how long a usual sequence is.
+        known: What other variants have made.
+        own: Constants of a user's, for accelerators of FFNs that are apart.
+
+    Raises:
+        InputError: A pool's degrees do not divide the model, or its replica does not fit; with the table why, and what
+            fits.
+    """
+    found = []
+    for pool, constants in zip(pools, software, strict=True):
+        try:
+            _divides(model, pool)
+            if pool.ffn is None:
+                replica = (model, pool.cluster, pool.layout, constants)
+                most, beside = pool.section.max_batched_tokens, pool.role == "both"
+                found.append(cost_of(*replica, most=most, known=known, beside=beside))
+                continue
+            sides = _sides(model, pool, pool.ffn, constants, own)
+            skew = sides[1].software.skew if model.experts else 1.0
+            cluster, start = networks.clusters[pool.home], networks.offsets[pool.home]
+            rate = rates(networks, pools)[start : start + len(cluster.links)]
+            exchange = exchange_of(cluster, (pool.ranks, pool.ffn.ranks), rate, _weights(sides[1], skew))
+            found.append(_apart(model, pool, sides, exchange, requests))
+        except InputError as error:
+            raise InputError.many(
+                replace(problem, key=".".join(filter(None, ("pools", pool.role, _key(problem.key)))))
+                for problem in error.problems
+            ) from None
+    return tuple(found)
+
+
+def _divides(model: Model, pool: Placed) -> None:
+    """Refuses degrees that no engine takes: whole heads stay together, and each stage has a layer.
+
+    Fewer heads of keys and values than ranks are copied, so either number has to divide the other (vLLM,
+    `ModelConfig.verify_with_parallel_config` and `QKVParallelLinear`).
+    """
+    layout, key = pool.layout, "tp" if pool.ffn is None else "attention.tp"
+    if model.heads % layout.tp or (model.mla is None and model.kv_heads % layout.tp and layout.tp % model.kv_heads):
+        what = f"the {model.heads} attention heads and {model.kv_heads} heads of keys and values of {model.name}"
+        raise InputError(
+            f"tp {layout.tp} does not divide {what}", key=key, found=layout.tp, allowed=_degrees(model, 4 * layout.tp)
+        )
+    if layout.pp > model.layers:
+        raise InputError(
+            f"pp {layout.pp} is more than the {model.layers} layers of {model.name}", key="pp", found=layout.pp
+        )
+    if pool.ffn is None and layout.ep > 1 and not model.experts:
+        raise InputError(f"{model.name} has no experts to spread", key="ep", found=layout.ep, allowed="1")
+
+
+def _degrees(model: Model, most: int) -> str:
+    fit = (n for n in range(1, most + 1) if model.heads % n == 0)
+    return ", ".join(str(n) for n in fit if model.mla or model.kv_heads % n == 0 or n % model.kv_heads == 0)
+
+
+def _key(key: str | None) -> str | None:
+    """A layout is the pool's keys themselves."""
+    return None if key == "layout" else key
+
+
+def cost_of(
+    model: Model,
+    cluster: Cluster,
+    layout: ServingLayout,
+    software: ServingSoftware,
+    *,
+    most: int,
+    known: Known,
+    beside: bool = False,
+) -> IterationCost:
+    """The cost of an iteration of one replica, made once for all variants.
+
+    Args:
+        model: Of the catalogue.
+        cluster: As the replica sees it.
+        layout: Of the replica.
+        software: Of its accelerators.
+        most: Tokens of an iteration.
+        known: What other variants have made.
+        beside: Whether prompts are computed beside the decoding of others.
+    """
+    of = (model, cluster.accelerator, Machine.of(cluster), layout, software)
+
+    def made() -> IterationCost:
+        return iteration_cost(*of, max_batched_tokens=most, beside=beside)
+
+    cost: IterationCost = known.get("cost", [repr(of), most, beside], made)
+    return cost
+
+
+def _sides(model: Model, pool: Placed, ffn: Ffn, software: ServingSoftware, own: Profiles | None) -> tuple[Side, Side]:
+    groups = ffn.layout.ep
+    if model.experts and model.experts % groups:
+        raise InputError(
+            f"{groups} groups do not divide the {model.experts} experts of {model.name}",
+            key="ffn.ep",
+            found=groups,
+            allowed=f"a divisor of {model.experts}",
+        )
+    device = ffn.cluster.accelerator
+    one = Side(pool.cluster.accelerator, Machine.of(pool.cluster), pool.layout, software)
+    return one, Side(device, Machine.of(ffn.cluster), ffn.layout, profile(software.name, device, own=own))
+
+
+def _weights(side: Side, skew: float) -> NDArray[np.float64]:
+    """Share of the tokens that each FFN accelerator takes; the busiest group of experts has `skew` times the mean."""
+    groups, each = side.layout.ep, side.layout.tp
+    most = min(skew, float(groups))
+    rest = [] if groups == 1 else [(groups - most) / (groups - 1)] * (groups - 1)
+    return np.repeat([most, *rest], each) / (groups * each)
+
+
+def _apart(
+    model: Model, pool: Placed, sides: tuple[Side, Side], exchange: Exchange, requests: Requests
+) -> IterationCost:
+    return apart_cost(
+        model,
+        *sides,
+        exchange,
+        micro_batches=pool.section.micro_batches,
+        max_batched_tokens=pool.section.max_batched_tokens,
+        context=float(requests.input_tokens.mean() + requests.output_tokens.mean() / 2),
+    )

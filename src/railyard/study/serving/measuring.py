@@ -1,0 +1,265 @@
+"""From what the engine found to one variant of the result; its figures come from `measure` and `economics`."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.economics.deployment import Use, deployment_cost
+from railyard.economics.serving import Goodput as Sold
+from railyard.economics.sources import Source, of_entry
+from railyard.measure.serving.objective import Objective, goodput
+from railyard.measure.serving.percentiles import counted
+from railyard.measure.serving.served import UNFINISHED, Served, served
+from railyard.study.serving.attention_ffn import sides_of
+from railyard.study.serving.figures import latencies_of, requests_of, slo_of, throughput_of
+from railyard.study.serving.notes import drained, refused, thrashed, too_long
+from railyard.study.serving.spending import idle_of, parts_of_bill, uses_of
+from railyard.workload.serving.reuse import reuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from railyard.economics.deployment import DeploymentCost
+    from railyard.engine.serving import ServingRun
+    from railyard.study.serving.prepare import ServingJob
+    from railyard.workload.serving.requests import Requests
+
+_HOT_LINKS = 8
+SHORTEST_S = 1e-9
+"""Span of a run in which nothing was answered."""
+LEFT_OUT = (
+    "collectives of a replica take the time of their closed form; they share NICs with transfers of keys and values,"
+    " but not the links between switches",
+    "a pool with servers of its own has its own accelerators, scale-up and NICs; the network between is the cluster's,"
+    " unless it has one of its own; a gateway between networks has links and a latency, and no price",
+    "requests reach replicas, and tokens reach users, in no time",
+    "what is written to host memory, or to a store apart from the cluster's storage, costs nothing",
+    "the percentiles' computation contains what other requests in the same batches take",
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One variant of the result, and where its numbers come from.
+
+    Attributes:
+        variant: As it stands in `result.json`.
+        requests: As they were served.
+        cost: Of the deployment.
+        sources: Origins of its prices, powers, rates.
+        defaults: What was chosen because the scenario did not say.
+        left_out: What engine and model leave out.
+    """
+
+    variant: dict[str, Any]
+    requests: Served
+    cost: DeploymentCost
+    sources: tuple[Source, ...]
+    defaults: tuple[str, ...]
+    left_out: tuple[str, ...] = LEFT_OUT
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of the run."""
+        return str(self.variant["digest"])
+
+
+def objective_of(job: ServingJob) -> Objective:
+    """The scenario's objective."""
+    slo = job.variant.draft.scenario.serving.slo
+    return Objective(slo.ttft, slo.tpot, slo.e2e, slo.attainment)
+
+
+def latencies(job: ServingJob, requests: Requests, run: ServingRun) -> Served:
+    """The requests of a run as they were served."""
+    return served(requests.arrival_ps, requests.input_tokens, requests.output_tokens, run, entry_ps=job.entry_ps)
+
+
+def measure(job: ServingJob, run: ServingRun) -> Measured:
+    """Everything about one variant.
+
+    Raises:
+        InputError: The bill holds an unknown kind.
+    """
+    found, objective = latencies(job, job.requests, run), objective_of(job)
+    good = goodput(found, objective)
+    uses = uses_of(job, run, good.span_s)
+    met = objective.met(found)
+    cost = deployment_cost(
+        uses=uses,
+        parts=parts_of_bill(job),
+        goodput=Sold.of(
+            met, found.input_tokens, found.output_tokens, max(good.span_s, SHORTEST_S), found.cached_tokens
+        ),
+        assumptions=job.assumptions,
+    )
+    serving = {
+        "outcome": run.outcome,
+        "requests": requests_of(job.requests, found),
+        **latencies_of(found, counted(run.gap_count, np.asarray(run.gap_lower_ps[:-1] * 1e-12, np.float64))),
+        "slo": slo_of(objective, good),
+        "throughput": throughput_of(found, good, cost, sum(pool.accelerators for pool in job.pools)),
+        "kv": _cache(job, run, found),
+        "replicas": replicas_of(job, run, good.span_s),
+        "pools": [_pool(job, run, number, use) for number, use in enumerate(uses[: len(job.pools)])],
+        "links": _links(job, run, good.span_s),
+        "cpmt": cost.cpmt_json(),
+        "power": cost.power_json(),
+        "capex": cost.capex.to_json(),
+    }
+    variant = {
+        "name": job.variant.name,
+        "settings": dict(job.variant.settings),
+        "serving": serving,
+        "warnings": list(_warnings(job, run, found)),
+        "digest": _digest(run),
+    }
+    return Measured(variant, found, cost, tuple(_sources(job, cost)), tuple(_defaults(job)))
+
+
+def _cache(job: ServingJob, run: ServingRun, found: Served) -> dict[str, Any]:
+    blocks = np.concatenate(
+        [np.full(pool.replicas, made.kv_blocks) for pool, made in zip(job.pools, job.deployment.pools, strict=True)]
+    )
+    done = found.done
+    prompts = int(found.input_tokens[done].sum())
+    return {
+        "hit_rate": float(run.cached_tokens[done].sum()) / prompts if prompts else 0.0,
+        "loaded_rate": float(run.loaded_tokens[done].sum()) / prompts if prompts else 0.0,
+        "moved_rate": float(run.moved_tokens[done].sum()) / prompts if prompts else 0.0,
+        "peak_share": float((run.replicas.kv_peak_blocks / blocks).max()),
+        "preemptions": int(run.replicas.preemptions.sum()),
+        "reuse": _reuse(job),
+    }
+
+
+def _reuse(job: ServingJob) -> list[dict[str, Any]]:
+    """From which rate on a known prefix as long as the mean prompt is loaded faster than it is computed."""
+    tokens = max(round(float(job.requests.input_tokens.mean())), 1)
+    found = []
+    for pool, cost in zip(job.pools, job.costs, strict=True):
+        if pool.role != "decode" and pool.ffn is None:
+            rate = reuse(job.model, pool.cluster.accelerator, pool.layout, cost, tokens)
+            told = {"prefix_tokens": tokens, "peak_bps": rate.peak_bps, "predicted_bps": rate.predicted_bps}
+            found.append({"pool": pool.role, **told})
+    return found
+
+
+def replicas_of(job: ServingJob, run: ServingRun, span_s: float) -> list[dict[str, Any]]:
+    """The result's `replicas`, of a run that counts as so long."""
+    totals = run.replicas
+    return [
+        {
+            "pool": job.pools[totals.pool[number]].role,
+            "busy": float(totals.busy_ps[number] * 1e-12 / span_s) if span_s > 0 else 0.0,
+            "loads": int(totals.loads[number]),
+            "load_s": float(totals.load_ps[number]) * 1e-12,
+            "slowed": float(totals.slowed_ps[number] * 1e-12 / span_s) if span_s > 0 else 0.0,
+            "iterations": int(totals.iterations[number]),
+            "input_tokens": int(totals.input_tokens[number]),
+            "output_tokens": int(totals.output_tokens[number]),
+            "cached_tokens": int(totals.cached_tokens[number]),
+            "kv_peak_share": float(totals.kv_peak_blocks[number] / job.deployment.pools[totals.pool[number]].kv_blocks),
+        }
+        for number in range(len(totals.pool))
+    ]
+
+
+def _pool(job: ServingJob, run: ServingRun, number: int, use: Use) -> dict[str, Any]:
+    pool, rows = job.pools[number], run.replicas.pool == number
+    iterations = max(float(run.replicas.iterations[rows].sum()), 1.0)
+    tokens, cached = (float(total[rows].sum()) / iterations for total in (run.replicas.tokens, run.replicas.kv_tokens))
+    return {
+        "role": pool.role,
+        "replicas": pool.replicas,
+        "accelerator": pool.cluster.accelerator.name,
+        "accelerators": pool.accelerators,
+        "prompt": use.prompt,
+        "decode": use.decode,
+        "network": use.network,
+        "apart": sides_of(pool, job.costs[number], tokens, cached),
+    }
+
+
+def _links(job: ServingJob, run: ServingRun, span_s: float) -> list[dict[str, Any]]:
+    """The links that transfers of keys and values load most."""
+    carried = run.link_bytes
+    if len(carried) == 0 or span_s <= 0 or job.deployment.links is None:
+        return []
+    load = 8 * carried / job.deployment.links.rate_bps / span_s
+    most = [int(link) for link in np.argsort(-load, kind="stable")[:_HOT_LINKS] if load[link] > 0]
+    return [
+        {
+            "name": name,
+            "tier": tier,
+            "rate_bps": float(job.deployment.links.rate_bps[link]),
+            "utilization": float(load[link]),
+        }
+        for link in most
+        for name, tier in (job.networks.name(link),)
+    ]
+
+
+def _warnings(job: ServingJob, run: ServingRun, found: Served) -> Iterator[str]:
+    idle = sum(idle_of(job, number) for number in range(len(job.networks.clusters)))
+    if idle:
+        there = idle + sum(pool.accelerators for pool in job.pools)
+        yield (
+            f"{idle} of {there} accelerators belong to no pool: dollars and watts count them, tokens a second of a GPU"
+            " do not"
+        )
+    if run.overloaded:
+        late = int((found.status == UNFINISHED).sum())
+        yield (
+            f"overload: the queue grew without bound and the run was ended after {run.end_ps * 1e-12:.0f} s of"
+            f" simulated time; {late} of {len(found)} requests were not answered"
+        )
+    elif run.outcome == "stuck":
+        yield "requests were left that no replica will ever serve: replicas are away and do not come back"
+    yield from too_long(job.requests, job.model)
+    yield from refused(found, "the cache of any replica")
+    yield from thrashed(job.requests, run)
+    if not run.overloaded and found.done.any():
+        yield from drained(found)
+
+
+def _digest(run: ServingRun) -> str:
+    text = hashlib.sha256()
+    for column in (run.first_token_ps, run.done_ps, run.replica, run.decode_replica):
+        text.update(np.ascontiguousarray(column).tobytes())
+    return text.hexdigest()[:16]
+
+
+def _sources(job: ServingJob, cost: DeploymentCost) -> Iterator[Source]:
+    sides = [side for pool in job.pools for side in (pool, pool.ffn) if side is not None]
+    for side in sides:
+        for entry in (side.cluster.accelerator, side.cluster.server, side.cluster.nic):
+            yield from of_entry(entry, *entry.provenance)
+    yield from cost.sources
+    fabric = job.cluster.fabric
+    for field, origin in fabric.sources.items():
+        yield Source(fabric.name, field, origin.value_text, origin.source, origin.year, origin.confidence)
+    for software in job.software:
+        year = int(software.date[:4]) if software.date[:4].isdecimal() else 0
+        yield Source("software", "profile", software.name, software.source, year, "measured")
+
+
+def _defaults(job: ServingJob) -> Iterator[str]:
+    serving = job.variant.draft.scenario.serving
+    if serving.software is None:
+        yield f"software: {job.software[0].name}"
+    for pool in job.pools:
+        if pool.section.replicas is None:
+            yield f"replicas of {pool.role}: {pool.replicas}"
+    if serving.cache.prefix and job.requests.block_tokens == 0:
+        yield "no prefix is shared: the requests do not say what they have in common"
+    slo = serving.slo
+    if slo.ttft is None and slo.tpot is None and slo.e2e is None:
+        yield "no objective: every answered request counts as goodput"
+    idle = sum(idle_of(job, number) for number in range(len(job.networks.clusters)))
+    if idle:
+        yield f"{idle} accelerators of the cluster belong to no pool: bought, powered and idle"

@@ -1,0 +1,101 @@
+"""What a report shows over time: the run is made again, now that its length and its busy links are known, with samples.
+
+Sampling changes nothing else, so the second run is the first one, looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.study.traffic.storm import storm
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.engine.packet import PacketResult, Traffic
+    from railyard.engine.packet.running import Samples
+    from railyard.study.traffic.played import Played
+
+TIMES = 200
+"""Samples of a run."""
+
+WATCHED = 8192
+"""Links that are sampled at most: of more, those that carried most."""
+
+SHOWN = 64
+"""Links that are told: those with the deepest queues, then the busiest."""
+
+FLOWS = 8
+"""Flows that are told: the slowest, the fastest, and some between."""
+
+_PS_PER_US = 1e6
+
+
+def probe(played: Played) -> dict[str, Any]:
+    """Queues and senders over time, and pauses, as the report draws them."""
+    first = played.first
+    flows = some_flows(first, played.traffic)
+    links = np.sort(np.argsort(-first.link_bytes, kind="stable")[:WATCHED])
+    samples = played.again(
+        replace(
+            played.settings,
+            sample_ps=max(1, -(-first.now_ps // TIMES)),
+            sample_links=tuple(links.tolist()),
+            sample_flows=tuple(flows.tolist()),
+        )
+    ).samples
+    paused = storm(played)
+    found: dict[str, Any] = {} if paused is None else {"storm": paused}
+    if len(samples.time_ps) < 2:
+        return found
+    found["queues"] = _queues(samples, links, played)
+    senders = _senders(samples, flows, played.traffic)
+    return found | ({"flows": senders} if senders["rows"] else {})
+
+
+def some_flows(first: PacketResult, traffic: Traffic) -> NDArray[np.int64]:
+    """Finished flows from the fastest to the slowest, evenly by rank."""
+    ended = np.flatnonzero(first.finished & (traffic.source != traffic.target))
+    if not len(ended):
+        return ended
+    order = ended[np.argsort(first.fct_ps[ended], kind="stable")]
+    return np.asarray(order[np.unique(np.linspace(0, len(order) - 1, FLOWS).astype(np.int64))])
+
+
+def _queues(samples: Samples, links: NDArray[np.int64], played: Played) -> dict[str, Any]:
+    time = samples.time_ps[1:]  # the first sample is taken at the start, where nothing has happened yet
+    step = np.diff(samples.time_ps)[:, None].astype(float)
+    carried, marks, paused = (
+        np.diff(column, axis=0) for column in (samples.carried_bytes, samples.marks, samples.paused_ps)
+    )
+    depth = samples.depth_bytes[1:]
+    used = np.minimum(8e12 * carried / (played.network.rate_bps[links][None, :] * step), 1.0)
+    order = np.lexsort((-used.mean(axis=0), -depth.max(axis=0)))[:SHOWN]
+    rows = [
+        {
+            "link": played.names.link(int(links[at])),
+            "tier": played.names.tier(int(links[at])),
+            "depth_bytes": depth[:, at].tolist(),
+            "utilization": used[:, at].round(4).tolist(),
+            "marks": marks[:, at].tolist(),
+            "paused_share": (paused[:, at] / step[:, 0]).round(4).tolist(),
+        }
+        for at in order.tolist()
+    ]
+    return {"time_us": (time / _PS_PER_US).round(4).tolist(), "rows": rows}
+
+
+def _senders(samples: Samples, flows: NDArray[np.int64], traffic: Traffic) -> dict[str, Any]:
+    rows = []
+    for at, flow in enumerate(flows.tolist()):
+        rate, window = samples.rate_bps[:, at] / 1e9, samples.window_bytes[:, at] / 1e3
+        if not (rate.any() or window.any()):
+            continue
+        name = f"h{traffic.source[flow]}->h{traffic.target[flow]}"
+        told = {"rate_gbps": rate.round(3).tolist()} if rate.any() else {}
+        told |= {"window_kb": window.round(3).tolist()} if window.any() else {}
+        rows.append({"flow": name, **told})
+    return {"time_us": (samples.time_ps / _PS_PER_US).round(4).tolist(), "rows": rows}

@@ -1,0 +1,245 @@
+"""Composes traffic, topology and fabric, runs the packet engine and reports."""
+
+from __future__ import annotations
+
+import resource
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.errors import InputError
+from railyard.study.traffic import fault_file
+from railyard.study.traffic import reading as traffic_files
+from railyard.study.traffic.played import LinkNames, Played
+from railyard.study.traffic.probing import probe
+from railyard.study.traffic.report import Report
+from railyard.workload.importers import htsim_topology
+from railyard.workload.importers.htsim_wiring import LINK_TIERS, wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from railyard.engine.packet import PacketNetwork, Traffic
+    from railyard.engine.packet import Settings as EngineSettings
+    from railyard.scenario.packet.presets import Preset
+    from railyard.scenario.packet.settings import Settings
+    from railyard.workload.importers.flows import FlowTable
+    from railyard.workload.importers.htsim_topology import Tree
+    from railyard.workload.importers.htsim_wiring import TreeNetwork
+
+_KINDS = ("new", "retransmitted", "trimmed", "dropped", "marked")
+_MIB = 1024
+_MOST_BPS = 1e16
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is to be run.
+
+    Attributes:
+        traffic: File, or folder of a trace.
+        topology: `.topo` file; None for the tree that htsim builds by default.
+        preset: The fabric.
+        settings: The preset's settings with what was changed.
+        seed: Of every random choice.
+        threads: Threads of the engine; results do not depend on it.
+        probe: Whether the run is made again with samples of queues and senders, for the report.
+        faults: File of what happens to links in time; see `railyard.study.traffic.fault_file`.
+        kind: Of the work.
+    """
+
+    traffic: Path
+    topology: Path | None
+    preset: Preset
+    settings: Settings
+    seed: int = 0
+    threads: int = 1
+    probe: bool = False
+    faults: Path | None = None
+    kind: str = field(default="traffic", init=False)
+
+    @property
+    def title(self) -> str:
+        """Name of the result."""
+        return f"{self.traffic.stem} on {self.preset.name}"
+
+    @property
+    def name(self) -> str:
+        """Of its only variant."""
+        return self.preset.name
+
+
+def run(given: Run, *, progress: Callable[[int, int], None] | None = None) -> Report:
+    """Reads, builds, runs and reports.
+
+    Args:
+        given: What is to be run.
+        progress: Called now and then with events so far and simulated time in ps.
+
+    Raises:
+        InputError: A file or a setting is wrong, or traffic and topology do not fit.
+    """
+    from railyard.engine.packet import run as simulate
+
+    traffic_files.load(given.traffic)
+    own = _own(given.settings)
+    begin = _cpu_s()
+    flows, failures = traffic_files.read(given.traffic, given.settings)
+    tree = _tree(given, flows)
+    try:
+        network = wire(tree, slow_links=given.settings.slow_links, failures=failures)
+    except InputError as error:
+        raise error.located(file=given.traffic) from None
+    links, rows = _network(network, given.settings.fabric_speedup), _traffic(flows, tree.hosts)
+    settings = _settings(given, tree, network, own)
+    names = LinkNames(tree, network, LINK_TIERS)
+    if given.faults is not None:
+        settings = replace(settings, faults=fault_file.read(given.faults, links, names))
+    play = partial(simulate, links, threads=given.threads, progress=progress)
+    result = play(rows, settings)
+    cpu_s = _cpu_s() - begin
+    played = Played(play, links, rows, settings, result, names)
+    return Report(
+        flows=flows,
+        start_ps=result.start_ps,
+        finish_ps=result.finish_ps,
+        receiver_finish_ps=result.receiver_finish_ps,
+        packets={kind: getattr(result.packets, kind) for kind in _KINDS},
+        events=result.events,
+        cpu_s=cpu_s,
+        peak_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _MIB,
+        digest=result.digest(),
+        left_out=(*given.preset.left_out, *flows.left_out),
+        counts=asdict(result.packets),
+        constants=result.constants,
+        probed=probe(played) if given.probe else {},
+    )
+
+
+def _cpu_s() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_utime
+
+
+def _tree(given: Run, flows: FlowTable) -> Tree:
+    """The tree of the topology file, or the default one for the hosts of the traffic.
+
+    Raises:
+        InputError: The file is wrong, or holds another number of hosts than the traffic.
+    """
+    wanted = given.settings.hosts or flows.hosts
+    if given.topology is not None:
+        tree = htsim_topology.read(given.topology)
+        if tree.hosts < flows.hosts:
+            found = f"{flows.hosts} hosts in the traffic, {tree.hosts} in the topology"
+            raise InputError("the topology has too few hosts for the traffic", file=given.topology, found=found)
+        return tree
+    if wanted < flows.hosts:
+        raise InputError("too few hosts for the traffic", key="hosts", found=wanted, allowed=f"{flows.hosts} or more")
+    return htsim_topology.k_ary(
+        wanted,
+        rate_bps=given.settings.link_rate_bps,
+        latency_ps=given.settings.link_latency_ps,
+        switch_latency_ps=given.settings.switch_latency_ps,
+        tiers=given.settings.tiers,
+    )
+
+
+def _network(network: TreeNetwork, speedup: float) -> PacketNetwork:
+    from railyard.engine.packet import PacketNetwork, Routes
+
+    routes = network.routes
+    within = (network.source >= network.hosts) & (network.target >= network.hosts)
+    faster = np.minimum(network.rate_bps * speedup, _MOST_BPS).astype(np.int64)
+    return PacketNetwork(
+        hosts=network.hosts,
+        nodes=network.nodes,
+        link_source=network.source,
+        link_target=network.target,
+        rate_bps=network.rate_bps if speedup == 1 else np.where(within, faster, network.rate_bps),
+        latency_ps=network.latency_ps,
+        routing=Routes(**{entry.name: getattr(routes, entry.name) for entry in fields(Routes)}),
+    )
+
+
+def _traffic(flows: FlowTable, hosts: int) -> Traffic:
+    from railyard.engine.packet import Traffic
+
+    if not len(flows):
+        raise InputError("no flow of the traffic can ever start", found=f"{len(flows.never)} flows that wait")
+    names = {entry.name for entry in fields(Traffic)} - {"hosts", "klass"}
+    columns = {name: getattr(flows, name) for name in names}
+    return Traffic(hosts=hosts, klass=np.zeros(len(flows), np.uint8), **columns)
+
+
+def _settings(given: Run, tree: Tree, network: TreeNetwork, own: dict[str, Any]) -> EngineSettings:
+    from railyard.engine.packet import PFC_KEYS
+    from railyard.engine.packet import Settings as EngineSettings
+    from railyard.engine.packet.control_settings import CONTROL_KEYS
+    from railyard.engine.packet.link_credit_settings import LINK_CREDIT_KEYS
+    from railyard.engine.packet.pulled_settings import PULLED_KEYS
+    from railyard.engine.packet.rdma_settings import RDMA_KEYS
+    from railyard.engine.packet.scheduled import SCHEDULED_KEYS
+
+    said = given.settings
+    plain = {key: getattr(said, key) for key in (*RDMA_KEYS, *CONTROL_KEYS, *PULLED_KEYS) if key != "rdma_control"}
+    return EngineSettings(
+        **plain,
+        rdma_control=own["rdma_control"],
+        **{key: getattr(said, key) for key in PFC_KEYS},
+        **{key: getattr(said, key) for key in SCHEDULED_KEYS},
+        **{key: getattr(said, key) for key in LINK_CREDIT_KEYS},
+        switching=said.switching,  # type: ignore[arg-type]
+        transport=said.transport,  # type: ignore[arg-type]
+        congestion_control=said.congestion_control,  # type: ignore[arg-type] # one of the names: assign() has checked
+        load_balancing=own["load_balancing"],
+        mtu_bytes=said.mtu_bytes,
+        header_bytes=said.header_bytes,
+        queue_packets=said.queue_packets,
+        ecn_low=said.ecn_low_packets,
+        ecn_high=said.ecn_high_packets,
+        trim=said.trim,
+        seed=given.seed,
+        path_entropies=said.paths,
+        sack_bytes=said.sack_bytes,
+        window_packets=said.window_packets,
+        base_rtt_ps=base_rtt_ps(tree, said),
+        target_delay_ps=said.target_delay_ps,
+        quick_adapt_gate=said.quick_adapt_gate,
+        pull_rate=said.pull_rate,
+        oversubscription=float(tree.oversubscription) if said.congestion_control == "rccc" else 1.0,
+        failed_links=tuple(network.slow.tolist()),
+        failed_fraction=0.25,
+        end_ps=said.end_ps,
+        flowlet_gap_ps=said.flowlet_gap_ps,
+        reroute_ps=said.reroute_ps,
+        link_retry=said.link_retry,
+    )
+
+
+def _own(said: Settings) -> dict[str, Any]:
+    """The settings that may be a user's functions: words as they are, functions compiled.
+
+    Raises:
+        InputError: The file cannot be run, holds nothing of that name, or what cannot be compiled.
+    """
+    from railyard.engine.packet.user import UserBalancer, UserControl, load
+    from railyard.engine.packet.user.loading import is_user
+
+    made: dict[str, Any] = {"rdma_control": said.rdma_control, "load_balancing": said.load_balancing}
+    for key, kind in (("rdma_control", UserControl), ("load_balancing", UserBalancer)):
+        if isinstance(made[key], str) and is_user(made[key]):
+            made[key] = load(made[key], kind)
+            made[key].addresses()
+    return made
+
+
+def base_rtt_ps(tree: Tree, settings: Settings) -> int:
+    """The unloaded round trip of the longest path, as htsim reckons it (`calculate_rtt` of `main_uec.cpp`).
+
+    Latency both ways, and a full packet and an acknowledgement on every link at the rate of a host's link.
+    """
+    bits = 8 * (settings.mtu_bytes + settings.header_bytes) * tree.diameter
+    return 2 * tree.diameter_latency_ps + int(np.rint(bits * 10**12 / tree.tiers[0].rate_bps))

@@ -1,0 +1,1 @@
+"""Training: from a scenario to a measured step."""

@@ -1,0 +1,344 @@
+"""Explains a run that was kept: its tree, from the stored timeline, and what each remedy would make of its step."""
+
+from __future__ import annotations
+
+import json
+import math
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+from railyard.engine import Jitter
+from railyard.errors import InputError, SimulationError, did_you_mean
+from railyard.graph import Timeline
+from railyard.measure import bottleneck
+from railyard.measure.decompose import decompose
+from railyard.measure.explain_tree import MEETINGS, STALL, VARIATION, tree_of
+from railyard.measure.result import validate_result
+from railyard.scenario import load
+from railyard.study.folder import of_variant
+from railyard.study.study import prepare
+from railyard.study.training.hash_seeds import redrawn
+from railyard.study.training.measuring import economics
+from railyard.study.training.prepare import Graphs, Job
+from railyard.study.training.remedies import remedies
+from railyard.study.training.simulate import Bench, Simulated
+from railyard.study.training.storing import Saved
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from railyard.measure.bottleneck import Resource
+    from railyard.measure.explain import Tree
+    from railyard.study.training.remedies import Remedy
+
+    Tell = Callable[[str, float], None]
+
+FORMAT = "railyard/explain-1"
+_SAME = 1e-9
+_PART_OF: Mapping[str, str] = {
+    "compute": "computation",
+    "network": "exposed communication",
+    "storage": "waiting for data",
+    "software": "stragglers",
+}
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What one remedy gave.
+
+    Attributes:
+        name, family, removes, assumes: As in `Remedy`.
+        step_s: Step with it; None where the job does not allow it.
+        gain: Share of the step saved; negative where the step got longer.
+        cpmt_usd: Typical cost per million tokens with it; None where no price is known.
+        reason: Why it cannot be had.
+    """
+
+    name: str
+    family: str
+    removes: str
+    assumes: str = ""
+    step_s: float | None = None
+    gain: float | None = None
+    cpmt_usd: float | None = None
+    reason: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """One row of `remedies`."""
+        return {
+            "name": self.name,
+            "family": self.family,
+            "removes": self.removes,
+            "assumes": self.assumes,
+            "step_s": self.step_s,
+            "gain": self.gain,
+            "cpmt_usd": self.cpmt_usd,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One variant of a run, explained.
+
+    Attributes:
+        name: Of the run.
+        source: The file that was read.
+        engine: That found the timeline.
+        variants: Names of all variants of the run.
+        tree: Where the step goes.
+        cpmt_usd: Typical cost per million tokens as it is.
+        remedies: What each change gives, the most helpful first; those that cannot be had at the end.
+    """
+
+    name: str
+    source: Path
+    engine: str
+    variants: tuple[str, ...]
+    tree: Tree
+    cpmt_usd: float | None
+    remedies: tuple[Tried, ...]
+
+    def to_json(self, *, depth: int | None = None) -> dict[str, Any]:
+        """Format `railyard/explain-1`.
+
+        Args:
+            depth: Levels of the tree below the step; None keeps all.
+        """
+        return {
+            "format": FORMAT,
+            "name": self.name,
+            "run": str(self.source),
+            "engine": self.engine,
+            "variants": list(self.variants),
+            **self.tree.to_json(depth=depth),
+            "cpmt_usd": self.cpmt_usd,
+            "remedies": [tried.to_json() for tried in self.remedies],
+        }
+
+    def to_frame(self) -> Any:
+        """The tree as a polars table, one row a node: see `Tree.rows`."""
+        import polars as pl
+
+        return pl.DataFrame(self.tree.rows(), infer_schema_length=None)
+
+
+def explain(
+    run: Path, *, variant: str | None = None, with_remedies: bool = True, progress: Tell | None = None
+) -> Explanation:
+    """Explains a run.
+
+    Args:
+        run: Folder of a run, or its `result.json`.
+        variant: Which; None takes the first.
+        with_remedies: Whether remedies are simulated; each costs about as much as the run's own step.
+        progress: Told what is being done, and its share from 0 to 1.
+
+    Raises:
+        InputError: There is no such run or variant, or its files cannot be read.
+    """
+    tell: Tell = progress or (lambda _what, _share: None)
+    tell("reading the run", 0.0)
+    file = result_file(run)
+    result = read_result(file)
+    number = _number(result, variant)
+    said = result["variants"][number]
+    job = _job(file, result, number)
+    timeline, notes = _timeline(file.parent, job, number, said)
+    job = replace(job, cluster=redrawn(job.cluster, int(str(timeline.meta.get("seed", 0)))))
+    added = _added(said, timeline.makespan_ps * 1e-12)
+    tree = tree_of(timeline, job.cluster, job.training, job.policy, variant=said["name"], added_ps=added)
+    tried: tuple[Tried, ...] = ()
+    if with_remedies:
+        tried, more = _Ward(job, timeline, tree, tell, sum(added.values()) * 1e-12).all()
+        notes += more
+    return Explanation(
+        name=result["name"],
+        source=file,
+        engine=str(timeline.meta.get("engine", job.engine.name)),
+        variants=tuple(one["name"] for one in result["variants"]),
+        tree=replace(tree, notes=(*tree.notes, *notes)),
+        cpmt_usd=said["cpmt"]["typical"],
+        remedies=tried,
+    )
+
+
+def result_file(run: Path) -> Path:
+    """The result of a run.
+
+    Raises:
+        InputError: There is none.
+    """
+    if run.is_dir():
+        file = run / "result.json"
+        if not file.is_file():
+            inside = sorted(path.parent.name for path in run.glob("*/result.json"))
+            hint = (
+                f"the runs in it: {', '.join(inside)}"
+                if inside
+                else "give the folder that `railyard run` named, or its result.json"
+            )
+            raise InputError("this folder holds no run: it has no result.json", file=run, hint=hint)
+        return file
+    if not run.exists():
+        known = sorted(path.parent.name for path in run.parent.glob("*/result.json")) if run.parent.is_dir() else []
+        hint = did_you_mean(run.name, known) or "`railyard run SCENARIO` writes the folder of a run"
+        raise InputError("there is no such run", file=run, hint=hint)
+    return run
+
+
+def read_result(file: Path) -> dict[str, Any]:
+    """A result, checked.
+
+    Raises:
+        InputError: The file is no whole result of a run.
+    """
+    try:
+        result = json.loads(file.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        message = f"this is no whole JSON file: {error.msg}"
+        hint = "the file was cut off or edited; run the scenario again"
+        raise InputError(message, file=file, line=error.lineno, column=error.colno, hint=hint) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"the result cannot be read: {error}", file=file) from None
+    if not isinstance(result, dict) or result.get("format") != "railyard/1":
+        found = result.get("format") if isinstance(result, dict) else type(result).__name__
+        raise InputError("this is not the result of a run", file=file, key="format", found=found, allowed="railyard/1")
+    if any(isinstance(one, dict) and "serving" in one for one in result.get("variants") or ()):
+        hint = "its report says what first tokens wait for; `run.table('requests')` has every request"
+        raise InputError("a serving run has no step to explain", file=file, hint=hint)
+    try:
+        validate_result(result)
+    except InputError as error:
+        raise error.located(file=file) from None
+    return result
+
+
+def _number(result: Mapping[str, Any], variant: str | None) -> int:
+    names = [one["name"] for one in result["variants"]]
+    if variant is None:
+        return 0
+    if variant not in names:
+        raise InputError(
+            f"the run has no variant `{variant}`",
+            key="variant",
+            found=variant,
+            allowed=names,
+            hint=did_you_mean(variant, names),
+        )
+    return names.index(variant)
+
+
+def _job(file: Path, result: Mapping[str, Any], number: int) -> Job:
+    scenario = file.parent / "scenario.yaml"
+    draft = load.load(scenario) if scenario.is_file() else load.from_values(result["scenario"])
+    jobs: list[Job] = prepare(draft, engine=result["provenance"]["engine"])
+    if len(jobs) != len(result["variants"]):
+        text = f"the scenario beside the result has {len(jobs)} variants, the result {len(result['variants'])}"
+        raise InputError(text, file=file)
+    return jobs[number]
+
+
+def _timeline(folder: Path, job: Job, number: int, said: Mapping[str, Any]) -> tuple[Timeline, tuple[str, ...]]:
+    """The stored timeline; where only the result was kept, the step simulated again."""
+    path = of_variant(folder, number, said["name"]) / "timeline.parquet"
+    if path.is_file():
+        return Timeline.read_parquet(path), ()
+    bench = _bench(job)
+    seed = job.seeds[0]
+    cluster = redrawn(job.cluster, seed)
+    timeline = replace(bench, seed=seed).step(bench.graphs.of(job.training, cluster), cluster, seed=seed)
+    told = ["no timeline lies beside the result: the step was simulated again"]
+    if timeline.meta.get("digest") != said.get("digest"):
+        told.append("it does not come out as the run did, bit by bit (another version, or the median of several seeds)")
+    return timeline, tuple(told)
+
+
+def _added(said: Mapping[str, Any], step_s: float) -> dict[str, int]:
+    """What the mean step of the result has beyond its timeline, in ps by name."""
+    rows = {(row["cause"], row["phase"]): row["seconds"] for row in said["time"]}
+    named = {VARIATION: rows.get(("data", "variation"), 0.0), MEETINGS: rows.get(("outer update", "outer update"), 0.0)}
+    rest = said["step"]["seconds"] - step_s - sum(named.values())
+    named[STALL] = rest if rest > _SAME * step_s else 0.0
+    return {name: round(seconds * 1e12) for name, seconds in named.items()}
+
+
+def _bench(job: Job) -> Bench:
+    return Bench(job, Graphs(most=2), Event(), lambda _what: None)
+
+
+@dataclass(frozen=True)
+class _Ward:
+    """Tries remedies on one job; what its mean step has beyond one step's timeline stays as it is."""
+
+    job: Job
+    timeline: Timeline
+    tree: Tree
+    tell: Tell
+    added_s: float
+
+    def all(self) -> tuple[tuple[Tried, ...], tuple[str, ...]]:
+        """Every remedy, the most helpful first, and what a reader must know about them."""
+        job, seed = self.job, int(str(self.timeline.meta.get("seed", 0)))
+        bench = replace(_bench(job), seed=seed)
+        graph = bench.graphs.of(job.training, job.cluster)
+        base = bench.step(graph, job.cluster, seed=seed)
+        base_s, stored_s = base.makespan_ps * 1e-12, self.timeline.makespan_ps * 1e-12
+        bench = bench.for_trials(graph, base_s)
+        wanted = remedies(job, self.tree)
+        found = bottleneck.resources(job.cluster, base, jitter=bool(job.faults) or job.jitter != Jitter())
+        total, done = len(wanted) + len(found), 0
+        tried = []
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            software = [pool.submit(self._remedy, remedy, base_s) for remedy in wanted]
+            hardware = [pool.submit(self._resource, bench, resource, base_s) for resource in found]
+            for future in (*software, *hardware):
+                tried.append(future.result())
+                done += 1
+                self.tell(f"trying {tried[-1].name}", done / total)
+        tried.sort(key=lambda one: (one.gain is None, -(one.gain or 0.0), one.name))
+        notes = ["gains are of simulated steps, one change at a time; they do not add up"]
+        if not math.isclose(base_s, stored_s, rel_tol=_SAME):
+            notes.append(f"the same step now takes {base_s:.6g} s (stored: {stored_s:.6g} s); gains are against that")
+        if self.added_s > 0:
+            notes.append(f"{self.added_s:.3g} s of the mean step lie beyond one step's timeline and stay as they are")
+        return tuple(tried), tuple(notes)
+
+    def _remedy(self, remedy: Remedy, base_s: float) -> Tried:
+        plain = Tried(remedy.name, remedy.family, remedy.removes, remedy.assumes)
+        try:
+            job = remedy.apply()
+            bench = replace(_bench(job), seed=int(str(self.timeline.meta.get("seed", 0))))
+            cluster = redrawn(job.cluster, bench.seed)
+            graph = bench.graphs.of(job.training, cluster)
+            timeline = bench.step(graph, cluster, seed=bench.seed)
+        except (InputError, SimulationError) as error:
+            reason = error.problems[0].message if isinstance(error, InputError) else str(error)
+            return replace(plain, reason=reason.splitlines()[0].partition("; nearest")[0])
+        found = self._against(plain, timeline.makespan_ps * 1e-12, base_s)
+        money = None if remedy.bound or found.step_s is None else _cpmt(job, timeline, found.step_s)
+        return replace(found, cpmt_usd=money)
+
+    def _resource(self, bench: Bench, resource: Resource, base_s: float) -> Tried:
+        words = f"{bottleneck.FACTOR:g} x {resource.name}"
+        if resource.shorter:
+            words = f"{resource.name} / {bottleneck.FACTOR:g}"
+        if resource.divides_jitter:
+            words = f"jitter / {bottleneck.FACTOR:g}"
+        plain = Tried(words, "hardware", _PART_OF[resource.family])
+        return self._against(plain, bench.better(resource, bottleneck.FACTOR), base_s)
+
+    def _against(self, plain: Tried, step_s: float, base_s: float) -> Tried:
+        """The mean step of a remedy whose timeline takes `step_s`, and its gain on the mean step as it is."""
+        mean_s = step_s + self.added_s
+        return replace(plain, step_s=mean_s, gain=1 - mean_s / (base_s + self.added_s))
+
+
+def _cpmt(job: Job, timeline: Timeline, step_s: float) -> float:
+    """Typical USD per million tokens of a mean step."""
+    simulated = Simulated(job, timeline, (step_s,), Saved(), bottleneck.Bottleneck("none", ""))
+    return float(economics(simulated, decompose(timeline), step_s).cpmt.total.typical)

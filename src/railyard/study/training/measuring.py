@@ -1,0 +1,284 @@
+"""From what an engine found to one variant of the result; its figures come from `measure`, `economics`, `workload`."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from railyard.economics.cost import JobFacts
+from railyard.economics.evaluate import evaluate
+from railyard.economics.parts import Part, component_of
+from railyard.economics.sources import of_entry
+from railyard.engine import Jitter
+from railyard.measure import tracks as timeline_tracks
+from railyard.measure.decompose import decompose
+from railyard.measure.distribution import Around, StepTimes
+from railyard.measure.job import Checkpointing
+from railyard.measure.lockstep import lockstep
+from railyard.measure.network import network_use
+from railyard.measure.picture import topology_picture
+from railyard.measure.stages import stages
+from railyard.measure.utilization import StepWork, utilization
+from railyard.study.training.collectives import collective_rows
+from railyard.study.training.hash_seeds import hashes
+from railyard.study.training.packet_figures import packets_of
+from railyard.study.training.storing import checkpoint_json, loading_of, storage_warnings
+from railyard.workload.training import profiles
+from railyard.workload.training.jitter import law_of
+from railyard.workload.training.sync.ledger import ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from railyard.cluster import Cluster
+    from railyard.economics.evaluate import Economics
+    from railyard.economics.sources import Source
+    from railyard.measure.decompose import Decomposition
+    from railyard.study.training.prepare import Job
+    from railyard.study.training.simulate import Simulated
+    from railyard.study.training.storing import Saved
+    from railyard.workload.training.memory import MemoryRow
+    from railyard.workload.training.spec import Training
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One variant of the result, and where its numbers come from.
+
+    Attributes:
+        variant: As it stands in `result.json`.
+        sources: Origins of its prices, powers, rates.
+        left_out: What the engine and the fabric leave out.
+        defaults: What was chosen because the scenario did not say.
+        sampled_ranks: A few telling ranks, for the trace.
+    """
+
+    variant: dict[str, Any]
+    sources: tuple[Source, ...]
+    left_out: tuple[str, ...]
+    defaults: tuple[str, ...]
+    sampled_ranks: tuple[int, ...]
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of the timeline."""
+        return str(self.variant["digest"])
+
+
+def measure(simulated: Simulated) -> Measured:
+    """Everything about one variant.
+
+    Raises:
+        InputError: The job would never end.
+    """
+    job, timeline = simulated.job, simulated.timeline
+    decomposition = decompose(timeline)
+    times, plain_s, saved = StepTimes(simulated.samples_s, _around(job)), timeline.makespan_ps * 1e-12, simulated.saved
+    waited_s = sum(row.seconds for row in decomposition.rows if row.cause == "data")
+    loading = loading_of(job, timeline, plain_s, waited_s)
+    varied_s = 0.0 if loading is None else loading.variation_s
+    step_s = plain_s + varied_s + simulated.meeting_s
+    price = ledger(job.training, job.cluster.scale_up_domain)
+    stall_s = _stall_each_step(job.training, saved.stall_s)
+    busy = utilization(decomposition, _work(job), step_s=step_s + stall_s)
+    carried = network_use(timeline, job.cluster, decomposition)
+    cost = economics(simulated, decomposition, step_s)
+    ranks = timeline_tracks.sample_ranks(stages(timeline.graph), busy.per_rank)
+    added = (
+        ("data", "variation", varied_s),
+        ("outer update", "meeting", simulated.meeting_s),
+        ("checkpoint", "checkpoint", stall_s),
+    )
+    diluted = decomposition.step_s / (decomposition.step_s + sum(seconds for _, _, seconds in added))
+    variant = {
+        "name": job.variant.name,
+        "settings": dict(job.variant.settings),
+        "layout": str(job.training.layout),
+        "step": {**times.to_json(), "seconds": step_s + stall_s},
+        "utilization": {**busy.to_json(), "gpu": busy.gpu * diluted},
+        "time": _time(decomposition, added),
+        "lockstep": lockstep(decomposition).to_json(),
+        "jct": cost.jct.to_json() if job.training.tokens else None,
+        **_money(cost),
+        "bottleneck": simulated.bottleneck.to_json(),
+        "network": carried.to_json(),
+        "memory": _memory(job),
+        "timeline": timeline_tracks.tracks(timeline, ranks),
+        "topology": topology_picture(job.cluster, carried.load),
+        "storage": {
+            "data": None if loading is None else loading.to_json(),
+            "checkpoint": checkpoint_json(job, saved, step_s, cost.jct),
+        },
+        **({} if price is None else {"communication": price.to_json()}),
+        "collectives": collective_rows(timeline, job.cluster, job.policy),
+        **packets_of(timeline, job.cluster),
+        "warnings": [
+            *timeline.meta.get("warnings", []),  # type: ignore[misc]
+            *([] if price is None else price.notes()),
+            *_straddling(job),
+            *storage_warnings(job, loading, saved, step_s, cost.jct),
+        ],
+        "digest": timeline.meta["digest"],
+    }
+    left_out = _words(timeline.meta.get("left_out"))
+    if timeline.meta.get("engine") == "packet":
+        left_out = (*left_out, "what would help is tried on the flow engine: its shares of the step, not its queues")
+    return Measured(variant, tuple(_sources(job, cost)), left_out, tuple(_defaults(job)), tuple(ranks))
+
+
+def _around(job: Job) -> Around | None:
+    """The law of jitter for the quantiles of steps; None where the scenario draws differences itself or wants none."""
+    if job.variant.draft.scenario.jitter.law != "quantiles" or job.jitter != Jitter():
+        return None
+    return Around(law_of(job.cluster.accelerator), job.cluster.ranks, job.training.layout.micro_batches)
+
+
+def _stall_each_step(training: Training, stall_s: float) -> float:
+    return stall_s / training.checkpoint.interval_steps if training.checkpoint is not None else 0.0
+
+
+def _time(decomposition: Decomposition, added: Sequence[tuple[str, str, float]]) -> list[dict[str, Any]]:
+    """The rows of the decomposition; beside them what the mean step has of data that varies, and of checkpoints."""
+    whole = decomposition.step_s + sum(seconds for _, _, seconds in added)
+    rows: list[dict[str, Any]] = [
+        {
+            "cause": row.cause,
+            "group": row.group,
+            "phase": row.phase,
+            "seconds": row.seconds,
+            "share": row.seconds / whole,
+        }
+        for row in decomposition.rows
+    ]
+    rows += [
+        {"cause": cause, "group": "", "phase": phase, "seconds": seconds, "share": seconds / whole}
+        for cause, phase, seconds in added
+        if seconds > 0
+    ]
+    return rows
+
+
+def _work(job: Job) -> StepWork:
+    from railyard.workload.training import flops
+
+    training, accelerator = job.training, job.cluster.accelerator
+    tokens = float(training.step_tokens)
+    model = flops.model_flops_per_token(training.model, training.seq_len, causal=training.causal)
+    return StepWork(
+        tokens=tokens,
+        model_flops=tokens * model,
+        hardware_flops=tokens * flops.hardware_flops_per_token(training),
+        peak_flops=accelerator.flops.get(training.precision, 0.0),
+    )
+
+
+def economics(simulated: Simulated, decomposition: Decomposition, step_s: float) -> Economics:
+    """Money and power of a variant whose step takes so long, in seconds."""
+    job = simulated.job
+    facts = JobFacts(
+        tokens=float(job.training.tokens or job.training.step_tokens),
+        tokens_per_step=float(job.training.step_tokens),
+        step_s=step_s,
+        accelerators=job.cluster.ranks,
+        checkpointing=_checkpointing(job.training, simulated.saved, step_s),
+    )
+    return evaluate(
+        decomposition=decomposition,
+        accelerator=job.cluster.accelerator,
+        parts=_parts(job.cluster),
+        job=facts,
+        assumptions=job.assumptions,
+    )
+
+
+def _checkpointing(training: Training, saved: Saved, step_s: float) -> Checkpointing:
+    section = training.checkpoint
+    if section is None:
+        return Checkpointing()
+    return Checkpointing(
+        stall_s=saved.stall_s,
+        write_s=saved.write_s,
+        interval_s=section.interval_steps * step_s,
+        read_s=saved.read_s,
+        lost_s=section.memory_interval_steps * step_s if section.memory_copies else None,
+    )
+
+
+def _parts(cluster: Cluster) -> list[Part]:
+    return [Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in cluster.bill()]
+
+
+def _money(cost: Economics) -> dict[str, Any]:
+    return {"power": cost.power.to_json(), "capex": cost.capex.to_json(), "cpmt": cost.cpmt_json()}
+
+
+def _memory(job: Job) -> dict[str, Any]:
+    from railyard.workload.training.memory import memory
+
+    return {"rows": [_memory_row(row) for row in memory(job.training, job.cluster.accelerator).rows]}
+
+
+def _memory_row(row: MemoryRow) -> dict[str, Any]:
+    """What the runtime reserves counts as buffers, so that the parts add up to the total."""
+    parts = dataclasses.asdict(row)
+    parts["buffers_bytes"] += parts.pop("reserved_bytes")
+    return {**parts, "total_bytes": row.total_bytes}
+
+
+def _sources(job: Job, cost: Economics) -> Iterator[Source]:
+    cluster = job.cluster
+    for entry in (cluster.accelerator, cluster.server, cluster.nic):
+        yield from of_entry(entry, *entry.provenance)
+    yield from cost.sources
+    software = job.training.software
+    from railyard.economics.sources import Source
+
+    for field, origin in cluster.fabric.sources.items():
+        yield Source(cluster.fabric.name, field, origin.value_text, origin.source, origin.year, origin.confidence)
+    year = int(software.date[:4]) if software.date[:4].isdecimal() else 0
+    yield Source("software", "profile", software.name, software.source, year, "measured")
+
+
+def _straddling(job: Job) -> Iterator[str]:
+    """A warning where the scenario asks for a use of domains by which tensor or expert groups straddle two."""
+    from railyard.study.compose import domain_use_of
+
+    use = domain_use_of(job.cluster, job.training.layout)
+    if use is not None:
+        yield (
+            f"tensor or expert groups straddle scale-up domains of {job.cluster.scale_up_domain} ranks;"
+            f" `cluster.ranks_per_domain: {use}` keeps each inside one"
+        )
+
+
+def _defaults(job: Job) -> Iterator[str]:
+    scenario, cluster, training = job.variant.draft.scenario, job.cluster, job.training
+    section = scenario.training
+    if isinstance(section.parallelism, str) or section.parallelism.auto:
+        yield f"parallelism: {training.layout}"
+    if section.software.profile is None:
+        yield f"software: {training.software.name}"
+    if not profiles.read_on(training.software, cluster.accelerator):
+        yield (
+            f"efficiency of {cluster.accelerator.name} is estimated from its data sheet and published kernels;"
+            " no published training run was used"
+        )
+    if cluster.spec.ranks_per_domain != scenario.cluster.ranks_per_domain:
+        yield (
+            f"ranks per domain: {cluster.spec.ranks_per_domain} of {cluster.server.scale_up_domain}, which tensor and"
+            f" expert groups divide; {cluster.hardware.idle} further accelerators are bought, powered and idle"
+        )
+    if scenario.cluster.back_end.link_rate is None:
+        yield f"link rate: {cluster.nic.rate_bps / 1e9:g} Gb/s of {cluster.nic.name}"
+    if scenario.cluster.back_end.switch is None:
+        names = sorted({row.name for row in cluster.bill() if row.kind == "switch" and row.network == "back-end"})
+        if names:
+            yield f"switches: {', '.join(names)}"
+    if scenario.repeat == 1 and hashes(cluster):
+        yield "one draw of the ECMP hashes; `repeat: 8` shows the spread"
+    yield from (f"no part in the catalogue, not priced: {words}" for words in cluster.bill().unpriced)
+
+
+def _words(value: object) -> tuple[str, ...]:
+    return tuple(str(item) for item in value) if isinstance(value, list | tuple) else ()

@@ -1,0 +1,98 @@
+"""From the scenario's `packet` section to the packet engine that runs its steps."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from railyard.cluster import Cluster
+    from railyard.engine import Engine
+    from railyard.engine.packet.records import Settings as EngineSettings
+    from railyard.scenario.load import Draft
+    from railyard.scenario.packet.settings import Settings
+    from railyard.scenario.packet_section import PacketSection
+
+_RENAMED = {"ecn_low": "ecn_low_packets", "ecn_high": "ecn_high_packets", "path_entropies": "paths"}
+"""Fields of the engine's settings that users write otherwise."""
+
+_OF_THE_RUN = frozenset({"seed", "base_rtt_ps", "failed_links", "failed_fraction", "oversubscription", "end_ps"})
+"""Fields that come from the cluster or the run and not from a fabric."""
+
+
+def engine_of(draft: Draft, cluster: Cluster, name: str) -> Engine:
+    """The engine of a run, set up as the scenario says.
+
+    Raises:
+        InputError: There is no such engine or fabric, or a setting is wrong.
+    """
+    from railyard import engine as engines
+
+    engine = engines.get(name)
+    if name != "packet":
+        return engine
+    from railyard.engine.packet.whole import PacketEngine
+    from railyard.scenario.load import blaming
+
+    section = draft.scenario.packet
+    with blaming(draft, "packet"):
+        settings, left_out = _settings(section, cluster)
+    return PacketEngine(
+        settings=settings,
+        stands_in=left_out,
+        budget_hops=section.budget_hops,
+        budget_sends=int(section.budget_sends),
+        scale_up=section.scale_up,
+        beside=tuple(one.record() for one in section.beside),
+        samples=section.samples,
+    )
+
+
+def _settings(section: PacketSection, cluster: Cluster) -> tuple[EngineSettings | None, tuple[str, ...]]:
+    """The settings that the section names, or None for those that the engine has for the cluster's fabric."""
+    from railyard.scenario.packet.presets import PRESETS, fabric
+    from railyard.scenario.packet.settings import assign
+
+    name = section.fabric or _preset_name(cluster)
+    if section.fabric is None and name not in PRESETS.names():
+        return _own(section, cluster)
+    preset = fabric(name)
+    said = assign(preset.settings, [f"{key}={value}" for key, value in section.set.items()])
+    return engine_settings(said), preset.left_out
+
+
+def _preset_name(cluster: Cluster) -> str:
+    """The preset of the cluster's fabric; that with adaptive routing (`-ar`) where the fabric's record has it."""
+    from railyard.scenario.packet.presets import PRESETS
+
+    fabric = cluster.fabric
+    adaptive = f"{fabric.name}-ar"
+    return adaptive if fabric.load_balancing == "adaptive" and adaptive in PRESETS.names() else fabric.name
+
+
+def _own(section: PacketSection, cluster: Cluster) -> tuple[EngineSettings | None, tuple[str, ...]]:
+    """The engine's own composition for a fabric, with what the section sets."""
+    from railyard.engine.packet.fabrics import COMPOSITIONS, settings_of
+    from railyard.scenario.packet.settings import Settings, assign
+
+    composition = COMPOSITIONS.get(cluster.fabric.name)
+    own = settings_of(cluster, composition)
+    if not section.set:
+        return own, composition.stands_in
+    plain = Settings()
+    said = assign(plain, [f"{key}={value}" for key, value in section.set.items()])
+    changed = engine_settings(said), engine_settings(plain)
+    names = [entry.name for entry in fields(own) if getattr(changed[0], entry.name) != getattr(changed[1], entry.name)]
+    return replace(own, **{name: getattr(changed[0], name) for name in names}), composition.stands_in
+
+
+def engine_settings(said: Settings) -> EngineSettings:
+    """Settings as users write them, as the engine takes them; what the cluster decides is left open."""
+    from railyard.engine.packet.records import Settings as EngineSettings
+
+    given: dict[str, Any] = {}
+    for entry in fields(EngineSettings):
+        name = _RENAMED.get(entry.name, entry.name)
+        if entry.name not in _OF_THE_RUN and hasattr(said, name):
+            given[entry.name] = getattr(said, name)
+    return EngineSettings(**given)

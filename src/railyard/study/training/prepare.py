@@ -1,0 +1,161 @@
+"""Everything that a run needs, made before anything is simulated: input errors appear here, and nowhere later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from railyard.errors import InputError
+from railyard.scenario.load import blaming, dump
+from railyard.study import compose
+from railyard.study.training.packet_engine import engine_of
+from railyard.workload.training.jitter import law_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.catalog import Catalog
+    from railyard.cluster import Cluster
+    from railyard.collective import CollectivePolicy
+    from railyard.economics.assumptions import Assumptions
+    from railyard.engine import Engine, Fault, Jitter
+    from railyard.graph import TaskGraph
+    from railyard.scenario.load import Draft
+    from railyard.scenario.variants import Variant
+    from railyard.workload.training.spec import Training
+
+
+@dataclass
+class Graphs:
+    """Task graphs, built once for all variants whose computations are the same: fabrics do not change what runs."""
+
+    _kept: list[tuple[tuple[Any, ...], TaskGraph]] = field(default_factory=list)
+    _lock: Lock = field(default_factory=Lock)
+    most: int = 4
+
+    def of(self, training: Training, cluster: Cluster, *, checkpoint: bool = False, meeting: bool = False) -> TaskGraph:
+        """The graph of one step.
+
+        Raises:
+            InputError: The layout does not fit the cluster.
+        """
+        from railyard.workload.training.build import build
+
+        key = (
+            training,
+            cluster.accelerator,
+            cluster.server,
+            cluster.ranks,
+            cluster.storage is None,
+            checkpoint,
+            meeting,
+        )
+        with self._lock:
+            for known, graph in self._kept:
+                if known == key:
+                    return graph
+            graph = build(training, cluster, checkpoint=checkpoint, meeting=meeting)
+            self._kept = [*self._kept[-self.most + 1 :], (key, graph)]
+            return graph
+
+
+@dataclass(frozen=True)
+class Job:
+    """One variant, ready to run.
+
+    Attributes:
+        variant: Its name, settings and scenario.
+        catalog: Where its parts come from.
+        cluster: On what it runs.
+        training: What runs.
+        engine: How time is found.
+        policy: What is fixed about collectives.
+        faults: What goes wrong.
+        jitter: Random differences in compute time.
+        assumptions: Prices and rates.
+        graphs: Task graphs, which variants share.
+    """
+
+    variant: Variant
+    catalog: Catalog
+    cluster: Cluster
+    training: Training
+    engine: Engine
+    policy: CollectivePolicy
+    faults: tuple[Fault, ...]
+    jitter: Jitter
+    assumptions: Assumptions
+    graphs: Graphs = field(default_factory=Graphs, compare=False, repr=False)
+
+    @property
+    def seeds(self) -> range:
+        """The seeds that are run."""
+        scenario = self.variant.draft.scenario
+        return range(scenario.seed, scenario.seed + scenario.repeat)
+
+
+def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Job]:
+    """All variants of a scenario, ready to run.
+
+    Args:
+        variants: Of one scenario.
+        engine: In place of the scenario's.
+
+    Raises:
+        InputError: One of them cannot be run; with the place in the scenario.
+    """
+    catalogs: dict[str | None, Catalog] = {}
+    clusters: dict[str, Cluster] = {}
+    jobs, graphs = [], Graphs()
+    for variant in variants:
+        extra = variant.draft.scenario.catalog
+        if extra not in catalogs:
+            catalogs[extra] = compose.catalog_of(variant.draft)
+        key = repr((extra, dump(variant.draft.scenario.cluster)))
+        if key not in clusters:
+            clusters[key] = compose.cluster_of(variant.draft, catalogs[extra])
+        job = replace(_job(variant, catalogs[extra], clusters[key], engine), graphs=graphs)
+        use = compose.domain_use_of(job.cluster, job.training.layout)
+        if use is not None and job.cluster.spec.ranks_per_domain is None:
+            key = f"{use} {key}"
+            if key not in clusters:
+                clusters[key] = compose.placed(variant.draft, job.cluster, job.catalog, use)
+            job = replace(job, cluster=clusters[key])
+        jobs.append(job)
+    return jobs
+
+
+def _job(variant: Variant, catalog: Catalog, cluster: Cluster, engine: str | None) -> Job:
+    from railyard.economics.assumptions import Assumptions
+
+    draft = variant.draft
+    scenario = draft.scenario
+    name = compose.engine_name(draft, engine)
+    compose.need_storage(draft)
+    model = compose.model_of(draft, catalog)
+    with blaming(draft, "collectives"):
+        policy = scenario.collectives.policy()
+    with blaming(draft, "economics"):
+        assumptions = Assumptions.from_catalog(catalog, scenario.economics.given())
+    training = compose.training_of(draft, cluster, model)
+    return Job(
+        variant=variant,
+        catalog=catalog,
+        cluster=cluster,
+        training=training,
+        engine=engine_of(draft, cluster, name),
+        policy=policy,
+        faults=tuple(_fault(draft, number) for number in range(len(scenario.faults))),
+        jitter=scenario.jitter.record(law_of(cluster.accelerator), training.layout.micro_batches),
+        assumptions=assumptions,
+    )
+
+
+def _fault(draft: Draft, number: int) -> Fault:
+    with blaming(draft, "faults", str(number)):
+        fault: Fault = draft.scenario.faults[number].record()
+        rank, ranks = getattr(fault, "rank", 0), draft.scenario.cluster.accelerators
+        if rank >= ranks:
+            raise InputError("there is no such rank", key="rank", found=rank, allowed=f"0 to {ranks - 1}")
+    return fault
