@@ -1,0 +1,1 @@
+"""Random faults and the tests that should notice them."""

@@ -1,0 +1,104 @@
+"""Which test files see a module: those that import it first, then those that reach it through others."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import deque
+from functools import cache
+from pathlib import Path
+
+_PACKAGE = "railyard"
+
+
+def tests_for(root: Path, path: str) -> list[str]:
+    """Test files that may notice a fault in a file, the likeliest first.
+
+    Args:
+        root: Of the tree.
+        path: Of the file, from the root; a file of the core is seen through the extension.
+    """
+    module = _name(Path(path)) if path.endswith(".py") else f"{_PACKAGE}._core"
+    words = set(re.split(r"\W|_", path)) - {"py"}
+    ranked = []
+    for file in sorted(root.glob("tests/**/test_*.py")):
+        distance = _distances(root, file).get(module)
+        if distance is not None:
+            shown = file.relative_to(root)
+            shared = len(
+                words & (set(shown.stem.split("_")) | {word for part in shown.parts for word in part.split("_")})
+            )
+            ranked.append((distance - 0.5 * shared, str(shown)))
+    return [name for _, name in sorted(ranked)]
+
+
+@cache
+def _distances(root: Path, file: Path) -> dict[str, int]:
+    """Steps of import from a test file to every module that it reaches."""
+    known = _modules(root)
+    found: dict[str, int] = {}
+    queue = deque((name, 0) for name in _helpers(root, file))
+    while queue:
+        name, distance = queue.popleft()
+        if name not in found:
+            found[name] = distance
+            queue.extend((other, distance + 1) for other in _imports(root, known[name]) if other in known)
+    return found
+
+
+def _helpers(root: Path, file: Path) -> list[str]:
+    """What the file imports, with what the helpers of its folder do."""
+    files = [file, *(one for one in file.parent.glob("*.py") if not one.name.startswith("test_"))]
+    return sorted({name for one in files for name in _imports(root, one)})
+
+
+@cache
+def _modules(root: Path) -> dict[str, Path]:
+    files = {_name(file.relative_to(root)): file for file in (root / "src").glob("**/*.py")}
+    return {**files, f"{_PACKAGE}._core": root / "src" / _PACKAGE / "_core.pyi"}
+
+
+def _name(path: Path) -> str:
+    parts = path.with_suffix("").parts[1:]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def _imports(root: Path, file: Path) -> tuple[str, ...]:
+    """Modules that a file imports to run, also within functions; names of a package are looked up in it."""
+    if not file.exists():
+        return ()
+    found: list[str] = []
+    for node in _run(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(_PACKAGE):
+            found += [_home(root, node.module, alias.name) for alias in node.names]
+    if file.name == "__init__.py" and b"iter_modules" in file.read_bytes():
+        found += [_name(one.relative_to(root)) for one in file.parent.glob("*.py") if one != file]
+    return tuple(dict.fromkeys(name for name in found if name in _modules(root)))
+
+
+def _run(tree: ast.AST) -> list[ast.AST]:
+    """Nodes that are not there for types alone."""
+    nodes, queue = [], [tree]
+    while queue:
+        node = queue.pop()
+        nodes.append(node)
+        typed = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        queue += node.orelse if typed else list(ast.iter_child_nodes(node))
+    return nodes
+
+
+def _home(root: Path, module: str, name: str) -> str:
+    """The module that a name of another one comes from."""
+    inner = f"{module}.{name}"
+    if inner in _modules(root):
+        return inner
+    file = _modules(root).get(module)
+    if file is None or file.name != "__init__.py":
+        return module
+    for node in _run(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.ImportFrom) and node.module and any(name == one.name for one in node.names):
+            return node.module if node.module != module else inner
+    return module
