@@ -63,7 +63,7 @@ def main() -> None:
         both = made.rows(np.concatenate([np.arange(len(cases)), first]))
         weight = fitting.trust(whole.cases)
         weight = np.concatenate([weight, TTFT_WEIGHT * weight[first]])
-        effects = fitting.fit(both, fitting.both_misses(whole, first), effects, weight=weight, iterations=6)
+        effects = fitting.fit(both, fitting.both_misses(whole, first), effects, weight=weight, iterations=12)
     effects = first_tokens(part(whole, first), some, effects)
     said("tpot", fitting.tpot_misses(whole)(fitting.software(effects, made)))
     said("ttft", fitting.ttft_misses(part(whole, first))(fitting.software(effects, some)))

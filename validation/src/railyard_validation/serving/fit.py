@@ -4,8 +4,8 @@ The effects of all levels (`railyard.workload.serving.profiles`) minimise
 
     sum_rows weight * huber(log(predicted / measured) / 0.08) + sum_effects (effect / spread)^2
 
-by Levenberg-Marquardt (Marquardt 1963) in the logarithms with Huber's weights (1964). Effects of all levels add up in
-the logarithm of a row's constant, so the slopes along one constant serve all its levels.
+(`railyard_validation.robust`). Effects of all levels add up in the logarithm of a row's constant, so the slopes along
+one constant serve all its levels.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 from railyard.workload.serving.columns import take
 from railyard.workload.serving.profiles import constants, levels
 from railyard.workload.serving.software import CONSTANTS, SoftwareColumns
+from railyard_validation import robust
 from railyard_validation.serving.model import Table, part, tpot_s, ttft_s
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ _HUBER = 1.5
 # Constants that only the first token tells.
 FIRST_TOKEN = ("prompt_s", "prompt_layer_s", "prompt_latent_s", "wave_share", "split_wave_share", "copies_wait")
 _STEP = 1e-3
-_ITERATIONS = 12
+_ITERATIONS = 20
+_PRECISION = 1e-4
 
 
 @dataclass(frozen=True)
@@ -156,63 +158,44 @@ def fit(
 ) -> F:
     """Effects[constant, level] that minimise the misses, from `start` on; constants not in `free` stay."""
     rows = [CONSTANTS.index(name) for name in free]
-    every = made.names.index("all")
-    known = [constants()[name] for name in free]
-    spread = np.array(
-        [[own.spread if own_level == every else own.level for own_level in range(len(made.names))] for own in known]
+    spread = _spreads(made, free)
+
+    def moved(own: F) -> F:
+        found = start.copy()
+        found[rows] = own.reshape(spread.shape)
+        return found
+
+    def slopes(own: F) -> F:
+        return _slopes(made, misses, moved(own), rows)
+
+    found = robust.minimise(
+        lambda own: misses(software(moved(own), made)),
+        slopes,
+        robust.Priors(np.zeros(spread.size), spread.ravel()),
+        robust.Rows(_ROW_SPREAD, _HUBER, 1.0 if weight is None else weight),
+        start=start[rows].ravel(),
+        iterations=iterations,
+        precision=_PRECISION,
     )
-    count = np.ones(len(made.group)) if weight is None else weight
-    effects, damping = start.copy(), 1e-2
-    miss = misses(software(effects, made))
-    cost = _cost(miss, effects[rows] / spread, count)
-    for _ in range(iterations):
-        slopes = []
-        for row in rows:
-            moved = effects.copy()
-            moved[row, every] += _STEP
-            slopes.append((misses(software(moved, made)) - miss) / _STEP)
-        held = count * np.minimum(1.0, _HUBER / np.maximum(np.abs(miss) / _ROW_SPREAD, 1e-12)) / _ROW_SPREAD**2
-        normal, downhill = _normal(made, np.array(slopes), held, miss)
-        normal += np.diag(spread.ravel() ** -2.0)
-        downhill += (effects[rows] / spread**2).ravel()
-        while damping < 1e8:
-            step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), -downhill)
-            tried = effects.copy()
-            tried[rows] += step.reshape(spread.shape)
-            missed = misses(software(tried, made))
-            reached = _cost(missed, tried[rows] / spread, count)
-            if reached < cost:
-                break
-            damping *= 10.0
-        else:
-            return effects
-        small = cost - reached < 1e-4 * cost
-        effects, miss, cost, damping = tried, missed, reached, max(damping / 10.0, 1e-8)
-        if small:
-            break
-    return effects
+    return moved(found)
 
 
-def _normal(made: Design, slopes: F, held: F, miss: F) -> tuple[F, F]:
-    """The normal matrix and its right side over all constants and levels.
-
-    Rows of a group move alike with a constant's effects of all their levels, so both are sums over groups.
-    """
-    count, width = len(slopes), len(made.names)
-    matrix, side = np.zeros((width, width, count, count)), np.zeros((width, count))
-    for number, own in enumerate(made.member):
-        rows, on = np.flatnonzero(made.group == number), np.flatnonzero(own)
-        weighed = slopes[:, rows] * held[rows]
-        matrix[on[:, None], on[None, :]] += weighed @ slopes[:, rows].T
-        side[on] += weighed @ miss[rows]
-    size = count * width
-    return matrix.transpose(2, 0, 3, 1).reshape(size, size), side.T.ravel()
+def _spreads(made: Design, free: tuple[str, ...]) -> F:
+    """Standard deviation of each effect [constant, level]: that of a constant over all engines, or of one level's."""
+    known = [constants()[name] for name in free]
+    return np.array([[own.spread if level == "all" else own.level for level in made.names] for own in known])
 
 
-def _cost(miss: F, strain: F, weight: F) -> float:
-    off = np.abs(miss) / _ROW_SPREAD
-    huber = np.where(off <= _HUBER, off**2, 2.0 * _HUBER * off - _HUBER**2)
-    return float(np.sum(weight * huber) + np.sum(strain**2))
+def _slopes(made: Design, misses: Misses, effects: F, rows: list[int]) -> F:
+    """Derivatives of the misses, [row, effect]: effects of all levels of a row move its constant alike."""
+    at = misses(software(effects, made))
+    every, levels_of = made.names.index("all"), made.member[made.group]
+    found = []
+    for row in rows:
+        moved = effects.copy()
+        moved[row, every] += _STEP
+        found.append((misses(software(moved, made)) - at)[:, None] / _STEP * levels_of)
+    return np.concatenate(found, axis=1)
 
 
 def left_out(

@@ -7,8 +7,7 @@ larger ones are what the model has to predict. The constants of a profile minimi
     sum_rows huber(log(predicted / measured) / 0.04) + sum_constants (log(constant / prior) / spread)^2
 
 where the prior is the fitted value of the profile that it is based on, so that a generation with few runs stays near
-the one before it. Levenberg-Marquardt (Marquardt 1963) in the logarithms, with bounds; Huber's weights (1964) keep a
-row with a missing fact from pulling.
+the one before it.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ import numpy as np
 
 from railyard.workload.training import profiles
 from railyard.workload.training.profiles import whole
+from railyard_validation import robust
 from railyard_validation.training.cases import predicted_s
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ _ROW_SPREAD = 0.04
 # Rows further off than this many spreads count linearly, not squared.
 _HUBER = 2.0
 _ITERATIONS = 30
+_PRECISION = 1e-6
 _STEP = 1e-3
 _MICRO_BATCH_KNOWN = "Megatron-Bridge"
 
@@ -168,41 +169,21 @@ def _fit_some(
         tried = refitted(cases, {**known, key: dataclasses.replace(start, **values)})
         return np.log(predict(tried)) - measured
 
-    logs = _minimise(misses, prior, low, high, spread)
+    logs = robust.minimise(
+        misses,
+        lambda logs: _slopes(misses, logs),
+        robust.Priors(prior, spread, low, high),
+        robust.Rows(_ROW_SPREAD, _HUBER),
+        iterations=_ITERATIONS,
+        precision=_PRECISION,
+    )
     return {name: _rounded(value) for name, value in zip(free, np.exp(logs).tolist(), strict=True)}
 
 
-def _minimise(misses: Misses, prior: Logs, low: Logs, high: Logs, spread: Logs) -> Logs:
-    """Levenberg-Marquardt from the prior; a step that would leave the bounds ends on them."""
-    logs, damping = prior.copy(), 1e-2
-    miss = misses(logs)
-    cost = _cost(miss, (logs - prior) / spread)
-    for _ in range(_ITERATIONS):
-        slope = np.stack([(misses(logs + _STEP * unit) - miss) / _STEP for unit in np.eye(len(logs))], axis=1)
-        weight = np.minimum(1.0, _HUBER / np.maximum(np.abs(miss) / _ROW_SPREAD, 1e-12)) / _ROW_SPREAD**2
-        normal = slope.T @ (weight[:, None] * slope) + np.diag(spread**-2.0)
-        downhill = slope.T @ (weight * miss) + (logs - prior) / spread**2
-        while damping < 1e8:
-            step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), -downhill)
-            tried = np.clip(logs + step, low, high)
-            missed = misses(tried)
-            reached = _cost(missed, (tried - prior) / spread)
-            if reached < cost:
-                break
-            damping *= 10.0
-        else:
-            return logs
-        small = cost - reached < 1e-6 * cost
-        logs, miss, cost, damping = tried, missed, reached, max(damping / 10.0, 1e-8)
-        if small:
-            break
-    return logs
-
-
-def _cost(miss: Logs, strain: Logs) -> float:
-    off = np.abs(miss) / _ROW_SPREAD
-    huber = np.where(off <= _HUBER, off**2, 2.0 * _HUBER * off - _HUBER**2)
-    return float(np.sum(huber) + np.sum(strain**2))
+def _slopes(misses: Misses, logs: Logs) -> Logs:
+    """Derivatives of the misses, [run, constant], by steps that are greater than what rounding in the model hides."""
+    at = misses(logs)
+    return np.stack([(misses(logs + _STEP * unit) - at) / _STEP for unit in np.eye(len(logs))], axis=1)
 
 
 def _rounded(value: float) -> float:
