@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from railyard.graph import Stream
 from railyard.measure.decompose import decompose
-from railyard.measure.distribution import StepTimes, nearest_rank
+from railyard.measure.distribution import StepTimes
 from railyard.measure.lockstep import lockstep
 from railyard.measure.stages import stages
 from railyard.measure.tracks import sample_ranks, tracks
@@ -54,17 +52,6 @@ def test_lockstep_names_the_rank_that_all_waited_for(yard):
     assert found.events == 2
     assert found.gpu_seconds_lost == pytest.approx(2 * 3 * 2e-6)
     assert sorted(found.worst) == [(1, pytest.approx(6e-6)), (3, pytest.approx(6e-6))]
-
-
-@given(samples=st.lists(st.floats(0.1, 10), min_size=1, max_size=40), quantile=st.floats(0.01, 1))
-def test_nearest_rank_is_a_sample_that_enough_do_not_exceed(samples, quantile):
-    """The definition: the smallest value such that at least that share of the samples is not above it."""
-    found = nearest_rank(samples, quantile)
-    assert found in samples
-    assert sum(value <= found for value in samples) >= quantile * len(samples) - 1e-9
-    smaller = [value for value in samples if value < found]
-    if smaller:
-        assert sum(value <= max(smaller) for value in samples) < quantile * len(samples) + 1e-9
 
 
 def test_step_times_of_a_hundred_seeds():

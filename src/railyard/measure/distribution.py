@@ -10,21 +10,12 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from railyard.percentile import percentile
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from railyard.workload.training.jitter import JitterLaw
-
-
-def nearest_rank(samples: Sequence[float], quantile: float) -> float:
-    """The smallest sample that at least `quantile` of all samples do not exceed.
-
-    Args:
-        samples: At least one.
-        quantile: Above 0, at most 1.
-    """
-    ordered = sorted(samples)
-    return ordered[max(math.ceil(quantile * len(ordered)) - 1, 0)]
 
 
 _HALVINGS = 30
@@ -87,5 +78,5 @@ class StepTimes:
     def quantile(self, share: float) -> float:
         """Of the steps: by the law around the samples, else by nearest rank among them."""
         if self.around is None:
-            return nearest_rank(self.samples_s, share)
+            return percentile(sorted(self.samples_s), share)
         return self.around.quantile(self.samples_s, share)

@@ -5,11 +5,12 @@ Percentiles are by nearest rank: the smallest value that at least that share of 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from railyard.percentile import percentile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -100,16 +101,11 @@ def packet_section(
     }
 
 
-def quantile(ordered: NDArray[np.float64], share: float) -> float:
-    """The nearest-rank percentile of values in ascending order."""
-    return float(ordered[max(0, math.ceil(share * len(ordered)) - 1)])
-
-
 def _times(times: NDArray[np.float64]) -> dict[str, float | None]:
     if not len(times):
         return dict.fromkeys(("min", "mean", *_SHARES, "max"))
     ordered = np.sort(times)
-    middle = {key: quantile(ordered, share) for key, share in _SHARES.items()}
+    middle = {key: percentile(ordered, share) for key, share in _SHARES.items()}
     return {"min": float(ordered[0]), "mean": float(times.mean()), **middle, "max": float(ordered[-1])}
 
 

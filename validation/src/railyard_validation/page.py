@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from railyard.errors import InputError
 from railyard_validation.plot import Axis, Curve, Plot
-from railyard_validation.quantile import quantile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -277,7 +278,7 @@ def _by_group(page: Validation) -> tuple[list[str], list[list[str]]]:
     for name in [*groups, "all"]:
         points = [point for point in page.points if name in (point.group, "all")]
         own = sorted(abs(point.error) for point in points if point.scored) or sorted(abs(p.error) for p in points)
-        figures = (sum(own) / len(own), quantile(own, 0.5), quantile(own, 0.9), own[-1]) if own else ()
+        figures = (sum(own) / len(own), *np.quantile(own, (0.5, 0.9)), own[-1]) if own else ()
         more = [column.get(name, "") for column in page.columns.values()]
         scored = sum(point.scored for point in points)
         rows.append([name, str(len(points)), str(scored), *(f"{100 * figure:.1f} %" for figure in figures), *more])

@@ -101,14 +101,6 @@ class ScheduledCounts:
     bursts_held: int
     reorder: NDArray[np.int64]
 
-    def reorder_depth(self, share: float) -> int:
-        """The depth that this share of the bursts does not exceed (nearest rank), cells."""
-        total = int(self.reorder.sum())
-        if total == 0:
-            return 0
-        rank = min(max(int(np.ceil(share * total)), 1), total)
-        return int(np.searchsorted(np.cumsum(self.reorder), rank))
-
 
 def put_scheduled(options: _core.PacketOptions, settings: ScheduledSettings) -> None:
     """Puts the settings of this page into the core's options; None becomes 0, which stands for "derive it"."""

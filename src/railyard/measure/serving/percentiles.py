@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.percentile import nearest_rank, percentile, percentile_bin
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -25,7 +27,7 @@ def quantiles(values: NDArray[np.float64]) -> dict[str, float | None]:
     if len(known) == 0:
         return {**dict.fromkeys(LEVELS, None), "mean": None}
     return {
-        **{name: float(known[_rank(level, len(known))]) for name, level in LEVELS.items()},
+        **{name: percentile(known, level) for name, level in LEVELS.items()},
         "mean": float(known.mean()),
     }
 
@@ -42,8 +44,7 @@ def counted(count: NDArray[np.int64], lower_s: NDArray[np.float64]) -> dict[str,
         return {**dict.fromkeys(LEVELS, None), "mean": None}
     upper = np.append(lower_s[1:], lower_s[-1])
     middle = np.where(lower_s > 0, (lower_s + upper) / 2, 0.0)
-    reached = np.cumsum(count)
-    found = {name: float(middle[np.searchsorted(reached, _rank(level, total) + 1)]) for name, level in LEVELS.items()}
+    found = {name: float(middle[percentile_bin(count, level)]) for name, level in LEVELS.items()}
     return {**found, "mean": float((middle * count).sum() / total)}
 
 
@@ -63,7 +64,7 @@ def parts_of(whole: NDArray[np.float64], parts: Mapping[str, NDArray[np.float64]
     order = known[np.argsort(whole[known], kind="stable")]
     found = {}
     for name, level in LEVELS.items():
-        rank = _rank(level, len(order))
+        rank = nearest_rank(level, len(order))
         near = min(int(_AROUND * len(order)), len(order) - 1 - rank, rank)
         found[name] = _scaled(whole[order[rank]], order[rank - near : rank + near + 1], parts)
     found["mean"] = _scaled(whole[order].mean(), order, parts)
@@ -74,8 +75,3 @@ def _scaled(value: float, rows: NDArray[np.int64], parts: Mapping[str, NDArray[n
     mean = {name: float(part[rows].mean()) for name, part in parts.items()}
     total = sum(mean.values())
     return {name: float(value) * part / total if total > 0 else 0.0 for name, part in mean.items()}
-
-
-def _rank(level: float, count: int) -> int:
-    """Nearest rank, from 0; a hair below a whole number is that number."""
-    return min(max(int(np.ceil(level * count - 1e-9)) - 1, 0), count - 1)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from railyard.errors import InputError
+from railyard.percentile import percentile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,12 +19,6 @@ if TYPE_CHECKING:
     from railyard.workload.importers.flows import FlowTable
 
 _PS_PER_US = 10**6
-
-
-def quantile(values: NDArray[np.int64], share: float) -> int:
-    """The nearest-rank percentile: the smallest value that at least `share` of all values do not exceed."""
-    ordered = np.sort(values)
-    return int(ordered[max(0, math.ceil(share * len(ordered)) - 1)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,11 +82,12 @@ class Report:
 
     def fct_us(self) -> dict[str, float | None]:
         """Least, mean, median, 99th percentile (nearest rank) and greatest flow completion time."""
-        times = self.fct_ps
+        times = np.sort(self.fct_ps)
         if not len(times):
             return dict.fromkeys(("min", "mean", "p50", "p99", "max"))
-        found = {"min": times.min(), "mean": times.mean(), "p50": quantile(times, 0.5), "p99": quantile(times, 0.99)}
-        return {name: float(value) / _PS_PER_US for name, value in {**found, "max": times.max()}.items()}
+        middle = {"p50": percentile(times, 0.5), "p99": percentile(times, 0.99)}
+        found = {"min": times[0], "mean": times.mean(), **middle, "max": times[-1]}
+        return {name: float(value) / _PS_PER_US for name, value in found.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """The object that `railyard packet --json` prints."""

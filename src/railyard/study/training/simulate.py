@@ -13,7 +13,7 @@ from railyard.engine.lowering import lower
 from railyard.errors import Stopped
 from railyard.graph import Kind
 from railyard.measure import bottleneck
-from railyard.measure.distribution import nearest_rank
+from railyard.percentile import percentile
 from railyard.scenario.load import blaming
 from railyard.study.training.hash_seeds import hashes, redrawn
 from railyard.study.training.storing import Saved, state_flows
@@ -73,7 +73,7 @@ def simulate(job: Job, *, stop: Event, done: Callable[[str], None], workers: int
     pool = ThreadPoolExecutor(max_workers=workers)
     try:
         samples_s = bench.samples_s(graph, pool) if bench.random else ()
-        seed = job.seeds[samples_s.index(nearest_rank(samples_s, 0.5))] if samples_s else job.seeds[0]
+        seed = job.seeds[samples_s.index(percentile(sorted(samples_s), 0.5))] if samples_s else job.seeds[0]
         bench = replace(bench, job=replace(job, cluster=redrawn(job.cluster, seed)), seed=seed)
         timeline = bench.step(graph, bench.job.cluster, seed=seed)
         step_s = timeline.makespan_ps * 1e-12

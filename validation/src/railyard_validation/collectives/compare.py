@@ -19,7 +19,6 @@ from railyard_validation.collectives.health import listed_as_odd, number_of, odd
 from railyard_validation.collectives.launch import CLASSES
 from railyard_validation.collectives.machine import PUT_SMALL_BYTES, Setting, setting
 from railyard_validation.collectives.nccl_log import Block, Measurement, NcclLog, bus_factor, collective_of, ranks_of
-from railyard_validation.quantile import quantile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -182,7 +181,7 @@ def spread(errors: list[float]) -> Spread:
     if not errors:
         return Spread(0, None, None, None, None)
     size = sorted(abs(error) for error in errors)
-    halfway, high = quantile(size, 0.5), quantile(size, 0.9)
+    halfway, high = float(np.quantile(size, 0.5)), float(np.quantile(size, 0.9))
     return Spread(len(size), sum(errors) / len(errors), sum(size) / len(size), halfway, high)
 
 

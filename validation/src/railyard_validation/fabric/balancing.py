@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.engine.packet import PacketNetwork, Settings, fat_tree, leaf_spine, run
-from railyard.measure.packets import quantile
+from railyard.percentile import percentile
 from railyard_validation.fabric.figure import Case, Row, figure
 from railyard_validation.fabric.packets import (
     RATE_BPS,
@@ -94,7 +94,7 @@ def tails() -> Iterator[Row]:
 
 def _p99(network: PacketNetwork, size_bytes: int, settings: Settings, seeds: range | tuple[int, ...]) -> float:
     found = [
-        quantile(
+        percentile(
             microseconds(run(network, permutation(network.hosts, size_bytes, seed), replace(settings, seed=seed))), 0.99
         )
         for seed in seeds

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.engine.packet import Settings, Traffic, fat_tree, run
-from railyard.measure.packets import quantile
+from railyard.percentile import percentile
 from railyard_validation.fabric.figure import Case, Row, figure
 from railyard_validation.fabric.packets import PAUSES_ALONE, RATE_BPS, SCHEDULED, microseconds
 
@@ -46,7 +46,7 @@ def incast() -> Iterator[Row]:
         case = Case("F3", f"{name}, last finish", "us")
         yield case.between("5,276 to 5,283", last, low=5276 * 0.98, high=5283 * 1.02, tolerance="+-2 %")
         if name in ("RCCC", "scheduled"):
-            share = 100 * quantile(times, 0.5) / last
+            share = 100 * percentile(times, 0.5) / last
             fair = Case("F3", f"{name}, p50 over last finish", "%")
             yield fair.between("near 100: credit is fair", share, low=98, high=100, tolerance="-2 points")
         if settings.transport == "rdma":

@@ -8,8 +8,9 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from railyard.errors import InputError, did_you_mean
-from railyard_validation.quantile import quantile
 from railyard_validation.serving import metrics, service
 from railyard_validation.serving.cases import case_of
 from railyard_validation.serving.table import read, same_measurement
@@ -208,7 +209,7 @@ def summary_of(rows: Sequence[ServingResult]) -> dict[str, float | int | None]:
         "duplicates": sum(row.status == "duplicate" for row in rows),
         "coverage": count / (count + skipped) if count + skipped else None,
         "mean_abs_error": sum(errors) / count if count else None,
-        "median_abs_error": quantile(errors, 0.5) if count else None,
-        "p90_abs_error": quantile(errors, 0.9) if count else None,
-        "closed_form_median_abs_error": quantile(planned, 0.5) if planned else None,
+        "median_abs_error": float(np.quantile(errors, 0.5)) if count else None,
+        "p90_abs_error": float(np.quantile(errors, 0.9)) if count else None,
+        "closed_form_median_abs_error": float(np.quantile(planned, 0.5)) if planned else None,
     }

@@ -7,8 +7,9 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from railyard.errors import InputError
-from railyard_validation.quantile import quantile
 from railyard_validation.training.cases import estimated, family, kind, read_cases
 from railyard_validation.training.fit import scored
 from railyard_validation.training.fixed_part import FixedPart, fixed_parts
@@ -187,6 +188,6 @@ def summary_of(rows: tuple[TrainingResult, ...]) -> dict[str, float | int | None
         "n": len(errors),
         "skipped": skipped,
         "mean_abs_error": sum(errors) / len(errors),
-        "median_abs_error": quantile(errors, 0.5),
-        "p90_abs_error": quantile(errors, 0.9),
+        "median_abs_error": float(np.quantile(errors, 0.5)),
+        "p90_abs_error": float(np.quantile(errors, 0.9)),
     }
