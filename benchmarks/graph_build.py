@@ -12,9 +12,9 @@ import resource
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
 
-from railyard import catalog
+from railyard import catalog, cluster
+from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
 from railyard.workload.training.build import build
 from railyard.workload.training.spec import Layout, SoftwareProfile, Training
 
@@ -28,10 +28,10 @@ def measure(ranks: int) -> dict[str, float]:
     layout = Layout(global_batch=16 * dp, tp=8, pp=16, dp=dp, vp=8, schedule="interleaved")
     software = SoftwareProfile(name="benchmark")
     job = Training(model=known.model("llama-3-405b"), layout=layout, seq_len=8192, software=software)
-    # The builder asks a cluster for its ranks, its accelerator and its PCIe rate alone.
-    parts = {"accelerator": known.accelerator("h100-sxm"), "server": known.server("hgx-h100")}
+    network = NetworkSpec(topology=cluster.topologies.get("rail-optimized")(), fabric=FabricSpec("roce"))
+    machine = cluster.build(ClusterSpec(accelerators=ranks, server="hgx-h100", back_end=network), known)
     begun = time.perf_counter()
-    graph = build(job, SimpleNamespace(ranks=ranks, **parts))
+    graph = build(job, machine)
     seconds = time.perf_counter() - begun
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {"ranks": ranks, "seconds": seconds, "tasks": len(graph), "waits": len(graph.dep_idx), "peak_bytes": peak}
