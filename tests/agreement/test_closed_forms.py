@@ -129,7 +129,8 @@ def test_distance_is_paid_where_a_ring_crosses_it():
     """A chunk goes round twice; of eight hops a round two are 50 km, 250 us each."""
     near, far = SHAPES["multi-site"], FAR
     latency = [
-        yard.one(yard.machine(64, "spectrum-x", shape), CollectiveKind.ALL_REDUCE, "ring").latency_ps[0] * 1e-6
+        yard.one(yard.machine(64, "spectrum-x", shape), CollectiveKind.ALL_REDUCE, "ring").column("latency_ps")[0]
+        * 1e-6
         for shape in (near, far)
     ]
     assert latency[1] - latency[0] == pytest.approx(2 * 2 * (250 - 5), rel=0.15)
@@ -183,7 +184,7 @@ def test_latency_is_steps_times_a_path(topology, algorithm, fabric):
     record = cluster.fabric
     path_us = (record.nic_latency_ps + record.setup_latency_ps + record.hop_latency_ps) * 1e-6
     fewest, most, inside = STEPS[algorithm]
-    found_us = yard.one(cluster, CollectiveKind.ALL_REDUCE, algorithm, 1024).latency_ps[0] * 1e-6
+    found_us = yard.one(cluster, CollectiveKind.ALL_REDUCE, algorithm, 1024).column("latency_ps")[0] * 1e-6
     cables_us = 2 * 100.0 * 5e-3  # two cables, none longer than 100 m
     assert fewest * path_us <= found_us <= most * (path_us + cables_us + 14) + inside * 4 + 20
 

@@ -18,7 +18,7 @@ KIND = {name: CollectiveKind[name.upper().replace("-", "_")] for name, _ in traf
 
 def nic_bytes(cluster, line):
     """Payload that left and that reached each NIC."""
-    physical = cluster.links.to_physical(line.link_bytes)
+    physical = cluster.links.to_physical(line.table("links")["bytes"])
     out, into = [], []
     for port in cluster.back_end.port_of_rank[:, 0]:
         leaving, arriving = cluster.back_end.port_links(int(port))
@@ -45,7 +45,7 @@ def test_what_goes_up_comes_down(shape, fabric):
     cluster = yard.machine(64, fabric, shape, overrides={"incast_efficiency": 1.0})
     line = yard.one(cluster, CollectiveKind.ALL_TO_ALL, "pairwise")
     out, into = nic_bytes(cluster, line)
-    physical = cluster.links.to_physical(line.link_bytes) * cluster.fabric.payload_efficiency
+    physical = cluster.links.to_physical(line.table("links")["bytes"]) * cluster.fabric.payload_efficiency
     link = cluster.links.of_tier("leaf-spine")
     up = cluster.links.source[link] < cluster.links.target[link]
     assert physical[link][up].sum() == pytest.approx(out.sum(), rel=1e-9)

@@ -150,12 +150,12 @@ def test_a_degraded_uplink_slows_only_who_crosses_it():
     what = yard.graph(cluster.ranks, rows)
     calm = engine.get("flow").simulate(what, cluster)
     uplinks = cluster.links.of_tier("leaf-spine")
-    used = calm.link_bytes[uplinks]
+    used = calm.table("links")["bytes"][uplinks]
     from_first = cluster.links.source[uplinks] == cluster.links.target[cluster.back_end.port_links(0)[0][0]]
     hit = uplinks[np.flatnonzero(from_first & (used == used[from_first].max()))[0]]
     slow = engine.get("flow").simulate(what, cluster, faults=[engine.DegradeLink(factor=0.5, link=int(hit))])
     later = slow.end_ps - calm.end_ps
-    flows = round(float(calm.link_bytes[hit]) / (yard.GIB / cluster.fabric.payload_efficiency))
+    flows = round(float(calm.table("links")["bytes"][hit]) / (yard.GIB / cluster.fabric.payload_efficiency))
     assert flows >= 2
     assert (later > 1e9).sum() == flows
     assert np.abs(later[later <= 1e9]).max() < 1e6

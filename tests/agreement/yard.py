@@ -110,7 +110,7 @@ def transfers(cluster, ends, size=GIB, *, name="flow"):
 
 def moving_s(line):
     """Seconds for which bytes flowed, of every task."""
-    return (line.end_ps - line.start_ps - line.latency_ps) * 1e-12
+    return (line.end_ps - line.start_ps - line.column("latency_ps")) * 1e-12
 
 
 def shares(cluster, line, size=GIB, rate_bps=400e9):

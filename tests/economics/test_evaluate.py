@@ -130,7 +130,7 @@ def test_assumptions_that_cannot_be_are_refused(facts, own, key):
 @pytest.fixture
 def result(evaluated, machine, spent):
     """A result made of real parts, as a run writes it."""
-    from railyard.graph import Kind, Label, TaskGraph, Timeline
+    from railyard.graph import Kind, Label, Record, TaskGraph
 
     cost, decomposition = evaluated(), spent(SHARES, ranks=machine.ranks)
     one = np.zeros(1, np.int64)
@@ -148,7 +148,7 @@ def result(evaluated, machine, spent):
         dep_ptr=np.zeros(2, np.int64),
         labels=[Label("forward", "x")],
     )
-    line = Timeline(graph, one, one + 10**12, np.full(1, -1, np.int32), one, one, np.ones(len(machine.links)))
+    line = Record.of_tasks(graph, one, one + 10**12, tables={"links": {"bytes": np.ones(len(machine.links))}})
     use = network_use(line, machine, decomposition)
     variant = {
         "name": "roce",

@@ -71,10 +71,10 @@ def test_a_collective_takes_its_latency_and_the_time_of_its_busiest_link(topolog
     graph = graph_of([collective(kind, GIB)], EVERYBODY)
     timeline = engine.get("flow").simulate(graph, here, policy=policy)
     took, entities = timeline.end_ps[0], lower(graph, here, policy).entities
-    busiest = (8e12 * timeline.link_bytes / here.links.rate_bps).max()
+    busiest = (8e12 * timeline.table("links")["bytes"] / here.links.rate_bps).max()
     own_limit = 8e12 * entities.volume_bytes[0] / entities.rate_cap_bps[0]
-    assert took == pytest.approx(timeline.latency_ps[0] + max(busiest, own_limit), rel=1e-9)
-    assert timeline.alone_ps[0] <= took + 2  # less where its own hashed flows collide
+    assert took == pytest.approx(timeline.column("latency_ps")[0] + max(busiest, own_limit), rel=1e-9)
+    assert timeline.column("alone_ps")[0] <= took + 2  # less where its own hashed flows collide
     assert took == engine.get("analytic").simulate(graph, here, policy=policy).end_ps[0]
 
 
@@ -84,7 +84,8 @@ def test_a_ring_carries_what_a_ring_carries():
     graph = graph_of([collective(CollectiveKind.ALL_REDUCE, GIB)], EVERYBODY)
     timeline = engine.get("flow").simulate(graph, here, policy=CollectivePolicy(algorithm={"all-reduce": "ring"}))
     tier = here.links.tiers.index("nic")
-    egress = timeline.link_bytes[(here.links.tier == tier)].sum() / 2  # every byte goes up one NIC and down another
+    carried = timeline.table("links")["bytes"]
+    egress = carried[here.links.tier == tier].sum() / 2  # every byte goes up one NIC and down another
     payload = 2 * (RANKS - 1) / RANKS * GIB * here.servers
     assert egress == pytest.approx(payload / here.fabric.payload_efficiency, rel=0.02)
 
@@ -108,8 +109,8 @@ def test_incast_shares_the_last_link():
     rows = [transfer(server * 8, 0, GIB) for server in range(1, 8)]
     timeline = engine.get("flow").simulate(graph_of(rows), here)
     alone = engine.get("analytic").simulate(graph_of(rows), here)
-    busiest = (8e12 * timeline.link_bytes / here.links.rate_bps).max()
-    assert timeline.makespan_ps == pytest.approx(timeline.latency_ps.max() + busiest, rel=1e-3)
+    busiest = (8e12 * timeline.table("links")["bytes"] / here.links.rate_bps).max()
+    assert timeline.makespan_ps == pytest.approx(timeline.column("latency_ps").max() + busiest, rel=1e-3)
     assert timeline.makespan_ps > 6 * alone.makespan_ps
 
 

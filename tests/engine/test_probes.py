@@ -15,32 +15,30 @@ def test_utilization_of_a_link_that_is_used_half_of_the_time():
     graph = Graph(1)
     graph.compute(0, 500_000_000)
     graph.transfer(0, 0, 0, 0)
-    series = play(
-        graph, [Entity({0: 0.5, 1: 1.0}, 500_000)], [GIGABYTE_PER_S] * 2, probes=engine.Probes(16)
-    ).link_series
-    assert series.link.tolist() == [0, 1]
-    step = series.time_ps[1]
-    assert series.time_ps.tolist() == (np.arange(len(series.time_ps)) * step).tolist()
-    assert 8 <= len(series.time_ps) <= 16
-    busy = np.clip((series.time_ps + step - 500_000_000) / step, 0, None).clip(
-        max=(1_000_000_000 - series.time_ps) / step
-    )
-    assert series.utilization[:, 1] == pytest.approx(np.clip(busy, 0, 1), abs=1e-6)
-    assert series.utilization[:, 0] == pytest.approx(np.clip(busy, 0, 1) / 2, abs=1e-6)
+    record = play(graph, [Entity({0: 0.5, 1: 1.0}, 500_000)], [GIGABYTE_PER_S] * 2, probes=engine.Probes(16))
+    assert record.table("sampled_links")["link"].tolist() == [0, 1]
+    time_ps, utilization = record.table("link_series").values()
+    step = time_ps[1]
+    assert time_ps.tolist() == (np.arange(len(time_ps)) * step).tolist()
+    assert 8 <= len(time_ps) <= 16
+    busy = np.clip((time_ps + step - 500_000_000) / step, 0, None).clip(max=(1_000_000_000 - time_ps) / step)
+    assert utilization[:, 1] == pytest.approx(np.clip(busy, 0, 1), abs=1e-6)
+    assert utilization[:, 0] == pytest.approx(np.clip(busy, 0, 1) / 2, abs=1e-6)
 
 
 def test_only_the_links_asked_for_in_their_order():
     graph = Graph(1)
     graph.transfer(0, 0, 0)
     probes = engine.Probes(samples=4, links=[2, 0])
-    series = play(graph, [Entity({0: 1.0, 2: 0.5}, 1_000)], [GIGABYTE_PER_S] * 3, probes=probes).link_series
-    assert series.link.tolist() == [2, 0]
-    assert (series.utilization[0] > 0).all()
-    assert series.utilization[0, 1] == pytest.approx(2 * series.utilization[0, 0])
+    record = play(graph, [Entity({0: 1.0, 2: 0.5}, 1_000)], [GIGABYTE_PER_S] * 3, probes=probes)
+    assert record.table("sampled_links")["link"].tolist() == [2, 0]
+    utilization = record.table("link_series")["utilization"]
+    assert (utilization[0] > 0).all()
+    assert utilization[0, 1] == pytest.approx(2 * utilization[0, 0])
 
 
 def test_no_probes_no_series():
-    assert play(Graph(1)).link_series is None
+    assert list(play(Graph(1)).tables) == ["links"]
 
 
 def test_probing_changes_nothing():

@@ -27,13 +27,13 @@ def test_bytes_are_conserved_on_every_link_at_every_rate(case):
     for entity in low.entity[low.entity >= 0]:
         for link, share in rows[entity].links.items():
             wire[link] += share * rows[entity].volume
-    assert timeline.link_bytes == pytest.approx(wire)
-    series = timeline.link_series
-    interval_s = (series.time_ps[1] if len(series.time_ps) > 1 else 1 << 20) * 1e-12
-    carried = series.utilization.sum(axis=0, dtype=np.float64) * capacity * interval_s / 8
+    assert timeline.table("links")["bytes"] == pytest.approx(wire)
+    time_ps, utilization = timeline.table("link_series").values()
+    interval_s = (time_ps[1] if len(time_ps) > 1 else 1 << 20) * 1e-12
+    carried = utilization.sum(axis=0, dtype=np.float64) * capacity * interval_s / 8
     slack = 1e-12 * len(graph.rows) * np.array(capacity) / 8  # every end is rounded up to a picosecond
     assert (np.abs(carried - wire) <= 1e-5 * wire + slack).all()
-    assert (series.utilization <= 1 + 1e-5).all()
+    assert (utilization <= 1 + 1e-5).all()
 
 
 @settings(max_examples=100, deadline=None)
@@ -58,7 +58,7 @@ def test_starts_follow_what_they_wait_for(case):
     timeline = FLOW.run(*lowered(graph, rows), Links(capacity))
     for task, row in enumerate(graph.rows):
         assert all(timeline.end_ps[dep] <= timeline.start_ps[task] for dep in row["deps"])
-        blocker = timeline.blocker[task]
+        blocker = timeline.column("blocker")[task]
         assert timeline.start_ps[task] == (timeline.end_ps[blocker] if blocker >= 0 else row["release"])
 
 
@@ -73,7 +73,7 @@ def test_the_order_of_entities_changes_no_bit(case, random):
     first = FLOW.run(columns, Lowered(entities(rows), entity), Links(capacity))
     second = FLOW.run(columns, Lowered(entities([rows[i] for i in order]), place[entity]), Links(capacity))
     assert np.array_equal(first.end_ps, second.end_ps)
-    assert np.array_equal(first.blocker, second.blocker)
+    assert np.array_equal(first.column("blocker"), second.column("blocker"))
 
 
 def test_the_same_run_twice_is_the_same_bit_by_bit():

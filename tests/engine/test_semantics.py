@@ -27,7 +27,7 @@ def test_a_stream_is_a_queue_and_streams_run_side_by_side():
     timeline = play(graph)
     assert timeline.start_ps.tolist() == [0, 10, 0, 0]
     assert timeline.end_ps.tolist() == [10, 15, 7, 3]
-    assert timeline.blocker.tolist() == [-1, 0, -1, -1]
+    assert timeline.column("blocker").tolist() == [-1, 0, -1, -1]
     assert timeline.makespan_ps == 15
 
 
@@ -39,9 +39,9 @@ def test_a_collective_waits_for_its_last_member_and_releases_all_at_once():
     timeline = play(graph, [Entity({0: 1.0}, 1_000, latency=500)])
     assert timeline.start_ps[together] == 30
     assert timeline.end_ps[together] == 30 + 500 + 1_000_000
-    assert timeline.blocker[together] == arrivals[1]
+    assert timeline.column("blocker")[together] == arrivals[1]
     assert (timeline.start_ps[after] == timeline.end_ps[together]).all()
-    assert (timeline.blocker[after] == together).all()
+    assert (timeline.column("blocker")[after] == together).all()
 
 
 def test_a_collective_occupies_its_stream_on_every_member():
@@ -68,7 +68,7 @@ def test_explicit_waits_cross_ranks_and_streams():
     timeline = play(graph, [Entity({0: 1.0}, 1_000, latency=7)])
     assert timeline.start_ps[send] == 1_000
     assert timeline.start_ps[use] == timeline.end_ps[send] == 1_000 + 7 + 1_000_000
-    assert timeline.blocker[use] == send
+    assert timeline.column("blocker")[use] == send
 
 
 def test_latency_uses_no_bandwidth():
@@ -123,7 +123,7 @@ def test_lockstep_one_late_rank_of_ten_thousand_costs_a_fifth_of_a_gpu_second():
     timeline = play(graph, [Entity({0: 1.0}, 1_000)], faults=faults)
     waited = timeline.start_ps[together] - timeline.end_ps[:ranks]
     assert waited.sum() * 1e-12 == pytest.approx(0.2, rel=1e-3)
-    assert timeline.blocker[together] == 1234
+    assert timeline.column("blocker")[together] == 1234
 
 
 def test_what_the_timeline_says_of_itself():
@@ -132,19 +132,20 @@ def test_what_the_timeline_says_of_itself():
     columns, low = lowered(graph, [Entity({0: 1.0}, 1_000, latency=5)])
     low.entities.even_ps[:] = 1_000_005
     timeline = engine.get("flow").run(columns, low, Links([GIGABYTE_PER_S]), seed=7)
-    assert timeline.alone_ps.tolist() == [1_000_005]
-    assert timeline.latency_ps.tolist() == [5]
-    assert timeline.link_bytes.tolist() == [1_000.0]
+    assert timeline.column("alone_ps").tolist() == [1_000_005]
+    assert timeline.column("latency_ps").tolist() == [5]
+    assert timeline.table("links")["bytes"].tolist() == [1_000.0]
     assert (timeline.meta["engine"], timeline.meta["seed"]) == ("flow", 7)
     assert timeline.meta["digest"] == timeline.digest()
     assert timeline.meta["left_out"]
 
 
-@pytest.mark.parametrize("column", ["start_ps", "end_ps", "blocker", "link_bytes"])
+@pytest.mark.parametrize("column", ["start_ps", "end_ps", "blocker", "bytes"])
 def test_columns_are_views_that_cannot_be_written(column):
     graph = Graph(1)
     graph.compute(0, 1)
-    values = getattr(play(graph), column)
+    record = play(graph)
+    values = record.table("links")[column] if column == "bytes" else record.column(column)
     assert not values.flags.owndata
     with pytest.raises(ValueError, match="read-only"):
         values[:] = 0
@@ -167,7 +168,7 @@ def test_tasks_of_the_free_stream_run_at_the_same_time_and_share_links():
     timeline = play(graph, [Entity({0: 1.0}, 1_000)])
     assert timeline.start_ps.tolist() == [0, 0, 300, 300]
     assert timeline.end_ps.tolist() == [700, 300, 2_000_300, 2_000_300]
-    assert timeline.blocker.tolist() == [-1, -1, 1, 1]
+    assert timeline.column("blocker").tolist() == [-1, -1, 1, 1]
 
 
 def test_nothing_starts_before_its_release_and_then_nobody_blocked_it():
@@ -180,7 +181,7 @@ def test_nothing_starts_before_its_release_and_then_nobody_blocked_it():
     timeline = play(graph, [Entity({}, 1_000, cap=GIGABYTE_PER_S)])
     assert timeline.start_ps.tolist() == [0, 17, 1_003, 250_000, 1_105, 2_000]
     assert timeline.end_ps.tolist() == [100, 118, 1_105, 250_103, 1_001_105, 1_002_000]
-    assert timeline.blocker.tolist() == [-1, -1, -1, -1, 2, -1]
+    assert timeline.column("blocker").tolist() == [-1, -1, -1, -1, 2, -1]
 
 
 def test_a_release_that_no_run_reaches_is_refused():

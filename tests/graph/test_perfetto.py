@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from railyard.errors import InputError
-from railyard.graph import Communicators, Kind, Label, LinkSeries, Stream, TaskGraph, Timeline, perfetto
+from railyard.graph import Communicators, Kind, Label, Record, Stream, TaskGraph, perfetto
 from railyard.graph.lanes import track_name, tracks_of
 
 
@@ -48,7 +48,8 @@ def a_timeline(times, *, ranks=3, series=None):
         communicators=Communicators(np.array([0, ranks]), np.arange(ranks, dtype=np.int32), ["dp"]),
     ).validate()
     zero = np.zeros(n, np.int64)
-    return Timeline(graph, start, end, blocker, zero, zero, np.zeros(0), {"engine": "flow", "seed": 7}, series)
+    optional = {"blocker": blocker, "alone_ps": zero, "latency_ps": zero}
+    return Record.of_tasks(graph, start, end, optional=optional, tables=series, meta={"engine": "flow", "seed": 7})
 
 
 def read(path):
@@ -161,9 +162,11 @@ def test_compressed_files_hold_the_same_and_have_no_date(tmp_path):
 
 
 def test_link_samples_become_counters(tmp_path):
-    series = LinkSeries(
-        np.array([0, 5_000]), np.array([4, 9], np.int32), np.array([[0.25, 1.0], [0.5, 0.0]], np.float32)
-    )
+    utilization = np.array([[0.25, 1.0], [0.5, 0.0]], np.float32)
+    series = {
+        "sampled_links": {"link": np.array([4, 9], np.int32)},
+        "link_series": {"time_ps": np.array([0, 5_000]), "utilization": utilization},
+    }
     perfetto.write(a_timeline([], series=series), tmp_path / "trace.json")
     found = [(e["name"], e["ts"], e["args"]["percent"]) for e in by_phase(read(tmp_path / "trace.json"))["C"]]
     assert found == [("link 4", 0.0, 25.0), ("link 4", 0.005, 50.0), ("link 9", 0.0, 100.0), ("link 9", 0.005, 0.0)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from railyard.graph import Communicators, Kind, Label, Stream, TaskGraph, Timeline
+from railyard.graph import Communicators, Kind, Label, Record, Stream, TaskGraph
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Yard:
             Kind.TRANSFER, source, took_ps, peer=target, stream=stream, label=Label("pipeline", "send", group), **more
         )
 
-    def play(self) -> Timeline:
+    def play(self) -> Record:
         n = len(self.tasks)
         start, end, blocker = np.zeros(n, np.int64), np.zeros(n, np.int64), np.full(n, -1, np.int32)
         free: dict[tuple[int, int], int] = {}
@@ -69,7 +69,8 @@ class Yard:
             blocker[index] = last
             for member in members:
                 free[member, task["stream"]] = index
-        return Timeline(self.graph(), start, end, blocker, self._column("alone"), self._column("latency"), np.zeros(0))
+        optional = {"blocker": blocker, "alone_ps": self._column("alone"), "latency_ps": self._column("latency")}
+        return Record.of_tasks(self.graph(), start, end, optional=optional, tables={"links": {"bytes": np.zeros(0)}})
 
     def _column(self, name, dtype=np.int64):
         return np.array([task[name] for task in self.tasks], dtype)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from railyard import catalog, cluster
-from railyard.graph import Timeline
 from railyard.measure import bottleneck
 from railyard.measure.bottleneck import FLOPS, LATENCY, MEMORY, NIC, SCALE_UP, UNLIMITED, Resource
 
@@ -81,7 +82,7 @@ def test_resources_that_the_job_does_not_use_are_left_out(yard):
 
     def names(used_tiers):
         carried = np.isin(machine.links.tier, [machine.links.tiers.index(tier) for tier in used_tiers]).astype(float)
-        ran = Timeline(line.graph, line.start_ps, line.end_ps, line.blocker, line.alone_ps, line.latency_ps, carried)
+        ran = dataclasses.replace(line, tables={"links": {"bytes": carried}})
         return [resource.name for resource in bottleneck.resources(machine, ran)]
 
     assert names([]) == [FLOPS.name, MEMORY.name]

@@ -193,7 +193,7 @@ def test_a_delay_is_a_fault_on_its_own_rank_and_a_straggler_elsewhere(yard):
     line.end_ps[0] += 5 * US
     line.start_ps[2] += 5 * US
     line.end_ps[2] += 5 * US
-    line.blocker[2] = 0
+    line.column("blocker")[2] = 0
     found = decompose(line)
     assert found.by_rank_ps[0, Cause.FAULT] == 5 * US
     assert found.by_rank_ps[1, Cause.STRAGGLER] == 5 * US
@@ -217,7 +217,7 @@ def test_blockers_in_a_circle_are_refused(yard):
     line = job.play()
     line.start_ps[:] += US
     line.end_ps[:] += US
-    line.blocker[:] = [1, 0, 0]
+    line.column("blocker")[:] = [1, 0, 0]
     line.start_ps[:2] = line.end_ps[:2] = US
     with pytest.raises(RailyardError, match="circle"):
         decompose(line)

@@ -36,7 +36,7 @@ def exposed(yard, machine):
         volume = np.zeros(len(links))
         for tier, size in carried.items():
             volume[links.of_tier(tier)] = size
-        return replace(job.play(), link_bytes=volume)
+        return replace(job.play(), tables={"links": {"bytes": volume}})
 
     return make
 
@@ -68,14 +68,14 @@ def test_no_tier_saturates_when_nobody_waits_for_bandwidth(machine, yard):
     job = yard(machine.ranks)
     for rank in range(machine.ranks):
         job.compute(rank, 6 * MS)
-    line = replace(job.play(), link_bytes=np.full(len(machine.links), 1e5))
+    line = replace(job.play(), tables={"links": {"bytes": np.full(len(machine.links), 1e5)}})
     assert network_use(line, machine, decompose(line)).saturated_tier is None
 
 
 def test_hot_links_are_named_and_bundles_spread_over_their_members(machine, exposed):
     line = exposed([0, 8], {})
     hottest = int(machine.links.of_tier("leaf-spine")[5])
-    line.link_bytes[hottest] = 1e8
+    line.table("links")["bytes"][hottest] = 1e8
     found = network_use(line, machine, decompose(line), hot=3)
     (name, tier, load), *others = found.hot_links
     assert not others

@@ -5,15 +5,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railyard.measure.packets import POINTS, Flows, distribution, packet_section
+from railyard.graph import Label, Record
+from railyard.measure.packets import POINTS, distribution, packet_section
 
 TIMES = st.lists(st.integers(1, 10**9), min_size=1, max_size=400)
 
 
 def flows(fct_ps, *, group=None, groups=()):
     fct = np.asarray(fct_ps, np.int64)
-    number = np.arange(len(fct))
-    return Flows(number, number + 1, np.full(len(fct), 1000), np.zeros(len(fct), np.int64), fct, group, groups)
+    number = np.arange(len(fct), dtype=np.int32)
+    return Record(
+        rows="flows",
+        who=number,
+        what=np.zeros(len(fct), np.int32) if group is None else group.astype(np.int32),
+        start_ps=np.zeros(len(fct), np.int64),
+        end_ps=fct,
+        size_bytes=np.full(len(fct), 1000),
+        labels=[Label("", name) for name in groups],
+        optional={"target": number + np.int32(1)},
+    )
 
 
 @given(TIMES)

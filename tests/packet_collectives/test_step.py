@@ -96,20 +96,20 @@ def test_long_flows_share_as_max_min_says(ends):
 
 def test_bytes_are_on_the_links_that_the_flow_engine_loads():
     flow, packet = pair([yard.collective(REDUCE, 64 * MIB)], [APART], policy=by(REDUCE, "ring"))
-    loaded = flow.link_bytes > 0
-    assert (packet.link_bytes[loaded] > 0).all()
+    loaded = flow.table("links")["bytes"] > 0
+    assert (packet.table("links")["bytes"][loaded] > 0).all()
     # acknowledgements come on top, and one flow's goodput of a line is in the flow engine's bytes
-    assert packet.link_bytes[loaded] == pytest.approx(flow.link_bytes[loaded], rel=0.03)
+    assert packet.table("links")["bytes"][loaded] == pytest.approx(flow.table("links")["bytes"][loaded], rel=0.03)
 
 
 def test_every_byte_arrives_and_none_faster_than_light():
     _, packet = pair([yard.collective(REDUCE, 16 * MIB)], [SIXTY_FOUR], policy=by(REDUCE, "ring"), fabric="uec")
-    flows = packet.run
+    flows = packet.parts["flows"]
     wanted = 2 * 63 / 64 * 16 * MIB * 64
     # every eighth edge leaves its server; LL128 sends 128 bytes for 120
     assert flows.size_bytes.sum() == pytest.approx(wanted / 8 * 128 / 120, rel=0.01)
     serial_ps = flows.size_bytes * 8e12 / 400e9
-    assert (flows.finish_ps - flows.start_ps >= serial_ps).all()
+    assert (flows.end_ps - flows.start_ps >= serial_ps).all()
 
 
 def test_equal_seeds_give_equal_bits_and_others_others():
@@ -125,7 +125,7 @@ def test_slices_take_what_the_whole_takes():
     rows += [yard.collective(REDUCE, 64 * MIB) | {"stream": 2} for _ in range(6)]
     _, whole = pair(rows, [APART], fabric="uec")
     for factor in (3, 10, 40):
-        budget = whole.run.packets["hops"] / factor
+        budget = whole.parts["flows"].meta["packets"]["hops"] / factor
         _, part = pair(rows, [APART], fabric="uec", own=replace(EXACT, budget_hops=budget))
         assert part.meta["slice"] > 1
         assert any("slice" in said for said in part.meta["left_out"])
@@ -140,10 +140,11 @@ def test_a_run_that_is_not_sliced_is_timed_as_it_ran():
     assert packet.start_ps[1] == packet.end_ps[0]
     assert packet.start_ps[3] == packet.end_ps[1]
     assert packet.start_ps[4] == packet.end_ps[3]
-    assert packet.blocker.tolist()[1:] == [0, -1, 1, 3]
-    sent = packet.run.start_ps[packet.run.group == packet.run.groups.index("dp all-reduce")]
+    assert packet.column("blocker").tolist()[1:] == [0, -1, 1, 3]
+    flows = packet.parts["flows"]
+    sent = flows.start_ps[flows.what == [label.name for label in flows.labels].index("dp all-reduce")]
     assert sent.min() >= packet.start_ps[4]
-    assert packet.run.finish_ps.max() >= packet.end_ps[4]
+    assert flows.end_ps.max() >= packet.end_ps[4]
 
 
 def test_scale_up_as_packets_reduces_in_its_switches():
@@ -153,7 +154,7 @@ def test_scale_up_as_packets_reduces_in_its_switches():
         flow, packet = pair(
             rows, [inside], policy=by(REDUCE, algorithm), own=PacketEngine(samples=0, scale_up="packets")
         )
-        assert packet.run.packets["hops"] > 0
+        assert packet.parts["flows"].meta["packets"]["hops"] > 0
         assert packet.makespan_ps >= flow.makespan_ps * 0.9
 
 
@@ -203,7 +204,7 @@ def test_bursts_beside_a_step_slow_it():
     _, quiet = pair(rows, [APART], fabric="uec")
     burst = Beside("incast", ports=32, targets=8, size_bytes=10**6, every_ps=100_000_000)
     _, busy = pair(rows, [APART], fabric="uec", own=replace(EXACT, beside=(burst,)))
-    assert "incast beside" in busy.run.groups
+    assert "incast beside" in [label.name for label in busy.parts["flows"].labels]
     assert busy.makespan_ps > quiet.makespan_ps
 
 
@@ -257,7 +258,8 @@ def test_free_tasks_and_releases_are_those_of_the_flow_engine():
     expected = [0, 0, 2_000_000_000, 17_000_000, 67_000_000]
     assert flow.start_ps[:5].tolist() == expected
     assert packet.start_ps[:5].tolist() == expected
-    assert packet.blocker.tolist() == flow.blocker.tolist() == [-1, -1, -1, -1, 3, 2]
+    blockers = [record.column("blocker").tolist() for record in (packet, flow)]
+    assert blockers == [[-1, -1, -1, -1, 3, 2]] * 2
     assert (packet.end_ps - packet.start_ps)[[2, 4, 5]] == pytest.approx((flow.end_ps - flow.start_ps)[[2, 4, 5]], 0.03)
-    sent = packet.run.start_ps[np.argsort(packet.run.start_ps)]
+    sent = np.sort(packet.parts["flows"].start_ps)
     assert sent[1] - sent[0] == pytest.approx(2_000_000_000 - 67_000_000, rel=1e-3)

@@ -3,16 +3,24 @@
 import numpy as np
 
 from railyard.engine.packet import PacketResult, Settings, Traffic, fat_tree, leaf_spine, run
-from railyard.measure.packets import Flows, packet_section
+from railyard.graph import Label, Record
+from railyard.measure.packets import packet_section
 
 G400 = 400 * 10**9
 COUNTS = ("new", "retransmitted", "trimmed", "dropped", "marked", "acks", "nacks", "pulls", "timeouts", "hops")
 
 
 def measured(traffic: Traffic, found: PacketResult, *, group=None, groups=(), probed=None) -> dict:
-    flows = Flows(
-        traffic.source, traffic.target, traffic.size_bytes, found.start_ps, found.finish_ps, group, groups
-    )  # fmt: skip
+    flows = Record(
+        rows="flows",
+        who=traffic.source,
+        what=np.zeros(len(traffic), np.int32) if group is None else group.astype(np.int32),
+        start_ps=found.start_ps,
+        end_ps=found.finish_ps,
+        size_bytes=traffic.size_bytes,
+        labels=[Label("", name) for name in groups],
+        optional={"target": traffic.target},
+    )
     packets = {kind: getattr(found.packets, kind) for kind in COUNTS}
     left_out = ("bit errors", "the time that hosts and PCIe take")
     return packet_section(flows, packets, constants=found.constants, left_out=left_out, probed=probed)

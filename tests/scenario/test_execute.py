@@ -12,7 +12,7 @@ import time
 import pytest
 
 from railyard.errors import InputError, SimulationError
-from railyard.graph import Timeline
+from railyard.graph.parquet import read_record
 from railyard.scenario import load
 from railyard.study.study import run as execute
 
@@ -55,9 +55,10 @@ def test_the_folder_reproduces_the_run(small, tmp_path):
     first = run(small, "seed=3", varies=["fabric=roce,uec"], out=tmp_path / "runs")
     assert visible(tmp_path / "runs") == [first.folder.name]
     assert first.folder.name.startswith("small-")
-    assert visible(first.folder) == ["result.json", "scenario.yaml", "timeline.parquet", "trace.json", "variants"]
+    kept = ["timeline.links.parquet", "timeline.parquet", "trace.json"]
+    assert visible(first.folder) == ["result.json", "scenario.yaml", *kept, "variants"]
     assert visible(first.folder / "variants") == ["1-uec"]
-    assert visible(first.folder / "variants" / "1-uec") == ["timeline.parquet", "trace.json"]
+    assert visible(first.folder / "variants" / "1-uec") == kept
     assert not (tmp_path / "runs" / ".unfinished").exists()
 
     stored = json.loads((first.folder / "result.json").read_text(encoding="utf-8"))
@@ -66,7 +67,7 @@ def test_the_folder_reproduces_the_run(small, tmp_path):
     assert again.folder == first.folder
     digests = [[variant["digest"] for variant in result["variants"]] for result in (first.result, again.result)]
     assert digests[0] == digests[1]
-    assert Timeline.read_parquet(again.folder / "timeline.parquet").digest() == digests[0][0]
+    assert read_record(again.folder / "timeline.parquet").digest() == digests[0][0]
     trace = json.loads((first.folder / "trace.json").read_text(encoding="utf-8"))
     assert trace["traceEvents"]
 

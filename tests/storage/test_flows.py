@@ -29,8 +29,8 @@ def test_bytes_are_conserved(yard):
     graph, timeline = yard.step(yard.training(heavy(), dp=16), on, compute_s=1.0)
     read = graph.kind == Kind.READ
     assert graph.size_bytes[read].sum() == 16 * 4 * 10**9
-    assert timeline.link_bytes[on.storage_servers.read_link].sum() == pytest.approx(16 * 4 * 10**9)
-    assert timeline.link_bytes[on.storage_servers.write_link].sum() == 0
+    assert timeline.table("links")["bytes"][on.storage_servers.read_link].sum() == pytest.approx(16 * 4 * 10**9)
+    assert timeline.table("links")["bytes"][on.storage_servers.write_link].sum() == 0
 
 
 def test_slow_data_is_idle_time_with_its_name(yard):

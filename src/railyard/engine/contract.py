@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster
     from railyard.collective.policy import CollectivePolicy
-    from railyard.graph import TaskGraph, Timeline
+    from railyard.graph import Record, TaskGraph
 
 Progress = Callable[[int, int, int], None]
 """Called about twenty times a second with (tasks ended, tasks in all, simulated ps); may raise to end the run."""
@@ -201,7 +201,7 @@ class Engine(Protocol):
         jitter: Jitter = Jitter(),
         policy: CollectivePolicy | None = None,
         progress: Progress | None = None,
-    ) -> Timeline:
+    ) -> Record:
         """Runs the graph to its end.
 
         Args:

@@ -14,7 +14,8 @@ from railyard.engine.faults import FaultColumns, expand
 from railyard.engine.lowering import Lowered, lower
 from railyard.engine.stalls import drawn, swung
 from railyard.errors import InputError, SimulationError
-from railyard.graph import Kind, Timeline
+from railyard.graph import Kind, Record
+from railyard.graph.record import fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.cluster.links import LinkTable
     from railyard.collective.policy import CollectivePolicy
-    from railyard.graph import LinkSeries, TaskGraph
+    from railyard.graph import TaskGraph
+    from railyard.graph.record import Table
 
 SHOWN = 8  # tasks named in a message
 
@@ -54,7 +56,7 @@ class FluidEngine:
         jitter: Jitter = Jitter(),  # noqa: B008 - frozen
         policy: CollectivePolicy | None = None,
         progress: Progress | None = None,
-    ) -> Timeline:
+    ) -> Record:
         """Runs the graph to its end; see `Engine.simulate`."""
         if graph.ranks > cluster.ranks:
             raise InputError("the graph has more ranks than the cluster", found=graph.ranks, allowed=cluster.ranks)
@@ -83,7 +85,7 @@ class FluidEngine:
         probes: Probes = Probes(),  # noqa: B008 - frozen
         jitter: Jitter = Jitter(),  # noqa: B008 - frozen
         progress: Progress | None = None,
-    ) -> Timeline:
+    ) -> Record:
         """Runs a graph whose communications have been lowered already, for instance once for many seeds.
 
         Raises:
@@ -117,26 +119,28 @@ class FluidEngine:
             **_about(seed, faults, jitter, changes, result),
             "left_out": list(self.left_out),
         }
-        return _timeline(graph, lowered, result, meta, probing.series(result, probes, links))
+        return _record(graph, lowered, result, meta, probing.series(result, probes, links))
 
 
-def _timeline(
-    graph: TaskGraph, lowered: Lowered, result: _core.Result, meta: dict[str, object], series: LinkSeries | None
-) -> Timeline:
-    timeline = Timeline(
-        graph=graph,
-        start_ps=result.start_ps,
-        end_ps=result.end_ps,
-        blocker=result.blocker,
-        alone_ps=np.append(lowered.entities.even_ps, 0)[lowered.entity],  # entity -1, a computation, finds the 0
-        latency_ps=np.append(lowered.entities.latency_ps, 0)[lowered.entity],
-        link_bytes=result.link_bytes,
+def _record(
+    graph: TaskGraph, lowered: Lowered, result: _core.Result, meta: dict[str, object], series: dict[str, Table]
+) -> Record:
+    optional = {
+        "blocker": result.blocker,
+        "alone_ps": np.append(lowered.entities.even_ps, 0)[lowered.entity],  # entity -1, a computation, finds the 0
+        "latency_ps": np.append(lowered.entities.latency_ps, 0)[lowered.entity],
+    }
+    if graph.beside is not None:
+        optional["slowed_ps"] = result.beside_ps
+    meta["digest"] = fingerprint(result.start_ps, result.end_ps, result.blocker, result.link_bytes)
+    return Record.of_tasks(
+        graph,
+        result.start_ps,
+        result.end_ps,
+        optional=optional,
+        tables={"links": {"bytes": result.link_bytes}, **series},
         meta=meta,
-        link_series=series,
-        beside_ps=result.beside_ps if graph.beside is not None else None,
     )
-    timeline.meta["digest"] = timeline.digest()
-    return timeline
 
 
 def _core_graph(graph: TaskGraph, lowered: Lowered) -> _core.Graph:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.errors import InputError
-from railyard.graph import LinkSeries
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from railyard import _core
     from railyard.cluster.links import LinkTable
     from railyard.engine.contract import Probes
+    from railyard.graph.record import Table
 
 PS_PER_S = 1e12
 
@@ -45,10 +45,10 @@ def wanted(probes: Probes, links: LinkTable) -> NDArray[np.int32]:
     return np.unique(np.concatenate([link, bundle[bundle >= 0]])).astype(np.int32)
 
 
-def series(result: _core.Result, probes: Probes, links: LinkTable) -> LinkSeries | None:
-    """Utilization of the chosen links: their own load and their part of their bundle's, over the rate they offer."""
+def series(result: _core.Result, probes: Probes, links: LinkTable) -> dict[str, Table]:
+    """Utilization of the chosen links as tables: their own load and their part of their bundle's, over their rate."""
     if probes.samples == 0:
-        return None
+        return {}
     recorded, link = wanted(probes, links), chosen(probes, links)
     interval = result.probe_interval_ps
     used = -(-int(result.end_ps.max(initial=0)) // interval)
@@ -58,4 +58,8 @@ def series(result: _core.Result, probes: Probes, links: LinkTable) -> LinkSeries
     bundle = links.bundle_of[link]
     member = np.flatnonzero(bundle >= 0)
     utilization[:, member] += share[:, np.searchsorted(recorded, bundle[member])]
-    return LinkSeries(np.arange(used, dtype=np.int64) * interval, link, utilization.astype(np.float32))
+    time_ps = np.arange(len(load), dtype=np.int64) * interval
+    return {
+        "sampled_links": {"link": link},
+        "link_series": {"time_ps": time_ps, "utilization": utilization.astype(np.float32)},
+    }

@@ -1,142 +1,138 @@
-"""Parquet forms of the two waists: one row a task, everything that is not a row in the file's metadata."""
+"""Columns of records, each declared once: its type, its unit and what it says; files and documentation follow from it.
+
+A record has the columns of `CORE` always, those of `COLUMNS` where they are known, and side tables of `TABLES`. A
+package that records something else adds its columns to these registries.
+"""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from railyard.errors import InputError
-from railyard.graph.task_graph import Communicators, Label, TaskGraph
-from railyard.graph.timeline import Timeline
+from railyard.registry import Registry
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    import polars as pl
-
-GRAPH_FORMAT = "railyard/1 task graph"
-TIMELINE_FORMAT = "railyard/1 timeline"
-_GRAPH_COLUMNS = ("kind", "rank", "peer", "duration_ps", "size_bytes", "count", "collective", "stream", "label")
-_OPTIONAL_COLUMNS = ("beside", "release_ps")
-_TIME_COLUMNS = ("start_ps", "end_ps", "blocker", "alone_ps", "latency_ps")
+    from numpy.typing import NDArray
 
 
-def write_graph(graph: TaskGraph, path: Path) -> None:
-    """Writes the graph alone; the file appears whole or not at all."""
-    _write(_graph_frame(graph), {"format": GRAPH_FORMAT, "graph": _graph_metadata(graph)}, path)
+@dataclass(frozen=True)
+class Column:
+    """One column.
 
-
-def read_graph(path: Path) -> TaskGraph:
-    """Reads a graph.
-
-    Raises:
-        InputError: The file is missing or of another format.
+    Attributes:
+        name: With its unit, where it has one.
+        dtype: Of NumPy, by name.
+        sentence: What it says; -1 where it does not apply or did not happen, unless the sentence says otherwise.
+        moment: Whether it is a time that may never come: -1 in memory, null in a file.
     """
-    frame, metadata = _read(path, GRAPH_FORMAT)
-    return _graph(frame, metadata["graph"])
+
+    name: str
+    dtype: str
+    sentence: str
+    moment: bool = False
+
+    @property
+    def unit(self) -> str:
+        """Of its values, from the end of the name; empty for counts and indices."""
+        word = self.name.rpartition("_")[2]
+        return {"ps": "ps", "s": "s", "bytes": "bytes", "bps": "bit/s", "j": "J", "tokens": "tokens"}.get(word, "")
+
+    def checked(self, values: NDArray[np.generic], length: int, where: str) -> None:
+        """Refuses what is of another type or length.
+
+        Raises:
+            InputError: Names the column.
+        """
+        if values.dtype != np.dtype(self.dtype):
+            raise InputError(f"column `{self.name}` of {where}", found=values.dtype, allowed=self.dtype)
+        if len(values) != length:
+            raise InputError(f"column `{self.name}` of {where}", found=f"{len(values)} rows", allowed=f"{length} rows")
 
 
-def write_timeline(timeline: Timeline, path: Path) -> None:
-    """Writes graph and times together; the file appears whole or not at all."""
-    import polars as pl
+@dataclass(frozen=True)
+class TableKind:
+    """A side table.
 
-    names = [*_TIME_COLUMNS, *(["beside_ps"] if timeline.beside_ps is not None else [])]
-    times = pl.DataFrame({name: getattr(timeline, name) for name in names})
-    metadata = {
-        "format": TIMELINE_FORMAT,
-        "graph": _graph_metadata(timeline.graph),
-        "meta": json.dumps(timeline.meta),
-        "link_bytes": json.dumps([float(value) for value in timeline.link_bytes]),
-    }
-    _write(pl.concat([_graph_frame(timeline.graph), times], how="horizontal"), metadata, path)
-
-
-def read_timeline(path: Path) -> Timeline:
-    """Reads a timeline with its graph.
-
-    Raises:
-        InputError: The file is missing or of another format.
+    Attributes:
+        sentence: What a row is.
+        columns: By name.
     """
-    frame, metadata = _read(path, TIMELINE_FORMAT)
-    start, end, blocker, alone, latency = (frame[name].to_numpy() for name in _TIME_COLUMNS)
-    link_bytes = np.array(json.loads(metadata["link_bytes"]), np.float64)
-    graph, meta = _graph(frame, metadata["graph"]), json.loads(metadata["meta"])
-    longer = frame["beside_ps"].to_numpy() if "beside_ps" in frame.columns else None
-    return Timeline(graph, start, end, blocker, alone, latency, link_bytes, meta, beside_ps=longer)
+
+    sentence: str
+    columns: dict[str, Column]
 
 
-def _graph_frame(graph: TaskGraph) -> pl.DataFrame:
-    import polars as pl
-
-    names = [*_GRAPH_COLUMNS, *(name for name in _OPTIONAL_COLUMNS if getattr(graph, name) is not None)]
-    frame = pl.DataFrame({name: getattr(graph, name) for name in names})
-    flat = pl.DataFrame(
-        {"row": np.repeat(np.arange(len(graph), dtype=np.int64), np.diff(graph.dep_ptr)), "dep": graph.dep_idx}
-    )
-    lists = flat.group_by("row", maintain_order=True).agg("dep")
-    rows = pl.DataFrame({"row": np.arange(len(graph), dtype=np.int64)})
-    return frame.with_columns(
-        rows.join(lists, on="row", how="left", maintain_order="left")["dep"].alias("dependencies")
-    )
+def _columns(*columns: Column) -> dict[str, Column]:
+    return {column.name: column for column in columns}
 
 
-def _graph_metadata(graph: TaskGraph) -> str:
-    return json.dumps(
-        {
-            "ranks": graph.ranks,
-            "labels": [asdict(label) for label in graph.labels],
-            "communicators": {
-                "ptr": graph.communicators.ptr.tolist(),
-                "ranks": graph.communicators.ranks.tolist(),
-                "group": graph.communicators.group,
-            },
-            "loss": None if graph.loss is None else graph.loss.tolist(),
-        }
-    )
+CORE = _columns(
+    Column("who", "int32", "Whose row it is; see the kind of row."),
+    Column("what", "int32", "Row of the label table."),
+    Column("start_ps", "int64", "When it started.", moment=True),
+    Column("end_ps", "int64", "When it ended.", moment=True),
+    Column("size_bytes", "int64", "Bytes that it moved; 0 where it moved none or nobody counted."),
+)
+"""What every record has."""
 
+ROWS: Registry[str] = Registry("kind of row")
+"""What a row of a record can be, and whose row it is."""
 
-def _graph(frame: pl.DataFrame, text: str) -> TaskGraph:
-    about = json.loads(text)
-    lists = frame["dependencies"]
-    lengths = lists.list.len().fill_null(0).to_numpy()
-    ptr = np.zeros(len(frame) + 1, np.int64)
-    np.cumsum(lengths, out=ptr[1:])
-    groups = about["communicators"]
-    return TaskGraph(
-        ranks=about["ranks"],
-        **{name: frame[name].to_numpy() for name in _GRAPH_COLUMNS},
-        dep_ptr=ptr,
-        dep_idx=lists.drop_nulls().explode().drop_nulls().to_numpy().astype(np.int32),
-        labels=[Label(**label) for label in about["labels"]],
-        communicators=Communicators(
-            np.array(groups["ptr"], np.int64), np.array(groups["ranks"], np.int32), list(groups["group"])
+ROWS.add("tasks", "a task of a graph; who: its rank, or the communicator of a collective")
+ROWS.add("requests", "a request; who: the replica that computed its prompt, -1 for none")
+ROWS.add("flows", "a flow between two hosts, or work on one host; who: the host that sends")
+
+COLUMNS: Registry[Column] = Registry("column of a record")
+"""What a record may have besides."""
+
+for _column in (
+    Column("blocker", "int32", "The row whose end let this one start; -1: nothing did."),
+    Column(
+        "alone_ps",
+        "int64",
+        "How long a communication takes with the network to itself and its flows spread evenly over equal links, 0 for "
+        "computation. What it takes longer is contention, with others or (where flows are hashed) among its own.",
+    ),
+    Column("latency_ps", "int64", "The part of `alone_ps` that does not shrink with bandwidth."),
+    Column("slowed_ps", "int64", "How much longer a computation took because of communications at the same time."),
+    Column("target", "int32", "Host that receives a flow."),
+):
+    COLUMNS.add(_column.name, _column)
+
+TABLES: Registry[TableKind] = Registry("side table of a record")
+"""Side tables that a record may have."""
+
+TABLES.add("links", TableKind("a directed link", _columns(Column("bytes", "float64", "On its wire, all headers in."))))
+TABLES.add(
+    "sampled_links",
+    TableKind(
+        "a link that was sampled",
+        _columns(Column("link", "int32", "Its number."), Column("rate_bps", "float64", "Its line rate.")),
+    ),
+)
+TABLES.add(
+    "link_series",
+    TableKind(
+        "a sampling time; columns of two dimensions have one entry a row of `sampled_links`",
+        _columns(
+            Column("time_ps", "int64", "Start of the sample."),
+            Column("utilization", "float32", "Share of the line rate in the sample, 0 to 1."),
         ),
-        **{name: frame[name].to_numpy() for name in _OPTIONAL_COLUMNS if name in frame.columns},
-        loss=np.array(about["loss"], np.float64) if about.get("loss") else None,
-    ).validate()
-
-
-def _write(frame: pl.DataFrame, metadata: dict[str, str], path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".tmp")
-    frame.write_parquet(unfinished, metadata=metadata)
-    unfinished.replace(path)
-
-
-def _read(path: Path, wanted: str) -> tuple[pl.DataFrame, dict[str, str]]:
-    import polars as pl
-    from polars.exceptions import PolarsError
-
-    if not path.is_file():
-        raise InputError("there is no such file", file=path)
-    try:
-        metadata = pl.read_parquet_metadata(path)
-        found = metadata.get("format", "no format named in its metadata")
-        if found != wanted:
-            raise InputError("the file is of another format", file=path, found=found, allowed=wanted)
-        return pl.read_parquet(path), metadata
-    except PolarsError as error:
-        raise InputError("the file is not readable Parquet", file=path, found=str(error).splitlines()[0]) from error
+    ),
+)
+TABLES.add(
+    "queue_series",
+    TableKind(
+        "a sampling time; columns of two dimensions have one entry a row of `sampled_links`",
+        _columns(
+            Column("time_ps", "int64", "When."),
+            Column("depth_bytes", "int64", "Bytes waiting and in service."),
+            Column("carried_bytes", "int64", "Bytes on the wire since the start."),
+            Column("marks", "int64", "Packets marked since the start."),
+            Column("paused_ps", "int64", "Time stopped by the neighbour since the start."),
+        ),
+    ),
+)

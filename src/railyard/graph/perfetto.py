@@ -1,4 +1,4 @@
-"""A timeline for eyes: Chrome trace JSON, which ui.perfetto.dev and chrome://tracing open; one track a rank and stream.
+"""A record for eyes: Chrome trace JSON, which ui.perfetto.dev and chrome://tracing open; one track a rank and stream.
 
 Tasks of the stream `FREE`, which may run at the same time, get as many lanes as it takes.
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from railyard.graph.record import Record
     from railyard.graph.task_graph import TaskGraph
-    from railyard.graph.timeline import Timeline
 
 RANKS = 16
 """Ranks written when none are named: of more, this many spread evenly."""
@@ -38,11 +38,11 @@ RANKS = 16
 _PS_PER_NS = 1000
 
 
-def write(timeline: Timeline, path: Path, *, ranks: Sequence[int] | None = None) -> None:
+def write(record: Record, path: Path, *, ranks: Sequence[int] | None = None) -> None:
     """Writes a trace; the file appears whole or not at all.
 
     Args:
-        timeline: What happened.
+        record: What happened.
         path: Where to; a name that ends in `.gz` is compressed (Perfetto opens that too).
         ranks: Which ranks; None takes up to `RANKS`, spread evenly.
 
@@ -54,17 +54,17 @@ def write(timeline: Timeline, path: Path, *, ranks: Sequence[int] | None = None)
     with unfinished.open("wb") as raw:
         if path.suffix == ".gz":
             with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
-                _write_text(timeline, io.TextIOWrapper(packed, encoding="utf-8"), ranks)
+                _write_text(record, io.TextIOWrapper(packed, encoding="utf-8"), ranks)
         else:
-            _write_text(timeline, io.TextIOWrapper(raw, encoding="utf-8"), ranks)
+            _write_text(record, io.TextIOWrapper(raw, encoding="utf-8"), ranks)
     unfinished.replace(path)
 
 
-def _write_text(timeline: Timeline, out: io.TextIOWrapper, ranks: Sequence[int] | None) -> None:
+def _write_text(record: Record, out: io.TextIOWrapper, ranks: Sequence[int] | None) -> None:
     out.write('{"displayTimeUnit":"ns","otherData":')
-    out.write(json.dumps({"engine": str(timeline.meta.get("engine", "")), "seed": str(timeline.meta.get("seed", ""))}))
+    out.write(json.dumps({"engine": str(record.meta.get("engine", "")), "seed": str(record.meta.get("seed", ""))}))
     out.write(',"traceEvents":[\n')
-    for number, line in enumerate(_lines(timeline, _chosen(timeline.graph, ranks))):
+    for number, line in enumerate(_lines(record, _chosen(record.graph, ranks))):
         out.write(",\n" if number else "")
         out.write(line)
     out.write("\n]}\n")
@@ -92,24 +92,24 @@ class _Slices:
     end_ns: NDArray[np.int64]
 
 
-def _lines(timeline: Timeline, ranks: Sequence[int]) -> Iterator[str]:
-    slices = _slices(timeline, ranks)
+def _lines(record: Record, ranks: Sequence[int]) -> Iterator[str]:
+    slices = _slices(record, ranks)
     yield from _tracks(slices, ranks)
-    words = _Words(timeline)
+    words = _Words(record)
     columns = (slices.rank, slices.stream, slices.task, slices.start_ns, slices.end_ns)
     for rank, stream, task, start, end in zip(*(column.tolist() for column in columns), strict=True):
         head, args = words.of(task)
         when = f'"ts":{_us(start)},"dur":{_us(end - start)}'
         yield f'{{"ph":"X","pid":{rank},"tid":{stream},{when},{head},"args":{args}}}'
-    yield from _arrows(timeline, slices)
-    yield from _counters(timeline)
+    yield from _arrows(record, slices)
+    yield from _counters(record)
 
 
-def _slices(timeline: Timeline, ranks: Sequence[int]) -> _Slices:
-    found = tasks_of(timeline.graph, ranks)
-    start = timeline.start_ps[found.task] // _PS_PER_NS
-    end = timeline.end_ps[found.task] // _PS_PER_NS
-    stream = tracks_of(found.rank, timeline.graph.stream[found.task].astype(np.int64), start, end)
+def _slices(record: Record, ranks: Sequence[int]) -> _Slices:
+    found = tasks_of(record.graph, ranks)
+    start = record.start_ps[found.task] // _PS_PER_NS
+    end = record.end_ps[found.task] // _PS_PER_NS
+    stream = tracks_of(found.rank, record.graph.stream[found.task].astype(np.int64), start, end)
     order = np.lexsort((found.task, start, stream, found.rank))
     order = order[end[order] > start[order]]
     return _Slices(found.rank[order], stream[order], found.task[order], start[order], end[order])
@@ -137,8 +137,8 @@ def _metadata(name: str, rank: int, stream: int, key: str, value: str | int) -> 
 class _Words:
     """Name, category and arguments of each task as JSON; what depends on the label alone is made once."""
 
-    def __init__(self, timeline: Timeline) -> None:
-        self._line = timeline
+    def __init__(self, record: Record) -> None:
+        self._line = record
         self._heads: dict[int, str] = {}
 
     def of(self, task: int) -> tuple[str, str]:
@@ -149,9 +149,8 @@ class _Words:
         return self._heads[label], json.dumps(self._args(task), separators=(",", ":"))
 
     def _head(self, label: int) -> str:
-        said = self._line.graph.labels[label]
-        name = " ".join(word for word in (said.phase, said.op, said.group) if word)
-        return f'"name":{json.dumps(name)},"cat":{json.dumps(said.group or said.phase or "task")}'
+        words = self._line.labels[label]
+        return f'"name":{json.dumps(words.name)},"cat":{json.dumps(words.group or words.phase or "task")}'
 
     def _args(self, task: int) -> dict[str, object]:
         line, graph = self._line, self._line.graph
@@ -162,7 +161,8 @@ class _Words:
         }
         kind = graph.kind[task]
         if kind != Kind.COMPUTE:
-            args |= {"bytes": int(graph.size_bytes[task]), "alone_us": float(line.alone_ps[task]) * 1e-6}
+            args["bytes"] = int(graph.size_bytes[task])
+            args |= {"alone_us": float(line.column("alone_ps")[task]) * 1e-6} if line.has("alone_ps") else {}
         if kind == Kind.COLLECTIVE:
             args["collective"] = CollectiveKind(int(graph.collective[task])).name.lower()
             args["communicator"] = int(graph.rank[task])
@@ -173,10 +173,12 @@ class _Words:
         return args
 
 
-def _arrows(timeline: Timeline, slices: _Slices) -> Iterator[str]:
+def _arrows(record: Record, slices: _Slices) -> Iterator[str]:
     """From every shown transfer to the shown task on another rank that its end released."""
-    graph = timeline.graph
-    blocker = timeline.blocker[slices.task].astype(np.int64)
+    if not record.has("blocker"):
+        return
+    graph = record.graph
+    blocker = record.column("blocker")[slices.task].astype(np.int64)
     sent = (blocker >= 0) & (graph.kind[np.maximum(blocker, 0)] == Kind.TRANSFER)
     source = np.full(len(graph), -1, np.int64)
     source[slices.task] = np.arange(len(slices.task))
@@ -189,15 +191,15 @@ def _arrows(timeline: Timeline, slices: _Slices) -> Iterator[str]:
             )
 
 
-def _counters(timeline: Timeline) -> Iterator[str]:
+def _counters(record: Record) -> Iterator[str]:
     """Sampled link utilization, in percent, under a process of its own."""
-    series = timeline.link_series
-    if series is None:
+    if "link_series" not in record.tables:
         return
-    network = timeline.graph.ranks
+    series, links = record.table("link_series"), record.table("sampled_links")["link"]
+    network = record.graph.ranks
     yield _metadata("process_name", network, 0, "name", "network links")
-    for column, link in enumerate(series.link.tolist()):
-        for time_ps, share in zip(series.time_ps.tolist(), series.utilization[:, column].tolist(), strict=True):
+    for column, link in enumerate(links.tolist()):
+        for time_ps, share in zip(series["time_ps"].tolist(), series["utilization"][:, column].tolist(), strict=True):
             value = json.dumps({"percent": round(100 * share, 3)}, separators=(",", ":"))
             at = _us(time_ps // _PS_PER_NS)
             yield f'{{"ph":"C","name":"link {link}","pid":{network},"tid":0,"ts":{at},"args":{value}}}'

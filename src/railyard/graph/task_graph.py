@@ -81,6 +81,11 @@ class Label:
     layer: int = -1
     micro_batch: int = -1
 
+    @property
+    def name(self) -> str:
+        """Phase, operation and group in one line."""
+        return " ".join(word for word in (self.phase, self.op, self.group) if word)
+
 
 @dataclass(frozen=True)
 class Communicators:
@@ -233,9 +238,9 @@ class TaskGraph:
 
     def write_parquet(self, path: Path) -> None:
         """Writes the graph as one Parquet file; labels and communicators travel in its metadata."""
-        from railyard.graph import columns
+        from railyard.graph import parquet
 
-        columns.write_graph(self, path)
+        parquet.write_graph(self, path)
 
     @staticmethod
     def read_parquet(path: Path) -> TaskGraph:
@@ -244,6 +249,6 @@ class TaskGraph:
         Raises:
             InputError: The file is missing or is no task graph.
         """
-        from railyard.graph import columns
+        from railyard.graph import parquet
 
-        return columns.read_graph(path)
+        return parquet.read_graph(path)

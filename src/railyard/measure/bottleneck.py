@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from railyard.cluster import Cluster
-    from railyard.graph import Timeline
+    from railyard.graph import Record
 
 FACTOR = 1.25
 UNLIMITED = 1e6
@@ -141,18 +141,20 @@ class Bottleneck:
         }
 
 
-def resources(
-    cluster: Cluster, timeline: Timeline, *, jitter: bool = False, checkpoints: bool = False
-) -> list[Resource]:
+def resources(cluster: Cluster, record: Record, *, jitter: bool = False, checkpoints: bool = False) -> list[Resource]:
     """What could be better for this job: resources that it does not use are left out, for they cannot help.
 
     Args:
         cluster: On which it ran.
-        timeline: How it ran.
+        record: How it ran.
         jitter: Whether ranks were made to differ (jitter, slow or late ranks).
         checkpoints: Whether some steps, though not this one, end with a checkpoint.
+
+    Raises:
+        InputError: The record lacks bytes of links or the task graph.
     """
-    used = _used_tiers(cluster, timeline)
+    record.require("the list of resources", tables=["links"], graph=True)
+    used = _used_tiers(cluster, record)
     back_end = {tier.name: tier.kind for tier in cluster.back_end.tiers}
     found = [FLOPS, MEMORY]
     if SCALE_UP_TIER in used:
@@ -163,10 +165,10 @@ def resources(
     found += [Resource(tier, "network", tiers=(tier,)) for tier in between]
     if used:
         found.append(LATENCY)
-    kinds = timeline.graph.kind
+    kinds = record.graph.kind
     if checkpoints or ((kinds == Kind.READ) | (kinds == Kind.WRITE)).any():
         found.append(STORAGE)
-    if (timeline.graph.stream == Stream.LOADER).any():
+    if (record.graph.stream == Stream.LOADER).any():
         found.append(LOADERS)
     return [*found, STEADINESS] if jitter else found
 
@@ -174,9 +176,9 @@ def resources(
 SCALE_UP_TIER = "scale-up"
 
 
-def _used_tiers(cluster: Cluster, timeline: Timeline) -> list[str]:
+def _used_tiers(cluster: Cluster, record: Record) -> list[str]:
     links = cluster.links
-    carried = np.bincount(links.tier, weights=timeline.link_bytes, minlength=len(links.tiers))
+    carried = np.bincount(links.tier, weights=record.table("links")["bytes"], minlength=len(links.tiers))
     return [tier for tier, volume in zip(links.tiers, carried, strict=True) if volume > 0]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.graph import Kind, Timeline
+from railyard.graph import Kind, Record
 from railyard.measure.causes import PIPELINE_INDEX, Cause, Vocabulary
 
 if TYPE_CHECKING:
@@ -45,15 +45,15 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Charger:
-    """Books time of a timeline into a ledger."""
+    """Books time of a record into a ledger."""
 
-    timeline: Timeline
+    record: Record
     vocabulary: Vocabulary
     ledger: Ledger
 
     def is_communication(self, task: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Transfers and collectives, but those that feed or save a step: what waits for them waits for storage."""
-        kind, label = self.timeline.graph.kind[task], self.timeline.graph.label[task]
+        kind, label = self.record.graph.kind[task], self.record.graph.label[task]
         stored = self.vocabulary.checkpoint[label] | self.vocabulary.data[label]
         found: NDArray[np.bool_] = np.isin(kind, (Kind.TRANSFER, Kind.COLLECTIVE)) & ~stored
         return found
@@ -98,13 +98,13 @@ class Charger:
         """Books waits whose cause is known; where that is a straggler, the rank of `task` is who was waited for."""
         cause = self._local_cause(task, cause)
         self._book(rank, cause, task, self._group(via, cause), amount_ps)
-        graph = self.timeline.graph
+        graph = self.record.graph
         blamed = (cause == Cause.STRAGGLER) & (graph.kind[task] != Kind.COLLECTIVE)
         self.ledger.book_late(graph.rank[task[blamed]].astype(np.int64), via[blamed], amount_ps[blamed])
 
     def _is_late(self, waiting: Waiting, task: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether the wait is for a computation of the own stage that a collective made others wait for."""
-        late: NDArray[np.bool_] = self.timeline.graph.kind[task] == Kind.COMPUTE
+        late: NDArray[np.bool_] = self.record.graph.kind[task] == Kind.COMPUTE
         late &= self._local_cause(task, Cause.COMPUTE) == Cause.COMPUTE
         late &= ~waiting.left & (waiting.via != -1)
         return late
@@ -112,10 +112,10 @@ class Charger:
     def _network(self, rank: NDArray[np.int64], task: NDArray[np.int64], amount_ps: NDArray[np.int64]) -> None:
         if not rank.size:
             return
-        line = self.timeline
+        line = self.record
         duration = line.end_ps[task] - line.start_ps[task]
-        latency = np.minimum(line.latency_ps[task], duration)
-        alone = np.clip(line.alone_ps[task], latency, duration)
+        latency = np.minimum(line.column("latency_ps")[task], duration)
+        alone = np.clip(line.column("alone_ps")[task], latency, duration)
         contention = np.minimum(amount_ps, duration - alone)
         rest = amount_ps - contention
         share = np.divide(latency, alone, out=np.ones(len(task)), where=alone > 0)
@@ -130,7 +130,7 @@ class Charger:
 
     def _local_cause(self, task: NDArray[np.int64], otherwise: NDArray[np.int64] | Cause) -> NDArray[np.int64]:
         """Data and checkpoint by what the task is, else `otherwise`."""
-        graph = self.timeline.graph
+        graph = self.record.graph
         label, kind = graph.label[task], graph.kind[task]
         checkpoint = self.vocabulary.checkpoint[label]
         data = self.vocabulary.data[label] | ((kind == Kind.READ) & ~checkpoint)
@@ -139,7 +139,7 @@ class Charger:
 
     def _group(self, via: NDArray[np.int64], cause: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
         known = via >= 0
-        label = self.timeline.graph.label[np.where(known, via, 0)]
+        label = self.record.graph.label[np.where(known, via, 0)]
         group = np.where(known, self.vocabulary.group_of[label], 0)
         return group if cause is None else np.where(cause == Cause.BUBBLE, PIPELINE_INDEX, group)
 
@@ -151,5 +151,5 @@ class Charger:
         group: NDArray[np.int64] | int,
         amount_ps: NDArray[np.int64],
     ) -> None:
-        phase = self.vocabulary.phase_of[self.timeline.graph.label[task]]
+        phase = self.vocabulary.phase_of[self.record.graph.label[task]]
         self.ledger.book(rank, cause, np.broadcast_to(np.asarray(group, np.int64), rank.shape), phase, amount_ps)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.errors import InputError
-from railyard.graph import Stream, Timeline
+from railyard.graph import Record, Stream
 from railyard.measure import walk
 from railyard.measure.causes import CAUSES, NETWORK_CAUSES, Cause, Vocabulary
 from railyard.measure.charge import AT_STEP_END, Charger
@@ -90,25 +90,27 @@ class Decomposition:
         return self.seconds(*NETWORK_CAUSES)
 
 
-def decompose(timeline: Timeline) -> Decomposition:
+def decompose(record: Record) -> Decomposition:
     """Cuts every rank's step into causes.
 
     Args:
-        timeline: A simulated or measured step that starts at 0 and ends with its last task.
+        record: A simulated or measured step that starts at 0 and ends with its last task.
 
     Raises:
-        InputError: Two tasks of one compute stream overlap in time.
+        InputError: Two tasks of one compute stream overlap in time, or the record lacks blockers, times alone or its
+            graph.
         RailyardError: The blockers go round in a circle.
     """
-    graph = timeline.graph
+    record.require("exposed communication by cause", "blocker", "alone_ps", "latency_ps", graph=True)
+    graph = record.graph
     vocabulary = Vocabulary.of(graph.labels)
     ledger = Ledger.empty(vocabulary, graph.ranks, len(graph))
     membership = Membership(graph.communicators, graph.ranks)
-    walker = walk.Walker(Charger(timeline, vocabulary, ledger), stages(graph), membership)
-    ends = _StepEnd(last_tasks(graph, timeline.end_ps), int(np.argmax(timeline.end_ps)) if len(graph) else -1)
+    walker = walk.Walker(Charger(record, vocabulary, ledger), stages(graph), membership)
+    ends = _StepEnd(last_tasks(graph, record.end_ps), int(np.argmax(record.end_ps)) if len(graph) else -1)
     for block in blocks(stream_keys(graph, Stream.COMPUTE), graph.ranks):
         _block(walker, block, ends)
-    return _summary(timeline.makespan_ps, ledger)
+    return _summary(record.makespan_ps, ledger)
 
 
 @dataclass(frozen=True)
@@ -118,8 +120,8 @@ class _StepEnd:
 
 
 def _block(walker: walk.Walker, block: StreamBlock, ends: _StepEnd) -> None:
-    charger, timeline = walker.charger, walker.charger.timeline
-    start, end = timeline.start_ps[block.task], timeline.end_ps[block.task]
+    charger, record = walker.charger, walker.charger.record
+    start, end = record.start_ps[block.task], record.end_ps[block.task]
     rank = block.rank + block.first_rank
     first = np.ones(len(rank), np.bool_)
     first[1:] = rank[1:] != rank[:-1]
@@ -129,7 +131,7 @@ def _block(walker: walk.Walker, block: StreamBlock, ends: _StepEnd) -> None:
     _refuse_overlap(rank, block.task, start, free)
     charger.own(rank, block.task, end - start)
     waits = start > free
-    walker.before(walk.waits_before(timeline.graph, rank[waits], free[waits], start[waits], block.task[waits]))
+    walker.before(walk.waits_before(record.graph, rank[waits], free[waits], start[waits], block.task[waits]))
     finished = np.zeros(block.ranks, np.int64)
     last = np.ones(len(rank), np.bool_)
     last[:-1] = first[1:]
@@ -139,19 +141,19 @@ def _block(walker: walk.Walker, block: StreamBlock, ends: _StepEnd) -> None:
 
 def _tail(walker: walk.Walker, rank: NDArray[np.int64], finished_ps: NDArray[np.int64], ends: _StepEnd) -> None:
     """Charges what comes after a rank's last computation: its own other streams, then the rest of the cluster."""
-    timeline = walker.charger.timeline
+    record = walker.charger.record
     if ends.cluster < 0:
         return
     own = ends.own[rank]
-    own_end = np.where(own >= 0, timeline.end_ps[own], 0)
+    own_end = np.where(own >= 0, record.end_ps[own], 0)
     mine = own_end > finished_ps
     if mine.any():
         walker.until(walk.waits_until(rank[mine], finished_ps[mine], own_end[mine], own[mine], via=-1))
     idle_from = np.maximum(finished_ps, own_end)
-    others = idle_from < timeline.makespan_ps
+    others = idle_from < record.makespan_ps
     if others.any():
         count = int(others.sum())
-        step_end, last = np.full(count, timeline.makespan_ps), np.full(count, ends.cluster)
+        step_end, last = np.full(count, record.makespan_ps), np.full(count, ends.cluster)
         walker.until(walk.waits_until(rank[others], idle_from[others], step_end, last, via=AT_STEP_END))
 
 

@@ -1,4 +1,4 @@
-"""Which tasks are told apart in the tree: a timeline whose labels also say collective and tier.
+"""Which tasks are told apart in the tree: a record whose labels also say collective and tier.
 
 The decomposition charges by the label of a task. Here every task gets a label that says more (what kind of collective,
 which tier of links bounds it), and the same decomposition then gives rows as fine as the tree wants them.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.collective.policy import CollectivePolicy
     from railyard.engine.lowering import Lowered
-    from railyard.graph import Timeline
+    from railyard.graph import Record
 
 LIBRARY = "the library's own rate"
 _KEPT = ("data", "checkpoint")
@@ -41,7 +41,7 @@ class Subject:
         algorithm: As the collective library runs it, with its protocol; "" where there is none.
         count: Times that a rank does it in a step, mean over ranks.
         nominal_ps: Of computation on the compute stream: durations as planned, summed over ranks.
-        beside_ps: Of the same: how much longer it took because of communications beside it, summed over ranks.
+        slowed_ps: Of the same: how much longer it took because of communications beside it, summed over ranks.
     """
 
     phase: str
@@ -52,20 +52,18 @@ class Subject:
     algorithm: str = ""
     count: float = 0.0
     nominal_ps: int = 0
-    beside_ps: int = 0
+    slowed_ps: int = 0
 
 
-def told_apart(
-    timeline: Timeline, cluster: Cluster, policy: CollectivePolicy | None
-) -> tuple[Timeline, dict[str, Subject]]:
-    """The same timeline under finer labels, and what each phase of them stands for.
+def told_apart(record: Record, cluster: Cluster, policy: CollectivePolicy | None) -> tuple[Record, dict[str, Subject]]:
+    """The same record under finer labels, and what each phase of them stands for.
 
     Args:
-        timeline: Of a step.
+        record: Of a step.
         cluster: On which it ran.
         policy: What was fixed about collectives.
     """
-    graph = timeline.graph
+    graph = record.graph
     lowered = lower(graph, cluster, policy)
     bound, tiers = _bounds(lowered, cluster)
     words = [f"{a} {p}".strip() for a, p in zip(lowered.algorithm.tolist(), lowered.protocol.tolist(), strict=True)]
@@ -83,7 +81,7 @@ def told_apart(
     for column in columns:
         key = key * (int(column.max(initial=0)) + 1) + column
     _, first, code = np.unique(key, return_index=True, return_inverse=True)
-    count, nominal, beside = _counts(timeline, code.ravel(), len(first))
+    count, nominal, beside = _counts(record, code.ravel(), len(first))
     labels: list[Label] = []
     subjects: dict[str, Subject] = {}
     for number, task in enumerate(first.tolist()):
@@ -103,7 +101,7 @@ def told_apart(
         labels.append(Label(name, op, group))
         subjects.setdefault(name, subject)
     finer = dataclasses.replace(graph, label=code.ravel().astype(np.int32), labels=labels)
-    return dataclasses.replace(timeline, graph=finer), subjects
+    return dataclasses.replace(record, what=finer.label, labels=labels, work=finer), subjects
 
 
 def _what(kind: Kind, collective: int) -> str:
@@ -142,10 +140,10 @@ def _bounds(lowered: Lowered, cluster: Cluster) -> tuple[NDArray[np.int64], list
 
 
 def _counts(
-    timeline: Timeline, code: NDArray[np.int64], size: int
+    record: Record, code: NDArray[np.int64], size: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
     """Times over all ranks, planned durations of computation, and what communications beside it added."""
-    graph = timeline.graph
+    graph = record.graph
     shared = graph.kind == Kind.COLLECTIVE
     members = np.ones(len(graph))
     if shared.any():
@@ -154,6 +152,6 @@ def _counts(
     count = np.bincount(code, members * graph.count, minlength=size).astype(np.float64)
     own = (graph.kind == Kind.COMPUTE) & (graph.stream == Stream.COMPUTE)
     nominal = whole_sums(code[own], graph.duration_ps[own], size)
-    if timeline.beside_ps is None:
+    if not record.has("slowed_ps"):
         return count, nominal, np.zeros(size, np.int64)
-    return count, nominal, whole_sums(code[own], timeline.beside_ps[own], size)
+    return count, nominal, whole_sums(code[own], record.column("slowed_ps")[own], size)

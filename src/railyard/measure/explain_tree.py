@@ -1,4 +1,4 @@
-"""Builds the tree of a step: the decomposition of its timeline, and inside computation the operators."""
+"""Builds the tree of a step: the decomposition of its record, and inside computation the operators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster
     from railyard.collective.policy import CollectivePolicy
-    from railyard.graph import Timeline
+    from railyard.graph import Record
     from railyard.measure.decompose import TimeRow
     from railyard.measure.explain_subjects import Subject
     from railyard.workload.training.spec import Training
@@ -55,7 +55,7 @@ _GROUPS = {
 
 
 def tree_of(
-    timeline: Timeline,
+    record: Record,
     cluster: Cluster,
     training: Training,
     policy: CollectivePolicy | None = None,
@@ -66,19 +66,19 @@ def tree_of(
     """Where a step goes.
 
     Args:
-        timeline: Of the step.
+        record: Of the step.
         cluster: On which it ran.
         training: The job.
         policy: What was fixed about collectives.
         variant: How it is called.
-        added_ps: What the mean step has beyond the timeline, by name: checkpoints, meetings, data that varies.
+        added_ps: What the mean step has beyond the record, by name: checkpoints, meetings, data that varies.
 
     Raises:
-        InputError: The timeline does not belong to the job.
+        InputError: The record does not belong to the job.
     """
-    finer, subjects = told_apart(timeline, cluster, policy)
+    finer, subjects = told_apart(record, cluster, policy)
     found = decompose(finer)
-    laws = Laws(training, cluster, str(timeline.meta.get("engine", "")))
+    laws = Laws(training, cluster, str(record.meta.get("engine", "")))
     rows = _by_cause(found.rows)
     compute, rest = _computation(rows.pop("compute", []), subjects, work_of(training, cluster.accelerator), laws)
     nodes = [compute, *rest]
@@ -112,10 +112,10 @@ def _computation(
     for row in rows:
         subject = subjects[row.phase]
         name = f"{subject.phase} {subject.op}"
-        spread = row.rank_ps - subject.nominal_ps - subject.beside_ps
+        spread = row.rank_ps - subject.nominal_ps - subject.slowed_ps
         # The engine rounds what a kernel loses to whole picoseconds, once or twice a kernel.
-        rounded = spread if subject.beside_ps and abs(spread) <= 2 * round(subject.count * laws.ranks) else 0
-        beside[BESIDE].append(Node(name, subject.beside_ps + rounded, by=laws.beside()))
+        rounded = spread if subject.slowed_ps and abs(spread) <= 2 * round(subject.count * laws.ranks) else 0
+        beside[BESIDE].append(Node(name, subject.slowed_ps + rounded, by=laws.beside()))
         beside[SPREAD].append(Node(name, spread - rounded, by=laws.spread()))
         if subject.phase in _PASSES:
             pools[subject.phase][0] += subject.nominal_ps

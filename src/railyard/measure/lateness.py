@@ -106,10 +106,10 @@ def explain(charger: Charger, stage: NDArray[np.int64], membership: Membership, 
         late: The waits; consumed.
 
     Raises:
-        RailyardError: The blockers of the timeline go round in a circle.
+        RailyardError: The blockers of the record go round in a circle.
     """
     search = _Search.of(late)
-    graph = charger.timeline.graph
+    graph = charger.record.graph
     for _ in range(len(graph) + 1):
         search = search.only(search.owed_ps > 0)
         met = graph.kind[search.task] == Kind.COLLECTIVE
@@ -121,12 +121,12 @@ def explain(charger: Charger, stage: NDArray[np.int64], membership: Membership, 
         search = _look_back(charger, stage, search)
         if not len(search.rank):
             return
-    raise RailyardError("the blockers of the timeline go round in a circle")
+    raise RailyardError("the blockers of the record go round in a circle")
 
 
 def _look_back(charger: Charger, stage: NDArray[np.int64], search: _Search) -> _Search:
     """Takes what the current task explains, then moves on to its blocker."""
-    line, graph, task = charger.timeline, charger.timeline.graph, search.task
+    line, graph, task = charger.record, charger.record.graph, search.task
     kind = graph.kind[task]
     placed = kind != Kind.COLLECTIVE
     elsewhere = placed & (stage[np.where(placed, graph.rank[task], 0)] != stage[search.rank])
@@ -134,11 +134,11 @@ def _look_back(charger: Charger, stage: NDArray[np.int64], search: _Search) -> _
     search.left = search.left | elsewhere
     duration = line.end_ps[task] - line.start_ps[task]
     computing = kind == Kind.COMPUTE
-    nominal = graph.duration_ps[task] + (0 if line.beside_ps is None else line.beside_ps[task])
-    over = np.where(computing, duration - nominal, duration - line.alone_ps[task])
+    nominal = graph.duration_ps[task] + (line.column("slowed_ps")[task] if line.has("slowed_ps") else 0)
+    over = np.where(computing, duration - nominal, duration - line.column("alone_ps")[task])
     over = np.where(computing | (line.end_ps[task] <= search.low_ps), over, 0)
     _take(charger, search, np.clip(over, 0, search.owed_ps), crossing)
-    blocker = line.blocker[task].astype(np.int64)
+    blocker = line.column("blocker")[task].astype(np.int64)
     held = line.start_ps[task] - np.where(blocker >= 0, line.end_ps[blocker], 0)
     _take(charger, search, np.where(placed, np.clip(held, 0, search.owed_ps), 0), np.zeros(len(task), np.bool_))
     search.task = blocker

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
-    from railyard.graph import TaskGraph, Timeline
+    from railyard.graph import Record, TaskGraph
     from railyard.measure.decompose import Decomposition
 
 VISIBLE = 0.02
@@ -93,22 +93,23 @@ class NetworkUse:
         return {"tiers": tiers, "saturated_tier": self.saturated_tier, "hot_links": hot, "waited": waited}
 
 
-def network_use(timeline: Timeline, cluster: Cluster, decomposition: Decomposition, *, hot: int = 10) -> NetworkUse:
+def network_use(record: Record, cluster: Cluster, decomposition: Decomposition, *, hot: int = 10) -> NetworkUse:
     """What the network carried.
 
     Args:
-        timeline: The step, with the bytes of every link and bundle.
+        record: The step, with the bytes of every link and bundle.
         cluster: On which it ran.
         decomposition: Of the step; says how much of it was waiting for bandwidth.
         hot: How many of the busiest links to name.
     """
+    record.require("the load of links", tables=["links"], graph=True)
     links = cluster.links
-    carried = links.to_physical(timeline.link_bytes)
+    carried = links.to_physical(record.table("links")["bytes"])
     load = 8 * carried / links.line_bps[: links.physical] / decomposition.step_s
     busy_s = 8 * carried / links.rate_bps[: links.physical]
     tiers = tuple(_tier(cluster, number, carried, load, busy_s) for number in range(len(links.tiers)))
     tiers = tuple(tier for tier in tiers if tier.links)
-    inside = scale_up_groups(timeline.graph, cluster)
+    inside = scale_up_groups(record.graph, cluster)
     return NetworkUse(
         tiers=tiers,
         saturated_tier=_saturated(tiers, decomposition, inside),

@@ -5,7 +5,6 @@ Percentiles are by nearest rank: the smallest value that at least that share of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from railyard.graph import Record
+
 POINTS = 200
 """Most points of the distribution of completion times."""
 
@@ -27,37 +28,9 @@ _PS_PER_US = 10**6
 _SHARES = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
 
 
-@dataclass(frozen=True, eq=False)
-class Flows:
-    """Flows of a run, one row each; local work is none.
-
-    Attributes:
-        source: int[n], sending host.
-        target: int[n], receiving host.
-        size_bytes: int64[n], payload.
-        start_ps: int64[n], when it began; -1 never.
-        finish_ps: int64[n], when its sender had the last acknowledgement; -1 never.
-        group: int[n], index in `groups`; None when all are of one kind.
-        groups: Names such as "dp all-reduce".
-    """
-
-    source: NDArray[np.integer[Any]]
-    target: NDArray[np.integer[Any]]
-    size_bytes: NDArray[np.int64]
-    start_ps: NDArray[np.int64]
-    finish_ps: NDArray[np.int64]
-    group: NDArray[np.integer[Any]] | None = None
-    groups: tuple[str, ...] = ()
-
-    @property
-    def ended(self) -> NDArray[np.bool_]:
-        """bool[n], flows that have finished."""
-        return np.asarray(self.finish_ps >= 0)
-
-    @property
-    def fct_us(self) -> NDArray[np.float64]:
-        """float64[n], completion times in us; NaN where a flow has not finished."""
-        return np.where(self.ended, (self.finish_ps - self.start_ps) / _PS_PER_US, np.nan)
+def fct_us(flows: Record) -> NDArray[np.float64]:
+    """float64[n], completion times in us, to the last acknowledgement at the sender; NaN where one has not finished."""
+    return np.where(flows.ended, (flows.end_ps - flows.start_ps) / _PS_PER_US, np.nan)
 
 
 def host(number: int) -> str:
@@ -66,7 +39,7 @@ def host(number: int) -> str:
 
 
 def packet_section(
-    flows: Flows,
+    flows: Record,
     packets: Mapping[str, int],
     *,
     constants: Mapping[str, float] | None = None,
@@ -83,13 +56,17 @@ def packet_section(
         left_out: What the model leaves out.
         probed: What was sampled: any of `queues`, `flows`, `storm`, `reorder`, as they stand in the result.
         name: Names a host.
+
+    Raises:
+        InputError: The record does not say where flows went.
     """
+    flows.require("tails of completion times", "target")
     ended = flows.ended
-    times = flows.fct_us[ended]
+    times = fct_us(flows)[ended]
     return {
         "flows_total": len(ended),
         "flows_finished": int(ended.sum()),
-        "last_finish_us": float(flows.finish_ps[ended].max()) / _PS_PER_US if len(times) else None,
+        "last_finish_us": float(flows.end_ps[ended].max()) / _PS_PER_US if len(times) else None,
         "payload_bytes": int(flows.size_bytes[ended].sum()),
         "fct_us": _times(times),
         "fct_cdf": distribution(times),
@@ -127,27 +104,28 @@ def _tail_places(points: int, count: int) -> NDArray[np.int64]:
     return np.unique(np.geomspace(1, count, points).astype(np.int64)) - 1
 
 
-def _tails(flows: Flows, name: Callable[[int], str]) -> list[dict[str, Any]]:
+def _tails(flows: Record, name: Callable[[int], str]) -> list[dict[str, Any]]:
     everyone = _tail("all", flows, flows.ended, name)
-    if flows.group is None or len(flows.groups) < 2:
+    if len(flows.labels) < 2:
         return everyone
-    parts = [_tail(word, flows, flows.ended & (flows.group == at), name) for at, word in enumerate(flows.groups)]
+    parts = [_tail(label.name, flows, flows.ended & (flows.what == at), name) for at, label in enumerate(flows.labels)]
     return [*everyone, *(row for part in parts for row in part)]
 
 
-def _tail(group: str, flows: Flows, rows: NDArray[np.bool_], name: Callable[[int], str]) -> list[dict[str, Any]]:
+def _tail(group: str, flows: Record, rows: NDArray[np.bool_], name: Callable[[int], str]) -> list[dict[str, Any]]:
     """One row, or none where nothing has finished."""
     chosen = np.flatnonzero(rows)
     if not len(chosen):
         return []
-    times = flows.fct_us[chosen]
+    times = fct_us(flows)[chosen]
     found = _times(times)
     slowest = int(chosen[int(times.argmax())])
+    source, target = int(flows.who[slowest]), int(flows.column("target")[slowest])
     return [
         {
             "group": group,
             "flows": len(chosen),
             **{f"{key}_us": found[key] for key in ("mean", *_SHARES, "max")},
-            "slowest": f"{name(int(flows.source[slowest]))}->{name(int(flows.target[slowest]))}",
+            "slowest": f"{name(source)}->{name(target)}",
         }
     ]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.graph import TaskGraph, Timeline
+    from railyard.graph import Record, TaskGraph
 
 TASKS = 12_000
 RANKS = 8
@@ -37,28 +37,29 @@ def sample_ranks(
     return sorted({*(int(rank) for rank in spread), *extremes})[:count]
 
 
-def tracks(timeline: Timeline, ranks: Sequence[int], *, most_tasks: int = TASKS) -> dict[str, object]:
+def tracks(record: Record, ranks: Sequence[int], *, most_tasks: int = TASKS) -> dict[str, object]:
     """The result's `timeline`.
 
     Tasks of one stream that follow each other without a pause and look alike (phase, operation, communicator) are drawn
     as one. When there are still too many, the shortest are left out.
 
     Args:
-        timeline: The step.
+        record: The step.
         ranks: Which ranks.
         most_tasks: Over all tracks together.
 
     Returns:
         `ranks`, `tracks` (rank, stream, tasks as [start in us, duration in us, label index]) and `labels`.
     """
-    graph = timeline.graph
+    record.require("the timeline of ranks", graph=True)
+    graph = record.graph
     found = tasks_of(graph, ranks)
     looks, look_of = _looks(graph)
-    times = timeline.start_ps[found.task], timeline.end_ps[found.task]
+    times = record.start_ps[found.task], record.end_ps[found.task]
     stream = tracks_of(found.rank, graph.stream[found.task].astype(np.int64), *times)
-    order = np.lexsort((found.task, timeline.start_ps[found.task], stream, found.rank))
+    order = np.lexsort((found.task, record.start_ps[found.task], stream, found.rank))
     rank, task, stream = found.rank[order], found.task[order], stream[order]
-    start, end, look = timeline.start_ps[task], timeline.end_ps[task], look_of[graph.label[task]]
+    start, end, look = record.start_ps[task], record.end_ps[task], look_of[graph.label[task]]
     fresh = np.ones(len(task), np.bool_)
     fresh[1:] = (
         (rank[1:] != rank[:-1]) | (stream[1:] != stream[:-1]) | (look[1:] != look[:-1]) | (start[1:] != end[:-1])

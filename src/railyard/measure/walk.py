@@ -102,7 +102,7 @@ class Walker:
         """Charges waits that end with the start of `chains.task`.
 
         Raises:
-            RailyardError: The blockers of the timeline go round in a circle.
+            RailyardError: The blockers of the record go round in a circle.
         """
         self._settle(self._follow(chains))
 
@@ -110,7 +110,7 @@ class Walker:
         """Charges waits that end with the end of `chains.task`.
 
         Raises:
-            RailyardError: The blockers of the timeline go round in a circle.
+            RailyardError: The blockers of the record go round in a circle.
         """
         late = self._step_into(chains)
         self._settle(late + self._follow(chains))
@@ -120,29 +120,29 @@ class Walker:
             explain(self.charger, self.stage, self.membership, Lateness.joined(late))
 
     def _follow(self, chains: Chains) -> list[Lateness]:
-        timeline = self.charger.timeline
+        record = self.charger.record
         late: list[Lateness] = []
-        for _ in range(len(timeline.graph) + 1):
+        for _ in range(len(record.graph) + 1):
             chains = chains.only(chains.high_ps > chains.low_ps)
             if not len(chains):
                 return late
-            blocker = timeline.blocker[chains.task].astype(np.int64)
-            released = np.where(blocker >= 0, timeline.end_ps[blocker], 0)
+            blocker = record.column("blocker")[chains.task].astype(np.int64)
+            released = np.where(blocker >= 0, record.end_ps[blocker], 0)
             _charge_held(self.charger, chains, np.clip(released, chains.low_ps, chains.high_ps))
             chains.task = blocker
             chains = chains.only((blocker >= 0) & (chains.high_ps > chains.low_ps))
             if len(chains):
                 late += self._step_into(chains)
-        raise RailyardError("the blockers of the timeline go round in a circle")
+        raise RailyardError("the blockers of the record go round in a circle")
 
     def _step_into(self, chains: Chains) -> list[Lateness]:
         """Charges `chains.task` from its start (or the start of the wait) to `high_ps`, and moves `high_ps` there."""
-        graph, task = self.charger.timeline.graph, chains.task
+        graph, task = self.charger.record.graph, chains.task
         crossing = self.charger.is_communication(task)
         placed = graph.kind[task] != Kind.COLLECTIVE
         elsewhere = placed & (self.stage[np.where(placed, graph.rank[task], 0)] != self.stage[chains.rank])
         chains.left = chains.left | elsewhere
-        start = np.clip(self.charger.timeline.start_ps[task], chains.low_ps, chains.high_ps)
+        start = np.clip(self.charger.record.start_ps[task], chains.low_ps, chains.high_ps)
         amount = chains.high_ps - start
         unbooked = self.charger.waited(chains.waiting(), task, amount)
         late = []

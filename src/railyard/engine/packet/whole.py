@@ -15,12 +15,13 @@ from railyard.engine.packet.alone import Bench, measured
 from railyard.engine.packet.assembly import LoweredTraffic, assemble
 from railyard.engine.packet.beside import Beside, with_beside
 from railyard.engine.packet.fabrics import COMPOSITIONS, settings_of
+from railyard.engine.packet.flows import HostNames, flows_of
 from railyard.engine.packet.lowering import Lowering, Slicing
 from railyard.engine.packet.placing import Placed, place
 from railyard.engine.packet.running import PacketResult, run
-from railyard.engine.packet.timeline import HostNames, PacketTimeline, run_of
 from railyard.errors import InputError, SimulationError
-from railyard.graph import Kind, Timeline
+from railyard.graph import Kind, Record
+from railyard.graph.record import fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -104,7 +105,7 @@ class PacketEngine:
         jitter: Jitter = Jitter(),  # noqa: B008 - frozen
         policy: CollectivePolicy | None = None,
         progress: Progress | None = None,
-    ) -> Timeline:
+    ) -> Record:
         """Runs the graph to its end; see `Engine.simulate`."""
         from railyard.collective.policy import CollectivePolicy
 
@@ -137,7 +138,7 @@ class PacketEngine:
         )
         result = run(placed.network, traffic.traffic, settings, progress=_told(progress, len(graph)))
         _raise_if_stuck(result, traffic, HostNames(cluster.ranks, placed.storage, placed.scale_up))
-        timeline = _timed(graph, _took_ps(graph, traffic, result, slicing, duration_ps))
+        timed = _timed(graph, _took_ps(graph, traffic, result, slicing, duration_ps))
         meta: dict[str, object] = {
             "engine": self.name,
             "seed": seed,
@@ -149,18 +150,18 @@ class PacketEngine:
             "slice": slicing.factor,
             "coarser": slicing.coarser,
         }
-        found = PacketTimeline(
-            graph=graph,
-            start_ps=timeline.start_ps,
-            end_ps=timeline.end_ps,
-            blocker=timeline.blocker,
-            alone_ps=alone_ps,
-            latency_ps=np.append(lowered.entities.latency_ps, 0)[lowered.entity],
-            link_bytes=_link_bytes(placed, lowering, result, slicing),
+        blocker, link_bytes = timed.column("blocker"), _link_bytes(placed, lowering, result, slicing)
+        meta["digest"] = fingerprint(timed.start_ps, timed.end_ps, blocker, link_bytes)
+        latency_ps = np.append(lowered.entities.latency_ps, 0)[lowered.entity]
+        found = Record.of_tasks(
+            graph,
+            timed.start_ps,
+            timed.end_ps,
+            optional={"blocker": blocker, "alone_ps": alone_ps, "latency_ps": latency_ps},
+            tables={"links": {"bytes": link_bytes}},
+            parts={"flows": flows_of(traffic, result, placed, cluster, sampled)},
             meta=meta,
-            run=run_of(traffic, result, placed, cluster, sampled),
         )
-        meta["digest"] = found.digest()
         if progress is not None:
             progress(len(graph), len(graph), found.makespan_ps)
         return found
@@ -297,7 +298,7 @@ def _took_ps(
     return np.where(graph.kind == Kind.COMPUTE, duration_ps, scaled)
 
 
-def _timed(graph: TaskGraph, took_ps: NDArray[np.int64]) -> Timeline:
+def _timed(graph: TaskGraph, took_ps: NDArray[np.int64]) -> Record:
     """The timeline in which every task takes as long as it took; for a run that is not sliced, the run itself."""
     talks = np.flatnonzero(graph.kind != Kind.COMPUTE)
     entity = np.full(len(graph), -1, np.int32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.graph import perfetto
+from railyard.graph import parquet, perfetto
 from railyard.scenario.variants import expand, resolved
 from railyard.study.inputs import write_inputs
 from railyard.study.kind import Kind, kinds
@@ -31,7 +31,7 @@ def _run(job: Job, control: Control) -> Simulated:
 
 def _write(folder: Path, simulated: Simulated, found: Measured) -> None:
     """The timeline as Parquet, and a few ranks of it for Perfetto."""
-    simulated.timeline.write_parquet(folder / "timeline.parquet")
+    parquet.write_record(simulated.timeline, folder / "timeline.parquet")
     perfetto.write(simulated.timeline, folder / "trace.json", ranks=found.sampled_ranks)
 
 

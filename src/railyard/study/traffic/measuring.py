@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.economics.sources import Source
-from railyard.measure.packets import Flows, packet_section
+from railyard.graph import Record
+from railyard.measure.packets import packet_section
 
 if TYPE_CHECKING:
     from railyard.scenario.packet.presets import Preset
@@ -65,12 +66,14 @@ def changed(traffic: Run) -> dict[str, Any]:
 def section(report: Report) -> dict[str, Any]:
     """The object `packet` of the variant."""
     flows, rows = report.flows, np.flatnonzero(report.flows.travels)
-    sent = Flows(
-        source=flows.source[rows],
-        target=flows.target[rows],
-        size_bytes=flows.size_bytes[rows],
+    sent = Record(
+        rows="flows",
+        who=flows.source[rows],
+        what=np.zeros(len(rows), np.int32),
         start_ps=report.start_ps[rows],
-        finish_ps=report.finish_ps[rows],
+        end_ps=report.finish_ps[rows],
+        size_bytes=flows.size_bytes[rows],
+        optional={"target": flows.target[rows]},
     )
     return packet_section(
         sent,

@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster
     from railyard.collective import CollectivePolicy
-    from railyard.graph import TaskGraph, Timeline
+    from railyard.graph import Record, TaskGraph
 
 MOST_ROWS = 60
 
 
-def collective_rows(timeline: Timeline, cluster: Cluster, policy: CollectivePolicy) -> list[dict[str, Any]]:
+def collective_rows(timeline: Record, cluster: Cluster, policy: CollectivePolicy) -> list[dict[str, Any]]:
     """One row for each group, kind, size and count; the most time-consuming first."""
+    timeline.require("the table of collectives", "alone_ps", graph=True)
     graph = timeline.graph
     tasks = np.flatnonzero(graph.kind == Kind.COLLECTIVE)
     if not tasks.size:
@@ -29,7 +30,7 @@ def collective_rows(timeline: Timeline, cluster: Cluster, policy: CollectivePoli
     first, inverse, times = _alike(graph, tasks)
     took_ps = (timeline.end_ps - timeline.start_ps)[tasks]
     mean_s = np.bincount(inverse, took_ps) / times * 1e-12
-    alone_s = np.bincount(inverse, timeline.alone_ps[tasks]) / times * 1e-12
+    alone_s = np.bincount(inverse, timeline.column("alone_ps")[tasks]) / times * 1e-12
     order = np.argsort(-mean_s * times, kind="stable")[:MOST_ROWS]
     chosen = tasks[first[order]]
     requests = (graph.rank[chosen], graph.collective[chosen], graph.size_bytes[chosen], graph.count[chosen])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.engine import Jitter
 from railyard.errors import InputError, SimulationError, did_you_mean
-from railyard.graph import Timeline
+from railyard.graph.parquet import read_record
 from railyard.measure import bottleneck
 from railyard.measure.decompose import decompose
 from railyard.measure.explain_tree import MEETINGS, STALL, VARIATION, tree_of
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from railyard.graph import Record
     from railyard.measure.bottleneck import Resource
     from railyard.measure.explain import Tree
     from railyard.study.training.remedies import Remedy
@@ -243,11 +244,11 @@ def _job(file: Path, result: Mapping[str, Any], number: int) -> Job:
     return jobs[number]
 
 
-def _timeline(folder: Path, job: Job, number: int, said: Mapping[str, Any]) -> tuple[Timeline, tuple[str, ...]]:
+def _timeline(folder: Path, job: Job, number: int, said: Mapping[str, Any]) -> tuple[Record, tuple[str, ...]]:
     """The stored timeline; where only the result was kept, the step simulated again."""
     path = of_variant(folder, number, said["name"]) / "timeline.parquet"
     if path.is_file():
-        return Timeline.read_parquet(path), ()
+        return read_record(path), ()
     bench = _bench(job)
     seed = job.seeds[0]
     cluster = redrawn(job.cluster, seed)
@@ -276,7 +277,7 @@ class _Ward:
     """Tries remedies on one job; what its mean step has beyond one step's timeline stays as it is."""
 
     job: Job
-    timeline: Timeline
+    timeline: Record
     tree: Tree
     tell: Tell
     added_s: float
@@ -338,7 +339,7 @@ class _Ward:
         return replace(plain, step_s=mean_s, gain=1 - mean_s / (base_s + self.added_s))
 
 
-def _cpmt(job: Job, timeline: Timeline, step_s: float) -> float:
+def _cpmt(job: Job, timeline: Record, step_s: float) -> float:
     """Typical USD per million tokens of a mean step."""
     simulated = Simulated(job, timeline, (step_s,), Saved(), bottleneck.Bottleneck("none", ""))
     return float(economics(simulated, decompose(timeline), step_s).cpmt.total.typical)

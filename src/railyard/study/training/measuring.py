@@ -114,7 +114,7 @@ def measure(simulated: Simulated) -> Measured:
         "collectives": collective_rows(timeline, job.cluster, job.policy),
         **packets_of(timeline, job.cluster),
         "warnings": [
-            *timeline.meta.get("warnings", []),  # type: ignore[misc]
+            *timeline.meta.get("warnings", []),
             *([] if price is None else price.notes()),
             *_straddling(job),
             *storage_warnings(job, loading, saved, step_s, cost.jct),

@@ -6,64 +6,53 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.measure.packets import Flows, packet_section
+from railyard.measure.packets import packet_section
 
 if TYPE_CHECKING:
     from railyard.cluster import Cluster
-    from railyard.engine.packet.timeline import PacketRun
-    from railyard.graph import Timeline
+    from railyard.graph import Record
 
 _PS_PER_US = 1e6
 
 
-def packets_of(timeline: Timeline, cluster: Cluster) -> dict[str, Any]:
+def packets_of(timeline: Record, cluster: Cluster) -> dict[str, Any]:
     """`{"packet": ...}` of a variant, or nothing where another engine ran."""
-    from railyard.engine.packet.timeline import PacketTimeline
+    from railyard.engine.packet.flows import HostNames
 
-    if not isinstance(timeline, PacketTimeline) or timeline.run is None:
+    if "flows" not in timeline.parts:
         return {}
-    run = timeline.run
-    flows = Flows(
-        source=run.source,
-        target=run.target,
-        size_bytes=run.size_bytes,
-        start_ps=run.start_ps,
-        finish_ps=run.finish_ps,
-        group=run.group,
-        groups=run.groups,
-    )
-    constants = {**run.constants, "slice": float(timeline.meta["slice"])}  # type: ignore[arg-type]
+    flows = timeline.parts["flows"]
     section = packet_section(
         flows,
-        run.packets,
-        constants=constants,
-        left_out=list(timeline.meta["left_out"]),  # type: ignore[call-overload]
-        probed=_queues(run, cluster),
-        name=run.hosts,
+        flows.meta["packets"],
+        constants={**flows.meta["constants"], "slice": float(timeline.meta["slice"])},
+        left_out=list(timeline.meta["left_out"]),
+        probed=_queues(flows, cluster),
+        name=HostNames(**flows.meta["hosts"]),
     )
     return {"packet": section}
 
 
-def _queues(run: PacketRun, cluster: Cluster) -> dict[str, Any]:
+def _queues(flows: Record, cluster: Cluster) -> dict[str, Any]:
     """`{"queues": ...}`: depth, load, marks and pauses of the sampled links in time."""
-    samples = run.samples
-    if not len(run.sampled) or not len(samples.time_ps):
+    series, sampled = flows.table("queue_series"), flows.table("sampled_links")
+    time, link, depth = series["time_ps"], sampled["link"], series["depth_bytes"]
+    if not len(link) or not len(time):
         return {}
-    time = samples.time_ps
     span = np.maximum(np.diff(time, prepend=0), 1).astype(np.float64)[:, None]
-    carried = np.diff(samples.carried_bytes, axis=0, prepend=0) * 8e12 / span / run.sampled_bps
-    paused = np.diff(samples.paused_ps, axis=0, prepend=0) / span
-    marks = np.diff(samples.marks, axis=0, prepend=0)
+    carried = np.diff(series["carried_bytes"], axis=0, prepend=0) * 8e12 / span / sampled["rate_bps"]
+    paused = np.diff(series["paused_ps"], axis=0, prepend=0) / span
+    marks = np.diff(series["marks"], axis=0, prepend=0)
     links = cluster.links
-    order = np.argsort(-samples.depth_bytes.sum(axis=0), kind="stable")
+    order = np.argsort(-depth.sum(axis=0), kind="stable")
     return {
         "queues": {
             "time_us": (time / _PS_PER_US).tolist(),
             "rows": [
                 {
-                    "link": cluster.link_name(int(run.sampled[at])),
-                    "tier": links.tiers[int(links.tier[run.sampled[at]])],
-                    "depth_bytes": samples.depth_bytes[:, at].tolist(),
+                    "link": cluster.link_name(int(link[at])),
+                    "tier": links.tiers[int(links.tier[link[at]])],
+                    "depth_bytes": depth[:, at].tolist(),
                     "utilization": np.round(carried[:, at], 4).tolist(),
                     "marks": marks[:, at].tolist(),
                     "paused_share": np.round(paused[:, at], 4).tolist(),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster
     from railyard.engine import Fault
-    from railyard.graph import TaskGraph, Timeline
+    from railyard.graph import Record, TaskGraph
     from railyard.measure.bottleneck import Bottleneck, Resource
     from railyard.study.training.prepare import Graphs, Job
 
@@ -46,7 +46,7 @@ class Simulated:
     """
 
     job: Job
-    timeline: Timeline
+    timeline: Record
     samples_s: tuple[float, ...]
     saved: Saved
     bottleneck: Bottleneck
@@ -153,7 +153,7 @@ class Bench:
         seed: int,
         faults: tuple[Fault, ...] | None = None,
         jitter: Jitter | None = None,
-    ) -> Timeline:
+    ) -> Record:
         """One step."""
         if self.stop.is_set():
             raise Stopped("stopped")

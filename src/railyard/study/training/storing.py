@@ -14,7 +14,7 @@ from railyard.workload.training.loading import cores_of, load_of, mean_step_s, r
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from railyard.graph import Timeline
+    from railyard.graph import Record
     from railyard.measure.job import JobTime
     from railyard.study.training.prepare import Job
     from railyard.workload.training.loading import Load
@@ -144,7 +144,7 @@ class Loading:
         }
 
 
-def loading_of(job: Job, timeline: Timeline, step_s: float, waited_s: float) -> Loading | None:
+def loading_of(job: Job, timeline: Record, step_s: float, waited_s: float) -> Loading | None:
     """How the samples of a step were loaded; None where the job reads none.
 
     Args:

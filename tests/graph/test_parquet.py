@@ -4,12 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from railyard.errors import InputError
-from railyard.graph import Communicators, Kind, Label, Stream, TaskGraph, Timeline
+from railyard.graph import Communicators, Kind, Label, Record, Stream, TaskGraph, parquet
 
 
 def graph_of(dependencies: list[list[int]], ranks: int = 4) -> TaskGraph:
@@ -71,23 +72,65 @@ def test_release_times_are_checked(column: list[int], word: str) -> None:
         replace(graph_of([[], []]), release_ps=np.array(column, np.int64)).validate()
 
 
-def test_timeline_round_trip(tmp_path: Path) -> None:
+def test_a_step_comes_back_with_its_tables_and_its_flows(tmp_path: Path) -> None:
     graph = graph_of([[], [0], [0, 1]])
     start = np.array([0, 5, 2**60], np.int64)
-    timeline = Timeline(
-        graph, start, start + 1, np.array([-1, 0, 1], np.int32), start * 0, start * 0, np.array([1.5, 0.1]), {"seed": 3}
+    flows = Record(
+        rows="flows",
+        who=np.array([3, 7], np.int32),
+        what=np.array([1, 0], np.int32),
+        start_ps=np.array([11, -1], np.int64),
+        end_ps=np.array([2**62, -1], np.int64),
+        size_bytes=np.array([4097, 0], np.int64),
+        labels=[Label("", "dp all-reduce"), Label("", "pp transfer")],
+        optional={"target": np.array([7, 3], np.int32)},
+        meta={"packets": {"new": 5}},
     )
-    timeline.write_parquet(tmp_path / "t.parquet")
-    again = Timeline.read_parquet(tmp_path / "t.parquet")
-    assert again.digest() == timeline.digest()
-    assert again.meta == {"seed": 3}
-    assert again.makespan_ps == 2**60 + 1
+    series = {"time_ps": np.array([0, 9], np.int64), "utilization": np.array([[0.5, 1], [0, 0.25]], np.float32)}
+    record = Record.of_tasks(
+        graph,
+        start,
+        start + 1,
+        optional={"blocker": np.array([-1, 0, 1], np.int32), "alone_ps": start * 0},
+        tables={"links": {"bytes": np.array([1.5, 0.1])}, "link_series": series},
+        parts={"flows": flows},
+        meta={"seed": 3, "digest": "f00"},
+    )
+    parquet.write_record(record, tmp_path / "t.parquet")
+    again = parquet.read_record(tmp_path / "t.parquet")
+    assert (again.meta, again.digest(), again.makespan_ps) == ({"seed": 3, "digest": "f00"}, "f00", 2**60 + 1)
+    assert again.graph.dependencies(2).tolist() == [0, 1]
+    assert again.column("blocker").tolist() == [-1, 0, 1]
+    assert again.table("links")["bytes"].tolist() == [1.5, 0.1]
+    assert again.table("link_series")["utilization"].tolist() == [[0.5, 1], [0, 0.25]]
+    for name in ("who", "what", "start_ps", "end_ps", "size_bytes", "target"):
+        np.testing.assert_array_equal(again.parts["flows"].column(name), flows.column(name))
+    assert list(again.parts["flows"].labels) == flows.labels
+
+
+def test_a_time_that_never_came_is_null_in_the_file(tmp_path: Path) -> None:
+    graph = graph_of([[], []])
+    times = np.array([4, -1], np.int64)
+    parquet.write_record(Record.of_tasks(graph, times, times), tmp_path / "t.parquet")
+    frame = pl.read_parquet(tmp_path / "t.parquet")
+    assert frame["end_ps"].to_list() == [4, None]
+    assert frame["what"].to_list() == [0, 0]
+    assert parquet.read_record(tmp_path / "t.parquet").end_ps.tolist() == [4, -1]
 
 
 def test_one_format_is_not_read_as_the_other(tmp_path: Path) -> None:
     graph_of([[]]).write_parquet(tmp_path / "g.parquet")
     with pytest.raises(InputError, match="another format"):
-        Timeline.read_parquet(tmp_path / "g.parquet")
+        parquet.read_record(tmp_path / "g.parquet")
+
+
+def test_a_side_table_that_is_gone_is_named(tmp_path: Path) -> None:
+    nothing = np.zeros(1, np.int64)
+    record = Record.of_tasks(graph_of([[]]), nothing, nothing, tables={"links": {"bytes": np.zeros(3)}})
+    parquet.write_record(record, tmp_path / "t.parquet")
+    (tmp_path / "t.links.parquet").unlink()
+    with pytest.raises(InputError, match=r"t\.links\.parquet"):
+        parquet.read_record(tmp_path / "t.parquet")
 
 
 def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
