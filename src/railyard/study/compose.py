@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Catalog, Model
     from railyard.cluster import Cluster
+    from railyard.scenario.cluster import ClusterSection
     from railyard.scenario.load import Draft
     from railyard.scenario.workload import TrainingSection
 
@@ -48,14 +49,19 @@ def catalog_of(draft: Draft) -> Catalog:
         return catalogs.load(path)
 
 
-def cluster_of(draft: Draft, catalog: Catalog) -> Cluster:
+def cluster_of(draft: Draft, catalog: Catalog, section: ClusterSection | None = None) -> Cluster:
     """The cluster.
+
+    Args:
+        draft: The scenario.
+        catalog: Its catalogue.
+        section: In place of the scenario's.
 
     Raises:
         InputError: It cannot be built.
     """
     with blaming(draft, "cluster"):
-        spec = draft.scenario.cluster.spec()
+        spec = (section or draft.scenario.cluster).spec()
         bounds.check_cluster(spec)
         return clusters.build(spec, catalog)
 
@@ -83,32 +89,38 @@ def placed(draft: Draft, cluster: Cluster, catalog: Catalog, use: int) -> Cluste
         return clusters.build(dataclasses.replace(cluster.spec, ranks_per_domain=use), catalog)
 
 
-def model_file(draft: Draft) -> Path | None:
-    """The file that describes the model, where it is not one of the catalogue."""
-    workload = draft.scenario.workload
-    name = (workload.training or draft.scenario.serving).model
-    path = draft.folder / name
+def model_file(folder: Path, name: str) -> Path | None:
+    """The file that describes a model, where it is not one of the catalogue.
+
+    Args:
+        folder: Of the scenario.
+        name: As written there.
+    """
+    path = folder / name
     if name.endswith(".json") or "/" in name:
         return path / "config.json" if path.is_dir() else path
     return None
 
 
-def model_of(draft: Draft, catalog: Catalog) -> Model:
-    """The model, from the catalogue or from a Hugging Face `config.json`.
+def model_of(folder: Path, name: str, catalog: Catalog) -> Model:
+    """A model, from the catalogue or from a Hugging Face `config.json`.
+
+    Args:
+        folder: Of the scenario.
+        name: As written there.
+        catalog: Of the scenario.
 
     Raises:
         InputError: It is unknown or cannot be read.
     """
-    path = model_file(draft)
-    workload = draft.scenario.workload
-    with blaming(draft, "workload", "serving" if workload.training is None else "training", "model"):
-        if path is None:
-            return catalog.model((workload.training or draft.scenario.serving).model)
-        if not path.is_file():
-            raise InputError("there is no such file", found=path)
-        from railyard.workload.importers import hf_config
+    path = model_file(folder, name)
+    if path is None:
+        return catalog.model(name)
+    if not path.is_file():
+        raise InputError("there is no such file", found=path)
+    from railyard.workload.importers import hf_config
 
-        return hf_config.read(path)
+    return hf_config.read(path)
 
 
 def training_of(draft: Draft, cluster: Cluster, model: Model) -> Training:

@@ -42,9 +42,10 @@ def _files(draft: Draft) -> dict[str, Path]:
     """The files that a scenario names, by what it calls them."""
     files: dict[str, Path] = {}
     workload = draft.scenario.workload
-    model = None if workload.pipeline else model_file(draft)
-    if model is not None:
-        files[(workload.training or draft.scenario.serving).model] = model
+    of_one = workload.training or workload.serving
+    model = None if of_one is None else model_file(draft.folder, of_one.model)
+    if of_one is not None and model is not None:
+        files[of_one.model] = model
     served = workload.serving or workload.pipeline
     if served is not None and served.requests.trace is not None:
         files[served.requests.trace] = draft.folder / served.requests.trace

@@ -15,13 +15,13 @@ from railyard.measure.serving.percentiles import quantiles
 from railyard.plan.serving.bounds import least_replicas, least_usd_per_h
 from railyard.scenario.source import Mark, from_plain
 from railyard.scenario.variants import Variant, without_compare
+from railyard.study.memo import Memo
 from railyard.study.pipeline.bill import parts
 from railyard.study.pipeline.draws import takers
 from railyard.study.pipeline.measuring import objective_of, uses_of
 from railyard.study.pipeline.prepare import job_of
 from railyard.study.pipeline.shown import shown, streaming
 from railyard.study.pipeline.stage import CAUSES
-from railyard.study.serving.prepare import Known
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -92,7 +92,7 @@ class Trials:
 
     draft: Draft
     count: int = 0
-    _known: Known = field(default_factory=Known)
+    _known: Memo = field(default_factory=Memo)
     _alone: dict[Option, Alone] = field(default_factory=dict)
     _enough: dict[tuple[Option, tuple[int, ...]], bool] = field(default_factory=dict)
     _floor: dict[Option, tuple[int, ...] | None] = field(default_factory=dict)

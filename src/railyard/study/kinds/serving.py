@@ -58,7 +58,7 @@ def _run(job: ServingJob, control: Control) -> Answered:
 def _search(answered: Answered, found: Measured, control: Control) -> None:
     """The capacity, where the scenario asks for it, and the points of the fronts."""
     job = answered.job
-    section = job.variant.draft.scenario.serving.capacity
+    section = job.section.capacity
     if section is not None:
         control.progress(f"capacity of {job.variant.name}", RUN_SHARE)
     add_curve(

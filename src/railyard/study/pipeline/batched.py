@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from railyard.catalog import Catalog
     from railyard.engine.serving import ServingRun
     from railyard.scenario.pipeline import EncodeStage, RetrieveStage
+    from railyard.study.memo import Memo
     from railyard.study.pipeline.stage import Progress
-    from railyard.study.serving.prepare import Known
 
 
 _FLOAT_BYTES = 4.0
@@ -115,14 +115,14 @@ class Batched:
         ]
 
 
-def encoder(catalog: Catalog, section: EncodeStage, hardware: Hardware, known: Known) -> Batched:
+def encoder(catalog: Catalog, section: EncodeStage, hardware: Hardware, memo: Memo) -> Batched:
     """An encoder: prompts only, which see all of their text unless the model is causal.
 
     Args:
         catalog: Of the scenario.
         section: As written.
         hardware: Its devices.
-        known: What other variants have made.
+        memo: What other variants have made.
 
     Raises:
         InputError: The model does not fit, or its texts are longer than a batch.
@@ -131,7 +131,7 @@ def encoder(catalog: Catalog, section: EncodeStage, hardware: Hardware, known: K
     model = replace(catalog.model(section.model), vocab=1)
     layout = ServingLayout(tp=section.tp, precision=section.precision)
     software = profile(section.software or SOFTWARE, hardware.cluster.accelerator)
-    cost = cost_of(model, hardware.cluster, layout, software, most=section.max_batched_tokens, known=known)
+    cost = cost_of(model, hardware.cluster, layout, software, most=section.max_batched_tokens, memo=memo)
     most = min(model.max_seq, section.max_batched_tokens)
     if section.tokens is not None and section.tokens > most:
         raise InputError(

@@ -83,7 +83,6 @@ class Drafting:
             catalog.model(section.model), device, Machine.of(cluster), layout, profile(SOFTWARE, device)
         )
         checking = sum(pool.replicas for pool in job.pools if pool.role != "prefill")
-        serving = job.variant.draft.scenario.serving
         mean = float(job.requests.input_tokens.mean() + job.requests.output_tokens.mean() / 2)
         nic = min(hardware.nic_bps, job.cluster.spec.back_end.link_rate_bps or job.cluster.nic.rate_bps)
         return cls(
@@ -94,7 +93,7 @@ class Drafting:
             way_s=_way_s(network) if section.latency is None else section.latency,
             rate_bps=nic * network.fabric.payload_efficiency,
             context=mean,
-            vocabulary=catalog.model(serving.model).vocab,
+            vocabulary=catalog.model(job.section.model).vocab,
         )
 
     @property

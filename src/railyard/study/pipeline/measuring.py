@@ -192,5 +192,5 @@ def _sources(job: PipelineJob, cost: DeploymentCost) -> Iterator[Source]:
 
 def _defaults(job: PipelineJob) -> Iterator[str]:
     for name, stage in job.stages.items():
-        if isinstance(stage, Answer) and stage.job.variant.draft.scenario.serving.software is None:
+        if isinstance(stage, Answer) and stage.job.section.software is None:
             yield f"software of {name}: {stage.job.software[0].name}"

@@ -1,7 +1,7 @@
 """The stage of a language model: the serving workload of `workload.serving` on a cluster of the stage's own size.
 
-What is written for the stage becomes a serving scenario of its own (every value keeps its line of the file), so that
-pools, routers, caches, transfers are those of a run without stages. Drafts from other accelerators and sampling on the
+The stage is prepared as a serving workload of its own, so that pools, routers, caches, transfers are those of a run
+without stages. Drafts from other accelerators and sampling on the
 host go into the costs of the replicas that check and sample.
 """
 
@@ -15,13 +15,13 @@ import numpy as np
 
 from railyard.errors import InputError
 from railyard.measure.serving.served import DROPPED, served
-from railyard.scenario.source import Mark, Node, from_plain
+from railyard.scenario.serving import ServingSection
 from railyard.scenario.variants import Variant
 from railyard.study.pipeline.drafting import Drafting
 from railyard.study.pipeline.stage import PS, Cached, Hardware, Passed, Tokens, parts
 from railyard.study.serving.measuring import replicas_of
 from railyard.study.serving.notes import thrashed, too_long
-from railyard.study.serving.prepare import job_of
+from railyard.study.serving.prepare import service_of
 from railyard.study.serving.spending import uses_of
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from railyard.catalog import Catalog
     from railyard.economics.deployment import Use
     from railyard.engine.serving import Pool, ServingRun
+    from railyard.scenario.cluster import ClusterSection
     from railyard.scenario.load import Draft
     from railyard.scenario.pipeline import ModelStage
     from railyard.study.pipeline.site import Site
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from railyard.study.serving.prepare import ServingJob
     from railyard.workload.serving.requests import Requests
 
-_OWN = frozenset({"kind", "after", "quorum", "when", "server", "draft", "sampling", "input", "add_input", "output"})
-"""Keys of the stage that are no keys of `workload.serving`."""
 _BYTES_PER_TOKEN = 4.0
 _SCORE_BYTES = 4.0
 
@@ -167,18 +166,34 @@ def answer(name: str, section: ModelStage, site: Site) -> Answer:
         InputError: It cannot be run; with its place in the scenario.
     """
     draft, catalog = site.draft, site.catalog
-    server = section.server or draft.scenario.cluster.server
-    devices = size_of(section, catalog, server)
-    alone = _alone(draft, name, section, server, devices)
-    if site.back_end(server).link_rate_bps != site.network.spec.back_end.link_rate_bps:
-        alone = alone.changed({"cluster.back_end.link_rate": from_plain(None, Mark(f"stage `{name}`"))})
-    job = job_of(Variant(name, {}, alone), site.known)
+    machine = _machine(section, site)
+    place = ("workload", "pipeline", "stages", name)
+    job = service_of(Variant(name, {}, draft), _serving(section, draft), machine, place, site.memo)
     if section.sampling is not None:
         job = _sampled(job, section, catalog)
     drafting = None
     if section.draft is not None:
         drafting = Drafting.of(section.draft, job, site)
     return Answer(name, section, job, drafting)
+
+
+def _machine(section: ModelStage, site: Site) -> ClusterSection:
+    """The scenario's cluster with the stage's servers, as many as its pools need."""
+    written = site.draft.scenario.cluster
+    server = section.server or written.server
+    back_end = written.back_end
+    if site.back_end(server).link_rate_bps != site.network.spec.back_end.link_rate_bps:
+        back_end = back_end.model_copy(update={"link_rate": None})
+    devices = size_of(section, site.catalog, server)
+    return written.model_copy(update={"server": server, "accelerators": devices, "back_end": back_end})
+
+
+def _serving(section: ModelStage, draft: Draft) -> ServingSection:
+    """The stage as a serving workload that is asked what the pipeline is."""
+    keys = {name: getattr(section, name) for name in ServingSection.model_fields if name in type(section).model_fields}
+    if section.input is not None:  # prompts of its own have nothing in common that is known
+        keys["cache"] = keys["cache"].model_copy(update={"prefix": False})
+    return ServingSection.model_construct(requests=draft.scenario.pipeline.requests, **keys)
 
 
 def size_of(section: ModelStage, catalog: Catalog, server: str) -> int:
@@ -212,29 +227,6 @@ def size_of(section: ModelStage, catalog: Catalog, server: str) -> int:
         devices += math.ceil(pool.replicas / (domain // each)) * domain if each <= domain else pool.replicas * each
     whole = max(known.accelerators, known.scale_up_domain if known.scale_up_domain > known.accelerators else 1)
     return math.ceil(devices / whole) * whole
-
-
-def _alone(draft: Draft, name: str, section: ModelStage, server: str, devices: int) -> Draft:
-    """The scenario of that stage alone; its values keep their places in the file."""
-    pipeline = draft.tree.value["workload"].value["pipeline"]
-    written = pipeline.value["stages"].value[name]
-    keys = {key: node for key, node in written.value.items() if key not in _OWN}
-    keys["requests"] = pipeline.value["requests"]
-    serving = Node(keys, written.mark, {key: written.keys.get(key, written.mark) for key in keys})
-    workload = Node({"serving": serving}, written.mark, {"serving": written.mark})
-    here = Mark(f"stage `{name}`")
-    changes: dict[str, Node] = {
-        "workload": workload,
-        "cluster.server": from_plain(server, here),
-        "cluster.accelerators": from_plain(devices, here),
-        "compare": from_plain({}, here),
-        "engine": from_plain("flow", here),
-    }
-    if draft.scenario.plan is not None:
-        changes["plan"] = from_plain(None, here)
-    if section.input is not None:
-        changes["workload.serving.cache.prefix"] = from_plain(False, here)
-    return draft.changed(changes)
 
 
 def _sampled(job: ServingJob, section: ModelStage, catalog: Catalog) -> ServingJob:

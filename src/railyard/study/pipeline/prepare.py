@@ -15,12 +15,12 @@ from railyard.scenario.pipeline import (
     ToolStage,
 )
 from railyard.study import compose
+from railyard.study.memo import Memo
 from railyard.study.pipeline.batched import encoder, search
 from railyard.study.pipeline.model_stage import answer
 from railyard.study.pipeline.outside import Host, Tool
 from railyard.study.pipeline.site import Site
 from railyard.study.pipeline.through import through
-from railyard.study.serving.prepare import Known
 from railyard.study.serving.requests import requests_of
 
 if TYPE_CHECKING:
@@ -68,31 +68,31 @@ def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Pipe
         InputError: One of them cannot be run; with the place in the scenario.
     """
     del engine  # there is one that serves requests
-    known = Known()
-    return [job_of(variant, known) for variant in variants]
+    memo = Memo()
+    return [job_of(variant, memo) for variant in variants]
 
 
-def job_of(variant: Variant, known: Known) -> PipelineJob:
+def job_of(variant: Variant, memo: Memo) -> PipelineJob:
     """One variant, ready to run.
 
     Args:
         variant: With a pipeline.
-        known: What other variants have made.
+        memo: What other variants have made.
 
     Raises:
         InputError: It cannot be run; with the place in the scenario.
     """
     draft = variant.draft
     scenario = draft.scenario
-    catalog: Catalog = known.get("catalog", scenario.catalog, lambda: compose.catalog_of(draft))
+    catalog: Catalog = memo.get("catalog", scenario.catalog, lambda: compose.catalog_of(draft))
     key = [scenario.catalog, dump(scenario.cluster)]
-    network: Cluster = known.get("cluster", key, lambda: compose.cluster_of(draft, catalog))
+    network: Cluster = memo.get("cluster", key, lambda: compose.cluster_of(draft, catalog))
     with blaming(draft, "economics"):
         assumptions = Assumptions.from_catalog(catalog, scenario.economics.given())
     pipeline = scenario.pipeline
     asked = [dump(pipeline.requests), scenario.seed]
-    requests: Requests = known.get("requests", asked, lambda: requests_of(draft))
-    site = Site(draft, catalog, network, known)
+    requests: Requests = memo.get("requests", asked, lambda: requests_of(draft))
+    site = Site(draft, catalog, network, memo)
     stages = {name: _stage(name, section, site) for name, section in pipeline.stages.items()}
     used = sum(nics_of(one) for stage in stages.values() for one in stage.hardware)
     room = network.bill().count("nic")
@@ -118,7 +118,7 @@ def _stage(name: str, section: StageSection, site: Site) -> Stage:
         if isinstance(section, EncodeStage):
             devices = section.replicas * section.tp
             hardware = site.devices(section.server, devices, section.kind, section.replicas)
-            return encoder(site.catalog, section, hardware, site.known)
+            return encoder(site.catalog, section, hardware, site.memo)
         if isinstance(section, RetrieveStage):
             devices = section.replicas * section.shards
             return search(section, site.devices(section.server, devices, section.kind, section.replicas))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from railyard.catalog import Catalog
     from railyard.cluster import Cluster, NetworkSpec
     from railyard.scenario.load import Draft
-    from railyard.study.serving.prepare import Known
+    from railyard.study.memo import Memo
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,13 @@ class Site:
         draft: The scenario.
         catalog: Of the scenario.
         network: Its cluster, whose network all stages are on.
-        known: What has been made before.
+        memo: What has been made before.
     """
 
     draft: Draft
     catalog: Catalog
     network: Cluster
-    known: Known
+    memo: Memo
 
     def devices(self, server: str, count: int, role: str, replicas: int) -> Hardware:
         """So many devices of a server, in whole servers on the network of the scenario.
@@ -42,7 +42,7 @@ class Site:
         whole = max(-(-count // each), 1) * each
         spec = ClusterSpec(whole, server, back_end)
         key = [server, whole, repr(back_end)]
-        cluster: Cluster = self.known.get("devices", key, lambda: build(spec, self.catalog))
+        cluster: Cluster = self.memo.get("devices", key, lambda: build(spec, self.catalog))
         return Hardware(cluster, count, role, replicas)
 
     def back_end(self, server: str) -> NetworkSpec:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Model
     from railyard.cluster import Cluster
+    from railyard.study.memo import Memo
     from railyard.study.serving.networks import Networks
     from railyard.study.serving.placing import Ffn, Placed
-    from railyard.study.serving.prepare import Known
     from railyard.workload.serving.afd import Exchange
     from railyard.workload.serving.cost import IterationCost
     from railyard.workload.serving.devices import Profiles
@@ -39,7 +39,7 @@ def costs_of(
     software: tuple[ServingSoftware, ...],
     *,
     requests: Requests,
-    known: Known,
+    memo: Memo,
     own: Profiles | None = None,
 ) -> tuple[IterationCost, ...]:
     """The cost of an iteration of a replica of each pool.
@@ -50,7 +50,7 @@ def costs_of(
         pools: On the cluster.
         software: Of each pool's accelerators; of those of attention where FFNs are apart.
         requests: Their mean length says how long a usual sequence is.
-        known: What other variants have made.
+        memo: What other variants have made.
         own: Constants of a user's, for accelerators of FFNs that are apart.
 
     Raises:
@@ -64,7 +64,7 @@ def costs_of(
             if pool.ffn is None:
                 replica = (model, pool.cluster, pool.layout, constants)
                 most, beside = pool.section.max_batched_tokens, pool.role == "both"
-                found.append(cost_of(*replica, most=most, known=known, beside=beside))
+                found.append(cost_of(*replica, most=most, memo=memo, beside=beside))
                 continue
             sides = _sides(model, pool, pool.ffn, constants, own)
             skew = sides[1].software.skew if model.experts else 1.0
@@ -117,7 +117,7 @@ def cost_of(
     software: ServingSoftware,
     *,
     most: int,
-    known: Known,
+    memo: Memo,
     beside: bool = False,
 ) -> IterationCost:
     """The cost of an iteration of one replica, made once for all variants.
@@ -128,7 +128,7 @@ def cost_of(
         layout: Of the replica.
         software: Of its accelerators.
         most: Tokens of an iteration.
-        known: What other variants have made.
+        memo: What other variants have made.
         beside: Whether prompts are computed beside the decoding of others.
     """
     of = (model, cluster.accelerator, Machine.of(cluster), layout, software)
@@ -136,7 +136,7 @@ def cost_of(
     def made() -> IterationCost:
         return iteration_cost(*of, max_batched_tokens=most, beside=beside)
 
-    cost: IterationCost = known.get("cost", [repr(of), most, beside], made)
+    cost: IterationCost = memo.get("cost", [repr(of), most, beside], made)
     return cost
 
 

@@ -70,7 +70,7 @@ class Measured:
 
 def objective_of(job: ServingJob) -> Objective:
     """The scenario's objective."""
-    slo = job.variant.draft.scenario.serving.slo
+    slo = job.section.slo
     return Objective(slo.ttft, slo.tpot, slo.e2e, slo.attainment)
 
 
@@ -249,7 +249,7 @@ def _sources(job: ServingJob, cost: DeploymentCost) -> Iterator[Source]:
 
 
 def _defaults(job: ServingJob) -> Iterator[str]:
-    serving = job.variant.draft.scenario.serving
+    serving = job.section
     if serving.software is None:
         yield f"software: {job.software[0].name}"
     for pool in job.pools:

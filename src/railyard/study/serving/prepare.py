@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +9,13 @@ from railyard.engine.serving import simulate
 from railyard.errors import InputError
 from railyard.scenario.load import blaming, dump
 from railyard.study import compose
+from railyard.study.memo import Memo
 from railyard.study.serving.collective_links import with_own
 from railyard.study.serving.costing import costs_of
 from railyard.study.serving.deployment import deployment
 from railyard.study.serving.networks import networks_of
-from railyard.study.serving.placing import PROMPTS, ROLES, own_needs, place
+from railyard.study.serving.placing import PROMPTS, ROLES, own_needs
+from railyard.study.serving.placing import place as place_pools
 from railyard.study.serving.requests import requests_of
 from railyard.study.serving.storage import loads_from, with_storage
 from railyard.study.serving.transfer_links import ways
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from railyard.catalog import Catalog, Model
+    from railyard.catalog import Model
     from railyard.cluster import Cluster
     from railyard.economics.assumptions import Assumptions
-    from railyard.engine.serving import Deployment, ServingRun
+    from railyard.engine.serving import Deployment, Links, ServingRun
+    from railyard.scenario.cluster import ClusterSection
+    from railyard.scenario.serving import ServingSection
     from railyard.scenario.variants import Variant
     from railyard.study.serving.networks import Networks
     from railyard.study.serving.placing import Placed
@@ -46,6 +49,7 @@ class ServingJob:
 
     Attributes:
         variant: Its name, settings and scenario.
+        section: How it answers.
         model: What answers.
         cluster: On what it runs; the network between its pools.
         networks: That, and those of pools that have their own.
@@ -58,6 +62,7 @@ class ServingJob:
     """
 
     variant: Variant
+    section: ServingSection
     model: Model
     cluster: Cluster
     networks: Networks
@@ -79,13 +84,12 @@ class ServingJob:
     ) -> ServingRun:
         """Serves requests, which reach the engines `entry_ps` after their arrival."""
         entered = replace(requests, arrival_ps=requests.arrival_ps + self.entry_ps)
-        scenario = self.variant.draft.scenario
         return simulate(
             entered,
             self.deployment,
-            seed=scenario.seed,
+            seed=self.variant.draft.scenario.seed,
             log_replicas=log,
-            users=scenario.serving.requests.users,
+            users=self.section.requests.users,
             think_ps=self.think_ps + self.entry_ps,
             progress=progress,
         )
@@ -93,12 +97,12 @@ class ServingJob:
     @property
     def think_ps(self) -> int:
         """From an answer to its user's next request, in a closed loop."""
-        drawn = self.variant.draft.scenario.serving.requests.synthetic
+        drawn = self.section.requests.synthetic
         return round(((drawn and drawn.think) or 0.0) * 1e12)
 
     def as_sent(self, run: ServingRun) -> ServingJob:
         """The job with its requests as a closed loop's users sent them; as it is where they came by themselves."""
-        if not self.variant.draft.scenario.serving.requests.users:
+        if not self.section.requests.users:
             return self
         return replace(self, requests=replace(self.requests, arrival_ps=run.sent_ps - self.entry_ps))
 
@@ -110,22 +114,8 @@ def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Serv
         InputError: One of them cannot be run; with the place in the scenario.
     """
     del engine  # there is one that serves requests
-    known = Known()
-    return [job_of(variant, known) for variant in variants]
-
-
-class Known:
-    """Catalogues, clusters, requests and costs of iterations that several variants share."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, Any] = {}
-
-    def get(self, what: str, key: object, make: Any) -> Any:
-        """What was made before under that name and key, or what `make` gives."""
-        text = f"{what} {json.dumps(key, default=str, sort_keys=True)}"
-        if text not in self._kept:
-            self._kept[text] = make()
-        return self._kept[text]
+    memo = Memo()
+    return [job_of(variant, memo) for variant in variants]
 
 
 def profiles_of(folder: Path, name: str | None) -> Profiles:
@@ -141,34 +131,61 @@ def profiles_of(folder: Path, name: str | None) -> Profiles:
     return read_profiles(folder / name)
 
 
-def job_of(variant: Variant, known: Known) -> ServingJob:
+def job_of(variant: Variant, memo: Memo) -> ServingJob:
     """One variant, ready to run.
+
+    Raises:
+        InputError: It cannot be run; with the place in the scenario.
+    """
+    scenario = variant.draft.scenario
+    return service_of(variant, scenario.serving, scenario.cluster, _SERVING, memo)
+
+
+def service_of(
+    variant: Variant, serving: ServingSection, machine: ClusterSection, place: tuple[str, ...], memo: Memo
+) -> ServingJob:
+    """One model that answers, ready to run: a scenario's, or a stage of its pipeline.
+
+    Args:
+        variant: Its scenario names catalogue, prices, requests and seed.
+        serving: How it answers.
+        machine: What it runs on.
+        place: Where the section stands in the scenario.
+        memo: What other variants have made.
 
     Raises:
         InputError: It cannot be run; with the place in the scenario.
     """
     from railyard.economics.assumptions import Assumptions
 
-    draft = variant.draft
-    scenario, serving = draft.scenario, draft.scenario.serving
-    catalog: Catalog = known.get("catalog", scenario.catalog, lambda: compose.catalog_of(draft))
-    key = [scenario.catalog, dump(scenario.cluster)]
-    cluster: Cluster = known.get("cluster", key, lambda: compose.cluster_of(draft, catalog))
-    model = compose.model_of(draft, catalog)
+    draft, scenario = variant.draft, variant.draft.scenario
+    catalog = memo.get("catalog", scenario.catalog, lambda: compose.catalog_of(draft))
+    key = [scenario.catalog, dump(machine)]
+    cluster = memo.get("cluster", key, lambda: compose.cluster_of(draft, catalog, machine))
+    with blaming(draft, *place, "model"):
+        model = compose.model_of(draft.folder, serving.model, catalog)
     with blaming(draft, "economics"):
         assumptions = Assumptions.from_catalog(catalog, scenario.economics.given())
     asked = [dump(serving.requests), scenario.seed]
-    requests: Requests = known.get("requests", asked, lambda: requests_of(draft))
-    with blaming(draft, *_SERVING):
+    requests = memo.get("requests", asked, lambda: requests_of(draft))
+    with blaming(draft, *place):
         networks = networks_of(serving, catalog, cluster, own_needs(serving))
-        pools = place(serving, catalog, networks)
-        own = known.get("profiles", serving.profiles, lambda: profiles_of(draft.folder, serving.profiles))
+        pools = place_pools(serving, catalog, networks)
+        own = memo.get("profiles", serving.profiles, lambda: profiles_of(draft.folder, serving.profiles))
         software = tuple(profile(serving.software or SOFTWARE, pool.cluster.accelerator, own=own) for pool in pools)
-        costs = costs_of(model, networks, pools, software, requests=requests, known=known, own=own)
-        peers = ROLES if "peer" in loads_from(serving, pools) else PROMPTS if serving.router.move else ()
-        between = ways(networks, pools, serving.transfer.nic, among=peers)
-        between = with_storage(between, networks, pools, serving)
-        between = with_own(between, networks, pools, costs)
-        deployed = deployment(serving, pools, costs, model=model, links=between, hash_tokens=requests.block_tokens)
+        costs = costs_of(model, networks, pools, software, requests=requests, memo=memo, own=own)
+        links = _links(serving, networks, pools, costs)
+        deployed = deployment(serving, pools, costs, model=model, links=links, hash_tokens=requests.block_tokens)
     joined = networks.clusters[0]
-    return ServingJob(variant, model, joined, networks, pools, costs, software, deployed, requests, assumptions)
+    return ServingJob(
+        variant, serving, model, joined, networks, pools, costs, software, deployed, requests, assumptions
+    )
+
+
+def _links(
+    serving: ServingSection, networks: Networks, pools: tuple[Placed, ...], costs: tuple[Any, ...]
+) -> Links | None:
+    """What transfers take: between pools, to storage, and from the collectives of the replicas."""
+    peers = ROLES if "peer" in loads_from(serving, pools) else PROMPTS if serving.router.move else ()
+    links = ways(networks, pools, serving.transfer.nic, among=peers)
+    return with_own(with_storage(links, networks, pools, serving), networks, pools, costs)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def requests_of(draft: Draft) -> Requests:
-    """What is asked, and when.
+    """What a scenario asks, and when.
 
     Raises:
         InputError: The trace cannot be read (its own line is named), or the load cannot be reached.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError
 from railyard.scenario.load import blaming, dump
 from railyard.study import compose
+from railyard.study.memo import Memo
 from railyard.study.training.packet_engine import engine_of
 from railyard.workload.training.jitter import law_of
 
@@ -105,23 +107,17 @@ def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Job]
     Raises:
         InputError: One of them cannot be run; with the place in the scenario.
     """
-    catalogs: dict[str | None, Catalog] = {}
-    clusters: dict[str, Cluster] = {}
-    jobs, graphs = [], Graphs()
+    memo, jobs, graphs = Memo(), [], Graphs()
     for variant in variants:
-        extra = variant.draft.scenario.catalog
-        if extra not in catalogs:
-            catalogs[extra] = compose.catalog_of(variant.draft)
-        key = repr((extra, dump(variant.draft.scenario.cluster)))
-        if key not in clusters:
-            clusters[key] = compose.cluster_of(variant.draft, catalogs[extra])
-        job = replace(_job(variant, catalogs[extra], clusters[key], engine), graphs=graphs)
-        use = compose.domain_use_of(job.cluster, job.training.layout)
-        if use is not None and job.cluster.spec.ranks_per_domain is None:
-            key = f"{use} {key}"
-            if key not in clusters:
-                clusters[key] = compose.placed(variant.draft, job.cluster, job.catalog, use)
-            job = replace(job, cluster=clusters[key])
+        draft, extra = variant.draft, variant.draft.scenario.catalog
+        key = [extra, dump(draft.scenario.cluster)]
+        catalog = memo.get("catalog", extra, partial(compose.catalog_of, draft))
+        cluster = memo.get("cluster", key, partial(compose.cluster_of, draft, catalog))
+        job = replace(_job(variant, catalog, cluster, engine), graphs=graphs)
+        use = compose.domain_use_of(cluster, job.training.layout)
+        if use is not None and cluster.spec.ranks_per_domain is None:
+            place = partial(compose.placed, draft, cluster, catalog, use)
+            job = replace(job, cluster=memo.get("placed cluster", [use, *key], place))
         jobs.append(job)
     return jobs
 
@@ -133,7 +129,8 @@ def _job(variant: Variant, catalog: Catalog, cluster: Cluster, engine: str | Non
     scenario = draft.scenario
     name = compose.engine_name(draft, engine)
     compose.need_storage(draft)
-    model = compose.model_of(draft, catalog)
+    with blaming(draft, "workload", "training", "model"):
+        model = compose.model_of(draft.folder, scenario.training.model, catalog)
     with blaming(draft, "collectives"):
         policy = scenario.collectives.policy()
     with blaming(draft, "economics"):
