@@ -111,7 +111,8 @@ class Runner:
 
     def _portable(self, leaves: dict[str, Any], out: Path) -> dict[str, Any]:
         """The leaves without the names of this run's folders."""
-        folders = {str(out): "OUT", str(self.work): "WORK", str(self.tree): "TREE"}
+        runs = {str(folder): "RUN" for folder in out.iterdir() if folder.is_dir()}  # named by a hash of the question
+        folders = runs | {str(out): "OUT", str(self.work): "WORK", str(self.tree): "TREE"}
         return {path: _replaced(value, folders) if isinstance(value, str) else value for path, value in leaves.items()}
 
 
