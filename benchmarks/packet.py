@@ -91,10 +91,10 @@ def measure(name: str) -> dict[str, float]:
     return {
         "s": seconds,
         "mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before_mb,
-        "events": found.events,
-        "hops": found.packets.hops,
-        "mean_us": float(found.fct_ps.mean()) / 1e6,
-        "max_us": float(found.fct_ps.max()) / 1e6,
+        "events": found.meta["events"],
+        "hops": found.meta["packets"]["hops"],
+        "mean_us": float(found.duration_ps.mean()) / 1e6,
+        "max_us": float(found.duration_ps.max()) / 1e6,
     }
 
 

@@ -11,12 +11,15 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.engine.packet import PacketResult, Settings, Traffic, UserControl, fat_tree, run
+from railyard.engine.packet import Settings, Traffic, UserControl, fat_tree, run
 from railyard.engine.packet.user import load
+
+if TYPE_CHECKING:
+    from railyard.graph import Record
 
 RATE_BPS = 400 * 10**9
 SIZE_BYTES = 2_000_000
@@ -38,7 +41,7 @@ COMMON: dict[str, Any] = {
 }
 
 
-def timed(hosts: int, traffic: Traffic, control: Any) -> tuple[float, PacketResult]:
+def timed(hosts: int, traffic: Traffic, control: Any) -> tuple[float, Record]:
     begun = time.process_time()
     found = run(fat_tree(hosts, rate_bps=RATE_BPS), traffic, Settings(**COMMON, rdma_control=control))
     return time.process_time() - begun, found
@@ -55,7 +58,7 @@ def main(sizes: list[int]) -> int:
         order = np.random.default_rng(1).permutation(hosts)
         traffic = Traffic.of(hosts, order, np.roll(order, 1), SIZE_BYTES)
         best: dict[str, float] = {}
-        found: dict[str, PacketResult] = {}
+        found: dict[str, Record] = {}
         for _ in range(ROUNDS.get(hosts, 5)):
             for name, control in controls.items():
                 seconds, found[name] = timed(hosts, traffic, control)
@@ -64,7 +67,7 @@ def main(sizes: list[int]) -> int:
         print(f"{'control':18}{'s':>8}{'of none':>9}{'M hops/s':>10}{'mean us':>9}{'max us':>8}  digest")
         for name, seconds in best.items():
             result = found[name]
-            hops, fct = result.packets.hops / seconds / 1e6, result.fct_ps / 1e6
+            hops, fct = result.meta["packets"]["hops"] / seconds / 1e6, result.duration_ps / 1e6
             beside = seconds / best["line-rate"]
             figures = f"{seconds:8.3f}{beside:8.2f}x{hops:10.1f}{fct.mean():9.1f}{fct.max():8.1f}"
             print(f"{name:18}{figures}  {result.digest()[:12]}")

@@ -11,7 +11,8 @@ import polars as pl
 import pytest
 
 from railyard.cli.guard import run as railyard
-from railyard.study.traffic.trace import lanes
+from railyard.graph.parquet import read_record
+from railyard.graph.perfetto.flows import lanes
 
 DATA = Path(__file__).parent / "data"
 
@@ -28,7 +29,8 @@ def kept(tmp_path_factory):
 def test_the_folder_holds_everything_under_a_name_of_its_own(kept):
     _, folder = kept
     assert re.fullmatch(r"incast-uec-htsim-[0-9a-f]{8}", folder.name)
-    names = ["fct.csv", "flows.parquet", "report.html", "result.json", "trace.json.gz"]
+    tables = [f"flows.{name}.parquet" for name in ("links", "queue_series", "sampled_links")]
+    names = ["fct.csv", *tables[:1], "flows.parquet", *tables[1:], "report.html", "result.json", "trace.json.gz"]
     assert sorted(path.name for path in folder.iterdir()) == names
 
 
@@ -46,6 +48,17 @@ def test_table_parquet_and_result_agree(kept):
     assert section["tails"][0]["slowest"] == f"h{slowest['source'][0]}->h{slowest['target'][0]}"
     assert section["packets"]["new"] == 7350
     assert section["constants"]["base_rtt_ps"] > 0
+
+
+def test_the_flows_are_a_record_with_what_was_sampled(kept):
+    _, folder = kept
+    record = read_record(folder / "flows.parquet")
+    section = json.loads((folder / "result.json").read_text())["variants"][0]["packet"]
+    assert (record.rows, len(record), record.meta["packets"]["new"]) == ("flows", 15, 7350)
+    assert record.who.tolist() == record.column("source").tolist()
+    assert (record.end_ps > record.column("receiver_finish_ps")).all()
+    assert record.table("queue_series")["depth_bytes"][:, 0].tolist() == section["queues"]["rows"][0]["depth_bytes"]
+    assert record.table("links")["bytes"].sum() > 15 * record.size_bytes[0]
 
 
 def test_queues_and_senders_are_sampled(kept):

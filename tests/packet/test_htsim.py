@@ -11,7 +11,7 @@ G100, G400 = 100 * 10**9, 400 * 10**9
 
 
 def fct_us(network, traffic, **settings):
-    return np.sort(run(network, traffic, Settings(**settings)).fct_ps) / 1e6
+    return np.sort(run(network, traffic, Settings(**settings)).duration_ps) / 1e6
 
 
 @pytest.mark.parametrize(("control", "expected"), [("nscc", 176.2), ("rccc", 177.368)])
@@ -74,9 +74,9 @@ def test_all_to_all_of_16_is_bound_by_its_receivers():
 
 def test_constants_are_derived_as_there():
     found = run(fat_tree(128, rate_bps=G400), Traffic.of(128, 0, 127, 1), Settings())
-    assert found.constants["base_rtt_ps"] == 12_505_680
-    assert found.constants["queue_bytes"] == 151 * 4150
-    assert found.constants["ecn_low_bytes"] == 31 * 4150
-    assert found.constants["ecn_high_bytes"] == 121 * 4150
-    assert found.constants["window_bytes"] == 937_926
-    assert found.constants["min_rto_ps"] == pytest.approx(90.198e6, rel=1e-6)
+    assert found.meta["constants"]["base_rtt_ps"] == 12_505_680
+    assert found.meta["constants"]["queue_bytes"] == 151 * 4150
+    assert found.meta["constants"]["ecn_low_bytes"] == 31 * 4150
+    assert found.meta["constants"]["ecn_high_bytes"] == 121 * 4150
+    assert found.meta["constants"]["window_bytes"] == 937_926
+    assert found.meta["constants"]["min_rto_ps"] == pytest.approx(90.198e6, rel=1e-6)

@@ -32,8 +32,8 @@ def test_a_flow_alone_is_cut_through(size):
     found = run(ndr(8), Traffic.of(8, 0, 7, size), Settings(**INFINIBAND))
     # All of it once over the first link; its last packet's head, 20 bytes, three times; the answer likewise.
     heads = 2 * 3 * 20 * PS_PER_BYTE
-    assert found.fct_ps[0] == int(on_wire(size)) * PS_PER_BYTE + ACK * PS_PER_BYTE + 8 * LINK + heads
-    assert found.packets.retransmitted == found.packets.timeouts == 0
+    assert found.duration_ps[0] == int(on_wire(size)) * PS_PER_BYTE + ACK * PS_PER_BYTE + 8 * LINK + heads
+    assert found.meta["packets"]["retransmitted"] == found.meta["packets"]["timeouts"] == 0
 
 
 FLOWS = st.lists(
@@ -65,13 +65,13 @@ def test_every_byte_arrives_and_no_bound_is_broken(flows, changed):
     traffic = Traffic.of(16, source, target, size, start_ps=start, klass=np.arange(len(flows)) % 8)
     chosen = {**INFINIBAND, "congestion_control": "constant", "rdma_out_of_order": True, **changed}
     found = run(ndr(16), traffic, Settings(**chosen))
-    assert found.finished.all()
+    assert found.ended.all()
     leaves = (source // 4 == target // 4) * 2
-    assert (found.fct_ps >= on_wire(size) * PS_PER_BYTE + (8 - 2 * leaves) * LINK).all()
-    assert found.packets.dropped == found.packets.lost == found.packets.trimmed == 0
+    assert (found.duration_ps >= on_wire(size) * PS_PER_BYTE + (8 - 2 * leaves) * LINK).all()
+    assert found.meta["packets"]["dropped"] == found.meta["packets"]["lost"] == found.meta["packets"]["trimmed"] == 0
     if chosen["transport"] == "rdma":
-        assert found.packets.retransmitted == 0
-        assert found.packets.new == (-(-size // PAYLOAD)).sum()
+        assert found.meta["packets"]["retransmitted"] == 0
+        assert found.meta["packets"]["new"] == (-(-size // PAYLOAD)).sum()
     again = run(ndr(16), traffic, Settings(**chosen), threads=2)
     assert again.digest() == found.digest()
 
@@ -84,7 +84,7 @@ def test_a_buffer_bounds_the_rate_by_the_round_trip_of_its_credit():
         # The head goes over, the packet leaves, 8 bytes come back.
         loop = 2 * 2_000_000 + (20 + 4122 + 8) * PS_PER_BYTE
         bound = packets * 4122 / loop
-        assert on_wire(8_192_000) / (found.fct_ps[0] - 8_000_000) == pytest.approx(bound, rel=0.02)
+        assert on_wire(8_192_000) / (found.duration_ps[0] - 8_000_000) == pytest.approx(bound, rel=0.02)
 
 
 def incast(settings, size=1_000_000):
@@ -92,8 +92,8 @@ def incast(settings, size=1_000_000):
     network = ndr(32, leaf_hosts=8, spines=8)
     many = np.setdiff1d(np.arange(16), [3])
     source, target = np.append(many, 3), np.append(np.full(15, 24), 30)
-    alone = run(network, Traffic.of(32, 3, 30, size), settings).fct_ps[0]
-    return run(network, Traffic.of(32, source, target, size), settings).fct_ps[-1] / alone
+    alone = run(network, Traffic.of(32, 3, 30, size), settings).duration_ps[0]
+    return run(network, Traffic.of(32, source, target, size), settings).duration_ps[-1] / alone
 
 
 def test_the_tree_of_an_incast_stops_an_innocent_flow_on_its_way():
@@ -108,7 +108,8 @@ def test_the_tree_of_an_incast_stops_an_innocent_flow_on_its_way():
     lanes = Settings(**INFINIBAND_AR, link_credit_lanes=2)
     traffic = Traffic.of(32, source, target, 1_000_000, klass=np.append(np.zeros(15), 1))
     assert (
-        run(network, traffic, lanes).fct_ps[-1] < 1.5 * run(network, Traffic.of(32, 3, 30, 1_000_000), lanes).fct_ps[0]
+        run(network, traffic, lanes).duration_ps[-1]
+        < 1.5 * run(network, Traffic.of(32, 3, 30, 1_000_000), lanes).duration_ps[0]
     )
 
 
@@ -116,8 +117,8 @@ def test_two_flows_of_one_way_are_cured_by_adaptive_routing():
     network = ndr(32, leaf_hosts=8, spines=8)
     # Hosts 16 and 24 have the same number modulo 8: one spine, one link up from leaf 0.
     traffic = Traffic.of(32, [0, 1], [16, 24], 2_000_000)
-    static = run(network, traffic, Settings(**INFINIBAND)).fct_ps
-    adaptive = run(network, traffic, Settings(**INFINIBAND_AR)).fct_ps
+    static = run(network, traffic, Settings(**INFINIBAND)).duration_ps
+    adaptive = run(network, traffic, Settings(**INFINIBAND_AR)).duration_ps
     assert static.max() > 1.9 * adaptive.max()
     assert adaptive.max() < 1.02 * (int(on_wire(2_000_000)) * PS_PER_BYTE + 8 * LINK)
 
@@ -126,7 +127,7 @@ def test_a_shift_has_ways_of_its_own_under_routing_by_destination():
     network = fat_tree(128, rate_bps=G400, latency_ps=LINK)
     host = np.arange(128)
     found = run(network, Traffic.of(128, host, (host + 16) % 128, 1_000_000), Settings(**INFINIBAND))
-    assert found.fct_ps.max() < 1.02 * (int(on_wire(1_000_000)) * PS_PER_BYTE + 12 * LINK)
+    assert found.duration_ps.max() < 1.02 * (int(on_wire(1_000_000)) * PS_PER_BYTE + 12 * LINK)
 
 
 def test_inputs_that_are_fifos_hold_back_what_could_go():
@@ -136,7 +137,7 @@ def test_inputs_that_are_fifos_hold_back_what_could_go():
     traffic = Traffic.of(32, np.tile(order, 2), np.concatenate([np.roll(order, 1), np.roll(order, 5)]), 1_000_000)
     queues = run(network, traffic, Settings(**INFINIBAND))
     fifos = run(network, traffic, Settings(**INFINIBAND, link_credit_fifo=True))
-    assert fifos.fct_ps.mean() > 1.03 * queues.fct_ps.mean()
+    assert fifos.duration_ps.mean() > 1.03 * queues.duration_ps.mean()
 
 
 def ring(size):
@@ -172,7 +173,7 @@ def test_a_deadlock_is_named(threads):
     with pytest.raises(SimulationError, match=r"credit deadlock.*node 4 to node 5.*node 7 to node 4"):
         run(ring(4), traffic, chosen, threads=threads)
     # Three hosts cannot fill the ring.
-    assert run(ring(4), Traffic.of(4, [0, 1], [3, 0], 2_000_000), chosen).finished.all()
+    assert run(ring(4), Traffic.of(4, [0, 1], [3, 0], 2_000_000), chosen).ended.all()
 
 
 def test_a_link_that_dies_costs_what_was_on_it_and_the_detection():
@@ -180,12 +181,12 @@ def test_a_link_that_dies_costs_what_was_on_it_and_the_detection():
     up = int(np.flatnonzero((network.link_source == 16) & (network.link_target == 20 + 13 % 4))[0])
     traffic = Traffic.of(16, 0, 13, 4_000_000)
     chosen = {**INFINIBAND, "rdma_rto_ps": 200_000_000, "reroute_ps": 20_000_000}
-    calm = run(network, traffic, Settings(**chosen)).fct_ps[0]
+    calm = run(network, traffic, Settings(**chosen)).duration_ps[0]
     faults = tuple(down([up], 30_000_000))
     found = run(network, traffic, Settings(**chosen, faults=faults))
-    assert found.finished.all()
-    assert found.packets.lost > 0
-    assert calm < found.fct_ps[0] < calm + 500_000_000
+    assert found.ended.all()
+    assert found.meta["packets"]["lost"] > 0
+    assert calm < found.duration_ps[0] < calm + 500_000_000
 
 
 def test_bit_errors_give_credits_back():
@@ -196,16 +197,16 @@ def test_bit_errors_give_credits_back():
         Traffic.of(8, [0, 1, 2], [7, 6, 5], 1_000_000),
         Settings(**{**INFINIBAND_AR, "rdma_rto_ps": 100_000_000}, faults=errors),
     )
-    assert found.finished.all()
-    assert found.packets.lost > 0
+    assert found.ended.all()
+    assert found.meta["packets"]["lost"] > 0
     retried = run(
         network,
         Traffic.of(8, [0, 1, 2], [7, 6, 5], 1_000_000),
         Settings(**INFINIBAND_AR, faults=errors, link_retry=True),
     )
-    assert retried.packets.lost == 0
-    assert retried.packets.link_retries > 0
-    assert retried.packets.retransmitted == 0
+    assert retried.meta["packets"]["lost"] == 0
+    assert retried.meta["packets"]["link_retries"] > 0
+    assert retried.meta["packets"]["retransmitted"] == 0
 
 
 def test_fabrics_by_name_and_their_keys():

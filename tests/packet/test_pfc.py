@@ -36,12 +36,12 @@ def incast(hosts, senders, size=1_000_000):
 def test_nothing_is_lost_and_no_bound_is_broken(settings, balance):
     network = fat_tree(16, rate_bps=G400)
     found = run(network, incast(16, 12), dataclasses.replace(settings, load_balancing=balance))
-    assert found.finished.all()
-    assert found.packets.dropped == found.packets.trimmed == found.packets.lost == 0
-    assert found.packets.pauses > 0
+    assert found.ended.all()
+    assert found.meta["packets"]["dropped"] == found.meta["packets"]["trimmed"] == found.meta["packets"]["lost"] == 0
+    assert found.meta["packets"]["pauses"] > 0
     # All of it must come over one link.
-    assert found.finish_ps.max() >= 12 * 1_000_000 * 8 * 10**12 // G400
-    assert int(found.link_bytes.max()) * 8 * 10**12 // G400 <= found.now_ps
+    assert found.end_ps.max() >= 12 * 1_000_000 * 8 * 10**12 // G400
+    assert int(found.table("links")["bytes"].max()) * 8 * 10**12 // G400 <= found.meta["now_ps"]
 
 
 def test_without_need_for_pauses_it_is_as_fast_as_a_lossy_fabric():
@@ -49,8 +49,8 @@ def test_without_need_for_pauses_it_is_as_fast_as_a_lossy_fabric():
     traffic = Traffic.of(16, np.arange(16), np.roll(np.arange(16), 5), 500_000)
     lossless = run(network, traffic, CONSTANT)
     lossy = run(network, traffic, dataclasses.replace(CONSTANT, switching="lossy"))
-    assert lossless.packets.pauses == 0
-    assert (lossless.finish_ps == lossy.finish_ps).all()
+    assert lossless.meta["packets"]["pauses"] == 0
+    assert (lossless.end_ps == lossy.end_ps).all()
 
 
 def test_the_seed_decides_everything():
@@ -67,18 +67,18 @@ def test_a_pause_tree_has_a_root_and_a_victim():
     settings = dataclasses.replace(STATIC, load_balancing="adaptive")
     found = run(network, traffic, settings)
     alone = run(network, Traffic.of(8, [7], [1], 500_000), settings)
-    assert found.fct_ps[3] > 1.2 * alone.fct_ps[0]
-    pauses = found.pauses
+    assert found.duration_ps[3] > 1.2 * alone.duration_ps[0]
+    pauses = found.table("links")
     last = int(np.flatnonzero(network.link_target == 0)[0])
-    held = np.flatnonzero(pauses.paused_ps)
+    held = np.flatnonzero(pauses["paused_ps"])
     assert held.size >= 4
-    assert pauses.paused_ps[last] == 0
-    assert (pauses.origin[held] == last).mean() > 0.5
-    assert (pauses.longest_ps <= pauses.paused_ps).all()
-    assert (pauses.pauses[held] > 0).all()
-    assert pauses.flow_victim_ps[3] > 0
-    assert pauses.flow_origin[3] == last
-    assert (pauses.flow_victim_ps[:3] < pauses.flow_held_ps[:3]).all()
+    assert pauses["paused_ps"][last] == 0
+    assert (pauses["pause_origin"][held] == last).mean() > 0.5
+    assert (pauses["longest_pause_ps"] <= pauses["paused_ps"]).all()
+    assert (pauses["pauses"][held] > 0).all()
+    assert found.column("victim_ps")[3] > 0
+    assert found.column("victim_of")[3] == last
+    assert (found.column("victim_ps")[:3] < found.column("paused_ps")[:3]).all()
 
 
 def ring(count):
@@ -132,7 +132,7 @@ def test_marks_come_where_they_are_asked_for():
     step = dataclasses.replace(CONSTANT, marking_low_bytes=20 * MTU, marking_high_bytes=20 * MTU)
     never = dataclasses.replace(CONSTANT, marking_low_bytes=10**9, marking_high_bytes=10**9)
     half = dataclasses.replace(step, marking_high_bytes=10**9, marking_most=0.5)
-    counts = [run(network, incast(8, 4), settings).packets.marked for settings in (step, half, never)]
+    counts = [run(network, incast(8, 4), settings).meta["packets"]["marked"] for settings in (step, half, never)]
     assert counts[0] > 10 * counts[1] >= counts[2] == 0
 
 
@@ -142,10 +142,10 @@ def test_a_lossy_class_beside_a_lossless_one_drops_alone():
     traffic = dataclasses.replace(traffic, klass=np.array([0, 0, 0, 3, 3, 3], np.uint8))
     settings = dataclasses.replace(CONSTANT, pfc_lossless=(3, 7), pfc_buffer_bytes=3_000_000, trim=False)
     found = run(network, traffic, settings)
-    assert found.finished.all()
-    assert found.packets.dropped > 0
+    assert found.ended.all()
+    assert found.meta["packets"]["dropped"] > 0
     # Strict priority: class 3 is through first, and never lost anything.
-    assert found.finish_ps[3:].max() < found.finish_ps[:3].min()
+    assert found.end_ps[3:].max() < found.end_ps[:3].min()
 
 
 @pytest.mark.parametrize(

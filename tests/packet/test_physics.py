@@ -34,9 +34,9 @@ def test_a_flow_alone_takes_serialization_delay_and_one_acknowledgement(size):
     # Everything once over the first link, the last packet over the second, the acknowledgement back over two.
     bound = int(on_wire(size)) * PS_PER_BYTE + (last + HEADER) * PS_PER_BYTE + 2 * HEADER * PS_PER_BYTE + 4 * LINK
     full = 0 if size <= MSS else (MSS - last) * PS_PER_BYTE  # a full packet ahead of the last one on the second link
-    assert found.fct_ps[0] >= bound
-    assert found.fct_ps[0] <= bound + full
-    assert found.packets.retransmitted == 0
+    assert found.duration_ps[0] >= bound
+    assert found.duration_ps[0] <= bound + full
+    assert found.meta["packets"]["retransmitted"] == 0
 
 
 FLOWS = st.lists(
@@ -67,20 +67,20 @@ def test_every_byte_arrives_and_no_bound_is_broken(flows, congestion_control, lo
         Traffic.of(16, source, target, size, start_ps=start),
         Settings(congestion_control=congestion_control, load_balancing=load_balancing, trim=trim, **thresholds),
     )
-    assert found.finished.all()
+    assert found.ended.all()
     assert (found.start_ps == start).all()
-    assert (found.fct_ps >= on_wire(size) * PS_PER_BYTE + 4 * LINK).all()
-    assert (found.receiver_finish_ps > 0).all()
-    assert (found.receiver_finish_ps <= found.finish_ps).all()
-    packets = found.packets
-    assert packets.new == (-(-size // MSS)).sum()
-    assert packets.retransmitted <= packets.trimmed + packets.dropped + packets.timeouts
-    assert (packets.trimmed == 0) if not trim else True
-    down = found.link_bytes[network.link_target < 16]
+    assert (found.duration_ps >= on_wire(size) * PS_PER_BYTE + 4 * LINK).all()
+    assert (found.column("receiver_finish_ps") > 0).all()
+    assert (found.column("receiver_finish_ps") <= found.end_ps).all()
+    packets = found.meta["packets"]
+    assert packets["new"] == (-(-size // MSS)).sum()
+    assert packets["retransmitted"] <= packets["trimmed"] + packets["dropped"] + packets["timeouts"]
+    assert (packets["trimmed"] == 0) if not trim else True
+    down = found.table("links")["bytes"][network.link_target < 16]
     into = np.bincount(network.link_target[network.link_target < 16], down, 16)
     assert (into >= np.bincount(target, on_wire(size), 16)).all()
     # No link ever carries more than its rate.
-    assert (found.link_bytes * PS_PER_BYTE <= found.now_ps).all()
+    assert (found.table("links")["bytes"] * PS_PER_BYTE <= found.meta["now_ps"]).all()
 
 
 def test_a_queue_fed_at_random_waits_as_m_d_1():
@@ -92,7 +92,7 @@ def test_a_queue_fed_at_random_waits_as_m_d_1():
     deep = Settings(congestion_control="constant", queue_packets=2000, ecn_low=1900, ecn_high=2000)
     found = run(crossbar(hosts, rate_bps=G400), traffic, deep)
     alone = 2 * service + 2 * HEADER * PS_PER_BYTE + 4 * LINK
-    wait = found.fct_ps.mean() - alone
+    wait = found.duration_ps.mean() - alone
     expected = rho / (2 * (1 - rho)) * service
     # Two small queues more: a sender with two packets at once, acknowledgements behind each other.
     assert wait == pytest.approx(expected, rel=0.06)
@@ -103,15 +103,15 @@ def test_flows_that_share_a_link_get_equal_shares(control):
     hosts = 8
     network = crossbar(hosts, rate_bps=G400)
     found = run(network, Traffic.of(hosts, np.arange(1, 8), 0, 20_000_000), Settings(congestion_control=control))
-    rate = on_wire(20_000_000) * 8 / (found.fct_ps * 1e-12)
+    rate = on_wire(20_000_000) * 8 / (found.duration_ps * 1e-12)
     jain = rate.sum() ** 2 / (7 * (rate**2).sum())
     assert jain > 0.99
-    assert found.finish_ps.max() <= 7 * on_wire(20_000_000) * PS_PER_BYTE * 1.02 + 20 * LINK
+    assert found.end_ps.max() <= 7 * on_wire(20_000_000) * PS_PER_BYTE * 1.02 + 20 * LINK
 
 
 def test_a_link_is_filled_by_one_long_flow():
     found = run(crossbar(2, rate_bps=G400), Traffic.of(2, 0, 1, 50_000_000), Settings())
-    assert found.fct_ps[0] == pytest.approx(on_wire(50_000_000) * PS_PER_BYTE, rel=0.005)
+    assert found.duration_ps[0] == pytest.approx(on_wire(50_000_000) * PS_PER_BYTE, rel=0.005)
 
 
 def test_spreading_over_paths_beats_one_path_and_switches_beat_hosts():
@@ -119,7 +119,7 @@ def test_spreading_over_paths_beats_one_path_and_switches_beat_hosts():
     order = np.random.default_rng(3).permutation(128)
     traffic = Traffic.of(128, order, np.roll(order, 1), 2_000_000)
     mean = {
-        name: run(network, traffic, Settings(load_balancing=name)).fct_ps.mean()
+        name: run(network, traffic, Settings(load_balancing=name)).duration_ps.mean()
         for name in ("adaptive", "mixed", "oblivious", "single-path")
     }
     assert mean["adaptive"] < mean["mixed"] < mean["oblivious"] < mean["single-path"]
@@ -134,5 +134,5 @@ def test_a_failed_link_slows_what_is_spread_over_it():
     well = run(network, traffic, Settings(load_balancing="oblivious"))
     ill = run(network, traffic, Settings(load_balancing="oblivious", failed_links=links))
     avoided = run(network, traffic, Settings(load_balancing="mixed", failed_links=links))
-    assert ill.fct_ps.max() > 1.15 * well.fct_ps.max()
-    assert avoided.fct_ps.max() < ill.fct_ps.max()
+    assert ill.duration_ps.max() > 1.15 * well.duration_ps.max()
+    assert avoided.duration_ps.max() < ill.duration_ps.max()

@@ -32,7 +32,7 @@ BOTH = pytest.mark.parametrize("transport", [EQDS, NDP], ids=["eqds", "ndp"])
 
 
 def fct_us(network, traffic, **given):
-    return np.sort(run(network, traffic, Settings(**given)).fct_ps) / 1e6
+    return np.sort(run(network, traffic, Settings(**given)).duration_ps) / 1e6
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_a_flow_alone_takes_its_bytes_and_a_round_trip(transport):
     last = size - (packets - 1) * payload + HEADER
     bound = (size + packets * HEADER + last + 2 * HEADER) * PS_PER_BYTE + 4 * LINK
     # On the second link a full packet goes ahead of the last one.
-    assert bound <= found.fct_ps[0] <= bound + (transport["mtu_bytes"] - last) * PS_PER_BYTE
-    assert found.packets.retransmitted == 0
+    assert bound <= found.duration_ps[0] <= bound + (transport["mtu_bytes"] - last) * PS_PER_BYTE
+    assert found.meta["packets"]["retransmitted"] == 0
 
 
 FLOWS = st.lists(
@@ -107,9 +107,9 @@ def test_every_flow_ends_and_none_before_its_bytes_can_have_come(transport, flow
     given_settings = {**transport, "queue_packets": queue, "window_packets": window, "trim": trim}
     found = run(fat_tree(16, rate_bps=G400), traffic, Settings(**given_settings))
     payload = transport["mtu_bytes"] - HEADER
-    assert found.finished.all()
-    assert (found.receiver_finish_ps >= start + size * PS_PER_BYTE + 2 * LINK).all()
-    assert (found.fct_ps >= (size + HEADER * -(-size // payload)) * PS_PER_BYTE + 4 * LINK).all()
+    assert found.ended.all()
+    assert (found.column("receiver_finish_ps") >= start + size * PS_PER_BYTE + 2 * LINK).all()
+    assert (found.duration_ps >= (size + HEADER * -(-size // payload)) * PS_PER_BYTE + 4 * LINK).all()
 
 
 @BOTH

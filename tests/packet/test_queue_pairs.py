@@ -42,9 +42,10 @@ def test_a_flow_over_many_paths_is_faster_than_over_one() -> None:
     traffic = Traffic.of(64, source, source + leaf_hosts, 4_000_000)
     network = leaf_spine(64, leaf_hosts=leaf_hosts, spines=32, rate_bps=RATE_BPS)
     slowest = [
-        np.mean([run(network, traffic, _with(pairs, seed)).fct_ps.max() for seed in range(5)]) for pairs in (1, 4, 16)
+        np.mean([run(network, traffic, _with(pairs, seed)).duration_ps.max() for seed in range(5)])
+        for pairs in (1, 4, 16)
     ]
-    alone = run(network, Traffic.of(64, 0, 32, 4_000_000), BASE).fct_ps[0]
+    alone = run(network, Traffic.of(64, 0, 32, 4_000_000), BASE).duration_ps[0]
     shares = alone / np.array(slowest)
     assert shares[0] < shares[1] < shares[2]
     assert shares[0] == pytest.approx(0.28, abs=0.06)
@@ -67,11 +68,11 @@ def test_results_are_of_the_flows_given() -> None:
     network = fat_tree(16, rate_bps=RATE_BPS)
     traffic = Traffic.of(16, [0, 1, 2, 3], [4, 5, 6, 7], [100 * MSS, 1, 33 * MSS, 5])
     found = run(network, traffic, _with(8))
-    assert len(found.fct_ps) == len(found.start_ps) == 4
-    assert found.finished.all()
+    assert len(found.duration_ps) == len(found.start_ps) == 4
+    assert found.ended.all()
     assert (found.start_ps == 0).all()
-    assert (found.receiver_finish_ps < found.finish_ps).all()
-    assert found.packets.new == 100 + 1 + 33 + 1
+    assert (found.column("receiver_finish_ps") < found.end_ps).all()
+    assert found.meta["packets"]["new"] == 100 + 1 + 33 + 1
 
 
 @pytest.mark.parametrize("at", [0, 1])
@@ -79,7 +80,7 @@ def test_what_waits_for_a_split_flow_waits_for_all_of_it(at: int) -> None:
     network = fat_tree(16, rate_bps=RATE_BPS)
     chain = Traffic.of(16, [0, 4, 8], [4, 8, 12], 50 * MSS).after([1, 2], [0, 1], at=at, delay_ps=[0, 7_000_000, 0])
     found = run(network, chain, _with(4))
-    ends = found.receiver_finish_ps if at else found.finish_ps
+    ends = found.column("receiver_finish_ps") if at else found.end_ps
     assert found.start_ps[1] == ends[0] + 7_000_000
     assert found.start_ps[2] == ends[1]
 
@@ -90,7 +91,7 @@ def test_some_of_several_are_enough() -> None:
         [2, 2], [0, 1], need=[0, 0, 1]
     )
     found = run(network, traffic, _with(4))
-    assert found.start_ps[2] == found.finish_ps[0] < found.finish_ps[1]
+    assert found.start_ps[2] == found.end_ps[0] < found.end_ps[1]
 
 
 def test_what_a_run_cut_short_did_not_finish_is_unfinished() -> None:
@@ -101,4 +102,4 @@ def test_what_a_run_cut_short_did_not_finish_is_unfinished() -> None:
     )
     found = run(network, traffic, cut)
     assert found.start_ps.tolist() == [0, -1]
-    assert found.finish_ps.tolist() == [-1, -1]
+    assert found.end_ps.tolist() == [-1, -1]

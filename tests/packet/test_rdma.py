@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,6 @@ from hypothesis import strategies as st
 
 from railyard.engine.packet import (
     PacketNetwork,
-    PacketResult,
     Settings,
     Traffic,
     crossbar,
@@ -19,6 +20,9 @@ from railyard.engine.packet import (
 )
 from railyard.errors import InputError
 
+if TYPE_CHECKING:
+    from railyard.graph import Record
+
 RATE_BPS = 400 * 10**9
 LATENCY_PS = 10**6
 MTU, HEADER = 4160, 64
@@ -26,7 +30,7 @@ MSS = MTU - HEADER
 ROOMY = 100_000
 
 
-def go(network: PacketNetwork, traffic: Traffic, **changed: object) -> PacketResult:
+def go(network: PacketNetwork, traffic: Traffic, **changed: object) -> Record:
     """A run without loss, unless the queue is made short."""
     base: dict[str, object] = {
         "transport": "rdma",
@@ -47,23 +51,23 @@ def test_one_flow_takes_its_wire_time_and_the_round_trip() -> None:
     packets = 100
     found = go(crossbar(2, rate_bps=RATE_BPS), Traffic.of(2, 0, 1, packets * MSS))
     expected = ps(8 * (packets + 1) * MTU) + 2 * ps(8 * 64) + 4 * LATENCY_PS
-    assert found.fct_ps[0] == pytest.approx(expected, abs=packets + 10)
-    assert found.packets.new == packets
-    assert found.packets.acks == packets
+    assert found.duration_ps[0] == pytest.approx(expected, abs=packets + 10)
+    assert found.meta["packets"]["new"] == packets
+    assert found.meta["packets"]["acks"] == packets
 
 
 def test_going_back_sends_exactly_from_the_gap_on() -> None:
     """Two flows at line rate into one port that holds few packets: whatever a receiver throws away comes again, in
     order, from the gap on; nothing else does."""
     found = go(crossbar(3, rate_bps=RATE_BPS), Traffic.of(3, [1, 2], 0, 60 * MSS), queue_packets=40)
-    packets = found.packets
-    assert packets.dropped > 0
-    assert packets.new == 120
-    assert packets.timeouts + packets.nacks > 0
+    packets = found.meta["packets"]
+    assert packets["dropped"] > 0
+    assert packets["new"] == 120
+    assert packets["timeouts"] + packets["nacks"] > 0
     # What was lost or came behind a loss is sent once more; the receivers see no packet twice.
-    assert packets.retransmitted >= packets.dropped
-    assert packets.duplicates == 0
-    assert found.finished.all()
+    assert packets["retransmitted"] >= packets["dropped"]
+    assert packets["duplicates"] == 0
+    assert found.ended.all()
 
 
 def test_one_lost_packet_costs_a_round_trip_of_packets() -> None:
@@ -71,11 +75,12 @@ def test_one_lost_packet_costs_a_round_trip_of_packets() -> None:
     traffic = Traffic.of(3, [1, 2], 0, [200 * MSS, 4 * MSS], start_ps=[0, 5_000_000])
     calm = go(crossbar(3, rate_bps=RATE_BPS), traffic)
     found = go(crossbar(3, rate_bps=RATE_BPS), traffic, queue_packets=4, rdma_rto_ps=10**9)
-    assert calm.packets.retransmitted == 0
-    assert found.packets.nacks >= 1
+    assert calm.meta["packets"]["retransmitted"] == 0
+    assert found.meta["packets"]["nacks"] >= 1
     # From the gap to the report's arrival a sender at line rate has sent at most a round trip of packets.
     round_trip = (4 * LATENCY_PS + 6 * ps(8 * MTU)) / ps(8 * MTU)
-    assert found.packets.retransmitted <= (found.packets.nacks + found.packets.timeouts) * (round_trip + 4)
+    packets = found.meta["packets"]
+    assert packets["retransmitted"] <= (packets["nacks"] + packets["timeouts"]) * (round_trip + 4)
 
 
 @pytest.mark.parametrize("balance", ["oblivious", "adaptive", "single-path"])
@@ -83,9 +88,9 @@ def test_out_of_order_never_sends_again_without_loss(balance: str) -> None:
     order = np.random.default_rng(3).permutation(128)
     traffic = Traffic.of(128, order, np.roll(order, 1), 300_000)
     found = go(fat_tree(128, rate_bps=RATE_BPS), traffic, rdma_out_of_order=True, load_balancing=balance)
-    assert found.packets.dropped == 0
-    assert found.packets.retransmitted == found.packets.duplicates == found.packets.timeouts == 0
-    assert found.finished.all()
+    assert found.meta["packets"]["dropped"] == 0
+    assert [found.meta["packets"][kind] for kind in ("retransmitted", "duplicates", "timeouts")] == [0] * 3
+    assert found.ended.all()
 
 
 def test_spraying_under_going_back_sends_again_though_nothing_is_lost() -> None:
@@ -93,16 +98,16 @@ def test_spraying_under_going_back_sends_again_though_nothing_is_lost() -> None:
     order = np.random.default_rng(3).permutation(128)
     traffic = Traffic.of(128, order, np.roll(order, 1), 100_000)
     found = go(fat_tree(128, rate_bps=RATE_BPS), traffic, load_balancing="oblivious")
-    assert found.packets.dropped == 0
-    assert found.packets.retransmitted > 0
+    assert found.meta["packets"]["dropped"] == 0
+    assert found.meta["packets"]["retransmitted"] > 0
 
 
 def test_trimmed_packets_are_sent_again_alone() -> None:
     traffic = Traffic.of(8, np.arange(1, 8), 0, 100 * MSS)
     found = go(crossbar(8, rate_bps=RATE_BPS), traffic, rdma_out_of_order=True, trim=True, queue_packets=20)
-    assert found.packets.trimmed > 0
-    assert found.packets.retransmitted == found.packets.trimmed == found.packets.nacks
-    assert found.packets.duplicates == 0
+    assert found.meta["packets"]["trimmed"] > 0
+    assert found.meta["packets"]["retransmitted"] == found.meta["packets"]["trimmed"] == found.meta["packets"]["nacks"]
+    assert found.meta["packets"]["duplicates"] == 0
 
 
 @pytest.mark.parametrize("control", ["line-rate", "dcqcn", "spectrum"])
@@ -116,16 +121,16 @@ def test_two_flows_share_a_port_fairly(control: str) -> None:
         dcqcn_additive_bps=1e9,
         dcqcn_hyper_bps=5e9,
     )
-    share = found.fct_ps / found.fct_ps.max()
+    share = found.duration_ps / found.duration_ps.max()
     assert share.min() > 0.9
     floor = ps(8 * 40_000_000 * MTU / MSS)
-    assert floor < found.fct_ps.max() < (1.01 if control == "line-rate" else 1.3) * floor
+    assert floor < found.duration_ps.max() < (1.01 if control == "line-rate" else 1.3) * floor
 
 
 def test_flows_of_one_host_take_turns() -> None:
     traffic = Traffic.of(4, 0, [1, 2, 3], 100 * MSS)
     found = go(crossbar(4, rate_bps=RATE_BPS), traffic)
-    assert np.ptp(found.fct_ps) <= 4 * ps(8 * MTU)
+    assert np.ptp(found.duration_ps) <= 4 * ps(8 * MTU)
 
 
 def test_a_rate_spaces_packets() -> None:
@@ -138,15 +143,15 @@ def test_a_rate_spaces_packets() -> None:
         dcqcn_initial_rate=0.25,
     )
     expected = 4 * ps(8 * (packets - 1) * MTU) + 2 * ps(8 * MTU) + 2 * ps(8 * 64) + 4 * LATENCY_PS
-    assert found.fct_ps[0] == pytest.approx(expected, rel=1e-6)
+    assert found.duration_ps[0] == pytest.approx(expected, rel=1e-6)
 
 
 def test_a_window_of_one_round_trip_fills_the_link_and_half_of_it_half() -> None:
     network = crossbar(2, rate_bps=RATE_BPS, latency_ps=5 * LATENCY_PS)
     traffic = Traffic.of(2, 0, 1, 2000 * MSS)
-    free = go(network, traffic).fct_ps[0]
-    whole = go(network, traffic, rdma_window_rtts=1.05).fct_ps[0]
-    half = go(network, traffic, rdma_window_rtts=0.5).fct_ps[0]
+    free = go(network, traffic).duration_ps[0]
+    whole = go(network, traffic, rdma_window_rtts=1.05).duration_ps[0]
+    half = go(network, traffic, rdma_window_rtts=0.5).duration_ps[0]
     assert whole == pytest.approx(free, rel=0.01)
     latency = 20 * LATENCY_PS
     assert half - latency == pytest.approx(2 * (free - latency), rel=0.05)
@@ -155,19 +160,19 @@ def test_a_window_of_one_round_trip_fills_the_link_and_half_of_it_half() -> None
 def test_notifications_keep_their_distance() -> None:
     traffic = Traffic.of(8, np.arange(1, 8), 0, 2_000_000)
     found = go(crossbar(8, rate_bps=RATE_BPS), traffic, rdma_notification="packet", rdma_cnp_interval_ps=50 * 10**6)
-    most = 7 * (found.fct_ps.max() / (50 * 10**6) + 1)
-    assert 0 < found.packets.cnps <= most
+    most = 7 * (found.duration_ps.max() / (50 * 10**6) + 1)
+    assert 0 < found.meta["packets"]["cnps"] <= most
     silent = go(crossbar(8, rate_bps=RATE_BPS), traffic)
-    assert silent.packets.cnps == 0
-    assert silent.packets.marked > 0
+    assert silent.meta["packets"]["cnps"] == 0
+    assert silent.meta["packets"]["marked"] > 0
 
 
 def test_fewer_acknowledgements_change_nothing_else() -> None:
     traffic = Traffic.of(2, 0, 1, 101 * MSS)
     every = go(crossbar(2, rate_bps=RATE_BPS), traffic)
     fourth = go(crossbar(2, rate_bps=RATE_BPS), traffic, rdma_ack_packets=4)
-    assert fourth.packets.acks == 26
-    assert fourth.fct_ps[0] == every.fct_ps[0]
+    assert fourth.meta["packets"]["acks"] == 26
+    assert fourth.duration_ps[0] == every.duration_ps[0]
 
 
 @given(
@@ -214,17 +219,17 @@ def test_every_byte_arrives_once_and_none_too_early(
         rdma_ack_packets=acks,
         rdma_rto_ps=100 * 10**6,
     )
-    assert found.finished.all()
-    assert (found.receiver_finish_ps >= 0).all()
-    assert (found.receiver_finish_ps < found.finish_ps).all()
+    assert found.ended.all()
+    assert (found.column("receiver_finish_ps") >= 0).all()
+    assert (found.column("receiver_finish_ps") < found.end_ps).all()
     packets = -(-sizes // MSS)
-    assert found.packets.new == packets.sum()
+    assert found.meta["packets"]["new"] == packets.sum()
     links = np.where(source // 4 == target // 4, 2, 4)
     floor = ps(1) * 8 * (sizes + packets * HEADER) + links * 2 * LATENCY_PS
-    assert (found.fct_ps >= floor).all()
-    lost = found.packets.dropped + found.packets.trimmed
-    if lost == 0 and found.packets.timeouts == 0:
-        assert found.packets.retransmitted == found.packets.duplicates == 0
+    assert (found.duration_ps >= floor).all()
+    lost = found.meta["packets"]["dropped"] + found.meta["packets"]["trimmed"]
+    if lost == 0 and found.meta["packets"]["timeouts"] == 0:
+        assert found.meta["packets"]["retransmitted"] == found.meta["packets"]["duplicates"] == 0
 
 
 def test_the_seed_decides_everything() -> None:
@@ -254,7 +259,7 @@ def test_threads_change_nothing(control: str, out_of_order: bool) -> None:
         end_ps=2 * 10**9,
     )
     one, three = (run(network, traffic, chosen, threads=threads) for threads in (1, 3))
-    assert one.packets.dropped > 0
+    assert one.meta["packets"]["dropped"] > 0
     assert one.digest() == three.digest()
 
 

@@ -35,40 +35,40 @@ def test_far_flows_change_nothing():
     network = leaf_spine(16, leaf_hosts=4, spines=4, rate_bps=G400)
     alone = run(network, Traffic.of(16, [0, 1], [1, 2], 300_000), Settings())
     beside = run(network, Traffic.of(16, [0, 1, 12], [1, 2, 13], 300_000), Settings())
-    assert (alone.finish_ps == beside.finish_ps[:2]).all()
+    assert (alone.end_ps == beside.end_ps[:2]).all()
 
 
 def test_flows_wait_for_their_dependencies():
     traffic = Traffic.of(4, [0, 1, 2], [1, 2, 3], 100_000, start_ps=[0, 0, -1])
     traffic = traffic.after([2, 2], [0, 1], delay_ps=[0, 0, 5_000])
     found = run(crossbar(4, rate_bps=G400), traffic, Settings())
-    assert found.start_ps[2] == found.finish_ps[:2].max() + 5_000
+    assert found.start_ps[2] == found.end_ps[:2].max() + 5_000
 
 
 def test_one_of_two_dependencies_may_suffice():
     traffic = Traffic.of(4, [0, 1, 2], [1, 2, 3], [100_000, 900_000, 100_000])
     found = run(crossbar(4, rate_bps=G400), traffic.after([2, 2], [0, 1], need=[0, 0, 1]), Settings())
-    assert found.start_ps[2] == found.finish_ps[0] < found.finish_ps[1]
+    assert found.start_ps[2] == found.end_ps[0] < found.end_ps[1]
 
 
 def test_a_dependency_may_end_at_the_receiver():
     traffic = Traffic.of(4, [0, 1], [1, 2], 100_000).after([1], [0], at=AT_RECEIVER)
     found = run(crossbar(4, rate_bps=G400), traffic, Settings())
-    assert found.start_ps[1] == found.receiver_finish_ps[0] < found.finish_ps[0]
+    assert found.start_ps[1] == found.column("receiver_finish_ps")[0] < found.end_ps[0]
 
 
 def test_local_work_takes_its_time_and_no_bandwidth():
     traffic = Traffic.of(4, [0, 0], [1, 0], [100_000, 0]).after([1], [0], delay_ps=[0, 3_000_000])
     found = run(crossbar(4, rate_bps=G400), traffic, Settings())
-    assert found.start_ps[1] == found.finish_ps[0]
-    assert found.fct_ps[1] == 3_000_000
+    assert found.start_ps[1] == found.end_ps[0]
+    assert found.duration_ps[1] == 3_000_000
 
 
 def test_an_early_end_leaves_flows_unfinished():
     found = run(fat_tree(16, rate_bps=G400), permutation(16, 2_000_000), Settings(end_ps=20_000_000))
-    assert not found.finished.any()
-    assert (found.fct_ps == -1).all()
-    assert found.now_ps < 20_000_000
+    assert not found.ended.any()
+    assert (found.duration_ps == -1).all()
+    assert found.meta["now_ps"] < 20_000_000
 
 
 def test_progress_is_told_and_may_end_the_run():
@@ -178,4 +178,4 @@ def test_a_window_never_closes_for_good():
     network = leaf_spine(16, leaf_hosts=4, spines=3, rate_bps=G400, latency_ps=1)
     for seed in range(8):
         chosen = Settings(trim=False, queue_packets=2, seed=seed, end_ps=10**10)
-        assert run(network, Traffic.of(16, source, target, size), chosen).finished.all()
+        assert run(network, Traffic.of(16, source, target, size), chosen).ended.all()

@@ -13,20 +13,20 @@ def test_an_incast_fills_one_queue_and_no_other():
     traffic = Traffic.of(8, np.arange(1, 8), 0, 1_000_000)
     settings = Settings(sample_ps=US, sample_links=tuple(range(network.links)), sample_flows=(0, 3))
     found = run(network, traffic, settings)
-    seen = found.samples
-    assert (np.diff(seen.time_ps) == US).all()
-    assert seen.time_ps[0] == 0
+    seen = {**found.table("flow_series"), **found.table("queue_series")}
+    assert (np.diff(seen["time_ps"]) == US).all()
+    assert seen["time_ps"][0] == 0
     busy = np.flatnonzero(network.link_target == 0)[0]
     switch = network.link_source >= 8
     others = switch & (np.arange(network.links) != busy)
-    assert seen.depth_bytes[:, busy].max() > 10 * 4150
-    assert seen.depth_bytes[:, others].max() <= 4150
-    assert (np.diff(seen.carried_bytes, axis=0) >= 0).all()
+    assert seen["depth_bytes"][:, busy].max() > 10 * 4150
+    assert seen["depth_bytes"][:, others].max() <= 4150
+    assert (np.diff(seen["carried_bytes"], axis=0) >= 0).all()
     # A link carries no more in a sampling time than its rate allows, but for the packet that has just begun.
-    assert np.diff(seen.carried_bytes, axis=0).max() <= G400 / 8 * 1e-6 + 4150
-    assert seen.marks[-1, busy] > 0
-    assert (seen.window_bytes[2:] > 0).all()
-    assert seen.window_bytes[-1].max() < seen.window_bytes[1].max()  # the incast has cut the windows
+    assert np.diff(seen["carried_bytes"], axis=0).max() <= G400 / 8 * 1e-6 + 4150
+    assert seen["marks"][-1, busy] > 0
+    assert (seen["window_bytes"][2:] > 0).all()
+    assert seen["window_bytes"][-1].max() < seen["window_bytes"][1].max()  # the incast has cut the windows
 
 
 def test_sampling_changes_nothing():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,7 +13,6 @@ from hypothesis import strategies as st
 from railyard.engine.packet import (
     Fault,
     PacketNetwork,
-    PacketResult,
     Settings,
     Traffic,
     fat_tree,
@@ -23,6 +23,9 @@ from railyard.engine.packet.scheduled import SCHEDULED_KEYS
 from railyard.errors import InputError
 from railyard.scenario.packet.presets import fabric
 from railyard.scenario.packet.settings import assign
+
+if TYPE_CHECKING:
+    from railyard.graph import Record
 
 G400 = 400 * 10**9
 MTU, HEADER = 4178, 82
@@ -41,12 +44,12 @@ FABRIC = Settings(
 OVERHEAD_US = 20.0
 
 
-def go(network: PacketNetwork, traffic: Traffic, **changed: object) -> PacketResult:
+def go(network: PacketNetwork, traffic: Traffic, **changed: object) -> Record:
     found = run(network, traffic, replace(FABRIC, **changed))  # type: ignore[arg-type]
-    assert found.finished.all()
-    assert found.packets.dropped == found.packets.lost == found.packets.retransmitted == 0
-    assert found.scheduled is not None
-    assert found.scheduled.cells_lost == 0
+    assert found.ended.all()
+    assert [found.meta["packets"][kind] for kind in ("dropped", "lost", "retransmitted")] == [0] * 3
+    assert "scheduled" in found.meta
+    assert found.meta["scheduled"]["cells_lost"] == 0
     return found
 
 
@@ -59,7 +62,7 @@ def test_incast_is_fair_and_takes_what_the_port_needs() -> None:
     network = leaf_spine(136, leaf_hosts=8, spines=8, rate_bps=G400)
     found = go(network, Traffic.of(136, np.arange(8, 136), 0, 2_048_000))
     bound = 128 * wire_us(2_048_000)
-    finish = np.sort(found.fct_ps) / 1e6
+    finish = np.sort(found.duration_ps) / 1e6
     assert bound <= finish[-1] <= 1.02 * bound + OVERHEAD_US
     assert finish[64] >= 0.995 * finish[-1]
     assert finish[0] >= 0.98 * finish[-1]
@@ -85,8 +88,8 @@ def test_patterns_do_not_matter() -> None:
     for name, (source, target, size) in patterns().items():
         found = go(network, Traffic.of(HOSTS, source, target, size))
         wire = wire_us(size) * len(source) / HOSTS
-        assert found.finish_ps.max() / 1e6 >= wire
-        finish[name] = found.finish_ps.max() / 1e6 - wire
+        assert found.end_ps.max() / 1e6 >= wire
+        finish[name] = found.end_ps.max() / 1e6 - wire
     assert all(7 < extra < OVERHEAD_US for extra in finish.values()), finish
     spread = max(finish.values()) - min(finish.values())
     assert spread < 0.1 * wire_us(2_000_000), finish
@@ -96,26 +99,26 @@ def test_the_seed_does_not_matter() -> None:
     """No hash chooses paths: a permutation takes the same time under every seed; under hashed paths it does not."""
     network = leaf_spine(HOSTS, leaf_hosts=8, spines=8, rate_bps=G400)
     source, target, size = patterns()["permutation"]
-    last = [go(network, Traffic.of(HOSTS, source, target, size), seed=seed).finish_ps.max() for seed in range(5)]
+    last = [go(network, Traffic.of(HOSTS, source, target, size), seed=seed).end_ps.max() for seed in range(5)]
     assert max(last) < 1.005 * min(last)
 
 
 def test_three_tiers_by_the_same_routes() -> None:
     order = np.random.default_rng(2).permutation(128)
     found = go(fat_tree(128, rate_bps=G400), Traffic.of(128, order, np.roll(order, 1), 2_000_000))
-    assert found.finish_ps.max() / 1e6 < wire_us(2_000_000) + OVERHEAD_US + 12  # four more links each way and in a loop
-    assert found.scheduled is not None
-    assert found.scheduled.element_bytes < 64 * 272
+    assert found.end_ps.max() / 1e6 < wire_us(2_000_000) + OVERHEAD_US + 12  # four more links each way and in a loop
+    assert "scheduled" in found.meta
+    assert found.meta["scheduled"]["element_bytes"] < 64 * 272
 
 
 def test_a_flow_beside_an_incast_is_untouched() -> None:
     """Thirty hosts send to host 0; one flow from the same leafs to another host on host 0's leaf."""
     network = leaf_spine(HOSTS, leaf_hosts=8, spines=8, rate_bps=G400)
-    alone = go(network, Traffic.of(HOSTS, [8], [1], 2_000_000)).fct_ps[0]
+    alone = go(network, Traffic.of(HOSTS, [8], [1], 2_000_000)).duration_ps[0]
     source = np.concatenate(([8], np.arange(9, 39)))
     target = np.concatenate(([1], np.zeros(30, int)))
     size = np.concatenate(([2_000_000], np.full(30, 4_000_000)))
-    assert go(network, Traffic.of(HOSTS, source, target, size)).fct_ps[0] < 1.03 * alone
+    assert go(network, Traffic.of(HOSTS, source, target, size)).duration_ps[0] < 1.03 * alone
 
 
 def test_classes_share_a_port() -> None:
@@ -123,7 +126,7 @@ def test_classes_share_a_port() -> None:
     network = leaf_spine(32, leaf_hosts=8, spines=8, rate_bps=G400)
     traffic = Traffic.of(32, [8, 9, 10, 16], 0, 3_000_000)
     traffic = replace(traffic, klass=np.array([0, 0, 0, 3], np.uint8))
-    fct = go(network, traffic, control_class=None).fct_ps / 1e6
+    fct = go(network, traffic, control_class=None).duration_ps / 1e6
     assert fct[3] == pytest.approx(2 * wire_us(3_000_000) + 13, rel=0.03)
     assert fct[:3].max() == pytest.approx(4 * wire_us(3_000_000) + 13, rel=0.03)
 
@@ -133,8 +136,7 @@ def test_half_a_fabric_takes_twice_as_long() -> None:
     source, target, size = patterns()["shift"]
     traffic = Traffic.of(HOSTS, source, target, size)
     full, half = (
-        go(network, traffic, scheduled_fabric_speedup=speedup).finish_ps.max() / 1e6
-        for speedup in (160 / 144, 80 / 144)
+        go(network, traffic, scheduled_fabric_speedup=speedup).end_ps.max() / 1e6 for speedup in (160 / 144, 80 / 144)
     )
     share = 80 / 144 * 256 / 272  # of the ports' rate, behind cell headers
     assert full < wire_us(size) + OVERHEAD_US
@@ -151,10 +153,10 @@ def test_a_dead_link_costs_its_share() -> None:
         Traffic.of(HOSTS, source, target, size),
         replace(FABRIC, faults=(Fault(at_ps=20_000_000, link=link, kind="rate", value=0.0),), rdma_rto_ps=200_000_000),
     )
-    assert found.finished.all()
-    assert found.scheduled is not None
-    assert 0 < found.scheduled.cells_lost < 1000
-    through = found.link_bytes[(network.link_target == HOSTS) & (network.link_source >= HOSTS)]
+    assert found.ended.all()
+    assert "scheduled" in found.meta
+    assert 0 < found.meta["scheduled"]["cells_lost"] < 1000
+    through = found.table("links")["bytes"][(network.link_target == HOSTS) & (network.link_source >= HOSTS)]
     assert np.sort(through)[0] < 0.6 * np.sort(through)[1]
 
 
@@ -189,12 +191,12 @@ def test_nothing_is_lost_or_reordered(flows, *, spines, cell, credit, speedup, v
         scheduled_voq_bytes=voq,
         seed=seed,
     )
-    assert found.packets.nacks == found.packets.duplicates == 0
-    assert found.packets.new == (-(-size // MSS)).sum()
+    assert found.meta["packets"]["nacks"] == found.meta["packets"]["duplicates"] == 0
+    assert found.meta["packets"]["new"] == (-(-size // MSS)).sum()
     bound = np.array([wire_us(int(one)) for one in size]) * 1e6 + 4e6
-    assert (found.fct_ps >= bound).all()
+    assert (found.duration_ps >= bound).all()
     into = np.bincount(target, size, 16)
-    down = found.link_bytes[network.link_target < 16]
+    down = found.table("links")["bytes"][network.link_target < 16]
     assert (down >= into).all()
 
 

@@ -41,7 +41,7 @@ def test_an_all_reduce_takes_its_bytes_once_and_the_depth_of_the_tree(depth, siz
     made = sharp(network, np.arange(network.hosts), size, chunk_bytes=chunk)
     result = run(made.network, made.traffic, Settings(**INFINIBAND))
     expected = closed_form(size, chunk, depth)
-    assert result.finished.all()
+    assert result.ended.all()
     assert expected <= made.time_ps(result) <= expected * (1 + tolerance)
 
 
@@ -60,13 +60,13 @@ def test_every_link_of_the_tree_carries_everything_once_each_way():
     made = sharp(network, np.arange(64), size)
     result = run(made.network, made.traffic, Settings(**INFINIBAND))
     source, target = made.network.link_source, made.network.link_target
-    up = result.link_bytes[source < 64]
-    down = result.link_bytes[target < 64]
+    up = result.table("links")["bytes"][source < 64]
+    down = result.table("links")["bytes"][target < 64]
     for found in (up, down):
         assert (found >= on_wire(size)).all()
         assert (found < 1.02 * on_wire(size)).all()  # acknowledgements and credits beside it
     leaves = np.arange(64, 72) + len(made.tree.switches)
-    above = result.link_bytes[np.isin(source, leaves) & (target >= leaves[0] + 8)]
+    above = result.table("links")["bytes"][np.isin(source, leaves) & (target >= leaves[0] + 8)]
     assert (np.sort(above)[-8:] >= on_wire(size)).all()
     assert (np.sort(above)[:-8] == 0).all()
 

@@ -45,7 +45,7 @@ def test_random_arrivals_wait_as_m_d_1(rho):
     traffic = Traffic.of(hosts, draws.integers(1, hosts, flows), 0, payload, start_ps=start)
     found = run(crossbar(hosts, rate_bps=G400), traffic, deep)
     alone = 2 * service + 2 * float(ps(UEC.header_bytes)) + 4 * LINK_PS
-    assert (found.fct_ps.mean() - alone) / service == pytest.approx(rho / (2 * (1 - rho)), rel=0.1)
+    assert (found.duration_ps.mean() - alone) / service == pytest.approx(rho / (2 * (1 - rho)), rel=0.1)
 
 
 def rates(network, traffic, chosen, window_ps):
@@ -53,8 +53,8 @@ def rates(network, traffic, chosen, window_ps):
     carried = []
     for end in window_ps:
         found = run(network, traffic, replace(chosen, end_ps=end))
-        assert not found.finished.any()
-        carried.append(found.link_bytes[network.link_source < network.hosts])
+        assert not found.ended.any()
+        carried.append(found.table("links")["bytes"][network.link_source < network.hosts])
     return 8e12 * (carried[1] - carried[0]) / (window_ps[1] - window_ps[0])
 
 
@@ -101,10 +101,10 @@ def test_long_flows_get_what_max_min_gives(pattern, chosen):
     size = np.full(len(source), 60_000_000)
     found = run(crossbar(HOSTS, rate_bps=G400), Traffic.of(HOSTS, source, target, size), chosen)
     fluid = fluid_ps(source, target, on_wire(size, chosen))
-    ends = [found.finish_ps[target == host].max() for host in np.unique(target)]
+    ends = [found.end_ps[target == host].max() for host in np.unique(target)]
     expected = [fluid[target == host].max() for host in np.unique(target)]
     assert ends == pytest.approx(expected, rel=0.02)
-    assert found.finish_ps.mean() == pytest.approx(fluid.mean(), rel=0.12)
+    assert found.end_ps.mean() == pytest.approx(fluid.mean(), rel=0.12)
 
 
 FLOWS = st.lists(
@@ -133,13 +133,13 @@ def test_nothing_is_faster_than_its_links(flows, kind, seed, factor):
     source, target, size, start = (np.array(column) for column in zip(*flows, strict=True))
     network = leaf_spine(16, leaf_hosts=4, spines=4 // factor, rate_bps=G400)
     found = run(network, Traffic.of(16, source, target, size, start_ps=start), chosen)
-    assert found.finished.all()
+    assert found.ended.all()
     hops = np.where(source // 4 == target // 4, 2, 4)
     wire = on_wire(size, chosen)
-    assert (found.fct_ps >= ps(wire) + 2 * hops * LINK_PS).all()
-    assert (found.receiver_finish_ps - start >= ps(wire) + hops * LINK_PS).all()
-    assert (ps(found.link_bytes) <= found.now_ps).all()
+    assert (found.duration_ps >= ps(wire) + 2 * hops * LINK_PS).all()
+    assert (found.column("receiver_finish_ps") - start >= ps(wire) + hops * LINK_PS).all()
+    assert (ps(found.table("links")["bytes"]) <= found.meta["now_ps"]).all()
     for host in np.unique(target):
         mine = target == host
-        span = found.receiver_finish_ps[mine].max() - start[mine].min()
+        span = found.column("receiver_finish_ps")[mine].max() - start[mine].min()
         assert span >= ps(wire[mine].sum())

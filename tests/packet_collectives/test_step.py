@@ -193,10 +193,10 @@ def test_every_topology_carries_a_shift_to_the_next_server(shape, fabric):
         Traffic.of(placed.network.hosts, source, target, 10**5),
         replace(settings, base_rtt_ps=placed.base_rtt_ps),
     )
-    assert result.finished.all()
+    assert result.ended.all()
     paths = cluster.back_end.path_latency_ps(ports, np.roll(ports, 8)) - cluster.fabric.end_latency_ps
     if fabric != "ideal":
-        assert (result.fct_ps[:64] >= 2 * paths).all()
+        assert (result.duration_ps[:64] >= 2 * paths).all()
 
 
 def test_bursts_beside_a_step_slow_it():

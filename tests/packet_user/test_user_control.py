@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -14,12 +14,15 @@ from railyard.engine.packet.user import UserBalancer, UserControl, load
 from railyard.engine.packet.user.records import ACK, HOP, NETWORK, SLOTS, flow_dtype, path_dtype
 from railyard.errors import InputError
 
+if TYPE_CHECKING:
+    from railyard.graph import Record
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "packet" / "my_control.py"
 RATE_BPS = 400 * 10**9
 MTU = 4160
 
 
-def go(traffic: packet.Traffic, network: packet.PacketNetwork | None = None, **changed: Any) -> packet.PacketResult:
+def go(traffic: packet.Traffic, network: packet.PacketNetwork | None = None, **changed: Any) -> Record:
     base: dict[str, Any] = {
         "transport": "rdma",
         "load_balancing": "single-path",
@@ -52,9 +55,9 @@ def test_dcqcn_in_python_is_the_built_in_one_bit_for_bit(
     monkeypatch.setitem(own.functions["on_sent"].__globals__, "BYTE_COUNTER", byte_counter)
     built_in = go(traffic, rdma_control="dcqcn", dcqcn_byte_counter=byte_counter)
     users = go(traffic, rdma_control=own)
-    assert built_in.packets.cnps > 0
+    assert built_in.meta["packets"]["cnps"] > 0
     assert users.digest() == built_in.digest()
-    assert users.events == built_in.events
+    assert users.meta["events"] == built_in.meta["events"]
     assert built_in.digest() != go(traffic, rdma_control="line-rate").digest()
 
 
@@ -95,17 +98,17 @@ class Seen:
 
 def test_functions_are_told_the_truth() -> None:
     found = go(incast(1, 400_000), rdma_control=packet.control(Seen))
-    assert found.finished.all()
+    assert found.ended.all()
     # Four packets a round trip of more than 4 us: no more than that.
     packets = -(-400_000 // (MTU - 64))
-    assert found.fct_ps[0] > (packets / 4 - 1) * 4_000_000
+    assert found.duration_ps[0] > (packets / 4 - 1) * 4_000_000
 
 
 def test_a_window_of_ones_own_bounds_what_is_in_flight() -> None:
     found = go(incast(8), rdma_control=example("Halving"), queue_packets=100_000)
-    assert found.finished.all()
+    assert found.ended.all()
     line = go(incast(8), rdma_control="line-rate")
-    assert found.packets.marked < line.packets.marked
+    assert found.meta["packets"]["marked"] < line.meta["packets"]["marked"]
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another() -> None:
@@ -120,7 +123,7 @@ def test_a_balancer_of_ones_own_spreads_flows() -> None:
     network = packet.leaf_spine(32, leaf_hosts=8, spines=8, rate_bps=RATE_BPS)
     traffic = packet.Traffic.of(32, np.arange(32), (np.arange(32) + 8) % 32, 1_000_000)
     times = {
-        name: go(traffic, network, load_balancing=balancer, rdma_out_of_order=True).fct_ps.mean()
+        name: go(traffic, network, load_balancing=balancer, rdma_out_of_order=True).duration_ps.mean()
         for name, balancer in (
             ("single-path", "single-path"),
             ("sticky", example("StickyPaths", UserBalancer)),
@@ -135,7 +138,7 @@ def test_it_works_over_ultra_ethernet_too() -> None:
     network = packet.leaf_spine(32, leaf_hosts=8, spines=8, rate_bps=RATE_BPS)
     traffic = packet.Traffic.of(32, np.arange(32), (np.arange(32) + 8) % 32, 400_000)
     settings = packet.Settings(load_balancing=example("ShortestQueue", UserBalancer))
-    assert packet.run(network, traffic, settings).finished.all()
+    assert packet.run(network, traffic, settings).ended.all()
 
 
 def made(**functions: Any) -> type:
@@ -229,7 +232,7 @@ def test_a_compiled_function_is_taken_as_it_is() -> None:
         return 1
 
     found = go(incast(4), rdma_control=packet.control(made(state={"cuts": 0}, on_cnp=on_cnp)))
-    assert found.finished.all()
+    assert found.ended.all()
     assert found.digest() != go(incast(4), rdma_control="line-rate").digest()
 
 

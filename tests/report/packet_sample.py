@@ -1,8 +1,10 @@
 """A packet result to draw: completion times from real runs, queues, rates and pauses made up in their likeness."""
 
+from dataclasses import replace
+
 import numpy as np
 
-from railyard.engine.packet import PacketResult, Settings, Traffic, fat_tree, leaf_spine, run
+from railyard.engine.packet import Settings, Traffic, fat_tree, leaf_spine, run
 from railyard.graph import Label, Record
 from railyard.measure.packets import packet_section
 
@@ -10,20 +12,13 @@ G400 = 400 * 10**9
 COUNTS = ("new", "retransmitted", "trimmed", "dropped", "marked", "acks", "nacks", "pulls", "timeouts", "hops")
 
 
-def measured(traffic: Traffic, found: PacketResult, *, group=None, groups=(), probed=None) -> dict:
-    flows = Record(
-        rows="flows",
-        who=traffic.source,
-        what=np.zeros(len(traffic), np.int32) if group is None else group.astype(np.int32),
-        start_ps=found.start_ps,
-        end_ps=found.finish_ps,
-        size_bytes=traffic.size_bytes,
-        labels=[Label("", name) for name in groups],
-        optional={"target": traffic.target},
-    )
-    packets = {kind: getattr(found.packets, kind) for kind in COUNTS}
+def measured(traffic: Traffic, found: Record, *, group=None, groups=(), probed=None) -> dict:
+    flows = found
+    if group is not None:
+        flows = replace(found, what=group.astype(np.int32), labels=[Label("", name) for name in groups])
+    packets = {kind: found.meta["packets"][kind] for kind in COUNTS}
     left_out = ("bit errors", "the time that hosts and PCIe take")
-    return packet_section(flows, packets, constants=found.constants, left_out=left_out, probed=probed)
+    return packet_section(flows, packets, constants=found.meta["constants"], left_out=left_out, probed=probed)
 
 
 def permutation(hosts: int, balancing: str) -> dict:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from figure import MB, Found, figure
 
-from railyard.engine.packet import PacketResult, Settings, Traffic, fat_tree, leaf_spine, run
+from railyard.engine.packet import Settings, Traffic, fat_tree, leaf_spine, run
 from railyard.measure.packets import distribution
 from railyard_validation.fabric.packets import (
     PAUSES_ALONE,
@@ -18,6 +19,9 @@ from railyard_validation.fabric.packets import (
     slowest_share,
 )
 from railyard_validation.plot import Axis, Curve, Plot
+
+if TYPE_CHECKING:
+    from railyard.graph import Record
 
 
 def law(qps: int, links: int = 32, draws: int = 4000) -> float:
@@ -73,7 +77,7 @@ def spray_tails() -> Found:
     curves, rows = [], []
     for balancing, name in names.items():
         settings = Settings(load_balancing=balancing)  # type: ignore[arg-type]
-        fct = np.sort(run(tree, permutation(1024, 2 * MB, 0), settings).fct_ps / 1e6)
+        fct = np.sort(run(tree, permutation(1024, 2 * MB, 0), settings).duration_ps / 1e6)
         points = distribution(fct)
         curves.append(Curve(name, [(points[0][0], 0.0), *((us, 100 * share) for us, share in points)], steps=True))
         rows.append([name, *(f"{value:.1f}" for value in (fct.mean(), fct[511], fct[1013], fct[-1]))])
@@ -114,8 +118,8 @@ def incast_collapse() -> Found:
     return Found(plot, ["senders", *(f"{name}, %" for name in CONTROLS)], rows)
 
 
-def _goodput(found: PacketResult, senders: int) -> float:
-    return 100 * senders * 2 * MB * 8e12 / RATE_BPS / float(found.finish_ps.max())
+def _goodput(found: Record, senders: int) -> float:
+    return 100 * senders * 2 * MB * 8e12 / RATE_BPS / float(found.end_ps.max())
 
 
 @figure(
@@ -144,11 +148,11 @@ def pfc_victims() -> Found:
     curves, rows = [], []
     for name, settings in cases.items():
         disturbed, calm = run(network, both, settings), run(network, alone, settings)
-        slowdown = np.sort(disturbed.fct_ps[:16] / calm.fct_ps)
+        slowdown = np.sort(disturbed.duration_ps[:16] / calm.duration_ps)
         curves.append(
             Curve(name, [(at / 16 * 100, value) for at, value in enumerate(slowdown.tolist(), start=1)], dots=True)
         )
-        stopped = disturbed.pauses.paused_ps
+        stopped = disturbed.table("links")["paused_ps"]
         rows.append([
             name, f"{np.median(slowdown):.2f}", f"{slowdown[-1]:.2f}",
             str(int((stopped > 0).sum())), f"{stopped.sum() / 1e6:,.0f}",

@@ -42,7 +42,7 @@ def scheduled_patterns() -> Found:
         away = source != target
         traffic = Traffic.of(HOSTS, source[away], target[away], 4 * MB)
         for name, settings in cases.items():
-            slowest[name].append(float(run(network, traffic, settings).fct_ps.max()) / 1e6)
+            slowest[name].append(float(run(network, traffic, settings).duration_ps.max()) / 1e6)
     place = tuple(map(float, range(len(patterns))))
     curves = [Curve(name, list(zip(place, values, strict=True)), dots=True) for name, values in slowest.items()]
     across = Axis("pattern", -0.3, len(patterns) - 0.7, marks=place, words=tuple(patterns))
@@ -78,7 +78,7 @@ def credit_saturation() -> Found:
             source = np.concatenate([bystanders, hot[:number]])
             target = np.concatenate([np.roll(bystanders, 8), np.zeros(number, np.int64)])
             found = run(network, Traffic.of(HOSTS, source, target, 4 * MB), settings)
-            kept.append(100 * float((32e12 * MB / RATE_BPS / found.fct_ps[: len(bystanders)]).mean()))
+            kept.append(100 * float((32e12 * MB / RATE_BPS / found.duration_ps[: len(bystanders)]).mean()))
         columns.append(kept)
         curves.append(Curve(name, list(zip(map(float, senders), kept, strict=True)), dots=True))
     across = Axis("hosts that send to the hot one", 0, 31, marks=tuple(map(float, senders)))
@@ -172,6 +172,6 @@ def unpublished_constants() -> Found:
 def _two_figures(settings: Settings) -> tuple[float, float]:
     """p99 of a permutation and the last finish of an incast, ps."""
     network = leaf_spine(HOSTS, leaf_hosts=16, spines=16, rate_bps=RATE_BPS)
-    spread = np.sort(run(network, permutation(HOSTS, 4 * MB, 0), settings).fct_ps)
+    spread = np.sort(run(network, permutation(HOSTS, 4 * MB, 0), settings).duration_ps)
     into = run(network, Traffic.of(HOSTS, np.arange(16, 48), 0, 2 * MB), settings)
-    return float(spread[int(np.ceil(0.99 * HOSTS)) - 1]), float(into.finish_ps.max())
+    return float(spread[int(np.ceil(0.99 * HOSTS)) - 1]), float(into.end_ps.max())

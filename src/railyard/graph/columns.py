@@ -98,14 +98,40 @@ for _column in (
     ),
     Column("latency_ps", "int64", "The part of `alone_ps` that does not shrink with bandwidth."),
     Column("slowed_ps", "int64", "How much longer a computation took because of communications at the same time."),
+    Column("flow", "int64", "Number of a flow in its file, from 1 on."),
+    Column("line", "int32", "Line of the file that a flow stands in, 0 where there is none."),
+    Column("source", "int32", "Host that sends a flow: `who`."),
     Column("target", "int32", "Host that receives a flow."),
+    Column("finish_ps", "int64", "When its sender had the last acknowledgement: `end_ps`.", moment=True),
+    Column("fct_ps", "int64", "Flow completion time, from its start to the last acknowledgement.", moment=True),
+    Column("receiver_finish_ps", "int64", "When its receiver had the last byte of a flow.", moment=True),
+    Column("paused_ps", "int64", "How long packets of a flow stood behind egresses that were told to pause, in all."),
+    Column("victim_ps", "int64", "How much of that for the sake of a queue that they did not go to."),
+    Column("victim_of", "int32", "Whose queue, a link, that mostly was."),
 ):
     COLUMNS.add(_column.name, _column)
 
 TABLES: Registry[TableKind] = Registry("side table of a record")
 """Side tables that a record may have."""
 
-TABLES.add("links", TableKind("a directed link", _columns(Column("bytes", "float64", "On its wire, all headers in."))))
+TABLES.add(
+    "links",
+    TableKind(
+        "a directed link",
+        _columns(
+            Column("bytes", "float64", "On its wire, headers, acknowledgements and retransmissions included."),
+            Column("paused_ps", "int64", "How long its egress was told to pause, any class."),
+            Column("longest_pause_ps", "int64", "The longest of those times."),
+            Column("pauses", "int32", "How often."),
+            Column(
+                "pause_origin",
+                "int32",
+                "The link whose queue caused most of that time: the head of the tree of pauses, an egress that was "
+                "full though nobody paused it.",
+            ),
+        ),
+    ),
+)
 TABLES.add(
     "sampled_links",
     TableKind(
@@ -133,6 +159,20 @@ TABLES.add(
             Column("carried_bytes", "int64", "Bytes on the wire since the start."),
             Column("marks", "int64", "Packets marked since the start."),
             Column("paused_ps", "int64", "Time stopped by the neighbour since the start."),
+        ),
+    ),
+)
+TABLES.add(
+    "sampled_flows", TableKind("a flow that was sampled", _columns(Column("flow", "int32", "Its row in the record.")))
+)
+TABLES.add(
+    "flow_series",
+    TableKind(
+        "a sampling time; columns of two dimensions have one entry a row of `sampled_flows`",
+        _columns(
+            Column("time_ps", "int64", "When."),
+            Column("window_bytes", "int64", "Congestion window, 0 without one."),
+            Column("rate_bps", "float64", "Sending rate, 0 without one."),
         ),
     ),
 )

@@ -7,7 +7,7 @@ in `columns.py`. A measure requires what it needs and so says what a record lack
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -130,6 +130,11 @@ class Record:
         return int(self.end_ps.max()) if self.end_ps.size else 0
 
     @property
+    def duration_ps(self) -> NDArray[np.int64]:
+        """int64[n], from start to end; -1 where a row has not ended. Of a flow, its completion time."""
+        return np.where(self.ended, self.end_ps - self.start_ps, -1)
+
+    @property
     def ended(self) -> NDArray[np.bool_]:
         """bool[n], rows that ended."""
         return np.asarray(self.end_ps >= 0)
@@ -165,6 +170,12 @@ class Record:
             TABLES.get(name)
             raise InputError(f"this record ({self.origin}) has no table `{name}`", allowed=list(self.tables))
         return self.tables[name]
+
+    def take(self, rows: NDArray[np.integer[Any]]) -> Record:
+        """Some rows. The task graph, and blockers, which are numbers of rows, stay behind."""
+        core = {name: self.column(name)[rows] for name in CORE}
+        kept = {name: values[rows] for name, values in self.optional.items() if name != "blocker"}
+        return replace(self, **core, optional=kept, work=None)
 
     def require(self, measure: str, *columns: str, tables: Sequence[str] = (), graph: bool = False) -> None:
         """Makes sure that a measure finds what it needs.

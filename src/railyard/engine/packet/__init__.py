@@ -2,7 +2,7 @@
 
 from railyard.engine.packet.faults import Fault
 from railyard.engine.packet.networks import crossbar, fat_tree, leaf_spine
-from railyard.engine.packet.pfc import PFC_KEYS, Pauses, PfcSettings
+from railyard.engine.packet.pfc import PFC_KEYS, PfcSettings
 from railyard.engine.packet.records import (
     AT_RECEIVER,
     AT_SENDER,
@@ -15,7 +15,7 @@ from railyard.engine.packet.records import (
     Settings,
     Traffic,
 )
-from railyard.engine.packet.running import PacketResult, Packets, Samples, run
+from railyard.engine.packet.running import Packets, run
 from railyard.engine.packet.user import (
     GOOD,
     MARKED,
@@ -42,12 +42,9 @@ __all__ = [
     "TRIMMED",
     "Fault",
     "PacketNetwork",
-    "PacketResult",
     "Packets",
-    "Pauses",
     "PfcSettings",
     "Routes",
-    "Samples",
     "Settings",
     "Traffic",
     "UserBalancer",

@@ -47,7 +47,7 @@ class Bench:
         lowering = Lowering(own, self.cluster, lower(own, self.cluster, self.policy), self.policy, own.duration_ps)
         traffic = assemble(lowering, self.placed, lowering.blocks(self.placed, slicing), slicing, np.zeros(1, np.int64))
         result = run(self.placed.network, traffic.traffic, self.settings)
-        return int(result.finish_ps[traffic.end[0]] - result.start_ps[traffic.begin[0]])
+        return int(result.end_ps[traffic.end[0]] - result.start_ps[traffic.begin[0]])
 
 
 def single(graph: TaskGraph, task: int) -> TaskGraph:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.engine.packet.assembly import LoweredTraffic
     from railyard.engine.packet.placing import Placed
-    from railyard.engine.packet.running import PacketResult, Samples
-    from railyard.graph.record import Table
 
 
 @dataclass(frozen=True)
@@ -42,13 +40,13 @@ class HostNames:
 
 
 def flows_of(
-    lowered: LoweredTraffic, result: PacketResult, placed: Placed, cluster: Cluster, sampled: NDArray[np.int64]
+    lowered: LoweredTraffic, found: Record, placed: Placed, cluster: Cluster, sampled: NDArray[np.int64]
 ) -> Record:
     """The flows of a run, without the work between them. Times are those of the slice that was simulated.
 
     Args:
         lowered: What was sent.
-        result: What came of it.
+        found: What came of it.
         placed: Where.
         cluster: The cluster.
         sampled: int64[links], sampled links, in the packet network's numbers.
@@ -58,28 +56,20 @@ def flows_of(
     """
     rows = np.flatnonzero(lowered.label_of >= 0)
     traffic = lowered.traffic
-    links = {"link": placed.link[sampled].astype(np.int32), "rate_bps": placed.network.rate_bps[sampled].astype(float)}
-    meta: dict[str, Any] = {
-        "engine": "packet",
-        "packets": {key: int(value) for key, value in asdict(result.packets).items()},
-        "constants": {key: int(value) for key, value in result.constants.items()},
-        "hosts": asdict(HostNames(cluster.ranks, placed.storage, placed.scale_up)),
-    }
+    hosts = asdict(HostNames(cluster.ranks, placed.storage, placed.scale_up))
+    tables = {name: table for name, table in found.tables.items() if name == "queue_series"}
+    if tables:
+        rate_bps = placed.network.rate_bps[sampled].astype(np.float64)
+        tables["sampled_links"] = {"link": placed.link[sampled].astype(np.int32), "rate_bps": rate_bps}
     return Record(
         rows="flows",
-        who=traffic.source[rows],
+        who=np.asarray(traffic.source[rows], np.int32),
         what=lowered.label_of[rows],
-        start_ps=result.start_ps[rows],
-        end_ps=result.finish_ps[rows],
+        start_ps=found.start_ps[rows],
+        end_ps=found.end_ps[rows],
         size_bytes=traffic.size_bytes[rows],
         labels=[Label("", name) for name in lowered.labels],
         optional={"target": traffic.target[rows]},
-        tables={"sampled_links": links, "queue_series": queue_series(result.samples)},
-        meta=meta,
+        tables=tables,
+        meta={"engine": "packet", **{key: found.meta[key] for key in ("packets", "constants")}, "hosts": hosts},
     )
-
-
-def queue_series(samples: Samples) -> Table:
-    """Queues of the sampled links in time."""
-    names = ("time_ps", "depth_bytes", "carried_bytes", "marks", "paused_ps")
-    return {name: getattr(samples, name) for name in names}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from railyard import _core
@@ -94,42 +93,27 @@ class PfcSettings:
         return off, on
 
 
-@dataclass(frozen=True, eq=False)
-class Pauses:
-    """How links and flows were held back; no rows where switches do not pause.
+def pauses_of_links(outcome: _core.PacketOutcome) -> dict[str, NDArray[Any]]:
+    """How links were held back, columns of the table of links; none where switches do not pause."""
+    if not len(outcome.link_paused_ps):
+        return {}
+    return {
+        "paused_ps": outcome.link_paused_ps,
+        "longest_pause_ps": outcome.link_longest_pause_ps,
+        "pauses": outcome.link_pauses,
+        "pause_origin": outcome.link_pause_origin,
+    }
 
-    Attributes:
-        paused_ps: How long its egress was told to pause, any class, ps.
-        longest_ps: The longest of those times, ps.
-        pauses: How often.
-        origin: The link whose queue was the cause of most of that time, -1 where there is none: the head of the tree of
-            pauses, an egress that was full though nobody paused it.
-        flow_held_ps: One row a flow: how long its packets stood behind egresses that were told to pause, summed over
-            egresses, ps. Of what waits in a host only the flow that sent last counts.
-        flow_victim_ps: How much of that for the sake of a queue that they did not go to, ps.
-        flow_origin: Whose queue that mostly was; -1 where there is none.
-    """
 
-    paused_ps: NDArray[np.int64]
-    longest_ps: NDArray[np.int64]
-    pauses: NDArray[np.int32]
-    origin: NDArray[np.int32]
-    flow_held_ps: NDArray[np.int64]
-    flow_victim_ps: NDArray[np.int64]
-    flow_origin: NDArray[np.int32]
-
-    @classmethod
-    def of(cls, outcome: _core.PacketOutcome) -> Pauses:
-        """Those of a run of the core."""
-        return cls(
-            paused_ps=outcome.link_paused_ps,
-            longest_ps=outcome.link_longest_pause_ps,
-            pauses=outcome.link_pauses,
-            origin=outcome.link_pause_origin,
-            flow_held_ps=outcome.flow_held_ps,
-            flow_victim_ps=outcome.flow_victim_ps,
-            flow_origin=outcome.flow_victim_origin,
-        )
+def pauses_of_flows(outcome: _core.PacketOutcome) -> dict[str, NDArray[Any]]:
+    """How flows were held back, columns of their record; none where switches do not pause."""
+    if not len(outcome.flow_held_ps):
+        return {}
+    return {
+        "paused_ps": outcome.flow_held_ps,
+        "victim_ps": outcome.flow_victim_ps,
+        "victim_of": outcome.flow_victim_origin,
+    }
 
 
 PFC_KEYS = tuple(entry.name for entry in fields(PfcSettings))

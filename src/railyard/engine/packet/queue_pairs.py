@@ -14,8 +14,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.engine.packet.records import Traffic
-    from railyard.engine.packet.running import PacketResult
+    from railyard.engine.packet.records import Settings, Traffic
+    from railyard.graph import Record
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,14 +33,35 @@ class Split:
     rows: int
     whole: NDArray[np.int64]
 
-    def joined(self, result: PacketResult) -> PacketResult:
-        """The result with a row a given flow: begun with its first part, done with its last."""
+    def joined(self, record: Record, flows: Traffic, settings: Settings) -> Record:
+        """The record with a row a given flow: begun with its first part, done with its last.
+
+        Args:
+            record: Of the parts.
+            flows: Those that were given.
+            settings: With the flows that were to be sampled.
+        """
         parts = slice(self.rows, self.rows + len(self.whole))
-        columns: dict[str, Any] = {}
-        for name, least in (("start_ps", True), ("finish_ps", False), ("receiver_finish_ps", False)):
-            column = getattr(result, name)[: self.rows].copy()
-            columns[name] = _gathered(column, self.whole, getattr(result, name)[parts], least=least)
-        return replace(result, **columns)
+        columns: dict[str, NDArray[Any]] = {}
+        for name, least in (("start_ps", True), ("end_ps", False), ("receiver_finish_ps", False)):
+            column = record.column(name)
+            columns[name] = _gathered(column[: self.rows].copy(), self.whole, column[parts], least=least)
+        tables = dict(record.tables)
+        if "sampled_flows" in tables:
+            tables["sampled_flows"] = {"flow": np.asarray(settings.sample_flows, np.int32)}
+        return replace(
+            record,
+            who=np.asarray(flows.source, np.int32),
+            what=np.zeros(self.rows, np.int32),
+            start_ps=columns["start_ps"],
+            end_ps=columns["end_ps"],
+            size_bytes=np.asarray(flows.size_bytes, np.int64),
+            optional={
+                "target": np.asarray(flows.target, np.int32),
+                "receiver_finish_ps": columns["receiver_finish_ps"],
+            },
+            tables=tables,
+        )
 
     def sampled(self, flows: tuple[int, ...]) -> tuple[int, ...]:
         """Flows to be sampled: of a split one its first part."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,9 +17,10 @@ from railyard.engine.packet.pulled_settings import PULLED_KEYS
 from railyard.engine.packet.queue_pairs import split
 from railyard.engine.packet.rdma_settings import put_rdma
 from railyard.engine.packet.records import SWITCHINGS, TRANSPORTS
-from railyard.engine.packet.scheduled import ScheduledCounts, counts, put_scheduled
+from railyard.engine.packet.scheduled import counts, put_scheduled
 from railyard.engine.packet.user.balancer import UserBalancer
 from railyard.errors import InputError, SimulationError
+from railyard.graph import Label, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.engine.packet.records import PacketNetwork, Settings, Traffic
+    from railyard.graph.record import Table
 
 MOST_THREADS = 255
 
@@ -93,83 +95,6 @@ class Packets:
     credits: int
 
 
-@dataclass(frozen=True, eq=False)
-class Samples:
-    """What was seen at each sampling time: a row a time, a column a sampled link or flow.
-
-    Attributes:
-        time_ps: int64[t].
-        depth_bytes: int64[t, links], bytes waiting and in service.
-        carried_bytes: int64[t, links], bytes on the wire since the start.
-        marks: int64[t, links], packets marked since the start.
-        paused_ps: int64[t, links], time stopped by the neighbour since the start.
-        window_bytes: int64[t, flows], 0 without a window.
-        rate_bps: float64[t, flows], 0 without a rate.
-    """
-
-    time_ps: NDArray[np.int64]
-    depth_bytes: NDArray[np.int64]
-    carried_bytes: NDArray[np.int64]
-    marks: NDArray[np.int64]
-    paused_ps: NDArray[np.int64]
-    window_bytes: NDArray[np.int64]
-    rate_bps: NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class PacketResult:
-    """What came of a run. Columns have one row a flow; -1 where the run ended first.
-
-    Attributes:
-        start_ps: When the flow started, ps.
-        finish_ps: When its sender had the last acknowledgement, ps.
-        receiver_finish_ps: When its receiver had the last byte, ps.
-        link_bytes: int64[links], bytes on the wire, headers, acknowledgements and retransmissions included.
-        packets: Counts of packets.
-        events: Events processed.
-        now_ps: Simulated time at the end, ps.
-        constants: What was derived where settings left it open: base_rtt_ps, queue_bytes, ecn_low_bytes,
-            ecn_high_bytes, window_bytes, min_rto_ps.
-        packets_peak: Most packets that existed at once.
-        samples: Queues and flows in time.
-        threads: On which it ran.
-        pauses: How links were held back, one row a link.
-        scheduled: What a scheduled fabric counted; None for other fabrics.
-    """
-
-    start_ps: NDArray[np.int64]
-    finish_ps: NDArray[np.int64]
-    receiver_finish_ps: NDArray[np.int64]
-    link_bytes: NDArray[np.int64]
-    packets: Packets
-    events: int
-    now_ps: int
-    constants: dict[str, int]
-    packets_peak: int
-    samples: Samples
-    threads: int
-    pauses: pfc.Pauses
-    scheduled: ScheduledCounts | None = None
-
-    @property
-    def finished(self) -> NDArray[np.bool_]:
-        """Which flows have finished."""
-        return self.finish_ps >= 0
-
-    @property
-    def fct_ps(self) -> NDArray[np.int64]:
-        """Flow completion times, from start to the last acknowledgement at the sender, ps; -1 where unfinished."""
-        return np.where(self.finished, self.finish_ps - self.start_ps, -1)
-
-    def digest(self) -> str:
-        """A hash of every column and count: the same for the same input and seed on every machine."""
-        hashed = hashlib.blake2b(digest_size=16)
-        for column in (self.start_ps, self.finish_ps, self.receiver_finish_ps, self.link_bytes):
-            hashed.update(np.ascontiguousarray(column, "<i8").tobytes())
-        hashed.update(repr(self.packets).encode())
-        return hashed.hexdigest()
-
-
 def _options(settings: Settings, threads: int) -> _core.PacketOptions:
     options = _core.PacketOptions()
     options.transport = _TRANSPORT[settings.transport]
@@ -209,18 +134,38 @@ def _options(settings: Settings, threads: int) -> _core.PacketOptions:
     return options
 
 
-def _samples(outcome: _core.PacketOutcome, settings: Settings) -> Samples:
-    times = len(outcome.sample_time_ps)
-    links, flows = (times, len(settings.sample_links)), (times, len(settings.sample_flows))
-    return Samples(
-        time_ps=outcome.sample_time_ps,
-        depth_bytes=outcome.sample_depth_bytes.reshape(links),
-        carried_bytes=outcome.sample_carried_bytes.reshape(links),
-        marks=outcome.sample_marks.reshape(links),
-        paused_ps=outcome.sample_paused_ps.reshape(links),
-        window_bytes=outcome.sample_window_bytes.reshape(flows),
-        rate_bps=outcome.sample_rate_bps.reshape(flows),
-    )
+def _series(outcome: _core.PacketOutcome, settings: Settings, rate_bps: NDArray[np.int64]) -> dict[str, Table]:
+    """Side tables of what was sampled; none where nothing was."""
+    times, links, flows = len(outcome.sample_time_ps), settings.sample_links, settings.sample_flows
+    if not times:
+        return {}
+    link = np.asarray(links, np.int32)
+    return {
+        "sampled_links": {"link": link, "rate_bps": rate_bps[link].astype(np.float64)},
+        "queue_series": {
+            "time_ps": outcome.sample_time_ps,
+            "depth_bytes": outcome.sample_depth_bytes.reshape(times, len(links)),
+            "carried_bytes": outcome.sample_carried_bytes.reshape(times, len(links)),
+            "marks": outcome.sample_marks.reshape(times, len(links)),
+            "paused_ps": outcome.sample_paused_ps.reshape(times, len(links)),
+        },
+        "sampled_flows": {"flow": np.asarray(flows, np.int32)},
+        "flow_series": {
+            "time_ps": outcome.sample_time_ps,
+            "window_bytes": outcome.sample_window_bytes.reshape(times, len(flows)),
+            "rate_bps": outcome.sample_rate_bps.reshape(times, len(flows)),
+        },
+    }
+
+
+def digest(record: Record) -> str:
+    """A hash of times, bytes of links and every count: the same for the same input and seed on every machine."""
+    hashed = hashlib.blake2b(digest_size=16)
+    times = (record.start_ps, record.end_ps, record.column("receiver_finish_ps"))
+    for column in (*times, record.table("links")["bytes"]):
+        hashed.update(np.ascontiguousarray(column, "<i8").data)
+    hashed.update(repr(Packets(**record.meta["packets"])).encode())
+    return hashed.hexdigest()
 
 
 def run(
@@ -230,7 +175,7 @@ def run(
     *,
     threads: int = 1,
     progress: Callable[[int, int], None] | None = None,
-) -> PacketResult:
+) -> Record:
     """Runs the traffic until every flow has finished or `settings.end_ps` has come.
 
     Args:
@@ -240,6 +185,12 @@ def run(
         threads: At most so many; the result is the same on any number. One where a flow waits for what ends in another
             part of the network than it begins in.
         progress: Called about twenty times a second with (events so far, simulated time in ps).
+
+    Returns:
+        One row a flow. `meta` has `packets` (the fields of `Packets`), `events`, `now_ps` (simulated time at the end),
+        `packets_peak` (most packets that existed at once), `threads`, `constants` (what was derived where settings left
+        it open: base_rtt_ps, queue_bytes, ecn_low_bytes, ecn_high_bytes, window_bytes, min_rto_ps), and `scheduled`
+        (what a scheduled fabric counted) where the fabric is one.
 
     Raises:
         InputError: Columns that do not fit together, a flow without a path, flows that wait for each other in a circle.
@@ -254,7 +205,11 @@ def run(
     if settings.rdma_qps > 1:
         parts = split(traffic, settings.rdma_qps, settings.mtu_bytes - settings.header_bytes)
         single = replace(settings, rdma_qps=1, sample_flows=parts.sampled(settings.sample_flows))
-        return parts.joined(run(network, parts.traffic, single, threads=threads, progress=progress))
+        record = parts.joined(
+            run(network, parts.traffic, single, threads=threads, progress=progress), traffic, settings
+        )
+        record.meta["digest"] = digest(record)
+        return record
     routes = network.routes
     columns = _core.PacketNetwork(
         hosts=network.hosts,
@@ -319,18 +274,36 @@ def run(
         credits=outcome.credits,
     )
     constants = ("base_rtt_ps", "queue_bytes", "ecn_low_bytes", "ecn_high_bytes", "window_bytes", "min_rto_ps")
-    return PacketResult(
+    meta: dict[str, Any] = {
+        "engine": "packet",
+        "seed": settings.seed,
+        "packets": {name: int(count) for name, count in asdict(packets).items()},
+        "events": outcome.events,
+        "now_ps": outcome.now_ps,
+        "packets_peak": outcome.packets_peak,
+        "threads": outcome.threads,
+        "constants": {name: int(getattr(outcome, name)) for name in constants},
+    }
+    if settings.switching == "scheduled":
+        meta["scheduled"] = counts(outcome.scheduled)
+    record = Record(
+        rows="flows",
+        who=np.asarray(traffic.source, np.int32),
+        what=np.zeros(len(traffic), np.int32),
         start_ps=outcome.start_ps,
-        finish_ps=outcome.finish_ps,
-        receiver_finish_ps=outcome.receiver_finish_ps,
-        link_bytes=outcome.link_bytes,
-        packets=packets,
-        events=outcome.events,
-        now_ps=outcome.now_ps,
-        constants={name: getattr(outcome, name) for name in constants},
-        packets_peak=outcome.packets_peak,
-        samples=_samples(outcome, settings),
-        threads=outcome.threads,
-        pauses=pfc.Pauses.of(outcome),
-        scheduled=counts(outcome.scheduled) if settings.switching == "scheduled" else None,
+        end_ps=outcome.finish_ps,
+        size_bytes=np.asarray(traffic.size_bytes, np.int64),
+        labels=(Label("", "flow"),),
+        optional={
+            "target": np.asarray(traffic.target, np.int32),
+            "receiver_finish_ps": outcome.receiver_finish_ps,
+            **pfc.pauses_of_flows(outcome),
+        },
+        tables={
+            "links": {"bytes": outcome.link_bytes.astype(np.float64), **pfc.pauses_of_links(outcome)},
+            **_series(outcome, settings, network.rate_bps),
+        },
+        meta=meta,
     )
+    meta["digest"] = digest(record)
+    return record

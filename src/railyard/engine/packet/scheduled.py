@@ -5,11 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from railyard import _core
 
 _PREFIX = "scheduled_"
@@ -65,41 +61,22 @@ SCHEDULED_KEYS = tuple(ScheduledSettings.__dataclass_fields__)
 """Names of these settings."""
 
 
-@dataclass(frozen=True, eq=False)
-class ScheduledCounts:
-    """What a scheduled fabric counted.
-
-    Attributes:
-        cells: Cells sent over links between switches, control cells among them.
-        cells_lost: Sent over links that were down.
-        requests: Requests for credit.
-        grants: Credits granted.
-        pauses: Times that a leaf paused a host's class.
-        voq_bytes: Most bytes in a virtual output queue.
-        memory_bytes: Most bytes in the virtual output queues of a leaf.
-        egress_bytes: Most bytes that waited for a link to a host.
-        element_bytes: Most bytes that waited for a link of a fabric element.
-        uplink_bytes: Most bytes that waited for a link from a leaf into the fabric.
-        cell_wait_ps: A cell's mean wait for a link, ps.
-        contexts: Most queues of which a leaf awaited cells at a time: what reassembly must remember.
-        bursts_held: Most whole bursts that waited for an earlier one of their queue.
-        reorder: int64[64], bursts (one in sixteen) by reorder depth: the most cells sent later that came before a cell.
-    """
-
-    cells: int
-    cells_lost: int
-    requests: int
-    grants: int
-    pauses: int
-    voq_bytes: int
-    memory_bytes: int
-    egress_bytes: int
-    element_bytes: int
-    uplink_bytes: int
-    cell_wait_ps: int
-    contexts: int
-    bursts_held: int
-    reorder: NDArray[np.int64]
+SCHEDULED_COUNTS = {
+    "cells": "Cells sent over links between switches, control cells among them.",
+    "cells_lost": "Sent over links that were down.",
+    "requests": "Requests for credit.",
+    "grants": "Credits granted.",
+    "pauses": "Times that a leaf paused a host's class.",
+    "voq_bytes": "Most bytes in a virtual output queue.",
+    "memory_bytes": "Most bytes in the virtual output queues of a leaf.",
+    "egress_bytes": "Most bytes that waited for a link to a host.",
+    "element_bytes": "Most bytes that waited for a link of a fabric element.",
+    "uplink_bytes": "Most bytes that waited for a link from a leaf into the fabric.",
+    "cell_wait_ps": "A cell's mean wait for a link, ps.",
+    "contexts": "Most queues of which a leaf awaited cells at a time: what reassembly must remember.",
+    "bursts_held": "Most whole bursts that waited for an earlier one of their queue.",
+}
+"""What a scheduled fabric counts."""
 
 
 def put_scheduled(options: _core.PacketOptions, settings: ScheduledSettings) -> None:
@@ -108,7 +85,15 @@ def put_scheduled(options: _core.PacketOptions, settings: ScheduledSettings) -> 
         setattr(options.scheduled, key.removeprefix(_PREFIX), getattr(settings, key) or 0)
 
 
-def counts(found: _core.PacketScheduledCounters) -> ScheduledCounts:
-    """The core's counts as a record."""
-    names = [name for name in ScheduledCounts.__dataclass_fields__ if name != "reorder"]
-    return ScheduledCounts(**{name: getattr(found, name) for name in names}, reorder=np.array(found.reorder, np.int64))
+def counts(found: _core.PacketScheduledCounters) -> dict[str, Any]:
+    """The core's counts by name.
+
+    Args:
+        found: Of a run.
+
+    Returns:
+        Those of `SCHEDULED_COUNTS`, and `reorder`: 64 counts of bursts (one in sixteen) by reorder depth, the most
+        cells sent later that came before a cell.
+    """
+    reorder = [int(count) for count in found.reorder]
+    return {**{name: int(getattr(found, name)) for name in SCHEDULED_COUNTS}, "reorder": reorder}

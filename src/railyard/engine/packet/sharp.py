@@ -15,7 +15,7 @@ from railyard.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from railyard.engine.packet.running import PacketResult
+    from railyard.graph import Record
 
     Ints = NDArray[np.int64]
 
@@ -42,9 +42,9 @@ class Reduction(NamedTuple):
     traffic: Traffic
     tree: Tree
 
-    def time_ps(self, result: PacketResult) -> int:
+    def time_ps(self, record: Record) -> int:
         """When the last host has the last byte."""
-        return int(result.receiver_finish_ps.max())
+        return int(record.column("receiver_finish_ps").max())
 
 
 def way_ps(network: PacketNetwork, tree: Tree, members: Ints, chunk_bytes: int, aggregation_ps: int) -> int:

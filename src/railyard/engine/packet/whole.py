@@ -18,7 +18,7 @@ from railyard.engine.packet.fabrics import COMPOSITIONS, settings_of
 from railyard.engine.packet.flows import HostNames, flows_of
 from railyard.engine.packet.lowering import Lowering, Slicing
 from railyard.engine.packet.placing import Placed, place
-from railyard.engine.packet.running import PacketResult, run
+from railyard.engine.packet.running import run
 from railyard.errors import InputError, SimulationError
 from railyard.graph import Kind, Record
 from railyard.graph.record import fingerprint
@@ -145,7 +145,7 @@ class PacketEngine:
             "jitter": asdict(jitter),
             "faults": [{"kind": type(fault).__name__, **asdict(fault)} for fault in faults],
             "warnings": [],
-            "events": result.events,
+            "events": result.meta["events"],
             "left_out": [*left_out, *_said(slicing), *self.left_out, *placed.left_out],
             "slice": slicing.factor,
             "coarser": slicing.coarser,
@@ -290,10 +290,10 @@ def _told(progress: Progress | None, tasks: int) -> Callable[[int, int], None] |
 
 
 def _took_ps(
-    graph: TaskGraph, traffic: LoweredTraffic, result: PacketResult, slicing: Slicing, duration_ps: NDArray[np.int64]
+    graph: TaskGraph, traffic: LoweredTraffic, result: Record, slicing: Slicing, duration_ps: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """How long each task takes in the whole run."""
-    took = (result.finish_ps[traffic.end] - result.start_ps[traffic.begin]).astype(np.float64)
+    took = (result.end_ps[traffic.end] - result.start_ps[traffic.begin]).astype(np.float64)
     scaled = np.rint(slicing.factor * np.maximum(took - traffic.surplus_ps, 0)).astype(np.int64)
     return np.where(graph.kind == Kind.COMPUTE, duration_ps, scaled)
 
@@ -326,12 +326,12 @@ def _no_links() -> LinkTable:
     return LinkTable(none, none, np.empty(0, np.int64), np.empty(0, np.int16), whole, whole, (), whole)
 
 
-def _link_bytes(placed: Placed, lowering: Lowering, result: PacketResult, slicing: Slicing) -> NDArray[np.float64]:
+def _link_bytes(placed: Placed, lowering: Lowering, result: Record, slicing: Slicing) -> NDArray[np.float64]:
     """Bytes on the wire of every link: packets where there are any, else what the cost model puts on them."""
     cluster = lowering.cluster
     links = len(cluster.links)
     known = placed.link >= 0
-    carried = np.bincount(placed.link[known], result.link_bytes[known] * slicing.factor, minlength=links)
+    carried = np.bincount(placed.link[known], result.table("links")["bytes"][known] * slicing.factor, minlength=links)
     load = _load(lowering)
     modelled = ["storage read", "storage write", *(() if slicing.packets else ("scale-up",))]
     for name in modelled:
@@ -354,15 +354,15 @@ def _said(slicing: Slicing) -> list[str]:
     return said
 
 
-def _raise_if_stuck(result: PacketResult, traffic: LoweredTraffic, name: HostNames) -> None:
-    if result.finished.all():
+def _raise_if_stuck(result: Record, traffic: LoweredTraffic, name: HostNames) -> None:
+    if result.ended.all():
         return
-    stuck = np.flatnonzero(~result.finished & (result.start_ps >= 0))
-    row = int(stuck[0]) if stuck.size else int(np.flatnonzero(~result.finished)[0])
+    stuck = np.flatnonzero(~result.ended & (result.start_ps >= 0))
+    row = int(stuck[0]) if stuck.size else int(np.flatnonzero(~result.ended)[0])
     flows = traffic.traffic
     ends = f"{name(int(flows.source[row]))} -> {name(int(flows.target[row]))}"
     raise SimulationError(
-        f"{int((~result.finished).sum())} flows and tasks never end; the first one that had begun is {ends}"
+        f"{int((~result.ended).sum())} flows and tasks never end; the first one that had begun is {ends}"
     )
 
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from railyard.economics.sources import Source
-from railyard.graph import Record
 from railyard.measure.packets import packet_section
 
 if TYPE_CHECKING:
@@ -41,7 +38,7 @@ class Measured:
 def measure(traffic: Run, report: Report) -> Measured:
     """The figures of a run."""
     variant = {"name": traffic.preset.name, "settings": changed(traffic), "packet": section(report)}
-    return Measured(report, variant, report.digest, _sources(traffic.preset), report.left_out)
+    return Measured(report, variant, report.record.digest(), _sources(traffic.preset), report.left_out)
 
 
 def plain(traffic: Run) -> dict[str, Any]:
@@ -65,20 +62,11 @@ def changed(traffic: Run) -> dict[str, Any]:
 
 def section(report: Report) -> dict[str, Any]:
     """The object `packet` of the variant."""
-    flows, rows = report.flows, np.flatnonzero(report.flows.travels)
-    sent = Record(
-        rows="flows",
-        who=flows.source[rows],
-        what=np.zeros(len(rows), np.int32),
-        start_ps=report.start_ps[rows],
-        end_ps=report.finish_ps[rows],
-        size_bytes=flows.size_bytes[rows],
-        optional={"target": flows.target[rows]},
-    )
+    meta = report.record.meta
     return packet_section(
-        sent,
-        {**report.packets, **report.counts},
-        constants=report.constants,
+        report.sent,
+        {**report.packets, **meta["packets"]},
+        constants=meta["constants"],
         left_out=report.left_out,
         probed=report.probed,
     )

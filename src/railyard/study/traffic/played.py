@@ -12,7 +12,8 @@ from railyard.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from railyard.engine.packet import PacketNetwork, PacketResult, Settings, Traffic
+    from railyard.engine.packet import PacketNetwork, Settings, Traffic
+    from railyard.graph import Record
     from railyard.workload.importers.htsim_topology import Tree
     from railyard.workload.importers.htsim_wiring import TreeNetwork
 
@@ -78,13 +79,13 @@ class Played:
         names: Of links.
     """
 
-    simulate: Callable[[Traffic, Settings], PacketResult]
+    simulate: Callable[[Traffic, Settings], Record]
     network: PacketNetwork
     traffic: Traffic
     settings: Settings
-    first: PacketResult
+    first: Record
     names: LinkNames
 
-    def again(self, settings: Settings) -> PacketResult:
+    def again(self, settings: Settings) -> Record:
         """The same traffic under other settings."""
         return self.simulate(self.traffic, settings)

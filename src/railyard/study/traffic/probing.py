@@ -15,8 +15,9 @@ from railyard.study.traffic.storm import storm
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.engine.packet import PacketResult, Traffic
-    from railyard.engine.packet.running import Samples
+    from railyard.engine.packet import Traffic
+    from railyard.graph import Record
+    from railyard.graph.record import Table
     from railyard.study.traffic.played import Played
 
 TIMES = 200
@@ -34,44 +35,48 @@ FLOWS = 8
 _PS_PER_US = 1e6
 
 
-def probe(played: Played) -> dict[str, Any]:
-    """Queues and senders over time, and pauses, as the report draws them."""
+def probe(played: Played) -> tuple[dict[str, Any], dict[str, Table]]:
+    """Queues and senders over time, and pauses.
+
+    Returns:
+        As the report draws them, and the queues as side tables of a record.
+    """
     first = played.first
     flows = some_flows(first, played.traffic)
-    links = np.sort(np.argsort(-first.link_bytes, kind="stable")[:WATCHED])
-    samples = played.again(
+    links = np.sort(np.argsort(-first.table("links")["bytes"], kind="stable")[:WATCHED])
+    seen = played.again(
         replace(
             played.settings,
-            sample_ps=max(1, -(-first.now_ps // TIMES)),
+            sample_ps=max(1, -(-first.meta["now_ps"] // TIMES)),
             sample_links=tuple(links.tolist()),
             sample_flows=tuple(flows.tolist()),
         )
-    ).samples
+    )
     paused = storm(played)
     found: dict[str, Any] = {} if paused is None else {"storm": paused}
-    if len(samples.time_ps) < 2:
-        return found
-    found["queues"] = _queues(samples, links, played)
-    senders = _senders(samples, flows, played.traffic)
-    return found | ({"flows": senders} if senders["rows"] else {})
+    if "queue_series" not in seen.tables or len(seen.table("queue_series")["time_ps"]) < 2:
+        return found, {}
+    found["queues"], tables = _queues(seen.table("queue_series"), links, played)
+    senders = _senders(seen.table("flow_series"), flows, played.traffic)
+    return found | ({"flows": senders} if senders["rows"] else {}), tables
 
 
-def some_flows(first: PacketResult, traffic: Traffic) -> NDArray[np.int64]:
+def some_flows(first: Record, traffic: Traffic) -> NDArray[np.int64]:
     """Finished flows from the fastest to the slowest, evenly by rank."""
-    ended = np.flatnonzero(first.finished & (traffic.source != traffic.target))
+    ended = np.flatnonzero(first.ended & (traffic.source != traffic.target))
     if not len(ended):
         return ended
-    order = ended[np.argsort(first.fct_ps[ended], kind="stable")]
+    order = ended[np.argsort(first.duration_ps[ended], kind="stable")]
     return np.asarray(order[np.unique(np.linspace(0, len(order) - 1, FLOWS).astype(np.int64))])
 
 
-def _queues(samples: Samples, links: NDArray[np.int64], played: Played) -> dict[str, Any]:
-    time = samples.time_ps[1:]  # the first sample is taken at the start, where nothing has happened yet
-    step = np.diff(samples.time_ps)[:, None].astype(float)
+def _queues(samples: Table, links: NDArray[np.int64], played: Played) -> tuple[dict[str, Any], dict[str, Table]]:
+    time = samples["time_ps"][1:]  # the first sample is taken at the start, where nothing has happened yet
+    step = np.diff(samples["time_ps"])[:, None].astype(float)
     carried, marks, paused = (
-        np.diff(column, axis=0) for column in (samples.carried_bytes, samples.marks, samples.paused_ps)
+        np.diff(column, axis=0) for column in (samples["carried_bytes"], samples["marks"], samples["paused_ps"])
     )
-    depth = samples.depth_bytes[1:]
+    depth = samples["depth_bytes"][1:]
     used = np.minimum(8e12 * carried / (played.network.rate_bps[links][None, :] * step), 1.0)
     order = np.lexsort((-used.mean(axis=0), -depth.max(axis=0)))[:SHOWN]
     rows = [
@@ -85,17 +90,22 @@ def _queues(samples: Samples, links: NDArray[np.int64], played: Played) -> dict[
         }
         for at in order.tolist()
     ]
-    return {"time_us": (time / _PS_PER_US).round(4).tolist(), "rows": rows}
+    tables: dict[str, Table] = {
+        "sampled_links": {"link": links[order].astype(np.int32)},
+        "queue_series": {"time_ps": time}
+        | {name: column[1:, order] for name, column in samples.items() if name != "time_ps"},
+    }
+    return {"time_us": (time / _PS_PER_US).round(4).tolist(), "rows": rows}, tables
 
 
-def _senders(samples: Samples, flows: NDArray[np.int64], traffic: Traffic) -> dict[str, Any]:
+def _senders(samples: Table, flows: NDArray[np.int64], traffic: Traffic) -> dict[str, Any]:
     rows = []
     for at, flow in enumerate(flows.tolist()):
-        rate, window = samples.rate_bps[:, at] / 1e9, samples.window_bytes[:, at] / 1e3
+        rate, window = samples["rate_bps"][:, at] / 1e9, samples["window_bytes"][:, at] / 1e3
         if not (rate.any() or window.any()):
             continue
         name = f"h{traffic.source[flow]}->h{traffic.target[flow]}"
         told = {"rate_gbps": rate.round(3).tolist()} if rate.any() else {}
         told |= {"window_kb": window.round(3).tolist()} if window.any() else {}
         rows.append({"flow": name, **told})
-    return {"time_us": (samples.time_ps / _PS_PER_US).round(4).tolist(), "rows": rows}
+    return {"time_us": (samples["time_ps"] / _PS_PER_US).round(4).tolist(), "rows": rows}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,13 +12,16 @@ from railyard.errors import InputError
 from railyard.percentile import percentile
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from railyard.graph import Record
     from railyard.workload.importers.flows import FlowTable
 
 _PS_PER_US = 10**6
+_KINDS = ("new", "retransmitted", "trimmed", "dropped", "marked")
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,33 +30,35 @@ class Report:
 
     Attributes:
         flows: The traffic; its local work is no flow and is left out of all figures.
-        start_ps: int64[n], when a row began; -1 never.
-        finish_ps: int64[n], when its sender had the last acknowledgement; -1 never.
-        receiver_finish_ps: int64[n], when its receiver had every byte; -1 never.
-        packets: How many were new, sent again, trimmed, dropped, marked.
-        events: Events of the engine.
+        record: What happened, a row of the traffic each.
+        link_name: Names a link.
         cpu_s: Processor time of reading, building and running.
         peak_rss_mb: Most memory of the process, in 2^20 bytes.
-        digest: Fingerprint of every flow's times and every count.
         left_out: What the model and the reading of the files left out.
-        counts: Every kind of packet and event that the engine counts, with those of `packets`.
-        constants: What the engine derived where settings left it open, unit in the name.
         probed: What was sampled: `queues`, `flows`, `storm`, `reorder` as the report draws them.
     """
 
     flows: FlowTable
-    start_ps: NDArray[np.int64]
-    finish_ps: NDArray[np.int64]
-    receiver_finish_ps: NDArray[np.int64]
-    packets: dict[str, int]
-    events: int
+    record: Record
+    link_name: Callable[[int], str]
     cpu_s: float
     peak_rss_mb: float
-    digest: str
     left_out: tuple[str, ...]
-    counts: dict[str, int] = field(default_factory=dict)
-    constants: dict[str, int] = field(default_factory=dict)
     probed: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def packets(self) -> dict[str, int]:
+        """How many were new, sent again, trimmed, dropped, marked."""
+        return {kind: self.record.meta["packets"][kind] for kind in _KINDS}
+
+    @property
+    def sent(self) -> Record:
+        """The flows alone, without the work on hosts between them."""
+        rows = np.flatnonzero(self.flows.travels)
+        place = np.full(len(self.record) + 1, -1, np.int32)
+        place[rows] = np.arange(len(rows))
+        taken = self.record.take(rows)
+        return replace(taken, optional={**taken.optional, "blocker": place[self.record.column("blocker")[rows]]})
 
     @property
     def total(self) -> int:
@@ -63,22 +68,22 @@ class Report:
     @property
     def ended(self) -> NDArray[np.bool_]:
         """bool[n], rows that are flows and have finished."""
-        return np.asarray(self.flows.travels & (self.finish_ps >= 0))
+        return np.asarray(self.flows.travels & self.record.ended)
 
     @property
     def fct_ps(self) -> NDArray[np.int64]:
         """int64[finished], from a flow's start to its last acknowledgement, in the order of the file."""
-        return np.asarray(self.finish_ps[self.ended] - self.start_ps[self.ended])
+        return np.asarray(self.record.duration_ps[self.ended])
 
     @property
     def last_finish_us(self) -> float | None:
         """When the last flow finished, from the start of the run; None when none did."""
-        return float(self.finish_ps[self.ended].max()) / _PS_PER_US if self.ended.any() else None
+        return float(self.record.end_ps[self.ended].max()) / _PS_PER_US if self.ended.any() else None
 
     @property
     def first_finish_us(self) -> float | None:
         """When the first flow finished; None when none did."""
-        return float(self.finish_ps[self.ended].min()) / _PS_PER_US if self.ended.any() else None
+        return float(self.record.end_ps[self.ended].min()) / _PS_PER_US if self.ended.any() else None
 
     def fct_us(self) -> dict[str, float | None]:
         """Least, mean, median, 99th percentile (nearest rank) and greatest flow completion time."""
@@ -97,10 +102,10 @@ class Report:
             "fct_us": self.fct_us(),
             "last_finish_us": self.last_finish_us,
             "packets": self.packets,
-            "events": self.events,
+            "events": self.record.meta["events"],
             "cpu_s": round(self.cpu_s, 6),
             "peak_rss_mb": round(self.peak_rss_mb, 3),
-            "digest": self.digest,
+            "digest": self.record.digest(),
         }
 
     def to_json(self) -> str:
@@ -125,6 +130,7 @@ class Report:
     def _row(self, number: int, row: int) -> str:
         flows = self.flows
         told = [number, flows.line[row], flows.source[row], flows.target[row], flows.size_bytes[row]]
-        start, finish, received = self.start_ps[row], self.finish_ps[row], self.receiver_finish_ps[row]
+        record = self.record
+        start, finish, received = record.start_ps[row], record.end_ps[row], record.column("receiver_finish_ps")[row]
         times = [start, finish, finish - start if finish >= 0 else -1, received]
         return ",".join([*map(str, told), *(f"{time / _PS_PER_US:.6f}" if time >= 0 else "" for time in times)])

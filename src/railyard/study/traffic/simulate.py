@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import resource
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,15 +22,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from railyard.engine.packet import PacketNetwork, Traffic
     from railyard.engine.packet import Settings as EngineSettings
+    from railyard.graph import Record
+    from railyard.graph.record import Table
     from railyard.scenario.packet.presets import Preset
     from railyard.scenario.packet.settings import Settings
     from railyard.workload.importers.flows import FlowTable
     from railyard.workload.importers.htsim_topology import Tree
     from railyard.workload.importers.htsim_wiring import TreeNetwork
 
-_KINDS = ("new", "retransmitted", "trimmed", "dropped", "marked")
 _MIB = 1024
 _MOST_BPS = 1e16
 
@@ -102,21 +105,32 @@ def run(given: Run, *, progress: Callable[[int, int], None] | None = None) -> Re
     result = play(rows, settings)
     cpu_s = _cpu_s() - begin
     played = Played(play, links, rows, settings, result, names)
+    probed, tables = probe(played) if given.probe else ({}, {})
     return Report(
         flows=flows,
-        start_ps=result.start_ps,
-        finish_ps=result.finish_ps,
-        receiver_finish_ps=result.receiver_finish_ps,
-        packets={kind: getattr(result.packets, kind) for kind in _KINDS},
-        events=result.events,
+        record=_recorded(result, flows, tables),
+        link_name=names.link,
         cpu_s=cpu_s,
         peak_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _MIB,
-        digest=result.digest(),
         left_out=(*given.preset.left_out, *flows.left_out),
-        counts=asdict(result.packets),
-        constants=result.constants,
-        probed=probe(played) if given.probe else {},
+        probed=probed,
     )
+
+
+def _recorded(found: Record, flows: FlowTable, tables: dict[str, Table]) -> Record:
+    """The record with lines of the file, what each row waited for, and what was sampled."""
+    optional = {**found.optional, "line": flows.line, "blocker": blockers(flows, found.end_ps)}
+    meta = {**found.meta, "host_count": flows.hosts}
+    return replace(found, optional=optional, tables={**found.tables, **tables}, meta=meta)
+
+
+def blockers(flows: FlowTable, end_ps: NDArray[np.int64]) -> NDArray[np.int32]:
+    """int32[n]: of the rows that a row waits for the one that ended last, the first of several; -1 where none is."""
+    waits = np.repeat(np.arange(len(flows)), np.diff(flows.dep_ptr))
+    order = np.lexsort((-np.arange(len(waits)), end_ps[flows.dep_idx], waits))
+    blocker = np.full(len(flows), -1, np.int32)
+    blocker[waits[order]] = flows.dep_idx[order]
+    return blocker
 
 
 def _cpu_s() -> float:

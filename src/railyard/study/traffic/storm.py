@@ -28,20 +28,21 @@ _PS_PER_US = 1e6
 
 def storm(played: Played) -> dict[str, Any] | None:
     """The object `storm` of a packet result; None where nothing was paused."""
-    pauses, name = played.first.pauses, played.names.link
-    paused = np.flatnonzero(pauses.paused_ps > 0)
-    if not len(paused):
+    links, name = played.first.table("links"), played.names.link
+    if "paused_ps" not in links or not links["paused_ps"].any():
         return None
-    worst = paused[np.argsort(-pauses.paused_ps[paused], kind="stable")][:LINKS]
+    paused_ps = links["paused_ps"]
+    paused = np.flatnonzero(paused_ps > 0)
+    worst = paused[np.argsort(-paused_ps[paused], kind="stable")][:LINKS]
     return {
-        "paused_us_total": float(pauses.paused_ps.sum()) / _PS_PER_US,
-        "pauses": int(pauses.pauses.sum()),
-        "longest_us": float(pauses.longest_ps.max()) / _PS_PER_US,
+        "paused_us_total": float(paused_ps.sum()) / _PS_PER_US,
+        "pauses": int(links["pauses"].sum()),
+        "longest_us": float(links["longest_pause_ps"].max()) / _PS_PER_US,
         "links": [
             {
                 "link": name(link),
-                "paused_us": float(pauses.paused_ps[link]) / _PS_PER_US,
-                "pauses": int(pauses.pauses[link]),
+                "paused_us": float(paused_ps[link]) / _PS_PER_US,
+                "pauses": int(links["pauses"][link]),
                 "origin": _origin(played, link),
             }
             for link in worst.tolist()
@@ -51,7 +52,7 @@ def storm(played: Played) -> dict[str, Any] | None:
 
 
 def _origin(played: Played, link: int) -> str:
-    origin = int(played.first.pauses.origin[link])
+    origin = int(played.first.table("links")["pause_origin"][link])
     return played.names.link(origin) if origin >= 0 else "unknown"
 
 
@@ -63,12 +64,12 @@ def _victims(played: Played) -> list[dict[str, Any]]:
         return []
     source, target, size = traffic.source[rows], traffic.target[rows], traffic.size_bytes[rows]
     without = type(traffic).of(traffic.hosts, source, target, size, start_ps=first.start_ps[rows])
-    undisturbed = played.simulate(without, played.settings).fct_ps
-    slowdown = np.where(undisturbed > 0, first.fct_ps[rows] / np.maximum(undisturbed, 1), 0.0)
+    undisturbed = played.simulate(without, played.settings).duration_ps
+    slowdown = np.where(undisturbed > 0, first.duration_ps[rows] / np.maximum(undisturbed, 1), 0.0)
     return [
         {
             "flow": f"h{source[at]}->h{target[at]}",
-            "fct_us": float(first.fct_ps[rows[at]]) / _PS_PER_US,
+            "fct_us": float(first.duration_ps[rows[at]]) / _PS_PER_US,
             "alone_us": float(undisturbed[at]) / _PS_PER_US,
             "slowdown": float(slowdown[at]),
             "stopped_by": _stopper(played, int(source[at])),
@@ -81,15 +82,16 @@ def _victims(played: Played) -> list[dict[str, Any]]:
 def _innocent(played: Played) -> NDArray[np.int64]:
     """Finished flows that send to no host behind a link where pauses began."""
     first, traffic = played.first, played.traffic
-    origins = np.unique(first.pauses.origin[first.pauses.origin >= 0])
+    origin = first.table("links")["pause_origin"]
+    origins = np.unique(origin[origin >= 0])
     guilty = played.network.link_target[origins]
-    own = first.finished & (traffic.source != traffic.target) & ~np.isin(traffic.target, guilty)
+    own = first.ended & (traffic.source != traffic.target) & ~np.isin(traffic.target, guilty)
     return np.flatnonzero(own)
 
 
 def _stopper(played: Played, source: int) -> str:
     """Who stopped the host's own link longest, else the one who stopped most of the fabric."""
-    paused = played.first.pauses.paused_ps
+    paused = played.first.table("links")["paused_ps"]
     own = np.flatnonzero((played.network.link_source == source) & (paused > 0))
     known = own if len(own) else np.flatnonzero(paused > 0)
     return _origin(played, int(known[paused[known].argmax()]))

@@ -35,9 +35,11 @@ def packets_of(timeline: Record, cluster: Cluster) -> dict[str, Any]:
 
 def _queues(flows: Record, cluster: Cluster) -> dict[str, Any]:
     """`{"queues": ...}`: depth, load, marks and pauses of the sampled links in time."""
+    if "queue_series" not in flows.tables:
+        return {}
     series, sampled = flows.table("queue_series"), flows.table("sampled_links")
     time, link, depth = series["time_ps"], sampled["link"], series["depth_bytes"]
-    if not len(link) or not len(time):
+    if not len(link):
         return {}
     span = np.maximum(np.diff(time, prepend=0), 1).astype(np.float64)[:, None]
     carried = np.diff(series["carried_bytes"], axis=0, prepend=0) * 8e12 / span / sampled["rate_bps"]

@@ -62,7 +62,7 @@ def _in_use(settings: Settings) -> float:
     carried = []
     for end in _WINDOW_PS:
         network, _, found = leaf_to_leaf(1, replace(settings, end_ps=end))
-        carried.append(found.link_bytes[_into(network, 32, 64)].sum())
+        carried.append(found.table("links")["bytes"][_into(network, 32, 64)].sum())
     return float(8e12 * (carried[1] - carried[0]) / (32 * RATE_BPS * (_WINDOW_PS[1] - _WINDOW_PS[0])))
 
 

@@ -56,7 +56,7 @@ def _one_plane_lost() -> float:
     whole = Settings(load_balancing="adaptive")
     gone = tuple(down(of_node(network, 2 * _PLANES + 2), 0))
     without = replace(whole, faults=gone, reroute_ps=0)
-    times = [run(network, traffic, settings).fct_ps.mean() for settings in (whole, without)]
+    times = [run(network, traffic, settings).duration_ps.mean() for settings in (whole, without)]
     return float(1 - times[0] / times[1])
 
 
@@ -67,5 +67,5 @@ def _slowdown_us(balancing: LoadBalancing) -> float:
     traffic = Traffic.of(64, host, host + 32, ELEPHANT_BYTES)
     well = Settings(load_balancing=balancing, reroute_ps=None, end_ps=_END_PS)
     dead = tuple(down(of_node(network, 64 + 2 + 5), _AT_PS))
-    before, after = (run(network, traffic, settings).finish_ps for settings in (well, replace(well, faults=dead)))
+    before, after = (run(network, traffic, settings).end_ps for settings in (well, replace(well, faults=dead)))
     return float((np.where(after < 0, _END_PS, after) - before).max()) / 1e6

@@ -50,8 +50,8 @@ def incast() -> Iterator[Row]:
             fair = Case("F3", f"{name}, p50 over last finish", "%")
             yield fair.between("near 100: credit is fair", share, low=98, high=100, tolerance="-2 points")
         if settings.transport == "rdma":
-            lost = float(found.packets.dropped + found.packets.retransmitted)
+            lost = float(found.meta["packets"]["dropped"] + found.meta["packets"]["retransmitted"])
             yield Case("F3", f"{name}, packets lost", "packets").between("none", lost, high=0)
         if settings.switching == "pfc":
             paused = Case("F3", f"{name}, links paused beside the receiver's own", "links")
-            yield paused.between("pauses spread", float((found.pauses.paused_ps > 0).sum()), low=10)
+            yield paused.between("pauses spread", float((found.table("links")["paused_ps"] > 0).sum()), low=10)

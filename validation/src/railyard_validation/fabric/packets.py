@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.engine.packet import PacketNetwork, PacketResult, Settings, Traffic, leaf_spine, run
+from railyard.engine.packet import PacketNetwork, Settings, Traffic, leaf_spine, run
 from railyard.engine.packet.roce import ROCE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from railyard.graph import Record
 
 RATE_BPS = 400 * 10**9
 ROCE_SETTINGS = Settings(**ROCE)
@@ -42,7 +44,7 @@ def permutation(hosts: int, size_bytes: int, seed: int) -> Traffic:
 
 def leaf_to_leaf(
     qps: int, settings: Settings, *, uplinks: int = 32, up_rate_bps: int | None = None
-) -> tuple[PacketNetwork, Traffic, PacketResult]:
+) -> tuple[PacketNetwork, Traffic, Record]:
     """The 32 hosts of a leaf send an elephant each to those of another leaf, split over queue pairs of their own."""
     network = leaf_spine(64, leaf_hosts=32, spines=uplinks, rate_bps=RATE_BPS, up_rate_bps=up_rate_bps)
     source = np.repeat(np.arange(32), qps)
@@ -50,11 +52,11 @@ def leaf_to_leaf(
     return network, traffic, run(network, traffic, settings)
 
 
-def slowest_share(found: PacketResult, settings: Settings) -> float:
+def slowest_share(found: Record, settings: Settings) -> float:
     """Rate of the slowest of 32 elephants over that of one alone."""
-    return wire_ps(ELEPHANT_BYTES, settings) / float(found.finish_ps.max())
+    return wire_ps(ELEPHANT_BYTES, settings) / float(found.end_ps.max())
 
 
-def microseconds(found: PacketResult) -> NDArray[np.float64]:
+def microseconds(found: Record) -> NDArray[np.float64]:
     """Completion times in ascending order, us."""
-    return np.sort(found.fct_ps / 1e6)
+    return np.sort(found.duration_ps / 1e6)

@@ -95,5 +95,5 @@ def _pinned(used: int) -> float:
         members = np.sort(np.random.default_rng(seed).permutation(hosts)[:used])
         traffic = Traffic.of(hosts, members, np.roll(members, -_RACK), ELEPHANT_BYTES)
         found = run(pinned(network, _RACK, _UPLINKS), traffic, settings)
-        shares.append(wire_ps(ELEPHANT_BYTES, settings) / float(found.finish_ps.max()))
+        shares.append(wire_ps(ELEPHANT_BYTES, settings) / float(found.end_ps.max()))
     return float(np.mean(shares))

@@ -85,7 +85,7 @@ def _impaired(settings: Settings) -> tuple[NDArray[np.float64], NDArray[np.float
     well, ill = (
         run(network, traffic, each) for each in (settings, replace(settings, failed_links=bad, failed_fraction=0.5))
     )
-    return _by_job(well.finish_ps, target), _by_job(ill.finish_ps, target)
+    return _by_job(well.end_ps, target), _by_job(ill.end_ps, target)
 
 
 def _by_job(finish_ps: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -10,7 +10,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from railyard.engine.packet import PacketNetwork, PacketResult, Settings, Traffic
+    from railyard.engine.packet import PacketNetwork, Settings, Traffic
+    from railyard.graph import Record
 
 RANGES: dict[str, tuple[float | int, ...]] = {
     "scheduled_cell_bytes": (64, 128, 256, 512, 1024),
@@ -95,7 +96,7 @@ def _row(network: PacketNetwork, settings: Settings, key: str, value: float, cas
     from railyard.engine.packet import run
 
     traffic, at_one_port = _traffic(case)
-    found: PacketResult = run(network, traffic, replace(settings, **{key: value}))  # type: ignore[arg-type]
+    found: Record = run(network, traffic, replace(settings, **{key: value}))  # type: ignore[arg-type]
     payload = settings.mtu_bytes - settings.header_bytes
     wire = at_one_port + settings.header_bytes * -(-at_one_port // payload)
     latency = 8 * int(network.latency_ps[0])
@@ -105,9 +106,9 @@ def _row(network: PacketNetwork, settings: Settings, key: str, value: float, cas
         value=float(value),
         default=bool(base is not None and np.isclose(float(base), float(value))),
         case=case,
-        time_us=float(found.finish_ps.max()) / 1e6,
+        time_us=float(found.end_ps.max()) / 1e6,
         bound_us=wire * 8e6 / _RATE_BPS + latency / 1e6,
-        element_bytes=found.scheduled.element_bytes if found.scheduled else 0,
+        element_bytes=found.meta["scheduled"]["element_bytes"] if "scheduled" in found.meta else 0,
     )
 
 

@@ -1,17 +1,10 @@
-"""A record for eyes: Chrome trace JSON, which ui.perfetto.dev and chrome://tracing open; one track a rank and stream.
+"""Tasks of a graph for eyes: one process a rank, one track a stream.
 
 Tasks of the stream `FREE`, which may run at the same time, get as many lanes as it takes.
-
-Format: "Trace Event Format" (Chromium project): `X` events are slices, `M` metadata, `s`/`f` arrows, `C` counters;
-times in microseconds. Times are cut to whole nanoseconds, start and end each by itself, so that a task that starts when
-another ends never overlaps it (viewers drop overlapping slices); three decimals of a microsecond survive the viewers'
-doubles up to 104 days.
 """
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,11 +14,11 @@ import numpy as np
 from railyard.errors import InputError
 from railyard.graph.lanes import track_name, tracks_of
 from railyard.graph.occupancy import tasks_of
+from railyard.graph.perfetto.events import PS_PER_NS, metadata, microseconds
 from railyard.graph.task_graph import CollectiveKind, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -34,42 +27,6 @@ if TYPE_CHECKING:
 
 RANKS = 16
 """Ranks written when none are named: of more, this many spread evenly."""
-
-_PS_PER_NS = 1000
-
-
-def write(record: Record, path: Path, *, ranks: Sequence[int] | None = None) -> None:
-    """Writes a trace; the file appears whole or not at all.
-
-    Args:
-        record: What happened.
-        path: Where to; a name that ends in `.gz` is compressed (Perfetto opens that too).
-        ranks: Which ranks; None takes up to `RANKS`, spread evenly.
-
-    Raises:
-        InputError: A rank does not exist.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".tmp")
-    with unfinished.open("wb") as raw:
-        if path.suffix == ".gz":
-            with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
-                _write_text(record, io.TextIOWrapper(packed, encoding="utf-8"), ranks)
-        else:
-            _write_text(record, io.TextIOWrapper(raw, encoding="utf-8"), ranks)
-    unfinished.replace(path)
-
-
-def _write_text(record: Record, out: io.TextIOWrapper, ranks: Sequence[int] | None) -> None:
-    out.write('{"displayTimeUnit":"ns","otherData":')
-    out.write(json.dumps({"engine": str(record.meta.get("engine", "")), "seed": str(record.meta.get("seed", ""))}))
-    out.write(',"traceEvents":[\n')
-    for number, line in enumerate(_lines(record, _chosen(record.graph, ranks))):
-        out.write(",\n" if number else "")
-        out.write(line)
-    out.write("\n]}\n")
-    out.flush()
-    out.detach()
 
 
 def _chosen(graph: TaskGraph, ranks: Sequence[int] | None) -> list[int]:
@@ -92,14 +49,24 @@ class _Slices:
     end_ns: NDArray[np.int64]
 
 
-def _lines(record: Record, ranks: Sequence[int]) -> Iterator[str]:
+def events(record: Record, chosen: Sequence[int] | None) -> Iterator[str]:
+    """Every event of the trace, as JSON.
+
+    Args:
+        record: With its graph.
+        chosen: Which ranks; None takes up to `RANKS`, spread evenly.
+
+    Raises:
+        InputError: A rank does not exist.
+    """
+    ranks = _chosen(record.graph, chosen)
     slices = _slices(record, ranks)
     yield from _tracks(slices, ranks)
     words = _Words(record)
     columns = (slices.rank, slices.stream, slices.task, slices.start_ns, slices.end_ns)
     for rank, stream, task, start, end in zip(*(column.tolist() for column in columns), strict=True):
         head, args = words.of(task)
-        when = f'"ts":{_us(start)},"dur":{_us(end - start)}'
+        when = f'"ts":{microseconds(start)},"dur":{microseconds(end - start)}'
         yield f'{{"ph":"X","pid":{rank},"tid":{stream},{when},{head},"args":{args}}}'
     yield from _arrows(record, slices)
     yield from _counters(record)
@@ -107,31 +74,21 @@ def _lines(record: Record, ranks: Sequence[int]) -> Iterator[str]:
 
 def _slices(record: Record, ranks: Sequence[int]) -> _Slices:
     found = tasks_of(record.graph, ranks)
-    start = record.start_ps[found.task] // _PS_PER_NS
-    end = record.end_ps[found.task] // _PS_PER_NS
+    start = record.start_ps[found.task] // PS_PER_NS
+    end = record.end_ps[found.task] // PS_PER_NS
     stream = tracks_of(found.rank, record.graph.stream[found.task].astype(np.int64), start, end)
     order = np.lexsort((found.task, start, stream, found.rank))
     order = order[end[order] > start[order]]
     return _Slices(found.rank[order], stream[order], found.task[order], start[order], end[order])
 
 
-def _us(time_ns: int) -> str:
-    """Nanoseconds as an exact decimal of microseconds."""
-    return f"{time_ns // 1000}.{time_ns % 1000:03d}"
-
-
 def _tracks(slices: _Slices, ranks: Sequence[int]) -> Iterator[str]:
     for rank in ranks:
-        yield _metadata("process_name", rank, 0, "name", f"rank {rank}")
-        yield _metadata("process_sort_index", rank, 0, "sort_index", rank)
+        yield metadata("process_name", rank, 0, "name", f"rank {rank}")
+        yield metadata("process_sort_index", rank, 0, "sort_index", rank)
     for rank, stream in sorted(set(zip(slices.rank.tolist(), slices.stream.tolist(), strict=True))):
-        yield _metadata("thread_name", rank, stream, "name", track_name(stream))
-        yield _metadata("thread_sort_index", rank, stream, "sort_index", stream)
-
-
-def _metadata(name: str, rank: int, stream: int, key: str, value: str | int) -> str:
-    event = {"ph": "M", "name": name, "pid": rank, "tid": stream, "args": {key: value}}
-    return json.dumps(event, separators=(",", ":"))
+        yield metadata("thread_name", rank, stream, "name", track_name(stream))
+        yield metadata("thread_sort_index", rank, stream, "sort_index", stream)
 
 
 class _Words:
@@ -187,7 +144,7 @@ def _arrows(record: Record, slices: _Slices) -> Iterator[str]:
         for phase, at, end in (("s", int(origin[place]), ""), ("f", place, '"bp":"e",')):
             yield (
                 f'{{"ph":"{phase}",{end}"id":{number},"name":"transfer","cat":"transfer","pid":{slices.rank[at]},'
-                f'"tid":{slices.stream[at]},"ts":{_us(int(slices.start_ns[at]))}}}'
+                f'"tid":{slices.stream[at]},"ts":{microseconds(int(slices.start_ns[at]))}}}'
             )
 
 
@@ -197,9 +154,9 @@ def _counters(record: Record) -> Iterator[str]:
         return
     series, links = record.table("link_series"), record.table("sampled_links")["link"]
     network = record.graph.ranks
-    yield _metadata("process_name", network, 0, "name", "network links")
+    yield metadata("process_name", network, 0, "name", "network links")
     for column, link in enumerate(links.tolist()):
         for time_ps, share in zip(series["time_ps"].tolist(), series["utilization"][:, column].tolist(), strict=True):
             value = json.dumps({"percent": round(100 * share, 3)}, separators=(",", ":"))
-            at = _us(time_ps // _PS_PER_NS)
+            at = microseconds(time_ps // PS_PER_NS)
             yield f'{{"ph":"C","name":"link {link}","pid":{network},"tid":0,"ts":{at},"args":{value}}}'

@@ -1,0 +1,37 @@
+"""A record for eyes: a trace that ui.perfetto.dev and chrome://tracing open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.graph.perfetto import flows, tasks
+from railyard.graph.perfetto.events import write_events
+from railyard.graph.task_graph import TaskGraph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from railyard.graph.record import Record
+
+
+def write(
+    record: Record, path: Path, *, ranks: Sequence[int] | None = None, link_name: Callable[[int], str] = str
+) -> None:
+    """Writes a trace; the file appears complete or not at all.
+
+    Args:
+        record: What happened. Tasks of a graph get a track a rank and stream; all else one process for each `who`, in
+            as many lanes as overlap.
+        path: Where to; a name that ends in `.gz` is compressed (Perfetto opens that too).
+        ranks: Of a task graph, which ranks; None takes up to `tasks.RANKS`, spread evenly.
+        link_name: Names the sampled links.
+
+    Raises:
+        InputError: A rank does not exist.
+    """
+    if isinstance(record.work, TaskGraph):
+        about = {name: str(record.meta.get(name, "")) for name in ("engine", "seed")}
+        write_events(tasks.events(record, ranks), path, about)
+    else:
+        write_events(flows.events(record, link_name), path, {"engine": str(record.meta.get("engine", ""))})
