@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from railyard.engine.stages.fifo import starts
 from railyard.scenario import load
-from railyard.study.pipeline.fifo import starts
 from railyard.study.serving.measuring import latencies
 from railyard.study.study import prepare
 

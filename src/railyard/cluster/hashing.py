@@ -21,8 +21,12 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 
 def mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """A well-mixed 64-bit hash of each value."""
-    out = value + _GOLDEN
-    out ^= out >> np.uint64(30)
+    return finalized(value + _GOLDEN)
+
+
+def finalized(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finalizer alone, for values that are not a count from zero."""
+    out = value ^ (value >> np.uint64(30))
     out *= _FIRST
     out ^= out >> np.uint64(27)
     out *= _SECOND

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.cluster.hashing import finalized
 from railyard.errors import InputError
-from railyard.workload.serving.hashing import mixed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from railyard.scenario.pipeline import WhenSection
 
 
 def uniform(seed: int, name: str, rows: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -26,26 +25,43 @@ def uniform(seed: int, name: str, rows: NDArray[np.int64]) -> NDArray[np.float64
         rows: Numbers of the requests.
     """
     salt = np.full(1, zlib.crc32(name.encode()), np.uint64) << np.uint64(32)
-    key = mixed(mixed(np.full(1, seed % 2**64, np.uint64)) ^ salt)
-    bits = mixed(key ^ mixed(rows.astype(np.uint64) + np.uint64(1))) >> np.uint64(11)
+    key = finalized(finalized(np.full(1, seed % 2**64, np.uint64)) ^ salt)
+    bits = finalized(key ^ finalized(rows.astype(np.uint64) + np.uint64(1))) >> np.uint64(11)
     return (bits.astype(np.float64) + 0.5) * 2.0**-53
 
 
+@dataclass(frozen=True)
+class Takers:
+    """Which requests take a stage; the others pass it by.
+
+    Attributes:
+        share: Of the requests.
+        long_tokens: Prompts of more tokens than this have a share of their own; None: none have.
+        share_long: Of those.
+        unless: Only those that did not take this stage.
+    """
+
+    share: float = 1.0
+    long_tokens: int | None = None
+    share_long: float = 1.0
+    unless: str | None = None
+
+
 def takers(
-    when: WhenSection, seed: int, name: str, input_tokens: NDArray[np.int32], others: NDArray[np.bool_] | None
+    when: Takers, seed: int, name: str, input_tokens: NDArray[np.int32], others: NDArray[np.bool_] | None
 ) -> NDArray[np.bool_]:
     """Which requests take a stage.
 
     Args:
-        when: As written.
+        when: Which do.
         seed: Of the run.
         name: The stage.
         input_tokens: int32[n], of each request as it was asked.
         others: bool[n], who took the stage that excludes this one; None where there is none.
     """
     share = np.full(len(input_tokens), when.share)
-    if when.long is not None:
-        share[input_tokens > when.long] = when.share_long
+    if when.long_tokens is not None:
+        share[input_tokens > when.long_tokens] = when.share_long
     taken = uniform(seed, name, np.arange(len(input_tokens))) < share
     return taken if others is None else taken & ~others
 

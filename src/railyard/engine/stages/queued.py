@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.catalog import Range
-from railyard.economics.deployment import Use
-from railyard.study.pipeline.draws import delays, uniform
-from railyard.study.pipeline.fifo import starts
-from railyard.study.pipeline.stage import PS, Hardware, Passed, parts
+from railyard.engine.stages.draws import delays, uniform
+from railyard.engine.stages.fifo import starts
+from railyard.engine.stages.stage import PS, Passed, parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.scenario.pipeline import HostStage, ToolStage
-    from railyard.study.pipeline.stage import Progress
-    from railyard.workload.serving.requests import Requests
+    from railyard.engine.stages.stage import Asked, Progress
 
 _BYTES_PER_TOKEN = 4.0
 """Text of a token."""
@@ -26,75 +22,73 @@ _BYTES_PER_TOKEN = 4.0
 
 @dataclass(frozen=True)
 class Tool:
-    """Something outside: it takes its time, and is not on the bill."""
+    """Something outside that takes its time.
+
+    Attributes:
+        name: By which its delays are drawn.
+        delay_s: Mean time of a call.
+        p99_s: 99th percentile, log-normal; None: all alike.
+        at_most: Calls at once; the others wait. None: no limit.
+        size_bytes: Of what comes back.
+        nic_bps: Nothing bounds it.
+    """
 
     name: str
-    section: ToolStage
-    kind: str = "tool"
+    delay_s: float
+    p99_s: float | None = None
+    at_most: int | None = None
+    size_bytes: float = 0.0
     nic_bps: float = float("inf")
-    hardware: tuple[Hardware, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuses delays that no law has."""
-        delays(self.section.delay, self.section.p99, np.zeros(0))
+        delays(self.delay_s, self.p99_s, np.zeros(0))
 
-    def sends_bytes(self, requests: Requests) -> NDArray[np.float64]:
+    def sends_bytes(self, requests: Asked) -> NDArray[np.float64]:
         """What comes back from it."""
-        return np.full(len(requests), float(self.section.size))
+        return np.full(len(requests), float(self.size_bytes))
 
-    def run(self, requests: Requests, rows: NDArray[np.int64], seed: int, progress: Progress | None) -> Passed:
+    def run(self, requests: Asked, rows: NDArray[np.int64], seed: int, progress: Progress | None) -> Passed:
         """Calls, each after its delay; where there is a limit, the others wait."""
         del progress
-        seconds: NDArray[np.float64] = delays(
-            self.section.delay, self.section.p99, uniform(seed, f"{self.name} delay", rows)
-        )
-        return _passed(requests, seconds, self.section.at_most, None)
+        seconds: NDArray[np.float64] = delays(self.delay_s, self.p99_s, uniform(seed, f"{self.name} delay", rows))
+        return _passed(requests, seconds, self.at_most)
 
 
 @dataclass(frozen=True)
-class Host:
-    """Cores of a server's processors."""
+class Cores:
+    """Cores of a server's processors, each with one request at a time.
 
-    name: str
-    section: HostStage
+    Attributes:
+        count: Of cores.
+        per_request_s, per_input_token_s, per_output_token_s: What a request takes of one.
+        nic_bps: Of the server.
+    """
+
+    count: int
+    per_request_s: float
+    per_input_token_s: float
+    per_output_token_s: float
     nic_bps: float
-    hardware: tuple[Hardware, ...]
-    kind: str = "host"
 
-    def sends_bytes(self, requests: Requests) -> NDArray[np.float64]:
+    def sends_bytes(self, requests: Asked) -> NDArray[np.float64]:
         """The text of prompt and answer."""
         return np.asarray(_BYTES_PER_TOKEN * (requests.input_tokens + requests.output_tokens), np.float64)
 
-    def run(self, requests: Requests, rows: NDArray[np.int64], seed: int, progress: Progress | None) -> Passed:
+    def run(self, requests: Asked, rows: NDArray[np.int64], seed: int, progress: Progress | None) -> Passed:
         """Requests, one a core."""
         del rows, seed, progress
-        said = self.section
-        tokens = said.per_input_token * requests.input_tokens + said.per_output_token * requests.output_tokens
-        return _passed(requests, np.asarray(said.per_request + tokens, np.float64), said.cores, self.hardware[0])
+        tokens = self.per_input_token_s * requests.input_tokens + self.per_output_token_s * requests.output_tokens
+        return _passed(requests, np.asarray(self.per_request_s + tokens, np.float64), self.count)
 
 
-def _passed(requests: Requests, seconds: NDArray[np.float64], servers: int | None, on: Hardware | None) -> Passed:
+def _passed(requests: Asked, seconds: NDArray[np.float64], servers: int | None) -> Passed:
     service = np.rint(seconds * PS).astype(np.int64)
     begin = starts(requests.arrival_ps, service, servers)
-    busy_s = float(service.sum()) / PS
-
-    def uses(span_s: float) -> list[Use]:
-        if on is None:
-            return []
-        device = on.cluster.accelerator
-        busy = min(busy_s / span_s / (on.count * device.sm_count), 1.0) if span_s > 0 else 0.0
-        idle, full = device.idle_power_w, device.power_w
-        drawn = [
-            getattr(idle, end) + busy * max(getattr(full, end) - getattr(idle, end), 0.0)
-            for end in ("low", "typical", "high")
-        ]
-        return [Use(device, on.count, Range(*drawn), prompt=busy)]
-
     return Passed(
         end_ps=begin + service,
         parts=parts(queue=(begin - requests.arrival_ps) / PS, compute=service / PS),
         refused=np.zeros(len(requests), np.bool_),
         overloaded=False,
-        uses=uses,
-        replicas=lambda _span_s: [],
+        busy_s=float(service.sum()) / PS,
     )

@@ -2,47 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 import numpy as np
+
+from railyard.engine.serving.running import Columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from railyard.cluster import Cluster
-    from railyard.economics.deployment import Use
-    from railyard.workload.serving.requests import Requests
+    from railyard.engine.serving import ServingRun
+    from railyard.engine.stages.drafting import Drafting
 
     Progress = Callable[[int, int], None]
 
 CAUSES = ("queue", "compute", "network", "transfer")
 """Of which every time is made: waiting, computing, collectives that nothing hides, data on its way."""
 PS = 1e12
-
-
-@dataclass(frozen=True)
-class Hardware:
-    """Devices of a stage, for the bill.
-
-    Attributes:
-        cluster: Whole servers of them.
-        count: Devices that the stage has.
-        role: What they do.
-        replicas: Copies that they hold.
-    """
-
-    cluster: Cluster
-    count: int
-    role: str
-    replicas: int
-
-    @property
-    def nic_bps(self) -> float:
-        """Rate of one of its NICs' links."""
-        return self.cluster.spec.back_end.link_rate_bps or self.cluster.nic.rate_bps
 
 
 @dataclass(frozen=True)
@@ -94,50 +73,64 @@ class Passed:
         parts: f64[m, 4], seconds from its coming to `end_ps` by `CAUSES`.
         refused: bool[m], it can never be served here.
         overloaded: The stage's queue grew without bound.
-        uses: Given the seconds that the whole run lasted, how the stage's devices spent them.
-        replicas: Rows of the result's `replicas`, given the same.
+        run: Of the serving engine; None where the stage has none.
+        busy_s: Of all its servers together, where there is no such run.
         tokens: Of answers; None where there are none.
-        figures: What else the result says of the stage.
-        notes: What to know before its figures are believed.
+        drafting: Guesses from other accelerators, as they settled; None without.
     """
 
     end_ps: NDArray[np.int64]
     parts: NDArray[np.float64]
     refused: NDArray[np.bool_]
     overloaded: bool
-    uses: Callable[[float], list[Use]]
-    replicas: Callable[[float], list[dict[str, Any]]]
+    run: ServingRun | None = None
+    busy_s: float = 0.0
     tokens: Tokens | None = None
-    figures: dict[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-
-class Stage(Protocol):
-    """A stage, ready to run."""
+    drafting: Drafting | None = None
 
     @property
-    def kind(self) -> str:
-        """What it is."""
+    def served_run(self) -> ServingRun:
+        """The run of the serving engine.
+
+        Raises:
+            ValueError: The stage has none.
+        """
+        if self.run is None:
+            raise ValueError("this stage does not run on the serving engine")
+        return self.run
+
+
+class Asked(Columns, Protocol):
+    """What the engine reads of requests, and how it picks some of them."""
+
+    def __len__(self) -> int:
+        """Number of requests."""
+
+    def take(self, rows: NDArray[np.int64], arrival_ps: NDArray[np.int64] | None = None) -> Self:
+        """Some rows, with other arrivals."""
+
+
+R_contra = TypeVar("R_contra", bound=Asked, contravariant=True)
+
+
+class Stage(Protocol[R_contra]):
+    """A stage, ready to run."""
 
     @property
     def nic_bps(self) -> float:
         """Rate at which one of its requests' data may come and go; infinite where nothing bounds it."""
 
-    @property
-    def hardware(self) -> tuple[Hardware, ...]:
-        """Its devices."""
-
-    def sends_bytes(self, requests: Requests) -> NDArray[np.float64]:
+    def sends_bytes(self, requests: R_contra) -> NDArray[np.float64]:
         """f64[n], what each request carries on from here."""
 
-    def run(self, requests: Requests, rows: NDArray[np.int64], seed: int, progress: Progress | None) -> Passed:
+    def run(self, requests: R_contra, rows: NDArray[np.int64], seed: int, progress: Progress | None) -> Passed:
         """Serves requests.
 
         Args:
             requests: Those that take the stage, with the times at which they come, ascending.
             rows: int64[m], their numbers among all requests.
             seed: Of everything random.
-            progress: Told how many have left, and the simulated time in ps.
+            progress: Called with how many have left, and the simulated time in ps.
         """
 
 

@@ -1,4 +1,4 @@
-"""Requests through all stages: a stage's arrivals are the ends of those it waits for, plus the way between.
+"""Requests through all stages: a stage's arrivals are the ends of those it waits for, plus the travel between.
 
 Nothing flows back, so stage after stage is exact: when a stage runs, all its arrivals are known. Along the way each
 request adds up what its time is made of, on the path that decides: of the stages that another one waits for, the last
@@ -9,28 +9,58 @@ one needed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
-from railyard.scenario.pipeline import waits_for
-from railyard.study.pipeline.draws import takers
-from railyard.study.pipeline.stage import CAUSES, PS
+from railyard.engine.stages.draws import Takers, takers
+from railyard.engine.stages.stage import CAUSES, PS, Asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
-    from railyard.scenario.pipeline import PipelineSection
-    from railyard.study.pipeline.stage import Passed, Stage
-    from railyard.workload.serving.requests import Requests
+    from railyard.engine.stages.stage import Passed, Stage
 
-    Tell = Callable[[str, int], None]
+    Progress = Callable[[str, int], None]
 
 NEVER = 2**62
 _TRANSFER = CAUSES.index("transfer")
+
+
+R = TypeVar("R", bound=Asked)
+
+
+@dataclass(frozen=True, eq=False)
+class Step(Generic[R]):
+    """A stage and its place among the others.
+
+    Attributes:
+        stage: What it does.
+        after: Stages that it waits for; none: it begins with the request.
+        quorum: It begins when so many of them are through; None: all.
+        when: Which requests take it.
+    """
+
+    stage: Stage[R]
+    after: tuple[str, ...] = ()
+    quorum: int | None = None
+    when: Takers = field(default_factory=Takers)
+
+
+@dataclass(frozen=True)
+class Between:
+    """From one stage to the next.
+
+    Attributes:
+        latency_s: One way.
+        rate_bps: Of their connection; None: the slower one's NIC.
+    """
+
+    latency_s: float = 0.0
+    rate_bps: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +98,7 @@ class Visit:
 
 
 @dataclass(frozen=True, eq=False)
-class Journey:
+class Journey(Generic[R]):
     """All requests through all stages.
 
     Attributes:
@@ -77,7 +107,7 @@ class Journey:
         end: Behind the last stages.
     """
 
-    requests: Requests
+    requests: R
     visits: tuple[Visit, ...]
     end: Point
 
@@ -87,43 +117,42 @@ class Journey:
 
 
 def through(
-    section: PipelineSection,
-    stages: Mapping[str, Stage],
-    requests: Requests,
+    steps: Mapping[str, Step[R]],
+    requests: R,
+    *,
+    between: Between,
     seed: int,
-    tell: Tell | None = None,
-) -> Journey:
+    progress: Progress | None = None,
+) -> Journey[R]:
     """Sends requests through all stages.
 
     Args:
-        section: As written.
-        stages: By name, in the order of the section.
+        steps: By name; each after those that it waits for.
         requests: What is asked.
+        between: From one stage to the next.
         seed: Of everything random.
-        tell: Told the stage, and how many requests it is through with.
+        progress: Called with the stage, and how many requests it is through with.
     """
-    count, number = len(requests), {name: place for place, name in enumerate(stages)}
+    count, number = len(requests), {name: place for place, name in enumerate(steps)}
     start = Point(
         requests.arrival_ps,
-        np.zeros((count, len(stages), len(CAUSES))),
+        np.zeros((count, len(steps), len(CAUSES))),
         np.zeros(count),
         np.full(count, np.inf),
     )
     points: dict[str, Point] = {}
     took: dict[str, NDArray[np.bool_]] = {}
     visits = []
-    for name, stage in stages.items():
-        said = section.stages[name]
-        waited = [points[other] for other in waits_for(section.stages, name)]
-        joined = _joined(waited, said.quorum) if waited else start
-        when = said.when
+    for name, step in steps.items():
+        stage, when = step.stage, step.when
+        joined = _joined([points[other] for other in step.after], step.quorum) if step.after else start
         others = took[when.unless] if when.unless else None
         took[name] = takers(when, seed, name, requests.input_tokens, others) & (joined.at_ps < NEVER)
-        begin = _arrived(joined, took[name], _way_ps(joined, stage, section), number[name])
-        visit = _visit(name, stage, begin, requests, seed=seed, tell=tell)
+        begin = _arrived(joined, took[name], _travel_ps(joined, stage, between), number[name])
+        visit = _visit(name, stage, begin, requests, seed=seed, progress=progress)
         visits.append(visit)
         points[name] = _behind(visit, stage, joined, requests, number[name])
-    last = [points[name] for name in stages if not any(name in waits_for(section.stages, other) for other in stages)]
+    last = [points[name] for name in steps if not any(name in step.after for step in steps.values())]
     return Journey(requests, tuple(visits), _joined(last, None))
 
 
@@ -143,32 +172,31 @@ def _joined(points: list[Point], quorum: int | None) -> Point:
     )
 
 
-def _way_ps(joined: Point, stage: Stage, section: PipelineSection) -> NDArray[np.int64]:
+def _travel_ps(joined: Point, stage: Stage[R], between: Between) -> NDArray[np.int64]:
     """From the stages before to this one; the user's request is there at once."""
-    between = section.between
-    rate = np.minimum(joined.nic_bps, min(stage.nic_bps, between.rate or np.inf))
+    rate = np.minimum(joined.nic_bps, min(stage.nic_bps, between.rate_bps or np.inf))
     travels = np.isfinite(joined.nic_bps) | (joined.carries > 0)
-    seconds = np.where(travels, between.latency + 8 * joined.carries / rate, 0.0)
+    seconds = np.where(travels, between.latency_s + 8 * joined.carries / rate, 0.0)
     return np.rint(seconds * PS).astype(np.int64)
 
 
-def _arrived(joined: Point, taken: NDArray[np.bool_], way_ps: NDArray[np.int64], number: int) -> Point:
+def _arrived(joined: Point, taken: NDArray[np.bool_], travel_ps: NDArray[np.int64], number: int) -> Point:
     """Where those that take a stage stand when they come to it."""
     spent = joined.spent.copy()
-    spent[:, number, _TRANSFER] += np.where(taken, way_ps / PS, 0.0)
-    return replace(joined, at_ps=np.where(taken, joined.at_ps + way_ps, NEVER), spent=spent)
+    spent[:, number, _TRANSFER] += np.where(taken, travel_ps / PS, 0.0)
+    return replace(joined, at_ps=np.where(taken, joined.at_ps + travel_ps, NEVER), spent=spent)
 
 
-def _visit(name: str, stage: Stage, begin: Point, requests: Requests, *, seed: int, tell: Tell | None) -> Visit:
+def _visit(name: str, stage: Stage[R], begin: Point, requests: R, *, seed: int, progress: Progress | None) -> Visit:
     rows = np.argsort(begin.at_ps, kind="stable")[: int((begin.at_ps < NEVER).sum())]
     if len(rows) == 0:
         return Visit(name, rows, begin, None)
     asked = requests.take(rows, begin.at_ps[rows])
-    progress = None if tell is None else lambda done, _now: tell(name, done)
-    return Visit(name, rows, begin, stage.run(asked, rows, seed, progress))
+    count = None if progress is None else lambda done, _now: progress(name, done)
+    return Visit(name, rows, begin, stage.run(asked, rows, seed, count))
 
 
-def _behind(visit: Visit, stage: Stage, joined: Point, requests: Requests, number: int) -> Point:
+def _behind(visit: Visit, stage: Stage[R], joined: Point, requests: R, number: int) -> Point:
     """Where the requests stand behind a stage: those that did not take it where they stood before."""
     passed, rows = visit.passed, visit.rows
     if passed is None:

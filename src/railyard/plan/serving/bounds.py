@@ -15,7 +15,7 @@ import numpy as np
 
 from railyard.economics.deployment import Use, deployment_cost
 from railyard.economics.serving import Goodput
-from railyard.study.pipeline.batched import Batched
+from railyard.engine.stages import Batched
 from railyard.study.pipeline.bill import parts_of
 from railyard.study.pipeline.model_stage import Answer
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.engine.serving import Pool
+    from railyard.study.pipeline.built import Built, Hardware
     from railyard.study.pipeline.prepare import PipelineJob
-    from railyard.study.pipeline.stage import Hardware, Stage
     from railyard.workload.serving.requests import Requests
 
 _SLACK = 0.9
 """Of the bound that is used: a trial is finite, and what is late at its end still ends."""
 
 
-def least_replicas(stage: Stage, requests: Requests) -> tuple[int, ...]:
+def least_replicas(built: Built, requests: Requests) -> tuple[int, ...]:
     """Fewer replicas of each pool than these cannot keep up with the requests; () where nothing is counted.
 
     Args:
-        stage: With one replica of each pool.
+        built: With one replica of each pool.
         requests: Those that take it.
     """
-    span_s = max(requests.duration_s, 1e-9)
+    stage, span_s = built.stage, max(requests.duration_s, 1e-9)
     if isinstance(stage, Batched):
         tokens = requests.input_tokens if stage.tokens is None else np.full(len(requests), stage.tokens)
         work = stage.items * _prompts_s(stage.deployment.pools[0], np.minimum(tokens, stage.most_tokens))

@@ -9,6 +9,7 @@ import numpy as np
 
 from railyard.economics.deployment import deployment_cost
 from railyard.economics.serving import Goodput as Sold
+from railyard.engine.stages import CAUSES, takers
 from railyard.errors import InputError
 from railyard.measure.serving.objective import Objective
 from railyard.measure.serving.percentiles import quantiles
@@ -17,19 +18,17 @@ from railyard.scenario.source import Mark, from_plain
 from railyard.scenario.variants import Variant, without_compare
 from railyard.study.memo import Memo
 from railyard.study.pipeline.bill import parts
-from railyard.study.pipeline.draws import takers
 from railyard.study.pipeline.measuring import objective_of, uses_of
-from railyard.study.pipeline.prepare import job_of
+from railyard.study.pipeline.prepare import job_of, takers_of
 from railyard.study.pipeline.shown import shown, streaming
-from railyard.study.pipeline.stage import CAUSES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from railyard.engine.stages import Journey
     from railyard.plan.serving.options import Option
     from railyard.scenario.load import Draft
     from railyard.study.pipeline.prepare import PipelineJob
-    from railyard.study.pipeline.through import Journey
     from railyard.workload.serving.requests import Requests
 
 _QUEUE = CAUSES.index("queue")
@@ -138,7 +137,7 @@ class Trials:
     def _taken(self, job: PipelineJob, name: str) -> Requests:
         """The requests that take a stage."""
         when = self.draft.scenario.pipeline.stages[name].when.model_copy(update={"unless": None})
-        taken = takers(when, self.draft.scenario.seed, name, job.requests.input_tokens, None)
+        taken = takers(takers_of(when), self.draft.scenario.seed, name, job.requests.input_tokens, None)
         return job.requests.take(np.flatnonzero(taken))
 
     def _late_without_load(self, job: PipelineJob, option: Option) -> str:
@@ -243,7 +242,7 @@ def _changed(draft: Draft, changes: Mapping[str, Any]) -> Draft:
     return draft.changed({key: from_plain(value, mark) for key, value in changes.items()}) if changes else draft
 
 
-def _trial(job: PipelineJob, journey: Journey) -> Trial:
+def _trial(job: PipelineJob, journey: Journey[Requests]) -> Trial:
     requests, pipeline = journey.requests, job.variant.draft.scenario.pipeline
     seen = shown(pipeline, journey)
     found = seen.served

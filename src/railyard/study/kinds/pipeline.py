@@ -19,10 +19,10 @@ from railyard.study.serving.check import ENGINE, check_engine
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from railyard.engine.stages import Journey
     from railyard.measure.serving.served import Served
     from railyard.study.control import Control
     from railyard.study.pipeline.prepare import PipelineJob
-    from railyard.study.pipeline.through import Journey
     from railyard.study.serving.measuring import Measured
     from railyard.workload.serving.requests import Requests
 
@@ -37,7 +37,7 @@ class Traversed:
     """
 
     job: PipelineJob
-    journey: Journey
+    journey: Journey[Requests]
 
 
 def _run(job: PipelineJob, control: Control) -> Traversed:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from railyard.economics.deployment import Use
+    from railyard.study.pipeline.built import Hardware
     from railyard.study.pipeline.prepare import PipelineJob
-    from railyard.study.pipeline.stage import Hardware
 
 _DEVICES = frozenset({"accelerator", "server", "nic"})
 

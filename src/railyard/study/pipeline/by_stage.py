@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.economics.ranges import to_json
+from railyard.engine.stages import CAUSES
 from railyard.measure.serving.percentiles import parts_of, quantiles
 from railyard.study.pipeline.bill import usd_per_h
-from railyard.study.pipeline.stage import CAUSES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.economics.deployment import Use
+    from railyard.engine.stages import Journey
+    from railyard.study.pipeline.built import Hardware
     from railyard.study.pipeline.prepare import PipelineJob
     from railyard.study.pipeline.shown import Shown
-    from railyard.study.pipeline.stage import Hardware
-    from railyard.study.pipeline.through import Journey
+    from railyard.workload.serving.requests import Requests
 
 
 def stages_json(
-    job: PipelineJob, journey: Journey, seen: Shown, uses: Mapping[str, list[Use]], span_s: float
+    job: PipelineJob, journey: Journey[Requests], seen: Shown, uses: Mapping[str, list[Use]], span_s: float
 ) -> list[dict[str, Any]]:
     """A row a stage.
 
@@ -56,7 +57,7 @@ def stages_json(
                 "ttft_parts": {level: row[visit.name] for level, row in first.items()},
                 "e2e_parts": {level: row[visit.name] for level, row in whole.items()},
                 "usd_per_h": to_json(usd_per_h(job, visit.name, uses[visit.name], span_s)),
-                **({} if passed is None else passed.figures),
+                **({} if passed is None else stage.figures(passed)),
             }
         )
     return rows

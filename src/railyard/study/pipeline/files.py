@@ -14,14 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from railyard.engine.stages import Journey
     from railyard.measure.serving.served import Served
-    from railyard.study.pipeline.through import Journey
+    from railyard.workload.serving.requests import Requests
 
 MOST_REQUESTS = 2_000
 _US = 1e-6
 
 
-def write_variant(folder: Path, journey: Journey, found: Served) -> None:
+def write_variant(folder: Path, journey: Journey[Requests], found: Served) -> None:
     """Writes `requests.parquet` and `trace.json`."""
     import polars as pl
 
@@ -37,7 +38,7 @@ def write_variant(folder: Path, journey: Journey, found: Served) -> None:
     (folder / "trace.json").write_text(json.dumps(events, separators=(",", ":")), encoding="utf-8")
 
 
-def _events(journey: Journey) -> Iterator[dict[str, Any]]:
+def _events(journey: Journey[Requests]) -> Iterator[dict[str, Any]]:
     for number, visit in enumerate(journey.visits):
         yield {"ph": "M", "name": "process_name", "pid": number, "tid": 0, "args": {"name": visit.name}}
         if visit.passed is None:

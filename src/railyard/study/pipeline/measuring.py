@@ -21,13 +21,13 @@ from railyard.study.serving.measuring import SHORTEST_S, Measured
 from railyard.study.serving.notes import drained, refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from railyard.economics.deployment import DeploymentCost
+    from railyard.engine.stages import Journey, Tokens, Visit
     from railyard.measure.serving.served import Served
     from railyard.study.pipeline.prepare import PipelineJob
-    from railyard.study.pipeline.stage import Tokens
-    from railyard.study.pipeline.through import Journey, Visit
+    from railyard.workload.serving.requests import Requests
 
 LEFT_OUT = (
     "each stage has hardware of its own, and nothing flows back: a model that is called twice stands there twice",
@@ -43,7 +43,7 @@ def objective_of(job: PipelineJob) -> Objective:
     return Objective(slo.ttft, slo.tpot, slo.e2e, slo.attainment)
 
 
-def measure(job: PipelineJob, journey: Journey) -> Measured:
+def measure(job: PipelineJob, journey: Journey[Requests]) -> Measured:
     """Everything about one variant.
 
     Raises:
@@ -61,14 +61,15 @@ def measure(job: PipelineJob, journey: Journey) -> Measured:
         goodput=Sold.of(met, found.input_tokens, found.output_tokens, span, found.cached_tokens),
         assumptions=job.assumptions,
     )
+    replicas = list(_replicas(job, journey, span))
     serving = {
         "outcome": outcome(journey),
         "requests": requests_of(journey.requests, found),
         **latencies_of(found, _gaps(journey)),
         "slo": slo_of(objective, good),
         "throughput": throughput_of(found, good, cost, _accelerators(job)),
-        "kv": _cache(journey, span),
-        "replicas": list(_replicas(journey, span)),
+        "kv": _cache(journey, replicas),
+        "replicas": replicas,
         "pools": [row for name, used in uses.items() for row in _pools(job, name, used)],
         "links": [],
         "stages": stages_json(job, journey, seen, uses, span),
@@ -80,26 +81,26 @@ def measure(job: PipelineJob, journey: Journey) -> Measured:
         "name": job.variant.name,
         "settings": dict(job.variant.settings),
         "serving": serving,
-        "warnings": list(_warnings(journey, found)),
+        "warnings": list(_warnings(job, journey, found)),
         "digest": _digest(journey),
     }
     return Measured(variant, found, cost, tuple(_sources(job, cost)), tuple(_defaults(job)), LEFT_OUT)
 
 
-def outcome(journey: Journey) -> str:
+def outcome(journey: Journey[Requests]) -> str:
     """`overload` when the queue of any stage grew without bound."""
     over = any(visit.passed is not None and visit.passed.overloaded for visit in journey.visits)
     return "overload" if over else "finished"
 
 
-def uses_of(job: PipelineJob, journey: Journey, span_s: float) -> dict[str, list[Use]]:
+def uses_of(job: PipelineJob, journey: Journey[Requests], span_s: float) -> dict[str, list[Use]]:
     """How each stage's devices spend the run; those of a stage that nobody took stand idle."""
     return {visit.name: _uses_of(job, visit, span_s) for visit in journey.visits}
 
 
 def _uses_of(job: PipelineJob, visit: Visit, span_s: float) -> list[Use]:
     if visit.passed is not None:
-        return visit.passed.uses(span_s)
+        return job.stages[visit.name].uses(visit.passed, span_s)
     return [
         Use(one.cluster.accelerator, one.count, one.cluster.accelerator.idle_power_w)
         for one in job.stages[visit.name].hardware
@@ -110,13 +111,13 @@ def _accelerators(job: PipelineJob) -> int:
     return sum(one.count for stage in job.stages.values() for one in stage.hardware)
 
 
-def _tokens(journey: Journey) -> list[Tokens]:
+def _tokens(journey: Journey[Requests]) -> list[Tokens]:
     """Answers of all models that somebody took."""
     passed = (visit.passed for visit in journey.visits)
     return [one.tokens for one in passed if one is not None and one.tokens is not None]
 
 
-def _gaps(journey: Journey) -> dict[str, float | None]:
+def _gaps(journey: Journey[Requests]) -> dict[str, float | None]:
     """Gaps between tokens, of all models together."""
     known = _tokens(journey)
     if not known:
@@ -124,11 +125,11 @@ def _gaps(journey: Journey) -> dict[str, float | None]:
     return counted(np.sum([one.gap_count for one in known], axis=0), known[0].gap_lower_s)
 
 
-def _cache(journey: Journey, span_s: float) -> dict[str, Any]:
+def _cache(journey: Journey[Requests], replicas: list[dict[str, Any]]) -> dict[str, Any]:
     """Of the prompts of all models together."""
     caches = [one.cache for one in _tokens(journey)]
     prompts = sum(one.prompt_tokens for one in caches)
-    peaks = [row["kv_peak_share"] for row in _replicas(journey, span_s)]
+    peaks = [row["kv_peak_share"] for row in replicas]
     return {
         "hit_rate": sum(one.found_tokens for one in caches) / prompts if prompts else 0.0,
         "loaded_rate": sum(one.loaded_tokens for one in caches) / prompts if prompts else 0.0,
@@ -137,9 +138,9 @@ def _cache(journey: Journey, span_s: float) -> dict[str, Any]:
     }
 
 
-def _replicas(journey: Journey, span_s: float) -> Iterator[dict[str, Any]]:
+def _replicas(job: PipelineJob, journey: Journey[Requests], span_s: float) -> Iterator[dict[str, Any]]:
     for visit in journey.visits:
-        for row in visit.passed.replicas(span_s) if visit.passed is not None else ():
+        for row in job.stages[visit.name].replicas(visit.passed, span_s) if visit.passed is not None else ():
             role = row.get("pool")
             yield {**row, "pool": visit.name if role in {None, "both"} else f"{visit.name} {role}"}
 
@@ -157,20 +158,27 @@ def _pools(job: PipelineJob, name: str, uses: list[Use]) -> Iterator[dict[str, A
         }
 
 
-def _warnings(journey: Journey, found: Served) -> Iterator[str]:
+def _warnings(job: PipelineJob, journey: Journey[Requests], found: Served) -> Iterator[str]:
     for visit in journey.visits:
         if visit.passed is not None and visit.passed.overloaded:
             yield f"overload: the queue of stage `{visit.name}` grew without bound, and the run was ended there"
         elif visit.passed is None:
             yield f"no request took stage `{visit.name}`"
-        for note in visit.passed.notes if visit.passed is not None else ():
+        for note in _notes(job, journey, visit):
             yield f"stage `{visit.name}`: {note}"
     yield from refused(found, "what a stage can ever hold")
     if found.done.all():
         yield from drained(found)
 
 
-def _digest(journey: Journey) -> str:
+def _notes(job: PipelineJob, journey: Journey[Requests], visit: Visit) -> Iterable[str]:
+    if visit.passed is None:
+        return ()
+    came = journey.requests.take(visit.rows, visit.begin.at_ps[visit.rows])
+    return job.stages[visit.name].notes(came, visit.passed)
+
+
+def _digest(journey: Journey[Requests]) -> str:
     text = hashlib.sha256()
     for visit in journey.visits:
         text.update(np.ascontiguousarray(visit.rows).tobytes())
@@ -191,6 +199,7 @@ def _sources(job: PipelineJob, cost: DeploymentCost) -> Iterator[Source]:
 
 
 def _defaults(job: PipelineJob) -> Iterator[str]:
-    for name, stage in job.stages.items():
+    for name, built in job.stages.items():
+        stage = built.stage
         if isinstance(stage, Answer) and stage.job.section.software is None:
             yield f"software of {name}: {stage.job.software[0].name}"

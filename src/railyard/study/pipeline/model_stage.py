@@ -9,69 +9,62 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from railyard.engine.stages import PS, Cached, Passed, Tokens, parts
 from railyard.errors import InputError
 from railyard.measure.serving.served import DROPPED, served
 from railyard.scenario.serving import ServingSection
 from railyard.scenario.variants import Variant
-from railyard.study.pipeline.drafting import Drafting
-from railyard.study.pipeline.stage import PS, Cached, Hardware, Passed, Tokens, parts
+from railyard.study.pipeline.built import Built, Hardware
+from railyard.study.pipeline.drafts import drafting_json, drafts_of
 from railyard.study.serving.measuring import replicas_of
 from railyard.study.serving.notes import thrashed, too_long
 from railyard.study.serving.prepare import service_of
 from railyard.study.serving.spending import uses_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
     from railyard.catalog import Catalog
     from railyard.economics.deployment import Use
     from railyard.engine.serving import Pool, ServingRun
+    from railyard.engine.stages import Drafting
+    from railyard.engine.stages.stage import Progress
     from railyard.scenario.cluster import ClusterSection
     from railyard.scenario.load import Draft
     from railyard.scenario.pipeline import ModelStage
+    from railyard.study.pipeline.drafts import Drafts
     from railyard.study.pipeline.site import Site
-    from railyard.study.pipeline.stage import Progress
     from railyard.study.serving.prepare import ServingJob
     from railyard.workload.serving.requests import Requests
 
 _BYTES_PER_TOKEN = 4.0
 _SCORE_BYTES = 4.0
+_TRIAL = 400
+"""Requests of a run that finds how many sequences decode at once."""
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """A language model.
+    """A language model as the stage engine runs it.
 
     Attributes:
-        name: Of the stage.
         section: As written.
         job: The serving job that it is.
+        nic_bps: Of a NIC of the replicas that compute prompts.
         drafting: Guesses from other accelerators; None without.
     """
 
-    name: str
     section: ModelStage
     job: ServingJob
+    nic_bps: float
     drafting: Drafting | None
-    kind: str = "model"
-
-    @property
-    def nic_bps(self) -> float:
-        """Of a NIC of the replicas that compute prompts."""
-        roles = [pool.role for pool in self.job.pools]
-        return min(one.nic_bps for one, role in zip(self.hardware, roles, strict=False) if role != "decode")
-
-    @property
-    def hardware(self) -> tuple[Hardware, ...]:
-        """Its pools, and the accelerators that guess."""
-        pools = tuple(Hardware(pool.cluster, int(pool.ranks.size), pool.role, pool.replicas) for pool in self.job.pools)
-        return pools if self.drafting is None else (*pools, self.drafting.hardware)
 
     def sends_bytes(self, requests: Requests) -> NDArray[np.float64]:
         """The text of prompt and answer."""
@@ -83,46 +76,48 @@ class Answer:
         del rows, seed
         asked = self.asked(requests)
         if self.drafting is None:
-            return self._passed(self.job, asked, self.job.run(asked, progress=progress), None)
-        drafting = self.drafting.settled(self.job, asked)
-        job = drafting.applied(self.job)
-        return self._passed(job, asked, job.run(asked, progress=progress), drafting)
+            return self._passed(asked, self.job.run(asked, progress=progress), None)
+        trial = asked.head(_TRIAL)
+        drafting = self.drafting.settled(lambda found: self._with(found).run(trial), self._decodes)
+        return self._passed(asked, self._with(drafting).run(asked, progress=progress), drafting)
+
+    def _with(self, drafting: Drafting) -> ServingJob:
+        return replace(self.job, deployment=drafting.applied(self.job.deployment))
+
+    @property
+    def _decodes(self) -> NDArray[np.bool_]:
+        """bool[replicas], those that check guesses."""
+        return np.array([self.job.pools[number].role != "prefill" for number in self.job.deployment.pool_of_replica])
 
     def asked(self, requests: Requests) -> Requests:
         """The requests as this model gets them."""
-        said, count = self.section, len(requests)
-        prompt = requests.input_tokens if said.input is None else np.full(count, said.input, np.int32)
-        answer = requests.output_tokens if said.output is None else np.full(count, said.output, np.int32)
-        columns: dict[str, Any] = {"input_tokens": prompt + np.int32(said.add_input), "output_tokens": answer}
-        if said.input is not None or requests.block_tokens == 0:
+        section, count = self.section, len(requests)
+        prompt = requests.input_tokens if section.input is None else np.full(count, section.input, np.int32)
+        answer = requests.output_tokens if section.output is None else np.full(count, section.output, np.int32)
+        columns: dict[str, Any] = {"input_tokens": prompt + np.int32(section.add_input), "output_tokens": answer}
+        if section.input is not None or requests.block_tokens == 0:
             columns |= {"block_ptr": np.zeros(0, np.int64), "block_hash": np.zeros(0, np.uint64), "block_tokens": 0}
-        elif said.add_input:
+        elif section.add_input:
             columns |= _whole_blocks(requests)
         return replace(requests, **columns)
 
-    def _passed(self, job: ServingJob, asked: Requests, run: ServingRun, drafting: Drafting | None) -> Passed:
-        found = served(asked.arrival_ps, asked.input_tokens, asked.output_tokens, run, entry_ps=job.entry_ps)
+    def _passed(self, asked: Requests, run: ServingRun, drafting: Drafting | None) -> Passed:
+        found = served(asked.arrival_ps, asked.input_tokens, asked.output_tokens, run, entry_ps=self.job.entry_ps)
         steps = np.maximum(asked.output_tokens - 1.0, 0.0)
         decode = np.where(steps > 0, np.nan_to_num(found.decode_network_s) * steps, 0.0)
         later = np.nan_to_num(found.e2e_s - found.ttft_s)
         first = np.nan_to_num(
             parts(queue=found.queue_s, compute=found.compute_s, network=found.network_s, transfer=found.transfer_s)
         )
-        whole = first + parts(network=decode, compute=later - decode)
         done = found.done
         seen_ps = np.where(done, asked.arrival_ps + np.rint(np.nan_to_num(found.ttft_s) * PS).astype(np.int64), -1)
-
-        def uses(span_s: float) -> list[Use]:
-            own = uses_of(job, run, span_s)[: len(job.pools)]
-            return own if drafting is None else [*own, drafting.use(run, span_s)]
-
         return Passed(
             end_ps=np.where(done, np.maximum(run.done_ps, seen_ps), -1),
-            parts=whole,
+            parts=first + parts(network=decode, compute=later - decode),
             refused=np.asarray(found.status == DROPPED),
             overloaded=run.overloaded,
-            uses=uses,
-            replicas=lambda span_s: replicas_of(job, run, span_s),
+            run=run,
+            drafting=drafting,
             tokens=Tokens(
                 first_ps=seen_ps,
                 first_parts=first,
@@ -130,16 +125,18 @@ class Answer:
                 cached_tokens=found.cached_tokens,
                 gap_count=run.gap_count,
                 gap_lower_s=np.asarray(run.gap_lower_ps[:-1] / PS, np.float64),
-                cache=Cached(
-                    int(asked.input_tokens[done].sum()),
-                    int(run.cached_tokens[done].sum()),
-                    int(run.loaded_tokens[done].sum()),
-                    int(run.replicas.preemptions.sum()),
-                ),
+                cache=_cached(asked, run, done),
             ),
-            figures={} if drafting is None else {"draft": drafting.to_json()},
-            notes=(*too_long(asked, job.model), *thrashed(asked, run)),
         )
+
+
+def _cached(asked: Requests, run: ServingRun, done: NDArray[np.bool_]) -> Cached:
+    return Cached(
+        int(asked.input_tokens[done].sum()),
+        int(run.cached_tokens[done].sum()),
+        int(run.loaded_tokens[done].sum()),
+        int(run.replicas.preemptions.sum()),
+    )
 
 
 def _whole_blocks(requests: Requests) -> dict[str, Any]:
@@ -154,7 +151,7 @@ def _whole_blocks(requests: Requests) -> dict[str, Any]:
     }
 
 
-def answer(name: str, section: ModelStage, site: Site) -> Answer:
+def answer(name: str, section: ModelStage, site: Site) -> Built:
     """The stage of a language model, ready to run.
 
     Args:
@@ -171,10 +168,32 @@ def answer(name: str, section: ModelStage, site: Site) -> Answer:
     job = service_of(Variant(name, {}, draft), _serving(section, draft), machine, place, site.memo)
     if section.sampling is not None:
         job = _sampled(job, section, catalog)
-    drafting = None
-    if section.draft is not None:
-        drafting = Drafting.of(section.draft, job, site)
-    return Answer(name, section, job, drafting)
+    drafts = None if section.draft is None else drafts_of(section.draft, job, site)
+    pools = tuple(Hardware(pool.cluster, int(pool.ranks.size), pool.role, pool.replicas) for pool in job.pools)
+    nic_bps = min(one.nic_bps for one in pools if one.role != "decode")
+    stage = Answer(section, job, nic_bps, None if drafts is None else drafts.drafting)
+    return Built(
+        kind="model",
+        stage=stage,
+        hardware=pools if drafts is None else (*pools, drafts.hardware),
+        uses=partial(_uses, job, drafts),
+        replicas=lambda passed, span_s: replicas_of(job, passed.served_run, span_s),
+        notes=partial(_notes, stage),
+        figures=lambda passed: {} if passed.drafting is None else {"draft": drafting_json(passed.drafting)},
+    )
+
+
+def _uses(job: ServingJob, drafts: Drafts | None, passed: Passed, span_s: float) -> list[Use]:
+    uses = uses_of(job, passed.served_run, span_s)[: len(job.pools)]
+    if drafts is None or passed.drafting is None:
+        return uses
+    return [*uses, drafts.use(passed.drafting, passed.served_run, span_s)]
+
+
+def _notes(stage: Answer, requests: Requests, passed: Passed) -> Iterator[str]:
+    asked = stage.asked(requests)
+    yield from too_long(asked, stage.job.model)
+    yield from thrashed(asked, passed.served_run)
 
 
 def _machine(section: ModelStage, site: Site) -> ClusterSection:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.economics.assumptions import Assumptions
+from railyard.engine.stages import Between, Step, Takers, through
 from railyard.errors import InputError
 from railyard.scenario.load import blaming, dump
 from railyard.scenario.pipeline import (
@@ -13,14 +14,14 @@ from railyard.scenario.pipeline import (
     HostStage,
     RetrieveStage,
     ToolStage,
+    waits_for,
 )
 from railyard.study import compose
 from railyard.study.memo import Memo
 from railyard.study.pipeline.batched import encoder, search
 from railyard.study.pipeline.model_stage import answer
-from railyard.study.pipeline.outside import Host, Tool
+from railyard.study.pipeline.processors import host, tool
 from railyard.study.pipeline.site import Site
-from railyard.study.pipeline.through import through
 from railyard.study.serving.requests import requests_of
 
 if TYPE_CHECKING:
@@ -28,10 +29,11 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Catalog
     from railyard.cluster import Cluster
-    from railyard.scenario.pipeline import StageSection
+    from railyard.engine.stages import Journey
+    from railyard.engine.stages.through import Progress
+    from railyard.scenario.pipeline import StageSection, WhenSection
     from railyard.scenario.variants import Variant
-    from railyard.study.pipeline.stage import Hardware, Stage
-    from railyard.study.pipeline.through import Journey, Tell
+    from railyard.study.pipeline.built import Built, Hardware
     from railyard.workload.serving.requests import Requests
 
 _STAGES = ("workload", "pipeline", "stages")
@@ -51,14 +53,17 @@ class PipelineJob:
 
     variant: Variant
     network: Cluster
-    stages: Mapping[str, Stage]
+    stages: Mapping[str, Built]
     requests: Requests
     assumptions: Assumptions
 
-    def run(self, requests: Requests, tell: Tell | None = None) -> Journey:
+    def run(self, requests: Requests, progress: Progress | None = None) -> Journey[Requests]:
         """Sends requests through all stages."""
         scenario = self.variant.draft.scenario
-        return through(scenario.pipeline, self.stages, requests, scenario.seed, tell)
+        written = scenario.pipeline.stages
+        steps = {name: _step(built, written, name) for name, built in self.stages.items()}
+        between = Between(scenario.pipeline.between.latency, scenario.pipeline.between.rate)
+        return through(steps, requests, between=between, seed=scenario.seed, progress=progress)
 
 
 def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[PipelineJob]:
@@ -108,12 +113,22 @@ def job_of(variant: Variant, memo: Memo) -> PipelineJob:
     return PipelineJob(variant, network, stages, requests, assumptions)
 
 
+def _step(built: Built, stages: Mapping[str, StageSection], name: str) -> Step[Requests]:
+    section = stages[name]
+    return Step(built.stage, waits_for(dict(stages), name), section.quorum, takers_of(section.when))
+
+
+def takers_of(when: WhenSection) -> Takers:
+    """Which requests take a stage, as the engine draws them."""
+    return Takers(when.share, when.long, when.share_long, when.unless)
+
+
 def nics_of(hardware: Hardware) -> float:
     """Ports of the network that devices need: their share of their servers' NICs."""
     return hardware.count * hardware.cluster.server.nics_per_accelerator
 
 
-def _stage(name: str, section: StageSection, site: Site) -> Stage:
+def _stage(name: str, section: StageSection, site: Site) -> Built:
     with blaming(site.draft, *_STAGES, name):
         if isinstance(section, EncodeStage):
             devices = section.replicas * section.tp
@@ -123,9 +138,9 @@ def _stage(name: str, section: StageSection, site: Site) -> Stage:
             devices = section.replicas * section.shards
             return search(section, site.devices(section.server, devices, section.kind, section.replicas))
         if isinstance(section, ToolStage):
-            return Tool(name, section)
+            return tool(name, section)
         if isinstance(section, HostStage):
             each = site.catalog.accelerator(site.catalog.server(section.server).accelerator).sm_count
             hardware = site.devices(section.server, -(-section.cores // each), "host", 1)
-            return Host(name, section, hardware.nic_bps, (hardware,))
+            return host(section, hardware)
         return answer(name, section, site)

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.engine.stages import CAUSES, NEVER, PS
 from railyard.measure.serving.served import DONE, DROPPED, UNFINISHED, Served
 from railyard.scenario.pipeline import waits_for
-from railyard.study.pipeline.stage import CAUSES, PS
-from railyard.study.pipeline.through import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
+    from railyard.engine.stages import Journey
     from railyard.scenario.pipeline import PipelineSection, StageSection
-    from railyard.study.pipeline.through import Journey
+    from railyard.workload.serving.requests import Requests
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ def _behind(stages: Mapping[str, StageSection], name: str) -> set[str]:
     return found
 
 
-def shown(section: PipelineSection, journey: Journey) -> Shown:
+def shown(section: PipelineSection, journey: Journey[Requests]) -> Shown:
     """What the user sees of a journey."""
     end = journey.end
     done = end.at_ps < NEVER
@@ -87,7 +87,7 @@ class _Columns:
     cached: NDArray[np.int64]
 
     @classmethod
-    def at_end(cls, journey: Journey) -> _Columns:
+    def at_end(cls, journey: Journey[Requests]) -> _Columns:
         count = len(journey.requests)
         return cls(
             journey.end.at_ps.copy(),
@@ -97,7 +97,9 @@ class _Columns:
             np.zeros(count, np.int64),
         )
 
-    def stream(self, journey: Journey, name: str, number: int, took: NDArray[np.int64], answer: int | None) -> None:
+    def stream(
+        self, journey: Journey[Requests], name: str, number: int, took: NDArray[np.int64], answer: int | None
+    ) -> None:
         """Answers of a model that show token by token: those of requests which no other such model answers too."""
         visit = journey.visit(name)
         passed = visit.passed
@@ -115,7 +117,7 @@ class _Columns:
         self.cached[rows] = tokens.cached_tokens[alone]
 
 
-def _took(journey: Journey, names: tuple[str, ...]) -> NDArray[np.int64]:
+def _took(journey: Journey[Requests], names: tuple[str, ...]) -> NDArray[np.int64]:
     """How many of those stages each request took."""
     took = np.zeros(len(journey.requests), np.int64)
     for name in names:
@@ -123,7 +125,7 @@ def _took(journey: Journey, names: tuple[str, ...]) -> NDArray[np.int64]:
     return took
 
 
-def _refused(journey: Journey) -> NDArray[np.bool_]:
+def _refused(journey: Journey[Requests]) -> NDArray[np.bool_]:
     refused = np.zeros(len(journey.requests), np.bool_)
     for visit in journey.visits:
         if visit.passed is not None:
@@ -131,7 +133,7 @@ def _refused(journey: Journey) -> NDArray[np.bool_]:
     return refused
 
 
-def _served(journey: Journey, found: _Columns, status: NDArray[np.uint8]) -> Served:
+def _served(journey: Journey[Requests], found: _Columns, status: NDArray[np.uint8]) -> Served:
     requests, done = journey.requests, status == DONE
     causes = {cause: found.first[:, :, place].sum(axis=1) for place, cause in enumerate(CAUSES)}
     return Served(

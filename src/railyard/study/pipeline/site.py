@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from railyard.cluster import ClusterSpec, build
-from railyard.study.pipeline.stage import Hardware
+from railyard.study.pipeline.built import Hardware
 
 if TYPE_CHECKING:
     from railyard.catalog import Catalog

@@ -1,0 +1,71 @@
+"""A stage on its hardware: what runs it, and how the time of its devices is accounted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from railyard.cluster import Cluster
+    from railyard.economics.deployment import Use
+    from railyard.engine.stages import Passed, Stage
+    from railyard.workload.serving.requests import Requests
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Devices of a stage, for the bill.
+
+    Attributes:
+        cluster: Whole servers of them.
+        count: Devices that the stage has.
+        role: What they do.
+        replicas: Copies that they hold.
+    """
+
+    cluster: Cluster
+    count: int
+    role: str
+    replicas: int
+
+    @property
+    def nic_bps(self) -> float:
+        """Rate of one of its NICs' links."""
+        return self.cluster.spec.back_end.link_rate_bps or self.cluster.nic.rate_bps
+
+
+def _no_replicas(_passed: Passed, _span_s: float) -> list[dict[str, Any]]:
+    return []
+
+
+def _no_notes(_requests: Requests, _passed: Passed) -> Iterable[str]:
+    return ()
+
+
+def _no_figures(_passed: Passed) -> dict[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True, eq=False)
+class Built:
+    """A stage, ready to run.
+
+    Attributes:
+        kind: What it is.
+        stage: What the engine runs.
+        hardware: Its devices.
+        uses: How they spent a run that lasted so many seconds.
+        replicas: Rows of the result's `replicas`, given the same.
+        notes: What to know before its figures are believed, given the requests that took it.
+        figures: What else the result says of the stage.
+    """
+
+    kind: str
+    stage: Stage[Requests]
+    hardware: tuple[Hardware, ...]
+    uses: Callable[[Passed, float], list[Use]]
+    replicas: Callable[[Passed, float], list[dict[str, Any]]] = _no_replicas
+    notes: Callable[[Requests, Passed], Iterable[str]] = _no_notes
+    figures: Callable[[Passed], dict[str, Any]] = _no_figures
