@@ -151,6 +151,18 @@ def test_weights_and_cache_lie_where_they_belong():
     assert halves(model, attention, smaller)[0].cache_tokens == one.cache_tokens
 
 
+def test_what_a_rank_holds_is_said_in_numbers():
+    """One of 8 experts: 3 x 6,144 x 16,384 x 56 layers x 2 bytes = 31.5 GiB; 0.9 of 80 GiB may be used.
+
+    Attention over 4 ranks: 56 layers of 2 x 6,144^2 + 2 x 6,144 x 1,024, 2 x 32,000 x 6,144 of tokens; x 2 / 4 bytes.
+    """
+    attention = side("h800-sxm", 4e11, tp=4, dp_attention=2)
+    one, other = halves(KNOWN.model("mixtral-8x22b"), attention, side("h800-sxm", 4e11, tp=1, dp_attention=8, ep=8))
+    assert one.table().startswith("of one rank: weights 2.5 GiB, workspace ")
+    assert other.table().startswith("of one rank: weights 31.5 GiB, workspace ")
+    assert other.table().endswith(" GiB; 72.0 GiB may be used")
+
+
 def test_tokens_go_to_as_many_groups_as_experts_are_in():
     """8 experts in 8 groups, 2 of them: two; in one group: one; half of 256 drawn by 8: all groups but a few."""
     eight = KNOWN.model("mixtral-8x22b")

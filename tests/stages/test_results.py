@@ -56,3 +56,18 @@ def test_pools_of_two_kinds_have_servers_of_their_own(prefill: str, decode: str)
         assert [row["accelerator"] for row in found["serving"]["pools"]] == [
             "h100-sxm" if name == "hgx-h100" else "l40s" for name in (prefill, decode)
         ]
+
+
+def test_a_reranker_is_busy_for_its_batches() -> None:
+    """37 requests that never meet, each one batch of 20 x 300 tokens: all of a request but its 3 ms of tokenizing."""
+    stage = {"kind": "rerank", "model": "bge-m3", "server": "l40s-8", "tokens": 300, "items": 20, "overhead": "3 ms"}
+    serving = measured({"rank": stage}, {"rate": 2, "input": 300, "output": 1, "count": 37})["serving"]
+    assert serving["queue_s"]["p99"] == 0
+    busy = 37 * (serving["e2e_s"]["mean"] - 0.003) / serving["throughput"]["span_s"]
+    assert serving["replicas"] == [
+        {
+            "busy": pytest.approx(busy, rel=1e-9), "iterations": 37, "input_tokens": 37 * 20 * 300, "output_tokens": 0,
+            "cached_tokens": 0, "kv_peak_share": 0.0, "pool": "rank",
+        }
+    ]  # fmt: skip
+    assert serving["pools"][0]["prompt"] == pytest.approx(busy, rel=1e-9)

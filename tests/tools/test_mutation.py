@@ -73,7 +73,7 @@ def test_faults_in_cpp():
 
 
 def test_tests_that_import_a_module_come_before_those_that_only_reach_it(tmp_path):
-    from mutation.choosing import tests_for
+    from mutation.choosing import files_for
 
     files = {
         "src/railyard/__init__.py": "",
@@ -90,6 +90,6 @@ def test_tests_that_import_a_module_come_before_those_that_only_reach_it(tmp_pat
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     near_first = ["tests/b/test_near.py", "tests/a/test_far.py"]
-    assert tests_for(tmp_path, "src/railyard/low/inner.py") == near_first
-    assert tests_for(tmp_path, "cpp/src/run.cpp") == near_first
-    assert tests_for(tmp_path, "src/railyard/apart.py") == ["tests/c/test_other.py"]
+    assert files_for(tmp_path, "src/railyard/low/inner.py") == near_first
+    assert files_for(tmp_path, "cpp/src/run.cpp") == near_first
+    assert files_for(tmp_path, "src/railyard/apart.py") == ["tests/c/test_other.py"]

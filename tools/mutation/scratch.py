@@ -25,9 +25,11 @@ _FIRST_FILES = 3
 _SITE = {
     "sitecustomize.py": "import sys\n"
     "sys.meta_path[:] = [one for one in sys.meta_path if 'ScikitBuild' not in repr(one)]\n",
-    "mutation_profile.py": "from hypothesis import Phase, settings\n"
+    "mutation_profile.py": "import os\nfrom hypothesis import Phase, settings\n"
     "settings.register_profile('mutation', phases=[Phase.explicit, Phase.generate], database=None, deadline=None,"
-    " derandomize=True)\nsettings.load_profile('mutation')\n",
+    " derandomize=True)\nsettings.load_profile('mutation')\n"
+    "def pytest_runtest_logreport(report):\n    with open(os.environ['MUTATION_TIMES'], 'a') as out:\n"
+    "        out.write(f'{report.nodeid} {report.when}\\t{report.duration}\\n')\n",
 }
 
 
@@ -72,6 +74,20 @@ class Scratch:
         facts, shared = self.source.parent / "shared", self.home / "shared"
         if facts.exists() and not shared.exists():
             shared.symlink_to(facts.resolve())
+
+    @property
+    def _times(self) -> Path:
+        return self.home / "times.tsv"
+
+    def seconds(self) -> dict[str, float]:
+        """What each test file takes, as far as its tests have run."""
+        found: dict[str, float] = {}
+        if self._times.exists():
+            lines = [line.rsplit("\t", 1) for line in self._times.read_text(encoding="utf-8").splitlines()]
+            for test, seconds in dict(lines).items():
+                name = test.split("::")[0]
+                found[name] = found.get(name, 0.0) + float(seconds)
+        return found
 
     @property
     def _extension(self) -> Path:
@@ -128,7 +144,12 @@ class Scratch:
 
     def _environment(self) -> dict[str, str]:
         paths = [self.home / "site", self.root / "src", self.root]
-        return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), "COLUMNS": "250"}
+        return {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(map(str, paths)),
+            "COLUMNS": "250",
+            "MUTATION_TIMES": str(self._times),
+        }
 
     def compiled(self) -> bool:
         """Builds the core's tests and the extension; whether it compiles."""
