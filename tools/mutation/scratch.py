@@ -58,10 +58,10 @@ class Scratch:
     def refresh(self) -> None:
         """Brings the copy up to the working tree: tracked and new files, and the core that is installed."""
         listed = _output(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], self.source)
-        wanted = [name for name in listed.split("\0") if name and (self.source / name).is_file()]
-        present = {str(one.relative_to(self.root)) for one in self.root.glob("**/*.[chp]*p*") if one.is_file()}
-        for name in present - set(wanted):
-            (self.root / name).unlink()
+        wanted = dict.fromkeys(name for name in listed.split("\0") if name and (self.source / name).is_file())
+        for old in self.root.glob("**/*"):
+            if old.is_file() and str(old.relative_to(self.root)) not in wanted:
+                old.unlink()
         for name in wanted:
             _copied(self.source / name, self.root / name)
         site = self.home / "site"
@@ -116,8 +116,8 @@ class Scratch:
         """
         begin, outcome, first, count = time.monotonic(), Outcome(noticed=False, by="", seconds=0.0), 0, _FIRST_FILES
         while first < len(files) and not outcome.noticed and time.monotonic() < begin + limit_s:
-            some = files[first : first + count]
-            outcome = self._pytest(some, begin + limit_s - time.monotonic(), without)
+            some = [one for one in files[first : first + count] if one not in without]
+            outcome = self._pytest(some, begin + limit_s - time.monotonic(), without) if some else outcome
             first, count = first + count, 2 * count
         by = outcome.by if outcome.noticed else f"{min(first, len(files))} of {len(files)} test files"
         return Outcome(outcome.noticed, by, time.monotonic() - begin)
