@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from railyard.collective import Case, Shape, choose, lower_transfers, machine_of, peers
+from railyard.collective import ALGORITHMS, Case, Shape, choose, lower_transfers, machine_of, peers
 from railyard.collective.choice import choose_many
 from railyard.collective.chunks import tree_chunk_bytes
+from railyard.collective.timing import timing
 from railyard.graph import CollectiveKind as Kind
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -113,3 +114,12 @@ def test_two_ranks_of_a_mesh_take_no_ll_for_large_data(build):
     chosen = choose(case.kind, 28311552, Shape(ranks=2, domains=1, per_domain=2, scale_up="mesh"), case.machine)
     assert chosen.protocol != "ll"
     assert chosen.time_ps / 1e6 < 354
+
+
+@pytest.mark.parametrize(("kind", "name"), [(Kind.BROADCAST, "broadcast"), (Kind.REDUCE, "reduce")])
+def test_a_chain_of_an_a100_takes_nvlinks_steps(build, kind, name):
+    """8.4 us, 7 steps of 3.4 us, not 1.7 times that as rings do; 7 chunks of a twelfth of 120 kB at 240 GB/s."""
+    case = Case(machine_of(build(8, "dgx-a100", "roce")), Shape.grid(1, 8), kind)
+    found = timing(case, ALGORITHMS.get(name), "simple", np.array([120_000.0]))
+    assert found.latency_us[0] == pytest.approx(8.4 + 7 * 3.4 + 7 * 10_000 / 240e3, rel=1e-9)
+    assert found.network_steps == 0
