@@ -81,6 +81,10 @@ def test_tests_that_import_a_module_come_before_those_that_only_reach_it(tmp_pat
         "src/railyard/low/__init__.py": "from railyard.low.inner import point\n",
         "src/railyard/low/inner.py": "from railyard._core import run\n",
         "src/railyard/high.py": "if 1:\n    from railyard.low import point\n",
+        "src/railyard/seam/__init__.py": "from railyard.seam.one import ONE\niter_modules\n",
+        "src/railyard/seam/one.py": "",
+        "src/railyard/seam/two.py": "",
+        "tests/c/test_seam.py": "from railyard.seam import ONE\n",
         "src/railyard/apart.py": "if TYPE_CHECKING:\n    from railyard.low import inner\n",
         "tests/a/test_far.py": "from railyard import high\n",
         "tests/b/test_near.py": "from railyard.low import point\n",
@@ -93,3 +97,4 @@ def test_tests_that_import_a_module_come_before_those_that_only_reach_it(tmp_pat
     assert files_for(tmp_path, "src/railyard/low/inner.py") == near_first
     assert files_for(tmp_path, "cpp/src/run.cpp") == near_first
     assert files_for(tmp_path, "src/railyard/apart.py") == ["tests/c/test_other.py"]
+    assert files_for(tmp_path, "src/railyard/seam/two.py") == ["tests/c/test_seam.py"]

@@ -68,6 +68,13 @@ def _modules(root: Path) -> dict[str, Path]:
     return {**files, f"{_PACKAGE}._core": root / "src" / _PACKAGE / "_core.pyi"}
 
 
+@cache
+def _registering(root: Path) -> dict[str, Path]:
+    """Packages that import every file beside their own: whoever imports one of these imports all."""
+    found = _modules(root).items()
+    return {name: file for name, file in found if file.name == "__init__.py" and b"iter_modules" in file.read_bytes()}
+
+
 def _name(path: Path) -> str:
     parts = path.with_suffix("").parts[1:]
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -84,8 +91,9 @@ def _imports(root: Path, file: Path) -> tuple[str, ...]:
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(_PACKAGE):
             found += [_home(root, node.module, alias.name) for alias in node.names]
-    if file.name == "__init__.py" and b"iter_modules" in file.read_bytes():
+    if file in _registering(root).values():
         found += [_name(one.relative_to(root)) for one in file.parent.glob("*.py") if one != file]
+    found += [package for package in _registering(root) for name in found if f"{name}.".startswith(f"{package}.")]
     return tuple(dict.fromkeys(name for name in found if name in _modules(root)))
 
 
