@@ -98,3 +98,5 @@ def test_tests_that_import_a_module_come_before_those_that_only_reach_it(tmp_pat
     assert files_for(tmp_path, "cpp/src/run.cpp") == near_first
     assert files_for(tmp_path, "src/railyard/apart.py") == ["tests/c/test_other.py"]
     assert files_for(tmp_path, "src/railyard/seam/two.py") == ["tests/c/test_seam.py"]
+    assert files_for(tmp_path, "src/railyard/low/by_name.py") == near_first
+    assert files_for(tmp_path, "src/railyard/seam/__init__.py") == ["tests/c/test_seam.py"]

@@ -6,7 +6,7 @@ import ast
 import re
 from collections import Counter, deque
 from functools import cache
-from math import log2
+from math import inf, log2
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,13 +29,20 @@ def files_for(root: Path, path: str, seconds: Mapping[str, float] | None = None)
     module = _name(Path(path)) if path.endswith(".py") else f"{_PACKAGE}._core"
     files = {str(file.relative_to(root)): file for file in root.glob("tests/**/test_*.py")}
     often = Counter(word for name in files for word in _words(name))
-    ranked = []
-    for name, file in files.items():
-        distance = _distances(root, file).get(module)
-        if distance is not None:
+    ranked: list[tuple[float, str]] = []
+    while module and not ranked:  # what is imported by its name at run time is seen by those who see its neighbours
+        for name, file in files.items():
+            distance = _distance(_distances(root, file), module)
             shared = sum(2.0 / often[word] ** 0.5 for word in _words(name) & _words(path))
             ranked.append((distance - shared + 0.4 * log2(1.0 + (seconds or {}).get(name, 1.0)), name))
+        ranked = [one for one in ranked if one[0] < inf]
+        module = module.rpartition(".")[0]
     return [name for _, name in sorted(ranked)]
+
+
+def _distance(distances: Mapping[str, int], module: str) -> float:
+    """To a module, or to the nearest one of a package."""
+    return min((far for name, far in distances.items() if f"{name}.".startswith(f"{module}.")), default=inf)
 
 
 def _words(name: str) -> frozenset[str]:
