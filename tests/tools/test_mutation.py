@@ -64,7 +64,7 @@ def test_faults_in_cpp():
         ("boundary", 4, 'if (a.ps < b * 1\'000 && !b) return {"12 < 13"};'),
         ("comparison", 4, 'if (a.ps > b * 1\'000 && !b) return {"12 < 13"};'),
         ("operator", 4, 'if (a.ps <= b / 1\'000 && !b) return {"12 < 13"};'),
-        ("constant", 4, 'if (a.ps <= b * 1001 && !b) return {"12 < 13"};'),
+        ("constant", 4, 'if (a.ps <= b * 1100 && !b) return {"12 < 13"};'),
         ("logic", 4, 'if (a.ps <= b * 1\'000 || !b) return {"12 < 13"};'),
         ("sign", 4, 'if (a.ps <= b * 1\'000 && b) return {"12 < 13"};'),
         ("swap", 5, "return std::min(a, 0.5);"),

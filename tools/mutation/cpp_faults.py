@@ -54,4 +54,5 @@ def _changed(kind: str, old: str) -> list[tuple[str, str]]:
     if old in _CHANGES:
         return [(kind, _CHANGES[old])]
     number = old.replace("'", "")
-    return [("constant", repr(float(number) * 1.1 or 1.0) if kind == "real" else str(int(number) + 1))]
+    more = float(number) * 1.1 or 1.0 if kind == "real" else int(number) + max(1, int(number) // 10)
+    return [("constant", str(more))]

@@ -109,7 +109,7 @@ def _constant(node: ast.Constant) -> Iterator[Change]:
     if isinstance(value, bool):
         yield "constant", ast.Constant(not value)
     elif isinstance(value, int):
-        yield "constant", ast.Constant(value + 1)
+        yield "constant", ast.Constant(value + max(1, abs(value) // 10))
     elif isinstance(value, float):
         yield "constant", ast.Constant(value * 1.1 if value else 1.0)
 
