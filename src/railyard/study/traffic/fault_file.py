@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from railyard import units
 from railyard.engine.packet.faults import Fault, both_ways, of_node
 from railyard.errors import InputError, did_you_mean
-from railyard.workload.importers.text_file import decimal, lines
+from railyard.workload.replay.text_file import decimal, lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

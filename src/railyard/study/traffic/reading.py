@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.scenario.packet.settings import Settings
-    from railyard.workload.importers.flows import FlowTable
-    from railyard.workload.importers.htsim_matrix import Failure
+    from railyard.workload.replay.flows import FlowTable
+    from railyard.workload.replay.htsim_matrix import Failure
 
 FORMATS = {
     ".cm": "htsim", ".tm": "htsim", ".goal": "goal", ".bin": "goal", ".et": "chakra", ".csv": "csv",
@@ -25,7 +25,7 @@ def load(path: Path) -> None:
     """Loads the importer that a file needs, so that reading it can be timed apart."""
     kind = _kind(path)
     if kind is not None:
-        importlib.import_module(f"railyard.workload.importers.{_MODULES[kind]}")
+        importlib.import_module(f"railyard.workload.replay.{_MODULES[kind]}")
 
 
 def _kind(path: Path) -> str | None:
@@ -40,20 +40,20 @@ def read(path: Path, settings: Settings) -> tuple[FlowTable, tuple[Failure, ...]
     """
     kind = _kind(path)
     if kind == "htsim":
-        from railyard.workload.importers import htsim_matrix
+        from railyard.workload.replay import htsim_matrix
 
         matrix = htsim_matrix.read(path, start_unit=settings.start_unit, recv_done_trigger=settings.recv_done_trigger)
         return matrix.flows, matrix.failures
     if kind == "goal":
-        from railyard.workload.importers import goal
+        from railyard.workload.replay import goal
 
         return goal.read(path), ()
     if kind == "chakra":
-        from railyard.workload.importers import chakra
+        from railyard.workload.replay import chakra
 
         return chakra.read(path), ()
     if kind == "csv":
-        from railyard.workload.importers import flows_csv
+        from railyard.workload.replay import flows_csv
 
         return flows_csv.read(path, hosts=settings.hosts), ()
     raise InputError("the format of the traffic is not known by this name", file=path, allowed=tuple(FORMATS))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.graph import Record
-    from railyard.workload.importers.flows import FlowTable
+    from railyard.workload.replay.flows import FlowTable
 
 _PS_PER_US = 10**6
 _KINDS = ("new", "retransmitted", "trimmed", "dropped", "marked")

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from railyard.graph.record import Table
     from railyard.scenario.packet.presets import Preset
     from railyard.scenario.packet.settings import Settings
-    from railyard.workload.importers.flows import FlowTable
     from railyard.workload.importers.htsim_topology import Tree
     from railyard.workload.importers.htsim_wiring import TreeNetwork
+    from railyard.workload.replay.flows import FlowTable
 
 _MIB = 1024
 _MOST_BPS = 1e16

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError, did_you_mean
-from railyard.workload.importers.text_file import MOST_HOSTS, lines, whole
+from railyard.workload.replay.text_file import MOST_HOSTS, lines, whole
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
-from railyard.workload.importers.protobuf import FOUR, LENGTH, fields, fixed, messages, packed, signed, zigzag
-from railyard.workload.importers.text_file import MOST, content
+from railyard.workload.replay.protobuf import FOUR, LENGTH, fields, fixed, messages, packed, signed, zigzag
+from railyard.workload.replay.text_file import MOST, content
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -25,15 +25,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.errors import InputError
-from railyard.workload.importers.goal_operations import ANY, CALC, RECV, SEND, Operation, flows
-from railyard.workload.importers.text_file import MOST, MOST_HOSTS, content
+from railyard.workload.replay.goal_operations import ANY, CALC, RECV, SEND, Operation, flows
+from railyard.workload.replay.text_file import MOST, MOST_HOSTS, content
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from railyard.workload.importers.flows import FlowTable
+    from railyard.workload.replay.flows import FlowTable
 
 COOKIE = struct.pack("<Q", 4223)
 _TOKEN = re.compile(r"//[^\n]*|/\*.*?\*/|-1|\d+|[A-Za-z_][A-Za-z0-9_]*|[:{}]|\n|[^\S\n]+|.", re.DOTALL)

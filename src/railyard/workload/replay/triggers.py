@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
-    from railyard.workload.importers.flows import FlowBuilder
+    from railyard.workload.replay.flows import FlowBuilder
 
 KINDS = ("oneshot", "multishot", "barrier")
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.errors import InputError
-from railyard.workload.importers.flows import AT_RECEIVER
-from railyard.workload.importers.goal import read
+from railyard.workload.replay.flows import AT_RECEIVER
+from railyard.workload.replay.goal import read
 
 from .checks import check, finish_times
 

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.errors import InputError
-from railyard.workload.importers.flows import AT_RECEIVER, AT_SENDER, BY_OTHERS, FlowTable
-from railyard.workload.importers.htsim_matrix import read
+from railyard.workload.replay.flows import AT_RECEIVER, AT_SENDER, BY_OTHERS, FlowTable
+from railyard.workload.replay.htsim_matrix import read
 
 from .checks import check
 

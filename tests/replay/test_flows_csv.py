@@ -3,8 +3,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.errors import InputError
-from railyard.workload.importers.flows import AT_RECEIVER, BY_OTHERS
-from railyard.workload.importers.flows_csv import read
+from railyard.workload.replay.flows import AT_RECEIVER, BY_OTHERS
+from railyard.workload.replay.flows_csv import read
 
 from .checks import check
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.errors import InputError
-from railyard.workload.importers.chakra import read
-from railyard.workload.importers.collective_flows import LAYOUTS, Collective
-from railyard.workload.importers.flows import FlowBuilder
+from railyard.workload.replay.chakra import read
+from railyard.workload.replay.collective_flows import LAYOUTS, Collective
+from railyard.workload.replay.flows import FlowBuilder
 
 from .checks import check, finish_times
 

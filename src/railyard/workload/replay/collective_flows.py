@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.workload.importers.flows import AT_RECEIVER, AT_SENDER
+from railyard.workload.replay.flows import AT_RECEIVER, AT_SENDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from railyard.workload.importers.flows import FlowBuilder
+    from railyard.workload.replay.flows import FlowBuilder
 
 Wait = tuple[int, int]
 

@@ -14,8 +14,8 @@ import csv
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError, did_you_mean
-from railyard.workload.importers.flows import AT_RECEIVER, BY_OTHERS, FlowBuilder, FlowTable
-from railyard.workload.importers.text_file import MOST_HOSTS, decimal, lines, whole
+from railyard.workload.replay.flows import AT_RECEIVER, BY_OTHERS, FlowBuilder, FlowTable
+from railyard.workload.replay.text_file import MOST_HOSTS, decimal, lines, whole
 
 if TYPE_CHECKING:
     from pathlib import Path

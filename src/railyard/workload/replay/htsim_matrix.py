@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError, did_you_mean
-from railyard.workload.importers.flows import AT_RECEIVER, AT_SENDER, BY_OTHERS, FlowBuilder, FlowTable
-from railyard.workload.importers.text_file import MOST_HOSTS, decimal, lines, whole
-from railyard.workload.importers.triggers import KINDS, Trigger, connect
+from railyard.workload.replay.flows import AT_RECEIVER, AT_SENDER, BY_OTHERS, FlowBuilder, FlowTable
+from railyard.workload.replay.text_file import MOST_HOSTS, decimal, lines, whole
+from railyard.workload.replay.triggers import KINDS, Trigger, connect
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
-from railyard.workload.importers.chakra_nodes import COLLECTIVE, RECV, SEND, Node
-from railyard.workload.importers.chakra_nodes import read as read_nodes
-from railyard.workload.importers.collective_flows import LAYOUTS, Collective
-from railyard.workload.importers.flows import AT_RECEIVER, AT_SENDER, FlowBuilder, FlowTable
-from railyard.workload.importers.text_file import MOST_HOSTS
+from railyard.workload.replay.chakra_nodes import COLLECTIVE, RECV, SEND, Node
+from railyard.workload.replay.chakra_nodes import read as read_nodes
+from railyard.workload.replay.collective_flows import LAYOUTS, Collective
+from railyard.workload.replay.flows import AT_RECEIVER, AT_SENDER, FlowBuilder, FlowTable
+from railyard.workload.replay.text_file import MOST_HOSTS
 
 if TYPE_CHECKING:
     from pathlib import Path

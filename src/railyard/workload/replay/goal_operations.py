@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
 from railyard.errors import InputError
-from railyard.workload.importers.flows import AT_RECEIVER, AT_SENDER, FlowBuilder, FlowTable
+from railyard.workload.replay.flows import AT_RECEIVER, AT_SENDER, FlowBuilder, FlowTable
 
 ANY = (1 << 32) - 1
 SEND, RECV, CALC = 1, 2, 3

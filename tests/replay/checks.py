@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from railyard.workload.importers.flows import FlowTable
+from railyard.workload.replay.flows import FlowTable
 
 
 def check(flows: FlowTable) -> None:

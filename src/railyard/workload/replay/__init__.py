@@ -1,0 +1,1 @@
+"""Work read from files of others: execution traces, schedules, connection matrices; each file yields a task graph."""
