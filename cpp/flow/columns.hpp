@@ -32,6 +32,9 @@ struct GraphColumns {
   std::span<const double> loss = {};  ///< Row-major: share of its speed that a computation loses to one of a column.
   std::size_t contenders = 0;    ///< Columns of `loss`.
   std::span<const std::int64_t> release_ps = {};  ///< No task starts earlier; empty where nothing has such a time.
+  std::span<const std::int64_t> delay_ps = {};    ///< From when a task may start to its start; empty where there is none.
+  /// How many of its dependencies a task of the free stream waits for; empty where every task waits for all.
+  std::span<const std::int32_t> need = {};
   std::size_t size() const { return kind.size(); }
 };
 

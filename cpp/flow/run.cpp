@@ -27,6 +27,7 @@ Run::Run(const GraphColumns& graph, const EntityColumns& entities, std::span<con
           Factor::spread(jitter.rank_sigma, irwin_hall(jitter.seed, RandomStream::rank_jitter, rank)));
     }
   }
+  if (!graph.need.empty()) released_.resize(schedule_.size());
   find_alone_times();
   watch_ranks();
   watch_beside();
@@ -141,17 +142,25 @@ void Run::process(const Event& event) {
 
 void Run::release(TaskId id, TaskId by) {
   Task& task = schedule_[id];
+  if (!released_.empty() && released_[id]) return;  // more ended than it needs
   if (--task.waits > 0) return;
+  if (!released_.empty()) released_[id] = true;
   task.waits = by;
   start_or_hold(id);
 }
 
-/// Starts a task that waits for nothing any more, or puts it off until its release; then nobody's end let it start.
+/// Starts a task that waits for nothing any more, or puts it off until its release, at which nobody's end let it start,
+/// and by its delay.
 void Run::start_or_hold(TaskId id) {
-  const auto& release_ps = schedule_.graph().release_ps;
-  if (release_ps.empty() || release_ps[id] <= now()) return start(id);
-  schedule_[id].waits = kNoTask;
-  push(release_ps[id], Topic::released, id);
+  const GraphColumns& graph = schedule_.graph();
+  Ps at = now();
+  if (!graph.release_ps.empty() && graph.release_ps[id] > at) {
+    at = graph.release_ps[id];
+    schedule_[id].waits = kNoTask;
+  }
+  if (!graph.delay_ps.empty()) at += graph.delay_ps[id];
+  if (at == now()) return start(id);
+  push(at, Topic::released, id);
 }
 
 void Run::start(TaskId id) {

@@ -144,6 +144,7 @@ class Run {
   std::vector<std::int32_t> changed_ranks_;
   std::vector<std::uint32_t> changed_links_;
   std::vector<double> changed_capacity_;
+  std::vector<bool> released_;  ///< Tasks that wait for nothing any more; empty where every task waits for all.
   std::size_t done_ = 0;
   Result result_;
 };

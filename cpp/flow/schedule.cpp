@@ -53,14 +53,23 @@ void Schedule::check() const {
   }
   check_members();
   check_beside();
-  check_release();
+  check_starts();
 }
 
-void Schedule::check_release() const {
-  if (graph_.release_ps.empty()) return;
-  if (graph_.release_ps.size() != graph_.size()) throw std::invalid_argument("graph columns differ in length");
-  for (std::size_t i = 0; i < graph_.size(); ++i) {
-    if (graph_.release_ps[i] < 0 || graph_.release_ps[i] > kNever / 1024) refuse("release time out of range", i);
+void Schedule::check_starts() const {
+  for (const auto& column : {graph_.release_ps, graph_.delay_ps}) {
+    if (!column.empty() && column.size() != graph_.size()) throw std::invalid_argument("graph columns differ in length");
+    for (std::size_t i = 0; i < column.size(); ++i) {
+      if (column[i] < 0 || column[i] > kNever / 1024) refuse("release time or delay out of range", i);
+    }
+  }
+  if (!graph_.need.empty() && graph_.need.size() != graph_.size()) {
+    throw std::invalid_argument("graph columns differ in length");
+  }
+  for (std::size_t i = 0; i < graph_.need.size(); ++i) {
+    const auto all = graph_.dep_ptr[i + 1] - graph_.dep_ptr[i];
+    const bool some = all > 0 && graph_.stream[i] == kFreeStream;
+    if (graph_.need[i] < (some ? 1 : all) || graph_.need[i] > all) refuse("need out of range", i);
   }
 }
 
@@ -159,6 +168,9 @@ void Schedule::fill_successors() {
   accumulate(next);
   for (std::size_t i = 0; i <= n; ++i) tasks_[i].successors = next[i];
   successors_.resize(next[n]);
+  for (std::size_t i = 0; i < graph_.need.size(); ++i) {
+    if (graph_.stream[i] == kFreeStream) tasks_[i].waits = static_cast<std::uint32_t>(graph_.need[i]);
+  }
   for_each_edge([&](TaskId before, TaskId after) { successors_[next[before]++] = after; });
 }
 

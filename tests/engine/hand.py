@@ -69,16 +69,8 @@ class Graph:
     rows: list[dict] = field(default_factory=list)
 
     def _add(self, kind, rank, stream, deps, **columns):
-        row = {
-            "kind": kind,
-            "rank": rank,
-            "stream": stream,
-            "deps": deps,
-            "peer": -1,
-            "duration": 0,
-            "entity": -1,
-            "release": 0,
-        }
+        row = {"kind": kind, "rank": rank, "stream": stream, "deps": deps, "peer": -1, "duration": 0, "entity": -1}
+        row |= {"release": 0, "delay": 0, "need": None}
         self.rows.append({**row, **columns})
         return len(self.rows) - 1
 
@@ -91,13 +83,20 @@ class Graph:
     def collective(self, group, entity, *deps, stream=2, release=0):
         return self._add(Kind.COLLECTIVE, group, stream, deps, entity=entity, release=release)
 
+    def start(self, task, **rules):
+        """Changes when a task starts: `release`, `delay`, `need`."""
+        self.rows[task] |= rules
+        return task
+
     def read(self, rank, entity, *deps, stream=7):
         return self._add(Kind.READ, rank, stream, deps, entity=entity)
 
     def build(self):
         column = {name: [row[name] for row in self.rows] for name in ("kind", "rank", "peer", "duration", "stream")}
         n = len(self.rows)
-        release = np.array([row["release"] for row in self.rows], np.int64)
+        release, delay = (np.array([row[key] for row in self.rows], np.int64) for key in ("release", "delay"))
+        need = np.array([len(row["deps"]) if row["need"] is None else row["need"] for row in self.rows], np.int64)
+        every = np.array([len(row["deps"]) for row in self.rows])
         ptr = np.concatenate([[0], np.cumsum([len(row["deps"]) for row in self.rows])]).astype(np.int64)
         members = [rank for group in self.groups for rank in group]
         group_ptr = np.concatenate([[0], np.cumsum([len(group) for group in self.groups])]).astype(np.int64)
@@ -117,6 +116,8 @@ class Graph:
             labels=[Label("forward", "task")],
             communicators=Communicators(group_ptr, np.array(members, np.int32), ["dp"] * len(self.groups)),
             release_ps=release if release.any() else None,
+            delay_ps=delay if delay.any() else None,
+            need=need.astype(np.int32) if (need < every).any() else None,
         )
         entity = np.array([row["entity"] for row in self.rows], np.int32)
         return graph, entity

@@ -56,12 +56,13 @@ class Reference:
     def run(self):
         """(starts, ends) of all tasks."""
         n = len(self.graph.rows)
-        start, end = [None] * n, [None] * n
+        start, end, begin = [None] * n, [None] * n, [None] * n
         timers, flowing, now = {}, {}, Fraction(0)  # task -> time; task -> bits left
         while None in end:
             for i in range(n):
-                ready = all(end[j] is not None for j in self.waits[i])
-                if start[i] is None and ready and now >= self.graph.rows[i]["release"]:
+                if start[i] is None and begin[i] is None and self._ready(i, end):
+                    begin[i] = max(now, self.graph.rows[i]["release"]) + self.graph.rows[i]["delay"]
+                if start[i] is None and begin[i] is not None and now >= begin[i]:
                     start[i] = now
                     row = self.graph.rows[i]
                     fixed = row["duration"] if row["kind"] == Kind.COMPUTE else self.rows[row["entity"]].latency
@@ -69,7 +70,7 @@ class Reference:
             rates = self._rates(flowing)
             dues = dict(timers)
             dues.update({i: now + bits * 10**12 / rates[i] for i, bits in flowing.items() if rates[i] > 0})
-            later = [row["release"] for row in self.graph.rows if row["release"] > now]
+            later = [time for time in begin if time is not None and time > now]
             then = min([*dues.values(), *later])
             flowing = {i: bits - rates[i] * (then - now) / 10**12 for i, bits in flowing.items()}
             now = then
@@ -86,6 +87,12 @@ class Reference:
                     del timers[i]
                 end[i] = now
         return start, end
+
+    def _ready(self, task, end):
+        row = self.graph.rows[task]
+        if row["need"] is not None:
+            return sum(end[j] is not None for j in row["deps"]) >= row["need"]
+        return all(end[j] is not None for j in self.waits[task])
 
     def _rates(self, flowing):
         flows = []

@@ -57,6 +57,10 @@ def cases(draw):
             graph.transfer(rank, (rank + 1) % RANKS, entity, *deps, stream=stream, release=release)
         else:
             graph.read(rank, draw(st.integers(0, len(rows) - 1)), *deps)
+        if draw(st.booleans()):
+            graph.start(i, delay=draw(st.sampled_from([0, 1, 77_777])))
+        if deps and graph.rows[i]["stream"] == free:
+            graph.start(i, need=draw(st.integers(1, len(deps))))
     capacity = draw(st.lists(st.sampled_from([1e9, 5e8, 3.3e9]), min_size=LINKS, max_size=LINKS))
     return graph, rows, capacity
 

@@ -187,5 +187,27 @@ def test_nothing_starts_before_its_release_and_then_nobody_blocked_it():
 def test_a_release_that_no_run_reaches_is_refused():
     graph = Graph(1)
     graph.compute(0, 1, release=1 << 62)
-    with pytest.raises(InputError, match="release time out of range"):
+    with pytest.raises(InputError, match="release time or delay out of range"):
+        play(graph)
+
+
+def test_a_task_may_need_some_of_what_it_waits_for_and_start_later_still():
+    """Ends at 40, 10 and 25 ps: the second of them is at 25, 7 ps later the task starts; the third changes nothing."""
+    graph = Graph(4)
+    ends = [graph.compute(rank, took) for rank, took in enumerate((40, 10, 25))]
+    second = graph.start(graph.compute(3, 100, *ends, stream=Stream.FREE), need=2, delay=7)
+    late = graph.start(graph.compute(3, 1, ends[1], stream=Stream.FREE, release=30), delay=5)
+    timeline = play(graph)
+    assert timeline.start_ps[[second, late]].tolist() == [32, 35]
+    assert timeline.column("blocker")[[second, late]].tolist() == [2, -1]
+    assert timeline.end_ps[second] == 132
+
+
+@pytest.mark.parametrize(("stream", "need"), [(Stream.COMPUTE, 1), (Stream.FREE, 0), (Stream.FREE, 3)])
+def test_a_task_of_a_queue_waits_for_all_and_no_task_for_more(stream, need):
+    graph = Graph(1)
+    first = [graph.compute(0, 1), graph.compute(0, 1)]
+    graph.start(graph.compute(0, 1, *first, stream=stream), need=need)
+    graph.start(graph.compute(0, 1, *first, stream=Stream.FREE), need=1)
+    with pytest.raises(InputError, match="need out of range"):
         play(graph)

@@ -5,10 +5,22 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from railyard.workload.replay.flows import FlowTable
+from railyard.engine.packet import Traffic
+from railyard.engine.packet.hosts import traffic_of
+from railyard.workload.replay.trace import Trace
 
 
-def check(flows: FlowTable) -> None:
+def sent(trace: Trace) -> Traffic:
+    """The traffic of a trace between as many hosts as it has ranks."""
+    return traffic_of(trace.graph.validate(), trace.ranks).traffic
+
+
+def check(trace: Trace) -> None:
+    assert len(trace.line) == len(trace.graph)
+    check_traffic(sent(trace))
+
+
+def check_traffic(flows: Traffic) -> None:
     n = len(flows)
     assert len(flows.dep_ptr) == n + 1
     assert flows.dep_ptr[-1] == len(flows.dep_idx) == len(flows.dep_at)
@@ -21,7 +33,7 @@ def check(flows: FlowTable) -> None:
     assert np.all((flows.start_ps >= 0) | (flows.need > 0))
 
 
-def finish_times(flows: FlowTable, duration: Callable[[int], int]) -> NDArray[np.int64]:
+def finish_times(flows: Traffic, duration: Callable[[int], int]) -> NDArray[np.int64]:
     """When every row is done if a flow takes `duration(row)`; both ends at once."""
     done = np.full(len(flows), -1, np.int64)
     for _ in range(len(flows) + 1):

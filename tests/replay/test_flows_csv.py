@@ -3,10 +3,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.errors import InputError
-from railyard.workload.replay.flows import AT_RECEIVER, BY_OTHERS
+from railyard.graph import AT_RECEIVER
 from railyard.workload.replay.flows_csv import read
 
-from .checks import check
+from .checks import check, sent
 
 HEAD = "source,target,size_bytes,start_us,after,delay_us"
 
@@ -18,18 +18,20 @@ def written(folder, *lines):
 
 
 def test_flows_starts_and_waits(tmp_path):
-    flows = read(written(tmp_path, "# a comment", HEAD, "0,5,2000000,1.5,,", "", "5,9,10,,1,2.5", "1,2,3,,1 2,"))
-    assert flows.hosts == 10
-    assert flows.start_ps.tolist() == [1_500_000, BY_OTHERS, BY_OTHERS]
+    trace = read(written(tmp_path, "# a comment", HEAD, "0,5,2000000,1.5,,", "", "5,9,10,,1,2.5", "1,2,3,,1 2,"))
+    assert trace.ranks == 10
+    assert trace.graph.release_ps.tolist() == [1_500_000, 0, 0]
+    flows = sent(trace)
+    assert flows.start_ps.tolist() == [1_500_000, -1, -1]
     assert flows.delay_ps.tolist() == [0, 2_500_000, 0]
     assert flows.dep_idx.tolist() == [0, 0, 1]
     assert flows.need.tolist() == [0, 1, 2]
     assert set(flows.dep_at) == {AT_RECEIVER}
-    assert flows.line.tolist() == [3, 5, 6]
+    assert trace.line.tolist() == [3, 5, 6]
 
 
 def test_three_columns_are_enough_and_their_order_is_free(tmp_path):
-    flows = read(written(tmp_path, "size_bytes,target,source", "7,1,0"), hosts=64)
+    flows = sent(read(written(tmp_path, "size_bytes,target,source", "7,1,0"), hosts=64))
     assert (flows.hosts, flows.size_bytes[0], flows.source[0], flows.target[0]) == (64, 7, 0, 1)
 
 

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.errors import InputError
-from railyard.workload.replay.flows import AT_RECEIVER
+from railyard.graph import AT_RECEIVER
 from railyard.workload.replay.goal import read
 
-from .checks import check, finish_times
+from .checks import check, finish_times, sent
 
 PING = """
 num_ranks 2
@@ -39,10 +39,10 @@ def schedule(tmp_path: Path, text: str | bytes) -> Path:
 
 
 def test_a_ping_and_its_answer(tmp_path):
-    flows = read(schedule(tmp_path, PING))
+    flows = sent(read(schedule(tmp_path, PING)))
     assert flows.hosts == 2
-    sent = np.flatnonzero(flows.travels)
-    assert flows.size_bytes[sent].tolist() == [4096, 8]
+    rows = np.flatnonzero(flows.travels)
+    assert flows.size_bytes[rows].tolist() == [4096, 8]
     # With flows that take 1 us + 1 ns a byte: 1 us of calculation, 5.096 us, 0.5 us, 1.008 us.
     ends = finish_times(flows, lambda row: 1_000_000 + 1000 * int(flows.size_bytes[row]))
     assert ends.max() == 1_000_000 + 5_096_000 + 500_000 + 1_008_000
@@ -50,7 +50,7 @@ def test_a_ping_and_its_answer(tmp_path):
 
 def test_irequires_waits_for_the_beginning_only(tmp_path):
     text = "num_ranks 1\nrank 0 {\n a: calc 300\n b: calc 1000\n c: calc 10\n b requires a\n c irequires b\n}\n"
-    ends = finish_times(read(schedule(tmp_path, text)), lambda row: 0)
+    ends = finish_times(sent(read(schedule(tmp_path, text))), lambda row: 0)
     assert sorted(ends.tolist())[-3:] == [300_000, 310_000, 1_300_000]
 
 
@@ -59,7 +59,7 @@ def test_messages_match_in_order_and_by_tag(tmp_path):
         "num_ranks 2\nrank 0 {\n send 1b to 1 tag 2\n send 2b to 1 tag 1\n send 3b to 1 tag 2\n}\n"
         "rank 1 {\n x: recv 2b from 0 tag 1\n y: recv 1b from 0 tag 2\n z: recv 3b from -1 tag -1\n}\n"
     )
-    flows = read(schedule(tmp_path, text))
+    flows = sent(read(schedule(tmp_path, text)))
     receives = [row for row in range(len(flows)) if not flows.travels[row]]
     assert [flows.size_bytes[flows.dep_idx[flows.dep_ptr[row]]] for row in receives] == [2, 1, 3]
     assert set(flows.dep_at) == {AT_RECEIVER}
@@ -67,7 +67,7 @@ def test_messages_match_in_order_and_by_tag(tmp_path):
 
 def test_markers_of_schedgen_are_no_messages(tmp_path):
     text = "num_ranks 1\nrank 0 {\n a: calc 5\n b: send 0b to 9999999\n b requires a\n c: calc 2\n c requires b\n}"
-    flows = read(schedule(tmp_path, text))
+    flows = sent(read(schedule(tmp_path, text)))
     assert not flows.travels.any()
     assert finish_times(flows, lambda row: 0).max() == 7000
 
@@ -105,9 +105,9 @@ def test_malformed_schedules_name_the_line(tmp_path, text, message, line):
 
 def test_operations_that_wait_for_each_other_never_begin(tmp_path):
     text = "num_ranks 1\nrank 0 {\n a: calc 1\n b: calc 2\n a requires b\n b requires a\n c: calc 3\n}"
-    flows = read(schedule(tmp_path, text))
-    assert len(flows) == 1
-    assert flows.never == (3, 4)
+    trace = read(schedule(tmp_path, text))
+    assert len(trace.graph) == 1
+    assert trace.never == (3, 4)
 
 
 def node(*fields):
@@ -138,7 +138,7 @@ PING_BINARY = binary(
 
 
 def test_the_binary_form_is_the_same_schedule(tmp_path):
-    text, packed = read(schedule(tmp_path, PING)), read(schedule(tmp_path, PING_BINARY))
+    text, packed = (sent(read(schedule(tmp_path, form))) for form in (PING, PING_BINARY))
     for name in ("source", "target", "size_bytes", "start_ps", "need", "dep_ptr", "dep_idx", "dep_at", "delay_ps"):
         assert getattr(text, name).tolist() == getattr(packed, name).tolist()
 

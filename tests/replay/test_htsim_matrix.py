@@ -4,11 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railyard.engine.packet import Traffic
 from railyard.errors import InputError
-from railyard.workload.replay.flows import AT_RECEIVER, AT_SENDER, BY_OTHERS, FlowTable
+from railyard.graph import AT_RECEIVER, AT_SENDER
 from railyard.workload.replay.htsim_matrix import read
 
-from .checks import check
+from .checks import check, sent
 
 DATA = Path(__file__).parents[1] / "packet" / "data"
 
@@ -19,35 +20,36 @@ def written(tmp_path: Path, *lines: str) -> Path:
     return file
 
 
-def waits(table: FlowTable, row: int) -> list[int]:
+def waits(table: Traffic, row: int) -> list[int]:
     return table.dep_idx[table.dep_ptr[row] : table.dep_ptr[row + 1]].tolist()
 
 
 def test_a_matrix_of_htsim_is_read_as_it_stands():
-    flows = read(DATA / "perm_128n_128c_2MB.cm").flows
+    trace = read(DATA / "perm_128n_128c_2MB.cm")
+    flows = sent(trace)
     assert (flows.hosts, len(flows)) == (128, 128)
     assert (flows.source[0], flows.target[0], flows.size_bytes[0], flows.start_ps[0]) == (103, 32, 2_000_000, 0)
     assert sorted(flows.source) == sorted(flows.target) == list(range(128))
     assert flows.dep_idx.size == 0
-    assert flows.line[0] == 3
+    assert trace.line[0] == 3
 
 
 @pytest.mark.parametrize(("unit", "start_ps"), [("us", 40_000_000), ("ps", 40)])
 def test_start_has_two_readings(unit, start_ps):
-    flows = read(DATA / "incast_3-1_overlapped.tm", start_unit=unit).flows
+    flows = sent(read(DATA / "incast_3-1_overlapped.tm", start_unit=unit))
     assert flows.start_ps.tolist() == [0, start_ps, start_ps]
 
 
 def test_large_starts_keep_every_picosecond(tmp_path):
     # htsim reads starts with 24 bits; 16777217 is the first whole number that such a reading loses.
     file = written(tmp_path, "Nodes 2", "Connections 1", "0->1 start 16777217 size 1")
-    assert read(file, start_unit="ps").flows.start_ps[0] == 16_777_217
+    assert read(file, start_unit="ps").graph.release_ps[0] == 16_777_217
 
 
 def test_oneshot_triggers_chain_flows():
-    flows = read(DATA / "foo2.cm").flows
+    flows = sent(read(DATA / "foo2.cm"))
     assert [waits(flows, row) for row in range(4)] == [[], [0], [1], []]
-    assert flows.start_ps.tolist() == [0, BY_OTHERS, BY_OTHERS] * 4
+    assert flows.start_ps.tolist() == [0, -1, -1] * 4
     assert set(flows.dep_at) == {AT_SENDER}
 
 
@@ -55,7 +57,7 @@ def test_multishot_starts_one_more_each_time(tmp_path):
     lines = ["Nodes 4", "Connections 5", "Triggers 1"]
     lines += [f"0->{k} id {k} start 0 size 9 send_done_trigger 1" for k in (1, 2, 3)]
     lines += ["1->2 id 7 trigger 1 size 9", "1->3 id 8 trigger 1 size 9", "trigger id 1 multishot"]
-    flows = read(written(tmp_path, *lines)).flows
+    flows = sent(read(written(tmp_path, *lines)))
     assert [waits(flows, row) for row in (3, 4)] == [[0, 1, 2], [0, 1, 2]]
     assert flows.need.tolist() == [0, 0, 0, 1, 2]
 
@@ -64,7 +66,7 @@ def test_a_barrier_waits_for_its_count(tmp_path):
     lines = ["Nodes 4", "Connections 3", "Triggers 1"]
     lines += [f"0->{k} id {k} start 0 size 9 recv_done_trigger 1" for k in (1, 2)]
     lines += ["1->2 id 7 trigger 1 size 9", "trigger id 1 barrier count 2"]
-    flows = read(written(tmp_path, *lines)).flows
+    flows = sent(read(written(tmp_path, *lines)))
     assert flows.need.tolist() == [0, 0, 2]
     assert flows.dep_at.tolist() == [AT_RECEIVER, AT_RECEIVER]
 
@@ -73,22 +75,22 @@ def test_flows_that_nothing_starts_are_named_and_left_out(tmp_path):
     lines = ["Nodes 4", "Connections 4", "Triggers 3", "0->1 id 1 start 0 size 9"]
     lines += ["0->2 id 2 trigger 1 size 9 send_done_trigger 2", "0->3 id 3 trigger 2 size 9 send_done_trigger 3"]
     lines += ["1->2 id 4 trigger 3 size 9", *(f"trigger id {k} oneshot" for k in (1, 2, 3))]
-    flows = read(written(tmp_path, *lines)).flows
-    assert len(flows) == 1
-    assert flows.never == (5, 6, 7)
+    trace = read(written(tmp_path, *lines))
+    assert len(trace.graph) == 1
+    assert trace.never == (5, 6, 7)
 
 
 def test_triggers_at_the_receiver_never_fire_in_htsim_and_may_be_made_to_do_so_here(tmp_path):
     lines = ["Nodes 4", "Connections 2", "Triggers 1", "0->1 id 1 start 0 size 9 recv_done_trigger 1"]
     file = written(tmp_path, *lines, "1->2 id 2 trigger 1 size 9", "trigger id 1 oneshot")
-    assert read(file).flows.dep_at.tolist() == [AT_RECEIVER]
-    assert read(file, recv_done_trigger="ignore").flows.never == (5,)
+    assert sent(read(file)).dep_at.tolist() == [AT_RECEIVER]
+    assert read(file, recv_done_trigger="ignore").never == (5,)
 
 
 def test_messages_of_a_connection_are_one_flow():
-    flows = read(DATA / "test_cr_1f10m1p.cm").flows
-    assert flows.size_bytes.tolist() == [40_860]
-    assert "9 messages" in flows.left_out[0]
+    trace = read(DATA / "test_cr_1f10m1p.cm")
+    assert trace.graph.size_bytes.tolist() == [40_860]
+    assert "9 messages" in trace.left_out[0]
 
 
 HEAD = ("Nodes 4", "Connections 1", "Triggers 1")
@@ -170,10 +172,10 @@ WORDS = st.sampled_from(VOCABULARY.split())
 def test_any_file_is_read_or_refused(tmp_path_factory, lines):
     file = written(tmp_path_factory.mktemp("cm"), "Nodes 4", *lines)
     try:
-        flows = read(file).flows
+        trace = read(file)
     except InputError:
         return
-    check(flows)
+    check(trace)
 
 
 @settings(deadline=None, max_examples=60)

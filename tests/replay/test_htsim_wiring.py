@@ -9,7 +9,7 @@ from railyard.cluster.routing import RoutingTable
 from railyard.errors import InputError
 from railyard.workload.importers.htsim_topology import Tree, k_ary, read
 from railyard.workload.importers.htsim_wiring import TreeNetwork, wire
-from railyard.workload.replay.htsim_matrix import Failure
+from railyard.workload.replay.trace import Failure
 
 DATA = Path(__file__).parents[1] / "packet" / "data"
 G = 10**9

@@ -89,7 +89,7 @@ def _write_page(result: dict[str, Any], path: Path) -> Path:
 
 
 def _warn(report: Report) -> None:
-    never = report.flows.never
+    never = report.never
     if never:
         lines = ", ".join(map(str, never[:_SHOWN])) + (", ..." if len(never) > _SHOWN else "")
         say(f"{len(never)} flows wait for what never happens (lines {lines})", "yellow")

@@ -156,6 +156,8 @@ def _core_graph(graph: TaskGraph, lowered: Lowered) -> _core.Graph:
         comm_ranks=graph.communicators.ranks,
         entity=lowered.entity,
         release_ps=graph.release_ps,
+        delay_ps=graph.delay_ps,
+        need=graph.need,
         **_beside(graph),
     )
 

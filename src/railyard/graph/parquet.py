@@ -26,7 +26,7 @@ GRAPH_FORMAT = "railyard/1 task graph"
 RECORD_FORMAT = "railyard/1 record"
 TABLE_FORMAT = "railyard/1 table of a record"
 _GRAPH_COLUMNS = ("kind", "rank", "peer", "duration_ps", "size_bytes", "count", "collective", "stream", "label")
-_OPTIONAL_COLUMNS = ("beside", "release_ps")
+_OPTIONAL_COLUMNS = ("beside", "release_ps", "delay_ps", "need")
 
 
 def write_graph(graph: TaskGraph, path: Path) -> None:
@@ -144,6 +144,7 @@ def _graph_metadata(graph: TaskGraph) -> str:
                 "ranks": graph.communicators.ranks.tolist(),
                 "group": graph.communicators.group,
             },
+            "dep_at": None if graph.dep_at is None else graph.dep_at.tolist(),
             "loss": None if graph.loss is None else graph.loss.tolist(),
         }
     )
@@ -166,6 +167,7 @@ def _graph(frame: pl.DataFrame, text: str) -> TaskGraph:
             np.array(groups["ptr"], np.int64), np.array(groups["ranks"], np.int32), list(groups["group"])
         ),
         **{name: frame[name].to_numpy() for name in _OPTIONAL_COLUMNS if name in frame.columns},
+        dep_at=None if about.get("dep_at") is None else np.array(about["dep_at"], np.uint8),
         loss=np.array(about["loss"], np.float64) if about.get("loss") else None,
     ).validate()
 

@@ -52,6 +52,10 @@ class Stream(IntEnum):
     FREE = 12
 
 
+AT_SENDER, AT_RECEIVER = 0, 1
+"""When a transfer has ended for what waits for it: its source has the last acknowledgement, its target every byte."""
+
+
 class CollectiveKind(IntEnum):
     """What a collective does; sizes follow nccl-tests (the larger of one rank's send and receive buffer)."""
 
@@ -142,6 +146,12 @@ class TaskGraph:
         loss: float64[rows, columns]; share of its speed that a computation loses to each communication of a column that
             runs on its rank at the same time. Shares add up.
         release_ps: int64[n] or None where no task has such a time; a task does not start earlier.
+        delay_ps: int64[n] or None; passes from when a task may start to its start.
+        need: int32[n] or None where every task waits for all of its dependencies; how many of them must have ended.
+            Fewer than all only on the stream `FREE`.
+        dep_at: uint8[m] or None, one a dependency: 0 (`AT_SENDER`): a transfer has ended when its source has the last
+            acknowledgement; 1 (`AT_RECEIVER`, what None stands for): when its destination has every byte. Fluid
+            engines have one end for both.
     """
 
     ranks: int
@@ -161,6 +171,9 @@ class TaskGraph:
     beside: NDArray[np.int32] | None = None
     loss: NDArray[np.float64] | None = None
     release_ps: NDArray[np.int64] | None = None
+    delay_ps: NDArray[np.int64] | None = None
+    need: NDArray[np.int32] | None = None
+    dep_at: NDArray[np.uint8] | None = None
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -196,15 +209,32 @@ class TaskGraph:
         self._at_least("size_bytes", self.size_bytes, 0)
         self._at_least("count", self.count, 1)
         self._check_beside()
-        self._check_release()
+        self._check_starts()
         return self
 
-    def _check_release(self) -> None:
-        if self.release_ps is None:
+    def _check_starts(self) -> None:
+        lengths = {"release_ps": len(self), "delay_ps": len(self), "need": len(self), "dep_at": len(self.dep_idx)}
+        for name, length in lengths.items():
+            column = getattr(self, name)
+            if column is None:
+                continue
+            if len(column) != length:
+                raise InputError(f"column `{name}` has {len(column)} entries", allowed=length)
+            self._at_least(name, column, 0)
+        if self.dep_at is not None:
+            self._in_range("dep_at", self.dep_at, 2)
+        self._check_need()
+
+    def _check_need(self) -> None:
+        if self.need is None:
             return
-        if len(self.release_ps) != len(self):
-            raise InputError(f"column `release_ps` has {len(self.release_ps)} entries", allowed=len(self))
-        self._at_least("release_ps", self.release_ps, 0)
+        every = np.diff(self.dep_ptr)
+        least = np.where(self.stream == Stream.FREE, np.minimum(every, 1), every)
+        bad = np.flatnonzero((self.need < least) | (self.need > every))
+        if bad.size:
+            task = bad[0]
+            allowed = f"{least[task]} to {every[task]}"
+            raise InputError(f"`need` of task {task} is out of range", found=self.need[task], allowed=allowed)
 
     def _check_beside(self) -> None:
         if self.beside is None or self.loss is None:

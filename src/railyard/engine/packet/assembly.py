@@ -75,6 +75,8 @@ def assemble(
         sent[block.tasks] = ends_first + many + np.arange(len(block.tasks))
         surplus[block.tasks], start[block.tasks] = block.surplus_ps, block.start_ps
         many += len(block.tasks)
+    if graph.delay_ps is not None:
+        start = start + graph.delay_ps / slicing.factor
     end = np.where(sent >= 0, sent, np.arange(tasks))
     home = placed_home(lowering)
     rows = ends_first + many
@@ -112,7 +114,7 @@ def assemble(
         dep_ptr=ptr,
         dep_idx=np.concatenate([*before, last]).astype(np.int32),
         dep_at=np.concatenate([*when, np.full(len(last), AT_RECEIVER, np.uint8)]),
-        need=every.astype(np.int32),
+        need=_need(graph, every),
         delay_ps=column("delay_ps", np.rint(start).astype(np.int64), np.zeros(many, np.int64), np.int64),
         klass=np.concatenate(
             [
@@ -123,6 +125,15 @@ def assemble(
         ),
     )
     return LoweredTraffic(traffic, np.arange(tasks), end, surplus, label_of, labels)
+
+
+def _need(graph: TaskGraph, waits: Ints) -> NDArray[np.int32]:
+    """int32[rows], for how many of its waits each row waits."""
+    need = waits.astype(np.int32)
+    if graph.need is not None:
+        some = np.flatnonzero(graph.need < np.diff(graph.dep_ptr))
+        need[some] = np.minimum(graph.need[some], waits[some])
+    return need
 
 
 def _earliest(graph: TaskGraph, waits: Ints, slicing: Slicing) -> Ints:

@@ -153,6 +153,11 @@ class Traffic:
     dep_at: NDArray[np.uint8]
     klass: NDArray[np.uint8]
 
+    @property
+    def travels(self) -> NDArray[np.bool_]:
+        """bool[flows], rows that use the network."""
+        return np.asarray(self.source != self.target)
+
     @classmethod
     def of(
         cls,

@@ -295,6 +295,8 @@ def _took_ps(
     """How long each task takes in the whole run."""
     took = (result.end_ps[traffic.end] - result.start_ps[traffic.begin]).astype(np.float64)
     scaled = np.rint(slicing.factor * np.maximum(took - traffic.surplus_ps, 0)).astype(np.int64)
+    if graph.delay_ps is not None:
+        scaled = np.maximum(scaled - graph.delay_ps, 0)
     return np.where(graph.kind == Kind.COMPUTE, duration_ps, scaled)
 
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from railyard.engine.packet import Traffic
     from railyard.graph import Record
-    from railyard.workload.replay.flows import FlowTable
 
 _PS_PER_US = 10**6
 _KINDS = ("new", "retransmitted", "trimmed", "dropped", "marked")
@@ -30,6 +30,7 @@ class Report:
 
     Attributes:
         flows: The traffic; its local work is no flow and is left out of all figures.
+        never: Lines of the flows that nothing could start.
         record: What happened, a row of the traffic each.
         link_name: Names a link.
         cpu_s: Processor time of reading, building and running.
@@ -38,7 +39,8 @@ class Report:
         probed: What was sampled: `queues`, `flows`, `storm`, `reorder` as the report draws them.
     """
 
-    flows: FlowTable
+    flows: Traffic
+    never: tuple[int, ...]
     record: Record
     link_name: Callable[[int], str]
     cpu_s: float
@@ -63,7 +65,7 @@ class Report:
     @property
     def total(self) -> int:
         """Flows of the file, with those that nothing could start."""
-        return int(self.flows.travels.sum()) + len(self.flows.never)
+        return int(self.flows.travels.sum()) + len(self.never)
 
     @property
     def ended(self) -> NDArray[np.bool_]:
@@ -128,8 +130,8 @@ class Report:
             raise InputError(f"the file cannot be written: {error.strerror}", file=path, key="--fct") from None
 
     def _row(self, number: int, row: int) -> str:
-        flows = self.flows
-        told = [number, flows.line[row], flows.source[row], flows.target[row], flows.size_bytes[row]]
+        flows, line = self.flows, self.record.column("line")[row]
+        told = [number, line, flows.source[row], flows.target[row], flows.size_bytes[row]]
         record = self.record
         start, finish, received = record.start_ps[row], record.end_ps[row], record.column("receiver_finish_ps")[row]
         times = [start, finish, finish - start if finish >= 0 else -1, received]

@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 
     from railyard.engine.packet import PacketNetwork, Traffic
     from railyard.engine.packet import Settings as EngineSettings
+    from railyard.engine.packet.hosts import HostTraffic
     from railyard.graph import Record
     from railyard.graph.record import Table
     from railyard.scenario.packet.presets import Preset
     from railyard.scenario.packet.settings import Settings
     from railyard.workload.importers.htsim_topology import Tree
     from railyard.workload.importers.htsim_wiring import TreeNetwork
-    from railyard.workload.replay.flows import FlowTable
+    from railyard.workload.replay.trace import Trace
 
 _MIB = 1024
 _MOST_BPS = 1e16
@@ -86,45 +87,59 @@ def run(given: Run, *, progress: Callable[[int, int], None] | None = None) -> Re
         InputError: A file or a setting is wrong, or traffic and topology do not fit.
     """
     from railyard.engine.packet import run as simulate
+    from railyard.engine.packet.hosts import traffic_of
 
     traffic_files.load(given.traffic)
     own = _own(given.settings)
     begin = _cpu_s()
-    flows, failures = traffic_files.read(given.traffic, given.settings)
-    tree = _tree(given, flows)
+    trace = traffic_files.read(given.traffic, given.settings)
+    _check(trace)
+    tree = _tree(given, trace.ranks)
     try:
-        network = wire(tree, slow_links=given.settings.slow_links, failures=failures)
+        network = wire(tree, slow_links=given.settings.slow_links, failures=trace.failures)
     except InputError as error:
         raise error.located(file=given.traffic) from None
-    links, rows = _network(network, given.settings.fabric_speedup), _traffic(flows, tree.hosts)
+    links, sent = _network(network, given.settings.fabric_speedup), traffic_of(trace.graph, tree.hosts)
     settings = _settings(given, tree, network, own)
     names = LinkNames(tree, network, LINK_TIERS)
     if given.faults is not None:
         settings = replace(settings, faults=fault_file.read(given.faults, links, names))
     play = partial(simulate, links, threads=given.threads, progress=progress)
-    result = play(rows, settings)
+    result = play(sent.traffic, settings)
     cpu_s = _cpu_s() - begin
-    played = Played(play, links, rows, settings, result, names)
+    played = Played(play, links, sent.traffic, settings, result, names)
     probed, tables = probe(played) if given.probe else ({}, {})
     return Report(
-        flows=flows,
-        record=_recorded(result, flows, tables),
+        flows=sent.traffic,
+        never=trace.never,
+        record=_recorded(result, sent, trace, tables),
         link_name=names.link,
         cpu_s=cpu_s,
         peak_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _MIB,
-        left_out=(*given.preset.left_out, *flows.left_out),
+        left_out=(*given.preset.left_out, *trace.left_out, *trace.lacks),
         probed=probed,
     )
 
 
-def _recorded(found: Record, flows: FlowTable, tables: dict[str, Table]) -> Record:
+def _check(trace: Trace) -> None:
+    """Refuses traffic of which nothing can be sent.
+
+    Raises:
+        InputError: It is such traffic.
+    """
+    if not len(trace.graph):
+        raise InputError("no flow of the traffic can ever start", found=f"{len(trace.never)} flows that wait")
+
+
+def _recorded(found: Record, sent: HostTraffic, trace: Trace, tables: dict[str, Table]) -> Record:
     """The record with lines of the file, what each row waited for, and what was sampled."""
-    optional = {**found.optional, "line": flows.line, "blocker": blockers(flows, found.end_ps)}
-    meta = {**found.meta, "host_count": flows.hosts}
+    line = trace.line[sent.task]
+    optional = {**found.optional, "line": line, "blocker": blockers(sent.traffic, found.end_ps)}
+    meta = {**found.meta, "host_count": trace.ranks}
     return replace(found, optional=optional, tables={**found.tables, **tables}, meta=meta)
 
 
-def blockers(flows: FlowTable, end_ps: NDArray[np.int64]) -> NDArray[np.int32]:
+def blockers(flows: Traffic, end_ps: NDArray[np.int64]) -> NDArray[np.int32]:
     """int32[n]: of the rows that a row waits for the one that ended last, the first of several; -1 where none is."""
     waits = np.repeat(np.arange(len(flows)), np.diff(flows.dep_ptr))
     order = np.lexsort((-np.arange(len(waits)), end_ps[flows.dep_idx], waits))
@@ -137,21 +152,21 @@ def _cpu_s() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_utime
 
 
-def _tree(given: Run, flows: FlowTable) -> Tree:
+def _tree(given: Run, hosts: int) -> Tree:
     """The tree of the topology file, or the default one for the hosts of the traffic.
 
     Raises:
         InputError: The file is wrong, or holds another number of hosts than the traffic.
     """
-    wanted = given.settings.hosts or flows.hosts
+    wanted = given.settings.hosts or hosts
     if given.topology is not None:
         tree = htsim_topology.read(given.topology)
-        if tree.hosts < flows.hosts:
-            found = f"{flows.hosts} hosts in the traffic, {tree.hosts} in the topology"
+        if tree.hosts < hosts:
+            found = f"{hosts} hosts in the traffic, {tree.hosts} in the topology"
             raise InputError("the topology has too few hosts for the traffic", file=given.topology, found=found)
         return tree
-    if wanted < flows.hosts:
-        raise InputError("too few hosts for the traffic", key="hosts", found=wanted, allowed=f"{flows.hosts} or more")
+    if wanted < hosts:
+        raise InputError("too few hosts for the traffic", key="hosts", found=wanted, allowed=f"{hosts} or more")
     return htsim_topology.k_ary(
         wanted,
         rate_bps=given.settings.link_rate_bps,
@@ -176,16 +191,6 @@ def _network(network: TreeNetwork, speedup: float) -> PacketNetwork:
         latency_ps=network.latency_ps,
         routing=Routes(**{entry.name: getattr(routes, entry.name) for entry in fields(Routes)}),
     )
-
-
-def _traffic(flows: FlowTable, hosts: int) -> Traffic:
-    from railyard.engine.packet import Traffic
-
-    if not len(flows):
-        raise InputError("no flow of the traffic can ever start", found=f"{len(flows.never)} flows that wait")
-    names = {entry.name for entry in fields(Traffic)} - {"hosts", "klass"}
-    columns = {name: getattr(flows, name) for name in names}
-    return Traffic(hosts=hosts, klass=np.zeros(len(flows), np.uint8), **columns)
 
 
 def _settings(given: Run, tree: Tree, network: TreeNetwork, own: dict[str, Any]) -> EngineSettings:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.workload.importers.htsim_topology import Tree
-    from railyard.workload.replay.htsim_matrix import Failure
+    from railyard.workload.replay.trace import Failure
 
 SLOW = 0.25
 """What `-failed` leaves of a link: rate, queue and marking thresholds (`_failed_link_ratio` of htsim)."""

@@ -1,180 +1,252 @@
 """Reads Chakra execution traces: one file a rank (`name.0.et`, `name.1.et`, ...), nodes that compute and communicate.
 
 Computation takes its measured time, sends meet receives by ranks and tag in order, and the n-th collective of a process
-group is the n-th of that group on every rank that has it.
+group is the n-th of that group on every rank that has it. What real traces lack is listed, not refused.
 """
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
-from railyard.workload.replay.chakra_nodes import COLLECTIVE, RECV, SEND, Node
-from railyard.workload.replay.chakra_nodes import read as read_nodes
-from railyard.workload.replay.collective_flows import LAYOUTS, Collective
-from railyard.workload.replay.flows import AT_RECEIVER, AT_SENDER, FlowBuilder, FlowTable
+from railyard.graph import AT_RECEIVER, AT_SENDER
+from railyard.workload.replay.builder import WORLD, GraphBuilder
+from railyard.workload.replay.chakra_collectives import KINDS, Member, Shape, add_collective
+from railyard.workload.replay.chakra_files import files_of
+from railyard.workload.replay.chakra_nodes import COLLECTIVE, LAST_KIND, MEM_LOAD, MEM_STORE, METADATA, RECV, SEND
+from railyard.workload.replay.chakra_nodes import decoded as decode
+from railyard.workload.replay.chakra_order import waits_of
+from railyard.workload.replay.lacks import Lacks
 from railyard.workload.replay.text_file import MOST_HOSTS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_PS_PER_US = 10**6
-_NUMBERED = re.compile(r"(.*\.)(\d+)\.et")
+    from railyard.workload.replay.chakra_nodes import Node, RankTrace
+    from railyard.workload.replay.trace import Trace
 
-NO_TIME = "computations without a measured time take none"
-RINGS = (
-    "collectives are rings, trees and direct sends in the order of ranks, whatever the library that was traced chose"
+_PS_PER_US = 10**6
+_TALKS = frozenset({SEND, RECV, COLLECTIVE})
+
+LEFT_OUT = (
+    "the order in which a device takes computations that wait for nothing: only dependencies order them",
+    "tensors and memory: loads and stores take their measured time",
 )
+COPIED = "one file stands for all ranks: {} collectives of every group have all ranks as members"
+ALONE = "{} collectives have one member and take no time: the trace has the file of one rank (`ranks` says how many)"
+NO_TIME = "{} computations have no measured time and take none"
+OPERATIONS = "{} computations say operations (`num_ops`) and no time: they take none (`flops` says how fast)"
+HOST_SIDE = "{} communication nodes are calls on the host, without type or size: they take their measured time"
+UNKNOWN = "{} nodes are of a type that is not known and take no time"
+MEMORY = "{} loads and stores of memory take their measured time"
+UNMATCHED = "{} sends and receives have no other end in the trace: they take no time"
+NO_GROUP = "{} collectives name no process group: all ranks take part"
+ODD = "{} collectives are missing on other ranks of their process group: they take their measured time"
+DEADLOCK = "{} tasks wait for one another across ranks: they and what follows them never run"
+SIZES = "{} collectives have different sizes on their ranks: the largest is taken"
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a node stands: its rank and its row of local work, done when the node is done."""
+    """Where a node stands.
+
+    Attributes:
+        rank: Its rank.
+        node: The node.
+        task: The task that ends when the node does.
+        begin: The task that ends when a communication may begin.
+    """
 
     rank: int
-    row: int
     node: Node
+    task: int
+    begin: int = -1
 
 
-def read(path: Path) -> FlowTable:
-    """The flows and local work of a trace.
+@dataclass
+class _Reading:
+    """A trace while it becomes a graph."""
+
+    builder: GraphBuilder
+    lacks: Lacks
+    flops: float = 0.0
+    places: list[dict[int, _Place]] = field(default_factory=list)
+
+
+def read(path: Path, *, ranks: int | None = None, flops: float = 0.0) -> Trace:
+    """The tasks of a trace.
 
     Args:
-        path: The folder of the files, or any one of them; its ranks must be complete.
+        path: The folder of the files, any one of them, or an archive; protocol buffers or JSON.
+        ranks: Of a trace with one file: so many ranks do what it says; None: as many as it says (JSON), else one.
+        flops: FLOP/s with which computations run that have operations and no time.
 
     Raises:
-        InputError: A file cannot be read or is no trace, a rank is missing, or sends and receives do not match.
+        InputError: A file cannot be read or is no trace, a rank is missing, or ranks disagree on a collective.
     """
-    files = _files(path)
-    ranks = [read_nodes(file) for file in files]
-    builder = FlowBuilder(len(ranks))
-    places = [
-        {node.id: _Place(rank, builder.work(rank, _time(node)), node) for node in nodes}
-        for rank, nodes in enumerate(ranks)
-    ]
-    begins: dict[int, int] = {}
-    for rank in places:
-        for place in rank.values():
-            _begin(builder, place, rank, begins)
+    files = files_of(path)
+    found = [_decoded(*file) for file in files]
+    reading = _Reading(GraphBuilder(_count(found, ranks, path)), Lacks(), flops)
+    if len(found) == 1:
+        found *= reading.builder.ranks
     try:
-        _messages(builder, places, begins)
-        _collectives(builder, places, begins)
+        _add_nodes(reading, found)
+        _add_messages(reading)
+        _add_collectives(reading, copied=len(files) < len(found))
     except InputError as error:
         raise error.located(file=path) from None
-    builder.start_roots()
-    idle = any(node.kind not in {SEND, RECV, COLLECTIVE} and not node.duration_us for nodes in ranks for node in nodes)
-    return builder.build(left_out=(RINGS, NO_TIME) if idle else (RINGS,))
+    trace = reading.builder.build(left_out=LEFT_OUT)
+    reading.lacks.note(DEADLOCK, len(trace.never))
+    return replace(trace, never=(), lacks=reading.lacks.sentences())
 
 
-def _files(path: Path) -> list[Path]:
-    """The files of all ranks, in order.
-
-    Raises:
-        InputError: There are none, or one is missing.
-    """
-    if path.is_dir():
-        found = sorted(path.glob("*.et"))
-        if not found:
-            raise InputError("the folder holds no trace", file=path, allowed="files named <name>.<rank>.et")
-        path = found[0]
-    match = _NUMBERED.fullmatch(path.name)
-    if match is None:
-        return [path]
-    stem = match[1]
-    ranks: dict[int, Path] = {}
-    for file in path.parent.iterdir():
-        other = _NUMBERED.fullmatch(file.name)
-        if other is not None and other[1] == stem:
-            ranks[int(other[2])] = file
-    missing = next((rank for rank in range(len(ranks)) if rank not in ranks), None)
-    if missing is not None:
-        raise InputError(f"the trace has no file of rank {missing}", file=path, allowed=f"{stem}{missing}.et")
-    return [ranks[rank] for rank in range(len(ranks))]
+def _decoded(path: Path, data: bytes) -> RankTrace:
+    try:
+        return decode(data)
+    except InputError as error:
+        raise error.located(file=path) from None
 
 
-def _time(node: Node) -> int:
-    """Time of the node's own row: what it computes; communication has rows of its own."""
-    return 0 if node.kind in {SEND, RECV, COLLECTIVE} else node.duration_us * _PS_PER_US
-
-
-def _begin(builder: FlowBuilder, place: _Place, rank: dict[int, _Place], begins: dict[int, int]) -> None:
-    """Lets a node wait for others: itself if it computes, else a row that its flows wait for."""
-    waits = [(rank[other].row, AT_SENDER) for other in dict.fromkeys(place.node.after)]
-    if place.node.kind in {SEND, RECV, COLLECTIVE}:
-        begins[place.row] = builder.work(place.rank, 0)
-        builder.wait(begins[place.row], waits)
-        builder.wait(place.row, [(begins[place.row], AT_SENDER)])
-    else:
-        builder.wait(place.row, waits)
-
-
-def _messages(builder: FlowBuilder, places: list[dict[int, _Place]], begins: dict[int, int]) -> None:
-    """Joins sends and receives.
+def _count(found: list[RankTrace], ranks: int | None, path: Path) -> int:
+    """How many ranks there are.
 
     Raises:
-        InputError: One is left over, or names no rank.
+        InputError: The trace has files of several ranks, and not of as many as were asked for.
     """
+    if len(found) > 1:
+        if ranks not in {None, len(found)}:
+            message = "the trace has a file for each rank"
+            raise InputError(message, file=path, key="ranks", found=ranks, allowed=len(found))
+        return len(found)
+    return ranks or found[0].ranks or 1
+
+
+def _add_nodes(reading: _Reading, found: list[RankTrace]) -> None:
+    """Adds a task for every node, then one for the begin of every communication, and lets them wait."""
+    builder = reading.builder
+    orders = {trace: waits_of(trace.nodes, reading.lacks) for trace in dict.fromkeys(found)}
+    tasks = [{node.id: _task(reading, rank, node) for node in trace.nodes} for rank, trace in enumerate(found)]
+    for rank, trace in enumerate(found):
+        own, order = tasks[rank], orders[trace]
+        places = {}
+        for node in trace.nodes:
+            waits = [(own[other], AT_SENDER) for other in order[node.id]]
+            begin = builder.work(rank, 0, op="begin") if _talks(node) else -1
+            builder.wait(own[node.id] if begin < 0 else begin, waits)
+            if begin >= 0:
+                builder.wait(own[node.id], [(begin, AT_SENDER)])
+            places[node.id] = _Place(rank, node, own[node.id], begin)
+        reading.places.append(places)
+
+
+def _talks(node: Node) -> bool:
+    """Whether a node moves data: the host's call of a collective has neither type nor size."""
+    if node.kind != COLLECTIVE:
+        return node.kind in _TALKS
+    return "comm_type" in node.attributes
+
+
+def _task(reading: _Reading, rank: int, node: Node) -> int:
+    words = {SEND: "send", RECV: "receive", COLLECTIVE: "collective", METADATA: "metadata"}
+    if _talks(node):
+        return reading.builder.work(rank, 0, op=words[node.kind])
+    host = bool(node.attributes.get("is_cpu_op", False))
+    op = words.get(node.kind, "memory" if node.kind in {MEM_LOAD, MEM_STORE} else "host" if host else "kernel")
+    return reading.builder.work(rank, _time_ps(reading, node), op=op)
+
+
+def _time_ps(reading: _Reading, node: Node) -> int:
+    """How long a node computes; what it does not say is noted."""
+    lacks = reading.lacks
+    if node.kind == COLLECTIVE:
+        lacks.note(HOST_SIDE)
+    elif node.kind in {MEM_LOAD, MEM_STORE}:
+        lacks.note(MEMORY)
+    elif not METADATA <= node.kind <= LAST_KIND:
+        lacks.note(UNKNOWN)
+        return 0
+    if node.duration_us or node.kind == METADATA:
+        return node.duration_us * _PS_PER_US
+    operations = node.attributes.get("num_ops", 0)
+    if not isinstance(operations, int | float) or operations <= 0:
+        lacks.note(NO_TIME)
+        return 0
+    if not reading.flops:
+        lacks.note(OPERATIONS)
+        return 0
+    return round(operations / reading.flops * 1e12)
+
+
+def _add_messages(reading: _Reading) -> None:
+    """Joins sends and receives."""
     sends: defaultdict[tuple[int, int, int], list[_Place]] = defaultdict(list)
     receives: defaultdict[tuple[int, int, int], list[_Place]] = defaultdict(list)
-    high = len(places) - 1
-    for place in (place for rank in places for place in rank.values()):
+    for place in (place for rank in reading.places for place in rank.values()):
         node = place.node
         if node.kind == SEND:
-            target = node.number("comm_dst", high=high)
+            target = node.number("comm_dst", high=MOST_HOSTS)
             sends[place.rank, target, node.number("comm_tag", default=0)].append(place)
         elif node.kind == RECV:
-            source = node.number("comm_src", high=high)
+            source = node.number("comm_src", high=MOST_HOSTS)
             receives[source, place.rank, node.number("comm_tag", default=0)].append(place)
     for key in {**sends, **receives}:
-        source, target, tag = key
-        if len(sends[key]) != len(receives[key]) or source == target:
-            found = f"{len(sends[key])} sends, {len(receives[key])} receives"
-            raise InputError(f"messages from rank {source} to rank {target} with tag {tag} do not match", found=found)
-        for sent, got in zip(sends[key], receives[key], strict=True):
-            flow = builder.add(source, target, max(1, sent.node.number("comm_size")))
-            builder.wait(flow, [(begins[sent.row], AT_SENDER)])
-            builder.wait(sent.row, [(flow, AT_SENDER)])
-            builder.wait(got.row, [(flow, AT_RECEIVER)])
+        pairs = min(len(sends[key]), len(receives[key])) if key[0] != key[1] else 0
+        reading.lacks.note(UNMATCHED, len(sends[key]) + len(receives[key]) - 2 * pairs)
+        for sent, got in zip(sends[key][:pairs], receives[key][:pairs], strict=True):
+            _add_message(reading.builder, sent, got)
 
 
-def _collectives(builder: FlowBuilder, places: list[dict[int, _Place]], begins: dict[int, int]) -> None:
-    """Lays out the collectives of every process group.
+def _add_message(builder: GraphBuilder, sent: _Place, got: _Place) -> None:
+    transfer = builder.transfer(sent.rank, got.rank, max(1, sent.node.number("comm_size")))
+    builder.wait(transfer, [(sent.begin, AT_SENDER)])
+    builder.wait(sent.task, [(transfer, AT_SENDER)])
+    builder.wait(got.task, [(transfer, AT_RECEIVER)])
 
-    Raises:
-        InputError: The ranks of a group do not agree.
-    """
+
+def _add_collectives(reading: _Reading, *, copied: bool) -> None:
+    """Adds the collectives of every process group."""
     groups: defaultdict[str, dict[int, list[_Place]]] = defaultdict(dict)
-    for rank, nodes in enumerate(places):
-        for place in nodes.values():
-            if place.node.kind == COLLECTIVE:
+    for rank, places in enumerate(reading.places):
+        for place in places.values():
+            if place.begin >= 0 and place.node.kind == COLLECTIVE:
                 name = str(place.node.attributes.get("pg_name", ""))
                 groups[name].setdefault(rank, []).append(place)
     for name, members in groups.items():
-        counts = {len(collectives) for collectives in members.values()}
-        if len(counts) > 1:
-            raise InputError(
-                f"ranks of the process group `{name}` run different numbers of collectives", found=sorted(counts)
-            )
-        for together in zip(*members.values(), strict=True):
-            _collective(builder, list(together), begins)
+        together = min(map(len, members.values()))
+        reading.lacks.note(NO_GROUP, 0 if name else together)
+        reading.lacks.note(COPIED, together if copied else 0)
+        for place in (place for of_rank in members.values() for place in of_rank[together:]):
+            _leave_out(reading, place)
+        for number in range(together):
+            _add_together(reading, name or WORLD, [of_rank[number] for of_rank in members.values()])
 
 
-def _collective(builder: FlowBuilder, places: list[_Place], begins: dict[int, int]) -> None:
-    kinds = {place.node.number("comm_type", high=len(LAYOUTS) - 1) for place in places}
+def _leave_out(reading: _Reading, place: _Place) -> None:
+    """Lets a collective that other ranks do not have take its measured time."""
+    alone = reading.builder.work(place.rank, place.node.duration_us * _PS_PER_US, op="collective")
+    reading.builder.wait(alone, [(place.begin, AT_SENDER)])
+    reading.builder.wait(place.task, [(alone, AT_SENDER)])
+    reading.lacks.note(ODD)
+
+
+def _add_together(reading: _Reading, group: str, places: list[_Place]) -> None:
+    """Adds one collective.
+
+    Raises:
+        InputError: The ranks do not agree on what it is.
+    """
+    kinds = {place.node.number("comm_type", high=len(KINDS) - 1) for place in places}
     sizes = {place.node.number("comm_size", default=0, high=MOST_HOSTS << 40) for place in places}
-    if len(kinds) > 1 or len(sizes) > 1:
+    if len(kinds) > 1:
         names = ", ".join(f"node {place.node.id} of rank {place.rank}" for place in places[:2])
-        raise InputError(
-            "ranks disagree on a collective", found=f"{names}: types {sorted(kinds)}, sizes {sorted(sizes)}"
-        )
-    ranks = [place.rank for place in places]
-    wanted = places[0].node.number("root_rank", default=ranks[0])
-    root = ranks.index(wanted) if wanted in ranks else 0
-    layout = Collective(builder, ranks, sizes.pop(), [begins[place.row] for place in places], root=root)
-    if len(ranks) > 1:
-        list(LAYOUTS.values())[kinds.pop()](layout)
-    for place, waits in zip(places, layout.done, strict=True):
-        builder.wait(place.row, waits[1:])
+        raise InputError("ranks disagree on a collective", found=f"{names}: types {sorted(kinds)}")
+    reading.lacks.note(SIZES, int(len(sizes) > 1))
+    if len(places) < 2:
+        reading.lacks.note(ALONE)
+        return
+    members = [Member(place.rank, place.begin, place.task) for place in places]
+    root = places[0].node.number("root_rank", default=places[0].rank)
+    at = next((number for number, place in enumerate(places) if place.rank == root), 0)
+    add_collective(reading.builder, Shape(KINDS[kinds.pop()], group, max(sizes)), members[at:] + members[:at], members)

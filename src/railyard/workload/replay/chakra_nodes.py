@@ -1,29 +1,24 @@
-"""Nodes of a Chakra execution trace, read from its file.
-
-The schema is `et_def.proto` of mlcommons/chakra: a file holds its metadata and then the nodes of one rank, each message
-preceded by its length.
-"""
+"""Nodes of a Chakra execution trace, read from its file: protocol buffers, or either form of JSON."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError
-from railyard.workload.replay.protobuf import FOUR, LENGTH, fields, fixed, messages, packed, signed, zigzag
-from railyard.workload.replay.text_file import MOST, content
+from railyard.workload.replay.chakra_schema import schema
+from railyard.workload.replay.text_file import MOST
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 METADATA, MEM_LOAD, MEM_STORE, COMPUTE, SEND, RECV, COLLECTIVE = range(1, 8)
-LAST_KIND = 10
+"""`NodeType` of the schema."""
+LAST_KIND = COLLECTIVE
 
-_ID, _NAME, _KIND, _CONTROL, _DATA, _DURATION, _ATTRIBUTE = 1, 2, 3, 4, 5, 7, 10
+Scalar = int | float | str | bool
+
 _LAST_US = MOST // 10**6
-_FIXED = {3: "d", 5: "f", 19: "I", 23: "i", 21: "Q", 25: "q"}
-_ZIGZAG = {15, 17}
-_TEXT = 29
 
 
 @dataclass
@@ -35,7 +30,8 @@ class Node:
         name: As the framework called it.
         kind: `COMPUTE`, `SEND`, ... as in the schema's `NodeType`.
         duration_us: Measured time.
-        after: Nodes that must be done, control and data alike.
+        control: Nodes that it names as control dependencies.
+        data: Nodes that it names as data dependencies.
         attributes: Scalars by name.
     """
 
@@ -43,8 +39,9 @@ class Node:
     name: str = ""
     kind: int = 0
     duration_us: int = 0
-    after: list[int] = field(default_factory=list)
-    attributes: dict[str, int | float | str] = field(default_factory=dict)
+    control: list[int] = field(default_factory=list)
+    data: list[int] = field(default_factory=list)
+    attributes: dict[str, Scalar] = field(default_factory=dict)
 
     def number(self, key: str, *, high: int = MOST, default: int | None = None) -> int:
         """An attribute that must be a whole number.
@@ -62,74 +59,102 @@ class Node:
         return int(value)
 
 
-def read(path: Path) -> list[Node]:
-    """The nodes of one rank, in the order of the file.
+@dataclass(frozen=True, eq=False)
+class RankTrace:
+    """The trace of one rank.
+
+    Attributes:
+        nodes: In the order of the file.
+        ranks: How many ranks the file says that the job has; 0 where it says none.
+    """
+
+    nodes: list[Node]
+    ranks: int = 0
+
+
+def decoded(data: bytes) -> RankTrace:
+    """The trace in the bytes of a file.
 
     Raises:
-        InputError: The file cannot be read, or is no trace.
+        InputError: They are no trace.
     """
-    try:
-        _, *nodes = [*messages(content(path))] or [b""]
-        found = [_node(message) for message in nodes]
-        _check(found)
-    except InputError as error:
-        raise error.located(file=path) from None
+    if data.lstrip()[:1] in (b"{", b"["):
+        from railyard.workload.replay.chakra_json import decoded as from_json
+
+        found = from_json(data)
+    else:
+        found = RankTrace([_node(message) for message in _messages(data)])
+    _check(found.nodes)
     return found
 
 
 def _check(nodes: list[Node]) -> None:
-    known = {node.id for node in nodes}
     if not nodes:
         raise InputError("the trace holds no nodes")
-    if len(known) < len(nodes):
+    if len({node.id for node in nodes}) < len(nodes):
         raise InputError("two nodes of the trace have the same number")
     for node in nodes:
-        missing = [other for other in node.after if other not in known]
-        if missing:
-            raise InputError(f"node {node.id} ({node.name}) waits for a node that is not there", found=missing[0])
-        if not 0 < node.kind <= LAST_KIND:
-            raise InputError(f"node {node.id} ({node.name}) is of no known type", found=node.kind)
-        if node.duration_us > _LAST_US:
+        if not 0 <= node.duration_us <= _LAST_US:
             raise InputError(f"node {node.id} ({node.name}) takes too long", found=node.duration_us)
 
 
-def _node(message: bytes) -> Node:
-    node = Node()
-    for number, kind, value in fields(message):
-        if number in {_CONTROL, _DATA}:
-            node.after.extend(packed(kind, value))
-        elif number == _ATTRIBUTE and isinstance(value, bytes):
-            name, scalar = _attribute(value)
-            if scalar is not None:
-                node.attributes[name] = scalar
-        elif number == _NAME and isinstance(value, bytes):
-            node.name = value.decode(errors="replace")
-        elif number in _PLAIN and isinstance(value, int):
-            setattr(node, _PLAIN[number], value)
-    return node
+def _messages(data: bytes) -> Iterator[Any]:
+    """The nodes of a file: each message is preceded by its length, and the metadata stands first.
+
+    Raises:
+        InputError: The file ends within a message, or one cannot be read.
+    """
+    from google.protobuf.message import DecodeError
+
+    kinds, at = schema(), 0
+    while at < len(data):
+        first = at == 0
+        width, at = _length(data, at)
+        if at + width > len(data):
+            raise InputError("the trace ends within a message", found=f"byte {at}")
+        message = kinds.metadata() if first else kinds.node()
+        try:
+            message.ParseFromString(data[at : at + width])
+        except DecodeError as error:
+            raise InputError("this is no protocol buffer", found=f"byte {at}: {error}") from None
+        at += width
+        if not first:
+            yield message
 
 
-_PLAIN = {_ID: "id", _KIND: "kind", _DURATION: "duration_us"}
+def _length(data: bytes, at: int) -> tuple[int, int]:
+    """A variable-length integer and the place behind it (protobuf.dev, "Encoding").
+
+    Raises:
+        InputError: The bytes end within it, or it has more than ten.
+    """
+    value = 0
+    for shift in range(0, 70, 7):
+        if at >= len(data):
+            raise InputError("the trace ends within a number", found=f"byte {at}")
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise InputError("a number of more than ten bytes: this is no protocol buffer", found=f"byte {at}")
 
 
-def _attribute(message: bytes) -> tuple[str, int | float | str | None]:
-    """Name and value of an attribute; None where it is a list or bytes."""
-    name, scalar = "", None
-    found: int | float | str | None = None
-    for number, kind, value in fields(message):
-        if number == 1 and isinstance(value, bytes):
-            name = value.decode(errors="replace")
-            continue
-        found = _scalar(number, kind, value)
-        scalar = found if found is not None else scalar
-    return name, scalar
+def _node(message: Any) -> Node:
+    return Node(
+        id=message.id,
+        name=message.name,
+        kind=message.type,
+        duration_us=message.duration_micros,
+        control=list(message.ctrl_deps),
+        data=list(message.data_deps),
+        attributes=dict(_attributes(message.attr)),
+    )
 
 
-def _scalar(number: int, kind: int, value: int | bytes) -> int | float | str | None:
-    if isinstance(value, int):
-        return zigzag(value) if number in _ZIGZAG else signed(value)
-    if number in _FIXED and kind != LENGTH:
-        layout = _FIXED[number]
-        right = (kind == FOUR) == (len(value) == 4) and (layout in "fIi") == (kind == FOUR)
-        return fixed(value, layout) if right else None
-    return value.decode(errors="replace") if number == _TEXT else None
+def _attributes(entries: Any) -> Iterator[tuple[str, Scalar]]:
+    """Names and values of the attributes that are scalars."""
+    for entry in entries:
+        for kind, value in entry.ListFields():
+            if kind.name != "name" and not isinstance(value, bytes):
+                yield entry.name, value

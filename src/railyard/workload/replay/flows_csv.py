@@ -14,11 +14,14 @@ import csv
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError, did_you_mean
-from railyard.workload.replay.flows import AT_RECEIVER, BY_OTHERS, FlowBuilder, FlowTable
+from railyard.graph import AT_RECEIVER
+from railyard.workload.replay.builder import GraphBuilder
 from railyard.workload.replay.text_file import MOST_HOSTS, decimal, lines, whole
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from railyard.workload.replay.trace import Trace
 
 COLUMNS = ("source", "target", "size_bytes", "start_us", "after", "delay_us")
 _NEEDED = COLUMNS[:3]
@@ -26,7 +29,7 @@ _PS_PER_US = 10**6
 _LAST_US = 1e11
 
 
-def read(path: Path, *, hosts: int | None = None) -> FlowTable:
+def read(path: Path, *, hosts: int | None = None) -> Trace:
     """The flows of a CSV file.
 
     Args:
@@ -67,21 +70,21 @@ def _heading(line: int, text: str, path: Path) -> list[str]:
     return columns
 
 
-def _table(rows: list[dict[str, str]], places: list[int], path: Path, hosts: int | None) -> FlowTable:
-    builder = FlowBuilder(0)
+def _table(rows: list[dict[str, str]], places: list[int], path: Path, hosts: int | None) -> Trace:
+    builder = GraphBuilder(0)
     most = -1
     for line, row in zip(places, rows, strict=True):
         try:
             most = max(most, _flow(builder, row, line, len(rows)))
         except InputError as error:
             raise error.located(file=path, line=line) from None
-    builder.hosts = most + 1 if hosts is None else hosts
-    if most >= builder.hosts:
-        raise InputError(f"there is a host {most}, but only {builder.hosts} hosts", file=path)
+    builder.ranks = most + 1 if hosts is None else hosts
+    if most >= builder.ranks:
+        raise InputError(f"there is a host {most}, but only {builder.ranks} hosts", file=path)
     return builder.build()
 
 
-def _flow(builder: FlowBuilder, row: dict[str, str], line: int, count: int) -> int:
+def _flow(builder: GraphBuilder, row: dict[str, str], line: int, count: int) -> int:
     source, target = (whole(row[key], key, high=MOST_HOSTS - 1) for key in ("source", "target"))
     if source == target:
         raise InputError("a flow from a host to itself", found=source)
@@ -91,6 +94,6 @@ def _flow(builder: FlowBuilder, row: dict[str, str], line: int, count: int) -> i
     if after and row.get("start_us"):
         raise InputError("a flow has `start_us` or `after`, not both")
     start = round(decimal(row.get("start_us") or "0", "start_us", high=_LAST_US) * _PS_PER_US)
-    number = builder.add(source, target, size, start_ps=BY_OTHERS if after else start, delay_ps=delay, line=line)
+    number = builder.transfer(source, target, size, release_ps=start, delay_ps=delay, line=line)
     builder.wait(number, [(other, AT_RECEIVER) for other in dict.fromkeys(after)])
     return max(source, target)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.errors import InputError
-from railyard.workload.replay.goal_operations import ANY, CALC, RECV, SEND, Operation, flows
+from railyard.workload.replay.goal_operations import ANY, CALC, RECV, SEND, Operation, tasks
 from railyard.workload.replay.text_file import MOST, MOST_HOSTS, content
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.workload.replay.flows import FlowTable
+    from railyard.workload.replay.trace import Trace
 
 COOKIE = struct.pack("<Q", 4223)
 _TOKEN = re.compile(r"//[^\n]*|/\*.*?\*/|-1|\d+|[A-Za-z_][A-Za-z0-9_]*|[:{}]|\n|[^\S\n]+|.", re.DOTALL)
@@ -48,15 +48,15 @@ _NODE = np.dtype(
 )  # fmt: skip
 
 
-def read(path: Path) -> FlowTable:
-    """The flows of a schedule; the binary form is known by its first bytes.
+def read(path: Path) -> Trace:
+    """The tasks of a schedule; the binary form is known by its first bytes.
 
     Raises:
         InputError: The file cannot be read, or is no schedule; with the line of the text form.
     """
     data = content(path)
     try:
-        return flows(_binary(data) if data.startswith(COOKIE) else _Text(data).ranks())
+        return tasks(_binary(data) if data.startswith(COOKIE) else _Text(data).ranks())
     except InputError as error:
         raise error.located(file=path) from None
 

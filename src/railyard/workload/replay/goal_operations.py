@@ -1,4 +1,4 @@
-"""Operations of a GOAL schedule, and the flows that they make: what the text and the binary form have in common.
+"""Operations of a GOAL schedule, and the tasks that they make: what the text and the binary form have in common.
 
 An operation of a rank sends, receives or calculates. `requires` lets it wait until another operation of its rank is
 done, `irequires` until it has begun. A receive is done when the message has arrived and everything that the receive
@@ -9,9 +9,14 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
-from railyard.workload.replay.flows import AT_RECEIVER, AT_SENDER, FlowBuilder, FlowTable
+from railyard.graph import AT_RECEIVER, AT_SENDER
+from railyard.workload.replay.builder import GraphBuilder
+
+if TYPE_CHECKING:
+    from railyard.workload.replay.trace import Trace
 
 ANY = (1 << 32) - 1
 SEND, RECV, CALC = 1, 2, 3
@@ -49,13 +54,13 @@ class Operation:
     irequires: list[int] = field(default_factory=list)
 
 
-def flows(ranks: list[list[Operation]]) -> FlowTable:
-    """The flows and local work of a schedule, a list of operations a rank.
+def tasks(ranks: list[list[Operation]]) -> Trace:
+    """The tasks of a schedule, a list of operations a rank.
 
     Raises:
         InputError: A receive has no send, a send no receive, or a peer is no rank.
     """
-    builder = FlowBuilder(len(ranks))
+    builder = GraphBuilder(len(ranks))
     for rank, operations in enumerate(ranks):
         for operation in operations:
             _peer(operation, rank, len(ranks))
@@ -70,15 +75,14 @@ def flows(ranks: list[list[Operation]]) -> FlowTable:
             if operation.kind == RECV:
                 sender, sent = messages[rank, place]
                 builder.wait(rows[rank][place], [(rows[sender][sent], AT_RECEIVER)])
-    builder.start_roots()
     return builder.build(left_out=LEFT_OUT)
 
 
-def _gates(builder: FlowBuilder, rank: int, operations: list[Operation], rows: list[int]) -> dict[int, int]:
+def _gates(builder: GraphBuilder, rank: int, operations: list[Operation], rows: list[int]) -> dict[int, int]:
     """A row for the beginning of every operation whose beginning matters: it waits in the operation's place."""
     gates = {}
     for place in sorted({other for operation in operations for other in operation.irequires}):
-        gates[place] = builder.work(rank, 0, line=operations[place].line)
+        gates[place] = builder.work(rank, 0, op="begin", line=operations[place].line)
         builder.wait(rows[place], [(gates[place], AT_SENDER)])
     return gates
 
@@ -93,12 +97,13 @@ def _peer(operation: Operation, rank: int, ranks: int) -> None:
         raise InputError(f"rank {rank} sends to itself", line=operation.line or None)
 
 
-def _begin(builder: FlowBuilder, rank: int, operation: Operation) -> int:
+def _begin(builder: GraphBuilder, rank: int, operation: Operation) -> int:
     """The row of an operation: a flow of a send, local work otherwise."""
     if operation.kind == SEND:
-        return builder.add(rank, operation.peer, max(operation.size, 1), line=operation.line)
-    length = operation.size * _PS_PER_NS if operation.kind == CALC else 0
-    return builder.work(rank, length, line=operation.line)
+        return builder.transfer(rank, operation.peer, max(operation.size, 1), line=operation.line)
+    if operation.kind == CALC:
+        return builder.work(rank, operation.size * _PS_PER_NS, line=operation.line)
+    return builder.work(rank, 0, op="receive", line=operation.line)
 
 
 def _match(ranks: list[list[Operation]]) -> dict[tuple[int, int], tuple[int, int]]:

@@ -18,12 +18,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError, did_you_mean
-from railyard.workload.replay.flows import AT_RECEIVER, AT_SENDER, BY_OTHERS, FlowBuilder, FlowTable
+from railyard.graph import AT_RECEIVER, AT_SENDER
+from railyard.workload.replay.builder import GraphBuilder
 from railyard.workload.replay.text_file import MOST_HOSTS, decimal, lines, whole
+from railyard.workload.replay.trace import Failure
 from railyard.workload.replay.triggers import KINDS, Trigger, connect
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from railyard.workload.replay.trace import Trace
+
+BY_OTHERS = -1
+"""Start of a flow that only triggers start."""
 
 START_UNITS = {"us": 10**6, "ps": 1}
 """Picoseconds of one unit of `start`: uet-htsim reads microseconds, csg-htsim picoseconds."""
@@ -33,36 +40,6 @@ _LAST_PS = 10**17
 _HEADER = {"Nodes": MOST_HOSTS, "Connections": 1 << 26, "Triggers": 1 << 26, "Failures": 1 << 20}
 _FLOW_WORDS = ("id", "start", "trigger", "size", "send_done_trigger", "recv_done_trigger", "prio", "addon", "msg")
 _SWITCHES = ("TOR", "AGG", "CORE")
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A link that the matrix takes out.
-
-    Attributes:
-        switch: Tier of the switch: `TOR`, `AGG` or `CORE`.
-        switch_id: Number of the switch in its tier.
-        link_id: Number of its uplink.
-        line: Line of the file.
-    """
-
-    switch: str
-    switch_id: int
-    link_id: int
-    line: int
-
-
-@dataclass(frozen=True, eq=False)
-class Matrix:
-    """What a connection matrix says.
-
-    Attributes:
-        flows: The flows.
-        failures: Links taken out.
-    """
-
-    flows: FlowTable
-    failures: tuple[Failure, ...]
 
 
 @dataclass
@@ -211,7 +188,7 @@ class _Sheet:
 _NUMBERS = {"id": "id", "trigger": "trigger", "send_done_trigger": "sent", "recv_done_trigger": "received"}
 
 
-def read(path: Path, *, start_unit: str = "us", recv_done_trigger: str = "fire") -> Matrix:
+def read(path: Path, *, start_unit: str = "us", recv_done_trigger: str = "fire") -> Trace:
     """The flows of a connection matrix.
 
     Args:
@@ -221,7 +198,7 @@ def read(path: Path, *, start_unit: str = "us", recv_done_trigger: str = "fire")
             does, as htsim (which keeps the trigger and never fires it), so that those flows do not run.
 
     Returns:
-        Flows and failed links. Flows that nothing can ever start are in `flows.never`.
+        Transfers and failed links. Transfers that nothing can ever start are in `never`.
 
     Raises:
         InputError: The file cannot be read, or breaks a rule of the format; with the line.
@@ -239,7 +216,7 @@ def read(path: Path, *, start_unit: str = "us", recv_done_trigger: str = "fire")
             except InputError as error:
                 raise error.located(file=path, line=line) from None
     _counts(sheet, path)
-    return Matrix(_table(sheet, path, receive=recv_done_trigger == "fire"), tuple(sheet.failures))
+    return _table(sheet, path, receive=recv_done_trigger == "fire")
 
 
 def _counts(sheet: _Sheet, path: Path) -> None:
@@ -258,11 +235,11 @@ def _counts(sheet: _Sheet, path: Path) -> None:
             raise InputError(f"`{key}` says {said}, but the file holds {number}", file=path, line=line)
 
 
-def _table(sheet: _Sheet, path: Path, *, receive: bool) -> FlowTable:
-    builder = FlowBuilder(sheet.header["Nodes"][0])
+def _table(sheet: _Sheet, path: Path, *, receive: bool) -> Trace:
+    builder = GraphBuilder(sheet.header["Nodes"][0])
     flows, left_out = _merged(sheet.flows, path)
     for flow in flows:
-        builder.add(flow.source, flow.target, flow.size, start_ps=flow.start_ps, line=flow.line)
+        builder.transfer(flow.source, flow.target, flow.size, release_ps=max(flow.start_ps, 0), line=flow.line)
     for row, flow in enumerate(flows):
         named = {"trigger": flow.trigger, "send_done_trigger": flow.sent, "recv_done_trigger": flow.received}
         for word, number in named.items():
@@ -279,7 +256,7 @@ def _table(sheet: _Sheet, path: Path, *, receive: bool) -> FlowTable:
             connect(builder, trigger)
         except InputError as error:
             raise error.located(file=path, line=trigger.line) from None
-    return builder.build(left_out=left_out)
+    return builder.build(left_out=left_out, failures=tuple(sheet.failures))
 
 
 def _merged(flows: list[_Flow], path: Path) -> tuple[list[_Flow], tuple[str, ...]]:

@@ -29,14 +29,15 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
     return iter(enumerate(text.splitlines(), start=1))
 
 
-def content(path: Path) -> bytes:
-    """All bytes of a file.
+def content(path: Path, *, most: int = -1) -> bytes:
+    """The bytes of a file, all or the first so many.
 
     Raises:
         InputError: The file cannot be read.
     """
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return file.read(most)
     except OSError as error:
         raise InputError(f"the file cannot be read: {error.strerror}", file=path) from None
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
-    from railyard.workload.replay.flows import FlowBuilder
+    from railyard.workload.replay.builder import GraphBuilder
 
 KINDS = ("oneshot", "multishot", "barrier")
 
@@ -38,7 +38,7 @@ class Trigger:
     firers: list[tuple[int, int]] = field(default_factory=list)
 
 
-def connect(builder: FlowBuilder, trigger: Trigger) -> None:
+def connect(builder: GraphBuilder, trigger: Trigger) -> None:
     """Lets the targets of a trigger wait for those who fire it.
 
     Raises:

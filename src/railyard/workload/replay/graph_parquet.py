@@ -1,0 +1,23 @@
+"""Reads a task graph that Railyard wrote."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.graph import TaskGraph
+from railyard.workload.replay.trace import Trace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def read(path: Path) -> Trace:
+    """The graph of a file.
+
+    Raises:
+        InputError: The file cannot be read, or is no task graph.
+    """
+    graph = TaskGraph.read_parquet(path)
+    return Trace(graph, np.zeros(len(graph), np.int32))
