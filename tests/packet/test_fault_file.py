@@ -38,7 +38,7 @@ def test_a_cable_a_node_and_every_link(play):
     slow = play("0 us,h15,rate,0.5\n")
     assert 1.7 * whole < slow.fct_ps[0] < 2.1 * whole
     noisy = play("# a comment\n\n0 us,*,errors,1e-6\n")
-    assert noisy.counts["lost"] > 0
+    assert noisy.record.meta["packets"]["lost"] > 0
     assert play("5 us,core0,down,\n").fct_ps[0] >= whole
 
 
