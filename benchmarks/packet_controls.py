@@ -31,7 +31,7 @@ EXAMPLE = Path(__file__).parent.parent / "examples" / "packet" / "my_control.py"
 COMMON: dict[str, Any] = {
     "transport": "rdma",
     "switching": "pfc",
-    "load_balancing": "single-path",
+    "load_balancing": "ecmp",
     "trim": False,
     "mtu_bytes": 4160,
     "rdma_notification": "packet",

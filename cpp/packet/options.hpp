@@ -1,55 +1,16 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/time.hpp"
-#include "packet/control/control_options.hpp"
-#include "packet/fabric/link_credit_options.hpp"
-#include "packet/fabric/pfc_options.hpp"
-#include "packet/fabric/scheduled_options.hpp"
-#include "packet/transport/rdma_options.hpp"
+#include "packet/mechanism.hpp"
 
 namespace railyard::packet {
-
-/// Who decides how much a flow may send.
-enum class Congestion : std::uint8_t {
-  nscc,      ///< Ultra Ethernet's network-signalled control: a window at the sender.
-  rccc,      ///< Ultra Ethernet's receiver-credit control: credit granted by the receiver.
-  both,      ///< Both at once: the tighter one rules.
-  constant,  ///< A window that never changes.
-};
-
-/// What hosts speak.
-enum class Transport : std::uint8_t {
-  uec,   ///< Ultra Ethernet: selective acknowledgements, windows or credit.
-  rdma,  ///< Reliable connections: RoCE, InfiniBand.
-  eqds,  ///< Receivers pull, after a first window of speculation.
-  ndp,   ///< The same, without credit.
-};
-
-/// What happens where more comes to an egress than leaves it.
-enum class Switching : std::uint8_t {
-  lossy,      ///< Queues cut packets or drop them.
-  pfc,        ///< The upstream neighbour is told to pause.
-  credit,     ///< The upstream neighbour sends only what there is room for.
-  scheduled,  ///< The egress grants what ingresses may send, in cells.
-};
-
-/// Who decides which of the equal-cost paths a packet takes.
-enum class Balance : std::uint8_t {
-  mixed,        ///< Recycled good entropies, else the bitmap's choice.
-  reps,         ///< Recycled entropies of the last good packets, else random ones.
-  bitmap,       ///< Entropies in turn, those lately congested skipped.
-  oblivious,    ///< Entropies in turn.
-  single_path,  ///< One entropy a flow.
-  adaptive,     ///< The switch: the emptiest egress.
-  flowlet,      ///< One entropy a burst: another after a pause.
-  user,         ///< Functions that a user compiled.
-  skip,         ///< Entropies in turn, but for once those that brought a mark or a cut packet.
-};
 
 /// The directed links and their routes: nodes 0..hosts-1 are hosts, the rest switches. Interval routing: a node reaches
 /// host d by its record with lo <= d < hi, over one of the `width` links of group (d - lo) / stride.
@@ -91,62 +52,39 @@ struct FaultColumns {
   std::size_t size() const { return at_ps.size(); }
 };
 
-/// EQDS as csg-htsim (commit 841d9e7, main_eqds.cpp) has it.
-struct EqdsOptions {
-  Ps timeout_ps = 150'000'000;  ///< And six times what drains a full queue.
-};
-
-/// NDP as csg-htsim (commit 841d9e7, ndp.cpp) has it.
-struct NdpOptions {
-  Ps timeout_ps = 5'000'000'000;
-};
-
-/// Constants of uet-htsim (commit 40ccb05) where nothing else is said; 0 or -1 stand for "derive it".
-struct Options {
-  Transport transport = Transport::uec;
-  Switching switching = Switching::lossy;
-  Congestion congestion = Congestion::nscc;
-  Balance balance = Balance::mixed;
+/// What every run has. Constants of mechanisms stand with them: `options.of<DcqcnOptions>()`. Defaults of uet-htsim (commit
+/// 40ccb05) where nothing else is said; 0 or -1 stand for "derive it".
+struct Options : OptionSet {
+  std::string transport = "uec";           ///< What hosts speak.
+  std::string switching = "lossy";         ///< What happens where more comes to an egress than leaves it.
+  std::string congestion_control = "nscc"; ///< Of Ultra Ethernet: who decides how much a flow may send.
+  std::string load_balancing = "mixed";    ///< Who decides which of the equal-cost paths a packet takes.
   std::uint32_t mtu_bytes = 4150;
   std::uint32_t header_bytes = 64;
   std::int64_t queue_packets = 0;       ///< 0: one bandwidth-delay product when trimming, five when dropping.
-  std::int64_t ecn_low_packets = -1;    ///< -1: 0.2 of the bandwidth-delay product, in whole packets.
+  std::int64_t ecn_low_packets = -1;    ///< -1: 0.2 of the bandwidth-delay product, in full packets.
   std::int64_t ecn_high_packets = -1;   ///< -1: 0.8 of it.
   bool trim = true;
   std::uint64_t seed = 0;
-  Ps flowlet_gap_ps = 10'000'000;       ///< A pause after which a flowlet begins.
   bool telemetry = false;               ///< Egresses write what they see into packets.
   std::uint32_t paths = 64;             ///< Entropies of a flow; a power of two.
-  std::int64_t sack_bytes = 16384;      ///< Bytes accepted before an acknowledgement goes out unasked.
   std::int64_t window_packets = 0;      ///< First window; 0: 1.5 bandwidth-delay products.
   Ps base_rtt_ps = 0;                   ///< 0: of the network's longest path.
   Ps target_delay_ps = 0;               ///< 0: 0.75 base RTT when trimming, else 1.
-  std::uint32_t quick_adapt_gate = 3;   ///< Quick adapt below max window >> gate.
   double pull_rate = 0.99;              ///< Credit granted, of the receiver's line rate.
-  double oversubscription = 1;          ///< Of the fabric; above 1 receivers slow their credit by marks and trims.
   std::span<const std::int32_t> failed_links;
   double failed_fraction = 0.25;        ///< Of rate, queue and thresholds that failed links keep.
   std::uint8_t control_class = 7;       ///< Traffic class of acknowledgements and their like; above 7: their flow's.
-  MarkingOptions marking;               ///< Of switches with classes.
-  PfcOptions pfc;
   Ps end_ps = 0;                        ///< 0: until everything has finished.
-  RdmaOptions rdma;
-  DcqcnOptions dcqcn;
-  SpectrumOptions spectrum;
   FaultColumns faults;
   Ps reroute_ps = 50'000'000;           ///< From a link's end or return to routes that know of it; below 0: never.
   bool link_retry = false;              ///< Links send again what arrives wrong; else it is lost.
   std::uint32_t threads = 1;
   Ps sample_ps = 0;                     ///< Time between samples of queues and flows; 0: none.
   std::span<const std::int32_t> sample_links, sample_flows;
-  HpccOptions hpcc;
-  SwiftOptions swift;
-  UserControlOptions user_control;
-  UserBalanceOptions user_balance;
-  ScheduledOptions scheduled;
-  LinkCreditOptions link_credit;        ///< Switching::credit.
-  EqdsOptions eqds;
-  NdpOptions ndp;
+
+  /// Whether receivers grant credit, which reacts to cut packets.
+  bool receiver_credit() const { return congestion_control == "rccc" || congestion_control == "nscc+rccc"; }
 };
 
 /// What was derived from network and options.
@@ -187,6 +125,20 @@ struct PauseColumns {
   std::vector<std::int32_t> pauses, origin;
   std::vector<std::int64_t> flow_held_ps, flow_victim_ps;
   std::vector<std::int32_t> flow_origin;
+};
+
+/// What a run of a scheduled fabric counted; zero for others.
+struct ScheduledCounters {
+  std::uint64_t cells = 0;        ///< Sent over links between switches, control cells among them.
+  std::uint64_t cells_lost = 0;   ///< On links that were down.
+  std::uint64_t requests = 0, grants = 0, pauses = 0;
+  std::int64_t voq_bytes = 0, memory_bytes = 0, egress_bytes = 0;  ///< Most of a queue, a leaf, a port to a host.
+  std::int64_t element_bytes = 0, uplink_bytes = 0;  ///< Most that waited for a link of an element, of a leaf.
+  std::int64_t cell_wait_ps = 0;  ///< A cell's mean wait for a link.
+  std::int64_t contexts = 0;      ///< Most queues of which a leaf awaited cells at a time.
+  std::int64_t bursts_held = 0;   ///< Most whole bursts that waited for an earlier one.
+  /// Bursts, one in sixteen, by reorder depth: the most cells that came before one which was sent earlier.
+  std::array<std::uint64_t, 64> reorder{};
 };
 
 /// One row a flow; -1 where it has not come to that.

@@ -3,10 +3,12 @@
 #include <stdexcept>
 #include <string>
 
+#include "packet/balance/user.hpp"
+#include "packet/control/rate_controls.hpp"
 #include "packet/dispatch.hpp"
 #include "packet/fabric/port.hpp"
 #include "packet/stuck.hpp"
-#include "packet/telemetry.hpp"
+#include "packet/transport/pulled_options.hpp"
 
 namespace railyard::packet {
 
@@ -107,41 +109,10 @@ void check_traffic(const NetworkColumns& network, const TrafficColumns& traffic)
   check_acyclic(traffic);
 }
 
-void check_pfc(const Options& options) {
-  const PfcOptions& pfc = options.pfc;
-  const MarkingOptions& marking = options.marking;
-  need(pfc.alpha > 0 && pfc.alpha <= 1e6 && pfc.lossy_alpha > 0 && pfc.lossy_alpha <= 1e6, "pfc_alpha must be positive");
-  need(pfc.xoff_bytes >= 0 && pfc.xon_bytes >= 0 && pfc.xon_bytes <= pfc.xoff_bytes, "pfc_xon must not exceed pfc_xoff");
-  need(pfc.buffer_bytes >= 0 && pfc.resume_bytes >= 0 && pfc.reserve_bytes >= 0 && pfc.headroom_bytes >= 0 &&
-           pfc.response_ps >= 0,
-       "an option of pfc is negative");
-  need(pfc.frame_bytes >= 1 && pfc.frame_bytes < (1 << 16), "pfc_frame_bytes must be in [1, 64 KiB)");
-  need(pfc.watch_ps > 0 && pfc.stall_ps > 0, "pfc_watch and pfc_stall must be positive");
-  need(marking.most >= 0 && marking.most <= 1, "marking_most must be in [0, 1]");
-  need(marking.low_bytes < 0 || marking.high_bytes < 0 || marking.low_bytes <= marking.high_bytes,
-       "marking_low lies above marking_high");
-}
-
-void check_options(const NetworkColumns& network, const Options& options) {
-  need(options.header_bytes >= 1 && options.mtu_bytes > options.header_bytes && options.mtu_bytes < (1u << 16),
-       "mtu_bytes must exceed header_bytes and lie below 64 KiB");
-  need(options.paths >= 1 && options.paths <= (1u << 15) && std::has_single_bit(options.paths),
-       "paths must be a power of two up to 32768");
-  need(within(options.failed_links, 0, static_cast<std::int64_t>(network.link_source.size())),
-       "a failed link does not exist");
-  need(options.failed_fraction > 0 && options.failed_fraction <= 1, "failed_fraction must be in (0, 1]");
-  need(options.pull_rate > 0 && options.pull_rate <= 1, "pull_rate must be in (0, 1]");
-  need(options.oversubscription >= 1 && options.oversubscription < 1e6, "oversubscription must be at least 1");
-  need(options.quick_adapt_gate < 32 && options.queue_packets >= 0 && options.window_packets >= 0 &&
-           options.sack_bytes >= 1 && options.base_rtt_ps >= 0 && options.target_delay_ps >= 0 && options.end_ps >= 0 &&
-           options.eqds.timeout_ps > 0 && options.ndp.timeout_ps > 0,
-       "an option is negative");
-  check_pfc(options);
-}
-
-void check_controls(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options) {
+void check_links_and_flows(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options) {
   const auto links = static_cast<std::int64_t>(network.link_source.size());
   const FaultColumns& faults = options.faults;
+  need(within(options.failed_links, 0, links), "a failed link does not exist");
   need(faults.link.size() == faults.size() && faults.kind.size() == faults.size() && faults.value.size() == faults.size(),
        "columns of faults differ in length");
   need(within(faults.link, 0, links), "a fault of a link that does not exist");
@@ -154,48 +125,12 @@ void check_controls(const NetworkColumns& network, const TrafficColumns& traffic
   need(options.sample_ps >= 0, "a negative sampling time");
 }
 
-void check_rdma(const Options& options) {
-  const RdmaOptions& rdma = options.rdma;
-  const DcqcnOptions& dcqcn = options.dcqcn;
-  need(rdma.ack_packets >= 1 && rdma.ack_packets < (1u << 16), "ack_packets must be in [1, 65536)");
-  need(rdma.control_bytes >= 1 && rdma.control_bytes < (1u << 16), "control_bytes must be in [1, 65536)");
-  need(rdma.control_class >= -1 && rdma.control_class < 8, "the class of control packets is not in [-1, 8)");
-  need(rdma.rto_ps > 0 && rdma.nack_interval_ps >= 0 && rdma.cnp_interval_ps >= 0, "an interval of RDMA is negative");
-  need(rdma.window_rtts >= 0 && rdma.window_rtts < 1e6, "window_rtts must be in [0, 10^6)");
-  need(dcqcn.g > 0 && dcqcn.g <= 1, "DCQCN's g must be in (0, 1]");
-  need(dcqcn.alpha_interval_ps > 0 && dcqcn.increase_interval_ps > 0 && dcqcn.decrease_interval_ps >= 0 &&
-           (dcqcn.form == DcqcnForm::paper || dcqcn.decrease_interval_ps > 0),
-       "an interval of DCQCN must be positive");
-  need(dcqcn.byte_counter >= 0 && dcqcn.additive_bps >= 0 && dcqcn.hyper_bps >= 0 && dcqcn.min_rate_bps >= 1,
-       "a step of DCQCN is negative or its least rate is nothing");
-  const auto share = [](double value) { return value > 0 && value <= 1; };
-  need(share(dcqcn.initial_rate) && share(dcqcn.first_cnp_rate) && share(dcqcn.least_kept),
-       "a share of DCQCN must be in (0, 1]");
-  const SpectrumOptions& spectrum = options.spectrum;
-  need(spectrum.threshold_ps >= 0 && spectrum.hyper_interval_ps >= 0 && spectrum.responsiveness >= 0 &&
-           spectrum.most_increase >= 1 && spectrum.additive_share >= 0 && spectrum.hyper_share >= 0,
-       "an option of the control by round-trip times is out of range");
-  need(share(spectrum.most_decrease) && share(spectrum.first_cut) && share(spectrum.notified_kept) &&
-           share(spectrum.gap_kept) && share(spectrum.least_share),
-       "a share of the control by round-trip times must be in (0, 1]");
-}
-
-void check_controls(const Options& options) {
-  const HpccOptions& hpcc = options.hpcc;
-  need(hpcc.eta > 0 && hpcc.eta < 10 && hpcc.rtt_ps >= 0 && hpcc.increase_bytes >= 0 && hpcc.increase_share >= 0 &&
-           hpcc.min_rate_bps >= 1 && hpcc.hops >= 1 && hpcc.hops <= Telemetry::kMost,
-       "a constant of HPCC is out of range");
-  const SwiftOptions& swift = options.swift;
-  need(swift.increase > 0 && swift.decrease > 0 && swift.max_decrease > 0 && swift.max_decrease < 1 &&
-           swift.base_target_ps > 0 && swift.hop_target_ps >= 0 && swift.scaling_range_ps >= 0 && swift.host_target_ps > 0,
-       "a constant of Swift is out of range");
-  need(swift.scaling_least > 0 && swift.scaling_least < swift.scaling_most && swift.least_packets > 0 &&
-           swift.least_packets <= swift.most_packets && swift.most_packets <= 1e9 && swift.first_packets >= 0,
-       "a window of Swift is out of range");
-  need(!options.telemetry || options.switching != Switching::credit,
+/// Mechanisms that do not go together.
+void check_pairs(const Options& options) {
+  need(!options.telemetry || options.switching != "credit",
        "switches with link credit write no telemetry, which this congestion control reads");
-  need(options.balance != Balance::user || options.user_balance.choose == 0 || options.switching == Switching::lossy ||
-           options.switching == Switching::pfc,
+  need(options.load_balancing != "user" || options.of<UserBalanceOptions>().choose == 0 || options.switching == "lossy" ||
+           options.switching == "pfc",
        "these switches choose egresses by rules of their own: a user's choose has no say");
 }
 
@@ -231,21 +166,6 @@ Path diameter(const NetworkColumns& network, const Routes& routes) {
   return longest;
 }
 
-/// Null where a transport does not go over a fabric.
-Runner* runner_of(const Options& options) {
-  if (options.transport == Transport::uec && options.switching == Switching::lossy) return run_uec_lossy;
-  if (options.transport == Transport::rdma && options.switching == Switching::lossy) return run_rdma_lossy;
-  if (options.transport == Transport::uec && options.switching == Switching::pfc) return run_uec_pfc;
-  if (options.transport == Transport::rdma && options.switching == Switching::pfc) return run_rdma_pfc;
-  if (options.transport == Transport::uec && options.switching == Switching::scheduled) return run_uec_scheduled;
-  if (options.transport == Transport::rdma && options.switching == Switching::scheduled) return run_rdma_scheduled;
-  if (options.transport == Transport::uec && options.switching == Switching::credit) return run_uec_credit;
-  if (options.transport == Transport::rdma && options.switching == Switching::credit) return run_rdma_credit;
-  if (options.transport == Transport::eqds && options.switching == Switching::lossy) return run_eqds_lossy;
-  if (options.transport == Transport::ndp && options.switching == Switching::lossy) return run_ndp_lossy;
-  return nullptr;
-}
-
 std::int64_t packets_of(std::int64_t given, double derived) {
   return given >= 0 ? given : static_cast<std::int64_t>(std::ceil(derived));
 }
@@ -263,11 +183,9 @@ void require_all(const Outcome& outcome) {
 /// How long a packet may be out: as htsim has it, a time of the transport's own and what drains six full queues.
 Ps timeout(const Options& options, const Derived& derived) {
   const auto drain = static_cast<double>(derived.queue_bytes) * 6.0 * 8 * 1e12 / static_cast<double>(derived.rate_bps);
-  switch (options.transport) {
-    case Transport::eqds: return options.eqds.timeout_ps + static_cast<Ps>(drain);
-    case Transport::ndp: return options.ndp.timeout_ps;
-    default: return static_cast<Ps>(15e6 + drain);
-  }
+  if (options.transport == "eqds") return options.of<EqdsOptions>().timeout_ps + static_cast<Ps>(drain);
+  if (options.transport == "ndp") return options.of<NdpOptions>().timeout_ps;
+  return static_cast<Ps>(15e6 + drain);
 }
 
 }  // namespace
@@ -300,7 +218,7 @@ Derived derive(const NetworkColumns& network, const TrafficColumns& traffic, con
   const double bdp_packets = std::max(1.0, std::ceil(bdp / static_cast<double>(mtu)));
   const double depth = options.trim ? bdp_packets : 5 * bdp_packets;
   derived.queue_bytes = mtu * packets_of(options.queue_packets == 0 ? -1 : options.queue_packets, depth);
-  const bool pulled = options.transport == Transport::eqds || options.transport == Transport::ndp;
+  const bool pulled = options.transport == "eqds" || options.transport == "ndp";
   // Where receivers pull nobody heeds marks: none are made unless they are asked for.
   const double queue_packets = static_cast<double>(derived.queue_bytes) / static_cast<double>(mtu);
   derived.ecn_low_bytes = mtu * packets_of(options.ecn_low_packets, pulled ? 2 * queue_packets : 0.2 * bdp_packets);
@@ -321,14 +239,13 @@ Outcome run(const NetworkColumns& network, const TrafficColumns& traffic, const 
             const Heartbeat& heartbeat) {
   check_network(network);
   check_traffic(network, traffic);
-  check_options(network, options);
-  check_controls(network, traffic, options);
-  check_rdma(options);
-  check_controls(options);
-  const Derived derived = derive(network, traffic, options);
-  Runner* const runner = runner_of(options);
-  need(runner != nullptr, "no such pair of transport and switching");
-  Outcome outcome = runner(network, traffic, options, derived, heartbeat);
+  check_fields(options);
+  check_links_and_flows(network, traffic, options);
+  Options chosen = options;
+  chosen.telemetry = options.telemetry || (options.transport == "rdma" && RateControls::reads_telemetry(options));
+  check_pairs(chosen);
+  const Derived derived = derive(network, traffic, chosen);
+  Outcome outcome = runner_of(chosen)(network, traffic, chosen, derived, heartbeat);
   if (options.end_ps == 0) require_all(outcome);
   return outcome;
 }

@@ -2,16 +2,14 @@
 
 #include "core/arrays_bind.hpp"
 #include "packet/options.hpp"
+#include "packet/stuck.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 using namespace railyard::packet;
 using namespace railyard::bind;
 
-void bind_packet_controls(nb::module_& m);
-void bind_packet_pfc(nb::module_& m);  // packet_pfc.cpp
-void bind_packet_link_credit(nb::module_& m);
-void bind_packet_rdma(nb::module_& m);
+void bind_mechanisms(nb::module_& m);  // mechanism_bind.cpp
 
 namespace {
 
@@ -85,82 +83,25 @@ void bind_columns(nb::module_& m) {
            "at_ps"_a, "link"_a, "kind"_a, "value"_a);
 }
 
-void bind_choices(nb::module_& m) {
-  nb::enum_<Transport>(m, "PacketTransport")
-      .value("UEC", Transport::uec)
-      .value("RDMA", Transport::rdma)
-      .value("EQDS", Transport::eqds)
-      .value("NDP", Transport::ndp);
-  nb::enum_<Switching>(m, "PacketSwitching")
-      .value("LOSSY", Switching::lossy)
-      .value("PFC", Switching::pfc)
-      .value("CREDIT", Switching::credit)
-      .value("SCHEDULED", Switching::scheduled);
-  nb::enum_<Congestion>(m, "PacketCongestion")
-      .value("NSCC", Congestion::nscc)
-      .value("RCCC", Congestion::rccc)
-      .value("BOTH", Congestion::both)
-      .value("CONSTANT", Congestion::constant);
-  nb::enum_<Balance>(m, "PacketBalance")
-      .value("MIXED", Balance::mixed)
-      .value("REPS", Balance::reps)
-      .value("BITMAP", Balance::bitmap)
-      .value("OBLIVIOUS", Balance::oblivious)
-      .value("SINGLE_PATH", Balance::single_path)
-      .value("ADAPTIVE", Balance::adaptive)
-      .value("FLOWLET", Balance::flowlet)
-      .value("USER", Balance::user)
-      .value("SKIP", Balance::skip);
-}
-
-void bind_options(nb::module_& m) {
-  nb::class_<Options>(m, "PacketOptions", "Constants of the transport; 0 or -1: derived.")
-      .def(nb::init<>())
-      .def_rw("transport", &Options::transport)
-      .def_rw("switching", &Options::switching)
-      .def_rw("flowlet_gap_ps", &Options::flowlet_gap_ps)
-      .def_rw("congestion", &Options::congestion)
-      .def_rw("balance", &Options::balance)
-      .def_rw("mtu_bytes", &Options::mtu_bytes)
-      .def_rw("header_bytes", &Options::header_bytes)
-      .def_rw("queue_packets", &Options::queue_packets)
-      .def_rw("ecn_low_packets", &Options::ecn_low_packets)
-      .def_rw("ecn_high_packets", &Options::ecn_high_packets)
-      .def_rw("trim", &Options::trim)
-      .def_rw("seed", &Options::seed)
-      .def_rw("paths", &Options::paths)
-      .def_rw("sack_bytes", &Options::sack_bytes)
-      .def_rw("window_packets", &Options::window_packets)
-      .def_rw("base_rtt_ps", &Options::base_rtt_ps)
-      .def_rw("target_delay_ps", &Options::target_delay_ps)
-      .def_rw("quick_adapt_gate", &Options::quick_adapt_gate)
-      .def_rw("pull_rate", &Options::pull_rate)
-      .def_rw("oversubscription", &Options::oversubscription)
-      .def_rw("failed_fraction", &Options::failed_fraction)
-      .def_rw("control_class", &Options::control_class)
-      .def_rw("marking", &Options::marking)
-      .def_rw("pfc", &Options::pfc)
-      .def_rw("end_ps", &Options::end_ps)
-      .def_rw("link_credit", &Options::link_credit)
-      .def_rw("rdma", &Options::rdma)
-      .def_rw("dcqcn", &Options::dcqcn)
-      .def_rw("spectrum", &Options::spectrum)
-      .def_rw("hpcc", &Options::hpcc)
-      .def_rw("swift", &Options::swift)
-      .def_rw("user_control", &Options::user_control)
-      .def_rw("user_balance", &Options::user_balance)
-      .def_rw("telemetry", &Options::telemetry)
-      .def_rw("reroute_ps", &Options::reroute_ps)
-      .def_rw("link_retry", &Options::link_retry)
-      .def_rw("threads", &Options::threads)
-      .def_rw("sample_ps", &Options::sample_ps)
-      .def_rw("scheduled", &Options::scheduled)
-      .def_prop_rw(
-          "eqds_timeout_ps", [](const Options& options) { return options.eqds.timeout_ps; },
-          [](Options& options, std::int64_t value) { options.eqds.timeout_ps = value; })
-      .def_prop_rw(
-          "ndp_timeout_ps", [](const Options& options) { return options.ndp.timeout_ps; },
-          [](Options& options, std::int64_t value) { options.ndp.timeout_ps = value; });
+void bind_scheduled_counters(nb::module_& m) {
+  nb::class_<ScheduledCounters>(m, "PacketScheduledCounters", "What a scheduled fabric counted.")
+      .def_ro("cells", &ScheduledCounters::cells)
+      .def_ro("cells_lost", &ScheduledCounters::cells_lost)
+      .def_ro("requests", &ScheduledCounters::requests)
+      .def_ro("grants", &ScheduledCounters::grants)
+      .def_ro("pauses", &ScheduledCounters::pauses)
+      .def_ro("voq_bytes", &ScheduledCounters::voq_bytes)
+      .def_ro("memory_bytes", &ScheduledCounters::memory_bytes)
+      .def_ro("egress_bytes", &ScheduledCounters::egress_bytes)
+      .def_ro("element_bytes", &ScheduledCounters::element_bytes)
+      .def_ro("uplink_bytes", &ScheduledCounters::uplink_bytes)
+      .def_ro("cell_wait_ps", &ScheduledCounters::cell_wait_ps)
+      .def_ro("contexts", &ScheduledCounters::contexts)
+      .def_ro("bursts_held", &ScheduledCounters::bursts_held)
+      .def_prop_ro("reorder", [](nb::handle self) {
+        const auto& counts = nb::cast<const ScheduledCounters&>(self).reorder;
+        return nb::ndarray<nb::numpy, const std::uint64_t, nb::ndim<1>>(counts.data(), {counts.size()}, self);
+      });
 }
 
 template <std::uint64_t Counters::*Member>
@@ -174,6 +115,7 @@ std::int64_t constant(const Outcome& outcome) {
 }
 
 void bind_outcome(nb::module_& m) {
+  bind_scheduled_counters(m);
   nb::class_<Outcome>(m, "PacketOutcome", "Columns, one row a flow; the arrays are read-only views.")
       .def_prop_ro("start_ps", column_of<Outcome, &Outcome::start_ps>())
       .def_prop_ro("finish_ps", column_of<Outcome, &Outcome::finish_ps>())
@@ -225,18 +167,11 @@ void bind_outcome(nb::module_& m) {
 
 }  // namespace
 
-void bind_packet_scheduled(nb::module_& m);
-
 void bind_packet(nb::module_& m) {
-  bind_packet_scheduled(m);
+  bind_mechanisms(m);
   bind_columns(m);
-  bind_choices(m);
-  bind_packet_controls(m);
-  bind_packet_pfc(m);
-  bind_packet_link_credit(m);
-  bind_packet_rdma(m);
-  bind_options(m);
   bind_outcome(m);
+  nb::exception<Stuck>(m, "PacketStuck");
   m.def("run_packets", &run_packets, "network"_a, "traffic"_a, "options"_a, nb::kw_only(), "failed_links"_a,
         "faults"_a, "sample_links"_a, "sample_flows"_a, "progress"_a = nb::none(),
         "Runs the traffic to its end with the GIL released; progress is called with (events, simulated time in ps).");

@@ -6,12 +6,14 @@
 #include "packet/balance/bitmap.hpp"
 #include "packet/balance/mixed.hpp"
 #include "packet/balance/reps.hpp"
+#include "packet/balance/user.hpp"
 #include "packet/control/nscc.hpp"
 #include "packet/fabric/line.hpp"
 #include "packet/fabric/port.hpp"
 #include "packet/routing.hpp"
 #include "packet/transport/credit.hpp"
 #include "packet/transport/receiver.hpp"
+#include "packet/transport/uec_options.hpp"
 #include "packet/wheel.hpp"
 
 using namespace railyard;
@@ -415,29 +417,29 @@ TEST(packet_run_delivers_everything_under_every_mechanism) {
   const std::vector<std::int32_t> needs(from.size(), 0);
   const std::vector<std::uint8_t> at{}, klass(from.size(), 0);
   const TrafficColumns traffic{from, to, size, zero, ptr, none, zero, needs, at, klass};
-  for (const Congestion control : {Congestion::nscc, Congestion::rccc, Congestion::both, Congestion::constant})
-    for (const Balance balance : {Balance::mixed, Balance::reps, Balance::bitmap, Balance::oblivious,
-                                  Balance::single_path, Balance::adaptive, Balance::flowlet})
+  for (const char* const control : {"nscc", "rccc", "nscc+rccc", "constant"})
+    for (const std::string balance : {"mixed", "reps", "bitmap", "spray",
+                                  "ecmp", "adaptive", "flowlet"})
       for (const bool trim : {true, false}) {
         Options options;
-        options.congestion = control;
-        options.balance = balance;
+        options.congestion_control = control;
+        options.load_balancing = balance;
         options.trim = trim;
         options.queue_packets = 3;
         options.ecn_low_packets = 1;
         options.ecn_high_packets = 2;
-        options.oversubscription = balance == Balance::reps ? 4 : 1;
+        options.of<RcccOptions>().oversubscription = balance == "reps" ? 4 : 1;
         const Outcome outcome = run(network, traffic, options, [](std::uint64_t, Ps) {});
         CHECK(std::all_of(outcome.finish_ps.begin(), outcome.finish_ps.end(), [](Ps time) { return time > 0; }));
         CHECK(outcome.counters.sent == from.size() * 74);
         CHECK(trim ? outcome.counters.trimmed > 0 : outcome.counters.trimmed == 0);
       }
-  for (const Transport transport : {Transport::eqds, Transport::ndp})
-    for (const Balance balance : {Balance::skip, Balance::oblivious, Balance::adaptive})
+  for (const char* const transport : {"eqds", "ndp"})
+    for (const std::string balance : {"skip", "spray", "adaptive"})
       for (const bool trim : {true, false}) {
         Options options;
         options.transport = transport;
-        options.balance = balance;
+        options.load_balancing = balance;
         options.trim = trim;
         options.queue_packets = 3;
         options.window_packets = 20;

@@ -42,8 +42,8 @@ def test_a_link_down_for_a_while_stops_a_flow_that_has_no_other():
 
 def test_routes_avoid_a_dead_switch_once_they_know(network):
     dead = tuple(down(of_node(network, 8 + 2), 5 * US))
-    known = run(network, pair(), Settings(faults=dead, reroute_ps=5 * US, load_balancing="oblivious"))
-    never = run(network, pair(), Settings(faults=dead, reroute_ps=None, load_balancing="oblivious"))
+    known = run(network, pair(), Settings(faults=dead, reroute_ps=5 * US, load_balancing="spray"))
+    never = run(network, pair(), Settings(faults=dead, reroute_ps=None, load_balancing="spray"))
     assert known.ended.all()
     assert known.meta["packets"]["dropped"] < never.meta["packets"]["dropped"]
     assert known.duration_ps[0] < never.duration_ps[0]
@@ -52,7 +52,7 @@ def test_routes_avoid_a_dead_switch_once_they_know(network):
 def test_senders_that_learn_avoid_it_without_routes(network):
     dead = tuple(down(of_node(network, 8 + 2), 5 * US))
     learning = run(network, pair(), Settings(faults=dead, reroute_ps=None, load_balancing="reps"))
-    blind = run(network, pair(), Settings(faults=dead, reroute_ps=None, load_balancing="oblivious"))
+    blind = run(network, pair(), Settings(faults=dead, reroute_ps=None, load_balancing="spray"))
     assert learning.meta["packets"]["retransmitted"] < blind.meta["packets"]["retransmitted"]
 
 
@@ -88,7 +88,7 @@ def test_bit_errors_lose_packets_or_delay_them(network, retry):
 
 def test_link_retry_keeps_the_order(network):
     wrong = tuple(errors(range(network.links), 0, 1e-6))
-    settings = Settings(faults=wrong, link_retry=True, load_balancing="single-path", congestion_control="constant")
+    settings = Settings(faults=wrong, link_retry=True, load_balancing="ecmp", congestion_control="constant")
     found = run(network, pair(), settings)
     assert found.meta["packets"]["retransmitted"] == 0
     assert found.meta["packets"]["link_retries"] > 0

@@ -140,7 +140,7 @@ def stormy(tmp_path_factory):
     lines = [f"{source}->{target} start 0 size 500000" for source, target in rows if source != target]
     matrix = root / "storm.cm"
     matrix.write_text("\n".join([f"Nodes 128\nConnections {len(lines)}", *lines, ""]))
-    changes = ("switching=pfc", "congestion_control=constant", "load_balancing=single-path", "trim=false")
+    changes = ("switching=pfc", "congestion_control=constant", "load_balancing=ecmp", "trim=false")
     sets = [word for change in changes for word in ("--set", change)]
     assert railyard(["packet", "--traffic", str(matrix), *sets, "--quiet", "--json", "--out", str(root / "runs")]) == 0
     (file,) = (root / "runs").glob("*/result.json")

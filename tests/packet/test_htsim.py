@@ -51,7 +51,7 @@ def test_incast_of_32():
         ({"congestion_control": "rccc"}, 59.02, 64.93),
         ({"load_balancing": "adaptive"}, 55.32, 57.86),
         ({"load_balancing": "bitmap"}, 59.78, 65.13),
-        ({"load_balancing": "oblivious"}, 60.73, 69.47),
+        ({"load_balancing": "spray"}, 60.73, 69.47),
         ({"load_balancing": "reps"}, 61.06, 68.2),
     ],
 )

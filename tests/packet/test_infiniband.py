@@ -48,7 +48,7 @@ FLOWS = st.lists(
 CHOSEN = st.fixed_dictionaries(
     {
         "transport": st.sampled_from(["rdma", "uec"]),
-        "load_balancing": st.sampled_from(["single-path", "adaptive", "oblivious"]),
+        "load_balancing": st.sampled_from(["ecmp", "adaptive", "spray"]),
         "link_credit_buffer_bytes": st.integers(4160, 200_000),
         "link_credit_update_bytes": st.integers(0, 100_000),
         "link_credit_lanes": st.integers(1, 8),
@@ -210,7 +210,7 @@ def test_bit_errors_give_credits_back():
 
 
 def test_fabrics_by_name_and_their_keys():
-    assert fabric("infiniband").settings.load_balancing == "single-path"
+    assert fabric("infiniband").settings.load_balancing == "ecmp"
     assert fabric("infiniband-ar").settings.load_balancing == "adaptive"
     said = assign(
         fabric("infiniband").settings,

@@ -6,13 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.engine.packet import (
-    CONGESTION_CONTROLS,
-    LOAD_BALANCINGS,
     Settings,
     Traffic,
     crossbar,
     fat_tree,
     leaf_spine,
+    names_of,
     run,
 )
 
@@ -51,8 +50,8 @@ FLOWS = st.lists(
 @settings(max_examples=60, deadline=None)
 @given(
     flows=FLOWS,
-    congestion_control=st.sampled_from(CONGESTION_CONTROLS),
-    load_balancing=st.sampled_from(LOAD_BALANCINGS),
+    congestion_control=st.sampled_from(names_of("congestion_control", transport="uec")),
+    load_balancing=st.sampled_from(names_of("load_balancing")),
     queue=st.sampled_from([4, 20, None]),
     trim=st.booleans(),
 )
@@ -61,7 +60,9 @@ def test_every_byte_arrives_and_no_bound_is_broken(flows, congestion_control, lo
         trim = True
     source, target, size, start = (np.array(column) for column in zip(*flows, strict=True))
     network = leaf_spine(16, leaf_hosts=4, spines=4, rate_bps=G400)
-    thresholds = {} if queue is None else {"queue_packets": queue, "ecn_low": queue // 4, "ecn_high": queue // 2}
+    thresholds = (
+        {} if queue is None else {"queue_packets": queue, "ecn_low_packets": queue // 4, "ecn_high_packets": queue // 2}
+    )
     found = run(
         network,
         Traffic.of(16, source, target, size, start_ps=start),
@@ -89,7 +90,7 @@ def test_a_queue_fed_at_random_waits_as_m_d_1():
     service = (MSS + HEADER) * PS_PER_BYTE
     start = np.cumsum(rng.exponential(service / rho, flows)).astype(np.int64)
     traffic = Traffic.of(hosts, rng.integers(1, hosts, flows), 0, MSS, start_ps=start)
-    deep = Settings(congestion_control="constant", queue_packets=2000, ecn_low=1900, ecn_high=2000)
+    deep = Settings(congestion_control="constant", queue_packets=2000, ecn_low_packets=1900, ecn_high_packets=2000)
     found = run(crossbar(hosts, rate_bps=G400), traffic, deep)
     alone = 2 * service + 2 * HEADER * PS_PER_BYTE + 4 * LINK
     wait = found.duration_ps.mean() - alone
@@ -120,10 +121,10 @@ def test_spreading_over_paths_beats_one_path_and_switches_beat_hosts():
     traffic = Traffic.of(128, order, np.roll(order, 1), 2_000_000)
     mean = {
         name: run(network, traffic, Settings(load_balancing=name)).duration_ps.mean()
-        for name in ("adaptive", "mixed", "oblivious", "single-path")
+        for name in ("adaptive", "mixed", "spray", "ecmp")
     }
-    assert mean["adaptive"] < mean["mixed"] < mean["oblivious"] < mean["single-path"]
-    assert mean["single-path"] > 1.5 * mean["mixed"]
+    assert mean["adaptive"] < mean["mixed"] < mean["spray"] < mean["ecmp"]
+    assert mean["ecmp"] > 1.5 * mean["mixed"]
 
 
 def test_a_failed_link_slows_what_is_spread_over_it():
@@ -131,8 +132,8 @@ def test_a_failed_link_slows_what_is_spread_over_it():
     traffic = Traffic.of(32, np.arange(32), (np.arange(32) + 8) % 32, 2_000_000)
     spine = 32 + 4
     links = tuple(int(link) for link in np.flatnonzero((network.link_source == spine) | (network.link_target == spine)))
-    well = run(network, traffic, Settings(load_balancing="oblivious"))
-    ill = run(network, traffic, Settings(load_balancing="oblivious", failed_links=links))
+    well = run(network, traffic, Settings(load_balancing="spray"))
+    ill = run(network, traffic, Settings(load_balancing="spray", failed_links=links))
     avoided = run(network, traffic, Settings(load_balancing="mixed", failed_links=links))
     assert ill.duration_ps.max() > 1.15 * well.duration_ps.max()
     assert avoided.duration_ps.max() < ill.duration_ps.max()

@@ -23,7 +23,7 @@ EQDS = {
 }
 NDP = {
     "transport": "ndp",
-    "load_balancing": "oblivious",
+    "load_balancing": "spray",
     "mtu_bytes": 4214,
     "queue_packets": 142,
     "window_packets": 145,

@@ -12,7 +12,7 @@ from railyard.engine.packet.queue_pairs import split
 
 RATE_BPS = 400 * 10**9
 MSS = 4096
-BASE = Settings(transport="rdma", load_balancing="single-path", trim=False, queue_packets=100_000, mtu_bytes=4160)
+BASE = Settings(transport="rdma", load_balancing="ecmp", trim=False, queue_packets=100_000, mtu_bytes=4160)
 
 
 @given(sizes=st.lists(st.integers(1, 40 * MSS), min_size=1, max_size=8), pairs=st.integers(1, 16))
@@ -55,7 +55,7 @@ def test_a_flow_over_many_paths_is_faster_than_over_one() -> None:
 def _with(pairs: int, seed: int = 0) -> Settings:
     return Settings(
         transport="rdma",
-        load_balancing="single-path",
+        load_balancing="ecmp",
         trim=False,
         queue_packets=100_000,
         mtu_bytes=4160,
@@ -98,7 +98,7 @@ def test_what_a_run_cut_short_did_not_finish_is_unfinished() -> None:
     network = fat_tree(16, rate_bps=RATE_BPS)
     traffic = Traffic.of(16, [0, 1], [4, 5], [400 * MSS, 10 * MSS], start_ps=[0, 90_000_000])
     cut = Settings(
-        transport="rdma", load_balancing="single-path", trim=False, queue_packets=1000, rdma_qps=4, end_ps=20_000_000
+        transport="rdma", load_balancing="ecmp", trim=False, queue_packets=1000, rdma_qps=4, end_ps=20_000_000
     )
     found = run(network, traffic, cut)
     assert found.start_ps.tolist() == [0, -1]

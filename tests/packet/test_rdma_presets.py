@@ -71,7 +71,7 @@ def test_more_queue_pairs_come_closer() -> None:
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("qps=0", "whole number"),
+        ("qps=0", "1 to 4096"),
         ("rdma_control=dcqnc", "unknown word"),
         ("dcqcn_g=2", "share"),
         ("dcqcn_additive=5", "unit"),

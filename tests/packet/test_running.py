@@ -126,21 +126,21 @@ def test_networks_that_do_not_fit_are_refused(network, word):
 
 
 @pytest.mark.parametrize(
-    "settings",
+    "changed",
     [
-        Settings(path_entropies=48),
-        Settings(mtu_bytes=64),
-        Settings(mtu_bytes=1 << 17),
-        Settings(failed_links=(99,)),
-        Settings(failed_fraction=0.0),
-        Settings(ecn_low=9, ecn_high=3),
-        Settings(pull_rate=0.0),
-        Settings(oversubscription=0.5),
+        {"paths": 48},
+        {"mtu_bytes": 64},
+        {"mtu_bytes": 1 << 17},
+        {"failed_links": (99,)},
+        {"failed_fraction": 0.0},
+        {"ecn_low_packets": 9, "ecn_high_packets": 3},
+        {"pull_rate": 0.0},
+        {"oversubscription": 0.5},
     ],
 )
-def test_settings_out_of_range_are_refused(settings):
+def test_settings_out_of_range_are_refused(changed):
     with pytest.raises(InputError):
-        run(crossbar(4, rate_bps=G400), Traffic.of(4, 0, 3, 1000), settings)
+        run(crossbar(4, rate_bps=G400), Traffic.of(4, 0, 3, 1000), Settings(**changed))
 
 
 def test_unknown_names_bring_the_nearest():

@@ -41,7 +41,7 @@ def test_random_arrivals_wait_as_m_d_1(rho):
     payload = UEC.mtu_bytes - UEC.header_bytes
     service = float(ps(UEC.mtu_bytes))
     start = np.cumsum(draws.exponential(service / rho, flows)).astype(np.int64)
-    deep = replace(UEC, congestion_control="constant", queue_packets=4000, ecn_low=3900, ecn_high=4000)
+    deep = replace(UEC, congestion_control="constant", queue_packets=4000, ecn_low_packets=3900, ecn_high_packets=4000)
     traffic = Traffic.of(hosts, draws.integers(1, hosts, flows), 0, payload, start_ps=start)
     found = run(crossbar(hosts, rate_bps=G400), traffic, deep)
     alone = 2 * service + 2 * float(ps(UEC.header_bytes)) + 4 * LINK_PS

@@ -18,7 +18,7 @@ def permutation(hosts, size=300_000):
 
 
 @pytest.mark.parametrize("control", ["nscc", "rccc", "nscc+rccc", "constant"])
-@pytest.mark.parametrize("balance", ["mixed", "reps", "bitmap", "oblivious", "adaptive", "single-path", "flowlet"])
+@pytest.mark.parametrize("balance", ["mixed", "reps", "bitmap", "spray", "adaptive", "ecmp", "flowlet"])
 def test_every_mechanism(control, balance):
     network, traffic = fat_tree(128, rate_bps=G400), permutation(128)
     chosen = Settings(congestion_control=control, load_balancing=balance, queue_packets=5)
@@ -34,7 +34,7 @@ def test_every_mechanism(control, balance):
 def test_rdma(control, placed):
     network, traffic = fat_tree(128, rate_bps=G400), permutation(128)
     chosen = Settings(
-        transport="rdma", rdma_control=control, load_balancing="single-path", trim=False, rdma_out_of_order=placed
+        transport="rdma", rdma_control=control, load_balancing="ecmp", trim=False, rdma_out_of_order=placed
     )
     whole, parts = run(network, traffic, chosen), run(network, traffic, chosen, threads=2)
     assert parts.meta["threads"] == 2

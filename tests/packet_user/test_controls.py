@@ -21,7 +21,7 @@ WIRE = MTU / (MTU - HEADER)
 def go(traffic: packet.Traffic, control: str, **changed: Any) -> Record:
     base: dict[str, Any] = {
         "transport": "rdma",
-        "load_balancing": "single-path",
+        "load_balancing": "ecmp",
         "trim": False,
         "mtu_bytes": MTU,
         "queue_packets": 20_000,
@@ -62,7 +62,7 @@ def test_a_flow_that_comes_later_gets_its_half(control: str, changed: dict[str, 
 def test_hpcc_keeps_the_queue_short_where_line_rate_fills_it() -> None:
     traffic = packet.Traffic.of(9, np.arange(1, 9), 0, 4_000_000)
     marks = {
-        control: go(traffic, control, ecn_low=150, ecn_high=151).meta["packets"]["marked"]
+        control: go(traffic, control, ecn_low_packets=150, ecn_high_packets=151).meta["packets"]["marked"]
         for control in ("hpcc", "line-rate")
     }
     assert marks["hpcc"] < 0.25 * marks["line-rate"]
@@ -102,12 +102,16 @@ def test_nothing_is_faster_than_light_and_line(control: str) -> None:
         {"hpcc_hops": 9},
         {"swift_max_decrease": 1.0},
         {"swift_least_packets": 0.0},
-        {"swift_scaling_least": 200.0},
     ],
 )
 def test_constants_out_of_range_are_refused(changed: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="out of range"):
         go(packet.Traffic.of(2, 1, 0, 1000), "hpcc", **changed)
+
+
+def test_a_window_of_scaling_that_ends_before_it_begins_is_refused() -> None:
+    with pytest.raises(InputError, match="scaling_least must lie below"):
+        go(packet.Traffic.of(2, 1, 0, 1000), "swift", swift_scaling_least=200.0)
 
 
 def test_unknown_words_are_refused_with_the_nearest() -> None:

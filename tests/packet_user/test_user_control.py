@@ -25,12 +25,12 @@ MTU = 4160
 def go(traffic: packet.Traffic, network: packet.PacketNetwork | None = None, **changed: Any) -> Record:
     base: dict[str, Any] = {
         "transport": "rdma",
-        "load_balancing": "single-path",
+        "load_balancing": "ecmp",
         "trim": False,
         "mtu_bytes": MTU,
         "queue_packets": 20_000,
-        "ecn_low": 20,
-        "ecn_high": 100,
+        "ecn_low_packets": 20,
+        "ecn_high_packets": 100,
         "rdma_notification": "packet",
     }
     made = network or packet.crossbar(traffic.hosts, rate_bps=RATE_BPS)
@@ -125,13 +125,13 @@ def test_a_balancer_of_ones_own_spreads_flows() -> None:
     times = {
         name: go(traffic, network, load_balancing=balancer, rdma_out_of_order=True).duration_ps.mean()
         for name, balancer in (
-            ("single-path", "single-path"),
+            ("ecmp", "ecmp"),
             ("sticky", example("StickyPaths", UserBalancer)),
             ("shortest", example("ShortestQueue", UserBalancer)),
         )
     }
-    assert times["shortest"] < times["single-path"]
-    assert times["sticky"] < times["single-path"]
+    assert times["shortest"] < times["ecmp"]
+    assert times["sticky"] < times["ecmp"]
 
 
 def test_it_works_over_ultra_ethernet_too() -> None:

@@ -1,5 +1,6 @@
 import pytest
 
+from railyard.engine.packet import CONSTANTS
 from railyard.errors import InputError
 from railyard.scenario.packet import PRESETS, assign, fabric
 from railyard.scenario.packet.settings import KEYS, Settings, differences
@@ -11,7 +12,7 @@ BASE = Settings()
     ("text", "name", "value"),
     [
         ("congestion_control=rccc", "congestion_control", "rccc"),
-        ("load_balancing=single-path", "load_balancing", "single-path"),
+        ("load_balancing=ecmp", "load_balancing", "ecmp"),
         ("link_rate=100Gb/s", "link_rate_bps", 100 * 10**9),
         ("link_latency=0.5 us", "link_latency_ps", 500_000),
         ("trim=false", "trim", False),
@@ -30,18 +31,20 @@ def test_one_part_is_changed_and_nothing_else(text, name, value):
     ("text", "message"),
     [
         ("congestion_control=nsc", "did you mean `nscc`"),
+        ("load_balancing=single-path", "did you mean `ecmp`"),
+        ("load_balancing=oblivious", "did you mean `spray`"),
         ("congestion=nscc", "did you mean `congestion_control`"),
         ("paths", "key=value"),
         ("paths=", "key=value"),
-        ("paths=-1", "whole number"),
-        ("paths=1e3", "whole number"),
+        ("paths=-1", "expected an integer"),
+        ("paths=1e3", "expected an integer"),
         ("trim=yes", "unknown word"),
         ("link_rate=100", "unit"),
         ("link_rate=100 GB", "rate"),
         ("link_rate=1 b/s", "out of range"),
-        ("pull_rate=1.5", "at most 1"),
+        ("pull_rate=1.5", "more than 0 to 1"),
         ("pull_rate=lots", "pull_rate"),
-        ("mtu_bytes=128000", "whole number"),
+        ("mtu_bytes=128000", "2 to 65535"),
     ],
 )
 def test_wrong_assignments_say_what_is_allowed(text, message):
@@ -65,6 +68,9 @@ def test_every_preset_names_its_sources_and_what_it_leaves_out():
         fabric("uec-htsm")
 
 
-def test_every_setting_has_a_key():
-    # `loss_recovery` is a word for what two of the fields say together.
-    assert len(set(KEYS) - {"loss_recovery"}) == len(Settings.__dataclass_fields__)
+def test_every_setting_has_a_key_but_those_that_the_run_decides():
+    by_the_run = {name for name, one in CONSTANTS.items() if not one.key}
+    assert by_the_run == {"base_rtt_ps", "failed_fraction", "oversubscription", "sample_ps"}
+    other = {"seed", "failed_links", "faults", "sample_links", "sample_flows"}
+    # `loss_recovery` is a word for `rdma_out_of_order`.
+    assert len(set(KEYS) - {"loss_recovery"}) == len(set(Settings.__dataclass_fields__) - by_the_run - other)

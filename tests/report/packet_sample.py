@@ -114,7 +114,7 @@ def result() -> dict:
     named = {
         "uec": permutation(128, "mixed"),
         "adaptive": permutation(128, "adaptive"),
-        "ecmp": permutation(128, "single-path"),
+        "ecmp": permutation(128, "ecmp"),
         "incast": incast(),
     }
     return {

@@ -40,7 +40,7 @@ def law(qps: int, links: int = 32, draws: int = 4000) -> float:
 )
 def ecmp_collisions() -> Found:
     """Share of the slowest flow by queue pairs."""
-    hashed = Settings(load_balancing="single-path")
+    hashed = Settings(load_balancing="ecmp")
     found = {}
     for qps, seeds in ((1, 24), (2, 16), (4, 12), (8, 10), (16, 8), (32, 6), (64, 5)):
         shares = [_share(qps, replace(hashed, seed=seed)) for seed in range(seeds)]
@@ -73,7 +73,7 @@ def _share(qps: int, settings: Settings) -> float:
 def spray_tails() -> Found:
     """Distribution of completion times by load balancing."""
     tree = fat_tree(1024, rate_bps=RATE_BPS)
-    names = {"single-path": "one path", "oblivious": "oblivious", "mixed": "UEC mixed", "adaptive": "switches choose"}
+    names = {"ecmp": "one path", "spray": "oblivious", "mixed": "UEC mixed", "adaptive": "switches choose"}
     curves, rows = [], []
     for balancing, name in names.items():
         settings = Settings(load_balancing=balancing)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ class Bitmap {
   Bitmap(std::uint32_t flows, std::uint32_t paths, std::uint64_t seed)
       : turn_(flows, paths, seed), paths_(paths), penalty_(std::size_t{flows} * paths) {}
 
-  std::uint16_t next(std::uint32_t flow) {
+  std::uint16_t next(std::uint32_t flow, Ps = 0) {
     std::uint8_t* const penalty = penalty_.data() + std::size_t{flow} * paths_;
     std::uint16_t entropy = turn_.current(flow);
     for (std::uint32_t skipped = 0; penalty[entropy] > 0; entropy = turn_.current(flow)) {
@@ -36,10 +36,19 @@ class Bitmap {
     penalty = static_cast<std::uint8_t>(std::min(penalty + more, int{kMost}));
   }
 
+  static Mechanism record() {
+    return {.family = Family::load_balancing,
+            .name = "bitmap",
+            .summary = "Entropies in turn, those lately congested skipped.",
+            .sources = {"ultraethernet/uet-htsim, commit 40ccb05, uec_mp.cpp (bitmap)"}};
+  }
+
  private:
-  Oblivious turn_;
+  Spray turn_;
   std::uint32_t paths_;
   BigVector<std::uint8_t> penalty_;
 };
+
+inline const LoadBalancer<Bitmap> kBitmap;
 
 }  // namespace railyard::packet

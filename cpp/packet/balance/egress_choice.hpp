@@ -15,14 +15,14 @@ namespace railyard::packet {
 
 /// Whether switches choose among equal-cost egresses by what they see, and not by hash.
 inline bool switches_choose(const Options& options) {
-  return options.balance == Balance::adaptive || (options.balance == Balance::user && options.user_balance.choose != 0);
+  return options.load_balancing == "adaptive" || (options.load_balancing == "user" && options.of<UserBalanceOptions>().choose != 0);
 }
 
 /// A switch's choice of egress for a packet: the least loaded, or what a user's function says.
 class EgressChoice {
  public:
   EgressChoice(const NetworkColumns& network, const Options& options)
-      : options_(options), user_(options.balance == Balance::user),
+      : options_(options), user_(options.load_balancing == "user"), rule_(options.of<UserBalanceOptions>()),
         least_loaded_(switches_choose(options) && !user_ ? network.link_source.size() : 0,
                       switches_choose(options) && !user_ ? network.nodes : 0, options.seed),
         draws_(switches_choose(options) && user_ ? network.nodes : 0) {}
@@ -44,11 +44,12 @@ class EgressChoice {
       rows[at] = {ports.depth(link, now), ports.limit(link), link};
     }
     const std::uint64_t random = draw(stream_key(options_.seed, Stream::adaptive, node), draws_[node]++);
-    return choice.links[UserBalance::choose(options_.user_balance, std::span(rows.data(), count), random, now)];
+    return choice.links[UserBalance::choose(rule_, std::span(rows.data(), count), random, now)];
   }
 
   const Options& options_;
   bool user_;
+  UserBalanceOptions rule_;
   LeastLoaded least_loaded_;
   std::vector<std::uint64_t> draws_;
 };

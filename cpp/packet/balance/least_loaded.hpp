@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "packet/balance/ecmp.hpp"
 #include "packet/draws.hpp"
 #include "packet/routing.hpp"
 
@@ -34,6 +35,13 @@ class LeastLoaded {
     return best[below(draw(stream_key(seed_, Stream::adaptive, node), draws_[node]++), count)];
   }
 
+  static Mechanism record() {
+    return {.family = Family::load_balancing,
+            .name = "adaptive",
+            .summary = "The switch: the emptiest of the equal-cost egresses.",
+            .sources = {"docs/concepts/packet-lossless.md: four bands of queues, sampled"}};
+  }
+
  private:
   struct Sample {
     Ps at = 0;
@@ -56,5 +64,7 @@ class LeastLoaded {
   std::vector<Sample> sampled_;
   std::vector<std::uint32_t> draws_;
 };
+
+inline const LoadBalancer<LeastLoaded, Ecmp> kLeastLoaded;
 
 }  // namespace railyard::packet

@@ -11,11 +11,18 @@ class Mixed {
  public:
   Mixed(std::uint32_t flows, std::uint32_t paths, std::uint64_t seed) : bitmap_(flows, paths, seed), good_(flows) {}
 
-  std::uint16_t next(std::uint32_t flow) { return good_[flow].empty() ? bitmap_.next(flow) : good_[flow].pop(); }
+  std::uint16_t next(std::uint32_t flow, Ps = 0) { return good_[flow].empty() ? bitmap_.next(flow) : good_[flow].pop(); }
 
   void feedback(std::uint32_t flow, std::uint16_t entropy, Feedback what, Ps now) {
     if (what == Feedback::good) good_[flow].push(entropy);
     else bitmap_.feedback(flow, entropy, what, now);
+  }
+
+  static Mechanism record() {
+    return {.family = Family::load_balancing,
+            .name = "mixed",
+            .summary = "Recycled good entropies, else the bitmap's choice.",
+            .sources = {"ultraethernet/uet-htsim, commit 40ccb05, uec_mp.cpp (mixed)"}};
   }
 
  private:
@@ -48,5 +55,7 @@ class Mixed {
   Bitmap bitmap_;
   std::vector<Ring> good_;
 };
+
+inline const LoadBalancer<Mixed> kMixed;
 
 }  // namespace railyard::packet

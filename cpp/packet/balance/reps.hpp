@@ -3,7 +3,7 @@
 #include <array>
 #include <vector>
 
-#include "packet/balance/feedback.hpp"
+#include "packet/balance/path_choice.hpp"
 #include "packet/draws.hpp"
 
 namespace railyard::packet {
@@ -19,7 +19,7 @@ class Reps {
 
   Reps(std::uint32_t flows, std::uint32_t paths, std::uint64_t seed) : paths_(paths), seed_(seed), flows_(flows) {}
 
-  std::uint16_t next(std::uint32_t flow) {
+  std::uint16_t next(std::uint32_t flow, Ps = 0) {
     Flow& at = flows_[flow];
     if (at.explore > 0) {
       --at.explore;
@@ -46,6 +46,13 @@ class Reps {
       at.explore = kExplore;
     }
     if (what == Feedback::good) add(at, entropy);
+  }
+
+  static Mechanism record() {
+    return {.family = Family::load_balancing,
+            .name = "reps",
+            .summary = "Recycled entropies of the last good packets, else random ones.",
+            .sources = {"Bonato et al., REPS: Recycled Entropy Packet Spraying for Adaptive Load Balancing and Failure Mitigation, 2024"}};
   }
 
  private:
@@ -84,5 +91,7 @@ class Reps {
   std::uint64_t seed_;
   std::vector<Flow> flows_;
 };
+
+inline const LoadBalancer<Reps> kReps;
 
 }  // namespace railyard::packet

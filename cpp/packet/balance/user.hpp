@@ -7,11 +7,17 @@
 #include <string>
 #include <vector>
 
-#include "packet/balance/feedback.hpp"
+#include "packet/balance/path_choice.hpp"
 #include "packet/draws.hpp"
-#include "packet/options.hpp"
 
 namespace railyard::packet {
+
+/// Load balancing by functions that a user compiled.
+struct UserBalanceOptions {
+  static constexpr std::size_t kSlots = 24;
+  std::uintptr_t next = 0, feedback = 0, choose = 0;
+  std::array<std::uint64_t, kSlots> slots{};
+};
 
 /// What a user's balancer keeps of a flow: float64 or int64, as it likes.
 struct UserPath {
@@ -33,7 +39,7 @@ class UserBalance {
   using Choose = std::int64_t (*)(const UserPort*, std::int64_t count, std::int64_t random, std::int64_t now_ps);
 
   UserBalance(std::uint32_t flows, const Options& options)
-      : options_(options.user_balance), seed_(options.seed), paths_(options.paths), flows_(flows) {
+      : options_(options.of<UserBalanceOptions>()), seed_(options.seed), paths_(options.paths), flows_(flows) {
     for (Flow& flow : flows_) flow.path.slots = options_.slots;
   }
 
@@ -63,6 +69,12 @@ class UserBalance {
     return static_cast<std::size_t>(found);
   }
 
+  static Mechanism record() {
+    return {.family = Family::load_balancing,
+            .name = "user",
+            .summary = "Functions that a user compiled."};
+  }
+
  private:
   struct Flow {
     UserPath path;
@@ -80,5 +92,7 @@ class UserBalance {
   std::int64_t paths_;
   std::vector<Flow> flows_;
 };
+
+inline const LoadBalancer<UserBalance> kUserBalance;
 
 }  // namespace railyard::packet

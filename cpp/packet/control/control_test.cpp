@@ -57,7 +57,7 @@ struct OneLink {
   Hpcc::State flow;
 
   explicit OneLink(const HpccOptions& rule = {}) {
-    options.hpcc = rule;
+    options.of<HpccOptions>() = rule;
     control = Hpcc(options, derived());
     control.open(flow, 0);
   }
@@ -208,7 +208,7 @@ struct Delayed {
   Swift::State flow;
 
   explicit Delayed(const SwiftOptions& rule = {}) {
-    options.swift = rule;
+    options.of<SwiftOptions>() = rule;
     control = Swift(options, derived());
     control.open(flow, 0);
   }
@@ -351,9 +351,9 @@ UserFlow opened(const UserControl& control) {
 
 TEST(user_control_calls_what_it_was_given) {
   Options options;
-  options.user_control.on_cnp = address(&halve);
-  options.user_control.on_ack = address(&raise_rate);
-  options.user_control.slots[0] = std::bit_cast<std::uint64_t>(10.0);
+  options.of<UserControlOptions>().on_cnp = address(&halve);
+  options.of<UserControlOptions>().on_ack = address(&raise_rate);
+  options.of<UserControlOptions>().slots[0] = std::bit_cast<std::uint64_t>(10.0);
   const UserControl control(options, derived());
   UserFlow flow = opened(control);
   control.on_cnp(flow, 1);
@@ -370,9 +370,9 @@ TEST(user_control_calls_what_it_was_given) {
 
 TEST(user_control_refuses_nonsense_by_name) {
   Options options;
-  options.user_control.on_cnp = address(&spoil);
-  options.user_control.on_nack = address(&fail);
-  options.user_control.on_timer = address(&stay);
+  options.of<UserControlOptions>().on_cnp = address(&spoil);
+  options.of<UserControlOptions>().on_nack = address(&fail);
+  options.of<UserControlOptions>().on_timer = address(&stay);
   const UserControl control(options, derived());
   UserFlow flow = opened(control);
   CHECK_THROWS(std::invalid_argument, "on_cnp set rate_bps to nan", control.on_cnp(flow, 1));
@@ -384,7 +384,7 @@ TEST(user_control_refuses_nonsense_by_name) {
 
 TEST(user_control_keeps_time) {
   Options options;
-  options.user_control.on_open = options.user_control.on_timer = address(&later);
+  options.of<UserControlOptions>().on_open = options.of<UserControlOptions>().on_timer = address(&later);
   const UserControl control(options, derived());
   UserFlow flow = opened(control);
   CHECK(control.next_timer(flow) == 5);
@@ -410,7 +410,7 @@ std::int64_t emptiest(const UserPort* ports, std::int64_t count, std::int64_t, s
 TEST(user_balance_gives_each_flow_its_own_state) {
   Options options;
   options.paths = 4;
-  options.user_balance.next = address(&round_robin);
+  options.of<UserBalanceOptions>().next = address(&round_robin);
   UserBalance balance(2, options);
   std::vector<int> found;
   for (int at = 0; at < 5; ++at) found.push_back(balance.next(0, at));
@@ -420,7 +420,7 @@ TEST(user_balance_gives_each_flow_its_own_state) {
 
 TEST(user_balance_refuses_what_is_no_entropy) {
   Options options;
-  options.user_balance.next = address(&beyond);
+  options.of<UserBalanceOptions>().next = address(&beyond);
   UserBalance balance(1, options);
   CHECK_THROWS(std::invalid_argument, "next_entropy returned 69999", balance.next(0, 0));
 }

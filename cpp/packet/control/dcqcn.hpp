@@ -2,11 +2,33 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <stdexcept>
 
-#include "packet/control/acknowledged.hpp"
-#include "packet/options.hpp"
+#include "packet/control/rate_controls.hpp"
 
 namespace railyard::packet {
+
+enum class DcqcnForm : std::uint8_t {
+  paper,     ///< A notification cuts at once.
+  periodic,  ///< Clocks look whether one came.
+};
+
+/// DCQCN; defaults of the paper for 40 Gb/s.
+struct DcqcnOptions {
+  DcqcnForm form = DcqcnForm::paper;
+  double g = 1.0 / 256;
+  Ps alpha_interval_ps = 55'000'000;
+  Ps decrease_interval_ps = 0;          ///< Least time between two cuts; of the periodic form the clock's period.
+  Ps increase_interval_ps = 55'000'000;
+  std::int64_t byte_counter = 10'000'000;  ///< 0: none.
+  std::uint32_t fast_recovery = 5;
+  double additive_bps = 40e6, hyper_bps = 200e6;
+  double min_rate_bps = 10e6;
+  double initial_rate = 1;              ///< Of the line rate.
+  double first_cnp_rate = 1;            ///< Kept at the first notification, before the cut.
+  double least_kept = 0.5;              ///< Of the rate, in one cut.
+  bool clamp_target = false;            ///< Every cut of the periodic form lowers the target.
+};
 
 /// DCQCN, the rate control of RoCE interfaces (Zhu et al., SIGCOMM 2015), in two forms.
 ///
@@ -39,7 +61,7 @@ class Dcqcn {
     bool signalled = false;  ///< A CNP came since the last tick of alpha.
   };
 
-  Dcqcn(const Options& options, const Derived&) : rule_(options.dcqcn) {}
+  Dcqcn(const Options& options, const Derived&) : rule_(options.of<DcqcnOptions>()) {}
 
   void open(State& state, Ps) {
     state.line_bps = state.rate_bps;
@@ -47,10 +69,6 @@ class Dcqcn {
     state.target_bps = state.rate_bps;
     state.alpha = 1;
   }
-
-  void on_ack(State&, const Acknowledged&) {}
-  void on_nack(State&, Ps) {}
-  void on_timeout(State&, Ps) {}
 
   void on_cnp(State& state, Ps now) {
     if (state.began < 0) begin(state, now);
@@ -78,6 +96,8 @@ class Dcqcn {
     }
   }
 
+  bool sees_departures() const { return rule_.byte_counter != 0; }
+
   Ps next_timer(const State& state) const {
     if (rule_.form == DcqcnForm::paper || state.cut_at == 0) return state.rise_at;
     return state.rise_at == 0 ? state.cut_at : std::min(state.cut_at, state.rise_at);
@@ -97,6 +117,39 @@ class Dcqcn {
       // WHY: at line rate nothing can rise; the next cut starts the timer again.
       if (state.rate_bps >= state.line_bps) state.rise_at = 0;
     }
+  }
+
+  static Mechanism record() {
+    return {.family = Family::congestion_control,
+            .name = "dcqcn",
+            .summary = "Rate control by congestion notifications, as RoCE interfaces do it.",
+            .sources = {"Zhu et al., Congestion Control for Large-Scale RDMA Deployments, SIGCOMM 2015: the algorithm, constants for 40 Gb/s",
+                        "alibaba-edu/High-Precision-Congestion-Control, rdma-hw.cc: the periodic form"},
+            .fields = {
+                choice<&DcqcnOptions::form>("form", {"paper", "periodic"},
+                      "`paper` cuts at every notification, `periodic` by clocks that look whether one came."),
+                field<&DcqcnOptions::g>("g", "share", kShareRange, "Weight of a new sample in alpha."),
+                field<&DcqcnOptions::alpha_interval_ps>("alpha_interval_ps", "ps", kPositiveTimeRange, "Period of alpha."),
+                field<&DcqcnOptions::decrease_interval_ps>("decrease_interval_ps", "ps", kTimeRange,
+                      "Least time between cuts; the clock of the periodic form."),
+                field<&DcqcnOptions::increase_interval_ps>("increase_interval_ps", "ps", kPositiveTimeRange, "Timer of increases."),
+                field<&DcqcnOptions::byte_counter>("byte_counter", "bytes", kBytesRange,
+                      "Bytes sent after which the rate rises; 0: never by bytes."),
+                field<&DcqcnOptions::fast_recovery>("fast_recovery", "", between(0, 1000),
+                      "Steps half way back to the target before the target rises."),
+                field<&DcqcnOptions::additive_bps>("additive_bps", "bps", kRateRange, "What the target then rises by."),
+                field<&DcqcnOptions::hyper_bps>("hyper_bps", "bps", kRateRange, "What it rises by later."),
+                field<&DcqcnOptions::min_rate_bps>("min_rate_bps", "bps", between(1, 1e15), "Least rate."),
+                field<&DcqcnOptions::initial_rate>("initial_rate", "share", kShareRange, "First rate, of the line rate."),
+                field<&DcqcnOptions::first_cnp_rate>("first_cnp_rate", "share", kShareRange,
+                      "Kept at the first notification, of the rate, before the cut."),
+                field<&DcqcnOptions::least_kept>("least_kept", "share", kShareRange, "Kept by any cut, of the rate."),
+                flag<&DcqcnOptions::clamp_target>("clamp_target", "Whether every cut of the periodic form lowers the target.")},
+            .check = [](const Options& options) {
+              const DcqcnOptions& rule = options.of<DcqcnOptions>();
+              if (rule.form == DcqcnForm::periodic && rule.decrease_interval_ps == 0)
+                throw std::invalid_argument("dcqcn: the periodic form needs a decrease_interval_ps above 0");
+            }};
   }
 
  private:
@@ -152,5 +205,7 @@ class Dcqcn {
 
   DcqcnOptions rule_;
 };
+
+inline const RateControl<Dcqcn> kDcqcn;
 
 }  // namespace railyard::packet

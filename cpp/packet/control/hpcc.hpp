@@ -6,11 +6,27 @@
 #include <limits>
 
 #include "core/time.hpp"
-#include "packet/control/acknowledged.hpp"
-#include "packet/options.hpp"
+#include "packet/control/rate_controls.hpp"
 #include "packet/telemetry.hpp"
 
 namespace railyard::packet {
+
+/// How HPCC's rules are read: as published, or as csg-htsim computes them (see `hpcc.hpp`).
+enum class HpccReading : std::uint8_t { paper, htsim };
+
+/// High-precision congestion control. Li et al., SIGCOMM 2019, section 5.1; where the ns-3 release of its authors
+/// (alibaba-edu/High-Precision-Congestion-Control, rdma-hw.cc, run.py) has another constant, that.
+struct HpccOptions {
+  HpccReading reading = HpccReading::paper;
+  double eta = 0.95;                     ///< Utilization aimed at.
+  std::uint32_t max_stage = 5;           ///< Additive increases in a row; the release: 0.
+  Ps rtt_ps = 0;                         ///< The base round trip T of all flows; 0: of a flow's path, where the
+                                         ///< transport says it (`window_rtts`), else of the longest path.
+  std::int64_t increase_bytes = 0;       ///< Added each round trip; 0: by share.
+  double increase_share = 1.0 / 2500;    ///< Of the first window; the release: 10 Mb/s for every 25 Gb/s of line rate.
+  double min_rate_bps = 100e6;           ///< The release: 100 Mb/s.
+  std::uint32_t hops = 5;                ///< Rows of telemetry used.
+};
 
 /// High-precision congestion control (Li et al., SIGCOMM 2019, algorithm 1; constants of its ns-3 release): every egress
 /// writes what it has sent, what waits and when into the packets that leave it. From two of those the sender knows how
@@ -24,6 +40,7 @@ namespace railyard::packet {
 /// if it fits into it whole.
 class Hpcc {
  public:
+  static constexpr bool kTelemetry = true;
   struct State {
     double rate_bps = 0;
     std::int64_t window_bytes = 0;
@@ -38,7 +55,7 @@ class Hpcc {
   };
 
   Hpcc(const Options& options, const Derived& derived)
-      : options_(options.hpcc),
+      : options_(options.of<HpccOptions>()),
         base_rtt_(derived.base_rtt_ps),
         payload_(options.mtu_bytes - options.header_bytes),
         own_(options_.reading == HpccReading::htsim ? options.mtu_bytes : 0),
@@ -67,15 +84,32 @@ class Hpcc {
     if (full) state.update_after = ack.next_sequence;
   }
 
-  void on_cnp(State&, Ps) const {}
-  void on_timeout(State&, Ps) const {}
-  void on_sent(State&, std::int64_t, Ps) const {}
-  Ps next_timer(const State&) const { return 0; }
-  void on_timer(State&, Ps) const {}
-
   /// A gap was reported. WHY nothing in the paper's reading: telemetry already says what is to be known.
   void on_nack(State& state, Ps) const {
     if (options_.reading == HpccReading::htsim) restart(state);
+  }
+
+  static Mechanism record() {
+    return {.family = Family::congestion_control,
+            .name = "hpcc",
+            .summary = "Windows by the telemetry that switches write into packets.",
+            .sources = {"Li et al., HPCC: High Precision Congestion Control, SIGCOMM 2019, section 5.1",
+                        "alibaba-edu/High-Precision-Congestion-Control, rdma-hw.cc, run.py: constants",
+                        "Broadcom/csg-htsim, commit 841d9e7, hpcc.cpp: the other reading"},
+            .fields = {
+                choice<&HpccOptions::reading>("reading", {"paper", "htsim"},
+                      "HPCC's rules as published, or as csg-htsim computes them."),
+                field<&HpccOptions::eta>("eta", "", between(0.01, 9.99), "Utilization of the fullest link that windows aim at."),
+                field<&HpccOptions::max_stage>("max_stage", "", between(0, 1e6),
+                      "Additive increases in a row before a relative one; the release of its authors: 0."),
+                field<&HpccOptions::rtt_ps>("rtt_ps", "ps", kTimeRange, "Base round trip of all flows.").or_else(std::int64_t{0},
+                      "that of the flow's path with rdma_window_rtts=1, else that of the longest path"),
+                field<&HpccOptions::increase_bytes>("increase_bytes", "bytes", kBytesRange,
+                      "Bytes added each round trip.").or_else(std::int64_t{0}, "by share"),
+                field<&HpccOptions::increase_share>("increase_share", "share", between(0, 1),
+                      "Bytes added each round trip, of the first window."),
+                field<&HpccOptions::min_rate_bps>("min_rate_bps", "bps", between(1, 1e15), "Least rate."),
+                field<&HpccOptions::hops>("hops", "", between(1, 8), "Egresses whose telemetry is used.")}};
   }
 
  private:
@@ -169,5 +203,7 @@ class Hpcc {
   double own_;  ///< The packet itself: htsim counts it into the queue that it leaves.
   double line_bps_;
 };
+
+inline const RateControl<Hpcc> kHpcc;
 
 }  // namespace railyard::packet

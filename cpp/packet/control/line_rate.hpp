@@ -2,8 +2,7 @@
 
 #include <cstdint>
 
-#include "packet/control/acknowledged.hpp"
-#include "packet/options.hpp"
+#include "packet/control/rate_controls.hpp"
 
 namespace railyard::packet {
 
@@ -17,13 +16,15 @@ class LineRate {
 
   LineRate(const Options&, const Derived&) {}
   void open(State&, Ps) {}
-  void on_ack(State&, const Acknowledged&) {}
-  void on_cnp(State&, Ps) {}
-  void on_nack(State&, Ps) {}
-  void on_timeout(State&, Ps) {}
-  void on_sent(State&, std::int64_t, Ps) {}
-  Ps next_timer(const State&) const { return 0; }
-  void on_timer(State&, Ps) {}
+
+  static Mechanism record() {
+    return {.family = Family::congestion_control,
+            .name = "line-rate",
+            .summary = "No congestion control: flows send at the rate of their interface.",
+            .sources = {"RoCE with priority flow control alone; InfiniBand without its congestion control"}};
+  }
 };
+
+inline const RateControl<LineRate> kLineRate;
 
 }  // namespace railyard::packet

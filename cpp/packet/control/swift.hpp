@@ -3,12 +3,29 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <stdexcept>
 
-#include "core/time.hpp"
-#include "packet/control/acknowledged.hpp"
-#include "packet/options.hpp"
+#include "packet/control/rate_controls.hpp"
 
 namespace railyard::packet {
+
+/// Delay control after Swift. Kumar et al., SIGCOMM 2020, algorithm 1; constants that the paper leaves open as in
+/// csg-htsim 841d9e7 (swift.cpp).
+struct SwiftOptions {
+  double increase = 1;                   ///< Packets added each round trip.
+  double decrease = 0.8;                 ///< Share of the excess delay taken off.
+  double max_decrease = 0.5;             ///< At most that at once.
+  Ps base_target_ps = 20'000'000;
+  Ps hop_target_ps = 3'053'435;          ///< Added for every hop: base / 6.55.
+  Ps scaling_range_ps = 100'000'000;     ///< Added at most as windows shrink: 5 base targets.
+  double scaling_least = 0.1;            ///< Window at which all of it is added, packets.
+  double scaling_most = 100;             ///< Window from which nothing is.
+  Ps host_target_ps = 20'000'000;        ///< Delay in the receiving host aimed at.
+  double first_packets = 0;              ///< First window; 0: one bandwidth-delay product.
+  double least_packets = 0.001;
+  double most_packets = 1000;
+  std::uint32_t timeout_reset = 5;       ///< Timeouts in a row after which the window is the least.
+};
 
 /// Delay-based control after Swift (Kumar et al., SIGCOMM 2020, algorithm 1). Two windows in packets, one for the fabric's
 /// delay and one for the delay in the receiving host; the smaller rules. A window grows by `increase` packets a round
@@ -31,7 +48,7 @@ class Swift {
   };
 
   Swift(const Options& options, const Derived& derived)
-      : options_(options.swift),
+      : options_(options.of<SwiftOptions>()),
         packet_bytes_(options.mtu_bytes),
         payload_bytes_(options.mtu_bytes - options.header_bytes),
         line_bps_(static_cast<double>(derived.rate_bps)),
@@ -70,11 +87,6 @@ class Swift {
     set(state);
   }
 
-  void on_cnp(State&, Ps) const {}
-  void on_sent(State&, std::int64_t, Ps) const {}
-  Ps next_timer(const State&) const { return 0; }
-  void on_timer(State&, Ps) const {}
-
   /// A packet was lost: the greatest decrease, at most once a round trip.
   void on_nack(State& state, Ps now) const {
     cut(state, state.fabric, now);
@@ -89,6 +101,44 @@ class Swift {
   }
 
   double window_packets(const State& state) const { return std::min(state.fabric.packets, state.host.packets); }
+
+  static Mechanism record() {
+    return {.family = Family::congestion_control,
+            .name = "swift",
+            .summary = "Windows by round-trip times, with a target that grows with hops and as windows shrink.",
+            .sources = {"Kumar et al., Swift: Delay is Simple and Effective for Congestion Control in the Datacenter, SIGCOMM 2020, algorithm 1",
+                        "Broadcom/csg-htsim, commit 841d9e7, swift.cpp: constants that the paper leaves open"},
+            .fields = {
+                field<&SwiftOptions::increase>("increase", "packets", above(0, 1e6), "Packets added each round trip."),
+                field<&SwiftOptions::decrease>("decrease", "", above(0, 1e3),
+                      "Share of the excess delay that a decrease takes off."),
+                field<&SwiftOptions::max_decrease>("max_decrease", "share", between(1e-6, 0.999),
+                      "Greatest share of the window that a decrease takes off."),
+                field<&SwiftOptions::base_target_ps>("base_target_ps", "ps", kPositiveTimeRange,
+                      "Fabric delay aimed at, before scaling."),
+                field<&SwiftOptions::hop_target_ps>("hop_target_ps", "ps", kTimeRange, "Added for every hop: base / 6.55."),
+                field<&SwiftOptions::scaling_range_ps>("scaling_range_ps", "ps", kTimeRange,
+                      "Added at most as windows shrink: 5 base targets."),
+                field<&SwiftOptions::scaling_least>("scaling_least", "packets", above(0, 1e6),
+                      "Window at which all of it is added."),
+                field<&SwiftOptions::scaling_most>("scaling_most", "packets", above(0, 1e6),
+                      "Window from which nothing of it is added."),
+                field<&SwiftOptions::host_target_ps>("host_target_ps", "ps", kPositiveTimeRange,
+                      "Delay in the receiving host aimed at."),
+                field<&SwiftOptions::first_packets>("first_packets", "packets", between(1e-6, 1e6),
+                      "First window.").named("swift_first_packets").or_else(0.0, "one bandwidth-delay product"),
+                field<&SwiftOptions::least_packets>("least_packets", "packets", above(0, 1e6),
+                      "Least window; below one, packets are further apart than a round trip.").named("swift_least_packets"),
+                field<&SwiftOptions::most_packets>("most_packets", "packets", above(0, 1e9),
+                      "Greatest window.").named("swift_most_packets"),
+                field<&SwiftOptions::timeout_reset>("timeout_reset", "", between(1, 1e6),
+                      "Timeouts in a row after which the window is the least.")},
+            .check = [](const Options& options) {
+              const SwiftOptions& rule = options.of<SwiftOptions>();
+              if (rule.scaling_least >= rule.scaling_most) throw std::invalid_argument("swift: scaling_least must lie below scaling_most");
+              if (rule.least_packets > rule.most_packets) throw std::invalid_argument("swift: least_packets lies above most_packets");
+            }};
+  }
 
  private:
   bool may_decrease(const State& state, const Window& window, Ps now) const {
@@ -127,5 +177,7 @@ class Swift {
   std::uint32_t hops_;
   double alpha_ = 0, beta_ = 0, first_ = 0;
 };
+
+inline const RateControl<Swift> kSwift;
 
 }  // namespace railyard::packet

@@ -7,12 +7,17 @@
 #include <string>
 #include <type_traits>
 
-#include "core/time.hpp"
-#include "packet/control/acknowledged.hpp"
-#include "packet/options.hpp"
+#include "packet/control/rate_controls.hpp"
 #include "packet/telemetry.hpp"
 
 namespace railyard::packet {
+
+/// Congestion control by functions that a user compiled: their addresses; 0: none (see `user_control.hpp`).
+struct UserControlOptions {
+  static constexpr std::size_t kSlots = 24;
+  std::uintptr_t on_open = 0, on_ack = 0, on_cnp = 0, on_nack = 0, on_timeout = 0, on_sent = 0, on_timer = 0;
+  std::array<std::uint64_t, kSlots> slots{};  ///< What a flow's own fields begin with, as bits.
+};
 
 // The records that a user's compiled functions see. Only 64-bit fields (and a Hop), in this order: the Python side builds
 // the same layout (`railyard.engine.packet.user_records`), and a test compares the two.
@@ -48,7 +53,7 @@ class UserControl {
   using OnSent = std::int64_t (*)(UserFlow*, std::int64_t bytes, std::int64_t now_ps, const UserNetwork*);
 
   UserControl(const Options& options, const Derived& derived)
-      : options_(options.user_control),
+      : options_(options.of<UserControlOptions>()),
         network_{static_cast<double>(derived.rate_bps), derived.base_rtt_ps, options.mtu_bytes, options.header_bytes,
                  derived.window_bytes,                  derived.queue_bytes, derived.ecn_low_bytes,
                  derived.ecn_high_bytes,                derived.diameter} {}
@@ -75,6 +80,8 @@ class UserControl {
     check(reinterpret_cast<OnSent>(options_.on_sent)(&flow, bytes, now, &network_), "on_sent", flow, now);
   }
 
+  bool sees_acks() const { return options_.on_ack != 0; }
+  bool sees_departures() const { return options_.on_sent != 0; }
   Ps next_timer(const State& flow) const { return flow.timer_ps; }
 
   void on_timer(State& flow, Ps now) const {
@@ -84,6 +91,12 @@ class UserControl {
     }
     timed(options_.on_timer, "on_timer", flow, now);
     if (flow.timer_ps != 0 && flow.timer_ps <= now) refuse("on_timer", "left timer_ps where it was: set a later time, or 0");
+  }
+
+  static Mechanism record() {
+    return {.family = Family::congestion_control,
+            .name = "user",
+            .summary = "Functions that a user compiled."};
   }
 
  private:
@@ -111,5 +124,7 @@ class UserControl {
   UserControlOptions options_;
   UserNetwork network_;
 };
+
+inline const RateControl<UserControl> kUserControl;
 
 }  // namespace railyard::packet

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 
-#include "core/time.hpp"
+#include "packet/options.hpp"
 
 namespace railyard::packet {
 

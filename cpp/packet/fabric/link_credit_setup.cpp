@@ -18,20 +18,16 @@ void need(bool condition, const char* what) {
 }  // namespace
 
 CreditFabric::CreditFabric(Context& context)
-    : context_(context), options_(context.options.link_credit), adaptive_(context.options.balance == Balance::adaptive),
-      hashed_(!adaptive_ && context.options.balance != Balance::single_path), fifo_(options_.fifo),
+    : context_(context), options_(context.options.of<LinkCreditOptions>()), adaptive_(context.options.load_balancing == "adaptive"),
+      hashed_(!adaptive_ && context.options.load_balancing != "ecmp"), fifo_(options_.fifo),
       lanes_(options_.lanes), mtu_(context.options.mtu_bytes), header_(context.options.header_bytes),
       ahead_(lanes_ == 1 && !fifo_ ? 1 : 0), mtu_blocks_(blocks(mtu_)), tables_(context.network) {
   const std::size_t links = context.network.link_source.size();
-  need(lanes_ >= 1 && lanes_ <= LinkCreditOptions::kMostLanes, "link credit: lanes must be 1 to 8");
-  need(options_.buffer_bytes / kBlock >= mtu_blocks_ && options_.buffer_bytes < (std::int64_t{1} << 32),
-       "link credit: the buffer of a lane must hold a full packet in blocks of 64 bytes, and be less than 4 GiB");
-  need(options_.update_period_ps > 0 && options_.watch_ps > 0 && options_.packet_bytes > 0 && options_.update_bytes >= 0,
-       "link credit: periods, credit packet and update must be positive");
+  need(options_.buffer_bytes / kBlock >= mtu_blocks_,
+       "link credit: the buffer of a lane must hold a full packet in blocks of 64 bytes");
   for (std::uint32_t lane = 0; lane < lanes_; ++lane)
     need(options_.high_weight[lane] != 0 || options_.low_weight[lane] != 0,
          "link credit: a lane without weight would never send");
-  need(options_.high_limit < 256, "link credit: the limit of high priority is 0 to 255");
   need(links * lanes_ < kIndexMask, "link credit: too many links and lanes");
   buffer_ = static_cast<std::int32_t>(options_.buffer_bytes / kBlock);
   // WHY not more than what is left beside a packet: space that is not told of must never be all that keeps the sender.

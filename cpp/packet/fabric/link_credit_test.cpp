@@ -19,9 +19,9 @@ constexpr Ps kMtuTime = 81'920, kHeadTime = 400, kCreditTime = 160, kLatency = 4
 Options credit(std::int64_t buffer_bytes = 131'072) {
   Options options;
   options.mtu_bytes = kMtu;
-  options.switching = Switching::credit;
-  options.balance = Balance::single_path;
-  options.link_credit.buffer_bytes = buffer_bytes;
+  options.switching = "credit";
+  options.load_balancing = "ecmp";
+  options.of<LinkCreditOptions>().buffer_bytes = buffer_bytes;
   return options;
 }
 
@@ -57,7 +57,7 @@ HandNetwork ring(std::int32_t size) {
 void check_credit(Run& run) {
   const std::int32_t buffer = run.fabric.buffer();
   for (std::uint32_t link = 0; link < run.network.link_source.size(); ++link)
-    for (unsigned lane = 0; lane < run.options.link_credit.lanes; ++lane) {
+    for (unsigned lane = 0; lane < run.options.of<LinkCreditOptions>().lanes; ++lane) {
       const std::int32_t here = run.fabric.credit(link, lane), granted = run.fabric.granted(link, lane);
       CHECK(here >= 0 && here <= granted && granted <= buffer);
       CHECK(run.fabric.held(link, lane) >= 0 && run.fabric.held(link, lane) <= buffer);
@@ -73,7 +73,7 @@ TEST(link_credit_a_packet_alone_is_cut_through) {
   CHECK(Run(network, traffic, credit()).run() == kHeadTime + kMtuTime + 2 * kLatency);
   HandNetwork again = star(2);
   Options options = credit();
-  options.link_credit.cut_through = false;
+  options.of<LinkCreditOptions>().cut_through = false;
   CHECK(Run(again, traffic, options).run() == 2 * kMtuTime + 2 * kLatency);
 }
 
@@ -86,7 +86,7 @@ TEST(link_credit_bounds_the_rate_by_buffer_over_round_trip) {
       const std::int64_t bytes = 2000 * kMtu;
       traffic.flow(0, 1, bytes);
       Options options = credit(packets * kMtu);
-      options.link_credit.update_bytes = 0;
+      options.of<LinkCreditOptions>().update_bytes = 0;
       const Ps took = Run(network, traffic, options).run();
       const double round_trip = static_cast<double>(kHeadTime + latency + kMtuTime + kCreditTime + latency);
       const double bound = std::min(static_cast<double>(packets * kMtu) / round_trip, static_cast<double>(kMtu) / kMtuTime);
@@ -101,13 +101,13 @@ TEST(link_credit_is_never_negative_nor_above_the_buffer) {
     HandNetwork network = leaves(3, 3, 2);
     Options options = credit(kMtu * (1 + pick(0, 12)) + 64 * pick(1, 64));
     options.seed = round;
-    options.link_credit.lanes = 1 + pick(2, 4);
-    options.link_credit.update_bytes = kMtu * pick(3, 6);
-    options.link_credit.fifo = pick(4, 3) == 0;
-    options.link_credit.cut_through = pick(5, 2) == 0;
-    options.link_credit.update_period_ps = 100'000 + 1000 * static_cast<Ps>(pick(6, 9000));
-    options.link_credit.high_weight[0] = static_cast<std::uint8_t>(pick(7, 200));
-    options.balance = pick(8, 2) == 0 ? Balance::adaptive : pick(9, 2) == 0 ? Balance::oblivious : Balance::single_path;
+    options.of<LinkCreditOptions>().lanes = 1 + pick(2, 4);
+    options.of<LinkCreditOptions>().update_bytes = kMtu * pick(3, 6);
+    options.of<LinkCreditOptions>().fifo = pick(4, 3) == 0;
+    options.of<LinkCreditOptions>().cut_through = pick(5, 2) == 0;
+    options.of<LinkCreditOptions>().update_period_ps = 100'000 + 1000 * static_cast<Ps>(pick(6, 9000));
+    options.of<LinkCreditOptions>().high_weight[0] = static_cast<std::uint8_t>(pick(7, 200));
+    options.load_balancing = pick(8, 2) == 0 ? "adaptive" : pick(9, 2) == 0 ? "spray" : "ecmp";
     HandTraffic traffic;
     std::int64_t bytes = 0;
     for (std::uint32_t at = 0; at < 20; ++at) {
@@ -124,7 +124,7 @@ TEST(link_credit_is_never_negative_nor_above_the_buffer) {
       CHECK(run.senders.missing(static_cast<std::uint32_t>(flow)) == 0);
       const Ps bound = wire_time(static_cast<std::uint32_t>(traffic.size[flow]), 400'000'000'000) + 2 * kLatency;
       CHECK(run.finish(flow) - traffic.start[flow] >= bound);
-      if (options.balance == Balance::single_path) CHECK(run.senders.in_order(static_cast<std::uint32_t>(flow)));
+      if (options.load_balancing == "ecmp") CHECK(run.senders.in_order(static_cast<std::uint32_t>(flow)));
     }
     for (std::uint32_t link = 0; link < run.network.link_source.size(); ++link)
       if (run.network.link_target[link] < 9) into += run.fabric.carried(link);
@@ -132,7 +132,7 @@ TEST(link_credit_is_never_negative_nor_above_the_buffer) {
     // Afterwards everything is given back, but for what is not enough to be told of.
     while (run.step()) check_credit(run);
     for (std::uint32_t link = 0; link < run.network.link_source.size(); ++link)
-      for (unsigned lane = 0; lane < options.link_credit.lanes; ++lane) {
+      for (unsigned lane = 0; lane < options.of<LinkCreditOptions>().lanes; ++lane) {
         CHECK(run.fabric.held(link, lane) == 0);
         CHECK(run.fabric.credit(link, lane) == run.fabric.granted(link, lane));
       }
@@ -158,12 +158,12 @@ TEST(link_credit_lanes_share_by_their_weights) {
     traffic.flow(1, 0, 3000 * kMtu, 0);
     traffic.flow(2, 0, 3000 * kMtu, 1);
     Options options = credit();
-    options.link_credit.lanes = 2;
-    options.link_credit.low_weight = {192, 64, 0, 0, 0, 0, 0, 0};
+    options.of<LinkCreditOptions>().lanes = 2;
+    options.of<LinkCreditOptions>().low_weight = {192, 64, 0, 0, 0, 0, 0, 0};
     if (high) {
-      options.link_credit.high_weight = {0, 255, 0, 0, 0, 0, 0, 0};
-      options.link_credit.low_weight = {64, 0, 0, 0, 0, 0, 0, 0};
-      options.link_credit.high_limit = 9;  // 36 KiB, nine packets, before one of the others
+      options.of<LinkCreditOptions>().high_weight = {0, 255, 0, 0, 0, 0, 0, 0};
+      options.of<LinkCreditOptions>().low_weight = {64, 0, 0, 0, 0, 0, 0, 0};
+      options.of<LinkCreditOptions>().high_limit = 9;  // 36 KiB, nine packets, before one of the others
     }
     Run run(network, traffic, options);
     while (run.finish(0) < 0 && run.finish(1) < 0 && run.step()) {}
@@ -183,7 +183,7 @@ TEST(link_credit_fifo_inputs_block_behind_their_head) {
     traffic.flow(4, 3, 1000 * kMtu);
     traffic.flow(2, 5, 200 * kMtu);
     Options options = credit();
-    options.link_credit.fifo = fifo;
+    options.of<LinkCreditOptions>().fifo = fifo;
     Run run(network, traffic, options);
     run.run();
     return run.finish(3);
@@ -193,7 +193,7 @@ TEST(link_credit_fifo_inputs_block_behind_their_head) {
 
 TEST(link_credit_tree_of_an_incast_blocks_an_innocent_flow) {
   // Four leaves. All of leaves 0 and 1 send to host 12; host 0 also to host 13, which nobody else wants.
-  const auto slowdown = [](Balance balance, bool incast) {
+  const auto slowdown = [](const char* balance, bool incast) {
     HandNetwork network = leaves(4, 4, 4);
     HandTraffic traffic;
     traffic.flow(3, 13, 400 * kMtu);
@@ -201,14 +201,14 @@ TEST(link_credit_tree_of_an_incast_blocks_an_innocent_flow) {
       for (std::int32_t host = 0; host < 8; ++host)
         if (host != 3) traffic.flow(host, 12, 400 * kMtu);
     Options options = credit(16 * kMtu);
-    options.balance = balance;
+    options.load_balancing = balance;
     Run run(network, traffic, options);
     run.run();
     return static_cast<double>(run.finish(0));
   };
-  const double alone = slowdown(Balance::single_path, false);
-  CHECK(slowdown(Balance::single_path, true) < 1.1 * alone);  // a link of its own: d-mod-k
-  CHECK(slowdown(Balance::adaptive, true) > 2 * alone);       // the tree has filled every link
+  const double alone = slowdown("ecmp", false);
+  CHECK(slowdown("ecmp", true) < 1.1 * alone);  // a link of its own: d-mod-k
+  CHECK(slowdown("adaptive", true) > 2 * alone);       // the tree has filled every link
 }
 
 TEST(link_credit_waits_for_itself_on_a_ring) {
@@ -244,7 +244,7 @@ TEST(link_credit_a_switch_drops_what_it_has_for_a_link_that_is_down) {
     traffic.flow(2, 1, 100 * kMtu);
     traffic.flow(2, 3, 100 * kMtu);
     Options options = credit();
-    options.link_credit.fifo = fifo;
+    options.of<LinkCreditOptions>().fifo = fifo;
     Run run(network, traffic, options);
     while (run.context.now < 4'000'000 && run.step()) {}
     run.fabric.set_rate(3, 0);
@@ -263,7 +263,7 @@ TEST(link_credit_refuses_what_does_not_fit) {
   const auto refused = [&](const LinkCreditOptions& chosen, const char* word) {
     HandNetwork network = star(2);
     Options options = credit();
-    options.link_credit = chosen;
+    options.of<LinkCreditOptions>() = chosen;
     return harness::throws<std::invalid_argument>([&] { Run(network, traffic, options).run(); }, word);
   };
   LinkCreditOptions small, many, weightless;
@@ -271,5 +271,8 @@ TEST(link_credit_refuses_what_does_not_fit) {
   many.lanes = 9;
   weightless.lanes = 2;
   weightless.low_weight[1] = 0;
-  CHECK(refused(small, "full packet") && refused(many, "1 to 8") && refused(weightless, "weight"));
+  CHECK(refused(small, "full packet") && refused(weightless, "weight"));
+  Options options = credit();
+  options.of<LinkCreditOptions>() = many;
+  CHECK(harness::throws<std::invalid_argument>([&] { check_fields(options); }, "lanes must be in [1, 8], not 9"));
 }

@@ -6,13 +6,14 @@
 #include <string>
 
 #include "packet/fabric/pfc.hpp"
+#include "packet/transport/rdma_options.hpp"
 
 namespace railyard::packet {
 
 PfcFabric::PfcFabric(Context& context)
-    : context_(context), options_(context.options.pfc), rules_(context.options.pfc), mtu_(context.options.mtu_bytes),
+    : context_(context), options_(context.options.of<PfcOptions>().in_bytes(context.options.mtu_bytes)), rules_(options_), mtu_(context.options.mtu_bytes),
       header_(context.options.header_bytes), adaptive_(switches_choose(context.options)),
-      telemetry_(context.options.telemetry), at_enqueue_(context.options.marking.at_enqueue),
+      telemetry_(context.options.telemetry), at_enqueue_(context.options.of<MarkingOptions>().at_enqueue),
       egress_choice_(context.network, context.options) {
   lay_out_classes();
   lay_out_links();
@@ -24,8 +25,8 @@ PfcFabric::PfcFabric(Context& context)
 void PfcFabric::lay_out_classes() {
   std::array<bool, 8> used{};
   for (const std::uint8_t klass : context_.traffic.klass) used[klass & 7u] = true;
-  const bool rdma = context_.options.transport == Transport::rdma;
-  const int control = rdma ? context_.options.rdma.control_class : context_.options.control_class;
+  const bool rdma = context_.options.transport == "rdma";
+  const int control = rdma ? context_.options.of<RdmaOptions>().control_class : context_.options.control_class;
   if (control >= 0 && control < 8) used[static_cast<std::size_t>(control)] = true;
   std::vector<std::uint8_t> weights;
   for (std::uint8_t klass = 0; klass < 8; ++klass) {
@@ -84,13 +85,13 @@ PfcFabric::Sort PfcFabric::sort_of(std::uint32_t link, double kept) const {
             .marking = {}};
   const bool from_host = static_cast<std::uint32_t>(network.link_source[link]) < context_.hosts;
   const bool to_host = static_cast<std::uint32_t>(network.link_target[link]) < context_.hosts;
-  const bool credit = options.transport == Transport::uec &&
-                      (options.congestion == Congestion::rccc || options.congestion == Congestion::both);
+  const bool credit = options.transport == "uec" &&
+                      options.receiver_credit();
   // Receivers that grant credit see to the last hop themselves: it does not mark.
   if (from_host || (credit && to_host)) return sort;
-  const double scale = options.marking.by_rate
+  const double scale = options.of<MarkingOptions>().by_rate
                            ? static_cast<double>(rate) / static_cast<double>(context_.derived.rate_bps) : kept;
-  sort.marking = Marking::make(options.marking, context_.derived.ecn_low_bytes, context_.derived.ecn_high_bytes, scale);
+  sort.marking = Marking::make(options.of<MarkingOptions>(), context_.derived.ecn_low_bytes, context_.derived.ecn_high_bytes, scale);
   return sort;
 }
 

@@ -220,7 +220,7 @@ class PfcFabric {
   std::string name(std::uint32_t link) const;
 
   Context& context_;
-  const PfcOptions& options_;
+  PfcOptions options_;  ///< Thresholds in bytes.
   BufferRules rules_;
   std::uint32_t mtu_, header_;
   bool adaptive_, telemetry_, at_enqueue_;

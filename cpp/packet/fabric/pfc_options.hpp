@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 
-#include "core/time.hpp"
+#include "packet/options.hpp"
 
 namespace railyard::packet {
 
@@ -23,6 +23,7 @@ struct PfcOptions {
   std::array<std::uint8_t, 8> weights{};    ///< Of classes served by deficit round robin; 0: strict priority, before those.
   std::int64_t xoff_bytes = 0;              ///< Pause above so much of one ingress and class; 0: the dynamic threshold.
   std::int64_t xon_bytes = 0;               ///< Let go below so much; 0: four fifths of xoff_bytes.
+  std::int64_t xoff_packets = 0, xon_packets = 0;  ///< The same in full packets; what is given in bytes goes first.
   std::int64_t buffer_bytes = 0;            ///< Of a switch, all told; 0: by its capacity (see `kBufferPs`).
   double alpha = 1;                         ///< Dynamic threshold, of the free shared buffer. Tomahawk 5 in SONiC: 1 to 2.
   double lossy_alpha = 1;                   ///< The same for the queue of a lossy class.
@@ -38,6 +39,14 @@ struct PfcOptions {
   static constexpr double kBufferPs = 165e6 * 8 / 51.2;
 
   bool fixed() const { return xoff_bytes > 0; }
+
+  /// The same with thresholds in bytes.
+  PfcOptions in_bytes(std::int64_t mtu) const {
+    PfcOptions made = *this;
+    if (made.xoff_bytes == 0) made.xoff_bytes = xoff_packets * mtu;
+    if (made.xon_bytes == 0) made.xon_bytes = xon_packets * mtu;
+    return made;
+  }
 };
 
 }  // namespace railyard::packet

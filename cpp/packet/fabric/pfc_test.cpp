@@ -16,10 +16,10 @@ constexpr std::uint32_t kMtu = 4150;
 
 Options lossless(std::int64_t xoff_packets = 0) {
   Options options;
-  options.switching = Switching::pfc;
+  options.switching = "pfc";
   options.mtu_bytes = kMtu;
-  options.balance = Balance::single_path;
-  options.pfc.xoff_bytes = xoff_packets * kMtu;
+  options.load_balancing = "ecmp";
+  options.of<PfcOptions>().xoff_bytes = xoff_packets * kMtu;
   return options;
 }
 
@@ -128,7 +128,7 @@ TEST(pfc_pause_and_resume_come_when_they_must) {
   const Ps delay = 3 * kMicrosecond, packet = wire_time(kMtu, kRate), frame = wire_time(64, kRate);
   Net net = star(2, delay);
   Options options = lossless(15);
-  options.pfc.xon_bytes = 12 * kMtu;
+  options.of<PfcOptions>().xon_bytes = 12 * kMtu;
   Driver<PfcFabric> driver(net, {{1, 0, 1000}}, options, no_marks());
   driver.fabric.hold(1, true);
   CHECK(driver.run(90 * kMicrosecond));
@@ -168,12 +168,12 @@ TEST(pfc_headroom_never_overflows) {
     net.rate[1] = among(1, 8) * rate / 8;  // the way out is no faster than one sender
     Options options = lossless();
     options.mtu_bytes = static_cast<std::uint32_t>(among(256, 9216));
-    options.pfc.alpha = std::array<double, 4>{0.0625, 0.5, 1, 8}[static_cast<std::size_t>(among(0, 3))];
-    options.pfc.reserve_bytes = among(0, 1) * 4096;
-    options.pfc.response_ps = among(0, 1) * among(0, 500'000);
+    options.of<PfcOptions>().alpha = std::array<double, 4>{0.0625, 0.5, 1, 8}[static_cast<std::size_t>(among(0, 3))];
+    options.of<PfcOptions>().reserve_bytes = among(0, 1) * 4096;
+    options.of<PfcOptions>().response_ps = among(0, 1) * among(0, 500'000);
     const auto mtu = static_cast<std::int64_t>(options.mtu_bytes);
-    const std::int64_t own = headroom_of(static_cast<double>(rate), delay, options.pfc.response_ps, mtu, 64) + options.pfc.reserve_bytes;
-    options.pfc.buffer_bytes = 2 * (senders + 1) * own + among(1, 200'000);
+    const std::int64_t own = headroom_of(static_cast<double>(rate), delay, options.of<PfcOptions>().response_ps, mtu, 64) + options.of<PfcOptions>().reserve_bytes;
+    options.of<PfcOptions>().buffer_bytes = 2 * (senders + 1) * own + among(1, 200'000);
     // Traffic both ways, so that pause frames must wait for packets.
     std::vector<Send> streams = incast(senders, among(50, 300));
     for (std::uint32_t host = 1; host <= senders; ++host) streams.push_back({0, host, 40});
@@ -198,8 +198,8 @@ TEST(pfc_headroom_never_overflows) {
 TEST(pfc_too_little_headroom_loses) {
   Net net = star(9);
   Options options = lossless();
-  options.pfc.headroom_bytes = headroom_of(kRate, kMicrosecond, 0, kMtu, 64) / 2;
-  options.pfc.buffer_bytes = 2 * 9 * options.pfc.headroom_bytes + 50'000;
+  options.of<PfcOptions>().headroom_bytes = headroom_of(kRate, kMicrosecond, 0, kMtu, 64) / 2;
+  options.of<PfcOptions>().buffer_bytes = 2 * 9 * options.of<PfcOptions>().headroom_bytes + 50'000;
   Driver<PfcFabric> driver(net, incast(8, 300), options, no_marks());
   CHECK(!driver.run());
   CHECK(driver.context.outcome.counters.dropped > 0);
@@ -208,15 +208,15 @@ TEST(pfc_too_little_headroom_loses) {
 TEST(pfc_buffer_smaller_than_its_headroom_is_refused) {
   Net net = star(3);
   Options options = lossless();
-  options.pfc.buffer_bytes = 1000;
+  options.of<PfcOptions>().buffer_bytes = 1000;
   CHECK_THROWS(std::invalid_argument, "headroom", Driver<PfcFabric>(net, incast(2, 1), options, no_marks()));
 }
 
 TEST(pfc_lossy_class_drops_at_the_tail_and_lossless_class_does_not) {
   Net net = star(9);
   Options options = lossless();
-  options.pfc.lossless = 0xfe;
-  options.pfc.buffer_bytes = 3'000'000;
+  options.of<PfcOptions>().lossless = 0xfe;
+  options.of<PfcOptions>().buffer_bytes = 3'000'000;
   std::vector<Send> streams = incast(8, 1000);
   for (std::uint32_t host = 1; host <= 8; ++host) streams.push_back({host, 0, 20, 3});
   Driver<PfcFabric> driver(net, streams, options, no_marks());
@@ -240,7 +240,7 @@ TEST(pfc_higher_class_overtakes_and_weights_share) {
     CHECK(driver.last(1) <= 2001 * wire_time(kMtu, kRate) + 2 * kMicrosecond + wire_time(kMtu, kRate));
     CHECK(driver.last(0) >= 4000 * wire_time(kMtu, kRate));
   }
-  options.pfc.weights = {1, 1, 1, 1, 1, 4, 1, 1};
+  options.of<PfcOptions>().weights = {1, 1, 1, 1, 1, 4, 1, 1};
   Driver<PfcFabric> driver(net, streams, options, no_marks());
   CHECK(driver.run(100 * kMicrosecond));
   const double ratio = static_cast<double>(driver.received(1)) / static_cast<double>(driver.received(0));
@@ -250,7 +250,7 @@ TEST(pfc_higher_class_overtakes_and_weights_share) {
 TEST(pfc_step_marks_what_leaves_more_behind) {
   Net net = star(3);
   Options options = lossless(100);
-  options.marking.low_bytes = options.marking.high_bytes = 10 * kMtu;
+  options.of<MarkingOptions>().low_bytes = options.of<MarkingOptions>().high_bytes = 10 * kMtu;
   Driver<PfcFabric> driver(net, incast(2, 50), options, no_marks());
   CHECK(!driver.run());
   // Two come where one leaves: after n packets out n + 1 wait, as long as they come.
@@ -363,7 +363,7 @@ TEST(pfc_adaptive_choice_goes_round_a_paused_egress) {
   net.join(4, 5, kRate, kMicrosecond);
   net.join(5, 1, kRate, kMicrosecond);
   Options options = lossless(15);
-  options.balance = Balance::adaptive;
+  options.load_balancing = "adaptive";
   Driver<PfcFabric> driver(net, {{0, 1, 3000}}, options, no_marks());
   driver.fabric.hold(6, true);
   driver.run(1000 * kMicrosecond);

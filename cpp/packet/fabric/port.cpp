@@ -30,7 +30,7 @@ Ports::Ports(Context& context)
   const Derived& derived = context.derived;
   std::vector<bool> failed(ports_.size(), false);
   for (const std::int32_t link : options.failed_links) failed[static_cast<std::size_t>(link)] = true;
-  const bool credit = options.congestion == Congestion::rccc || options.congestion == Congestion::both;
+  const bool credit = options.receiver_credit();
   std::map<std::tuple<std::int64_t, std::int64_t, bool, bool, bool, bool>, std::uint16_t> known;
   for (std::size_t link = 0; link < ports_.size(); ++link) {
     const bool from_host = static_cast<std::uint32_t>(network.link_source[link]) < network.hosts;

@@ -19,23 +19,14 @@ void need(bool condition, const char* what) {
 }
 
 const ScheduledOptions& checked(const ScheduledOptions& options) {
-  need(options.cell_bytes >= 16 && options.cell_bytes <= 8192 && options.cell_header_bytes <= 1024,
-       "a cell carries 16 to 8192 bytes behind a header of at most 1024");
-  need(options.control_cell_bytes >= 1 && options.control_cell_bytes <= 1024, "control_cell_bytes must be in [1, 1024]");
-  need(options.credit_bytes >= 64 && options.credit_bytes <= (1u << 20), "credit_bytes must be in [64, 1 MiB]");
   need((options.credit_bytes + 65'536) / options.cell_bytes < 65'535, "a credit of more than 65,535 cells");
-  need(options.credit_rate > 0 && options.credit_rate <= 4, "credit_rate must be in (0, 4]");
-  need(options.fabric_speedup > 0 && options.fabric_speedup <= 64, "fabric_speedup must be in (0, 64]");
-  need(options.request_ps >= 0 && options.grant_ps >= 0 && options.reachability_ps >= 0 && options.egress_bytes >= 0 &&
-           options.voq_bytes >= 0 && options.memory_bytes > 0,
-       "an option of the scheduled fabric is negative");
   return options;
 }
 
 }  // namespace
 
 ScheduledFabric::ScheduledFabric(Context& context)
-    : context_(context), options_(checked(context.options.scheduled)),
+    : context_(context), options_(checked(context.options.of<ScheduledOptions>())),
       target_(context.network.link_target.begin(), context.network.link_target.end()), topology_(context.network),
       routes_(topology_, context.network, context.options.seed),
       fabric_(context.network, topology_, routes_,

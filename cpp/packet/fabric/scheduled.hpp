@@ -6,6 +6,7 @@
 
 #include "packet/context.hpp"
 #include "packet/fabric/cell_fabric.hpp"
+#include "packet/fabric/scheduled_options.hpp"
 #include "packet/fabric/voq.hpp"
 
 namespace railyard::packet {

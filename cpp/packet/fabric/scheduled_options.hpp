@@ -1,9 +1,8 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 
-#include "core/time.hpp"
+#include "packet/options.hpp"
 
 namespace railyard::packet {
 
@@ -22,20 +21,6 @@ struct ScheduledOptions {
   std::int64_t voq_bytes = 0;              ///< Queue above which hosts are paused; 0: 5 ms of its port's rate.
   std::int64_t memory_bytes = 12'000'000'000;  ///< Of a leaf: above it hosts are paused.
   Ps reachability_ps = 1'000'000;          ///< From a fabric link's failure to cells that keep off it.
-};
-
-/// What a run of a scheduled fabric counted; zero for others.
-struct ScheduledCounters {
-  std::uint64_t cells = 0;        ///< Sent over links between switches, control cells among them.
-  std::uint64_t cells_lost = 0;   ///< On links that were down.
-  std::uint64_t requests = 0, grants = 0, pauses = 0;
-  std::int64_t voq_bytes = 0, memory_bytes = 0, egress_bytes = 0;  ///< Most of a queue, a leaf, a port to a host.
-  std::int64_t element_bytes = 0, uplink_bytes = 0;  ///< Most that waited for a link of an element, of a leaf.
-  std::int64_t cell_wait_ps = 0;  ///< A cell's mean wait for a link.
-  std::int64_t contexts = 0;      ///< Most queues of which a leaf awaited cells at a time.
-  std::int64_t bursts_held = 0;   ///< Most whole bursts that waited for an earlier one.
-  /// Bursts, one in sixteen, by reorder depth: the most cells that came before one which was sent earlier.
-  std::array<std::uint64_t, 64> reorder{};
 };
 
 }  // namespace railyard::packet

@@ -103,8 +103,8 @@ struct Flows {
 
 Options scheduled() {
   Options options;
-  options.transport = Transport::rdma;
-  options.switching = Switching::scheduled;
+  options.transport = "rdma";
+  options.switching = "scheduled";
   return options;
 }
 
@@ -264,9 +264,9 @@ TEST(scheduled_packet_alone_takes_the_credit_loop) {
   const Tree tree(2, 1, 4);
   Options options = scheduled();
   options.mtu_bytes = 264;
-  options.scheduled.fabric_speedup = 1;
-  options.scheduled.request_ps = 70'000;
-  options.scheduled.grant_ps = 130'000;
+  options.of<ScheduledOptions>().fabric_speedup = 1;
+  options.of<ScheduledOptions>().request_ps = 70'000;
+  options.of<ScheduledOptions>().grant_ps = 130'000;
   Flows flows;
   flows.add(0, 1, 100);
   const Outcome outcome = go(tree, flows, options);
@@ -287,7 +287,7 @@ TEST(scheduled_same_leaf_needs_no_fabric) {
   flows.add(0, 1, 4000);
   const Outcome outcome = go(tree, flows, options);
   CHECK(outcome.scheduled.cells == 0);
-  const Ps loop = options.scheduled.request_ps + options.scheduled.grant_ps;
+  const Ps loop = options.of<ScheduledOptions>().request_ps + options.of<ScheduledOptions>().grant_ps;
   const auto packet = [&](std::uint32_t bytes) { return 2 * (wire_time(bytes, kRate) + kMicrosecond) + loop; };
   CHECK(outcome.finish_ps.front() == packet(4064) + packet(64));
 }
@@ -305,11 +305,11 @@ TEST(scheduled_loses_nothing_and_keeps_the_order) {
     Options options = scheduled();
     options.seed = seed;
     options.mtu_bytes = std::vector<std::uint32_t>{300, 1500, 4150, 9000}[random(4)];
-    options.scheduled.cell_bytes = std::vector<std::uint32_t>{64, 200, 256, 1024}[random(4)];
-    options.scheduled.credit_bytes = std::vector<std::uint32_t>{512, 2048, 4096, 16384}[random(4)];
-    options.scheduled.fabric_speedup = std::vector<double>{0.5, 1.0, 160.0 / 144, 2.0}[random(4)];
-    options.scheduled.voq_bytes = random(2) == 0 ? 0 : 30'000;
-    options.scheduled.memory_bytes = random(2) == 0 ? 100'000 : 1'000'000'000;
+    options.of<ScheduledOptions>().cell_bytes = std::vector<std::uint32_t>{64, 200, 256, 1024}[random(4)];
+    options.of<ScheduledOptions>().credit_bytes = std::vector<std::uint32_t>{512, 2048, 4096, 16384}[random(4)];
+    options.of<ScheduledOptions>().fabric_speedup = std::vector<double>{0.5, 1.0, 160.0 / 144, 2.0}[random(4)];
+    options.of<ScheduledOptions>().voq_bytes = random(2) == 0 ? 0 : 30'000;
+    options.of<ScheduledOptions>().memory_bytes = random(2) == 0 ? 100'000 : 1'000'000'000;
     Flows flows;
     std::vector<std::int64_t> into(static_cast<std::size_t>(tree.hosts), 0);
     for (int count = 0; count < 30; ++count) {
@@ -339,7 +339,7 @@ TEST(scheduled_queues_to_one_port_share_it_evenly) {
     const Tree tree(queues + 1, 4, 8);
     Options options = scheduled();
     options.end_ps = 300 * kMicrosecond;
-    options.scheduled.control_cell_bytes = 1;  // links are to tell of the data alone
+    options.of<ScheduledOptions>().control_cell_bytes = 1;  // links are to tell of the data alone
     Flows flows;
     // Leafs send from one host or from four: the queue counts, not how many fill it.
     for (std::int32_t leaf = 1; leaf <= queues; ++leaf)
@@ -366,7 +366,7 @@ TEST(scheduled_fabric_slower_than_its_ports_is_shared_and_holds_little) {
   Options options = scheduled();
   const auto last = [](const Outcome& outcome) { return *std::max_element(outcome.finish_ps.begin(), outcome.finish_ps.end()); };
   const Outcome full = go(tree, flows, options);
-  options.scheduled.fabric_speedup /= 2;
+  options.of<ScheduledOptions>().fabric_speedup /= 2;
   const Outcome half = go(tree, flows, options);
   CHECK(all_done(full) && all_done(half));
   const double fabric = 160.0 / 144 / 2 * 256 / 272;
@@ -385,11 +385,11 @@ TEST(scheduled_leafs_pause_hosts_before_their_memory_is_full) {
   CHECK(deep.scheduled.pauses == 0 && deep.scheduled.voq_bytes > 6'000'000);
   // What comes after the pause: two delays of the link, what is on the wire, a packet at either end.
   const std::int64_t headroom = 4 * (2 * 50'000 + 3 * 4150);
-  options.scheduled.voq_bytes = 500'000;
+  options.of<ScheduledOptions>().voq_bytes = 500'000;
   const Outcome queue = go(tree, flows, options);
   CHECK(queue.scheduled.pauses > 0 && queue.scheduled.voq_bytes <= 500'000 + headroom);
-  options.scheduled.voq_bytes = 0;
-  options.scheduled.memory_bytes = 700'000;
+  options.of<ScheduledOptions>().voq_bytes = 0;
+  options.of<ScheduledOptions>().memory_bytes = 700'000;
   const Outcome memory = go(tree, flows, options);
   CHECK(memory.scheduled.pauses > 0 && memory.scheduled.memory_bytes <= 700'000 + headroom);
   for (const Outcome* outcome : {&queue, &memory}) {
@@ -409,7 +409,7 @@ TEST(scheduled_recovers_from_a_link_that_dies) {
   const std::vector<double> value{0};
   Options options = scheduled();
   options.faults = {at, link, kind, value};
-  options.rdma.rto_ps = 200 * kMicrosecond;
+  options.of<RdmaOptions>().rto_ps = 200 * kMicrosecond;
   const Outcome outcome = go(tree, flows, options);
   CHECK(all_done(outcome) && outcome.scheduled.cells_lost > 0 && outcome.counters.retransmitted > 0);
   // Lost is what went that way until all knew: a microsecond on the spine's own side, and what was in flight.
@@ -424,12 +424,12 @@ TEST(scheduled_refuses_what_makes_no_sense) {
   flows.add(0, 1, 1000);
   const auto refused = [&](auto change, const char* word) {
     Options options = scheduled();
-    change(options.scheduled);
+    change(options.of<ScheduledOptions>());
     return harness::throws<std::invalid_argument>([&] { go(tree, flows, options); }, word);
   };
   CHECK(refused([](ScheduledOptions& o) { o.cell_bytes = 4; }, "cell"));
   CHECK(refused([](ScheduledOptions& o) { o.credit_bytes = 1; }, "credit_bytes"));
   CHECK(refused([](ScheduledOptions& o) { o.credit_rate = 0; }, "credit_rate"));
   CHECK(refused([](ScheduledOptions& o) { o.fabric_speedup = -1; }, "fabric_speedup"));
-  CHECK(refused([](ScheduledOptions& o) { o.grant_ps = -1; }, "negative"));
+  CHECK(refused([](ScheduledOptions& o) { o.grant_ps = -1; }, "grant_ps"));
 }

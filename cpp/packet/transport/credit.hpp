@@ -12,7 +12,6 @@
 
 namespace railyard::packet {
 
-
 /// What a sender goes by when it says how much credit it wants.
 struct Wanted {
   std::int64_t fresh, again;  ///< Bytes not yet sent, to be sent again.

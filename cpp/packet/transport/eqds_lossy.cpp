@@ -5,9 +5,10 @@
 
 namespace railyard::packet {
 
-Outcome run_eqds_lossy(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options,
-                       const Derived& derived, const Heartbeat& heartbeat) {
-  return run_engine<Engine<LossyFabric, Uec<EqdsControl, LossyFabric>>>(network, traffic, options, derived, heartbeat);
-}
+namespace {
+
+const RunnerOf kPair("eqds", "lossy", run_engine<Engine<LossyFabric, Uec<EqdsControl, LossyFabric>>>);
+
+}  // namespace
 
 }  // namespace railyard::packet

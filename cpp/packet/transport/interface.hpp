@@ -32,7 +32,8 @@ class Interface {
 
  protected:
   Interface(Context& context, Fabric& fabric)
-      : context_(context), fabric_(fabric), key_seed_(stream_key(context.options.seed, Stream::key, 0)) {
+      : context_(context), fabric_(fabric), key_seed_(stream_key(context.options.seed, Stream::key, 0)),
+        control_class_(context.options.transport == "rdma" ? kClasses : context.options.control_class) {
     if constexpr (Fabric::kBackpressure) waiting_.resize(context.hosts);
   }
 
@@ -46,10 +47,8 @@ class Interface {
     packet.size = static_cast<std::uint16_t>(context_.options.header_bytes);
     packet.entropy = entropy;
     packet.kind = kind;
-    // RDMA has a class of its own for what answers data.
-    const Options& options = context_.options;
-    const bool own_class = kind != Kind::data && options.transport != packet::Transport::rdma && options.control_class < kClasses;
-    packet.klass = own_class ? options.control_class : context_.traffic.klass[flow];
+    const bool answers = kind != Kind::data && control_class_ < kClasses;
+    packet.klass = answers ? control_class_ : context_.traffic.klass[flow];
     packet.flags = 0;
     packet.ingress = kNone;
     packet.following = kNone;
@@ -173,6 +172,7 @@ class Interface {
 
   static constexpr std::uint8_t kClasses = 8;
   std::uint64_t key_seed_;
+  std::uint8_t control_class_;  ///< Of what answers data; kClasses: its flow's. RDMA says it by itself.
   std::vector<std::array<std::uint32_t, kClasses>> waiting_;  ///< Flows in the round by class, where there is backpressure.
 };
 

@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "packet/balance/balancer.hpp"
+#include "packet/balance/path_choice.hpp"
+#include "packet/balance/spray.hpp"
 #include "packet/context.hpp"
 #include "packet/transport/interface.hpp"
 #include "packet/transport/pull_queue.hpp"
@@ -114,7 +115,7 @@ class Ndp : public Interface<Ndp<Fabric>, Fabric> {
   const Options& options_;
   std::uint32_t mss_;
   Balancer balancer_;
-  Oblivious answers_;
+  Spray answers_;
   WordArena sent_, received_, again_;
   BigVector<Sender> senders_;
   BigVector<Receiver> receivers_;

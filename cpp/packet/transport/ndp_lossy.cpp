@@ -4,9 +4,10 @@
 
 namespace railyard::packet {
 
-Outcome run_ndp_lossy(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options,
-                      const Derived& derived, const Heartbeat& heartbeat) {
-  return run_engine<Engine<LossyFabric, Ndp<LossyFabric>>>(network, traffic, options, derived, heartbeat);
-}
+namespace {
+
+const RunnerOf kPair("ndp", "lossy", run_engine<Engine<LossyFabric, Ndp<LossyFabric>>>);
+
+}  // namespace
 
 }  // namespace railyard::packet

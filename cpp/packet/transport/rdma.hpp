@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <memory>
 
-#include "packet/balance/balancer.hpp"
+#include "packet/balance/path_choice.hpp"
 #include "packet/context.hpp"
 #include "packet/control/rate_controls.hpp"
 #include "packet/transport/interface.hpp"
 #include "packet/transport/queue_pair.hpp"
+#include "packet/transport/rdma_options.hpp"
 
 namespace railyard::packet {
 
@@ -90,7 +92,7 @@ class Rdma : public Interface<Rdma<Fabric>, Fabric> {
   const RdmaOptions& rule_;
   std::int64_t mss_;
   Balancer balancer_;
-  RateControls controls_;
+  std::unique_ptr<RateControls> controls_;
   WordArena bits_;
   BigVector<QueuePair> pairs_;
   BigVector<ResponderEnd> ends_;
@@ -99,10 +101,10 @@ class Rdma : public Interface<Rdma<Fabric>, Fabric> {
 
 template <class Fabric>
 Rdma<Fabric>::Rdma(Context& context, Fabric& fabric)
-    : Base(context, fabric), options_(context.options), rule_(context.options.rdma),
+    : Base(context, fabric), options_(context.options), rule_(context.options.of<RdmaOptions>()),
       mss_(std::int64_t{options_.mtu_bytes} - options_.header_bytes),
       balancer_(static_cast<std::uint32_t>(context.traffic.source.size()), options_),
-      controls_(options_, context.derived, context.traffic.source.size()), line_bps_(context.hosts, 0) {
+      controls_(RateControls::of(options_, context.derived, context.traffic.source.size())), line_bps_(context.hosts, 0) {
   const std::size_t flows = context.traffic.source.size();
   pairs_.resize(flows);
   ends_.resize(flows);

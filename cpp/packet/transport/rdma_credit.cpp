@@ -4,9 +4,10 @@
 
 namespace railyard::packet {
 
-Outcome run_rdma_credit(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options,
-                       const Derived& derived, const Heartbeat& heartbeat) {
-  return run_engine<Engine<CreditFabric, Rdma<CreditFabric>>>(network, traffic, options, derived, heartbeat);
-}
+namespace {
+
+const RunnerOf kPair("rdma", "credit", run_engine<Engine<CreditFabric, Rdma<CreditFabric>>>);
+
+}  // namespace
 
 }  // namespace railyard::packet

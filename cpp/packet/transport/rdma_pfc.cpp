@@ -4,9 +4,10 @@
 
 namespace railyard::packet {
 
-Outcome run_rdma_pfc(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options,
-                     const Derived& derived, const Heartbeat& heartbeat) {
-  return run_engine<Engine<PfcFabric, Rdma<PfcFabric>>>(network, traffic, options, derived, heartbeat);
-}
+namespace {
+
+const RunnerOf kPair("rdma", "pfc", run_engine<Engine<PfcFabric, Rdma<PfcFabric>>>);
+
+}  // namespace
 
 }  // namespace railyard::packet

@@ -4,9 +4,10 @@
 
 namespace railyard::packet {
 
-Outcome run_rdma_scheduled(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options,
-                       const Derived& derived, const Heartbeat& heartbeat) {
-  return run_engine<Engine<ScheduledFabric, Rdma<ScheduledFabric>>>(network, traffic, options, derived, heartbeat);
-}
+namespace {
+
+const RunnerOf kPair("rdma", "scheduled", run_engine<Engine<ScheduledFabric, Rdma<ScheduledFabric>>>);
+
+}  // namespace
 
 }  // namespace railyard::packet

@@ -14,12 +14,7 @@ void Rdma<Fabric>::start(std::uint32_t flow) {
     pair.again.open(bits_, BitWindow::kLeastLog);
   }
   pair.base_window = rule_.window_rtts > 0 ? path_window(pair, flow) : 0;
-  const RateControls::Ruling ruling = controls_.with(flow, [&](auto& control, auto& state) {
-    state.rate_bps = line_bps_[pair.source];
-    state.window_bytes = pair.base_window;
-    control.open(state, context_.now);
-  });
-  take_ruling(pair, flow, ruling);
+  take_ruling(pair, flow, controls_->open(flow, {line_bps_[pair.source], pair.base_window}, context_.now));
   arm(pair, flow);
   this->send_while_permitted(flow);
 }
@@ -95,11 +90,9 @@ std::uint32_t Rdma<Fabric>::emit(std::uint32_t flow) {
 template <class Fabric>
 void Rdma<Fabric>::pace(QueuePair& pair, std::uint32_t flow, std::uint32_t index) {
   const std::uint32_t size = context_.slab[index].size;
-  if (controls_.sees_departures()) {
+  if (controls_->sees_departures()) {
     const auto payload = static_cast<std::int64_t>(size - options_.header_bytes);
-    take_ruling(pair, flow, controls_.with(flow, [&](auto& control, auto& state) {
-      control.on_sent(state, payload, context_.now);
-    }));
+    take_ruling(pair, flow, controls_->on_sent(flow, payload, context_.now));
   }
   if (pair.ps_per_byte == 0) return;
   const auto gap = static_cast<Ps>(pair.ps_per_byte * size);
@@ -130,7 +123,7 @@ void Rdma<Fabric>::take_ruling(QueuePair& pair, std::uint32_t flow, const RateCo
 /// one stays in the wheel and does nothing.
 template <class Fabric>
 void Rdma<Fabric>::arm(QueuePair& pair, std::uint32_t flow) {
-  Ps due = controls_.next_timer(flow);
+  Ps due = controls_->next_timer(flow);
   if (out(pair) != 0) {
     const Ps expiry = pair.progress + rule_.rto_ps;
     due = due == 0 ? expiry : std::min(due, expiry);
@@ -145,11 +138,9 @@ void Rdma<Fabric>::on_timer(std::uint32_t flow) {
   QueuePair& pair = pairs_[flow];
   if (pair.done || pair.timer_at != context_.now) return;
   pair.timer_at = 0;
-  const Ps due = controls_.next_timer(flow);
+  const Ps due = controls_->next_timer(flow);
   if (due != 0 && due <= context_.now)
-    take_ruling(pair, flow, controls_.with(flow, [&](auto& control, auto& state) {
-      control.on_timer(state, context_.now);
-    }));
+    take_ruling(pair, flow, controls_->on_timer(flow, context_.now));
   if (out(pair) != 0 && pair.progress + rule_.rto_ps <= context_.now) expire(pair, flow);
   arm(pair, flow);
   this->send_while_permitted(flow);
@@ -169,9 +160,7 @@ void Rdma<Fabric>::expire(QueuePair& pair, std::uint32_t flow) {
       if (!pair.got.has(bits_, at)) pair.again.set(bits_, at);
   }
   balancer_.feedback(flow, 0, Feedback::timeout, context_.now);
-  take_ruling(pair, flow, controls_.with(flow, [&](auto& control, auto& state) {
-    control.on_timeout(state, context_.now);
-  }));
+  take_ruling(pair, flow, controls_->on_timeout(flow, context_.now));
 }
 
 template <class Fabric>
@@ -195,16 +184,14 @@ void Rdma<Fabric>::on_ack(const Packet& ack, std::uint32_t index) {
     return;
   }
   if (marked && rule_.notification == Notification::acknowledgement) on_cnp(ack.flow);
-  if (controls_.sees_acks()) {
+  if (controls_->sees_acks()) {
     const std::int64_t left = in_flight(pair);
     const std::int64_t fresh = rule_.out_of_order ? before - left : std::int64_t{pair.acked - acked} * mss_;
     const Telemetry* const seen = options_.telemetry ? &context_.telemetry[index] : nullptr;
     const Acknowledged what{context_.now, context_.now - ack.amount, marked,
                             std::max<std::int64_t>(fresh, 0), left, pair.acked, pair.next,
                             seen != nullptr ? seen->hops.data() : nullptr, seen != nullptr ? seen->count : 0};
-    take_ruling(pair, ack.flow, controls_.with(ack.flow, [&](auto& control, auto& state) {
-      control.on_ack(state, what);
-    }));
+    take_ruling(pair, ack.flow, controls_->on_ack(ack.flow, what));
   }
   this->send_while_permitted(ack.flow);
 }
@@ -243,9 +230,7 @@ void Rdma<Fabric>::on_nack(const Packet& nack) {
     if (lost) pair.again.set(bits_, nack.sequence);
     balancer_.feedback(nack.flow, nack.entropy, Feedback::trimmed, context_.now);
   }
-  take_ruling(pair, nack.flow, controls_.with(nack.flow, [&](auto& control, auto& state) {
-    control.on_nack(state, context_.now);
-  }));
+  take_ruling(pair, nack.flow, controls_->on_nack(nack.flow, context_.now));
   this->send_while_permitted(nack.flow);
 }
 
@@ -253,9 +238,7 @@ template <class Fabric>
 void Rdma<Fabric>::on_cnp(std::uint32_t flow) {
   QueuePair& pair = pairs_[flow];
   if (pair.done) return;
-  take_ruling(pair, flow, controls_.with(flow, [&](auto& control, auto& state) {
-    control.on_cnp(state, context_.now);
-  }));
+  take_ruling(pair, flow, controls_->on_cnp(flow, context_.now));
 }
 
 template <class Fabric>

@@ -7,6 +7,8 @@
 #include "packet/bit_window.hpp"
 #include "packet/control/dcqcn.hpp"
 #include "packet/control/rate_controls.hpp"
+#include "packet/control/spectrum.hpp"
+#include "packet/transport/rdma_options.hpp"
 
 using namespace railyard;
 using namespace railyard::packet;
@@ -18,18 +20,18 @@ constexpr double kLine = 400e9;
 
 Options paper() {
   Options options;
-  options.dcqcn.byte_counter = 0;
-  options.dcqcn.additive_bps = 1e9;
-  options.dcqcn.hyper_bps = 5e9;
+  options.of<DcqcnOptions>().byte_counter = 0;
+  options.of<DcqcnOptions>().additive_bps = 1e9;
+  options.of<DcqcnOptions>().hyper_bps = 5e9;
   return options;
 }
 
 Options periodic() {
   Options options = paper();
-  options.dcqcn.form = DcqcnForm::periodic;
-  options.dcqcn.alpha_interval_ps = kMicrosecond;
-  options.dcqcn.decrease_interval_ps = 4 * kMicrosecond;
-  options.dcqcn.increase_interval_ps = 300 * kMicrosecond;
+  options.of<DcqcnOptions>().form = DcqcnForm::periodic;
+  options.of<DcqcnOptions>().alpha_interval_ps = kMicrosecond;
+  options.of<DcqcnOptions>().decrease_interval_ps = 4 * kMicrosecond;
+  options.of<DcqcnOptions>().increase_interval_ps = 300 * kMicrosecond;
   return options;
 }
 
@@ -91,7 +93,7 @@ TEST(alpha_follows_its_closed_form) {
 
 TEST(the_byte_counter_raises_too_and_both_are_needed_for_hyper) {
   Options options = paper();
-  options.dcqcn.byte_counter = 1000;
+  options.of<DcqcnOptions>().byte_counter = 1000;
   Dcqcn control(options, Derived{});
   Dcqcn::State state = opened(control);
   control.on_cnp(state, 0);
@@ -138,7 +140,7 @@ TEST(a_second_cut_keeps_the_target_until_the_rate_has_risen) {
 
 TEST(the_rate_stays_between_its_bounds) {
   Options options = periodic();
-  options.dcqcn.min_rate_bps = 1e9;
+  options.of<DcqcnOptions>().min_rate_bps = 1e9;
   Dcqcn control(options, Derived{});
   Dcqcn::State state = opened(control);
   std::mt19937_64 random(1);
@@ -189,18 +191,14 @@ TEST(a_bit_window_is_a_set) {
 
 TEST(controls_hand_back_what_rules) {
   Options options = paper();
-  options.rdma.control = RateControl::dcqcn;
-  RateControls controls(options, Derived{}, 3);
-  auto ruling = controls.with(1, [](auto& control, auto& state) {
-    state.rate_bps = kLine;
-    state.window_bytes = 77;
-    control.open(state, 0);
-  });
+  options.of<RdmaOptions>().control = "dcqcn";
+  const auto controls = RateControls::of(options, Derived{}, 3);
+  auto ruling = controls->open(1, {kLine, 77}, 0);
   CHECK(ruling.rate_bps == kLine && ruling.window_bytes == 77);
-  ruling = controls.with(1, [](auto& control, auto& state) { control.on_cnp(state, 5); });
+  ruling = controls->on_cnp(1, 5);
   CHECK(near(ruling.rate_bps, kLine / 2));
-  CHECK(controls.next_timer(1) == 5 + 55 * kMicrosecond);
-  CHECK(!controls.sees_acks() && !controls.sees_departures());
+  CHECK(controls->next_timer(1) == 5 + 55 * kMicrosecond);
+  CHECK(!controls->sees_acks() && !controls->sees_departures());
 }
 
 namespace {
@@ -212,7 +210,7 @@ struct SpectrumBench {
 
   SpectrumBench() {
     derived.base_rtt_ps = 10 * kMicrosecond;
-    options.spectrum.threshold_ps = 12 * kMicrosecond;
+    options.of<SpectrumOptions>().threshold_ps = 12 * kMicrosecond;
     state.rate_bps = kLine;
   }
 };

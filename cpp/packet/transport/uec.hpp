@@ -6,10 +6,11 @@
 #include <optional>
 #include <vector>
 
-#include "packet/balance/balancer.hpp"
+#include "packet/balance/path_choice.hpp"
 #include "packet/context.hpp"
 #include "packet/transport/interface.hpp"
 #include "packet/transport/sender.hpp"
+#include "packet/transport/uec_options.hpp"
 
 namespace railyard::packet {
 
@@ -94,6 +95,7 @@ class Uec : public Interface<Uec<Control, Fabric>, Fabric> {
   const Derived& derived_;
   std::int64_t mss_;
   NsccConstants constants_;
+  std::int64_t sack_bytes_;
   Balancer balancer_;
   WordArena sent_, received_;
   BigVector<Sender> senders_;
@@ -109,7 +111,8 @@ Uec<Control, Fabric>::Uec(Context& context, Fabric& fabric)
     : Base(context, fabric), options_(context.options), derived_(context.derived),
       mss_(std::int64_t{options_.mtu_bytes} - options_.header_bytes),
       constants_(NsccConstants::make(options_.mtu_bytes, mss_, static_cast<double>(derived_.rate_bps),
-                                     derived_.base_rtt_ps, derived_.target_delay_ps, options_.quick_adapt_gate)),
+                                     derived_.base_rtt_ps, derived_.target_delay_ps, options_.of<NsccOptions>().quick_adapt_gate)),
+      sack_bytes_(options_.of<UecOptions>().sack_bytes),
       balancer_(static_cast<std::uint32_t>(context.traffic.source.size()), options_) {
   const std::size_t flows = context.traffic.source.size();
   senders_.resize(flows);
@@ -122,8 +125,8 @@ Uec<Control, Fabric>::Uec(Context& context, Fabric& fabric)
   }
   if constexpr (Control::kCredit) {
     pacers_.assign(context.hosts, typename Control::Pacer(options_, derived_));
-    if (!Control::Pacer::kSlows || options_.oversubscription <= 1) return;
-    congestion_.assign(context.hosts, Oversubscription(options_.oversubscription));
+    if (!Control::Pacer::kSlows || options_.of<RcccOptions>().oversubscription <= 1) return;
+    congestion_.assign(context.hosts, Oversubscription(options_.of<RcccOptions>().oversubscription));
     adjustments_.assign(context.hosts, 0);
     for (std::uint32_t host = 0; host < context.hosts; ++host)
       if (context.owns(host)) context.wheel.push(

@@ -3,9 +3,10 @@
 
 namespace railyard::packet {
 
-Outcome run_uec_credit(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options,
-                      const Derived& derived, const Heartbeat& heartbeat) {
-  return run_uec<CreditFabric>(network, traffic, options, derived, heartbeat);
-}
+namespace {
+
+const RunnerOf kPair("uec", "credit", run_uec<CreditFabric>);
+
+}  // namespace
 
 }  // namespace railyard::packet

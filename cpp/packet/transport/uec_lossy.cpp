@@ -3,9 +3,10 @@
 
 namespace railyard::packet {
 
-Outcome run_uec_lossy(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options,
-                      const Derived& derived, const Heartbeat& heartbeat) {
-  return run_uec<LossyFabric>(network, traffic, options, derived, heartbeat);
-}
+namespace {
+
+const RunnerOf kPair("uec", "lossy", run_uec<LossyFabric>);
+
+}  // namespace
 
 }  // namespace railyard::packet

@@ -3,9 +3,10 @@
 
 namespace railyard::packet {
 
-Outcome run_uec_pfc(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options,
-                      const Derived& derived, const Heartbeat& heartbeat) {
-  return run_uec<PfcFabric>(network, traffic, options, derived, heartbeat);
-}
+namespace {
+
+const RunnerOf kPair("uec", "pfc", run_uec<PfcFabric>);
+
+}  // namespace
 
 }  // namespace railyard::packet

@@ -47,7 +47,7 @@ void Uec<Control, Fabric>::on_data(std::uint32_t host, const Packet& packet) {
     receiver.ack_requested = false;
   }
   complete_if_whole(packet.flow);
-  if (!marked && !now && receiver.unacknowledged < options_.sack_bytes) return;
+  if (!marked && !now && receiver.unacknowledged < sack_bytes_) return;
   receiver.unacknowledged = 0;
   acknowledge(host, packet, marked || asked, echo);
 }

@@ -12,12 +12,12 @@ Outcome run_uec(const NetworkColumns& network, const TrafficColumns& traffic, co
   const auto go = [&]<class Control>(std::type_identity<Control>) {
     return run_engine<Engine<Fabric, Uec<Control, Fabric>>>(network, traffic, options, derived, heartbeat);
   };
-  switch (options.congestion) {
-    case Congestion::rccc: return go(std::type_identity<RcccControl>());
-    case Congestion::both: return go(std::type_identity<BothControl>());
-    case Congestion::constant: return go(std::type_identity<ConstantControl>());
-    default: return go(std::type_identity<NsccControl>());
-  }
+  const std::string& control = options.congestion_control;
+  if (control == "rccc") return go(std::type_identity<RcccControl>());
+  if (control == "nscc+rccc") return go(std::type_identity<BothControl>());
+  if (control == "constant") return go(std::type_identity<ConstantControl>());
+  if (control == "nscc") return go(std::type_identity<NsccControl>());
+  throw std::invalid_argument("no congestion control '" + control + "' of Ultra Ethernet");
 }
 
 }  // namespace railyard::packet

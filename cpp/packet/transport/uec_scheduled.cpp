@@ -3,9 +3,10 @@
 
 namespace railyard::packet {
 
-Outcome run_uec_scheduled(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options,
-                      const Derived& derived, const Heartbeat& heartbeat) {
-  return run_uec<ScheduledFabric>(network, traffic, options, derived, heartbeat);
-}
+namespace {
+
+const RunnerOf kPair("uec", "scheduled", run_uec<ScheduledFabric>);
+
+}  // namespace
 
 }  // namespace railyard::packet

@@ -50,7 +50,7 @@ def test_who_controls_congestion(flags, control):
 def test_one_path_hangs_on_the_hash_and_adaptive_routing_is_a_load_balancer():
     asked = command("uet_htsim_uec -tm a.cm -linkspeed 400000 -paths 1")
     assert asked.hashed
-    assert {"load_balancing=single-path", "link_rate=400000 Mb/s"} <= set(asked.sets)
+    assert {"load_balancing=ecmp", "link_rate=400000 Mb/s"} <= set(asked.sets)
     assert "load_balancing=adaptive" in sets("uet_htsim_uec -tm a.cm -strat ecmp_ar")
 
 

@@ -1,21 +1,17 @@
 """The packet engine: every packet, every queue. See `docs/concepts/packet.md`."""
 
 from railyard.engine.packet.faults import Fault
+from railyard.engine.packet.mechanisms import CONSTANTS, MECHANISMS, Constant, Mechanism, names_of
 from railyard.engine.packet.networks import crossbar, fat_tree, leaf_spine
-from railyard.engine.packet.pfc import PFC_KEYS, PfcSettings
 from railyard.engine.packet.records import (
     AT_RECEIVER,
     AT_SENDER,
-    CONGESTION_CONTROLS,
-    LOAD_BALANCINGS,
-    SWITCHINGS,
-    TRANSPORTS,
     PacketNetwork,
     Routes,
-    Settings,
     Traffic,
 )
 from railyard.engine.packet.running import Packets, run
+from railyard.engine.packet.settings import Settings
 from railyard.engine.packet.user import (
     GOOD,
     MARKED,
@@ -31,19 +27,17 @@ from railyard.engine.packet.user import (
 __all__ = [
     "AT_RECEIVER",
     "AT_SENDER",
-    "CONGESTION_CONTROLS",
+    "CONSTANTS",
     "GOOD",
-    "LOAD_BALANCINGS",
     "MARKED",
-    "PFC_KEYS",
-    "SWITCHINGS",
+    "MECHANISMS",
     "TIMEOUT",
-    "TRANSPORTS",
     "TRIMMED",
+    "Constant",
     "Fault",
+    "Mechanism",
     "PacketNetwork",
     "Packets",
-    "PfcSettings",
     "Routes",
     "Settings",
     "Traffic",
@@ -54,6 +48,7 @@ __all__ = [
     "crossbar",
     "fat_tree",
     "leaf_spine",
+    "names_of",
     "run",
     "signature",
 ]

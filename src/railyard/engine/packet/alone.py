@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from railyard.collective import CollectivePolicy
     from railyard.engine.packet.lowering import Block
     from railyard.engine.packet.placing import Placed
-    from railyard.engine.packet.records import Settings
+    from railyard.engine.packet.settings import Settings
 
 SHARE = 1.0
 """Of the budget of hops that may go into this, beside the run itself."""

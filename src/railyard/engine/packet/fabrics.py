@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.engine.packet.infiniband import INFINIBAND_AR
 from railyard.engine.packet.placing import base_rtt_ps
-from railyard.engine.packet.records import Settings
 from railyard.engine.packet.roce import ROCE, SPECTRUM_X
 from railyard.engine.packet.scheduled import SCHEDULED
+from railyard.engine.packet.settings import Settings
 from railyard.engine.packet.uec import IDEAL, UEC
 from railyard.registry import Registry
 

@@ -10,7 +10,7 @@ from typing import Any
 INFINIBAND: dict[str, Any] = {
     "transport": "rdma",
     "switching": "credit",
-    "load_balancing": "single-path",
+    "load_balancing": "ecmp",
     "mtu_bytes": 4096 + 26,
     "header_bytes": 26,
     "trim": False,

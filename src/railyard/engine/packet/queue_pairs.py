@@ -14,7 +14,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.engine.packet.records import Settings, Traffic
+    from railyard.engine.packet.records import Traffic
+    from railyard.engine.packet.settings import Settings
     from railyard.graph import Record
 
 

@@ -1,54 +1,23 @@
-"""What the packet engine takes: a network of directed links, flows, and the constants of the transport."""
+"""What the packet engine takes beside its settings: a network of directed links, and flows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from railyard.engine.packet.control_settings import CHOICES as CONTROL_CHOICES
-from railyard.engine.packet.control_settings import ControlSettings
-from railyard.engine.packet.link_credit_settings import LinkCreditSettings
-from railyard.engine.packet.pfc import PfcSettings
-from railyard.engine.packet.pulled_settings import PulledSettings
-from railyard.engine.packet.rdma_settings import CHOICES as RDMA_CHOICES
-from railyard.engine.packet.rdma_settings import RdmaSettings
-from railyard.engine.packet.scheduled import ScheduledSettings
-from railyard.engine.packet.user.balancer import UserBalancer
-from railyard.engine.packet.user.control import UserControl
-from railyard.errors import InputError, suggest
+from railyard.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from railyard.cluster.routing import RoutingTable
-    from railyard.engine.packet.faults import Fault
-    from railyard.engine.packet.user.compiling import Functions
-
-CongestionControl = Literal["nscc", "rccc", "nscc+rccc", "constant"]
-LoadBalancing = Literal["mixed", "reps", "bitmap", "oblivious", "single-path", "adaptive", "flowlet", "skip"]
-Transport = Literal["uec", "rdma", "eqds", "ndp"]
-Switching = Literal["lossy", "pfc", "credit", "scheduled"]
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 AT_SENDER, AT_RECEIVER = 0, 1
 """When a dependency on a flow is done: its sender has the last acknowledgement; its receiver has every byte."""
-
-CONGESTION_CONTROLS: tuple[CongestionControl, ...] = ("nscc", "rccc", "nscc+rccc", "constant")
-LOAD_BALANCINGS: tuple[LoadBalancing, ...] = (
-    "mixed",
-    "reps",
-    "bitmap",
-    "oblivious",
-    "single-path",
-    "adaptive",
-    "flowlet",
-    "skip",
-)
-TRANSPORTS: tuple[Transport, ...] = ("uec", "rdma", "eqds", "ndp")
-SWITCHINGS: tuple[Switching, ...] = ("lossy", "pfc", "credit", "scheduled")
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,94 +195,3 @@ class Traffic:
 
     def __len__(self) -> int:
         return len(self.source)
-
-
-_OPEN: dict[str, type[Functions]] = {"rdma_control": UserControl, "load_balancing": UserBalancer}
-"""Settings that may be functions of the user's own in place of a word."""
-
-
-@dataclass(frozen=True)
-class Settings(LinkCreditSettings, PfcSettings, RdmaSettings, ControlSettings, ScheduledSettings, PulledSettings):
-    """Constants of the transport and of the switches. Defaults are those of uet-htsim (commit 40ccb05).
-
-    Those of switches with classes and pause frames stand with `PfcSettings`, of links with credits with
-    `LinkCreditSettings`, of scheduled fabrics with `ScheduledSettings`.
-
-    Attributes:
-        transport: What hosts speak.
-        switching: What happens where more comes to an egress than leaves it.
-        congestion_control: `nscc` (window at the sender), `rccc` (credit by the receiver), both, or `constant` window.
-        load_balancing: Who chooses among equal-cost paths and how: a name, or a `UserBalancer`.
-        flowlet_gap_ps: A pause of a flow after which its next packet may take another path (flowlet), ps.
-        mtu_bytes: A full packet, header included.
-        header_bytes: Header, acknowledgement, trimmed packet.
-        queue_packets: Full packets that an egress queue holds; None: one bandwidth-delay product with trimming, else 5.
-        ecn_low: Packets left in the queue above which some departing packets are marked; None: 0.2 of that product.
-        ecn_high: Packets above which all are; None: 0.8.
-        trim: A full queue cuts packets to their headers; else it drops them.
-        seed: Of all random choices.
-        path_entropies: Entropy values a flow uses; a power of two.
-        sack_bytes: Bytes a receiver accepts before it acknowledges unasked.
-        window_packets: First window, packets; None: 1.5 bandwidth-delay products.
-        base_rtt_ps: Unloaded round trip of the longest path, ps; None: from the network.
-        target_delay_ps: Queueing delay that NSCC aims at, ps; None: 0.75 base round trips with trimming, else 1.
-        quick_adapt_gate: NSCC's quick adapt acts below the greatest window / 2^gate.
-        pull_rate: Share of the line rate that RCCC grants.
-        oversubscription: Of the fabric; above 1 RCCC receivers slow down by marks and by trims before the last hop.
-        failed_links: Links that keep only a part of their rate, queue and thresholds.
-        failed_fraction: That part.
-        end_ps: Simulated time at which the run ends whatever has finished, ps; None: never.
-        faults: What happens to links in time; see `railyard.engine.packet.faults`.
-        reroute_ps: From the end or return of a link to routes that know of it, ps; None: they never do.
-        link_retry: Links send again what arrives wrong; else it is lost.
-        sample_ps: Time between samples of queues and flows, ps; None: none are taken.
-        sample_links: Links that are sampled.
-        sample_flows: Flows that are sampled.
-    """
-
-    transport: Transport = "uec"
-    switching: Switching = "lossy"
-    congestion_control: CongestionControl = "nscc"
-    load_balancing: LoadBalancing | UserBalancer = "mixed"
-    flowlet_gap_ps: int = 10_000_000
-    mtu_bytes: int = 4150
-    header_bytes: int = 64
-    queue_packets: int | None = None
-    ecn_low: int | None = None
-    ecn_high: int | None = None
-    trim: bool = True
-    seed: int = 0
-    path_entropies: int = 64
-    sack_bytes: int = 16384
-    window_packets: int | None = None
-    base_rtt_ps: int | None = None
-    target_delay_ps: int | None = None
-    quick_adapt_gate: int = 3
-    pull_rate: float = 0.99
-    oversubscription: float = 1.0
-    failed_links: tuple[int, ...] = ()
-    failed_fraction: float = 0.25
-    end_ps: int | None = None
-    faults: tuple[Fault, ...] = ()
-    reroute_ps: int | None = 50_000_000
-    link_retry: bool = False
-    sample_ps: int | None = None
-    sample_links: tuple[int, ...] = ()
-    sample_flows: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        for key, allowed in (
-            ("transport", TRANSPORTS),
-            ("switching", SWITCHINGS),
-            ("congestion_control", CONGESTION_CONTROLS),
-            ("load_balancing", LOAD_BALANCINGS),
-            *RDMA_CHOICES.items(),
-            *CONTROL_CHOICES.items(),
-        ):
-            found = getattr(self, key)
-            if key in _OPEN and isinstance(found, _OPEN[key]):
-                continue
-            if found not in allowed:
-                near = suggest(str(found), allowed)
-                hint = f"did you mean {near!r}?" if near else None
-                raise InputError(f"unknown {key.replace('_', ' ')}", key=key, found=found, allowed=allowed, hint=hint)

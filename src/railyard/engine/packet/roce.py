@@ -12,7 +12,7 @@ _US = 10**6
 ROCE: dict[str, Any] = {
     "transport": "rdma",
     "switching": "pfc",
-    "load_balancing": "single-path",
+    "load_balancing": "ecmp",
     "mtu_bytes": 4096 + 82,
     "header_bytes": 82,
     "trim": False,

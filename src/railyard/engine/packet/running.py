@@ -10,15 +10,10 @@ import numpy as np
 
 from railyard import _core
 from railyard.engine.packet import pfc
-from railyard.engine.packet.control_settings import put_controls, put_user
 from railyard.engine.packet.faults import columns as fault_columns
-from railyard.engine.packet.link_credit_settings import put_link_credit
-from railyard.engine.packet.pulled_settings import PULLED_KEYS
 from railyard.engine.packet.queue_pairs import split
-from railyard.engine.packet.rdma_settings import put_rdma
-from railyard.engine.packet.records import SWITCHINGS, TRANSPORTS
-from railyard.engine.packet.scheduled import counts, put_scheduled
-from railyard.engine.packet.user.balancer import UserBalancer
+from railyard.engine.packet.scheduled import counts
+from railyard.engine.packet.settings import core_options
 from railyard.errors import InputError, SimulationError
 from railyard.graph import Label, Record
 
@@ -27,29 +22,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.engine.packet.records import PacketNetwork, Settings, Traffic
+    from railyard.engine.packet.records import PacketNetwork, Traffic
+    from railyard.engine.packet.settings import Settings
     from railyard.graph.record import Table
 
 MOST_THREADS = 255
-
-_CONGESTION = {
-    "nscc": _core.PacketCongestion.NSCC,
-    "rccc": _core.PacketCongestion.RCCC,
-    "nscc+rccc": _core.PacketCongestion.BOTH,
-    "constant": _core.PacketCongestion.CONSTANT,
-}
-_BALANCE = {
-    "mixed": _core.PacketBalance.MIXED,
-    "reps": _core.PacketBalance.REPS,
-    "bitmap": _core.PacketBalance.BITMAP,
-    "oblivious": _core.PacketBalance.OBLIVIOUS,
-    "single-path": _core.PacketBalance.SINGLE_PATH,
-    "adaptive": _core.PacketBalance.ADAPTIVE,
-    "flowlet": _core.PacketBalance.FLOWLET,
-    "skip": _core.PacketBalance.SKIP,
-}
-_TRANSPORT = {name: getattr(_core.PacketTransport, name.upper()) for name in TRANSPORTS}
-_SWITCHING = {name: getattr(_core.PacketSwitching, name.upper()) for name in SWITCHINGS}
 
 
 @dataclass(frozen=True)
@@ -93,45 +70,6 @@ class Packets:
     link_retries: int
     pauses: int
     credits: int
-
-
-def _options(settings: Settings, threads: int) -> _core.PacketOptions:
-    options = _core.PacketOptions()
-    options.transport = _TRANSPORT[settings.transport]
-    options.switching = _SWITCHING[settings.switching]
-    options.congestion = _CONGESTION[settings.congestion_control]
-    balance = settings.load_balancing
-    options.balance = _core.PacketBalance.USER if isinstance(balance, UserBalancer) else _BALANCE[balance]
-    options.queue_packets = settings.queue_packets or 0
-    options.ecn_low_packets = -1 if settings.ecn_low is None else settings.ecn_low
-    options.ecn_high_packets = -1 if settings.ecn_high is None else settings.ecn_high
-    options.paths = settings.path_entropies
-    for key in (
-        "flowlet_gap_ps",
-        "mtu_bytes",
-        "header_bytes",
-        "trim",
-        "seed",
-        "sack_bytes",
-        "quick_adapt_gate",
-        "pull_rate",
-        "oversubscription",
-        "failed_fraction",
-        *PULLED_KEYS,
-    ):
-        setattr(options, key, getattr(settings, key))
-    put_link_credit(options, settings)
-    put_rdma(options, settings)
-    put_controls(options, settings)
-    put_user(options, settings.rdma_control, balance)
-    for key in ("window_packets", "base_rtt_ps", "target_delay_ps", "end_ps", "sample_ps"):
-        setattr(options, key, getattr(settings, key) or 0)
-    options.threads = threads
-    options.link_retry = settings.link_retry
-    options.reroute_ps = -1 if settings.reroute_ps is None else settings.reroute_ps
-    pfc.put(settings, settings.mtu_bytes, options)
-    put_scheduled(options, settings)
-    return options
 
 
 def _series(outcome: _core.PacketOutcome, settings: Settings, rate_bps: NDArray[np.int64]) -> dict[str, Table]:
@@ -243,7 +181,7 @@ def run(
         outcome = _core.run_packets(
             columns,
             flows,
-            _options(settings, threads),
+            core_options(settings, threads),
             failed_links=np.asarray(settings.failed_links, np.int32),
             faults=_core.PacketFaults(at_ps=at_ps, link=link, kind=kind, value=value),
             sample_links=np.asarray(settings.sample_links, np.int32),

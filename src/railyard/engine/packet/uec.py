@@ -22,7 +22,7 @@ IDEAL: dict[str, Any] = {
     "transport": "uec",
     "switching": "lossy",
     "congestion_control": "constant",
-    "load_balancing": "oblivious",
+    "load_balancing": "spray",
     "queue_packets": 1 << 16,
 }
 """What nothing but hosts' links can slow: a window that never changes, queues that never overflow."""

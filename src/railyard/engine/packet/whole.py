@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from railyard.cluster.links import LinkTable
     from railyard.collective.policy import CollectivePolicy
     from railyard.engine.packet.lowering import Block
-    from railyard.engine.packet.records import Settings
+    from railyard.engine.packet.settings import Settings
     from railyard.graph import TaskGraph
 
 BUDGET_HOPS = 3e8

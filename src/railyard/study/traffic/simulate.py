@@ -194,47 +194,15 @@ def _network(network: TreeNetwork, speedup: float) -> PacketNetwork:
 
 
 def _settings(given: Run, tree: Tree, network: TreeNetwork, own: dict[str, Any]) -> EngineSettings:
-    from railyard.engine.packet import PFC_KEYS
-    from railyard.engine.packet import Settings as EngineSettings
-    from railyard.engine.packet.control_settings import CONTROL_KEYS
-    from railyard.engine.packet.link_credit_settings import LINK_CREDIT_KEYS
-    from railyard.engine.packet.pulled_settings import PULLED_KEYS
-    from railyard.engine.packet.rdma_settings import RDMA_KEYS
-    from railyard.engine.packet.scheduled import SCHEDULED_KEYS
-
     said = given.settings
-    plain = {key: getattr(said, key) for key in (*RDMA_KEYS, *CONTROL_KEYS, *PULLED_KEYS) if key != "rdma_control"}
-    return EngineSettings(
-        **plain,
-        rdma_control=own["rdma_control"],
-        **{key: getattr(said, key) for key in PFC_KEYS},
-        **{key: getattr(said, key) for key in SCHEDULED_KEYS},
-        **{key: getattr(said, key) for key in LINK_CREDIT_KEYS},
-        switching=said.switching,  # type: ignore[arg-type]
-        transport=said.transport,  # type: ignore[arg-type]
-        congestion_control=said.congestion_control,  # type: ignore[arg-type] # one of the names: assign() has checked
-        load_balancing=own["load_balancing"],
-        mtu_bytes=said.mtu_bytes,
-        header_bytes=said.header_bytes,
-        queue_packets=said.queue_packets,
-        ecn_low=said.ecn_low_packets,
-        ecn_high=said.ecn_high_packets,
-        trim=said.trim,
+    return replace(
+        said,
+        **own,
         seed=given.seed,
-        path_entropies=said.paths,
-        sack_bytes=said.sack_bytes,
-        window_packets=said.window_packets,
         base_rtt_ps=base_rtt_ps(tree, said),
-        target_delay_ps=said.target_delay_ps,
-        quick_adapt_gate=said.quick_adapt_gate,
-        pull_rate=said.pull_rate,
         oversubscription=float(tree.oversubscription) if said.congestion_control == "rccc" else 1.0,
         failed_links=tuple(network.slow.tolist()),
         failed_fraction=0.25,
-        end_ps=said.end_ps,
-        flowlet_gap_ps=said.flowlet_gap_ps,
-        reroute_ps=said.reroute_ps,
-        link_retry=said.link_retry,
     )
 
 

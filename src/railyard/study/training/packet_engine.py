@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.engine import Engine
-    from railyard.engine.packet.records import Settings as EngineSettings
+    from railyard.engine.packet.settings import Settings as EngineSettings
     from railyard.scenario.load import Draft
     from railyard.scenario.packet.settings import Settings
     from railyard.scenario.packet_section import PacketSection
-
-_RENAMED = {"ecn_low": "ecn_low_packets", "ecn_high": "ecn_high_packets", "path_entropies": "paths"}
-"""Fields of the engine's settings that users write otherwise."""
 
 _OF_THE_RUN = frozenset({"seed", "base_rtt_ps", "failed_links", "failed_fraction", "oversubscription", "end_ps"})
 """Fields that come from the cluster or the run and not from a fabric."""
@@ -88,11 +85,7 @@ def _own(section: PacketSection, cluster: Cluster) -> tuple[EngineSettings | Non
 
 def engine_settings(said: Settings) -> EngineSettings:
     """Settings as users write them, as the engine takes them; what the cluster decides is left open."""
-    from railyard.engine.packet.records import Settings as EngineSettings
+    from railyard.engine.packet.settings import Settings as EngineSettings
 
-    given: dict[str, Any] = {}
-    for entry in fields(EngineSettings):
-        name = _RENAMED.get(entry.name, entry.name)
-        if entry.name not in _OF_THE_RUN and hasattr(said, name):
-            given[entry.name] = getattr(said, name)
-    return EngineSettings(**given)
+    names = {entry.name for entry in fields(EngineSettings)} - _OF_THE_RUN
+    return EngineSettings(**{name: getattr(said, name) for name in names})

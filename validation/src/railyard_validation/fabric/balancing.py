@@ -38,7 +38,7 @@ _WINDOW_PS = (300_000_000, 600_000_000)
 )
 def collisions() -> Iterator[Row]:
     """The law of collisions in packets."""
-    hashed = Settings(load_balancing="single-path")
+    hashed = Settings(load_balancing="ecmp")
     uses = [_in_use(replace(hashed, seed=seed)) for seed in range(_SEEDS[1] // 2)]
     yield Case("F1", "aggregate, 1 queue pair", "%").absolute(63.2, 100 * float(np.mean(uses)), by=_POINTS)
     for qps, expected in _SLOWEST.items():
@@ -80,14 +80,14 @@ def tails() -> Iterator[Row]:
     """Permutations under every way to choose paths."""
     tree = fat_tree(1024, rate_bps=RATE_BPS)
     for who, balancing, expected in (("hosts spray", "mixed", 64.0), ("switches choose", "adaptive", 59.0)):
-        found = _p99(tree, 2_000_000, Settings(load_balancing=balancing), (0,))  # type: ignore[arg-type]
+        found = _p99(tree, 2_000_000, Settings(load_balancing=balancing), (0,))
         yield Case("F2", f"1,024 hosts, {who}, p99", "us").relative(expected, found, by=0.10)
-    found = _p99(tree, 2_000_000, Settings(load_balancing="single-path"), range(6))
+    found = _p99(tree, 2_000_000, Settings(load_balancing="ecmp"), range(6))
     hashed = Case("F2", "1,024 hosts, one path, p99", "us", note="mean of 6 seeds of the hash")
     yield hashed.relative(214.0, found, by=0.10)
     wide = leaf_spine(8192, leaf_hosts=64, spines=64, rate_bps=RATE_BPS)
     for control, expected in (("nscc", 38.7), ("rccc", 38.4)):
-        settings = Settings(congestion_control=control)  # type: ignore[arg-type]
+        settings = Settings(congestion_control=control)
         last = float(microseconds(run(wide, permutation(8192, 1_000_000, 0), settings))[-1])
         yield Case("F2", f"8,192 hosts, {control.upper()}, last", "us").relative(expected, last, by=0.10)
 

@@ -16,8 +16,6 @@ from railyard_validation.fabric.packets import ELEPHANT_BYTES, RATE_BPS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from railyard.engine.packet.records import LoadBalancing
-
 _GPUS = 16_384
 _PLANES = 76
 _AT_PS = 200_000_000
@@ -42,7 +40,7 @@ def failures() -> Iterator[Row]:
     reps = _slowdown_us("reps")
     yield Case("F12", "a spine dies, REPS: longer by", "us").between("under 100", reps, high=100)
     hashed = Case("F12", "a spine dies, one path: longer by", "us", note="the run is ended at 60 ms")
-    yield hashed.between("until NCCL gives up, 30 s", _slowdown_us("single-path"), low=_END_PS / 2e6)
+    yield hashed.between("until NCCL gives up, 30 s", _slowdown_us("ecmp"), low=_END_PS / 2e6)
     note = "how the test paused senders between sites and at what rate they began is not in its report"
     far = Case("F12", "100 Gb/s over 50 to 500 km, DCQCN", "%", note=note)
     yield far.not_built("100, no loss; 99.5 and 99.99 with 8 and 16 queue pairs", "+-2 %")
@@ -60,7 +58,7 @@ def _one_plane_lost() -> float:
     return float(1 - times[0] / times[1])
 
 
-def _slowdown_us(balancing: LoadBalancing) -> float:
+def _slowdown_us(balancing: str) -> float:
     """How much later the flow ends that suffers most from a spine's death, us."""
     network = leaf_spine(64, leaf_hosts=32, spines=32, rate_bps=RATE_BPS)
     host = np.arange(16)

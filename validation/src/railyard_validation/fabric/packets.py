@@ -19,7 +19,7 @@ RATE_BPS = 400 * 10**9
 ROCE_SETTINGS = Settings(**ROCE)
 PAUSES_ALONE = replace(ROCE_SETTINGS, rdma_control="line-rate", rdma_notification="none")
 SCHEDULED = Settings(
-    transport="rdma", switching="scheduled", load_balancing="single-path", trim=False, mtu_bytes=4178, header_bytes=82,
+    transport="rdma", switching="scheduled", load_balancing="ecmp", trim=False, mtu_bytes=4178, header_bytes=82,
     rdma_control="line-rate", rdma_control_bytes=86,
 )  # fmt: skip
 
@@ -31,9 +31,9 @@ _PS = 10**12
 
 def wire_ps(size_bytes: int, settings: Settings, rate_bps: int = RATE_BPS) -> float:
     """Time of a flow's packets on one link, headers with them."""
-    payload = settings.mtu_bytes - settings.header_bytes
-    packets = -(-size_bytes // payload)
-    return 8 * _PS * (size_bytes + packets * settings.header_bytes) / rate_bps
+    header_bytes: int = settings.header_bytes
+    packets: int = -(-size_bytes // (settings.mtu_bytes - header_bytes))
+    return 8 * _PS * (size_bytes + packets * header_bytes) / rate_bps
 
 
 def permutation(hosts: int, size_bytes: int, seed: int) -> Traffic:

@@ -89,7 +89,7 @@ def _pinned(used: int) -> float:
     """Rate of the slowest flow of a job of `used` hosts over that of one alone, mean over drawn places."""
     hosts = _RACK * _RACKS
     network = leaf_spine(hosts, leaf_hosts=_RACK, spines=_UPLINKS, rate_bps=RATE_BPS)
-    settings = Settings(load_balancing="single-path")
+    settings = Settings(load_balancing="ecmp")
     shares = []
     for seed in range(4):
         members = np.sort(np.random.default_rng(seed).permutation(hosts)[:used])

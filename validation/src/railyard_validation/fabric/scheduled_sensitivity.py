@@ -84,7 +84,7 @@ def _defaults() -> Settings:
     return Settings(
         transport="rdma",
         switching="scheduled",
-        load_balancing="single-path",
+        load_balancing="ecmp",
         mtu_bytes=4178,
         header_bytes=82,
         rdma_control_bytes=86,
@@ -96,7 +96,7 @@ def _row(network: PacketNetwork, settings: Settings, key: str, value: float, cas
     from railyard.engine.packet import run
 
     traffic, at_one_port = _traffic(case)
-    found: Record = run(network, traffic, replace(settings, **{key: value}))  # type: ignore[arg-type]
+    found: Record = run(network, traffic, replace(settings, **{key: value}))
     payload = settings.mtu_bytes - settings.header_bytes
     wire = at_one_port + settings.header_bytes * -(-at_one_port // payload)
     latency = 8 * int(network.latency_ps[0])

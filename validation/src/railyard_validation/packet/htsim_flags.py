@@ -36,6 +36,9 @@ _ONE_VALUE = {
     "-tiers": "tiers",
     "-load_balancing_algo": "load_balancing",
 }
+_WORDS = {"oblivious": "spray"}
+"""htsim's words that are others here."""
+
 _SENDER = ("-sender_cc", "-sender_cc_only")
 _RECEIVER = ("-receiver_cc", "-receiver_cc_only")
 _WIDE = {"-pfc_thresholds": 2}
@@ -124,11 +127,11 @@ def _uec(found: Command, values: dict[str, str]) -> None:
     if values.get("-paths") == "1":
         values.pop("-paths")
         found.hashed = True
-        found.sets.append("load_balancing=single-path")
+        found.sets.append("load_balancing=ecmp")
     found.slowed = "-failed" in values
     for flag, value in values.items():
         if flag in _ONE_VALUE:
-            found.sets.append(f"{_ONE_VALUE[flag]}={value}")
+            found.sets.append(f"{_ONE_VALUE[flag]}={_WORDS.get(value, value)}")
         elif flag not in {*_IGNORED, *_SENDER, *_RECEIVER}:
             found.not_built = f"not built: htsim's flag {flag}"
     found.sets.append("recv_done_trigger=ignore")
