@@ -63,6 +63,20 @@ class Draft:
             tree = override.put(tree, key, value)
         return Draft(check(tree, Scenario), tree, self.folder)
 
+    def with_values(self, changes: Mapping[str, Any], origin: str) -> Draft:
+        """The same with other plain values under dotted keys.
+
+        Args:
+            changes: By dotted key.
+            origin: Where they come from, for errors.
+
+        Raises:
+            InputError: The result is no valid scenario.
+        """
+        mark = source.Mark(origin)
+        nodes = {key: source.from_plain(value, mark) for key, value in changes.items()}
+        return self.changed(nodes) if nodes else self
+
     def blame(self, error: InputError, *section: str) -> InputError:
         """An error of another room with its place in this scenario; `section` is what its keys are relative to."""
         return problems.place(error, self.tree, section)

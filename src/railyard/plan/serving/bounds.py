@@ -13,18 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.economics.deployment import Use, deployment_cost
-from railyard.economics.serving import Goodput
 from railyard.engine.stages import Batched
-from railyard.study.pipeline.bill import parts_of
 from railyard.study.pipeline.model_stage import Answer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.engine.serving import Pool
-    from railyard.study.pipeline.built import Built, Hardware
-    from railyard.study.pipeline.prepare import PipelineJob
+    from railyard.study.pipeline.built import Built
     from railyard.workload.serving.requests import Requests
 
 _SLACK = 0.9
@@ -84,20 +80,3 @@ def _answers_s(pool: Pool, requests: Requests) -> float:
         share = min(pool.speculative.acceptance, 1 - 1e-12)
         yields = (1 - share ** (guesses + 1)) / (1 - share)
     return float((seconds / batch).min() / yields * (requests.output_tokens - 1.0).sum())
-
-
-def least_usd_per_h(job: PipelineJob, hardware: Hardware) -> float:
-    """Dollars of an hour of one replica, with its devices waiting, typical.
-
-    Args:
-        job: For its network and its assumptions.
-        hardware: Of the pool.
-    """
-    device = hardware.cluster.accelerator
-    cost = deployment_cost(
-        uses=[Use(device, hardware.count, device.idle_power_w)],
-        parts=list(parts_of(job, hardware)),
-        goodput=Goodput(input_tokens=1.0, output_tokens=1.0, seconds=1.0, attainment=1.0),
-        assumptions=job.assumptions,
-    )
-    return cost.usd_per_h.typical / hardware.replicas

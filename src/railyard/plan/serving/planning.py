@@ -9,10 +9,8 @@ from railyard.errors import InputError
 from railyard.plan.serving.options import options
 from railyard.plan.serving.search import Found, Plan, search
 from railyard.plan.serving.trials import Trials
-from railyard.scenario.load import blaming, dump, to_yaml
-from railyard.scenario.source import Mark, from_plain
-from railyard.scenario.variants import without_compare
-from railyard.study.pipeline.measuring import measure
+from railyard.scenario.load import blaming
+from railyard.study.pipeline.bench import Bench, variant_of
 from railyard.study.serving.requests import requests_of
 
 if TYPE_CHECKING:
@@ -94,8 +92,8 @@ def plan(draft: Draft, tell: Tell) -> Planned:
     for number, one in enumerate(found.plans[:_FULL]):
         tell("the best plans with all figures", number / _FULL)
         job = trials.job(one.choice)
-        full.append(measure(job, job.run(job.requests)).variant)
-    best = "" if found.best is None else to_yaml(dump(_with(draft, found.best.choice).scenario))
+        full.append(variant_of(job))
+    best = "" if found.best is None else Bench(draft).yaml(_written_out(found.best.choice))
     return Planned(draft.scenario.name, stages, found, tuple(full), rates, best)
 
 
@@ -109,13 +107,12 @@ def _tokens_per_h(draft: Draft) -> float:
     return total / requests.duration_s * 3600
 
 
-def _with(draft: Draft, choice: Choice) -> Draft:
-    """The scenario with a deployment written out, and without its plan."""
-    mark = Mark("plan")
+def _written_out(choice: Choice) -> dict[str, Any]:
+    """Dotted keys of a deployment, and of a scenario without its plan."""
     changes: dict[str, Any] = {"plan": None}
     for option, replicas in choice:
         changes |= option.changes(replicas)
-    return without_compare(draft).changed({key: from_plain(value, mark) for key, value in changes.items()})
+    return changes
 
 
 def _best_of(
@@ -139,7 +136,7 @@ def _at_rate(draft: Draft, rate_bps: float, base: Plan | None, per_h: float, tel
     """A plan's options, with as many replicas as they need over links of another rate; None where none is in time."""
     if base is None:
         return None
-    slower = draft.changed({"cluster.back_end.link_rate": from_plain(f"{rate_bps!r} b/s", Mark("plan.link_rates"))})
+    slower = draft.with_values({"cluster.back_end.link_rate": f"{rate_bps!r} b/s"}, "plan.link_rates")
     stages = {option.stage: (option,) for option, _ in base.choice}
     return _quietly(Trials(slower), stages, per_h, lambda what, share: tell(f"{rate_bps / 1e9:g} Gb/s: {what}", share))
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from railyard.plan.serving.options import Option
-    from railyard.plan.serving.trials import Trial, Trials
+    from railyard.plan.serving.trials import Trials
+    from railyard.study.pipeline.bench import Trial
 
     Choice = tuple[tuple[Option, tuple[int, ...]], ...]
 

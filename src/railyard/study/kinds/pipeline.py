@@ -53,7 +53,7 @@ def _run(job: PipelineJob, control: Control) -> Traversed:
 def _search(traversed: Traversed, found: Measured, control: Control) -> None:
     """The capacity, where the scenario asks for it, and the points of the fronts."""
     job = traversed.job
-    section = job.variant.draft.scenario.pipeline.capacity
+    section = job.section.capacity
     if section is not None:
         control.progress(f"capacity of {job.variant.name}", RUN_SHARE)
     add_curve(
@@ -68,7 +68,7 @@ def _search(traversed: Traversed, found: Measured, control: Control) -> None:
 
 def _served(job: PipelineJob, requests: Requests) -> tuple[Served, bool]:
     journey = job.run(requests)
-    return shown(job.variant.draft.scenario.pipeline, journey).served, outcome(journey) == "overload"
+    return shown(job.section, journey).served, outcome(journey) == "overload"
 
 
 def _write(folder: Path, traversed: Traversed, found: Measured) -> None:

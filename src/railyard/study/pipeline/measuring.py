@@ -39,7 +39,7 @@ LEFT_OUT = (
 
 def objective_of(job: PipelineJob) -> Objective:
     """The scenario's objective."""
-    slo = job.variant.draft.scenario.pipeline.slo
+    slo = job.section.slo
     return Objective(slo.ttft, slo.tpot, slo.e2e, slo.attainment)
 
 
@@ -49,7 +49,7 @@ def measure(job: PipelineJob, journey: Journey[Requests]) -> Measured:
     Raises:
         InputError: The bill holds an unknown kind.
     """
-    seen = shown(job.variant.draft.scenario.pipeline, journey)
+    seen = shown(job.section, journey)
     found, objective = seen.served, objective_of(job)
     good = goodput(found, objective)
     span = max(good.span_s, SHORTEST_S)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.engine.stages import Journey
     from railyard.engine.stages.through import Progress
-    from railyard.scenario.pipeline import StageSection, WhenSection
+    from railyard.scenario.pipeline import PipelineSection, StageSection, WhenSection
     from railyard.scenario.variants import Variant
     from railyard.study.pipeline.built import Built, Hardware
     from railyard.workload.serving.requests import Requests
@@ -45,6 +45,7 @@ class PipelineJob:
 
     Attributes:
         variant: Its name, settings and scenario.
+        section: The stages as written.
         network: The cluster of the scenario, whose network all stages are on.
         stages: By name, in order.
         requests: What is asked.
@@ -52,6 +53,7 @@ class PipelineJob:
     """
 
     variant: Variant
+    section: PipelineSection
     network: Cluster
     stages: Mapping[str, Built]
     requests: Requests
@@ -59,11 +61,10 @@ class PipelineJob:
 
     def run(self, requests: Requests, progress: Progress | None = None) -> Journey[Requests]:
         """Sends requests through all stages."""
-        scenario = self.variant.draft.scenario
-        written = scenario.pipeline.stages
-        steps = {name: _step(built, written, name) for name, built in self.stages.items()}
-        between = Between(scenario.pipeline.between.latency, scenario.pipeline.between.rate)
-        return through(steps, requests, between=between, seed=scenario.seed, progress=progress)
+        section, seed = self.section, self.variant.draft.scenario.seed
+        steps = {name: _step(built, section.stages, name) for name, built in self.stages.items()}
+        between = Between(section.between.latency, section.between.rate)
+        return through(steps, requests, between=between, seed=seed, progress=progress)
 
 
 def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[PipelineJob]:
@@ -77,12 +78,13 @@ def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Pipe
     return [job_of(variant, memo) for variant in variants]
 
 
-def job_of(variant: Variant, memo: Memo) -> PipelineJob:
+def job_of(variant: Variant, memo: Memo, section: PipelineSection | None = None) -> PipelineJob:
     """One variant, ready to run.
 
     Args:
         variant: With a pipeline.
         memo: What other variants have made.
+        section: In place of the scenario's pipeline.
 
     Raises:
         InputError: It cannot be run; with the place in the scenario.
@@ -94,7 +96,7 @@ def job_of(variant: Variant, memo: Memo) -> PipelineJob:
     network: Cluster = memo.get("cluster", key, lambda: compose.cluster_of(draft, catalog))
     with blaming(draft, "economics"):
         assumptions = Assumptions.from_catalog(catalog, scenario.economics.given())
-    pipeline = scenario.pipeline
+    pipeline = section or scenario.pipeline
     asked = [dump(pipeline.requests), scenario.seed]
     requests: Requests = memo.get("requests", asked, lambda: requests_of(draft))
     site = Site(draft, catalog, network, memo)
@@ -110,7 +112,7 @@ def job_of(variant: Variant, memo: Memo) -> PipelineJob:
                 hint="raise `cluster.accelerators`",
             )
         )
-    return PipelineJob(variant, network, stages, requests, assumptions)
+    return PipelineJob(variant, pipeline, network, stages, requests, assumptions)
 
 
 def _step(built: Built, stages: Mapping[str, StageSection], name: str) -> Step[Requests]:
