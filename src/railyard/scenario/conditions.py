@@ -5,11 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from railyard.collective.policy import CollectivePolicy
-from railyard.engine import DegradeLink, Fault, Jitter, Late, SlowAccelerator, Stall
 from railyard.scenario.quantity import Flag, Natural, Ratio, Text, Time
 from railyard.scenario.section import Section
-from railyard.workload.training.jitter import JitterLaw
 
 
 class CollectivesSection(Section):
@@ -34,21 +31,6 @@ class CollectivesSection(Section):
         default=0, description="Added to every step through a NIC by a virtualized or socket-based stack."
     )
 
-    def policy(self) -> CollectivePolicy:
-        """The record that the collective room takes.
-
-        Raises:
-            InputError: It names an algorithm that is unknown or does not do that kind.
-        """
-        return CollectivePolicy(
-            algorithm=dict(self.algorithm),
-            protocol=dict(self.protocol),
-            selector=self.selector,
-            pxn=self.pxn,
-            launch_ps=self.launch,
-            network_overhead_ps=self.network_overhead,
-        )
-
 
 class JitterSection(Section):
     """Random differences between steps and in compute time."""
@@ -66,18 +48,6 @@ class JitterSection(Section):
         " and interruptions by the seed; `none` does without.",
     )
 
-    def record(self, law: JitterLaw, micro_batches: int) -> Jitter:
-        """The record that engines take.
-
-        Args:
-            law: Of the job's device.
-            micro_batches: Of a step, over which the noise of one averages out.
-        """
-        if self.law != "drawn":
-            return Jitter(self.sigma, self.rank_sigma)
-        stalls = tuple(Stall(kind.rate_hz, kind.mean_s) for kind in law.interruptions)
-        return Jitter(self.sigma, self.rank_sigma, law.sigma / max(micro_batches, 1) ** 0.5, stalls)
-
 
 class LateSection(Section):
     """One rank reaches its next task late by a given time."""
@@ -88,10 +58,6 @@ class LateSection(Section):
     at: Time = Field(
         default=0, description="From when on; the computation that runs then, or the next one, takes longer."
     )
-
-    def record(self) -> Fault:
-        """The record that engines take."""
-        return Late(self.rank, self.by, self.at)
 
 
 class SlowAcceleratorSection(Section):
@@ -104,14 +70,6 @@ class SlowAcceleratorSection(Section):
     )
     start: Time = Field(default=0, description="From when on.")
     end: Time | None = Field(default=None, description="Until when; to the end of the step when left out.")
-
-    def record(self) -> Fault:
-        """The record that engines take.
-
-        Raises:
-            InputError: It ends before it begins.
-        """
-        return SlowAccelerator(self.rank, self.factor, self.start, self.end)
 
 
 class DegradeLinkSection(Section):
@@ -129,14 +87,6 @@ class DegradeLinkSection(Section):
         if (self.tier is None) == (self.link is None):
             raise PydanticCustomError("target", "either `tier` or `link` says what is degraded")
         return self
-
-    def record(self) -> Fault:
-        """The record that engines take.
-
-        Raises:
-            InputError: It ends before it begins.
-        """
-        return DegradeLink(self.factor, self.link, self.tier, self.start, self.end)
 
 
 FaultSection = Annotated[LateSection | SlowAcceleratorSection | DegradeLinkSection, Field(discriminator="kind")]

@@ -4,7 +4,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from railyard.engine.packet.beside import Beside
 from railyard.scenario.quantity import Count, Natural, Positive, Size, Text, Time
 from railyard.scenario.section import Section
 
@@ -18,10 +17,6 @@ class BesideSection(Section):
     size: Size = Field(gt=0, description="Of every flow.")
     every: Time = Field(gt=0, description="From one burst to the next.")
     traffic_class: Natural = Field(default=0, le=7, description="Class; collectives are 0, storage is 1.")
-
-    def record(self) -> Beside:
-        """The record that the engine takes."""
-        return Beside(self.pattern, self.ports, self.size, self.every, self.targets, self.traffic_class)
 
 
 class PacketSection(Section):

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from railyard.scenario.variants import expand, resolved
 from railyard.study.inputs import write_inputs
 from railyard.study.kind import Kind, kinds
-from railyard.study.kinds.serving import RUN_SHARE, relate
+from railyard.study.kinds.serving import relate
 from railyard.study.pipeline.files import write_variant
 from railyard.study.pipeline.measuring import measure, objective_of, outcome
 from railyard.study.pipeline.prepare import prepare
 from railyard.study.pipeline.shown import shown
-from railyard.study.serving.capacity import add_curve
+from railyard.study.serving.capacity import RUN_SHARE, add_curve
 from railyard.study.serving.check import ENGINE, check_engine
 
 if TYPE_CHECKING:
@@ -53,17 +53,7 @@ def _run(job: PipelineJob, control: Control) -> Traversed:
 def _search(traversed: Traversed, found: Measured, control: Control) -> None:
     """The capacity, where the scenario asks for it, and the points of the fronts."""
     job = traversed.job
-    section = job.section.capacity
-    if section is not None:
-        control.progress(f"capacity of {job.variant.name}", RUN_SHARE)
-    add_curve(
-        found,
-        section,
-        job.variant.draft,
-        requests=job.requests,
-        objective=objective_of(job),
-        serve=lambda some: _served(job, some),
-    )
+    add_curve(found, job, objective=objective_of(job), serve=lambda some: _served(job, some), control=control)
 
 
 def _served(job: PipelineJob, requests: Requests) -> tuple[Served, bool]:

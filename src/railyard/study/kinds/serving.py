@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from railyard.scenario.variants import expand, resolved
 from railyard.study.inputs import write_inputs
 from railyard.study.kind import Kind, kinds
-from railyard.study.serving.capacity import add_curve, mark_fronts
+from railyard.study.serving.capacity import RUN_SHARE, add_curve, mark_fronts
 from railyard.study.serving.check import ENGINE, check_engine
 from railyard.study.serving.files import write_variant
 from railyard.study.serving.measuring import latencies, measure, objective_of
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 _LOGGED = 16
 """Replicas whose iterations go into the trace."""
-RUN_SHARE = 0.9
-"""Of a variant's time, what the run that was asked for takes, for the progress bar only."""
 
 
 @dataclass(frozen=True)
@@ -58,17 +56,7 @@ def _run(job: ServingJob, control: Control) -> Answered:
 def _search(answered: Answered, found: Measured, control: Control) -> None:
     """The capacity, where the scenario asks for it, and the points of the fronts."""
     job = answered.job
-    section = job.section.capacity
-    if section is not None:
-        control.progress(f"capacity of {job.variant.name}", RUN_SHARE)
-    add_curve(
-        found,
-        section,
-        job.variant.draft,
-        requests=job.requests,
-        objective=objective_of(job),
-        serve=lambda some: _served(job, some),
-    )
+    add_curve(found, job, objective=objective_of(job), serve=lambda some: _served(job, some), control=control)
 
 
 def _served(job: ServingJob, requests: Requests) -> tuple[Served, bool]:

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from railyard.measure.serving.served import Served
     from railyard.scenario.load import Draft
     from railyard.scenario.serving import CapacitySection
+    from railyard.study.control import Control
+    from railyard.study.pipeline.prepare import PipelineJob
     from railyard.study.serving.measuring import Measured
+    from railyard.study.serving.prepare import ServingJob
     from railyard.workload.serving.requests import Requests
 
     Serve = Callable[[Requests], tuple[Served, bool]]
@@ -36,41 +39,39 @@ _LONGEST_S = 7 * 86400.0
 that fewer a second cannot help. The engine's clock ends at 26 days."""
 
 
+RUN_SHARE = 0.9
+"""Of a variant's time, what the run that was asked for takes, for the progress bar only."""
+
+
 def add_curve(
-    found: Measured,
-    section: CapacitySection | None,
-    draft: Draft,
-    *,
-    requests: Requests,
-    objective: Objective,
-    serve: Serve,
+    found: Measured, job: ServingJob | PipelineJob, *, objective: Objective, serve: Serve, control: Control
 ) -> None:
     """Adds the result's `capacity` and `pareto`: every load that was tried, or the run itself where none was.
 
     Args:
         found: The run that was asked for.
-        section: The scenario's `capacity`; None where it has none.
-        draft: The scenario; errors get their place in it.
-        requests: Sent faster and slower, as many of them as a load wants.
+        job: Its requests are sent faster and slower, as many of them as a load wants, where its section asks for it.
         objective: To be met.
         serve: Simulates a load.
+        control: Of the study.
 
     Raises:
         InputError: The requests have no rate.
     """
-    serving, told = found.variant["serving"], None
+    serving, curve = found.variant["serving"], None
     points = [_own(serving)]
-    if section is not None:
-        at_loads, trials = _searched(section, draft, requests, objective, serve)
+    if job.section.capacity is not None:
+        control.progress(f"capacity of {job.variant.name}", RUN_SHARE)
+        at_loads, trials = _searched(job.section.capacity, job.variant.draft, job.requests, objective, serve)
         found.variant["warnings"] += _trials(trials)
         points = list(at_loads.points)
-        told = {
+        curve = {
             "rate_per_s": at_loads.rate_per_s,
             "bounded": at_loads.bounded,
             "points": [dict(vars(point)) for point in points],
         }
     usd_per_s, accelerators = found.cost.usd_per_h.typical / 3600, serving["throughput"]["accelerators"]
-    serving["capacity"] = told
+    serving["capacity"] = curve
     serving["pareto"] = [
         {
             "rate_per_s": point.rate_per_s,

@@ -11,6 +11,7 @@ from railyard.errors import InputError
 from railyard.scenario.load import blaming, dump
 from railyard.study import compose
 from railyard.study.memo import Memo
+from railyard.study.training.conditions import fault_of, jitter_of, policy_of
 from railyard.study.training.packet_engine import engine_of
 from railyard.workload.training.jitter import law_of
 
@@ -132,7 +133,7 @@ def _job(variant: Variant, catalog: Catalog, cluster: Cluster, engine: str | Non
     with blaming(draft, "workload", "training", "model"):
         model = compose.model_of(draft.folder, scenario.training.model, catalog)
     with blaming(draft, "collectives"):
-        policy = scenario.collectives.policy()
+        policy = policy_of(scenario.collectives)
     with blaming(draft, "economics"):
         assumptions = Assumptions.from_catalog(catalog, scenario.economics.given())
     training = compose.training_of(draft, cluster, model)
@@ -144,14 +145,14 @@ def _job(variant: Variant, catalog: Catalog, cluster: Cluster, engine: str | Non
         engine=engine_of(draft, cluster, name),
         policy=policy,
         faults=tuple(_fault(draft, number) for number in range(len(scenario.faults))),
-        jitter=scenario.jitter.record(law_of(cluster.accelerator), training.layout.micro_batches),
+        jitter=jitter_of(scenario.jitter, law_of(cluster.accelerator), training.layout.micro_batches),
         assumptions=assumptions,
     )
 
 
 def _fault(draft: Draft, number: int) -> Fault:
     with blaming(draft, "faults", str(number)):
-        fault: Fault = draft.scenario.faults[number].record()
+        fault: Fault = fault_of(draft.scenario.faults[number])
         rank, ranks = getattr(fault, "rank", 0), draft.scenario.cluster.accelerators
         if rank >= ranks:
             raise InputError("there is no such rank", key="rank", found=rank, allowed=f"0 to {ranks - 1}")

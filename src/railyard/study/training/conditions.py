@@ -1,0 +1,57 @@
+"""From sections of a scenario to what engines take: faults, jitter, what is fixed about collectives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.collective.policy import CollectivePolicy
+from railyard.engine import DegradeLink, Jitter, Late, SlowAccelerator, Stall
+from railyard.scenario.conditions import LateSection, SlowAcceleratorSection
+
+if TYPE_CHECKING:
+    from railyard.engine import Fault
+    from railyard.scenario.conditions import CollectivesSection, FaultSection, JitterSection
+    from railyard.workload.training.jitter import JitterLaw
+
+
+def policy_of(section: CollectivesSection) -> CollectivePolicy:
+    """What is fixed about collectives.
+
+    Raises:
+        InputError: It names an algorithm that is unknown or does not do that kind.
+    """
+    return CollectivePolicy(
+        algorithm=dict(section.algorithm),
+        protocol=dict(section.protocol),
+        selector=section.selector,
+        pxn=section.pxn,
+        launch_ps=section.launch,
+        network_overhead_ps=section.network_overhead,
+    )
+
+
+def jitter_of(section: JitterSection, law: JitterLaw, micro_batches: int) -> Jitter:
+    """Random differences in compute time.
+
+    Args:
+        section: As written.
+        law: Of the job's device.
+        micro_batches: Of a step, over which the noise of one averages out.
+    """
+    if section.law != "drawn":
+        return Jitter(section.sigma, section.rank_sigma)
+    stalls = tuple(Stall(kind.rate_hz, kind.mean_s) for kind in law.interruptions)
+    return Jitter(section.sigma, section.rank_sigma, law.sigma / max(micro_batches, 1) ** 0.5, stalls)
+
+
+def fault_of(section: FaultSection) -> Fault:
+    """What goes wrong.
+
+    Raises:
+        InputError: It ends before it begins.
+    """
+    if isinstance(section, LateSection):
+        return Late(section.rank, section.by, section.at)
+    if isinstance(section, SlowAcceleratorSection):
+        return SlowAccelerator(section.rank, section.factor, section.start, section.end)
+    return DegradeLink(section.factor, section.link, section.tier, section.start, section.end)
