@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Event
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from railyard.measure.serving.objective import Objective
 from railyard.measure.serving.served import Served
+from railyard.study.control import Control
 from railyard.study.serving.capacity import add_curve
 from railyard.workload.serving.requests import Requests
 
@@ -45,8 +47,10 @@ def search(first: int, limit_per_s: float):
         trials.append((round(sent.rate_per_s, 6), len(sent)))
         return answered(sent), sent.rate_per_s > limit_per_s
 
-    section = SimpleNamespace(first=first, tolerance=0.2)
-    add_curve(found, section, None, requests=requests, objective=Objective(e2e_s=10.0), serve=serve)
+    section = SimpleNamespace(capacity=SimpleNamespace(first=first, tolerance=0.2))
+    job = SimpleNamespace(section=section, requests=requests, variant=SimpleNamespace(name="one", draft=None))
+    control = Control(lambda _what, _share: None, Event())
+    add_curve(found, job, objective=Objective(e2e_s=10.0), serve=serve, control=control)
     return trials, found.variant
 
 
