@@ -29,7 +29,7 @@ def test_table_counts_scored_rows_only(page):
 def test_histogram_holds_every_scored_row_and_puts_far_ones_in_the_last_bar(page):
     figure = histogram(page)
     assert "Signed error of 2 scored rows; 1 within 10 %" in figure
-    assert figure.count('stroke-width="22"') == 2
+    assert figure.count("stroke-width: 22") == 2
 
 
 @pytest.mark.parametrize("name", ["page.md", "page.html"])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from railyard import catalog
 from railyard.calibrate.runs.compare import validate_runs
-from railyard.report import validation
+from railyard_validation import page as validation
 from railyard_validation.serving.runs_page import of_serving_runs
 
 ROOT = Path(__file__).resolve().parents[2]

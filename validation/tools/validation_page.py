@@ -13,7 +13,7 @@ import numpy as np
 import validation_serving
 
 from railyard import catalog
-from railyard.report import validation
+from railyard_validation import page as validation
 from railyard_validation.collectives.compare import validate_collectives
 from railyard_validation.collectives.launch import CLASSES
 from railyard_validation.training.cases import kind, predicted_s, read_cases

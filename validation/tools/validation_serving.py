@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import serving_left_out as held_out
 
-from railyard.report import validation
+from railyard_validation import page as validation
 from railyard_validation.serving.compare import METRICS, validate_serving
 
 if TYPE_CHECKING:

@@ -1,15 +1,50 @@
-"""Small plots as plain SVG: lines, steps, dots and bars over linear or logarithmic axes. No packages."""
+"""Charts of the pages as SVG by Matplotlib: lines, steps, dots and bars over linear or logarithmic axes.
+
+The same chart is the same file: no date, no version, no identifiers drawn at random; text stays text.
+"""
 
 from __future__ import annotations
 
-import math
+import io
+import itertools
 from dataclasses import dataclass, field
-from html import escape
+from typing import TYPE_CHECKING, Any
 
-WIDTH, HEIGHT = 760, 430
-LEFT, RIGHT, TOP, BOTTOM = 70, 24, 84, 52
-INK, MUTED, LINE, PAPER = "#1d2126", "#646c76", "#dfe2e6", "#ffffff"
-COLORS = ("#0b6bcb", "#d55e00", "#4d8f5b", "#b8387a", "#c08a00", "#7a56c2", "#52616b", "#8c6d46")
+import matplotlib as mpl
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis as MatplotlibAxis
+
+WIDTH_PX, HEIGHT_PX = 760, 430
+INK, MUTED, LINE = "#1d2126", "#52616b", "#dfe2e6"
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#52616b", "#000000")
+"""Okabe and Ito's colours, told apart by every kind of colour vision; each has a marker of its own besides."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
+# Decades of an axis up to which 2 and 5 have ticks too.
+_DECADES = 2.2
+# Pixels of a legend's sign and gap, of one of its letters, and of its widest row.
+_SIGN_PX, _LETTER_PX, _LEGEND_PX = 50, 6.4, 700
+_STYLE: dict[Any, Any] = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": LINE,
+    "axes.labelcolor": MUTED,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "figure.constrained_layout.h_pad": 0.1,
+    "figure.constrained_layout.w_pad": 0.12,
+    "figure.dpi": 72.0,
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "sans-serif"],
+    "font.size": 12.0,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "railyard",
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+}
 
 
 @dataclass(frozen=True)
@@ -34,7 +69,7 @@ class Axis:
     marks: tuple[float, ...] = ()
     words: tuple[str, ...] = ()
 
-    def text(self, tick: float) -> str:
+    def text(self, tick: float, _: object = None) -> str:
         """What stands at a tick."""
         return self.words[self.marks.index(tick)] if self.words else f"{tick:,g}{self.suffix}"
 
@@ -74,110 +109,93 @@ class Plot:
     curves: list[Curve]
 
     def svg(self) -> str:
-        """The whole picture."""
-        xs = [x for curve in self.curves for x, _ in curve.points]
-        ys = [y for curve in self.curves for _, y in curve.points]
-        ys += [end for curve in self.curves for _, *ends in curve.ranges for end in ends]
-        across, up = _Scale(self.x, xs, LEFT, WIDTH - RIGHT), _Scale(self.y, ys, HEIGHT - BOTTOM, TOP)
-        parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-            f'font-family="system-ui, sans-serif" font-size="12.5" fill="{INK}" role="img" '
-            f'aria-label="{escape(self.title)}">',
-            f'<rect width="{WIDTH}" height="{HEIGHT}" fill="{PAPER}" rx="8"/>',
-            f'<text x="{LEFT}" y="22" font-size="15" font-weight="600">{escape(self.title)}</text>',
-            *self._legend(),
-            *_grid(across, up),
-            f'<text x="{LEFT - 8}" y="{TOP - 8}" text-anchor="start" fill="{MUTED}">{escape(self.y.title)}</text>',
-            f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 12}" text-anchor="end" fill="{MUTED}">'
-            f"{escape(self.x.title)}</text>",
-        ]
-        for curve, color in zip(self.curves, COLORS, strict=False):
-            parts += _drawn(curve, color, across, up)
-        return "\n".join([*parts, "</svg>", ""])
+        """The picture, from `<svg` on: it can stand in a page as it is."""
+        with mpl.rc_context(_STYLE):
+            file = io.StringIO()
+            figure = self._figure()
+            figure.savefig(file, format="svg", metadata={"Title": self.title, "Date": None, "Creator": None})
+        # A page gives the width: without one of its own the picture fills it.
+        text = file.getvalue().replace(f' width="{WIDTH_PX}pt" height="{HEIGHT_PX}pt"', "", 1)
+        return "\n".join(line.rstrip() for line in text[text.index("<svg") :].splitlines()) + "\n"
 
-    def _legend(self) -> list[str]:
-        """Names under the title, from left to right."""
-        parts, left, row = [], float(LEFT), 41
-        for curve, color in zip(self.curves, COLORS, strict=False):
-            if left > LEFT and left + 26 + 6.8 * len(curve.name) > WIDTH - RIGHT:
-                left, row = float(LEFT), row + 17
-            dash = ' stroke-dasharray="5 3"' if curve.dashed else ""
-            parts.append(
-                f'<line x1="{left:.0f}" x2="{left + 20:.0f}" y1="{row}" y2="{row}" stroke="{color}" '
-                f'stroke-width="2.5"{dash}/>'
-                if curve.joined
-                else f'<circle cx="{left + 10:.0f}" cy="{row}" r="4" fill="{color}"/>'
-            )
-            parts.append(f'<text x="{left + 26:.0f}" y="{row + 4}">{escape(curve.name)}</text>')
-            left += 52 + 6.8 * len(curve.name)
-        return parts
+    def _figure(self) -> Figure:
+        figure = Figure((WIDTH_PX / 72, HEIGHT_PX / 72), layout="constrained")
+        figure.suptitle(self.title, x=0.012, ha="left", fontsize=15, fontweight="bold")
+        axes = figure.add_subplot()
+        for number, curve in enumerate(self.curves):
+            _draw(axes, curve, COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)])
+        axes.set(xlabel=self.x.title, ylabel=self.y.title, xscale=_kind(self.x), yscale=_kind(self.y))
+        axes.grid(color=LINE, linewidth=0.8)
+        _ticks(axes.xaxis, self.x)
+        _ticks(axes.yaxis, self.y)
+        axes.set_xlim(self.x.low, self.x.high)
+        axes.set_ylim(self.y.low, self.y.high)
+        if len(self.curves) > 1:
+            self._legend(axes)
+        return figure
 
-
-class _Scale:
-    def __init__(self, axis: Axis, values: list[float], start: float, end: float) -> None:
-        self.axis = axis
-        self.low = min(values) if axis.low is None else axis.low
-        self.high = max(values) if axis.high is None else axis.high
-        self._start, self._end = start, end
-
-    def at(self, value: float) -> float:
-        """Pixels."""
-        low, high, value = (math.log10(max(x, 1e-300)) if self.axis.log else x for x in (self.low, self.high, value))
-        return self._start + (value - low) / (high - low or 1.0) * (self._end - self._start)
-
-    def ticks(self) -> list[float]:
-        """Round values between the ends."""
-        if self.axis.marks:
-            return list(self.axis.marks)
-        if self.axis.log:
-            decades = math.log10(self.high / self.low)
-            factors = (1, 2, 5) if decades < 2.2 else (1,)
-            span = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-            values = [factor * 10.0**power for power in span for factor in factors]
-        else:
-            raw = (self.high - self.low) / 6
-            power = 10.0 ** math.floor(math.log10(raw))
-            step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw)
-            values = [step * number for number in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
-        return [value for value in values if self.low * (1 - 1e-9) <= value <= self.high * (1 + 1e-9)]
-
-
-def _grid(across: _Scale, up: _Scale) -> list[str]:
-    parts = []
-    for tick in up.ticks():
-        y = up.at(tick)
-        parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="{LINE}"/>')
-        text = escape(up.axis.text(tick))
-        parts.append(f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end" fill="{MUTED}">{text}</text>')
-    for tick in across.ticks():
-        x = across.at(tick)
-        parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" stroke="{LINE}"/>')
-        text = escape(across.axis.text(tick))
-        parts.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle" fill="{MUTED}">{text}</text>')
-    return parts
-
-
-def _drawn(curve: Curve, color: str, across: _Scale, up: _Scale) -> list[str]:
-    places = [(across.at(x), up.at(y)) for x, y in curve.points]
-    parts = []
-    if places and curve.joined:
-        dash = ' stroke-dasharray="5 3"' if curve.dashed else ""
-        line = _path(places, steps=curve.steps)
-        parts = [f'<path d="{line}" fill="none" stroke="{color}" stroke-width="2" stroke-linejoin="round"{dash}/>']
-    for x, low, high in curve.ranges:
-        at = across.at(x)
-        parts.append(
-            f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{up.at(low):.1f}" y2="{up.at(high):.1f}" stroke="{color}" '
-            f'stroke-width="{curve.bar:g}" stroke-opacity="{0.25 if places else 0.8}"/>'
+    def _legend(self, axes: Axes) -> None:
+        """Names between title and axes, in as many columns as fit."""
+        names = [curve.name for curve in self.curves]
+        fitting = (count for count in range(len(names), 1, -1) if _width_px(names, count) < _LEGEND_PX)
+        axes.legend(
+            loc="lower left",
+            bbox_to_anchor=(-0.015, 1.0),
+            ncols=next(fitting, 1),
+            frameon=False,
+            fontsize=11,
+            labelspacing=0.3,
+            columnspacing=1.5,
+            borderpad=0.2,
         )
+
+
+def _width_px(names: list[str], columns: int) -> float:
+    """Width of a legend whose columns are filled one after another, each as wide as its longest name."""
+    tall, taller = divmod(len(names), columns)
+    ends = [number * tall + min(number, taller) for number in range(columns + 1)]
+    longest = [max(map(len, names[low:high])) for low, high in itertools.pairwise(ends)]
+    return sum(_SIGN_PX + _LETTER_PX * length for length in longest)
+
+
+def _kind(axis: Axis) -> str:
+    return "log" if axis.log else "linear"
+
+
+def _ticks(drawn: MatplotlibAxis, axis: Axis) -> None:
+    drawn.set_major_locator(_locator(drawn, axis))
+    drawn.set_minor_locator(NullLocator())
+    drawn.set_major_formatter(FuncFormatter(axis.text))
+
+
+def _locator(drawn: MatplotlibAxis, axis: Axis) -> Any:
+    if axis.marks:
+        return FixedLocator(axis.marks)
+    if not axis.log:
+        return MaxNLocator(6, steps=[1, 2, 5, 10])
+    low, high = drawn.get_data_interval()
+    low, high = axis.low or low, axis.high or high
+    return LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 10**_DECADES else (1.0,))
+
+
+def _draw(axes: Axes, curve: Curve, color: str, marker: str) -> None:
+    xs, ys = [x for x, _ in curve.points], [y for _, y in curve.points]
+    style: dict[str, Any] = {"color": color, "label": curve.name}
     if not curve.joined:
-        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{color}" fill-opacity="0.6"/>' for x, y in places]
-    if curve.dots:
-        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{color}"/>' for x, y in places]
-    return parts
-
-
-def _path(places: list[tuple[float, float]], *, steps: bool) -> str:
-    if not steps:
-        return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
-    return f"M{places[0][0]:.1f} {places[0][1]:.1f}" + "".join(f"H{x:.1f}V{y:.1f}" for x, y in places[1:])
+        axes.plot(xs, ys, **style, linestyle="none", marker=marker, markersize=5.5, alpha=0.6, markeredgewidth=0)
+    elif curve.points:
+        axes.plot(
+            xs,
+            ys,
+            **style,
+            linewidth=2,
+            linestyle=(0, (4, 2.5)) if curve.dashed else "-",
+            drawstyle="steps-post" if curve.steps else "default",
+            marker=marker if curve.dots else "",
+            markersize=6,
+        )
+    if curve.ranges:
+        alone = not curve.points
+        at, low, high = zip(*curve.ranges, strict=True)
+        name = curve.name if alone else ""
+        axes.vlines(at, low, high, color=color, label=name, linewidth=curve.bar, alpha=0.85 if alone else 0.3)
