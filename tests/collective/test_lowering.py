@@ -12,7 +12,8 @@ from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
 from railyard.cluster import build as cluster_build
 from railyard.cluster.topology import MultiSite
 from railyard.collective import CollectivePolicy, lower_collectives, lower_storage, lower_transfers, machine_of
-from railyard.collective.timing import LINK_CEILING, MESH_SHARE, SHARP_SHARE, WIRE
+from railyard.collective.measured import MEASURED
+from railyard.collective.timing import LINK_CEILING, WIRE
 from railyard.errors import InputError
 from railyard.graph import CollectiveKind as Kind
 
@@ -156,7 +157,7 @@ def test_sharp_sends_once(build, group):
     table = _one(cluster, ranks, Kind.ALL_REDUCE, policy=_forced(Kind.ALL_REDUCE, "collnet"))
     links, share = table.row(0)
     assert (cluster.links.rate_bps[links] / share).min() == pytest.approx(8 * _goodput(cluster))
-    assert _moving_s(table) == pytest.approx(8 * GIB / cluster.nic.rate_bps / SHARP_SHARE, rel=1e-6)
+    assert _moving_s(table) == pytest.approx(8 * GIB / cluster.nic.rate_bps / MEASURED.sharp_share, rel=1e-6)
 
 
 def test_in_switch_reduction_inside_a_server(build, group):
@@ -307,7 +308,7 @@ def test_one_peer_of_a_mesh_gets_one_link(build, group):
     """2 of 8 MI300X: one link of seven. MI350X measured 54.7 of 76.8 GB/s there, 71 %."""
     cluster = build(8, "mi300x-8", "roce")
     pair = _one(cluster, group(np.arange(2)), Kind.ALL_GATHER)
-    link = MESH_SHARE * cluster.accelerator.scale_up_collective_bps / 7 / 8
+    link = MEASURED.mesh_share * cluster.accelerator.scale_up_collective_bps / 7 / 8
     assert _moving_s(pair) == pytest.approx(0.5 * GIB / link, rel=0.01)
 
 

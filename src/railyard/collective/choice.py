@@ -13,7 +13,6 @@ from railyard.collective.machine import Case, Machine, machine_of
 from railyard.collective.policy import CollectivePolicy, kind_word
 from railyard.collective.timing import (
     LINK_CEILING,
-    MESH_SHARE,
     WIRE,
     by_channels,
     load_of,
@@ -94,7 +93,7 @@ def choose(
     Raises:
         InputError: The policy wants an algorithm that this shape or cluster cannot run; says why.
     """
-    machine = cluster if isinstance(cluster, Machine) else machine_of(cluster)
+    machine = cluster if isinstance(cluster, Machine) else machine_of(cluster, policy.measured)
     chosen = choose_many(kind, np.array([size_bytes], np.float64), shape, machine, policy, group=group)
     algorithm, protocol = chosen.candidates[int(chosen.index[0])]
     plan = switch_plan(machine, shape) if ALGORITHMS.get(algorithm).family == "nvls" else ring_plan(machine, shape)
@@ -160,7 +159,9 @@ def _library_score(
     score = np.full((len(candidates), len(size_bytes)), np.inf)
     if case.kind == CollectiveKind.ALL_TO_ALL:
         inside = by_channels(case.machine, case.shape.domains)
-        small = size_bytes / case.shape.ranks <= (peers.ll_bytes(case.shape.ranks) if inside else PEER_LL_BYTES)
+        small = size_bytes / case.shape.ranks <= (
+            peers.ll_bytes(case.shape.ranks, case.measured) if inside else PEER_LL_BYTES
+        )
         for row, (name, protocol) in enumerate(candidates):
             if name == "pairwise":  # grouped sends: LL for small messages, Simple otherwise
                 score[row] = np.where(small == (protocol == "ll"), 0.0, 1.0)
@@ -236,7 +237,7 @@ def links_gbs(case: Case, name: str) -> tuple[float, float]:
     load = load_of(name, case.kind, case.shape)
     inside = outside = np.inf
     if machine.scale_up == "mesh" and load.pair:
-        inside = machine.plan_bps / 8e9 * MESH_SHARE / machine.peers / load.pair
+        inside = machine.plan_bps / 8e9 * machine.measured.mesh_share / machine.peers / load.pair
     elif load.scale_up:
         share = LINK_CEILING if machine.scale_up == "switched" else machine.plan_bps / machine.scale_up_bps
         inside = machine.scale_up_bps / 8e9 * share / load.scale_up

@@ -17,14 +17,8 @@ if TYPE_CHECKING:
 
 KIB = 1 << 10
 
-SWITCH_SYNC_US = {"hopper": 0.5, "blackwell": 1.0}
-"""Synchronisation of a loop of in-switch reduction, for each rank of the domain up to `SYNC_RANKS`: what the times of
-8 H100 (4.1 us) and 8 GB300 (8.0 us) leave when two chunk sizes are compared."""
-
 SYNC_RANKS = 16
 """Ranks beyond which a domain's synchronisation grows by `SYNC_BEYOND` of that a rank: 64 GB200 take 28 us a loop."""
-
-SYNC_BEYOND = 0.25
 
 
 def channels_of(case: Case) -> int:
@@ -93,5 +87,5 @@ def switch_sync_us(case: Case) -> float:
     """Synchronisation of one loop of in-switch reduction."""
     generation = constants.generation_name(case.machine.architecture)
     ranks = case.shape.per_domain
-    counted = min(ranks, SYNC_RANKS) + SYNC_BEYOND * max(ranks - SYNC_RANKS, 0)
-    return SWITCH_SYNC_US.get(generation, SWITCH_SYNC_US["blackwell"]) * counted
+    counted = min(ranks, SYNC_RANKS) + case.measured.sync_beyond * max(ranks - SYNC_RANKS, 0)
+    return case.measured.switch_sync_us.get(generation, case.measured.switch_sync_us["blackwell"]) * counted

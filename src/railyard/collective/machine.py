@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from railyard.collective.measured import MEASURED, Measured
 
 if TYPE_CHECKING:
     from railyard.cluster import Cluster
@@ -43,6 +45,7 @@ class Machine:
         next_latency_ps: The same between a domain and the next one.
         sharp: Whether the network's switches reduce.
         simple_only: Whether LL and LL128 are not safe through its NICs.
+        measured: Constants of its library that were read off logs.
     """
 
     architecture: str
@@ -63,6 +66,7 @@ class Machine:
     next_latency_ps: int
     sharp: bool
     simple_only: bool = False
+    measured: Measured = field(default=MEASURED, hash=False)
 
 
 @dataclass(frozen=True)
@@ -74,9 +78,14 @@ class Case:
     kind: CollectiveKind
     version: tuple[int, int] = (2, 30)
 
+    @property
+    def measured(self) -> Measured:
+        """Constants of the machine's library that were read off logs."""
+        return self.machine.measured
 
-def machine_of(cluster: Cluster) -> Machine:
-    """The record of a cluster."""
+
+def machine_of(cluster: Cluster, measured: Measured = MEASURED) -> Machine:
+    """The record of a cluster, and of what was measured of its library."""
     accelerator, scale_up, network = cluster.accelerator, cluster.scale_up, cluster.back_end
     ports = network.port_of_rank[:, 0]
     other = np.array([cluster.servers - 1, min(1, cluster.servers - 1)]) * cluster.ranks_per_server
@@ -101,6 +110,7 @@ def machine_of(cluster: Cluster) -> Machine:
         next_latency_ps=int(next_ps),
         sharp=network.fabric.sharp,
         simple_only=cluster.nic.name in SIMPLE_ONLY,
+        measured=measured,
     )
 
 

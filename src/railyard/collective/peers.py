@@ -15,6 +15,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from railyard.collective.measured import Measured
+
 KIB, MIB = 1 << 10, 1 << 20
 
 CHANNELS = 32
@@ -24,21 +26,8 @@ power of two)."""
 LARGEST_PART_BYTES = 16 * MIB
 """Part of a channel above which a peer gets twice as many channels (32 steps of 512 KiB)."""
 
-CHANNEL_GBS = 21.2
-"""What one channel copies, Simple: 84.6 GB/s over 4 (ring of sends, B200), 170 over 8 (all-to-all of 4 GB300)."""
-
-LL_CHANNEL_GBS = 5.1
-"""The same with LL: 20.4 GB/s over 4 (B200), 41 over 8 (4 GB300)."""
-
-LL_BYTES = 512 * KIB
-"""Largest message inside a domain that moves at the rate of LL: the time steps down beyond it in all-to-alls of 4 and 8
-and in the ring of sends."""
-
 LL_PART_BYTES = 128 * KIB
 """The same for one channel, which bounds communicators so large that a peer has fewer than four."""
-
-FILL_BYTES = 192 * KIB
-"""What a channel has copied before the receiver sees the first of it, at most its part."""
 
 
 def least_channels(ranks: int) -> int:
@@ -60,12 +49,14 @@ def channels_of_peer(ranks: int, message_bytes: NDArray[np.float64]) -> NDArray[
     return channels
 
 
-def ll_bytes(ranks: int) -> int:
+def ll_bytes(ranks: int, measured: Measured) -> float:
     """Largest message to one peer that goes by LL."""
-    return min(LL_BYTES, LL_PART_BYTES * least_channels(ranks))
+    return min(measured.ll_bytes, LL_PART_BYTES * least_channels(ranks))
 
 
-def copied_gbs(ranks: int, peers: int, message_bytes: NDArray[np.float64], protocol: str) -> NDArray[np.float64]:
+def copied_gbs(
+    ranks: int, peers: int, message_bytes: NDArray[np.float64], protocol: str, measured: Measured
+) -> NDArray[np.float64]:
     """What the channels of one rank copy out in all, float64[k] in GB/s.
 
     Args:
@@ -73,16 +64,17 @@ def copied_gbs(ranks: int, peers: int, message_bytes: NDArray[np.float64], proto
         peers: To whom the rank sends at the same time.
         message_bytes: float64[k], to one peer.
         protocol: "ll" or "simple".
+        measured: Rates of a channel.
     """
-    each = LL_CHANNEL_GBS if protocol == "ll" else CHANNEL_GBS
+    each = measured.ll_channel_gbs if protocol == "ll" else measured.channel_gbs
     copied: NDArray[np.float64] = each * np.minimum(peers * channels_of_peer(ranks, message_bytes), CHANNELS)
     return copied
 
 
-def fill_us(ranks: int, message_bytes: NDArray[np.float64], protocol: str) -> NDArray[np.float64]:
+def fill_us(ranks: int, message_bytes: NDArray[np.float64], protocol: str, measured: Measured) -> NDArray[np.float64]:
     """Time before the first receiver can copy out, float64[k]; LL needs no chunk to be whole."""
     if protocol == "ll":
         return np.zeros(message_bytes.shape)
     part = message_bytes / channels_of_peer(ranks, message_bytes)
-    filled: NDArray[np.float64] = np.minimum(part, FILL_BYTES) / (CHANNEL_GBS * 1e3)
+    filled: NDArray[np.float64] = np.minimum(part, measured.fill_bytes) / (measured.channel_gbs * 1e3)
     return filled

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from railyard.collective.algorithm import ALGORITHMS
+from railyard.collective.measured import MEASURED, Measured
 from railyard.errors import InputError, did_you_mean
 from railyard.graph import CollectiveKind
 
@@ -43,6 +44,7 @@ class CollectivePolicy:
         version: Version of NCCL whose constants the choice follows, "2.18" to "2.30"; newer ones are taken as the last.
         launch_ps: Added to every invocation: what the host's way of launching costs beyond the library's own floor.
         network_overhead_ps: Added to every step through a NIC: what a virtualized or socket-based network stack costs.
+        measured: Constants of libraries that were read off logs.
     """
 
     algorithm: Mapping[str, str] = field(default_factory=lambda: _NONE)
@@ -52,6 +54,7 @@ class CollectivePolicy:
     version: str = "2.30"
     launch_ps: int = 0
     network_overhead_ps: int = 0
+    measured: Measured = field(default=MEASURED, hash=False)
 
     def __post_init__(self) -> None:
         for key, name in self.algorithm.items():

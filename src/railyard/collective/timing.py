@@ -48,54 +48,6 @@ LINK_CEILING = 0.87
 """Share of a switched scale-up link's rate that data can reach: copies reach 392 of 450 GB/s (H100) and 777 of 900
 (GB200)."""
 
-SOFTWARE_US = {"ll": 5.0, "ll128": 8.0, "simple": 10.5}
-"""A step through a NIC without the path itself: proxy thread, doorbell, flag, for Simple the flush. NCCL's constants
-are 5.0, 8.5 and 14 us with the path, of which 3 to 3.5 us are InfiniBand; LL and LL128 are raised to the floors of
-logs of two and four servers (8 x H100 and 8 x A100 over InfiniBand: 8.1 us a step with its path)."""
-
-HOP_FACTOR = {"volta": 1.7, "ampere": 1.7, "hopper": 1.0, "blackwell": 2.1}
-"""On NCCL's 0.6 us a step of LL (and on LL128) inside a domain. Floors of logs: 8 H100 13 to 17 us for 14 steps; 32
-A100 on four servers 55 us; Blackwell 16 us for 7 steps (B200), 17.9 for 6 and 30 for 14 (GB300)."""
-
-SIMPLE_HOP_FACTOR = {"volta": 1.7, "ampere": 1.7, "hopper": 1.0, "blackwell": 1.0}
-"""The same on NCCL's 3.4 us a step of Simple: 8 A100 are 40 to 60 us above it from 16 to 64 MiB, 16 A100 likewise."""
-
-GATHER_SHARE = 0.95
-"""Share of the planned rate that a ring's all-gather reaches, which also copies its own part: 223 of 240 GB/s (8 A100),
-329 of 360 (2 x 8 H200), 672 of 722 (8 B200); all-reduce and reduce-scatter reach 0.97 to 1."""
-
-PEER_US = 0.25
-"""Posting one more message of an all-to-all: 10.9 us for 8 ranks, 15 us for 8 over two trays."""
-
-RCCL_PEER_US = 1.2
-"""The same by RCCL: 38 us for 16 ranks of MI355X on two servers."""
-
-PEER_BASE_US = 8.5
-"""Floor of grouped sends and receives: 9.1 us send-receive, 10.9 us all-to-all on B200."""
-
-PEER_SHARE = 0.93
-"""Share of the planned scale-up rate in grouped sends: 224 of 240 (A100), 673 of 722 (B200), 667 of 722 GB/s
-(GB300)."""
-
-SWITCH_SHARE = 0.88
-"""Share of the planned scale-up rate that in-switch reduction reaches between synchronisations: H200 with 4 to 8 ranks;
-12.6 more MB in a loop of 8 GB300 take 22.2 us."""
-
-SWITCH_MANY_RANKS = 0.87
-"""Factor on it with more than 16 ranks in a domain: GB200 and GB300 with 64 ranks."""
-
-SHARP_SHARE = 0.5
-"""Share of a NIC's rate in reduction by the network's switches: 195 of 400 GB/s a server (H100, 8 x NDR400, SHARP)."""
-
-CHAIN_CHUNK_BYTES = 64 * KIB
-"""Data of a channel that a rank of a chain passes on at a time, as broadcasts and reductions of 8 A100 fill."""
-
-MESH_SHARE = 0.92
-"""Share of the planned rate on a full mesh: 330 of 350 (MI300X), 409 of 430 GB/s (MI355X), 54.7 of 61.4 (one link)."""
-
-MESH_PEER_SHARE = 0.85
-"""The same in grouped sends: 361 of 430 GB/s (MI355X)."""
-
 SWITCH_PASS_US = 25.0
 """A pass through the scale-up switch's reduction (NCCL 2.30)."""
 
@@ -180,7 +132,9 @@ def timing(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[
     steps = algorithm.steps(case.kind, case.shape)
     inside_us = _inside_us(case, algorithm, protocol, steps)
     rate = _rate_gbs(case, algorithm, protocol, size)
-    floor = _base_us(case.machine, algorithm, protocol) + inside_us + steps.scale_out * SOFTWARE_US[protocol]
+    floor = (
+        _base_us(case.machine, algorithm, protocol) + inside_us + steps.scale_out * case.measured.software_us[protocol]
+    )
     latency = np.full(size.shape, floor)
     if protocol == "simple":
         latency += _pipeline_us(case, algorithm, size, rate, inside_us)
@@ -219,7 +173,7 @@ def pace(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[np
     whole = timing(case, algorithm, protocol, size_bytes)
     steps = algorithm.steps(case.kind, case.shape)
     inside_us = _inside_us(case, algorithm, protocol, steps)
-    counted = np.full(len(size_bytes), inside_us + steps.scale_out * SOFTWARE_US[protocol])
+    counted = np.full(len(size_bytes), inside_us + steps.scale_out * case.measured.software_us[protocol])
     if protocol == "simple" and case.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
         counted = counted + _pipeline_us(case, algorithm, size_bytes, whole.rate_gbs, inside_us)
     if algorithm.family == "nvls" and case.shape.domains > 1:
@@ -230,7 +184,7 @@ def pace(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[np
         hop_us=factor * _hop_us(case.machine, algorithm, protocol),
         post_us=factor * _peer_us(case.machine),
         pass_us=factor * SWITCH_PASS_US,
-        software_us=SOFTWARE_US[protocol],
+        software_us=case.measured.software_us[protocol],
         rate_gbs=whole.rate_gbs,
     )
 
@@ -240,7 +194,7 @@ def _base_us(machine: Machine, algorithm: Algorithm, protocol: str) -> float:
     if machine.library == "rccl":
         return rccl.BASE_US[index]
     if algorithm.family == "peer":
-        return PEER_BASE_US
+        return machine.measured.peer_base_us
     return constants.BASE_US.get(algorithm.family, (0.0, 0.0, 0.0))[index]
 
 
@@ -253,7 +207,7 @@ def _inside_us(case: Case, algorithm: Algorithm, protocol: str, steps: Steps) ->
 
 
 def _peer_us(machine: Machine) -> float:
-    return RCCL_PEER_US if machine.library == "rccl" else PEER_US
+    return machine.measured.rccl_peer_us if machine.library == "rccl" else machine.measured.peer_us
 
 
 def _hop_us(machine: Machine, algorithm: Algorithm, protocol: str) -> float:
@@ -263,7 +217,7 @@ def _hop_us(machine: Machine, algorithm: Algorithm, protocol: str) -> float:
     if machine.library == "nccl":
         generation = constants.generation_name(machine.architecture)
         chain = algorithm.route == "chain"
-        factors = SIMPLE_HOP_FACTOR if protocol == "simple" else HOP_FACTOR
+        factors = machine.measured.simple_hop_factor if protocol == "simple" else machine.measured.hop_factor
         factor = 1.0 if machine.pcie or (chain and protocol == "simple") else factors[generation]
         return factor * (constants.PCI_US if machine.pcie else constants.NVLINK_US)[family][index]
     if machine.library == "rccl":
@@ -296,8 +250,8 @@ def _tree_factor(case: Case, protocol: str, size: NDArray[np.float64]) -> NDArra
 def _grouped_gbs(case: Case, protocol: str, size: NDArray[np.float64]) -> NDArray[np.float64]:
     """Egress of a rank in grouped sends inside a switched domain."""
     ranks = case.shape.ranks
-    copied = peers.copied_gbs(ranks, ranks - 1, size / ranks, protocol)
-    rate: NDArray[np.float64] = np.minimum(case.machine.plan_bps / 8e9 * PEER_SHARE, copied)
+    copied = peers.copied_gbs(ranks, ranks - 1, size / ranks, protocol, case.measured)
+    rate: NDArray[np.float64] = np.minimum(case.machine.plan_bps / 8e9 * case.measured.peer_share, copied)
     return rate
 
 
@@ -312,9 +266,15 @@ def _simple_gbs(case: Case, algorithm: Algorithm, egress: float) -> float:
     plan = machine.plan_bps / 8e9
     if machine.scale_up == "switched":
         gather = case.kind == CollectiveKind.ALL_GATHER
-        return plan * (PEER_SHARE if peer else GATHER_SHARE if gather else 1.0) / egress
+        return plan * (case.measured.peer_share if peer else case.measured.gather_share if gather else 1.0) / egress
     if machine.scale_up == "mesh" and peer:
-        return plan * min(case.shape.per_domain - 1, machine.peers) / machine.peers * MESH_PEER_SHARE / egress
+        return (
+            plan
+            * min(case.shape.per_domain - 1, machine.peers)
+            / machine.peers
+            * case.measured.mesh_peer_share
+            / egress
+        )
     return inf  # the links themselves are the limit
 
 
@@ -325,15 +285,15 @@ def _in_switch_gbs(case: Case, algorithm: Algorithm, egress: float) -> float:
     if algorithm.family == "nvls":
         bounds.append(plan * _switch_share(case) / egress)
     elif egress:
-        bounds.append(plan * PEER_SHARE / egress)
+        bounds.append(plan * case.measured.peer_share / egress)
     if algorithm.name != "nvls-tree" and case.shape.domains > 1:
         port = load_of(algorithm.name, case.kind, case.shape).port
-        bounds.append(case.machine.nic_bps / 8e9 * SHARP_SHARE / port)
+        bounds.append(case.machine.nic_bps / 8e9 * case.measured.sharp_share / port)
     return min(bounds)
 
 
 def _switch_share(case: Case) -> float:
-    return SWITCH_SHARE * (SWITCH_MANY_RANKS if case.shape.per_domain > SYNC_RANKS else 1.0)
+    return case.measured.switch_share * (case.measured.switch_many_ranks if case.shape.per_domain > SYNC_RANKS else 1.0)
 
 
 def _protocol_gbs(case: Case, algorithm: Algorithm, protocol: str) -> float:
@@ -357,12 +317,12 @@ def _pipeline_us(
     if algorithm.family == "nvls":
         return _switch_pipeline_us(case, algorithm, size, rate)
     if algorithm.family == "peer" and by_channels(case.machine, case.shape.domains):
-        return peers.fill_us(case.shape.ranks, size / case.shape.ranks, "simple")
+        return peers.fill_us(case.shape.ranks, size / case.shape.ranks, "simple", case.measured)
     if algorithm.family != "ring" or algorithm.floods:
         return np.zeros(size.shape)
     channels = 2 * channels_of(case)  # the library doubles what its graph search finds
     if case.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
-        chunk = np.minimum(CHAIN_CHUNK_BYTES, size / (12 * channels))
+        chunk = np.minimum(case.measured.chain_chunk_bytes, size / (12 * channels))
         fill: NDArray[np.float64] = (case.shape.ranks - 1) * chunk * channels / (case.machine.plan_bps / 8e6)
         return fill
     loop = channels * case.shape.ranks * 2 * MIB
@@ -415,5 +375,5 @@ def one_after_another(inside: NDArray[np.float64], outside: NDArray[np.float64] 
 def transfer_us(machine: Machine, part: str) -> float:
     """Parts of the floor of one send and receive in us: "base", or a hop inside a domain by "ll" or "simple"."""
     if part == "base":
-        return PEER_BASE_US
+        return machine.measured.peer_base_us
     return _hop_us(machine, ALGORITHMS.get("pairwise"), part) * machine.latency_factor

@@ -108,7 +108,7 @@ class _Lowering:
     ) -> None:
         size = len(wanted.comm)
         self.cluster = cluster
-        self.machine = machine_of(cluster)
+        self.machine = machine_of(cluster, policy.measured)
         self.communicators = communicators
         self.wanted = wanted
         self.policy = policy
@@ -174,7 +174,7 @@ class _Lowering:
         needed, inverse = np.unique(place, return_inverse=True)
         at = inverse.ravel()
         part = Group(group.shape, group.index[needed], group.members[needed])
-        own = usage(self.cluster, part, name, kind, pxn=self.policy.pxn)
+        own = usage(self.cluster, part, name, kind, self.policy)
         self.row[chosen] = sum(len(item) for item in self.parts) + at
         self.parts.append(own.links)
         self.fair_weight[chosen] = own.fair_weight[at] / self.factor[chosen]

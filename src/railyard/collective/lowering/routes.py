@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.hashing import mix
-from railyard.collective.timing import LINK_CEILING, MESH_SHARE
+from railyard.collective.measured import MEASURED, Measured
+from railyard.collective.timing import LINK_CEILING
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -99,19 +100,21 @@ def through_peers(cluster: Cluster, legs: Legs) -> tuple[Legs, Legs]:
     return up, Legs(legs.entity, np.where(moved, peer, legs.source), legs.target, legs.share)
 
 
-def scale_up_efficiency(cluster: Cluster) -> float:
+def scale_up_efficiency(cluster: Cluster, measured: Measured = MEASURED) -> float:
     """Share of a scale-up link's rate that data can reach."""
     if cluster.scale_up.kind == "switched":
         return LINK_CEILING
     planned = cluster.accelerator.scale_up_collective_bps / cluster.accelerator.scale_up_bps
-    return planned * (MESH_SHARE if cluster.scale_up.kind == "mesh" else 1.0)
+    return planned * (measured.mesh_share if cluster.scale_up.kind == "mesh" else 1.0)
 
 
-def scale_up_load(cluster: Cluster, legs: Legs) -> Load:
+def scale_up_load(cluster: Cluster, legs: Legs, measured: Measured = MEASURED) -> Load:
     """Loads of legs within domains."""
     path = cluster.scale_up.path(legs.source.astype(np.int32), legs.target.astype(np.int32))
     rows = path.rows()
-    return Load(legs.entity[rows], path.link.astype(np.int64), legs.share[rows] / scale_up_efficiency(cluster))
+    return Load(
+        legs.entity[rows], path.link.astype(np.int64), legs.share[rows] / scale_up_efficiency(cluster, measured)
+    )
 
 
 def switch_load(

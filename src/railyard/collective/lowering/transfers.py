@@ -13,7 +13,7 @@ from railyard.collective.lowering import routes
 from railyard.collective.lowering.routes import Legs, Load
 from railyard.collective.lowering.table import EntityTable, Limits, gather, table
 from railyard.collective.machine import Machine, machine_of
-from railyard.collective.timing import PEER_SHARE, SOFTWARE_US, WIRE, by_channels, transfer_us
+from railyard.collective.timing import WIRE, by_channels, transfer_us
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
@@ -58,20 +58,26 @@ def lower_transfers(
     )
     _check(cluster, legs)
     size = np.asarray(size_bytes, np.float64)
-    machine = machine_of(cluster)
+    machine = machine_of(cluster, policy.measured)
     inside = legs.source // cluster.scale_up_domain == legs.target // cluster.scale_up_domain
     away = legs.source != legs.target
     counted = inside & by_channels(machine, 1)
-    small = size <= np.where(counted, peers.ll_bytes(ranks), PEER_LL_BYTES)
-    usage, path_ps = _usage(cluster, legs, inside, away, pxn=policy.pxn)
+    small = size <= np.where(counted, peers.ll_bytes(ranks, machine.measured), PEER_LL_BYTES)
+    usage, path_ps = _usage(cluster, legs, inside, away, policy)
     protocol = np.where(small, "ll", "simple")
     factor = np.where(small, WIRE["ll"], WIRE["simple"])
     latency = _latency_ps(machine, inside, small, path_ps, policy)
-    cap = np.where(inside & (machine.scale_up == "switched"), machine.plan_bps * PEER_SHARE / factor, np.inf)
+    cap = np.where(
+        inside & (machine.scale_up == "switched"), machine.plan_bps * machine.measured.peer_share / factor, np.inf
+    )
     if counted.any():
-        copied_ll, copied = (peers.copied_gbs(ranks, 1, size, spoken) * 8e9 for spoken in ("ll", "simple"))
+        copied_ll, copied = (
+            peers.copied_gbs(ranks, 1, size, spoken, machine.measured) * 8e9 for spoken in ("ll", "simple")
+        )
         cap = np.where(counted, np.minimum(cap * factor, np.where(small, copied_ll, copied)), cap)
-        latency += np.where(counted & ~small, np.rint(peers.fill_us(ranks, size, "simple") * 1e6), 0).astype(np.int64)
+        latency += np.where(
+            counted & ~small, np.rint(peers.fill_us(ranks, size, "simple", machine.measured) * 1e6), 0
+        ).astype(np.int64)
     pairs = np.where(inside, 1, cluster.back_end.port_of_rank.shape[1] * cluster.fabric.qps)
     limits = Limits(
         volume_bytes=np.where(away, size * count, 0.0),
@@ -97,21 +103,21 @@ def _check(cluster: Cluster, legs: Legs) -> None:
 
 
 def _usage(
-    cluster: Cluster, legs: Legs, inside: NDArray[np.bool_], away: NDArray[np.bool_], *, pxn: bool
+    cluster: Cluster, legs: Legs, inside: NDArray[np.bool_], away: NDArray[np.bool_], policy: CollectivePolicy
 ) -> tuple[CsrWeighted, NDArray[np.int64]]:
     """Links of every transfer, and the latency of its path through the network (0 inside a domain)."""
     up, out = legs.part(inside & away), legs.part(~inside)
     parts: list[Load] = []
     path_ps = np.zeros(len(legs), np.int64)
     if len(out):
-        if pxn:
+        if policy.pxn:
             to_peers, out = routes.through_peers(cluster, out)
             up = Legs.joined([up, to_peers])
         parts.append(routes.scale_out_load(cluster, out))
         ports = cluster.back_end.port_of_rank[:, 0]
         path_ps[out.entity] = cluster.back_end.path_latency_ps(ports[out.source], ports[out.target])
     if len(up):
-        parts.append(routes.scale_up_load(cluster, up))
+        parts.append(routes.scale_up_load(cluster, up, policy.measured))
     load = Load.joined(parts)
     return CsrWeighted.gathered(len(legs), load.entity, load.link, load.share), path_ps
 
@@ -124,7 +130,7 @@ def _latency_ps(
     policy: CollectivePolicy,
 ) -> NDArray[np.int64]:
     hop = np.where(small, transfer_us(machine, "ll"), transfer_us(machine, "simple"))
-    software = np.where(small, SOFTWARE_US["ll"], SOFTWARE_US["simple"])
+    software = np.where(small, machine.measured.software_us["ll"], machine.measured.software_us["simple"])
     base = transfer_us(machine, "base")
     network_ps = 1e6 * (base + software) + path_ps + policy.network_overhead_ps
     latency = np.where(inside, 1e6 * (base + hop), network_ps)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.collective.lowering.groups import Group
     from railyard.collective.pattern import Pattern
+    from railyard.collective.policy import CollectivePolicy
     from railyard.graph import CollectiveKind
 
 
@@ -35,16 +36,16 @@ class Usage:
     fair_weight: NDArray[np.float64]
 
 
-def usage(cluster: Cluster, group: Group, name: str, kind: CollectiveKind, *, pxn: bool) -> Usage:
+def usage(cluster: Cluster, group: Group, name: str, kind: CollectiveKind, policy: CollectivePolicy) -> Usage:
     """Lowers algorithm `name` for every communicator of a group."""
     algorithm = ALGORITHMS.get(name)
-    if pxn and group.shape.aligned and cluster.scale_up.kind != "none":
+    if policy.pxn and group.shape.aligned and cluster.scale_up.kind != "none":
         pattern = algorithm.relayed_pattern(kind, group.shape, _rails(cluster, group))
     else:
         pattern = algorithm.pattern(kind, group.shape)
     batch = max(1, routes.BATCH // max(len(pattern), 1))
     parts = [
-        _batch(cluster, group.members[begin : begin + batch], pattern, group, floods=algorithm.floods, pxn=pxn)
+        _batch(cluster, group.members[begin : begin + batch], pattern, group, policy, floods=algorithm.floods)
         for begin in range(0, len(group.members), batch)
     ]
     return Usage(
@@ -60,7 +61,13 @@ def _rails(cluster: Cluster, group: Group) -> NDArray[np.int64]:
 
 
 def _batch(
-    cluster: Cluster, members: NDArray[np.int64], pattern: Pattern, group: Group, *, floods: bool, pxn: bool
+    cluster: Cluster,
+    members: NDArray[np.int64],
+    pattern: Pattern,
+    group: Group,
+    policy: CollectivePolicy,
+    *,
+    floods: bool,
 ) -> Usage:
     count = len(members)
     out = pattern.scale_out(group.shape)
@@ -68,11 +75,11 @@ def _batch(
     up_legs = _legs(members, pattern, ranks & ~out)
     out_legs = _legs(members, pattern, ranks & out)
     parts: list[Load] = []
-    if pxn and len(out_legs):
+    if policy.pxn and len(out_legs):
         to_peers, out_legs = routes.through_peers(cluster, out_legs)
         up_legs = Legs.joined([up_legs, to_peers])
     if len(up_legs):
-        parts.append(routes.scale_up_load(cluster, up_legs))
+        parts.append(routes.scale_up_load(cluster, up_legs, policy.measured))
     if len(out_legs):
         parts.append(routes.scale_out_load(cluster, out_legs, floods=floods))
     parts += _switch_parts(cluster, members, pattern)

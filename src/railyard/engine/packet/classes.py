@@ -67,7 +67,7 @@ def collective_classes(
     entity = lowered.entity[tasks]
     words = np.char.add(np.char.add(lowered.algorithm, "/"), lowered.protocol)
     names, name_of = np.unique(words, return_inverse=True)
-    machine = machine_of(cluster)
+    machine = machine_of(cluster, policy.measured)
     for group in groups(cluster, graph.communicators, np.unique(graph.rank[tasks]).astype(np.int64)):
         if group.shape.ranks < 2:
             continue

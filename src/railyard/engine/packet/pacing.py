@@ -9,7 +9,7 @@ import numpy as np
 
 from railyard.collective import ALGORITHMS, Case, machine_of
 from railyard.collective.lowering.routes import scale_up_efficiency
-from railyard.collective.timing import PEER_SHARE, SOFTWARE_US, WIRE, Pace, load_of, pace, transfer_us
+from railyard.collective.timing import WIRE, Pace, load_of, pace, transfer_us
 from railyard.engine.packet.legs import FROM_NETWORK, FROM_SWITCH, OUT, TO_NETWORK, TO_SWITCH, UP
 
 if TYPE_CHECKING:
@@ -103,8 +103,8 @@ def _out_ps(cluster: Cluster, own: Pace, policy: CollectivePolicy) -> float:
 
 def transfer_tempo(cluster: Cluster, size_bytes: int, count: int, protocol: str, policy: CollectivePolicy) -> Tempo:
     """The tempo of a send and receive."""
-    machine = machine_of(cluster)
-    planned = machine.plan_bps * PEER_SHARE
+    machine = machine_of(cluster, policy.measured)
+    planned = machine.plan_bps * machine.measured.peer_share
     switched = cluster.scale_up.kind == "switched" and planned > 0
     return Tempo(
         size_bytes=float(size_bytes) * count,
@@ -113,7 +113,9 @@ def transfer_tempo(cluster: Cluster, size_bytes: int, count: int, protocol: str,
         hop_ps=transfer_us(machine, protocol) * PS_PER_US,
         post_ps=0.0,
         pass_ps=0.0,
-        out_ps=SOFTWARE_US[protocol] * PS_PER_US + policy.network_overhead_ps + cluster.fabric.nic_latency_ps,
+        out_ps=machine.measured.software_us[protocol] * PS_PER_US
+        + policy.network_overhead_ps
+        + cluster.fabric.nic_latency_ps,
         up_factor=max(WIRE[protocol], up_rate_bps(cluster) / planned) if switched else WIRE[protocol],
         out_factor=WIRE[protocol],
     )

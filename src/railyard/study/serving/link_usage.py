@@ -10,7 +10,7 @@ import numpy as np
 from railyard.collective.lowering.routes import flow_keys
 from railyard.collective.lowering.transfers import lower_transfers
 from railyard.collective.machine import machine_of
-from railyard.collective.timing import SOFTWARE_US, WIRE, transfer_us
+from railyard.collective.timing import WIRE, transfer_us
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -161,7 +161,7 @@ def _through_gateway(usage: Usage, homes: tuple[int, int], lanes: Lanes) -> None
         usage.put(lanes.way, networks.gateway_link(home, port, out=out), lanes.share)
     _to_ports(usage, homes[1], lanes, lanes.target, port, out=False)
     machine = machine_of(networks.clusters[homes[0]])
-    software_ps = 1e6 * (transfer_us(machine, "base") + SOFTWARE_US["simple"])
+    software_ps = 1e6 * (transfer_us(machine, "base") + machine.measured.software_us["simple"])
     own_ps = 0.0 if gateway is None else 1e12 * gateway.latency
     usage.wait(lanes.way, np.full(len(lanes.way), round(software_ps + own_ps)))
 

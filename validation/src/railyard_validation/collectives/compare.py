@@ -15,6 +15,7 @@ from railyard.collective.shape import Shape
 from railyard.errors import InputError
 from railyard.graph import Communicators
 from railyard_validation.collectives import nccl_log, nccl_tables
+from railyard_validation.collectives.constants import CONSTANTS, Constants
 from railyard_validation.collectives.health import listed_as_odd, number_of, odd_by_header, operator_of
 from railyard_validation.collectives.launch import CLASSES
 from railyard_validation.collectives.machine import PUT_SMALL_BYTES, Setting, setting
@@ -212,7 +213,7 @@ def validate_collectives(folder: Path, catalog: Catalog) -> CollectivesReport:
     return CollectivesReport(tuple(rows), len(files))
 
 
-def validate_log(log: NcclLog, catalog: Catalog) -> list[CollectiveResult]:
+def validate_log(log: NcclLog, catalog: Catalog, constants: Constants = CONSTANTS) -> list[CollectiveResult]:
     """Predicts every row of one log; what cannot be predicted is a skipped row that says why."""
     blocks = [block for block in log.blocks if block.rows or block.malformed]
     blocks = blocks or nccl_tables.markdown_tables(log) or nccl_tables.plain_tables(log)
@@ -222,13 +223,13 @@ def validate_log(log: NcclLog, catalog: Catalog) -> list[CollectiveResult]:
         return [CollectiveResult(log.file, 1, status="skipped", reason=reason)]
     rows: list[CollectiveResult] = []
     for block in blocks:
-        rows += _block_rows(log, block, catalog)
+        rows += _block_rows(log, block, catalog, constants)
     if not rows:
         return [CollectiveResult(log.file, blocks[0].line, status="skipped", reason="a table without rows")]
     return rows
 
 
-def _block_rows(log: NcclLog, block: Block, catalog: Catalog) -> list[CollectiveResult]:
+def _block_rows(log: NcclLog, block: Block, catalog: Catalog, constants: Constants) -> list[CollectiveResult]:
     collective = _collective(log, block)
     ranks, assumed = _ranks(log, block, collective)
     blank = CollectiveResult(
@@ -247,7 +248,7 @@ def _block_rows(log: NcclLog, block: Block, catalog: Catalog) -> list[Collective
     refusal = _refusal(block, collective, ranks)
     if refusal is None:
         try:
-            where = setting(log, block, collective, ranks, catalog)
+            where = setting(log, block, collective, ranks, catalog, constants=constants)
         except InputError as error:
             refusal = error.problems[0].headline()
     if refusal is not None:

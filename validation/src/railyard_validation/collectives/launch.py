@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard_validation.collectives.constants import CONSTANTS, Constants
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -22,37 +24,11 @@ if TYPE_CHECKING:
 BARE_METAL, CLOUD, PYTHON = "bare metal", "cloud", "Python"
 CLASSES = (BARE_METAL, CLOUD, PYTHON)
 
-HOST_GPU_US = 4.2
-"""Queueing a kernel for one more accelerator of the same process: 34.5 us for 8 (A100, six logs of superbench), 43.8
-(A100, one of ml-engineering), with `HOST_CHANNEL_US` for the one channel in use."""
-
-HOST_CHANNEL_US = 0.24
-"""The same for every channel of it, of which small data uses few: both logs rise by 37 and 58 us from 32 KiB to 1 MiB,
-whatever the collective, while the accelerators' own time hardly does. Libraries of the time of V100 and A100 only:
-later ones hand over all channels at once."""
-
-HOST_PEER_US = 0.9
-"""The same for every peer of an all-to-all: 87 us for 8 x 7 of them (A100, superbench)."""
-
-START_US = 20.0
-"""Kernels of one process start together, behind a barrier: A100 logs from 4 to 64 MiB against those of a process
-each. An all-to-all waits for its posts too."""
-
 CHANNEL_BYTES = 32 << 10
 """Least data of a channel (NCCL: 512 threads of 64 B)."""
 
 HOST_CHANNELS = 24
 """Channels of a ring on 8 A100."""
-
-PYTHON_HOST_US = 39.0
-"""A call through PyTorch: 39 us from 32 KiB to 512 KiB on 8 H200, where one process a GPU takes 15 to 21 on H100."""
-
-PYTHON_EVENTS_US = 12.0
-"""What timing single calls between two events adds: 10 to 15 us from 2 to 64 MiB on the same accelerators."""
-
-PYTHON_BARRIER_US = 28.0
-"""The same where every call also starts at a barrier, so that nothing of its launch is hidden: 34 to 47 us on 2 and 4
-MI350X, of which RCCL's own floor is 14 to 19."""
 
 _BARRIER = re.compile(r"barrier-aligned|hipEvent", re.IGNORECASE)
 _PYTHON = re.compile(
@@ -98,7 +74,9 @@ class Launch:
         return seen
 
 
-def launch_of(log: NcclLog, block: Block, collective: str, ranks: int) -> tuple[Launch, tuple[str, ...]]:
+def launch_of(
+    log: NcclLog, block: Block, collective: str, ranks: int, constants: Constants = CONSTANTS
+) -> tuple[Launch, tuple[str, ...]]:
     """The launch of a table, and what had to be assumed about it.
 
     Args:
@@ -106,14 +84,19 @@ def launch_of(log: NcclLog, block: Block, collective: str, ranks: int) -> tuple[
         block: The table.
         collective: In Railyard's words.
         ranks: Of the table.
+        constants: What each way of launching adds.
     """
     about = "; ".join(log.headers.get(key, "") for key in ("name", "config", "hardware", "source", "test", "columns"))
     name = CLOUD if _CLOUD.search(about) else BARE_METAL
     own_flags = re.search(r"(?:^|[\s,;])-[nwgb] \d", log.headers.get("config", ""))
     if not own_flags and (_PYTHON.search(about + log.text) or "ml-engineering" in about):
         if _BARRIER.search(log.text):
-            return Launch(PYTHON, added_us=PYTHON_BARRIER_US), ("launched through PyTorch, one call at a time",)
-        return Launch(PYTHON, host_us=PYTHON_HOST_US, added_us=PYTHON_EVENTS_US), ("launched through PyTorch",)
+            return Launch(PYTHON, added_us=constants.python_barrier_us), (
+                "launched through PyTorch, one call at a time",
+            )
+        return Launch(PYTHON, host_us=constants.python_host_us, added_us=constants.python_events_us), (
+            "launched through PyTorch",
+        )
     driven = min(block.gpus_per_process, ranks)
     assumed: tuple[str, ...] = ()
     if block.gpus_per_process == 0:
@@ -122,10 +105,12 @@ def launch_of(log: NcclLog, block: Block, collective: str, ranks: int) -> tuple[
     if driven == 1:
         return Launch(name), assumed
     if collective == "all-to-all":
-        posts = driven * HOST_PEER_US * (ranks - 1)
-        return Launch(name, host_us=driven * HOST_GPU_US + posts, added_us=START_US + posts), assumed
-    handed = HOST_CHANNEL_US if re.search(r"[av]100", about, re.IGNORECASE) else 0.0
-    return Launch(name, driven * HOST_GPU_US, driven * handed, START_US), assumed
+        posts = driven * constants.host_peer_us * (ranks - 1)
+        return Launch(
+            name, host_us=driven * constants.host_gpu_us + posts, added_us=constants.start_us + posts
+        ), assumed
+    handed = constants.host_channel_us if re.search(r"[av]100", about, re.IGNORECASE) else 0.0
+    return Launch(name, driven * constants.host_gpu_us, driven * handed, constants.start_us), assumed
 
 
 def _driven(about: str, ranks: int, *, several: bool) -> int:

@@ -8,23 +8,22 @@ its prior.
 
 from __future__ import annotations
 
-import sys
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.collective import chunks, peers, timing
 from railyard.errors import InputError
-from railyard_validation.collectives import launch, machine, nccl_log
+from railyard_validation.collectives import nccl_log
 from railyard_validation.collectives.compare import validate_log
+from railyard_validation.collectives.constants import CONSTANTS as MEASURED
+from railyard_validation.collectives.constants import Constants
 from railyard_validation.collectives.health import listed_as_odd, number_of, operator_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
-    from types import ModuleType
 
     from railyard.catalog import Catalog
     from railyard_validation.collectives.compare import CollectiveResult
@@ -42,15 +41,13 @@ class Constant:
     """One constant that was read off logs.
 
     Attributes:
-        module: Where it stands.
-        name: Its name there.
+        name: Field of `Constants`, or of its `library`.
         prior: What it would be had nobody measured it.
         low: Least value that is tried.
         high: Largest value that is tried.
         key: Entry of it, where it is a table.
     """
 
-    module: ModuleType
     name: str
     prior: float
     low: float
@@ -62,19 +59,18 @@ class Constant:
         """Name and entry."""
         return f"{self.name}[{self.key}]" if self.key else self.name
 
-    def get(self) -> float:
-        """Its value now."""
-        value = getattr(self.module, self.name)
+    def get(self, constants: Constants) -> float:
+        """Its value among these."""
+        value = attrgetter(self.name)(constants)
         return float(value[self.key] if self.key else value)
 
-    def set(self, value: float) -> None:
-        """Changes it wherever it has been imported."""
-        if self.key:
-            getattr(self.module, self.name)[self.key] = value
-            return
-        for module in [module for name, module in sys.modules.items() if name.startswith("railyard")]:
-            if self.name in vars(module):
-                setattr(module, self.name, value)
+    def put(self, constants: Constants, value: float) -> Constants:
+        """These with another value of it."""
+        field = self.name.removeprefix("library.")
+        changed: Any = {**attrgetter(self.name)(constants), self.key: value} if self.key else value
+        if field == self.name:
+            return replace(constants, **{field: changed})
+        return replace(constants, library=replace(constants.library, **{field: changed}))
 
     def grid(self) -> list[float]:
         """Values that are tried: even steps from zero, even factors otherwise; the prior too."""
@@ -84,44 +80,44 @@ class Constant:
 
 KIB, US = 1 << 10, 1_000_000
 CONSTANTS = (
-    Constant(launch, "HOST_GPU_US", 0.0, 0.0, 9.0),
-    Constant(launch, "HOST_CHANNEL_US", 0.0, 0.0, 0.6),
-    Constant(launch, "HOST_PEER_US", 0.0, 0.0, 1.8),
-    Constant(launch, "START_US", 0.0, 0.0, 60.0),
-    Constant(launch, "PYTHON_HOST_US", 0.0, 0.0, 78.0),
-    Constant(launch, "PYTHON_EVENTS_US", 0.0, 0.0, 36.0),
-    Constant(launch, "PYTHON_BARRIER_US", 0.0, 0.0, 60.0),
-    Constant(machine, "CLOUD_STACK_PS", 0.0, 0.0, 24.0 * US, "aws"),
-    Constant(machine, "CLOUD_STACK_PS", 0.0, 0.0, 36.0 * US, "google"),
-    Constant(machine, "VIRTUAL_RDMA_PS", 0.0, 0.0, 36.0 * US, "google"),
-    Constant(machine, "TCPX_EFFICIENCY", 1.0, 0.4, 1.0),
-    Constant(machine, "TCPX_IDLE_US", 0.0, 0.0, 1500.0),
-    Constant(machine, "PUT_STACK_PS", 0.0, 0.0, 18.0 * US),
-    Constant(machine, "PUT_START_US", 0.0, 0.0, 90.0),
-    Constant(timing, "SOFTWARE_US", 1.75, 1.0, 12.0, "ll"),
-    Constant(timing, "SOFTWARE_US", 5.25, 2.0, 18.0, "ll128"),
-    Constant(timing, "SOFTWARE_US", 10.75, 4.0, 24.0, "simple"),
-    Constant(timing, "HOP_FACTOR", 1.0, 0.7, 3.0, "ampere"),
-    Constant(timing, "HOP_FACTOR", 1.0, 0.7, 3.0, "blackwell"),
-    Constant(timing, "SIMPLE_HOP_FACTOR", 1.0, 0.7, 3.0, "ampere"),
-    Constant(timing, "GATHER_SHARE", 1.0, 0.85, 1.0),
-    Constant(timing, "PEER_US", 0.0, 0.0, 1.0),
-    Constant(timing, "RCCL_PEER_US", 0.0, 0.0, 2.4),
-    Constant(timing, "PEER_BASE_US", 6.6, 4.0, 16.0),
-    Constant(timing, "PEER_SHARE", 1.0, 0.8, 1.0),
-    Constant(timing, "SWITCH_SHARE", 0.85, 0.7, 1.0),
-    Constant(timing, "SWITCH_MANY_RANKS", 1.0, 0.7, 1.0),
-    Constant(timing, "SHARP_SHARE", 1.0, 0.35, 1.0),
-    Constant(timing, "CHAIN_CHUNK_BYTES", 512.0 * KIB, 16.0 * KIB, 512.0 * KIB),
-    Constant(timing, "MESH_SHARE", 1.0, 0.8, 1.0),
-    Constant(timing, "MESH_PEER_SHARE", 1.0, 0.7, 1.0),
-    Constant(chunks, "SWITCH_SYNC_US", 0.0, 0.0, 1.5, "hopper"),
-    Constant(chunks, "SWITCH_SYNC_US", 0.0, 0.0, 2.0, "blackwell"),
-    Constant(chunks, "SYNC_BEYOND", 1.0, 0.0, 1.0),
-    Constant(peers, "CHANNEL_GBS", 20.0, 10.0, 40.0),
-    Constant(peers, "LL_CHANNEL_GBS", 10.0, 2.5, 20.0),
-    Constant(peers, "LL_BYTES", 64.0 * KIB, 16.0 * KIB, 2048.0 * KIB),
-    Constant(peers, "FILL_BYTES", 512.0 * KIB, 32.0 * KIB, 512.0 * KIB),
+    Constant("host_gpu_us", 0.0, 0.0, 9.0),
+    Constant("host_channel_us", 0.0, 0.0, 0.6),
+    Constant("host_peer_us", 0.0, 0.0, 1.8),
+    Constant("start_us", 0.0, 0.0, 60.0),
+    Constant("python_host_us", 0.0, 0.0, 78.0),
+    Constant("python_events_us", 0.0, 0.0, 36.0),
+    Constant("python_barrier_us", 0.0, 0.0, 60.0),
+    Constant("cloud_stack_ps", 0.0, 0.0, 24.0 * US, "aws"),
+    Constant("cloud_stack_ps", 0.0, 0.0, 36.0 * US, "google"),
+    Constant("virtual_rdma_ps", 0.0, 0.0, 36.0 * US, "google"),
+    Constant("tcpx_efficiency", 1.0, 0.4, 1.0),
+    Constant("tcpx_idle_us", 0.0, 0.0, 1500.0),
+    Constant("put_stack_ps", 0.0, 0.0, 18.0 * US),
+    Constant("put_start_us", 0.0, 0.0, 90.0),
+    Constant("library.software_us", 1.75, 1.0, 12.0, "ll"),
+    Constant("library.software_us", 5.25, 2.0, 18.0, "ll128"),
+    Constant("library.software_us", 10.75, 4.0, 24.0, "simple"),
+    Constant("library.hop_factor", 1.0, 0.7, 3.0, "ampere"),
+    Constant("library.hop_factor", 1.0, 0.7, 3.0, "blackwell"),
+    Constant("library.simple_hop_factor", 1.0, 0.7, 3.0, "ampere"),
+    Constant("library.gather_share", 1.0, 0.85, 1.0),
+    Constant("library.peer_us", 0.0, 0.0, 1.0),
+    Constant("library.rccl_peer_us", 0.0, 0.0, 2.4),
+    Constant("library.peer_base_us", 6.6, 4.0, 16.0),
+    Constant("library.peer_share", 1.0, 0.8, 1.0),
+    Constant("library.switch_share", 0.85, 0.7, 1.0),
+    Constant("library.switch_many_ranks", 1.0, 0.7, 1.0),
+    Constant("library.sharp_share", 1.0, 0.35, 1.0),
+    Constant("library.chain_chunk_bytes", 512.0 * KIB, 16.0 * KIB, 512.0 * KIB),
+    Constant("library.mesh_share", 1.0, 0.8, 1.0),
+    Constant("library.mesh_peer_share", 1.0, 0.7, 1.0),
+    Constant("library.switch_sync_us", 0.0, 0.0, 1.5, "hopper"),
+    Constant("library.switch_sync_us", 0.0, 0.0, 2.0, "blackwell"),
+    Constant("library.sync_beyond", 1.0, 0.0, 1.0),
+    Constant("library.channel_gbs", 20.0, 10.0, 40.0),
+    Constant("library.ll_channel_gbs", 10.0, 2.5, 20.0),
+    Constant("library.ll_bytes", 64.0 * KIB, 16.0 * KIB, 2048.0 * KIB),
+    Constant("library.fill_bytes", 512.0 * KIB, 32.0 * KIB, 512.0 * KIB),
 )
 """Every constant of times that was read off published logs. HOP_FACTOR of Hopper is NCCL's own; Volta's is Ampere's."""
 
@@ -156,7 +152,7 @@ def left_out(folder: Path, catalog: Catalog) -> Iterator[LeftOut]:
     listed = listed_as_odd(folder) if folder.is_dir() else frozenset()
     paths = sorted(path for path in folder.glob("*") if path.suffix in (".txt", ".log"))
     logs = [log for log in map(nccl_log.read, paths) if number_of(log) not in listed]
-    logs = [log for log in logs if _rows([log], catalog)]
+    logs = [log for log in logs if _rows([log], catalog, MEASURED)]
     if not logs:
         raise InputError("the folder holds no healthy log of a collective", file=folder, key="logs")
     felt = {constant: _feeling(constant, logs, catalog) for constant in CONSTANTS}
@@ -172,56 +168,44 @@ def _without(
     others = [log for log in logs if log.file not in names]
     concerned = [constant for constant in CONSTANTS if felt[constant] & names]
     free = [constant for constant in concerned if felt[constant] - names]
-    before = _rows(mine, catalog)
-    with _restored(concerned):
-        for constant in concerned:
-            constant.set(constant.prior)
-        for _ in range(PASSES):
-            for constant in free:
-                _fit(constant, [log for log in others if log.file in felt[constant]], catalog)
-        rows = _rows(mine, catalog)
-        fitted = {constant.label: constant.get() for constant in free}
+    known = MEASURED
+    for constant in concerned:
+        known = constant.put(known, constant.prior)
+    for constant in free * PASSES:
+        known = _fit(constant, known, [log for log in others if log.file in felt[constant]], catalog)
+    fitted = {constant.label: constant.get(known) for constant in free}
     kept = tuple(constant.label for constant in concerned if constant not in free)
+    rows, before = _rows(mine, catalog, known), _rows(mine, catalog, MEASURED)
     return LeftOut(operator, len(mine), tuple(rows), fitted, kept, tuple(before))
 
 
-def _fit(constant: Constant, logs: Sequence[NcclLog], catalog: Catalog) -> None:
-    """The value of the grid with the least error; every operator weighs the same."""
+def _fit(constant: Constant, known: Constants, logs: Sequence[NcclLog], catalog: Catalog) -> Constants:
+    """The constants with that value of the grid which has the least error; every operator weighs the same."""
 
-    def miss(value: float) -> float:
-        constant.set(value)
+    def miss(tried: Constants) -> float:
         by_operator: dict[str, list[float]] = {}
-        for row in _rows(logs, catalog):
+        for row in _rows(logs, catalog, tried):
             if row.predicted_us and row.measured_us:
                 off = min(abs(float(np.log(row.predicted_us / row.measured_us))), LARGEST)
                 by_operator.setdefault(row.operator, []).append(off)
         return float(np.mean([np.mean(off) for off in by_operator.values()]))
 
-    constant.set(min(constant.grid(), key=miss))
+    return min((constant.put(known, value) for value in constant.grid()), key=miss)
 
 
 def _feeling(constant: Constant, logs: Sequence[NcclLog], catalog: Catalog) -> frozenset[str]:
     """Logs whose predictions move with a constant."""
-    with _restored([constant]):
-        times = []
-        for value in (constant.get(), constant.low, constant.high):
-            constant.set(value)
-            times.append({log.file: [row.predicted_us for row in _rows([log], catalog)] for log in logs})
-    return frozenset(log.file for log in logs if any(one[log.file] != times[0][log.file] for one in times[1:]))
+
+    def times(known: Constants) -> dict[str, list[float | None]]:
+        return {log.file: [row.predicted_us for row in _rows([log], catalog, known)] for log in logs}
+
+    first, *ends = (
+        times(known) for known in (MEASURED, *(constant.put(MEASURED, end) for end in (constant.low, constant.high)))
+    )
+    return frozenset(log.file for log in logs if any(end[log.file] != first[log.file] for end in ends))
 
 
-def _rows(logs: Sequence[NcclLog], catalog: Catalog) -> list[CollectiveResult]:
+def _rows(logs: Sequence[NcclLog], catalog: Catalog, known: Constants) -> list[CollectiveResult]:
     """Healthy rows that are predicted."""
-    rows = [row for log in logs for row in validate_log(log, catalog)]
+    rows = [row for log in logs for row in validate_log(log, catalog, known)]
     return [row for row in rows if row.error is not None and not row.odd]
-
-
-@contextmanager
-def _restored(constants: Sequence[Constant]) -> Iterator[None]:
-    """Sets constants back to what they were."""
-    were = [(constant, constant.get()) for constant in constants]
-    try:
-        yield
-    finally:
-        for constant, value in were:
-            constant.set(value)

@@ -11,6 +11,7 @@ from railyard import cluster as clusters
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
 from railyard.collective import CollectivePolicy
 from railyard.errors import InputError
+from railyard_validation.collectives.constants import CONSTANTS, Constants
 from railyard_validation.collectives.launch import Launch, launch_of
 
 if TYPE_CHECKING:
@@ -24,32 +25,8 @@ _GENERIC = re.compile(r"\w+ (?:server|tray)")
 USUAL_VERSION = "2.27"
 """Taken where a log does not say: of 2025, as most of the published logs are."""
 
-CLOUD_STACK_PS = {
-    "aws": 6_000_000,
-    "google": 12_000_000,
-}
-"""Software of a NIC that is no RDMA verbs device, a step: libfabric's reliable datagrams, TCP between accelerators."""
-
-VIRTUAL_RDMA_PS = {"google": 14_000_000}
-"""RDMA of a cloud's virtual machines, a step: 54 us against 32 for 2 x 8 H200 (GCP A3 Ultra). Azure's and Nebius' show
-nothing of the kind."""
-
-TCPX_EFFICIENCY = 0.62
-"""Share of the line that GPUDirect-TCPX of GCP A3 High reaches: kernel TCP into accelerator memory; 50 and 71 of 100
-GB/s."""
-
-TCPX_IDLE_US = 930.0
-"""Waking its receive path, which sleeps between small messages: 0.8 to 1.0 ms from 1 to 16 MiB, nothing from 128 MiB
-up."""
-
-PUT_STACK_PS = 6_600_000
-"""NCCLX's puts (`ctran`), a step: 20.5 us with the path, Simple's proxy 14; on its smallest messages like that."""
-
 PUT_SMALL_BYTES = 8 << 10
 """A message that the put's latency of 14 us covers (GB200, two concurrent puts)."""
-
-PUT_START_US = 40.0
-"""What a ring of puts has beyond its steps: 4 to 32 GB200."""
 
 _NICS = re.compile(
     r"(\d{1,3})\s*x\s*(?:\w+[ -]){0,2}?(?:NDR|HDR|EDR|XDR|CX-?\d\s)?\s*(\d{2,4})\s*"
@@ -97,7 +74,15 @@ class _Wish:
     defaults: list[str] = field(default_factory=list)
 
 
-def setting(log: NcclLog, block: Block, collective: str, ranks: int, catalog: Catalog) -> Setting:
+def setting(
+    log: NcclLog,
+    block: Block,
+    collective: str,
+    ranks: int,
+    catalog: Catalog,
+    *,
+    constants: Constants = CONSTANTS,
+) -> Setting:
     """The cluster of a table.
 
     Args:
@@ -106,6 +91,7 @@ def setting(log: NcclLog, block: Block, collective: str, ranks: int, catalog: Ca
         collective: In Railyard's words.
         ranks: Of the table.
         catalog: Where servers, accelerators and NICs are looked up.
+        constants: What launches, clouds and libraries add.
 
     Raises:
         InputError: The log names no accelerator of the catalogue, or no cluster of that many ranks can be built.
@@ -117,18 +103,18 @@ def setting(log: NcclLog, block: Block, collective: str, ranks: int, catalog: Ca
     _rack(wish, server, text)
     several = wish.ranks > max(server.accelerators, _domain(wish, server))
     _nics(wish, server, text, catalog, several=several)
-    _fabric(wish, server, text, catalog, several=several)
+    _fabric(wish, server, text, catalog, constants, several=several)
     _network_only(wish, server, text, ranks)
-    launch, assumed = launch_of(log, block, collective, ranks)
+    launch, assumed = launch_of(log, block, collective, ranks, constants)
     wish.defaults += assumed
     if re.search(r"\btcpx\b", text, re.IGNORECASE) and several:
-        launch = replace(launch, idle_us=TCPX_IDLE_US)
-    stack_ps = _stack_ps(wish, server, log, catalog, several=several)
-    policy = _policy(wish, log, block, collective, stack_ps)
+        launch = replace(launch, idle_us=constants.tcpx_idle_us)
+    stack_ps = _stack_ps(wish, server, log, catalog, constants, several=several)
+    policy = _policy(wish, log, block, collective, stack_ps=stack_ps, constants=constants)
     if not re.search(r"\bctran|\bctring\b|\bctsrd\b", log.headers.get("source", "") + text + block.title):
         return Setting(_built(wish, catalog), policy, tuple(wish.defaults), launch)
-    launch = replace(launch, added_us=launch.added_us + PUT_START_US)
-    puts = replace(policy, network_overhead_ps=policy.network_overhead_ps + PUT_STACK_PS)
+    launch = replace(launch, added_us=launch.added_us + constants.put_start_us)
+    puts = replace(policy, network_overhead_ps=policy.network_overhead_ps + round(constants.put_stack_ps))
     return Setting(_built(wish, catalog), puts, tuple(wish.defaults), launch, policy)
 
 
@@ -225,7 +211,7 @@ def stated_nics(text: str, accelerators: int) -> tuple[int, float] | None:
     return max(found, key=lambda pair: pair[0] * pair[1]) if found else None
 
 
-def _fabric(wish: _Wish, server: Server, text: str, catalog: Catalog, *, several: bool) -> None:
+def _fabric(wish: _Wish, server: Server, text: str, catalog: Catalog, constants: Constants, *, several: bool) -> None:
     """The fabric by the words of the log, else by the vendor of the NIC."""
     lowered = text.lower()
     vendor = catalog.nic(server.nic).vendor.lower()
@@ -237,7 +223,7 @@ def _fabric(wish: _Wish, server: Server, text: str, catalog: Catalog, *, several
     elif "roce" in lowered:
         name = "roce"
     overrides: dict[str, Any] = {}
-    if name is None and vendor in CLOUD_STACK_PS:
+    if name is None and vendor in constants.cloud_stack_ps:
         nic = catalog.nic(server.nic)
         name = "uec" if vendor == "aws" else "roce"  # EFA's datagrams take many paths
         overrides["nic_latency_ps"] = nic.send_latency_ps + nic.receive_latency_ps
@@ -246,7 +232,7 @@ def _fabric(wish: _Wish, server: Server, text: str, catalog: Catalog, *, several
         if several:
             wish.defaults.append(f"fabric {name}")
     if re.search(r"\btcpx\b", lowered):
-        overrides["transport_efficiency"] = TCPX_EFFICIENCY
+        overrides["transport_efficiency"] = constants.tcpx_efficiency
     if name == "infiniband" and re.search(r"\bsharp\b", lowered):
         overrides["sharp"] = True
     wish.fabric = FabricSpec(name, overrides)
@@ -265,27 +251,32 @@ def _network_only(wish: _Wish, server: Server, text: str, ranks: int) -> None:
     wish.defaults.append("scale-up switched off: every rank alone with its NICs")
 
 
-def _stack_ps(wish: _Wish, server: Server, log: NcclLog, catalog: Catalog, *, several: bool) -> int:
+def _stack_ps(
+    wish: _Wish, server: Server, log: NcclLog, catalog: Catalog, constants: Constants, *, several: bool
+) -> float:
     """What a network stack that is no RDMA verbs, or a virtual machine's, adds to every step."""
     if not several:
         return 0
     vendor = catalog.nic(server.nic).vendor.lower()
-    if vendor in CLOUD_STACK_PS:
-        return CLOUD_STACK_PS[vendor] if wish.fabric.name in ("uec", "roce") else 0
+    if vendor in constants.cloud_stack_ps:
+        return constants.cloud_stack_ps[vendor] if wish.fabric.name in ("uec", "roce") else 0
     google = re.search(
         r"\bgcp\b|\bgoogle|\bgke\b", log.headers.get("source", "") + "; " + log.description, re.IGNORECASE
     )
-    return VIRTUAL_RDMA_PS["google"] if google else 0
+    return constants.virtual_rdma_ps["google"] if google else 0
 
 
-def _policy(wish: _Wish, log: NcclLog, block: Block, collective: str, stack_ps: int) -> CollectivePolicy:
+def _policy(
+    wish: _Wish, log: NcclLog, block: Block, collective: str, *, stack_ps: float, constants: Constants
+) -> CollectivePolicy:
     """The library's version, what the table forces, and what network software adds."""
     forced = {collective: block.algorithm} if block.algorithm else {}
     return CollectivePolicy(
         algorithm=forced,
         protocol=dict.fromkeys(forced, "simple"),
         version=_version(wish, log),
-        network_overhead_ps=stack_ps,
+        network_overhead_ps=round(stack_ps),
+        measured=constants.library,
     )
 
 

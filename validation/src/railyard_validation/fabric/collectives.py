@@ -12,7 +12,8 @@ from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.topology import RailOptimized
 from railyard.collective import CollectivePolicy
 from railyard_validation.collectives.compare import predict
-from railyard_validation.collectives.machine import CLOUD_STACK_PS, Setting
+from railyard_validation.collectives.constants import CONSTANTS
+from railyard_validation.collectives.machine import Setting
 from railyard_validation.collectives.nccl_log import bus_factor
 from railyard_validation.fabric.figure import Case, Row, figure
 
@@ -89,7 +90,7 @@ def in_switch() -> Iterator[Row]:
 )
 def two_servers() -> Iterator[Row]:
     """Floor and plateau over three networks."""
-    efa: dict[str, Any] = {"fabric": "uec", "overhead_ps": CLOUD_STACK_PS["aws"], "own_nic": True}
+    efa: dict[str, Any] = {"fabric": "uec", "overhead_ps": CONSTANTS.cloud_stack_ps["aws"], "own_nic": True}
     for case, server, expected, more in (
         ("InfiniBand", "hgx-h100", 467.0, {"fabric": "infiniband"}),
         ("RoCE", "oci-bm-gpu-h100-8", 471.0, {"fabric": "roce"}),
