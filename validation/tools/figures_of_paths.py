@@ -152,7 +152,7 @@ def pfc_victims() -> Found:
         curves.append(
             Curve(name, [(at / 16 * 100, value) for at, value in enumerate(slowdown.tolist(), start=1)], dots=True)
         )
-        stopped = disturbed.table("links")["paused_ps"]
+        stopped = disturbed.table("links").get("paused_ps", np.zeros(1))  # no column where nothing can pause
         rows.append([
             name, f"{np.median(slowdown):.2f}", f"{slowdown[-1]:.2f}",
             str(int((stopped > 0).sum())), f"{stopped.sum() / 1e6:,.0f}",
