@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from dataclasses import dataclass
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from railyard.errors import Stopped
 from railyard.study import folder as folders
 from railyard.study.control import Control, Meter
 from railyard.study.kind import kind_named
@@ -127,13 +125,9 @@ def _measured(kind: AnyKind, prepared: Sequence[Any], places: Sequence[Path | No
 
     if not kind.parallel:
         return [one(number) for number in range(len(prepared))]
-    pool = ThreadPoolExecutor(max_workers=min(len(prepared), processors))
-    futures = [pool.submit(one, number) for number in range(len(prepared))]
-    try:
-        return _gathered(futures)
-    finally:
-        stop.set()
-        pool.shutdown(wait=True, cancel_futures=True)
+    from railyard.study.parallel import at_once  # what it imports, `railyard packet` has no use for
+
+    return at_once(one, len(prepared), processors, stop)
 
 
 def _one(kind: AnyKind, prepared: Any, place: Path | None, control: Control) -> Measured:
@@ -145,15 +139,3 @@ def _one(kind: AnyKind, prepared: Any, place: Path | None, control: Control) -> 
         kind.write(place, outcome, found)
     kind.search(outcome, found, control)
     return found
-
-
-def _gathered(futures: Sequence[Future[Measured]]) -> list[Measured]:
-    """The results in order; the first real error of any variant is raised as soon as it is there."""
-    pending = set(futures)
-    while pending:
-        ended, pending = wait(pending, return_when=FIRST_COMPLETED)
-        for future in ended:
-            error = future.exception()
-            if error is not None and not isinstance(error, Stopped):
-                raise error
-    return [future.result() for future in futures]
