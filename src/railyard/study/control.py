@@ -65,12 +65,12 @@ class Meter:
     def of(self, number: int) -> Progress:
         """Progress of one variant as its part of all."""
 
-        def tell(what: str, share: float) -> None:
+        def report(what: str, share: float) -> None:
             with self._lock:
                 self.shares[number] = min(share, 1.0)
                 self.progress(what, min(sum(self.shares) / len(self.shares), _MOST_SHARE))
 
-        return tell
+        return report
 
     def done(self, number: int) -> None:
         """A variant has ended."""

@@ -63,18 +63,18 @@ def run(
         InputError: The document cannot be run; nothing has been written then.
         SimulationError: The run cannot finish.
     """
-    tell: Progress = progress or (lambda _what, _share: None)
-    tell("preparing", 0.0)
+    notify: Progress = progress or (lambda _what, _share: None)
+    notify("preparing", 0.0)
     kind = kind_named(document.kind)
     variants, prepared = _prepared(kind, document, varies, engine)
     plain = kind.resolved(document, varies)
     name = folders.name_of(plain, version())
     with nullcontext(None) if out is None else folders.replaced(out, name) as folder:
-        measured = _measured(kind, prepared, _places(folder, variants), Meter(tell, [0.0] * len(variants)))
+        measured = _measured(kind, prepared, _places(folder, variants), Meter(notify, [0.0] * len(variants)))
         kind.relate(measured)
         result = result_of(document, plain, kind.engine(prepared[0]), measured)
         if folder is not None:
-            tell("writing the folder of the run", 1.0)
+            notify("writing the folder of the run", 1.0)
             kind.write_inputs(folder, plain, variants)
             _write(folder, result, faces)
     return Finished(result, None if out is None else out / name, tuple(measured))

@@ -38,7 +38,7 @@ def stages_json(
     """
     names = list(job.stages)
     first = _by_stage(seen.served.ttft_s, seen.first, names)
-    whole = _by_stage(seen.served.e2e_s, seen.whole, names)
+    total = _by_stage(seen.served.e2e_s, seen.whole, names)
     rows = []
     for visit in journey.visits:
         stage, passed = job.stages[visit.name], visit.passed
@@ -55,7 +55,7 @@ def stages_json(
                     f"{cause}_s": float(own[:, place].mean()) if len(own) else 0.0 for place, cause in enumerate(CAUSES)
                 },
                 "ttft_parts": {level: row[visit.name] for level, row in first.items()},
-                "e2e_parts": {level: row[visit.name] for level, row in whole.items()},
+                "e2e_parts": {level: row[visit.name] for level, row in total.items()},
                 "usd_per_h": to_json(usd_per_h(job, visit.name, uses[visit.name], span_s)),
                 **({} if passed is None else stage.figures(passed)),
             }
@@ -79,7 +79,7 @@ def _busy(uses: list[Use]) -> float | None:
 
 
 def _by_stage(
-    whole: NDArray[np.float64], spent: NDArray[np.float64], names: list[str]
+    total: NDArray[np.float64], spent: NDArray[np.float64], names: list[str]
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Parts of every percentile by stage and cause; they add up to it."""
     columns = {
@@ -87,7 +87,7 @@ def _by_stage(
         for number, name in enumerate(names)
         for place, cause in enumerate(CAUSES)
     }
-    flat = parts_of(whole, {f"{name}\n{cause}": column for (name, cause), column in columns.items()})
+    flat = parts_of(total, {f"{name}\n{cause}": column for (name, cause), column in columns.items()})
     return {
         level: {name: {f"{cause}_s": row[f"{name}\n{cause}"] for cause in CAUSES} for name in names}
         for level, row in flat.items()

@@ -98,7 +98,7 @@ class Answer:
         if section.input is not None or requests.block_tokens == 0:
             columns |= {"block_ptr": np.zeros(0, np.int64), "block_hash": np.zeros(0, np.uint64), "block_tokens": 0}
         elif section.add_input:
-            columns |= _whole_blocks(requests)
+            columns |= _full_blocks(requests)
         return replace(requests, **columns)
 
     def _passed(self, asked: Requests, run: ServingRun, drafting: Drafting | None) -> Passed:
@@ -139,7 +139,7 @@ def _cached(asked: Requests, run: ServingRun, done: NDArray[np.bool_]) -> Cached
     )
 
 
-def _whole_blocks(requests: Requests) -> dict[str, Any]:
+def _full_blocks(requests: Requests) -> dict[str, Any]:
     """Hashes of the blocks that are full without what is added behind them."""
     known = np.diff(requests.block_ptr)
     count = np.minimum(known, requests.input_tokens // requests.block_tokens)
@@ -244,8 +244,8 @@ def size_of(section: ModelStage, catalog: Catalog, server: str) -> int:
         each = pool.tp * pool.pp * pool.dp_attention * pool.cp
         domain = known.scale_up_domain
         devices += math.ceil(pool.replicas / (domain // each)) * domain if each <= domain else pool.replicas * each
-    whole = max(known.accelerators, known.scale_up_domain if known.scale_up_domain > known.accelerators else 1)
-    return math.ceil(devices / whole) * whole
+    servers = max(known.accelerators, known.scale_up_domain if known.scale_up_domain > known.accelerators else 1)
+    return math.ceil(devices / servers) * servers
 
 
 def _sampled(job: ServingJob, section: ModelStage, catalog: Catalog) -> ServingJob:

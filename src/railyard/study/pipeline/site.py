@@ -39,9 +39,9 @@ class Site:
         """
         back_end = self.back_end(server)
         each = self.catalog.server(server).accelerators
-        whole = max(-(-count // each), 1) * each
-        spec = ClusterSpec(whole, server, back_end)
-        key = [server, whole, repr(back_end)]
+        total = max(-(-count // each), 1) * each
+        spec = ClusterSpec(total, server, back_end)
+        key = [server, total, repr(back_end)]
         cluster: Cluster = self.memo.get("devices", key, lambda: build(spec, self.catalog))
         return Hardware(cluster, count, role, replicas)
 

@@ -26,8 +26,8 @@ def sides_of(pool: Placed, cost: Any, tokens: float, kv_tokens: float) -> dict[s
         return None
     beat = cost.at(tokens, kv_tokens)
     times = {"attention": beat.attention, "ffn": beat.ffn, "dispatch": beat.dispatch, "combine": beat.combine}
-    whole = float(beat.iteration_s(cost.layers, cost.micro_batches))
-    busy = {name: cost.micro_batches * cost.layers * float(part) / whole for name, part in times.items()}
+    total = float(beat.iteration_s(cost.layers, cost.micro_batches))
+    busy = {name: cost.micro_batches * cost.layers * float(part) / total for name, part in times.items()}
     network = max(busy["dispatch"], busy["combine"])
     fewer, more = sorted(("attention", "ffn"), key=lambda side: busy[side])
     waits = "both" if network > busy[more] else ("neither" if busy[fewer] >= _LIKE * busy[more] else fewer)

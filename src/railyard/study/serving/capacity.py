@@ -59,7 +59,7 @@ def add_curve(
         InputError: The requests have no rate.
     """
     serving, curve = found.variant["serving"], None
-    points = [_own(serving)]
+    points = [_as_asked(serving)]
     if job.section.capacity is not None:
         control.progress(f"capacity of {job.variant.name}", RUN_SHARE)
         at_loads, trials = _searched(job.section.capacity, job.variant.draft, job.requests, objective, serve)
@@ -175,7 +175,7 @@ def _point(rate_per_s: float, found: Served, objective: Objective, *, overloaded
     )
 
 
-def _own(serving: dict[str, Any]) -> Point:
+def _as_asked(serving: dict[str, Any]) -> Point:
     """The run that was asked for, as a point of the curve."""
     return Point(
         rate_per_s=serving["requests"]["rate_per_s"],

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from railyard.study.serving.placing import Placed
 
 
-def with_own(
+def with_collectives(
     links: Links | None, networks: Networks, pools: tuple[Placed, ...], costs: tuple[Any, ...]
 ) -> Links | None:
     """The links with what collectives of each replica take of its NICs, those of all its ranks alike.

@@ -52,8 +52,8 @@ def latencies_of(found: Served, gaps: dict[str, float | None]) -> dict[str, Any]
 
 
 def _share(part: float, row: dict[str, float]) -> float:
-    whole = sum(row.values())
-    return part / whole if whole > 0 else 0.0
+    total = sum(row.values())
+    return part / total if total > 0 else 0.0
 
 
 def slo_of(objective: Objective, good: Goodput) -> dict[str, Any]:

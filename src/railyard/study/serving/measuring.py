@@ -144,8 +144,8 @@ def _reuse(job: ServingJob) -> list[dict[str, Any]]:
     for pool, cost in zip(job.pools, job.costs, strict=True):
         if pool.role != "decode" and pool.ffn is None:
             rate = reuse(job.model, pool.cluster.accelerator, pool.layout, cost, tokens)
-            told = {"prefix_tokens": tokens, "peak_bps": rate.peak_bps, "predicted_bps": rate.predicted_bps}
-            found.append({"pool": pool.role, **told})
+            described = {"prefix_tokens": tokens, "peak_bps": rate.peak_bps, "predicted_bps": rate.predicted_bps}
+            found.append({"pool": pool.role, **described})
     return found
 
 

@@ -75,9 +75,9 @@ class Networks:
             there = self.names[network] or "the cluster"
             return f"gateway link {port} {'to' if back else 'from'} {there}", "gateway"
         network = int(np.searchsorted(offsets, link, side="right")) - 1
-        cluster, own = self.clusters[network], int(link - offsets[network])
+        cluster, local = self.clusters[network], int(link - offsets[network])
         prefix = f"{self.names[network]}: " if self.names[network] else ""
-        return prefix + cluster.link_name(own), prefix + cluster.links.tiers[cluster.links.tier[own]]
+        return prefix + cluster.link_name(local), prefix + cluster.links.tiers[cluster.links.tier[local]]
 
 
 def networks_of(
@@ -113,26 +113,26 @@ def networks_of(
     try:
         built = [clusters.build(replace(cluster.spec, gateway_ports=ports), catalog) if ports else cluster]
     except InputError as error:
-        raise _told(error, "gateway", ports) from None
+        raise _described(error, "gateway", ports) from None
     for role, sides in needs.items():
         try:
-            built.append(_own(getattr(serving.pools, role), catalog, cluster, sides, ports))
+            built.append(_separate(getattr(serving.pools, role), catalog, cluster, sides, ports))
         except InputError as error:
-            raise _told(error, f"pools.{role}.network", ports) from None
+            raise _described(error, f"pools.{role}.network", ports) from None
     return Networks(tuple(built), ("", *needs), gateway)
 
 
-def _told(error: InputError, key: str, ports: int) -> InputError:
+def _described(error: InputError, key: str, ports: int) -> InputError:
     """Errors of a network with ports to a gateway, at its place in the scenario."""
     here = [(problem.key or "").removeprefix("back_end.") if key != "gateway" else "" for problem in error.problems]
-    said = f" (with {ports} to the gateway)" if ports else ""
+    given = f" (with {ports} to the gateway)" if ports else ""
     return InputError.many(
-        replace(problem, key=".".join(filter(None, (key, own))), message=problem.message + said)
-        for problem, own in zip(error.problems, here, strict=True)
+        replace(problem, key=".".join(filter(None, (key, inner))), message=problem.message + given)
+        for problem, inner in zip(error.problems, here, strict=True)
     )
 
 
-def _own(section: PoolSection, catalog: Catalog, cluster: Cluster, sides: tuple[int, ...], ports: int) -> Cluster:
+def _separate(section: PoolSection, catalog: Catalog, cluster: Cluster, sides: tuple[int, ...], ports: int) -> Cluster:
     """A cluster of as many servers as the pool's replicas fill."""
     if section.network is None or section.replicas is None:
         raise InputError("a pool with a network of its own says how many `replicas` it has")
@@ -157,8 +157,8 @@ def _own(section: PoolSection, catalog: Catalog, cluster: Cluster, sides: tuple[
     )
 
 
-def _filled(replicas: int, each: int, domain: int, whole: int) -> int:
+def _filled(replicas: int, each: int, domain: int, total: int) -> int:
     """Accelerators of whole servers that so many replicas take, none across two domains that it fits into."""
     fit = domain // each
     ranks = replicas * each if fit == 0 else replicas // fit * domain + replicas % fit * each
-    return math.ceil(ranks / whole) * whole
+    return math.ceil(ranks / total) * total

@@ -93,14 +93,14 @@ def drained(found: Served) -> Iterator[str]:
     late_s = found.span_s - arrivals_s
     if found.span_s <= _END * arrivals_s or arrivals_s <= 0:
         return
-    told = (
+    described = (
         f"the last answer came {late_s:.0f} s after the last request; rates and prices count that time,"
         f" {late_s / found.span_s:.0%} of the run: "
     )
     if late_s > float(np.nanmax(found.e2e_s - found.queue_s - found.transfer_s)):
-        yield f"{told}the load is near or beyond what the deployment can serve"
+        yield f"{described}the load is near or beyond what the deployment can serve"
     else:
         yield (
-            f"{told}the longest answers take as long; with more requests it"
+            f"{described}the longest answers take as long; with more requests it"
             " weighs less, or the load shows to be beyond what the deployment can serve"
         )

@@ -115,7 +115,7 @@ def place(serving: ServingSection, catalog: Catalog, networks: Networks) -> tupl
             raise InputError("only one pool may leave out `replicas`", key=f"pools.{role}.replicas")
         kinds = _kinds(section, cluster)
         if last not in {None, kinds[0]}:
-            start = _whole(start, cluster)
+            start = _full(start, cluster)
         last = kinds[-1]
         pool = _placed(serving, role, catalog, cluster, range(start, cluster.ranks - _behind(serving, role, cluster)))
         start = int(pool.ranks[-1, -1] if pool.ffn is None else pool.ffn.ranks[-1, -1]) + 1
@@ -132,7 +132,7 @@ def _behind(serving: ServingSection, role: Role, cluster: Cluster) -> int:
             continue
         kinds = _kinds(section, cluster)
         if last not in {None, kinds[-1]}:
-            wanted = _whole(wanted, cluster)
+            wanted = _full(wanted, cluster)
         if other != role:
             wanted, last = wanted + _ranks(serving, other), kinds[0]
     return wanted
@@ -145,12 +145,12 @@ def _kinds(section: PoolSection, cluster: Cluster) -> tuple[str, ...]:
     return tuple((None if side is None else side.server) or usual for side in sides)
 
 
-def _whole(rank: int, cluster: Cluster) -> int:
+def _full(rank: int, cluster: Cluster) -> int:
     """The first rank of a server at or behind one: accelerators of two kinds are in servers of their own."""
     return -(-rank // cluster.ranks_per_server) * cluster.ranks_per_server
 
 
-def own_needs(serving: ServingSection) -> dict[str, tuple[int, ...]]:
+def separate_needs(serving: ServingSection) -> dict[str, tuple[int, ...]]:
     """By role of a pool with a network of its own: accelerators of a replica that lie together, side by side."""
     found: dict[str, tuple[int, ...]] = {}
     for role in ROLES:
@@ -174,9 +174,9 @@ def _check_total(serving: ServingSection, cluster: Cluster) -> None:
     if total <= cluster.ranks or len(several) < 2:
         return
     counts = {role: getattr(serving.pools, role).replicas for role in several}
-    said = ", ".join(f"{role} {counts[role]} x {ranks // counts[role]}" for role, ranks in several.items())
+    given = ", ".join(f"{role} {counts[role]} x {ranks // counts[role]}" for role, ranks in several.items())
     raise InputError(
-        f"{said}: {total} accelerators, the cluster has {cluster.ranks}",
+        f"{given}: {total} accelerators, the cluster has {cluster.ranks}",
         key="pools",
         hint="raise `cluster.accelerators`, or lower `replicas` or the degrees",
     )
@@ -200,7 +200,7 @@ def _placed(serving: ServingSection, role: Role, catalog: Catalog, cluster: Clus
         ranks, ffn_ranks = both[:, : layout.ranks], both[:, layout.ranks :]
     else:
         ranks = _ranks_of(section, layout.ranks, room, cluster, f"{key}.attention")
-        next_server = _whole(int(ranks[-1, -1]) + 1, cluster)
+        next_server = _full(int(ranks[-1, -1]) + 1, cluster)
         ffn_ranks = _ranks_of(section, other.ranks, range(next_server, room.stop), cluster, f"{key}.ffn")
     return Placed(role, section, machine, layout, ranks, here, Ffn(ffn_machine, other, ffn_ranks, there))
 

@@ -10,11 +10,11 @@ from railyard.errors import InputError
 from railyard.scenario.load import blaming, dump
 from railyard.study import compose
 from railyard.study.memo import Memo
-from railyard.study.serving.collective_links import with_own
+from railyard.study.serving.collective_links import with_collectives
 from railyard.study.serving.costing import costs_of
 from railyard.study.serving.deployment import deployment
 from railyard.study.serving.networks import networks_of
-from railyard.study.serving.placing import PROMPTS, ROLES, own_needs
+from railyard.study.serving.placing import PROMPTS, ROLES, separate_needs
 from railyard.study.serving.placing import place as place_pools
 from railyard.study.serving.requests import requests_of
 from railyard.study.serving.storage import loads_from, with_storage
@@ -169,7 +169,7 @@ def service_of(
     asked = [dump(serving.requests), scenario.seed]
     requests = memo.get("requests", asked, lambda: requests_of(draft))
     with blaming(draft, *place):
-        networks = networks_of(serving, catalog, cluster, own_needs(serving))
+        networks = networks_of(serving, catalog, cluster, separate_needs(serving))
         pools = place_pools(serving, catalog, networks)
         own = memo.get("profiles", serving.profiles, lambda: profiles_of(draft.folder, serving.profiles))
         software = tuple(profile(serving.software or SOFTWARE, pool.cluster.accelerator, own=own) for pool in pools)
@@ -188,4 +188,4 @@ def _links(
     """What transfers take: between pools, to storage, and from the collectives of the replicas."""
     peers = ROLES if "peer" in loads_from(serving, pools) else PROMPTS if serving.router.move else ()
     links = ways(networks, pools, serving.transfer.nic, among=peers)
-    return with_own(with_storage(links, networks, pools, serving), networks, pools, costs)
+    return with_collectives(with_storage(links, networks, pools, serving), networks, pools, costs)

@@ -30,7 +30,7 @@ def uses_of(job: ServingJob, run: ServingRun, span_s: float) -> list[Use]:
     apart: list[Use] = []
     for number, (pool, cost) in enumerate(zip(job.pools, job.costs, strict=True)):
         rows = totals.pool == number
-        whole = span_s * pool.replicas
+        total_s = span_s * pool.replicas
         busy = float(totals.busy_ps[rows].sum()) * 1e-12
         prompt = busy if pool.role == "prefill" else 0.0
         if pool.role == "both":
@@ -39,7 +39,7 @@ def uses_of(job: ServingJob, run: ServingRun, span_s: float) -> list[Use]:
         each = float(np.interp(tokens, cost.tokens, cost.network_s))
         network = min(busy, each * float(totals.iterations[rows].sum()))
         rest = 1 - network / busy if busy > 0 else 0.0
-        shares = [part / whole if whole > 0 else 0.0 for part in (prompt * rest, (busy - prompt) * rest, network)]
+        shares = [part / total_s if total_s > 0 else 0.0 for part in (prompt * rest, (busy - prompt) * rest, network)]
         energy, other = metered_j(run, rows, cost.idle_w, _unloaded_w(pool), span_s), ffn_share(pool)
         count = int(pool.ranks.size)
         drawn = drawn_w(pool.cluster.accelerator, energy * (1 - other), count, span_s)
@@ -102,13 +102,13 @@ def _prompt_s(cost: Any, computed: NDArray[np.int64], pairs: NDArray[np.float64]
 
 def parts_of_bill(job: ServingJob) -> list[Part]:
     """The bill of the cluster, with the servers, accelerators and NICs of pools that have their own in their place."""
-    own = [side for pool in job.pools for side in pool.own]
-    left = 1 - sum(ranks.size for _, ranks in own) / job.cluster.ranks
+    separate = [side for pool in job.pools for side in pool.own]
+    left = 1 - sum(ranks.size for _, ranks in separate) / job.cluster.ranks
     parts = []
     for row in job.cluster.bill():
         count = row.count * left if row.kind in {"accelerator", "server", "nic"} else row.count
         parts.append(Part(component_of(row.kind), row.name, count, row.price_usd, row.power_w))
-    for machine, ranks in own:
+    for machine, ranks in separate:
         share = ranks.size / machine.ranks
         parts += [
             Part(component_of(row.kind), row.name, row.count * share, row.price_usd, row.power_w)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from railyard.measure.explain import Tree
     from railyard.study.training.remedies import Remedy
 
-    Tell = Callable[[str, float], None]
+    Progress = Callable[[str, float], None]
 
 FORMAT = "railyard/explain-1"
 _SAME = 1e-9
@@ -129,7 +129,7 @@ class Explanation:
 
 
 def explain(
-    run: Path, *, variant: str | None = None, with_remedies: bool = True, progress: Tell | None = None
+    run: Path, *, variant: str | None = None, with_remedies: bool = True, progress: Progress | None = None
 ) -> Explanation:
     """Explains a run.
 
@@ -142,20 +142,20 @@ def explain(
     Raises:
         InputError: There is no such run or variant, or its files cannot be read.
     """
-    tell: Tell = progress or (lambda _what, _share: None)
-    tell("reading the run", 0.0)
+    notify: Progress = progress or (lambda _what, _share: None)
+    notify("reading the run", 0.0)
     file = result_file(run)
     result = read_result(file)
     number = _number(result, variant)
-    said = result["variants"][number]
+    stored = result["variants"][number]
     job = _job(file, result, number)
-    timeline, notes = _timeline(file.parent, job, number, said)
+    timeline, notes = _timeline(file.parent, job, number, stored)
     job = replace(job, cluster=redrawn(job.cluster, int(str(timeline.meta.get("seed", 0)))))
-    added = _added(said, timeline.makespan_ps * 1e-12)
-    tree = tree_of(timeline, job.cluster, job.training, job.policy, variant=said["name"], added_ps=added)
+    added = _added(stored, timeline.makespan_ps * 1e-12)
+    tree = tree_of(timeline, job.cluster, job.training, job.policy, variant=stored["name"], added_ps=added)
     tried: tuple[Tried, ...] = ()
     if with_remedies:
-        tried, more = _Ward(job, timeline, tree, tell, sum(added.values()) * 1e-12).all()
+        tried, more = _Remedies(job, timeline, tree, notify, sum(added.values()) * 1e-12).all()
         notes += more
     return Explanation(
         name=result["name"],
@@ -163,7 +163,7 @@ def explain(
         engine=str(timeline.meta.get("engine", job.engine.name)),
         variants=tuple(one["name"] for one in result["variants"]),
         tree=replace(tree, notes=(*tree.notes, *notes)),
-        cpmt_usd=said["cpmt"]["typical"],
+        cpmt_usd=stored["cpmt"]["typical"],
         remedies=tried,
     )
 
@@ -244,26 +244,28 @@ def _job(file: Path, result: Mapping[str, Any], number: int) -> Job:
     return jobs[number]
 
 
-def _timeline(folder: Path, job: Job, number: int, said: Mapping[str, Any]) -> tuple[Record, tuple[str, ...]]:
+def _timeline(folder: Path, job: Job, number: int, stored: Mapping[str, Any]) -> tuple[Record, tuple[str, ...]]:
     """The stored timeline; where only the result was kept, the step simulated again."""
-    path = of_variant(folder, number, said["name"]) / "timeline.parquet"
+    path = of_variant(folder, number, stored["name"]) / "timeline.parquet"
     if path.is_file():
         return read_record(path), ()
     bench = _bench(job)
     seed = job.seeds[0]
     cluster = redrawn(job.cluster, seed)
     timeline = replace(bench, seed=seed).step(bench.graphs.of(job.training, cluster), cluster, seed=seed)
-    told = ["no timeline lies beside the result: the step was simulated again"]
-    if timeline.meta.get("digest") != said.get("digest"):
-        told.append("it does not come out as the run did, bit by bit (another version, or the median of several seeds)")
-    return timeline, tuple(told)
+    remarks = ["no timeline lies beside the result: the step was simulated again"]
+    if timeline.meta.get("digest") != stored.get("digest"):
+        remarks.append(
+            "it does not come out as the run did, bit by bit (another version, or the median of several seeds)"
+        )
+    return timeline, tuple(remarks)
 
 
-def _added(said: Mapping[str, Any], step_s: float) -> dict[str, int]:
+def _added(stored: Mapping[str, Any], step_s: float) -> dict[str, int]:
     """What the mean step of the result has beyond its timeline, in ps by name."""
-    rows = {(row["cause"], row["phase"]): row["seconds"] for row in said["time"]}
+    rows = {(row["cause"], row["phase"]): row["seconds"] for row in stored["time"]}
     named = {VARIATION: rows.get(("data", "variation"), 0.0), MEETINGS: rows.get(("outer update", "outer update"), 0.0)}
-    rest = said["step"]["seconds"] - step_s - sum(named.values())
+    rest = stored["step"]["seconds"] - step_s - sum(named.values())
     named[STALL] = rest if rest > _SAME * step_s else 0.0
     return {name: round(seconds * 1e12) for name, seconds in named.items()}
 
@@ -273,13 +275,13 @@ def _bench(job: Job) -> Bench:
 
 
 @dataclass(frozen=True)
-class _Ward:
+class _Remedies:
     """Tries remedies on one job; what its mean step has beyond one step's timeline stays as it is."""
 
     job: Job
     timeline: Record
     tree: Tree
-    tell: Tell
+    notify: Progress
     added_s: float
 
     def all(self) -> tuple[tuple[Tried, ...], tuple[str, ...]]:
@@ -300,7 +302,7 @@ class _Ward:
             for future in (*software, *hardware):
                 tried.append(future.result())
                 done += 1
-                self.tell(f"trying {tried[-1].name}", done / total)
+                self.notify(f"trying {tried[-1].name}", done / total)
         tried.sort(key=lambda one: (one.gain is None, -(one.gain or 0.0), one.name))
         notes = ["gains are of simulated steps, one change at a time; they do not add up"]
         if not math.isclose(base_s, stored_s, rel_tol=_SAME):

@@ -140,19 +140,19 @@ def _stall_each_step(training: Training, stall_s: float) -> float:
 
 def _time(decomposition: Decomposition, added: Sequence[tuple[str, str, float]]) -> list[dict[str, Any]]:
     """The rows of the decomposition; beside them what the mean step has of data that varies, and of checkpoints."""
-    whole = decomposition.step_s + sum(seconds for _, _, seconds in added)
+    total_s = decomposition.step_s + sum(seconds for _, _, seconds in added)
     rows: list[dict[str, Any]] = [
         {
             "cause": row.cause,
             "group": row.group,
             "phase": row.phase,
             "seconds": row.seconds,
-            "share": row.seconds / whole,
+            "share": row.seconds / total_s,
         }
         for row in decomposition.rows
     ]
     rows += [
-        {"cause": cause, "group": "", "phase": phase, "seconds": seconds, "share": seconds / whole}
+        {"cause": cause, "group": "", "phase": phase, "seconds": seconds, "share": seconds / total_s}
         for cause, phase, seconds in added
         if seconds > 0
     ]

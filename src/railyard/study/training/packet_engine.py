@@ -56,10 +56,10 @@ def _settings(section: PacketSection, cluster: Cluster) -> tuple[EngineSettings 
 
     name = section.fabric or _preset_name(cluster)
     if section.fabric is None and name not in PRESETS.names():
-        return _own(section, cluster)
+        return _composed(section, cluster)
     preset = fabric(name)
-    said = assign(preset.settings, [f"{key}={value}" for key, value in section.set.items()])
-    return engine_settings(said), preset.left_out
+    given = assign(preset.settings, [f"{key}={value}" for key, value in section.set.items()])
+    return engine_settings(given), preset.left_out
 
 
 def _preset_name(cluster: Cluster) -> str:
@@ -71,25 +71,27 @@ def _preset_name(cluster: Cluster) -> str:
     return adaptive if fabric.load_balancing == "adaptive" and adaptive in PRESETS.names() else fabric.name
 
 
-def _own(section: PacketSection, cluster: Cluster) -> tuple[EngineSettings | None, tuple[str, ...]]:
+def _composed(section: PacketSection, cluster: Cluster) -> tuple[EngineSettings | None, tuple[str, ...]]:
     """The engine's own composition for a fabric, with what the section sets."""
     from railyard.engine.packet.fabrics import COMPOSITIONS, settings_of
     from railyard.scenario.packet.settings import Settings, assign
 
     composition = COMPOSITIONS.get(cluster.fabric.name)
-    own = settings_of(cluster, composition)
+    composed = settings_of(cluster, composition)
     if not section.set:
-        return own, composition.stands_in
+        return composed, composition.stands_in
     plain = Settings()
-    said = assign(plain, [f"{key}={value}" for key, value in section.set.items()])
-    changed = engine_settings(said), engine_settings(plain)
-    names = [entry.name for entry in fields(own) if getattr(changed[0], entry.name) != getattr(changed[1], entry.name)]
-    return replace(own, **{name: getattr(changed[0], name) for name in names}), composition.stands_in
+    given = assign(plain, [f"{key}={value}" for key, value in section.set.items()])
+    changed = engine_settings(given), engine_settings(plain)
+    names = [
+        entry.name for entry in fields(composed) if getattr(changed[0], entry.name) != getattr(changed[1], entry.name)
+    ]
+    return replace(composed, **{name: getattr(changed[0], name) for name in names}), composition.stands_in
 
 
-def engine_settings(said: Settings) -> EngineSettings:
+def engine_settings(given: Settings) -> EngineSettings:
     """Settings as users write them, as the engine takes them; what the cluster decides is left open."""
     from railyard.engine.packet.settings import Settings as EngineSettings
 
     names = {entry.name for entry in fields(EngineSettings)} - _OF_THE_RUN
-    return EngineSettings(**{name: getattr(said, name) for name in names})
+    return EngineSettings(**{name: getattr(given, name) for name in names})

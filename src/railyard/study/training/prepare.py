@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class Graphs:
     """Task graphs, built once for all variants whose computations are the same: fabrics do not change what runs."""
 
-    _kept: list[tuple[tuple[Any, ...], TaskGraph]] = field(default_factory=list)
+    _graphs: list[tuple[tuple[Any, ...], TaskGraph]] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
     most: int = 4
 
@@ -55,11 +55,11 @@ class Graphs:
             meeting,
         )
         with self._lock:
-            for known, graph in self._kept:
+            for known, graph in self._graphs:
                 if known == key:
                     return graph
             graph = build(training, cluster, checkpoint=checkpoint, meeting=meeting)
-            self._kept = [*self._kept[-self.most + 1 :], (key, graph)]
+            self._graphs = [*self._graphs[-self.most + 1 :], (key, graph)]
             return graph
 
 

@@ -126,12 +126,12 @@ class Loading:
     def to_json(self) -> dict[str, Any]:
         """The result's `storage.data`."""
         compute_s = max(self.step_s - self.wait_s, 1e-12)
-        whole = self.load.stored_bytes + self.load.cached_bytes
+        total = self.load.stored_bytes + self.load.cached_bytes
         return {
             "bytes_per_rank": self.load.stored_bytes,
             "bytes_per_step": self.load.stored_bytes * self.ranks,
             "requests_per_rank": self.load.requests,
-            "hit_rate": self.load.cached_bytes / whole if whole else 0.0,
+            "hit_rate": self.load.cached_bytes / total if total else 0.0,
             "readers": self.ranks,
             "workers": self.workers,
             "read_s": self.read_s,
@@ -169,8 +169,8 @@ def loading_of(job: Job, timeline: Record, step_s: float, waited_s: float) -> Lo
         varied = mean_step_s(compute_s, batch_s, spread=load.spread, **numbers)
         added_s = varied - mean_step_s(compute_s, batch_s, spread=0.0, **numbers)
         variation_s = added_s if added_s > _ROUNDING * step_s else 0.0
-    whole_s = step_s + variation_s
-    return Loading(load, ranks, read_s, worker_s, data.workers, waited_s + variation_s, variation_s, whole_s, cores)
+    total_s = step_s + variation_s
+    return Loading(load, ranks, read_s, worker_s, data.workers, waited_s + variation_s, variation_s, total_s, cores)
 
 
 def checkpoint_json(job: Job, saved: Saved, step_s: float, taken: JobTime) -> dict[str, Any] | None:
