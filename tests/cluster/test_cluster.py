@@ -261,22 +261,6 @@ def test_names_are_for_people():
             cluster.node_name(wrong)
 
 
-def test_scattered_placement_moves_servers_and_keeps_domains():
-    packed = machine()
-    scattered = machine(placement="scattered", placement_seed=4)
-    one, other = packed.back_end.port_of_rank[:, 0], scattered.back_end.port_of_rank[:, 0]
-    assert sorted(one.tolist()) == sorted(other.tolist())
-    assert (one != other).any()
-    rack = build(
-        dataclasses.replace(BASE, accelerators=144, server="gb200-nvl72", placement="scattered", placement_seed=1),
-        KNOWN,
-    )
-    ports = rack.back_end.wiring.port_of
-    place = {int(port): index for index, row in enumerate(ports) for port in row}
-    places = [place[int(port)] for port in rack.back_end.port_of_rank[:72, 0]]
-    assert max(places) - min(places) == 17
-
-
 @pytest.mark.parametrize(
     ("changes", "key", "words"),
     [
@@ -310,7 +294,6 @@ def test_scattered_placement_moves_servers_and_keeps_domains():
         ({"overrides": {"gpu": {}}}, "overrides.gpu", "accelerator"),
         ({"overrides": {"nic": {"rate": 3}}}, "overrides.nic.rate", "rate_bps"),
         ({"back_end": NetworkSpec(fabric=FabricSpec("roce", {"sharp": True}))}, "back_end.fabric.sharp", "SHARP"),
-        ({"placement": "random"}, "placement", "scattered"),
     ],
 )
 def test_impossible_clusters_are_refused(changes, key, words):

@@ -13,7 +13,7 @@ from railyard.cluster.machine import Cluster, StorageServers
 from railyard.cluster.network import Network
 from railyard.cluster.routing import RoutingTable
 from railyard.cluster.scale_up import ScaleUp
-from railyard.cluster.spec import Background, ClusterSpec, NetworkSpec, StorageSpec
+from railyard.cluster.spec import Background, ClusterSpec, NetworkSpec, Placement, StorageSpec
 from railyard.cluster.topology import TopologySpec, topologies
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "LinkTable",
     "Network",
     "NetworkSpec",
+    "Placement",
     "RoutingTable",
     "ScaleUp",
     "StorageServers",

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from railyard.cluster.assemble import assemble
 from railyard.cluster.hardware import Hardware
+from railyard.cluster.placement import place
 from railyard.cluster.plan import plan_networks
+from railyard.cluster.spec import PACKED
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
     from railyard.catalog import Catalog
     from railyard.cluster.machine import Cluster
-    from railyard.cluster.spec import ClusterSpec
+    from railyard.cluster.spec import ClusterSpec, Placement
 
 
-def build(spec: ClusterSpec, catalog: Catalog) -> Cluster:
+def build(spec: ClusterSpec, catalog: Catalog, placement: Placement = PACKED) -> Cluster:
     """Builds a cluster.
 
     Args:
         spec: What is asked for.
         catalog: Where names are looked up.
+        placement: In which order the servers are numbered.
 
     Raises:
         InputError: A name is unknown or the cluster cannot be built; keys are relative to the cluster
@@ -34,4 +38,5 @@ def build(spec: ClusterSpec, catalog: Catalog) -> Cluster:
         except InputError as error:
             raise error.located(key="storage.name") from None
     plans = plan_networks(spec, catalog, hardware, storage)
-    return assemble(spec, catalog, hardware, plans, storage)
+    cluster = assemble(spec, catalog, hardware, plans, storage)
+    return replace(cluster.arranged(place(cluster, placement)), placement=placement)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.cluster.spec import PACKED
 from railyard.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from railyard.cluster.network import Network
     from railyard.cluster.plan import NetworkPlan
     from railyard.cluster.scale_up import ScaleUp
-    from railyard.cluster.spec import ClusterSpec
+    from railyard.cluster.spec import ClusterSpec, Placement
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +56,8 @@ class StorageServers:
 class Cluster:
     """A cluster: ranks, links, networks.
 
-    Ranks are numbered server by server: `rank = server * ranks_per_server + local`.
+    Accelerators are numbered server by server: `accelerator = server * ranks_per_server + local`. Servers stand in the
+    order of the racks, or (`arranged`) in that in which a job fills them: then rank and accelerator are one.
 
     Attributes:
         spec: What was asked for.
@@ -76,6 +78,7 @@ class Cluster:
         plans: How each network was planned, by key.
         catalog: Where its parts come from.
         nodes: Number of nodes: ranks, scale-up switches, ports, switches, storage nodes.
+        placement: The order in which it numbers its servers.
     """
 
     spec: ClusterSpec
@@ -96,6 +99,7 @@ class Cluster:
     plans: Mapping[str, NetworkPlan] = field(repr=False)
     catalog: Catalog = field(repr=False)
     nodes: int
+    placement: Placement = PACKED
 
     @property
     def fabric(self) -> Fabric:
@@ -114,6 +118,32 @@ class Cluster:
     def server_of(self, rank: NDArray[np.int32]) -> NDArray[np.int32]:
         """Server of each rank."""
         return np.asarray(rank) // self.ranks_per_server
+
+    def arranged(self, order: NDArray[np.int32]) -> Cluster:
+        """The same machine with its accelerators numbered in another order; links and networks are shared.
+
+        Scale-up domains are alike, so that only ports are numbered anew, and domains stay whole.
+
+        Args:
+            order: int32[ranks], the accelerator that gets each number.
+
+        Raises:
+            InputError: It is no order of whole scale-up domains.
+        """
+        if np.array_equal(order, np.arange(self.ranks)):
+            return self
+        _check_domains(order, self.ranks, self.scale_up_domain)
+        copies = {id(network): replace(network, port_of_rank=network.port_of_rank[order]) for network in self.networks}
+        return self.with_networks(copies)
+
+    def with_networks(self, copies: Mapping[int, Network]) -> Cluster:
+        """With other networks, by the identity of those that they replace."""
+        return replace(
+            self,
+            back_end=copies[id(self.back_end)],
+            front_end=None if self.front_end is None else copies[id(self.front_end)],
+            storage=None if self.storage is None else copies[id(self.storage)],
+        )
 
     def bill(self) -> BillOfMaterials:
         """What is to be bought: counts, unit prices and powers as ranges, by network and tier."""
@@ -176,13 +206,10 @@ class Cluster:
         )
         copies = {id(network): _slower(network, links, latency) for network in self.networks}
         return replace(
-            self,
+            self.with_networks(copies),
             accelerator=accelerator,
             nic=replace(self.nic, rate_bps=self.nic.rate_bps * nic),
             links=links,
-            back_end=copies[id(self.back_end)],
-            front_end=None if self.front_end is None else copies[id(self.front_end)],
-            storage=None if self.storage is None else copies[id(self.storage)],
             scale_up=replace(
                 self.scale_up,
                 rate_bps=self.scale_up.rate_bps * scale_up,
@@ -215,6 +242,14 @@ class Cluster:
         if not (factor > 0).all():
             raise InputError("a factor is more than zero", key="fabric_tiers", found=fabric_tiers)
         return factor
+
+
+def _check_domains(order: NDArray[np.int32], ranks: int, domain: int) -> None:
+    number = np.arange(ranks)
+    first = order[number // domain * domain] if len(order) == ranks else order
+    whole = len(order) == ranks and bool((np.sort(order) == number).all())
+    if not whole or not (first % domain == 0).all() or not (order == first + number % domain).all():
+        raise InputError(f"an order of a cluster's accelerators keeps scale-up domains of {domain} together")
 
 
 def _by_tier(between: set[str], factors: float | Mapping[str, float]) -> dict[str, float]:

@@ -10,7 +10,6 @@ import numpy as np
 
 from railyard.cluster import cabling
 from railyard.cluster.boxes import parts_of
-from railyard.cluster.hashing import mix
 from railyard.cluster.spec import NetworkSpec
 from railyard.cluster.topology.wiring import Endpoints
 from railyard.errors import InputError
@@ -73,7 +72,6 @@ def plan_networks(
     """
     home = _storage_home(spec, storage)
     nodes = spec.storage.servers if spec.storage is not None else 0
-    order = _server_order(spec, hardware)
     asked: list[tuple[str, NetworkSpec, Nic, int, float]] = [
         ("back_end", spec.back_end, hardware.nic, hardware.nics, hardware.nic_bps)
     ]
@@ -89,7 +87,7 @@ def plan_networks(
         gateways = spec.gateway_ports if key == "back_end" else 0
         job = _Job(key, network, nic, nics, most_bps, storage if here else None, nodes if here else 0, gateways)
         try:
-            plans[key] = job.plan(catalog, spec, hardware, order)
+            plans[key] = job.plan(catalog, spec, hardware)
         except InputError as error:
             raise error.located(key="storage.network" if key == "storage" else key) from None
     return plans
@@ -127,26 +125,6 @@ def _check_storage(storage: StorageSpec) -> None:
         )
 
 
-def _server_order(spec: ClusterSpec, hardware: Hardware) -> NDArray[np.int64]:
-    """Place of each server in the racks. Scattering keeps servers of a scale-up domain together: they share a rack."""
-    servers = np.arange(hardware.servers)
-    if spec.placement == "packed":
-        return servers
-    if spec.placement != "scattered":
-        raise InputError(
-            "there is no such placement", key="placement", found=spec.placement, allowed="packed, scattered"
-        )
-    unit = max(1, hardware.scale_up.domain // hardware.per_server)
-    units = math.ceil(len(servers) / unit)
-    seed = np.uint64(spec.placement_seed % 2**64)
-    shuffled = np.argsort(mix(np.arange(units, dtype=np.uint64) ^ mix(seed.reshape(1))), kind="stable")
-    places = (shuffled[:, None] * unit + np.arange(unit)).ravel()
-    places = places[places < len(servers)]
-    order = np.empty(len(servers), np.int64)
-    order[servers] = places
-    return order
-
-
 @dataclass(frozen=True)
 class _Job:
     """What is needed to wire one network."""
@@ -160,7 +138,7 @@ class _Job:
     storage_servers: int
     gateways: int
 
-    def plan(self, catalog: Catalog, spec: ClusterSpec, hardware: Hardware, order: NDArray[np.int64]) -> NetworkPlan:
+    def plan(self, catalog: Catalog, spec: ClusterSpec, hardware: Hardware) -> NetworkPlan:
         fabric = self._fabric()
         link_bps = self._link_bps()
         parts, switches = parts_of(catalog, self.network, fabric, link_bps, spec.overrides.get("switch", {}))
@@ -178,7 +156,7 @@ class _Job:
             runs=self._runs(catalog, wiring, _lanes(parts, switches)),
             link_bps=link_bps,
             usable=min(1.0, self.most_bps / link_bps),
-            port_of_rank=_ports_of_ranks(wiring.port_of[order], hardware, self.nics),
+            port_of_rank=_ports_of_ranks(wiring.port_of, hardware, self.nics),
             storage_ports=wiring.extra[: ports * self.storage_servers].reshape(self.storage_servers, ports),
         )
 

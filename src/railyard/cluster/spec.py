@@ -73,7 +73,7 @@ class ClusterSpec:
     """A cluster.
 
     Attributes:
-        accelerators: Number of ranks: accelerators that the job uses.
+        accelerators: Number of accelerators.
         server: Catalogue name of the server.
         back_end: Network between accelerators.
         front_end: Network between hosts; None leaves it out.
@@ -81,10 +81,7 @@ class ClusterSpec:
         overrides: Catalogue values that differ, by record and attribute: `{"accelerator": {"memory_bps": 2.6e13}}`;
             records are `accelerator`, `server`, `nic`, `switch`.
         background: Traffic of others.
-        placement: `packed` (ranks fill server after server) or `scattered` (servers in a shuffled order, see
-            `placement_seed`).
-        placement_seed: Seed of the shuffle.
-        ranks_per_domain: Accelerators that the job uses of each scale-up domain, whole servers; None uses all. The
+        ranks_per_domain: Accelerators in use of each scale-up domain, whole servers; None uses all. The
             others are bought and powered, and idle.
         gateway_ports: Ports of the back-end network that lead to other networks; the last of its extra ports.
     """
@@ -96,7 +93,22 @@ class ClusterSpec:
     storage: StorageSpec | None = None
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     background: tuple[Background, ...] = ()
-    placement: str = "packed"
-    placement_seed: int = 0
     ranks_per_domain: int | None = None
     gateway_ports: int = 0
+
+
+@dataclass(frozen=True)
+class Placement:
+    """How accelerators are chosen for a job.
+
+    Attributes:
+        policy: Name of a placement policy.
+        seed: Of what it draws.
+    """
+
+    policy: str = "packed"
+    seed: int = 0
+
+
+PACKED = Placement()
+"""Server after server, in the order of the racks."""

@@ -9,7 +9,8 @@ from railyard import units
 from railyard.catalog.fields import FieldRecord, records
 from railyard.catalog.types import Accelerator, Nic, Server, Switch
 from railyard.cluster.fabric.fabric import FabricSpec
-from railyard.cluster.spec import Background, ClusterSpec, NetworkSpec, StorageSpec
+from railyard.cluster.placement import policies
+from railyard.cluster.spec import Background, ClusterSpec, NetworkSpec, Placement, StorageSpec
 from railyard.scenario.quantity import Length, Natural, Positive, Rate, Ratio, Text
 from railyard.scenario.section import Key, Section, keys_of
 from railyard.scenario.unions import FabricSection, TopologySection, fabric_overrides, topology_spec
@@ -111,6 +112,9 @@ _Figures: Any = create_model(
 )
 
 
+_KEEPS_DOMAINS = tuple(name for name, policy in policies.items() if policy.keeps_domains)
+
+
 class ClusterSection(Section):
     """A cluster of accelerators."""
 
@@ -123,7 +127,7 @@ class ClusterSection(Section):
     storage: StorageSection | None = Field(default=None, description="The storage system; left out when missing.")
     overrides: _Figures = Field(default_factory=_Figures, description="Figures that differ from the catalogue.")
     background: tuple[BackgroundSection, ...] = Field(default=(), description="Traffic of others.")
-    placement: Literal["packed", "scattered"] = Field(
+    placement: Literal[_KEEPS_DOMAINS] = Field(  # type: ignore[valid-type]
         default="packed", description="Ranks fill server after server, or servers in a shuffled order."
     )
     placement_seed: Natural = Field(default=0, description="Seed of the shuffle.")
@@ -149,10 +153,12 @@ class ClusterSection(Section):
             storage=None if self.storage is None else self.storage.spec(),
             overrides=self._overrides(),
             background=tuple(Background(item.network, item.load, item.tier) for item in self.background),
-            placement=self.placement,
-            placement_seed=self.placement_seed,
             ranks_per_domain=self.ranks_per_domain,
         )
+
+    def arrangement(self) -> Placement:
+        """How a job's ranks are placed that has the whole cluster."""
+        return Placement(self.placement, self.placement_seed)
 
     def _overrides(self) -> dict[str, dict[str, Any]]:
         given: dict[str, dict[str, Any]] = {}

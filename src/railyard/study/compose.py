@@ -63,7 +63,7 @@ def cluster_of(draft: Draft, catalog: Catalog, section: ClusterSection | None = 
     with blaming(draft, "cluster"):
         spec = (section or draft.scenario.cluster).spec()
         bounds.check_cluster(spec)
-        return clusters.build(spec, catalog)
+        return clusters.build(spec, catalog, draft.scenario.cluster.arrangement())
 
 
 def domain_use_of(cluster: Cluster, layout: Layout) -> int | None:
@@ -86,7 +86,7 @@ def placed(draft: Draft, cluster: Cluster, catalog: Catalog, use: int) -> Cluste
         InputError: It cannot be built.
     """
     with blaming(draft, "cluster"):
-        return clusters.build(dataclasses.replace(cluster.spec, ranks_per_domain=use), catalog)
+        return clusters.build(dataclasses.replace(cluster.spec, ranks_per_domain=use), catalog, cluster.placement)
 
 
 def model_file(folder: Path, name: str) -> Path | None:

@@ -111,7 +111,9 @@ def networks_of(
         )
     ports = 0 if gateway is None else gateway.links
     try:
-        built = [clusters.build(replace(cluster.spec, gateway_ports=ports), catalog) if ports else cluster]
+        built = [
+            clusters.build(replace(cluster.spec, gateway_ports=ports), catalog, cluster.placement) if ports else cluster
+        ]
     except InputError as error:
         raise _described(error, "gateway", ports) from None
     for role, sides in needs.items():
@@ -154,6 +156,7 @@ def _separate(section: PoolSection, catalog: Catalog, cluster: Cluster, sides: t
             gateway_ports=ports,
         ),
         catalog,
+        cluster.placement,
     )
 
 

@@ -274,4 +274,4 @@ def _machine(catalog: Catalog, cluster: Cluster, name: str | None, key: str) -> 
             found=name,
             hint="servers of another size stand in a `network` of the pool's own, which `gateway` joins",
         )
-    return clusters.build(replace(cluster.spec, server=name, overrides={}), catalog)
+    return clusters.build(replace(cluster.spec, server=name, overrides={}), catalog, cluster.placement)

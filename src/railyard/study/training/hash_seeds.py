@@ -27,9 +27,4 @@ def redrawn(cluster: Cluster, shift: int) -> Cluster:
     if shift == 0 or not hashes(cluster):
         return cluster
     copies = {id(network): replace(network, seed=network.seed + shift) for network in cluster.networks}
-    return replace(
-        cluster,
-        back_end=copies[id(cluster.back_end)],
-        front_end=None if cluster.front_end is None else copies[id(cluster.front_end)],
-        storage=None if cluster.storage is None else copies[id(cluster.storage)],
-    )
+    return cluster.with_networks(copies)
