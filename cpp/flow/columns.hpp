@@ -35,6 +35,9 @@ struct GraphColumns {
   std::span<const std::int64_t> delay_ps = {};    ///< From when a task may start to its start; empty where there is none.
   /// How many of its dependencies a task of the free stream waits for; empty where every task waits for all.
   std::span<const std::int32_t> need = {};
+  /// What jitter is drawn by; empty: by a task's and a rank's number.
+  std::span<const std::int64_t> task_key = {};
+  std::span<const std::int64_t> rank_key = {};
   std::size_t size() const { return kind.size(); }
 };
 

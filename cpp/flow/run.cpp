@@ -13,6 +13,10 @@ constexpr std::uint64_t kPollEvery = 256;
 constexpr std::size_t kStride = 4;
 constexpr std::size_t kFew = 4;
 
+std::uint64_t key_of(std::span<const std::int64_t> keys, std::size_t index) {
+  return keys.empty() ? index : static_cast<std::uint64_t>(keys[index]);
+}
+
 }  // namespace
 
 Run::Run(const GraphColumns& graph, const EntityColumns& entities, std::span<const double> capacity_bps,
@@ -22,9 +26,9 @@ Run::Run(const GraphColumns& graph, const EntityColumns& entities, std::span<con
       probe_(options.probe_links, options.probe_samples, capacity_bps.size()), services_(entities.size()) {
   const JitterSpec& jitter = options.jitter;
   if (jitter.rank_sigma > 0) {
-    for (std::uint64_t rank = 0; rank < static_cast<std::uint64_t>(graph.ranks); ++rank) {
-      rank_factor_.push_back(
-          Factor::spread(jitter.rank_sigma, irwin_hall(jitter.seed, RandomStream::rank_jitter, rank)));
+    for (std::size_t rank = 0; rank < static_cast<std::size_t>(graph.ranks); ++rank) {
+      rank_factor_.push_back(Factor::spread(
+          jitter.rank_sigma, irwin_hall(jitter.seed, RandomStream::rank_jitter, key_of(graph.rank_key, rank))));
     }
   }
   if (!graph.need.empty()) released_.resize(schedule_.size());
@@ -181,7 +185,8 @@ Ps Run::spread(Ps duration, std::int32_t rank, TaskId id) const {
   const JitterSpec& jitter = options_.jitter;
   if (!rank_factor_.empty()) duration = rank_factor_[static_cast<std::size_t>(rank)].of(duration);
   if (jitter.task_sigma <= 0) return duration;
-  return Factor::spread(jitter.task_sigma, irwin_hall(jitter.seed, RandomStream::task_jitter, id)).of(duration);
+  const std::uint64_t key = key_of(schedule_.graph().task_key, id);
+  return Factor::spread(jitter.task_sigma, irwin_hall(jitter.seed, RandomStream::task_jitter, key)).of(duration);
 }
 
 void Run::complete(TaskId id) {

@@ -54,6 +54,7 @@ void Schedule::check() const {
   check_members();
   check_beside();
   check_starts();
+  check_keys();
 }
 
 void Schedule::check_starts() const {
@@ -71,6 +72,12 @@ void Schedule::check_starts() const {
     const bool some = all > 0 && graph_.stream[i] == kFreeStream;
     if (graph_.need[i] < (some ? 1 : all) || graph_.need[i] > all) refuse("need out of range", i);
   }
+}
+
+void Schedule::check_keys() const {
+  const bool tasks = graph_.task_key.empty() || graph_.task_key.size() == graph_.size();
+  const bool ranks = graph_.rank_key.empty() || graph_.rank_key.size() == static_cast<std::size_t>(graph_.ranks);
+  if (!tasks || !ranks) throw std::invalid_argument("graph columns differ in length");
 }
 
 void Schedule::check_beside() const {

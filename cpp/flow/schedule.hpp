@@ -52,6 +52,7 @@ class Schedule {
   void check_members() const;
   void check_beside() const;
   void check_starts() const;
+  void check_keys() const;
   void check_task(std::size_t i, std::size_t entities) const;
   void fill_tasks(std::size_t entities);
   void fill_successors();

@@ -44,6 +44,7 @@ struct Graph {
   std::size_t contenders;
   std::optional<Column<std::int64_t>> release_ps, delay_ps;
   std::optional<Column<std::int32_t>> need;
+  std::optional<Column<std::int64_t>> task_key, rank_key;
 
   GraphColumns columns() const {
     GraphColumns found{ranks,         view(kind),    view(rank),     view(duration_ps), view(stream),
@@ -54,6 +55,8 @@ struct Graph {
     if (release_ps) found.release_ps = view(*release_ps);
     if (delay_ps) found.delay_ps = view(*delay_ps);
     if (need) found.need = view(*need);
+    if (task_key) found.task_key = view(*task_key);
+    if (rank_key) found.rank_key = view(*rank_key);
     return found;
   }
 };
@@ -96,10 +99,12 @@ void bind_inputs(nb::module_& m) {
                     Column<std::uint8_t>, Column<std::int64_t>, Column<std::int32_t>, Column<std::int64_t>,
                     Column<std::int32_t>, Column<std::int32_t>, std::optional<Column<std::int32_t>>,
                     std::optional<Column<double>>, std::size_t, std::optional<Column<std::int64_t>>,
-                    std::optional<Column<std::int64_t>>, std::optional<Column<std::int32_t>>>(),
+                    std::optional<Column<std::int64_t>>, std::optional<Column<std::int32_t>>,
+                    std::optional<Column<std::int64_t>>, std::optional<Column<std::int64_t>>>(),
            nb::kw_only(), "ranks"_a, "kind"_a, "rank"_a, "duration_ps"_a, "stream"_a, "dep_ptr"_a, "dep_idx"_a,
            "comm_ptr"_a, "comm_ranks"_a, "entity"_a, "beside"_a = nb::none(), "loss"_a = nb::none(),
-           "contenders"_a = 0, "release_ps"_a = nb::none(), "delay_ps"_a = nb::none(), "need"_a = nb::none());
+           "contenders"_a = 0, "release_ps"_a = nb::none(), "delay_ps"_a = nb::none(), "need"_a = nb::none(),
+           "task_key"_a = nb::none(), "rank_key"_a = nb::none());
   nb::class_<Faults>(m, "Faults", "Columns of faults: kind 0 link factor, 1 rank speed, 2 rank late.")
       .def(nb::init<Column<std::int64_t>, Column<std::uint8_t>, Column<std::int32_t>, Column<double>>(),
            nb::kw_only(), "at_ps"_a, "kind"_a, "target"_a, "value"_a);

@@ -11,7 +11,7 @@ from tests.agreement import traffic, yard
 from railyard import engine
 from railyard.cluster.topology import LeafSpine, RailOptimized, ThreeTier
 from railyard.collective import CollectivePolicy
-from railyard.graph import CollectiveKind
+from railyard.graph import CollectiveKind, Job
 
 KIND = {name: CollectiveKind[name.upper().replace("-", "_")] for name, _ in traffic.BETWEEN}
 
@@ -130,9 +130,9 @@ def some_collectives(cluster, order):
 @settings(max_examples=20, deadline=None)
 def test_a_run_is_a_function_of_its_input(order, seed):
     cluster = yard.machine(64, "roce", LeafSpine(ports_per_leaf=16, oversubscription=2.0))
-    straight = engine.get("flow").simulate(some_collectives(cluster, range(16)), cluster, seed=seed)
-    again = engine.get("flow").simulate(some_collectives(cluster, range(16)), cluster, seed=seed)
+    straight = engine.get("flow").simulate([Job(some_collectives(cluster, range(16)))], cluster, seed=seed)
+    again = engine.get("flow").simulate([Job(some_collectives(cluster, range(16)))], cluster, seed=seed)
     assert straight.meta["digest"] == again.meta["digest"]
-    mixed = engine.get("flow").simulate(some_collectives(cluster, order), cluster, seed=seed)
+    mixed = engine.get("flow").simulate([Job(some_collectives(cluster, order))], cluster, seed=seed)
     assert mixed.end_ps[np.argsort(order)] == pytest.approx(straight.end_ps[:16], rel=1e-9)
     assert mixed.makespan_ps == pytest.approx(straight.makespan_ps, rel=1e-9)

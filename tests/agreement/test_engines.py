@@ -8,7 +8,7 @@ from tests.agreement import traffic, yard
 
 from railyard import engine
 from railyard.cluster.topology import LeafSpine, RailOptimized
-from railyard.graph import CollectiveKind
+from railyard.graph import CollectiveKind, Job
 from railyard.workload.training.build import build
 from railyard.workload.training.estimate import estimate
 from railyard.workload.training.machine import Machine
@@ -16,7 +16,7 @@ from railyard.workload.training.spec import Layout, SoftwareProfile, Training
 
 
 def both(what, cluster, **more):
-    return [engine.get(name).simulate(what, cluster, **more) for name in ("flow", "analytic")]
+    return [engine.get(name).simulate([Job(what)], cluster, **more) for name in ("flow", "analytic")]
 
 
 @pytest.mark.parametrize("size", [4096, yard.MIB, yard.GIB])
@@ -81,7 +81,7 @@ def test_dense_steps_on_ideal_agree_within_3_percent(name, server):
 def test_dense_steps_follow_the_closed_form(name, server):
     model, layout = DENSE[name]
     cluster = yard.machine(64, "ideal", RailOptimized(), server)
-    found = engine.get("flow").simulate(build(job(model, **layout), cluster), cluster).makespan_ps * 1e-12
+    found = engine.get("flow").simulate([Job(build(job(model, **layout), cluster))], cluster).makespan_ps * 1e-12
     expected = float(estimate([job(model, **layout)], [Machine.of(cluster)]).step_s[0])
     assert found == pytest.approx(expected, rel=0.05)
 
@@ -90,7 +90,7 @@ def test_dense_steps_follow_the_closed_form(name, server):
 def test_tensor_parallelism_of_two_on_a_mesh_follows_the_closed_form(server):
     cluster = yard.machine(64, "ideal", RailOptimized(), server)
     what = job("llama-3-8b", tp=2, dp=32, global_batch=128)
-    found = engine.get("flow").simulate(build(what, cluster), cluster).makespan_ps * 1e-12
+    found = engine.get("flow").simulate([Job(build(what, cluster))], cluster).makespan_ps * 1e-12
     expected = float(estimate([what], [Machine.of(cluster)]).step_s[0])
     assert found == pytest.approx(expected, rel=0.05)
 
@@ -105,7 +105,7 @@ def test_what_collectives_take_from_computation_is_the_same_in_both(name, ctas):
     cluster = yard.machine(64, "ideal", RailOptimized(), link_rate_bps=2e11)
     free = what.replace(software=SoftwareProfile(name="test", data_ctas=0))
     graphs = [build(each, cluster) for each in (what, free)]
-    found, base = (engine.get("flow").simulate(graph, cluster).makespan_ps * 1e-12 for graph in graphs)
+    found, base = (engine.get("flow").simulate([Job(graph)], cluster).makespan_ps * 1e-12 for graph in graphs)
     expected, nothing = (float(step) for step in estimate([what, free], [Machine.of(cluster)] * 2).step_s)
     # The closed form hides half of a step's reductions (`gradient_overlap`), the graph whatever fits under a pass.
     assert found == pytest.approx(expected, rel=0.08 if name == "data" else 0.05)
@@ -119,7 +119,7 @@ def test_hybrid_sharding_follows_the_closed_form(shard, batch):
     """Shards inside a server or over two, their sums over the others behind each scatter, one micro-batch or four."""
     cluster = yard.machine(64, "ideal", RailOptimized())
     what = job("llama-3-8b", dp=64, zero=3, fsdp_shard=shard, global_batch=batch)
-    found = engine.get("flow").simulate(build(what, cluster), cluster).makespan_ps * 1e-12
+    found = engine.get("flow").simulate([Job(build(what, cluster))], cluster).makespan_ps * 1e-12
     assert found == pytest.approx(float(estimate([what], [Machine.of(cluster)]).step_s[0]), rel=0.03)
 
 
@@ -128,5 +128,5 @@ def test_dualpipe_follows_the_closed_form():
     what = job(
         "deepseek-v3", pp=16, dp=32, ep=32, global_batch=32 * 60, schedule="dualpipe", overlap_expert=True
     ).replace(seq_len=4096)
-    found = engine.get("flow").simulate(build(what, cluster), cluster).makespan_ps * 1e-12
+    found = engine.get("flow").simulate([Job(build(what, cluster))], cluster).makespan_ps * 1e-12
     assert found == pytest.approx(float(estimate([what], [Machine.of(cluster)]).step_s[0]), rel=0.05)

@@ -13,6 +13,7 @@ from tests.agreement import yard
 
 from railyard import engine
 from railyard.cluster.topology import RailOptimized, ThreeTier
+from railyard.graph import Job
 from railyard.workload.training import profiles
 from railyard.workload.training.build import build
 from railyard.workload.training.estimate import estimate
@@ -79,7 +80,7 @@ def played(run, cluster):
         model=yard.known().model(run.model), layout=Layout(**run.layout), seq_len=run.seq_len,
         software=software, precision=run.precision,
     )  # fmt: skip
-    line = engine.get("flow").simulate(build(what, cluster), cluster)
+    line = engine.get("flow").simulate([Job(build(what, cluster))], cluster)
     found = estimate([what], [Machine.of(cluster)])
     return line.makespan_ps * 1e-12, float(found.step_s[0]), float(found.mfu[0])
 
@@ -128,6 +129,6 @@ def test_deepseek_v3_under_dualpipe():
     what = Training(
         model=yard.known().model("deepseek-v3"), layout=layout, seq_len=4096, software=software, precision="fp8"
     )
-    found = engine.get("flow").simulate(build(what, cluster), cluster).makespan_ps * 1e-12
+    found = engine.get("flow").simulate([Job(build(what, cluster))], cluster).makespan_ps * 1e-12
     assert found == pytest.approx(19.926, rel=0.1)
     assert found == pytest.approx(float(estimate([what], [Machine.of(cluster)]).step_s[0]), rel=0.02)

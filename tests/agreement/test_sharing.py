@@ -12,7 +12,7 @@ from tests.agreement import yard
 
 from railyard import engine
 from railyard.cluster.topology import LeafSpine, RailOptimized
-from railyard.graph import CollectiveKind
+from railyard.graph import CollectiveKind, Job
 
 LEAFS, HOSTS = 33, 32
 SPRAYING = ("infiniband", "spectrum-x", "uec", "scheduled")
@@ -39,7 +39,7 @@ def one_leaf_after_another(cluster):
         first = len(rows)
         rows += [*flows, {"deps": tuple(range(first, first + HOSTS))}]
         before = (len(rows) - 1,)
-    line = engine.get("flow").simulate(yard.graph(cluster.ranks, rows), cluster)
+    line = engine.get("flow").simulate([Job(yard.graph(cluster.ranks, rows))], cluster)
     moved = np.array([row.get("size_bytes", 0) > 0 for row in rows])
     took = yard.moving_s(line)[moved].reshape(LEAFS, HOSTS)
     return 8 * yard.GIB / (400e9 * cluster.fabric.payload_efficiency) / took
@@ -130,7 +130,7 @@ def test_data_parallel_rings_of_one_rank_a_server_share_the_cut(ratio):
     groups = [np.sort(8 * pair + local) for pair in pairs for local in range(8)]
     rows = [yard.collective(CollectiveKind.ALL_REDUCE, yard.GIB, group) for group in range(len(groups))]
     policy = yard.forced(CollectiveKind.ALL_REDUCE, "ring")
-    line = engine.get("flow").simulate(yard.graph(128, rows, groups), cluster, policy=policy)
+    line = engine.get("flow").simulate([Job(yard.graph(128, rows, groups))], cluster, policy=policy)
     each = 2 * 3 / 4 * yard.GIB * 8 / (100e9 * cluster.fabric.payload_efficiency)
     assert yard.moving_s(line) == pytest.approx(each * ratio / cluster.fabric.congestion_efficiency, rel=1e-4)
 
@@ -148,12 +148,12 @@ def test_a_degraded_uplink_slows_only_who_crosses_it():
     ends = list(from_leaf(0)) + list(from_leaf(5))
     rows = [yard.transfer(int(a), int(b), yard.GIB) for a, b in ends]
     what = yard.graph(cluster.ranks, rows)
-    calm = engine.get("flow").simulate(what, cluster)
+    calm = engine.get("flow").simulate([Job(what)], cluster)
     uplinks = cluster.links.of_tier("leaf-spine")
     used = calm.table("links")["bytes"][uplinks]
     from_first = cluster.links.source[uplinks] == cluster.links.target[cluster.back_end.port_links(0)[0][0]]
     hit = uplinks[np.flatnonzero(from_first & (used == used[from_first].max()))[0]]
-    slow = engine.get("flow").simulate(what, cluster, faults=[engine.DegradeLink(factor=0.5, link=int(hit))])
+    slow = engine.get("flow").simulate([Job(what)], cluster, faults=[engine.DegradeLink(factor=0.5, link=int(hit))])
     later = slow.end_ps - calm.end_ps
     flows = round(float(calm.table("links")["bytes"][hit]) / (yard.GIB / cluster.fabric.payload_efficiency))
     assert flows >= 2

@@ -11,7 +11,7 @@ from railyard import engine
 from railyard.cluster import fabrics
 from railyard.cluster.topology import RailOptimized
 from railyard.collective import CollectivePolicy
-from railyard.graph import CollectiveKind
+from railyard.graph import CollectiveKind, Job
 from railyard.workload.training.build import build
 
 REAL = [name for name in fabrics.names() if name != "ideal"]
@@ -54,7 +54,7 @@ def test_no_fabric_beats_ideal_in_a_step(name, fabric):
     what, steps = job(model, **layout), []
     for each in ("ideal", fabric):
         cluster = yard.machine(64, each, LEAFS)
-        steps.append(engine.get("flow").simulate(build(what, cluster), cluster, policy=policy).makespan_ps)
+        steps.append(engine.get("flow").simulate([Job(build(what, cluster))], cluster, policy=policy).makespan_ps)
     assert steps[0] <= steps[1] * ANOMALY
 
 
@@ -66,5 +66,5 @@ def test_a_fabric_makes_no_difference_where_no_nic_is_used(name, fabric):
     steps = []
     for each in ("ideal", fabric):
         cluster = yard.machine(64, each, LEAFS, "gb200-nvl72")
-        steps.append(engine.get("flow").simulate(build(job(model, **layout), cluster), cluster).makespan_ps)
+        steps.append(engine.get("flow").simulate([Job(build(job(model, **layout), cluster))], cluster).makespan_ps)
     assert steps[0] == pytest.approx(steps[1], rel=1e-9)

@@ -10,7 +10,7 @@ from railyard import catalog, engine
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.topology import LeafSpine
 from railyard.collective import CollectivePolicy, lower_collectives
-from railyard.graph import CollectiveKind, Communicators, Kind, Label, Stream, TaskGraph
+from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, Stream, TaskGraph
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -99,13 +99,13 @@ def one(cluster, kind, algorithm, size=GIB, *, ranks=None, name="flow"):
     """The timeline of one collective of a forced algorithm, protocol Simple."""
     members = np.arange(cluster.ranks) if ranks is None else ranks
     what = graph(cluster.ranks, [collective(kind, size)], [members])
-    return engine.get(name).simulate(what, cluster, policy=forced(kind, algorithm))
+    return engine.get(name).simulate([Job(what)], cluster, policy=forced(kind, algorithm))
 
 
 def transfers(cluster, ends, size=GIB, *, name="flow"):
     """The timeline of transfers that all start at once; `ends` are pairs of ranks."""
     rows = [transfer(int(source), int(target), size) for source, target in ends]
-    return engine.get(name).simulate(graph(cluster.ranks, rows), cluster)
+    return engine.get(name).simulate([Job(graph(cluster.ranks, rows))], cluster)
 
 
 def moving_s(line):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from railyard.engine.lowering import Entities, Lowered
-from railyard.graph import Communicators, Kind, Label, TaskGraph
+from railyard.graph import Communicators, Kind, Label, Merged, TaskGraph
 
 
 @dataclass
@@ -124,6 +124,6 @@ class Graph:
 
 
 def lowered(graph, rows):
-    """(columns of the graph, its entities)."""
+    """(the graph as one job's, its entities)."""
     columns, entity = graph.build()
-    return columns, Lowered(entities(rows), entity)
+    return Merged.of(columns), Lowered(entities(rows), entity)

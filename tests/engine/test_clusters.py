@@ -11,7 +11,7 @@ from railyard import catalog, cluster, engine
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
 from railyard.collective import CollectivePolicy
 from railyard.engine.lowering import lower
-from railyard.graph import CollectiveKind, Communicators, Kind, Label, TaskGraph
+from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, TaskGraph
 
 GIB = 1 << 30
 RANKS = 64
@@ -69,20 +69,22 @@ def test_a_collective_takes_its_latency_and_the_time_of_its_busiest_link(topolog
     here = machine(topology, "roce")
     policy = CollectivePolicy(algorithm=algorithm)
     graph = graph_of([collective(kind, GIB)], EVERYBODY)
-    timeline = engine.get("flow").simulate(graph, here, policy=policy)
+    timeline = engine.get("flow").simulate([Job(graph)], here, policy=policy)
     took, entities = timeline.end_ps[0], lower(graph, here, policy).entities
     busiest = (8e12 * timeline.table("links")["bytes"] / here.links.rate_bps).max()
     own_limit = 8e12 * entities.volume_bytes[0] / entities.rate_cap_bps[0]
     assert took == pytest.approx(timeline.column("latency_ps")[0] + max(busiest, own_limit), rel=1e-9)
     assert timeline.column("alone_ps")[0] <= took + 2  # less where its own hashed flows collide
-    assert took == engine.get("analytic").simulate(graph, here, policy=policy).end_ps[0]
+    assert took == engine.get("analytic").simulate([Job(graph)], here, policy=policy).end_ps[0]
 
 
 def test_a_ring_carries_what_a_ring_carries():
     """A rank sends 2 (n-1)/n of the buffer (Patarasuk and Yuan 2009); out of a server goes what one rank sends."""
     here = machine()
     graph = graph_of([collective(CollectiveKind.ALL_REDUCE, GIB)], EVERYBODY)
-    timeline = engine.get("flow").simulate(graph, here, policy=CollectivePolicy(algorithm={"all-reduce": "ring"}))
+    timeline = engine.get("flow").simulate(
+        [Job(graph)], here, policy=CollectivePolicy(algorithm={"all-reduce": "ring"})
+    )
     tier = here.links.tiers.index("nic")
     carried = timeline.table("links")["bytes"]
     egress = carried[here.links.tier == tier].sum() / 2  # every byte goes up one NIC and down another
@@ -99,7 +101,7 @@ def test_both_engines_agree_where_nothing_contends():
     for server in range(0, RANKS, 16):
         rows.append(transfer(server, server + 8, GIB // 4, stream=0))
     graph = graph_of(rows, EVERYBODY)
-    both = [engine.get(name).simulate(graph, machine()).makespan_ps for name in ("flow", "analytic")]
+    both = [engine.get(name).simulate([Job(graph)], machine()).makespan_ps for name in ("flow", "analytic")]
     assert both[0] == pytest.approx(both[1], rel=0.03)
 
 
@@ -107,8 +109,8 @@ def test_incast_shares_the_last_link():
     """Seven servers send to one rank: its NIC's link is shared, and the last byte comes when it has carried all."""
     here = machine()
     rows = [transfer(server * 8, 0, GIB) for server in range(1, 8)]
-    timeline = engine.get("flow").simulate(graph_of(rows), here)
-    alone = engine.get("analytic").simulate(graph_of(rows), here)
+    timeline = engine.get("flow").simulate([Job(graph_of(rows))], here)
+    alone = engine.get("analytic").simulate([Job(graph_of(rows))], here)
     busiest = (8e12 * timeline.table("links")["bytes"] / here.links.rate_bps).max()
     assert timeline.makespan_ps == pytest.approx(timeline.column("latency_ps").max() + busiest, rel=1e-3)
     assert timeline.makespan_ps > 6 * alone.makespan_ps
@@ -125,12 +127,12 @@ def test_equal_requests_are_lowered_once():
 def test_a_graph_must_fit_its_cluster():
     graph = graph_of([transfer(0, 8, GIB)])
     with pytest.raises(engine.contract.InputError, match="more ranks than the cluster"):
-        engine.get("flow").simulate(TaskGraph(**{**graph.__dict__, "ranks": 65}), machine())
+        engine.get("flow").simulate([Job(TaskGraph(**{**graph.__dict__, "ranks": 65}))], machine())
 
 
 def test_what_the_fabric_leaves_out_is_said():
     here = machine("leaf-spine", "roce")
-    timeline = engine.get("flow").simulate(graph_of([transfer(0, 8, GIB)]), here)
+    timeline = engine.get("flow").simulate([Job(graph_of([transfer(0, 8, GIB)]))], here)
     assert set(here.fabric.left_out) <= set(timeline.meta["left_out"])
 
 
@@ -138,5 +140,6 @@ def test_a_degraded_tier_slows_what_crosses_it():
     here = machine("leaf-spine", "roce")
     graph = graph_of([transfer(0, 8, GIB)])
     fault = engine.DegradeLink(0.5, tier="nic")
-    healthy = engine.get("flow").simulate(graph, here).makespan_ps
-    assert engine.get("flow").simulate(graph, here, faults=[fault]).makespan_ps == pytest.approx(2 * healthy, rel=0.01)
+    healthy = engine.get("flow").simulate([Job(graph)], here).makespan_ps
+    degraded = engine.get("flow").simulate([Job(graph)], here, faults=[fault]).makespan_ps
+    assert degraded == pytest.approx(2 * healthy, rel=0.01)

@@ -10,6 +10,7 @@ import pytest
 from railyard import engine
 from railyard.engine.lowering import Lowered
 from railyard.errors import InputError, SimulationError
+from railyard.graph import Merged
 
 from .hand import Entity, Graph, Links, lowered
 from .test_semantics import play
@@ -60,7 +61,7 @@ def test_columns_that_do_not_fit_are_refused(column, value, word):
     graph.compute(0, 5)
     graph.compute(0, 5, 0)
     columns, low = lowered(graph, [])
-    getattr(columns, column)[0] = value
+    getattr(columns.graph, column)[0] = value
     with pytest.raises(InputError, match=word):
         engine.get("flow").run(columns, low, Links([1.0]))
 
@@ -99,7 +100,7 @@ def test_columns_of_another_type_are_converted_or_refused_never_misread():
     graph = Graph(1)
     graph.compute(0, 5)
     columns, low = lowered(graph, [])
-    wide = replace(columns, rank=columns.rank.astype(np.int64))
+    wide = Merged.of(replace(columns.graph, rank=columns.graph.rank.astype(np.int64)))
     assert engine.get("flow").run(wide, low, Links([1.0])).end_ps.tolist() == [5]
 
 

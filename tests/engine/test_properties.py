@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from railyard import engine
 from railyard.engine.lowering import Entities, Lowered
+from railyard.graph import Merged
 
 from .hand import Graph, Links, entities, lowered
 from .test_differential import LINKS, cases, crowd
@@ -73,8 +74,8 @@ def test_the_order_of_entities_changes_no_bit(case, random):
     order = list(range(len(rows)))
     random.shuffle(order)
     place = np.append(np.argsort(order), -1).astype(np.int32)
-    first = FLOW.run(columns, Lowered(entities(rows), entity), Links(capacity))
-    second = FLOW.run(columns, Lowered(entities([rows[i] for i in order]), place[entity]), Links(capacity))
+    first = FLOW.run(Merged.of(columns), Lowered(entities(rows), entity), Links(capacity))
+    second = FLOW.run(Merged.of(columns), Lowered(entities([rows[i] for i in order]), place[entity]), Links(capacity))
     assert np.array_equal(first.end_ps, second.end_ps)
     assert np.array_equal(first.column("blocker"), second.column("blocker"))
 

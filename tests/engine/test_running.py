@@ -25,7 +25,7 @@ def test_progress_ends_with_all_tasks():
     columns, links = busy_graph()
     seen = []
     timeline = engine.get("flow").run(*columns, links, progress=lambda *told: seen.append(told))
-    assert seen[-1] == (len(columns[0]), len(columns[0]), timeline.makespan_ps)
+    assert seen[-1] == (len(columns[0].graph), len(columns[0].graph), timeline.makespan_ps)
     assert all(done <= total for done, total, _ in seen)
 
 
@@ -36,7 +36,7 @@ def test_ctrl_c_ends_a_run_at_once():
         import numpy as np
         from railyard import engine
         from railyard.engine.lowering import Entities, Lowered
-        from railyard.graph import Communicators, Label, TaskGraph
+        from railyard.graph import Communicators, Label, Merged, TaskGraph
         from types import SimpleNamespace
 
         n = 1 << 22
@@ -58,7 +58,7 @@ def test_ctrl_c_ends_a_run_at_once():
 
         try:
             while True:
-                engine.get("flow").run(graph, low, links, progress=progress)
+                engine.get("flow").run(Merged.of(graph), low, links, progress=progress)
         except KeyboardInterrupt:
             print("interrupted", flush=True)
         """

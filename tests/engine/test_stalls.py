@@ -9,6 +9,7 @@ import pytest
 
 from railyard.engine import Jitter, Stall
 from railyard.engine.stalls import drawn, swung
+from railyard.graph import Job, Merged
 from railyard.scenario import load
 from railyard.study.study import prepare
 from railyard.study.training.prepare import Graphs
@@ -43,7 +44,7 @@ def bench():
 def steps_s(bench, jitter, seeds):
     job, graph = bench
     return np.array(
-        [job.engine.simulate(graph, job.cluster, seed=seed, jitter=jitter).makespan_ps * 1e-12 for seed in seeds]
+        [job.engine.simulate([Job(graph)], job.cluster, seed=seed, jitter=jitter).makespan_ps * 1e-12 for seed in seeds]
     )
 
 
@@ -64,10 +65,10 @@ def test_common_noise_moves_all_ranks_together(bench) -> None:
 def test_interruptions_are_as_many_as_the_rate_says(bench) -> None:
     _, graph = bench
     busy_s = graph.duration_ps[graph.kind == 0].sum() * 1e-12 / graph.ranks
-    counts = [len(drawn(graph, Jitter(stalls=(Stall(2.0, 0.01),)), seed)) for seed in range(300)]
+    counts = [len(drawn(Merged.of(graph), Jitter(stalls=(Stall(2.0, 0.01),)), seed)) for seed in range(300)]
     assert np.mean(counts) == pytest.approx(2.0 * graph.ranks * busy_s, rel=0.05)
-    assert drawn(graph, Jitter(), 0) == ()
-    assert swung(graph, Jitter(), 0) is graph
+    assert drawn(Merged.of(graph), Jitter(), 0) == ()
+    assert swung(Merged.of(graph), Jitter(), 0) is graph
 
 
 def test_a_data_parallel_step_waits_for_the_longest_interruption(bench) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from railyard.graph import Job
 from railyard.measure.explain import Node, Tree, shared_out
 from railyard.measure.explain_tree import COMMUNICATION, COMPUTATION, HOST, OPTIMIZER, SPREAD, tree_of
 from railyard.scenario import load
@@ -23,7 +24,7 @@ def explained(values: dict[str, object] | Path, *, engine: str | None = None, ch
         draft = load.from_values(draft.scenario, changes)
     job = prepare(draft, engine=engine)[0]
     graph = Graphs().of(job.training, job.cluster)
-    timeline = job.engine.simulate(graph, job.cluster, policy=job.policy, faults=job.faults, jitter=job.jitter)
+    timeline = job.engine.simulate([Job(graph)], job.cluster, policy=job.policy, faults=job.faults, jitter=job.jitter)
     return job, timeline, tree_of(timeline, job.cluster, job.training, job.policy)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from railyard import catalog, cluster, engine
 from railyard.collective import CollectivePolicy
-from railyard.graph import CollectiveKind, Communicators, Kind, Label, TaskGraph
+from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, TaskGraph
 from railyard.measure.causes import Cause
 from railyard.measure.decompose import decompose
 
@@ -40,7 +40,7 @@ def _waits(fabric, rings, **overrides):
         ),
     )
     policy = CollectivePolicy(algorithm={"all-reduce": "ring"}, protocol={"all-reduce": "simple"})
-    line = engine.get("flow").simulate(graph, machine, policy=policy)
+    line = engine.get("flow").simulate([Job(graph)], machine, policy=policy)
     found = decompose(line)
     assert (found.by_rank_ps.sum(axis=1) == line.makespan_ps).all()
     return found.seconds(Cause.BANDWIDTH), found.seconds(Cause.CONTENTION)

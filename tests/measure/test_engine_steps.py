@@ -7,7 +7,7 @@ import pytest
 
 from railyard import catalog, cluster, engine
 from railyard.collective import CollectivePolicy
-from railyard.graph import Communicators, Kind, Label, TaskGraph
+from railyard.graph import Communicators, Job, Kind, Label, TaskGraph
 from railyard.measure.causes import Cause
 from railyard.measure.decompose import decompose
 from railyard.measure.lockstep import lockstep
@@ -41,7 +41,7 @@ def graph(facts, machine):
 
 
 def play(graph, machine, **more):
-    return engine.get("flow").simulate(graph, machine, seed=3, **more)
+    return engine.get("flow").simulate([Job(graph)], machine, seed=3, **more)
 
 
 DISTURBED = {

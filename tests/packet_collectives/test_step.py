@@ -18,7 +18,7 @@ from railyard.engine.packet.records import Traffic
 from railyard.engine.packet.running import run
 from railyard.engine.packet.whole import PacketEngine
 from railyard.errors import InputError
-from railyard.graph import CollectiveKind, Kind, Stream
+from railyard.graph import CollectiveKind, Job, Kind, Stream
 
 MIB = 1 << 20
 EXACT = PacketEngine(samples=0)
@@ -30,7 +30,9 @@ def pair(rows, groups=(), *, fabric="ideal", policy=None, own=EXACT, **machine):
     cluster = yard.machine(64, fabric, **machine)
     graph = yard.graph(64, rows, groups)
     policy = policy or CollectivePolicy()
-    return engine.get("flow").simulate(graph, cluster, policy=policy), own.simulate(graph, cluster, policy=policy)
+    return engine.get("flow").simulate([Job(graph)], cluster, policy=policy), own.simulate(
+        [Job(graph)], cluster, policy=policy
+    )
 
 
 def compute(rank, duration_ps):
@@ -74,7 +76,7 @@ def test_ring_all_reduce_is_its_closed_form(ranks, steps, factor):
     times = []
     for size in (64 * MIB, 128 * MIB):
         graph = yard.graph(64, [yard.collective(REDUCE, size)], [members])
-        times.append(EXACT.simulate(graph, cluster, policy=policy).makespan_ps)
+        times.append(EXACT.simulate([Job(graph)], cluster, policy=policy).makespan_ps)
     wire_s = factor * 64 * MIB * 8 / (cluster.nic.rate_bps * cluster.fabric.payload_efficiency)
     assert (times[1] - times[0]) * 1e-12 == pytest.approx(wire_s, rel=0.02)
     assert times[0] * 1e-12 - wire_s > steps * 10e-6  # the latencies are paid too
@@ -115,7 +117,7 @@ def test_every_byte_arrives_and_none_faster_than_light():
 def test_equal_seeds_give_equal_bits_and_others_others():
     graph = yard.graph(64, [yard.collective(EVERYBODY, 8 * MIB)], [SIXTY_FOUR])
     cluster = yard.machine(64, "uec", LeafSpine(ports_per_leaf=8))
-    one, two, other = (EXACT.simulate(graph, cluster, seed=seed) for seed in (1, 1, 2))
+    one, two, other = (EXACT.simulate([Job(graph)], cluster, seed=seed) for seed in (1, 1, 2))
     assert one.digest() == two.digest()
     assert one.digest() != other.digest()
 
@@ -162,9 +164,9 @@ def test_switches_of_the_network_reduce():
     cluster = yard.machine(64, "infiniband", LeafSpine(ports_per_leaf=16), overrides={"sharp": True})
     graph = yard.graph(64, [yard.collective(REDUCE, 64 * MIB)], [SIXTY_FOUR])
     policy = by(REDUCE, "collnet")
-    flow = engine.get("flow").simulate(graph, cluster, policy=policy)
+    flow = engine.get("flow").simulate([Job(graph)], cluster, policy=policy)
     own = replace(EXACT, settings=settings_of(cluster, COMPOSITIONS.get("uec")))
-    packet = own.simulate(graph, cluster, policy=policy)
+    packet = own.simulate([Job(graph)], cluster, policy=policy)
     assert packet.makespan_ps == pytest.approx(flow.makespan_ps, rel=0.2)
 
 

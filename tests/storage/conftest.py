@@ -10,6 +10,7 @@ import pytest
 from railyard import catalog, cluster, engine
 from railyard.catalog import Model
 from railyard.cluster import FabricSpec, NetworkSpec
+from railyard.graph import Job
 from railyard.workload.training.build import build
 from railyard.workload.training.compute import StageTimes
 from railyard.workload.training.spec import Layout, SoftwareProfile, Training
@@ -60,7 +61,7 @@ def compute(seconds):
 
 def step(job, on, *, compute_s=None, checkpoint=False):
     graph = build(job, on, times_of=None if compute_s is None else compute(compute_s), checkpoint=checkpoint).validate()
-    return graph, engine.get("flow").simulate(graph, on)
+    return graph, engine.get("flow").simulate([Job(graph)], on)
 
 
 @pytest.fixture(scope="session")

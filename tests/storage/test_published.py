@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from railyard import catalog, cluster, engine
+from railyard.graph import Job
 from railyard.measure.job import Checkpointing, best_interval_s, job_time
 from railyard.workload.training import profiles
 from railyard.workload.training.build import build
@@ -100,6 +101,6 @@ def test_copies_each_step_cost_next_to_nothing():
             software=profiles.default(on.accelerator),
         )
         saved = Checkpoint(memory_copies=copies, interval_steps=10**9, bytes_per_parameter=12.0)
-        return engine.get("flow").simulate(build(plain.replace(checkpoint=saved), on), on).makespan_ps * 1e-12
+        return engine.get("flow").simulate([Job(build(plain.replace(checkpoint=saved), on))], on).makespan_ps * 1e-12
 
     assert step_s(1) == pytest.approx(step_s(0), rel=0.01)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from railyard import catalog, cluster, engine
+from railyard.graph import Job
 from railyard.workload.training.build import build
 from railyard.workload.training.estimate import estimate
 from railyard.workload.training.machine import Machine
@@ -31,6 +32,6 @@ def test_graph_and_closed_form_agree(name):
     machine = cluster.build(cluster.ClusterSpec(accelerators=64, server="hgx-h100"), known)
     software = SoftwareProfile(name="test")
     job = Training(model=known.model(model), layout=Layout(**layout), seq_len=8192, software=software)
-    timeline = engine.get("flow").simulate(build(job, machine), machine)
+    timeline = engine.get("flow").simulate([Job(build(job, machine))], machine)
     expected = float(estimate([job], [Machine.of(machine)]).step_s[0])
     assert timeline.makespan_ps * 1e-12 == pytest.approx(expected, rel=0.05)

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from railyard import catalog, engine
+from railyard.graph import Job
 from railyard.scenario import load
 from railyard.study import compose
 from railyard.workload.training import Layout, Machine, Training, build, estimate, profiles
@@ -50,7 +51,9 @@ def graph_s(training, machine):
     """The mean step on the flow engine: steps with and without a meeting of workers, by their shares."""
 
     def run(*, meeting):
-        return engine.get("flow").simulate(build(training, machine, meeting=meeting), machine).makespan_ps * 1e-12
+        return (
+            engine.get("flow").simulate([Job(build(training, machine, meeting=meeting))], machine).makespan_ps * 1e-12
+        )
 
     share, plain = meeting_steps(training), run(meeting=False)
     return plain + share * (run(meeting=True) - plain) if share else plain

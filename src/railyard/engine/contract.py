@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster
     from railyard.collective.policy import CollectivePolicy
-    from railyard.graph import Record, TaskGraph
+    from railyard.graph import Job, Record
 
 Progress = Callable[[int, int, int], None]
 """Called about twenty times a second with (tasks ended, tasks in all, simulated ps); may raise to end the run."""
@@ -173,7 +173,7 @@ class Probes:
 
 
 class Engine(Protocol):
-    """Finds when everything in a graph happens on a cluster."""
+    """Finds when everything in the jobs of a cluster happens."""
 
     @property
     def name(self) -> str:
@@ -192,7 +192,7 @@ class Engine(Protocol):
 
     def simulate(
         self,
-        graph: TaskGraph,
+        jobs: Sequence[Job],
         cluster: Cluster,
         *,
         seed: int = 0,
@@ -202,10 +202,10 @@ class Engine(Protocol):
         policy: CollectivePolicy | None = None,
         progress: Progress | None = None,
     ) -> Record:
-        """Runs the graph to its end.
+        """Runs all jobs to their end; they share the links of the cluster.
 
         Args:
-            graph: What runs.
+            jobs: What runs, where, and from when on; at least one. Ranks of faults count from the first job's on.
             cluster: On what.
             seed: Of all that is random; the same seed gives the same bits.
             faults: What goes wrong, and when.
@@ -215,10 +215,10 @@ class Engine(Protocol):
             progress: Called now and then; see `Progress`.
 
         Returns:
-            The timeline; `meta` has engine, seed, digest, what is left out, and warnings.
+            When every task ran, see `Record.of`; `meta` has engine, seed, digest, what is left out, and warnings.
 
         Raises:
-            InputError: Graph, cluster, faults or probes do not fit together.
+            InputError: Jobs, cluster, faults or probes do not fit together.
             SimulationError: The run cannot finish: tasks wait in a circle, or for a dead link.
         """
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,6 +43,26 @@ class FaultColumns:
     def core(self) -> _core.Faults:
         """The same for the core, which copies nothing."""
         return _core.Faults(at_ps=self.at_ps, kind=self.kind, target=self.target, value=self.value)
+
+
+def placed(faults: Sequence[Fault], rank: NDArray[np.int32]) -> tuple[Fault, ...]:
+    """The faults of several jobs with the ranks of the graph that all are one of.
+
+    Args:
+        faults: Their ranks count from those of the first job on.
+        rank: int32[ranks of all jobs], the rank of each in the graph.
+
+    Raises:
+        InputError: A fault names a rank that does not exist.
+    """
+    return tuple(_placed(fault, rank, index) for index, fault in enumerate(faults))
+
+
+def _placed(fault: Fault, rank: NDArray[np.int32], index: int) -> Fault:
+    if isinstance(fault, DegradeLink):
+        return fault
+    _check_rank(fault.rank, len(rank), index)
+    return replace(fault, rank=int(rank[fault.rank]))
 
 
 def expand(faults: Sequence[Fault], links: LinkTable, ranks: int) -> FaultColumns:

@@ -10,7 +10,8 @@ import numpy as np
 from railyard import _core
 from railyard.engine import probing
 from railyard.engine.contract import Fault, Jitter, Late, Probes, Progress
-from railyard.engine.faults import FaultColumns, expand
+from railyard.engine.faults import FaultColumns, expand, placed
+from railyard.engine.joint import jitter_keys, joint
 from railyard.engine.lowering import Lowered, lower
 from railyard.engine.stalls import drawn, swung
 from railyard.errors import InputError, SimulationError
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.cluster.links import LinkTable
     from railyard.collective.policy import CollectivePolicy
-    from railyard.graph import TaskGraph
+    from railyard.engine.joint import Keys
+    from railyard.graph import Job, Merged, TaskGraph
     from railyard.graph.record import Table
 
 SHOWN = 8  # tasks named in a message
@@ -47,7 +49,7 @@ class FluidEngine:
 
     def simulate(
         self,
-        graph: TaskGraph,
+        jobs: Sequence[Job],
         cluster: Cluster,
         *,
         seed: int = 0,
@@ -57,16 +59,14 @@ class FluidEngine:
         policy: CollectivePolicy | None = None,
         progress: Progress | None = None,
     ) -> Record:
-        """Runs the graph to its end; see `Engine.simulate`."""
-        if graph.ranks > cluster.ranks:
-            raise InputError("the graph has more ranks than the cluster", found=graph.ranks, allowed=cluster.ranks)
-        lowered = lower(graph, cluster, policy)
+        """Runs all jobs to their end; see `Engine.simulate`."""
+        merged, arranged = joint(jobs, cluster)
         timeline = self.run(
-            graph,
-            lowered,
-            cluster.links,
+            merged,
+            lower(merged.graph, arranged, policy),
+            arranged.links,
             seed=seed,
-            faults=faults,
+            faults=placed(faults, merged.every_rank),
             probes=probes,
             jitter=jitter,
             progress=progress,
@@ -76,7 +76,7 @@ class FluidEngine:
 
     def run(
         self,
-        graph: TaskGraph,
+        merged: Merged,
         lowered: Lowered,
         links: LinkTable,
         *,
@@ -86,18 +86,19 @@ class FluidEngine:
         jitter: Jitter = Jitter(),  # noqa: B008 - frozen
         progress: Progress | None = None,
     ) -> Record:
-        """Runs a graph whose communications have been lowered already, for instance once for many seeds.
+        """Runs jobs whose communications have been lowered already, for instance once for many seeds.
 
         Raises:
             InputError: Columns, faults or probes do not fit together.
             SimulationError: The run cannot finish.
         """
-        stalls = drawn(graph, jitter, seed) if jitter.stalls else ()
+        graph = merged.graph
+        stalls = drawn(merged, jitter, seed) if jitter.stalls else ()
         changes = expand((*faults, *stalls), links, graph.ranks)
         probed = probing.wanted(probes, links)
         try:
             result = _core.simulate(
-                _core_graph(swung(graph, jitter, seed), lowered),
+                _core_graph(swung(merged, jitter, seed), lowered, jitter_keys(merged)),
                 lowered.entities.core(),
                 links.rate_bps,
                 faults=changes.core(),
@@ -119,31 +120,34 @@ class FluidEngine:
             **_about(seed, faults, jitter, changes, result),
             "left_out": list(self.left_out),
         }
-        return _record(graph, lowered, result, meta, probing.series(result, probes, links))
+        return _record(merged, lowered, result, meta, probing.series(result, probes, links))
 
 
 def _record(
-    graph: TaskGraph, lowered: Lowered, result: _core.Result, meta: dict[str, object], series: dict[str, Table]
+    merged: Merged, lowered: Lowered, result: _core.Result, meta: dict[str, object], series: dict[str, Table]
 ) -> Record:
     optional = {
         "blocker": result.blocker,
         "alone_ps": np.append(lowered.entities.even_ps, 0)[lowered.entity],  # entity -1, a computation, finds the 0
         "latency_ps": np.append(lowered.entities.latency_ps, 0)[lowered.entity],
     }
-    if graph.beside is not None:
+    if not merged.alone:
+        optional["job"] = merged.job
+    if merged.graph.beside is not None:
         optional["slowed_ps"] = result.beside_ps
     meta["digest"] = fingerprint(result.start_ps, result.end_ps, result.blocker, result.link_bytes)
     return Record.of_tasks(
-        graph,
+        merged.graph,
         result.start_ps,
         result.end_ps,
         optional=optional,
         tables={"links": {"bytes": result.link_bytes}, **series},
         meta=meta,
+        jobs=() if merged.alone else merged.jobs,
     )
 
 
-def _core_graph(graph: TaskGraph, lowered: Lowered) -> _core.Graph:
+def _core_graph(graph: TaskGraph, lowered: Lowered, keys: Keys) -> _core.Graph:
     return _core.Graph(
         ranks=graph.ranks,
         kind=graph.kind,
@@ -158,6 +162,8 @@ def _core_graph(graph: TaskGraph, lowered: Lowered) -> _core.Graph:
         release_ps=graph.release_ps,
         delay_ps=graph.delay_ps,
         need=graph.need,
+        task_key=keys.task,
+        rank_key=keys.rank,
         **_beside(graph),
     )
 

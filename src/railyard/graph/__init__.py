@@ -1,5 +1,7 @@
 """The two waists: what runs (`TaskGraph`) and what happened (`Record`), with their files."""
 
+from railyard.graph.job import Job
+from railyard.graph.merge import Merged
 from railyard.graph.record import Record
 from railyard.graph.task_graph import (
     AT_RECEIVER,
@@ -17,8 +19,10 @@ __all__ = [
     "AT_SENDER",
     "CollectiveKind",
     "Communicators",
+    "Job",
     "Kind",
     "Label",
+    "Merged",
     "Record",
     "Stream",
     "TaskGraph",

@@ -101,6 +101,7 @@ for _column in (
     Column("flow", "int64", "Number of a flow in its file, from 1 on."),
     Column("line", "int32", "Line of the file that a flow stands in, 0 where there is none."),
     Column("source", "int32", "Host that sends a flow: `who`."),
+    Column("job", "int32", "The job that it belongs to, where there are several."),
     Column("target", "int32", "Host that receives a flow."),
     Column("finish_ps", "int64", "When its sender had the last acknowledgement: `end_ps`.", moment=True),
     Column("fct_ps", "int64", "Flow completion time, from its start to the last acknowledgement.", moment=True),

@@ -82,7 +82,11 @@ def read_record(path: Path) -> Record:
     columns = _arrays(frame.select([*CORE, *optional]), _declared(optional))
     return Record(
         rows=metadata["rows"],
-        **{name: columns[name] for name in CORE},
+        who=columns["who"],
+        what=columns["what"],
+        start_ps=columns["start_ps"],
+        end_ps=columns["end_ps"],
+        size_bytes=columns["size_bytes"],
         labels=[Label(**label) for label in json.loads(metadata["labels"])] if graph is None else graph.labels,
         optional={name: columns[name] for name in optional},
         tables={name: _read_table(file_of(path, name), name) for name in json.loads(metadata["tables"])},

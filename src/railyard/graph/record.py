@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from railyard.graph.job import Job
     from railyard.graph.task_graph import Label
 
     Table = Mapping[str, NDArray[Any]]
@@ -43,6 +44,7 @@ class Record:
         parts: Records of what lies beneath, by name: the flows of a step.
         meta: Engine, seed, digest, what the engine leaves out; JSON values only. No `engine`: a measured cluster.
         work: What ran, where that is known.
+        jobs: What ran together, where there are several; their rows are those of job after job.
     """
 
     rows: str
@@ -57,6 +59,7 @@ class Record:
     parts: Mapping[str, Record] = field(default_factory=dict)
     meta: dict[str, Any] = field(default_factory=dict)
     work: TaskGraph | None = None
+    jobs: tuple[Job, ...] = ()
 
     def __post_init__(self) -> None:
         ROWS.get(self.rows)
@@ -80,6 +83,7 @@ class Record:
         tables: Mapping[str, Table] | None = None,
         parts: Mapping[str, Record] | None = None,
         meta: dict[str, Any] | None = None,
+        jobs: tuple[Job, ...] = (),
     ) -> Record:
         """When the tasks of a graph ran, a row a task.
 
@@ -91,6 +95,7 @@ class Record:
             tables: See `Record`.
             parts: See `Record`.
             meta: See `Record`.
+            jobs: See `Record`.
         """
         return Record(
             rows="tasks",
@@ -105,6 +110,33 @@ class Record:
             parts=parts or {},
             meta={} if meta is None else meta,
             work=graph,
+            jobs=jobs,
+        )
+
+    def of(self, job: int) -> Record:
+        """The rows of one of several jobs, with its own tasks, ranks and labels; what is shared stays behind.
+
+        Args:
+            job: Its number.
+
+        Raises:
+            InputError: There is no such job.
+        """
+        if not self.jobs and job == 0:
+            return self
+        if not 0 <= job < len(self.jobs):
+            raise InputError("there is no such job", found=job, allowed=f"0 to {len(self.jobs) - 1}")
+        first = sum(len(before.work) for before in self.jobs[:job])
+        rows = slice(first, first + len(self.jobs[job].work))
+        optional = {name: values[rows] for name, values in self.optional.items() if name != "job"}
+        if "blocker" in optional:
+            optional["blocker"] = _inside(optional["blocker"], rows)
+        return Record.of_tasks(
+            self.jobs[job].work,
+            self.start_ps[rows],
+            self.end_ps[rows],
+            optional=optional,
+            meta={**self.meta, "job": self.jobs[job].name},
         )
 
     @property
@@ -211,6 +243,12 @@ def fingerprint(*columns: NDArray[Any]) -> str:
     for column in columns:
         text.update(np.ascontiguousarray(column).data)
     return text.hexdigest()
+
+
+def _inside(blocker: NDArray[np.int32], rows: slice) -> NDArray[np.int32]:
+    """Row numbers counted from the first of some rows; -1 where they lie outside."""
+    inside = (blocker >= rows.start) & (blocker < rows.stop)
+    return np.where(inside, blocker - rows.start, -1).astype(np.int32)
 
 
 def _check_table(name: str, table: Table) -> None:

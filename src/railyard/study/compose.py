@@ -61,9 +61,10 @@ def cluster_of(draft: Draft, catalog: Catalog, section: ClusterSection | None = 
         InputError: It cannot be built.
     """
     with blaming(draft, "cluster"):
-        spec = (section or draft.scenario.cluster).spec()
+        written = section or draft.scenario.cluster
+        spec = written.spec()
         bounds.check_cluster(spec)
-        return clusters.build(spec, catalog, draft.scenario.cluster.arrangement())
+        return clusters.build(spec, catalog, written.arrangement())
 
 
 def domain_use_of(cluster: Cluster, layout: Layout) -> int | None:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from railyard.engine.contract import DegradeLink, Fault, Jitter, Probes, Progress, engines
+from railyard.engine.faults import placed as placed_faults
 from railyard.engine.flow import FLOW
+from railyard.engine.joint import joint
 from railyard.engine.lowering import Entities, Lowered, lower
 from railyard.engine.packet.alone import Bench, measured
 from railyard.engine.packet.assembly import LoweredTraffic, assemble
@@ -20,7 +22,7 @@ from railyard.engine.packet.lowering import Lowering, Slicing
 from railyard.engine.packet.placing import Placed, place
 from railyard.engine.packet.running import run
 from railyard.errors import InputError, SimulationError
-from railyard.graph import Kind, Record
+from railyard.graph import Kind, Merged, Record
 from railyard.graph.record import fingerprint
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from railyard.collective.policy import CollectivePolicy
     from railyard.engine.packet.lowering import Block
     from railyard.engine.packet.settings import Settings
-    from railyard.graph import TaskGraph
+    from railyard.graph import Job, TaskGraph
 
 BUDGET_HOPS = 3e8
 """Packets times links that a run may take by default: half a minute to a minute of one core."""
@@ -96,7 +98,7 @@ class PacketEngine:
 
     def simulate(
         self,
-        graph: TaskGraph,
+        jobs: Sequence[Job],
         cluster: Cluster,
         *,
         seed: int = 0,
@@ -106,13 +108,15 @@ class PacketEngine:
         policy: CollectivePolicy | None = None,
         progress: Progress | None = None,
     ) -> Record:
-        """Runs the graph to its end; see `Engine.simulate`."""
+        """Runs all jobs to their end; see `Engine.simulate`."""
         from railyard.collective.policy import CollectivePolicy
 
-        _check(graph, cluster, probes)
+        _check(probes)
+        merged, cluster = joint(jobs, cluster)
+        graph, faults = merged.graph, placed_faults(faults, merged.every_rank)
         policy = policy or CollectivePolicy()
         lowered = lower(graph, cluster, policy)
-        duration_ps = _durations(graph, cluster, lowered, (seed, jitter), faults)
+        duration_ps = _durations(merged, cluster, lowered, (seed, jitter), faults)
         settings, left_out = self._settings(cluster, seed)
         lowering = Lowering(graph, cluster, lowered, policy, duration_ps)
         placed = place(
@@ -157,10 +161,16 @@ class PacketEngine:
             graph,
             timed.start_ps,
             timed.end_ps,
-            optional={"blocker": blocker, "alone_ps": alone_ps, "latency_ps": latency_ps},
+            optional={
+                "blocker": blocker,
+                "alone_ps": alone_ps,
+                "latency_ps": latency_ps,
+                **({} if merged.alone else {"job": merged.job}),
+            },
             tables={"links": {"bytes": link_bytes}},
             parts={"flows": flows_of(traffic, result, placed, cluster, sampled)},
             meta=meta,
+            jobs=() if merged.alone else merged.jobs,
         )
         if progress is not None:
             progress(len(graph), len(graph), found.makespan_ps)
@@ -216,9 +226,7 @@ class PacketEngine:
         )
 
 
-def _check(graph: TaskGraph, cluster: Cluster, probes: Probes) -> None:
-    if graph.ranks > cluster.ranks:
-        raise InputError("the graph has more ranks than the cluster", found=graph.ranks, allowed=cluster.ranks)
+def _check(probes: Probes) -> None:
     if probes.samples:
         raise InputError(
             "the packet engine's own probes are set with its settings", key="probes.samples", found=probes.samples
@@ -238,7 +246,7 @@ def _expected_ps(lowering: Lowering, slicing: Slicing) -> int:
     """How long the slice would take in the flow engine."""
     lowered, graph = lowering.lowered, lowering.graph
     own = replace(graph, duration_ps=lowering.duration_ps, beside=None, loss=None)
-    return round(FLOW.run(own, lowered, lowering.cluster.links).makespan_ps / slicing.factor)
+    return round(FLOW.run(Merged.of(own), lowered, lowering.cluster.links).makespan_ps / slicing.factor)
 
 
 def hops_of(lowering: Lowering, payload_bytes: int, *, packets: bool) -> float:
@@ -252,14 +260,14 @@ def hops_of(lowering: Lowering, payload_bytes: int, *, packets: bool) -> float:
 
 
 def _durations(
-    graph: TaskGraph, cluster: Cluster, lowered: Lowered, drawn: tuple[int, Jitter], faults: Sequence[Fault]
+    merged: Merged, cluster: Cluster, lowered: Lowered, drawn: tuple[int, Jitter], faults: Sequence[Fault]
 ) -> NDArray[np.int64]:
     """How long computations take: with jitter, faults, or communications beside them as long as in the flow engine."""
-    seed, jitter = drawn
+    graph, (seed, jitter) = merged.graph, drawn
     others = [fault for fault in faults if not isinstance(fault, DegradeLink)]
     if not others and jitter == Jitter() and graph.beside is None:
         return graph.duration_ps
-    timeline = FLOW.run(graph, lowered, cluster.links, seed=seed, faults=others, jitter=jitter)
+    timeline = FLOW.run(merged, lowered, cluster.links, seed=seed, faults=others, jitter=jitter)
     return np.where(graph.kind == Kind.COMPUTE, timeline.end_ps - timeline.start_ps, graph.duration_ps)
 
 
@@ -318,7 +326,7 @@ def _timed(graph: TaskGraph, took_ps: NDArray[np.int64]) -> Record:
     )
     fixed = Lowered(entities, entity)
     own = replace(graph, duration_ps=np.where(graph.kind == Kind.COMPUTE, took_ps, 0), beside=None, loss=None)
-    return FLOW.run(own, fixed, _no_links())
+    return FLOW.run(Merged.of(own), fixed, _no_links())
 
 
 def _no_links() -> LinkTable:

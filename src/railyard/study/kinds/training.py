@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from railyard.study.control import Control
     from railyard.study.training.measuring import Measured
-    from railyard.study.training.prepare import Job
+    from railyard.study.training.prepare import Prepared
     from railyard.study.training.simulate import Simulated
 
 _TRIALS = 10
 """About so many simulations a variant besides those of its seeds, for the progress bar only."""
 
 
-def _run(job: Job, control: Control) -> Simulated:
+def _run(job: Prepared, control: Control) -> Simulated:
     count = control.counted(job.variant.draft.scenario.repeat + _TRIALS)
     return simulate(job, stop=control.stop, done=count, workers=control.workers)
 

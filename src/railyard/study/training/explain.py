@@ -21,7 +21,7 @@ from railyard.study.folder import of_variant
 from railyard.study.study import prepare
 from railyard.study.training.hash_seeds import redrawn
 from railyard.study.training.measuring import economics
-from railyard.study.training.prepare import Graphs, Job
+from railyard.study.training.prepare import Graphs, Prepared
 from railyard.study.training.remedies import remedies
 from railyard.study.training.simulate import Bench, Simulated
 from railyard.study.training.storing import Saved
@@ -234,17 +234,17 @@ def _number(result: Mapping[str, Any], variant: str | None) -> int:
     return names.index(variant)
 
 
-def _job(file: Path, result: Mapping[str, Any], number: int) -> Job:
+def _job(file: Path, result: Mapping[str, Any], number: int) -> Prepared:
     scenario = file.parent / "scenario.yaml"
     draft = load.load(scenario) if scenario.is_file() else load.from_values(result["scenario"])
-    jobs: list[Job] = prepare(draft, engine=result["provenance"]["engine"])
+    jobs: list[Prepared] = prepare(draft, engine=result["provenance"]["engine"])
     if len(jobs) != len(result["variants"]):
         text = f"the scenario beside the result has {len(jobs)} variants, the result {len(result['variants'])}"
         raise InputError(text, file=file)
     return jobs[number]
 
 
-def _timeline(folder: Path, job: Job, number: int, stored: Mapping[str, Any]) -> tuple[Record, tuple[str, ...]]:
+def _timeline(folder: Path, job: Prepared, number: int, stored: Mapping[str, Any]) -> tuple[Record, tuple[str, ...]]:
     """The stored timeline; where only the result was kept, the step simulated again."""
     path = of_variant(folder, number, stored["name"]) / "timeline.parquet"
     if path.is_file():
@@ -270,7 +270,7 @@ def _added(stored: Mapping[str, Any], step_s: float) -> dict[str, int]:
     return {name: round(seconds * 1e12) for name, seconds in named.items()}
 
 
-def _bench(job: Job) -> Bench:
+def _bench(job: Prepared) -> Bench:
     return Bench(job, Graphs(most=2), Event(), lambda _what: None)
 
 
@@ -278,7 +278,7 @@ def _bench(job: Job) -> Bench:
 class _Remedies:
     """Tries remedies on one job; what its mean step has beyond one step's timeline stays as it is."""
 
-    job: Job
+    job: Prepared
     timeline: Record
     tree: Tree
     notify: Progress
@@ -341,7 +341,7 @@ class _Remedies:
         return replace(plain, step_s=mean_s, gain=1 - mean_s / (base_s + self.added_s))
 
 
-def _cpmt(job: Job, timeline: Record, step_s: float) -> float:
+def _cpmt(job: Prepared, timeline: Record, step_s: float) -> float:
     """Typical USD per million tokens of a mean step."""
     simulated = Simulated(job, timeline, (step_s,), Saved(), bottleneck.Bottleneck("none", ""))
     return float(economics(simulated, decompose(timeline), step_s).cpmt.total.typical)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from railyard.economics.evaluate import Economics
     from railyard.economics.sources import Source
     from railyard.measure.decompose import Decomposition
-    from railyard.study.training.prepare import Job
+    from railyard.study.training.prepare import Prepared
     from railyard.study.training.simulate import Simulated
     from railyard.study.training.storing import Saved
     from railyard.workload.training.memory import MemoryRow
@@ -127,7 +127,7 @@ def measure(simulated: Simulated) -> Measured:
     return Measured(variant, tuple(_sources(job, cost)), left_out, tuple(_defaults(job)), tuple(ranks))
 
 
-def _around(job: Job) -> Around | None:
+def _around(job: Prepared) -> Around | None:
     """The law of jitter for the quantiles of steps; None where the scenario draws differences itself or wants none."""
     if job.variant.draft.scenario.jitter.law != "quantiles" or job.jitter != Jitter():
         return None
@@ -159,7 +159,7 @@ def _time(decomposition: Decomposition, added: Sequence[tuple[str, str, float]])
     return rows
 
 
-def _work(job: Job) -> StepWork:
+def _work(job: Prepared) -> StepWork:
     from railyard.workload.training import flops
 
     training, accelerator = job.training, job.cluster.accelerator
@@ -213,7 +213,7 @@ def _money(cost: Economics) -> dict[str, Any]:
     return {"power": cost.power.to_json(), "capex": cost.capex.to_json(), "cpmt": cost.cpmt_json()}
 
 
-def _memory(job: Job) -> dict[str, Any]:
+def _memory(job: Prepared) -> dict[str, Any]:
     from railyard.workload.training.memory import memory
 
     return {"rows": [_memory_row(row) for row in memory(job.training, job.cluster.accelerator).rows]}
@@ -226,7 +226,7 @@ def _memory_row(row: MemoryRow) -> dict[str, Any]:
     return {**parts, "total_bytes": row.total_bytes}
 
 
-def _sources(job: Job, cost: Economics) -> Iterator[Source]:
+def _sources(job: Prepared, cost: Economics) -> Iterator[Source]:
     cluster = job.cluster
     for entry in (cluster.accelerator, cluster.server, cluster.nic):
         yield from of_entry(entry, *entry.provenance)
@@ -240,7 +240,7 @@ def _sources(job: Job, cost: Economics) -> Iterator[Source]:
     yield Source("software", "profile", software.name, software.source, year, "measured")
 
 
-def _straddling(job: Job) -> Iterator[str]:
+def _straddling(job: Prepared) -> Iterator[str]:
     """A warning where the scenario asks for a use of domains by which tensor or expert groups straddle two."""
     from railyard.study.compose import domain_use_of
 
@@ -252,7 +252,7 @@ def _straddling(job: Job) -> Iterator[str]:
         )
 
 
-def _defaults(job: Job) -> Iterator[str]:
+def _defaults(job: Prepared) -> Iterator[str]:
     scenario, cluster, training = job.variant.draft.scenario, job.cluster, job.training
     section = scenario.training
     if isinstance(section.parallelism, str) or section.parallelism.auto:

@@ -64,7 +64,7 @@ class Graphs:
 
 
 @dataclass(frozen=True)
-class Job:
+class Prepared:
     """One variant, ready to run.
 
     Attributes:
@@ -98,7 +98,7 @@ class Job:
         return range(scenario.seed, scenario.seed + scenario.repeat)
 
 
-def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Job]:
+def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Prepared]:
     """All variants of a scenario, ready to run.
 
     Args:
@@ -123,7 +123,7 @@ def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Job]
     return jobs
 
 
-def _job(variant: Variant, catalog: Catalog, cluster: Cluster, engine: str | None) -> Job:
+def _job(variant: Variant, catalog: Catalog, cluster: Cluster, engine: str | None) -> Prepared:
     from railyard.economics.assumptions import Assumptions
 
     draft = variant.draft
@@ -137,7 +137,7 @@ def _job(variant: Variant, catalog: Catalog, cluster: Cluster, engine: str | Non
     with blaming(draft, "economics"):
         assumptions = Assumptions.from_catalog(catalog, scenario.economics.given())
     training = compose.training_of(draft, cluster, model)
-    return Job(
+    return Prepared(
         variant=variant,
         catalog=catalog,
         cluster=cluster,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from railyard.measure.explain import Tree
-    from railyard.study.training.prepare import Job
+    from railyard.study.training.prepare import Prepared
     from railyard.workload.training.spec import Layout, SoftwareProfile, Training
 
 Family = Literal["software", "layout", "precision", "fabric", "hardware"]
@@ -55,18 +55,18 @@ class Remedy:
     name: str
     family: Family
     removes: str
-    apply: Callable[[], Job]
+    apply: Callable[[], Prepared]
     assumes: str = ""
     bound: bool = False
 
 
-def remedies(job: Job, tree: Tree) -> list[Remedy]:
+def remedies(job: Prepared, tree: Tree) -> list[Remedy]:
     """Changes that speak to something in the tree of the job; what is done already is left out."""
     found = [*_software(job, tree), *_layout(job, tree), *_precision(job)]
     return [*found, *_fabrics(job, tree)]
 
 
-def _changed(job: Job, training: Training) -> Job:
+def _changed(job: Prepared, training: Training) -> Prepared:
     """The job with another training, if it divides and fits.
 
     Raises:
@@ -78,11 +78,11 @@ def _changed(job: Job, training: Training) -> Job:
     return replace(job, training=training)
 
 
-def _with_layout(job: Job, **changes: Any) -> Callable[[], Job]:
+def _with_layout(job: Prepared, **changes: Any) -> Callable[[], Prepared]:
     return lambda: _changed(job, job.training.replace(layout=job.training.layout.replace(**changes)))
 
 
-def _with_software(job: Job, **changes: Any) -> Callable[[], Job]:
+def _with_software(job: Prepared, **changes: Any) -> Callable[[], Prepared]:
     software = dataclasses.replace(job.training.software, **changes)
     return lambda: _changed(job, job.training.replace(software=software))
 
@@ -92,7 +92,7 @@ def _share(tree: Tree, *names: str) -> float:
     return tree.share(node) if node else 0.0
 
 
-def _software(job: Job, tree: Tree) -> Iterator[Remedy]:
+def _software(job: Prepared, tree: Tree) -> Iterator[Remedy]:
     software, layout = job.training.software, job.training.layout
     if not software.cuda_graphs and _share(tree, "waiting for the host") > 0:
         yield Remedy("CUDA graphs", "software", "waiting for the host", _with_software(job, cuda_graphs=True))
@@ -109,7 +109,7 @@ def _software(job: Job, tree: Tree) -> Iterator[Remedy]:
         yield Remedy(name, "software", "computation", lambda: _changed(job, job.training.replace(software=newest)))
 
 
-def _tensor_overlap(job: Job, software: SoftwareProfile, layout: Layout) -> Remedy:
+def _tensor_overlap(job: Prepared, software: SoftwareProfile, layout: Layout) -> Remedy:
     share = software.tensor_overlap or _TENSOR_OVERLAP
     assumes = "" if software.tensor_overlap else f"tensor_overlap {share:g}, which profile {software.name} lacks"
     training = job.training.replace(
@@ -120,7 +120,7 @@ def _tensor_overlap(job: Job, software: SoftwareProfile, layout: Layout) -> Reme
     )
 
 
-def _layout(job: Job, tree: Tree) -> Iterator[Remedy]:
+def _layout(job: Prepared, tree: Tree) -> Iterator[Remedy]:
     layout = job.training.layout
     if layout.recompute == "full":
         yield Remedy("selective recomputation", "layout", "recompute", _with_layout(job, recompute="selective"))
@@ -152,7 +152,7 @@ def _layout(job: Job, tree: Tree) -> Iterator[Remedy]:
         yield Remedy("parameters kept after forward", "layout", "exposed communication", changed)
 
 
-def _precision(job: Job) -> Iterator[Remedy]:
+def _precision(job: Prepared) -> Iterator[Remedy]:
     training, accelerator = job.training, job.cluster.accelerator
     if training.precision in ("bf16", "fp16") and supports("fp8", accelerator):
         yield Remedy(
@@ -160,7 +160,7 @@ def _precision(job: Job) -> Iterator[Remedy]:
         )
 
 
-def _fabrics(job: Job, tree: Tree) -> Iterator[Remedy]:
+def _fabrics(job: Prepared, tree: Tree) -> Iterator[Remedy]:
     outside = [tier.name for tier in job.cluster.back_end.tiers]
     carried = sum(
         tree.share(node)
@@ -177,11 +177,11 @@ def _fabrics(job: Job, tree: Tree) -> Iterator[Remedy]:
             yield Remedy(f"fabric {name}", "fabric", "exposed communication", change, said, bound)
 
 
-def _other_fabric(job: Job, name: str) -> Callable[[], Job]:
-    def apply() -> Job:
+def _other_fabric(job: Prepared, name: str) -> Callable[[], Prepared]:
+    def apply() -> Prepared:
         node = from_plain({"name": name}, Mark(f"fabric {name}"))
         draft = job.variant.draft.changed({"cluster.back_end.fabric": node})
-        other: Job = prepare(draft, engine=job.engine.name)[0]
+        other: Prepared = prepare(draft, engine=job.engine.name)[0]
         use = compose.domain_use_of(other.cluster, job.training.layout)
         if use is not None and other.cluster.spec.ranks_per_domain is None:
             raise InputError("tensor or expert groups would straddle scale-up domains", key="ranks_per_domain")

@@ -11,7 +11,7 @@ from railyard.engine import get as engine_named
 from railyard.engine.fluid import FluidEngine
 from railyard.engine.lowering import lower
 from railyard.errors import Stopped
-from railyard.graph import Kind
+from railyard.graph import Job, Kind, Merged
 from railyard.measure import bottleneck
 from railyard.percentile import percentile
 from railyard.scenario.load import blaming
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from railyard.engine import Fault
     from railyard.graph import Record, TaskGraph
     from railyard.measure.bottleneck import Bottleneck, Resource
-    from railyard.study.training.prepare import Graphs, Job
+    from railyard.study.training.prepare import Graphs, Prepared
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Simulated:
         meeting_s: How much longer a mean step is for meetings of workers that step by themselves.
     """
 
-    job: Job
+    job: Prepared
     timeline: Record
     samples_s: tuple[float, ...]
     saved: Saved
@@ -53,7 +53,7 @@ class Simulated:
     meeting_s: float = 0.0
 
 
-def simulate(job: Job, *, stop: Event, done: Callable[[str], None], workers: int = 1) -> Simulated:
+def simulate(job: Prepared, *, stop: Event, done: Callable[[str], None], workers: int = 1) -> Simulated:
     """Runs one variant.
 
     Args:
@@ -119,7 +119,7 @@ class Bench:
         stall_s: What checkpoints add to the mean step.
     """
 
-    job: Job
+    job: Prepared
     graphs: Graphs
     stop: Event
     done: Callable[[str], None]
@@ -159,7 +159,7 @@ class Bench:
             raise Stopped("stopped")
         with blaming(self.job.variant.draft):
             timeline = self.job.engine.simulate(
-                graph,
+                [Job(graph)],
                 cluster,
                 seed=seed,
                 faults=self.job.faults if faults is None else faults,
@@ -184,12 +184,12 @@ class Bench:
         job, engine = self.job, self.job.engine
         if not isinstance(engine, FluidEngine) or hashes(job.cluster):
             return lambda seed: self.step(graph, redrawn(job.cluster, seed), seed=seed).makespan_ps * 1e-12
-        lowered = lower(graph, job.cluster, job.policy)
+        lowered, merged = lower(graph, job.cluster, job.policy), Merged.of(graph)
 
         def run(seed: int) -> float:
             self._poll(0, 0, 0)
             timeline = engine.run(
-                graph,
+                merged,
                 lowered,
                 job.cluster.links,
                 seed=seed,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from railyard.graph import Record
     from railyard.measure.job import JobTime
-    from railyard.study.training.prepare import Job
+    from railyard.study.training.prepare import Prepared
     from railyard.workload.training.loading import Load
 
 _ROUNDING = 1e-9
@@ -144,7 +144,7 @@ class Loading:
         }
 
 
-def loading_of(job: Job, timeline: Record, step_s: float, waited_s: float) -> Loading | None:
+def loading_of(job: Prepared, timeline: Record, step_s: float, waited_s: float) -> Loading | None:
     """How the samples of a step were loaded; None where the job reads none.
 
     Args:
@@ -173,7 +173,7 @@ def loading_of(job: Job, timeline: Record, step_s: float, waited_s: float) -> Lo
     return Loading(load, ranks, read_s, worker_s, data.workers, waited_s + variation_s, variation_s, total_s, cores)
 
 
-def checkpoint_json(job: Job, saved: Saved, step_s: float, taken: JobTime) -> dict[str, Any] | None:
+def checkpoint_json(job: Prepared, saved: Saved, step_s: float, taken: JobTime) -> dict[str, Any] | None:
     """The result's `storage.checkpoint`."""
     section = job.training.checkpoint
     if section is None:
@@ -196,7 +196,9 @@ def checkpoint_json(job: Job, saved: Saved, step_s: float, taken: JobTime) -> di
     }
 
 
-def storage_warnings(job: Job, loading: Loading | None, saved: Saved, step_s: float, taken: JobTime) -> Iterator[str]:
+def storage_warnings(
+    job: Prepared, loading: Loading | None, saved: Saved, step_s: float, taken: JobTime
+) -> Iterator[str]:
     """What a user should know about waiting for storage."""
     if loading is not None and loading.wait_s > TELLING * loading.step_s:
         yield _waiting(job, loading)
@@ -222,7 +224,7 @@ def storage_warnings(job: Job, loading: Loading | None, saved: Saved, step_s: fl
         )
 
 
-def _waiting(job: Job, loading: Loading) -> str:
+def _waiting(job: Prepared, loading: Loading) -> str:
     share = loading.wait_s / loading.step_s
     words = f"accelerators idle {share:.1%} of the step for data"
     if loading.variation_s > loading.wait_s / 2:

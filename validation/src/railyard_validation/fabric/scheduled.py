@@ -13,7 +13,7 @@ from railyard.cluster import Cluster, ClusterSpec, FabricSpec, NetworkSpec, buil
 from railyard.cluster.topology import LeafSpine
 from railyard.collective import CollectivePolicy
 from railyard.engine.packet import Settings, Traffic, leaf_spine, run
-from railyard.graph import CollectiveKind, Communicators, Kind, Label, Stream, TaskGraph
+from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, Stream, TaskGraph
 from railyard_validation.fabric.figure import Case, Row, figure
 from railyard_validation.fabric.packets import RATE_BPS, ROCE_SETTINGS, SCHEDULED
 
@@ -111,7 +111,7 @@ def _ends(fabric: str, seed: int, *, qps: int = 1, impaired: int | None = None) 
     members = [(server[server % _JOBS == job][:, None] * _SERVER + np.arange(_SERVER)).ravel() for job in range(_JOBS)]
     policy = CollectivePolicy(algorithm={"all-reduce": "tree"}, protocol={"all-reduce": "simple"})
     faults = [] if impaired is None else _halved(cluster, members[impaired])
-    line = engine.get("flow").simulate(_one_each(members), cluster, policy=policy, faults=faults)
+    line = engine.get("flow").simulate([Job(_one_each(members))], cluster, policy=policy, faults=faults)
     return np.asarray((line.end_ps - line.start_ps) * 1e-12)
 
 

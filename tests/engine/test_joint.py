@@ -1,0 +1,251 @@
+"""Several jobs on one cluster: what they share slows them by max-min, what they do not share changes no digit."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railyard import catalog, cluster, engine
+from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
+from railyard.engine import Jitter, Late, Stall
+from railyard.engine.joint import SEED_BITS, joint
+from railyard.errors import InputError
+from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, TaskGraph
+from railyard.graph.merge import merge
+
+FLOW = engine.get("flow")
+MIB = 1 << 20
+
+
+@cache
+def machine(fabric="roce"):
+    """Four servers of eight accelerators; two servers under a leaf, which has one link of 400 Gb/s up."""
+    topology = cluster.topologies.get("leaf-spine")(oversubscription=16.0, ports_per_leaf=16, spines=1)
+    network = NetworkSpec(topology, FabricSpec(fabric))
+    return cluster.build(ClusterSpec(32, "hgx-h100", network), catalog.load())
+
+
+def graph(rows, ranks, groups=((0,),), after=None, **more):
+    """Rows (kind, rank, peer, duration, size, collective, stream), each after the one before where `after` is set."""
+    n = len(rows)
+    columns = np.array(rows, np.int64).reshape(n, 7).T
+    dependencies = np.arange(n - 1, dtype=np.int32) if after else np.empty(0, np.int32)
+    return TaskGraph(
+        ranks=ranks,
+        kind=columns[0].astype(np.uint8),
+        rank=columns[1].astype(np.int32),
+        peer=columns[2].astype(np.int32),
+        duration_ps=columns[3],
+        size_bytes=columns[4],
+        count=np.ones(n, np.int32),
+        collective=columns[5].astype(np.uint8),
+        stream=columns[6].astype(np.uint8),
+        label=np.zeros(n, np.int32),
+        dep_ptr=np.array([0, *np.arange(n)], np.int64) if after else np.zeros(n + 1, np.int64),
+        dep_idx=dependencies,
+        labels=[Label("gradient", "test", "dp")],
+        communicators=Communicators(
+            np.cumsum([0, *map(len, groups)]).astype(np.int64),
+            np.concatenate(groups).astype(np.int32),
+            ["dp"] * len(groups),
+        ),
+        **more,
+    )
+
+
+def send(source, target, size):
+    return (Kind.TRANSFER, source, target, 0, size, 0, 3)
+
+
+def work(rank, duration):
+    return (Kind.COMPUTE, rank, -1, duration, 0, 0, 0)
+
+
+def step(ranks, size, computed):
+    """Every rank computes, all reduce, every rank computes."""
+    before, after = ([work(rank, computed) for rank in range(ranks)] for _ in range(2))
+    reduce = (Kind.COLLECTIVE, 0, -1, 0, size, CollectiveKind.ALL_REDUCE, 0)
+    return graph([*before, reduce, *after], ranks, (tuple(range(ranks)),))
+
+
+def placed(*accelerators):
+    return np.array(accelerators, np.int32)
+
+
+def jobs_of(*sizes, place=((0, 16), (9, 27), (2, 18))):
+    return [Job(graph([send(0, 1, size)], 2), placed(*where)) for size, where in zip(sizes, place, strict=False)]
+
+
+def test_two_jobs_through_one_uplink_take_what_max_min_says():
+    """The second sends five times as much over the one link up: both at half rate, then it has the link to itself."""
+    jobs = jobs_of(100 * MIB, 500 * MIB)
+    alone = [FLOW.simulate([job], machine()) for job in jobs]
+    flowed = [int(record.end_ps[0] - record.column("latency_ps")[0]) for record in alone]
+    found = FLOW.simulate(jobs, machine())
+    took = [int(found.of(k).end_ps[0] - found.of(k).column("latency_ps")[0]) for k in (0, 1)]
+    assert flowed[1] == pytest.approx(5 * flowed[0], abs=5)
+    assert took[0] == pytest.approx(2 * flowed[0], abs=2)
+    assert took[1] == pytest.approx(flowed[0] + flowed[1], abs=2)
+
+
+def test_three_jobs_one_of_which_starts_late():
+    """Two share the link until the third comes at a tenth of what one alone takes; from then on each has a third."""
+    jobs = jobs_of(300 * MIB, 300 * MIB, 300 * MIB)
+    alone = FLOW.simulate(jobs[:1], machine())
+    latency = int(alone.column("latency_ps")[0])
+    one = int(alone.end_ps[0]) - latency
+    late = dataclasses.replace(jobs[2], start_ps=one // 10)
+    found = FLOW.simulate([*jobs[:2], late], machine())
+    rest = one - one // 20
+    assert found.end_ps[0] - latency == pytest.approx(one // 10 + 3 * rest, abs=4)
+    assert found.start_ps[2] == one // 10
+    assert found.end_ps[2] - latency == pytest.approx(one // 10 + 3 * rest + (one - rest), abs=4)
+
+
+def test_jobs_that_share_nothing_change_no_digit_of_each_other():
+    """Each has a leaf of its own."""
+    one, two = step(16, 40 * MIB, 10**9), step(16, 70 * MIB, 3 * 10**8)
+    jobs = [Job(one, np.arange(16, dtype=np.int32)), Job(two, np.arange(16, 32, dtype=np.int32), seed=1)]
+    jitter = Jitter(sigma=0.1, rank_sigma=0.05, step_sigma=0.02, stalls=(Stall(900.0, 1e-5),))
+    together = FLOW.simulate(jobs, machine(), seed=7, jitter=jitter)
+    for number, job in enumerate(jobs):
+        alone = FLOW.simulate([job], machine(), seed=7, jitter=jitter)
+        mine = together.of(number)
+        assert np.array_equal(alone.start_ps, mine.start_ps)
+        assert np.array_equal(alone.end_ps, mine.end_ps)
+        assert np.array_equal(alone.column("blocker"), mine.column("blocker"))
+        assert np.array_equal(alone.column("alone_ps"), mine.column("alone_ps"))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.permutations(range(3)), st.lists(st.integers(1, 80), min_size=3, max_size=3), st.integers(0, 10**9))
+def test_the_order_of_jobs_changes_nothing(order, sizes, start):
+    starts = (0, start, 0)
+    jobs = [
+        Job(step(8, size * MIB, 10**8), np.arange(8, dtype=np.int32) + 8 * number, starts[number], seed=number + 1)
+        for number, size in enumerate(sizes)
+    ]
+    straight = FLOW.simulate(jobs, machine(), jitter=Jitter(sigma=0.1))
+    mixed = FLOW.simulate([jobs[number] for number in order], machine(), jitter=Jitter(sigma=0.1))
+    for at, number in enumerate(order):
+        assert np.array_equal(straight.of(number).end_ps, mixed.of(at).end_ps)
+
+
+@pytest.mark.parametrize("name", ["flow", "analytic", "packet"])
+def test_bytes_of_jobs_add_up_on_every_link(name):
+    here, own = machine(), engine.get(name)
+    jobs = [
+        Job(step(8, 3 * MIB, 10**7), placed(0, 1, 2, 3, 16, 17, 18, 19)),
+        Job(step(8, 2 * MIB, 10**7), placed(*range(8, 12), *range(24, 28))),
+    ]
+    together = own.simulate(jobs, here).table("links")["bytes"]
+    alone = sum(own.simulate([job], here).table("links")["bytes"] for job in jobs)
+    fabric = here.links.tier > 0
+    sent = alone[fabric].sum()
+    assert sent > 0
+    assert together[fabric].sum() == pytest.approx(sent, rel=1e-9 if name != "packet" else 0.01)
+
+
+def test_jobs_slow_each_other_in_packets_about_as_in_flows():
+    jobs = jobs_of(64 * MIB, 64 * MIB)
+    ratio = {}
+    for name in ("flow", "packet"):
+        own = engine.get(name)
+        alone = own.simulate(jobs[:1], machine()).makespan_ps
+        ratio[name] = own.simulate(jobs, machine()).makespan_ps / alone
+    assert ratio["flow"] == pytest.approx(2.0, rel=0.05)
+    assert ratio["packet"] == pytest.approx(ratio["flow"], rel=0.15)
+
+
+def test_one_job_in_the_order_of_the_accelerators_is_its_own_graph():
+    what = step(16, MIB, 1000)
+    merged, arranged = joint([Job(what)], machine())
+    assert merged.graph is what
+    assert arranged is machine()
+
+
+def test_a_domain_is_numbered_where_its_first_rank_stands():
+    merged, arranged = joint([Job(step(2, MIB, 0), placed(17, 3))], machine())
+    assert merged.ranks[0].tolist() == [1, 11]
+    assert arranged.back_end.port_of_rank[[0, 8, 16, 24], 0].tolist() == [16, 0, 8, 24]
+
+
+def test_a_job_alone_is_the_same_wherever_its_servers_stand():
+    """Two servers of one leaf, and two of the other in turned order."""
+    what = step(16, 40 * MIB, 10**6)
+    here = FLOW.simulate([Job(what)], machine())
+    there = FLOW.simulate([Job(what, np.arange(16, 32, dtype=np.int32).reshape(2, 8)[::-1].ravel())], machine())
+    assert np.array_equal(here.end_ps, there.end_ps)
+
+
+def test_merging_moves_everything_that_points_somewhere():
+    loss = np.array([[0.25, 0.5]])
+    one = graph([work(0, 5), send(0, 1, 7)], 2, after=True, beside=np.array([0, 1], np.int32), loss=loss)
+    two = graph(
+        [work(1, 9), (Kind.COLLECTIVE, 1, -1, 0, 3, 0, 2)],
+        2,
+        ((0,), (1, 0)),
+        after=True,
+        beside=np.array([0, 0], np.int32),
+        loss=np.array([[0.125]]),
+        release_ps=np.array([0, 40]),
+    )
+    merged = merge([Job(one), Job(two, start_ps=100)], [placed(4, 2), placed(1, 0)])
+    all_of = merged.graph
+    assert all_of.ranks == 5
+    assert all_of.rank.tolist() == [4, 4, 0, 2]
+    assert all_of.peer.tolist() == [-1, 2, -1, -1]
+    assert all_of.dep_ptr.tolist() == [0, 0, 1, 1, 2]
+    assert all_of.dep_idx.tolist() == [0, 2]
+    assert all_of.label.tolist() == [0, 0, 1, 1]
+    assert [all_of.communicators.members(c).tolist() for c in range(3)] == [[4], [1], [0, 1]]
+    assert all_of.release_ps.tolist() == [0, 0, 100, 140]
+    assert all_of.beside.tolist() == [0, 1, 1, 2]
+    assert all_of.loss.tolist() == [[0.25, 0.5, 0.0], [0.0, 0.0, 0.125]]
+    assert merged.job.tolist() == [0, 0, 1, 1]
+    all_of.validate()
+
+
+def test_faults_count_ranks_from_the_first_job_on():
+    jobs = [Job(graph([work(0, 1000), work(1, 1000)], 2), placed(20, 21)), Job(graph([work(0, 1000)], 1), placed(3))]
+    found = FLOW.simulate(jobs, machine(), faults=[Late(2, 77)])
+    assert found.end_ps.tolist() == [1000, 1000, 1077]
+    with pytest.raises(InputError, match="no such rank"):
+        FLOW.simulate(jobs, machine(), faults=[Late(3, 77)])
+
+
+def test_jitter_is_drawn_by_the_seed_of_the_job():
+    what = graph([work(0, 10**6), work(1, 10**6)], 2)
+    ends = [FLOW.simulate([Job(what, seed=seed)], machine(), jitter=Jitter(sigma=0.2)).end_ps for seed in (0, 1, 1)]
+    assert ends[0].tolist() != ends[1].tolist()
+    assert ends[1].tolist() == ends[2].tolist()
+    assert SEED_BITS > 31
+
+
+@pytest.mark.parametrize(
+    ("jobs", "words"),
+    [
+        ([], "no job"),
+        ([Job(step(2, 1, 1), placed(1, 32))], "accelerator 32"),
+        ([Job(step(2, 1, 1), placed(5, 5))], "another rank"),
+        ([Job(step(2, 1, 1), placed(5, 6)), Job(step(2, 1, 1), placed(6, 7), name="b")], "`b`"),
+        ([Job(step(3, 1, 1), placed(5, 6), name="c")], "`c` has too few"),
+        ([Job(step(2, 1, 1), start_ps=-1)], "before the run"),
+    ],
+)
+def test_jobs_that_do_not_fit_are_refused(jobs, words):
+    with pytest.raises(InputError) as caught:
+        FLOW.simulate(jobs, machine())
+    assert words in caught.value.problems[0].render()
+
+
+def test_a_record_of_one_job_has_no_other():
+    found = FLOW.simulate([Job(step(2, MIB, 5))], machine())
+    assert found.of(0) is found
+    with pytest.raises(InputError, match="no such job"):
+        found.of(1)
