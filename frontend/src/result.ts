@@ -24,8 +24,9 @@ export interface Variant {
     gpu: number;
     mfu: number | null;
     hfu: number | null;
-    tokens_per_s: number;
-    tokens_per_s_per_gpu: number;
+    /** null where the work makes no tokens. */
+    tokens_per_s: number | null;
+    tokens_per_s_per_gpu: number | null;
     ranks: { min: number; p50: number; max: number };
     per_rank: number[];
   };
@@ -44,10 +45,16 @@ export interface Variant {
     total_usd: Band;
     per_gpu_usd: Band;
   };
-  cpmt: Band & {
-    breakdown: (Band & { name: string })[];
-    sensitivity: { parameter: string; low_value: string | number; high_value: string | number; cpmt_low: number; cpmt_high: number }[];
-  };
+  /** null where the work makes no tokens; `cost` is there then. */
+  cpmt:
+    | (Band & {
+        breakdown: (Band & { name: string })[];
+        sensitivity: { parameter: string; low_value: string | number; high_value: string | number; cpmt_low: number; cpmt_high: number }[];
+      })
+    | null;
+  cost?: { usd_per_h: Band; usd_per_run: Band; breakdown: (Band & { name: string })[] };
+  /** Of work that was read from a trace. */
+  trace?: { file: string; format: string; ranks: number; computations: number; transfers: number; collectives: number; lacks: string[] };
   bottleneck: { name: string; headline: string; ranking: { resource: string; factor: number | string; step_seconds: number; gain: number }[] };
   network: {
     tiers: { name: string; links: number; rate_bps: number; mean_utilization: number; max_utilization: number; bytes: number }[];
@@ -106,6 +113,9 @@ export interface BareVariant {
   settings: Record<string, unknown>;
   packet: PacketSection;
 }
+
+/** What a variant costs: per million tokens, or per hour where it makes none. */
+export const priceOf = (variant: Variant): Band => variant.cpmt ?? variant.cost?.usd_per_h ?? { low: 0, typical: 0, high: 0 };
 
 export const isTraining = (variant: Variant | BareVariant): variant is Variant => "step" in variant;
 

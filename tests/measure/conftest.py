@@ -24,7 +24,18 @@ class Yard:
         return len(self.groups) - 1
 
     def add(
-        self, kind, rank, took_ps, *, peer=-1, stream=Stream.COMPUTE, after=(), alone_ps=0, latency_ps=0, label=None
+        self,
+        kind,
+        rank,
+        took_ps,
+        *,
+        peer=-1,
+        stream=Stream.COMPUTE,
+        after=(),
+        alone_ps=0,
+        latency_ps=0,
+        label=None,
+        release_ps=0,
     ):
         self.labels.append(label or Label("forward", "kernel"))
         self.tasks.append(
@@ -37,6 +48,7 @@ class Yard:
                 "after": list(after),
                 "alone": alone_ps,
                 "latency": latency_ps,
+                "release": release_ps,
             }
         )
         return len(self.tasks) - 1
@@ -62,9 +74,12 @@ class Yard:
         for index, task in enumerate(self.tasks):
             collective = task["kind"] == Kind.COLLECTIVE
             members = self.groups[task["rank"]][1] if collective else [task["rank"]]
-            waits = list(task["after"]) + [free[m, task["stream"]] for m in members if (m, task["stream"]) in free]
+            queued = [] if task["stream"] == Stream.FREE else members
+            waits = list(task["after"]) + [free[m, task["stream"]] for m in queued if (m, task["stream"]) in free]
             last = max(waits, key=lambda t: end[t], default=-1)
             start[index] = end[last] if last >= 0 else 0
+            if task["release"] > start[index]:
+                start[index], last = task["release"], -1
             end[index] = start[index] + task["took"]
             blocker[index] = last
             for member in members:
@@ -94,6 +109,7 @@ class Yard:
             dep_ptr=np.concatenate([[0], np.cumsum([len(w) for w in waits], dtype=np.int64)]).astype(np.int64),
             dep_idx=np.array([t for w in waits for t in w], np.int32),
             labels=list(self.labels),
+            release_ps=self._column("release") if self._column("release").any() else None,
             communicators=Communicators(
                 np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64),
                 np.array([r for _, ranks in self.groups for r in ranks], np.int32),

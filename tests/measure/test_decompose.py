@@ -72,9 +72,9 @@ def test_pipeline_wait_is_bubble_while_others_compute_and_communication_while_th
     moved = job.transfer(0, 1, 4 * US, after=[sent], alone_ps=3 * US, latency_ps=1 * US)
     job.compute(1, 5 * US, after=[moved])
     found = decompose(job.play())
-    assert found.by_rank_ps[1].tolist() == [5 * US, US, 2 * US, US, 0, 10 * US, 0, 0, 0, 0]
+    assert found.by_rank_ps[1].tolist() == [5 * US, US, 2 * US, US, 0, 10 * US, 0, 0, 0, 0, 0]
     # Rank 0 is done after 10 us: 4 us its own transfer, then 5 us while the other stage computes.
-    assert found.by_rank_ps[0].tolist() == [10 * US, US, 2 * US, US, 0, 5 * US, 0, 0, 0, 0]
+    assert found.by_rank_ps[0].tolist() == [10 * US, US, 2 * US, US, 0, 5 * US, 0, 0, 0, 0, 0]
     assert ("bubble", "pp", "forward") in {(row.cause, row.group, row.phase) for row in found.rows}
 
 
@@ -290,3 +290,58 @@ def test_blocks_of_ranks_do_not_change_the_result(yard, data, entries):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "blocks", lambda keys, ranks: blocks(keys, ranks, entries=entries))
         assert (decompose(line).by_rank_ps == whole.by_rank_ps).all()
+
+
+def test_overlapping_computations_count_once_and_gaps_go_to_what_was_waited_for(yard):
+    """Rank 0 computes [0, 7] and [3, 5] at once, then [12, 20] after a transfer to itself's peer and back."""
+    job = yard(2)
+    first = job.compute(0, 7 * US, stream=Stream.FREE)
+    job.compute(0, 2 * US, stream=Stream.FREE, release_ps=3 * US)
+    there = job.transfer(0, 1, 3 * US, group="p2p", stream=Stream.FREE, after=[first], latency_ps=1 * US)
+    back = job.transfer(1, 0, 2 * US, group="p2p", stream=Stream.FREE, after=[there], latency_ps=1 * US)
+    job.compute(0, 8 * US, stream=Stream.FREE, after=[back])
+    job.compute(1, 4 * US, stream=Stream.FREE, release_ps=9 * US)
+    found = decompose(job.play())
+    assert found.step_ps == 20 * US
+    by_rank = found.by_rank_ps / US
+    assert by_rank[0, Cause.COMPUTE] == 15
+    assert by_rank[0, Cause.LATENCY] == 2
+    assert by_rank[0, Cause.BANDWIDTH] == 3
+    assert by_rank[1, Cause.COMPUTE] == 4
+    assert by_rank[1, Cause.RELEASE] == 9
+    assert by_rank.sum(axis=1).tolist() == [20, 20]
+
+
+def test_work_on_the_host_is_waited_for_and_is_no_computation(yard):
+    job = yard(1)
+    launch = job.compute(0, 3 * US, phase="host", stream=Stream.FREE)
+    job.compute(0, 5 * US, phase="trace", stream=Stream.FREE, after=[launch])
+    found = decompose(job.play())
+    assert seconds_us(found) == {("compute", "", "trace"): 5, ("dependency", "", "host"): 3}
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_every_rank_of_overlapping_work_adds_up_to_the_run(yard, data):
+    ranks = data.draw(st.integers(1, 4))
+    job = yard(ranks)
+    for number in range(data.draw(st.integers(1, 14))):
+        after = data.draw(st.lists(st.integers(0, number - 1), max_size=2, unique=True)) if number else []
+        rank, took = data.draw(st.integers(0, ranks - 1)), data.draw(st.integers(0, 9)) * US
+        more = {
+            "stream": Stream.FREE,
+            "after": after,
+            "release_ps": data.draw(st.sampled_from([0, 0, 5 * US, 31 * US])),
+        }
+        if ranks > 1 and data.draw(st.booleans()):
+            job.transfer(rank, (rank + 1) % ranks, took, group="p2p", **more)
+        else:
+            job.compute(rank, took, phase=data.draw(st.sampled_from(["trace", "host"])), **more)
+    record = job.play()
+    found = decompose(record)
+    assert (found.by_rank_ps.sum(axis=1) == found.step_ps).all()
+    for rank in range(ranks):
+        busy = set()
+        for task in np.flatnonzero(record.graph.on_accelerator & (record.graph.rank == rank)):
+            busy |= set(range(record.start_ps[task] // US, record.end_ps[task] // US))
+        assert found.by_rank_ps[rank, Cause.COMPUTE] == len(busy) * US

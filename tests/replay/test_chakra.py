@@ -1,4 +1,7 @@
+import json
 import struct
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -264,3 +267,118 @@ def test_one_file_stands_for_all_ranks(tmp_path):
     assert sent(found).size_bytes.sum() == 3 * 4 * 300
     with pytest.raises(InputError, match="a file for each rank"):
         read(trace(tmp_path, nodes, nodes), ranks=3)
+
+
+def jsonized(nodes: list[dict]) -> str:
+    """What `chakra_jsonizer` writes: one object after another, 64-bit integers as text."""
+    return "".join(json.dumps(entry, indent=2) for entry in [{"version": "0.0.4"}, *nodes])
+
+
+JSONIZED = [
+    {"id": "3", "name": "gemm", "type": "COMP_NODE", "durationMicros": "17"},
+    {
+        "id": "5",
+        "name": "sum",
+        "type": "COMM_COLL_NODE",
+        "ctrlDeps": ["3"],
+        "dataDeps": ["3"],
+        "attr": [
+            {"name": "comm_type", "int64Val": "0"},
+            {"name": "comm_size", "int64Val": "600"},
+            {"name": "pg_name", "stringVal": "7"},
+            {"name": "is_cpu_op", "boolVal": False},
+        ],
+    },
+]
+
+
+def test_json_of_the_jsonizer_is_the_same_trace(tmp_path):
+    (tmp_path / "j").mkdir()
+    for rank in (0, 1):
+        (tmp_path / "j" / f"t.{rank}.json").write_text(jsonized(JSONIZED))
+    nodes = [
+        node(3, COMPUTE, us=17),
+        node(5, COLLECTIVE, after=(3,), comm_type=0, comm_size=600, pg_name="7", is_cpu_op=0),
+    ]
+    text, packed = read(tmp_path / "j"), read(trace(tmp_path, nodes, nodes))
+    for name in ("kind", "rank", "size_bytes", "duration_ps", "dep_ptr", "dep_idx", "collective"):
+        assert getattr(text.graph, name).tolist() == getattr(packed.graph, name).tolist()
+    assert text.graph.communicators.group == ["7"]
+    assert text.lacks == packed.lacks == ()
+
+
+def test_a_workload_graph_says_how_many_ranks_there_are():
+    """MLCommons' own file: seven nodes of eight GPUs, dependencies on nodes that were cut off."""
+    found = read(Path(__file__).parent / "data" / "small_chakra.0.json")
+    assert found.ranks == 8
+    assert len(found.graph) == 8 * 7
+    assert found.graph.duration_ps[:7].tolist() == [us * 10**6 for us in (318, 28, 4, 85, 79, 28, 153)]
+    assert found.lacks[0].startswith("7 dependencies are on nodes that the trace does not hold")
+
+
+def test_the_trace_of_the_host_alone_is_explained(tmp_path):
+    file = tmp_path / "host.json"
+    file.write_text('{"schema": "1.0.2-chakra.0.0.4", "nodes": []}')
+    with pytest.raises(InputError, match="chakra_trace_link"):
+        read(file)
+
+
+def test_traces_in_archives_are_those_in_folders(tmp_path):
+    nodes = [node(0, COMPUTE, us=5), node(1, COLLECTIVE, after=(0,), comm_type=0, comm_size=64)]
+    folder = trace(tmp_path, nodes, nodes)
+    with tarfile.open(tmp_path / "t.tar.gz", "w:gz") as tar:
+        for rank in (1, 0):
+            tar.add(folder / f"t.{rank}.et", arcname=f"deep/t.{rank}.et")
+    with zipfile.ZipFile(tmp_path / "t.zip", "w") as packed:
+        for rank in (0, 1):
+            packed.write(folder / f"t.{rank}.et", arcname=f"t.{rank}.et")
+    found = [read(tmp_path / name) for name in ("t.0.et", "t.tar.gz", "t.zip")]
+    assert [len(one.graph) for one in found] == [len(found[0].graph)] * 3
+    assert {one.ranks for one in found} == {2}
+
+
+@settings(deadline=None, max_examples=80)
+@given(at=st.integers(0, 2000), patch=st.text('{}[]":,0123456789eE-.nulltrueabIdx ', max_size=4), cut=st.booleans())
+def test_damaged_json_is_read_or_refused(tmp_path_factory, at, patch, cut):
+    text = jsonized(JSONIZED)
+    at %= len(text)
+    file = tmp_path_factory.mktemp("json") / "t.json"
+    file.write_text(text[:at] + patch + ("" if cut else text[at + len(patch) :]))
+    try:
+        check(read(file))
+    except InputError:
+        return
+
+
+@settings(deadline=None, max_examples=60)
+@given(at=st.integers(0, 10**6), flip=st.integers(1, 255), cut=st.booleans(), kind=st.sampled_from(["tar.gz", "zip"]))
+def test_a_damaged_archive_is_read_or_refused(tmp_path_factory, at, flip, cut, kind):
+    folder = trace(tmp_path_factory.mktemp("arc"), [GOOD], [GOOD])
+    file = folder / f"t.{kind}"
+    if kind == "zip":
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
+            packed.write(folder / "t.0.et", arcname="t.0.et")
+    else:
+        with tarfile.open(file, "w:gz") as tar:
+            tar.add(folder / "t.0.et", arcname="t.0.et")
+    data = bytearray(file.read_bytes())
+    at %= len(data)
+    data[at] ^= flip
+    file.write_bytes(data[:at] if cut else data)
+    try:
+        check(read(file))
+    except InputError:
+        return
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_any_graph_of_dependencies_becomes_one_that_ends(tmp_path_factory, data):
+    """Random dependencies, forward and to nowhere: what is left has no cycle, and every node runs."""
+    count = data.draw(st.integers(1, 9))
+    ids = st.integers(0, count + 2)
+    waits = [tuple(data.draw(st.lists(ids, max_size=3))) for _ in range(count)]
+    nodes = [node(number, COMPUTE, us=number + 1, after=after) for number, after in enumerate(waits)]
+    found = read(trace(tmp_path_factory.mktemp("et"), nodes))
+    assert len(found.graph) == count
+    assert found.graph.duration_ps.tolist() == [10**6 * (number + 1) for number in range(count)]

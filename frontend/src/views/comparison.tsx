@@ -1,7 +1,7 @@
 import { causeColor, causeRank } from "../colors";
 import { band, dollars, duration, percent, power } from "../format";
 import { BandBar, Legend, Section, StackedBar, Table } from "../parts";
-import type { Variant } from "../result";
+import { priceOf, type Variant } from "../result";
 
 /** Seconds a cause takes of the step, over all groups and phases, in stacking order. */
 export function byCause(variant: Variant): { cause: string; seconds: number }[] {
@@ -12,7 +12,8 @@ export function byCause(variant: Variant): { cause: string; seconds: number }[] 
 
 export function Comparison({ variants, chosen, choose }: { variants: Variant[]; chosen: number; choose: (index: number) => void }) {
   const longest = Math.max(...variants.map((variant) => variant.step.seconds));
-  const dearest = Math.max(...variants.map((variant) => variant.cpmt.high));
+  const dearest = Math.max(...variants.map((variant) => priceOf(variant).high));
+  const priced = variants.some((variant) => variant.cpmt === null) ? "hour" : "million tokens";
   const causes = [...new Set(variants.flatMap((variant) => byCause(variant).map((part) => part.cause)))].sort((a, b) => causeRank(a) - causeRank(b));
   return (
     <Section title="Side by side" note="Each bar is one step; what is not computation, the GPUs wait. Click a row for its details.">
@@ -34,13 +35,13 @@ export function Comparison({ variants, chosen, choose }: { variants: Variant[]; 
           </button>
         ))}
       </div>
-      <h3>Cost per million tokens: low, typical, high</h3>
+      <h3>Cost per {priced}: low, typical, high</h3>
       <div class="bars">
         {variants.map((variant, index) => (
           <button class="bar-row" aria-pressed={index === chosen} onClick={() => choose(index)}>
             <span class="name">{variant.name}</span>
-            <BandBar band={variant.cpmt} whole={dearest} />
-            <span class="value">{dollars(variant.cpmt.typical)}</span>
+            <BandBar band={priceOf(variant)} whole={dearest} />
+            <span class="value">{dollars(priceOf(variant).typical)}</span>
           </button>
         ))}
       </div>
@@ -55,7 +56,7 @@ export function Comparison({ variants, chosen, choose }: { variants: Variant[]; 
           { head: "JCT", cell: (row) => (row.jct === null ? "—" : duration(row.jct.seconds)) },
           { head: "power", cell: (row) => power(row.power.total_w.typical) },
           { head: "capital", cell: (row) => dollars(row.capex.total_usd.typical) },
-          { head: "CPMT low – typical – high", cell: (row) => band(row.cpmt, dollars) },
+          { head: `${priced === "hour" ? "$/h" : "CPMT"} low – typical – high`, cell: (row) => band(priceOf(row), dollars) },
           { head: "bottleneck", text: true, cell: (row) => row.bottleneck.name },
         ]}
       />

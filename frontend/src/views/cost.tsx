@@ -1,10 +1,56 @@
 import { band, count, dollars } from "../format";
 import { BandBar, Section, Table } from "../parts";
-import type { Variant } from "../result";
+import type { Band, Variant } from "../result";
 
 export function Cost({ variant }: { variant: Variant }) {
-  const { cpmt, capex } = variant;
-  const widest = Math.max(...cpmt.breakdown.map((part) => part.high), 1e-12);
+  if (variant.cpmt !== null) return <PerToken cpmt={variant.cpmt} capex={variant.capex} />;
+  if (variant.cost === undefined) return null;
+  const { usd_per_h, usd_per_run, breakdown } = variant.cost;
+  return (
+    <Section
+      title="Cost per hour"
+      note={<>{band(usd_per_h, dollars)} an hour of the cluster (low – typical – high); {band(usd_per_run, dollars)} for this run. There are no tokens to divide it by.</>}
+    >
+      <Breakdown parts={breakdown} />
+      <Capital capex={variant.capex} />
+    </Section>
+  );
+}
+
+function Breakdown({ parts }: { parts: (Band & { name: string })[] }) {
+  const widest = Math.max(...parts.map((part) => part.high), 1e-12);
+  return (
+    <div class="bars">
+      {parts.map((part) => (
+        <div class="bar-row">
+          <span class="name">{part.name}</span>
+          <BandBar band={part} whole={widest} />
+          <span class="value">{dollars(part.typical)}</span>
+        </div>
+      ))}
+    </div>
+  );
+}
+
+function Capital({ capex }: { capex: Variant["capex"] }) {
+  return (
+    <>
+      <h3>Capital: {band(capex.total_usd, dollars)}, per GPU {band(capex.per_gpu_usd, dollars)}</h3>
+      <Table
+        rows={capex.components}
+        columns={[
+          { head: "component", text: true, cell: (row) => row.name },
+          { head: "count", cell: (row) => count(row.count) },
+          { head: "low", cell: (row) => dollars(row.low_usd) },
+          { head: "typical", cell: (row) => dollars(row.typical_usd) },
+          { head: "high", cell: (row) => dollars(row.high_usd) },
+        ]}
+      />
+    </>
+  );
+}
+
+function PerToken({ cpmt, capex }: { cpmt: NonNullable<Variant["cpmt"]>; capex: Variant["capex"] }) {
   const reach = [...cpmt.sensitivity].sort((a, b) => Math.abs(b.cpmt_high - b.cpmt_low) - Math.abs(a.cpmt_high - a.cpmt_low));
   const lowest = Math.min(cpmt.typical, ...reach.flatMap((row) => [row.cpmt_low, row.cpmt_high]));
   const highest = Math.max(cpmt.typical, ...reach.flatMap((row) => [row.cpmt_low, row.cpmt_high]));
@@ -14,15 +60,7 @@ export function Cost({ variant }: { variant: Variant }) {
       title="Cost per million tokens"
       note={<>{band(cpmt, dollars)} (low – typical – high): dollars per hour over goodput tokens per hour, restarts and idle time included.</>}
     >
-      <div class="bars">
-        {cpmt.breakdown.map((part) => (
-          <div class="bar-row">
-            <span class="name">{part.name}</span>
-            <BandBar band={part} whole={widest} />
-            <span class="value">{dollars(part.typical)}</span>
-          </div>
-        ))}
-      </div>
+      <Breakdown parts={cpmt.breakdown} />
       <h3>Sensitivity: one assumption moved at a time</h3>
       <div class="bars">
         {reach.map((row) => {
@@ -39,17 +77,7 @@ export function Cost({ variant }: { variant: Variant }) {
           );
         })}
       </div>
-      <h3>Capital: {band(capex.total_usd, dollars)}, per GPU {band(capex.per_gpu_usd, dollars)}</h3>
-      <Table
-        rows={capex.components}
-        columns={[
-          { head: "component", text: true, cell: (row) => row.name },
-          { head: "count", cell: (row) => count(row.count) },
-          { head: "low", cell: (row) => dollars(row.low_usd) },
-          { head: "typical", cell: (row) => dollars(row.typical_usd) },
-          { head: "high", cell: (row) => dollars(row.high_usd) },
-        ]}
-      />
+      <Capital capex={capex} />
     </Section>
   );
 }

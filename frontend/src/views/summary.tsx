@@ -1,6 +1,6 @@
 import { band, count, dollars, duration, percent, power } from "../format";
 import { Figure } from "../parts";
-import type { Variant } from "../result";
+import { priceOf, type Variant } from "../result";
 
 /** A warning as a sentence; its keys need no marks here. */
 function sentence(line: string): string {
@@ -18,10 +18,12 @@ export function Summary({ variant }: { variant: Variant }) {
       <div class="figures">
         <Figure name="GPU utilization" value={percent(utilization.gpu)} under={utilization.mfu === null ? undefined : `MFU ${percent(utilization.mfu)}`} />
         <Figure name="Step time" value={duration(step.seconds)} under={step.samples.length > 1 ? `p95 ${duration(step.p95_s)}, p99 ${duration(step.p99_s)}` : undefined} />
-        <Figure name="Throughput" value={`${count(utilization.tokens_per_s)} tok/s`} under={`${count(utilization.tokens_per_s_per_gpu)} per GPU`} />
+        {utilization.tokens_per_s !== null && utilization.tokens_per_s_per_gpu !== null && (
+          <Figure name="Throughput" value={`${count(utilization.tokens_per_s)} tok/s`} under={`${count(utilization.tokens_per_s_per_gpu)} per GPU`} />
+        )}
         {jct !== null && <Figure name="Job completion" value={duration(jct.seconds)} under={`goodput ${percent(jct.goodput)}`} />}
         <Figure name="Power" value={power(watts.total_w.typical)} under={`data movement ${percent(watts.data_movement_share)}`} />
-        <Figure name="$ per million tokens" value={dollars(cpmt.typical)} under={band(cpmt, dollars)} />
+        <Figure name={cpmt === null ? "$ per hour" : "$ per million tokens"} value={dollars(priceOf(variant).typical)} under={band(priceOf(variant), dollars)} />
         <Figure name="Capital" value={dollars(capex.total_usd.typical)} under={band(capex.total_usd, dollars)} />
       </div>
     </section>

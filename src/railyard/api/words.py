@@ -92,7 +92,7 @@ def card(result: Mapping[str, Any], report: Path | None) -> str:
         f"{title:<12}{best['name']}: GPU utilization {numbers.percent(best['utilization']['gpu'])}, "
         f"step {numbers.seconds(best['step']['seconds'])}",
         f"waiting     {_waiting(best)}",
-        f"cost        ${numbers.band(best.get('cpmt'))} per million tokens, "
+        f"cost        {_price(best)}, "
         f"capex {numbers.dollars(_typical(best.get('capex'), 'total_usd'))}, "
         f"{numbers.power(_typical(best.get('power'), 'total_w'))}",
         f"bottleneck  {headline(best)}",
@@ -103,6 +103,13 @@ def card(result: Mapping[str, Any], report: Path | None) -> str:
 
 def _many(variants: Sequence[Variant]) -> str:
     return f"{len(variants)} variant{'s' if len(variants) > 1 else ''}"
+
+
+def _price(variant: Variant) -> str:
+    """Dollars per million tokens, or an hour of work that makes none."""
+    if variant.get("cpmt") is None and "cost" in variant:
+        return f"${numbers.band(variant['cost']['usd_per_h'])} an hour"
+    return f"${numbers.band(variant.get('cpmt'))} per million tokens"
 
 
 STORED = ("data", "checkpoint")
@@ -158,6 +165,13 @@ def why(result: Mapping[str, Any]) -> str:
     best = best_variant(result)
     if len(variants) == 1:
         return headline(best)
+    if any(one["utilization"]["tokens_per_s_per_gpu"] is None for one in variants):
+        return _fastest(variants)
+    return _by_tokens(variants, best)
+
+
+def _by_tokens(variants: Sequence[Variant], best: Variant) -> str:
+    """Which variant gets the most tokens for its money, and why."""
     if not _same_job(variants):
         return f"{_other_jobs(variants)} {best['name']}: {headline(best)}"
     worst = min(variants, key=_rate)
@@ -167,6 +181,15 @@ def why(result: Mapping[str, Any]) -> str:
         most = numbers.percent(_gain(variants, best))
         return f"{best['name']} costs least; none gets more than {most} more tokens out of a GPU. {headline(best)}"
     return f"{_contrast(best, worst)}{_peers(variants, best)} {headline(best)}"
+
+
+def _fastest(variants: Sequence[Variant]) -> str:
+    """Which variant of work without tokens is done first, and by how much."""
+    best, worst = max(variants, key=_rate), min(variants, key=_rate)
+    if _gain([best], worst) < ALIKE:
+        return f"All {len(variants)} variants take alike long. {headline(best)}"
+    saved = numbers.percent(1 - best["step"]["seconds"] / worst["step"]["seconds"])
+    return f"{best['name']} takes {saved} less time than {worst['name']}. {headline(best)}"
 
 
 _JOB = frozenset({"model", "sequence", "server", "workload", "training"})
@@ -221,7 +244,9 @@ def _peers(variants: Sequence[Variant], best: Variant) -> str:
 
 
 def _rate(variant: Variant) -> float:
-    return float(variant["utilization"]["tokens_per_s_per_gpu"])
+    """Tokens of an accelerator per second; of work that makes none, how often a second it would be done."""
+    rate = variant["utilization"]["tokens_per_s_per_gpu"]
+    return float(1 / variant["step"]["seconds"] if rate is None else rate)
 
 
 def _gain(variants: Sequence[Variant], other: Variant) -> float:

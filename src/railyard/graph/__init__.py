@@ -6,6 +6,7 @@ from railyard.graph.record import Record
 from railyard.graph.task_graph import (
     AT_RECEIVER,
     AT_SENDER,
+    HOST,
     CollectiveKind,
     Communicators,
     Kind,
@@ -17,6 +18,7 @@ from railyard.graph.task_graph import (
 __all__ = [
     "AT_RECEIVER",
     "AT_SENDER",
+    "HOST",
     "CollectiveKind",
     "Communicators",
     "Job",

@@ -67,12 +67,17 @@ class CollectiveKind(IntEnum):
     REDUCE = 5
 
 
+HOST = "host"
+"""Phase of computations that run beside the accelerator, on the processor of its server."""
+
+
 @dataclass(frozen=True)
 class Label:
     """What a task belongs to.
 
     Attributes:
-        phase: forward, backward, weight, recompute, gradient, parameter, optimizer, pipeline, data or checkpoint.
+        phase: forward, backward, weight, recompute, gradient, parameter, optimizer, pipeline, data or checkpoint; of a
+            trace: trace, or host for what the processor beside the accelerator does.
         op: The operation in a word or two.
         group: Class of the communicator ("tp", "dp", "pp", "ep", "cp", "edp"), empty for computation.
         layer: Virtual pipeline stage or layer, -1 where neither applies.
@@ -181,6 +186,13 @@ class TaskGraph:
     def dependencies(self, task: int) -> NDArray[np.int32]:
         """The tasks that must have ended before `task` starts, beyond its stream's order."""
         return self.dep_idx[self.dep_ptr[task] : self.dep_ptr[task + 1]]
+
+    @property
+    def on_accelerator(self) -> NDArray[np.bool_]:
+        """bool[n], computations that occupy the accelerator and not the processor beside it."""
+        host = np.array([label.phase == HOST for label in self.labels], np.bool_)
+        computes: NDArray[np.bool_] = self.kind == Kind.COMPUTE
+        return computes & ~host[self.label] if host.any() else computes
 
     def validate(self) -> TaskGraph:
         """The same graph when every column has the right length and every index is in range.

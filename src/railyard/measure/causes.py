@@ -9,7 +9,8 @@
     data         waiting for input data
     checkpoint   waiting for a checkpoint to be written
     fault        held up by an injected delay of its own
-    dependency   waiting for a computation elsewhere to which neither a transfer nor a collective leads
+    dependency   waiting for a computation elsewhere, such as on the host, to which no transfer or collective leads
+    release      waiting for the time at which a trace lets its work start
 
 Results carry the words, computations the numbers.
 """
@@ -43,6 +44,7 @@ class Cause(IntEnum):
     CHECKPOINT = 7
     FAULT = 8
     DEPENDENCY = 9
+    RELEASE = 10
 
     @property
     def word(self) -> str:

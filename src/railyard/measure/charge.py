@@ -85,7 +85,17 @@ class Charger:
         """Books waits during which nothing ran and `task` was held up although nothing blocked it."""
         reached = np.where(waiting.left, Cause.BUBBLE, Cause.STRAGGLER)
         cause = np.where(waiting.via == -1, Cause.FAULT, reached).astype(np.int64)
+        cause = np.where(self._is_timed(task), Cause.RELEASE, cause)
         self.late(waiting.rank, cause, task, waiting.via, amount_ps)
+
+    def _is_timed(self, task: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether a time of the work itself held a task up: its release, or a delay before its start."""
+        graph = self.record.graph
+        timed = np.zeros(len(task), np.bool_)
+        for column in (graph.release_ps, graph.delay_ps):
+            if column is not None:
+                timed |= column[task] > 0
+        return timed
 
     def late(
         self,

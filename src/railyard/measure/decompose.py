@@ -24,7 +24,7 @@ from railyard.measure.charge import AT_STEP_END, Charger
 from railyard.measure.lateness import Membership
 from railyard.measure.ledger import Ledger
 from railyard.measure.stages import stages
-from railyard.measure.streams import StreamBlock, blocks, last_tasks, stream_keys
+from railyard.measure.streams import StreamBlock, blocks, compute_keys, last_tasks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -97,8 +97,8 @@ def decompose(record: Record) -> Decomposition:
         record: A simulated or measured step that starts at 0 and ends with its last task.
 
     Raises:
-        InputError: Two tasks of one compute stream overlap in time, or the record lacks blockers, times alone or its
-            graph.
+        InputError: Two tasks of one queued compute stream overlap in time, or the record lacks blockers, times alone or
+            its graph.
         RailyardError: The blockers go round in a circle.
     """
     record.require("exposed communication by cause", "blocker", "alone_ps", "latency_ps", graph=True)
@@ -108,7 +108,7 @@ def decompose(record: Record) -> Decomposition:
     membership = Membership(graph.communicators, graph.ranks)
     walker = walk.Walker(Charger(record, vocabulary, ledger), stages(graph), membership)
     ends = _StepEnd(last_tasks(graph, record.end_ps), int(np.argmax(record.end_ps)) if len(graph) else -1)
-    for block in blocks(stream_keys(graph, Stream.COMPUTE), graph.ranks):
+    for block in blocks(compute_keys(graph), graph.ranks):
         _block(walker, block, ends)
     return _summary(record.makespan_ps, ledger)
 
@@ -121,22 +121,38 @@ class _StepEnd:
 
 def _block(walker: walk.Walker, block: StreamBlock, ends: _StepEnd) -> None:
     charger, record = walker.charger, walker.charger.record
-    start, end = record.start_ps[block.task], record.end_ps[block.task]
+    overlapping = record.graph.stream[block.task] == Stream.FREE
+    task = _by_start(record, block) if overlapping.any() else block.task
+    start, end = record.start_ps[task], record.end_ps[task]
     rank = block.rank + block.first_rank
     first = np.ones(len(rank), np.bool_)
     first[1:] = rank[1:] != rank[:-1]
+    reached = _latest(end, first) if overlapping.any() else end
     free = np.zeros(len(rank), np.int64)
-    free[1:] = end[:-1]
+    free[1:] = reached[:-1]
     free[first] = 0
-    _refuse_overlap(rank, block.task, start, free)
-    charger.own(rank, block.task, end - start)
+    if not overlapping.any():
+        _refuse_overlap(rank, task, start, free)
+    charger.own(rank, task, np.maximum(end - np.maximum(start, free), 0))
     waits = start > free
-    walker.before(walk.waits_before(record.graph, rank[waits], free[waits], start[waits], block.task[waits]))
+    walker.before(walk.waits_before(record.graph, rank[waits], free[waits], start[waits], task[waits]))
     finished = np.zeros(block.ranks, np.int64)
     last = np.ones(len(rank), np.bool_)
     last[:-1] = first[1:]
-    finished[block.rank[last]] = end[last]
+    finished[block.rank[last]] = reached[last]
     _tail(walker, np.arange(block.first_rank, block.last_rank, dtype=np.int64), finished, ends)
+
+
+def _by_start(record: Record, block: StreamBlock) -> NDArray[np.int64]:
+    """int64[m], the tasks of a block, of each rank by start."""
+    ordered: NDArray[np.int64] = block.task[np.lexsort((block.task, record.start_ps[block.task], block.rank))]
+    return ordered
+
+
+def _latest(end_ps: NDArray[np.int64], first: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """int64[m], the latest end so far of the entry's rank, whose first entry is marked."""
+    parts = np.split(end_ps, np.flatnonzero(first)[1:])
+    return np.concatenate([np.maximum.accumulate(part) for part in parts])
 
 
 def _tail(walker: walk.Walker, rank: NDArray[np.int64], finished_ps: NDArray[np.int64], ends: _StepEnd) -> None:

@@ -1,6 +1,7 @@
 """What `result.json` must look like (format `railyard/1`), and whether its figures agree with each other.
 
-Shape: every key below is there, with a value of its kind; further keys are allowed. Numbers are finite. Sums: the rows
+Shape: every key below is there, with a value of its kind; further keys are allowed. Numbers are finite. The load of a
+link may be above 1 where the engine leaves contention out. Sums: the rows
 of the time decomposition add up to the step, power, capital and cost to their totals, and low <= typical <= high
 everywhere.
 """
@@ -56,7 +57,7 @@ _TASKS = listed(listed(number, least=3))
 _END = listed(count, least=2)
 _PICTURE: dict[str, Check] = {
     "tiers": rows({"name": text, "nodes": rows({"label": text, "count": count})}),
-    "edges": rows({"from": _END, "to": _END, "links": count, "mean": share, "max": share}),
+    "edges": rows({"from": _END, "to": _END, "links": count, "mean": number, "max": number}),
 }
 VARIANT: dict[str, Check] = {
     "name": text,
@@ -69,8 +70,8 @@ VARIANT: dict[str, Check] = {
             "gpu": share,
             "mfu": maybe(share),
             "hfu": maybe(share),
-            "tokens_per_s": number,
-            "tokens_per_s_per_gpu": number,
+            "tokens_per_s": maybe(number),
+            "tokens_per_s_per_gpu": maybe(number),
             "ranks": record({"min": share, "p50": share, "max": share}),
             "per_rank": listed(share, least=1),
         }
@@ -104,20 +105,22 @@ VARIANT: dict[str, Check] = {
             "per_gpu_usd": record(band()),
         }
     ),
-    "cpmt": record(
-        {
-            **band(),
-            "breakdown": rows({"name": text, **band()}, least=1),
-            "sensitivity": rows(
-                {
-                    "parameter": text,
-                    "low_value": scalar,
-                    "high_value": scalar,
-                    "cpmt_low": number,
-                    "cpmt_high": number,
-                }
-            ),
-        }
+    "cpmt": maybe(
+        record(
+            {
+                **band(),
+                "breakdown": rows({"name": text, **band()}, least=1),
+                "sensitivity": rows(
+                    {
+                        "parameter": text,
+                        "low_value": scalar,
+                        "high_value": scalar,
+                        "cpmt_low": number,
+                        "cpmt_high": number,
+                    }
+                ),
+            }
+        )
     ),
     "bottleneck": record(
         {
@@ -133,13 +136,13 @@ VARIANT: dict[str, Check] = {
                     "name": text,
                     "links": count,
                     "rate_bps": number,
-                    "mean_utilization": share,
-                    "max_utilization": share,
+                    "mean_utilization": number,
+                    "max_utilization": number,
                     "bytes": number,
                 }
             ),
             "saturated_tier": maybe(text),
-            "hot_links": rows({"name": text, "tier": text, "utilization": share}),
+            "hot_links": rows({"name": text, "tier": text, "utilization": number}),
         }
     ),
     "memory": record(
@@ -224,7 +227,7 @@ def _sums(key: str, variant: Mapping[str, Any]) -> Iterator[Problem]:
     for name, total, parts, suffix in (
         ("power", variant["power"]["total_w"], variant["power"]["components"], "_w"),
         ("capex", variant["capex"]["total_usd"], variant["capex"]["components"], "_usd"),
-        ("cpmt", variant["cpmt"], variant["cpmt"]["breakdown"], ""),
+        *_priced(variant),
     ):
         yield from ordered(f"{key}.{name}", total)
         for end in ("low", "typical", "high"):
@@ -233,6 +236,13 @@ def _sums(key: str, variant: Mapping[str, Any]) -> Iterator[Problem]:
                 f"{key}.{name}", f"the parts do not add up to the total at the {end} end", sum_of, total[end]
             )
     yield from _label_range(key, variant["timeline"])
+
+
+def _priced(variant: Mapping[str, Any]) -> list[tuple[str, Any, Any, str]]:
+    """What a million tokens cost, or an hour of work that makes none."""
+    if variant["cpmt"] is not None:
+        return [("cpmt", variant["cpmt"], variant["cpmt"]["breakdown"], "")]
+    return [("cost", variant["cost"]["usd_per_h"], variant["cost"]["breakdown"], "")] if "cost" in variant else []
 
 
 def _time_sums(key: str, variant: Mapping[str, Any]) -> Iterator[Problem]:

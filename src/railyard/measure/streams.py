@@ -1,5 +1,7 @@
 """Which tasks occupy the compute stream of each rank, in order: the backbone of every per-rank figure.
 
+Computations of the stream `FREE`, which may overlap, count as well: what is busy is the union of their times.
+
 A computation, transfer, read or write on the compute stream occupies it on one rank; a collective there occupies it on
 every member of its communicator. One 64-bit key an entry, (rank, task), sorts both kinds at once: tasks of a stream run
 in the order of their index.
@@ -46,9 +48,10 @@ class StreamBlock:
         return self.last_rank - self.first_rank
 
 
-def stream_keys(graph: TaskGraph, stream: Stream) -> NDArray[np.int64]:
-    """One key an occupied place of `stream`, sorted: rank in the upper 32 bits, task in the lower."""
-    tasks = np.flatnonzero(graph.stream == stream)
+def compute_keys(graph: TaskGraph) -> NDArray[np.int64]:
+    """One key a place on a compute stream, sorted: rank in the upper 32 bits, task in the lower."""
+    free = (graph.stream == Stream.FREE) & graph.on_accelerator
+    tasks = np.flatnonzero((graph.stream == Stream.COMPUTE) | free)
     collective = graph.kind[tasks] == Kind.COLLECTIVE
     single = tasks[~collective]
     keys = [(graph.rank[single].astype(np.int64) << _TASK_BITS) | single]
@@ -65,7 +68,7 @@ def blocks(keys: NDArray[np.int64], ranks: int, *, entries: int = 1 << 20) -> It
     """Cuts sorted keys into blocks of whole ranks, so that memory stays bounded whatever the graph.
 
     Args:
-        keys: From `stream_keys`.
+        keys: From `compute_keys`.
         ranks: Number of ranks; ranks without any entry belong to a block too.
         entries: Wanted entries a block; a block holds at least one rank.
     """

@@ -50,7 +50,7 @@ class Utilization:
         gpu: GPU utilization, mean over ranks, 0 to 1.
         mfu: Model FLOPs utilization, or None where the peak is not known.
         hfu: Hardware FLOPs utilization, or None.
-        tokens_per_s: Of the cluster while it runs.
+        tokens_per_s: Of the cluster while it runs, or None where the work makes no tokens.
         tokens_per_s_per_gpu: The same for one accelerator.
         per_rank: float64[ranks]; GPU utilization of each.
     """
@@ -58,8 +58,8 @@ class Utilization:
     gpu: float
     mfu: float | None
     hfu: float | None
-    tokens_per_s: float
-    tokens_per_s_per_gpu: float
+    tokens_per_s: float | None
+    tokens_per_s_per_gpu: float | None
     per_rank: NDArray[np.float64]
 
     def to_json(self, *, reported_ranks: int = REPORTED_RANKS) -> dict[str, object]:
@@ -77,16 +77,18 @@ class Utilization:
         }
 
 
-def utilization(decomposition: Decomposition, work: StepWork, *, step_s: float | None = None) -> Utilization:
+def utilization(decomposition: Decomposition, work: StepWork | None, *, step_s: float | None = None) -> Utilization:
     """How busy the accelerators were.
 
     Args:
         decomposition: Of the step; at least one rank and a step longer than zero.
-        work: What the step does.
+        work: What the step does; None where that is not known.
         step_s: Mean step time over several seeds, for MFU and tokens/s; None takes this step's.
     """
     seconds = decomposition.step_s if step_s is None else step_s
     per_rank = decomposition.by_rank_ps[:, Cause.COMPUTE] / decomposition.step_ps
+    if work is None:
+        return Utilization(float(per_rank.mean()), None, None, None, None, per_rank)
     peak = work.peak_flops * decomposition.ranks * seconds
     return Utilization(
         gpu=float(per_rank.mean()),

@@ -14,6 +14,7 @@ from railyard.scenario.plan_section import PlanSection
 from railyard.scenario.quantity import Natural, Text
 from railyard.scenario.section import Section
 from railyard.scenario.serving import ServingSection
+from railyard.scenario.trace import TraceSection
 from railyard.scenario.workload import TrainingSection, WorkloadSection
 
 FORMAT = "railyard/1"
@@ -77,6 +78,17 @@ class Scenario(Section):
         if self.workload.serving is None:
             raise InputError("this wants one model that serves; the scenario has no `serving`", key="workload")
         return self.workload.serving
+
+    @property
+    def trace(self) -> TraceSection:
+        """The trace that is run again.
+
+        Raises:
+            InputError: The scenario has none.
+        """
+        if self.workload.trace is None:
+            raise InputError("this wants a trace; the scenario has no `trace`", key="workload")
+        return self.workload.trace
 
     @property
     def pipeline(self) -> PipelineSection:

@@ -10,6 +10,7 @@ from railyard.scenario.pipeline import PipelineSection
 from railyard.scenario.quantity import Count, Flag, Positive, Text
 from railyard.scenario.section import Section, section_of
 from railyard.scenario.serving import ServingSection
+from railyard.scenario.trace import TraceSection
 from railyard.workload.training.spec import Checkpoint, DataLoading, Layout, Precision, SoftwareProfile
 
 _LayoutKeys = section_of(Layout, "LayoutKeys", skip=frozenset({"global_batch"}), optional=True)
@@ -36,6 +37,10 @@ class SoftwareSection(SoftwareOverrides):  # type: ignore[misc, valid-type]
 
 def _profile(value: object) -> object:
     return {"profile": value} if isinstance(value, str) else value
+
+
+def _file(value: object) -> object:
+    return {"file": value} if isinstance(value, str) else value
 
 
 def _how(value: object) -> str:
@@ -96,9 +101,12 @@ class WorkloadSection(Section):
     pipeline: PipelineSection | None = Field(
         default=None, description="Stages on different hardware that requests go through."
     )
+    trace: Annotated[TraceSection, BeforeValidator(_file)] | None = Field(
+        default=None, description="A trace, schedule or matrix that is run again: a file, or its section."
+    )
 
     @model_validator(mode="after")
     def _one(self) -> "WorkloadSection":
-        if sum(part is not None for part in (self.training, self.serving, self.pipeline)) != 1:
-            raise PydanticCustomError("workload", "one of `training`, `serving` and `pipeline` says what runs")
+        if sum(part is not None for part in (self.training, self.serving, self.pipeline, self.trace)) != 1:
+            raise PydanticCustomError("workload", "one of `training`, `serving`, `pipeline`, `trace` says what runs")
         return self

@@ -34,8 +34,16 @@ def write_inputs(folder: Path, plain: dict[str, Any], variants: Sequence[Variant
             names[name] = f"{INPUTS}/{slug(path.parent.resolve().name)}-{path.name}"
             target = folder / names[name]
             target.parent.mkdir(exist_ok=True)
-            shutil.copyfile(path, target)
+            _copy(path, target)
     (folder / "scenario.yaml").write_text(load.to_yaml(_renamed(plain, names)), encoding="utf-8")
+
+
+def _copy(path: Path, target: Path) -> None:
+    """Copies a file, or the files of a folder."""
+    if path.is_dir():
+        shutil.copytree(path, target, dirs_exist_ok=True)
+    else:
+        shutil.copyfile(path, target)
 
 
 def _files(draft: Draft) -> dict[str, Path]:
@@ -51,6 +59,8 @@ def _files(draft: Draft) -> dict[str, Path]:
         files[served.requests.trace] = draft.folder / served.requests.trace
     if workload.serving is not None and workload.serving.profiles is not None:
         files[workload.serving.profiles] = draft.folder / workload.serving.profiles
+    if workload.trace is not None:
+        files[workload.trace.file] = draft.folder / workload.trace.file
     if workload.pipeline is not None:
         files |= _files_of_stages(draft, workload.pipeline)
     if draft.scenario.catalog is not None:

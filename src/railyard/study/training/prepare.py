@@ -144,10 +144,19 @@ def _job(variant: Variant, catalog: Catalog, cluster: Cluster, engine: str | Non
         training=training,
         engine=engine_of(draft, cluster, name),
         policy=policy,
-        faults=tuple(_fault(draft, number) for number in range(len(scenario.faults))),
+        faults=faults_of(draft),
         jitter=jitter_of(scenario.jitter, law_of(cluster.accelerator), training.layout.micro_batches),
         assumptions=assumptions,
     )
+
+
+def faults_of(draft: Draft) -> tuple[Fault, ...]:
+    """The faults of a scenario.
+
+    Raises:
+        InputError: One of them cannot be, or its rank does not exist.
+    """
+    return tuple(_fault(draft, number) for number in range(len(draft.scenario.faults)))
 
 
 def _fault(draft: Draft, number: int) -> Fault:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.graph import AT_RECEIVER, CollectiveKind, Communicators, Kind, Label, Stream, TaskGraph
+from railyard.graph import AT_RECEIVER, HOST, CollectiveKind, Communicators, Kind, Label, Stream, TaskGraph
 from railyard.workload.replay.trace import Failure, Trace
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ class GraphBuilder:
         """Tasks so far."""
         return len(self._rows)
 
-    def work(self, rank: int, duration_ps: int, *, op: str = "compute", line: int = 0) -> int:
-        """Adds a computation; returns its number."""
-        label = self._label(Label(PHASE, op))
+    def work(self, rank: int, duration_ps: int, *, op: str = "compute", host: bool = False, line: int = 0) -> int:
+        """Adds a computation, of the accelerator or of the processor beside it; returns its number."""
+        label = self._label(Label(HOST if host else PHASE, op))
         return self._add(Kind.COMPUTE, rank, -1, duration_ps, 0, 0, 0, 0, label, line)
 
     def transfer(

@@ -152,9 +152,9 @@ def _task(reading: _Reading, rank: int, node: Node) -> int:
     words = {SEND: "send", RECV: "receive", COLLECTIVE: "collective", METADATA: "metadata"}
     if _talks(node):
         return reading.builder.work(rank, 0, op=words[node.kind])
+    op = words.get(node.kind, "memory" if node.kind in {MEM_LOAD, MEM_STORE} else "compute")
     host = bool(node.attributes.get("is_cpu_op", False))
-    op = words.get(node.kind, "memory" if node.kind in {MEM_LOAD, MEM_STORE} else "host" if host else "kernel")
-    return reading.builder.work(rank, _time_ps(reading, node), op=op)
+    return reading.builder.work(rank, _time_ps(reading, node), op=op, host=host)
 
 
 def _time_ps(reading: _Reading, node: Node) -> int:

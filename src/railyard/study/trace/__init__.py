@@ -1,0 +1,1 @@
+"""Traces that are run again: preparation, simulation, figures."""

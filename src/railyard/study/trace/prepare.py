@@ -1,0 +1,164 @@
+"""Everything that running a trace needs: its tasks, placed on the accelerators of a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.errors import InputError
+from railyard.scenario.load import blaming, dump
+from railyard.study import compose
+from railyard.study.memo import Memo
+from railyard.study.training.conditions import policy_of
+from railyard.study.training.packet_engine import engine_of
+from railyard.study.training.prepare import faults_of
+from railyard.workload.replay import formats
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+    from railyard.collective import CollectivePolicy
+    from railyard.economics.assumptions import Assumptions
+    from railyard.engine import Engine, Fault, Jitter
+    from railyard.scenario.load import Draft
+    from railyard.scenario.trace import TraceSection
+    from railyard.scenario.variants import Variant
+    from railyard.workload.replay.trace import Trace
+
+PLACE = ("workload", "trace")
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """One variant, ready to run.
+
+    Attributes:
+        variant: Its name, settings and scenario.
+        cluster: On what it runs.
+        trace: What runs.
+        format: Of its file.
+        placement: int32[ranks], the accelerator of each of its ranks.
+        engine: How time is found.
+        policy: What is fixed about collectives.
+        faults: What goes wrong.
+        jitter: Random differences in compute time.
+        assumptions: Prices and rates.
+    """
+
+    variant: Variant
+    cluster: Cluster
+    trace: Trace
+    format: str
+    placement: NDArray[np.int32]
+    engine: Engine
+    policy: CollectivePolicy
+    faults: tuple[Fault, ...]
+    jitter: Jitter
+    assumptions: Assumptions
+
+    @property
+    def seeds(self) -> range:
+        """The seeds that are run."""
+        scenario = self.variant.draft.scenario
+        return range(scenario.seed, scenario.seed + scenario.repeat)
+
+
+def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Prepared]:
+    """All variants of a scenario, ready to run.
+
+    Args:
+        variants: Of one scenario.
+        engine: In place of the scenario's.
+
+    Raises:
+        InputError: One of them cannot be run; with the place in the scenario.
+    """
+    memo = Memo()
+    return [_job(variant, memo, engine) for variant in variants]
+
+
+def _job(variant: Variant, memo: Memo, engine: str | None) -> Prepared:
+    from railyard.economics.assumptions import Assumptions
+    from railyard.engine import Jitter
+
+    draft, scenario = variant.draft, variant.draft.scenario
+    catalog = memo.get("catalog", scenario.catalog, partial(compose.catalog_of, draft))
+    key = [scenario.catalog, dump(scenario.cluster)]
+    cluster = memo.get("cluster", key, partial(compose.cluster_of, draft, catalog))
+    name, trace = memo.get("trace", dump(scenario.trace), partial(_read, draft))
+    with blaming(draft, *PLACE):
+        placement = _placement(trace.ranks, cluster, scenario.trace.ranks_per_server)
+    with blaming(draft, "collectives"):
+        policy = policy_of(scenario.collectives)
+    with blaming(draft, "economics"):
+        assumptions = Assumptions.from_catalog(catalog, scenario.economics.given())
+    return Prepared(
+        variant=variant,
+        cluster=cluster,
+        trace=trace,
+        format=name,
+        placement=placement,
+        engine=engine_of(draft, cluster, compose.engine_name(draft, engine)),
+        policy=policy,
+        faults=faults_of(draft),
+        jitter=Jitter(scenario.jitter.sigma, scenario.jitter.rank_sigma),
+        assumptions=assumptions,
+    )
+
+
+def path_of(draft: Draft) -> Path:
+    """The file of a trace."""
+    return draft.folder / draft.scenario.trace.file
+
+
+def _read(draft: Draft) -> tuple[str, Trace]:
+    """Format and tasks of the trace, its computations scaled.
+
+    Raises:
+        InputError: There is no such file, or it is wrong.
+    """
+    section, path = draft.scenario.trace, path_of(draft)
+    with blaming(draft, *PLACE):
+        if not path.exists():
+            raise InputError("there is no such file", key="file", found=section.file)
+        name = section.format or formats.format_of(path)
+        trace = formats.read(path, name, _options(section, name))
+        if not len(trace.graph):
+            raise InputError("nothing of the trace can ever start", key="file", found=section.file)
+    if section.compute_scale == 1:
+        return name, trace
+    duration = np.rint(trace.graph.duration_ps * section.compute_scale).astype(np.int64)
+    return name, replace(trace, graph=replace(trace.graph, duration_ps=duration))
+
+
+def _options(section: TraceSection, name: str) -> dict[str, Any]:
+    """What the importer of a format is told."""
+    if name == "chakra":
+        return {"ranks": section.ranks, "flops": section.flops or 0.0}
+    if name == "htsim":
+        return {"start_unit": section.start_unit, "recv_done_trigger": section.recv_done_trigger}
+    return {}
+
+
+def _placement(ranks: int, cluster: Cluster, ranks_per_server: int | None) -> NDArray[np.int32]:
+    """int32[ranks], the accelerator of each rank: server after server, so many ranks on each.
+
+    Raises:
+        InputError: There are more ranks than places.
+    """
+    most = cluster.ranks_per_server
+    each = ranks_per_server or most
+    if each > most:
+        raise InputError("a server has fewer accelerators", key="ranks_per_server", found=each, allowed=f"1 to {most}")
+    places = cluster.ranks // most * each
+    if ranks > places:
+        raise InputError("the trace has more ranks than the cluster", found=ranks, allowed=f"at most {places}")
+    rank = np.arange(ranks, dtype=np.int32)
+    return rank // each * most + rank % each

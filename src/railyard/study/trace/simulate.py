@@ -1,0 +1,149 @@
+"""One trace through its engine: every seed, and the trials in which one resource is better."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.engine import Jitter
+from railyard.engine import get as engine_named
+from railyard.engine.fluid import FluidEngine
+from railyard.errors import InputError, Stopped
+from railyard.graph import Job
+from railyard.measure import bottleneck
+from railyard.measure.bottleneck import FLOPS, MEMORY, Resource
+from railyard.percentile import percentile
+from railyard.scenario.load import blaming
+from railyard.study.training.hash_seeds import hashes, redrawn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from threading import Event
+
+    from railyard.cluster import Cluster
+    from railyard.graph import Record
+    from railyard.measure.bottleneck import Bottleneck
+    from railyard.study.trace.prepare import Prepared
+
+SPEED = Resource("accelerator speed", "compute", rebuilds_workload=True)
+"""A trace says how long computations took, not what bounded them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Simulated:
+    """What an engine found.
+
+    Attributes:
+        job: The variant, with the cluster whose hashes gave the record.
+        record: The run under the seed whose length is the median, by ranks of the cluster.
+        samples_s: Length under every seed.
+        bottleneck: What would help.
+    """
+
+    job: Prepared
+    record: Record
+    samples_s: tuple[float, ...]
+    bottleneck: Bottleneck
+
+    @property
+    def by_trace(self) -> Record:
+        """The run by ranks of the trace, without the accelerators that it leaves idle between them."""
+        graph = self.job.trace.graph
+        return replace(self.record, who=graph.rank, work=graph)
+
+
+def simulate(job: Prepared, *, stop: Event, done: Callable[[str], None]) -> Simulated:
+    """Runs one variant.
+
+    Args:
+        job: The variant.
+        stop: Ends the run when it is set.
+        done: Told after each simulation what has been done.
+
+    Raises:
+        InputError: Trace and cluster do not fit together.
+        SimulationError: The run cannot finish.
+        Stopped: `stop` was set.
+    """
+    bench = _Bench(job, stop, done)
+    seeds = job.seeds if job.jitter != Jitter() or hashes(job.cluster) else job.seeds[:1]
+    records = {seed: bench.run(redrawn(job.cluster, seed), seed) for seed in seeds}
+    lengths = {seed: record.makespan_ps for seed, record in records.items()}
+    if not max(lengths.values()):
+        error = InputError("nothing in the trace takes any time", key="file")
+        raise job.variant.draft.blame(error, "workload", "trace")
+    middle = percentile(sorted(lengths.values()), 0.5)
+    chosen = next(seed for seed in seeds if lengths[seed] == middle)
+    record, cluster = records[chosen], redrawn(job.cluster, chosen)
+    tried = bench.for_trials(cluster, chosen, record.makespan_ps * 1e-12)
+    known = bottleneck.resources(cluster, record, jitter=bool(job.faults))
+    found = [one for one in known if one not in (FLOPS, MEMORY)]
+    computes = bool(job.trace.graph.duration_ps[job.trace.graph.on_accelerator].any())
+    search = bottleneck.find(record.makespan_ps * 1e-12, [*([SPEED] if computes else []), *found], tried)
+    samples = tuple(lengths[seed] * 1e-12 for seed in seeds)
+    return Simulated(replace(job, cluster=cluster), record, samples * (len(job.seeds) // len(samples)), search)
+
+
+@dataclass(frozen=True, eq=False)
+class _Bench:
+    """Runs a trace, changed in one thing at a time.
+
+    Attributes:
+        job: The variant.
+        stop: Ends the run.
+        done: Told of every simulation.
+        scale: What lengths of trials are multiplied by.
+        seed: Of trials.
+        cluster: Of trials.
+    """
+
+    job: Prepared
+    stop: Event
+    done: Callable[[str], None]
+    scale: float = 1.0
+    seed: int = 0
+    cluster: Cluster | None = None
+
+    def run(self, cluster: Cluster, seed: int, *, faster: float = 1.0, steady: float = 1.0) -> Record:
+        """The trace on a cluster, computations so many times faster and jitter so many times less."""
+        job = self.job
+        graph = job.trace.graph
+        if faster != 1:
+            shorter = np.where(graph.on_accelerator, np.rint(graph.duration_ps / faster), graph.duration_ps)
+            graph = replace(graph, duration_ps=shorter.astype(np.int64))
+        with blaming(job.variant.draft):
+            record = job.engine.simulate(
+                [Job(graph, job.placement)],
+                cluster,
+                seed=seed,
+                faults=job.faults if steady < bottleneck.UNLIMITED else (),
+                jitter=job.jitter if steady == 1 else job.jitter.steadier(steady),
+                policy=job.policy,
+                progress=self._poll,
+            )
+        self.done(job.variant.name)
+        return record
+
+    def for_trials(self, cluster: Cluster, seed: int, run_s: float) -> _Bench:
+        """The bench on which resources are made better: where a run is dear, the flow engine's."""
+        bench = replace(self, seed=seed, cluster=cluster)
+        if isinstance(self.job.engine, FluidEngine):
+            return bench
+        bench = replace(bench, job=replace(self.job, engine=engine_named("flow")))
+        plain_s = bench.run(cluster, seed).makespan_ps * 1e-12
+        return replace(bench, scale=run_s / plain_s if plain_s > 0 else 1.0)
+
+    def __call__(self, resource: Resource, factor: float) -> float:
+        """Length in seconds when one resource is better by a factor."""
+        cluster = self.job.cluster if self.cluster is None else self.cluster
+        better = cluster.scaled(**resource.scaling(factor))  # type: ignore[arg-type]
+        faster = factor if resource.rebuilds_workload else 1.0
+        steady = factor if resource.divides_jitter else 1.0
+        return self.scale * self.run(better, self.seed, faster=faster, steady=steady).makespan_ps * 1e-12
+
+    def _poll(self, ended: int, total: int, now_ps: int) -> None:
+        del ended, total, now_ps
+        if self.stop.is_set():
+            raise Stopped("stopped")

@@ -1,0 +1,172 @@
+"""`workload: {trace: FILE}`: the same work on every engine, hand-computed times, what a trace lacks."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from railyard import api
+from railyard.errors import InputError
+from railyard.graph import TaskGraph, parquet
+from railyard.measure.result import validate_result
+from railyard.scenario import load
+from railyard.study import study
+from railyard.workload.replay import formats
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "traces"
+CLUSTER = {"accelerators": 32, "server": "hgx-h100", "back_end": {"topology": "rail-optimized", "fabric": "ideal"}}
+ENGINES = ("analytic", "flow", "packet")
+
+
+def scenario(trace, **more):
+    return {"name": "t", "cluster": CLUSTER, "workload": {"trace": trace}, **more}
+
+
+def ran(folder, trace, engine="flow", **more):
+    """The variant of a run, and its record."""
+    draft = load.from_values(scenario(trace, **more))
+    finished = study.run(draft, engine=engine, out=folder)
+    record = parquet.read_record(next(finished.folder.rglob("timeline.parquet")))
+    validate_result(finished.result)
+    return finished.result["variants"][0], record
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_releases_delays_and_shares_of_a_link_are_those_computed_by_hand(tmp_path, engine):
+    """Four hosts on servers of their own, 400 Gb/s NICs: two flows into host 3 from 7.5 us on share its NIC.
+
+    The third starts 2.5 us after the first has arrived. Times of bytes: size x 8 / 400e9 over the payload's share.
+    """
+    file = tmp_path / "f.csv"
+    head = "source,target,size_bytes,start_us,after,delay_us"
+    rows = [head, "0,3,3000000,7.5,,", "1,3,6000000,7.5,,", "3,2,1000000,,1,2.5"]
+    file.write_text("\n".join(rows))
+    variant, record = ran(tmp_path / "out", {"file": str(file), "ranks_per_server": 1}, engine)
+    assert variant["trace"]["ranks"] == 4
+    assert record.work.ranks == 4
+    assert record.start_ps[:2].tolist() == [7_500_000, 7_500_000]
+    assert record.start_ps[2] == record.end_ps[0] + 2_500_000
+    took = (record.end_ps - record.start_ps) * 1e-12 - record.column("latency_ps") * 1e-12
+    line = 400e9 * 0.97  # headers take 2 to 4 %
+    shares = {"analytic": (3e6, 6e6), "flow": (6e6, 9e6), "packet": (6e6, 9e6)}[engine]
+    assert took[:2] == pytest.approx([8 * share / line for share in shares], rel=0.06)
+    assert took[2] == pytest.approx(8e6 / line, rel=0.06)
+    waits = {row["cause"] for row in variant["time"]}
+    assert "release" in waits
+
+
+def test_some_of_many_dependencies_start_a_flow_on_flow_and_packet(tmp_path):
+    file = tmp_path / "m.cm"
+    lines = ["Nodes 8", "Connections 5", "Triggers 1"]
+    sizes = {1: 90_000_000, 2: 300_000, 3: 5_000_000}  # host 1 is on the server of host 0
+    lines += [f"{k}->0 id {k} start 0 size {size} send_done_trigger 1" for k, size in sizes.items()]
+    lines += ["4->5 id 7 trigger 1 size 9000", "4->6 id 8 trigger 1 size 9000", "trigger id 1 multishot"]
+    file.write_text("\n".join(lines))
+    order = {}
+    for engine in ENGINES:
+        _, record = ran(tmp_path / engine, {"file": str(file), "ranks_per_server": 2}, engine)
+        ends = np.sort(record.end_ps[:3])
+        assert record.start_ps[3] == ends[0]
+        assert record.start_ps[4] == ends[1]
+        order[engine] = np.argsort(record.end_ps[:3]).tolist()
+    assert order == {engine: [1, 2, 0] for engine in ENGINES}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_examples_run(tmp_path, engine):
+    for name in ("goal", "htsim"):
+        finished = study.run(load.load(EXAMPLES / f"{name}.yaml"), engine=engine, out=tmp_path)
+        validate_result(finished.result)
+        for variant in finished.result["variants"]:
+            assert variant["cpmt"] is None
+            assert variant["cost"]["usd_per_h"]["typical"] > 0
+            assert variant["trace"]["transfers"] > 0
+        assert (finished.folder / "inputs").is_dir()
+
+
+def test_flow_and_packet_agree_on_the_schedule(tmp_path):
+    lengths = [
+        study.run(load.load(EXAMPLES / "goal.yaml"), engine=engine).result["variants"][0]["step"]["seconds"]
+        for engine in ("flow", "packet")
+    ]
+    assert lengths[1] == pytest.approx(lengths[0], rel=0.03)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_trace_of_pytorch_runs_and_says_what_it_lacks(tmp_path, engine):
+    finished = study.run(load.load(EXAMPLES / "chakra.yaml"), engine=engine, out=tmp_path)
+    variant = finished.result["variants"][0]
+    validate_result(finished.result)
+    assert variant["trace"]["collectives"] == 7
+    assert variant["trace"]["ranks"] == 8
+    assert any("no process group" in line for line in variant["warnings"])
+    assert 0.045 < variant["step"]["seconds"] < 0.06
+
+
+def test_computations_take_as_long_as_they_are_scaled(tmp_path):
+    file = tmp_path / "s.goal"
+    file.write_text("num_ranks 3\nrank 1 {\n a: calc 7000\n b: calc 1100\n b requires a\n}\n")
+    _, record = ran(tmp_path / "o", {"file": str(file), "compute_scale": 1.5})
+    assert record.end_ps.tolist() == [10_500_000, 12_150_000]
+
+
+def test_a_graph_in_parquet_is_a_trace(tmp_path):
+    graph = formats.read(EXAMPLES / "ring.goal").graph
+    graph.write_parquet(tmp_path / "graph.parquet")
+    again = TaskGraph.read_parquet(tmp_path / "graph.parquet")
+    for name in ("rank", "peer", "dep_ptr", "dep_idx", "dep_at", "duration_ps", "stream"):
+        assert np.array_equal(getattr(again, name), getattr(graph, name))
+    first, _ = ran(tmp_path / "a", {"file": str(tmp_path / "graph.parquet")})
+    second, _ = ran(tmp_path / "b", {"file": str(EXAMPLES / "ring.goal")})
+    assert first["digest"] == second["digest"]
+    assert (first["trace"]["format"], second["trace"]["format"]) == ("parquet", "goal")
+
+
+@pytest.mark.parametrize(
+    ("trace", "message"),
+    [
+        ({"file": "no.cm"}, "no such file"),
+        ({"file": "x.cm", "format": "golf"}, "workload.trace.format"),
+        ({"file": str(EXAMPLES / "ring.goal"), "format": "htsim"}, "unknown word"),
+        ({"file": str(EXAMPLES / "ring.goal"), "ranks_per_server": 9}, "fewer accelerators"),
+        ({"file": str(EXAMPLES / "ring.goal"), "ranks_per_server": 2}, "more ranks than the cluster"),
+        ({"file": str(EXAMPLES / "ring.goal"), "compute_scale": 0}, "compute_scale"),
+    ],
+)
+def test_what_cannot_run_is_explained(trace, message):
+    with pytest.raises(InputError, match=message):
+        study.run(load.from_values(scenario(trace)))
+
+
+def test_two_kinds_of_work_are_refused():
+    given = scenario("x.cm")
+    given["workload"]["serving"] = None
+    given["workload"]["training"] = {"model": "llama-3-8b", "global_batch": 8, "sequence": 512}
+    with pytest.raises(InputError, match="one of"):
+        load.from_values(given)
+
+
+def test_formats_are_told_by_content(tmp_path):
+    found = {}
+    for name in ("ring.goal", "incast.cm", "mlcommons-pytorch.tar.gz"):
+        shutil.copy(EXAMPLES / name, tmp_path / "trace")
+        found[name] = formats.format_of(tmp_path / "trace")
+    assert found == {"ring.goal": "goal", "incast.cm": "htsim", "mlcommons-pytorch.tar.gz": "chakra"}
+    (tmp_path / "trace").write_text(json.dumps({"workload_graph": []}))
+    assert formats.format_of(tmp_path / "trace") == "chakra"
+    (tmp_path / "trace").write_text("# flows\nsource,target,size_bytes\n0,1,5\n")
+    assert formats.format_of(tmp_path / "trace") == "csv"
+    (tmp_path / "trace").write_bytes(b"\x00\x01nothing")
+    with pytest.raises(InputError, match="not known"):
+        formats.format_of(tmp_path / "trace")
+
+
+def test_a_run_is_told_in_words(tmp_path):
+    run = api.execute(load.load(EXAMPLES / "htsim.yaml"), (), out=tmp_path)
+    assert "an hour" in str(run)
+    assert run.report_path.is_file()
