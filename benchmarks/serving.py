@@ -84,7 +84,7 @@ def measure(path: str, count: int, replicas: int) -> dict[str, float]:
     begin = time.process_time()
     if count <= 10**6:
         run = simulate(requests(columns, range(count), replicas), deployment)
-        done, iterations = int((run.status == 0).sum()), int(run.replicas.iterations.sum())
+        done, iterations = int((run.column("status") == 0).sum()), int(run.table("replicas")["iterations"].sum())
     else:
         done = iterations = 0
         for part in stream(chunks(columns, count, replicas), deployment):

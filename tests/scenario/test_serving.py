@@ -171,9 +171,10 @@ def test_prompts_are_computed_once_where_nothing_is_preempted(talks):
     drawn = {"rate": 5, "input": 800, "output": 60, "count": 100, **talks}
     (job,) = prepare(load.from_values(BASE, {"workload.serving.requests": {"synthetic": drawn}}))
     found = job.run(job.requests)
-    assert found.preemptions.sum() == 0
+    assert found.column("preemptions").sum() == 0
     assert computed_again(job.requests, found) == pytest.approx(0)
-    assert found.replicas.input_tokens.sum() == (job.requests.input_tokens - found.cached_tokens).sum()
+    computed = (job.requests.input_tokens - found.column("cached_tokens")).sum()
+    assert found.table("replicas")["input_tokens"].sum() == computed
 
 
 def test_guesses_are_never_free():

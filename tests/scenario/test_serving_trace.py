@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import polars as pl
 
+from railyard.graph import Record
+from railyard.graph.parquet import read_record
 from railyard.study.serving.files import write_variant
 
 US = 1_000_000
@@ -15,7 +17,7 @@ REQUEST, MOVE = {"cat": "request", "pid": 2, "tid": 0}, {"cat": "transfer", "nam
 
 
 def ps(*times_us):
-    return np.array(times_us) * US
+    return np.array([-1 if time < 0 else round(time * US) for time in times_us])
 
 
 def run_of():
@@ -23,17 +25,30 @@ def run_of():
 
     Iterations of replica 3 are logged, those of replica 2, to which request 2 moves, are not.
     """
-    return SimpleNamespace(
-        status=np.array([0, 0, 0, 1]), replica=np.array([3, 0, 0, -1]), decode_replica=np.array([-1, 3, 2, -1]),
-        preemptions=np.array([0, 2, 0, 0]), prefill_start_ps=ps(13, 21, 32, -1), first_token_ps=ps(17, 29, 37, -1),
-        transfer_start_ps=np.array([-1, 29 * US, 38 * US, -1]), transfer_end_ps=np.array([-1, 43 * US, 45 * US, -1]),
-        done_ps=ps(59, 71, 83, -1),
-        log={
-            "replica": np.array([0, 3, 3]), "tokens": np.array([700, 2, 131]), "decodes": np.array([0, 2, 3]),
-            "start_ps": ps(21, 43, 50), "end_ps": ps(29, 47.5, 59), "count": np.array([1, 3, 1]),
-            "kv_tokens": np.array([0, 1900, 5]),
-        },
-    )  # fmt: skip
+    optional = {
+        "status": np.array([0, 0, 0, 1], np.uint8),
+        "decode_replica": np.array([-1, 3, 2, -1], np.int32),
+        "preemptions": np.array([0, 2, 0, 0], np.int32),
+        "prefill_start_ps": ps(13, 21, 32, -1),
+        "first_token_ps": ps(17, 29, 37, -1),
+        "transfer_start_ps": ps(-1, 29, 38, -1),
+        "transfer_end_ps": ps(-1, 43, 45, -1),
+    }
+    log = {
+        "replica": np.array([0, 3, 3], np.int32), "tokens": np.array([700, 2, 131]), "decodes": np.array([0, 2, 3]),
+        "start_ps": ps(21, 43, 50), "end_ps": ps(29, 47.5, 59), "count": np.array([1, 3, 1]),
+        "kv_tokens": np.array([0, 1900, 5]),
+    }  # fmt: skip
+    return Record(
+        rows="requests",
+        who=np.array([3, 0, 0, -1], np.int32),
+        what=np.zeros(4, np.int32),
+        start_ps=ps(12, 20, 32, 41),
+        end_ps=ps(59, 71, 83, -1),
+        size_bytes=np.zeros(4, np.int64),
+        optional=optional,
+        tables={"iterations": log},
+    )
 
 
 def written(folder):
@@ -81,5 +96,15 @@ def test_all_events(tmp_path):
 
 def test_the_table_has_every_request(tmp_path):
     written(tmp_path)
-    table = pl.read_parquet(tmp_path / "requests.parquet")
+    columns = ["arrival_s", "replica", "decode_replica", "preemptions"]
+    table = pl.read_parquet(tmp_path / "requests.parquet", columns=columns).select(columns)
     assert table.rows() == [(11e-6, 3, -1, 0), (19e-6, 0, 3, 2), (31e-6, 0, 2, 0), (40e-6, -1, -1, 0)]
+
+
+def test_the_table_is_a_record_from_arrivals_on(tmp_path):
+    written(tmp_path)
+    record = read_record(tmp_path / "requests.parquet")
+    assert (record.start_ps // US).tolist() == [11, 19, 31, 40]
+    assert record.column("transfer_end_ps").tolist() == ps(-1, 43, 45, -1).tolist()
+    assert record.table("iterations")["kv_tokens"].tolist() == [0, 1900, 5]
+    assert not record.has("arrival_s")

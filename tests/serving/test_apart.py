@@ -132,7 +132,7 @@ def test_the_engine_follows_the_tables():
 
     pool = Pool("apart", Cost.of(slow), max_batched_tokens=4096)
     run = simulate(Asked(), Deployment((pool,), Router("least-loaded")))
-    assert (run.done_ps[0] - run.first_token_ps[0]) * 1e-12 == pytest.approx(float(want.sum()), rel=1e-6)
+    assert (run.end_ps[0] - run.column("first_token_ps")[0]) * 1e-12 == pytest.approx(float(want.sum()), rel=1e-6)
 
 
 def test_weights_and_cache_lie_where_they_belong():

@@ -224,4 +224,4 @@ def test_an_update_waits_for_its_weights():
         assert away == 1
         run = job.run(job.requests)
         rate = way(job, int(np.flatnonzero(job.deployment.links.from_replica == -2)[0]))[2]
-        assert run.replicas.load_ps[0] / 1e12 == pytest.approx(8 * weights / rate, rel=0.01)
+        assert run.table("replicas")["load_ps"][0] / 1e12 == pytest.approx(8 * weights / rate, rel=0.01)

@@ -96,8 +96,8 @@ def test_whatever_the_columns_are_it_ends(data):
         run = simulate(requests, deployment)
     except InputError:
         return
-    assert run.outcome == "finished"
-    assert (run.replicas.kv_used_blocks == 0).all()
+    assert run.meta["outcome"] == "finished"
+    assert (run.table("replicas")["kv_used_blocks"] == 0).all()
 
 
 def test_a_core_that_was_not_built_again_is_said(monkeypatch):

@@ -58,7 +58,7 @@ def lengthened(source_bps: float, own_bps: float):
     deployment = split(links(source_bps), law(own_bps))
     both = simulate(rows([0, S], [1, 200], [400, 2]), deployment)
     alone = simulate(rows([0], [1], [400]), deployment)
-    took = (both.transfer_end_ps[1] - both.transfer_start_ps[1]) / S
+    took = (both.column("transfer_end_ps")[1] - both.column("transfer_start_ps")[1]) / S
     return took, both, alone
 
 
@@ -69,10 +69,10 @@ def test_fair_shares_while_collectives_send():
     rate = NIC - 8 * FAR / (STEP_S + more)
     assert took == pytest.approx(8 * 200 * SENT / rate, rel=1e-9)
     lost = took * more / (STEP_S + more)
-    assert (both.done_ps[0] - alone.done_ps[0]) / S == pytest.approx(lost, rel=1e-7)
-    assert (both.network_ps[0] - alone.network_ps[0]) / S == pytest.approx(lost, rel=1e-7)
-    assert both.replicas.slowed_ps[1] / S == pytest.approx(lost, rel=1e-7)
-    assert alone.replicas.slowed_ps.tolist() == [0, 0]
+    assert (both.end_ps[0] - alone.end_ps[0]) / S == pytest.approx(lost, rel=1e-7)
+    assert (both.column("network_ps")[0] - alone.column("network_ps")[0]) / S == pytest.approx(lost, rel=1e-7)
+    assert both.table("replicas")["slowed_ps"][1] / S == pytest.approx(lost, rel=1e-7)
+    assert alone.table("replicas")["slowed_ps"].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("own_share", [1.0, 0.8, 0.6])
@@ -82,7 +82,7 @@ def test_a_transfer_that_is_slow_elsewhere_leaves_the_rest(own_share):
     assert took == pytest.approx(8 * 200 * SENT / (0.3 * NIC), rel=1e-9)
     more = 8 * FAR / NIC * max(0.0, 1 / 0.7 - 1 / own_share)
     lost = took * more / (STEP_S + more)
-    assert (both.done_ps[0] - alone.done_ps[0]) / S == pytest.approx(lost, rel=1e-7, abs=1e-12)
+    assert (both.end_ps[0] - alone.end_ps[0]) / S == pytest.approx(lost, rel=1e-7, abs=1e-12)
 
 
 def test_what_other_work_hides():
@@ -90,16 +90,16 @@ def test_what_other_work_hides():
     hidden = replace(law(), scale_out_slack_s=np.full(2, 6e-4))
     both = simulate(rows([0, S], [1, 200], [400, 2]), split(links(), hidden))
     alone = simulate(rows([0], [1], [400]), split(links(), hidden))
-    took = (both.transfer_end_ps[1] - both.transfer_start_ps[1]) / S
+    took = (both.column("transfer_end_ps")[1] - both.column("transfer_start_ps")[1]) / S
     more = 8 * FAR / NIC - 6e-4
     assert took == pytest.approx(8 * 200 * SENT / (NIC - 8 * FAR / (STEP_S + more)), rel=1e-9)
-    assert (both.done_ps[0] - alone.done_ps[0]) / S == pytest.approx(took * more / (STEP_S + more), rel=1e-7)
+    assert (both.end_ps[0] - alone.end_ps[0]) / S == pytest.approx(took * more / (STEP_S + more), rel=1e-7)
 
 
 def test_bytes_on_the_link():
     _, both, alone = lengthened(1e12, NIC)
-    assert alone.link_bytes[1] == pytest.approx(SENT + FAR * 399, rel=0.01)
-    assert both.link_bytes[1] == pytest.approx(201 * SENT + FAR * 400, rel=0.01)
+    assert alone.table("links")["bytes"][1] == pytest.approx(SENT + FAR * 399, rel=0.01)
+    assert both.table("links")["bytes"][1] == pytest.approx(201 * SENT + FAR * 400, rel=0.01)
 
 
 def test_where_they_do_not_meet_nothing_changes():
@@ -107,8 +107,10 @@ def test_where_they_do_not_meet_nothing_changes():
     made = rows([0, S], [1, 200], [400, 2])
     runs = [simulate(made, split(plain, cost)) for cost in (law(), replace(law(), scale_out_bytes_per_token=0.0))]
     for name in COLUMNS:
-        assert getattr(runs[0], name).tolist() == getattr(runs[1], name).tolist()
-    assert runs[0].transfer_end_ps[1] - runs[0].transfer_start_ps[1] == round(8 * 200 * SENT / NIC * S)
+        assert runs[0].column(name).tolist() == runs[1].column(name).tolist()
+    assert runs[0].column("transfer_end_ps")[1] - runs[0].column("transfer_start_ps")[1] == round(
+        8 * 200 * SENT / NIC * S
+    )
 
 
 @settings(max_examples=150, deadline=None)
@@ -144,7 +146,7 @@ def test_runs_are_skipped_exactly(made, data):
     )
     runs = [simulate(made, deployment, skip_runs=skip) for skip in (True, False)]
     for name in COLUMNS:
-        assert getattr(runs[0], name).tolist() == getattr(runs[1], name).tolist(), name
+        assert runs[0].column(name).tolist() == runs[1].column(name).tolist(), name
     for name in ("busy_ps", "slowed_ps", "iterations"):
-        assert getattr(runs[0].replicas, name).tolist() == getattr(runs[1].replicas, name).tolist(), name
-    assert runs[0].gap_count.tolist() == runs[1].gap_count.tolist()
+        assert runs[0].table("replicas")[name].tolist() == runs[1].table("replicas")[name].tolist(), name
+    assert runs[0].table("gaps")["count"].tolist() == runs[1].table("gaps")["count"].tolist()

@@ -25,21 +25,21 @@ def test_tokens_and_blocks_are_conserved_and_skipping_shows_in_no_bit(router):
     requests = _random()
     deployment = Deployment((pool(replicas=3, prefix_cache=True, kv_blocks=40),), Router(router))
     run, stepped = simulate(requests, deployment), simulate(requests, deployment, skip_runs=False)
-    assert run.outcome == "finished"
-    assert (run.output_tokens == requests.output_tokens).all()
-    assert run.replicas.output_tokens.sum() == requests.output_tokens.sum()
-    assert (run.replicas.kv_used_blocks == 0).all()
-    assert run.preemptions.sum() == run.replicas.preemptions.sum() > 0
-    assert run.cached_tokens.sum() > 0
-    assert (run.admitted_ps >= requests.arrival_ps).all()
-    assert (run.first_token_ps > run.prefill_start_ps).all()
-    assert (run.network_ps < run.done_ps - run.prefill_start_ps).all()
+    assert run.meta["outcome"] == "finished"
+    assert (run.column("generated_tokens") == requests.output_tokens).all()
+    assert run.table("replicas")["output_tokens"].sum() == requests.output_tokens.sum()
+    assert (run.table("replicas")["kv_used_blocks"] == 0).all()
+    assert run.column("preemptions").sum() == run.table("replicas")["preemptions"].sum() > 0
+    assert run.column("cached_tokens").sum() > 0
+    assert (run.column("admitted_ps") >= requests.arrival_ps).all()
+    assert (run.column("first_token_ps") > run.column("prefill_start_ps")).all()
+    assert (run.column("network_ps") < run.end_ps - run.column("prefill_start_ps")).all()
     for name in COLUMNS:
-        assert (getattr(run, name) == getattr(stepped, name)).all(), name
-    assert (run.gap_count == stepped.gap_count).all()
+        assert (run.column(name) == stepped.column(name)).all(), name
+    assert (run.table("gaps")["count"] == stepped.table("gaps")["count"]).all()
     for name in ("busy_ps", "iterations", "kv_tokens", "pairs", "energy_j", "kv_peak_blocks"):
-        assert (getattr(run.replicas, name) == getattr(stepped.replicas, name)).all(), name
-    assert run.gap_count.sum() == (requests.output_tokens - 1).sum()
+        assert (run.table("replicas")[name] == stepped.table("replicas")[name]).all(), name
+    assert run.table("gaps")["count"].sum() == (requests.output_tokens - 1).sum()
 
 
 def test_chunks_do_not_show():
@@ -61,29 +61,30 @@ def test_chunks_do_not_show():
     number = np.concatenate([part.request for part in parts])
     assert sorted(number) == list(range(300))
     for name in COLUMNS:
-        assert (np.concatenate([part.columns[name] for part in parts]) == getattr(whole, name)[number]).all(), name
-    assert (totals.replicas.busy_ps == whole.replicas.busy_ps).all()
+        assert (np.concatenate([part.columns[name] for part in parts]) == whole.column(name)[number]).all(), name
+    assert (totals.table("replicas")["busy_ps"] == whole.table("replicas")["busy_ps"]).all()
 
 
 def test_who_fits_nowhere_is_dropped_and_nobody_else_is():
     requests = rows([0, 0, 5], [100, 2000, 10], [10, 10, 10])
     run = simulate(requests, Deployment((pool(),)))
-    assert run.status.tolist() == [0, 1, 0]
-    assert run.done_ps[1] == -1
+    assert run.column("status").tolist() == [0, 1, 0]
+    assert run.end_ps[1] == -1
 
 
 def test_an_overload_is_detected_and_said():
     requests = poisson(60_000, 1000.0, 100, 50)
     run = simulate(requests, Deployment((pool(),)))
-    assert run.outcome == "overload"
-    assert run.end_ps < requests.arrival_ps[-1]
+    assert run.meta["outcome"] == "overload"
+    assert run.meta["end_ps"] < requests.arrival_ps[-1]
     calm = simulate(poisson(20_000, 10.0, 100, 50), Deployment((pool(replicas=2),)))
-    assert calm.outcome == "finished"
+    assert calm.meta["outcome"] == "finished"
 
 
 def test_the_log_covers_the_busy_time():
     requests = _random(50, rate=5.0)
     run = simulate(requests, Deployment((Pool("one", LINEAR, max_batched_tokens=512),)), log_replicas=[0])
-    assert run.log["count"].sum() == run.replicas.iterations[0]
-    assert (run.log["end_ps"] >= run.log["start_ps"]).all()
-    assert (run.log["end_ps"] - run.log["start_ps"]).sum() == pytest.approx(run.replicas.busy_ps[0], abs=200)
+    log = run.table("iterations")
+    assert log["count"].sum() == run.table("replicas")["iterations"][0]
+    assert (log["end_ps"] >= log["start_ps"]).all()
+    assert (log["end_ps"] - log["start_ps"]).sum() == pytest.approx(run.table("replicas")["busy_ps"][0], abs=200)

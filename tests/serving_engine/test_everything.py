@@ -40,43 +40,45 @@ def _check(made, deployment, run):
         or all(any(_fits(one, n, prompt) for one in roles[role]) for role in ("prefill", "decode"))
         for n, prompt in zip(tokens, made.input_tokens, strict=True)
     ]
-    assert run.status.tolist() == [DONE if one else DROPPED for one in served]
-    assert (run.replicas.kv_used_blocks == 0).all()
+    assert run.column("status").tolist() == [DONE if one else DROPPED for one in served]
+    assert (run.table("replicas")["kv_used_blocks"] == 0).all()
     asked = np.where(served, made.output_tokens, 0)
-    assert (run.output_tokens == asked).all()
-    assert run.replicas.output_tokens.sum() == asked.sum()
-    assert run.gap_count.sum() == np.maximum(asked - 1, 0).sum()
-    assert run.replicas.preemptions.sum() == run.preemptions.sum()
-    assert run.replicas.cached_tokens.sum() == run.cached_tokens.sum()
-    assert run.replicas.loaded_tokens.sum() == run.loaded_tokens.sum()
-    assert run.replicas.moved_tokens.sum() == run.moved_tokens.sum()
-    done = run.status == DONE
+    assert (run.column("generated_tokens") == asked).all()
+    assert run.table("replicas")["output_tokens"].sum() == asked.sum()
+    assert run.table("gaps")["count"].sum() == np.maximum(asked - 1, 0).sum()
+    assert run.table("replicas")["preemptions"].sum() == run.column("preemptions").sum()
+    assert run.table("replicas")["cached_tokens"].sum() == run.column("cached_tokens").sum()
+    assert run.table("replicas")["loaded_tokens"].sum() == run.column("loaded_tokens").sum()
+    assert run.table("replicas")["moved_tokens"].sum() == run.column("moved_tokens").sum()
+    done = run.column("status") == DONE
     at = np.stack(
         [
             made.arrival_ps,
-            run.admitted_ps,
-            run.prefill_start_ps,
-            run.first_token_ps,
-            run.done_ps,
-            np.full(len(done), run.end_ps),
+            run.column("admitted_ps"),
+            run.column("prefill_start_ps"),
+            run.column("first_token_ps"),
+            run.end_ps,
+            np.full(len(done), run.meta["end_ps"]),
         ]
     )[:, done]
     assert (np.diff(at, axis=0) >= 0).all()
-    assert (run.first_token_ps[done] > run.prefill_start_ps[done]).all()
-    assert (run.transfer_end_ps >= run.transfer_start_ps).all()
-    assert (run.network_prefill_ps <= run.network_ps).all()
-    assert (run.network_prefill_ps <= run.first_token_ps - run.prefill_start_ps)[done].all()
-    assert (run.network_ps <= run.done_ps - run.prefill_start_ps)[done].all()
-    assert (run.replicas.busy_ps <= run.replicas.up_ps + 1).all()
-    assert (run.replicas.up_ps <= run.end_ps).all()
-    peaks = np.array([one.kv_blocks for one in deployment.pools])[run.replicas.pool]
-    assert (run.replicas.kv_peak_blocks <= peaks).all()
-    if not len(deployment.outages.replica) and not run.preemptions.any():
+    assert (run.column("first_token_ps")[done] > run.column("prefill_start_ps")[done]).all()
+    assert (run.column("transfer_end_ps") >= run.column("transfer_start_ps")).all()
+    assert (run.column("network_prefill_ps") <= run.column("network_ps")).all()
+    assert (run.column("network_prefill_ps") <= run.column("first_token_ps") - run.column("prefill_start_ps"))[
+        done
+    ].all()
+    assert (run.column("network_ps") <= run.end_ps - run.column("prefill_start_ps"))[done].all()
+    assert (run.table("replicas")["busy_ps"] <= run.table("replicas")["up_ps"] + 1).all()
+    assert (run.table("replicas")["up_ps"] <= run.meta["end_ps"]).all()
+    peaks = np.array([one.kv_blocks for one in deployment.pools])[run.table("replicas")["pool"]]
+    assert (run.table("replicas")["kv_peak_blocks"] <= peaks).all()
+    if not len(deployment.outages.replica) and not run.column("preemptions").any():
         computed = (
             np.where(served, made.input_tokens, 0).sum()
-            - (run.cached_tokens + run.loaded_tokens + run.moved_tokens).sum()
+            - (run.column("cached_tokens") + run.column("loaded_tokens") + run.column("moved_tokens")).sum()
         )
-        assert run.replicas.input_tokens.sum() == computed
+        assert run.table("replicas")["input_tokens"].sum() == computed
 
 
 def _cut(made, cuts):
@@ -92,8 +94,8 @@ def _cut(made, cuts):
 
 def _same_totals(one, other):
     for name in TOTALS:
-        assert (getattr(one.replicas, name) == getattr(other.replicas, name)).all(), name
-    assert (one.gap_count == other.gap_count).all()
+        assert (one.table("replicas")[name] == other.table("replicas")[name]).all(), name
+    assert (one.table("gaps")["count"] == other.table("gaps")["count"]).all()
 
 
 @settings(max_examples=200, deadline=None)
@@ -103,15 +105,15 @@ def test_nobody_is_lost_and_nothing_is_made(made, deployment, seed, data):
     _check(made, deployment, run)
     stepped = simulate(made, deployment, seed=seed, skip_runs=False)
     for name in COLUMNS:
-        assert getattr(run, name).tolist() == getattr(stepped, name).tolist(), name
+        assert run.column(name).tolist() == stepped.column(name).tolist(), name
     _same_totals(run, stepped)
-    assert np.allclose(run.link_bytes, stepped.link_bytes, rtol=1e-9)
+    assert np.allclose(run.table("links")["bytes"], stepped.table("links")["bytes"], rtol=1e-9)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(made.arrival_ps)), max_size=3)))
     *parts, totals = stream(_cut(made, cuts), deployment, seed=seed)
     number = np.concatenate([part.request for part in parts])
     assert sorted(number) == list(range(len(made.arrival_ps)))
     for name in COLUMNS:
-        assert np.concatenate([part.columns[name] for part in parts]).tolist() == getattr(run, name)[number].tolist(), (
+        assert np.concatenate([part.columns[name] for part in parts]).tolist() == run.column(name)[number].tolist(), (
             name
         )
     _same_totals(run, totals)

@@ -94,11 +94,14 @@ def cases(draw):
 def _transfers(made, run, ways, overlap):
     """What flows for each request: a part from the start of its prefill, the rest when that is over."""
     found, turns = {}, {}
-    for row in np.argsort(run.prefill_start_ps, kind="stable"):
-        pair = (int(run.replica[row]), int(run.decode_replica[row]))
+    for row in np.argsort(run.column("prefill_start_ps"), kind="stable"):
+        pair = (int(run.who[row]), int(run.column("decode_replica")[row]))
         turn = turns[pair[0]] = turns.get(pair[0], -1) + 1  # of its ways a replica takes the next each time
         bits = 8 * BYTES * float(made.input_tokens[row])
-        parts = [(run.prefill_start_ps[row] / S, overlap * bits), (run.first_token_ps[row] / S, (1 - overlap) * bits)]
+        parts = [
+            (run.column("prefill_start_ps")[row] / S, overlap * bits),
+            (run.column("first_token_ps")[row] / S, (1 - overlap) * bits),
+        ]
         found[int(row)] = fluid.Flow(ways[pair][turn % len(ways[pair])], parts if overlap else parts[1:])
     return [found[row] for row in range(len(made.arrival_ps))]
 
@@ -120,11 +123,11 @@ def test_transfers_end_and_links_carry_what_the_fluid_model_says(case):
         )
         for row, (begin, end) in enumerate(zip(other.ptr, other.ptr[1:], strict=False))
     ]
-    wire = fluid.run(deployment.links.rate_bps.tolist(), sent + beside, run.end_ps / S)
+    wire = fluid.run(deployment.links.rate_bps.tolist(), sent + beside, run.meta["end_ps"] / S)
     ends = np.array([one.ends_s for one in sent]) + deployment.links.latency_ps[0] / S
     # a picosecond that an end is rounded by is worth more where what goes on is much slower
-    assert run.transfer_end_ps / S == pytest.approx(ends, abs=2e-9)
-    assert run.link_bytes == pytest.approx(wire, rel=1e-9, abs=1e-2)
+    assert run.column("transfer_end_ps") / S == pytest.approx(ends, abs=2e-9)
+    assert run.table("links")["bytes"] == pytest.approx(wire, rel=1e-9, abs=1e-2)
 
 
 def test_the_fluid_model_by_hand():

@@ -30,19 +30,19 @@ def _served(requests, **changed):
 def test_by_hand():
     # 10 tokens alone: 10 + 5 ms. Then 1 here and the 4 that came meanwhile there: 4 + 2.5. Then 1 and 1: 1 + 1.
     run = _served(rows([0, 1 * MS], [10, 4], [3, 2]))
-    assert run.replica.tolist() == [0, 1]
-    assert run.first_token_ps == pytest.approx([15 * MS, 21.5 * MS])
-    assert run.prefill_start_ps == pytest.approx([0, 15 * MS])
-    assert run.done_ps == pytest.approx([23.5 * MS, 23.5 * MS])
+    assert run.who.tolist() == [0, 1]
+    assert run.column("first_token_ps") == pytest.approx([15 * MS, 21.5 * MS])
+    assert run.column("prefill_start_ps") == pytest.approx([0, 15 * MS])
+    assert run.end_ps == pytest.approx([23.5 * MS, 23.5 * MS])
     # Collectives of the tokens of all: 10, 5 and 2 of them for the first request, 5 and 2 for the second.
-    assert run.network_ps == pytest.approx([1.7 * MS, 0.7 * MS])
+    assert run.column("network_ps") == pytest.approx([1.7 * MS, 0.7 * MS])
 
 
 def test_a_group_waits_only_for_its_own():
     # Four in two groups: the long prompt on replica 0 holds up replica 1, not 2 and 3.
     run = _served(rows([0, 1, 2, 3], [100, 1, 1, 1], [1, 1, 1, 1]), replicas=4)
-    assert run.first_token_ps[1] > 100 * MS
-    assert run.first_token_ps[2] < 3 * MS
+    assert run.column("first_token_ps")[1] > 100 * MS
+    assert run.column("first_token_ps")[2] < 3 * MS
 
 
 def test_copies_that_share_nothing_but_the_clock():
@@ -53,17 +53,17 @@ def test_copies_that_share_nothing_but_the_clock():
     twice = rows(np.repeat(one.arrival_ps, 2), np.repeat(one.input_tokens, 2), np.repeat(one.output_tokens, 2))
     pool = Pool("two", Cost(**OWN), replicas=2, lockstep=2, max_batched_tokens=1024)
     found = simulate(twice, Deployment((pool,), Router("round-robin"), stop_on_overload=False))
-    assert np.abs(found.first_token_ps[::2] - expected.first_token_ps).max() <= 1
-    assert np.abs(found.done_ps[1::2] - expected.done_ps).max() <= 1
+    assert np.abs(found.column("first_token_ps")[::2] - expected.column("first_token_ps")).max() <= 1
+    assert np.abs(found.end_ps[1::2] - expected.end_ps).max() <= 1
 
 
 @pytest.mark.parametrize("ahead", [False, True])
 def test_nothing_is_lost(ahead):
     requests = poisson(3000, 8.0, 60, 12)
     run = _served(requests, ahead=ahead, max_sequences=8, kv_blocks=64)
-    assert (run.status == 0).all()
-    assert (run.first_token_ps > requests.arrival_ps).all()
-    assert (run.done_ps >= run.first_token_ps).all()
+    assert (run.column("status") == 0).all()
+    assert (run.column("first_token_ps") > requests.arrival_ps).all()
+    assert (run.end_ps >= run.column("first_token_ps")).all()
 
 
 @pytest.mark.parametrize(

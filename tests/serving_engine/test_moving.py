@@ -48,7 +48,7 @@ def apart(rate_bps: float, *, move: bool = True, latency_ps: int = 0, kind: str 
 
 
 def ttft_s(run, made) -> np.ndarray:
-    return (run.first_token_ps - made.arrival_ps) / S
+    return (run.column("first_token_ps") - made.arrival_ps) / S
 
 
 @pytest.mark.parametrize(("rate_bps", "moved"), [(64e6, True), (8.1e6, True), (7.9e6, False), (1e6, False)])
@@ -56,18 +56,18 @@ def test_moves_what_arrives_before_it_could_be_computed(rate_bps, moved):
     made = two_alike()
     run = simulate(made, apart(rate_bps))
     first = 64 * BYTES * 8 / rate_bps if moved else 64 * PER_TOKEN_S
-    assert run.moved_tokens.tolist() == [0, 64 if moved else 0]
-    assert run.cached_tokens.tolist() == [0, 0]
+    assert run.column("moved_tokens").tolist() == [0, 64 if moved else 0]
+    assert run.column("cached_tokens").tolist() == [0, 0]
     assert ttft_s(run, made)[1] == pytest.approx(first + 16 * PER_TOKEN_S, abs=1e-11)
-    assert run.replicas.moved_tokens.tolist() == [0, 64 if moved else 0]
-    assert run.link_bytes.tolist() == pytest.approx([64e3 * moved, 0, 0, 64e3 * moved])
+    assert run.table("replicas")["moved_tokens"].tolist() == [0, 64 if moved else 0]
+    assert run.table("links")["bytes"].tolist() == pytest.approx([64e3 * moved, 0, 0, 64e3 * moved])
 
 
 def test_latency_counts():
     made = two_alike()
-    assert simulate(made, apart(64e6, latency_ps=57 * MS)).moved_tokens[1] == 0
+    assert simulate(made, apart(64e6, latency_ps=57 * MS)).column("moved_tokens")[1] == 0
     found = simulate(made, apart(64e6, latency_ps=55 * MS))
-    assert found.moved_tokens[1] == 64
+    assert found.column("moved_tokens")[1] == 64
     assert ttft_s(found, made)[1] == pytest.approx(0.055 + 0.008 + 0.016, abs=1e-11)
 
 
@@ -83,16 +83,16 @@ def test_the_rate_is_what_others_leave():
         cap_bps=np.array([1e12]),
         weight=np.ones(1),
     )
-    assert simulate(made, apart(15.9e6, background=other)).moved_tokens[1] == 0
+    assert simulate(made, apart(15.9e6, background=other)).column("moved_tokens")[1] == 0
     found = simulate(made, apart(24e6, background=other))
-    assert found.moved_tokens[1] == 64
+    assert found.column("moved_tokens")[1] == 64
     assert ttft_s(found, made)[1] == pytest.approx(64 * BYTES * 8 / 12e6 + 0.016, abs=1e-9)
 
 
 def test_without_the_option_nothing_moves():
     run = simulate(two_alike(), apart(1e12, move=False))
-    assert run.moved_tokens.tolist() == [0, 0]
-    assert run.link_bytes.tolist() == [0.0] * 4
+    assert run.column("moved_tokens").tolist() == [0, 0]
+    assert run.table("links")["bytes"].tolist() == [0.0] * 4
 
 
 def test_routing_by_prefix_goes_where_it_is_empty_once_moving_is_cheap():
@@ -106,10 +106,10 @@ def test_routing_by_prefix_goes_where_it_is_empty_once_moving_is_cheap():
     stay = apart(1e12, kind="prefix")
     near = simulate(made, replace(stay, router=Router("prefix", **weights)))
     far = simulate(made, replace(stay, router=Router("prefix", move=True, **weights)))
-    assert near.replica.tolist() == [0, 0, 0]
-    assert near.cached_tokens[2] == 784
-    assert far.replica.tolist() == [0, 0, 1]
-    assert far.moved_tokens[2] == 784
+    assert near.who.tolist() == [0, 0, 0]
+    assert near.column("cached_tokens")[2] == 784
+    assert far.who.tolist() == [0, 0, 1]
+    assert far.column("moved_tokens")[2] == 784
     assert ttft_s(far, made)[2] < 0.1 * ttft_s(near, made)[2]
 
 
@@ -123,15 +123,15 @@ def test_what_is_read_stays_while_it_is_read():
     made.session = np.array([0, 1, 0], np.int64)
     made.session[1] = next(s for s in range(1, 99) if _home(s) != _home(0))
     run = simulate(made, deployment)
-    assert run.moved_tokens.tolist() == [0, 64, 0]
+    assert run.column("moved_tokens").tolist() == [0, 64, 0]
     leaves = 10 + 64 * BYTES * 8 / 16e6
-    assert run.admitted_ps[2] / S == pytest.approx(leaves, abs=1e-9)
+    assert run.column("admitted_ps")[2] / S == pytest.approx(leaves, abs=1e-9)
 
 
 def _home(session: int) -> int:
     alone = rows([0], [1], [1])
     alone.session = np.array([session], np.int64)
-    return int(simulate(alone, Deployment((Pool("x", SLOW, 2, max_batched_tokens=64),), Router("session"))).replica[0])
+    return int(simulate(alone, Deployment((Pool("x", SLOW, 2, max_batched_tokens=64),), Router("session"))).who[0])
 
 
 def test_a_giver_that_fails_leaves_it_to_be_computed():
@@ -139,10 +139,10 @@ def test_a_giver_that_fails_leaves_it_to_be_computed():
     at = 10 * S + 10 * MS
     away = Outages(np.array([0], np.int32), np.array([at]), np.array([at + S]), np.zeros(1, np.bool_))
     run = simulate(made, apart(16e6, outages=away))
-    assert run.outcome == "finished"
-    assert run.moved_tokens.tolist() == [0, 0]
+    assert run.meta["outcome"] == "finished"
+    assert run.column("moved_tokens").tolist() == [0, 0]
     assert ttft_s(run, made)[1] == pytest.approx(0.010 + 80 * PER_TOKEN_S, abs=1e-9)
-    assert (run.replicas.kv_used_blocks == 0).all()
+    assert (run.table("replicas")["kv_used_blocks"] == 0).all()
 
 
 @settings(max_examples=120, deadline=None)
@@ -168,7 +168,7 @@ def test_runs_are_skipped_exactly(made, data):
     deployment = Deployment((one,), Router(kind, move=True), links=links, outages=away, stop_on_overload=False)
     runs = [simulate(made, deployment, skip_runs=skip) for skip in (True, False)]
     for name in COLUMNS:
-        assert getattr(runs[0], name).tolist() == getattr(runs[1], name).tolist(), name
+        assert runs[0].column(name).tolist() == runs[1].column(name).tolist(), name
     for run in runs:
-        assert (run.replicas.kv_used_blocks == 0).all()
-        assert run.outcome == "finished"
+        assert (run.table("replicas")["kv_used_blocks"] == 0).all()
+        assert run.meta["outcome"] == "finished"

@@ -42,12 +42,12 @@ def test_with_room_for_all_the_engine_hits_what_the_rule_says(requests, max_batc
     cost = Cost.constant(1e-4)
     one = Pool("x", cost, kv_blocks=2**31, max_batched_tokens=max_batched_tokens, prefix_cache=True)
     run = simulate(requests, Deployment((one,), stop_on_overload=False))
-    assert run.outcome == "finished"
+    assert run.meta["outcome"] == "finished"
     hits, last = leading_hits(requests), (requests.input_tokens - 1) // 512
-    assert run.cached_tokens.tolist() == (512 * np.minimum(hits, last)).tolist()
+    assert run.column("cached_tokens").tolist() == (512 * np.minimum(hits, last)).tolist()
     lost = (hits > last).sum() / np.diff(requests.block_ptr).sum()
     assert 0 < lost < 0.002
-    blocks = run.cached_tokens.sum() / 512 / np.diff(requests.block_ptr).sum()
+    blocks = run.column("cached_tokens").sum() / 512 / np.diff(requests.block_ptr).sum()
     assert blocks + lost == pytest.approx(0.64, abs=0.005)
 
 
@@ -58,5 +58,5 @@ def test_a_smaller_cache_hits_less(requests):
     for tokens in (200_000, 2_000_000, 20_000_000):
         one = Pool("x", cost, kv_blocks=tokens // 16, prefix_cache=True)
         run = simulate(some, Deployment((one,), stop_on_overload=False))
-        shares.append(run.cached_tokens.sum() / some.input_tokens.sum())
+        shares.append(run.column("cached_tokens").sum() / some.input_tokens.sum())
     assert shares[0] < shares[1] < shares[2]

@@ -15,9 +15,9 @@ PS = 1e12
 def _waits(requests, cost, **changed):
     one = Pool("server", cost, max_sequences=1, kv_blocks=10**6, **changed)
     run = simulate(requests, Deployment((one,), stop_on_overload=False))
-    assert run.outcome == "finished"
-    assert (run.admitted_ps >= requests.arrival_ps).all()
-    return (run.admitted_ps - requests.arrival_ps) / PS, run
+    assert run.meta["outcome"] == "finished"
+    assert (run.column("admitted_ps") >= requests.arrival_ps).all()
+    return (run.column("admitted_ps") - requests.arrival_ps) / PS, run
 
 
 def _batch_error(values, batches=50):
@@ -47,8 +47,8 @@ def test_constant_service_waits_as_m_d_1(load):
     requests = poisson(400_000, load / service)
     waits, run = _waits(requests, Cost.constant(service))
     # a server without a break: the next one goes in when it has come and the one before is out (Lindley, 1952)
-    assert (run.admitted_ps[1:] == np.maximum(requests.arrival_ps[1:], run.done_ps[:-1])).all()
-    assert (run.done_ps - run.admitted_ps == service * PS).all()
+    assert (run.column("admitted_ps")[1:] == np.maximum(requests.arrival_ps[1:], run.end_ps[:-1])).all()
+    assert (run.end_ps - run.column("admitted_ps") == service * PS).all()
     assert _agrees(waits, load * service / (2 * (1 - load)))
 
 
@@ -68,7 +68,7 @@ def test_tails_of_constant_service_are_erlang_s(load):
 def test_general_service_waits_as_pollaczek_and_khinchine_say(load):
     times, requests = _general(load)
     waits, run = _waits(requests, _table(1e-5))
-    assert np.allclose((run.done_ps - run.admitted_ps) / PS, times, rtol=1e-6)
+    assert np.allclose((run.end_ps - run.column("admitted_ps")) / PS, times, rtol=1e-6)
     assert _agrees(waits, load / times.mean() * (times**2).mean() / (2 * (1 - load)))
 
 
@@ -97,5 +97,5 @@ def test_two_choices_wait_less_than_random_ones():
         requests = poisson(50_000, 900.0)
         one = Pool("server", Cost.constant(0.01), 10, max_sequences=1, kv_blocks=100)
         run = simulate(requests, Deployment((one,), Router(kind)))
-        means[kind] = (run.admitted_ps - requests.arrival_ps).mean()
+        means[kind] = (run.column("admitted_ps") - requests.arrival_ps).mean()
     assert means["least-loaded"] < means["two-choices"] < 0.6 * means["random"]

@@ -49,26 +49,26 @@ MANY = rows([0] * 40 + [S * 20] * 20, [1] * 60, [1] * 60)
 
 def test_a_fleet_that_scales_up_at_once_contends_at_the_storage():
     run = simulate(MANY, fleet(4, "storage", links=net(4)))
-    assert run.replicas.loads.tolist() == [0, 1, 1, 1]
-    assert (run.replicas.load_ps / S).tolist() == pytest.approx([0, 3, 3, 3])
+    assert run.table("replicas")["loads"].tolist() == [0, 1, 1, 1]
+    assert (run.table("replicas")["load_ps"] / S).tolist() == pytest.approx([0, 3, 3, 3])
     wide = simulate(MANY, fleet(4, "storage", links=net(4, 100 * RATE)))
-    assert (wide.replicas.load_ps / S).tolist() == pytest.approx([0, 1, 1, 1])
+    assert (wide.table("replicas")["load_ps"] / S).tolist() == pytest.approx([0, 1, 1, 1])
 
 
 def test_peers_are_read_from_in_turn():
     """The only one that is up serves all three; with two up, the two that start have one each."""
     run = simulate(MANY, fleet(4, "peer", links=net(4, peers=True)))
-    assert (run.replicas.load_ps / S).tolist() == pytest.approx([0, 3, 3, 3])
+    assert (run.table("replicas")["load_ps"] / S).tolist() == pytest.approx([0, 3, 3, 3])
     two = fleet(4, "peer", links=net(4, peers=True))
     two = replace(two, pools=(replace(two.pools[0], autoscale=replace(two.pools[0].autoscale, first_replicas=2)),))
-    assert (simulate(MANY, two).replicas.load_ps / S).tolist() == pytest.approx([0, 0, 1, 1])
+    assert (simulate(MANY, two).table("replicas")["load_ps"] / S).tolist() == pytest.approx([0, 0, 1, 1])
 
 
 def test_without_a_way_from_a_peer_or_storage_the_pool_has_its_own_time():
     run = simulate(MANY, fleet(2, "peer", links=net(2)))
-    assert (run.replicas.load_ps / S).tolist() == pytest.approx([0, 1])
+    assert (run.table("replicas")["load_ps"] / S).tolist() == pytest.approx([0, 1])
     run = simulate(MANY, fleet(2, "peer"))
-    assert (run.replicas.load_ps / S).tolist() == pytest.approx([0, 3])
+    assert (run.table("replicas")["load_ps"] / S).tolist() == pytest.approx([0, 3])
 
 
 def test_a_source_that_fails_is_replaced():
@@ -76,8 +76,8 @@ def test_a_source_that_fails_is_replaced():
     deployment = fleet(2, "peer", links=net(2, peers=True))
     away = Outages(np.array([0], np.int32), np.array([2 * S]), np.array([9 * S]), np.zeros(1, np.bool_))
     run = simulate(MANY, replace(deployment, outages=away))
-    assert run.replicas.load_ps[1] / S == pytest.approx(0.5 + 1.0)
-    assert run.outcome == "finished"
+    assert run.table("replicas")["load_ps"][1] / S == pytest.approx(0.5 + 1.0)
+    assert run.meta["outcome"] == "finished"
 
 
 @pytest.mark.parametrize("drain", [False, True])
@@ -87,10 +87,10 @@ def test_replicas_that_come_back_load(drain):
     made = rows([2 * S], [1], [1])
     both = np.array([0, 1], np.int32), np.array([S, S]), np.array([2 * S, 2 * S]), np.full(2, drain)
     run = simulate(made, Deployment((pool,), links=net(2), outages=Outages(*both, np.array([1, 1], np.uint8))))
-    assert (run.replicas.load_ps / S).tolist() == pytest.approx([2, 2])
-    assert run.admitted_ps[0] / S == pytest.approx(4)
+    assert (run.table("replicas")["load_ps"] / S).tolist() == pytest.approx([2, 2])
+    assert run.column("admitted_ps")[0] / S == pytest.approx(4)
     plain = simulate(made, Deployment((pool,), links=net(2), outages=Outages(*both)))
-    assert plain.admitted_ps[0] / S == pytest.approx(2)
+    assert plain.column("admitted_ps")[0] / S == pytest.approx(2)
 
 
 def stored(*, written: bool) -> Deployment:
@@ -118,12 +118,12 @@ def test_the_store_has_what_has_been_written(gap_s, found):
     """All units are known when the prefill begins: the first is sent at once, a quarter of a second, then the rest."""
     made = hashed(rows([0, round(gap_s * S)], [80, 80], [1, 1]), [[1, 2, 3, 4], [1, 2, 3, 4]], 16)
     run = simulate(made, stored(written=True))
-    assert run.loaded_tokens.tolist() == [0, found]
-    assert run.link_bytes[0] == pytest.approx(64e3)
-    assert (run.prefill_start_ps[1] - run.admitted_ps[1]) / S == pytest.approx(found / 64)
+    assert run.column("loaded_tokens").tolist() == [0, found]
+    assert run.table("links")["bytes"][0] == pytest.approx(64e3)
+    assert (run.column("prefill_start_ps")[1] - run.column("admitted_ps")[1]) / S == pytest.approx(found / 64)
     free = simulate(made, stored(written=False))
-    assert free.loaded_tokens.tolist() == [0, 64]
-    assert free.link_bytes[0] == 0
+    assert free.column("loaded_tokens").tolist() == [0, 64]
+    assert free.table("links")["bytes"][0] == 0
 
 
 def test_stepping_through_gives_the_same():
@@ -132,5 +132,5 @@ def test_stepping_through_gives_the_same():
         deployment = fleet(4, load, links=net(4, peers=True))
         runs = [simulate(made, deployment, skip_runs=skip) for skip in (True, False)]
         for name in COLUMNS:
-            assert getattr(runs[0], name).tolist() == getattr(runs[1], name).tolist(), name
-        assert runs[0].replicas.load_ps.tolist() == runs[1].replicas.load_ps.tolist()
+            assert runs[0].column(name).tolist() == runs[1].column(name).tolist(), name
+        assert runs[0].table("replicas")["load_ps"].tolist() == runs[1].table("replicas")["load_ps"].tolist()

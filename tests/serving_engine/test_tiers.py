@@ -23,7 +23,7 @@ def pool(kv_blocks, replicas=1, **changed):
 
 
 def first_token_s(run, row):
-    return run.first_token_ps[row] / S
+    return run.column("first_token_ps")[row] / S
 
 
 def again(rate_bps, latency_s=0.0, room=1e9):
@@ -40,18 +40,18 @@ def again(rate_bps, latency_s=0.0, room=1e9):
 def test_evicted_units_come_back_where_that_is_faster_than_computing_them(rate_bps, latency_s, loads):
     """The first unit stayed, it was let go last; three come from the host, one of the prompt is to compute."""
     run = again(rate_bps, latency_s)
-    assert run.cached_tokens.tolist() == [0, 0, 16]
-    assert run.loaded_tokens.tolist() == [0, 0, 48 if loads else 0]
+    assert run.column("cached_tokens").tolist() == [0, 0, 16]
+    assert run.column("loaded_tokens").tolist() == [0, 0, 48 if loads else 0]
     takes = 48 * BYTES * 8 / rate_bps + latency_s if loads else 0.048
     assert first_token_s(run, 2) == pytest.approx(20 + takes + 0.016, abs=1e-11)
-    assert run.admitted_ps[2] == 20 * S
-    assert run.replicas.loaded_tokens.sum() == run.loaded_tokens.sum()
+    assert run.column("admitted_ps")[2] == 20 * S
+    assert run.table("replicas")["loaded_tokens"].sum() == run.column("loaded_tokens").sum()
 
 
 @pytest.mark.parametrize(("units", "loaded"), [(3, 48), (2, 32), (1, 16), (0, 0)])
 def test_the_host_keeps_what_came_last(units, loaded):
     """Ends of chains are evicted first, so that a small host keeps the units that follow those in the cache."""
-    assert again(64e6, room=units * 16 * BYTES).loaded_tokens[2] == loaded
+    assert again(64e6, room=units * 16 * BYTES).column("loaded_tokens")[2] == loaded
 
 
 def test_loads_of_a_replica_take_turns_on_its_channel():
@@ -59,8 +59,8 @@ def test_loads_of_a_replica_take_turns_on_its_channel():
     chains = [A, C, list(range(31, 41)), A, C]
     made = hashed(rows([0, 10 * S, 20 * S, 30 * S, 30 * S], [80, 80, 176, 80, 80], [1] * 5), chains, 16)
     run = simulate(made, Deployment((pool(12, host_kv_bytes=1e9, swap_bps=64e6),)))
-    assert run.loaded_tokens.tolist() == [0, 0, 0, 64, 64]
-    assert run.prefill_start_ps[3] / S == pytest.approx(30.008, abs=1e-11)
+    assert run.column("loaded_tokens").tolist() == [0, 0, 0, 64, 64]
+    assert run.column("prefill_start_ps")[3] / S == pytest.approx(30.008, abs=1e-11)
     assert first_token_s(run, 3) == pytest.approx(30.008 + 0.016, abs=1e-11)
     # C is there at 30.016 s, and the replica is busy with the end of A until 30.024 s
     assert first_token_s(run, 4) == pytest.approx(30.024 + 0.016, abs=1e-11)
@@ -70,10 +70,10 @@ def test_who_has_no_room_to_load_waits_for_it():
     """A long request holds six of nine blocks and has driven out the last unit of A, which waits behind it."""
     made = hashed(rows([0, 10 * S, 10 * S + 1], [80, 90, 80], [1, 6, 1]), [A, [], A], 16)
     run = simulate(made, Deployment((pool(9, host_kv_bytes=1e9, swap_bps=64e6),)))
-    assert run.preemptions.sum() == 0
-    assert run.admitted_ps[2] >= run.done_ps[1]
-    assert run.cached_tokens[2] == 48
-    assert run.loaded_tokens[2] == 16
+    assert run.column("preemptions").sum() == 0
+    assert run.column("admitted_ps")[2] >= run.end_ps[1]
+    assert run.column("cached_tokens")[2] == 48
+    assert run.column("loaded_tokens")[2] == 16
 
 
 def stored(store, **router):
@@ -84,17 +84,17 @@ def stored(store, **router):
 
 def test_the_store_gives_to_all_replicas():
     run = stored(Store(1e9, 32e6, 0.005))
-    assert run.loaded_tokens.tolist() == [0, 64, 0]
-    assert run.cached_tokens.tolist() == [0, 0, 64]
+    assert run.column("loaded_tokens").tolist() == [0, 64, 0]
+    assert run.column("cached_tokens").tolist() == [0, 0, 64]
     assert first_token_s(run, 1) == pytest.approx(10 + 64 * BYTES * 8 / 32e6 + 0.005 + 0.016, abs=1e-11)
-    assert stored(Store(1e9, 7.9e6)).loaded_tokens[1] == 0
-    assert stored(Store(1e9, 8.1e6)).loaded_tokens[1] == 64
+    assert stored(Store(1e9, 7.9e6)).column("loaded_tokens")[1] == 0
+    assert stored(Store(1e9, 8.1e6)).column("loaded_tokens")[1] == 64
 
 
 def test_a_small_store_keeps_what_was_written_last():
     """Without its first unit a chain is worth nothing."""
-    assert stored(Store(4 * 16 * BYTES, 32e6)).loaded_tokens[1] == 64
-    assert stored(Store(3 * 16 * BYTES, 32e6)).loaded_tokens[1] == 0
+    assert stored(Store(4 * 16 * BYTES, 32e6)).column("loaded_tokens")[1] == 64
+    assert stored(Store(3 * 16 * BYTES, 32e6)).column("loaded_tokens")[1] == 0
 
 
 def test_the_store_follows_where_the_host_ends():
@@ -103,7 +103,7 @@ def test_the_store_follows_where_the_host_ends():
     one = pool(6, host_kv_bytes=2 * 16 * BYTES, swap_bps=64e6)
     for rate_bps, ready in [(128e6, 0.004), (16e6, 0.008)]:
         run = simulate(made, Deployment((one,), store=Store(1e9, rate_bps)))
-        assert run.loaded_tokens[2] == 48
+        assert run.column("loaded_tokens")[2] == 48
         assert first_token_s(run, 2) == pytest.approx(20 + ready + 0.016, abs=1e-11)
 
 
@@ -113,7 +113,7 @@ def test_a_preempted_request_finds_its_prefix_in_the_store():
     one = pool(11, max_sequences=2)
     without = simulate(made, Deployment((one,)))
     loads = simulate(made, Deployment((one,), store=Store(1e9, 1e12)))
-    assert without.preemptions.tolist() == loads.preemptions.tolist() == [0, 1]
-    assert without.loaded_tokens.sum() == 0
-    assert loads.loaded_tokens[1] > 0
-    assert loads.done_ps[1] < without.done_ps[1]
+    assert without.column("preemptions").tolist() == loads.column("preemptions").tolist() == [0, 1]
+    assert without.column("loaded_tokens").sum() == 0
+    assert loads.column("loaded_tokens")[1] > 0
+    assert loads.end_ps[1] < without.end_ps[1]

@@ -109,6 +109,21 @@ for _column in (
     Column("paused_ps", "int64", "How long packets of a flow stood behind egresses that were told to pause, in all."),
     Column("victim_ps", "int64", "How much of that for the sake of a queue that they did not go to."),
     Column("victim_of", "int32", "Whose queue, a link, that mostly was."),
+    Column("decode_replica", "int32", "Replica that decoded a request."),
+    Column("admitted_ps", "int64", "When it left the queue for the first time.", moment=True),
+    Column("prefill_start_ps", "int64", "Start of its first iteration.", moment=True),
+    Column("first_token_ps", "int64", "End of the iteration that brought its first token.", moment=True),
+    Column("cached_tokens", "int64", "Not computed, being in the replica's cache."),
+    Column("loaded_tokens", "int64", "Not computed, being loaded from tiers below it."),
+    Column("moved_tokens", "int64", "Not computed, being moved from another replica."),
+    Column("generated_tokens", "int64", "That came out."),
+    Column("preemptions", "int32", "How often it had to give way."),
+    Column("requeued", "int32", "How often it lost its replica."),
+    Column("transfer_start_ps", "int64", "When its KV cache began to travel from prefill to decode.", moment=True),
+    Column("transfer_end_ps", "int64", "When all of its KV cache was there.", moment=True),
+    Column("network_prefill_ps", "int64", "Collectives that nothing hid in its iterations up to the first token."),
+    Column("network_ps", "int64", "Collectives that nothing hid in all of its iterations."),
+    Column("status", "uint8", "0 done; 1 dropped, longer than any replica's cache; 2 unfinished when the run ended."),
 ):
     COLUMNS.add(_column.name, _column)
 
@@ -174,6 +189,59 @@ TABLES.add(
             Column("time_ps", "int64", "When."),
             Column("window_bytes", "int64", "Congestion window, 0 without one."),
             Column("rate_bps", "float64", "Sending rate, 0 without one."),
+        ),
+    ),
+)
+TABLES.add(
+    "replicas",
+    TableKind(
+        "totals of a replica",
+        _columns(
+            Column("pool", "int32", "Number of its pool."),
+            Column("busy_ps", "int64", "Time with an iteration under way, of the slowest of several stages."),
+            Column("loads", "int64", "Times that its weights came over links."),
+            Column("load_ps", "int64", "How long that took, in all."),
+            Column("slowed_ps", "int64", "Of `busy_ps`, what collectives lost to transfers over the same NICs."),
+            Column("up_ps", "int64", "Time that it was there."),
+            Column("iterations", "int64", "Iterations."),
+            Column("input_tokens", "int64", "Computed by prefills, recomputed ones included."),
+            Column("output_tokens", "int64", "That came out."),
+            Column("cached_tokens", "int64", "Not computed, being in the replica's own cache."),
+            Column("loaded_tokens", "int64", "Not computed, being loaded from host memory or the store."),
+            Column("moved_tokens", "int64", "Not computed, being moved from another replica."),
+            Column("preemptions", "int64", "Of its requests."),
+            Column("kv_peak_blocks", "int64", "Most blocks held at once."),
+            Column("kv_used_blocks", "int64", "Held at the end."),
+            Column("tokens", "int64", "Of all iterations together, drafts included."),
+            Column("kv_tokens", "float64", "Keys that decodes looked at."),
+            Column("pairs", "float64", "Query and key pairs of prefills."),
+            Column("energy_j", "float64", "idle_w x up + busy_w x busy + the costs by token, key and pair."),
+        ),
+    ),
+)
+TABLES.add(
+    "gaps",
+    TableKind(
+        "a bin of the gaps between two tokens of a request, over all requests",
+        _columns(
+            Column("lower_ps", "int64", "Lower edge."),
+            Column("upper_ps", "int64", "Upper edge."),
+            Column("count", "int64", "Gaps in it."),
+        ),
+    ),
+)
+TABLES.add(
+    "iterations",
+    TableKind(
+        "a run of like iterations of a logged replica",
+        _columns(
+            Column("replica", "int32", "Which."),
+            Column("start_ps", "int64", "Start of the first."),
+            Column("end_ps", "int64", "End of the last."),
+            Column("count", "int64", "How many."),
+            Column("tokens", "int64", "In each."),
+            Column("decodes", "int64", "Of them, tokens of requests past their prompt."),
+            Column("kv_tokens", "int64", "Keys that decodes looked at."),
         ),
     ),
 )

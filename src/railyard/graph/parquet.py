@@ -44,10 +44,15 @@ def read_graph(path: Path) -> TaskGraph:
     return _graph(frame, metadata["graph"])
 
 
-def write_record(record: Record, path: Path) -> None:
+def write_record(record: Record, path: Path, *, figures: Mapping[str, NDArray[Any]] | None = None) -> None:
     """Writes the rows, with the columns of the task graph where there is one; side tables and parts beside them.
 
     Every file appears complete or not at all; that of the rows comes last.
+
+    Args:
+        record: What happened.
+        path: Of the rows.
+        figures: Further columns, measured of the record; who reads it again does not get them.
     """
     for name, part in record.parts.items():
         write_record(part, file_of(path, name))
@@ -67,7 +72,7 @@ def write_record(record: Record, path: Path) -> None:
 
         metadata["graph"] = _graph_metadata(record.work)
         frame = pl.concat([_graph_frame(record.work), frame.drop("size_bytes")], how="horizontal")
-    _write(frame, metadata, path)
+    _write(frame.with_columns(**(figures or {})), metadata, path)
 
 
 def read_record(path: Path) -> Record:

@@ -187,12 +187,13 @@ def replay(setting: Setting, software: ServingSoftware) -> Replay:
     asked = _Asked.of(run)
     found = simulate(asked, Deployment((pool,), Router("least-loaded"), stop_on_overload=False))
     later = np.maximum(run.output_tokens - 1, 1)
-    answered = (found.done_ps - found.first_token_ps) / _PS
+    first_ps = found.column("first_token_ps")
+    answered = (found.end_ps - first_ps) / _PS
     return Replay(
-        ttft_s=(found.first_token_ps - asked.arrival_ps) / _PS,
+        ttft_s=(first_ps - asked.arrival_ps) / _PS,
         tpot_s=np.where(run.output_tokens > 1, answered / later, np.nan),
-        preemptions=int(found.preemptions.sum()),
-        end_s=float(found.done_ps.max()) / _PS,
+        preemptions=int(found.column("preemptions").sum()),
+        end_s=float(found.end_ps.max()) / _PS,
     )
 
 

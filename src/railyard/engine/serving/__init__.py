@@ -16,7 +16,7 @@ from railyard.engine.serving.deployment import (
     Transfers,
     rolling_update,
 )
-from railyard.engine.serving.results import STATUS, Replicas, ServingRun
+from railyard.engine.serving.results import STATUS
 from railyard.engine.serving.running import Chunk, Columns, simulate, stream
 
 __all__ = [
@@ -30,9 +30,7 @@ __all__ = [
     "Links",
     "Outages",
     "Pool",
-    "Replicas",
     "Router",
-    "ServingRun",
     "Speculative",
     "Store",
     "Transfers",

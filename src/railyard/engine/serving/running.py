@@ -9,8 +9,10 @@ import numpy as np
 
 from railyard import _core
 from railyard.engine.serving.lowering import lower
-from railyard.engine.serving.results import COLUMNS, ServingRun, replicas_of
+from railyard.engine.serving.results import COLUMNS, outcome_of, replicas_of
 from railyard.errors import InputError
+from railyard.graph import Label, Record
+from railyard.graph.columns import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int], None]
 
 _LAST_PS = 2**61
-_LOG = ("replica", "start_ps", "end_ps", "count", "tokens", "decodes", "kv_tokens")
 
 
 class Columns(Protocol):
@@ -63,7 +64,7 @@ class Chunk:
 
     Attributes:
         request: i64[m], number in the order of feeding.
-        columns: The columns of `ServingRun` by request, m rows each.
+        columns: Those of the record (`COLUMNS`), m rows each.
     """
 
     request: NDArray[np.int64]
@@ -80,7 +81,7 @@ def simulate(
     users: int = 0,
     think_ps: int = 0,
     progress: Progress | None = None,
-) -> ServingRun:
+) -> Record:
     """Serves all requests.
 
     Args:
@@ -93,6 +94,11 @@ def simulate(
             and `think_ps` are over, and not before its arrival. 0: every request is sent as it arrives.
         think_ps: From an answer until its user is free again.
         progress: Called with the requests that have left and the simulated time in ps.
+
+    Returns:
+        One row a request, sent at its start and answered at its end, with the tables `replicas`, `links`, `gaps` and
+        `iterations`. `meta` has `outcome` (see `outcome_of`), `overloaded` (the run was ended, because the queue grew
+        without bound), `end_ps` (when the last thing happened), seed and events.
 
     Raises:
         InputError: Columns or deployment do not fit together.
@@ -110,9 +116,9 @@ def simulate(
     core.run(True, progress)
     drained = core.drain()
     columns = {}
-    for name, (kind, default) in COLUMNS.items():
+    for name, (core_name, kind, default) in COLUMNS.items():
         column = np.full(count, default, kind)
-        column[drained.request] = getattr(drained, name)
+        column[drained.request] = getattr(drained, core_name)
         columns[name] = column
     return _result(core, deployment, columns, seed)
 
@@ -123,10 +129,10 @@ def stream(
     *,
     seed: int = 0,
     progress: Progress | None = None,
-) -> Iterator[Chunk | ServingRun]:
+) -> Iterator[Chunk | Record]:
     """Serves requests that come in chunks, in bounded memory: yields those that have left after each chunk.
 
-    The last thing yielded is a `ServingRun` without rows by request: the totals. The result does not depend on how the
+    The last thing yielded is a `Record` without rows by request: the totals. The result does not depend on how the
     requests are cut.
 
     Raises:
@@ -149,13 +155,13 @@ def stream(
         core = _serving(deployment, 0, seed)
     core.run(True, progress)
     yield _drain(core)
-    none = {name: np.zeros(0, kind) for name, (kind, _) in COLUMNS.items()}
+    none = {name: np.zeros(0, kind) for name, (_, kind, _) in COLUMNS.items()}
     yield _result(core, deployment, none, seed)
 
 
 def _drain(core: _core.Serving) -> Chunk:
     drained = core.drain()
-    return Chunk(np.array(drained.request), {name: np.array(getattr(drained, name)) for name in COLUMNS})
+    return Chunk(np.array(drained.request), {name: np.array(getattr(drained, one[0])) for name, one in COLUMNS.items()})
 
 
 def _serving(
@@ -215,16 +221,29 @@ def _whole(values: Any, kind: type[np.integer[Any]], name: str) -> NDArray[Any]:
     return np.ascontiguousarray(column, kind)
 
 
-def _result(core: _core.Serving, deployment: Deployment, columns: dict[str, NDArray[Any]], seed: int) -> ServingRun:
-    log = core.log
-    return ServingRun(
-        **columns,
-        replicas=replicas_of(deployment, core.totals),
-        link_bytes=np.array(core.link_bytes, np.float64),
-        gap_lower_ps=np.array(core.gap_lower_ps(), np.int64),
-        gap_count=np.array(core.gaps, np.int64),
-        log={name: np.array(getattr(log, name)) for name in _LOG},
-        end_ps=core.now_ps,
-        overloaded=core.overloaded,
-        meta={"engine": "serving", "seed": seed, "events": core.events},
+def _result(core: _core.Serving, deployment: Deployment, columns: dict[str, NDArray[Any]], seed: int) -> Record:
+    log, edges_ps, count = core.log, np.array(core.gap_lower_ps(), np.int64), len(columns["who"])
+    return Record(
+        rows="requests",
+        who=columns.pop("who"),
+        what=np.zeros(count, np.int32),
+        start_ps=columns.pop("start_ps"),
+        end_ps=columns.pop("end_ps"),
+        size_bytes=np.zeros(count, np.int64),
+        labels=(Label("", "request"),),
+        optional=columns,
+        tables={
+            "replicas": replicas_of(deployment, core.totals),
+            "links": {"bytes": np.array(core.link_bytes, np.float64)},
+            "gaps": {"lower_ps": edges_ps[:-1], "upper_ps": edges_ps[1:], "count": np.array(core.gaps, np.int64)},
+            "iterations": {name: np.array(getattr(log, name)) for name in TABLES.get("iterations").columns},
+        },
+        meta={
+            "engine": "serving",
+            "seed": seed,
+            "events": core.events,
+            "end_ps": core.now_ps,
+            "overloaded": core.overloaded,
+            "outcome": outcome_of(columns["status"], overloaded=core.overloaded),
+        },
     )

@@ -13,8 +13,9 @@ from railyard.engine.stages.stage import PS, Passed, parts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.engine.serving import Deployment, ServingRun
+    from railyard.engine.serving import Deployment
     from railyard.engine.stages.stage import Asked, Progress
+    from railyard.graph import Record
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,18 +68,18 @@ class Batched:
         )
         return self._passed(texts, simulate(texts, self.deployment, seed=seed, progress=progress))
 
-    def _passed(self, texts: Texts, run: ServingRun) -> Passed:
-        done = run.done_ps.reshape(-1, self.items)
+    def _passed(self, texts: Texts, run: Record) -> Passed:
+        done = run.end_ps.reshape(-1, self.items)
         last = np.arange(len(done)) * self.items + done.argmax(axis=1)
-        answered = (run.status == 0).reshape(-1, self.items).all(axis=1)
-        end = run.done_ps[last]
-        queue = (run.admitted_ps[last] - texts.arrival_ps[last]) / PS
-        network = run.network_ps[last] / PS
+        answered = (run.column("status") == 0).reshape(-1, self.items).all(axis=1)
+        end = run.end_ps[last]
+        queue = (run.column("admitted_ps")[last] - texts.arrival_ps[last]) / PS
+        network = run.column("network_ps")[last] / PS
         total = (end - texts.arrival_ps[last] + self.entry_ps) / PS
         return Passed(
             end_ps=np.where(answered, end, -1),
             parts=parts(queue=queue, network=network, compute=total - queue - network),
-            refused=(run.status == 1).reshape(-1, self.items).any(axis=1),
-            overloaded=run.overloaded,
+            refused=(run.column("status") == 1).reshape(-1, self.items).any(axis=1),
+            overloaded=run.meta["overloaded"],
             run=run,
         )

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from railyard.engine.serving import Deployment, ServingRun
+    from railyard.engine.serving import Deployment
+    from railyard.graph import Record
 
 _ROUNDS = 2
 
@@ -71,7 +72,7 @@ class Drafting:
         share = min(self.acceptance, 1 - 1e-12)
         return (1 - share ** (self.tokens + 1)) / (1 - share)
 
-    def settled(self, serve: Callable[[Drafting], ServingRun], decodes: NDArray[np.bool_]) -> Drafting:
+    def settled(self, serve: Callable[[Drafting], Record], decodes: NDArray[np.bool_]) -> Drafting:
         """With the batch that the checking replicas turn out to have.
 
         Args:
@@ -80,9 +81,9 @@ class Drafting:
         """
         found = self
         for _ in range(_ROUNDS):
-            totals = serve(found).replicas
-            tokens = float((totals.output_tokens[decodes]).sum())
-            steps = max(float(totals.iterations[decodes].sum()), 1.0)
+            totals = serve(found).table("replicas")
+            tokens = float((totals["output_tokens"][decodes]).sum())
+            steps = max(float(totals["iterations"][decodes].sum()), 1.0)
             found = replace(found, batch=max(tokens / steps / found.yields, 1.0))
         return found
 

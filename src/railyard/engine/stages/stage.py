@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.engine.serving import ServingRun
     from railyard.engine.stages.drafting import Drafting
+    from railyard.graph import Record
 
     Progress = Callable[[int, int], None]
 
@@ -83,13 +83,13 @@ class Passed:
     parts: NDArray[np.float64]
     refused: NDArray[np.bool_]
     overloaded: bool
-    run: ServingRun | None = None
+    run: Record | None = None
     busy_s: float = 0.0
     tokens: Tokens | None = None
     drafting: Drafting | None = None
 
     @property
-    def served_run(self) -> ServingRun:
+    def served_run(self) -> Record:
         """The run of the serving engine.
 
         Raises:

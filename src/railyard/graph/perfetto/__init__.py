@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.graph.perfetto import flows, tasks
+from railyard.graph.perfetto import flows, requests, tasks
 from railyard.graph.perfetto.events import write_events
 from railyard.graph.task_graph import TaskGraph
 
@@ -16,22 +16,31 @@ if TYPE_CHECKING:
 
 
 def write(
-    record: Record, path: Path, *, ranks: Sequence[int] | None = None, link_name: Callable[[int], str] = str
+    record: Record,
+    path: Path,
+    *,
+    ranks: Sequence[int] | None = None,
+    link_name: Callable[[int], str] = str,
+    who_name: Callable[[int], str] = str,
 ) -> None:
     """Writes a trace; the file appears complete or not at all.
 
     Args:
-        record: What happened. Tasks of a graph get a track a rank and stream; all else one process for each `who`, in
-            as many lanes as overlap.
+        record: What happened. Tasks of a graph get a track a rank and stream, requests one a replica and their phases;
+            all else one process for each `who`, in as many lanes as overlap.
         path: Where to; a name that ends in `.gz` is compressed (Perfetto opens that too).
         ranks: Of a task graph, which ranks; None takes up to `tasks.RANKS`, spread evenly.
         link_name: Names the sampled links.
+        who_name: Names the replicas.
 
     Raises:
         InputError: A rank does not exist.
     """
     if isinstance(record.work, TaskGraph):
         about = {name: str(record.meta.get(name, "")) for name in ("engine", "seed")}
-        write_events(tasks.events(record, ranks), path, about)
+        write_events(tasks.events(record, ranks), path, {"displayTimeUnit": "ns", "otherData": about})
+    elif "iterations" in record.tables:
+        write_events(requests.events(record, who_name), path, {"displayTimeUnit": "ms"})
     else:
-        write_events(flows.events(record, link_name), path, {"engine": str(record.meta.get("engine", ""))})
+        about = {"engine": str(record.meta.get("engine", ""))}
+        write_events(flows.events(record, link_name), path, {"displayTimeUnit": "ns", "otherData": about})

@@ -20,27 +20,27 @@ if TYPE_CHECKING:
 PS_PER_NS = 1000
 
 
-def write_events(events: Iterable[str], path: Path, about: Mapping[str, str]) -> None:
+def write_events(events: Iterable[str], path: Path, head: Mapping[str, Any]) -> None:
     """Writes a trace; the file appears complete or not at all.
 
     Args:
         events: Each as JSON.
         path: Where to; a name that ends in `.gz` is compressed (Perfetto opens that too).
-        about: Of the whole trace.
+        head: Fields of the trace besides its events, at least one.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(path.name + ".tmp")
     with unfinished.open("wb") as raw:
         if path.suffix == ".gz":
             with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
-                _write_text(events, io.TextIOWrapper(packed, encoding="utf-8"), about)
+                _write_text(events, io.TextIOWrapper(packed, encoding="utf-8"), head)
         else:
-            _write_text(events, io.TextIOWrapper(raw, encoding="utf-8"), about)
+            _write_text(events, io.TextIOWrapper(raw, encoding="utf-8"), head)
     unfinished.replace(path)
 
 
-def _write_text(events: Iterable[str], out: io.TextIOWrapper, about: Mapping[str, str]) -> None:
-    out.write(f'{{"displayTimeUnit":"ns","otherData":{json.dumps(about)},"traceEvents":[\n')
+def _write_text(events: Iterable[str], out: io.TextIOWrapper, head: Mapping[str, Any]) -> None:
+    out.write(json.dumps(head, separators=(",", ":")).removesuffix("}") + ',"traceEvents":[\n')
     for number, line in enumerate(events):
         out.write(",\n" if number else "")
         out.write(line)

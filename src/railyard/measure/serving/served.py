@@ -19,10 +19,21 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.engine.serving import ServingRun
+    from railyard.graph import Record
 
 _S = 1e-12
 DONE, DROPPED, UNFINISHED = 0, 1, 2
+_NEEDED = (
+    "status",
+    "decode_replica",
+    "transfer_end_ps",
+    "first_token_ps",
+    "prefill_start_ps",
+    "admitted_ps",
+    "network_prefill_ps",
+    "network_ps",
+    "cached_tokens",
+)
 PARTS = ("queue", "transfer", "network", "compute")
 
 
@@ -78,7 +89,7 @@ def served(
     arrival_ps: NDArray[np.int64],
     input_tokens: NDArray[np.int32],
     output_tokens: NDArray[np.int32],
-    run: ServingRun,
+    run: Record,
     *,
     entry_ps: int = 0,
 ) -> Served:
@@ -90,32 +101,36 @@ def served(
         output_tokens: int32[n].
         run: What the engine found, one entry a request.
         entry_ps: From the arrival of a request until an engine has it; part of `compute`.
+
+    Raises:
+        InputError: The record lacks phases of requests.
     """
-    done = np.asarray(run.status) == DONE
-    moved = (np.asarray(run.decode_replica) >= 0) & (np.asarray(run.transfer_end_ps) >= 0)
-    first = np.asarray(run.first_token_ps)
-    seen: NDArray[np.int64] = np.where(moved, np.maximum(first, run.transfer_end_ps), first)
-    start = np.asarray(run.prefill_start_ps, np.int64)
-    queue = _seconds(np.asarray(run.admitted_ps) - arrival_ps - entry_ps, done)
-    moving = _seconds((start - np.asarray(run.admitted_ps)) + (seen - first), done)
-    network = _seconds(np.asarray(run.network_prefill_ps), done)
+    run.require("latencies of requests", *_NEEDED)
+    done = np.asarray(run.column("status")) == DONE
+    moved = (np.asarray(run.column("decode_replica")) >= 0) & (np.asarray(run.column("transfer_end_ps")) >= 0)
+    first = np.asarray(run.column("first_token_ps"))
+    seen: NDArray[np.int64] = np.where(moved, np.maximum(first, run.column("transfer_end_ps")), first)
+    start = np.asarray(run.column("prefill_start_ps"), np.int64)
+    queue = _seconds(np.asarray(run.column("admitted_ps")) - arrival_ps - entry_ps, done)
+    moving = _seconds((start - np.asarray(run.column("admitted_ps"))) + (seen - first), done)
+    network = _seconds(np.asarray(run.column("network_prefill_ps")), done)
     ttft = _seconds(seen - arrival_ps, done)
     steps = np.where(output_tokens > 1, output_tokens - 1.0, np.nan)
     return Served(
         arrival_s=np.asarray(arrival_ps * _S, np.float64),
-        done_s=_seconds(np.asarray(run.done_ps), done),
+        done_s=_seconds(np.asarray(run.end_ps), done),
         input_tokens=np.asarray(input_tokens, np.int64),
         output_tokens=np.asarray(output_tokens, np.int64),
-        cached_tokens=np.asarray(run.cached_tokens, np.int64),
+        cached_tokens=np.asarray(run.column("cached_tokens"), np.int64),
         ttft_s=ttft,
         queue_s=queue,
         transfer_s=moving,
         network_s=network,
         compute_s=ttft - queue - moving - network,
-        tpot_s=_seconds(np.maximum(np.asarray(run.done_ps) - seen, 0), done) / steps,
-        decode_network_s=_seconds(np.asarray(run.network_ps) - run.network_prefill_ps, done) / steps,
-        e2e_s=_seconds(np.maximum(run.done_ps, seen) - arrival_ps, done),
-        status=np.asarray(run.status, np.uint8),
+        tpot_s=_seconds(np.maximum(np.asarray(run.end_ps) - seen, 0), done) / steps,
+        decode_network_s=_seconds(run.column("network_ps") - run.column("network_prefill_ps"), done) / steps,
+        e2e_s=_seconds(np.maximum(run.end_ps, seen) - arrival_ps, done),
+        status=np.asarray(run.column("status"), np.uint8),
     )
 
 

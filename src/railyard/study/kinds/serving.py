@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from railyard.engine.serving import ServingRun
+    from railyard.graph import Record
     from railyard.measure.serving.served import Served
     from railyard.study.control import Control
     from railyard.study.serving.measuring import Measured
@@ -39,7 +39,7 @@ class Answered:
     """
 
     job: ServingJob
-    run: ServingRun
+    run: Record
 
 
 def _run(job: ServingJob, control: Control) -> Answered:
@@ -61,7 +61,7 @@ def _search(answered: Answered, found: Measured, control: Control) -> None:
 
 def _served(job: ServingJob, requests: Requests) -> tuple[Served, bool]:
     run = job.run(requests)
-    return latencies(job, requests, run), run.overloaded
+    return latencies(job, requests, run), run.meta["overloaded"]
 
 
 def relate(measured: Sequence[Measured]) -> None:

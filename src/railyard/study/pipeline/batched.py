@@ -122,22 +122,22 @@ def _built(kind: str, stage: Batched, hardware: Hardware) -> Built:
 
 def _uses(hardware: Hardware, idle_w: float, passed: Passed, span_s: float) -> list[Use]:
     run = passed.served_run
-    totals, device = run.replicas, hardware.cluster.accelerator
-    busy = float(totals.busy_ps.sum()) / PS / (span_s * len(totals.pool)) if span_s > 0 else 0.0
-    energy = metered_j(run, np.ones(len(totals.pool), np.bool_), idle_w, 0.0, span_s)
+    totals, device = run.table("replicas"), hardware.cluster.accelerator
+    busy = float(totals["busy_ps"].sum()) / PS / (span_s * len(totals["pool"])) if span_s > 0 else 0.0
+    energy = metered_j(run, np.ones(len(totals["pool"]), np.bool_), idle_w, 0.0, span_s)
     return [Use(device, hardware.count, drawn_w(device, energy, hardware.count, span_s), prompt=min(busy, 1.0))]
 
 
 def _replicas(passed: Passed, span_s: float) -> list[dict[str, Any]]:
-    totals = passed.served_run.replicas
+    totals = passed.served_run.table("replicas")
     return [
         {
-            "busy": float(totals.busy_ps[number] / PS / span_s) if span_s > 0 else 0.0,
-            "iterations": int(totals.iterations[number]),
-            "input_tokens": int(totals.input_tokens[number]),
+            "busy": float(totals["busy_ps"][number] / PS / span_s) if span_s > 0 else 0.0,
+            "iterations": int(totals["iterations"][number]),
+            "input_tokens": int(totals["input_tokens"][number]),
             "output_tokens": 0,
             "cached_tokens": 0,
             "kv_peak_share": 0.0,
         }
-        for number in range(len(totals.pool))
+        for number in range(len(totals["pool"]))
     ]

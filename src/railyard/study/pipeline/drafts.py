@@ -19,7 +19,7 @@ from railyard.workload.training.machine import Machine
 
 if TYPE_CHECKING:
     from railyard.cluster import Cluster
-    from railyard.engine.serving import ServingRun
+    from railyard.graph import Record
     from railyard.scenario.pipeline import DraftSection
     from railyard.study.pipeline.built import Hardware
     from railyard.study.pipeline.site import Site
@@ -42,10 +42,10 @@ class Drafts:
     hardware: Hardware
     cost: IterationCost
 
-    def use(self, settled: Drafting, run: ServingRun, span_s: float) -> Use:
+    def use(self, settled: Drafting, run: Record, span_s: float) -> Use:
         """How they spend the run."""
         device, count, copies = self.hardware.cluster.accelerator, self.hardware.count, self.hardware.replicas
-        iterations = float(run.replicas.iterations.sum()) / max(settled.checked_by * copies, 1.0)
+        iterations = float(run.table("replicas")["iterations"].sum()) / max(settled.checked_by * copies, 1.0)
         busy = min(iterations * settled.tokens * settled.pass_s / span_s, 1.0) if span_s > 0 else 0.0
         watt = copies * (self.cost.idle_w + busy * self.cost.busy_w)
         return Use(device, count, drawn_w(device, watt * span_s, count, span_s), decode=busy)

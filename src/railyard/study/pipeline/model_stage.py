@@ -33,9 +33,10 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Catalog
     from railyard.economics.deployment import Use
-    from railyard.engine.serving import Pool, ServingRun
+    from railyard.engine.serving import Pool
     from railyard.engine.stages import Drafting
     from railyard.engine.stages.stage import Progress
+    from railyard.graph import Record
     from railyard.scenario.cluster import ClusterSection
     from railyard.scenario.load import Draft
     from railyard.scenario.pipeline import ModelStage
@@ -101,7 +102,7 @@ class Answer:
             columns |= _full_blocks(requests)
         return replace(requests, **columns)
 
-    def _passed(self, asked: Requests, run: ServingRun, drafting: Drafting | None) -> Passed:
+    def _passed(self, asked: Requests, run: Record, drafting: Drafting | None) -> Passed:
         found = served(asked.arrival_ps, asked.input_tokens, asked.output_tokens, run, entry_ps=self.job.entry_ps)
         steps = np.maximum(asked.output_tokens - 1.0, 0.0)
         decode = np.where(steps > 0, np.nan_to_num(found.decode_network_s) * steps, 0.0)
@@ -112,10 +113,10 @@ class Answer:
         done = found.done
         seen_ps = np.where(done, asked.arrival_ps + np.rint(np.nan_to_num(found.ttft_s) * PS).astype(np.int64), -1)
         return Passed(
-            end_ps=np.where(done, np.maximum(run.done_ps, seen_ps), -1),
+            end_ps=np.where(done, np.maximum(run.end_ps, seen_ps), -1),
             parts=first + parts(network=decode, compute=later - decode),
             refused=np.asarray(found.status == DROPPED),
-            overloaded=run.overloaded,
+            overloaded=run.meta["overloaded"],
             run=run,
             drafting=drafting,
             tokens=Tokens(
@@ -123,19 +124,19 @@ class Answer:
                 first_parts=first,
                 decode_network_s=np.nan_to_num(found.decode_network_s),
                 cached_tokens=found.cached_tokens,
-                gap_count=run.gap_count,
-                gap_lower_s=np.asarray(run.gap_lower_ps[:-1] / PS, np.float64),
+                gap_count=run.table("gaps")["count"],
+                gap_lower_s=np.asarray(run.table("gaps")["lower_ps"] / PS, np.float64),
                 cache=_cached(asked, run, done),
             ),
         )
 
 
-def _cached(asked: Requests, run: ServingRun, done: NDArray[np.bool_]) -> Cached:
+def _cached(asked: Requests, run: Record, done: NDArray[np.bool_]) -> Cached:
     return Cached(
         int(asked.input_tokens[done].sum()),
-        int(run.cached_tokens[done].sum()),
-        int(run.loaded_tokens[done].sum()),
-        int(run.replicas.preemptions.sum()),
+        int(run.column("cached_tokens")[done].sum()),
+        int(run.column("loaded_tokens")[done].sum()),
+        int(run.table("replicas")["preemptions"].sum()),
     )
 
 

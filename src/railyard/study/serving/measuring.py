@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from railyard.economics.deployment import DeploymentCost
-    from railyard.engine.serving import ServingRun
+    from railyard.graph import Record
     from railyard.study.serving.prepare import ServingJob
     from railyard.workload.serving.requests import Requests
 
@@ -74,19 +74,19 @@ def objective_of(job: ServingJob) -> Objective:
     return Objective(slo.ttft, slo.tpot, slo.e2e, slo.attainment)
 
 
-def latencies(job: ServingJob, requests: Requests, run: ServingRun) -> Served:
+def latencies(job: ServingJob, requests: Requests, run: Record) -> Served:
     """The requests of a run as they were served."""
     return served(requests.arrival_ps, requests.input_tokens, requests.output_tokens, run, entry_ps=job.entry_ps)
 
 
-def measure(job: ServingJob, run: ServingRun) -> Measured:
+def measure(job: ServingJob, run: Record) -> Measured:
     """Everything about one variant.
 
     Raises:
         InputError: The bill holds an unknown kind.
     """
     found, objective = latencies(job, job.requests, run), objective_of(job)
-    good = goodput(found, objective)
+    good, gaps = goodput(found, objective), run.table("gaps")
     uses = uses_of(job, run, good.span_s)
     met = objective.met(found)
     cost = deployment_cost(
@@ -98,9 +98,9 @@ def measure(job: ServingJob, run: ServingRun) -> Measured:
         assumptions=job.assumptions,
     )
     serving = {
-        "outcome": run.outcome,
+        "outcome": run.meta["outcome"],
         "requests": requests_of(job.requests, found),
-        **latencies_of(found, counted(run.gap_count, np.asarray(run.gap_lower_ps[:-1] * 1e-12, np.float64))),
+        **latencies_of(found, counted(gaps["count"], np.asarray(gaps["lower_ps"] * 1e-12, np.float64))),
         "slo": slo_of(objective, good),
         "throughput": throughput_of(found, good, cost, sum(pool.accelerators for pool in job.pools)),
         "kv": _cache(job, run, found),
@@ -121,18 +121,18 @@ def measure(job: ServingJob, run: ServingRun) -> Measured:
     return Measured(variant, found, cost, tuple(_sources(job, cost)), tuple(_defaults(job)))
 
 
-def _cache(job: ServingJob, run: ServingRun, found: Served) -> dict[str, Any]:
+def _cache(job: ServingJob, run: Record, found: Served) -> dict[str, Any]:
     blocks = np.concatenate(
         [np.full(pool.replicas, made.kv_blocks) for pool, made in zip(job.pools, job.deployment.pools, strict=True)]
     )
     done = found.done
     prompts = int(found.input_tokens[done].sum())
     return {
-        "hit_rate": float(run.cached_tokens[done].sum()) / prompts if prompts else 0.0,
-        "loaded_rate": float(run.loaded_tokens[done].sum()) / prompts if prompts else 0.0,
-        "moved_rate": float(run.moved_tokens[done].sum()) / prompts if prompts else 0.0,
-        "peak_share": float((run.replicas.kv_peak_blocks / blocks).max()),
-        "preemptions": int(run.replicas.preemptions.sum()),
+        "hit_rate": float(run.column("cached_tokens")[done].sum()) / prompts if prompts else 0.0,
+        "loaded_rate": float(run.column("loaded_tokens")[done].sum()) / prompts if prompts else 0.0,
+        "moved_rate": float(run.column("moved_tokens")[done].sum()) / prompts if prompts else 0.0,
+        "peak_share": float((run.table("replicas")["kv_peak_blocks"] / blocks).max()),
+        "preemptions": int(run.table("replicas")["preemptions"].sum()),
         "reuse": _reuse(job),
     }
 
@@ -149,30 +149,32 @@ def _reuse(job: ServingJob) -> list[dict[str, Any]]:
     return found
 
 
-def replicas_of(job: ServingJob, run: ServingRun, span_s: float) -> list[dict[str, Any]]:
+def replicas_of(job: ServingJob, run: Record, span_s: float) -> list[dict[str, Any]]:
     """The result's `replicas`, of a run that counts as so long."""
-    totals = run.replicas
+    totals = run.table("replicas")
+    blocks = [job.deployment.pools[pool].kv_blocks for pool in totals["pool"]]
     return [
         {
-            "pool": job.pools[totals.pool[number]].role,
-            "busy": float(totals.busy_ps[number] * 1e-12 / span_s) if span_s > 0 else 0.0,
-            "loads": int(totals.loads[number]),
-            "load_s": float(totals.load_ps[number]) * 1e-12,
-            "slowed": float(totals.slowed_ps[number] * 1e-12 / span_s) if span_s > 0 else 0.0,
-            "iterations": int(totals.iterations[number]),
-            "input_tokens": int(totals.input_tokens[number]),
-            "output_tokens": int(totals.output_tokens[number]),
-            "cached_tokens": int(totals.cached_tokens[number]),
-            "kv_peak_share": float(totals.kv_peak_blocks[number] / job.deployment.pools[totals.pool[number]].kv_blocks),
+            "pool": job.pools[totals["pool"][number]].role,
+            "busy": float(totals["busy_ps"][number] * 1e-12 / span_s) if span_s > 0 else 0.0,
+            "loads": int(totals["loads"][number]),
+            "load_s": float(totals["load_ps"][number]) * 1e-12,
+            "slowed": float(totals["slowed_ps"][number] * 1e-12 / span_s) if span_s > 0 else 0.0,
+            "iterations": int(totals["iterations"][number]),
+            "input_tokens": int(totals["input_tokens"][number]),
+            "output_tokens": int(totals["output_tokens"][number]),
+            "cached_tokens": int(totals["cached_tokens"][number]),
+            "kv_peak_share": float(totals["kv_peak_blocks"][number] / blocks[number]),
         }
-        for number in range(len(totals.pool))
+        for number in range(len(totals["pool"]))
     ]
 
 
-def _pool(job: ServingJob, run: ServingRun, number: int, use: Use) -> dict[str, Any]:
-    pool, rows = job.pools[number], run.replicas.pool == number
-    iterations = max(float(run.replicas.iterations[rows].sum()), 1.0)
-    tokens, cached = (float(total[rows].sum()) / iterations for total in (run.replicas.tokens, run.replicas.kv_tokens))
+def _pool(job: ServingJob, run: Record, number: int, use: Use) -> dict[str, Any]:
+    pool, totals = job.pools[number], run.table("replicas")
+    rows = totals["pool"] == number
+    iterations = max(float(totals["iterations"][rows].sum()), 1.0)
+    tokens, cached = (float(totals[name][rows].sum()) / iterations for name in ("tokens", "kv_tokens"))
     return {
         "role": pool.role,
         "replicas": pool.replicas,
@@ -185,9 +187,9 @@ def _pool(job: ServingJob, run: ServingRun, number: int, use: Use) -> dict[str, 
     }
 
 
-def _links(job: ServingJob, run: ServingRun, span_s: float) -> list[dict[str, Any]]:
+def _links(job: ServingJob, run: Record, span_s: float) -> list[dict[str, Any]]:
     """The links that transfers of keys and values load most."""
-    carried = run.link_bytes
+    carried = run.table("links")["bytes"]
     if len(carried) == 0 or span_s <= 0 or job.deployment.links is None:
         return []
     load = 8 * carried / job.deployment.links.rate_bps / span_s
@@ -204,7 +206,7 @@ def _links(job: ServingJob, run: ServingRun, span_s: float) -> list[dict[str, An
     ]
 
 
-def _warnings(job: ServingJob, run: ServingRun, found: Served) -> Iterator[str]:
+def _warnings(job: ServingJob, run: Record, found: Served) -> Iterator[str]:
     idle = sum(idle_of(job, number) for number in range(len(job.networks.clusters)))
     if idle:
         there = idle + sum(pool.accelerators for pool in job.pools)
@@ -212,24 +214,24 @@ def _warnings(job: ServingJob, run: ServingRun, found: Served) -> Iterator[str]:
             f"{idle} of {there} accelerators belong to no pool: dollars and watts count them, tokens a second of a GPU"
             " do not"
         )
-    if run.overloaded:
-        late = int((found.status == UNFINISHED).sum())
+    if run.meta["overloaded"]:
+        late, end_s = int((found.status == UNFINISHED).sum()), run.meta["end_ps"] * 1e-12
         yield (
-            f"overload: the queue grew without bound and the run was ended after {run.end_ps * 1e-12:.0f} s of"
+            f"overload: the queue grew without bound and the run was ended after {end_s:.0f} s of"
             f" simulated time; {late} of {len(found)} requests were not answered"
         )
-    elif run.outcome == "stuck":
+    elif run.meta["outcome"] == "stuck":
         yield "requests were left that no replica will ever serve: replicas are away and do not come back"
     yield from too_long(job.requests, job.model)
     yield from refused(found, "the cache of any replica")
     yield from thrashed(job.requests, run)
-    if not run.overloaded and found.done.any():
+    if not run.meta["overloaded"] and found.done.any():
         yield from drained(found)
 
 
-def _digest(run: ServingRun) -> str:
+def _digest(run: Record) -> str:
     text = hashlib.sha256()
-    for column in (run.first_token_ps, run.done_ps, run.replica, run.decode_replica):
+    for column in (run.column("first_token_ps"), run.end_ps, run.who, run.column("decode_replica")):
         text.update(np.ascontiguousarray(column).tobytes())
     return text.hexdigest()[:16]
 

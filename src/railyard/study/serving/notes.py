@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from railyard.catalog import Model
-    from railyard.engine.serving import ServingRun
+    from railyard.graph import Record
     from railyard.measure.serving.served import Served
     from railyard.workload.serving.requests import Requests
 
@@ -41,28 +41,28 @@ def too_long(requests: Requests, model: Model) -> Iterator[str]:
         )
 
 
-def computed_again(requests: Requests, run: ServingRun) -> float:
+def computed_again(requests: Requests, run: Record) -> float:
     """Share of the prompt tokens computed that had been computed before, at least: of preempted requests.
 
     Args:
         requests: What is asked.
         run: What became of them.
     """
-    computed = float(run.replicas.input_tokens.sum())
-    begun = run.prefill_start_ps >= 0
-    once = (requests.input_tokens - run.cached_tokens)[begun].sum()
-    lost = (requests.input_tokens * run.requeued.astype(np.int64)).sum()
+    computed = float(run.table("replicas")["input_tokens"].sum())
+    begun = run.column("prefill_start_ps") >= 0
+    once = (requests.input_tokens - run.column("cached_tokens"))[begun].sum()
+    lost = (requests.input_tokens * run.column("requeued").astype(np.int64)).sum()
     return max(computed - float(once) - float(lost), 0.0) / computed if computed > 0 else 0.0
 
 
-def thrashed(requests: Requests, run: ServingRun) -> Iterator[str]:
+def thrashed(requests: Requests, run: Record) -> Iterator[str]:
     """A cache that is too small for what runs at once.
 
     Args:
         requests: What is asked.
         run: What became of them.
     """
-    count, again = int(run.preemptions.sum()), computed_again(requests, run)
+    count, again = int(run.column("preemptions").sum()), computed_again(requests, run)
     if count and (again >= _AGAIN or 2 * count >= len(requests)):
         yield (
             f"{count} preemptions of {len(requests)} requests: the cache is too small for what runs at once, and"

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from railyard.catalog import Model
     from railyard.cluster import Cluster
     from railyard.economics.assumptions import Assumptions
-    from railyard.engine.serving import Deployment, Links, ServingRun
+    from railyard.engine.serving import Deployment, Links
+    from railyard.graph import Record
     from railyard.scenario.cluster import ClusterSection
     from railyard.scenario.serving import ServingSection
     from railyard.scenario.variants import Variant
@@ -81,7 +82,7 @@ class ServingJob:
 
     def run(
         self, requests: Requests, *, log: Sequence[int] = (), progress: Callable[[int, int], None] | None = None
-    ) -> ServingRun:
+    ) -> Record:
         """Serves requests, which reach the engines `entry_ps` after their arrival."""
         entered = replace(requests, arrival_ps=requests.arrival_ps + self.entry_ps)
         return simulate(
@@ -100,11 +101,11 @@ class ServingJob:
         drawn = self.section.requests.synthetic
         return round(((drawn and drawn.think) or 0.0) * 1e12)
 
-    def as_sent(self, run: ServingRun) -> ServingJob:
+    def as_sent(self, run: Record) -> ServingJob:
         """The job with its requests as a closed loop's users sent them; as it is where they came by themselves."""
         if not self.section.requests.users:
             return self
-        return replace(self, requests=replace(self.requests, arrival_ps=run.sent_ps - self.entry_ps))
+        return replace(self, requests=replace(self.requests, arrival_ps=run.start_ps - self.entry_ps))
 
 
 def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[ServingJob]:

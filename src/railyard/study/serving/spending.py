@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.catalog import Accelerator
-    from railyard.engine.serving import ServingRun
+    from railyard.graph import Record
     from railyard.study.serving.placing import Ffn, Placed
     from railyard.study.serving.prepare import ServingJob
 
@@ -23,21 +23,21 @@ _DRAW_BAND = 0.12
 """Median error of the law of power with a model left out; see `workload.serving.power`."""
 
 
-def uses_of(job: ServingJob, run: ServingRun, span_s: float) -> list[Use]:
+def uses_of(job: ServingJob, run: Record, span_s: float) -> list[Use]:
     """How each pool's accelerators spend the run, those of FFNs apart after them; the cluster's others stand idle."""
-    totals = run.replicas
+    totals = run.table("replicas")
     uses: list[Use] = []
     apart: list[Use] = []
     for number, (pool, cost) in enumerate(zip(job.pools, job.costs, strict=True)):
-        rows = totals.pool == number
+        rows = totals["pool"] == number
         total_s = span_s * pool.replicas
-        busy = float(totals.busy_ps[rows].sum()) * 1e-12
+        busy = float(totals["busy_ps"][rows].sum()) * 1e-12
         prompt = busy if pool.role == "prefill" else 0.0
         if pool.role == "both":
-            prompt = min(busy, _prompt_s(cost, totals.input_tokens[rows], totals.pairs[rows]))
-        tokens = float(totals.tokens[rows].sum()) / max(float(totals.iterations[rows].sum()), 1.0)
+            prompt = min(busy, _prompt_s(cost, totals["input_tokens"][rows], totals["pairs"][rows]))
+        tokens = float(totals["tokens"][rows].sum()) / max(float(totals["iterations"][rows].sum()), 1.0)
         each = float(np.interp(tokens, cost.tokens, cost.network_s))
-        network = min(busy, each * float(totals.iterations[rows].sum()))
+        network = min(busy, each * float(totals["iterations"][rows].sum()))
         rest = 1 - network / busy if busy > 0 else 0.0
         shares = [part / total_s if total_s > 0 else 0.0 for part in (prompt * rest, (busy - prompt) * rest, network)]
         energy, other = metered_j(run, rows, cost.idle_w, _unloaded_w(pool), span_s), ffn_share(pool)
@@ -55,7 +55,7 @@ def uses_of(job: ServingJob, run: ServingRun, span_s: float) -> list[Use]:
     return uses
 
 
-def metered_j(run: ServingRun, rows: NDArray[np.bool_], idle_w: float, unloaded_w: float, span_s: float) -> float:
+def metered_j(run: Record, rows: NDArray[np.bool_], idle_w: float, unloaded_w: float, span_s: float) -> float:
     """Energy of some replicas' accelerators.
 
     The core meters a replica while it is up, until the last event of its own run. In a pipeline that may end before all
@@ -68,11 +68,11 @@ def metered_j(run: ServingRun, rows: NDArray[np.bool_], idle_w: float, unloaded_
         unloaded_w: Of one that is down.
         span_s: Of the whole run.
     """
-    totals, end_s = run.replicas, run.end_ps * 1e-12
-    energy = float(totals.energy_j[rows].sum())
+    totals, end_s = run.table("replicas"), float(run.meta["end_ps"] * 1e-12)
+    energy = float(totals["energy_j"][rows].sum())
     if end_s <= 0:
         return energy
-    up_s = float(totals.up_ps[rows].sum()) * 1e-12
+    up_s = float(totals["up_ps"][rows].sum()) * 1e-12
     down_s, after = max(int(rows.sum()) * end_s - up_s, 0.0), max(span_s / end_s - 1, 0.0)
     return energy + after * idle_w * up_s + (1 + after) * unloaded_w * down_s
 

@@ -22,7 +22,7 @@ from railyard_validation.serving.schedulers import Scheduler, scheduler_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.engine.serving import ServingRun
+    from railyard.graph import Record
     from railyard.workload.serving.cost import IterationCost
     from railyard.workload.serving.software import SoftwareColumns
     from railyard_validation.serving.cases import Case
@@ -140,26 +140,26 @@ def _run(plan: _Plan) -> dict[str, float]:
     return _statistics(run, asked, case.decode.workers, users)
 
 
-def _statistics(run: ServingRun, asked: Any, behind: int, wave: int) -> dict[str, float]:
+def _statistics(run: Record, asked: Any, behind: int, wave: int) -> dict[str, float]:
     """What the benchmark would have printed; `wave`: users of a closed loop who start at once, 0 without."""
-    first = (run.first_token_ps - run.sent_ps) / _PS
+    first = (run.column("first_token_ps") - run.start_ps) / _PS
     steps = np.maximum(asked.output_tokens - 1, 1)
-    each = (run.done_ps - run.first_token_ps) / _PS / steps
-    count, lasts = len(first), run.end_ps / _PS
+    each = (run.end_ps - run.column("first_token_ps")) / _PS / steps
+    count, lasts = len(first), run.meta["end_ps"] / _PS
     mean, wanted = float(first.mean()), count
     middle = slice(wave, max(count - wave, wave + 1)) if wave else slice(None)
     if wave:
         mean = float(first[:wave].mean() + (_WAVES - 1) * first[wave:].mean()) / _WAVES
         wanted = _WAVES * wave
-        turns = (run.sent_ps[-1] - run.sent_ps[wave]) / _PS / max(count - 1 - wave, 1)
+        turns = (run.start_ps[-1] - run.start_ps[wave]) / _PS / max(count - 1 - wave, 1)
         lasts += (wanted - count) * turns
     return {
         "ttft_mean_s": mean,
         "ttft_median_s": float(np.median(first[middle])),
         "tpot_s": float(np.median(each[middle])),
         "rate_per_s": wanted / lasts,
-        "batch": float(np.sum(each * steps)) * _PS / run.end_ps / behind,
-        "busy": float(run.replicas.busy_ps[-behind:].mean()) / run.end_ps,
+        "batch": float(np.sum(each * steps)) * _PS / run.meta["end_ps"] / behind,
+        "busy": float(run.table("replicas")["busy_ps"][-behind:].mean()) / run.meta["end_ps"],
     }
 
 
