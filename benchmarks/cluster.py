@@ -43,7 +43,7 @@ def measure(accelerators: int, kind: str, fabric: str, switch: str) -> dict[str,
     ports = cluster.back_end.port_of_rank[:, 0]
     source, target = generator.choice(ports, flows), generator.choice(ports, flows)
     ready = time.perf_counter()
-    usage = cluster.fabric.usage(cluster.back_end, source, target, np.arange(flows, dtype=np.uint64))
+    usage = cluster.back_end.usage(source, target, np.arange(flows, dtype=np.uint64))
     return {
         "links": len(cluster.links),
         "build_s": built - begun,

@@ -91,9 +91,7 @@ def permutation(cluster, seed):
     order = np.random.default_rng(seed).permutation(len(ports))
     target = np.empty_like(ports)
     target[order] = ports[np.roll(order, 1)]
-    return cluster.fabric.usage(
-        cluster.back_end, ports, target, np.arange(len(ports), dtype=np.uint64) + np.uint64(seed)
-    )
+    return cluster.back_end.usage(ports, target, np.arange(len(ports), dtype=np.uint64) + np.uint64(seed))
 
 
 def test_a_permutation_under_ecmp_is_near_half_and_rises_with_queue_pairs():

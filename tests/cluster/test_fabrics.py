@@ -60,7 +60,7 @@ def test_a_fabric_says_what_it_leaves_out_and_runs_on_switches_of_the_catalogue(
 def test_a_cluster_of_it_builds_and_every_pair_is_joined(fabric):
     cluster = machine(fabric.name, topology=RailOptimized())
     ports = cluster.back_end.port_of_rank[:, 0]
-    usage = cluster.fabric.usage(cluster.back_end, ports, np.roll(ports, 17), np.arange(len(ports), dtype=np.uint64))
+    usage = cluster.back_end.usage(ports, np.roll(ports, 17), np.arange(len(ports), dtype=np.uint64))
     out = np.bincount(usage.link, weights=usage.share, minlength=len(cluster.links))
     nic = cluster.links.tiers.index("nic")
     own = np.bincount(usage.rows(), weights=usage.share * (cluster.links.tier[usage.link] == nic))
@@ -126,7 +126,7 @@ def test_ideal_joins_what_the_topology_does_not():
     network = cluster.back_end
     ports = network.port_of_rank[:, 0]
     assert network.reachable(ports[:1], ports[1:2]).all()
-    usage = network.fabric.usage(network, ports[:1], ports[1:2], np.zeros(1, np.uint64))
+    usage = network.usage(ports[:1], ports[1:2], np.zeros(1, np.uint64))
     assert usage.lengths.tolist() == [2]
     assert network.path_latency_ps(ports[:1], ports[1:2])[0] > 0
 

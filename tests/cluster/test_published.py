@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from railyard import catalog
-from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
+from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, bill_of, build
 from railyard.cluster.topology import FatTree, LeafSpine, RailOnly, RailOptimized
 from railyard.errors import InputError
 
@@ -22,7 +22,7 @@ def switches(cluster):
 
 def network_usd(cluster):
     """Switches, cables and optics of the back-end for each accelerator; NICs are the servers' in the sources."""
-    rows = [row for row in cluster.bill() if row.network == "back-end" and row.kind != "nic"]
+    rows = [row for row in bill_of(cluster) if row.network == "back-end" and row.kind != "nic"]
     return sum(row.total_usd.typical for row in rows) / cluster.ranks
 
 

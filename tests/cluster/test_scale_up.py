@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from railyard import catalog
-from railyard.cluster import ClusterSpec, build
+from railyard.cluster import ClusterSpec, bill_of, build
 from railyard.errors import InputError
 
 
@@ -107,12 +107,12 @@ def test_a_rack_used_in_part_keeps_groups_together_and_its_idle_servers_in_the_b
     for first in range(0, 256, 64):
         assert cluster.scale_up.same_domain(first, first + group).all()
     assert not whole.scale_up.same_domain(64, 64 + group).all()
-    bill, idle = cluster.bill(), [row for row in cluster.bill() if row.tier == "idle"]
+    bill, idle = bill_of(cluster), [row for row in bill_of(cluster) if row.tier == "idle"]
     assert {(row.kind, row.count) for row in idle} == {("accelerator", 32), ("server", 8), ("nic", 32)}
     assert (bill.count("accelerator"), bill.count("server"), bill.count("nic")) == (288, 72, 288)
     assert idle[0].power_w == cluster.accelerator.idle_power_w
-    assert bill.count("optic") == whole.bill().count("optic")
-    assert not [row for row in whole.bill() if row.tier == "idle"]
+    assert bill.count("optic") == bill_of(whole).count("optic")
+    assert not [row for row in bill_of(whole) if row.tier == "idle"]
 
 
 @pytest.mark.parametrize(

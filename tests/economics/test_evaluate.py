@@ -10,6 +10,7 @@ import pytest
 
 from railyard import catalog, cluster
 from railyard.catalog import Range
+from railyard.cluster import bill_of
 from railyard.economics.assumptions import PRICES, Assumptions
 from railyard.economics.cost import JobFacts
 from railyard.economics.evaluate import evaluate
@@ -44,7 +45,7 @@ def machine(facts):
 
 
 def parts_of(machine):
-    return [Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in machine.bill()]
+    return [Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in bill_of(machine)]
 
 
 @pytest.fixture

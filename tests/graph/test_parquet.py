@@ -45,8 +45,8 @@ def dependency_lists(draw: st.DrawFn) -> list[list[int]]:
 def test_graph_round_trip(tmp_path: Path, dependencies: list[list[int]]) -> None:
     graph = graph_of(dependencies)
     path = tmp_path / "graph.parquet"
-    graph.write_parquet(path)
-    again = TaskGraph.read_parquet(path)
+    parquet.write_graph(graph, path)
+    again = parquet.read_graph(path)
     for name in ("kind", "rank", "peer", "duration_ps", "size_bytes", "count", "stream", "label", "dep_ptr", "dep_idx"):
         written, read = getattr(graph, name), getattr(again, name)
         assert read.dtype == written.dtype
@@ -58,8 +58,8 @@ def test_graph_round_trip(tmp_path: Path, dependencies: list[list[int]]) -> None
 
 def test_release_times_travel_with_the_graph(tmp_path: Path) -> None:
     graph = replace(graph_of([[], [0]]), release_ps=np.array([7, 2**50], np.int64), stream=np.full(2, 12, np.uint8))
-    graph.write_parquet(tmp_path / "graph.parquet")
-    again = TaskGraph.read_parquet(tmp_path / "graph.parquet")
+    parquet.write_graph(graph, tmp_path / "graph.parquet")
+    again = parquet.read_graph(tmp_path / "graph.parquet")
     assert again.release_ps is not None
     assert again.release_ps.dtype == np.int64
     assert again.release_ps.tolist() == [7, 2**50]
@@ -119,7 +119,7 @@ def test_a_time_that_never_came_is_null_in_the_file(tmp_path: Path) -> None:
 
 
 def test_one_format_is_not_read_as_the_other(tmp_path: Path) -> None:
-    graph_of([[]]).write_parquet(tmp_path / "g.parquet")
+    parquet.write_graph(graph_of([[]]), tmp_path / "g.parquet")
     with pytest.raises(InputError, match="another format"):
         parquet.read_record(tmp_path / "g.parquet")
 
@@ -135,10 +135,10 @@ def test_a_side_table_that_is_gone_is_named(tmp_path: Path) -> None:
 
 def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
-        TaskGraph.read_parquet(tmp_path / "none.parquet")
+        parquet.read_graph(tmp_path / "none.parquet")
     (tmp_path / "text.parquet").write_text("not parquet")
     with pytest.raises(InputError, match="not readable Parquet"):
-        TaskGraph.read_parquet(tmp_path / "text.parquet")
+        parquet.read_graph(tmp_path / "text.parquet")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from railyard.engine.packet.alone import measured
-from railyard.engine.packet.lowering import Block, Slicing
+from railyard.engine.packet.task_flows import Slicing, TaskFlows
 
 NONE = np.empty(0, np.int64)
 # Communications by task: what one takes without its latencies, and by itself in a slice and in full, ps.
@@ -22,9 +22,9 @@ class Bench:
         return (FULL_PS if slicing.factor == 1 else IN_SLICE_PS)[task]
 
 
-def block(task: int, size_bytes: int) -> Block:
+def block(task: int, size_bytes: int) -> TaskFlows:
     one = np.zeros(1, np.int64)
-    return Block(
+    return TaskFlows(
         tasks=np.array([task]), rows=1, source=one, target=one, size_bytes=np.array([size_bytes]), delay_ps=one,
         klass=0, ptr=np.zeros(2, np.int64), before=NONE, at=NONE.astype(np.uint8), last=one, start_ps=0,
         surplus_ps=-1.0, label="",

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from railyard.errors import InputError
 from railyard.workload.serving.generate import Sessions, synthetic
-from railyard.workload.serving.scaling import repeated
-from railyard.workload.serving.summary import autocorrelation, dispersion, gap_cv
+from railyard.workload.serving.scaling import repeated, scaled
+from railyard.workload.serving.summary import autocorrelation, dispersion, gap_cv, summarize
 from railyard.workload.serving.traces import read_trace
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def bursts() -> Requests:
 
 @pytest.mark.parametrize("factor", [0.3, 2.5, 40.0])
 def test_compression_keeps_counts_against_expected_count(azure: Requests, factor: float) -> None:
-    other = azure.scaled(rate=factor * azure.rate_per_s)
+    other = scaled(azure, rate=factor * azure.rate_per_s)
     assert other.rate_per_s == pytest.approx(factor * azure.rate_per_s, rel=1e-9)
     assert gap_cv(other.arrival_ps) == pytest.approx(gap_cv(azure.arrival_ps), rel=1e-6)
     for window in (1.0, 10.0, 60.0):
@@ -50,7 +50,7 @@ def test_compression_keeps_counts_against_expected_count(azure: Requests, factor
 
 @pytest.mark.parametrize("factor", [2.0, 6.0, 3.5])
 def test_copies_keep_dispersion_and_autocorrelation_in_seconds(bursts: Requests, factor: float) -> None:
-    other = bursts.scaled(rate=factor * bursts.rate_per_s, how="superpose", seed=3)
+    other = scaled(bursts, rate=factor * bursts.rate_per_s, how="superpose", seed=3)
     assert other.rate_per_s == pytest.approx(factor * bursts.rate_per_s, rel=0.02)
     for window in (1.0, 5.0):
         index, before = dispersion(other.arrival_ps, window), dispersion(bursts.arrival_ps, window)
@@ -63,7 +63,7 @@ def test_copies_keep_dispersion_and_autocorrelation_in_seconds(bursts: Requests,
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
 def test_thinning_follows_its_law(bursts: Requests, share: float) -> None:
-    other = bursts.scaled(rate=share * bursts.rate_per_s, how="thin")
+    other = scaled(bursts, rate=share * bursts.rate_per_s, how="thin")
     assert other.rate_per_s == pytest.approx(share * bursts.rate_per_s, rel=0.03)
     for window in (1.0, 5.0):
         law = 1 + share * (dispersion(bursts.arrival_ps, window) - 1)
@@ -72,7 +72,7 @@ def test_thinning_follows_its_law(bursts: Requests, share: float) -> None:
 
 def test_thinning_keeps_whole_conversations() -> None:
     talks = synthetic(5000, rate_per_s=20, sessions=Sessions(turns=4), input_tokens=30, output_tokens=9)
-    some = talks.scaled(rate=8, how="thin")
+    some = scaled(talks, rate=8, how="thin")
     before, after = Counter(talks.session.tolist()), Counter(some.session.tolist())
     assert 0 < len(after) < len(before)
     assert all(before[session] == turns for session, turns in after.items())
@@ -82,7 +82,7 @@ def test_copies_share_nothing_with_one_another() -> None:
     talks = synthetic(
         3000, rate_per_s=20, sessions=Sessions(turns=3, system_tokens=64), input_tokens=30, output_tokens=9
     )
-    more = talks.scaled(rate=3 * talks.rate_per_s, how="superpose")
+    more = scaled(talks, rate=3 * talks.rate_per_s, how="superpose")
     assert len(more) == 9000
     assert len(np.unique(more.block_hash)) == 3 * len(np.unique(talks.block_hash))
     lengths = Counter(talks.input_tokens.tolist())
@@ -95,17 +95,17 @@ def test_copies_share_nothing_with_one_another() -> None:
 def test_nothing_is_lost_or_made(factor: float, seed: int) -> None:
     base = synthetic(300, rate_per_s=10, kind="gamma", cv=2, sessions=Sessions(turns=2), input_tokens=60, seed=seed)
     rate = factor * base.rate_per_s
-    squeezed = base.scaled(rate=rate)
+    squeezed = scaled(base, rate=rate)
     assert np.array_equal(squeezed.block_hash, base.block_hash)
     assert squeezed.rate_per_s == pytest.approx(rate, rel=1e-6)
     if factor < 1:
-        fewer = base.scaled(rate=rate, how="thin", seed=seed)
+        fewer = scaled(base, rate=rate, how="thin", seed=seed)
         assert set(fewer.arrival_ps.tolist()) <= set(base.arrival_ps.tolist())
         assert fewer.input_tokens.sum() <= base.input_tokens.sum()
     elif factor < 10:
-        more = base.scaled(rate=rate, how="superpose", seed=seed)
+        more = scaled(base, rate=rate, how="superpose", seed=seed)
         assert int(factor) * len(base) <= len(more) <= (int(factor) + 1) * len(base)
-        assert more == base.scaled(rate=rate, how="superpose", seed=seed)
+        assert more == scaled(base, rate=rate, how="superpose", seed=seed)
         assert more.arrival_ps[-1] <= base.arrival_ps[-1] + 2 * 10**12 / base.rate_per_s
 
 
@@ -122,12 +122,12 @@ def test_nothing_is_lost_or_made(factor: float, seed: int) -> None:
 )
 def test_what_cannot_be_is_refused(bursts: Requests, rate: float, how: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        bursts.scaled(rate=rate, how=how)
+        scaled(bursts, rate=rate, how=how)
 
 
 def test_one_request_has_no_rate_to_scale(bursts: Requests) -> None:
     with pytest.raises(InputError, match="no rate"):
-        bursts.head(1).scaled(rate=2)
+        scaled(bursts.head(1), rate=2)
 
 
 def test_repeated_requests_are_the_same_from_other_users() -> None:
@@ -144,4 +144,4 @@ def test_repeated_requests_are_the_same_from_other_users() -> None:
     assert np.array_equal(np.diff(second.arrival_ps), np.diff(some.arrival_ps))
     assert not set(second.block_hash.tolist()) & set(some.block_hash.tolist())
     assert not set(second.session.tolist()) & set(some.session.tolist())
-    assert second.summary().cached_token_share == pytest.approx(some.summary().cached_token_share)
+    assert summarize(second).cached_token_share == pytest.approx(summarize(some).cached_token_share)

@@ -14,7 +14,7 @@ from railyard.workload.serving.arrivals import KINDS, Arrivals
 from railyard.workload.serving.generate import RequestClass, Sessions, stream_synthetic, synthetic
 from railyard.workload.serving.lengths import Empirical, Fixed, LogNormal, Pairs
 from railyard.workload.serving.requests import joined
-from railyard.workload.serving.summary import dispersion, gap_cv
+from railyard.workload.serving.summary import dispersion, gap_cv, summarize
 
 COUNT = 200_000
 
@@ -73,7 +73,7 @@ def test_classes_have_their_shares_and_lengths() -> None:
     classes = [RequestClass("chat", 3, 100, 10), RequestClass("code", 1, 900, 5)]
     requests = synthetic(40_000, rate_per_s=10, classes=classes)
     assert requests.kinds == ("chat", "code")
-    assert requests.summary().kinds["code"] == pytest.approx(0.25, abs=0.01)
+    assert summarize(requests).kinds["code"] == pytest.approx(0.25, abs=0.01)
     assert set(requests.input_tokens[requests.kind == 1].tolist()) == {900}
 
 
@@ -108,7 +108,7 @@ def test_hits_of_endless_conversations_are_counted_exactly() -> None:
         blocks += prompt // 10
         hits += before.get(session, 0) // 10
         before[session] = prompt
-    assert requests.summary().prefix_hit_rate == pytest.approx(hits / blocks, rel=1e-12)
+    assert summarize(requests).prefix_hit_rate == pytest.approx(hits / blocks, rel=1e-12)
 
 
 def test_conversations_reach_the_rate_asked_for() -> None:

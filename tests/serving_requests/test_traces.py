@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from railyard.errors import InputError
 from railyard.workload.serving.requests import Requests, joined
+from railyard.workload.serving.summary import summarize
 from railyard.workload.serving.traces import FORMATS, read_lengths, read_trace, stream_trace, write_trace
 
 DATA = Path(__file__).parent / "data"
@@ -30,7 +31,7 @@ EXCERPTS = {
 
 def test_azure_code_trace_has_the_published_means() -> None:
     requests = read_trace(SHIPPED / "AzureLLMInferenceTrace_code.csv")
-    summary = requests.summary()
+    summary = summarize(requests)
     assert len(requests) == 8819
     assert summary.input_tokens is not None
     assert summary.output_tokens is not None
@@ -43,7 +44,7 @@ def test_azure_code_trace_has_the_published_means() -> None:
 
 def test_mooncake_synthetic_trace_has_the_published_hits() -> None:
     requests = read_trace(SHIPPED / "synthetic_trace.jsonl")
-    summary = requests.summary()
+    summary = summarize(requests)
     assert len(requests) == 3993
     assert summary.input_tokens is not None
     assert summary.output_tokens is not None

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.errors import InputError
-from railyard.graph import Kind, Stream, TaskGraph
+from railyard.graph import Kind, Stream, parquet
 
 
 @st.composite
@@ -132,8 +132,8 @@ def test_building_twice_gives_the_same_graph(jobs, yard, tmp_path):
     assert first.labels == second.labels
     for name in ("kind", "rank", "peer", "duration_ps", "size_bytes", "count", "stream", "label", "dep_ptr", "dep_idx"):
         assert np.array_equal(getattr(first, name), getattr(second, name))
-    first.write_parquet(tmp_path / "graph.parquet")
-    again = TaskGraph.read_parquet(tmp_path / "graph.parquet")
+    parquet.write_graph(first, tmp_path / "graph.parquet")
+    again = parquet.read_graph(tmp_path / "graph.parquet")
     assert np.array_equal(again.dep_idx, first.dep_idx)
     assert again.labels == first.labels
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard import catalog
 from railyard.api.numbers import percent, seconds
-from railyard.cli.guard import say
+from railyard.cli.messages import say
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.errors import InputError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from railyard.cli.guard import say
+from railyard.cli.messages import say
 from railyard.cli.tables import emit
 from railyard.errors import InputError
 

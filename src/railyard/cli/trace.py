@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from railyard.cli.tables import Table, emit
+from railyard.workload.serving.summary import summarize
 from railyard.workload.serving.traces import read_trace
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def trace(file: Path, *, name: str | None, sort: bool, drop_empty: bool, as_json
     Raises:
         InputError: The file is no trace, or a row of it is wrong.
     """
-    summary = read_trace(file, name, sort=sort, empty="drop" if drop_empty else "refuse").summary()
+    summary = summarize(read_trace(file, name, sort=sort, empty="drop" if drop_empty else "refuse"))
     if as_json:
         emit(json.dumps(summary.to_json(), indent=2, ensure_ascii=False, allow_nan=False))
         return

@@ -6,10 +6,12 @@
 8
 """
 
+from railyard.cluster.bill import bill_of
 from railyard.cluster.build import build
 from railyard.cluster.fabric import Fabric, FabricSpec, fabrics
 from railyard.cluster.links import Csr, CsrWeighted, LinkTable
 from railyard.cluster.machine import Cluster, StorageServers
+from railyard.cluster.names import link_name, node_name
 from railyard.cluster.network import Network
 from railyard.cluster.routing import RoutingTable
 from railyard.cluster.scale_up import ScaleUp
@@ -33,7 +35,10 @@ __all__ = [
     "StorageServers",
     "StorageSpec",
     "TopologySpec",
+    "bill_of",
     "build",
     "fabrics",
+    "link_name",
+    "node_name",
     "topologies",
 ]

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.catalog import Accelerator, Catalog, Nic, Server, Storage
-    from railyard.cluster.bill import BillOfMaterials
     from railyard.cluster.fabric.fabric import Fabric
     from railyard.cluster.hardware import Hardware
     from railyard.cluster.links import LinkTable
@@ -144,24 +143,6 @@ class Cluster:
             front_end=None if self.front_end is None else copies[id(self.front_end)],
             storage=None if self.storage is None else copies[id(self.storage)],
         )
-
-    def bill(self) -> BillOfMaterials:
-        """What is to be bought: counts, unit prices and powers as ranges, by network and tier."""
-        from railyard.cluster.bill import bill_of
-
-        return bill_of(self)
-
-    def node_name(self, node: int) -> str:
-        """Name of a node for people: `rank 5`, `back-end leaf 3`."""
-        from railyard.cluster.names import node_name
-
-        return node_name(self, node)
-
-    def link_name(self, link: int) -> str:
-        """Name of a link or bundle for people: `back-end leaf 3 -> back-end spine 1`."""
-        from railyard.cluster.names import link_name
-
-        return link_name(self, link)
 
     def scaled(
         self,

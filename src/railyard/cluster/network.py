@@ -110,6 +110,25 @@ class Network:
     def _salts(self) -> NDArray[np.uint64]:
         return hashing.salts(self.wiring.nodes, seed=self.seed)
 
+    def usage(
+        self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], flow_key: NDArray[np.uint64]
+    ) -> CsrWeighted:
+        """Links of each transfer, with the share of its bytes on each, as the fabric balances load.
+
+        Args:
+            src_port: int32[transfers], sending ports.
+            dst_port: int32[transfers], receiving ports.
+            flow_key: uint64[transfers], entropy of each connection; equal keys are hashed alike.
+
+        Raises:
+            InputError: A pair has no path.
+        """
+        if self.fabric.load_balancing == "ideal":
+            return self.endpoints(src_port, dst_port)
+        if self.fabric.bundled:
+            return self.spread(src_port, dst_port)
+        return self.split(src_port, dst_port, flow_key, self.fabric.paths)
+
     def hashed(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], entropy: NDArray[np.uint64]) -> Csr:
         """One equal-cost path per flow, hashed hop by hop.
 

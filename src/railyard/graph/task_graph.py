@@ -18,8 +18,6 @@ import numpy as np
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
 
@@ -277,20 +275,3 @@ class TaskGraph:
             raise InputError(
                 f"`{name}` of task {bad[0]} is too small", found=numbers[bad[0]], allowed=f"at least {least}"
             )
-
-    def write_parquet(self, path: Path) -> None:
-        """Writes the graph as one Parquet file; labels and communicators travel in its metadata."""
-        from railyard.graph import parquet
-
-        parquet.write_graph(self, path)
-
-    @staticmethod
-    def read_parquet(path: Path) -> TaskGraph:
-        """Reads what `write_parquet` wrote.
-
-        Raises:
-            InputError: The file is missing or is no task graph.
-        """
-        from railyard.graph import parquet
-
-        return parquet.read_graph(path)

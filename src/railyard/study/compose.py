@@ -13,9 +13,8 @@ from railyard.scenario.load import blaming
 from railyard.scenario.section import fields_given
 from railyard.study import bounds
 from railyard.workload.training import formats, loading, profiles
-from railyard.workload.training.layout import auto, check, domain_use
+from railyard.workload.training.layout import auto, check, check_fit, domain_use
 from railyard.workload.training.machine import Machine
-from railyard.workload.training.memory import check_fit
 from railyard.workload.training.spec import Checkpoint, DataLoading, Layout, SoftwareProfile, Training
 from railyard.workload.training.sync.check import check_communication
 

@@ -12,12 +12,7 @@ from railyard.registry import Registry
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from railyard.catalog.types import Provenance
-    from railyard.cluster.links import CsrWeighted
-    from railyard.cluster.network import Network
 
 LOAD_BALANCING = ("ecmp", "flowlet", "spray", "adaptive", "cells", "ideal")
 
@@ -111,26 +106,6 @@ class Fabric:
     def incast(self, fan_in: int) -> float:
         """Utilization of a receiver's link when `fan_in` senders share it."""
         return 1.0 if fan_in <= 1 else self.incast_efficiency
-
-    def usage(
-        self, network: Network, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], flow_key: NDArray[np.uint64]
-    ) -> CsrWeighted:
-        """Links of each transfer, with the share of its bytes on each.
-
-        Args:
-            network: The network that this fabric runs on.
-            src_port: int32[transfers], sending ports.
-            dst_port: int32[transfers], receiving ports.
-            flow_key: uint64[transfers], entropy of each connection; equal keys are hashed alike.
-
-        Raises:
-            InputError: A pair has no path.
-        """
-        if self.load_balancing == "ideal":
-            return network.endpoints(src_port, dst_port)
-        if self.bundled:
-            return network.spread(src_port, dst_port)
-        return network.split(src_port, dst_port, flow_key, self.paths)
 
     def scaled(self, latency: float) -> Fabric:
         """A copy with all latencies multiplied."""

@@ -151,7 +151,7 @@ def _routed(
 ) -> Load:
     """Loads of legs between one pair of NICs each; their ranks have as many others."""
     network = cluster.back_end
-    usage = network.fabric.usage(network, *ports, flow_keys(legs.entity, *ports))
+    usage = network.usage(*ports, flow_keys(legs.entity, *ports))
     rows = usage.rows()
     nics = network.port_of_rank.shape[1]
     share = usage.share * legs.share[rows] / (nics * network.fabric.payload_efficiency)

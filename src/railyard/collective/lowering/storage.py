@@ -137,7 +137,7 @@ def _network_load(
     parts = []
     for pair in range(pairs):
         ports = source[:, pair], target[:, pair]
-        usage = network.fabric.usage(network, *ports, flow_keys(row, *ports))
+        usage = network.usage(*ports, flow_keys(row, *ports))
         entry = usage.rows()
         share = usage.share / (stripes[entry] * pairs * network.fabric.payload_efficiency)
         parts.append(Load(row[entry], usage.link.astype(np.int64), share))

@@ -14,16 +14,16 @@ import numpy as np
 
 from railyard.engine.lowering import lower
 from railyard.engine.packet.assembly import assemble
-from railyard.engine.packet.lowering import Lowering, Slicing
+from railyard.engine.packet.lowering import Lowering
 from railyard.engine.packet.running import run
 from railyard.graph import TaskGraph
 
 if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.collective import CollectivePolicy
-    from railyard.engine.packet.lowering import Block
     from railyard.engine.packet.placing import Placed
     from railyard.engine.packet.settings import Settings
+    from railyard.engine.packet.task_flows import Slicing, TaskFlows
 
 SHARE = 1.0
 """Of the budget of hops that may go into this, beside the run itself."""
@@ -64,8 +64,8 @@ def single(graph: TaskGraph, task: int) -> TaskGraph:
 
 
 def measured(
-    bench: Bench, lowering: Lowering, blocks: list[Block], slicing: Slicing, budget_hops: float
-) -> list[Block]:
+    bench: Bench, lowering: Lowering, blocks: list[TaskFlows], slicing: Slicing, budget_hops: float
+) -> list[TaskFlows]:
     """The blocks with what the slice adds to each, as far as the budget goes; those that matter most come first."""
     if slicing.factor == 1 and slicing.coarser == 1:
         return blocks

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.engine.packet.lowering import Block, Lowering, Slicing
+    from railyard.engine.packet.lowering import Lowering
     from railyard.engine.packet.placing import Placed
+    from railyard.engine.packet.task_flows import Slicing, TaskFlows
     from railyard.graph import TaskGraph
 
     Ints = NDArray[np.int64]
@@ -38,7 +39,7 @@ class LoweredTraffic:
         traffic: For the engine.
         begin: int64[n], first row of each task.
         end: int64[n], last row.
-        surplus_ps: float64[n], see `Block`.
+        surplus_ps: float64[n], see `TaskFlows`.
         label_of: int32[rows], index into `labels`, -1 for rows that are no flow through NICs.
         labels: What flows belong to, for people.
     """
@@ -52,7 +53,7 @@ class LoweredTraffic:
 
 
 def assemble(
-    lowering: Lowering, placed: Placed, blocks: Sequence[Block], slicing: Slicing, alone_ps: Ints
+    lowering: Lowering, placed: Placed, blocks: Sequence[TaskFlows], slicing: Slicing, alone_ps: Ints
 ) -> LoweredTraffic:
     """All rows of a graph.
 
@@ -155,7 +156,7 @@ def placed_home(lowering: Lowering) -> Ints:
     return home
 
 
-def _labels(blocks: Sequence[Block], tasks: int, rows: int) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+def _labels(blocks: Sequence[TaskFlows], tasks: int, rows: int) -> tuple[NDArray[np.int32], tuple[str, ...]]:
     labels = tuple(dict.fromkeys(block.label for block in blocks))
     label_of = np.full(rows, -1, np.int32)
     at = tasks

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +23,7 @@ from railyard.engine.packet.placing import typical_path_ps
 from railyard.engine.packet.plan import Planner
 from railyard.engine.packet.plans import IN_FLIGHT, Grain, plan
 from railyard.engine.packet.stored import storage_flows
+from railyard.engine.packet.task_flows import TaskFlows
 from railyard.errors import InputError
 from railyard.graph import CollectiveKind
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from railyard.engine.packet.classes import Class
     from railyard.engine.packet.legs import Legs
     from railyard.engine.packet.placing import Placed
+    from railyard.engine.packet.task_flows import Slicing
     from railyard.graph import TaskGraph
 
     Ints = NDArray[np.int64]
@@ -69,60 +70,6 @@ LEAST_SENDS = 4
 """Sends over one edge of a ring into which a slice is cut at least, where the algorithm has as many steps."""
 
 
-@dataclass(frozen=True)
-class Slicing:
-    """How much of the run is simulated, and how finely.
-
-    Attributes:
-        factor: Bytes and times are divided by this; 1 is everything.
-        coarser: Further factor on how many steps are merged into one send.
-        packets: Whether scale-up is made of packets.
-        packet_bytes: Payload of a full packet.
-    """
-
-    factor: float = 1.0
-    coarser: float = 1.0
-    packets: bool = False
-    packet_bytes: int = 4096
-
-
-@dataclass(frozen=True, eq=False)
-class Block:
-    """The flows of all tasks of one class, task by task.
-
-    Attributes:
-        tasks: int64[tasks].
-        rows: Flows of a task.
-        source: int64[tasks x rows], host.
-        target: int64[tasks x rows].
-        size_bytes: int64[tasks x rows].
-        delay_ps: int64[tasks x rows].
-        klass: Traffic class.
-        ptr: int64[rows + 1], waits of one task's flows.
-        before: int64[], flow of the task, or `GATE`.
-        at: uint8[].
-        last: int64[], flows that end the task.
-        start_ps: Local work at the begin of each task.
-        surplus_ps: What latencies that cannot be divided add to each task of a slice, in the slice's time.
-        label: For people.
-    """
-
-    tasks: Ints
-    rows: int
-    source: Ints
-    target: Ints
-    size_bytes: Ints
-    delay_ps: Ints
-    klass: int
-    ptr: Ints
-    before: Ints
-    at: NDArray[np.uint8]
-    last: Ints
-    start_ps: float
-    surplus_ps: float
-    label: str
-
-
 class Lowering:
     """Lowers the communications of one graph, once for every slicing that is tried."""
 
@@ -144,13 +91,13 @@ class Lowering:
         """Whether a class leaves its scale-up domains."""
         return one.shape.domains > 1
 
-    def blocks(self, placed: Placed, slicing: Slicing) -> list[Block]:
+    def blocks(self, placed: Placed, slicing: Slicing) -> list[TaskFlows]:
         """The flows of all communications that are sent as packets."""
         wanted = [one for one in self.classes if slicing.packets or self.leave_scale_out(one)]
         made = [self._block(one, placed, slicing) for one in wanted]
         return [*made, *storage_flows(self.graph, self.cluster, placed, slicing)]
 
-    def _block(self, one: Class, placed: Placed, slicing: Slicing) -> Block:
+    def _block(self, one: Class, placed: Placed, slicing: Slicing) -> TaskFlows:
         legs = self._legs(one, slicing)
         members = one.members[:1]
         moved = one.tempo.bytes_of(legs) / slicing.factor
@@ -172,7 +119,7 @@ class Lowering:
         moved, fixed_ps, path_ps = moved[number], fixed_ps[number], path_ps[number]
         excess = np.where(local, 0.0, np.maximum(path_ps - fixed_ps, 0.0))
         source, target = self._hosts(legs, one, placed, local)
-        return Block(
+        return TaskFlows(
             tasks=one.tasks,
             rows=len(legs),
             source=source,

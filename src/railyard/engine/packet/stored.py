@@ -9,6 +9,7 @@ import numpy as np
 from railyard.collective.lowering.storage import stripes_of
 from railyard.engine.packet.plan import GATE
 from railyard.engine.packet.records import AT_RECEIVER
+from railyard.engine.packet.task_flows import TaskFlows
 from railyard.graph import Kind
 
 if TYPE_CHECKING:
@@ -17,18 +18,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
-    from railyard.engine.packet.lowering import Block, Slicing
     from railyard.engine.packet.placing import Placed
+    from railyard.engine.packet.task_flows import Slicing
     from railyard.graph import TaskGraph
 
 STORAGE_CLASS = 1
 """Traffic class of storage, beside the collectives' class 0."""
 
 
-def storage_flows(graph: TaskGraph, cluster: Cluster, placed: Placed, slicing: Slicing) -> Iterator[Block]:
+def storage_flows(graph: TaskGraph, cluster: Cluster, placed: Placed, slicing: Slicing) -> Iterator[TaskFlows]:
     """Flows of the reads and writes that cross a network, by direction and size; local disks are no network."""
-    from railyard.engine.packet.lowering import Block
-
     servers, network = cluster.storage_servers, cluster.storage
     if servers is None or servers.local or network is None:
         return
@@ -42,7 +41,7 @@ def storage_flows(graph: TaskGraph, cluster: Cluster, placed: Placed, slicing: S
             path_ps = network.path_latency_ps(source[:, 0], target[:, 0])
             links_ps = float((path_ps - network.fabric.end_latency_ps).mean())
             fixed_ps = (servers.latency_ps + 2 * float(path_ps.mean())) / slicing.factor
-            yield Block(
+            yield TaskFlows(
                 tasks=tasks,
                 rows=rows,
                 source=source.ravel().astype(np.int64) + placed.storage,

@@ -18,9 +18,10 @@ from railyard.engine.packet.assembly import LoweredTraffic, assemble
 from railyard.engine.packet.beside import Beside, with_beside
 from railyard.engine.packet.fabrics import COMPOSITIONS, settings_of
 from railyard.engine.packet.flows import HostNames, flows_of
-from railyard.engine.packet.lowering import Lowering, Slicing
+from railyard.engine.packet.lowering import Lowering
 from railyard.engine.packet.placing import Placed, place
 from railyard.engine.packet.running import run
+from railyard.engine.packet.task_flows import Slicing
 from railyard.errors import InputError, SimulationError
 from railyard.graph import Kind, Merged, Record
 from railyard.graph.record import fingerprint
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.cluster.links import LinkTable
     from railyard.collective.policy import CollectivePolicy
-    from railyard.engine.packet.lowering import Block
     from railyard.engine.packet.settings import Settings
+    from railyard.engine.packet.task_flows import TaskFlows
     from railyard.graph import Job, TaskGraph
 
 BUDGET_HOPS = 3e8
@@ -193,7 +194,7 @@ class PacketEngine:
         composition = COMPOSITIONS.get(cluster.fabric.name)
         return replace(settings_of(cluster, composition), seed=seed), list(composition.stands_in)
 
-    def _sliced(self, lowering: Lowering, placed: Placed, settings: Settings) -> tuple[Slicing, list[Block]]:
+    def _sliced(self, lowering: Lowering, placed: Placed, settings: Settings) -> tuple[Slicing, list[TaskFlows]]:
         """The finest slicing within the budgets, and its flows.
 
         Raises:

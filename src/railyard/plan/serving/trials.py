@@ -9,6 +9,7 @@ from railyard.errors import InputError
 from railyard.measure.serving.percentiles import quantiles
 from railyard.plan.serving.bounds import least_replicas
 from railyard.study.pipeline.bench import Bench, idle_usd_per_h, objective_alone, served_by, takers_alone, tried
+from railyard.workload.serving.scaling import scaled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,7 +104,7 @@ class Trials:
         """Why an option is too slow even when nobody waits; empty where it is not."""
         self.count += 1
         few = job.requests.head(_FEW)
-        light = few.scaled(rate=few.rate_per_s / _LIGHT)
+        light = scaled(few, rate=few.rate_per_s / _LIGHT)
         objective = self._objective(job, option.stage)
         found = served_by(job, light)
         share = float(objective.met(found).mean())

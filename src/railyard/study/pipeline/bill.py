@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from railyard.catalog import Range
+from railyard.cluster.bill import bill_of
 from railyard.economics.deployment import deployment_cost
 from railyard.economics.parts import Part, component_of
 from railyard.economics.serving import Goodput
@@ -31,10 +32,10 @@ def parts(job: PipelineJob) -> Iterator[Part]:
 def parts_of(job: PipelineJob, hardware: Hardware) -> Iterator[Part]:
     """The same of some devices of the job."""
     share = hardware.count / hardware.cluster.ranks
-    for row in hardware.cluster.bill():
+    for row in bill_of(hardware.cluster):
         if row.kind in _DEVICES:
             yield Part(component_of(row.kind), row.name, row.count * share, row.price_usd, row.power_w)
-    bill = job.network.bill()
+    bill = bill_of(job.network)
     share = nics_of(hardware) / bill.count("nic")
     for row in bill:
         if row.kind not in _DEVICES:

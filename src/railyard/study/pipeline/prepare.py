@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from railyard.cluster.bill import bill_of
 from railyard.economics.assumptions import Assumptions
 from railyard.engine.stages import Between, Step, Takers, through
 from railyard.errors import InputError
@@ -102,7 +103,7 @@ def job_of(variant: Variant, memo: Memo, section: PipelineSection | None = None)
     site = Site(draft, catalog, network, memo)
     stages = {name: _stage(name, section, site) for name, section in pipeline.stages.items()}
     used = sum(nics_of(one) for stage in stages.values() for one in stage.hardware)
-    room = network.bill().count("nic")
+    room = bill_of(network).count("nic")
     if used > room:
         raise draft.blame(
             InputError(

@@ -10,7 +10,7 @@ from railyard.errors import InputError
 from railyard.measure.serving.capacity import Capacity, Point, capacity, front
 from railyard.measure.serving.objective import Objective, goodput
 from railyard.measure.serving.percentiles import quantiles
-from railyard.workload.serving.scaling import repeated
+from railyard.workload.serving.scaling import repeated, scaled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -127,7 +127,7 @@ class _Lasting:
         most = _LONGEST * self.first
         self.count = max(self.count, self.first)
         while True:
-            found, overloaded = self.serve(repeated(self.requests, self.count).scaled(rate=rate_per_s))
+            found, overloaded = self.serve(scaled(repeated(self.requests, self.count), rate=rate_per_s))
             point = _point(rate_per_s, found, self.objective, overloaded=overloaded)
             lasts = rate_per_s * _TURNS * float(found.e2e_s[found.done].mean()) if found.done.any() else 0.0
             missed = overloaded or point.attainment < self.objective.attainment

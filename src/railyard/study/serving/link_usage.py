@@ -174,7 +174,7 @@ def _to_ports(usage: Usage, home: int, lanes: Lanes, ranks: Ints, port: Ints, *,
     for nic in range(nics):
         own = network.port_of_rank[ranks, nic].astype(np.int32)
         source, target = (own, gates) if out else (gates, own)
-        found = network.fabric.usage(network, source, target, flow_keys(lanes.way, source, target))
+        found = network.usage(source, target, flow_keys(lanes.way, source, target))
         row = found.rows()
         share = found.share * lanes.share[row] * WIRE["simple"] / (nics * network.fabric.payload_efficiency)
         usage.put(lanes.way[row], found.link + usage.networks.offsets[home], share)

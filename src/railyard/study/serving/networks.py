@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard import cluster as clusters
+from railyard.cluster.names import link_name
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Networks:
         network = int(np.searchsorted(offsets, link, side="right")) - 1
         cluster, local = self.clusters[network], int(link - offsets[network])
         prefix = f"{self.names[network]}: " if self.names[network] else ""
-        return prefix + cluster.link_name(local), prefix + cluster.links.tiers[cluster.links.tier[local]]
+        return prefix + link_name(cluster, local), prefix + cluster.links.tiers[cluster.links.tier[local]]
 
 
 def networks_of(

@@ -9,6 +9,7 @@ import numpy as np
 
 from railyard.errors import InputError
 from railyard.scenario.load import blaming
+from railyard.workload.serving.scaling import scaled
 
 if TYPE_CHECKING:
     from railyard.scenario.load import Draft
@@ -36,7 +37,7 @@ def requests_of(draft: Draft) -> Requests:
             return _at_once(draft, found, section.users)
         rate = section.rate if section.rate is not None else section.load * found.rate_per_s
         return (
-            found if rate == found.rate_per_s else found.scaled(rate=rate, how=section.scale, seed=draft.scenario.seed)
+            found if rate == found.rate_per_s else scaled(found, rate=rate, how=section.scale, seed=draft.scenario.seed)
         )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.catalog import Range
+from railyard.cluster.bill import bill_of
 from railyard.economics.deployment import Use
 from railyard.economics.parts import Part, component_of
 from railyard.study.serving.attention_ffn import ffn_share
@@ -105,18 +106,18 @@ def parts_of_bill(job: ServingJob) -> list[Part]:
     separate = [side for pool in job.pools for side in pool.own]
     left = 1 - sum(ranks.size for _, ranks in separate) / job.cluster.ranks
     parts = []
-    for row in job.cluster.bill():
+    for row in bill_of(job.cluster):
         count = row.count * left if row.kind in {"accelerator", "server", "nic"} else row.count
         parts.append(Part(component_of(row.kind), row.name, count, row.price_usd, row.power_w))
     for machine, ranks in separate:
         share = ranks.size / machine.ranks
         parts += [
             Part(component_of(row.kind), row.name, row.count * share, row.price_usd, row.power_w)
-            for row in machine.bill()
+            for row in bill_of(machine)
             if row.kind in {"accelerator", "server", "nic"}
         ]
     for cluster in job.networks.clusters[1:]:
         parts += [
-            Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in cluster.bill()
+            Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in bill_of(cluster)
         ]
     return parts

@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from railyard.cluster.bill import bill_of
 from railyard.economics.cost import JobFacts
 from railyard.economics.evaluate import evaluate
 from railyard.economics.parts import Part, component_of
@@ -206,7 +207,7 @@ def _checkpointing(training: Training, saved: Saved, step_s: float) -> Checkpoin
 
 
 def _parts(cluster: Cluster) -> list[Part]:
-    return [Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in cluster.bill()]
+    return [Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in bill_of(cluster)]
 
 
 def _money(cost: Economics) -> dict[str, Any]:
@@ -272,12 +273,12 @@ def _defaults(job: Prepared) -> Iterator[str]:
     if scenario.cluster.back_end.link_rate is None:
         yield f"link rate: {cluster.nic.rate_bps / 1e9:g} Gb/s of {cluster.nic.name}"
     if scenario.cluster.back_end.switch is None:
-        names = sorted({row.name for row in cluster.bill() if row.kind == "switch" and row.network == "back-end"})
+        names = sorted({row.name for row in bill_of(cluster) if row.kind == "switch" and row.network == "back-end"})
         if names:
             yield f"switches: {', '.join(names)}"
     if scenario.repeat == 1 and hashes(cluster):
         yield "one draw of the ECMP hashes; `repeat: 8` shows the spread"
-    yield from (f"no part in the catalogue, not priced: {words}" for words in cluster.bill().unpriced)
+    yield from (f"no part in the catalogue, not priced: {words}" for words in bill_of(cluster).unpriced)
 
 
 def _words(value: object) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from railyard.cluster.names import link_name
 from railyard.measure.packets import packet_section
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def _queues(flows: Record, cluster: Cluster) -> dict[str, Any]:
             "time_us": (time / _PS_PER_US).tolist(),
             "rows": [
                 {
-                    "link": cluster.link_name(int(link[at])),
+                    "link": link_name(cluster, int(link[at])),
                     "tier": links.tiers[int(links.tier[link[at]])],
                     "depth_bytes": depth[:, at].tolist(),
                     "utilization": np.round(carried[:, at], 4).tolist(),

@@ -16,8 +16,7 @@ from railyard.scenario.source import Mark, from_plain
 from railyard.study import bounds, compose
 from railyard.study.study import prepare
 from railyard.workload.training import profiles
-from railyard.workload.training.layout import check
-from railyard.workload.training.memory import check_fit
+from railyard.workload.training.layout import check, check_fit
 from railyard.workload.training.precision import supports
 
 if TYPE_CHECKING:

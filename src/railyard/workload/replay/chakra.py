@@ -14,9 +14,9 @@ from railyard.errors import InputError
 from railyard.graph import AT_RECEIVER, AT_SENDER
 from railyard.workload.replay.builder import WORLD, GraphBuilder
 from railyard.workload.replay.chakra_collectives import KINDS, Member, Shape, add_collective
+from railyard.workload.replay.chakra_file import decoded as decode
 from railyard.workload.replay.chakra_files import files_of
 from railyard.workload.replay.chakra_nodes import COLLECTIVE, LAST_KIND, MEM_LOAD, MEM_STORE, METADATA, RECV, SEND
-from railyard.workload.replay.chakra_nodes import decoded as decode
 from railyard.workload.replay.chakra_order import waits_of
 from railyard.workload.replay.lacks import Lacks
 from railyard.workload.replay.text_file import MOST_HOSTS

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.graph import TaskGraph
+from railyard.graph import parquet
 from railyard.workload.replay.trace import Trace
 
 if TYPE_CHECKING:
@@ -19,5 +19,5 @@ def read(path: Path) -> Trace:
     Raises:
         InputError: The file cannot be read, or is no task graph.
     """
-    graph = TaskGraph.read_parquet(path)
+    graph = parquet.read_graph(path)
     return Trace(graph, np.zeros(len(graph), np.int32))

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.workload.serving.scaling import How
-    from railyard.workload.serving.summary import Summary
 
 PS_PER_S = 10**12
 LAST_PS = 2**63 - 1
@@ -127,27 +125,6 @@ class Requests:
             InputError: Their blocks are of different length.
         """
         return merged((self, other))
-
-    def scaled(self, *, rate: float, how: How = "compress", seed: int = 0) -> Requests:
-        """The same requests at another load; see `railyard.workload.serving.scaling` for what each way keeps.
-
-        Args:
-            rate: Arrivals a second.
-            how: `compress` the time axis, `superpose` shifted copies, or `thin` them out.
-            seed: Of the shifts and of what is left out.
-
-        Raises:
-            InputError: The rate cannot be reached in this way.
-        """
-        from railyard.workload.serving.scaling import scaled
-
-        return scaled(self, rate, how, seed)
-
-    def summary(self) -> Summary:
-        """Rate, lengths, burstiness, and how much of the prompts an unlimited prefix cache would hold."""
-        from railyard.workload.serving.summary import summarize
-
-        return summarize(self)
 
 
 _COLUMNS: tuple[tuple[str, type, int | None], ...] = (

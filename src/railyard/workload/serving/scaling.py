@@ -38,8 +38,14 @@ MOST_COPIES = 10_000
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
-def scaled(requests: Requests, rate: float, how: How, seed: int) -> Requests:
-    """The same requests at `rate` a second.
+def scaled(requests: Requests, *, rate: float, how: How = "compress", seed: int = 0) -> Requests:
+    """The same requests at another load.
+
+    Args:
+        requests: At the load that they came with.
+        rate: Arrivals a second.
+        how: `compress` the time axis, `superpose` shifted copies, or `thin` them out.
+        seed: Of the shifts and of what is left out.
 
     Raises:
         InputError: There is no such way, or the rate cannot be reached in it.

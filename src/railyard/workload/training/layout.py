@@ -15,7 +15,7 @@ from railyard.errors import InputError, Problem
 from railyard.workload.training.columns import Columns
 from railyard.workload.training.estimate import estimate
 from railyard.workload.training.held import HeldColumns
-from railyard.workload.training.memory import LayoutError, fits, fullest_bytes, memory
+from railyard.workload.training.memory import LayoutError, fits, fullest_bytes, in_gb, memory
 from railyard.workload.training.precision import check_precision
 from railyard.workload.training.spec import Layout, Training
 from railyard.workload.training.stages import layer_counts
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Accelerator, Model
     from railyard.workload.training.machine import Machine
+    from railyard.workload.training.memory import MemoryTable
     from railyard.workload.training.spec import Precision, SoftwareProfile
     from railyard.workload.training.sync.spec import Communication
 
@@ -341,3 +342,30 @@ def _distance(one: Layout, other: Layout) -> float:
     """How far two layouts lie apart: doublings of each size; changing sharding or recomputation counts as one."""
     doublings = sum(abs(math.log2(getattr(one, name) / getattr(other, name))) for name in _NAMES if name != "zero")
     return doublings + (one.zero != other.zero) + (one.recompute != other.recompute)
+
+
+def check_fit(training: Training, accelerator: Accelerator) -> MemoryTable:
+    """The memory table of a job that fits.
+
+    Raises:
+        InputError: The device has no units for the job's precision.
+        LayoutError: It does not fit; carries the table and the nearest layouts that do.
+    """
+    check_precision(training.precision, accelerator)
+    table = memory(training, accelerator)
+    if table.fits:
+        return table
+    full = table.fullest
+    near = nearest_that_fit(training, accelerator)
+    others = (
+        "nearest layouts that fit: " + "; ".join(str(layout) for layout in near)
+        if near
+        else "no layout on as many ranks fits"
+    )
+    raise LayoutError(
+        f"{training.model.name} with {training.layout} does not fit: stage {full.stage} needs {in_gb(full.total_bytes)}"
+        f" of {in_gb(full.capacity_bytes)} on {accelerator.name}; {others}\n{table}",
+        table=table,
+        nearest=near,
+        key="parallelism",
+    )

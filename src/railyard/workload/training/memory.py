@@ -16,7 +16,6 @@ from railyard.workload.training.buffers import in_flight, kept, state, working
 from railyard.workload.training.columns import Columns
 from railyard.workload.training.fully_sharded import fully_sharded
 from railyard.workload.training.held import HeldColumns, RankColumns, ranks_of
-from railyard.workload.training.precision import check_precision
 
 if TYPE_CHECKING:
     from railyard.catalog import Accelerator
@@ -97,9 +96,9 @@ class MemoryTable:
         lines = [f"{head} {'runtime':>11} {'total':>11} {'device has':>11}"]
         for row in self.rows:
             sizes = (row.parameters_bytes, row.gradients_bytes, row.optimizer_bytes)
-            text = " ".join(f"{_size(size):>11}" for size in sizes) + f" {_size(row.activations_bytes):>12}"
+            text = " ".join(f"{in_gb(size):>11}" for size in sizes) + f" {in_gb(row.activations_bytes):>12}"
             rest = (row.buffers_bytes, row.reserved_bytes, row.total_bytes, row.capacity_bytes)
-            lines.append(f"{row.stage:>5} {text} " + " ".join(f"{_size(size):>11}" for size in rest))
+            lines.append(f"{row.stage:>5} {text} " + " ".join(f"{in_gb(size):>11}" for size in rest))
         return "\n".join(lines)
 
 
@@ -200,35 +199,6 @@ def _replicated(columns: Columns, rank: RankColumns, place: F) -> MemoryColumns:
     return MemoryColumns(parameters, gradients, optimizer, activations, buffers, np.zeros_like(once))
 
 
-def check_fit(training: Training, accelerator: Accelerator) -> MemoryTable:
-    """The memory table of a job that fits.
-
-    Raises:
-        InputError: The device has no units for the job's precision.
-        LayoutError: It does not fit; carries the table and the nearest layouts that do.
-    """
-    from railyard.workload.training.layout import nearest_that_fit
-
-    check_precision(training.precision, accelerator)
-    table = memory(training, accelerator)
-    if table.fits:
-        return table
-    full = table.fullest
-    near = nearest_that_fit(training, accelerator)
-    others = (
-        "nearest layouts that fit: " + "; ".join(str(layout) for layout in near)
-        if near
-        else "no layout on as many ranks fits"
-    )
-    raise LayoutError(
-        f"{training.model.name} with {training.layout} does not fit: stage {full.stage} needs {_size(full.total_bytes)}"
-        f" of {_size(full.capacity_bytes)} on {accelerator.name}; {others}\n{table}",
-        table=table,
-        nearest=near,
-        key="parallelism",
-    )
-
-
-def _size(size: int) -> str:
-    # One unit for all: a table that mixes GiB and GB cannot be compared by eye.
-    return f"{size / 1e9:.1f} GB"
+def in_gb(size_bytes: int) -> str:
+    """A size in GB: one unit for all, as a table that mixes GiB and GB cannot be compared by eye."""
+    return f"{size_bytes / 1e9:.1f} GB"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dis
-import importlib
 import inspect
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from railyard.engine.packet.user.numba_import import numba_module
 from railyard.engine.packet.user.records import (
     ACK,
     BALANCER_HOOKS,
@@ -71,22 +71,6 @@ class Functions:
     def slots(self) -> NDArray[np.uint64]:
         """uint64[SLOTS], the bits that a flow's own fields begin with."""
         return first_slots(self.state)
-
-
-def numba_module() -> Any:
-    """Numba.
-
-    Raises:
-        InputError: It is not installed.
-    """
-    try:
-        return importlib.import_module("numba")
-    except ImportError as error:
-        raise InputError(
-            "functions of your own need Numba, which is not installed",
-            found=str(error),
-            hint="install it by `pip install 'railyard[numba]'`",
-        ) from None
 
 
 def is_compiled(function: object) -> bool:

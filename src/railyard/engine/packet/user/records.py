@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from railyard.engine.packet.user.numba_import import numba_module
 from railyard.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -130,8 +131,6 @@ def signature(hook: str, state: Mapping[str, float] | None = None) -> Any:
     Raises:
         InputError: There is no such function, or Numba is not installed.
     """
-    from railyard.engine.packet.user.compiling import numba_module
-
     numba = numba_module()
     allowed = (*CONTROL_HOOKS, *BALANCER_HOOKS)
     if hook not in allowed:

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from railyard.workload.training import parameters
 from railyard.workload.training.spec import Layout
-from railyard.workload.training.sync.wire import Bundle
+from railyard.workload.training.sync.wire import Bundle, Matrix
 
 if TYPE_CHECKING:
     from railyard.catalog import Model
     from railyard.workload.training.spec import Training
-
-
-@dataclass(frozen=True, slots=True)
-class Matrix:
-    """So many matrices of one shape."""
-
-    rows: float
-    columns: float
-    count: float = 1.0
 
 
 def attention_matrices(model: Model, tp: int) -> list[Matrix]:

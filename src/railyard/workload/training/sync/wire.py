@@ -13,9 +13,17 @@ from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
     from railyard.catalog import Accelerator
-    from railyard.workload.training.sync.shapes import Matrix
 
 Over = Literal["all", "inside", "across"]
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """So many matrices of one shape."""
+
+    rows: float
+    columns: float
+    count: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,36 @@
+"""One file of a Chakra trace: protocol buffers, or either form of JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.errors import InputError
+from railyard.workload.replay import chakra_json, chakra_protobuf
+from railyard.workload.replay.text_file import MOST
+
+if TYPE_CHECKING:
+    from railyard.workload.replay.chakra_nodes import Node, RankTrace
+
+_LAST_US = MOST // 10**6
+
+
+def decoded(data: bytes) -> RankTrace:
+    """The trace in the bytes of a file.
+
+    Raises:
+        InputError: They are no trace.
+    """
+    decode = chakra_json.decoded if data.lstrip()[:1] in (b"{", b"[") else chakra_protobuf.decoded
+    found = decode(data)
+    _check(found.nodes)
+    return found
+
+
+def _check(nodes: list[Node]) -> None:
+    if not nodes:
+        raise InputError("the trace holds no nodes")
+    if len({node.id for node in nodes}) < len(nodes):
+        raise InputError("two nodes of the trace have the same number")
+    for node in nodes:
+        if not 0 <= node.duration_us <= _LAST_US:
+            raise InputError(f"node {node.id} ({node.name}) takes too long", found=node.duration_us)
