@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from railyard.cluster.bill import bill_of
 from railyard.economics.hourly import hourly
 from railyard.economics.parts import Part, component_of
 from railyard.economics.sources import of_entry
@@ -63,7 +64,9 @@ def measure(simulated: Simulated) -> Measured:
     own = simulated.by_trace
     decomposition = decompose(own)
     carried = network_use(record, job.cluster, decomposition)
-    bill = [Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in job.cluster.bill()]
+    bill = [
+        Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in bill_of(job.cluster)
+    ]
     cost = hourly(decomposition, job.cluster.accelerator, bill, job.assumptions)
     busy = utilization(decomposition, None)
     ranks = timeline_tracks.sample_ranks(stages(own.graph), busy.per_rank)
