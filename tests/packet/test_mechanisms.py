@@ -16,6 +16,7 @@ from railyard.engine.packet import (
     names_of,
     run,
 )
+from railyard.engine.packet.running import digest
 from railyard.errors import InputError
 from railyard.scenario.packet.settings import KEYS, assign
 from railyard.scenario.packet.settings import Settings as Said
@@ -42,11 +43,78 @@ ACTIVE = {
 }
 """What makes a mechanism act in the small run."""
 
+DEEP = {"size_bytes": 2_000_000, "queue_packets": 5_000, "ecn_low_packets": 20, "ecn_high_packets": 500}
+for _name in RDMA:
+    ACTIVE[_name] |= DEEP
+ACTIVE["dcqcn"] |= {
+    "dcqcn_increase_interval_ps": 5 * US,
+    "dcqcn_fast_recovery": 1,
+    "dcqcn_alpha_interval_ps": 5 * US,
+}
 
-def incast(**settings: object) -> Record:
-    """Eight hosts send 200 kB each to one of another leaf, one flow goes the other way, over two spines."""
+VALUES = {
+    "ecn_high_packets": 30,
+    "paths": 32,
+    "marking_low_bytes": 50_000,
+    "pfc_buffer_bytes": 3_000_000,
+    "dcqcn_byte_counter": 100_000,
+    "dcqcn_min_rate_bps": 60e9,
+    "dcqcn_least_kept": 0.9,
+    "spectrum_most_increase": 1.0001,
+    "spectrum_least_share": 0.9,
+    "swift_least_packets": 30.0,
+    "swift_most_packets": 2.0,
+}
+"""What a constant is changed to where half or three times its default would not be felt."""
+
+_STILL = "nothing stands still in the run"
+_NO_LOSS = "nothing is lost for so long"
+_NO_FAILURE = "no link fails"
+RARE = {
+    "eqds_timeout_ps": _NO_LOSS,
+    "ndp_timeout_ps": _NO_LOSS,
+    "swift_timeout_reset": _NO_LOSS,
+    "rdma_nack_interval_ps": _NO_LOSS,
+    "rdma_control_class": "switches without flow control know no classes",
+    "control_class": "switches without flow control know no classes",
+    "link_credit_high_limit": "no lane has high priority",
+    "link_credit_watch_ps": _STILL,
+    "pfc_watch_ps": _STILL,
+    "pfc_stall_ps": _STILL,
+    "pfc_xon_bytes": "refused without a fixed xoff",
+    "pfc_xon_packets": "refused without a fixed xoff",
+    "pfc_lossy_alpha": "every class is lossless",
+    "scheduled_memory_bytes": "the memory never fills",
+    "scheduled_reachability_ps": _NO_FAILURE,
+    "reroute_ps": _NO_FAILURE,
+    "failed_fraction": _NO_FAILURE,
+    "sample_ps": "no link is sampled",
+    "dcqcn_decrease_interval_ps": "notifications are further apart",
+    "dcqcn_hyper_bps": "both counters never pass fast recovery together",
+    "swift_host_target_ps": "hosts take no time",
+}
+"""Constants that only special situations feel, and why the small run does not."""
+
+
+def other(one: Constant) -> float:
+    """Another value of a constant."""
+    if one.name in VALUES:
+        return VALUES[one.name]
+    if one.default is None or one.default == 0:
+        return {"ps": 7 * US, "bytes": 20_000, "packets": 7, "bps": 1e9}.get(
+            one.unit, 1 if one.kind == "integer" else 0.5
+        )
+    if one.kind == "integer":
+        return one.default * 3 if one.default * 3 <= one.high else max(one.default // 3, int(one.low))
+    return one.default / 2 if one.low < one.default / 2 else min(one.default * 1.5, one.high)
+
+
+def incast(size_bytes: int = 200_000, **settings: object) -> Record:
+    """Eight hosts send as much each to one of another leaf, one flow goes the other way, over two spines."""
     network = leaf_spine(16, leaf_hosts=8, spines=2, rate_bps=100 * 10**9)
-    traffic = Traffic.of(16, [0, 1, 2, 3, 4, 5, 6, 7, 8], [8] * 8 + [0], 200_000, start_ps=[at * US for at in range(9)])
+    traffic = Traffic.of(
+        16, [0, 1, 2, 3, 4, 5, 6, 7, 8], [8] * 8 + [0], size_bytes, start_ps=[at * US for at in range(9)]
+    )
     base = {"queue_packets": 60, "ecn_low_packets": 10, "ecn_high_packets": 40, "rdma_rto_ps": 200 * US}
     return run(network, traffic, Settings(**{**base, **settings}))
 
@@ -122,6 +190,12 @@ def test_every_load_balancer_ends_an_incast(name: str) -> None:
     found = incast(load_balancing=name)
     assert (found.end_ps >= 0).all()
     assert found.meta["packets"]["new"] == 9 * 49
+
+
+@pytest.mark.parametrize("one", [one for one in NUMBERS if one.name not in RARE], ids=lambda one: one.name)
+def test_a_constant_changes_what_its_mechanism_does(one: Constant) -> None:
+    active = ACTIVE.get(one.mechanism, {})
+    assert digest(incast(**active)) != digest(incast(**{**active, one.name: other(one)}))
 
 
 def test_words_of_earlier_versions_are_refused_with_the_word_of_now() -> None:

@@ -10,8 +10,10 @@
 #include "core/harness.hpp"
 #include "packet/draws.hpp"
 #include "packet/fabric/cell_fabric.hpp"
+#include "packet/fabric/scheduled_options.hpp"
 #include "packet/fabric/voq.hpp"
 #include "packet/options.hpp"
+#include "packet/transport/rdma_options.hpp"
 
 using namespace railyard;
 using namespace railyard::packet;
