@@ -64,6 +64,7 @@ VALUES = {
     "spectrum_least_share": 0.9,
     "swift_least_packets": 30.0,
     "swift_most_packets": 2.0,
+    "timely_base_rtt_ps": 300 * US,
 }
 """What a constant is changed to where half or three times its default would not be felt."""
 
@@ -92,6 +93,8 @@ RARE = {
     "dcqcn_decrease_interval_ps": "notifications are further apart",
     "dcqcn_hyper_bps": "both counters never pass fast recovery together",
     "swift_host_target_ps": "hosts take no time",
+    "timely_hyper_after": "increases in a row are at line rate",
+    "timely_hyper_steps": "increases in a row are at line rate",
 }
 """Constants that only special situations feel, and why the small run does not."""
 
