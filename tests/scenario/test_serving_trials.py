@@ -8,16 +8,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from railyard.graph.request_table import RequestTable
 from railyard.measure.serving.objective import Objective
 from railyard.measure.serving.served import Served
 from railyard.study.control import Control
 from railyard.study.serving.capacity import add_curve
-from railyard.workload.serving.requests import Requests
 
 ANSWER_S = 7.3
 
 
-def answered(requests: Requests) -> Served:
+def answered(requests: RequestTable) -> Served:
     """Every request after 7.3 s: 0.73 s to the first token, ten others each 0.657 s later."""
     count = len(requests)
     arrival, zero = requests.arrival_ps * 1e-12, np.zeros(count)
@@ -31,7 +31,7 @@ def answered(requests: Requests) -> Served:
 
 def search(first: int, limit_per_s: float):
     """A search from 2 requests a second on, 12 of which are known; more a second than the limit are an overload."""
-    requests = Requests(np.arange(12) * 500_000_000_000, np.full(12, 100, np.int32), np.full(12, 11, np.int32))
+    requests = RequestTable(np.arange(12) * 500_000_000_000, np.full(12, 100, np.int32), np.full(12, 11, np.int32))
     asked = {"rate_per_s": 2.0, "count": 12}
     serving = {
         "requests": asked, "slo": {"attainment": 1.0, "goodput_rps": 2.0}, "ttft_s": {"p50": 0.73, "p99": 0.73},
@@ -43,7 +43,7 @@ def search(first: int, limit_per_s: float):
     )
     trials: list[tuple[float, int]] = []
 
-    def serve(sent: Requests) -> tuple[Served, bool]:
+    def serve(sent: RequestTable) -> tuple[Served, bool]:
         trials.append((round(sent.rate_per_s, 6), len(sent)))
         return answered(sent), sent.rate_per_s > limit_per_s
 

@@ -18,23 +18,23 @@ from railyard.workload.serving.summary import autocorrelation, dispersion, gap_c
 from railyard.workload.serving.traces import read_trace
 
 if TYPE_CHECKING:
-    from railyard.workload.serving.requests import Requests
+    from railyard.graph.request_table import RequestTable
 
 AZURE = Path(__file__).parents[2] / "examples" / "serving" / "traces" / "AzureLLMInferenceTrace_code.csv"
 
 
 @pytest.fixture(scope="module")
-def azure() -> Requests:
+def azure() -> RequestTable:
     return read_trace(AZURE)
 
 
 @pytest.fixture(scope="module")
-def bursts() -> Requests:
+def bursts() -> RequestTable:
     return synthetic(60_000, rate_per_s=20, kind="on-off", on_s=4, off_s=8, input_tokens=9, output_tokens=2)
 
 
 @pytest.mark.parametrize("factor", [0.3, 2.5, 40.0])
-def test_compression_keeps_counts_against_expected_count(azure: Requests, factor: float) -> None:
+def test_compression_keeps_counts_against_expected_count(azure: RequestTable, factor: float) -> None:
     other = scaled(azure, rate=factor * azure.rate_per_s)
     assert other.rate_per_s == pytest.approx(factor * azure.rate_per_s, rel=1e-9)
     assert gap_cv(other.arrival_ps) == pytest.approx(gap_cv(azure.arrival_ps), rel=1e-6)
@@ -49,7 +49,7 @@ def test_compression_keeps_counts_against_expected_count(azure: Requests, factor
 
 
 @pytest.mark.parametrize("factor", [2.0, 6.0, 3.5])
-def test_copies_keep_dispersion_and_autocorrelation_in_seconds(bursts: Requests, factor: float) -> None:
+def test_copies_keep_dispersion_and_autocorrelation_in_seconds(bursts: RequestTable, factor: float) -> None:
     other = scaled(bursts, rate=factor * bursts.rate_per_s, how="superpose", seed=3)
     assert other.rate_per_s == pytest.approx(factor * bursts.rate_per_s, rel=0.02)
     for window in (1.0, 5.0):
@@ -62,7 +62,7 @@ def test_copies_keep_dispersion_and_autocorrelation_in_seconds(bursts: Requests,
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
-def test_thinning_follows_its_law(bursts: Requests, share: float) -> None:
+def test_thinning_follows_its_law(bursts: RequestTable, share: float) -> None:
     other = scaled(bursts, rate=share * bursts.rate_per_s, how="thin")
     assert other.rate_per_s == pytest.approx(share * bursts.rate_per_s, rel=0.03)
     for window in (1.0, 5.0):
@@ -120,12 +120,12 @@ def test_nothing_is_lost_or_made(factor: float, seed: int) -> None:
         (5.0, "shrink", "no such way"),
     ],
 )
-def test_what_cannot_be_is_refused(bursts: Requests, rate: float, how: str, message: str) -> None:
+def test_what_cannot_be_is_refused(bursts: RequestTable, rate: float, how: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         scaled(bursts, rate=rate, how=how)
 
 
-def test_one_request_has_no_rate_to_scale(bursts: Requests) -> None:
+def test_one_request_has_no_rate_to_scale(bursts: RequestTable) -> None:
     with pytest.raises(InputError, match="no rate"):
         scaled(bursts.head(1), rate=2)
 

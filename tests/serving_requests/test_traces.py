@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from railyard.errors import InputError
-from railyard.workload.serving.requests import Requests, joined
+from railyard.graph.request_table import RequestTable, joined
 from railyard.workload.serving.summary import summarize
 from railyard.workload.serving.traces import FORMATS, read_lengths, read_trace, stream_trace, write_trace
 
@@ -109,13 +109,13 @@ def lists(low: int, high: int, count: int) -> st.SearchStrategy[list[int]]:
 
 
 @st.composite
-def any_requests(draw: st.DrawFn, least: int = 1) -> Requests:
+def any_requests(draw: st.DrawFn, least: int = 1) -> RequestTable:
     count = draw(st.integers(least, 12))
     tokens = draw(lists(1, 2**31 - 1, count))
     block = draw(st.sampled_from([0, 1, 16, 512]))
     held = [draw(st.integers(0, min(4, -(-n // block)))) if block else 0 for n in tokens]
     names = draw(st.lists(st.sampled_from("abcd"), min_size=1, unique=True))
-    return Requests(
+    return RequestTable(
         arrival_ps=np.sort(np.array(draw(lists(0, 2**62, count)), np.int64)),
         input_tokens=np.array(tokens, np.int32),
         output_tokens=np.array(draw(lists(1, 2**31 - 1, count)), np.int32),
@@ -130,7 +130,7 @@ def any_requests(draw: st.DrawFn, least: int = 1) -> Requests:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(requests=any_requests())
-def test_what_is_written_comes_back(requests: Requests, tmp_path: Path) -> None:
+def test_what_is_written_comes_back(requests: RequestTable, tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     write_trace(requests, path)
     back = read_trace(path)
@@ -142,13 +142,13 @@ def test_what_is_written_comes_back(requests: Requests, tmp_path: Path) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(one=any_requests(), other=any_requests())
-def test_merging_keeps_every_request_in_order(one: Requests, other: Requests) -> None:
+def test_merging_keeps_every_request_in_order(one: RequestTable, other: RequestTable) -> None:
     if one.block_tokens and other.block_tokens and one.block_tokens != other.block_tokens:
         with pytest.raises(InputError, match="differ in length"):
             one.concat(other)
         return
 
-    def rows(requests: Requests) -> list[tuple[object, ...]]:
+    def rows(requests: RequestTable) -> list[tuple[object, ...]]:
         return [
             (
                 int(requests.arrival_ps[i]),

@@ -3,6 +3,7 @@
 from railyard.graph.job import Job
 from railyard.graph.merge import Merged
 from railyard.graph.record import Record
+from railyard.graph.request_table import RequestTable
 from railyard.graph.task_graph import (
     AT_RECEIVER,
     AT_SENDER,
@@ -26,6 +27,7 @@ __all__ = [
     "Label",
     "Merged",
     "Record",
+    "RequestTable",
     "Stream",
     "TaskGraph",
 ]

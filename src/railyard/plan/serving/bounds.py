@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.engine.serving import Pool
+    from railyard.graph.request_table import RequestTable
     from railyard.study.pipeline.built import Built
-    from railyard.workload.serving.requests import Requests
 
 _SLACK = 0.9
 """Of the bound that is used: a trial is finite, and what is late at its end still ends."""
 
 
-def least_replicas(built: Built, requests: Requests) -> tuple[int, ...]:
+def least_replicas(built: Built, requests: RequestTable) -> tuple[int, ...]:
     """Fewer replicas of each pool than these cannot keep up with the requests; () where nothing is counted.
 
     Args:
@@ -66,7 +66,7 @@ def _prompts_s(pool: Pool, tokens: NDArray[np.integer[Any]]) -> float:
     return float((count * each + cost.attention_per_pair_s * count * (count + 1) / 2).sum())
 
 
-def _answers_s(pool: Pool, requests: Requests) -> float:
+def _answers_s(pool: Pool, requests: RequestTable) -> float:
     cost = pool.cost
     context = float(requests.input_tokens.mean() + requests.output_tokens.mean() / 2)
     held = max(pool.kv_blocks * pool.block_tokens / max(context, 1.0), 1.0)

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.engine.stages import Journey
+    from railyard.graph.request_table import RequestTable
     from railyard.measure.serving.served import Served
     from railyard.study.control import Control
     from railyard.study.pipeline.prepare import PipelineJob
     from railyard.study.serving.measuring import Measured
-    from railyard.workload.serving.requests import Requests
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class Traversed:
     """
 
     job: PipelineJob
-    journey: Journey[Requests]
+    journey: Journey[RequestTable]
 
 
 def _run(job: PipelineJob, control: Control) -> Traversed:
@@ -56,7 +56,7 @@ def _search(traversed: Traversed, found: Measured, control: Control) -> None:
     add_curve(found, job, objective=objective_of(job), serve=lambda some: _served(job, some), control=control)
 
 
-def _served(job: PipelineJob, requests: Requests) -> tuple[Served, bool]:
+def _served(job: PipelineJob, requests: RequestTable) -> tuple[Served, bool]:
     journey = job.run(requests)
     return shown(job.section, journey).served, outcome(journey) == "overload"
 

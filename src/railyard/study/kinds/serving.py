@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.graph import Record
+    from railyard.graph.request_table import RequestTable
     from railyard.measure.serving.served import Served
     from railyard.study.control import Control
     from railyard.study.serving.measuring import Measured
     from railyard.study.serving.prepare import ServingJob
-    from railyard.workload.serving.requests import Requests
 
 _LOGGED = 16
 """Replicas whose iterations go into the trace."""
@@ -59,7 +59,7 @@ def _search(answered: Answered, found: Measured, control: Control) -> None:
     add_curve(found, job, objective=objective_of(job), serve=lambda some: _served(job, some), control=control)
 
 
-def _served(job: ServingJob, requests: Requests) -> tuple[Served, bool]:
+def _served(job: ServingJob, requests: RequestTable) -> tuple[Served, bool]:
     run = job.run(requests)
     return latencies(job, requests, run), run.meta["overloaded"]
 

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.engine.stages import Journey
+    from railyard.graph.request_table import RequestTable
     from railyard.measure.serving.served import Served
     from railyard.scenario.load import Draft
     from railyard.scenario.pipeline import PipelineSection
     from railyard.study.pipeline.built import Hardware
     from railyard.study.pipeline.prepare import PipelineJob
-    from railyard.workload.serving.requests import Requests
 
 _QUEUE = CAUSES.index("queue")
 _BLAMED = 0.02
@@ -103,14 +103,14 @@ def _only(section: PipelineSection, name: str) -> PipelineSection:
     return section.model_copy(update={"stages": {name: alone}})
 
 
-def takers_alone(job: PipelineJob, name: str) -> Requests:
+def takers_alone(job: PipelineJob, name: str) -> RequestTable:
     """The requests that take a stage, whatever other stages they take."""
     when = replace(takers_of(job.section.stages[name].when), unless=None)
     taken = takers(when, job.variant.draft.scenario.seed, name, job.requests.input_tokens, None)
     return job.requests.take(np.flatnonzero(taken))
 
 
-def served_by(job: PipelineJob, requests: Requests) -> Served:
+def served_by(job: PipelineJob, requests: RequestTable) -> Served:
     """Requests as the pipeline serves them."""
     return shown(job.section, job.run(requests)).served
 
@@ -172,7 +172,9 @@ def tried(job: PipelineJob) -> Trial:
     )
 
 
-def _cost(job: PipelineJob, journey: Journey[Requests], found: Served, met: NDArray[np.bool_]) -> tuple[float, float]:
+def _cost(
+    job: PipelineJob, journey: Journey[RequestTable], found: Served, met: NDArray[np.bool_]
+) -> tuple[float, float]:
     """Dollars per million tokens in time, infinite where there are none, and per hour; both typical."""
     duration_s = journey.requests.duration_s
     span_s, during_s = max(found.span_s, duration_s, 1e-9), max(duration_s, 1e-9)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.economics.deployment import Use
     from railyard.engine.stages import Passed, Stage
-    from railyard.workload.serving.requests import Requests
+    from railyard.graph.request_table import RequestTable
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def _no_replicas(_passed: Passed, _span_s: float) -> list[dict[str, Any]]:
     return []
 
 
-def _no_notes(_requests: Requests, _passed: Passed) -> Iterable[str]:
+def _no_notes(_requests: RequestTable, _passed: Passed) -> Iterable[str]:
     return ()
 
 
@@ -63,9 +63,9 @@ class Built:
     """
 
     kind: str
-    stage: Stage[Requests]
+    stage: Stage[RequestTable]
     hardware: tuple[Hardware, ...]
     uses: Callable[[Passed, float], list[Use]]
     replicas: Callable[[Passed, float], list[dict[str, Any]]] = _no_replicas
-    notes: Callable[[Requests, Passed], Iterable[str]] = _no_notes
+    notes: Callable[[RequestTable, Passed], Iterable[str]] = _no_notes
     figures: Callable[[Passed], dict[str, Any]] = _no_figures

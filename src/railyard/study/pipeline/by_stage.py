@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from railyard.economics.deployment import Use
     from railyard.engine.stages import Journey
+    from railyard.graph.request_table import RequestTable
     from railyard.study.pipeline.built import Hardware
     from railyard.study.pipeline.prepare import PipelineJob
     from railyard.study.pipeline.shown import Shown
-    from railyard.workload.serving.requests import Requests
 
 
 def stages_json(
-    job: PipelineJob, journey: Journey[Requests], seen: Shown, uses: Mapping[str, list[Use]], span_s: float
+    job: PipelineJob, journey: Journey[RequestTable], seen: Shown, uses: Mapping[str, list[Use]], span_s: float
 ) -> list[dict[str, Any]]:
     """A row a stage.
 

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.engine.stages import Journey
+    from railyard.graph.request_table import RequestTable
     from railyard.measure.serving.served import Served
-    from railyard.workload.serving.requests import Requests
 
 MOST_REQUESTS = 2_000
 _US = 1e-6
 
 
-def write_variant(folder: Path, journey: Journey[Requests], found: Served) -> None:
+def write_variant(folder: Path, journey: Journey[RequestTable], found: Served) -> None:
     """Writes `requests.parquet` and `trace.json`."""
     import polars as pl
 
@@ -38,7 +38,7 @@ def write_variant(folder: Path, journey: Journey[Requests], found: Served) -> No
     (folder / "trace.json").write_text(json.dumps(events, separators=(",", ":")), encoding="utf-8")
 
 
-def _events(journey: Journey[Requests]) -> Iterator[dict[str, Any]]:
+def _events(journey: Journey[RequestTable]) -> Iterator[dict[str, Any]]:
     for number, visit in enumerate(journey.visits):
         yield {"ph": "M", "name": "process_name", "pid": number, "tid": 0, "args": {"name": visit.name}}
         if visit.passed is None:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from railyard.economics.deployment import DeploymentCost
     from railyard.engine.stages import Journey, Tokens, Visit
+    from railyard.graph.request_table import RequestTable
     from railyard.measure.serving.served import Served
     from railyard.study.pipeline.prepare import PipelineJob
-    from railyard.workload.serving.requests import Requests
 
 LEFT_OUT = (
     "each stage has hardware of its own, and nothing flows back: a model that is called twice stands there twice",
@@ -43,7 +43,7 @@ def objective_of(job: PipelineJob) -> Objective:
     return Objective(slo.ttft, slo.tpot, slo.e2e, slo.attainment)
 
 
-def measure(job: PipelineJob, journey: Journey[Requests]) -> Measured:
+def measure(job: PipelineJob, journey: Journey[RequestTable]) -> Measured:
     """Everything about one variant.
 
     Raises:
@@ -87,13 +87,13 @@ def measure(job: PipelineJob, journey: Journey[Requests]) -> Measured:
     return Measured(variant, found, cost, tuple(_sources(job, cost)), tuple(_defaults(job)), LEFT_OUT)
 
 
-def outcome(journey: Journey[Requests]) -> str:
+def outcome(journey: Journey[RequestTable]) -> str:
     """`overload` when the queue of any stage grew without bound."""
     over = any(visit.passed is not None and visit.passed.overloaded for visit in journey.visits)
     return "overload" if over else "finished"
 
 
-def uses_of(job: PipelineJob, journey: Journey[Requests], span_s: float) -> dict[str, list[Use]]:
+def uses_of(job: PipelineJob, journey: Journey[RequestTable], span_s: float) -> dict[str, list[Use]]:
     """How each stage's devices spend the run; those of a stage that nobody took stand idle."""
     return {visit.name: _uses_of(job, visit, span_s) for visit in journey.visits}
 
@@ -111,13 +111,13 @@ def _accelerators(job: PipelineJob) -> int:
     return sum(one.count for stage in job.stages.values() for one in stage.hardware)
 
 
-def _tokens(journey: Journey[Requests]) -> list[Tokens]:
+def _tokens(journey: Journey[RequestTable]) -> list[Tokens]:
     """Answers of all models that somebody took."""
     passed = (visit.passed for visit in journey.visits)
     return [one.tokens for one in passed if one is not None and one.tokens is not None]
 
 
-def _gaps(journey: Journey[Requests]) -> dict[str, float | None]:
+def _gaps(journey: Journey[RequestTable]) -> dict[str, float | None]:
     """Gaps between tokens, of all models together."""
     known = _tokens(journey)
     if not known:
@@ -125,7 +125,7 @@ def _gaps(journey: Journey[Requests]) -> dict[str, float | None]:
     return counted(np.sum([one.gap_count for one in known], axis=0), known[0].gap_lower_s)
 
 
-def _cache(journey: Journey[Requests], replicas: list[dict[str, Any]]) -> dict[str, Any]:
+def _cache(journey: Journey[RequestTable], replicas: list[dict[str, Any]]) -> dict[str, Any]:
     """Of the prompts of all models together."""
     caches = [one.cache for one in _tokens(journey)]
     prompts = sum(one.prompt_tokens for one in caches)
@@ -138,7 +138,7 @@ def _cache(journey: Journey[Requests], replicas: list[dict[str, Any]]) -> dict[s
     }
 
 
-def _replicas(job: PipelineJob, journey: Journey[Requests], span_s: float) -> Iterator[dict[str, Any]]:
+def _replicas(job: PipelineJob, journey: Journey[RequestTable], span_s: float) -> Iterator[dict[str, Any]]:
     for visit in journey.visits:
         for row in job.stages[visit.name].replicas(visit.passed, span_s) if visit.passed is not None else ():
             role = row.get("pool")
@@ -158,7 +158,7 @@ def _pools(job: PipelineJob, name: str, uses: list[Use]) -> Iterator[dict[str, A
         }
 
 
-def _warnings(job: PipelineJob, journey: Journey[Requests], found: Served) -> Iterator[str]:
+def _warnings(job: PipelineJob, journey: Journey[RequestTable], found: Served) -> Iterator[str]:
     for visit in journey.visits:
         if visit.passed is not None and visit.passed.overloaded:
             yield f"overload: the queue of stage `{visit.name}` grew without bound, and the run was ended there"
@@ -171,14 +171,14 @@ def _warnings(job: PipelineJob, journey: Journey[Requests], found: Served) -> It
         yield from drained(found)
 
 
-def _notes(job: PipelineJob, journey: Journey[Requests], visit: Visit) -> Iterable[str]:
+def _notes(job: PipelineJob, journey: Journey[RequestTable], visit: Visit) -> Iterable[str]:
     if visit.passed is None:
         return ()
     came = journey.requests.take(visit.rows, visit.begin.at_ps[visit.rows])
     return job.stages[visit.name].notes(came, visit.passed)
 
 
-def _digest(journey: Journey[Requests]) -> str:
+def _digest(journey: Journey[RequestTable]) -> str:
     text = hashlib.sha256()
     for visit in journey.visits:
         text.update(np.ascontiguousarray(visit.rows).tobytes())

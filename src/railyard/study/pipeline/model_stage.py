@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from railyard.engine.stages import Drafting
     from railyard.engine.stages.stage import Progress
     from railyard.graph import Record
+    from railyard.graph.request_table import RequestTable
     from railyard.scenario.cluster import ClusterSection
     from railyard.scenario.load import Draft
     from railyard.scenario.pipeline import ModelStage
     from railyard.study.pipeline.drafts import Drafts
     from railyard.study.pipeline.site import Site
     from railyard.study.serving.prepare import ServingJob
-    from railyard.workload.serving.requests import Requests
 
 _BYTES_PER_TOKEN = 4.0
 _SCORE_BYTES = 4.0
@@ -67,12 +67,12 @@ class Answer:
     nic_bps: float
     drafting: Drafting | None
 
-    def sends_bytes(self, requests: Requests) -> NDArray[np.float64]:
+    def sends_bytes(self, requests: RequestTable) -> NDArray[np.float64]:
         """The text of prompt and answer."""
         out = requests.output_tokens if self.section.output is None else self.section.output
         return np.asarray(_BYTES_PER_TOKEN * (requests.input_tokens + out), np.float64)
 
-    def run(self, requests: Requests, rows: NDArray[np.int64], seed: int, progress: Progress | None) -> Passed:
+    def run(self, requests: RequestTable, rows: NDArray[np.int64], seed: int, progress: Progress | None) -> Passed:
         """Prompts and answers."""
         del rows, seed
         asked = self.asked(requests)
@@ -90,7 +90,7 @@ class Answer:
         """bool[replicas], those that check guesses."""
         return np.array([self.job.pools[number].role != "prefill" for number in self.job.deployment.pool_of_replica])
 
-    def asked(self, requests: Requests) -> Requests:
+    def asked(self, requests: RequestTable) -> RequestTable:
         """The requests as this model gets them."""
         section, count = self.section, len(requests)
         prompt = requests.input_tokens if section.input is None else np.full(count, section.input, np.int32)
@@ -102,7 +102,7 @@ class Answer:
             columns |= _full_blocks(requests)
         return replace(requests, **columns)
 
-    def _passed(self, asked: Requests, run: Record, drafting: Drafting | None) -> Passed:
+    def _passed(self, asked: RequestTable, run: Record, drafting: Drafting | None) -> Passed:
         found = served(asked.arrival_ps, asked.input_tokens, asked.output_tokens, run, entry_ps=self.job.entry_ps)
         steps = np.maximum(asked.output_tokens - 1.0, 0.0)
         decode = np.where(steps > 0, np.nan_to_num(found.decode_network_s) * steps, 0.0)
@@ -131,7 +131,7 @@ class Answer:
         )
 
 
-def _cached(asked: Requests, run: Record, done: NDArray[np.bool_]) -> Cached:
+def _cached(asked: RequestTable, run: Record, done: NDArray[np.bool_]) -> Cached:
     return Cached(
         int(asked.input_tokens[done].sum()),
         int(run.column("cached_tokens")[done].sum()),
@@ -140,7 +140,7 @@ def _cached(asked: Requests, run: Record, done: NDArray[np.bool_]) -> Cached:
     )
 
 
-def _full_blocks(requests: Requests) -> dict[str, Any]:
+def _full_blocks(requests: RequestTable) -> dict[str, Any]:
     """Hashes of the blocks that are full without what is added behind them."""
     known = np.diff(requests.block_ptr)
     count = np.minimum(known, requests.input_tokens // requests.block_tokens)
@@ -191,7 +191,7 @@ def _uses(job: ServingJob, drafts: Drafts | None, passed: Passed, span_s: float)
     return [*uses, drafts.use(passed.drafting, passed.served_run, span_s)]
 
 
-def _notes(stage: Answer, requests: Requests, passed: Passed) -> Iterator[str]:
+def _notes(stage: Answer, requests: RequestTable, passed: Passed) -> Iterator[str]:
     asked = stage.asked(requests)
     yield from too_long(asked, stage.job.model)
     yield from thrashed(asked, passed.served_run)

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.engine.stages import Journey
     from railyard.engine.stages.through import Progress
+    from railyard.graph.request_table import RequestTable
     from railyard.scenario.pipeline import PipelineSection, StageSection, WhenSection
     from railyard.scenario.variants import Variant
     from railyard.study.pipeline.built import Built, Hardware
-    from railyard.workload.serving.requests import Requests
 
 _STAGES = ("workload", "pipeline", "stages")
 
@@ -57,10 +57,10 @@ class PipelineJob:
     section: PipelineSection
     network: Cluster
     stages: Mapping[str, Built]
-    requests: Requests
+    requests: RequestTable
     assumptions: Assumptions
 
-    def run(self, requests: Requests, progress: Progress | None = None) -> Journey[Requests]:
+    def run(self, requests: RequestTable, progress: Progress | None = None) -> Journey[RequestTable]:
         """Sends requests through all stages."""
         section, seed = self.section, self.variant.draft.scenario.seed
         steps = {name: _step(built, section.stages, name) for name, built in self.stages.items()}
@@ -99,7 +99,7 @@ def job_of(variant: Variant, memo: Memo, section: PipelineSection | None = None)
         assumptions = Assumptions.from_catalog(catalog, scenario.economics.given())
     pipeline = section or scenario.pipeline
     asked = [dump(pipeline.requests), scenario.seed]
-    requests: Requests = memo.get("requests", asked, lambda: requests_of(draft))
+    requests: RequestTable = memo.get("requests", asked, lambda: requests_of(draft))
     site = Site(draft, catalog, network, memo)
     stages = {name: _stage(name, section, site) for name, section in pipeline.stages.items()}
     used = sum(nics_of(one) for stage in stages.values() for one in stage.hardware)
@@ -116,7 +116,7 @@ def job_of(variant: Variant, memo: Memo, section: PipelineSection | None = None)
     return PipelineJob(variant, pipeline, network, stages, requests, assumptions)
 
 
-def _step(built: Built, stages: Mapping[str, StageSection], name: str) -> Step[Requests]:
+def _step(built: Built, stages: Mapping[str, StageSection], name: str) -> Step[RequestTable]:
     section = stages[name]
     return Step(built.stage, waits_for(dict(stages), name), section.quorum, takers_of(section.when))
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.engine.stages import Journey
+    from railyard.graph.request_table import RequestTable
     from railyard.scenario.pipeline import PipelineSection, StageSection
-    from railyard.workload.serving.requests import Requests
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ def _behind(stages: Mapping[str, StageSection], name: str) -> set[str]:
     return found
 
 
-def shown(section: PipelineSection, journey: Journey[Requests]) -> Shown:
+def shown(section: PipelineSection, journey: Journey[RequestTable]) -> Shown:
     """What the user sees of a journey."""
     end = journey.end
     done = end.at_ps < NEVER
@@ -87,7 +87,7 @@ class _Columns:
     cached: NDArray[np.int64]
 
     @classmethod
-    def at_end(cls, journey: Journey[Requests]) -> _Columns:
+    def at_end(cls, journey: Journey[RequestTable]) -> _Columns:
         count = len(journey.requests)
         return cls(
             journey.end.at_ps.copy(),
@@ -98,7 +98,7 @@ class _Columns:
         )
 
     def stream(
-        self, journey: Journey[Requests], name: str, number: int, took: NDArray[np.int64], answer: int | None
+        self, journey: Journey[RequestTable], name: str, number: int, took: NDArray[np.int64], answer: int | None
     ) -> None:
         """Answers of a model that show token by token: those of requests which no other such model answers too."""
         visit = journey.visit(name)
@@ -117,7 +117,7 @@ class _Columns:
         self.cached[rows] = tokens.cached_tokens[alone]
 
 
-def _took(journey: Journey[Requests], names: tuple[str, ...]) -> NDArray[np.int64]:
+def _took(journey: Journey[RequestTable], names: tuple[str, ...]) -> NDArray[np.int64]:
     """How many of those stages each request took."""
     took = np.zeros(len(journey.requests), np.int64)
     for name in names:
@@ -125,7 +125,7 @@ def _took(journey: Journey[Requests], names: tuple[str, ...]) -> NDArray[np.int6
     return took
 
 
-def _refused(journey: Journey[Requests]) -> NDArray[np.bool_]:
+def _refused(journey: Journey[RequestTable]) -> NDArray[np.bool_]:
     refused = np.zeros(len(journey.requests), np.bool_)
     for visit in journey.visits:
         if visit.passed is not None:
@@ -133,7 +133,7 @@ def _refused(journey: Journey[Requests]) -> NDArray[np.bool_]:
     return refused
 
 
-def _served(journey: Journey[Requests], found: _Columns, status: NDArray[np.uint8]) -> Served:
+def _served(journey: Journey[RequestTable], found: _Columns, status: NDArray[np.uint8]) -> Served:
     requests, done = journey.requests, status == DONE
     causes = {cause: found.first[:, :, place].sum(axis=1) for place, cause in enumerate(CAUSES)}
     return Served(

@@ -15,6 +15,7 @@ from railyard.workload.serving.scaling import repeated, scaled
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from railyard.graph.request_table import RequestTable
     from railyard.measure.serving.served import Served
     from railyard.scenario.load import Draft
     from railyard.scenario.serving import CapacitySection
@@ -22,9 +23,8 @@ if TYPE_CHECKING:
     from railyard.study.pipeline.prepare import PipelineJob
     from railyard.study.serving.measuring import Measured
     from railyard.study.serving.prepare import ServingJob
-    from railyard.workload.serving.requests import Requests
 
-    Serve = Callable[[Requests], tuple[Served, bool]]
+    Serve = Callable[[RequestTable], tuple[Served, bool]]
     """Serves requests: what the users saw, and whether the queue could never drain."""
 
 
@@ -85,7 +85,7 @@ def add_curve(
 
 
 def _searched(
-    section: CapacitySection, draft: Draft, requests: Requests, objective: Objective, serve: Serve
+    section: CapacitySection, draft: Draft, requests: RequestTable, objective: Objective, serve: Serve
 ) -> tuple[Capacity, _Lasting]:
     start = requests.head(section.first).rate_per_s
     if start <= 0:
@@ -112,7 +112,7 @@ class _Lasting:
     """
 
     first: int
-    requests: Requests
+    requests: RequestTable
     objective: Objective
     serve: Serve
     count: int = 0

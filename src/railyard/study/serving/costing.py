@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Model
     from railyard.cluster import Cluster
+    from railyard.graph.request_table import RequestTable
     from railyard.study.memo import Memo
     from railyard.study.serving.networks import Networks
     from railyard.study.serving.placing import Ffn, Placed
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from railyard.workload.serving.cost import IterationCost
     from railyard.workload.serving.devices import Profiles
     from railyard.workload.serving.layout import ServingLayout
-    from railyard.workload.serving.requests import Requests
     from railyard.workload.serving.software import ServingSoftware
 
 
@@ -38,7 +38,7 @@ def costs_of(
     pools: tuple[Placed, ...],
     software: tuple[ServingSoftware, ...],
     *,
-    requests: Requests,
+    requests: RequestTable,
     memo: Memo,
     own: Profiles | None = None,
 ) -> tuple[IterationCost, ...]:
@@ -163,7 +163,7 @@ def _weights(side: Side, skew: float) -> NDArray[np.float64]:
 
 
 def _apart(
-    model: Model, pool: Placed, sides: tuple[Side, Side], exchange: Exchange, requests: Requests
+    model: Model, pool: Placed, sides: tuple[Side, Side], exchange: Exchange, requests: RequestTable
 ) -> IterationCost:
     return apart_cost(
         model,

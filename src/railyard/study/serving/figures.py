@@ -9,12 +9,12 @@ from railyard.measure.serving.served import DROPPED, PARTS, UNFINISHED
 
 if TYPE_CHECKING:
     from railyard.economics.deployment import DeploymentCost
+    from railyard.graph.request_table import RequestTable
     from railyard.measure.serving.objective import Goodput, Objective
     from railyard.measure.serving.served import Served
-    from railyard.workload.serving.requests import Requests
 
 
-def requests_of(asked: Requests, found: Served) -> dict[str, Any]:
+def requests_of(asked: RequestTable, found: Served) -> dict[str, Any]:
     """The result's `requests`."""
     return {
         "count": len(asked),

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from railyard.economics.deployment import DeploymentCost
     from railyard.graph import Record
+    from railyard.graph.request_table import RequestTable
     from railyard.study.serving.prepare import ServingJob
-    from railyard.workload.serving.requests import Requests
 
 _HOT_LINKS = 8
 SHORTEST_S = 1e-9
@@ -74,7 +74,7 @@ def objective_of(job: ServingJob) -> Objective:
     return Objective(slo.ttft, slo.tpot, slo.e2e, slo.attainment)
 
 
-def latencies(job: ServingJob, requests: Requests, run: Record) -> Served:
+def latencies(job: ServingJob, requests: RequestTable, run: Record) -> Served:
     """The requests of a run as they were served."""
     return served(requests.arrival_ps, requests.input_tokens, requests.output_tokens, run, entry_ps=job.entry_ps)
 

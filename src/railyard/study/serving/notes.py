@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Model
     from railyard.graph import Record
+    from railyard.graph.request_table import RequestTable
     from railyard.measure.serving.served import Served
-    from railyard.workload.serving.requests import Requests
 
 _AGAIN = 0.05
 """Share of computed prompt tokens that had been computed before, from which on a cache is called too small."""
@@ -22,7 +22,7 @@ _END = 1.1
 """A run that takes so many times as long as its requests arrive has an end that shows in its rates."""
 
 
-def too_long(requests: Requests, model: Model) -> Iterator[str]:
+def too_long(requests: RequestTable, model: Model) -> Iterator[str]:
     """Requests beyond the context of the model.
 
     Engines refuse them (vLLM, `max_model_len`, which is the model's unless one says otherwise). They are served here,
@@ -41,7 +41,7 @@ def too_long(requests: Requests, model: Model) -> Iterator[str]:
         )
 
 
-def computed_again(requests: Requests, run: Record) -> float:
+def computed_again(requests: RequestTable, run: Record) -> float:
     """Share of the prompt tokens computed that had been computed before, at least: of preempted requests.
 
     Args:
@@ -55,7 +55,7 @@ def computed_again(requests: Requests, run: Record) -> float:
     return max(computed - float(once) - float(lost), 0.0) / computed if computed > 0 else 0.0
 
 
-def thrashed(requests: Requests, run: Record) -> Iterator[str]:
+def thrashed(requests: RequestTable, run: Record) -> Iterator[str]:
     """A cache that is too small for what runs at once.
 
     Args:

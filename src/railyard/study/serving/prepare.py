@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from railyard.economics.assumptions import Assumptions
     from railyard.engine.serving import Deployment, Links
     from railyard.graph import Record
+    from railyard.graph.request_table import RequestTable
     from railyard.scenario.cluster import ClusterSection
     from railyard.scenario.serving import ServingSection
     from railyard.scenario.variants import Variant
     from railyard.study.serving.networks import Networks
     from railyard.study.serving.placing import Placed
     from railyard.workload.serving.devices import Profiles
-    from railyard.workload.serving.requests import Requests
 
 _SERVING = ("workload", "serving")
 SOFTWARE = "vllm"
@@ -71,7 +71,7 @@ class ServingJob:
     costs: tuple[Any, ...]
     software: tuple[Any, ...]
     deployment: Deployment
-    requests: Requests
+    requests: RequestTable
     assumptions: Assumptions
 
     @property
@@ -81,7 +81,7 @@ class ServingJob:
         return round(float(self.software[first].prompt_s) * 1e12)
 
     def run(
-        self, requests: Requests, *, log: Sequence[int] = (), progress: Callable[[int, int], None] | None = None
+        self, requests: RequestTable, *, log: Sequence[int] = (), progress: Callable[[int, int], None] | None = None
     ) -> Record:
         """Serves requests, which reach the engines `entry_ps` after their arrival."""
         entered = replace(requests, arrival_ps=requests.arrival_ps + self.entry_ps)

@@ -12,13 +12,13 @@ from railyard.scenario.load import blaming
 from railyard.workload.serving.scaling import scaled
 
 if TYPE_CHECKING:
+    from railyard.graph.request_table import RequestTable
     from railyard.scenario.load import Draft
     from railyard.scenario.serving import LengthsSection, RequestsSection, SyntheticSection
     from railyard.workload.serving.lengths import LengthLaw
-    from railyard.workload.serving.requests import Requests
 
 
-def requests_of(draft: Draft) -> Requests:
+def requests_of(draft: Draft) -> RequestTable:
     """What a scenario asks, and when.
 
     Raises:
@@ -41,7 +41,7 @@ def requests_of(draft: Draft) -> Requests:
         )
 
 
-def _at_once(draft: Draft, drawn: Requests, users: int) -> Requests:
+def _at_once(draft: Draft, drawn: RequestTable, users: int) -> RequestTable:
     """Requests that wait for one of the users of a closed loop."""
     if draft.scenario.workload.pipeline is not None:
         raise InputError("a pipeline is asked at a rate", key="synthetic.users", found=users)
@@ -55,7 +55,7 @@ def _at_once(draft: Draft, drawn: Requests, users: int) -> Requests:
     return replace(drawn, arrival_ps=np.zeros_like(drawn.arrival_ps), source=f"synthetic, {users} users")
 
 
-def _read(draft: Draft, section: RequestsSection) -> Requests:
+def _read(draft: Draft, section: RequestsSection) -> RequestTable:
     from railyard.workload.serving.traces import read_trace
 
     path = draft.folder / str(section.trace)
@@ -64,7 +64,7 @@ def _read(draft: Draft, section: RequestsSection) -> Requests:
     return read_trace(path, section.format, sort=section.sort, empty="drop" if section.drop_empty else "refuse")
 
 
-def _drawn(section: SyntheticSection, seed: int) -> Requests:
+def _drawn(section: SyntheticSection, seed: int) -> RequestTable:
     from railyard.workload.serving.generate import Sessions, synthetic
 
     talks = section.turns > 1 or section.system > 0

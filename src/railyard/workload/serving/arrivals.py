@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from railyard.errors import InputError, did_you_mean
-from railyard.workload.serving.requests import LAST_PS, PS_PER_S
+from railyard.graph.request_table import LAST_PS, PS_PER_S
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.errors import InputError
+from railyard.graph.request_table import MOST_TOKENS, NO_SESSION, PS_PER_S, RequestTable, joined
 from railyard.workload.serving.arrivals import Arrivals, Clock, Kind, generator
 from railyard.workload.serving.hashing import block_hashes
 from railyard.workload.serving.lengths import Fixed, LengthLaw, LogNormal, Pairs
-from railyard.workload.serving.requests import MOST_TOKENS, NO_SESSION, PS_PER_S, Requests, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -115,7 +115,7 @@ def synthetic(
     sessions: Sessions | None = None,
     seed: int = 0,
     **process: float,
-) -> Requests:
+) -> RequestTable:
     """Requests by a law.
 
     Args:
@@ -146,7 +146,7 @@ def stream_synthetic(
     sessions: Sessions | None = None,
     seed: int = 0,
     chunk: int = 65_536,
-) -> Iterator[Requests]:
+) -> Iterator[RequestTable]:
     """The same requests in pieces; they do not depend on the size of the pieces.
 
     Args:
@@ -200,14 +200,14 @@ class _Maker:
             (generator(self.seed, 16 + 2 * n), generator(self.seed, 17 + 2 * n)) for n in range(len(self.classes))
         ]
 
-    def single(self, count: int) -> Requests:
+    def single(self, count: int) -> RequestTable:
         """The next requests that stand alone."""
         arrival = self.clock.next(count)
         kind = np.searchsorted(self.bounds, self.choice.random(count), side="right")
         new, answer = self._drawn(kind)
         return self._requests(arrival, new, answer, kind=kind.astype(np.int16))
 
-    def conversations(self, chunk: int) -> Requests:
+    def conversations(self, chunk: int) -> RequestTable:
         """Starts further conversations and gives the turns that none of a later one can precede."""
         plan = self.sessions or Sessions()
         starts = self.clock.next(max(1, math.ceil(chunk / plan.turns)))
@@ -229,7 +229,7 @@ class _Maker:
             raise InputError("no prompt is as short as this", key="most_input_tokens", found=plan.most_input_tokens)
         return self._ready([column[fits] for column in rows], int(starts[-1]), plan)
 
-    def _ready(self, rows: list[NDArray[np.int64]], frontier: int, plan: Sessions) -> Requests:
+    def _ready(self, rows: list[NDArray[np.int64]], frontier: int, plan: Sessions) -> RequestTable:
         together = [np.concatenate(pair) for pair in zip(self.pending, rows, strict=True)]
         order = np.argsort(together[0], kind="stable")
         ready = int(np.searchsorted(together[0][order], frontier, side="left"))
@@ -262,9 +262,9 @@ class _Maker:
 
     def _requests(
         self, arrival: NDArray[np.int64], prompt: NDArray[np.int64], answer: NDArray[np.int64], **others: Any
-    ) -> Requests:
+    ) -> RequestTable:
         others.setdefault("session", np.full(len(arrival), NO_SESSION))
-        return Requests(
+        return RequestTable(
             arrival,
             prompt.astype(np.int32),
             answer.astype(np.int32),

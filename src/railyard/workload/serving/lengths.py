@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.errors import InputError
-from railyard.workload.serving.requests import MOST_TOKENS
+from railyard.graph.request_table import MOST_TOKENS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.workload.serving.requests import Requests
+    from railyard.graph.request_table import RequestTable
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Pairs:
         Empirical(self.output_tokens)
 
     @staticmethod
-    def of(requests: Requests) -> Pairs:
+    def of(requests: RequestTable) -> Pairs:
         """The lengths of a trace."""
         return Pairs(requests.input_tokens.astype(np.int64), requests.output_tokens.astype(np.int64))
 

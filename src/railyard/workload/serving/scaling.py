@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from railyard.errors import InputError, did_you_mean
-from railyard.workload.serving.requests import LAST_PS, NO_SESSION, PS_PER_S, Requests, joined, merged
+from railyard.graph.request_table import LAST_PS, NO_SESSION, PS_PER_S, RequestTable, joined, merged
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,7 +38,7 @@ MOST_COPIES = 10_000
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
-def scaled(requests: Requests, *, rate: float, how: How = "compress", seed: int = 0) -> Requests:
+def scaled(requests: RequestTable, *, rate: float, how: How = "compress", seed: int = 0) -> RequestTable:
     """The same requests at another load.
 
     Args:
@@ -61,7 +61,7 @@ def scaled(requests: Requests, *, rate: float, how: How = "compress", seed: int 
     return replace(changed, source=f"{requests.source}; {how} to {rate:g} a second".removeprefix("; "))
 
 
-def repeated(requests: Requests, count: int) -> Requests:
+def repeated(requests: RequestTable, count: int) -> RequestTable:
     """The first `count` requests where the same ones come again and again, a mean gap after the last, by other users.
 
     Rate, bursts and lengths are those of the requests. Copies share no prefixes and no sessions with one another.
@@ -98,14 +98,14 @@ def _salted(block_hash: NDArray[np.uint64], number: int) -> NDArray[np.uint64]:
     return salted
 
 
-def _compressed(requests: Requests, factor: float, seed: int) -> Requests:
+def _compressed(requests: RequestTable, factor: float, seed: int) -> RequestTable:
     del seed
     if float(requests.arrival_ps[-1]) / factor >= LAST_PS:
         raise InputError("at this rate the requests would span more than 106 days", key="rate", hint="thin them out")
     return replace(requests, arrival_ps=np.rint(requests.arrival_ps / factor).astype(np.int64))
 
 
-def _superposed(requests: Requests, factor: float, seed: int) -> Requests:
+def _superposed(requests: RequestTable, factor: float, seed: int) -> RequestTable:
     if not 1 <= factor <= MOST_COPIES:
         raise InputError(
             "copies only add load, up to ten thousand times",
@@ -125,7 +125,7 @@ def _superposed(requests: Requests, factor: float, seed: int) -> Requests:
     return merged(parts)
 
 
-def _turned(part: Requests, original: Requests, number: int, *, shift: int, period: int) -> Requests:
+def _turned(part: RequestTable, original: RequestTable, number: int, *, shift: int, period: int) -> RequestTable:
     """A copy turned around the trace by a shift; what wraps is another conversation, for its start is not there."""
     if number == 0:
         return part
@@ -139,7 +139,7 @@ def _turned(part: Requests, original: Requests, number: int, *, shift: int, peri
     return other.take(order, np.sort(moved) + original.arrival_ps[0])
 
 
-def _thinned(requests: Requests, factor: float, seed: int) -> Requests:
+def _thinned(requests: RequestTable, factor: float, seed: int) -> RequestTable:
     if factor > 1:
         raise InputError(
             "thinning only takes load away",

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.workload.serving.requests import NO_SESSION, PS_PER_S
+from railyard.graph.request_table import NO_SESSION, PS_PER_S
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.workload.serving.requests import Requests
+    from railyard.graph.request_table import RequestTable
 
 WINDOWS_S = (1.0, 10.0, 60.0)
 _LEAST_WINDOWS = 10
@@ -81,7 +81,7 @@ class Summary:
         return values
 
 
-def summarize(requests: Requests) -> Summary:
+def summarize(requests: RequestTable) -> Summary:
     """The statistics of these requests."""
     windows = [window for window in WINDOWS_S if _usable(requests.duration_s, window)]
     hits = ideal_hits(requests)
@@ -106,7 +106,7 @@ def summarize(requests: Requests) -> Summary:
     )
 
 
-def ideal_hits(requests: Requests) -> NDArray[np.int64]:
+def ideal_hits(requests: RequestTable) -> NDArray[np.int64]:
     """Leading blocks of each request that some earlier request had, with a cache that never forgets; i64[n]."""
     counts = np.diff(requests.block_ptr)
     if not len(requests.block_hash):
@@ -153,13 +153,13 @@ def _usable(duration_s: float, window_s: float) -> bool:
     return _LEAST_WINDOWS <= duration_s / window_s <= _MOST_WINDOWS
 
 
-def _peak(requests: Requests, window_s: float = 10.0) -> float:
+def _peak(requests: RequestTable, window_s: float = 10.0) -> float:
     if not _usable(requests.duration_s, window_s):
         return requests.rate_per_s
     return float(counts(requests.arrival_ps, window_s).max() / window_s)
 
 
-def _shares(requests: Requests) -> dict[str, float]:
+def _shares(requests: RequestTable) -> dict[str, float]:
     held = np.bincount(requests.kind, minlength=len(requests.kinds))
     return {name: float(n / max(1, len(requests))) for name, n in zip(requests.kinds, held, strict=True)}
 

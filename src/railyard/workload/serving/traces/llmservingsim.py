@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from railyard.graph.request_table import LAST_PS, MOST_TOKENS
 from railyard.workload.serving.hashing import prefix_hashes
-from railyard.workload.serving.requests import LAST_PS, MOST_TOKENS
 from railyard.workload.serving.traces.numbers import whole
 from railyard.workload.serving.traces.record import FORMATS, Rows, TraceFormat
 

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.errors import InputError
-from railyard.workload.serving.requests import LAST_PS, MOST_TOKENS, NO_SESSION
+from railyard.graph.request_table import LAST_PS, MOST_TOKENS, NO_SESSION
 from railyard.workload.serving.traces.numbers import whole
 from railyard.workload.serving.traces.record import FORMATS, Rows, TraceFormat
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard.workload.serving.requests import Requests
+    from railyard.graph.request_table import RequestTable
     from railyard.workload.serving.traces.lines import Batch, Faults
 
 _NEEDED = ("arrival_ps", "input_tokens", "output_tokens")
@@ -77,7 +77,7 @@ def _block_tokens(batch: Batch, cells: dict[str, list[Any]], faults: Faults) -> 
     return int(column[0]) if len(column) else 0
 
 
-def write_trace(requests: Requests, path: Path) -> None:
+def write_trace(requests: RequestTable, path: Path) -> None:
     """Writes requests as Railyard's CSV; `read_trace` gives them back as they were.
 
     Raises:

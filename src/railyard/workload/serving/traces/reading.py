@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from railyard.errors import InputError, did_you_mean
-from railyard.workload.serving.requests import LAST_PS, NO_SESSION, Requests
+from railyard.graph.request_table import LAST_PS, NO_SESSION, RequestTable
 from railyard.workload.serving.traces import cells
 from railyard.workload.serving.traces.lines import Batch, Faults, batches
 from railyard.workload.serving.traces.record import FORMATS, Rows, TraceFormat
@@ -27,7 +27,9 @@ CHUNK = 65_536
 _MOST_KINDS = 32_767
 
 
-def read_trace(path: Path | str, format: str | None = None, *, sort: bool = False, empty: Empty = "refuse") -> Requests:
+def read_trace(
+    path: Path | str, format: str | None = None, *, sort: bool = False, empty: Empty = "refuse"
+) -> RequestTable:
     """The requests of a trace.
 
     Args:
@@ -53,7 +55,7 @@ def read_trace(path: Path | str, format: str | None = None, *, sort: bool = Fals
 
 def stream_trace(
     path: Path | str, chunk: int = 100_000, *, format: str | None = None, empty: Empty = "refuse"
-) -> Iterator[Requests]:
+) -> Iterator[RequestTable]:
     """The requests of a trace, `chunk` rows at a time, in memory that does not grow with the file.
 
     Arrivals count from the start of the trace in every chunk, and classes keep their numbers. A fault is raised when
@@ -116,7 +118,7 @@ class _Reader:
         if not hasattr(self, "form") or self.last is None:
             raise InputError("the file holds no requests", file=self.path)
 
-    def requests(self, rows: Rows, moved: int) -> Requests:
+    def requests(self, rows: Rows, moved: int) -> RequestTable:
         """Rows in order as requests."""
         said = [f"{moved} rows out of order were sorted"] if moved else []
         said += [f"{self.dropped} rows without an answer were dropped"] if self.dropped else []
@@ -127,7 +129,7 @@ class _Reader:
             self.kinds.setdefault(name, len(self.kinds))
         if len(self.kinds) > _MOST_KINDS:
             raise InputError(f"more than {_MOST_KINDS} classes of requests", file=self.path, key="kind")
-        return Requests(
+        return RequestTable(
             arrival_ps=self._arrivals(rows),
             input_tokens=rows.input_tokens.astype(np.int32),
             output_tokens=rows.output_tokens.astype(np.int32),

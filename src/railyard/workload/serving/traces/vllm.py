@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.workload.serving.requests import MOST_TOKENS, PS_PER_S
+from railyard.graph.request_table import MOST_TOKENS, PS_PER_S
 from railyard.workload.serving.traces.numbers import decimal, whole
 from railyard.workload.serving.traces.record import FORMATS, Rows, TraceFormat
 

@@ -26,7 +26,7 @@ NO_SESSION = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Requests:
+class RequestTable:
     """Requests in the order of their arrival.
 
     Attributes:
@@ -71,7 +71,7 @@ class Requests:
 
     def __eq__(self, other: object) -> bool:
         """The same requests, wherever they come from."""
-        if not isinstance(other, Requests):
+        if not isinstance(other, RequestTable):
             return NotImplemented
         same = all(np.array_equal(getattr(self, name), getattr(other, name)) for name, _, _ in _COLUMNS)
         return same and (self.block_tokens, self.kinds) == (other.block_tokens, other.kinds)
@@ -92,7 +92,7 @@ class Requests:
         """The block hashes of one request."""
         return self.block_hash[self.block_ptr[request] : self.block_ptr[request + 1]]
 
-    def take(self, rows: NDArray[np.int64], arrival_ps: NDArray[np.int64] | None = None) -> Requests:
+    def take(self, rows: NDArray[np.int64], arrival_ps: NDArray[np.int64] | None = None) -> RequestTable:
         """The requests of these rows.
 
         Args:
@@ -112,11 +112,11 @@ class Requests:
             block_hash=self.block_hash[np.repeat(self.block_ptr[:-1][rows], counts) + inside],
         )
 
-    def head(self, count: int) -> Requests:
+    def head(self, count: int) -> RequestTable:
         """The first `count` requests, or all where there are fewer."""
         return self.take(np.arange(min(max(count, 0), len(self))))
 
-    def concat(self, other: Requests) -> Requests:
+    def concat(self, other: RequestTable) -> RequestTable:
         """These requests and the others merged by arrival; of equal arrivals these come first.
 
         Classes of the same name become one. Sessions and hashes are taken as they are: equal ones are the same.
@@ -148,7 +148,7 @@ def _checked_width(name: str, given: NDArray[Any], dtype: type) -> None:
         raise InputError(f"{name} is out of range", found=found, allowed=f"{limits.min} to {limits.max}")
 
 
-def _check_rows(requests: Requests) -> None:
+def _check_rows(requests: RequestTable) -> None:
     count = len(requests)
     for name in ROW_COLUMNS:
         if len(getattr(requests, name)) != count:
@@ -167,7 +167,7 @@ def _check_rows(requests: Requests) -> None:
         raise InputError("kind must be an index into kinds", allowed=f"0 to {len(requests.kinds) - 1}")
 
 
-def _check_blocks(requests: Requests) -> None:
+def _check_blocks(requests: RequestTable) -> None:
     pointers = requests.block_ptr
     whole = len(pointers) == len(requests) + 1 and pointers[0] == 0 and pointers[-1] == len(requests.block_hash)
     if not whole or (np.diff(pointers) < 0).any():
@@ -185,7 +185,7 @@ def _check_blocks(requests: Requests) -> None:
             )
 
 
-def joined(parts: Sequence[Requests]) -> Requests:
+def joined(parts: Sequence[RequestTable]) -> RequestTable:
     """Parts of one trace, each later than the one before, as one.
 
     Raises:
@@ -204,7 +204,7 @@ def joined(parts: Sequence[Requests]) -> Requests:
     )
 
 
-def merged(parts: Sequence[Requests]) -> Requests:
+def merged(parts: Sequence[RequestTable]) -> RequestTable:
     """Several sets of requests as one, by arrival; of equal arrivals the earlier part's come first.
 
     Raises:
@@ -224,7 +224,7 @@ def merged(parts: Sequence[Requests]) -> Requests:
     own = [np.array([kinds.index(name) for name in part.kinds] if len(part) else [0], np.int16) for part in parts]
     kind = np.concatenate([table[part.kind] for table, part in zip(own, parts, strict=True)])
     plain = ("input_tokens", "output_tokens", "session")
-    return Requests(
+    return RequestTable(
         arrival_ps=arrival[order],
         **{name: np.concatenate([getattr(part, name) for part in parts])[order] for name in plain},
         block_ptr=pointers,
