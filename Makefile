@@ -53,7 +53,8 @@ fresh: $(VENV)/.dev
 bench: $(VENV)/.dev
 	PATH="$(abspath $(BIN)):$$PATH" benchmarks/run
 
-frontend:
+frontend: $(VENV)/.dev
+	$(BIN)/python tools/result_types.py
 	cd frontend && npm ci --no-audit --no-fund && npm run build
 
 wheel: $(VENV)/.dev

@@ -2,7 +2,8 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { ButtonRow } from "./parts";
 import { hasPackets } from "./packet";
-import { type BareVariant, isTraining, type Result, type Variant } from "./result";
+import { hasStep, type Stepped, type Variant } from "./result";
+import type { Result } from "./result.gen";
 import { isServing } from "./serving";
 import { Bottleneck } from "./views/bottleneck";
 import { Comparison } from "./views/comparison";
@@ -18,14 +19,12 @@ import { Summary } from "./views/summary";
 import { Timeline } from "./views/timeline";
 import { Waterfall } from "./views/waterfall";
 
-type AnyVariant = Variant | BareVariant;
-
-function chosenFromUrl(variants: AnyVariant[]): number {
+function chosenFromUrl(variants: Variant[]): number {
   const name = new URLSearchParams(location.hash.slice(1)).get("variant");
   return Math.max(0, variants.findIndex((variant) => variant.name === name));
 }
 
-function useVariant(variants: AnyVariant[]): [number, (index: number) => void] {
+function useVariant(variants: Variant[]): [number, (index: number) => void] {
   const [chosen, setChosen] = useState(() => chosenFromUrl(variants));
   const choose = (index: number) => {
     const variant = variants[index];
@@ -48,7 +47,7 @@ export function App({ result }: { result: Result }) {
   const packets = hasPackets(variant) && (
     <Packets key={variant.name} variant={variant} all={result.variants.filter(hasPackets)} said={result.provenance.left_out} />
   );
-  const compared = result.variants.filter(isTraining);
+  const compared = result.variants.filter(hasStep);
   const served = result.variants.filter(isServing);
   return (
     <>
@@ -71,14 +70,14 @@ export function App({ result }: { result: Result }) {
           <ButtonRow label="Details of" names={result.variants.map((each) => each.name)} chosen={chosen} choose={choose} />
         )}
         {isServing(variant) && <ServingDetails key={variant.name} variant={variant} alone={result.variants.length === 1} />}
-        {isTraining(variant) ? <Training variant={variant} packets={packets} /> : packets}
+        {hasStep(variant) ? <Training variant={variant} packets={packets} /> : packets}
         <Provenance result={result} />
       </main>
     </>
   );
 }
 
-function Training({ variant, packets }: { variant: Variant; packets: ComponentChildren }) {
+function Training({ variant, packets }: { variant: Stepped; packets: ComponentChildren }) {
   return (
     <>
       <Summary variant={variant} />

@@ -22,8 +22,9 @@ from railyard.measure.job import Checkpointing
 from railyard.measure.lockstep import lockstep
 from railyard.measure.network import network_use
 from railyard.measure.picture import topology_picture
-from railyard.measure.result import validate_result
 from railyard.measure.utilization import StepWork, utilization
+from railyard.result.reading import result_from
+from railyard.result.step import TimeShare
 
 SHARES = {
     ("compute", "", "forward"): 0.25,
@@ -154,9 +155,10 @@ def result(evaluated, machine, spent):
     variant = {
         "name": "roce",
         "settings": {},
+        "layout": "dp1024",
         "step": StepTimes((1.0,)).to_json(),
         "utilization": utilization(decomposition, StepWork(4e6, 1e17, 1e17, 989e12)).to_json(),
-        "time": [dict(vars(row)) for row in decomposition.rows],
+        "time": [{key: getattr(row, key) for key in TimeShare.model_fields} for row in decomposition.rows],
         "lockstep": lockstep(decomposition).to_json(),
         "jct": cost.jct.to_json(),
         "power": cost.power.to_json(),
@@ -171,7 +173,10 @@ def result(evaluated, machine, spent):
             "labels": [],
         },
         "topology": topology_picture(machine, use.load),
+        "storage": {"data": None, "checkpoint": None},
         "collectives": [],
+        "warnings": [],
+        "digest": "x",
     }
     variant["timeline"]["labels"] = [{"phase": "forward", "op": "x", "group": ""}]
     words = dict.fromkeys(("version", "engine", "digest", "created"), "x")
@@ -182,7 +187,7 @@ def result(evaluated, machine, spent):
 
 
 def test_a_real_result_is_accepted(result):
-    validate_result(result)
+    result_from(json.dumps(result))
 
 
 def spoil(result, path, value):
@@ -201,32 +206,32 @@ def spoil(result, path, value):
     ("path", "value", "message"),
     [
         (("step", "p95_s"), KeyError, "key is missing"),
-        (("step", "seconds"), float("nan"), "not finite"),
-        (("utilization", "gpu"), 1.4, "between 0 and 1"),
-        (("utilization", "mfu"), "0.4", "number is wanted"),
+        (("step", "seconds"), float("nan"), "finite number"),
+        (("utilization", "gpu"), 1.4, "less than or equal to 1"),
+        (("utilization", "mfu"), "0.4", "valid number"),
         (("time", 0, "share"), 0.4, "do not add up"),
-        (("power", "total_w", "typical"), 1.0, "do not add up"),
+        (("power", "components", 0, "typical_w"), 1.0, "do not add up"),
         (("cpmt", "low"), 1e9, "not in order"),
         (("capex", "components", 0, "typical_usd"), 1.0, "do not add up"),
-        (("timeline", "tracks", 0, "tasks", 0, 2), 7, "label that is not there"),
-        (("network", "hot_links"), {}, "list is wanted"),
-        (("topology", "picture", "edges", 0, "max"), 3.0, "between 0 and 1"),
-        (("collectives"), None, "list is wanted"),
+        (("timeline", "tracks", 0, "tasks", 0, 2), 7, "names label 7"),
+        (("network", "hot_links"), {}, "valid array"),
+        (("utilization", "ranks", "max"), 3.0, "less than or equal to 1"),
+        (("collectives"), None, "valid array"),
     ],
 )
 def test_a_wrong_result_is_refused_with_its_key(result, path, value, message):
     path = (path,) if isinstance(path, str) else path
     with pytest.raises(InputError, match=message) as caught:
-        validate_result(spoil(result, path, value))
-    assert any(f"variants[0].{path[0]}" in (problem.key or "") for problem in caught.value.problems)
+        result_from(json.dumps(spoil(result, path, value)))
+    assert any(f"variants[0].{path[0]}" in f"{problem.key}.{problem.message}" for problem in caught.value.problems)
 
 
 def test_all_problems_are_told_at_once(result):
     del result["name"]
-    result["format"] = "railyard/9"
+    result["provenance"]["seed"] = "7"
     with pytest.raises(InputError) as caught:
-        validate_result(result)
-    assert {problem.key for problem in caught.value.problems} == {"result.name", "result.format"}
+        result_from(json.dumps(result))
+    assert {problem.key for problem in caught.value.problems} == {"result.name", "result.provenance.seed"}
 
 
 def test_more_failures_never_make_it_cheaper(evaluated):

@@ -147,7 +147,7 @@ def test_bad_input_says_what_is_wrong(run: Path, tmp_path: Path, capsys: pytest.
     for name, said in (
         ("missing", "there is no such run"),
         ("empty", "no result.json"),
-        ("cut.json", "no whole JSON file"),
+        ("cut.json", "no complete JSON"),
         ("other.json", "not the result of a run"),
         ("list.json", "not the result of a run"),
         ("lacking.json", "the key is missing"),

@@ -12,7 +12,7 @@ import pytest
 from railyard import api
 from railyard.errors import InputError
 from railyard.graph import TaskGraph, parquet
-from railyard.measure.result import validate_result
+from railyard.result.reading import result_from
 from railyard.scenario import load
 from railyard.study import study
 from railyard.workload.replay import formats
@@ -31,7 +31,7 @@ def ran(folder, trace, engine="flow", **more):
     draft = load.from_values(scenario(trace, **more))
     finished = study.run(draft, engine=engine, out=folder)
     record = parquet.read_record(next(finished.folder.rglob("timeline.parquet")))
-    validate_result(finished.result)
+    result_from(json.dumps(finished.result))
     return finished.result["variants"][0], record
 
 
@@ -80,7 +80,7 @@ def test_some_of_many_dependencies_start_a_flow_on_flow_and_packet(tmp_path):
 def test_the_examples_run(tmp_path, engine):
     for name in ("goal", "htsim"):
         finished = study.run(load.load(EXAMPLES / f"{name}.yaml"), engine=engine, out=tmp_path)
-        validate_result(finished.result)
+        result_from(json.dumps(finished.result))
         for variant in finished.result["variants"]:
             assert variant["cpmt"] is None
             assert variant["cost"]["usd_per_h"]["typical"] > 0
@@ -101,7 +101,7 @@ def test_flow_and_packet_agree_on_the_schedule(tmp_path):
 def test_a_trace_of_pytorch_runs_and_says_what_it_lacks(tmp_path, engine):
     finished = study.run(load.load(EXAMPLES / "chakra.yaml"), engine=engine, out=tmp_path)
     variant = finished.result["variants"][0]
-    validate_result(finished.result)
+    result_from(json.dumps(finished.result))
     assert variant["trace"]["collectives"] == 7
     assert variant["trace"]["ranks"] == 8
     assert any("no process group" in line for line in variant["warnings"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -11,7 +12,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from railyard.errors import InputError
-from railyard.measure.result import validate_result
+from railyard.result.reading import result_from
 from railyard.scenario import load
 from railyard.scenario.communication import one_of
 from railyard.study.study import prepare
@@ -103,7 +104,7 @@ def test_the_result_carries_price_and_published_effect():
         "vary": {"communication": [{"compression": "powersgd"}, {"local_updates": {"kind": "diloco", "workers": 2}}]}
     }
     result = execute(load.from_values(values)).result
-    validate_result(result)
+    result_from(json.dumps(result))
     power, diloco = result["variants"]
     assert power["communication"]["sent_bytes"] < power["communication"]["plain_bytes"]
     assert any("1905.13727" in finding["source"] for finding in power["communication"]["convergence"])

@@ -1,8 +1,8 @@
 import { duration, percent } from "../format";
 import { Section, Table } from "../parts";
-import type { Variant } from "../result";
+import type { Stepped } from "../result";
 
-export function Bottleneck({ variant }: { variant: Variant }) {
+export function Bottleneck({ variant }: { variant: Stepped }) {
   const { ranking, headline, name } = variant.bottleneck;
   const best = Math.max(...ranking.map((row) => row.gain), 1e-9);
   return (

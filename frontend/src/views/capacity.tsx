@@ -4,14 +4,15 @@ import { count, duration, percent, whole } from "../format";
 import { ButtonRow, Table } from "../parts";
 import { Plot, type Series } from "../plot";
 import { linear, logarithmic, type Scale } from "../scales";
-import type { FrontPoint, LoadPoint, ServingVariant } from "../serving";
+import type { FrontPoint, LoadPoint } from "../result.gen";
+import type { Served } from "../serving";
 
 interface Load extends LoadPoint {
   variant: string;
 }
 
 /** Loads by variant: those of the capacity search, or the runs themselves where several loads were compared. */
-function loadsOf(variants: ServingVariant[]): { name: string; points: Load[] }[] {
+function loadsOf(variants: Served[]): { name: string; points: Load[] }[] {
   const searched = variants.filter(({ serving }) => serving.capacity !== null);
   if (searched.length > 0)
     return searched.map(({ name, serving }) => ({ name, points: (serving.capacity?.points ?? []).map((point) => ({ ...point, variant: name })) }));
@@ -50,7 +51,7 @@ export function label(value: unknown): string {
 }
 
 /** Points of the front by what the variants are besides their load. */
-function frontsOf(variants: ServingVariant[]): { name: string; points: FrontPoint[] }[] {
+function frontsOf(variants: Served[]): { name: string; points: FrontPoint[] }[] {
   if (variants.some(({ serving }) => serving.pareto.length > 1)) return variants.map(({ name, serving }) => ({ name, points: serving.pareto }));
   const groups = new Map<string, FrontPoint[]>();
   for (const { name, settings, serving } of variants) {
@@ -75,7 +76,7 @@ function scaleOf(values: number[], log: boolean, least = 0): Scale {
 }
 
 /** Latency, goodput and share in time against the load. */
-export function Curves({ variants, chosen }: { variants: ServingVariant[]; chosen: number }) {
+export function Curves({ variants, chosen }: { variants: Served[]; chosen: number }) {
   const [view, setView] = useState(0);
   const groups = loadsOf(variants);
   const figure = FIGURES[view] ?? FIGURES[0];
@@ -125,7 +126,7 @@ export function Curves({ variants, chosen }: { variants: ServingVariant[]; chose
 }
 
 /** The Pareto front of interactivity against throughput, per accelerator and per dollar. */
-export function Fronts({ variants }: { variants: ServingVariant[] }) {
+export function Fronts({ variants }: { variants: Served[] }) {
   const [view, setView] = useState(0);
   const figure = view === 0 ? ("per_gpu" as const) : ("per_usd" as const);
   const mark = view === 0 ? ("front" as const) : ("front_usd" as const);

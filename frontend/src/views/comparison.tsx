@@ -1,16 +1,16 @@
 import { causeColor, causeRank } from "../colors";
 import { band, dollars, duration, percent, power } from "../format";
 import { BandBar, Legend, Section, StackedBar, Table } from "../parts";
-import { priceOf, type Variant } from "../result";
+import { priceOf, type Stepped } from "../result";
 
 /** Seconds a cause takes of the step, over all groups and phases, in stacking order. */
-export function byCause(variant: Variant): { cause: string; seconds: number }[] {
+export function byCause(variant: Stepped): { cause: string; seconds: number }[] {
   const sums = new Map<string, number>();
   for (const row of variant.time) sums.set(row.cause, (sums.get(row.cause) ?? 0) + row.seconds);
   return [...sums].map(([cause, seconds]) => ({ cause, seconds })).sort((a, b) => causeRank(a.cause) - causeRank(b.cause));
 }
 
-export function Comparison({ variants, chosen, choose }: { variants: Variant[]; chosen: number; choose: (index: number) => void }) {
+export function Comparison({ variants, chosen, choose }: { variants: Stepped[]; chosen: number; choose: (index: number) => void }) {
   const longest = Math.max(...variants.map((variant) => variant.step.seconds));
   const dearest = Math.max(...variants.map((variant) => priceOf(variant).high));
   const priced = variants.some((variant) => variant.cpmt === null) ? "hour" : "million tokens";

@@ -1,7 +1,8 @@
 import { useState } from "preact/hooks";
 import { lineColor, lineDashes } from "../colors";
 import { arrow, bytes, microseconds, percent, tick, times, whole } from "../format";
-import type { PacketVariant, TailRow } from "../packet";
+import type { PacketVariant } from "../packet";
+import type { TailRow } from "../result.gen";
 import { ButtonRow, Figure, Legend, Section, Table } from "../parts";
 import { Plot, type Series } from "../plot";
 import { linear, logarithmic } from "../scales";

@@ -1,10 +1,10 @@
 import { band, count, dollars } from "../format";
 import { BandBar, Section, Table } from "../parts";
-import type { Band, Variant } from "../result";
+import type { Stepped } from "../result";
+import type { CapexSection, NamedBand, TrainingCost } from "../result.gen";
 
-export function Cost({ variant }: { variant: Variant }) {
-  if (variant.cpmt !== null) return <PerToken cpmt={variant.cpmt} capex={variant.capex} />;
-  if (variant.cost === undefined) return null;
+export function Cost({ variant }: { variant: Stepped }) {
+  if (!("cost" in variant)) return <PerToken cpmt={variant.cpmt} capex={variant.capex} />;
   const { usd_per_h, usd_per_run, breakdown } = variant.cost;
   return (
     <Section
@@ -17,7 +17,7 @@ export function Cost({ variant }: { variant: Variant }) {
   );
 }
 
-function Breakdown({ parts }: { parts: (Band & { name: string })[] }) {
+function Breakdown({ parts }: { parts: NamedBand[] }) {
   const widest = Math.max(...parts.map((part) => part.high), 1e-12);
   return (
     <div class="bars">
@@ -32,7 +32,7 @@ function Breakdown({ parts }: { parts: (Band & { name: string })[] }) {
   );
 }
 
-function Capital({ capex }: { capex: Variant["capex"] }) {
+function Capital({ capex }: { capex: CapexSection }) {
   return (
     <>
       <h3>Capital: {band(capex.total_usd, dollars)}, per GPU {band(capex.per_gpu_usd, dollars)}</h3>
@@ -50,7 +50,7 @@ function Capital({ capex }: { capex: Variant["capex"] }) {
   );
 }
 
-function PerToken({ cpmt, capex }: { cpmt: NonNullable<Variant["cpmt"]>; capex: Variant["capex"] }) {
+function PerToken({ cpmt, capex }: { cpmt: TrainingCost; capex: CapexSection }) {
   const reach = [...cpmt.sensitivity].sort((a, b) => Math.abs(b.cpmt_high - b.cpmt_low) - Math.abs(a.cpmt_high - a.cpmt_low));
   const lowest = Math.min(cpmt.typical, ...reach.flatMap((row) => [row.cpmt_low, row.cpmt_high]));
   const highest = Math.max(cpmt.typical, ...reach.flatMap((row) => [row.cpmt_low, row.cpmt_high]));

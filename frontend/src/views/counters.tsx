@@ -1,6 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { bitRate, bytes, count, microseconds, percent, whole } from "../format";
-import type { PacketSection } from "../packet";
+import type { PacketSection } from "../result.gen";
 import { Section, Table } from "../parts";
 
 /** What became of the packets, in the order in which it happens; a sentence that has nothing to tell is left out. */
@@ -54,7 +54,7 @@ function constant(name: string, value: unknown): { name: string; value: string }
 }
 
 export function Counters({ packet, children }: { packet: PacketSection; children?: ComponentChildren }) {
-  const constants = Object.entries(packet.constants ?? {}).map(([name, value]) => constant(name, value));
+  const constants = Object.entries(packet.constants).map(([name, value]) => constant(name, value));
   return (
     <Section title="What became of the packets">
       <p class="prose">{sentences(packet).join(" ")}</p>

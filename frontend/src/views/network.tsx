@@ -1,7 +1,8 @@
 import { loadColor } from "../colors";
 import { bitRate, bytes, count, percent } from "../format";
 import { Section, Table } from "../parts";
-import type { Picture, Variant } from "../result";
+import type { Stepped } from "../result";
+import type { Picture } from "../result.gen";
 
 const WIDTH = 960;
 const TIER = 96;
@@ -64,7 +65,7 @@ function Scale() {
   );
 }
 
-export function Network({ variant }: { variant: Variant }) {
+export function Network({ variant }: { variant: Stepped }) {
   const { tiers, saturated_tier, hot_links } = variant.network;
   const picture = variant.topology.picture;
   return (

@@ -9,7 +9,7 @@ import { PauseStorm } from "./storm";
 /** Everything that only a packet-level run can tell; `said` is what the report says it leaves out anyway. */
 export function Packets({ variant, all, said }: { variant: PacketVariant; all: PacketVariant[]; said: string[] }) {
   const { packet } = variant;
-  const unsaid = (packet.left_out ?? []).filter((text) => !said.includes(text));
+  const unsaid = packet.left_out.filter((text) => !said.includes(text));
   return (
     <>
       <Completion variant={variant} all={all} />

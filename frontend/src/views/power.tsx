@@ -1,8 +1,8 @@
 import { energy, percent, power } from "../format";
 import { Section, Table } from "../parts";
-import type { Variant } from "../result";
+import type { Stepped } from "../result";
 
-export function Power({ variant }: { variant: Variant }) {
+export function Power({ variant }: { variant: Stepped }) {
   const { components, total_w, energy_per_step_j, data_movement_share } = variant.power;
   return (
     <Section

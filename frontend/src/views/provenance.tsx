@@ -1,5 +1,5 @@
 import { List, Section, Table } from "../parts";
-import type { Result } from "../result";
+import type { Result } from "../result.gen";
 
 export function Provenance({ result }: { result: Result }) {
   const { provenance } = result;

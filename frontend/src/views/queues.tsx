@@ -1,7 +1,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { paintedOnChange, resolver } from "../canvas";
 import { arrow, bytes, microseconds, percent, tick, whole } from "../format";
-import type { PacketSection, QueueRow } from "../packet";
+import type { PacketSection, QueueRow } from "../result.gen";
 import { ButtonRow, Section, Table } from "../parts";
 import { linear } from "../scales";
 

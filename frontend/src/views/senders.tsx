@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { lineColor, lineDashes } from "../colors";
 import { arrow, bitRate, bytes, tick } from "../format";
-import type { PacketSection, SenderRow } from "../packet";
+import type { PacketSection, SenderRow } from "../result.gen";
 import { ButtonRow, Section, Table } from "../parts";
 import { Plot, type Series } from "../plot";
 import { linear } from "../scales";

@@ -1,6 +1,6 @@
 import { band, bitRate, count, dollars, duration, percent, power, whole } from "../format";
 import { BandBar, ButtonRow, Figure, Legend, List, Section, StackedBar, Table } from "../parts";
-import { LEVELS, type Level, PARTS, type ServingVariant } from "../serving";
+import { LEVELS, type Level, PARTS, type Served } from "../serving";
 import { Curves, Fronts } from "./capacity";
 import { Stages } from "./stages";
 import { Swept } from "./sweep";
@@ -13,7 +13,7 @@ const sum = (parts: { [key: string]: number }): number => Object.values(parts).r
 const MANY = 8;
 
 /** Every variant of a serving run beside the others. */
-export function ServingComparison({ variants, chosen, choose }: { variants: ServingVariant[]; chosen: number; choose: (index: number) => void }) {
+export function ServingComparison({ variants, chosen, choose }: { variants: Served[]; chosen: number; choose: (index: number) => void }) {
   const [level, setLevel] = useState(2);
   const key: Level = LEVELS[level]?.key ?? "p99";
   const rows = variants.map((variant) => ({ variant, parts: variant.serving.ttft_parts[key] }));
@@ -75,14 +75,14 @@ export function ServingComparison({ variants, chosen, choose }: { variants: Serv
   );
 }
 
-function capacityWords(serving: ServingVariant["serving"]): string {
+function capacityWords(serving: Served["serving"]): string {
   if (serving.capacity === null) return "—";
   if (serving.capacity.rate_per_s <= 0) return "none";
   return `${serving.capacity.bounded ? "" : "> "}${count(serving.capacity.rate_per_s)}`;
 }
 
 /** One variant: latencies, parts of the first token, cost, where the accelerators' time goes. */
-export function ServingDetails({ variant, alone }: { variant: ServingVariant; alone: boolean }) {
+export function ServingDetails({ variant, alone }: { variant: Served; alone: boolean }) {
   const { serving } = variant;
   return (
     <>
@@ -111,19 +111,19 @@ export function ServingDetails({ variant, alone }: { variant: ServingVariant; al
   );
 }
 
-function headline({ serving }: ServingVariant): string {
+function headline({ serving }: Served): string {
   const { p50, p99 } = serving.ttft_s;
   if (p50 === null || p99 === null) return "No request was answered.";
   const share = serving.network_share.ttft.p99 ?? 0;
   return `Half of the first tokens are there within ${duration(p50)}, 99 % within ${duration(p99)}; the network takes ${percent(share)} of the latter.`;
 }
 
-function limits({ serving: { slo } }: ServingVariant): string {
+function limits({ serving: { slo } }: Served): string {
   const told = ([["TTFT", slo.ttft_s], ["TPOT", slo.tpot_s], ["end to end", slo.e2e_s]] as [string, number | null][]).filter(([, limit]) => limit !== null);
   return told.length === 0 ? "no objective was set" : told.map(([name, limit]) => `${name} ${duration(limit ?? 0)}`).join(", ");
 }
 
-function Latencies({ variant: { serving } }: { variant: ServingVariant }) {
+function Latencies({ variant: { serving } }: { variant: Served }) {
   const rows = [
     { name: "time to first token", of: serving.ttft_s },
     { name: "of it in the queue", of: serving.queue_s },
@@ -143,7 +143,7 @@ function Latencies({ variant: { serving } }: { variant: ServingVariant }) {
   );
 }
 
-function Breakdown({ variant: { serving } }: { variant: ServingVariant }) {
+function Breakdown({ variant: { serving } }: { variant: Served }) {
   const rows = LEVELS.flatMap(({ key, name }) => {
     const parts = serving.ttft_parts[key];
     return parts ? [{ name, parts, whole: sum({ ...parts }), tpot: serving.network_share.tpot[key] ?? 0 }] : [];
@@ -175,7 +175,7 @@ function Breakdown({ variant: { serving } }: { variant: ServingVariant }) {
   );
 }
 
-function ServingCost({ variant: { serving } }: { variant: ServingVariant }) {
+function ServingCost({ variant: { serving } }: { variant: Served }) {
   const { cpmt } = serving;
   if (cpmt === null) return <Section title="Cost per million tokens"><p>No request was answered in time: nothing was bought.</p></Section>;
   const rows = [
@@ -217,7 +217,7 @@ function ServingCost({ variant: { serving } }: { variant: ServingVariant }) {
   );
 }
 
-function Pools({ variant }: { variant: ServingVariant }) {
+function Pools({ variant }: { variant: Served }) {
   const { serving } = variant;
   const shares = [
     { key: "prompt" as const, name: "prompts", color: "var(--compute)" },
@@ -264,7 +264,7 @@ function Pools({ variant }: { variant: ServingVariant }) {
           />
         </details>
       )}
-      {(serving.kv.reuse ?? []).map((reuse) => (
+      {("reuse" in serving.kv ? serving.kv.reuse : []).map((reuse) => (
         <p class="note">
           A prefix that was computed before, of {whole(reuse.prefix_tokens)} tokens as the mean prompt has, is worth loading to {reuse.pool} replicas from {bitRate(reuse.predicted_bps)} on; from {bitRate(reuse.peak_bps)} on if they computed at their peak.
         </p>

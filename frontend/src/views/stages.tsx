@@ -1,19 +1,20 @@
 import { band, dollars, duration, percent } from "../format";
 import { Legend, Section, StackedBar, Table } from "../parts";
-import { PARTS, type ServingVariant, type Stage } from "../serving";
+import type { StageRow } from "../result.gen";
+import { PARTS, type Served } from "../serving";
 
 const SHADES = ["var(--compute)", "var(--bubble)", "var(--bandwidth)", "var(--contention)", "var(--straggler)", "var(--latency)", "var(--data)", "var(--checkpoint)", "var(--accent)", "var(--other)"];
 
-const total = (stage: Stage, of: "ttft_parts" | "e2e_parts", level: "p50" | "p99"): number =>
+const total = (stage: StageRow, of: "ttft_parts" | "e2e_parts", level: "p50" | "p99"): number =>
   PARTS.reduce((sum, { key }) => sum + (stage[of][level]?.[key] ?? 0), 0);
 
-const hardware = (stage: Stage): string =>
+const hardware = (stage: StageRow): string =>
   stage.hardware.length === 0 ? "outside" : stage.hardware.map((one) => `${one.replicas} on ${one.accelerators} ${one.accelerator}`).join(", ");
 
 /** Where the time and the dollars of a pipeline go, stage by stage. */
-export function Stages({ variant }: { variant: ServingVariant }) {
-  const { stages } = variant.serving;
-  if (stages === undefined || stages.length === 0) return null;
+export function Stages({ variant }: { variant: Served }) {
+  const stages = "stages" in variant.serving ? variant.serving.stages : [];
+  if (stages.length === 0) return null;
   const colors = stages.map((_, index) => SHADES[index % SHADES.length] ?? "var(--compute)");
   const bars = (["p50", "p99"] as const).flatMap((level) =>
     (["ttft_parts", "e2e_parts"] as const).map((of) => ({

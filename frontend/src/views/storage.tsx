@@ -1,11 +1,11 @@
 import { bitRate, bytes, count, duration, percent } from "../format";
 import { Figure, Section } from "../parts";
-import type { Variant } from "../result";
+import type { Stepped } from "../result";
 
 /** How samples reach the accelerators, and how their state is saved. */
-export function Storage({ variant }: { variant: Variant }) {
-  const data = variant.storage?.data ?? null;
-  const saved = variant.storage?.checkpoint ?? null;
+export function Storage({ variant }: { variant: Stepped }) {
+  const data = variant.storage.data;
+  const saved = variant.storage.checkpoint;
   if (data === null && saved === null) return null;
   return (
     <Section title="Storage" note="Reads and writes are flows on the network of the storage system, beside everything else that crosses it.">
@@ -15,7 +15,7 @@ export function Storage({ variant }: { variant: Variant }) {
   );
 }
 
-type Stored = NonNullable<Variant["storage"]>;
+type Stored = NonNullable<Stepped["storage"]>;
 
 function Data({ data, step }: { data: NonNullable<Stored["data"]>; step: number }) {
   const limit = { storage: "storage is the slower part", workers: "the workers are the slower part", cores: "the host's cores are the slower part" }[data.limit] ?? "";

@@ -1,6 +1,6 @@
 import { band, count, dollars, duration, percent, power } from "../format";
 import { Figure } from "../parts";
-import { priceOf, type Variant } from "../result";
+import { priceOf, type Stepped } from "../result";
 
 /** A warning as a sentence; its keys need no marks here. */
 function sentence(line: string): string {
@@ -8,13 +8,13 @@ function sentence(line: string): string {
   return `${plain.charAt(0).toUpperCase()}${plain.slice(1)}.`;
 }
 
-export function Summary({ variant }: { variant: Variant }) {
+export function Summary({ variant }: { variant: Stepped }) {
   const { utilization, step, jct, power: watts, cpmt, capex } = variant;
   return (
     <section>
       <h2>{variant.name}</h2>
       <p class="headline">{variant.bottleneck.headline}</p>
-      {(variant.warnings ?? []).map((line) => <p class="note" key={line}>{sentence(line)}</p>)}
+      {variant.warnings.map((line) => <p class="note" key={line}>{sentence(line)}</p>)}
       <div class="figures">
         <Figure name="GPU utilization" value={percent(utilization.gpu)} under={utilization.mfu === null ? undefined : `MFU ${percent(utilization.mfu)}`} />
         <Figure name="Step time" value={duration(step.seconds)} under={step.samples.length > 1 ? `p95 ${duration(step.p95_s)}, p99 ${duration(step.p99_s)}` : undefined} />

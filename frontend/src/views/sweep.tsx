@@ -4,13 +4,13 @@ import { count, duration, percent } from "../format";
 import { ButtonRow } from "../parts";
 import { Plot, type Series } from "../plot";
 import { linear, logarithmic, type Scale } from "../scales";
-import type { Serving, ServingVariant } from "../serving";
+import type { Served } from "../serving";
 import { label, LOAD } from "./capacity";
 
 interface Sweep {
   key: string;
   unit: string;
-  lines: { name: string; points: { x: number; serving: Serving }[] }[];
+  lines: { name: string; points: { x: number; serving: Served["serving"] }[] }[];
 }
 
 /** Values of a setting from which on a figure stays within this of its last one: it has stopped to matter. */
@@ -24,7 +24,7 @@ function quantity(value: unknown): { x: number; unit: string } | null {
 }
 
 /** The setting with the most values that are numbers of one unit, load apart, and the lines that the others make. */
-function sweepOf(variants: ServingVariant[]): Sweep | null {
+function sweepOf(variants: Served[]): Sweep | null {
   const keys = [...new Set(variants.flatMap(({ settings }) => Object.keys(settings)))].filter((key) => !LOAD.test(key));
   let best: { key: string; unit: string; values: number } | null = null;
   for (const key of keys) {
@@ -35,9 +35,9 @@ function sweepOf(variants: ServingVariant[]): Sweep | null {
   }
   if (best === null) return null;
   const { key, unit } = best;
-  const place = (variant: ServingVariant): number => quantity(variant.settings[key])?.x ?? 0;
+  const place = (variant: Served): number => quantity(variant.settings[key])?.x ?? 0;
   const others = keys.filter((other) => other !== key && !follows(variants, place, other));
-  const groups = new Map<string, { x: number; serving: Serving }[]>();
+  const groups = new Map<string, { x: number; serving: Served["serving"] }[]>();
   for (const variant of variants) {
     const name = others.map((other) => named(other, variant.settings[other])).join(", ");
     groups.set(name, [...(groups.get(name) ?? []), { x: place(variant), serving: variant.serving }]);
@@ -47,7 +47,7 @@ function sweepOf(variants: ServingVariant[]): Sweep | null {
 }
 
 /** Whether a setting has one value at each place: it moves along with the swept one. */
-function follows(variants: ServingVariant[], place: (variant: ServingVariant) => number, key: string): boolean {
+function follows(variants: Served[], place: (variant: Served) => number, key: string): boolean {
   const seen = new Map<number, string>();
   return variants.every((variant) => {
     const value = String(variant.settings[key]);
@@ -63,7 +63,7 @@ const named = (key: string, value: unknown): string => (quantity(value) === null
 interface Swept {
   name: string;
   title: string;
-  of: (serving: Serving) => number | null;
+  of: (serving: Served["serving"]) => number | null;
   show: (value: number) => string;
   log: boolean;
 }
@@ -96,7 +96,7 @@ function scaleX(values: number[]): Scale {
 }
 
 /** Figures against the setting that was swept, and from where on more of it stops to matter. */
-export function Swept({ variants }: { variants: ServingVariant[] }) {
+export function Swept({ variants }: { variants: Served[] }) {
   const [view, setView] = useState(0);
   const sweep = sweepOf(variants);
   if (sweep === null) return null;

@@ -1,11 +1,11 @@
 import { bytes, count, duration, gibibytes } from "../format";
 import { Section, Table } from "../parts";
-import type { Variant } from "../result";
+import type { Stepped } from "../result";
 
 /** Rows of the collectives that are shown at once; the rest folds away. */
 const SHOWN = 10;
 
-export function Collectives({ variant }: { variant: Variant }) {
+export function Collectives({ variant }: { variant: Stepped }) {
   if (variant.collectives.length === 0) return null;
   const byTime = [...variant.collectives].sort((a, b) => b.count * b.mean_s - a.count * a.mean_s);
   const rest = byTime.slice(SHOWN);
@@ -22,7 +22,7 @@ export function Collectives({ variant }: { variant: Variant }) {
   );
 }
 
-function CollectiveRows({ rows }: { rows: Variant["collectives"] }) {
+function CollectiveRows({ rows }: { rows: Stepped["collectives"] }) {
   return (
     <Table
       rows={rows}
@@ -40,7 +40,7 @@ function CollectiveRows({ rows }: { rows: Variant["collectives"] }) {
   );
 }
 
-export function Memory({ variant }: { variant: Variant }) {
+export function Memory({ variant }: { variant: Stepped }) {
   if (variant.memory.rows.length === 0) return null;
   return (
     <Section title="Memory of one accelerator, GiB by pipeline stage">

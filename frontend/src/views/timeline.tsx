@@ -4,7 +4,8 @@ import { paintedOnChange, resolver } from "../canvas";
 import { duration } from "../format";
 import { Legend, Section } from "../parts";
 import { niceStep } from "../scales";
-import type { Track, TrackLabel, Variant } from "../result";
+import type { Stepped } from "../result";
+import type { Track, TrackLabel } from "../result.gen";
 
 const ROW = 20;
 const GAP = 4;
@@ -101,7 +102,7 @@ const moved = (view: View, whole: View, by: number): View => {
   return { from, to: from + span };
 };
 
-export function Timeline({ variant }: { variant: Variant }) {
+export function Timeline({ variant }: { variant: Stepped }) {
   const { tracks, labels } = variant.timeline;
   const end = Math.max(1, ...tracks.flatMap((track) => track.tasks.map(([start, length]) => start + length)));
   const whole = { from: 0, to: end };

@@ -1,14 +1,15 @@
 import { causeColor, causeRank } from "../colors";
 import { count, duration, percent } from "../format";
 import { Section, Table } from "../parts";
-import type { TimeRow, Variant } from "../result";
+import type { Stepped } from "../result";
+import type { TimeShare } from "../result.gen";
 
-function name(row: TimeRow): string {
+function name(row: TimeShare): string {
   return row.cause === "compute" ? `compute · ${row.phase}` : [row.cause, row.group, row.phase].filter((part) => part !== "").join(" · ");
 }
 
 /** What lockstep costs: the GPU-seconds that everybody waited for the late ones, and who those were. */
-function Lockstep({ variant }: { variant: Variant }) {
+function Lockstep({ variant }: { variant: Stepped }) {
   const { gpu_seconds_lost_to_stragglers: lost, events, worst_ranks = [] } = variant.lockstep;
   if (events === 0 || lost <= 0) return null;
   const named = worst_ranks.slice(0, 3).map((worst) => `rank ${worst.rank} (${count(worst.gpu_seconds)})`).join(", ");
@@ -20,7 +21,7 @@ function Lockstep({ variant }: { variant: Variant }) {
 }
 
 /** From an empty step to a full one: what computation takes, then every cause of waiting, largest first within its kind. */
-export function Waterfall({ variant }: { variant: Variant }) {
+export function Waterfall({ variant }: { variant: Stepped }) {
   const rows = variant.time
     .filter((row) => row.share >= 0.0005)
     .sort((a, b) => causeRank(a.cause) - causeRank(b.cause) || b.seconds - a.seconds);

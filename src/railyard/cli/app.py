@@ -203,12 +203,14 @@ def init(file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The f
     starting.init(file)
 
 
-@app.command(short_help="Print the JSON schema of a scenario.")
-def schema() -> None:
-    """Print the JSON schema of a scenario, for completion and checks in an editor."""
+@app.command(short_help="Print the JSON schema of a scenario or of a result.")
+def schema(
+    document: Annotated[str, typer.Argument(metavar="[scenario|result]", help="Which document.")] = "scenario",
+) -> None:
+    """Print the JSON schema of a scenario, for completion and checks in an editor, or of a result."""
     from railyard.cli import starting
 
-    starting.schema()
+    starting.schema(document)
 
 
 @catalog.command("list")

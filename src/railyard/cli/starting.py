@@ -12,6 +12,8 @@ from railyard.errors import InputError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pydantic import BaseModel
+
 
 def template() -> str:
     """The commented scenario."""
@@ -41,8 +43,22 @@ def init(file: Path | None) -> None:
     say(f"wrote {file}\n\nhint: `railyard run {file}`")
 
 
-def schema() -> None:
-    """Prints the JSON schema of a scenario."""
-    from railyard.scenario.model import Scenario
+def schema(document: str) -> None:
+    """Prints the JSON schema of a document.
 
-    emit(json.dumps(Scenario.model_json_schema(), indent=2, ensure_ascii=False))
+    Raises:
+        InputError: There is no such document.
+    """
+    emit(json.dumps(_model(document).model_json_schema(), indent=2, ensure_ascii=False))
+
+
+def _model(document: str) -> type[BaseModel]:
+    if document == "scenario":
+        from railyard.scenario.model import Scenario
+
+        return Scenario
+    if document == "result":
+        from railyard.result.result import Result
+
+        return Result
+    raise InputError("there is no such document", found=document, allowed=["scenario", "result"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -15,7 +14,9 @@ from railyard.graph.parquet import read_record
 from railyard.measure import bottleneck
 from railyard.measure.decompose import decompose
 from railyard.measure.explain_tree import MEETINGS, STALL, VARIATION, tree_of
-from railyard.measure.result import validate_result
+from railyard.result.reading import result_from
+from railyard.result.variants.serving import ServedVariant
+from railyard.result.variants.training import TrainingVariant
 from railyard.scenario import load
 from railyard.study.folder import of_variant
 from railyard.study.study import prepare
@@ -27,12 +28,13 @@ from railyard.study.training.simulate import Bench, Simulated
 from railyard.study.training.storing import Saved
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from railyard.graph import Record
     from railyard.measure.bottleneck import Resource
     from railyard.measure.explain import Tree
+    from railyard.result.result import Result
     from railyard.study.training.remedies import Remedy
 
     Progress = Callable[[str, float], None]
@@ -146,24 +148,25 @@ def explain(
     notify("reading the run", 0.0)
     file = result_file(run)
     result = read_result(file)
-    number = _number(result, variant)
-    stored = result["variants"][number]
+    steps = _steps(file, result)
+    number = _number(steps, variant)
+    stored = steps[number]
     job = _job(file, result, number)
     timeline, notes = _timeline(file.parent, job, number, stored)
     job = replace(job, cluster=redrawn(job.cluster, int(str(timeline.meta.get("seed", 0)))))
     added = _added(stored, timeline.makespan_ps * 1e-12)
-    tree = tree_of(timeline, job.cluster, job.training, job.policy, variant=stored["name"], added_ps=added)
+    tree = tree_of(timeline, job.cluster, job.training, job.policy, variant=stored.name, added_ps=added)
     tried: tuple[Tried, ...] = ()
     if with_remedies:
         tried, more = _Remedies(job, timeline, tree, notify, sum(added.values()) * 1e-12).all()
         notes += more
     return Explanation(
-        name=result["name"],
+        name=result.name,
         source=file,
         engine=str(timeline.meta.get("engine", job.engine.name)),
-        variants=tuple(one["name"] for one in result["variants"]),
+        variants=tuple(one.name for one in steps),
         tree=replace(tree, notes=(*tree.notes, *notes)),
-        cpmt_usd=stored["cpmt"]["typical"],
+        cpmt_usd=stored.cpmt.typical,
         remedies=tried,
     )
 
@@ -192,35 +195,40 @@ def result_file(run: Path) -> Path:
     return run
 
 
-def read_result(file: Path) -> dict[str, Any]:
-    """A result, checked.
+def read_result(file: Path) -> Result:
+    """The result that a file holds.
 
     Raises:
-        InputError: The file is no whole result of a run.
+        InputError: The file is no complete result of a run.
     """
     try:
-        result = json.loads(file.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        message = f"this is no whole JSON file: {error.msg}"
-        hint = "the file was cut off or edited; run the scenario again"
-        raise InputError(message, file=file, line=error.lineno, column=error.colno, hint=hint) from None
+        text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"the result cannot be read: {error}", file=file) from None
-    if not isinstance(result, dict) or result.get("format") != "railyard/1":
-        found = result.get("format") if isinstance(result, dict) else type(result).__name__
-        raise InputError("this is not the result of a run", file=file, key="format", found=found, allowed="railyard/1")
-    if any(isinstance(one, dict) and "serving" in one for one in result.get("variants") or ()):
-        hint = "its report says what first tokens wait for; `run.table('requests')` has every request"
-        raise InputError("a serving run has no step to explain", file=file, hint=hint)
     try:
-        validate_result(result)
+        result = result_from(text)
     except InputError as error:
         raise error.located(file=file) from None
     return result
 
 
-def _number(result: Mapping[str, Any], variant: str | None) -> int:
-    names = [one["name"] for one in result["variants"]]
+def _steps(file: Path, result: Result) -> list[TrainingVariant]:
+    """The variants of a result of training.
+
+    Raises:
+        InputError: It is of another kind of work.
+    """
+    found = [variant for variant in result.variants if isinstance(variant, TrainingVariant)]
+    if len(found) < len(result.variants):
+        served = any(isinstance(variant, ServedVariant) for variant in result.variants)
+        hint = "its report says what first tokens wait for; `run.table('requests')` has every request"
+        what = "a serving run has no step to explain" if served else "only a training step can be explained"
+        raise InputError(what, file=file, hint=hint if served else None)
+    return found
+
+
+def _number(steps: Sequence[TrainingVariant], variant: str | None) -> int:
+    names = [one.name for one in steps]
     if variant is None:
         return 0
     if variant not in names:
@@ -234,19 +242,19 @@ def _number(result: Mapping[str, Any], variant: str | None) -> int:
     return names.index(variant)
 
 
-def _job(file: Path, result: Mapping[str, Any], number: int) -> Prepared:
+def _job(file: Path, result: Result, number: int) -> Prepared:
     scenario = file.parent / "scenario.yaml"
-    draft = load.load(scenario) if scenario.is_file() else load.from_values(result["scenario"])
-    jobs: list[Prepared] = prepare(draft, engine=result["provenance"]["engine"])
-    if len(jobs) != len(result["variants"]):
-        text = f"the scenario beside the result has {len(jobs)} variants, the result {len(result['variants'])}"
+    draft = load.load(scenario) if scenario.is_file() else load.from_values(result.scenario)
+    jobs: list[Prepared] = prepare(draft, engine=result.provenance.engine)
+    if len(jobs) != len(result.variants):
+        text = f"the scenario beside the result has {len(jobs)} variants, the result {len(result.variants)}"
         raise InputError(text, file=file)
     return jobs[number]
 
 
-def _timeline(folder: Path, job: Prepared, number: int, stored: Mapping[str, Any]) -> tuple[Record, tuple[str, ...]]:
+def _timeline(folder: Path, job: Prepared, number: int, stored: TrainingVariant) -> tuple[Record, tuple[str, ...]]:
     """The stored timeline; where only the result was kept, the step simulated again."""
-    path = of_variant(folder, number, stored["name"]) / "timeline.parquet"
+    path = of_variant(folder, number, stored.name) / "timeline.parquet"
     if path.is_file():
         return read_record(path), ()
     bench = _bench(job)
@@ -254,18 +262,18 @@ def _timeline(folder: Path, job: Prepared, number: int, stored: Mapping[str, Any
     cluster = redrawn(job.cluster, seed)
     timeline = replace(bench, seed=seed).step(bench.graphs.of(job.training, cluster), cluster, seed=seed)
     remarks = ["no timeline lies beside the result: the step was simulated again"]
-    if timeline.meta.get("digest") != stored.get("digest"):
+    if timeline.meta.get("digest") != stored.digest:
         remarks.append(
             "it does not come out as the run did, bit by bit (another version, or the median of several seeds)"
         )
     return timeline, tuple(remarks)
 
 
-def _added(stored: Mapping[str, Any], step_s: float) -> dict[str, int]:
+def _added(stored: TrainingVariant, step_s: float) -> dict[str, int]:
     """What the mean step of the result has beyond its timeline, in ps by name."""
-    rows = {(row["cause"], row["phase"]): row["seconds"] for row in stored["time"]}
+    rows = {(row.cause, row.phase): row.seconds for row in stored.time}
     named = {VARIATION: rows.get(("data", "variation"), 0.0), MEETINGS: rows.get(("outer update", "outer update"), 0.0)}
-    rest = stored["step"]["seconds"] - step_s - sum(named.values())
+    rest = stored.step.seconds - step_s - sum(named.values())
     named[STALL] = rest if rest > _SAME * step_s else 0.0
     return {name: round(seconds * 1e12) for name, seconds in named.items()}
 

@@ -1,0 +1,101 @@
+"""What the network carried, and its drawing."""
+
+from __future__ import annotations
+
+from pydantic import ConfigDict, Field
+
+from railyard.result.section import Count, Section
+
+
+class TierRow(Section):
+    """One tier of links."""
+
+    name: str = Field(description="as in the cluster's link table")
+    links: Count = Field(description="physical links, one way each")
+    rate_bps: float = Field(description="median line rate, bit/s")
+    mean_utilization: float = Field(
+        description="mean load over links and step; above 1 where the engine leaves contention out"
+    )
+    max_utilization: float = Field(description="load of the busiest link, as above")
+    bytes: float = Field(description="on all its wires, bytes")
+
+
+class HotLink(Section):
+    """One of the most loaded links."""
+
+    name: str = Field(description="from where to where")
+    tier: str = Field(description="its tier")
+    utilization: float = Field(description="load over the step")
+
+
+class Waited(Section):
+    """Shares of the step that a rank waits for communication."""
+
+    scale_up: float = Field(description="inside scale-up domains, 0 to 1")
+    scale_out: float = Field(description="across them, 0 to 1")
+
+
+class NetworkSection(Section):
+    """What the network carried in a step."""
+
+    tiers: tuple[TierRow, ...] = Field(description="from the accelerators upwards")
+    saturated_tier: str | None = Field(description="the tier that limits; null where none does")
+    hot_links: tuple[HotLink, ...] = Field(description="the busiest links")
+    waited: Waited = Field(description="for communication")
+
+
+class Box(Section):
+    """One or several neighbouring nodes."""
+
+    label: str = Field(description="their names")
+    count: Count = Field(description="how many nodes")
+
+
+class PictureTier(Section):
+    """One row of the drawing."""
+
+    name: str = Field(description="of the tier")
+    nodes: tuple[Box, ...] = Field(description="from left to right")
+
+
+class PictureEdge(Section):
+    """All links between two boxes."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    from_: tuple[Count, Count] = Field(alias="from", description="tier and box")
+    to: tuple[Count, Count] = Field(description="tier and box")
+    links: Count = Field(description="cables")
+    mean: float = Field(description="mean load")
+    max: float = Field(description="load of the busiest")
+
+
+class Picture(Section):
+    """A tiered drawing: switches, or bundles of them, and how busy the cables between two of them are."""
+
+    tiers: tuple[PictureTier, ...] = Field(description="from the servers upwards")
+    edges: tuple[PictureEdge, ...] = Field(description="between boxes")
+
+
+class TopologySection(Section):
+    """The back-end network."""
+
+    kind: str = Field(description="name of the topology")
+    tiers: tuple[str, ...] = Field(description="names of its link tiers")
+    nodes: Count = Field(description="switches")
+    picture: Picture | None = Field(description="its drawing")
+
+
+class CollectiveRow(Section):
+    """Collectives of one group, kind, size and count."""
+
+    group: str = Field(description="communicator class")
+    kind: str = Field(description="all-reduce, all-gather, ...")
+    ranks: Count = Field(description="members of one communicator")
+    size_bytes: Count = Field(description="bytes of one")
+    count: Count = Field(description="collectives issued as one")
+    times: Count = Field(description="how often in a step")
+    algorithm: str = Field(description="ring, tree, ...")
+    protocol: str = Field(description="of the collective library")
+    alone_s: float = Field(description="mean, with the network to itself, s")
+    mean_s: float = Field(description="mean as it was, s")

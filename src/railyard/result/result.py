@@ -1,0 +1,54 @@
+"""The result of a study: what `result.json` holds, format `railyard/1`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from railyard.result.provenance import ProvenanceSection
+from railyard.result.section import Section, Values
+from railyard.result.variants.pipeline import PipelineVariant
+from railyard.result.variants.serving import ServingVariant
+from railyard.result.variants.trace import TraceVariant
+from railyard.result.variants.traffic import TrafficVariant
+from railyard.result.variants.training import TrainingVariant
+
+FORMAT = "railyard/1"
+
+
+def kind_of(variant: Any) -> str | None:
+    """The kind of work of a variant, by the section that only this kind has."""
+    if not isinstance(variant, dict):
+        return type(variant).__module__.rpartition(".")[2]
+    if "serving" in variant:
+        return "pipeline" if isinstance(variant["serving"], dict) and "stages" in variant["serving"] else "serving"
+    if "trace" in variant:
+        return "trace"
+    return "training" if "step" in variant or "packet" not in variant else "traffic"
+
+
+Variant = Annotated[
+    Annotated[TrainingVariant, Tag("training")]
+    | Annotated[ServingVariant, Tag("serving")]
+    | Annotated[PipelineVariant, Tag("pipeline")]
+    | Annotated[TraceVariant, Tag("trace")]
+    | Annotated[TrafficVariant, Tag("traffic")],
+    Discriminator(kind_of),
+]
+"""A variant of any kind of work; another kind adds its file in `variants/` and its line here."""
+
+
+class Result(Section):
+    """What a study found, and how."""
+
+    format: Literal["railyard/1"] = Field(description="of this document")
+    name: str = Field(description="of the study")
+    scenario: Values = Field(description="what was studied, defaults written out")
+    provenance: ProvenanceSection = Field(description="where the numbers come from")
+    variants: tuple[Variant, ...] = Field(min_length=1, description="in the order of the comparison")
+
+    def text(self) -> str:
+        """As `result.json` holds it."""
+        return json.dumps(self.plain(), ensure_ascii=False, allow_nan=False)

@@ -1,0 +1,22 @@
+"""One model that answers requests."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from railyard.result.serving import ModelServing, ServingSection
+from railyard.result.variants.variant import BaseVariant
+
+
+class ServedVariant(BaseVariant):
+    """Requests that were answered, by one model or through stages."""
+
+    serving: ServingSection = Field(description="what became of the requests")
+    warnings: tuple[str, ...] = Field(description="what to know before the figures are believed")
+    digest: str = Field(description="fingerprint of the run")
+
+
+class ServingVariant(ServedVariant):
+    """One model that answers requests."""
+
+    serving: ModelServing = Field(description="what became of the requests")

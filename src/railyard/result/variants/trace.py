@@ -1,0 +1,30 @@
+"""Work that was recorded or written elsewhere, run again."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from railyard.result.money import HourlyCost
+from railyard.result.section import Count, Section
+from railyard.result.variants.variant import StepVariant
+
+
+class TraceSection(Section):
+    """The file that was run."""
+
+    file: str = Field(description="as the scenario names it")
+    format: str = Field(description="chakra, goal, ...")
+    ranks: Count = Field(description="of the trace")
+    computations: Count = Field(description="tasks")
+    transfers: Count = Field(description="tasks")
+    collectives: Count = Field(description="tasks")
+    lacks: tuple[str, ...] = Field(description="what a complete trace would have said")
+
+
+class TraceVariant(StepVariant):
+    """A trace: it says nothing of tokens, so cost is by the hour and by the run."""
+
+    trace: TraceSection = Field(description="what was run")
+    jct: None = Field(description="a trace has no token budget")
+    cost: HourlyCost = Field(description="by the hour and by the run")
+    cpmt: None = Field(description="a trace makes no tokens")

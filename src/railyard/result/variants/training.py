@@ -1,0 +1,19 @@
+"""A training step."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from railyard.result.money import TrainingCost
+from railyard.result.training import CommunicationSection
+from railyard.result.variants.variant import StepVariant
+
+
+class TrainingVariant(StepVariant):
+    """A training step, what it costs and what would help."""
+
+    layout: str = Field(description="parallelism in words")
+    cpmt: TrainingCost = Field(description="cost per million goodput tokens")
+    communication: CommunicationSection | None = Field(
+        default=None, description="price of compressing or postponing communication; absent where the job does neither"
+    )

@@ -1,0 +1,58 @@
+"""What variants of every kind have, and what those have whose ranks go through a step."""
+
+from __future__ import annotations
+
+import math
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from railyard.result.bottleneck import BottleneckSection
+from railyard.result.money import CapexSection, StepPower, TrainingCost
+from railyard.result.network import CollectiveRow, NetworkSection, TopologySection
+from railyard.result.packet import PacketSection
+from railyard.result.section import Section, Values, require_equal
+from railyard.result.step import JobTimeSection, LockstepSection, StepSection, TimeShare, UtilizationSection
+from railyard.result.training import MemorySection, StorageSection, TimelineSection
+
+
+class BaseVariant(Section):
+    """One variant of a study."""
+
+    name: str = Field(description="how it is called in tables")
+    settings: Values = Field(description="what sets it apart")
+
+
+class StepVariant(BaseVariant):
+    """Ranks that compute and communicate: a training step, or a trace."""
+
+    step: StepSection = Field(description="how long it takes")
+    utilization: UtilizationSection = Field(description="how busy accelerators are")
+    time: tuple[TimeShare, ...] = Field(min_length=1, description="where the step goes; shares add up to 1")
+    lockstep: LockstepSection = Field(description="what lateness costs")
+    jct: JobTimeSection | None = Field(description="null where the scenario names no token budget")
+    power: StepPower = Field(description="what the cluster draws")
+    capex: CapexSection = Field(description="what the cluster costs to buy")
+    cpmt: TrainingCost | None = Field(description="cost per million goodput tokens; null where the work makes none")
+    bottleneck: BottleneckSection = Field(description="what would help most")
+    network: NetworkSection = Field(description="what the network carried")
+    memory: MemorySection = Field(description="of a rank, by pipeline stage")
+    timeline: TimelineSection = Field(description="of a few ranks")
+    topology: TopologySection = Field(description="of the back-end network")
+    storage: StorageSection = Field(description="what storage does to the step")
+    collectives: tuple[CollectiveRow, ...] = Field(description="the most time-consuming first")
+    packet: PacketSection | None = Field(default=None, description="absent where another engine ran")
+    warnings: tuple[str, ...] = Field(description="what to know before the figures are believed")
+    digest: str = Field(description="fingerprint of the timeline")
+
+    @model_validator(mode="after")
+    def _sums(self) -> Self:
+        require_equal("time: the shares do not add up to the step", math.fsum(row.share for row in self.time), 1.0)
+        if len(self.step.samples) == 1:
+            seconds = math.fsum(row.seconds for row in self.time)
+            require_equal("time: the seconds do not add up to the step", seconds, self.step.seconds)
+        labels = len(self.timeline.labels)
+        outside = sorted({task[2] for track in self.timeline.tracks for task in track.tasks if task[2] >= labels})
+        if outside:
+            raise ValueError(f"timeline: a track names label {outside[0]}; allowed 0 to {labels - 1}")
+        return self

@@ -1,0 +1,114 @@
+"""The models of a result: what a run writes comes back as it was, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import railyard
+from railyard.errors import InputError
+from railyard.result import variants
+from railyard.result.reading import result_from
+from railyard.result.result import Result
+from railyard.study import kinds
+
+CLUSTER = {"accelerators": 32, "server": "hgx-h100", "back_end": {"topology": "rail-optimized", "fabric": "roce"}}
+STEP = {"model": "llama-3.1-8b", "sequence": 2048, "global_batch": 16, "parallelism": {"tp": 8, "dp": 4}}
+TRAINING = {
+    "name": "steps",
+    "cluster": CLUSTER,
+    "workload": {"training": {**STEP, "communication": {"compression": "powersgd"}}},
+    "compare": {"vary": {"fabric": ["roce", "ideal"]}},
+}
+SERVING = {
+    "name": "requests",
+    "cluster": CLUSTER,
+    "workload": {
+        "serving": {
+            "model": "llama-3.1-8b",
+            "requests": {"synthetic": {"rate": 20, "input": 500, "output": 40, "count": 60}},
+            "pools": {"both": {"replicas": 2, "tp": 8}},
+            "capacity": {"first": 30, "tolerance": 0.5},
+        }
+    },
+}
+
+
+TRACE = {
+    "name": "trace",
+    "cluster": CLUSTER,
+    "workload": {
+        "trace": {"ranks_per_server": 4, "file": str(Path(__file__).parents[2] / "examples" / "traces" / "ring.goal")}
+    },
+}
+
+
+@pytest.fixture(scope="module", params=[TRAINING, SERVING, TRACE], ids=["training", "serving", "trace"])
+def text(request, tmp_path_factory):
+    """The bytes of a `result.json`."""
+    run = railyard.run(request.param, out=tmp_path_factory.mktemp("runs"))
+    return (run.folder / "result.json").read_text(encoding="utf-8")
+
+
+def test_a_result_is_read_and_written_as_it_was(text):
+    read = result_from(text)
+    assert json.loads(read.text()) == json.loads(text)
+    assert result_from(read.text()).text() == read.text()
+
+
+def test_the_published_schema_accepts_what_runs_write(text):
+    jsonschema.Draft202012Validator(Result.model_json_schema()).validate(json.loads(text))
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "message"),
+    [
+        (lambda result: result["provenance"].update(seed="7"), "result.provenance.seed", "valid integer"),
+        (lambda result: result["provenance"].pop("engine"), "result.provenance.engine", "the key is missing"),
+        (lambda result: result.update(speed=1), "result.speed", "there is no such key"),
+        (lambda result: result["variants"][0].update(name=3), "result.variants[0].name", "valid string"),
+    ],
+)
+def test_a_wrong_value_is_refused_in_its_place(text, change, key, message):
+    result = json.loads(text)
+    change(result)
+    with pytest.raises(InputError, match=message) as caught:
+        result_from(json.dumps(result))
+    assert [problem.key for problem in caught.value.problems] == [key]
+
+
+def test_a_total_that_is_a_tenth_too_large_is_refused(text):
+    result = json.loads(text)
+    variant = result["variants"][0]
+    total = variant.get("serving", variant)["power"]["total_w"]
+    total.update({end: 1.1 * total[end] for end in total})
+    with pytest.raises(InputError, match="the parts do not add up to the total at the low end"):
+        result_from(json.dumps(result))
+
+
+def test_what_is_no_result_is_told_from_a_wrong_one():
+    with pytest.raises(InputError, match="no complete JSON"):
+        result_from('{"format": "railyard/1", ')
+    with pytest.raises(InputError, match="not the result of a run"):
+        result_from("[]")
+    with pytest.raises(InputError, match="not the result of a run"):
+        result_from('{"format": "railyard/9"}')
+
+
+def test_every_kind_of_work_has_a_file_of_variants():
+    names = {module.name for module in pkgutil.iter_modules(variants.__path__)} - {"variant"}
+    assert names == {module.name for module in pkgutil.iter_modules(kinds.__path__)}
+    for name in names:
+        importlib.import_module(f"railyard.result.variants.{name}")
+
+
+def test_every_key_has_a_description():
+    schema = Result.model_json_schema()
+    for name, section in schema["$defs"].items():
+        assert section["description"], name
+        assert all(spec.get("description") for spec in section["properties"].values()), name
