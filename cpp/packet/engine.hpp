@@ -13,7 +13,7 @@
 
 namespace railyard::packet {
 
-/// One run: a transport at the hosts over a fabric of switches and links. `docs/concepts/packet.md` says what the two must
+/// One run: a transport at the hosts over a fabric of switches and links. `docs/explanation/packet.md` says what the two must
 /// offer.
 template <class Fabric, class Transport>
 class Engine {

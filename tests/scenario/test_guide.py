@@ -13,7 +13,7 @@ from railyard.scenario.variants import expand
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCKS = [
     (page, number, text)
-    for page in ("start.md", "guides/scenario.md")
+    for page in ("tutorial/index.md", "how-to/scenario.md")
     for number, text in enumerate(
         re.findall(r"```yaml\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
     )

@@ -16,7 +16,7 @@ import pytest
 from railyard.cli.guard import run as railyard
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/concepts/walk.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/explanation/walk.md").read_text(encoding="utf-8")
 MOST_STOPS = 12
 SECTIONS = {text.split(":")[0]: text for text in PAGE.split("\n## ")[1:]}
 SMALL = """

@@ -1,4 +1,4 @@
-"""Writes `docs/concepts/fabric-validation.md`: published figures of fabrics beside ours, with date and commit.
+"""Writes `docs/validation/fabrics.md`: published figures of fabrics beside ours, with date and commit.
 
 python validation/tools/fabric_validation_report.py
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from railyard_validation.fabric import FabricReport, Row
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "concepts" / "fabric-validation.md"
+PAGE = ROOT / "docs" / "validation" / "fabrics.md"
 HEAD = """# Fabrics against published figures
 
 Written by `python validation/tools/fabric_validation_report.py`, which runs `railyard validate fabric`: what others

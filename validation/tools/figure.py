@@ -1,4 +1,4 @@
-"""What a figure of `docs/concepts/packet-figures.md` is."""
+"""What a figure of `docs/validation/packet-figures.md` is."""
 
 from __future__ import annotations
 

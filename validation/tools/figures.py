@@ -1,4 +1,4 @@
-"""Draws the figures of `docs/concepts/packet-figures.md`: each shows one thing that only packets show.
+"""Draws the figures of `docs/validation/packet-figures.md`: each shows one thing that only packets show.
 
 python validation/tools/figures.py [NAME ...]        all of them without a name; the page is written anew each time
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "figures"
-PAGE = ROOT / "docs" / "concepts" / "packet-figures.md"
+PAGE = ROOT / "docs" / "validation" / "packet-figures.md"
 
 
 def main(names: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""Writes `docs/concepts/packet-validation.md`: what htsim recorded against what Railyard finds, with date and commit.
+"""Writes `docs/validation/packets.md`: what htsim recorded against what Railyard finds, with date and commit.
 
 python validation/tools/packet_validation_report.py FOLDER [seeds]
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from railyard_validation.packet.htsim import HtsimReport, Row
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "concepts" / "packet-validation.md"
+PAGE = ROOT / "docs" / "validation" / "packets.md"
 OTHERS = 10
 HEAD = """# Packets against htsim
 

@@ -1,6 +1,6 @@
 """Draws how much the constants of a scheduled fabric matter: `python validation/tools/scheduled_sensitivity.py`.
 
-Writes `docs/concepts/packet-scheduled-sensitivity.svg` and `.csv`. Takes half a minute.
+Writes `docs/explanation/packet-scheduled-sensitivity.svg` and `.csv`. Takes half a minute.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from railyard_validation.fabric.scheduled_sensitivity import CASES, RANGES, Sensitivity, sensitivity
 
-OUT = Path(__file__).resolve().parents[2] / "docs" / "concepts" / "packet-scheduled-sensitivity.svg"
+OUT = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "packet-scheduled-sensitivity.svg"
 COLOURS = {"packet": "#7a7a7a", "permutation": "#0072b2", "all to all": "#009e73", "incast": "#d55e00"}
 WIDTH, HEIGHT, COLUMNS, TOP = 300, 210, 3, 62
 LEFT, RIGHT, HEAD, FOOT = 44, 12, 26, 34

@@ -17,7 +17,7 @@ LEAD = (
     "Four runs of vLLM 0.19.0 (casys-kaist/LLMServingSim, MIT), 300 requests each, served again by the simulated engine"
     " with the constants that ship. A row of the tables is a percentile over requests; distances are Kolmogorov and"
     " Smirnov's. The last column says which constants that very run gave: these are in sample, the rest of the run is"
-    " not. What is behind it: [recorded runs](../concepts/serving-runs.md)."
+    " not. What is behind it: [recorded runs](../explanation/serving-runs.md)."
 )
 
 

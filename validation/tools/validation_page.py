@@ -96,9 +96,9 @@ is stale.
   [throughput](serving-throughput.md), [power](serving-power.md), [cost](serving-cost.md),
   [recorded runs, request by request](serving-runs.md).
 - [Ablation](ablation.md): what each detail of the training model is worth.
-- [Fabrics against published figures](../concepts/fabric-validation.md), and [packets against htsim and
-  ns-3](../concepts/packet-validation.md).
-- [Engines against each other](../concepts/agreement.md).
+- [Fabrics against published figures](fabrics.md), and [packets against htsim and
+  ns-3](packets.md).
+- [Engines against each other](../explanation/agreement.md).
 
 `railyard validate training|memory|collectives|serving|fabric|htsim` runs the same on your own tables and logs;
 `--page FILE` writes such a page.
@@ -111,10 +111,10 @@ Rows that cannot prove anything (a missing micro-batch, a derived time) are pred
 table only where their source has no others."""
 MEMORY = """Written by `validation/tools/validation_page.py` from the rows of `validation/data/training/runs.csv`
 that publish a peak of memory; kept fresh by continuous integration. No constant is fitted: the laws stand in
-[memory](../concepts/memory.md)."""
+[memory](../explanation/memory.md)."""
 COLLECTIVES = """Written by `validation/tools/validation_page.py` from the logs of `validation/data/nccl`; kept
 fresh by continuous integration. Each row is one size of one log; what was assumed and where constants come from
-stands in [collectives](../concepts/collectives.md)."""
+stands in [collectives](../explanation/collectives.md)."""
 CAUSES = """
 ## What may stand behind an error
 
@@ -235,7 +235,7 @@ def _memory_goals(report: TrainingReport) -> list[Goal]:
 def _collective_goals(report: CollectivesReport) -> list[Goal]:
     large = report.of(error_of="busbw", healthy=True)
     figures = f"{100 * (large.median_abs_error or 0):.1f} %, {100 * (large.p90_abs_error or 0):.1f} %"
-    operators = "by operator: [collectives](../concepts/collectives.md)"
+    operators = "by operator: [collectives](../explanation/collectives.md)"
     text = "busbw from 1 MiB, healthy logs: median, 90th percentile"
     found = [(text, str(large.n), "8 %, 20 %", figures, operators)]
     for launch in CLASSES:

@@ -39,7 +39,7 @@ class LeastLoaded {
     return {.family = Family::load_balancing,
             .name = "adaptive",
             .summary = "The switch: the emptiest of the equal-cost egresses.",
-            .sources = {"docs/concepts/packet-lossless.md: four bands of queues, sampled"}};
+            .sources = {"docs/explanation/packet-lossless.md: four bands of queues, sampled"}};
   }
 
  private:

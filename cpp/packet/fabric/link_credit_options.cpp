@@ -9,7 +9,7 @@ const Registration kLinkCredit{Mechanism
      .name = "credit",
      .summary = "Links with credits: the upstream neighbour sends only what there is room for (InfiniBand).",
      .sources = {"InfiniBand Architecture Specification, volume 1, section 7.6.9 and 7.9",
-                 "docs/concepts/packet-infiniband.md: constants with their sources"},
+                 "docs/explanation/packet-infiniband.md: constants with their sources"},
      .fields = {
          field<&LinkCreditOptions::buffer_bytes>("buffer_bytes", "bytes", between(64, 4294967295.0),
                "Input buffer of a port for each virtual lane."),

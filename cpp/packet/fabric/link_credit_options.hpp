@@ -8,7 +8,7 @@
 namespace railyard::packet {
 
 /// Credit-based flow control of links (`CreditFabric`): InfiniBand. What is not in the specification and not published for
-/// any switch is a parameter; docs/concepts/packet-infiniband.md says where each default comes from.
+/// any switch is a parameter; docs/explanation/packet-infiniband.md says where each default comes from.
 struct LinkCreditOptions {
   static constexpr std::uint32_t kMostLanes = 8;
 

@@ -13,7 +13,7 @@ namespace railyard::packet {
 
 /// A scheduled fabric: packets wait at the leaf they come to, in a queue for each egress port and class; that port's
 /// scheduler lets them go, a credit at a time; they cross the fabric as cells over all its links and are put together and
-/// in order again at the egress leaf. See docs/concepts/packet-scheduled.md.
+/// in order again at the egress leaf. See docs/explanation/packet-scheduled.md.
 class ScheduledFabric {
  public:
   static constexpr bool kBackpressure = true;

@@ -8,7 +8,7 @@ const Registration kScheduled{Mechanism
     {.family = Family::flow_control,
      .name = "scheduled",
      .summary = "The egress grants what ingresses may send, in cells over all links.",
-     .sources = {"docs/concepts/packet-scheduled.md: constants with their sources"},
+     .sources = {"docs/explanation/packet-scheduled.md: constants with their sources"},
      .fields = {
          field<&ScheduledOptions::cell_bytes>("cell_bytes", "bytes", between(16, 8192),
                "Payload of a full cell.").named("scheduled_cell_bytes"),

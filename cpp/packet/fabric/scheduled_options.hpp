@@ -6,7 +6,7 @@
 
 namespace railyard::packet {
 
-/// Constants of a scheduled fabric. The makers publish few of them; docs/concepts/packet-scheduled.md says where each
+/// Constants of a scheduled fabric. The makers publish few of them; docs/explanation/packet-scheduled.md says where each
 /// default comes from and how much depends on it.
 struct ScheduledOptions {
   std::uint32_t cell_bytes = 256;          ///< Payload of a full cell.

@@ -8,7 +8,7 @@ const Registration kRdma{Mechanism
     {.family = Family::transport,
      .name = "rdma",
      .summary = "Reliable connections: RoCE and InfiniBand, one queue pair a flow.",
-     .sources = {"docs/concepts/packet-rdma.md: constants with their sources"},
+     .sources = {"docs/explanation/packet-rdma.md: constants with their sources"},
      .fields = {
          selection<&RdmaOptions::control>("control", Family::congestion_control,
                "Who decides a queue pair's rate or window."),

@@ -14,7 +14,7 @@ enum class Notification : std::uint8_t {
   acknowledgement,  ///< Every marked acknowledgement counts as one.
 };
 
-/// Reliable connections. Defaults are what interfaces do; sources in docs/concepts/packet-rdma.md.
+/// Reliable connections. Defaults are what interfaces do; sources in docs/explanation/packet-rdma.md.
 struct RdmaOptions {
   std::string control = "line-rate";
   Notification notification = Notification::none;

@@ -1,7 +1,7 @@
 """A transformer's architecture and its parameter count.
 
 The count follows the tensors that the published implementations create, so that it meets the published totals to the
-last thousandth: see `docs/concepts/catalog.md` for the sums.
+last thousandth: see `docs/explanation/catalog.md` for the sums.
 """
 
 from __future__ import annotations

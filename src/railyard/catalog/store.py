@@ -293,7 +293,7 @@ def load(extra: Path | None = None) -> Catalog:
     """The catalogue.
 
     Args:
-        extra: A YAML file of the user's own entries and overrides; see `docs/concepts/catalog.md`.
+        extra: A YAML file of the user's own entries and overrides; see `docs/explanation/catalog.md`.
 
     Raises:
         InputError: The file cannot be read or an entry in it is wrong.

@@ -1,4 +1,4 @@
-"""The packet engine: every packet, every queue. See `docs/concepts/packet.md`."""
+"""The packet engine: every packet, every queue. See `docs/explanation/packet.md`."""
 
 from railyard.engine.packet.faults import Fault
 from railyard.engine.packet.mechanisms import CONSTANTS, MECHANISMS, Constant, Mechanism, names_of

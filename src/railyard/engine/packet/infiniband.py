@@ -1,6 +1,6 @@
 """InfiniBand as parts of the packet engine: what compositions and presets have in common.
 
-Sources of every constant: `docs/concepts/packet-infiniband.md`.
+Sources of every constant: `docs/explanation/packet-infiniband.md`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """RoCE and Spectrum-X as parts of the packet engine: what compositions and presets have in common.
 
-Sources of every constant: `docs/concepts/packet-rdma.md`.
+Sources of every constant: `docs/explanation/packet-rdma.md`.
 """
 
 from __future__ import annotations

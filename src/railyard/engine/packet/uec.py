@@ -1,6 +1,6 @@
 """Ultra Ethernet and the ideal fabric as parts of the packet engine: what compositions and presets have in common.
 
-Constants of Ultra Ethernet are those of its reference simulator (uet-htsim 40ccb05), see `docs/concepts/packet.md`.
+Constants of Ultra Ethernet are those of its reference simulator (uet-htsim 40ccb05), see `docs/explanation/packet.md`.
 """
 
 from __future__ import annotations

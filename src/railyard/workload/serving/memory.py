@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MEMORY_SHARE = 0.9
 # What an engine's profiling run finds beside weights and activations: libraries, their workspaces, attention's splits.
 # vLLM 0.19 with 2,048 tokens: 1.15 GiB in all (Llama 3.1 8B, RTX 4090), 1.17 GiB (gpt-oss-20b, A100), 1.24 GiB
-# (Gemma 4 26B, A100); docs/concepts/serving-runs.md.
+# (Gemma 4 26B, A100); docs/explanation/serving-runs.md.
 _LIBRARIES_BYTES = 1.0e9
 # The same of communicators, where a replica has several ranks: channels, all-reduce buffers.
 _COMMUNICATORS_BYTES = 0.5e9

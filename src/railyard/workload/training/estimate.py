@@ -2,7 +2,7 @@
 
 One micro-batch on the busiest pipeline rank, times the micro-batches, plus the pipeline's bubble, plus what of the
 gradient and parameter traffic computation cannot hide, plus the optimizer and the host's fixed part. See
-docs/concepts/training.md.
+docs/explanation/training.md.
 """
 
 from __future__ import annotations

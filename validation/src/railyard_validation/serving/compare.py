@@ -104,7 +104,7 @@ def validate_serving(table: Path, catalog: Catalog, *, metric: str = "tpot") -> 
     """Predicts every row of a table that publishes the metric.
 
     Args:
-        table: CSV with the columns of the published tables (docs/concepts/serving-cost.md).
+        table: CSV with the columns of the published tables (docs/explanation/serving-cost.md).
         catalog: For devices and models.
         metric: One of `METRICS`.
 

@@ -1,7 +1,7 @@
 """Rows of a table of measured training runs: text to typed facts, with line numbers.
 
-The columns are those of `runs.csv` and of `runs_single_node.csv` (see docs/concepts/training.md); a column that a table
-lacks is an unknown fact, a cell that cannot be read makes its row malformed, and the rest goes on.
+The columns are those of `runs.csv` and of `runs_single_node.csv` (see docs/explanation/training.md); a column that a
+table lacks is an unknown fact, a cell that cannot be read makes its row malformed, and the rest goes on.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@
             flow.rate_bps = max(flow.rate_bps / 2, 1e8)
 
 The records are described in `records`, the functions in `control` and `balancer`; a guide with examples is
-`docs/guides/own-congestion-control.md`.
+`docs/how-to/congestion-control.md`.
 """
 
 from railyard.engine.packet.user.balancer import GOOD, MARKED, TIMEOUT, TRIMMED, UserBalancer, balancer

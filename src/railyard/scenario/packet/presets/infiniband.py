@@ -5,7 +5,7 @@ from railyard.scenario.packet.presets.preset import Preset, add
 from railyard.scenario.packet.settings import Settings
 
 _HOP_PS = 450_000
-_SOURCES = ("docs/concepts/packet-infiniband.md: constants with their sources",)
+_SOURCES = ("docs/explanation/packet-infiniband.md: constants with their sources",)
 _LEFT_OUT = (
     "the 1.9 us that a message spends in two interfaces and on PCIe",
     "the speed at which an input buffer is read: it feeds any number of egresses at once",

@@ -15,7 +15,7 @@ ROCE_PRESET = add(
         name="roce",
         summary="RoCE v2 as it is built for training: hashed paths, priority flow control, DCQCN.",
         settings=Settings(**ROCE),
-        sources=("docs/concepts/packet-rdma.md: constants with their sources",),
+        sources=("docs/explanation/packet-rdma.md: constants with their sources",),
         left_out=("the responder's end-to-end credits", "the interface's limits in packets a second"),
     )
 )

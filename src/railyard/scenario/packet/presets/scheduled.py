@@ -15,7 +15,7 @@ SCHEDULED_PRESET = add(
         sources=(
             "facebook/fboss, platform files of Jericho3-AI and Ramon3: 144 lanes to hosts, 160 to the fabric, memory",
             "RoCEv2: 82 bytes a packet from preamble to gap, 4 more for an acknowledgement (IBTA annex A17)",
-            "cell, credit, credit rate, latency of the scheduler: assumed, see docs/concepts/packet-scheduled.md",
+            "cell, credit, credit rate, latency of the scheduler: assumed, see docs/explanation/packet-scheduled.md",
         ),
         left_out=(
             "bit errors on links between switches",

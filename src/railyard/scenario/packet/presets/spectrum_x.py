@@ -9,7 +9,7 @@ SPECTRUM_X_PRESET = add(
         name="spectrum-x",
         summary="Lossless Ethernet with adaptive routing a packet and placement out of order, after Spectrum-X.",
         settings=Settings(**SPECTRUM_X),
-        sources=("docs/concepts/packet-rdma.md: which parameters are public, how we put them together",),
+        sources=("docs/explanation/packet-rdma.md: which parameters are public, how we put them together",),
         left_out=(
             "how switches weigh queues (unpublished): the shortest of the equal-cost queues in four bands is taken",
             "how the control puts its parameters together (unpublished): our reading",

@@ -51,7 +51,7 @@ IDEAL_PRESET = add(
         summary="Nothing but the hosts' own links is ever busy: the bound that fabrics are shown against.",
         settings=Settings(**IDEAL, mtu_bytes=4096 + 26, header_bytes=26, window_packets=512, fabric_speedup=1000.0),
         sources=(
-            "framing of InfiniBand, the leanest of the fabrics (docs/concepts/packet-infiniband.md)",
+            "framing of InfiniBand, the leanest of the fabrics (docs/explanation/packet-infiniband.md)",
             "links between switches a thousand times faster, 512 packets in flight: chosen so that neither is felt",
         ),
         left_out=("loss, marks, pauses and credits",),
