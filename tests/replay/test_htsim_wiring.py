@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from railyard.cluster.routing import RoutingTable
 from railyard.errors import InputError
-from railyard.workload.importers.htsim_topology import Tree, k_ary, read
-from railyard.workload.importers.htsim_wiring import TreeNetwork, wire
+from railyard.study.traffic.htsim_topology import Tree, k_ary, read
+from railyard.study.traffic.htsim_wiring import TreeNetwork, wire
 from railyard.workload.replay.trace import Failure
 
 DATA = Path(__file__).parents[1] / "packet" / "data"

@@ -11,7 +11,7 @@ import pytest
 
 from railyard import api
 from railyard.errors import InputError
-from railyard.graph import TaskGraph, parquet
+from railyard.graph import parquet
 from railyard.result.reading import result_from
 from railyard.scenario import load
 from railyard.study import study
@@ -117,8 +117,8 @@ def test_computations_take_as_long_as_they_are_scaled(tmp_path):
 
 def test_a_graph_in_parquet_is_a_trace(tmp_path):
     graph = formats.read(EXAMPLES / "ring.goal").graph
-    graph.write_parquet(tmp_path / "graph.parquet")
-    again = TaskGraph.read_parquet(tmp_path / "graph.parquet")
+    parquet.write_graph(graph, tmp_path / "graph.parquet")
+    again = parquet.read_graph(tmp_path / "graph.parquet")
     for name in ("rank", "peer", "dep_ptr", "dep_idx", "dep_at", "duration_ps", "stream"):
         assert np.array_equal(getattr(again, name), getattr(graph, name))
     first, _ = ran(tmp_path / "a", {"file": str(tmp_path / "graph.parquet")})

@@ -118,7 +118,7 @@ def model_of(folder: Path, name: str, catalog: Catalog) -> Model:
         return catalog.model(name)
     if not path.is_file():
         raise InputError("there is no such file", found=path)
-    from railyard.workload.importers import hf_config
+    from railyard.catalog.hugging_face import hf_config
 
     return hf_config.read(path)
 

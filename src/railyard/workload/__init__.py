@@ -1,1 +1,1 @@
-"""What the cluster is asked to do: training jobs, and the importers of models from elsewhere."""
+"""What the cluster is asked to do: training jobs, requests, and traces that are run again."""

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from railyard.engine.packet import PacketNetwork, Settings, Traffic
     from railyard.graph import Record
-    from railyard.workload.importers.htsim_topology import Tree
-    from railyard.workload.importers.htsim_wiring import TreeNetwork
+    from railyard.study.traffic.htsim_topology import Tree
+    from railyard.study.traffic.htsim_wiring import TreeNetwork
 
 
 class LinkNames:

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.errors import InputError
-from railyard.study.traffic import fault_file
+from railyard.study.traffic import fault_file, htsim_topology
 from railyard.study.traffic import reading as traffic_files
+from railyard.study.traffic.htsim_wiring import LINK_TIERS, wire
 from railyard.study.traffic.played import LinkNames, Played
 from railyard.study.traffic.probing import probe
 from railyard.study.traffic.report import Report
-from railyard.workload.importers import htsim_topology
-from railyard.workload.importers.htsim_wiring import LINK_TIERS, wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
     from railyard.graph.record import Table
     from railyard.scenario.packet.presets import Preset
     from railyard.scenario.packet.settings import Settings
-    from railyard.workload.importers.htsim_topology import Tree
-    from railyard.workload.importers.htsim_wiring import TreeNetwork
+    from railyard.study.traffic.htsim_topology import Tree
+    from railyard.study.traffic.htsim_wiring import TreeNetwork
     from railyard.workload.replay.trace import Trace
 
 _MIB = 1024

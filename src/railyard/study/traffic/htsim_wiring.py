@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.errors import InputError
-from railyard.workload.importers.interval_routes import IntervalRoutes, RouteBuilder
+from railyard.study.traffic.interval_routes import IntervalRoutes, RouteBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from railyard.workload.importers.htsim_topology import Tree
+    from railyard.study.traffic.htsim_topology import Tree
     from railyard.workload.replay.trace import Failure
 
 SLOW = 0.25

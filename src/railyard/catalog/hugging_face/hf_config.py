@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from railyard.catalog import Model, Provenance
 from railyard.catalog.checks import check
 from railyard.catalog.fields import records
+from railyard.catalog.hugging_face.config_file import ConfigFile
+from railyard.catalog.hugging_face.families import families
 from railyard.errors import did_you_mean
-from railyard.workload.importers.config_file import ConfigFile
-from railyard.workload.importers.families import families
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

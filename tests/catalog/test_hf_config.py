@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from railyard import catalog
 from railyard.catalog.fields import records
+from railyard.catalog.hugging_face import hf_config
+from railyard.catalog.hugging_face.families import families
 from railyard.errors import InputError
-from railyard.workload.importers import hf_config
-from railyard.workload.importers.families import families
 
 DATA = Path(__file__).parent / "data"
 

@@ -14,7 +14,7 @@ from railyard.registry import Registry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from railyard.workload.importers.config_file import ConfigFile
+    from railyard.catalog.hugging_face.config_file import ConfigFile
 
 Fields = dict[str, Any]
 

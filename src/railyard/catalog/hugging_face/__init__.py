@@ -1,0 +1,1 @@
+"""Models of the catalogue read from Hugging Face's `config.json`."""
