@@ -42,7 +42,9 @@ def test_tiers_do_not_polarize():
     source = np.full(flows, wiring.port_of[0, 0], np.int32)
     target = np.full(flows, wiring.port_of[-1, 0], np.int32)
     entropy = np.arange(flows, dtype=np.uint64)
-    path = paths.hashed(wiring.routing, source, target, entropy, hashing.salts(wiring.nodes))
+    path = paths.hashed(
+        wiring.routing, wiring.target, source, target, entropy=entropy, salt=hashing.salts(wiring.nodes)
+    )
     up, over = path.link[path.ptr[:-1] + 1], path.link[path.ptr[:-1] + 2]
     spines, uplinks = len(np.unique(up)), len(np.unique(over[up == up[0]]))
     assert spines == 32
@@ -55,5 +57,12 @@ def test_tiers_do_not_polarize():
 def test_equal_entropy_takes_equal_paths():
     wiring = Case(LeafSpine(), Endpoints(16, 4)).build()
     source, target = np.zeros(8, np.int32), np.full(8, 60, np.int32)
-    path = paths.hashed(wiring.routing, source, target, np.full(8, 7, np.uint64), hashing.salts(wiring.nodes))
+    path = paths.hashed(
+        wiring.routing,
+        wiring.target,
+        source,
+        target,
+        entropy=np.full(8, 7, np.uint64),
+        salt=hashing.salts(wiring.nodes),
+    )
     assert (path.link.reshape(8, -1) == path.link[: len(path.link) // 8]).all()

@@ -157,6 +157,8 @@ def test_any_numbers_give_a_working_network_or_a_clear_refusal(spec, servers, ni
         assert degree[group.first : group.first + group.count].max() <= group.ports <= box.max_ports
     first = wiring.port_of[:, 0]
     entropy = hashing.mix(first.astype("uint64"))
-    path = paths.hashed(wiring.routing, first, first[::-1].copy(), entropy, hashing.salts(wiring.nodes))
+    path = paths.hashed(
+        wiring.routing, wiring.target, first, first[::-1].copy(), entropy=entropy, salt=hashing.salts(wiring.nodes)
+    )
     ends = path.lengths > 0
     assert (wiring.target[path.link[path.ptr[1:][ends] - 1]] == first[::-1][ends]).all()

@@ -78,7 +78,7 @@ def test_building_twice_gives_the_same_numbers(case):
     one, other = case.build(), case.spec.build(case.endpoints, case.parts)
     for name in ("source", "target", "line_bps", "tier", "port_of", "extra"):
         assert (getattr(one, name) == getattr(other, name)).all()
-    for name in ("node_ptr", "lo", "hi", "first", "width", "stride", "choices"):
+    for name in ("record_ptr", "lo", "hi", "first", "width", "stride", "choices"):
         assert (getattr(one.routing, name) == getattr(other.routing, name)).all()
 
 
@@ -87,7 +87,9 @@ def test_hashed_paths_are_joined_and_end_where_they_should(case):
     wiring = case.build()
     source, target = joined(case, wiring)
     entropy = hashing.mix(np.arange(len(source), dtype=np.uint64))
-    path = paths.hashed(wiring.routing, source, target, entropy, hashing.salts(wiring.nodes))
+    path = paths.hashed(
+        wiring.routing, wiring.target, source, target, entropy=entropy, salt=hashing.salts(wiring.nodes)
+    )
     assert (path.lengths > 0).all()
     first, last = path.link[path.ptr[:-1]], path.link[path.ptr[1:] - 1]
     assert (wiring.source[first] == source).all()
@@ -109,7 +111,7 @@ def test_paths_are_shortest(case):
     graph = coo_matrix(
         (np.ones(passing.sum()), (wiring.source[passing], wiring.target[passing])), shape=(wiring.nodes, wiring.nodes)
     ).tocsr()
-    hops = paths.hashed(wiring.routing, source, target, None, None).lengths
+    hops = paths.hashed(wiring.routing, wiring.target, source, target).lengths
     best = shortest_path(graph, unweighted=True, indices=np.unique(source))
     rows = np.searchsorted(np.unique(source), source)
     if case.spec.kind == "torus":
@@ -130,7 +132,7 @@ def test_even_splits_conserve_bytes(case):
     wiring = case.build()
     source, target = thinned(*joined(case, wiring), 300)
     if wiring.detour is None:
-        usage = paths.spread(wiring.routing, source, target)
+        usage = paths.spread(wiring.routing, wiring.target, source, target)
     else:
         usage = detour_spread(wiring, wiring.detour, source, target)
     net = flow_matrix(wiring, usage, len(source))
@@ -149,12 +151,12 @@ def test_bundles_carry_what_their_members_carry(case):
         assert wiring.classes is None
         return
     source, target = thinned(*joined(case, wiring), 300)
-    whole = paths.spread(wiring.routing, source, target)
+    whole = paths.spread(wiring.routing, wiring.target, source, target)
     member = bundles.bundle_of[whole.link]
     image = np.where(member >= 0, wiring.links + member, whole.link)
     size = wiring.links + len(bundles.sample)
     expected = np.bincount(whole.rows() * size + image, weights=whole.share, minlength=len(source) * size)
-    folded = paths.spread(bundles.routing, source, target)
+    folded = paths.spread(bundles.routing, bundles.target, source, target)
     found = np.bincount(folded.rows() * size + folded.link, weights=folded.share, minlength=len(source) * size)
     assert found == pytest.approx(expected, abs=1e-9)
 
@@ -167,7 +169,7 @@ def test_members_of_a_bundle_are_loaded_alike(case):
     if bundles is None or case.spec.kind == "multi-site":
         return
     source, target = joined(case, wiring)
-    usage = paths.spread(wiring.routing, source, target)
+    usage = paths.spread(wiring.routing, wiring.target, source, target)
     load = np.bincount(usage.link, weights=usage.share, minlength=wiring.links) / wiring.line_bps
     for bundle in range(len(bundles.sample)):
         members = load[bundles.bundle_of == bundle]
@@ -182,10 +184,15 @@ def test_hashing_many_times_comes_to_the_even_split(case):
     times = 4096
     entropy = hashing.mix(np.arange(times, dtype=np.uint64))
     path = paths.hashed(
-        wiring.routing, np.repeat(source, times), np.repeat(target, times), entropy, hashing.salts(wiring.nodes, seed=5)
+        wiring.routing,
+        wiring.target,
+        np.repeat(source, times),
+        np.repeat(target, times),
+        entropy=entropy,
+        salt=hashing.salts(wiring.nodes, seed=5),
     )
     found = np.bincount(path.link, minlength=wiring.links) / times
-    usage = paths.spread(wiring.routing, source, target)
+    usage = paths.spread(wiring.routing, wiring.target, source, target)
     expected = np.zeros(wiring.links)
     expected[usage.link] = usage.share
     deviation = np.sqrt(expected * (1 - expected) / times)
@@ -259,9 +266,9 @@ def test_cables_and_switches_in_closed_form(case, cables, switches):
 def test_rails_of_one_index_are_one_switch_apart():
     wiring = Case(RailOptimized(), Endpoints(8, 4)).build()
     ports = wiring.port_of
-    same = paths.hashed(wiring.routing, ports[0], ports[5], None, None).lengths
+    same = paths.hashed(wiring.routing, wiring.target, ports[0], ports[5]).lengths
     assert (same == 2).all()
-    across = paths.hashed(wiring.routing, ports[0, :1], ports[0, 1:2], None, None).lengths
+    across = paths.hashed(wiring.routing, wiring.target, ports[0, :1], ports[0, 1:2]).lengths
     assert (across == 4).all()
 
 
@@ -275,14 +282,14 @@ def test_leaf_spine_keeps_a_server_on_one_leaf():
 
 def test_rails_never_meet():
     wiring = Case(RailOnly(), Endpoints(8, 4)).build()
-    _, _, ok = paths.walked(wiring.routing, wiring.port_of[:, 0], wiring.port_of[:, 1])
+    _, _, ok = paths.walked(wiring.routing, wiring.target, wiring.port_of[:, 0], wiring.port_of[:, 1])
     assert not ok.any()
 
 
 def test_the_ways_of_a_minimal_dragonfly_use_one_global_link():
     wiring = Case(Dragonfly(p=2, a=4, h=2), Endpoints(72, 1)).build()
     source, target = (part.astype(np.int32) for part in (np.zeros(64, int), np.arange(8, 72)))
-    path = paths.hashed(wiring.routing, source, target, None, None)
+    path = paths.hashed(wiring.routing, wiring.target, source, target)
     tiers = wiring.tier[path.link]
     assert (np.bincount(path.rows(), weights=tiers == 2) == 1).all()
     assert (np.bincount(path.rows(), weights=tiers == 1) <= 2).all()
@@ -339,9 +346,9 @@ def test_a_site_reaches_the_other_only_by_long_links():
     wiring = Case(MultiSite(inner=LeafSpine(), links=4), Endpoints(16, 4)).build()
     long = [tier.name for tier in wiring.tiers].index("inter-site")
     ports = wiring.port_of
-    path = paths.hashed(wiring.routing, ports[:8].ravel(), ports[8:].ravel(), None, None)
+    path = paths.hashed(wiring.routing, wiring.target, ports[:8].ravel(), ports[8:].ravel())
     assert (np.bincount(path.rows(), weights=wiring.tier[path.link] == long) == 1).all()
-    inside = paths.hashed(wiring.routing, ports[:4].ravel(), ports[4:8].ravel(), None, None)
+    inside = paths.hashed(wiring.routing, wiring.target, ports[:4].ravel(), ports[4:8].ravel())
     assert not (wiring.tier[inside.link] == long).any()
 
 
@@ -349,7 +356,7 @@ def test_ports_that_borders_took_cannot_be_reached():
     wiring = Case(MultiSite(inner=LeafSpine(), links=4), Endpoints(16, 4)).build()
     free = np.setdiff1d(np.arange(wiring.ports), wiring.used).astype(np.int32)
     assert len(free)
-    _, _, ok = paths.walked(wiring.routing, np.full(len(free), wiring.port_of[0, 0], np.int32), free)
+    _, _, ok = paths.walked(wiring.routing, wiring.target, np.full(len(free), wiring.port_of[0, 0], np.int32), free)
     assert not ok.any()
 
 

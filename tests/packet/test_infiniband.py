@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.engine.packet import Fault, PacketNetwork, Routes, Settings, Traffic, fat_tree, leaf_spine, run
+from railyard.engine.packet import Fault, PacketNetwork, Settings, Traffic, fat_tree, leaf_spine, run
 from railyard.engine.packet.faults import down
 from railyard.engine.packet.infiniband import INFINIBAND, INFINIBAND_AR
 from railyard.errors import InputError, SimulationError
+from railyard.routes import Routes
 from railyard.scenario.packet import Settings as Said
 from railyard.scenario.packet import assign, fabric
 

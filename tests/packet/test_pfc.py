@@ -7,7 +7,6 @@ import pytest
 
 from railyard.engine.packet import (
     PacketNetwork,
-    Routes,
     Settings,
     Traffic,
     crossbar,
@@ -16,6 +15,7 @@ from railyard.engine.packet import (
     run,
 )
 from railyard.errors import InputError, SimulationError
+from railyard.routes import Routes
 from railyard.scenario.packet.settings import Settings as Said
 from railyard.scenario.packet.settings import assign
 
@@ -116,7 +116,7 @@ def ring(count):
         link_target=np.array(target, np.int32),
         rate_bps=np.full(len(source), G400, np.int64),
         latency_ps=np.full(len(source), US, np.int64),
-        routing=routes,
+        routes=routes,
     )
 
 

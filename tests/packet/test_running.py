@@ -8,7 +8,6 @@ import pytest
 from railyard.engine.packet import (
     AT_RECEIVER,
     PacketNetwork,
-    Routes,
     Settings,
     Traffic,
     crossbar,
@@ -17,6 +16,7 @@ from railyard.engine.packet import (
     run,
 )
 from railyard.errors import InputError
+from railyard.routes import Routes
 
 G400 = 400 * 10**9
 
@@ -87,25 +87,11 @@ def test_progress_is_told_and_may_end_the_run():
     assert told[0][1] > 0
 
 
-def test_a_cluster_routing_table_is_taken_as_it_is():
-    plain = leaf_spine(8, leaf_hosts=4, spines=2, rate_bps=G400)
-    from railyard.cluster.routing import RoutingTable
-
-    routes = plain.routes
-    table = RoutingTable(
-        routes.record_ptr, routes.lo, routes.hi, routes.first, routes.width, routes.stride, routes.choices,
-        plain.link_target, 8,
-    )  # fmt: skip
-    same = dataclasses.replace(plain, routing=table)
-    first, second = (run(network, permutation(8), Settings()) for network in (plain, same))
-    assert first.digest() == second.digest()
-
-
 def broken(**changes):
     plain = crossbar(4, rate_bps=G400)
     routes = dataclasses.replace(plain.routes, **{k: v for k, v in changes.items() if hasattr(plain.routes, k)})
     fields = {k: v for k, v in changes.items() if not hasattr(plain.routes, k)}
-    return dataclasses.replace(plain, routing=routes, **fields)
+    return dataclasses.replace(plain, routes=routes, **fields)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +147,7 @@ def test_a_loop_of_routes_is_refused():
         link_target=np.array([2, 3, 3, 2], np.int32),
         rate_bps=np.full(4, G400, np.int64),
         latency_ps=np.full(4, 1000, np.int64),
-        routing=Routes(
+        routes=Routes(
             np.arange(5, dtype=np.int64), np.zeros(4, np.int32), np.full(4, 2, np.int32), np.arange(4, dtype=np.int64),
             np.ones(4, np.int32), np.full(4, 2, np.int32), np.arange(4, dtype=np.int32),
         ),

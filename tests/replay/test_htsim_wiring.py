@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.cluster.routing import RoutingTable
 from railyard.errors import InputError
 from railyard.study.traffic.htsim_topology import Tree, k_ary, read
 from railyard.study.traffic.htsim_wiring import TreeNetwork, wire
@@ -15,14 +14,8 @@ DATA = Path(__file__).parents[1] / "packet" / "data"
 G = 10**9
 
 
-def table_of(network: TreeNetwork) -> RoutingTable:
-    routes = network.routes
-    columns = (getattr(routes, name) for name in ("record_ptr", "lo", "hi", "first", "width", "stride", "choices"))
-    return RoutingTable(*columns, network.target, network.hosts)
-
-
 def next_links(network: TreeNetwork, node: int, host: int) -> list[int]:
-    table = table_of(network)
+    table = network.routes
     record = int(table.find(np.array([node], np.int32), np.array([host], np.int32))[0])
     assert record >= 0
     group = (host - int(table.lo[record])) // int(table.stride[record])

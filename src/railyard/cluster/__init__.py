@@ -13,10 +13,10 @@ from railyard.cluster.links import Csr, CsrWeighted, LinkTable
 from railyard.cluster.machine import Cluster, StorageServers
 from railyard.cluster.names import link_name, node_name
 from railyard.cluster.network import Network
-from railyard.cluster.routing import RoutingTable
 from railyard.cluster.scale_up import ScaleUp
 from railyard.cluster.spec import Background, ClusterSpec, NetworkSpec, Placement, StorageSpec
 from railyard.cluster.topology import TopologySpec, topologies
+from railyard.routes import Routes
 
 __all__ = [
     "Background",
@@ -30,7 +30,7 @@ __all__ = [
     "Network",
     "NetworkSpec",
     "Placement",
-    "RoutingTable",
+    "Routes",
     "ScaleUp",
     "StorageServers",
     "StorageSpec",

@@ -19,8 +19,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.cluster.routing import RoutingTable
     from railyard.cluster.topology.wiring import Wiring
+    from railyard.routes import Routes
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,11 +29,13 @@ class Bundles:
 
     Attributes:
         routing: Routes over links and bundles; ids from `links` on are bundles.
+        target: int32[links + bundles], the node to which each leads.
         bundle_of: int32[links], bundle of a link counted from 0, or -1 where the link has no parallel.
         sample: int64[bundles], the first member of each.
     """
 
-    routing: RoutingTable
+    routing: Routes
+    target: NDArray[np.int32]
     bundle_of: NDArray[np.int32]
     sample: NDArray[np.int64]
 
@@ -54,13 +56,11 @@ def fold(wiring: Wiring) -> Bundles | None:
     image = np.where(bundle_of >= 0, wiring.links + bundle_of, np.arange(wiring.links))
     sample = sample[several]
     target = classes[np.concatenate([wiring.target, wiring.target[sample]])].astype(np.int32)
-    routing = _folded_routes(wiring, classes, image, target)
-    return None if routing is None else Bundles(routing, bundle_of, sample)
+    routing = _folded_routes(wiring, classes, image, len(target))
+    return None if routing is None else Bundles(routing, target, bundle_of, sample)
 
 
-def _folded_routes(
-    wiring: Wiring, classes: NDArray[np.int64], image: NDArray[np.int64], target: NDArray[np.int32]
-) -> RoutingTable | None:
+def _folded_routes(wiring: Wiring, classes: NDArray[np.int64], image: NDArray[np.int64], links: int) -> Routes | None:
     """The records of one node of each class, each group narrowed to the bundles that its links belong to.
 
     A bundle stands in a group as often as its share of the group's links asks. None when the groups of one record come
@@ -68,14 +68,14 @@ def _folded_routes(
     """
     table = wiring.routing
     chosen = classes == np.arange(wiring.nodes)
-    keep = np.repeat(chosen, np.diff(table.node_ptr))
+    keep = np.repeat(chosen, np.diff(table.record_ptr))
     groups = table.groups()[keep]
     width = np.repeat(table.width[keep], groups).astype(np.int64)
     first = np.repeat(table.first[keep], groups) + _within(groups) * width
     choice = table.choices[np.repeat(first, width) + _within(width)]
     folded = np.where(choice >= 0, image[choice], -1)
     number = np.repeat(np.arange(len(width)), width)
-    span = len(target) + 1
+    span = links + 1
     keys, size = np.unique(number * span + folded + 1, return_counts=True)
     group_of = keys // span
     first_key = np.searchsorted(group_of, np.arange(len(width)))
@@ -87,17 +87,16 @@ def _folded_routes(
     if (of_record[record] != new_width).any():
         return None
     begin = np.concatenate([[0], np.cumsum(new_width)])
-    per_node = np.where(chosen, np.diff(table.node_ptr), 0)
+    per_node = np.where(chosen, np.diff(table.record_ptr), 0)
     return replace(
         table,
-        node_ptr=np.concatenate([[0], np.cumsum(per_node)]).astype(np.int64),
+        record_ptr=np.concatenate([[0], np.cumsum(per_node)]).astype(np.int64),
         lo=table.lo[keep],
         hi=table.hi[keep],
         first=begin[np.concatenate([[0], np.cumsum(groups)])[:-1]],
         width=of_record.astype(np.int32),
         stride=table.stride[keep],
         choices=np.repeat(keys % span - 1, times).astype(np.int32),
-        link_target=target,
     )
 
 

@@ -27,13 +27,13 @@ def spread(wiring: Wiring, detour: Detour, src: NDArray[np.int32], dst: NDArray[
         src: int32[flows], sending ports.
         dst: int32[flows], receiving ports.
     """
-    direct = paths.spread(wiring.routing, src, dst)
+    direct = paths.spread(wiring.routing, wiring.target, src, dst)
     far = np.flatnonzero(src // detour.group_ports != dst // detour.group_ports)
     flow = np.repeat(far, detour.ways)
     middle = _middle_ports(wiring, detour, src[far], dst[far])
-    there = paths.spread(wiring.routing, src[flow], middle)
-    routers = wiring.routing.link_target[_first_links(wiring, middle)]
-    onward = paths.spread(wiring.routing, routers, dst[flow])
+    there = paths.spread(wiring.routing, wiring.target, src[flow], middle)
+    routers = wiring.target[_first_links(wiring, middle)]
+    onward = paths.spread(wiring.routing, wiring.target, routers, dst[flow])
     arrives = wiring.target[there.link] == middle[there.rows()]
     part = detour.share / detour.ways
     keep = np.ones(len(src))
@@ -61,4 +61,4 @@ def _middle_ports(wiring: Wiring, detour: Detour, src: NDArray[np.int32], dst: N
 
 def _first_links(wiring: Wiring, port: NDArray[np.int32]) -> NDArray[np.int32]:
     table = wiring.routing
-    return table.choices[table.first[table.node_ptr[port]]]
+    return table.choices[table.first[table.record_ptr[port]]]

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from railyard.cluster.bundle import Bundles
     from railyard.cluster.fabric.fabric import Fabric
-    from railyard.cluster.routing import RoutingTable
     from railyard.cluster.topology.wiring import SwitchGroup, Tier, Wiring
+    from railyard.routes import Routes
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ class Network:
         return self.wiring.ports
 
     @property
-    def routing(self) -> RoutingTable:
+    def routing(self) -> Routes:
         """Interval routes in the network's own node and link numbers (add `node_offset`, `link_offset`)."""
         return self.wiring.routing
 
@@ -141,7 +141,9 @@ class Network:
             InputError: A pair has no path.
         """
         src, dst = _int32(src_port), _int32(dst_port)
-        path = paths.hashed(self.routing, src, dst, np.asarray(entropy, np.uint64), self._salts)
+        path = paths.hashed(
+            self.routing, self.wiring.target, src, dst, entropy=np.asarray(entropy, np.uint64), salt=self._salts
+        )
         return Csr(path.ptr, path.link + np.int32(self.link_offset))
 
     def split(
@@ -172,12 +174,12 @@ class Network:
         """
         src, dst = _int32(src_port), _int32(dst_port)
         if self.bundles is not None and not physical:
-            usage = paths.spread(self.bundles.routing, src, dst)
+            usage = paths.spread(self.bundles.routing, self.bundles.target, src, dst)
             return CsrWeighted(usage.ptr, self._global(usage.link), usage.share)
         if self.wiring.detour is not None:
             usage = detour.spread(self.wiring, self.wiring.detour, src, dst)
         else:
-            usage = paths.spread(self.routing, src, dst)
+            usage = paths.spread(self.routing, self.wiring.target, src, dst)
         return CsrWeighted(usage.ptr, usage.link + np.int32(self.link_offset), usage.share)
 
     def _global(self, link: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -220,11 +222,11 @@ class Network:
         """Whether there is a path; always on `ideal`, not between rails of a rail-only network."""
         if self.fabric.load_balancing == "ideal":
             return np.ones(len(src_port), np.bool_)
-        return paths.walked(self.routing, _int32(src_port), _int32(dst_port))[2]
+        return paths.walked(self.routing, self.wiring.target, _int32(src_port), _int32(dst_port))[2]
 
     def hops(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32]) -> NDArray[np.int64]:
         """Switches on a shortest path; 0 from a port to itself."""
-        path = paths.hashed(self.routing, _int32(src_port), _int32(dst_port), None, None)
+        path = paths.hashed(self.routing, self.wiring.target, _int32(src_port), _int32(dst_port))
         return np.maximum(path.lengths - 1, 0)
 
     def path_latency_ps(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -233,7 +235,7 @@ class Network:
         On `ideal`, ports that the topology does not join count as joined by one switch.
         """
         src, dst = _int32(src_port), _int32(dst_port)
-        ptr, link, joined = paths.walked(self.routing, src, dst)
+        ptr, link, joined = paths.walked(self.routing, self.wiring.target, src, dst)
         total = np.concatenate([[0], np.cumsum(self.link_latency_ps[link + self.link_offset])])
         crossed = total[ptr[1:]] - total[ptr[:-1]]
         if not joined.all():

@@ -13,13 +13,13 @@ from railyard.errors import InputError, SimulationError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.cluster.routing import RoutingTable
+    from railyard.routes import Routes
 
 _MOST_HOPS = 1024
 
 
 def _next_links(
-    table: RoutingTable, node: NDArray[np.int32], port: NDArray[np.int32]
+    table: Routes, node: NDArray[np.int32], port: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """First choice and width of the group by which each node reaches its port; a width of 0 where there is none."""
     record = table.find(node, port)
@@ -48,23 +48,26 @@ def refuse(source: NDArray[np.int32], port: NDArray[np.int32], bad: NDArray[np.b
 
 
 def walked(
-    table: RoutingTable, source: NDArray[np.int32], port: NDArray[np.int32]
+    table: Routes, target: NDArray[np.int32], source: NDArray[np.int32], port: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.bool_]]:
     """The path of first choices of every pair as CSR, and whether it arrives."""
-    return _walk(table, source, port, None, None)
+    return _walk(table, target, source, port)
 
 
 def hashed(
-    table: RoutingTable,
+    table: Routes,
+    target: NDArray[np.int32],
     source: NDArray[np.int32],
     port: NDArray[np.int32],
-    entropy: NDArray[np.uint64] | None,
-    salt: NDArray[np.uint64] | None,
+    *,
+    entropy: NDArray[np.uint64] | None = None,
+    salt: NDArray[np.uint64] | None = None,
 ) -> Csr:
     """One path per flow; at every switch the flow's entropy and the switch's salt are hashed to an equal-cost link.
 
     Args:
         table: Routes.
+        target: int32[links], the node to which a link leads.
         source: int32[flows], node at which each flow begins.
         port: int32[flows], port at which it ends.
         entropy: uint64[flows], what the switches hash; None takes the first link everywhere.
@@ -73,17 +76,19 @@ def hashed(
     Raises:
         InputError: A pair has no path.
     """
-    ptr, link, ok = _walk(table, source, port, entropy, salt)
+    ptr, link, ok = _walk(table, target, source, port, entropy=entropy, salt=salt)
     refuse(source, port, ~ok)
     return Csr(ptr, link)
 
 
 def _walk(
-    table: RoutingTable,
+    table: Routes,
+    target: NDArray[np.int32],
     source: NDArray[np.int32],
     port: NDArray[np.int32],
-    entropy: NDArray[np.uint64] | None,
-    salt: NDArray[np.uint64] | None,
+    *,
+    entropy: NDArray[np.uint64] | None = None,
+    salt: NDArray[np.uint64] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.bool_]]:
     flows = len(source)
     ok = np.ones(flows, np.bool_)
@@ -101,7 +106,7 @@ def _walk(
             first = first + hashing.pick(hashing.mix(entropy[active] ^ salt[node]), width)
         link = table.choices[first]
         steps.append((active, link))
-        node = table.link_target[link]
+        node = target[link]
         if not (there := node == goal).any():
             continue
         active, node, goal = active[~there], node[~there], goal[~there]
@@ -122,7 +127,7 @@ def _assembled(
     return ptr, link
 
 
-def spread(table: RoutingTable, source: NDArray[np.int32], port: NDArray[np.int32]) -> CsrWeighted:
+def spread(table: Routes, target: NDArray[np.int32], source: NDArray[np.int32], port: NDArray[np.int32]) -> CsrWeighted:
     """The share of each flow on every link when each switch splits evenly over all equal-cost links.
 
     A table without a choice anywhere (that of the bundles of a Clos) is walked like a hashed path; otherwise the front
@@ -132,7 +137,7 @@ def spread(table: RoutingTable, source: NDArray[np.int32], port: NDArray[np.int3
         InputError: A pair has no path.
     """
     if table.widest == 1:
-        return hashed(table, source, port, None, None).weighted()
+        return hashed(table, target, source, port).weighted()
     flow = np.flatnonzero(source != port)
     node, share = source[flow], np.ones(len(flow))
     rows, links, shares = [np.empty(0, np.int64)], [np.empty(0, np.int32)], [np.empty(0)]
@@ -147,14 +152,14 @@ def spread(table: RoutingTable, source: NDArray[np.int32], port: NDArray[np.int3
         rows.append(flow)
         links.append(link)
         shares.append(share)
-        flow, node, share = _met(table.nodes, flow, table.link_target[link], share)
+        flow, node, share = _met(table.nodes, flow, target[link], share)
         away = node != port[flow]
         flow, node, share = flow[away], node[away], share[away]
     raise SimulationError("a route goes in circles: the topology's routing table is wrong")
 
 
 def _fanned(
-    table: RoutingTable,
+    table: Routes,
     flow: NDArray[np.int64],
     first: NDArray[np.int64],
     width: NDArray[np.int32],

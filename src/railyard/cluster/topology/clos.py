@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster.routing import RoutingBuilder
 from railyard.cluster.topology.wiring import SwitchGroup, Tier, Wiring, cables, divisors, impossible
+from railyard.routes import RouteBuilder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.cluster.routing import RoutingTable
     from railyard.cluster.topology.wiring import Box, Parts
+    from railyard.routes import Routes
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def wire(tree: Tree, port_of: NDArray[np.int32], extra: NDArray[np.int32], look:
         line_bps=np.repeat(rates, [2 * count for count in counts]),
         tier=np.repeat(np.arange(3, dtype=np.int16), [2 * count for count in counts]),
         tiers=look.tiers[: 1 + bool(plan.uplinks) + bool(plan.corelinks)],
-        routing=plan.routes(target),
+        routing=plan.routes(),
         classes=plan.classes(),
         bisection_bps=plan.bisection_bps(len(port_of) // 2 * port_of.shape[1]),
         pod_ports=tree.pod_ports if tree.pods > 1 else tree.leaf_down,
@@ -230,16 +230,16 @@ class _Plan:
             high.append((self.first_spine + self.all_spines + group[:, None] * tree.cores + core).ravel())
         return low, high
 
-    def routes(self, link_target: NDArray[np.int32]) -> RoutingTable:
-        builder = RoutingBuilder()
+    def routes(self) -> Routes:
+        builder = RouteBuilder(self.tree.ports)
         self._access_routes(builder)
         if self.uplinks:
             self._spine_routes(builder)
         if self.corelinks:
             self._core_routes(builder)
-        return builder.build(nodes=self.nodes, ports=self.tree.ports, link_target=link_target)
+        return builder.build(self.nodes)
 
-    def _access_routes(self, builder: RoutingBuilder) -> None:
+    def _access_routes(self, builder: RouteBuilder) -> None:
         tree, leafs = self.tree, len(self.leafs)
         access = np.arange(len(self.used))
         builder.records(self.used, 0, tree.ports, builder.choices(2 * access[:, None]), width=1, stride=tree.ports)
@@ -249,9 +249,9 @@ class _Plan:
         builder.records(node, lo, lo + tree.leaf_down, builder.choices(down), width=1, stride=1)
         if self.uplinks:
             up = 2 * (len(self.used) + np.arange(self.uplinks).reshape(leafs, -1))
-            builder.outside(node, lo, lo + tree.leaf_down, builder.choices(up), ports=tree.ports, width=tree.leaf_up)
+            builder.outside(node, lo, lo + tree.leaf_down, builder.choices(up), width=tree.leaf_up)
 
-    def _spine_routes(self, builder: RoutingBuilder) -> None:
+    def _spine_routes(self, builder: RouteBuilder) -> None:
         tree = self.tree
         node = self.first_spine + np.arange(self.all_spines)
         pod, spine = np.divmod(np.arange(self.all_spines), tree.spines)
@@ -262,9 +262,9 @@ class _Plan:
         builder.records(node, lo, lo + tree.pod_ports, builder.choices(down), width=tree.trunk, stride=tree.leaf_down)
         if self.corelinks:
             up = 2 * (len(self.used) + self.uplinks + np.arange(self.corelinks).reshape(self.all_spines, -1))
-            builder.outside(node, lo, lo + tree.pod_ports, builder.choices(up), ports=tree.ports, width=tree.spine_up)
+            builder.outside(node, lo, lo + tree.pod_ports, builder.choices(up), width=tree.spine_up)
 
-    def _core_routes(self, builder: RoutingBuilder) -> None:
+    def _core_routes(self, builder: RouteBuilder) -> None:
         tree = self.tree
         group, core = np.divmod(np.arange(self.all_cores), tree.cores)
         spine = np.arange(tree.pods) * tree.spines + group[:, None]

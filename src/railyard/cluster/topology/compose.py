@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster.routing import RoutingBuilder
+from railyard.routes import RouteBuilder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster.arrays import Integers
-    from railyard.cluster.routing import RoutingTable
     from railyard.cluster.topology.wiring import SwitchGroup, Wiring
 
 
@@ -87,7 +86,7 @@ def side_by_side(inner: Wiring, count: int, *, share_ports: bool, part: str) -> 
     """
     copies = Copies(inner, count, share_ports)
     target = copies.every(inner.target)
-    builder = RoutingBuilder()
+    builder = RouteBuilder(copies.ports)
     for copy in range(count):
         copy_routes(builder, copies, copy, ports_too=not share_ports)
     if share_ports:
@@ -105,18 +104,18 @@ def side_by_side(inner: Wiring, count: int, *, share_ports: bool, part: str) -> 
         target=target,
         line_bps=np.tile(inner.line_bps, count),
         tier=np.tile(inner.tier, count),
-        routing=builder.build(nodes=copies.nodes, ports=copies.ports, link_target=target),
+        routing=builder.build(copies.nodes),
         classes=_classes(copies),
         bisection_bps=inner.bisection_bps * count,
     )
 
 
 def copy_routes(
-    builder: RoutingBuilder, copies: Copies, copy: int, *, ports_too: bool, without: Integers | None = None
+    builder: RouteBuilder, copies: Copies, copy: int, *, ports_too: bool, without: Integers | None = None
 ) -> None:
     """Adds the inner network's routes, renumbered for one copy; not those of the ports `without` nor ways to them."""
     table, inner = copies.inner.routing, copies.inner
-    node = record_nodes(table)
+    node = table.record_node
     keep = np.ones(len(node), np.bool_) if ports_too else node >= inner.ports
     if without is not None:
         keep &= ~np.isin(node, without)
@@ -136,15 +135,10 @@ def copy_routes(
     )
 
 
-def record_nodes(table: RoutingTable) -> NDArray[np.int64]:
-    """Node of every record."""
-    return np.repeat(np.arange(table.nodes, dtype=np.int64), np.diff(table.node_ptr))
-
-
-def _shared_port_routes(builder: RoutingBuilder, inner: Wiring, count: int) -> None:
+def _shared_port_routes(builder: RouteBuilder, inner: Wiring, count: int) -> None:
     """A port that all planes share chooses among its links into all of them; it has one group for all destinations."""
     table = inner.routing
-    node = record_nodes(table)
+    node = table.record_node
     keep = node < inner.ports
     width = int(table.width[keep].max(initial=1))
     own = table.choices[table.first[keep][:, None] + np.arange(width)]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from railyard.cluster import record
-from railyard.cluster.routing import RoutingBuilder
 from railyard.cluster.topology.wiring import (
     Detour,
     Endpoints,
@@ -21,11 +20,12 @@ from railyard.cluster.topology.wiring import (
     impossible,
     topologies,
 )
+from railyard.routes import RouteBuilder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.cluster.routing import RoutingTable
+    from railyard.routes import Routes
 
 TIERS = (Tier("nic", 3.0, "access"), Tier("local", 10.0), Tier("global", 60.0))
 
@@ -210,7 +210,7 @@ class _Plan:
             line_bps=np.repeat([self.link_bps, self.uplink_bps, self.uplink_bps], counts),
             tier=np.repeat(np.arange(3, dtype=np.int16), counts),
             tiers=TIERS[: 2 + (self.groups > 1)],
-            routing=self._routes(target),
+            routing=self._routes(),
             classes=None,
             bisection_bps=self._bisection_bps(),
             pod_ports=self.a * self.p,
@@ -245,17 +245,16 @@ class _Plan:
     def _far_port(self, near: NDArray[np.int64], far: NDArray[np.int64], index: NDArray[np.int64]) -> NDArray[np.int64]:
         return self._slot(far, near) * self.width + index % max(self.width, 1)
 
-    def _routes(self, target: NDArray[np.int32]) -> RoutingTable:
-        builder = RoutingBuilder()
+    def _routes(self) -> Routes:
+        builder = RouteBuilder(self.ports)
         used = np.arange(self.used)
         builder.records(used, 0, self.ports, builder.choices(2 * used[:, None]), width=1, stride=self.ports)
         self._router_routes(builder)
         if self.groups > 1:
             self._global_routes(builder)
-        nodes = self.ports + self.groups * self.a
-        return builder.build(nodes=nodes, ports=self.ports, link_target=target)
+        return builder.build(self.ports + self.groups * self.a)
 
-    def _router_routes(self, builder: RoutingBuilder) -> None:
+    def _router_routes(self, builder: RouteBuilder) -> None:
         """Own ports, and the other routers of the group: before and behind."""
         routers = np.arange(self.groups * self.a)
         node, own = self.ports + routers, routers * self.p
@@ -290,7 +289,7 @@ class _Plan:
         out[far, self._slot(far, near), lane] = cable + 1
         return out
 
-    def _global_routes(self, builder: RoutingBuilder) -> None:
+    def _global_routes(self, builder: RouteBuilder) -> None:
         """To another group: by this router's own global links, or to the routers of the group that have one, evenly."""
         local, outward = self._local_links(), self._global_links()
         group = np.arange(self.groups)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from railyard.cluster import record
-from railyard.cluster.routing import RoutingBuilder
-from railyard.cluster.topology.compose import Copies, copy_routes, record_nodes, side_by_side
+from railyard.cluster.topology.compose import Copies, copy_routes, side_by_side
 from railyard.cluster.topology.dual_plane import DualPlane
 from railyard.cluster.topology.three_tier import ThreeTier
 from railyard.cluster.topology.wiring import (
@@ -26,11 +25,12 @@ from railyard.cluster.topology.wiring import (
     impossible,
     topologies,
 )
+from railyard.routes import RouteBuilder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.cluster.routing import RoutingTable
+    from railyard.routes import Routes
 
 BORDER = Tier("border", 30.0)
 
@@ -173,7 +173,7 @@ class _Joined:
         tiers = (*base.tiers, BORDER, Tier("inter-site", self.distance_m, "long"))
         border_links = (base.source != source[: base.links]) | (base.target != target[: base.links])
         tier = np.where(border_links, len(base.tiers), base.tier).astype(np.int16)
-        routing = self._routes(copies, first_border, base, target, nodes)
+        routing = self._routes(copies, first_border, base, nodes)
         per_pair = self.border.count * self.border.long_links * self.border.rate_bps
         cut = (self.sites // 2) * (self.sites - self.sites // 2) * per_pair
         extra = base.extra.reshape(self.sites, -1)[:, : self.extra].T.ravel()[: self.extra_used]
@@ -214,10 +214,8 @@ class _Joined:
             return None
         return np.concatenate([base.classes, first_border + np.arange(self.sites * self.border.count)]).astype(np.int32)
 
-    def _routes(
-        self, copies: Copies, first_border: int, base: Wiring, target: NDArray[np.int32], nodes: int
-    ) -> RoutingTable:
-        builder = RoutingBuilder()
+    def _routes(self, copies: Copies, first_border: int, base: Wiring, nodes: int) -> Routes:
+        builder = RouteBuilder(base.ports)
         ports = self.site.ports
         first_link = base.links
         ptr, near = _towards(self.site, self.gates.ravel())
@@ -227,24 +225,22 @@ class _Joined:
             inner = inner[~np.isin(inner, self.gates)]
             first = builder.flat(near + site * self.site.links) + ptr[inner]
             lo = site * ports
-            builder.outside(
-                copies.node(inner, site), lo, lo + ports, first, ports=base.ports, width=np.diff(ptr)[inner]
-            )
+            builder.outside(copies.node(inner, site), lo, lo + ports, first, width=np.diff(ptr)[inner])
             border = first_border + site * self.border.count + np.arange(self.border.count)
             inward = self._inward() + site * self.site.links
             builder.records(border, lo, lo + ports, builder.choices(inward), width=inward.shape[1], stride=base.ports)
             self._long_routes(builder, site, border, first_link)
-        return builder.build(nodes=nodes, ports=base.ports, link_target=target)
+        return builder.build(nodes)
 
     def _inward(self) -> NDArray[np.int64]:
         """int64[borders, attachments], links of the site's own numbering out of the ports that the borders take."""
         table = self.site.routing
-        node = record_nodes(table)
+        node = table.record_node
         record = np.searchsorted(node, self.gates.ravel())
         links = [table.choices[table.first[row] : table.first[row] + table.width[row]] for row in record]
         return np.concatenate(links).reshape(self.border.count, -1).astype(np.int64)
 
-    def _long_routes(self, builder: RoutingBuilder, site: int, border: NDArray[np.int64], first_link: int) -> None:
+    def _long_routes(self, builder: RouteBuilder, site: int, border: NDArray[np.int64], first_link: int) -> None:
         ports, each = self.site.ports, self.border.long_links
         for other in range(self.sites):
             if other == site:

@@ -11,8 +11,8 @@ import numpy as np
 
 from railyard.cluster import paths, record
 from railyard.cluster.links import Csr
-from railyard.cluster.routing import RoutingBuilder, RoutingTable
 from railyard.cluster.topology.wiring import Endpoints, Parts, Tier, Wiring, cables, impossible, topologies
+from railyard.routes import RouteBuilder, Routes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -104,16 +104,16 @@ def wire(shape: tuple[int, ...], link_bps: float, port_of: NDArray[np.int32]) ->
         line_bps=np.full(len(source), link_bps),
         tier=np.zeros(len(source), np.int16),
         tiers=(TORUS,),
-        routing=_routes(shape, axes, index, target),
+        routing=_routes(shape, axes, index),
         classes=None,
         bisection_bps=2 * (ports // widest) * link_bps if widest > 1 else 0.0,
         pod_ports=ports,
     )
 
 
-def _routes(shape: tuple[int, ...], axes: list[int], index: Integers, target: NDArray[np.int32]) -> RoutingTable:
+def _routes(shape: tuple[int, ...], axes: list[int], index: Integers) -> Routes:
     ports = math.prod(shape)
-    builder = RoutingBuilder()
+    builder = RouteBuilder(ports)
     node = np.arange(ports)
     for place, axis in enumerate(axes):
         size, step = shape[axis], math.prod(shape[:axis])
@@ -134,7 +134,7 @@ def _routes(shape: tuple[int, ...], axes: list[int], index: Integers, target: ND
                     width=width,
                     stride=ports,
                 )
-    return builder.build(nodes=ports, ports=ports, link_target=target)
+    return builder.build(ports)
 
 
 def _ways(size: int, here: int) -> list[tuple[int, int, int, int]]:
@@ -182,7 +182,7 @@ class TorusPaths:
         """One dimension-ordered path for each pair of ranks of one domain."""
         size = self.wiring.ports
         local = paths.hashed(
-            self.wiring.routing, (src % size).astype(np.int32), (dst % size).astype(np.int32), None, None
+            self.wiring.routing, self.wiring.target, (src % size).astype(np.int32), (dst % size).astype(np.int32)
         )
         shift = first_link + src // size * self.wiring.links
         return Csr(local.ptr, (local.link + shift[local.rows()]).astype(np.int32))

@@ -14,7 +14,7 @@ from railyard.registry import Registry
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.cluster.routing import RoutingTable
+    from railyard.routes import Routes
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ class Wiring:
     line_bps: NDArray[np.float64]
     tier: NDArray[np.int16]
     tiers: tuple[Tier, ...]
-    routing: RoutingTable
+    routing: Routes
     classes: NDArray[np.int32] | None
     bisection_bps: float
     pod_ports: int

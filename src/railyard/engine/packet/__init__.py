@@ -7,7 +7,6 @@ from railyard.engine.packet.records import (
     AT_RECEIVER,
     AT_SENDER,
     PacketNetwork,
-    Routes,
     Traffic,
 )
 from railyard.engine.packet.running import Packets, run
@@ -38,7 +37,6 @@ __all__ = [
     "Mechanism",
     "PacketNetwork",
     "Packets",
-    "Routes",
     "Settings",
     "Traffic",
     "UserBalancer",

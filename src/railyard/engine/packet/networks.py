@@ -6,27 +6,28 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.engine.packet.records import PacketNetwork, Routes
+from railyard.engine.packet.records import PacketNetwork
 from railyard.errors import InputError
+from railyard.routes import RouteBuilder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    Ints = NDArray[np.int64]
+
 
 class _Wiring:
-    """Collects links and routing records."""
+    """Collects links and routes."""
 
     def __init__(self, hosts: int) -> None:
         self.hosts = hosts
-        self._source: list[NDArray[np.int64]] = []
-        self._target: list[NDArray[np.int64]] = []
-        self._rate: list[NDArray[np.int64]] = []
+        self.routes = RouteBuilder(hosts)
+        self._source: list[Ints] = []
+        self._target: list[Ints] = []
+        self._rate: list[Ints] = []
         self._links = 0
-        self._records: list[tuple[int, int, int, int, int, int]] = []
-        self._choices: list[NDArray[np.int64]] = []
-        self._chosen = 0
 
-    def links(self, source: NDArray[np.int64], target: NDArray[np.int64], rate_bps: int) -> NDArray[np.int64]:
+    def links(self, source: Ints, target: Ints, rate_bps: int) -> Ints:
         """Adds links; their numbers."""
         ids = self._links + np.arange(len(source))
         self._links += len(source)
@@ -35,26 +36,23 @@ class _Wiring:
         self._rate.append(np.full(len(source), rate_bps, np.int64))
         return ids
 
-    def record(self, node: int, lo: int, hi: int, links: NDArray[np.int64], *, width: int, stride: int) -> None:
-        """At `node` hosts in `[lo, hi)` are reached over `links`, in groups."""
-        first = self._chosen
-        self._choices.append(links)
-        self._chosen += len(links)
-        if lo < hi:
-            self._records.append((node, lo, hi, first, width, stride))
+    def only_up(self, up: Ints) -> None:
+        """Every host reaches all others over its own link."""
+        self.routes.records(
+            np.arange(self.hosts), 0, self.hosts, self.routes.choices(up[:, None]), width=1, stride=self.hosts
+        )
 
-    def outside(self, node: int, lo: int, hi: int, links: NDArray[np.int64]) -> None:
-        """At `node` every host not in `[lo, hi)` is reached over any of `links`."""
-        first = self._chosen
-        self._choices.append(links)
-        self._chosen += len(links)
-        for low, high in ((0, lo), (hi, self.hosts)):
-            if low < high:
-                self._records.append((node, low, high, first, len(links), self.hosts))
+    def below(self, node: Ints, lo: Ints, down: Ints, *, stride: int) -> None:
+        """Each node reaches `stride` hosts from `lo` on by the first of its links `down[node, link]`, and so on."""
+        count = down.shape[1] * stride
+        self.routes.records(node, lo, lo + count, self.routes.choices(down), width=1, stride=stride)
+
+    def above(self, node: Ints, lo: Ints, hi: Ints, up: Ints) -> None:
+        """Each node reaches every host not in `[lo, hi)` by any of its links `up[node, link]`."""
+        self.routes.outside(node, lo, hi, self.routes.choices(up), width=up.shape[1])
 
     def build(self, nodes: int, latency_ps: int) -> PacketNetwork:
         """The network, every link with the same latency."""
-        table = np.array(sorted(self._records), np.int64).reshape(-1, 6).T
         return PacketNetwork(
             hosts=self.hosts,
             nodes=nodes,
@@ -62,15 +60,7 @@ class _Wiring:
             link_target=np.concatenate(self._target).astype(np.int32),
             rate_bps=np.concatenate(self._rate),
             latency_ps=np.full(self._links, latency_ps, np.int64),
-            routing=Routes(
-                record_ptr=np.searchsorted(table[0], np.arange(nodes + 1)).astype(np.int64),
-                lo=table[1].astype(np.int32),
-                hi=table[2].astype(np.int32),
-                first=table[3],
-                width=table[4].astype(np.int32),
-                stride=table[5].astype(np.int32),
-                choices=np.concatenate(self._choices).astype(np.int32),
-            ),
+            routes=self.routes.build(nodes),
         )
 
 
@@ -79,9 +69,8 @@ def crossbar(hosts: int, *, rate_bps: int, latency_ps: int = 1_000_000) -> Packe
     wiring = _Wiring(hosts)
     host, switch = np.arange(hosts), np.full(hosts, hosts)
     up, down = wiring.links(host, switch, rate_bps), wiring.links(switch, host, rate_bps)
-    for at in range(hosts):
-        wiring.record(at, 0, hosts, up[at : at + 1], width=1, stride=hosts)
-    wiring.record(hosts, 0, hosts, down, width=1, stride=1)
+    wiring.only_up(up)
+    wiring.below(np.array([hosts]), np.zeros(1, np.int64), down[None, :], stride=1)
     return wiring.build(hosts + 1, latency_ps)
 
 
@@ -121,14 +110,11 @@ def leaf_spine(
     rate = up_rate_bps or rate_bps
     up = wiring.links(lower, upper, rate).reshape(leaves, spines)
     down = wiring.links(upper, lower, rate).reshape(leaves, spines)
-    for at in range(hosts):
-        wiring.record(at, 0, hosts, host_up[at : at + 1], width=1, stride=hosts)
-    for at in range(leaves):
-        lo, hi = at * leaf_hosts, (at + 1) * leaf_hosts
-        wiring.record(hosts + at, lo, hi, host_down[lo:hi], width=1, stride=1)
-        wiring.outside(hosts + at, lo, hi, up[at])
-    for at in range(spines):
-        wiring.record(hosts + leaves + at, 0, hosts, down[:, at], width=1, stride=leaf_hosts)
+    wiring.only_up(host_up)
+    node, first = hosts + np.arange(leaves), leaf_hosts * np.arange(leaves)
+    wiring.below(node, first, host_down.reshape(leaves, leaf_hosts), stride=1)
+    wiring.above(node, first, first + leaf_hosts, up)
+    wiring.below(hosts + leaves + np.arange(spines), np.zeros(spines, np.int64), down.T, stride=leaf_hosts)
     return wiring.build(hosts + leaves + spines, latency_ps)
 
 
@@ -158,17 +144,13 @@ def fat_tree(hosts: int, *, rate_bps: int, latency_ps: int = 1_000_000) -> Packe
     core = lower % half + half * np.tile(np.arange(half), ports * half)
     agg_up = wiring.links(agg0 + lower, core0 + core, rate_bps).reshape(ports * half, half)
     agg_down = wiring.links(core0 + core, agg0 + lower, rate_bps).reshape(ports, half, half)
-    for at in range(hosts):
-        wiring.record(at, 0, hosts, host_up[at : at + 1], width=1, stride=hosts)
-    for at in range(ports * half):
-        lo, hi = at * half, (at + 1) * half
-        wiring.record(edge0 + at, lo, hi, host_down[lo:hi], width=1, stride=1)
-        wiring.outside(edge0 + at, lo, hi, edge_up[at])
-        pod, place = divmod(at, half)
-        lo, hi = pod * half * half, (pod + 1) * half * half
-        wiring.record(agg0 + at, lo, hi, edge_down[pod, :, place], width=1, stride=half)
-        wiring.outside(agg0 + at, lo, hi, agg_up[at])
-    for at in range(half * half):
-        step, place = divmod(at, half)
-        wiring.record(core0 + at, 0, hosts, agg_down[:, place, step], width=1, stride=half * half)
-    return wiring.build(core0 + half * half, latency_ps)
+    switch, cores, pod_hosts = np.arange(ports * half), half * half, half * half
+    wiring.only_up(host_up)
+    wiring.below(edge0 + switch, switch * half, host_down.reshape(ports * half, half), stride=1)
+    wiring.above(edge0 + switch, switch * half, (switch + 1) * half, edge_up)
+    first = switch // half * pod_hosts
+    wiring.below(agg0 + switch, first, edge_down.transpose(0, 2, 1).reshape(ports * half, half), stride=half)
+    wiring.above(agg0 + switch, first, first + pod_hosts, agg_up)
+    down = agg_down.transpose(2, 1, 0).reshape(cores, ports)
+    wiring.below(core0 + np.arange(cores), np.zeros(cores, np.int64), down, stride=pod_hosts)
+    return wiring.build(core0 + cores, latency_ps)

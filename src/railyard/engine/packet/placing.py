@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.engine.packet.blocks import PS_PER_S, Block, Record, reducer_nodes, reducers, with_reducers, with_routers
-from railyard.engine.packet.records import PacketNetwork, Routes
+from railyard.engine.packet.records import PacketNetwork
 from railyard.engine.packet.scale_up_block import scale_up_block
+from railyard.routes import Routes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster
     from railyard.cluster.network import Network
-    from railyard.cluster.routing import RoutingTable
 
     Ints = NDArray[np.int64]
 
@@ -139,7 +139,7 @@ def joined(blocks: Sequence[Block]) -> tuple[PacketNetwork, Ints]:
         link_target=np.concatenate([node(at, block.target) for at, block in enumerate(blocks)]).astype(np.int32),
         rate_bps=np.maximum(np.rint(column("rate_bps")), 1).astype(np.int64),
         latency_ps=column("latency_ps").astype(np.int64),
-        routing=routes,
+        routes=routes,
     )
     return network, column("link")
 
@@ -169,7 +169,7 @@ def network_block(cluster: Cluster, network: Network, *, reduces: bool = False) 
     return with_reducers(block, reducer_nodes(network)) if reduces else block
 
 
-def _connected(table: RoutingTable) -> Record:
+def _connected(table: Routes) -> Record:
     """The records of a table, cut where a group leads nowhere because a port is free."""
     groups = table.groups()
     record = np.repeat(np.arange(len(table.lo)), groups)
@@ -183,10 +183,9 @@ def _connected(table: RoutingTable) -> Record:
     last[:-1] = (record[1:] != record[:-1]) | ~there[1:]
     final = np.flatnonzero(there & last)
     of, stride = record[begin], table.stride.astype(np.int64)[record[begin]]
-    node = np.repeat(np.arange(table.nodes), np.diff(table.node_ptr))
     lo = table.lo.astype(np.int64)[of]
     return Record(
-        node=node[of],
+        node=table.record_node[of],
         lo=lo + group[begin] * stride,
         hi=np.minimum(lo + (group[final] + 1) * stride, table.hi[of]),
         first=table.first[of] + group[begin] * table.width[of],

@@ -12,40 +12,12 @@ from railyard.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from railyard.cluster.routing import RoutingTable
+    from railyard.routes import Routes
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 AT_SENDER, AT_RECEIVER = 0, 1
 """When a dependency on a flow is done: its sender has the last acknowledgement; its receiver has every byte."""
-
-
-@dataclass(frozen=True, eq=False)
-class Routes:
-    """Interval routing as plain arrays; see `railyard.cluster.routing` for what a record says.
-
-    Attributes:
-        record_ptr: int64[nodes + 1], records of a node.
-        lo: int32[records], first host.
-        hi: int32[records], one past the last host.
-        first: int64[records], index into `choices`.
-        width: int32[records], equal-cost links of a group.
-        stride: int32[records], hosts of a group.
-        choices: int32[], links.
-    """
-
-    record_ptr: NDArray[np.int64]
-    lo: NDArray[np.int32]
-    hi: NDArray[np.int32]
-    first: NDArray[np.int64]
-    width: NDArray[np.int32]
-    stride: NDArray[np.int32]
-    choices: NDArray[np.int32]
-
-    @classmethod
-    def of(cls, table: RoutingTable) -> Routes:
-        """The arrays of a cluster network's table."""
-        return cls(table.node_ptr, table.lo, table.hi, table.first, table.width, table.stride, table.choices)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +31,7 @@ class PacketNetwork:
         link_target: int32[links], the node to which it leads.
         rate_bps: int64[links], bit/s.
         latency_ps: int64[links], from the last bit's departure to its arrival at the next queue, ps.
-        routing: A cluster network's routing table or plain arrays.
+        routes: Equal-cost links from every node to every host.
     """
 
     hosts: int
@@ -68,17 +40,12 @@ class PacketNetwork:
     link_target: NDArray[np.int32]
     rate_bps: NDArray[np.int64]
     latency_ps: NDArray[np.int64]
-    routing: RoutingTable | Routes
+    routes: Routes
 
     @property
     def links(self) -> int:
         """Number of directed links."""
         return len(self.link_source)
-
-    @property
-    def routes(self) -> Routes:
-        """The routes as plain arrays."""
-        return self.routing if isinstance(self.routing, Routes) else Routes.of(self.routing)
 
 
 def _column(values: ArrayLike, kind: type[Scalar], length: int, name: str) -> NDArray[Scalar]:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.engine.packet.records import PacketNetwork, Routes
+from railyard.engine.packet.records import PacketNetwork
 from railyard.errors import InputError
+from railyard.routes import Routes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -173,7 +174,7 @@ def with_aggregators(network: PacketNetwork, tree: Tree) -> PacketNetwork:
         link_target=target.astype(np.int32),
         rate_bps=np.concatenate([network.rate_bps, rate, rate]).astype(np.int64),
         latency_ps=np.concatenate([network.latency_ps, np.full(2 * count, _FAST_LINK_PS)]).astype(np.int64),
-        routing=_routes(network, tree, moved),
+        routes=_routes(network, tree, moved),
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.errors import InputError
-from railyard.study.traffic.interval_routes import IntervalRoutes, RouteBuilder
+from railyard.routes import RouteBuilder, Routes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -53,7 +53,7 @@ class TreeNetwork:
     latency_ps: NDArray[np.int64]
     slow: NDArray[np.int32]
     tier: NDArray[np.int16]
-    routes: IntervalRoutes
+    routes: Routes
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import resource
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -176,9 +176,8 @@ def _tree(given: Run, hosts: int) -> Tree:
 
 
 def _network(network: TreeNetwork, speedup: float) -> PacketNetwork:
-    from railyard.engine.packet import PacketNetwork, Routes
+    from railyard.engine.packet import PacketNetwork
 
-    routes = network.routes
     within = (network.source >= network.hosts) & (network.target >= network.hosts)
     faster = np.minimum(network.rate_bps * speedup, _MOST_BPS).astype(np.int64)
     return PacketNetwork(
@@ -188,7 +187,7 @@ def _network(network: TreeNetwork, speedup: float) -> PacketNetwork:
         link_target=network.target,
         rate_bps=network.rate_bps if speedup == 1 else np.where(within, faster, network.rate_bps),
         latency_ps=network.latency_ps,
-        routing=Routes(**{entry.name: getattr(routes, entry.name) for entry in fields(Routes)}),
+        routes=network.routes,
     )
 
 

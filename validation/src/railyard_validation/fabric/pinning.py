@@ -82,7 +82,7 @@ def pinned(network: PacketNetwork, leaf_hosts: int, uplinks: int) -> PacketNetwo
             first[at], width[at], stride[at] = end, 1, 1
             end += len(places)
     own = replace(routes, first=first, width=width, stride=stride, choices=np.concatenate(choices))
-    return replace(network, routing=own)
+    return replace(network, routes=own)
 
 
 def _pinned(used: int) -> float:

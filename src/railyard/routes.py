@@ -23,40 +23,38 @@ _FEW_RECORDS = 4
 
 
 @dataclass(frozen=True, eq=False)
-class RoutingTable:
+class Routes:
     """The routes of one network. Nodes `0..ports-1` are the ports (where flows begin and end), the rest switches.
 
+    A flow between the hosts of a packet network begins and ends at hosts: its ports are its hosts.
+
     Attributes:
-        node_ptr: int64[nodes + 1], records of a node.
+        record_ptr: int64[nodes + 1], records of a node.
         lo: int32[records], first destination port.
         hi: int32[records], one past the last destination port.
         first: int64[records], index into `choices`.
         width: int32[records], equal-cost links of a group.
         stride: int32[records], destination ports of a group.
         choices: int32[], link ids of the network, or -1 where nothing is connected.
-        link_target: int32[links], the node to which a link leads.
-        ports: Number of destination ports.
     """
 
-    node_ptr: NDArray[np.int64]
+    record_ptr: NDArray[np.int64]
     lo: NDArray[np.int32]
     hi: NDArray[np.int32]
     first: NDArray[np.int64]
     width: NDArray[np.int32]
     stride: NDArray[np.int32]
     choices: NDArray[np.int32]
-    link_target: NDArray[np.int32]
-    ports: int
 
     @property
     def nodes(self) -> int:
         """Ports and switches."""
-        return len(self.node_ptr) - 1
+        return len(self.record_ptr) - 1
 
     @cached_property
     def most_records(self) -> int:
         """Records of the node that has most."""
-        return int(np.diff(self.node_ptr).max(initial=0))
+        return int(np.diff(self.record_ptr).max(initial=0))
 
     @cached_property
     def widest(self) -> int:
@@ -64,13 +62,22 @@ class RoutingTable:
         return int(self.width.max(initial=1))
 
     @cached_property
+    def record_node(self) -> NDArray[np.int64]:
+        """int64[records], the node of every record."""
+        return np.repeat(np.arange(self.nodes, dtype=np.int64), np.diff(self.record_ptr))
+
+    @cached_property
+    def _end(self) -> int:
+        """One past the last port that a record leads to."""
+        return int(self.hi.max(initial=1))
+
+    @cached_property
     def _keys(self) -> NDArray[np.int64]:
-        node = np.repeat(np.arange(self.nodes, dtype=np.int64), np.diff(self.node_ptr))
-        return node * self.ports + self.lo
+        return self.record_node * self._end + self.lo
 
     def find(self, node: NDArray[np.int32], port: NDArray[np.int32]) -> NDArray[np.int64]:
         """The record by which a node reaches a port; -1 where it has none. Vectorized."""
-        begin, end = self.node_ptr[node], self.node_ptr[node + 1]
+        begin, end = self.record_ptr[node], self.record_ptr[node + 1]
         if self.most_records <= _FEW_RECORDS:
             record = begin
             for _ in range(self.most_records - 1):
@@ -78,7 +85,7 @@ class RoutingTable:
                 further = (following < end) & (self.lo.take(following, mode="clip") <= port)
                 record = record + further
         else:
-            record = np.searchsorted(self._keys, node.astype(np.int64) * self.ports + port, side="right") - 1
+            record = np.searchsorted(self._keys, node.astype(np.int64) * self._end + port, side="right") - 1
         safe = np.minimum(np.maximum(record, 0), len(self.lo) - 1)
         found = (record >= begin) & (record < end) & (self.lo[safe] <= port) & (port < self.hi[safe])
         return np.where(found, record, -1)
@@ -89,9 +96,14 @@ class RoutingTable:
 
 
 @dataclass
-class RoutingBuilder:
-    """Collects choices and records in any order and sorts them into a `RoutingTable`."""
+class RouteBuilder:
+    """Collects choices and records in any order and sorts them into `Routes`.
 
+    Attributes:
+        ports: Number of destination ports.
+    """
+
+    ports: int
     _choices: list[NDArray[np.int32]] = field(default_factory=list)
     _size: int = 0
     _records: list[NDArray[np.int64]] = field(default_factory=list)
@@ -120,18 +132,16 @@ class RoutingBuilder:
         block = np.stack([part.ravel() for part in parts])
         self._records.append(block[:, block[1] < block[2]])
 
-    def outside(
-        self, node: ArrayLike, lo: ArrayLike, hi: ArrayLike, first: ArrayLike, *, ports: int, width: ArrayLike
-    ) -> None:
+    def outside(self, node: ArrayLike, lo: ArrayLike, hi: ArrayLike, first: ArrayLike, *, width: ArrayLike) -> None:
         """Adds the records for every port that is not in `[lo, hi)`: all by the same group of links."""
-        self.records(node, 0, lo, first, width=width, stride=ports)
-        self.records(node, hi, ports, first, width=width, stride=ports)
+        self.records(node, 0, lo, first, width=width, stride=self.ports)
+        self.records(node, hi, self.ports, first, width=width, stride=self.ports)
 
-    def build(self, *, nodes: int, ports: int, link_target: NDArray[np.int32]) -> RoutingTable:
-        """The finished table."""
+    def build(self, nodes: int) -> Routes:
+        """The finished routes of so many nodes."""
         block = np.concatenate(self._records, axis=1) if self._records else np.empty((6, 0), np.int64)
         block = block[:, np.lexsort((block[1], block[0]))]
-        node_ptr = np.searchsorted(block[0], np.arange(nodes + 1)).astype(np.int64)
+        record_ptr = np.searchsorted(block[0], np.arange(nodes + 1)).astype(np.int64)
         choices = np.concatenate(self._choices) if self._choices else np.empty(0, np.int32)
         lo, hi, width, stride = (block[row].astype(np.int32) for row in (1, 2, 4, 5))
-        return RoutingTable(node_ptr, lo, hi, block[3], width, stride, choices, link_target, ports)
+        return Routes(record_ptr, lo, hi, block[3].copy(), width, stride, choices)
