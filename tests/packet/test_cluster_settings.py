@@ -6,7 +6,7 @@ import pytest
 from tests.agreement import yard
 
 from railyard.cluster.topology import LeafSpine
-from railyard.engine.packet.fabrics import COMPOSITIONS, settings_of
+from railyard.engine.packet.fabrics import settings_of
 from railyard.engine.packet.placing import base_rtt_ps, typical_path_ps
 
 
@@ -34,21 +34,32 @@ def test_the_round_trip_of_an_ideal_fabric_is_that_of_a_typical_path() -> None:
 
 
 def test_queue_pairs_of_the_fabric_are_the_transports() -> None:
-    settings = settings_of(cluster("roce", qps=7), COMPOSITIONS.get("roce"))
+    made = cluster("roce", qps=7)
+    settings = settings_of(made, made.fabric)
     assert settings.rdma_qps == 7
     assert (settings.header_bytes, settings.mtu_bytes) == (82, 4096 + 82)
 
 
 def test_queue_pairs_are_of_no_meaning_to_other_transports() -> None:
-    assert settings_of(cluster("uec", qps=7), COMPOSITIONS.get("uec")).rdma_qps == 1
+    made = cluster("uec", qps=7)
+    assert settings_of(made, made.fabric).rdma_qps == 1
 
 
-@pytest.mark.parametrize(("hop_latency_ps", "packets"), [(350_000, 120), (9_350_000, 921)])
+@pytest.mark.parametrize(("hop_latency_ps", "packets"), [(350_000, 512), (9_350_000, 921)])
 def test_a_constant_window_is_two_products_of_bandwidth_and_delay(hop_latency_ps: int, packets: int) -> None:
-    """At least 120 packets. Hops of 9.35 us: 9,378.56 and 28,378.56 ns, mean 18,878.56.
+    """At least 512 packets. Hops of 9.35 us: 9,378.56 and 28,378.56 ns, mean 18,878.56.
 
     2 x 18,878.56 + 8 x 2 x (4,122 + 26) bits / 400 Gb/s = 37,923.04 ns of 50 bytes: 1,896,152 bytes, twice that is
     920.02 packets of 4,122 bytes.
     """
     ideal = cluster("ideal", hop_latency_ps=hop_latency_ps)
-    assert settings_of(ideal, COMPOSITIONS.get("ideal")).window_packets == packets
+    assert settings_of(ideal, ideal.fabric).window_packets == packets
+
+
+def test_another_load_balancing_of_the_record_is_that_of_its_packets() -> None:
+    """InfiniBand that routes by destination places in order; RoCE whose switches route adaptively does not."""
+    static, adaptive = cluster("infiniband", load_balancing="ecmp"), cluster("roce", load_balancing="adaptive")
+    settings = settings_of(static, static.fabric)
+    assert (settings.load_balancing, settings.rdma_out_of_order) == ("ecmp", False)
+    settings = settings_of(adaptive, adaptive.fabric)
+    assert (settings.load_balancing, settings.rdma_out_of_order) == ("adaptive", True)

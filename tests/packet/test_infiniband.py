@@ -7,11 +7,15 @@ from hypothesis import strategies as st
 
 from railyard.engine.packet import Fault, PacketNetwork, Settings, Traffic, fat_tree, leaf_spine, run
 from railyard.engine.packet.faults import down
-from railyard.engine.packet.infiniband import INFINIBAND, INFINIBAND_AR
 from railyard.errors import InputError, SimulationError
-from railyard.routes import Routes
+from railyard.fabric import fabrics
 from railyard.scenario.packet import Settings as Said
 from railyard.scenario.packet import assign, fabric
+
+from railyard.routes import Routes
+
+STATIC = fabrics.get("infiniband-static").packets.constants
+ADAPTIVE = fabrics.get("infiniband").packets.constants
 
 G400 = 400 * 10**9
 LINK = 450_000
@@ -30,7 +34,7 @@ def on_wire(size_bytes):
 
 @pytest.mark.parametrize("size", [1, 4096, 100_000, 2_000_000])
 def test_a_flow_alone_is_cut_through(size):
-    found = run(ndr(8), Traffic.of(8, 0, 7, size), Settings(**INFINIBAND))
+    found = run(ndr(8), Traffic.of(8, 0, 7, size), Settings(**STATIC))
     # All of it once over the first link; its last packet's head, 20 bytes, three times; the answer likewise.
     heads = 2 * 3 * 20 * PS_PER_BYTE
     assert found.duration_ps[0] == int(on_wire(size)) * PS_PER_BYTE + ACK * PS_PER_BYTE + 8 * LINK + heads
@@ -64,7 +68,7 @@ CHOSEN = st.fixed_dictionaries(
 def test_every_byte_arrives_and_no_bound_is_broken(flows, changed):
     source, target, size, start = (np.array(column) for column in zip(*flows, strict=True))
     traffic = Traffic.of(16, source, target, size, start_ps=start, klass=np.arange(len(flows)) % 8)
-    chosen = {**INFINIBAND, "congestion_control": "constant", "rdma_out_of_order": True, **changed}
+    chosen = {**STATIC, "congestion_control": "constant", "rdma_out_of_order": True, **changed}
     found = run(ndr(16), traffic, Settings(**chosen))
     assert found.ended.all()
     leaves = (source // 4 == target // 4) * 2
@@ -80,7 +84,7 @@ def test_every_byte_arrives_and_no_bound_is_broken(flows, changed):
 def test_a_buffer_bounds_the_rate_by_the_round_trip_of_its_credit():
     network = leaf_spine(2, leaf_hosts=2, spines=1, rate_bps=G400, latency_ps=2_000_000)
     for packets in (4, 12, 32):
-        chosen = {**INFINIBAND, "link_credit_buffer_bytes": packets * 65 * 64, "link_credit_update_bytes": 0}
+        chosen = {**STATIC, "link_credit_buffer_bytes": packets * 65 * 64, "link_credit_update_bytes": 0}
         found = run(network, Traffic.of(2, 0, 1, 8_192_000), Settings(**chosen))
         # The head goes over, the packet leaves, 8 bytes come back.
         loop = 2 * 2_000_000 + (20 + 4122 + 8) * PS_PER_BYTE
@@ -99,14 +103,14 @@ def incast(settings, size=1_000_000):
 
 def test_the_tree_of_an_incast_stops_an_innocent_flow_on_its_way():
     # Host 3's packets to 30 go by spine 30 % 8 = 6, those to 24 by spine 0: the tree is not on their way.
-    assert incast(Settings(**INFINIBAND)) < 1.05
+    assert incast(Settings(**STATIC)) < 1.05
     # Adaptive routing spreads the tree over every spine, and with it its full buffers.
-    assert incast(Settings(**INFINIBAND_AR)) > 3
+    assert incast(Settings(**ADAPTIVE)) > 3
     # In a lane of its own nothing is in its way.
     network = ndr(32, leaf_hosts=8, spines=8)
     many = np.setdiff1d(np.arange(16), [3])
     source, target = np.append(many, 3), np.append(np.full(15, 24), 30)
-    lanes = Settings(**INFINIBAND_AR, link_credit_lanes=2)
+    lanes = Settings(**ADAPTIVE, link_credit_lanes=2)
     traffic = Traffic.of(32, source, target, 1_000_000, klass=np.append(np.zeros(15), 1))
     assert (
         run(network, traffic, lanes).duration_ps[-1]
@@ -118,8 +122,8 @@ def test_two_flows_of_one_way_are_cured_by_adaptive_routing():
     network = ndr(32, leaf_hosts=8, spines=8)
     # Hosts 16 and 24 have the same number modulo 8: one spine, one link up from leaf 0.
     traffic = Traffic.of(32, [0, 1], [16, 24], 2_000_000)
-    static = run(network, traffic, Settings(**INFINIBAND)).duration_ps
-    adaptive = run(network, traffic, Settings(**INFINIBAND_AR)).duration_ps
+    static = run(network, traffic, Settings(**STATIC)).duration_ps
+    adaptive = run(network, traffic, Settings(**ADAPTIVE)).duration_ps
     assert static.max() > 1.9 * adaptive.max()
     assert adaptive.max() < 1.02 * (int(on_wire(2_000_000)) * PS_PER_BYTE + 8 * LINK)
 
@@ -127,7 +131,7 @@ def test_two_flows_of_one_way_are_cured_by_adaptive_routing():
 def test_a_shift_has_ways_of_its_own_under_routing_by_destination():
     network = fat_tree(128, rate_bps=G400, latency_ps=LINK)
     host = np.arange(128)
-    found = run(network, Traffic.of(128, host, (host + 16) % 128, 1_000_000), Settings(**INFINIBAND))
+    found = run(network, Traffic.of(128, host, (host + 16) % 128, 1_000_000), Settings(**STATIC))
     assert found.duration_ps.max() < 1.02 * (int(on_wire(1_000_000)) * PS_PER_BYTE + 12 * LINK)
 
 
@@ -136,8 +140,8 @@ def test_inputs_that_are_fifos_hold_back_what_could_go():
     rng = np.random.default_rng(3)
     order = rng.permutation(32)
     traffic = Traffic.of(32, np.tile(order, 2), np.concatenate([np.roll(order, 1), np.roll(order, 5)]), 1_000_000)
-    queues = run(network, traffic, Settings(**INFINIBAND))
-    fifos = run(network, traffic, Settings(**INFINIBAND, link_credit_fifo=True))
+    queues = run(network, traffic, Settings(**STATIC))
+    fifos = run(network, traffic, Settings(**STATIC, link_credit_fifo=True))
     assert fifos.duration_ps.mean() > 1.03 * queues.duration_ps.mean()
 
 
@@ -170,7 +174,7 @@ def ring(size):
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_deadlock_is_named(threads):
     traffic = Traffic.of(4, np.arange(4), (np.arange(4) + 3) % 4, 2_000_000)
-    chosen = Settings(**INFINIBAND, link_credit_buffer_bytes=8 * 4160)
+    chosen = Settings(**STATIC, link_credit_buffer_bytes=8 * 4160)
     with pytest.raises(SimulationError, match=r"credit deadlock.*node 4 to node 5.*node 7 to node 4"):
         run(ring(4), traffic, chosen, threads=threads)
     # Three hosts cannot fill the ring.
@@ -181,7 +185,7 @@ def test_a_link_that_dies_costs_what_was_on_it_and_the_detection():
     network = ndr(16)
     up = int(np.flatnonzero((network.link_source == 16) & (network.link_target == 20 + 13 % 4))[0])
     traffic = Traffic.of(16, 0, 13, 4_000_000)
-    chosen = {**INFINIBAND, "rdma_rto_ps": 200_000_000, "reroute_ps": 20_000_000}
+    chosen = {**STATIC, "rdma_rto_ps": 200_000_000, "reroute_ps": 20_000_000}
     calm = run(network, traffic, Settings(**chosen)).duration_ps[0]
     faults = tuple(down([up], 30_000_000))
     found = run(network, traffic, Settings(**chosen, faults=faults))
@@ -196,14 +200,14 @@ def test_bit_errors_give_credits_back():
     found = run(
         network,
         Traffic.of(8, [0, 1, 2], [7, 6, 5], 1_000_000),
-        Settings(**{**INFINIBAND_AR, "rdma_rto_ps": 100_000_000}, faults=errors),
+        Settings(**{**ADAPTIVE, "rdma_rto_ps": 100_000_000}, faults=errors),
     )
     assert found.ended.all()
     assert found.meta["packets"]["lost"] > 0
     retried = run(
         network,
         Traffic.of(8, [0, 1, 2], [7, 6, 5], 1_000_000),
-        Settings(**INFINIBAND_AR, faults=errors, link_retry=True),
+        Settings(**ADAPTIVE, faults=errors, link_retry=True),
     )
     assert retried.meta["packets"]["lost"] == 0
     assert retried.meta["packets"]["link_retries"] > 0
@@ -211,8 +215,8 @@ def test_bit_errors_give_credits_back():
 
 
 def test_fabrics_by_name_and_their_keys():
-    assert fabric("infiniband").settings.load_balancing == "ecmp"
-    assert fabric("infiniband-ar").settings.load_balancing == "adaptive"
+    assert fabric("infiniband-static").settings.load_balancing == "ecmp"
+    assert fabric("infiniband").settings.load_balancing == "adaptive"
     said = assign(
         fabric("infiniband").settings,
         ["link_credit_buffer=64 KiB", "link_credit_lanes=2", "link_credit_low_weight=192,64", "link_credit_fifo=true"],
@@ -224,4 +228,4 @@ def test_fabrics_by_name_and_their_keys():
         with pytest.raises(InputError):
             assign(said, [wrong])
     with pytest.raises(InputError, match="full packet"):
-        run(ndr(8), Traffic.of(8, 0, 1, 1), Settings(**INFINIBAND, link_credit_buffer_bytes=4000))
+        run(ndr(8), Traffic.of(8, 0, 1, 1), Settings(**STATIC, link_credit_buffer_bytes=4000))

@@ -2,10 +2,10 @@
 
 import pytest
 
-from railyard.scenario.packet import PRESETS
+from railyard.scenario.packet import fabric, names
 from railyard.study.traffic.simulate import Run, run
 
-NAMED = ("roce", "infiniband", "infiniband-ar", "spectrum-x", "uec", "scheduled", "ideal")
+NAMED = ("roce", "infiniband", "infiniband-static", "spectrum-x", "uec", "scheduled", "ideal")
 SIZE = 200_000
 
 
@@ -18,13 +18,13 @@ def matrix(tmp_path_factory):
 
 
 def test_the_fabrics_of_the_design_have_names() -> None:
-    assert set(NAMED) <= set(PRESETS.names())
+    assert set(NAMED) <= set(names())
 
 
-@pytest.mark.parametrize("name", PRESETS.names())
+@pytest.mark.parametrize("name", names())
 def test_every_fabric_delivers_and_keeps_the_bound(matrix, name) -> None:
-    preset = PRESETS.get(name)
-    assert preset.summary.endswith(".")
+    preset = fabric(name)
+    assert preset.summary
     assert preset.sources
     found = run(Run(matrix, None, preset, preset.settings, seed=3))
     assert found.ended.all()
@@ -36,8 +36,8 @@ def test_every_fabric_delivers_and_keeps_the_bound(matrix, name) -> None:
 
 def test_nothing_is_faster_than_the_ideal(matrix) -> None:
     """At the last finish: a single flow may be lucky elsewhere."""
-    ended = {name: run(Run(matrix, None, PRESETS.get(name), PRESETS.get(name).settings)) for name in NAMED}
-    latency = {name: PRESETS.get(name).settings.link_latency_ps for name in NAMED}
+    ended = {name: run(Run(matrix, None, fabric(name), fabric(name).settings)) for name in NAMED}
+    latency = {name: fabric(name).settings.link_latency_ps for name in NAMED}
     best = ended["ideal"].last_finish_us
     alike = [name for name in NAMED if latency[name] == latency["ideal"]]
     assert len(alike) > 3

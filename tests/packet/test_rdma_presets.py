@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from railyard.errors import InputError
-from railyard.scenario.packet import PRESETS, assign, fabric
+from railyard.scenario.packet import assign, fabric
 from railyard.study.traffic.simulate import Run, run
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def test_every_flow_arrives_and_nothing_is_lost(name: str) -> None:
     assert found.packets["retransmitted"] == found.packets["dropped"] == 0
     floor = 32 * 2_000_000 * 8 / 400e9 * 1e6
     assert floor < found.fct_us()["max"] < 1.5 * floor
-    assert PRESETS.get(name).sources
+    assert fabric(name).sources
 
 
 def test_the_incast_of_htsims_roce() -> None:

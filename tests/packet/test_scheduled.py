@@ -20,7 +20,7 @@ from railyard.engine.packet import (
     run,
 )
 from railyard.errors import InputError
-from railyard.scenario.packet.presets import fabric
+from railyard.scenario.packet.preset import fabric
 from railyard.scenario.packet.settings import assign
 
 if TYPE_CHECKING:

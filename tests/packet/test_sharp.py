@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 
 from railyard.engine.packet import Settings, fat_tree, leaf_spine, run
-from railyard.engine.packet.infiniband import INFINIBAND, INFINIBAND_AR
 from railyard.engine.packet.sharp import sharp
 from railyard.engine.packet.sharp_tree import tree_of
 from railyard.errors import InputError
+from railyard.fabric import fabrics
+
+STATIC = fabrics.get("infiniband-static").packets.constants
+ADAPTIVE = fabrics.get("infiniband").packets.constants
 
 G400 = 400 * 10**9
 LINK, AGGREGATION = 450_000, 150_000
@@ -39,7 +42,7 @@ NETWORKS = {
 def test_an_all_reduce_takes_its_bytes_once_and_the_depth_of_the_tree(depth, size, chunk, tolerance):
     network = NETWORKS[depth]
     made = sharp(network, np.arange(network.hosts), size, chunk_bytes=chunk)
-    result = run(made.network, made.traffic, Settings(**INFINIBAND))
+    result = run(made.network, made.traffic, Settings(**STATIC))
     expected = closed_form(size, chunk, depth)
     assert result.ended.all()
     assert expected <= made.time_ps(result) <= expected * (1 + tolerance)
@@ -48,7 +51,7 @@ def test_an_all_reduce_takes_its_bytes_once_and_the_depth_of_the_tree(depth, siz
 def test_its_bandwidth_is_that_of_an_interface_where_a_ring_has_half():
     network, size = NETWORKS[2], 8 * 2**20
     made = sharp(network, np.arange(0, 64, 8), size)
-    result = run(made.network, made.traffic, Settings(**INFINIBAND_AR))
+    result = run(made.network, made.traffic, Settings(**ADAPTIVE))
     algorithm_bps = size * 8e12 / made.time_ps(result)
     assert algorithm_bps == pytest.approx(G400 * PAYLOAD / (PAYLOAD + HEADER), rel=0.02)
     ring_bps = G400 * 8 / (2 * 7)
@@ -58,7 +61,7 @@ def test_its_bandwidth_is_that_of_an_interface_where_a_ring_has_half():
 def test_every_link_of_the_tree_carries_everything_once_each_way():
     network, size = NETWORKS[2], 2**20
     made = sharp(network, np.arange(64), size)
-    result = run(made.network, made.traffic, Settings(**INFINIBAND))
+    result = run(made.network, made.traffic, Settings(**STATIC))
     source, target = made.network.link_source, made.network.link_target
     up = result.table("links")["bytes"][source < 64]
     down = result.table("links")["bytes"][target < 64]
@@ -85,9 +88,9 @@ def test_the_tree_leaves_out_switches_that_have_one_child():
 def test_slow_switches_cost_their_time_once_a_tier():
     network = NETWORKS[2]
     alone = sharp(network, np.arange(64), 2**20)
-    once = alone.time_ps(run(alone.network, alone.traffic, Settings(**INFINIBAND)))
+    once = alone.time_ps(run(alone.network, alone.traffic, Settings(**STATIC)))
     slow = sharp(network, np.arange(64), 2**20, aggregation_ps=2_000_000)
-    later = slow.time_ps(run(slow.network, slow.traffic, Settings(**INFINIBAND)))
+    later = slow.time_ps(run(slow.network, slow.traffic, Settings(**STATIC)))
     assert later == pytest.approx(once + 2 * (2_000_000 - AGGREGATION), rel=0.03)
 
 

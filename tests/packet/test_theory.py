@@ -12,7 +12,7 @@ from tests.engine.hand import Entity, Graph, Links, lowered
 
 from railyard import engine
 from railyard.engine.packet import Settings, Traffic, crossbar, leaf_spine, run
-from railyard.engine.packet.roce import ROCE
+from railyard.fabric.roce import PACKETS as ROCE
 
 G400 = 400 * 10**9
 LINK_PS = 10**6
@@ -20,7 +20,7 @@ HOSTS = 12
 
 UEC = Settings()
 RCCC = Settings(congestion_control="rccc")
-ROCE_ = Settings(**ROCE)
+ROCE_ = Settings(**ROCE.constants)
 
 
 def on_wire(size_bytes, chosen):

@@ -12,12 +12,13 @@ from railyard import engine
 from railyard.cluster.topology import Dragonfly, DualPlane, FatTree, LeafSpine, RailOnly, RailOptimized, Torus
 from railyard.collective import CollectivePolicy
 from railyard.engine.packet.beside import Beside
-from railyard.engine.packet.fabrics import COMPOSITIONS, settings_of
+from railyard.engine.packet.fabrics import settings_of
 from railyard.engine.packet.placing import place
 from railyard.engine.packet.records import Traffic
 from railyard.engine.packet.running import run
 from railyard.engine.packet.whole import PacketEngine
 from railyard.errors import InputError
+from railyard.fabric import fabrics
 from railyard.graph import CollectiveKind, Job, Kind, Stream
 
 MIB = 1 << 20
@@ -165,7 +166,7 @@ def test_switches_of_the_network_reduce():
     graph = yard.graph(64, [yard.collective(REDUCE, 64 * MIB)], [SIXTY_FOUR])
     policy = by(REDUCE, "collnet")
     flow = engine.get("flow").simulate([Job(graph)], cluster, policy=policy)
-    own = replace(EXACT, settings=settings_of(cluster, COMPOSITIONS.get("uec")))
+    own = replace(EXACT, settings=settings_of(cluster, fabrics.get("uec")))
     packet = own.simulate([Job(graph)], cluster, policy=policy)
     assert packet.makespan_ps == pytest.approx(flow.makespan_ps, rel=0.2)
 

@@ -11,7 +11,7 @@ import pytest
 
 from railyard.cli.guard import run as railyard
 from railyard.errors import InputError
-from railyard.scenario.packet import PRESETS, Settings, assign, chosen, fabric
+from railyard.scenario.packet import Settings, assign, chosen, fabric, names
 from railyard.scenario.packet.settings import KEYS
 
 ROOT = Path(__file__).parents[2]
@@ -51,7 +51,7 @@ def test_a_file_changes_what_it_says_and_nothing_else(tmp_path: Path) -> None:
     assert made.name == "mix"
 
 
-@pytest.mark.parametrize("name", PRESETS.names())
+@pytest.mark.parametrize("name", names())
 def test_a_mix_that_only_names_its_base_is_the_base(tmp_path: Path, name: str) -> None:
     assert chosen(str(written(tmp_path, f"base: {name}\n"))).settings == fabric(name).settings
 

@@ -2,7 +2,7 @@ import pytest
 
 from railyard.engine.packet import CONSTANTS
 from railyard.errors import InputError
-from railyard.scenario.packet import PRESETS, assign, fabric
+from railyard.scenario.packet import assign, fabric, names
 from railyard.scenario.packet.settings import KEYS, Settings, differences
 
 BASE = Settings()
@@ -60,8 +60,7 @@ def test_settings_that_contradict_each_other_are_refused():
 
 
 def test_every_preset_names_its_sources_and_what_it_leaves_out():
-    for name, preset in PRESETS.items():
-        assert preset.name == name
+    for preset in map(fabric, names()):
         assert preset.sources
         assert preset.left_out
     with pytest.raises(InputError, match="did you mean"):

@@ -9,10 +9,12 @@ import numpy as np
 from figure import MB, Found, figure
 
 from railyard.engine.packet import Settings, Traffic, leaf_spine, run
-from railyard.engine.packet.infiniband import INFINIBAND, INFINIBAND_AR
-from railyard.engine.packet.roce import SPECTRUM_X
+from railyard.fabric import fabrics
 from railyard_validation.fabric.packets import RATE_BPS, ROCE_SETTINGS, SCHEDULED, permutation
 from railyard_validation.plot import Axis, Curve, Plot
+
+STATIC = fabrics.get("infiniband-static").packets.constants
+ADAPTIVE = fabrics.get("infiniband").packets.constants
 
 HOSTS = 64
 
@@ -65,8 +67,8 @@ def credit_saturation() -> Found:
     bystanders = np.arange(1, HOSTS, 2)
     hot = np.random.default_rng(0).permutation(np.arange(2, HOSTS, 2))
     cases = {
-        "by destination": Settings(**INFINIBAND),
-        "adaptive": Settings(**INFINIBAND_AR),
+        "by destination": Settings(**STATIC),
+        "adaptive": Settings(**ADAPTIVE),
         "UEC": Settings(),
         "scheduled": SCHEDULED,
     }
@@ -90,7 +92,7 @@ def credit_saturation() -> Found:
 
 VARIED: dict[str, tuple[Settings, dict[str, tuple[Any, Any]]]] = {
     "Spectrum-X": (
-        Settings(**SPECTRUM_X),
+        Settings(**fabrics.get("spectrum-x").packets.constants),
         {
             "spectrum_threshold_ps": (10_000_000, 25_000_000),
             "spectrum_responsiveness": (0.05, 0.2),
@@ -110,7 +112,7 @@ VARIED: dict[str, tuple[Settings, dict[str, tuple[Any, Any]]]] = {
         },
     ),
     "InfiniBand": (
-        Settings(**INFINIBAND_AR),
+        Settings(**ADAPTIVE),
         {
             "link_credit_buffer_bytes": (65_536, 262_144),
             "link_credit_update_bytes": (4096, 65_536),

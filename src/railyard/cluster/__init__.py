@@ -8,7 +8,7 @@
 
 from railyard.cluster.bill import bill_of
 from railyard.cluster.build import build
-from railyard.cluster.fabric import Fabric, FabricSpec, fabrics
+from railyard.fabric import Fabric, FabricSpec, fabrics
 from railyard.cluster.links import Csr, CsrWeighted, LinkTable
 from railyard.cluster.machine import Cluster, StorageServers
 from railyard.cluster.names import link_name, node_name

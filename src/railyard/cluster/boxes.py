@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from railyard.catalog import Catalog, Switch
-    from railyard.cluster.fabric.fabric import Fabric
     from railyard.cluster.spec import NetworkSpec
+    from railyard.fabric.fabric import Fabric
 
 
 def parts_of(

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.catalog import Accelerator, Catalog, Nic, Server, Storage
-    from railyard.cluster.fabric.fabric import Fabric
     from railyard.cluster.hardware import Hardware
     from railyard.cluster.links import LinkTable
     from railyard.cluster.network import Network
     from railyard.cluster.plan import NetworkPlan
     from railyard.cluster.scale_up import ScaleUp
     from railyard.cluster.spec import ClusterSpec, Placement
+    from railyard.fabric.fabric import Fabric
 
 
 @dataclass(frozen=True, eq=False)

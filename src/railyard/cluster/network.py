@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster.bundle import Bundles
-    from railyard.cluster.fabric.fabric import Fabric
+    from railyard.fabric.fabric import Fabric
     from railyard.cluster.topology.wiring import SwitchGroup, Tier, Wiring
     from railyard.routes import Routes
 

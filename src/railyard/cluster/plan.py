@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.catalog import Catalog, Nic, Storage, Switch
-    from railyard.cluster.fabric.fabric import Fabric
     from railyard.cluster.hardware import Hardware
     from railyard.cluster.spec import ClusterSpec, StorageSpec
     from railyard.cluster.topology.wiring import Parts, Wiring
+    from railyard.fabric.fabric import Fabric
 
 
 @dataclass(frozen=True, eq=False)

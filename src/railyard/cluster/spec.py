@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from railyard.cluster.fabric.fabric import FabricSpec
 from railyard.cluster.topology.leaf_spine import LeafSpine
+from railyard.fabric.fabric import FabricSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

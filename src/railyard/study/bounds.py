@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
-    from railyard.cluster.fabric.fabric import FabricSpec
     from railyard.cluster.spec import ClusterSpec
+    from railyard.fabric.fabric import FabricSpec
     from railyard.workload.training.spec import Training
 
 MOST_ACCELERATORS = 1 << 20

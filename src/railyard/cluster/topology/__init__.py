@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.cluster import record
 from railyard.cluster.topology.dragonfly import Dragonfly
 from railyard.cluster.topology.dual_plane import DualPlane
 from railyard.cluster.topology.fat_tree import FatTree
@@ -16,6 +15,7 @@ from railyard.cluster.topology.three_tier import ThreeTier
 from railyard.cluster.topology.torus import Torus
 from railyard.cluster.topology.wiring import Box, Endpoints, Parts, SwitchGroup, Tier, TopologySpec, Wiring, topologies
 from railyard.errors import InputError
+from railyard.schema import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from railyard.cluster import record
+from railyard.schema import record
 from railyard.cluster.topology.wiring import (
     Detour,
     Endpoints,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from railyard.cluster import record
 from railyard.cluster.topology.compose import side_by_side
 from railyard.cluster.topology.rail_optimized import RailOptimized
 from railyard.cluster.topology.wiring import Endpoints, Parts, TopologySpec, Wiring, impossible, topologies
+from railyard.schema import record
 
 
 @dataclass(frozen=True)

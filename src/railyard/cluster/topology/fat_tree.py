@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from railyard.cluster import record
 from railyard.cluster.topology import clos
 from railyard.cluster.topology.three_tier import ThreeTier
 from railyard.cluster.topology.wiring import (
@@ -22,6 +21,7 @@ from railyard.cluster.topology.wiring import (
     topologies,
 )
 from railyard.errors import InputError
+from railyard.schema import record
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from railyard.cluster import record
 from railyard.cluster.topology import clos
 from railyard.cluster.topology.wiring import (
     ACCESS_RACK,
@@ -20,6 +19,7 @@ from railyard.cluster.topology.wiring import (
     impossible,
     topologies,
 )
+from railyard.schema import record
 
 
 @dataclass(frozen=True)

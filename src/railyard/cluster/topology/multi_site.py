@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from railyard.cluster import record
+from railyard.schema import record
 from railyard.cluster.topology.compose import Copies, copy_routes, side_by_side
 from railyard.cluster.topology.dual_plane import DualPlane
 from railyard.cluster.topology.three_tier import ThreeTier

@@ -7,13 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from railyard.cluster import record
 from railyard.cluster.topology import clos
 from railyard.cluster.topology.compose import side_by_side
 from railyard.cluster.topology.leaf_spine import LeafSpine
 from railyard.cluster.topology.three_tier import ThreeTier
 from railyard.cluster.topology.wiring import ACCESS_ROW, LEAF_SPINE, Endpoints, Parts, Wiring, impossible, topologies
 from railyard.errors import InputError
+from railyard.schema import record
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from railyard.cluster import record
 from railyard.cluster.topology import clos
 from railyard.cluster.topology.leaf_spine import leaf_ports
 from railyard.cluster.topology.wiring import (
@@ -21,6 +20,7 @@ from railyard.cluster.topology.wiring import (
     impossible,
     topologies,
 )
+from railyard.schema import record
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

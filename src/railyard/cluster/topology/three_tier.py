@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from railyard.cluster import record
 from railyard.cluster.topology import clos
 from railyard.cluster.topology.leaf_spine import evenly, leaf_ports
 from railyard.cluster.topology.wiring import (
@@ -21,6 +20,7 @@ from railyard.cluster.topology.wiring import (
     impossible,
     topologies,
 )
+from railyard.schema import record
 
 
 @dataclass(frozen=True)

@@ -7,20 +7,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from railyard import _core
 
-SCHEDULED: dict[str, Any] = {
-    "transport": "rdma",
-    "switching": "scheduled",
-    "load_balancing": "ecmp",
-    "mtu_bytes": 4096 + 82,
-    "header_bytes": 82,
-    "trim": False,
-    "rdma_control": "line-rate",
-    "rdma_notification": "none",
-    "rdma_control_bytes": 86,
-}
-"""Jericho3-AI and Ramon3 class, DSF: RDMA at line rate over queues, credits and cells. Cells need no load balancer."""
-
-
 SCHEDULED_COUNTS = {
     "cells": "Cells sent over links between switches, control cells among them.",
     "cells_lost": "Sent over links that were down.",

@@ -16,7 +16,7 @@ from railyard.engine.lowering import Entities, Lowered, lower
 from railyard.engine.packet.alone import Bench, measured
 from railyard.engine.packet.assembly import LoweredTraffic, assemble
 from railyard.engine.packet.beside import Beside, with_beside
-from railyard.engine.packet.fabrics import COMPOSITIONS, settings_of
+from railyard.engine.packet.fabrics import settings_of
 from railyard.engine.packet.flows import HostNames, flows_of
 from railyard.engine.packet.lowering import Lowering
 from railyard.engine.packet.placing import Placed, place
@@ -191,8 +191,8 @@ class PacketEngine:
     def _settings(self, cluster: Cluster, seed: int) -> tuple[Settings, list[str]]:
         if self.settings is not None:
             return replace(self.settings, seed=seed), list(self.stands_in)
-        composition = COMPOSITIONS.get(cluster.fabric.name)
-        return replace(settings_of(cluster, composition), seed=seed), list(composition.stands_in)
+        fabric = cluster.fabric
+        return replace(settings_of(cluster, fabric), seed=seed), list(fabric.packets.left_out)
 
     def _sliced(self, lowering: Lowering, placed: Placed, settings: Settings) -> tuple[Slicing, list[TaskFlows]]:
         """The finest slicing within the budgets, and its flows.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.engine.packet.user.loading import PREFIX, is_user
 from railyard.errors import InputError, Problem, did_you_mean
-from railyard.scenario.packet.presets import Preset, fabric
+from railyard.scenario.packet.preset import Preset, fabric
 from railyard.scenario.packet.settings import KEYS, assign
 from railyard.scenario.source import kind_of, read
 

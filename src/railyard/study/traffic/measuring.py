@@ -9,7 +9,7 @@ from railyard.economics.sources import Source
 from railyard.measure.packets import packet_section
 
 if TYPE_CHECKING:
-    from railyard.scenario.packet.presets import Preset
+    from railyard.scenario.packet.preset import Preset
     from railyard.study.traffic.report import Report
     from railyard.study.traffic.simulate import Run
 

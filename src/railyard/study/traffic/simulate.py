@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from railyard.engine.packet.hosts import HostTraffic
     from railyard.graph import Record
     from railyard.graph.record import Table
-    from railyard.scenario.packet.presets import Preset
+    from railyard.scenario.packet.preset import Preset
     from railyard.scenario.packet.settings import Settings
     from railyard.study.traffic.htsim_topology import Tree
     from railyard.study.traffic.htsim_wiring import TreeNetwork

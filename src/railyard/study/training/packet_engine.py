@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -49,44 +49,21 @@ def engine_of(draft: Draft, cluster: Cluster, name: str) -> Engine:
     )
 
 
-def _settings(section: PacketSection, cluster: Cluster) -> tuple[EngineSettings | None, tuple[str, ...]]:
-    """The settings that the section names, or None for those that the engine has for the cluster's fabric."""
-    from railyard.scenario.packet.presets import PRESETS, fabric
-    from railyard.scenario.packet.settings import assign
+def _settings(section: PacketSection, cluster: Cluster) -> tuple[EngineSettings, tuple[str, ...]]:
+    """The settings of the cluster's fabric, or of the one that the section names, with what the section sets."""
+    from railyard.engine.packet.fabrics import settings_of
+    from railyard.engine.packet.mechanisms import CONSTANTS
+    from railyard.scenario.packet import Settings, assign, fabric
 
-    name = section.fabric or _preset_name(cluster)
-    if section.fabric is None and name not in PRESETS.names():
-        return _composed(section, cluster)
-    preset = fabric(name)
-    given = assign(preset.settings, [f"{key}={value}" for key, value in section.set.items()])
-    return engine_settings(given), preset.left_out
-
-
-def _preset_name(cluster: Cluster) -> str:
-    """The preset of the cluster's fabric; that with adaptive routing (`-ar`) where the fabric's record has it."""
-    from railyard.scenario.packet.presets import PRESETS
-
-    fabric = cluster.fabric
-    adaptive = f"{fabric.name}-ar"
-    return adaptive if fabric.load_balancing == "adaptive" and adaptive in PRESETS.names() else fabric.name
-
-
-def _composed(section: PacketSection, cluster: Cluster) -> tuple[EngineSettings | None, tuple[str, ...]]:
-    """The engine's own composition for a fabric, with what the section sets."""
-    from railyard.engine.packet.fabrics import COMPOSITIONS, settings_of
-    from railyard.scenario.packet.settings import Settings, assign
-
-    composition = COMPOSITIONS.get(cluster.fabric.name)
-    composed = settings_of(cluster, composition)
-    if not section.set:
-        return composed, composition.stands_in
-    plain = Settings()
-    given = assign(plain, [f"{key}={value}" for key, value in section.set.items()])
-    changed = engine_settings(given), engine_settings(plain)
-    names = [
-        entry.name for entry in fields(composed) if getattr(changed[0], entry.name) != getattr(changed[1], entry.name)
-    ]
-    return replace(composed, **{name: getattr(changed[0], name) for name in names}), composition.stands_in
+    if section.fabric is None:
+        composed = settings_of(cluster, cluster.fabric)
+        base = Settings(**{name: getattr(composed, name) for name in CONSTANTS})
+        left_out = cluster.fabric.packets.left_out
+    else:
+        preset = fabric(section.fabric)
+        base, left_out = preset.settings, preset.left_out
+    given = assign(base, [f"{key}={value}" for key, value in section.set.items()])
+    return engine_settings(given), left_out
 
 
 def engine_settings(given: Settings) -> EngineSettings:

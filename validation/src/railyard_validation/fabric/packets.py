@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.engine.packet import PacketNetwork, Settings, Traffic, leaf_spine, run
-from railyard.engine.packet.roce import ROCE
+from railyard.fabric.roce import PACKETS as ROCE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from railyard.graph import Record
 
 RATE_BPS = 400 * 10**9
-ROCE_SETTINGS = Settings(**ROCE)
+ROCE_SETTINGS = Settings(**ROCE.constants)
 PAUSES_ALONE = replace(ROCE_SETTINGS, rdma_control="line-rate", rdma_notification="none")
 SCHEDULED = Settings(
     transport="rdma", switching="scheduled", load_balancing="ecmp", trim=False, mtu_bytes=4178, header_bytes=82,

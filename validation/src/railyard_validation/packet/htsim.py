@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.errors import InputError
-from railyard.scenario.packet import PRESETS, assign, fabric
+from railyard.scenario.packet import assign, fabric, names
 from railyard.study.traffic.simulate import Run, run
 from railyard_validation.packet.htsim_flags import Command, command
 
@@ -234,7 +234,7 @@ def _orders(rows: list[Row]) -> list[Row]:
 
 
 def _missing(asked: Command, folder: Path) -> str:
-    if asked.preset not in PRESETS.names():
+    if asked.preset not in names():
         return f"not built: fabric {asked.preset}"
     for kind, name in (("matrices", asked.matrix), ("topologies", asked.topology)):
         if name and not (folder / kind / name).is_file():

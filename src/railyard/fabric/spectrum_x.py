@@ -2,8 +2,29 @@
 
 from __future__ import annotations
 
-from railyard.cluster.fabric.constants import DEEPSEEK_LATENCY, estimated, measured, vendor
-from railyard.cluster.fabric.fabric import Fabric, fabrics
+from railyard.fabric.constants import DEEPSEEK_LATENCY, estimated, measured, vendor
+from railyard.fabric.fabric import Fabric, fabrics
+from railyard.fabric.packets import Packets
+from railyard.fabric.roce import PACKETS as ROCE_PACKETS
+
+_ROCE = {name: value for name, value in ROCE_PACKETS.constants.items() if not name.startswith("dcqcn_")}
+
+PACKETS = Packets(
+    constants={
+        **_ROCE,
+        "load_balancing": "adaptive",
+        "rdma_control": "spectrum",
+        "rdma_out_of_order": True,
+        "rdma_ack_packets": 1,
+    },
+    sources=("docs/explanation/packet-rdma.md: which parameters are public, how we put them together",),
+    left_out=(
+        "how switches weigh queues (unpublished): the shortest of the equal-cost queues in four bands is taken",
+        "how the control puts its parameters together (unpublished): our reading",
+        "planes of one interface and their failover",
+    ),
+)
+"""The switches of RoCE with adaptive routing a packet, placement out of order, rates by round-trip times."""
 
 SPECTRUM_X = fabrics.add(
     "spectrum-x",
@@ -19,6 +40,7 @@ SPECTRUM_X = fabrics.add(
         incast_efficiency=0.95,
         switches=(("spectrum-4-sn5600", "spectrum-4-sn5600"), ("spectrum-6-sn6600", "spectrum-6-sn6600")),
         families=("ethernet",),
+        packets=PACKETS,
         left_out=(
             "the control loop of its congestion control, which is not public: a flow has its fair share at once",
             "NICs that cannot place out of order: the switch would hash their flows",

@@ -2,8 +2,35 @@
 
 from __future__ import annotations
 
-from railyard.cluster.fabric.constants import DEEPSEEK_LATENCY, estimated, measured, vendor
-from railyard.cluster.fabric.fabric import Fabric, fabrics
+from railyard.fabric.constants import DEEPSEEK_LATENCY, estimated, measured, vendor
+from railyard.fabric.fabric import Fabric, fabrics
+from railyard.fabric.packets import Packets
+
+PACKETS = Packets(
+    constants={
+        "transport": "rdma",
+        "switching": "scheduled",
+        "load_balancing": "ecmp",
+        "mtu_bytes": 4096 + 82,
+        "header_bytes": 82,
+        "trim": False,
+        "rdma_control": "line-rate",
+        "rdma_notification": "none",
+        "rdma_control_bytes": 86,
+    },
+    sources=(
+        "facebook/fboss, platform files of Jericho3-AI and Ramon3: 144 lanes to hosts, 160 to the fabric, memory",
+        "RoCEv2: 82 bytes a packet from preamble to gap, 4 more for an acknowledgement (IBTA annex A17)",
+        "cell, credit, credit rate, latency of the scheduler: assumed, see docs/explanation/packet-scheduled.md",
+    ),
+    left_out=(
+        "bit errors on links between switches",
+        "spilling of queues from on-chip memory to stacked memory",
+        "credit sent ahead of requests",
+        "flow control from host to leaf's port (only leafs pause hosts)",
+    ),
+)
+"""RDMA at line rate over queues, credits and cells, which need no load balancer."""
 
 SCHEDULED = fabrics.add(
     "scheduled",
@@ -20,6 +47,7 @@ SCHEDULED = fabrics.add(
         congestion_efficiency=1.0,
         incast_efficiency=0.995,
         switches=(("jericho3-ai-leaf", "ramon3-fabric"),),
+        packets=PACKETS,
         families=("scheduled-leaf", "scheduled-fabric"),
         left_out=(
             "credit rate and egress buffer: a port's credits are taken to keep it busy",

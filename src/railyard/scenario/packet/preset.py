@@ -1,19 +1,16 @@
-"""What a fabric by name is, and the register of them."""
+"""What `railyard packet --fabric` and `packet: {fabric: ...}` choose: a fabric's packets as settings."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from railyard.registry import Registry
-
-if TYPE_CHECKING:
-    from railyard.scenario.packet.settings import Settings
+from railyard.fabric import fabrics
+from railyard.scenario.packet.settings import Settings
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A fabric.
+    """A fabric of packets, by name or mixed in a file.
 
     Attributes:
         name: What `--fabric` takes.
@@ -30,18 +27,18 @@ class Preset:
     left_out: tuple[str, ...]
 
 
-PRESETS: Registry[Preset] = Registry("fabric of packets")
-
-
-def add(preset: Preset) -> Preset:
-    """Registers a preset under its name."""
-    return PRESETS.add(preset.name, preset)
+def names() -> list[str]:
+    """All fabrics by name."""
+    return fabrics.names()
 
 
 def fabric(name: str) -> Preset:
-    """The preset of a name.
+    """The fabric of a name.
 
     Raises:
         InputError: There is none; with the nearest.
     """
-    return PRESETS.get(name)
+    found = fabrics.get(name)
+    packets = found.packets
+    settings = Settings(**packets.constants, **packets.tree)
+    return Preset(name, found.summary, settings, packets.sources, packets.left_out)

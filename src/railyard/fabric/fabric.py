@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from railyard.cluster import record
 from railyard.errors import InputError
 from railyard.registry import Registry
+from railyard.schema import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from railyard.catalog.types import Provenance
+    from railyard.fabric.packets import Packets
 
 LOAD_BALANCING = ("ecmp", "flowlet", "spray", "adaptive", "cells", "ideal")
 
@@ -24,6 +25,13 @@ class Fabric:
     Every number is a parameter with a stated default and a source; see `sources`. `hop_latency_ps` and
     `nic_latency_ps` are one way and without queueing. Efficiencies are about sharing done well; collisions come from
     hashed paths, never from these.
+
+    Attributes:
+        switches: Catalogue names of leaf and spine switch, the usual ones for the rate first.
+        families: Of switches that may stand in it.
+        packets: The same fabric packet by packet.
+        model_of: The simulator whose model of the fabric this is; empty: a fabric that is bought. What flows see of
+            such a model is what they see of the fabric that it models.
     """
 
     name: str
@@ -46,6 +54,8 @@ class Fabric:
     )
     switches: tuple[tuple[str, str], ...]
     families: tuple[str, ...]
+    packets: Packets = field(repr=False)
+    model_of: str = ""
     qps: int = field(default=1, metadata=record.whole("qps", "Queue pairs of a connection; each is hashed by itself"))
     e_ecmp: bool = field(
         default=True,
@@ -107,6 +117,10 @@ class Fabric:
         """Utilization of a receiver's link when `fan_in` senders share it."""
         return 1.0 if fan_in <= 1 else self.incast_efficiency
 
+    def as_modelled(self, simulator: str, name: str, summary: str, packets: Packets) -> Fabric:
+        """This fabric under another name, with the packets of a simulator."""
+        return replace(self, name=name, summary=summary, packets=packets, model_of=simulator)
+
     def scaled(self, latency: float) -> Fabric:
         """A copy with all latencies multiplied."""
         return replace(
@@ -151,3 +165,8 @@ def _at_least_one(value: int, key: str) -> None:
 
 
 fabrics: Registry[Fabric] = Registry("fabric")
+
+
+def bought() -> list[str]:
+    """Names of the fabrics that are bought: without simulators' models of them."""
+    return [name for name, fabric in fabrics.items() if not fabric.model_of]

@@ -2,8 +2,34 @@
 
 from __future__ import annotations
 
-from railyard.cluster.fabric.constants import DEEPSEEK_LATENCY, estimated, measured, vendor
-from railyard.cluster.fabric.fabric import Fabric, fabrics
+from railyard.fabric.constants import DEEPSEEK_LATENCY, estimated, measured, vendor
+from railyard.fabric.fabric import Fabric, fabrics
+from railyard.fabric.packets import Packets
+
+PACKETS = Packets(
+    constants={
+        "transport": "rdma",
+        "switching": "credit",
+        "load_balancing": "adaptive",
+        "mtu_bytes": 4096 + 26,
+        "header_bytes": 26,
+        "trim": False,
+        "rdma_control": "line-rate",
+        "rdma_control_bytes": 30,
+        "rdma_ack_packets": 4,
+        "rdma_out_of_order": True,
+    },
+    tree={"link_rate_bps": 400 * 10**9, "link_latency_ps": 450_000},
+    sources=("docs/explanation/packet-infiniband.md: constants with their sources",),
+    left_out=(
+        "the 1.9 us that a message spends in two interfaces and on PCIe",
+        "the speed at which an input buffer is read: it feeds any number of egresses at once",
+        "congestion notification between switches and hosts (FECN, BECN) unless `link_credit_mark` and a control are "
+        "set",
+        "the head-of-queue lifetime: a packet that waits long is not dropped",
+    ),
+)
+"""NDR: reliable connections at line rate over links with credits; each packet by the least loaded equal link."""
 
 INFINIBAND = fabrics.add(
     "infiniband",
@@ -23,6 +49,7 @@ INFINIBAND = fabrics.add(
             ("quantum-x800-q3400", "quantum-x800-q3400"),
         ),
         families=("infiniband",),
+        packets=PACKETS,
         left_out=(
             "head-of-line blocking in a virtual lane: a stalled receiver holds back others that share its lane",
             "credits that run out on long links: one lane has at most 128 KiB in flight",

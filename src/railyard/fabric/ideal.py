@@ -2,8 +2,29 @@
 
 from __future__ import annotations
 
-from railyard.cluster.fabric.constants import estimated
-from railyard.cluster.fabric.fabric import Fabric, fabrics
+from railyard.fabric.constants import estimated
+from railyard.fabric.fabric import Fabric, fabrics
+from railyard.fabric.packets import Packets
+
+PACKETS = Packets(
+    constants={
+        "transport": "uec",
+        "switching": "lossy",
+        "congestion_control": "constant",
+        "load_balancing": "spray",
+        "queue_packets": 1 << 16,
+        "mtu_bytes": 4096 + 26,
+        "header_bytes": 26,
+        "window_packets": 512,
+    },
+    tree={"fabric_speedup": 1000.0},
+    sources=(
+        "framing of InfiniBand, the leanest of the fabrics (docs/explanation/packet-infiniband.md)",
+        "links between switches a thousand times faster, 512 packets in flight: chosen so that neither is felt",
+    ),
+    left_out=("loss, marks, pauses and credits",),
+)
+"""What nothing but hosts' links can slow: a window that never changes, queues that never overflow."""
 
 IDEAL = fabrics.add(
     "ideal",
@@ -15,6 +36,7 @@ IDEAL = fabrics.add(
         hop_latency_ps=350_000,
         nic_latency_ps=2_350_000,
         switches=(("tomahawk-5", "tomahawk-5"), ("tomahawk-6", "tomahawk-6")),
+        packets=PACKETS,
         families=("ethernet", "infiniband", "scheduled-leaf", "scheduled-fabric"),
         left_out=(
             "everything between the NICs but one hop's latency for each switch of the topology that it is laid over",

@@ -1,34 +1,23 @@
-"""Fabrics: named compositions of mechanisms with their constants, one short file each, and the registry of them."""
+"""Fabrics: named compositions of mechanisms with their constants, one file each, for flows and packets alike."""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from typing import TYPE_CHECKING
 
-from railyard.cluster import record
-from railyard.cluster.fabric.fabric import Fabric, FabricSpec, fabrics
-from railyard.cluster.fabric.ideal import IDEAL
-from railyard.cluster.fabric.infiniband import INFINIBAND
-from railyard.cluster.fabric.roce import ROCE
-from railyard.cluster.fabric.scheduled import SCHEDULED
-from railyard.cluster.fabric.spectrum_x import SPECTRUM_X
-from railyard.cluster.fabric.uec import UEC
 from railyard.errors import InputError
+from railyard.fabric.fabric import Fabric, FabricSpec, bought, fabrics
+from railyard.fabric.packets import Packets
+from railyard.schema import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "IDEAL",
-    "INFINIBAND",
-    "ROCE",
-    "SCHEDULED",
-    "SPECTRUM_X",
-    "UEC",
-    "Fabric",
-    "FabricSpec",
-    "fabrics",
-    "from_mapping",
-]
+__all__ = ["Fabric", "FabricSpec", "Packets", "bought", "fabrics", "from_mapping"]
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
 
 
 def from_mapping(mapping: Mapping[str, object]) -> FabricSpec:

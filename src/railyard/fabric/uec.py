@@ -2,8 +2,31 @@
 
 from __future__ import annotations
 
-from railyard.cluster.fabric.constants import DEEPSEEK_LATENCY, estimated, measured
-from railyard.cluster.fabric.fabric import Fabric, fabrics
+from railyard.fabric.constants import DEEPSEEK_LATENCY, estimated, measured
+from railyard.fabric.fabric import Fabric, fabrics
+from railyard.fabric.packets import Packets
+
+PACKETS = Packets(
+    constants={
+        "transport": "uec",
+        "switching": "lossy",
+        "congestion_control": "nscc",
+        "load_balancing": "mixed",
+        "mtu_bytes": 4096 + 64,
+        "header_bytes": 64,
+        "trim": True,
+    },
+    sources=(
+        "ultraethernet/uet-htsim, commit 40ccb05: sim/datacenter/main_uec.cpp: command line, queues, thresholds",
+        "ultraethernet/uet-htsim, commit 40ccb05: sim/uec.cpp: NSCC, RCCC, acknowledgements",
+    ),
+    left_out=(
+        "the PCIe model of `-pcie`",
+        "SLEEK, the loss recovery of `-sleek`",
+        "several ports a NIC (`-planes`)",
+    ),
+)
+"""Windows at the sender (NSCC), packets over all paths by recycled entropies, trimming; see docs/explanation/packet.md."""
 
 UEC = fabrics.add(
     "uec",
@@ -19,6 +42,7 @@ UEC = fabrics.add(
         incast_efficiency=0.993,
         switches=(("tomahawk-5", "tomahawk-5"), ("tomahawk-6", "tomahawk-6")),
         families=("ethernet",),
+        packets=PACKETS,
         left_out=(
             "trimmed and repeated packets under a burst: only their mean cost is in the efficiencies",
             "the tail of a spray over few packets: p99 of a 2 MB permutation is 64 us, where 45 us is ideal",

@@ -2,8 +2,45 @@
 
 from __future__ import annotations
 
-from railyard.cluster.fabric.constants import DEEPSEEK_LATENCY, estimated, measured, vendor
-from railyard.cluster.fabric.fabric import Fabric, fabrics
+from railyard.fabric.constants import DEEPSEEK_LATENCY, estimated, measured, vendor
+from railyard.fabric.fabric import Fabric, fabrics
+from railyard.fabric.packets import Packets
+
+_US = 10**6
+
+PACKETS = Packets(
+    constants={
+        "transport": "rdma",
+        "switching": "pfc",
+        "load_balancing": "ecmp",
+        "mtu_bytes": 4096 + 82,
+        "header_bytes": 82,
+        "trim": False,
+        "rdma_control": "dcqcn",
+        "rdma_notification": "packet",
+        "rdma_cnp_interval_ps": 4 * _US,
+        "rdma_control_bytes": 84,
+        "rdma_control_class": 6,
+        "rdma_ack_packets": 4,
+        "marking_low_bytes": 150_000,
+        "marking_high_bytes": 1_500_000,
+        "marking_most": 0.2,
+        "dcqcn_form": "periodic",
+        "dcqcn_g": 5 / 1024,
+        "dcqcn_alpha_interval_ps": _US,
+        "dcqcn_decrease_interval_ps": 4 * _US,
+        "dcqcn_increase_interval_ps": 50 * _US,
+        "dcqcn_byte_counter": 32_767 * 64,
+        "dcqcn_fast_recovery": 1,
+        "dcqcn_additive_bps": 16 * 20e6,
+        "dcqcn_hyper_bps": 16 * 50e6,
+        "dcqcn_min_rate_bps": 100e6,
+        "dcqcn_least_kept": 0.8,
+    },
+    sources=("docs/explanation/packet-rdma.md: constants with their sources",),
+    left_out=("the responder's end-to-end credits", "the interface's limits in packets a second"),
+)
+"""RoCE v2 as it is built for training: hashed paths, priority flow control, DCQCN."""
 
 ROCE = fabrics.add(
     "roce",
@@ -21,6 +58,7 @@ ROCE = fabrics.add(
         incast_efficiency=0.90,
         switches=(("tomahawk-5", "tomahawk-5"), ("tomahawk-6", "tomahawk-6")),
         families=("ethernet",),
+        packets=PACKETS,
         left_out=(
             "pause spreading to victims: PFC holds back flows that only share a switch with a congested one",
             "packet loss and go-back-N after a misconfigured headroom",

@@ -1,0 +1,1 @@
+"""How values are written in files: the fields of records, their units and readers."""
