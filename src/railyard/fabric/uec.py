@@ -26,7 +26,7 @@ PACKETS = Packets(
         "several ports a NIC (`-planes`)",
     ),
 )
-"""Windows at the sender (NSCC), packets over all paths by recycled entropies, trimming; see docs/explanation/packet.md."""
+"""Windows at the sender (NSCC), packets over all paths by recycled entropies, trimming: docs/explanation/packet.md."""
 
 UEC = fabrics.add(
     "uec",
