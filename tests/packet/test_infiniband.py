@@ -9,10 +9,9 @@ from railyard.engine.packet import Fault, PacketNetwork, Settings, Traffic, fat_
 from railyard.engine.packet.faults import down
 from railyard.errors import InputError, SimulationError
 from railyard.fabric import fabrics
+from railyard.routes import Routes
 from railyard.scenario.packet import Settings as Said
 from railyard.scenario.packet import assign, fabric
-
-from railyard.routes import Routes
 
 STATIC = fabrics.get("infiniband-static").packets.constants
 ADAPTIVE = fabrics.get("infiniband").packets.constants

@@ -8,7 +8,6 @@
 
 from railyard.cluster.bill import bill_of
 from railyard.cluster.build import build
-from railyard.fabric import Fabric, FabricSpec, fabrics
 from railyard.cluster.links import Csr, CsrWeighted, LinkTable
 from railyard.cluster.machine import Cluster, StorageServers
 from railyard.cluster.names import link_name, node_name
@@ -16,6 +15,7 @@ from railyard.cluster.network import Network
 from railyard.cluster.scale_up import ScaleUp
 from railyard.cluster.spec import Background, ClusterSpec, NetworkSpec, Placement, StorageSpec
 from railyard.cluster.topology import TopologySpec, topologies
+from railyard.fabric import Fabric, FabricSpec, fabrics
 from railyard.routes import Routes
 
 __all__ = [

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster.bundle import Bundles
-    from railyard.fabric.fabric import Fabric
     from railyard.cluster.topology.wiring import SwitchGroup, Tier, Wiring
+    from railyard.fabric.fabric import Fabric
     from railyard.routes import Routes
 
 

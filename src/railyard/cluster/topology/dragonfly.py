@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from railyard.schema import record
 from railyard.cluster.topology.wiring import (
     Detour,
     Endpoints,
@@ -21,6 +20,7 @@ from railyard.cluster.topology.wiring import (
     topologies,
 )
 from railyard.routes import RouteBuilder
+from railyard.schema import record
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from railyard.schema import record
 from railyard.cluster.topology.compose import Copies, copy_routes, side_by_side
 from railyard.cluster.topology.dual_plane import DualPlane
 from railyard.cluster.topology.three_tier import ThreeTier
@@ -26,6 +25,7 @@ from railyard.cluster.topology.wiring import (
     topologies,
 )
 from railyard.routes import RouteBuilder
+from railyard.schema import record
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

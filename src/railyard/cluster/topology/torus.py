@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from railyard.cluster import paths
-from railyard.schema import record
 from railyard.cluster.links import Csr
 from railyard.cluster.topology.wiring import Endpoints, Parts, Tier, Wiring, cables, impossible, topologies
 from railyard.routes import RouteBuilder, Routes
+from railyard.schema import record
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
