@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from railyard import plugins
 from railyard.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -11,34 +14,29 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_plugins_loaded = False
-
-
-def load_plugins() -> None:
-    """Imports every module that a third-party package names in the entry-point group `railyard.plugins`; once."""
-    global _plugins_loaded  # noqa: PLW0603 - importing twice would register twice
-    if _plugins_loaded:
-        return
-    _plugins_loaded = True
-    from importlib import metadata  # 10 ms that `railyard packet` has no use for
-
-    for entry in metadata.entry_points(group="railyard.plugins"):
-        entry.load()
-
 
 class Registry(Generic[T]):
     """Names of one kind of thing and their records.
 
+    Records are looked for where they are cheapest to find: among those added, in the file of the package that is
+    called as the record is, in all files of the package, in installed packages, in the user's files (`plugins`).
+
     Args:
         kind: What the records are, in the user's words ("topology", "fabric"); used in messages.
+        package: Its files add records when they are imported; the first look-up imports them. Without one, records
+            are added by those who import their modules.
     """
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, *, package: str | None = None) -> None:
         self.kind = kind
         self._records: dict[str, T] = {}
+        self._package = package
+        self._imported = package is None
 
     def add(self, name: str, record: T) -> T:
         """Registers `record` under `name`; a name can be taken only once."""
+        if plugins.loading():  # names that come with Railyard are taken first
+            self._import_package()
         if name in self._records:
             raise InputError(f"the {self.kind} `{name}` is registered twice", found=name)
         self._records[name] = record
@@ -54,9 +52,7 @@ class Registry(Generic[T]):
         Raises:
             InputError: There is none; says which there are and the nearest spelling.
         """
-        if name not in self._records:
-            load_plugins()
-        if name not in self._records:
+        if name not in self:
             raise InputError(
                 f"there is no {self.kind} `{name}`",
                 found=name,
@@ -67,17 +63,44 @@ class Registry(Generic[T]):
 
     def names(self) -> list[str]:
         """All names, sorted."""
+        self._load()
         return sorted(self._records)
 
     def items(self) -> list[tuple[str, T]]:
         """All names and records, sorted by name."""
+        self._load()
         return sorted(self._records.items(), key=lambda item: item[0])
 
     def __contains__(self, name: object) -> bool:
+        if name not in self._records:
+            self._import_file(name)
+        if name not in self._records:
+            self._load()
         return name in self._records
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self.names())
+
+    def _import_file(self, name: object) -> None:
+        file = str(name).replace("-", "_")
+        if not self._imported and file in self._files():
+            import_module(f"{self._package}.{file}")
+
+    def _import_package(self) -> None:
+        if self._imported:
+            return
+        self._imported = True
+        for file in self._files():
+            import_module(f"{self._package}.{file}")
+
+    def _files(self) -> list[str]:
+        return (
+            [] if self._package is None else [file.name for file in iter_modules(import_module(self._package).__path__)]
+        )
+
+    def _load(self) -> None:
+        self._import_package()
+        plugins.load()

@@ -12,7 +12,7 @@ from railyard.errors import InputError, SimulationError
 from railyard.study import kinds as files
 from railyard.study import study
 from railyard.study.control import Control, Meter
-from railyard.study.kind import Kind, kind_named, kinds
+from railyard.study.kind import Kind, kinds
 
 
 @dataclass(frozen=True)
@@ -126,6 +126,6 @@ def test_simulations_are_counted_as_shares():
 def test_every_kind_is_the_file_of_its_name():
     names = {path.stem for path in Path(files.__path__[0]).glob("[a-z]*.py")}
     assert {"training", "serving", "pipeline", "traffic"} <= names
-    assert all(kind_named(name).name == name for name in names)
+    assert all(kinds.get(name).name == name for name in names)
     with pytest.raises(InputError, match="no kind of work `trainin`"):
-        kind_named("trainin")
+        kinds.get("trainin")

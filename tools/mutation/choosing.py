@@ -77,9 +77,11 @@ def _modules(root: Path) -> dict[str, Path]:
 
 @cache
 def _registering(root: Path) -> dict[str, Path]:
-    """Packages that import every file beside their own: whoever imports one of these imports all."""
-    found = _modules(root).items()
-    return {name: file for name, file in found if file.name == "__init__.py" and b"iter_modules" in file.read_bytes()}
+    """Packages whose files a registry imports: whoever imports one of these imports all."""
+    files = _modules(root)
+    texts = (file.read_text("utf-8") for file in files.values() if file.is_file())
+    named = {name for text in texts for name in re.findall(r'package="([\w.]+)"', text)}
+    return {name: files[name] for name in named & set(files)}
 
 
 def _name(path: Path) -> str:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-
 from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
 from railyard.collective.choice import Choice, Choices, choose, choose_many
 from railyard.collective.lowering import EntityTable, Requests, lower_collectives, lower_storage, lower_transfers
@@ -14,10 +11,6 @@ from railyard.collective.pattern import NETWORK, Pattern, domain_switch
 from railyard.collective.policy import CollectivePolicy
 from railyard.collective.schedule import Schedule, Send
 from railyard.collective.shape import Shape
-
-# a file beside this one registers its algorithm by being there
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
 
 __all__ = [
     "ALGORITHMS",

@@ -96,7 +96,7 @@ class Algorithm:
         return self.refuses(kind, shape, machine)
 
 
-ALGORITHMS: Registry[Algorithm] = Registry("collective algorithm")
+ALGORITHMS: Registry[Algorithm] = Registry("collective algorithm", package="railyard.collective")
 
 
 def always(kind: CollectiveKind, shape: Shape, machine: Machine) -> None:

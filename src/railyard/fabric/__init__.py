@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
@@ -15,9 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = ["Fabric", "FabricSpec", "Packets", "bought", "fabrics", "from_mapping"]
-
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
 
 
 def from_mapping(mapping: Mapping[str, object]) -> FabricSpec:

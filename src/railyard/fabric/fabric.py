@@ -164,7 +164,7 @@ def _at_least_one(value: int, key: str) -> None:
         raise InputError("at least one is wanted", key=key, found=value)
 
 
-fabrics: Registry[Fabric] = Registry("fabric")
+fabrics: Registry[Fabric] = Registry("fabric", package="railyard.fabric")
 
 
 def bought() -> list[str]:

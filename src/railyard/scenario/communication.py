@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, create_model
 
-from railyard import registry
 from railyard.scenario.section import Section, fields_given, section_of
 from railyard.scenario.unions import tagged
 from railyard.workload.training.sync.spec import KINDS, Communication
-
-registry.load_plugins()
 
 _WORDS = {
     "compression": "Fewer bytes for a gradient.",

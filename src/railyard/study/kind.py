@@ -6,8 +6,6 @@ The name of the file is the name of the kind, and the key under `workload` of a 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from railyard.registry import Registry
@@ -114,17 +112,4 @@ class Kind(Generic[D, V, P, O, M]):
     parallel: bool = False
 
 
-kinds: Registry[Kind[Any, Any, Any, Any, Any]] = Registry("kind of work")
-
-
-def kind_named(name: str) -> Kind[Any, Any, Any, Any, Any]:
-    """The record of a kind.
-
-    Raises:
-        InputError: There is no such kind.
-    """
-    from railyard.study import kinds as files
-
-    if name not in kinds and any(module.name == name for module in iter_modules(files.__path__)):
-        import_module(f"railyard.study.kinds.{name}")
-    return kinds.get(name)
+kinds: Registry[Kind[Any, Any, Any, Any, Any]] = Registry("kind of work", package="railyard.study.kinds")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.study import folder as folders
 from railyard.study.control import Control, Meter
-from railyard.study.kind import kind_named
+from railyard.study.kind import kinds
 from railyard.study.provenance import result_of, version
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def run(
     """
     notify: Progress = progress or (lambda _what, _share: None)
     notify("preparing", 0.0)
-    kind = kind_named(document.kind)
+    kind = kinds.get(document.kind)
     variants, prepared = _prepared(kind, document, varies, engine)
     plain = kind.resolved(document, varies)
     name = folders.name_of(plain, version())
@@ -86,7 +86,7 @@ def prepare(document: Document, varies: Sequence[str] = (), engine: str | None =
     Raises:
         InputError: One of them cannot be run; with the place in the document.
     """
-    return list(_prepared(kind_named(document.kind), document, varies, engine)[1])
+    return list(_prepared(kinds.get(document.kind), document, varies, engine)[1])
 
 
 def _prepared(

@@ -39,7 +39,7 @@ class Policy:
     seeded: bool = False
 
 
-policies: Registry[Policy] = Registry("placement")
+policies: Registry[Policy] = Registry("placement", package="railyard.cluster.placement")
 
 
 def place(

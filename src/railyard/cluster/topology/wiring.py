@@ -240,7 +240,7 @@ class TopologySpec(Protocol):
         ...
 
 
-topologies: Registry[type[TopologySpec]] = Registry("topology")
+topologies: Registry[type[TopologySpec]] = Registry("topology", package="railyard.cluster.topology")
 
 
 def cables(low: list[NDArray[np.int64]], high: list[NDArray[np.int64]]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

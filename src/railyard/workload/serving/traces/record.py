@@ -74,4 +74,4 @@ class TraceFormat:
         return (*self.needed, *self.optional)
 
 
-FORMATS: Registry[TraceFormat] = Registry("trace format")
+FORMATS: Registry[TraceFormat] = Registry("trace format", package="railyard.workload.serving.traces")

@@ -73,7 +73,7 @@ class Schedule:
     mirrored: bool = False
 
 
-schedules: Registry[Schedule] = Registry("pipeline schedule")
+schedules: Registry[Schedule] = Registry("pipeline schedule", package="railyard.workload.training.schedule")
 
 
 @dataclass(frozen=True)
