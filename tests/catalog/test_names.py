@@ -191,11 +191,11 @@ def test_aliases_are_read_from_the_head_of_a_file_only():
 
 
 def test_no_entry_is_read_before_it_is_asked_for(monkeypatch):
-    from railyard.catalog import nodes
+    from railyard.schema import yaml
 
     read: list[str] = []
-    original = nodes.read
-    monkeypatch.setattr(nodes, "read", lambda path: read.append(path.stem) or original(path))
+    original = yaml.read
+    monkeypatch.setattr(yaml, "read", lambda path: read.append(path.stem) or original(path))
     fresh = catalog.Catalog()
     assert "h100-sxm" in fresh.names("accelerators")
     assert read == []

@@ -93,21 +93,21 @@ servers:
             ["unknown key `bf17`", "did you mean `bf16`"],
         ),
         ("accelerators:\n  x: {extends: h100, scale_up_kind: mash}\n", ["unknown value `mash`", "did you mean `mesh`"]),
-        ("accelerators:\n  x: {extends: h100, nvls: maybe}\n", ["must be true or false"]),
+        ("accelerators:\n  x: {extends: h100, nvls: maybe}\n", ["expected true or false"]),
         ("accelerators:\n  x: {extends: h100, sm_count: 1.5}\n", ["not a whole count"]),
         ("accelerators:\n  x: {extends: h100, gemm_efficiency: 120 %}\n", ["not a share"]),
         ("accelerators:\n  x: {extends: h100, memory: 0 GB}\n", ["memory: must be more than zero"]),
         ("accelerators:\n  x: {extends: h100, scale_up_bandwidth: 1 GB/s}\n", ["must not exceed scale_up_bandwidth"]),
         ("accelerators:\n  x: {vendor: a}\n", ["is missing", "x.memory", "x.flops", "x.tdp"]),
-        ("accelerators:\n  x: {extends: x}\n", ["circle", "mine.yaml:2"]),
-        ("accelerators:\n  x: {extends: y}\n  y: {extends: x}\n", ["circle"]),
-        ("accelerators:\n  x: 3\n", ["must hold keys and values"]),
-        ("accelerators: 3\n", ["must hold entries by name"]),
+        ("accelerators:\n  x: {extends: x}\n", ["dependency cycle", "mine.yaml:2"]),
+        ("accelerators:\n  x: {extends: y}\n  y: {extends: x}\n", ["dependency cycle"]),
+        ("accelerators:\n  x: 3\n", ["expected a mapping of keys"]),
+        ("accelerators: 3\n", ["expected a mapping of entries by name"]),
         ("accelerators:\n  x: {extends: h100}\n  X: {extends: h100}\n", ["stands twice under two spellings"]),
         ("accelerators:\n  '!!': {extends: h100}\n", ["a name needs letters or digits"]),
         ("accelerators:\n  x: {extends: h100, price: {low: $3, high: $4}}\n", ["lacks typical"]),
         ("accelerators:\n  x: {extends: h100, price: {low: $5, typical: $4, high: $9}}\n", ["low <= typical <= high"]),
-        ("accelerators:\n  x: {extends: h100, memory: {value: 80 GB, source: s}}\n", ["must be a year"]),
+        ("accelerators:\n  x: {extends: h100, memory: {value: 80 GB, source: s}}\n", ["expected a year"]),
         ("accelerators:\n  x: {extends: h100, memory: {value: 80 GB, from: nowhere}}\n", ["unknown source `nowhere`"]),
         (
             "accelerators:\n  x: {extends: h100, memory: {source: s, year: 2020, confidence: vendor}}\n",
@@ -127,7 +127,7 @@ servers:
             "servers:\n  x: {extends: hgx-h100, scale_up_domain: 12}\n",
             ["divide the server's accelerators or be a multiple"],
         ),
-        ("servers:\n  x: {extends: hgx-h100, nic_numa: 3}\n", ["must be a list of numbers"]),
+        ("servers:\n  x: {extends: hgx-h100, nic_numa: 3}\n", ["expected a list of numbers"]),
         ("models:\n  x: {extends: llama-3-8b, kv_heads: 7}\n", ["must divide heads (32)"]),
         ("models:\n  x: {extends: mixtral-8x7b, experts_per_token: 9}\n", ["must not exceed experts (8)"]),
         ("models:\n  x: {extends: deepseek-v3, mla: {q_lora: 1}}\n", ["mla.kv_lora", "is missing"]),
@@ -136,18 +136,18 @@ servers:
             "prices:\n  electricity: {range: {low: 1, typical: $0.08/h, high: $1/kWh}}\n",
             ["electricity.range.low", "typical"],
         ),
-        ("a: &x {b: *x}\n", ["anchors and aliases are not read"]),
-        ("accelerators: !!python/object:os.system {}\n", ["the tag"]),
+        ("a: &x {b: *x}\n", ["has no anchor"]),
+        ("accelerators: !!python/object:os.system {}\n", ["tags such as"]),
         ("accelerators: {x: {}, x: {}}\n", ["stands twice"]),
-        ("accelerators: {\n", ["is not YAML"]),
-        ("- 1\n", ["must hold keys and values"]),
+        ("accelerators: {\n", ["this is not valid YAML"]),
+        ("- 1\n", ["expected a mapping of keys"]),
         ("", ["the file is empty"]),
         ("accelerators: {[1]: 2}\n", ["a key must be a word"]),
         ("accelerators: {x: {extends: h100, memory: 1e999999999 GB}}\n", ["is not a quantity"]),
         ("accelerators: {x: {extends: h100, memory_bandwidth: 1e99 GB/s}}\n", ["out of any range"]),
-        ("a: " + "[" * 60 + "]" * 60 + "\n", ["nested too deep"]),
+        ("a: " + "[" * 60 + "]" * 60 + "\n", ["nested more than 40 deep"]),
         ("a: " + "[" * 5000, ["mine.yaml"]),
-        ("a: \x00\n", ["is not YAML"]),
+        ("a: \x00\n", ["this is not valid YAML"]),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path, text, parts):
@@ -171,7 +171,7 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path):
 def test_a_file_that_cannot_be_read_is_an_input_error(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         catalog.load(tmp_path / "nothing.yaml")
-    with pytest.raises(InputError, match="no such file"):
+    with pytest.raises(InputError, match="folder"):
         catalog.load(tmp_path)
     binary = tmp_path / "b.yaml"
     binary.write_bytes(b"a: 1\n\xff\xfe")
@@ -182,13 +182,13 @@ def test_a_file_that_cannot_be_read_is_an_input_error(tmp_path):
 
 def test_the_catalogues_own_files_must_name_sources_and_ranges():
     """What a user may leave out, an entry of the catalogue may not."""
-    from railyard.catalog.nodes import parse
     from railyard.catalog.parse import Parser
+    from railyard.schema.yaml import parse_mapping
 
     base = catalog.load().accelerator("h100")
     for text, message in (("memory: 80 GB", "does not say where it comes from"), ("price: $30k", "needs a range")):
         with pytest.raises(InputError, match=message):
-            Parser(parse(text, "x.yaml"), base=base).entry(catalog.Accelerator, "x")
+            Parser(parse_mapping(text, "x.yaml"), base=base).entry(catalog.Accelerator, "x")
 
 
 WORDS = st.sampled_from(

@@ -16,6 +16,7 @@ from railyard.plan.serving.search import Found, search
 from railyard.plan.serving.told import gain, to_json, why
 from railyard.plan.serving.trials import Trials
 from railyard.scenario import load
+from railyard.schema import yaml
 from railyard.study.study import run as execute
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def test_a_scenario_without_a_plan_is_refused() -> None:
 
 def test_the_command_prints_plans_and_reasons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "p.yaml"
-    path.write_text(load.to_yaml(load.dump(draft(SMALL, {"ttft": "1 s", "tpot": "60 ms"}).scenario)), encoding="utf-8")
+    path.write_text(yaml.to_text(load.dump(draft(SMALL, {"ttft": "1 s", "tpot": "60 ms"}).scenario)), encoding="utf-8")
     command.serving(path, sets=[], write=tmp_path / "best.yaml", as_json=False, quiet=False)
     told = capsys.readouterr().out
     assert "chosen" in told

@@ -49,10 +49,10 @@ def test_a_quick_example_runs(name):
 
 def test_the_template_of_init_is_an_example_too():
     from railyard.cli.starting import template
-    from railyard.scenario import source
+    from railyard.schema import yaml
 
     draft = load.from_values(
-        source.parse_mapping(template(), "template").plain(), {"accelerators": 64, "global_batch": 64}
+        yaml.parse_mapping(template(), "template").plain(), {"accelerators": 64, "global_batch": 64}
     )
     assert len(execute(draft).result["variants"]) == 3
 

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from railyard.cluster import fabrics, topologies
 from railyard.errors import RailyardError
-from railyard.scenario import load, source
+from railyard.scenario import load
+from railyard.schema import yaml
 from railyard.study.study import prepare
 from railyard.study.study import run as execute
 
@@ -87,7 +88,7 @@ changes = st.dictionaries(st.sampled_from(sorted(CHOICES)), st.integers(0, 10**6
 
 
 def attempt(small, asked, run):
-    values = source.read(small).plain()
+    values = yaml.read(small).plain()
     try:
         run(load.from_values(values, asked))
     except RailyardError as error:

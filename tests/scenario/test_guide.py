@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from railyard.scenario import load, source
+from railyard.scenario import load
 from railyard.scenario.variants import expand
+from railyard.schema import yaml
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCKS = [
@@ -22,7 +23,7 @@ BLOCKS = [
 
 @pytest.mark.parametrize(("page", "number", "text"), BLOCKS)
 def test_a_block_is_part_of_a_scenario(page, number, text, small):
-    values = {**source.read(small).plain(), **source.parse_mapping(text, f"{page}, block {number}").plain()}
+    values = {**yaml.read(small).plain(), **yaml.parse_mapping(text, f"{page}, block {number}").plain()}
     assert expand(load.from_values(values))
 
 

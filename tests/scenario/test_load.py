@@ -12,9 +12,10 @@ from pydantic import ValidationError
 
 from railyard.cluster import fabrics, topologies
 from railyard.errors import InputError
-from railyard.scenario import load, source
+from railyard.scenario import load
 from railyard.scenario.model import Scenario
 from railyard.scenario.variants import expand
+from railyard.schema import yaml
 
 SMALL = """\
 name: small
@@ -75,7 +76,7 @@ def test_the_name_is_the_files_when_left_out(tmp_path):
 def test_what_is_written_is_read_back(file, tmp_path):
     scenario = load.load(file).scenario
     again = tmp_path / "again.yaml"
-    again.write_text(load.to_yaml(load.dump(scenario)), encoding="utf-8")
+    again.write_text(yaml.to_text(load.dump(scenario)), encoding="utf-8")
     assert load.load(again).scenario == scenario
 
 
@@ -142,7 +143,7 @@ def test_an_override_is_checked_like_a_line_and_has_itself_as_place(file):
 
 
 def test_python_values_with_overrides():
-    values = source.parse_mapping(SMALL, "x").plain()
+    values = yaml.parse_mapping(SMALL, "x").plain()
     draft = load.from_values(values, {"accelerators": 32, "fabric": "ideal"})
     assert draft.scenario.cluster.accelerators == 32
     assert load.from_values(draft.scenario).scenario == draft.scenario
@@ -224,7 +225,7 @@ def paths_of(value, path=()):
 @given(data=st.data())
 def test_junk_anywhere_gives_a_scenario_or_an_input_error_with_a_place(data):
     """Fuzz: a valid scenario with junk put in somewhere, by every way that a user can give it."""
-    plain = load.dump(load.from_values(source.parse_mapping(SMALL, "x").plain()).scenario)
+    plain = load.dump(load.from_values(yaml.parse_mapping(SMALL, "x").plain()).scenario)
     values = copy.deepcopy(plain)
     for _ in range(data.draw(st.integers(1, 3))):
         path = data.draw(st.sampled_from(sorted((p for p in paths_of(values) if p), key=str)))
@@ -247,7 +248,7 @@ def test_junk_anywhere_gives_a_scenario_or_an_input_error_with_a_place(data):
     value=st.text(max_size=20),
 )
 def test_any_override_gives_a_scenario_or_an_input_error(key, value):
-    draft = load.from_values(source.parse_mapping(SMALL, "x").plain())
+    draft = load.from_values(yaml.parse_mapping(SMALL, "x").plain())
     from railyard.scenario import override
 
     with contextlib.suppress(InputError):
@@ -257,7 +258,7 @@ def test_any_override_gives_a_scenario_or_an_input_error(key, value):
 
 @pytest.mark.parametrize("kind", topologies.names())
 def test_every_topology_is_a_choice_and_is_written_back(kind):
-    draft = load.from_values(source.parse_mapping(SMALL, "x").plain(), {"topology": kind, "accelerators": 128})
+    draft = load.from_values(yaml.parse_mapping(SMALL, "x").plain(), {"topology": kind, "accelerators": 128})
     assert draft.scenario.cluster.back_end.topology.kind == kind
     assert load.from_values(load.dump(draft.scenario)).scenario == draft.scenario
     assert draft.scenario.cluster.back_end.spec().topology == topologies.get(kind)()
@@ -266,7 +267,7 @@ def test_every_topology_is_a_choice_and_is_written_back(kind):
 @pytest.mark.parametrize("name", fabrics.names())
 def test_every_fabric_is_a_choice_and_its_constants_may_differ(name):
     draft = load.from_values(
-        source.parse_mapping(SMALL, "x").plain(), {"fabric": {"name": name, "hop_latency": "3 us", "mtu": "1 KiB"}}
+        yaml.parse_mapping(SMALL, "x").plain(), {"fabric": {"name": name, "hop_latency": "3 us", "mtu": "1 KiB"}}
     )
     assert load.from_values(load.dump(draft.scenario)).scenario == draft.scenario
     fabric = draft.scenario.cluster.back_end.spec().fabric.resolve()

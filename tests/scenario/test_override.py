@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from railyard.errors import InputError
-from railyard.scenario import override, source
+from railyard.scenario import override
+from railyard.schema import yaml
 
 
 def tree(text: str = "cluster:\n  accelerators: 8\n  back_end:\n    fabric: roce\nfaults: [{rank: 1}]\n"):
-    return source.parse_mapping(text, "x.yaml")
+    return yaml.parse_mapping(text, "x.yaml")
 
 
 def setting(*texts: str):

@@ -127,12 +127,12 @@ def execute(
 
 def _draft(scenario: str | Path | Mapping[str, Any] | Scenario, overrides: Mapping[str, Any] | None) -> Draft:
     from railyard.scenario import load as loading
-    from railyard.scenario import source
+    from railyard.schema import yaml
 
     if not isinstance(scenario, str | Path):
         return loading.from_values(scenario, overrides)
     draft = loading.load(scenario)
     changes = {
-        key: source.from_plain(value, source.Mark(f"{key} given in Python")) for key, value in (overrides or {}).items()
+        key: yaml.from_plain(value, yaml.Mark(f"{key} given in Python")) for key, value in (overrides or {}).items()
     }
     return draft.changed(changes) if changes else draft

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from railyard.errors import did_you_mean
+from railyard.schema.yaml import events_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -86,7 +87,7 @@ def scan_aliases(text: str) -> list[str]:
     """The `aliases` of an entry's file; reads no further than they go."""
     import yaml
 
-    events = iter(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    events = events_of(text)
     for event in events:
         if isinstance(event, yaml.ScalarEvent) and event.value == "aliases":
             return list(_scalars_of_sequence(events))

@@ -11,11 +11,12 @@ from railyard.catalog.checks import check
 from railyard.catalog.fields import PRICE_READERS, FieldRecord, records
 from railyard.catalog.types import CONFIDENCES, Entry, Price, Provenance, Range
 from railyard.errors import InputError, Problem, did_you_mean
+from railyard.schema.yaml import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from railyard.catalog.nodes import Node
+    from railyard.schema.yaml import Mark, Node
 
 T = TypeVar("T", bound=Entry)
 
@@ -157,13 +158,13 @@ class Parser:
     def _table(self, record: FieldRecord, node: Node, attribute: str) -> dict[str, float]:
         pairs = {key: value for key, value in (node.mapping or {}).items() if key not in ORIGIN_KEYS}
         if not pairs:
-            self._report(node, attribute, "must hold names and values", allowed=", ".join(record.allowed))
+            self._report(node, attribute, "expected a mapping of names to values", allowed=", ".join(record.allowed))
         own = self._origin(node) if node.mapping and set(ORIGIN_KEYS) & set(node.mapping) else None
         outer, self.default = self.default, own or self.default
         table: dict[str, float] = {}
         for key, item in pairs.items():
             if key not in record.allowed:
-                self._unknown(node.key(key), key, record.allowed, attribute)
+                self._unknown(node.place_of(key), key, record.allowed, attribute)
                 continue
             number = self._number(record, item, f"{attribute}.{key}")
             if number is not None:
@@ -173,13 +174,13 @@ class Parser:
 
     def _text(self, record: FieldRecord, node: Node) -> str:
         if not node.text:
-            self._report(node, record.key, "must be words", found=node.kind())
+            self._report(node, record.key, "expected text", found=kind_of(node.value))
         return node.text or ""
 
     def _texts(self, record: FieldRecord, node: Node) -> tuple[str, ...]:
         words = [item.text for item in node.items or [] if item.text]
         if node.items is None or len(words) < len(node.items):
-            self._report(node, record.key, "must be a list of words", found=node.kind())
+            self._report(node, record.key, "expected a list of texts", found=kind_of(node.value))
         return tuple(words)
 
     def _choice(self, record: FieldRecord, node: Node, attribute: str) -> str | None:
@@ -193,7 +194,7 @@ class Parser:
         value = self._sourced(node, attribute)
         if value is None or value.text in _BOOLEANS:
             return _BOOLEANS[value.text or ""] if value else None
-        self._report(value, record.key, "must be true or false", found=value.kind())
+        self._report(value, record.key, "expected true or false", found=kind_of(value.value))
         return None
 
     def _numbers(self, record: FieldRecord, node: Node, attribute: str) -> tuple[float, ...]:
@@ -201,14 +202,16 @@ class Parser:
         if value is None:
             return ()
         if value.items is None:
-            self._report(value, record.key, "must be a list of numbers", found=value.kind(), allowed=record.unit)
+            self._report(
+                value, record.key, "expected a list of numbers", found=kind_of(value.value), allowed=record.unit
+            )
             return ()
         read = [self._read(record, item, f"{attribute}[{index}]") for index, item in enumerate(value.items)]
         return tuple(item for item in read if item is not None)
 
     def _record(self, record: FieldRecord, node: Node, attribute: str) -> Any:
         if node.mapping is None or record.record is None:
-            self._report(node, attribute, "must hold keys and values", found=node.kind())
+            self._report(node, attribute, "expected a mapping of keys", found=kind_of(node.value))
             return None
         known = records(record.record)
         self._check_keys(node, [item.key for item in known.values()], attribute)
@@ -245,7 +248,7 @@ class Parser:
         if "source" in pairs:
             return self._spelt_origin(node, pairs)
         if self.default is None and self.user:
-            return Origin(f"{node.file}:{node.line}", 0, "user")
+            return Origin(f"{node.mark.file}:{node.mark.line}", 0, "user")
         return self.default
 
     def _origins(self, node: Node | None) -> dict[str, Origin]:
@@ -274,7 +277,7 @@ class Parser:
         if not source:
             self._report(node, "source", "is missing")
         if not (year and year.isdecimal() and FIRST_YEAR <= int(year[:6]) <= LAST_YEAR):
-            self._report(node, "year", "must be a year", found=year, allowed=f"{FIRST_YEAR} to {LAST_YEAR}")
+            self._report(node, "year", "expected a year", found=year, allowed=f"{FIRST_YEAR} to {LAST_YEAR}")
             return None
         if confidence not in CONFIDENCES:
             self._unknown(pairs.get("confidence", node), confidence or "", CONFIDENCES, "confidence", what="value")
@@ -284,12 +287,12 @@ class Parser:
     def _read(self, record: FieldRecord, node: Node, attribute: str) -> float | None:
         reader = record.read or self.price_reader
         if node.text is None or reader is None:
-            self._report(node, attribute, "must be a number", found=node.kind(), allowed=record.unit or None)
+            self._report(node, attribute, "expected a quantity", found=kind_of(node.value), allowed=record.unit or None)
             return None
         try:
             number = reader(_plain(node))
         except InputError as error:
-            located = error.located(file=node.file, line=node.line, column=node.column, key=attribute)
+            located = error.located(file=node.mark.file, line=node.mark.line, column=node.mark.column, key=attribute)
             self.problems += located.problems
             return None
         if not math.isfinite(number) or number > _LARGEST:
@@ -300,15 +303,17 @@ class Parser:
     def _check_keys(self, node: Node, allowed: list[str], prefix: str = "") -> None:
         for key in node.mapping or {}:
             if key not in allowed:
-                self._unknown(node.key(key), key, tuple(allowed), prefix)
+                self._unknown(node.place_of(key), key, tuple(allowed), prefix)
 
-    def _unknown(self, node: Node, found: str, allowed: tuple[str, ...], prefix: str, *, what: str = "key") -> None:
+    def _unknown(
+        self, place: Node | Mark, found: str, allowed: tuple[str, ...], prefix: str, *, what: str = "key"
+    ) -> None:
         key = f"{prefix}.{found}" if prefix and what == "key" else prefix or found
         hint = did_you_mean(found, allowed)
-        self._report(node, key, f"unknown {what} `{found}`", found=found, allowed=", ".join(allowed), hint=hint)
+        self._report(place, key, f"unknown {what} `{found}`", found=found, allowed=", ".join(allowed), hint=hint)
 
-    def _report(self, node: Node, key: str, message: str, **details: str | None) -> None:
-        self.problems.append(node.problem(message, key=key, **details))
+    def _report(self, place: Node | Mark, key: str, message: str, **details: str | None) -> None:
+        self.problems.append(place.problem(message, key=key, **details))
 
 
 def _plain(node: Node) -> str:

@@ -7,16 +7,16 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from railyard.catalog import nodes
 from railyard.catalog.index import Index, key_of
 from railyard.catalog.model import Model
 from railyard.catalog.parse import Parser
 from railyard.catalog.show import Listing, Row, describe, listing
 from railyard.catalog.types import Accelerator, Cable, Entry, Nic, Price, Server, Storage, Switch
 from railyard.errors import InputError, Problem, did_you_mean
+from railyard.schema import yaml
 
 if TYPE_CHECKING:
-    from railyard.catalog.nodes import Node
+    from railyard.schema.yaml import Node
 
 T = TypeVar("T", bound=Entry)
 
@@ -66,7 +66,7 @@ class Catalog:
         self._entries: dict[tuple[str, str], Entry] = {}
         self._extras: dict[str, dict[str, Extra]] = {kind: {} for kind in KINDS}
         if extra is not None:
-            self._read_extra(nodes.read(Path(extra)))
+            self._read_extra(yaml.read(Path(extra)))
 
     def accelerator(self, name: str) -> Accelerator:
         """The accelerator of that name or alias; InputError with the nearest name when there is none."""
@@ -197,7 +197,7 @@ class Catalog:
         return self._entries[key]
 
     def _load_file(self, kind: str, name: str, chain: tuple[str, ...]) -> Entry:
-        node = nodes.read(DATA / kind / f"{name}.yaml")
+        node = yaml.read(DATA / kind / f"{name}.yaml")
         entry = self._parse(kind, name, node, (*chain, name), user=False)
         if name not in self._extras[kind]:
             self._entries[kind, name] = entry
@@ -217,7 +217,9 @@ class Catalog:
             problem = parent.problem(f"there is no {SINGULAR[kind]} `{parent.text}`", key=f"{name}.extends", hint=hint)
             raise InputError.many([problem])
         if found in chain and not (found == name and chain.count(name) == 1 and self._index(kind).has_file(name)):
-            raise InputError.many([parent.problem("entries extend each other in a circle", key=f"{name}.extends")])
+            raise InputError.many(
+                [parent.problem("dependency cycle: entries extend one another", key=f"{name}.extends")]
+            )
         return self._load(kind, found, chain)
 
     def _read_extra(self, root: Node) -> None:
@@ -226,10 +228,14 @@ class Catalog:
             if word not in KINDS:
                 hint = did_you_mean(word, KINDS)
                 problems.append(
-                    root.key(word).problem(f"unknown kind `{word}`", key=word, allowed=", ".join(KINDS), hint=hint)
+                    root.place_of(word).problem(f"unknown kind `{word}`", key=word, allowed=", ".join(KINDS), hint=hint)
                 )
             elif section.mapping is None:
-                problems.append(section.problem("must hold entries by name", key=word, found=section.kind()))
+                problems.append(
+                    section.problem(
+                        "expected a mapping of entries by name", key=word, found=yaml.kind_of(section.value)
+                    )
+                )
             else:
                 problems += self._collect(word, section)
         problems += self._check_extras() if not problems else []
@@ -241,14 +247,18 @@ class Catalog:
         files = Index(DATA / kind)
         for word, node in (section.mapping or {}).items():
             if node.mapping is None:
-                problems.append(node.problem("must hold keys and values", key=f"{kind}.{word}", found=node.kind()))
+                problems.append(
+                    node.problem("expected a mapping of keys", key=f"{kind}.{word}", found=yaml.kind_of(node.value))
+                )
                 continue
             known = None if "extends" in node.mapping else files.find(word)
             name = known or key_of(word)
             if not name:
-                problems.append(section.key(word).problem("a name needs letters or digits", key=f"{kind}.{word}"))
+                problems.append(section.place_of(word).problem("a name needs letters or digits", key=f"{kind}.{word}"))
             elif name in self._extras[kind]:
-                problems.append(section.key(word).problem("stands twice under two spellings", key=f"{kind}.{word}"))
+                problems.append(
+                    section.place_of(word).problem("stands twice under two spellings", key=f"{kind}.{word}")
+                )
             else:
                 self._extras[kind][name] = Extra(name, node)
         return problems

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from railyard.errors import InputError
-from railyard.scenario import override, problems, source
+from railyard.scenario import override, problems
 from railyard.scenario.model import Scenario
+from railyard.schema import yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from railyard.scenario.source import Node
+    from railyard.schema.yaml import Node
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -73,8 +74,8 @@ class Draft:
         Raises:
             InputError: The result is no valid scenario.
         """
-        mark = source.Mark(origin)
-        nodes = {key: source.from_plain(value, mark) for key, value in changes.items()}
+        mark = yaml.Mark(origin)
+        nodes = {key: yaml.from_plain(value, mark) for key, value in changes.items()}
         return self.changed(nodes) if nodes else self
 
     def blame(self, error: InputError, *section: str) -> InputError:
@@ -102,9 +103,9 @@ def load(path: str | Path, sets: Sequence[str] = ()) -> Draft:
         InputError: With the place of every fault.
     """
     file = Path(path)
-    tree = source.read(file)
+    tree = yaml.read(file, if_empty="`railyard init` writes a scenario to start from")
     if "name" not in tree.value:
-        tree = override.put(tree, "name", source.Node(file.stem or "scenario", tree.mark))
+        tree = override.put(tree, "name", yaml.Node(file.stem or "scenario", tree.mark))
     for text in sets:
         tree = override.put(tree, *override.parse_set(text))
     return Draft(check(tree, Scenario), tree, file.parent)
@@ -117,11 +118,11 @@ def from_values(values: Mapping[str, Any] | Scenario, changes: Mapping[str, Any]
         InputError: With the key of every fault.
     """
     plain = dump(values) if isinstance(values, Scenario) else dict(values)
-    tree = source.from_plain(plain, source.Mark("scenario given in Python"))
+    tree = yaml.from_plain(plain, yaml.Mark("scenario given in Python"))
     if "name" not in tree.value:
-        tree = override.put(tree, "name", source.Node("scenario", tree.mark))
+        tree = override.put(tree, "name", yaml.Node("scenario", tree.mark))
     for key, value in (changes or {}).items():
-        tree = override.put(tree, key, source.from_plain(value, source.Mark(f"{key} given in Python")))
+        tree = override.put(tree, key, yaml.from_plain(value, yaml.Mark(f"{key} given in Python")))
     return Draft(check(tree, Scenario), tree, Path())
 
 
@@ -143,19 +144,3 @@ def dump(scenario: BaseModel) -> dict[str, Any]:
         warnings.simplefilter("error")
         plain: dict[str, Any] = scenario.model_dump(mode="json", exclude_none=True)
     return plain
-
-
-def to_yaml(plain: Mapping[str, Any]) -> str:
-    """Plain values as YAML text that `load` reads back to the same scenario."""
-    import yaml
-
-    class Dumper(yaml.SafeDumper):
-        """Quotes what YAML 1.2 would not read as text, which PyYAML, at YAML 1.1, does not know."""
-
-    def text_node(dumper: Any, text: str) -> Any:
-        quoted = not isinstance(source.resolve(text), str)
-        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if quoted else None)
-
-    Dumper.add_representer(str, text_node)
-    text: str = yaml.dump(dict(plain), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=110)
-    return text

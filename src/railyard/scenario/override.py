@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
-from railyard.scenario.source import Mark, Node, kind_of, parse
+from railyard.schema.yaml import Mark, Node, kind_of, parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from railyard.errors import InputError, Problem, did_you_mean
-from railyard.scenario.source import Mark, Node, kind_of
+from railyard.schema.yaml import Mark, Node, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

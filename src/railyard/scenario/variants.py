@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from railyard.errors import InputError
 from railyard.scenario import override
 from railyard.scenario.load import dump
-from railyard.scenario.source import Mark, Node, from_plain
+from railyard.schema.yaml import Mark, Node, from_plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from railyard.scenario import load
+from railyard.schema import yaml
 from railyard.study.compose import model_file
 from railyard.study.folder import slug
 
@@ -35,7 +35,7 @@ def write_inputs(folder: Path, plain: dict[str, Any], variants: Sequence[Variant
             target = folder / names[name]
             target.parent.mkdir(exist_ok=True)
             _copy(path, target)
-    (folder / "scenario.yaml").write_text(load.to_yaml(_renamed(plain, names)), encoding="utf-8")
+    (folder / "scenario.yaml").write_text(yaml.to_text(_renamed(plain, names)), encoding="utf-8")
 
 
 def _copy(path: Path, target: Path) -> None:

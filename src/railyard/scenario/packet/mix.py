@@ -10,13 +10,13 @@ from railyard.engine.packet.user.loading import PREFIX, is_user
 from railyard.errors import InputError, Problem, did_you_mean
 from railyard.scenario.packet.preset import Preset, fabric
 from railyard.scenario.packet.settings import KEYS, assign
-from railyard.scenario.source import kind_of, read
+from railyard.schema.yaml import kind_of, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from railyard.scenario.packet.settings import Settings
-    from railyard.scenario.source import Mark, Node
+    from railyard.schema.yaml import Mark, Node
 
 SUFFIXES = (".yaml", ".yml")
 BASE = "uec-htsim"

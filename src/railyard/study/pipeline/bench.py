@@ -12,8 +12,9 @@ from railyard.economics.serving import Goodput as Sold
 from railyard.engine.stages import CAUSES, takers
 from railyard.measure.serving.objective import Objective
 from railyard.measure.serving.percentiles import quantiles
-from railyard.scenario.load import dump, to_yaml
+from railyard.scenario.load import dump
 from railyard.scenario.variants import Variant, without_compare
+from railyard.schema import yaml
 from railyard.study.memo import Memo
 from railyard.study.pipeline.bill import parts, parts_of
 from railyard.study.pipeline.measuring import measure, objective_of, uses_of
@@ -93,7 +94,7 @@ class Bench:
 
     def yaml(self, changes: Mapping[str, Any]) -> str:
         """The scenario with other values by dotted key, as a file to be run by itself."""
-        return to_yaml(dump(self._changed(changes).scenario))
+        return yaml.to_text(dump(self._changed(changes).scenario))
 
 
 def _only(section: PipelineSection, name: str) -> PipelineSection:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from railyard.errors import InputError
-from railyard.scenario.source import Mark, from_plain
+from railyard.schema.yaml import Mark, from_plain
 from railyard.study import bounds, compose
 from railyard.study.study import prepare
 from railyard.workload.training import profiles

@@ -1,8 +1,8 @@
-"""YAML text to a tree that remembers where every key and value stands.
+"""YAML text to a tree that remembers where every key and value stands, for scenarios, catalogues and mixed fabrics.
 
 Only the plain part of YAML is read: mappings, lists, scalars, anchors. The scalars follow YAML 1.2's core schema,
 because YAML 1.1 reads the oversubscription `3:1` as the number 181 and the country `no` as false. Tags are refused: a
-scenario is data, and a file from elsewhere must not be able to build objects.
+file is data, and one from elsewhere must not be able to build objects.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ MAX_BYTES = 4 * 1024 * 1024
 MAX_DEPTH = 40
 MAX_NODES = 100_000
 MAX_DIGITS = 300
+_SHOWN = 60
 
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
@@ -56,12 +57,32 @@ class Node:
         mark: Where the value starts.
         keys: Where each key of a mapping stands.
         size: Number of values below and including this one, anchors counted as often as they are used.
+        text: A scalar as it is written, without quotes; None for a list or a mapping, and for values from Python.
     """
 
     value: Any
     mark: Mark
     keys: Mapping[str, Mark] = field(default_factory=dict)
     size: int = 1
+    text: str | None = None
+
+    @property
+    def items(self) -> list[Node] | None:
+        """The list; None for anything else."""
+        return self.value if isinstance(self.value, list) else None
+
+    @property
+    def mapping(self) -> dict[str, Node] | None:
+        """The mapping; None for anything else."""
+        return self.value if isinstance(self.value, dict) else None
+
+    def problem(self, message: str, **details: Any) -> Problem:
+        """A problem at this place."""
+        return self.mark.problem(message, **details)
+
+    def place_of(self, key: str) -> Mark:
+        """Where a key of a mapping stands; the mapping's own place for a key that it lacks."""
+        return self.keys.get(key, self.mark)
 
     def plain(self) -> Any:
         """The same as ordinary Python values."""
@@ -72,17 +93,26 @@ class Node:
         return self.value
 
 
-def read(path: Path) -> Node:
+def read(path: Path, *, if_empty: str | None = None) -> Node:
     """Reads a YAML file whose top level is a mapping.
+
+    Args:
+        path: The file.
+        if_empty: Hint for a file without a value.
 
     Raises:
         InputError: The file is missing, unreadable, too large, no text, no YAML or no mapping.
     """
-    return parse_mapping(_text(path), str(path))
+    return parse_mapping(_text(path), str(path), if_empty=if_empty)
 
 
-def parse_mapping(text: str, file: str) -> Node:
+def parse_mapping(text: str, file: str, *, if_empty: str | None = None) -> Node:
     """Reads YAML text whose top level must be a mapping.
+
+    Args:
+        text: YAML.
+        file: Name for messages.
+        if_empty: Hint for a text without a value.
 
     Raises:
         InputError: With the place of every fault that can be found in one pass.
@@ -90,8 +120,8 @@ def parse_mapping(text: str, file: str) -> Node:
     node = parse(text, file)
     if not isinstance(node.value, dict):
         if node.value is None:
-            raise InputError("the file is empty", file=file, hint="`railyard init` writes a scenario to start from")
-        raise InputError.many([node.mark.problem(f"a mapping of keys is due here, found {kind_of(node.value)}")])
+            raise InputError("the file is empty", file=file, allowed="a mapping of keys", hint=if_empty)
+        raise InputError.many([node.mark.problem(f"expected a mapping of keys, found {kind_of(node.value)}")])
     return node
 
 
@@ -104,13 +134,20 @@ def parse(text: str, file: str) -> Node:
     import yaml
 
     try:
-        return _Builder(yaml.parse(text, Loader=yaml.SafeLoader), file).document()
+        return _Builder(events_of(text), file).document()
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        reason = f"the character U+{ord(_character(error)):04X} may not stand in YAML"
+        reason = f"this is not valid YAML: the character U+{ord(_character(error)):04X} is not allowed"
         raise InputError(reason, file=file, line=line) from None
     except yaml.MarkedYAMLError as error:
         raise _syntax_error(error, file) from None
+
+
+def events_of(text: str) -> Iterator[Any]:
+    """PyYAML's events of a text, by its C library where that is installed."""
+    import yaml
+
+    return iter(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
 
 
 def from_plain(value: Any, mark: Mark) -> Node:
@@ -131,6 +168,22 @@ def from_plain(value: Any, mark: Mark) -> Node:
     return Node(value, mark)
 
 
+def to_text(plain: Mapping[str, Any]) -> str:
+    """Plain values as YAML text that `parse_mapping` reads back to the same values."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """Quotes what YAML 1.2 would not read as text, which PyYAML, at YAML 1.1, does not know."""
+
+    def text_node(dumper: Any, text: str) -> Any:
+        quoted = not isinstance(resolve(text), str)
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if quoted else None)
+
+    Dumper.add_representer(str, text_node)
+    text: str = yaml.dump(dict(plain), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=110)
+    return text
+
+
 def kind_of(value: Any) -> str:
     """What a value is, in the words of a user of YAML."""
     if isinstance(value, dict):
@@ -141,16 +194,16 @@ def kind_of(value: Any) -> str:
         return "nothing"
     if isinstance(value, bool):
         return "true" if value else "false"
-    return f"'{value}'" if isinstance(value, str) else f"{value}"
+    return f"'{value[:_SHOWN]}'" if isinstance(value, str) else f"{value}"
 
 
 def _text(path: Path) -> str:
     if path.is_dir():
-        raise InputError("this is a folder, a scenario file is due", file=path)
+        raise InputError("this is a folder, expected a file", file=path)
     try:
         size = path.stat().st_size
         if size > MAX_BYTES:
-            raise InputError(f"the file has {size} bytes, a scenario at most {MAX_BYTES}", file=path)
+            raise InputError(f"the file has {size} bytes, at most {MAX_BYTES} are read", file=path)
         data = path.read_bytes()
     except FileNotFoundError:
         raise InputError("there is no such file", file=path, hint=_neighbour(path)) from None
@@ -161,7 +214,7 @@ def _text(path: Path) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise InputError("the file is no UTF-8 text", file=path, line=line) from None
+        raise InputError("the file is not UTF-8 text", file=path, line=line) from None
 
 
 def _neighbour(path: Path) -> str | None:
@@ -184,7 +237,7 @@ def _syntax_error(error: Any, file: str) -> InputError:
     mark = error.problem_mark or error.context_mark
     words = "; ".join(part for part in (error.context, error.problem) if part)
     place = {} if mark is None else {"line": mark.line + 1, "column": mark.column + 1}
-    return InputError(f"this is no valid YAML: {words}", file=file, hint=error.note, **place)
+    return InputError(f"this is not valid YAML: {words}", file=file, hint=error.note, **place)
 
 
 class _Builder:
@@ -221,7 +274,7 @@ class _Builder:
         if event.tag not in (None, "!"):
             self.refuse(event, f"tags such as `{event.tag}` are not read")
         if isinstance(event, yaml.ScalarEvent):
-            node = Node(_scalar(event), self.mark(event))
+            node = Node(_scalar(event), self.mark(event), text=event.value.strip())
         elif isinstance(event, yaml.SequenceStartEvent):
             node = self.sequence(event, depth)
         else:
