@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from railyard import catalog
-from railyard.catalog.fields import records
 from railyard.catalog.hugging_face import hf_config
 from railyard.catalog.hugging_face.families import families
 from railyard.errors import InputError
+from railyard.schema.field import records
 
 DATA = Path(__file__).parent / "data"
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from railyard.catalog import fields as f
 from railyard.catalog.types import Entry
+from railyard.schema import field as f
 
 ATTENTION_BIASES = ("none", "qkv", "all")
 NORMS = ("rms", "layer", "layer-no-bias")

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from railyard import units
-from railyard.catalog.fields import FieldRecord, records
 from railyard.catalog.model import Model
 from railyard.catalog.types import Accelerator, Cable, Entry, Nic, Price, Range, Server, Storage, Switch
+from railyard.schema.field import FieldRecord, records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

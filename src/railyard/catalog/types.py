@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from railyard.catalog import fields as f
+from railyard.schema import field as f
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from railyard.errors import InputError
 from railyard.fabric.fabric import Fabric, FabricSpec, bought, fabrics
 from railyard.fabric.packets import Packets
-from railyard.schema import record
+from railyard.schema import field as f
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,4 +29,4 @@ def from_mapping(mapping: Mapping[str, object]) -> FabricSpec:
     except InputError as error:
         raise error.located(key="name") from None
     rest = {key: value for key, value in mapping.items() if key != "name"}
-    return FabricSpec(name, record.values(Fabric, rest, what=f"the fabric `{name}`"))
+    return FabricSpec(name, f.values(Fabric, rest, what=f"the fabric `{name}`"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError
 from railyard.registry import Registry
-from railyard.schema import record
+from railyard.schema import field as f
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,47 +37,50 @@ class Fabric:
     name: str
     summary: str
     load_balancing: str = field(
-        metadata=record.choice("load_balancing", "How flows find their way over equal-cost links", LOAD_BALANCING)
+        metadata=f.choice("load_balancing", "How flows find their way over equal-cost links", LOAD_BALANCING)
     )
     header_bytes: int = field(
-        metadata=record.size("header", "Added to every packet on the wire, preamble and gap included")
+        metadata=f.size("header", "Added to every packet on the wire, preamble and gap included", "4 KiB")
     )
     hop_latency_ps: int = field(
-        metadata=record.time("hop_latency", "One switch with its error correction, without the cable")
+        metadata=f.time("hop_latency", "One switch with its error correction, without the cable", "1 us")
     )
     nic_latency_ps: int = field(
-        metadata=record.time("nic_latency", "Sending and receiving NIC with PCIe together, one way")
+        metadata=f.time("nic_latency", "Sending and receiving NIC with PCIe together, one way", "1 us")
     )
     setup_latency_ps: int = field(
         default=0,
-        metadata=record.time("setup_latency", "Before the first packet of a message may leave: a credit's round trip"),
+        metadata=f.time(
+            "setup_latency", "Before the first packet of a message may leave: a credit's round trip", "1 us"
+        ),
     )
     switches: tuple[tuple[str, str], ...]
     families: tuple[str, ...]
     packets: Packets = field(repr=False)
     model_of: str = ""
-    qps: int = field(default=1, metadata=record.whole("qps", "Queue pairs of a connection; each is hashed by itself"))
+    qps: int = field(default=1, metadata=f.count("qps", "Queue pairs of a connection; each is hashed by itself"))
     e_ecmp: bool = field(
         default=True,
-        metadata=record.flag("e_ecmp", "Whether switches hash the queue pair too, so that each takes its own path"),
+        metadata=f.flag("e_ecmp", "Whether switches hash the queue pair too, so that each takes its own path"),
     )
-    flowlets: int = field(default=8, metadata=record.whole("flowlets", "Paths among which a flow's flowlets settle"))
-    mtu_bytes: int = field(default=4096, metadata=record.size("mtu", "Payload of a full packet"))
+    flowlets: int = field(default=8, metadata=f.count("flowlets", "Paths among which a flow's flowlets settle"))
+    mtu_bytes: int = field(default=4096, metadata=f.size("mtu", "Payload of a full packet", "4 KiB"))
     transport_efficiency: float = field(
         default=1.0,
-        metadata=record.share("transport_efficiency", "What one unhindered flow gets of the rate left by headers"),
+        metadata=f.fraction("transport_efficiency", "What one unhindered flow gets of the rate left by headers"),
     )
     cell_efficiency: float = field(
-        default=1.0, metadata=record.share("cell_efficiency", "Payload share of a cell on links between switches")
+        default=1.0, metadata=f.fraction("cell_efficiency", "Payload share of a cell on links between switches")
     )
     congestion_efficiency: float = field(
         default=1.0,
-        metadata=record.share("congestion_efficiency", "Utilization that links between switches reach when saturated"),
+        metadata=f.fraction("congestion_efficiency", "Utilization that links between switches reach when saturated"),
     )
     incast_efficiency: float = field(
-        default=1.0, metadata=record.share("incast_efficiency", "Utilization of a receiver's link under many senders")
+        default=1.0,
+        metadata=f.fraction("incast_efficiency", "Utilization of a receiver's link under many senders"),
     )
-    sharp: bool = field(default=False, metadata=record.flag("sharp", "Whether switches reduce in the network"))
+    sharp: bool = field(default=False, metadata=f.flag("sharp", "Whether switches reduce in the network"))
     left_out: tuple[str, ...] = ()
     sources: Mapping[str, Provenance] = field(default_factory=dict, compare=False, repr=False)
 

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, create_model
 
 from railyard import units
-from railyard.catalog.fields import FieldRecord, records
 from railyard.catalog.types import Accelerator, Nic, Server, Switch
 from railyard.cluster.placement import policies
 from railyard.cluster.spec import Background, ClusterSpec, NetworkSpec, Placement, StorageSpec
@@ -14,6 +13,7 @@ from railyard.fabric.fabric import FabricSpec
 from railyard.scenario.quantity import Length, Natural, Positive, Rate, Ratio, Text
 from railyard.scenario.section import Key, Section, keys_of
 from railyard.scenario.unions import FabricSection, TopologySection, fabric_overrides, topology_spec
+from railyard.schema.field import FieldRecord, records
 
 
 class NetworkSection(Section):

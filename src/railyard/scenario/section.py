@@ -19,9 +19,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from railyard import units
-from railyard.catalog import readers
-from railyard.catalog.fields import FieldRecord, records
 from railyard.scenario import quantity
+from railyard.schema import readers
+from railyard.schema.field import FieldRecord, records
 
 
 class Section(BaseModel):

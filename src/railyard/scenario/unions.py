@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, create_model
 
-from railyard.catalog.fields import records
 from railyard.cluster.topology import topologies
 from railyard.fabric import fabrics
 from railyard.fabric.fabric import Fabric
 from railyard.scenario.section import Section, keys_of, section_of
+from railyard.schema.field import records
 
 
 def tagged(key: str) -> BeforeValidator:

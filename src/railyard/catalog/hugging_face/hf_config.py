@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.catalog import Model, Provenance
 from railyard.catalog.checks import check
-from railyard.catalog.fields import records
 from railyard.catalog.hugging_face.config_file import ConfigFile
 from railyard.catalog.hugging_face.families import families
 from railyard.errors import did_you_mean
+from railyard.schema.field import records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,7 +15,7 @@ from railyard.cluster.topology.three_tier import ThreeTier
 from railyard.cluster.topology.torus import Torus
 from railyard.cluster.topology.wiring import Box, Endpoints, Parts, SwitchGroup, Tier, TopologySpec, Wiring, topologies
 from railyard.errors import InputError
-from railyard.schema import record
+from railyard.schema import field as f
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +56,7 @@ def from_mapping(mapping: Mapping[str, object]) -> TopologySpec:
         spec = topologies.get(kind)
     except InputError as error:
         raise error.located(key="kind") from None
-    given = record.values(
+    given = f.values(
         spec, {key: value for key, value in mapping.items() if key != "kind"}, what=f"the topology `{kind}`"
     )
     for name, value in given.items():

@@ -20,7 +20,7 @@ from railyard.cluster.topology.wiring import (
     topologies,
 )
 from railyard.routes import RouteBuilder
-from railyard.schema import record
+from railyard.schema import field as f
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,16 +55,16 @@ class Dragonfly:
 
     kind: ClassVar[str] = "dragonfly"
 
-    p: int | None = field(default=None, metadata=record.whole("p", "Ports of a router; at most a quarter of its radix"))
-    a: int | None = field(default=None, metadata=record.whole("a", "Routers of a group; by the cluster, or twice p"))
-    h: int | None = field(default=None, metadata=record.whole("h", "Global links of a router; about as many as p"))
+    p: int | None = field(default=None, metadata=f.count("p", "Ports of a router; at most a quarter of its radix"))
+    a: int | None = field(default=None, metadata=f.count("a", "Routers of a group; by the cluster, or twice p"))
+    h: int | None = field(default=None, metadata=f.count("h", "Global links of a router; about as many as p"))
     detour_share: float = field(
         default=0.5,
-        metadata=record.share("detour_share", "Share of an adaptively routed flow that takes non-minimal routes"),
+        metadata=f.fraction("detour_share", "Share of an adaptively routed flow that takes non-minimal routes"),
     )
-    detours: int = field(default=4, metadata=record.whole("detours", "Other groups over which that share is split"))
+    detours: int = field(default=4, metadata=f.count("detours", "Other groups over which that share is split"))
     uplink_bps: float | None = field(
-        default=None, metadata=record.rate("uplink_rate", "Rate of a link between routers; that of the NICs")
+        default=None, metadata=f.rate("uplink_rate", "Rate of a link between routers; that of the NICs")
     )
 
     def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from railyard.cluster.topology.compose import side_by_side
 from railyard.cluster.topology.rail_optimized import RailOptimized
 from railyard.cluster.topology.wiring import Endpoints, Parts, TopologySpec, Wiring, impossible, topologies
-from railyard.schema import record
+from railyard.schema import field as f
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class DualPlane:
 
     kind: ClassVar[str] = "dual-plane"
 
-    planes: int = field(default=2, metadata=record.whole("planes", "Number of copies"))
+    planes: int = field(default=2, metadata=f.count("planes", "Number of copies"))
     inner: TopologySpec = field(
         default_factory=RailOptimized,
-        metadata=record.inner("inner", "Topology of each plane: a kind, or kind and keys"),
+        metadata=f.topology("inner", "Topology of each plane: a kind, or kind and keys"),
     )
 
     def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:

@@ -21,7 +21,7 @@ from railyard.cluster.topology.wiring import (
     topologies,
 )
 from railyard.errors import InputError
-from railyard.schema import record
+from railyard.schema import field as f
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class FatTree:
 
     k: int | None = field(
         default=None,
-        metadata=record.whole("k", "Ports of every switch, even; all that it has, in pods and cores partly filled"),
+        metadata=f.count("k", "Ports of every switch, even; all that it has, in pods and cores partly filled"),
     )
 
     def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:

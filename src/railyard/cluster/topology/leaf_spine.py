@@ -19,7 +19,7 @@ from railyard.cluster.topology.wiring import (
     impossible,
     topologies,
 )
-from railyard.schema import record
+from railyard.schema import field as f
 
 
 @dataclass(frozen=True)
@@ -41,15 +41,15 @@ class LeafSpine:
 
     oversubscription: float = field(
         default=1.0,
-        metadata=record.ratio("oversubscription", "Capacity down to NICs over capacity up to spines, of a leaf"),
+        metadata=f.ratio("oversubscription", "Capacity down to NICs over capacity up to spines, of a leaf"),
     )
     ports_per_leaf: int | None = field(
         default=None,
-        metadata=record.whole("ports_per_leaf", "NIC ports of a leaf; as many as the oversubscription leaves room for"),
+        metadata=f.count("ports_per_leaf", "NIC ports of a leaf; as many as the oversubscription leaves room for"),
     )
-    spines: int | None = field(default=None, metadata=record.whole("spines", "Number of spines; the fewest that do"))
+    spines: int | None = field(default=None, metadata=f.count("spines", "Number of spines; the fewest that do"))
     uplink_bps: float | None = field(
-        default=None, metadata=record.rate("uplink_rate", "Rate of a link between switches; that of the NICs")
+        default=None, metadata=f.rate("uplink_rate", "Rate of a link between switches; that of the NICs")
     )
 
     def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:

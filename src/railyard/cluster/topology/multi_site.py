@@ -25,7 +25,7 @@ from railyard.cluster.topology.wiring import (
     topologies,
 )
 from railyard.routes import RouteBuilder
-from railyard.schema import record
+from railyard.schema import field as f
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,21 +53,21 @@ class MultiSite:
 
     kind: ClassVar[str] = "multi-site"
 
-    sites: int = field(default=2, metadata=record.whole("sites", "Number of sites"))
-    distance_m: float = field(default=50_000.0, metadata=record.length("distance", "Length of a long link"))
+    sites: int = field(default=2, metadata=f.count("sites", "Number of sites"))
+    distance_m: float = field(default=50_000.0, metadata=f.length("distance", "Length of a long link", "50 km"))
     links: int | None = field(
         default=None,
-        metadata=record.whole("links", "Long links between every two sites; what the oversubscription asks"),
+        metadata=f.count("links", "Long links between every two sites; what the oversubscription asks"),
     )
     link_bps: float | None = field(
-        default=None, metadata=record.rate("link_rate", "Rate of a long link; the fastest port of the switch")
+        default=None, metadata=f.rate("link_rate", "Rate of a long link; the fastest port of the switch")
     )
     oversubscription: float = field(
         default=4.0,
-        metadata=record.ratio("oversubscription", "Capacity of a site's NICs over that of all its long links"),
+        metadata=f.ratio("oversubscription", "Capacity of a site's NICs over that of all its long links"),
     )
     inner: TopologySpec = field(
-        default_factory=ThreeTier, metadata=record.inner("inner", "Topology of each site: a kind, or kind and keys")
+        default_factory=ThreeTier, metadata=f.topology("inner", "Topology of each site: a kind, or kind and keys")
     )
 
     def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:

@@ -13,7 +13,7 @@ from railyard.cluster.topology.leaf_spine import LeafSpine
 from railyard.cluster.topology.three_tier import ThreeTier
 from railyard.cluster.topology.wiring import ACCESS_ROW, LEAF_SPINE, Endpoints, Parts, Wiring, impossible, topologies
 from railyard.errors import InputError
-from railyard.schema import record
+from railyard.schema import field as f
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class RailOnly:
 
     oversubscription: float = field(
         default=1.0,
-        metadata=record.ratio("oversubscription", "Of a rail's leafs, when one switch a rail is not enough"),
+        metadata=f.ratio("oversubscription", "Of a rail's leafs, when one switch a rail is not enough"),
     )
     ports_per_leaf: int | None = field(
         default=None,
-        metadata=record.whole("ports_per_leaf", "Servers of a leaf; all when one switch has room for them"),
+        metadata=f.count("ports_per_leaf", "Servers of a leaf; all when one switch has room for them"),
     )
     uplink_bps: float | None = field(
-        default=None, metadata=record.rate("uplink_rate", "Rate of a link between switches; that of the NICs")
+        default=None, metadata=f.rate("uplink_rate", "Rate of a link between switches; that of the NICs")
     )
 
     def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:

@@ -20,7 +20,7 @@ from railyard.cluster.topology.wiring import (
     impossible,
     topologies,
 )
-from railyard.schema import record
+from railyard.schema import field as f
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,22 +46,22 @@ class RailOptimized:
 
     oversubscription: float = field(
         default=1.0,
-        metadata=record.ratio("oversubscription", "Capacity down to NICs over capacity up to spines, of a leaf"),
+        metadata=f.ratio("oversubscription", "Capacity down to NICs over capacity up to spines, of a leaf"),
     )
     spine_oversubscription: float = field(
         default=1.0,
-        metadata=record.ratio("spine_oversubscription", "Capacity down over capacity up of a spine, with three tiers"),
+        metadata=f.ratio("spine_oversubscription", "Capacity down over capacity up of a spine, with three tiers"),
     )
     servers_per_leaf: int | None = field(
         default=None,
-        metadata=record.whole("servers_per_leaf", "Servers of a rail's leaf; as many as there is room for"),
+        metadata=f.count("servers_per_leaf", "Servers of a rail's leaf; as many as there is room for"),
     )
     servers_per_pod: int | None = field(
         default=None,
-        metadata=record.whole("servers_per_pod", "Servers under one layer of spines; as many as there is room for"),
+        metadata=f.count("servers_per_pod", "Servers under one layer of spines; as many as there is room for"),
     )
     uplink_bps: float | None = field(
-        default=None, metadata=record.rate("uplink_rate", "Rate of a link between switches; that of the NICs")
+        default=None, metadata=f.rate("uplink_rate", "Rate of a link between switches; that of the NICs")
     )
 
     def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:

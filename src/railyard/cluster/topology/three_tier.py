@@ -20,7 +20,7 @@ from railyard.cluster.topology.wiring import (
     impossible,
     topologies,
 )
-from railyard.schema import record
+from railyard.schema import field as f
 
 
 @dataclass(frozen=True)
@@ -43,20 +43,20 @@ class ThreeTier:
 
     oversubscription: float = field(
         default=1.0,
-        metadata=record.ratio("oversubscription", "Capacity down to NICs over capacity up to spines, of a leaf"),
+        metadata=f.ratio("oversubscription", "Capacity down to NICs over capacity up to spines, of a leaf"),
     )
     spine_oversubscription: float = field(
         default=1.0,
-        metadata=record.ratio("spine_oversubscription", "Capacity down to leafs over capacity up to cores, of a spine"),
+        metadata=f.ratio("spine_oversubscription", "Capacity down to leafs over capacity up to cores, of a spine"),
     )
     ports_per_leaf: int | None = field(
-        default=None, metadata=record.whole("ports_per_leaf", "NIC ports of a leaf; as many as there is room for")
+        default=None, metadata=f.count("ports_per_leaf", "NIC ports of a leaf; as many as there is room for")
     )
     leafs_per_pod: int | None = field(
-        default=None, metadata=record.whole("leafs_per_pod", "Leafs of a pod; as many as there is room for")
+        default=None, metadata=f.count("leafs_per_pod", "Leafs of a pod; as many as there is room for")
     )
     uplink_bps: float | None = field(
-        default=None, metadata=record.rate("uplink_rate", "Rate of a link between switches; that of the NICs")
+        default=None, metadata=f.rate("uplink_rate", "Rate of a link between switches; that of the NICs")
     )
 
     def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:

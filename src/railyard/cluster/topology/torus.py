@@ -13,7 +13,7 @@ from railyard.cluster import paths
 from railyard.cluster.links import Csr
 from railyard.cluster.topology.wiring import Endpoints, Parts, Tier, Wiring, cables, impossible, topologies
 from railyard.routes import RouteBuilder, Routes
-from railyard.schema import record
+from railyard.schema import field as f
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,7 +40,9 @@ class Torus:
 
     dimensions: tuple[int, ...] | None = field(
         default=None,
-        metadata=record.numbers("dimensions", "Ports along each dimension; as near a cube as their number allows"),
+        metadata=f.numbers(
+            "dimensions", "Ports along each dimension; as near a cube as their number allows", "[8, 8, 16]"
+        ),
     )
 
     def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:

@@ -1,16 +1,17 @@
-"""The record of one catalogue field: its key in the file, how its value is read, in which unit, and what it means.
+"""The record of one field: its key in a file, how its value is read, in which unit, and what it means.
 
-A field record hangs on the dataclass field itself, so one line is the schema, the parser, the documentation and the
-subject of the tests.
+Entries of the catalogue, topologies and fabrics carry it. A field record hangs on the dataclass field itself, so one
+line is the schema, the parser, the documentation and the subject of the tests; the default is the field's own.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from railyard import units
-from railyard.catalog import readers
+from railyard.errors import InputError, did_you_mean
+from railyard.schema import readers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,17 +46,17 @@ PRICE_UNITS = {
 
 @dataclass(frozen=True)
 class FieldRecord:
-    """How one field of an entry is written in a file.
+    """How one field of a record is written in a file.
 
     Attributes:
         key: The key in the file.
         shape: `value` (one number), `range` (low, typical, high), `table` (numbers by name), `text`, `choice`, `flag`,
-            `list` (texts), `numbers` (whole numbers), `record` (a nested record).
+            `list` (texts), `numbers` (whole numbers), `record` (a nested record), `topology` (one within another).
         help: One sentence for people, with the convention that could be misread (one way, dense, per accelerator).
         read: Text to number; raises `units.UnitError`.
         unit: An example of a right value, for messages and the reference page.
         allowed: Names that a choice or the keys of a table may take; empty when free.
-        sourced: Whether the value must say where it comes from.
+        sourced: Whether the value must say where it comes from in a file of the catalogue.
         record: The dataclass of a nested record.
     """
 
@@ -78,14 +79,14 @@ def rate(key: str, help_: str) -> dict[str, FieldRecord]:
     return _meta(FieldRecord(key, "value", help_, units.rate, "400 Gb/s"))
 
 
-def size(key: str, help_: str) -> dict[str, FieldRecord]:
+def size(key: str, help_: str, example: str = "80 GB") -> dict[str, FieldRecord]:
     """A size in bytes."""
-    return _meta(FieldRecord(key, "value", help_, units.size, "80 GB"))
+    return _meta(FieldRecord(key, "value", help_, units.size, example))
 
 
-def time(key: str, help_: str) -> dict[str, FieldRecord]:
+def time(key: str, help_: str, example: str = "2 us") -> dict[str, FieldRecord]:
     """A time in picoseconds."""
-    return _meta(FieldRecord(key, "value", help_, units.time, "2 us"))
+    return _meta(FieldRecord(key, "value", help_, units.time, example))
 
 
 def power(key: str, help_: str) -> dict[str, FieldRecord]:
@@ -93,9 +94,9 @@ def power(key: str, help_: str) -> dict[str, FieldRecord]:
     return _meta(FieldRecord(key, "value", help_, units.power, "700 W"))
 
 
-def length(key: str, help_: str) -> dict[str, FieldRecord]:
+def length(key: str, help_: str, example: str = "30 m") -> dict[str, FieldRecord]:
     """A length in m."""
-    return _meta(FieldRecord(key, "value", help_, units.length, "30 m"))
+    return _meta(FieldRecord(key, "value", help_, units.length, example))
 
 
 def delay_per_length(key: str, help_: str) -> dict[str, FieldRecord]:
@@ -115,7 +116,7 @@ def count(key: str, help_: str) -> dict[str, FieldRecord]:
 
 def fraction(key: str, help_: str) -> dict[str, FieldRecord]:
     """A share between 0 and 1."""
-    return _meta(FieldRecord(key, "value", help_, readers.fraction, "87 %"))
+    return _meta(FieldRecord(key, "value", help_, readers.fraction, "95 %"))
 
 
 def flops_table(key: str, help_: str, names: tuple[str, ...]) -> dict[str, FieldRecord]:
@@ -163,14 +164,24 @@ def flag(key: str, help_: str) -> dict[str, FieldRecord]:
     return _meta(FieldRecord(key, "flag", help_, unit="true"))
 
 
-def numbers(key: str, help_: str) -> dict[str, FieldRecord]:
+def numbers(key: str, help_: str, example: str = "[0, 0, 1, 1]") -> dict[str, FieldRecord]:
     """A list of whole numbers."""
-    return _meta(FieldRecord(key, "numbers", help_, readers.whole, "[0, 0, 1, 1]"))
+    return _meta(FieldRecord(key, "numbers", help_, readers.whole, example))
 
 
 def price_range(key: str, help_: str) -> dict[str, FieldRecord]:
     """An uncertain number whose reader follows from the entry's `quantity`."""
     return _meta(FieldRecord(key, "range", help_, unit="$0.08/kWh"))
+
+
+def ratio(key: str, help_: str) -> dict[str, FieldRecord]:
+    """A ratio such as `3:1`."""
+    return _meta(FieldRecord(key, "value", help_, units.ratio, "3:1"))
+
+
+def topology(key: str, help_: str) -> dict[str, FieldRecord]:
+    """A topology within a topology."""
+    return _meta(FieldRecord(key, "topology", help_))
 
 
 def nested(key: str, help_: str, record: type[Any]) -> dict[str, FieldRecord]:
@@ -185,3 +196,63 @@ def records(entry: type[Any]) -> Mapping[str, FieldRecord]:
         entry: A catalogue dataclass, or a record nested in one.
     """
     return {field.name: field.metadata[METADATA_KEY] for field in fields(entry) if METADATA_KEY in field.metadata}
+
+
+def values(record: type[Any], mapping: Mapping[str, object], *, what: str) -> dict[str, Any]:
+    """Constructor arguments of a record from what a file says, in base units.
+
+    Args:
+        record: Dataclass whose fields carry a `FieldRecord`.
+        mapping: Keys as files write them; quantities as text with units.
+        what: The record in the user's words, for messages.
+
+    Raises:
+        InputError: A key is unknown or a value cannot be read.
+    """
+    by_key = {field.key: (name, field) for name, field in records(record).items()}
+    out: dict[str, Any] = {}
+    for key, value in mapping.items():
+        if key not in by_key:
+            raise InputError(
+                f"{what} has no key `{key}`", key=key, found=key, allowed=list(by_key), hint=did_you_mean(key, by_key)
+            )
+        name, field = by_key[key]
+        out[name] = _read(field, value)
+    return out
+
+
+def _read(field: FieldRecord, value: object) -> Any:
+    try:
+        if field.shape == "flag":
+            return _flag(value)
+        if field.shape == "choice":
+            return _choice(field, value)
+        if field.shape == "numbers":
+            return _numbers(value)
+        return value if field.read is None else field.read(value)
+    except InputError as error:
+        raise error.located(key=field.key) from None
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InputError("expected true or false", found=value, allowed="true, false")
+    return value
+
+
+def _choice(field: FieldRecord, value: object) -> str:
+    if value not in field.allowed:
+        hint = did_you_mean(str(value), field.allowed)
+        raise InputError(f"unknown value `{value}`", found=value, allowed=field.allowed, hint=hint)
+    return str(value)
+
+
+def _numbers(value: object) -> tuple[int, ...]:
+    if not isinstance(value, list | tuple):
+        raise InputError("expected a list of whole numbers", found=value, allowed="such as [8, 8, 16]")
+    return tuple(readers.whole(item) for item in value)
+
+
+def defaults(record: type[Any]) -> dict[str, Any]:
+    """Default value of every field of a record that has one, by attribute name; for documentation."""
+    return {field.name: field.default for field in fields(record) if field.default is not MISSING}
