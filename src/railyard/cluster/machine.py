@@ -135,6 +135,29 @@ class Cluster:
         copies = {id(network): replace(network, port_of_rank=network.port_of_rank[order]) for network in self.networks}
         return self.with_networks(copies)
 
+    def part(self, accelerators: NDArray[np.int32]) -> Cluster:
+        """What a job sees of the machine: its accelerators as ranks, on the same networks.
+
+        For finding what the job does and what its paths are. Links of scale-up domains are numbered as if the job had
+        the first domains; engines run jobs on the machine itself.
+
+        Args:
+            accelerators: int32[ranks], in servers of neighbouring ranks.
+        """
+        ranks, per_server = len(accelerators), min(self.ranks_per_server, len(accelerators))
+        copies = {
+            id(network): replace(network, port_of_rank=network.port_of_rank[accelerators]) for network in self.networks
+        }
+        domain = min(self.scale_up_domain, ranks)
+        return replace(
+            self.with_networks(copies),
+            ranks=ranks,
+            servers=-(-ranks // per_server),
+            ranks_per_server=per_server,
+            scale_up_domain=domain,
+            scale_up=replace(self.scale_up, ranks=ranks, domain=domain),
+        )
+
     def with_networks(self, copies: Mapping[int, Network]) -> Cluster:
         """With other networks, by the identity of those that they replace."""
         return replace(

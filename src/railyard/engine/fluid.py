@@ -143,7 +143,7 @@ def _record(
         optional=optional,
         tables={"links": {"bytes": result.link_bytes}, **series},
         meta=meta,
-        jobs=() if merged.alone else merged.jobs,
+        jobs=() if merged.graph is merged.jobs[0].work else merged.jobs,
     )
 
 

@@ -44,7 +44,7 @@ class Record:
         parts: Records of what lies beneath, by name: the flows of a step.
         meta: Engine, seed, digest, what the engine leaves out; JSON values only. No `engine`: a measured cluster.
         work: What ran, where that is known.
-        jobs: What ran together, where there are several; their rows are those of job after job.
+        jobs: What ran together, where there are several or one that was placed; rows are those of job after job.
     """
 
     rows: str

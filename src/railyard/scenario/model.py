@@ -15,7 +15,7 @@ from railyard.scenario.quantity import Natural, Text
 from railyard.scenario.section import Section
 from railyard.scenario.serving import ServingSection
 from railyard.scenario.trace import TraceSection
-from railyard.scenario.workload import TrainingSection, WorkloadSection
+from railyard.scenario.workload import JobSection, TrainingSection, WorkloadSection
 
 FORMAT = "railyard/1"
 
@@ -89,6 +89,17 @@ class Scenario(Section):
         if self.workload.trace is None:
             raise InputError("this wants a trace; the scenario has no `trace`", key="workload")
         return self.workload.trace
+
+    @property
+    def jobs(self) -> tuple[JobSection, ...]:
+        """The jobs that share the cluster.
+
+        Raises:
+            InputError: The scenario has one job.
+        """
+        if self.workload.jobs is None:
+            raise InputError("this wants several jobs; the scenario has no `jobs`", key="workload")
+        return self.workload.jobs
 
     @property
     def pipeline(self) -> PipelineSection:

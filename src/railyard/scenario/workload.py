@@ -7,7 +7,8 @@ from pydantic_core import PydanticCustomError
 
 from railyard.scenario.communication import CommunicationSection
 from railyard.scenario.pipeline import PipelineSection
-from railyard.scenario.quantity import Count, Flag, Positive, Text
+from railyard.scenario.placement import PlacementSection
+from railyard.scenario.quantity import Count, Flag, Positive, Span, Text
 from railyard.scenario.section import Section, section_of
 from railyard.scenario.serving import ServingSection
 from railyard.scenario.trace import TraceSection
@@ -93,6 +94,38 @@ class TrainingSection(Section):
     checkpoint: CheckpointSection | None = Field(default=None, description="Writing of checkpoints to storage.")
 
 
+def _policy(value: object) -> object:
+    return {"policy": value} if isinstance(value, str) else value
+
+
+class JobSection(Section):
+    """One of several jobs; one of `training`, `serving` and `trace` says what it is."""
+
+    name: Text = Field(description="How it is called in tables; each job has a name of its own.")
+    accelerators: Positive = Field(description="Accelerators that it has for itself, one rank each.", examples=[32])
+    placement: Annotated[PlacementSection, BeforeValidator(_policy)] = Field(
+        default_factory=PlacementSection,
+        description="Which accelerators; jobs choose in the order in which they stand.",
+    )
+    start: Span = Field(default=0.0, description="When it starts: the phase of its steps beside those of others.")
+    training: TrainingSection | None = Field(default=None, description="A training job, step after step.")
+    serving: ServingSection | None = Field(default=None, description="A model that answers requests.")
+    trace: Annotated[TraceSection, BeforeValidator(_file)] | None = Field(
+        default=None, description="A trace, schedule or matrix that is run again and again: a file, or its section."
+    )
+
+    @property
+    def kind(self) -> str:
+        """Which key says what it is."""
+        return next(name for name in ("training", "serving", "trace") if getattr(self, name) is not None)
+
+    @model_validator(mode="after")
+    def _one(self) -> "JobSection":
+        if sum(part is not None for part in (self.training, self.serving, self.trace)) != 1:
+            raise PydanticCustomError("job", "one of `training`, `serving` and `trace` says what a job is")
+        return self
+
+
 class WorkloadSection(Section):
     """What runs; one of the keys is used."""
 
@@ -105,8 +138,12 @@ class WorkloadSection(Section):
         default=None, description="A trace, schedule or matrix that is run again: a file, or its section."
     )
 
+    jobs: tuple[JobSection, ...] | None = Field(default=None, min_length=1, description="Jobs that share the cluster.")
+
     @model_validator(mode="after")
     def _one(self) -> "WorkloadSection":
-        if sum(part is not None for part in (self.training, self.serving, self.pipeline, self.trace)) != 1:
-            raise PydanticCustomError("workload", "one of `training`, `serving`, `pipeline`, `trace` says what runs")
+        parts = (self.training, self.serving, self.pipeline, self.trace, self.jobs)
+        if sum(part is not None for part in parts) != 1:
+            words = "one of `training`, `serving`, `pipeline`, `trace`, `jobs` says what runs"
+            raise PydanticCustomError("workload", words)
         return self

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from railyard.schema import yaml
 from railyard.study.compose import model_file
 from railyard.study.folder import slug
+from railyard.study.jobs.drafts import draft_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +51,8 @@ def _files(draft: Draft) -> dict[str, Path]:
     """The files that a scenario names, by what it calls them."""
     files: dict[str, Path] = {}
     workload = draft.scenario.workload
+    for number in range(len(workload.jobs or ())):
+        files |= _files(draft_of(draft, number))
     of_one = workload.training or workload.serving
     model = None if of_one is None else model_file(draft.folder, of_one.model)
     if of_one is not None and model is not None:

@@ -171,7 +171,7 @@ class PacketEngine:
             tables={"links": {"bytes": link_bytes}},
             parts={"flows": flows_of(traffic, result, placed, cluster, sampled)},
             meta=meta,
-            jobs=() if merged.alone else merged.jobs,
+            jobs=() if merged.graph is merged.jobs[0].work else merged.jobs,
         )
         if progress is not None:
             progress(len(graph), len(graph), found.makespan_ps)

@@ -157,12 +157,32 @@ def service_of(
     Raises:
         InputError: It cannot be run; with the place in the scenario.
     """
-    from railyard.economics.assumptions import Assumptions
-
     draft, scenario = variant.draft, variant.draft.scenario
     catalog = memo.get("catalog", scenario.catalog, lambda: compose.catalog_of(draft))
     key = [scenario.catalog, dump(machine)]
     cluster = memo.get("cluster", key, lambda: compose.cluster_of(draft, catalog, machine))
+    return service_on(cluster, variant, serving, place, memo)
+
+
+def service_on(
+    cluster: Cluster, variant: Variant, serving: ServingSection, place: tuple[str, ...], memo: Memo
+) -> ServingJob:
+    """One model that answers on a cluster, ready to run.
+
+    Args:
+        cluster: What it runs on.
+        variant: Its scenario names catalogue, prices, requests and seed.
+        serving: How it answers.
+        place: Where the section stands in the scenario.
+        memo: What other variants have made.
+
+    Raises:
+        InputError: It cannot be run; with the place in the scenario.
+    """
+    from railyard.economics.assumptions import Assumptions
+
+    draft, scenario = variant.draft, variant.draft.scenario
+    catalog = memo.get("catalog", scenario.catalog, lambda: compose.catalog_of(draft))
     with blaming(draft, *place, "model"):
         model = compose.model_of(draft.folder, serving.model, catalog)
     with blaming(draft, "economics"):

@@ -104,7 +104,7 @@ def _between(
     turns = math.lcm(*(pool.copies.shape[1] for pool in ends))
     a, b = (np.repeat(one, turns) for one in pairs)
     usage = Usage(networks, len(a), CollectivePolicy(pxn=nics == "rail"))
-    lanes, homes = _lanes(*ends, a, b, turns), (ends[0].home, ends[1].home)
+    lanes, homes = lanes_between(*ends, a, b, turns), (ends[0].home, ends[1].home)
     try:
         if homes[0] == homes[1]:
             within(usage, homes[0], lanes, nics)
@@ -124,7 +124,7 @@ def _between(
     )
 
 
-def _lanes(send: Placed, take: Placed, a: Ints, b: Ints, turns: int) -> Lanes:
+def lanes_between(send: Placed, take: Placed, a: Ints, b: Ints, turns: int) -> Lanes:
     """Ranks of a copy to those of the other; the ways of a pair follow one another, turn by turn."""
     here, there = send.copies, take.copies
     lanes = max(here.shape[2], there.shape[2])

@@ -92,9 +92,9 @@ def _job(variant: Variant, memo: Memo, engine: str | None) -> Prepared:
     catalog = memo.get("catalog", scenario.catalog, partial(compose.catalog_of, draft))
     key = [scenario.catalog, dump(scenario.cluster)]
     cluster = memo.get("cluster", key, partial(compose.cluster_of, draft, catalog))
-    name, trace = memo.get("trace", dump(scenario.trace), partial(_read, draft))
+    name, trace = memo.get("trace", dump(scenario.trace), partial(read_trace, draft))
     with blaming(draft, *PLACE):
-        placement = _placement(trace.ranks, cluster, scenario.trace.ranks_per_server)
+        placement = placement_of(trace.ranks, cluster, scenario.trace.ranks_per_server)
     with blaming(draft, "collectives"):
         policy = policy_of(scenario.collectives)
     with blaming(draft, "economics"):
@@ -118,7 +118,7 @@ def path_of(draft: Draft) -> Path:
     return draft.folder / draft.scenario.trace.file
 
 
-def _read(draft: Draft) -> tuple[str, Trace]:
+def read_trace(draft: Draft) -> tuple[str, Trace]:
     """Format and tasks of the trace, its computations scaled.
 
     Raises:
@@ -147,7 +147,7 @@ def _options(section: TraceSection, name: str) -> dict[str, Any]:
     return {}
 
 
-def _placement(ranks: int, cluster: Cluster, ranks_per_server: int | None) -> NDArray[np.int32]:
+def placement_of(ranks: int, cluster: Cluster, ranks_per_server: int | None) -> NDArray[np.int32]:
     """int32[ranks], the accelerator of each rank: server after server, so many ranks on each.
 
     Raises:

@@ -114,7 +114,7 @@ def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Prep
         key = [extra, dump(draft.scenario.cluster)]
         catalog = memo.get("catalog", extra, partial(compose.catalog_of, draft))
         cluster = memo.get("cluster", key, partial(compose.cluster_of, draft, catalog))
-        job = replace(_job(variant, catalog, cluster, engine), graphs=graphs)
+        job = replace(prepared(variant, catalog, cluster, engine), graphs=graphs)
         use = compose.domain_use_of(cluster, job.training.layout)
         if use is not None and cluster.spec.ranks_per_domain is None:
             place = partial(compose.placed, draft, cluster, catalog, use)
@@ -123,7 +123,12 @@ def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Prep
     return jobs
 
 
-def _job(variant: Variant, catalog: Catalog, cluster: Cluster, engine: str | None) -> Prepared:
+def prepared(variant: Variant, catalog: Catalog, cluster: Cluster, engine: str | None = None) -> Prepared:
+    """One variant on a cluster, ready to run.
+
+    Raises:
+        InputError: It cannot be run; with the place in the scenario.
+    """
     from railyard.economics.assumptions import Assumptions
 
     draft = variant.draft

@@ -1,0 +1,1 @@
+"""Several jobs on one cluster: each alone, all together, and all but one."""

@@ -1,0 +1,265 @@
+"""What each job takes alone and beside the others, what each of them costs it, and how full the network was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.economics.cost import JobFacts
+from railyard.economics.deployment import deployment_cost
+from railyard.economics.evaluate import evaluate
+from railyard.economics.parts import Part, component_of
+from railyard.economics.serving import Goodput as Sold
+from railyard.graph.record import fingerprint
+from railyard.measure.causes import NETWORK_CAUSES
+from railyard.measure.decompose import decompose
+from railyard.measure.job import Checkpointing
+from railyard.measure.serving.objective import goodput
+from railyard.study.jobs.simulate import ENOUGH, Answering, Stepped
+from railyard.study.serving.measuring import SHORTEST_S, latencies, objective_of
+from railyard.study.serving.spending import uses_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from railyard.catalog import Range
+    from railyard.economics.sources import Source
+    from railyard.graph import Record
+    from railyard.study.jobs.prepare import Shared, Tenant
+    from railyard.study.jobs.simulate import Figure, Outcome
+
+_HOT_LINKS = 8
+LEFT_OUT = (
+    "serving jobs put keys and values on the fabric that go from prompts to answers; collectives of replicas that span"
+    " servers, weights that are loaded and caches that move are not there for others to meet",
+    "a serving job is slowed over its whole run as much as in the part that was put on the fabric",
+)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Every job alone, all together, and all but one.
+
+    Attributes:
+        shared: The jobs.
+        alone: By number of a job.
+        together: All of them.
+        without: By number of the one that is left out.
+    """
+
+    shared: Shared
+    alone: dict[int, Outcome]
+    together: Outcome
+    without: dict[int, Outcome]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One variant of the result, and where its numbers come from.
+
+    Attributes:
+        variant: As it stands in `result.json`.
+        sources: Origins of its prices, powers, rates.
+        left_out: What engine and fabric leave out.
+        defaults: What was chosen because the scenario did not say.
+    """
+
+    variant: dict[str, Any]
+    sources: tuple[Source, ...] = ()
+    left_out: tuple[str, ...] = ()
+    defaults: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of the run of all jobs."""
+        return str(self.variant["digest"])
+
+
+def measure(compared: Compared) -> Measured:
+    """Everything about one variant."""
+    shared, together = compared.shared, compared.together
+    rows = [_job(compared, tenant) for tenant in shared.tenants]
+    record = together.record
+    variant = {
+        "name": shared.variant.name,
+        "settings": dict(shared.variant.settings),
+        "engine": shared.engine.name,
+        "jobs": rows,
+        "network": None if record is None else _network(shared, record),
+        "rounds": {"count": together.rounds, "moved": together.moved, "agree": together.moved < ENOUGH},
+        "warnings": [*_warnings(compared), *([] if record is None else record.meta.get("warnings", []))],
+        "digest": _digest(together),
+    }
+    left_out = () if record is None else tuple(str(words) for words in record.meta.get("left_out", ()))
+    serves = any(tenant.serving is not None for tenant in shared.tenants)
+    notes = tuple(f"{tenant.name}: {words}" for tenant in shared.tenants for words in tenant.notes)
+    return Measured(
+        variant, left_out=(*left_out, *(LEFT_OUT if serves else ()), *notes), defaults=tuple(_defaults(shared))
+    )
+
+
+def _defaults(shared: Shared) -> Iterator[str]:
+    for tenant in shared.tenants:
+        if tenant.training is not None:
+            yield f"{tenant.name}: {tenant.training.training.layout}; software {tenant.training.training.software.name}"
+
+
+def _warnings(compared: Compared) -> Iterator[str]:
+    if compared.together.rounds > 1 and compared.together.moved >= ENOUGH:
+        yield (
+            f"serving and fabric do not agree after {compared.together.rounds} rounds: the last moved a figure by"
+            f" {compared.together.moved:.1%}"
+        )
+
+
+def _job(compared: Compared, tenant: Tenant) -> dict[str, Any]:
+    number = tenant.number
+    alone, beside = compared.alone[number].figures[number], compared.together.figures[number]
+    section = tenant.section
+    return {
+        "name": tenant.name,
+        "kind": section.kind,
+        "accelerators": section.accelerators,
+        "placement": {"policy": section.placement.policy, "seed": section.placement.seed},
+        "leafs": _leafs(compared.shared, tenant),
+        "start_s": section.start,
+        "alone": _figure(compared.shared, tenant, alone),
+        "together": _figure(compared.shared, tenant, beside),
+        "slowdown": _ratio(beside, alone),
+        "costs": [_cost(compared, number, other) for other in compared.without if other != number],
+    }
+
+
+def _leafs(shared: Shared, tenant: Tenant) -> int:
+    """Switches that the job's first NICs are joined to."""
+    network, links = shared.machine.back_end, shared.machine.links
+    ports = np.unique(network.port_of_rank[tenant.placement, 0])
+    return len({int(links.target[network.port_links(int(port))[0][0]]) for port in ports})
+
+
+def _ratio(figure: Figure, base: Figure) -> float:
+    return figure.measure_s / base.measure_s if base.measure_s > 0 else 1.0
+
+
+def _cost(compared: Compared, number: int, other: int) -> dict[str, Any]:
+    """What one job takes longer because another is there: all together against all without that one."""
+    every, without = compared.together.figures[number], compared.without[other].figures[number]
+    row = {
+        "job": compared.shared.tenants[other].name,
+        "seconds": every.measure_s - without.measure_s,
+        "share": _ratio(every, without) - 1.0,
+    }
+    if isinstance(every, Answering) and isinstance(without, Answering):
+        row["transfer_share"] = every.slowdown / without.slowdown - 1.0
+    return row
+
+
+def _figure(shared: Shared, tenant: Tenant, figure: Figure) -> dict[str, Any]:
+    if isinstance(figure, Answering):
+        return {
+            "ttft_s": dict(figure.ttft_s),
+            "tpot_s": dict(figure.tpot_s),
+            "transfers": figure.transfers,
+            "transfer_s": figure.transfer_s,
+            "transfer_slowdown": figure.slowdown,
+            **_served_money(shared, tenant, figure),
+        }
+    found = {"step_s": figure.step_s, "steps": figure.steps}
+    return found if tenant.training is None else {**found, **_trained(shared, tenant, figure)}
+
+
+def _trained(shared: Shared, tenant: Tenant, figure: Stepped) -> dict[str, Any]:
+    """Communication that a step waits for, and its cost; the job pays for its share of the machine."""
+    if tenant.training is None:
+        return {}
+    training, prepared = tenant.training.training, tenant.training
+    split = decompose(figure.record)
+    cost = evaluate(
+        decomposition=split,
+        accelerator=shared.machine.accelerator,
+        parts=_parts(shared, tenant),
+        job=JobFacts(
+            tokens=float(training.tokens or training.step_tokens),
+            tokens_per_step=float(training.step_tokens),
+            step_s=figure.step_s,
+            accelerators=tenant.section.accelerators,
+            checkpointing=Checkpointing(),
+        ),
+        assumptions=prepared.assumptions,
+    )
+    exposed = split.seconds(*NETWORK_CAUSES) / split.step_s if split.step_ps else 0.0
+    return {
+        "exposed_s": exposed * figure.step_s,
+        "usd_per_h": _times(cost.cpmt.usd_per_gpu_h, tenant.section.accelerators),
+        "usd_per_mtoken": _times(cost.cpmt.total, 1),
+    }
+
+
+def _served_money(shared: Shared, tenant: Tenant, figure: Answering) -> dict[str, Any]:
+    if tenant.serving is None:
+        return {}
+    job = tenant.serving.as_sent(figure.run)
+    served = latencies(job, job.requests, figure.run)
+    objective = objective_of(job)
+    span_s = max(goodput(served, objective).span_s, SHORTEST_S)
+    sold = Sold.of(objective.met(served), served.input_tokens, served.output_tokens, span_s, served.cached_tokens)
+    cost = deployment_cost(
+        uses=uses_of(job, figure.run, span_s),
+        parts=_parts(shared, tenant),
+        goodput=sold,
+        assumptions=job.assumptions,
+    )
+    each, accelerators = cost.owned.tokens["total"], tenant.section.accelerators
+    return {
+        "usd_per_h": _times(cost.owned.usd_per_gpu_h, accelerators),
+        "usd_per_mtoken": None if each is None else _times(each, 1),
+    }
+
+
+def _times(band: Range, factor: float) -> dict[str, float]:
+    return {"low": band.low * factor, "typical": band.typical * factor, "high": band.high * factor}
+
+
+def _parts(shared: Shared, tenant: Tenant) -> list[Part]:
+    """The job's share of the machine's bill, by accelerators."""
+    share = tenant.section.accelerators / shared.machine.ranks
+    return [
+        Part(component_of(row.kind), row.name, row.count * share, row.price_usd, row.power_w)
+        for row in shared.machine.bill()
+    ]
+
+
+def _network(shared: Shared, record: Record) -> dict[str, Any]:
+    """Load of the links, a mean over the run of all jobs, by tier; and the busiest of them."""
+    links = shared.machine.links
+    span_s = max(record.makespan_ps * 1e-12, 1e-12)
+    carried = links.to_physical(record.table("links")["bytes"])
+    load = carried * 8 / (links.line_bps[: links.physical] * span_s)
+    tier_of = links.tier[: links.physical]
+    used = [index for index in range(len(links.tiers)) if (tier_of == index).any()]
+    tiers = [
+        {
+            "name": links.tiers[index],
+            "links": int(np.count_nonzero(tier_of == index)),
+            "mean_utilization": float(load[tier_of == index].mean()),
+            "max_utilization": float(load[tier_of == index].max()),
+            "bytes": float(carried[tier_of == index].sum()),
+        }
+        for index in used
+    ]
+    between = np.flatnonzero(tier_of != links.tiers.index("scale-up"))
+    hot = between[np.argsort(-load[between], kind="stable")][:_HOT_LINKS]
+    return {
+        "span_s": span_s,
+        "tiers": tiers,
+        "hot_links": [{"name": shared.machine.link_name(int(link)), "utilization": float(load[link])} for link in hot],
+    }
+
+
+def _digest(outcome: Outcome) -> str:
+    """Of the fabric and of the requests."""
+    runs = [figure.run for figure in outcome.figures.values() if isinstance(figure, Answering)]
+    own = "" if outcome.record is None else outcome.record.digest()
+    return fingerprint(np.frombuffer(own.encode(), np.uint8), *(run.end_ps for run in runs))

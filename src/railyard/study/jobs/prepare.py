@@ -1,0 +1,212 @@
+"""Jobs that share a cluster, made before anything is simulated: input errors appear here, and nowhere later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.cluster.placement import place, policies
+from railyard.errors import InputError
+from railyard.graph.repeat import closed
+from railyard.scenario.load import blaming, dump
+from railyard.study import compose
+from railyard.study.jobs.drafts import as_job, draft_of
+from railyard.study.memo import Memo
+from railyard.study.serving.prepare import service_on
+from railyard.study.trace.prepare import placement_of, read_trace
+from railyard.study.training.conditions import fault_of, jitter_of, policy_of
+from railyard.study.training.packet_engine import engine_of
+from railyard.study.training.prepare import prepared
+from railyard.workload.training.build import build
+from railyard.workload.training.jitter import law_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+    from railyard.collective import CollectivePolicy
+    from railyard.engine import Engine, Fault, Jitter
+    from railyard.graph import TaskGraph
+    from railyard.scenario.load import Draft
+    from railyard.scenario.variants import Variant
+    from railyard.scenario.workload import JobSection
+    from railyard.study.serving.prepare import ServingJob
+    from railyard.study.training.prepare import Prepared
+
+
+@dataclass(frozen=True, eq=False)
+class Tenant:
+    """One of the jobs.
+
+    Attributes:
+        number: Its place among them, from 0.
+        section: As written.
+        placement: int32[ranks], its accelerators.
+        step: What it does again and again; None of a job that serves.
+        training: As a training job alone would be prepared; None of others.
+        serving: As a serving job alone would be prepared; None of others.
+        notes: What its file does not say, in words.
+    """
+
+    number: int
+    section: JobSection
+    placement: NDArray[np.int32]
+    step: TaskGraph | None = None
+    training: Prepared | None = None
+    serving: ServingJob | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """How it is called."""
+        return self.section.name
+
+    @property
+    def start_ps(self) -> int:
+        """When it starts."""
+        return round(self.section.start * 1e12)
+
+
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """One variant, ready to run.
+
+    Attributes:
+        variant: Its name, settings and scenario.
+        machine: The cluster that is shared.
+        tenants: The jobs.
+        engine: How time is found.
+        policy: What is fixed about collectives.
+        faults: What goes wrong; ranks count from the first job on.
+        jitter: Random differences in compute time.
+    """
+
+    variant: Variant
+    machine: Cluster
+    tenants: tuple[Tenant, ...]
+    engine: Engine
+    policy: CollectivePolicy
+    faults: tuple[Fault, ...]
+    jitter: Jitter
+
+    @property
+    def seed(self) -> int:
+        """Of everything random."""
+        return self.variant.draft.scenario.seed
+
+
+def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Shared]:
+    """All variants of a scenario, ready to run.
+
+    Args:
+        variants: Of one scenario.
+        engine: In place of the scenario's.
+
+    Raises:
+        InputError: One of them cannot be run; with the place in the scenario.
+    """
+    memo = Memo()
+    return [_shared(variant, memo, engine) for variant in variants]
+
+
+def _shared(variant: Variant, memo: Memo, engine: str | None) -> Shared:
+    draft, scenario = variant.draft, variant.draft.scenario
+    name = compose.engine_name(draft, engine)
+    catalog = memo.get("catalog", scenario.catalog, partial(compose.catalog_of, draft))
+    key = [scenario.catalog, dump(scenario.cluster)]
+    machine = memo.get("cluster", key, partial(compose.cluster_of, draft, catalog))
+    with blaming(draft, "collectives"):
+        policy = policy_of(scenario.collectives)
+    placements = _placements(draft, machine)
+    tenants = tuple(
+        _tenant(variant, number, machine.part(_seen(scenario.jobs[number], placement, machine)), placement, memo)
+        for number, placement in enumerate(placements)
+    )
+    return Shared(
+        variant=variant,
+        machine=machine,
+        tenants=tenants,
+        engine=engine_of(draft, machine, name),
+        policy=policy,
+        faults=tuple(fault_of(fault) for fault in scenario.faults),
+        jitter=jitter_of(scenario.jitter, law_of(machine.accelerator), 1),
+    )
+
+
+def _placements(draft: Draft, machine: Cluster) -> list[NDArray[np.int32]]:
+    """The accelerators of every job; jobs choose in the order in which they stand.
+
+    Raises:
+        InputError: They want more than there are, or not whole servers.
+    """
+    jobs = draft.scenario.jobs
+    wanted = [job.accelerators for job in jobs]
+    if sum(wanted) > machine.ranks:
+        error = InputError(
+            f"the jobs want {' + '.join(map(str, wanted))} accelerators, and the cluster has {machine.ranks}",
+            found=sum(wanted),
+            allowed=f"at most {machine.ranks}",
+        )
+        raise draft.blame(error, "workload", "jobs")
+    free, found = np.ones(machine.ranks, np.bool_), []
+    for number, job in enumerate(jobs):
+        with blaming(draft, "workload", "jobs", str(number)):
+            _check_servers(job.accelerators, machine)
+            placement = place(machine, job.placement.record(), job.accelerators, free)
+        free[placement] = False
+        found.append(placement)
+    return found
+
+
+def _check_servers(accelerators: int, machine: Cluster) -> None:
+    each = machine.ranks_per_server
+    if accelerators > each and accelerators % each:
+        below = accelerators // each * each
+        raise InputError(
+            f"a job has whole servers of {each} accelerators, or a part of one",
+            key="accelerators",
+            found=accelerators,
+            hint=f"nearest possible: {below} or {below + each}",
+        )
+
+
+def _seen(job: JobSection, placement: NDArray[np.int32], machine: Cluster) -> NDArray[np.int32]:
+    """The accelerators on which the work is laid out: where single ones are scattered, those of so many servers."""
+    if policies.get(job.placement.policy).keeps_domains:
+        return placement
+    return np.arange(len(placement), dtype=np.int32) % machine.ranks
+
+
+def _tenant(variant: Variant, number: int, part: Cluster, placement: NDArray[np.int32], memo: Memo) -> Tenant:
+    section = variant.draft.scenario.jobs[number]
+    own = replace(variant, draft=draft_of(variant.draft, number))
+    plain = Tenant(number, section, placement)
+    with as_job(number, section.kind):
+        if section.serving is not None:
+            _check_kept(section)
+            return replace(plain, serving=service_on(part, own, section.serving, ("workload", "serving"), memo))
+        if section.training is not None:
+            catalog = memo.get("catalog", variant.draft.scenario.catalog, partial(compose.catalog_of, own.draft))
+            training = prepared(own, catalog, part, "flow")
+            with blaming(own.draft, "workload", "training"):
+                return replace(plain, training=training, step=build(training.training, part))
+        _, trace = read_trace(own.draft)
+        with blaming(own.draft, "workload", "trace"):
+            places = placement_of(trace.ranks, part, own.draft.scenario.trace.ranks_per_server)
+    notes = (*trace.lacks, *trace.left_out)
+    return replace(plain, placement=placement[places], step=closed(trace.graph), notes=notes)
+
+
+def _check_kept(section: JobSection) -> None:
+    if not policies.get(section.placement.policy).keeps_domains:
+        raise InputError(
+            "replicas that serve need accelerators of one server",
+            key="placement.policy",
+            found=section.placement.policy,
+            allowed=[name for name, policy in policies.items() if policy.keeps_domains],
+        )

@@ -1,0 +1,53 @@
+"""Several jobs on one cluster: what each costs the others, on any engine of the registry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.graph import parquet
+from railyard.scenario.variants import expand, resolved
+from railyard.study.inputs import write_inputs
+from railyard.study.jobs.measuring import Compared, measure
+from railyard.study.jobs.prepare import prepare
+from railyard.study.jobs.simulate import Bench
+from railyard.study.kind import Kind, kinds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from railyard.study.control import Control
+    from railyard.study.jobs.measuring import Measured
+    from railyard.study.jobs.prepare import Shared
+
+
+def _run(shared: Shared, control: Control) -> Compared:
+    every = [tenant.number for tenant in shared.tenants]
+    bench = Bench(shared, control.stop, control.counted(2 * len(every) + 1))
+    bench.plan()
+    together = bench.of(every)
+    alone = {number: bench.of([number]) for number in every}
+    without = {number: bench.of([one for one in every if one != number]) for number in every if len(every) > 1}
+    return Compared(shared, alone, together, without)
+
+
+def _write(folder: Path, compared: Compared, _found: Measured) -> None:
+    """What happened on the fabric while all jobs ran, as Parquet."""
+    if compared.together.record is not None:
+        parquet.write_record(compared.together.record, folder / "timeline.parquet")
+
+
+JOBS = kinds.add(
+    "jobs",
+    Kind(
+        name="jobs",
+        expand=expand,
+        resolved=resolved,
+        prepare=prepare,
+        engine=lambda shared: shared.engine.name,
+        run=_run,
+        measure=measure,
+        write=_write,
+        write_inputs=write_inputs,
+        parallel=True,
+    ),
+)
