@@ -172,6 +172,18 @@ export interface CommunicationSection {
   convergence: PublishedEffect[];
 }
 
+/** What another job costs this one: all jobs together against all without that one. */
+export interface CostRow {
+  /** the other */
+  job: string;
+  /** of the step or the median time to first token, s */
+  seconds: number;
+  /** of what it takes without the other */
+  share: number;
+  /** the same of transfers; absent where nothing is served */
+  transfer_share?: number;
+}
+
 /** How the samples of a step were loaded. */
 export interface DataSection {
   /** from storage in a step, bytes */
@@ -282,6 +294,30 @@ export interface HourlyCost {
   breakdown: NamedBand[];
 }
 
+/** One of the jobs. */
+export interface JobRow {
+  /** as the scenario calls it */
+  name: string;
+  /** what it is */
+  kind: "training" | "serving" | "trace";
+  /** that it has for itself */
+  accelerators: number;
+  /** how it got them */
+  placement: PlacementSection;
+  /** switches that they are joined to */
+  leafs: number;
+  /** when it starts, s */
+  start_s: number;
+  /** with the machine to itself */
+  alone: SteppedFigure | ServingFigure;
+  /** with all others */
+  together: SteppedFigure | ServingFigure;
+  /** of the step, or the median time to first token */
+  slowdown: number;
+  /** a row for each other job */
+  costs: CostRow[];
+}
+
 /** How long the job takes, restarts included. */
 export interface JobTimeSection {
   /** token budget */
@@ -306,6 +342,26 @@ export interface JobTimeSection {
   best_checkpoint_interval_s: number | null;
   /** goodput with that interval, 0 to 1 */
   best_goodput: number | null;
+}
+
+/** Several jobs on one cluster. */
+export interface JobsVariant {
+  /** how it is called in tables */
+  name: string;
+  /** what sets it apart */
+  settings: Record<string, unknown>;
+  /** of the fabric */
+  engine: string;
+  /** in the order of the scenario */
+  jobs: JobRow[];
+  /** null where nothing was sent */
+  network: SharedNetwork | null;
+  /** of serving and fabric */
+  rounds: RoundsSection;
+  /** what to know before the figures are believed */
+  warnings: string[];
+  /** fingerprint of the run of all jobs */
+  digest: string;
 }
 
 /** A rank that others waited for. */
@@ -688,6 +744,14 @@ export interface PipelineVariant {
   digest: string;
 }
 
+/** How a job got its accelerators. */
+export interface PlacementSection {
+  /** packed, scattered, ... */
+  policy: string;
+  /** of a policy that draws */
+  seed: number;
+}
+
 /** Caches of the pools of one model. */
 export interface PoolCacheSection {
   /** of prompt tokens that were found, 0 to 1 */
@@ -868,6 +932,16 @@ export interface ReuseRow {
   predicted_bps: number;
 }
 
+/** How serving and fabric came to agree. */
+export interface RoundsSection {
+  /** turns that they took */
+  count: number;
+  /** share by which the last of them moved any figure */
+  moved: number;
+  /** whether that is less than 1 % */
+  agree: boolean;
+}
+
 /** What one sender was allowed; keys that its control does not have are absent. */
 export interface SenderRow {
   /** source and target */
@@ -910,6 +984,24 @@ export interface ServingCostSection {
   cached_share: number;
 }
 
+/** A job that answers requests, alone or beside others. */
+export interface ServingFigure {
+  /** time to first token */
+  ttft_s: Percentiles;
+  /** time of each further token */
+  tpot_s: Percentiles;
+  /** that were put on the fabric */
+  transfers: number;
+  /** their mean time there, s */
+  transfer_s: number;
+  /** how many times as long they take as with no other job */
+  transfer_slowdown: number;
+  /** the job's share of the machine */
+  usd_per_h: Band;
+  /** per million tokens in time; null where none was */
+  usd_per_mtoken: Band | null;
+}
+
 /** One model that answers requests. */
 export interface ServingVariant {
   /** how it is called in tables */
@@ -922,6 +1014,38 @@ export interface ServingVariant {
   warnings: string[];
   /** fingerprint of the run */
   digest: string;
+}
+
+/** One of the busiest links. */
+export interface SharedLink {
+  /** from where to where */
+  name: string;
+  /** over time */
+  utilization: number;
+}
+
+/** What all jobs together put on the network. */
+export interface SharedNetwork {
+  /** how long they ran, s */
+  span_s: number;
+  /** from the accelerators upwards */
+  tiers: SharedTier[];
+  /** the busiest first */
+  hot_links: SharedLink[];
+}
+
+/** Links of one kind. */
+export interface SharedTier {
+  /** of the tier */
+  name: string;
+  /** one way each */
+  links: number;
+  /** over links and time */
+  mean_utilization: number;
+  /** of the busiest link over time */
+  max_utilization: number;
+  /** on all its wires */
+  bytes: number;
 }
 
 /** Attention, or feed-forward networks, on accelerators of their own. */
@@ -1026,6 +1150,20 @@ export interface StepSection {
   samples: number[];
   /** source of the law of jitter behind the percentiles; empty without one */
   jitter: string;
+}
+
+/** A job of steps, alone or beside others. */
+export interface SteppedFigure {
+  /** mean of the steps counted, s */
+  step_s: number;
+  /** those that lie in the time in which all jobs run */
+  steps: number;
+  /** communication that a step waits for, s; absent for a trace */
+  exposed_s?: number;
+  /** the job's share of the machine; absent for a trace */
+  usd_per_h?: Band;
+  /** per million tokens; absent for a trace */
+  usd_per_mtoken?: Band;
 }
 
 /** What storage does to a step. */
@@ -1399,5 +1537,5 @@ export interface Result {
   /** where the numbers come from */
   provenance: ProvenanceSection;
   /** in the order of the comparison */
-  variants: (TrainingVariant | ServingVariant | PipelineVariant | TraceVariant | TrafficVariant)[];
+  variants: (TrainingVariant | ServingVariant | PipelineVariant | JobsVariant | TraceVariant | TrafficVariant)[];
 }

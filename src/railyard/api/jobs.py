@@ -8,6 +8,7 @@ from railyard.api import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     Variant = Mapping[str, Any]
     Job = Mapping[str, Any]
@@ -37,6 +38,25 @@ def rows(variant: Variant) -> Iterator[list[str]]:
             _costs(job),
             _money(job),
         ]
+
+
+def card(result: Mapping[str, Any], report: Path | None) -> str:
+    """A line a job, and where the report is."""
+    lines = [f"{result['name']}: jobs that share a cluster, engine {result['provenance']['engine']}"]
+    for variant in result["variants"]:
+        lines += ["  ".join(cells) for cells in rows(variant)]
+    return "\n".join([*lines, f"report      {report if report is not None else 'not written'}"])
+
+
+def why(result: Mapping[str, Any]) -> str:
+    """Which job the others cost most."""
+    return "\n".join(_most(variant) for variant in result["variants"])
+
+
+def _most(variant: Variant) -> str:
+    worst = max(variant["jobs"], key=lambda job: job["slowdown"])
+    share = numbers.percent(worst["slowdown"] - 1)
+    return f"{variant['name']}: the others cost {worst['name']} most, {share} of what it takes alone: {_costs(worst)}"
 
 
 def notes(result: Mapping[str, Any]) -> list[str]:

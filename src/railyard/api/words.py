@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from railyard.api import numbers, served
+from railyard.api import jobs, numbers, served
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -81,7 +81,9 @@ def exposed_words(variant: Variant) -> str:
 
 
 def card(result: Mapping[str, Any], report: Path | None) -> str:
-    """Six lines on a run."""
+    """Six lines on a run; of several jobs a line each."""
+    if jobs.are_jobs(result):
+        return jobs.card(result, report)
     if served.is_served(result):
         return served.card(result, report)
     best = best_variant(result)
@@ -135,6 +137,8 @@ def _waiting(variant: Variant) -> str:
 
 def explain(result: Mapping[str, Any]) -> str:
     """Where the step of every variant goes, and what would help."""
+    if jobs.are_jobs(result):
+        return "\n".join(jobs.notes(result))
     if served.is_served(result):
         return served.explain(result)
     return "\n\n".join(_explain(variant) for variant in result["variants"])
@@ -159,6 +163,8 @@ def _explain(variant: Variant) -> str:
 
 def why(result: Mapping[str, Any]) -> str:
     """A sentence or two: which variant is best, by how much, what the others wait for, and what would help the best."""
+    if jobs.are_jobs(result):
+        return jobs.why(result)
     if served.is_served(result):
         return served.why(result)
     variants = result["variants"]

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from railyard import api
-from railyard.api import served, words
+from railyard.api import jobs, served, words
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.errors import InputError
@@ -69,8 +69,14 @@ def compare(
 
 def show(finished: api.Run) -> None:
     """The comparison as a table."""
-    told = served if served.is_served(finished.result) else words
-    table = Table(told.HEADINGS, told.RIGHT, turn=True)
-    for variant in finished.result["variants"]:
-        table.add(*told.row(variant))
+    if jobs.are_jobs(finished.result):
+        table = Table(jobs.HEADINGS, jobs.RIGHT, turn=True)
+        for variant in finished.result["variants"]:
+            for cells in jobs.rows(variant):
+                table.add(*cells)
+    else:
+        told = served if served.is_served(finished.result) else words
+        table = Table(told.HEADINGS, told.RIGHT, turn=True)
+        for variant in finished.result["variants"]:
+            table.add(*told.row(variant))
     table.print()

@@ -9,6 +9,7 @@ from pydantic import Discriminator, Field, Tag
 
 from railyard.result.provenance import ProvenanceSection
 from railyard.result.section import Section, Values
+from railyard.result.variants.jobs import JobsVariant
 from railyard.result.variants.pipeline import PipelineVariant
 from railyard.result.variants.serving import ServingVariant
 from railyard.result.variants.trace import TraceVariant
@@ -24,8 +25,9 @@ def kind_of(variant: Any) -> str | None:
         return type(variant).__module__.rpartition(".")[2]
     if "serving" in variant:
         return "pipeline" if isinstance(variant["serving"], dict) and "stages" in variant["serving"] else "serving"
-    if "trace" in variant:
-        return "trace"
+    own = next((key for key in ("trace", "jobs") if key in variant), None)
+    if own is not None:
+        return own
     return "training" if "step" in variant or "packet" not in variant else "traffic"
 
 
@@ -33,6 +35,7 @@ Variant = Annotated[
     Annotated[TrainingVariant, Tag("training")]
     | Annotated[ServingVariant, Tag("serving")]
     | Annotated[PipelineVariant, Tag("pipeline")]
+    | Annotated[JobsVariant, Tag("jobs")]
     | Annotated[TraceVariant, Tag("trace")]
     | Annotated[TrafficVariant, Tag("traffic")],
     Discriminator(kind_of),

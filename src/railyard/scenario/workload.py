@@ -137,8 +137,7 @@ class WorkloadSection(Section):
     trace: Annotated[TraceSection, BeforeValidator(_file)] | None = Field(
         default=None, description="A trace, schedule or matrix that is run again: a file, or its section."
     )
-
-    jobs: tuple[JobSection, ...] | None = Field(default=None, min_length=1, description="Jobs that share the cluster.")
+    jobs: tuple[JobSection, ...] | None = Field(default=None, description="Jobs that share the cluster.")
 
     @model_validator(mode="after")
     def _one(self) -> "WorkloadSection":
@@ -146,4 +145,10 @@ class WorkloadSection(Section):
         if sum(part is not None for part in parts) != 1:
             words = "one of `training`, `serving`, `pipeline`, `trace`, `jobs` says what runs"
             raise PydanticCustomError("workload", words)
+        if self.jobs == ():
+            raise PydanticCustomError("workload", "there is no job in `jobs`")
+        names = [job.name for job in self.jobs or ()]
+        twice = next((name for number, name in enumerate(names) if name in names[:number]), None)
+        if twice is not None:
+            raise PydanticCustomError("workload", "two jobs are called `{name}`", {"name": twice})
         return self

@@ -45,4 +45,4 @@ def _moved(key: str | None, place: str, kind: str) -> str | None:
         return f"{place}.accelerators"
     if key is not None and (key == f"workload.{kind}" or key.startswith(f"workload.{kind}.")):
         return f"{place}.{key.removeprefix('workload.')}"
-    return key if key is None or "." in key else f"{place}.{key}"
+    return key

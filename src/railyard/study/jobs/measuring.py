@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from railyard.cluster.bill import bill_of
+from railyard.cluster.names import link_name
 from railyard.economics.cost import JobFacts
 from railyard.economics.deployment import deployment_cost
 from railyard.economics.evaluate import evaluate
@@ -227,7 +229,7 @@ def _parts(shared: Shared, tenant: Tenant) -> list[Part]:
     share = tenant.section.accelerators / shared.machine.ranks
     return [
         Part(component_of(row.kind), row.name, row.count * share, row.price_usd, row.power_w)
-        for row in shared.machine.bill()
+        for row in bill_of(shared.machine)
     ]
 
 
@@ -254,7 +256,7 @@ def _network(shared: Shared, record: Record) -> dict[str, Any]:
     return {
         "span_s": span_s,
         "tiers": tiers,
-        "hot_links": [{"name": shared.machine.link_name(int(link)), "utilization": float(load[link])} for link in hot],
+        "hot_links": [{"name": link_name(shared.machine, int(link)), "utilization": float(load[link])} for link in hot],
     }
 
 

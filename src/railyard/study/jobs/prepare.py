@@ -186,9 +186,10 @@ def _tenant(variant: Variant, number: int, part: Cluster, placement: NDArray[np.
     section = variant.draft.scenario.jobs[number]
     own = replace(variant, draft=draft_of(variant.draft, number))
     plain = Tenant(number, section, placement)
+    with blaming(variant.draft, "workload", "jobs", str(number)):
+        _check_kept(section)
     with as_job(number, section.kind):
         if section.serving is not None:
-            _check_kept(section)
             return replace(plain, serving=service_on(part, own, section.serving, ("workload", "serving"), memo))
         if section.training is not None:
             catalog = memo.get("catalog", variant.draft.scenario.catalog, partial(compose.catalog_of, own.draft))
@@ -203,10 +204,10 @@ def _tenant(variant: Variant, number: int, part: Cluster, placement: NDArray[np.
 
 
 def _check_kept(section: JobSection) -> None:
-    if not policies.get(section.placement.policy).keeps_domains:
+    if section.serving is not None and not policies.get(section.placement.policy).keeps_domains:
         raise InputError(
             "replicas that serve need accelerators of one server",
-            key="placement.policy",
+            key="placement",
             found=section.placement.policy,
             allowed=[name for name, policy in policies.items() if policy.keeps_domains],
         )

@@ -32,7 +32,7 @@ MARGIN = 1.5
 """Others run for so much longer than they would alone, so that they are still there when a slowed step ends."""
 ENOUGH = 0.01
 """Serving and fabric agree when nothing moves by more than this share from one round to the next."""
-MOST_ROUNDS = 4
+MOST_ROUNDS = 6
 ONLY_SERVING_PS = 2 * 10**12
 """How much of a run is put on the fabric where no job has steps."""
 
@@ -154,7 +154,7 @@ class Bench:
             return found
         for number in range(2, MOST_ROUNDS + 1):
             runs = {one: self._answered(one, _answering(found, one).links) for one in serving}
-            after = self._round(members, runs)
+            after = _damped(found, self._round(members, runs))
             found = replace(after, rounds=number, moved=_moved(found, after))
             if found.moved < ENOUGH:
                 break
@@ -270,6 +270,17 @@ def _stepped(part: Record, job: Job, repeats: int, window: tuple[int, int]) -> S
     counted = inside if inside.any() else np.ones(repeats, np.bool_)
     seconds = float((ends - begins)[counted].mean()) * 1e-12
     return Stepped(seconds, int(counted.sum()), part, repeats)
+
+
+def _damped(before: Outcome, after: Outcome) -> Outcome:
+    """Links half way between two rounds, in time for a byte, so that turns do not swing to and fro."""
+    figures = dict(after.figures)
+    for number, figure in after.figures.items():
+        old = before.figures[number]
+        if isinstance(figure, Answering) and isinstance(old, Answering) and figure.links and old.links:
+            rate_bps = 2 / (1 / figure.links.rate_bps + 1 / old.links.rate_bps)
+            figures[number] = replace(figure, links=replace(figure.links, rate_bps=rate_bps))
+    return replace(after, figures=figures)
 
 
 def _moved(before: Outcome, after: Outcome) -> float:
