@@ -180,7 +180,7 @@ export interface CostRow {
   seconds: number;
   /** of what it takes without the other */
   share: number;
-  /** the same of transfers; absent where nothing is served */
+  /** the same of transfers of a serving job */
   transfer_share?: number;
 }
 
@@ -1158,7 +1158,7 @@ export interface SteppedFigure {
   step_s: number;
   /** those that lie in the time in which all jobs run */
   steps: number;
-  /** communication that a step waits for, s; absent for a trace */
+  /** communication that a step waits for, s */
   exposed_s?: number;
   /** the job's share of the machine; absent for a trace */
   usd_per_h?: Band;

@@ -23,7 +23,7 @@ class SteppedFigure(Section):
 
     step_s: float = Field(description="mean of the steps counted, s")
     steps: Count = Field(description="those that lie in the time in which all jobs run")
-    exposed_s: float | None = Field(default=None, description="communication that a step waits for, s; absent for a trace")
+    exposed_s: float | None = Field(default=None, description="communication that a step waits for, s")
     usd_per_h: Band | None = Field(default=None, description="the job's share of the machine; absent for a trace")
     usd_per_mtoken: Band | None = Field(default=None, description="per million tokens; absent for a trace")
 
@@ -46,7 +46,7 @@ class CostRow(Section):
     job: str = Field(description="the other")
     seconds: float = Field(description="of the step or the median time to first token, s")
     share: float = Field(description="of what it takes without the other")
-    transfer_share: float | None = Field(default=None, description="the same of transfers; absent where nothing is served")
+    transfer_share: float | None = Field(default=None, description="the same of transfers of a serving job")
 
 
 class JobRow(Section):
