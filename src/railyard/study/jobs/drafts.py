@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
-from railyard.scenario.source import Mark, Node, from_plain
+from railyard.schema.yaml import Mark, Node, from_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
