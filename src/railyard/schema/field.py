@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard import units
 from railyard.errors import InputError, did_you_mean
-from railyard.schema import readers
+from railyard.schema import quantity, readers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -76,27 +76,27 @@ def _meta(record: FieldRecord) -> dict[str, FieldRecord]:
 
 def rate(key: str, help_: str) -> dict[str, FieldRecord]:
     """A rate in bit/s."""
-    return _meta(FieldRecord(key, "value", help_, units.rate, "400 Gb/s"))
+    return _meta(FieldRecord(key, "value", help_, quantity.RATE.parse, quantity.RATE.example))
 
 
 def size(key: str, help_: str, example: str = "80 GB") -> dict[str, FieldRecord]:
     """A size in bytes."""
-    return _meta(FieldRecord(key, "value", help_, units.size, example))
+    return _meta(FieldRecord(key, "value", help_, quantity.SIZE.parse, example))
 
 
-def time(key: str, help_: str, example: str = "2 us") -> dict[str, FieldRecord]:
+def time(key: str, help_: str, example: str = quantity.TIME.example) -> dict[str, FieldRecord]:
     """A time in picoseconds."""
-    return _meta(FieldRecord(key, "value", help_, units.time, example))
+    return _meta(FieldRecord(key, "value", help_, quantity.TIME.parse, example))
 
 
 def power(key: str, help_: str) -> dict[str, FieldRecord]:
     """A power in W."""
-    return _meta(FieldRecord(key, "value", help_, units.power, "700 W"))
+    return _meta(FieldRecord(key, "value", help_, quantity.POWER.parse, quantity.POWER.example))
 
 
-def length(key: str, help_: str, example: str = "30 m") -> dict[str, FieldRecord]:
+def length(key: str, help_: str, example: str = quantity.LENGTH.example) -> dict[str, FieldRecord]:
     """A length in m."""
-    return _meta(FieldRecord(key, "value", help_, units.length, example))
+    return _meta(FieldRecord(key, "value", help_, quantity.LENGTH.parse, example))
 
 
 def delay_per_length(key: str, help_: str) -> dict[str, FieldRecord]:
@@ -106,7 +106,7 @@ def delay_per_length(key: str, help_: str) -> dict[str, FieldRecord]:
 
 def frequency(key: str, help_: str) -> dict[str, FieldRecord]:
     """A frequency in Hz."""
-    return _meta(FieldRecord(key, "value", help_, units.frequency, "1.83 GHz"))
+    return _meta(FieldRecord(key, "value", help_, quantity.FREQUENCY.parse, quantity.FREQUENCY.example))
 
 
 def count(key: str, help_: str) -> dict[str, FieldRecord]:
@@ -121,27 +121,27 @@ def fraction(key: str, help_: str) -> dict[str, FieldRecord]:
 
 def flops_table(key: str, help_: str, names: tuple[str, ...]) -> dict[str, FieldRecord]:
     """FLOP/s by name."""
-    return _meta(FieldRecord(key, "table", help_, units.flops, "989 TFLOP/s", allowed=names))
+    return _meta(FieldRecord(key, "table", help_, quantity.FLOPS.parse, quantity.FLOPS.example, allowed=names))
 
 
 def power_range(key: str, help_: str) -> dict[str, FieldRecord]:
     """An uncertain power in W."""
-    return _meta(FieldRecord(key, "range", help_, units.power, "700 W"))
+    return _meta(FieldRecord(key, "range", help_, quantity.POWER.parse, quantity.POWER.example))
 
 
 def money_range(key: str, help_: str) -> dict[str, FieldRecord]:
     """An uncertain sum in USD."""
-    return _meta(FieldRecord(key, "range", help_, units.money, "$30k"))
+    return _meta(FieldRecord(key, "range", help_, quantity.MONEY.parse, quantity.MONEY.example))
 
 
 def money_rate_range(key: str, help_: str) -> dict[str, FieldRecord]:
     """An uncertain price of an hour in USD/h."""
-    return _meta(FieldRecord(key, "range", help_, units.money_rate, "$2.10/h"))
+    return _meta(FieldRecord(key, "range", help_, quantity.MONEY_RATE.parse, quantity.MONEY_RATE.example))
 
 
 def money_per_terabyte_range(key: str, help_: str) -> dict[str, FieldRecord]:
     """An uncertain price of capacity in USD/TB (10^12 bytes)."""
-    return _meta(FieldRecord(key, "range", help_, units.storage_price, "$120/TB"))
+    return _meta(FieldRecord(key, "range", help_, quantity.STORAGE_PRICE.parse, quantity.STORAGE_PRICE.example))
 
 
 def text(key: str, help_: str) -> dict[str, FieldRecord]:

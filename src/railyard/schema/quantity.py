@@ -1,0 +1,108 @@
+"""The kinds of quantity: how each is written, read and shown, in one base unit.
+
+Fields of records and of a scenario take reader and example from here. What `write` gives, `read` takes back to the same
+number, to the last bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard import units
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LONGEST = 64
+_INT64 = 2**63 - 1
+_READABLE = 1e6
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One kind of quantity.
+
+    Attributes:
+        kind: What it is, in words.
+        example: How it is written.
+        parse: Text to base unit.
+        show: Base unit to text.
+        base: Unit to fall back on where `show` would round.
+        most: Largest value that is taken; beyond it arithmetic would overflow and nothing real lies there.
+        bare: A number without a unit is right too.
+    """
+
+    kind: str
+    example: str
+    parse: Callable[[object], float]
+    show: Callable[[float], str]
+    base: str
+    most: float
+    bare: bool = False
+
+    def read(self, value: object) -> float:
+        """The value in the base unit.
+
+        Raises:
+            InputError: It is no such quantity, or larger than `most`.
+        """
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise InputError(f"expected {self.kind}, such as `{self.example}`")
+        if isinstance(value, str) and len(value) > _LONGEST:
+            raise InputError(f"expected {self.kind}; the text is too long")
+        try:
+            number = self.parse(value)
+        except (ArithmeticError, ValueError):
+            raise InputError(f"expected {self.kind}; no number can be read in this") from None
+        if not number <= self.most:
+            raise InputError(f"{self.kind} is at most {self.show(self.most)}")
+        return number
+
+    def write(self, value: float) -> str | float:
+        """Text, or a bare number where one is right, that `read` takes back to the same number."""
+        if self.bare and value < _READABLE:
+            return int(value) if value == int(value) else value
+        text = self.show(value)
+        if self.read(text) == value:
+            return text
+        return f"{value!r} {self.base}".strip()
+
+
+def _money(text: str) -> Callable[[float], str]:
+    return lambda value: f"{units.format_money(value)}{text}"
+
+
+def _years(value: float) -> str:
+    return f"{value:.12g} years"
+
+
+def _hertz(value: float) -> str:
+    return f"{value:.12g} Hz"
+
+
+def _span(value: float) -> str:
+    return f"{value / 3600:.12g} h" if value >= 3600 and value % 3600 == 0 else units.format_time(value * 1e12)
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.12g}"
+
+
+RATE = Quantity("a data rate", "400 Gb/s", units.rate, units.format_rate, "b/s", 1e18)
+SIZE = Quantity("a size", "80 GiB", units.size, units.format_size, "B", _INT64)
+TIME = Quantity("a time", "2 us", units.time, units.format_time, "ps", _INT64)
+SPAN = Quantity("a span of time", "30 min", units.seconds, _span, "s", 1e12)
+POWER = Quantity("a power", "700 W", units.power, units.format_power, "W", 1e12)
+FLOPS = Quantity("a compute rate, dense", "989 TFLOP/s", units.flops, units.format_flops, "FLOP/s", 1e21)
+LENGTH = Quantity("a length", "30 m", units.length, units.format_length, "m", 1e9)
+FREQUENCY = Quantity("a frequency", "1.83 GHz", units.frequency, _hertz, "Hz", 1e15)
+YEARS = Quantity("a span in years", "4 years", units.years, _years, "years", 100.0)
+COUNT = Quantity("a count", "15 T", units.count, units.format_count, "", 2.0**53, bare=True)
+RATIO = Quantity("a ratio", "95 %", units.ratio, _ratio, "", 1e6, bare=True)
+MONEY = Quantity("an amount of money", "$30k", units.money, _money(""), "USD", 1e15)
+MONEY_RATE = Quantity("a price of time", "$2.10/h", units.money_rate, _money("/h"), "USD/h", 1e12)
+ENERGY_PRICE = Quantity("a price of energy", "$0.08/kWh", units.energy_price, _money("/kWh"), "USD/kWh", 1e6)
+STORAGE_PRICE = Quantity("a price of storage", "$120/TB", units.storage_price, _money("/TB"), "USD/TB", 1e9)
+SPACE_PRICE = Quantity("a price of space", "$180/kW-month", units.space_price, _money("/kW-month"), "USD/kW-month", 1e9)
