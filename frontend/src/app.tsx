@@ -8,6 +8,7 @@ import { isServing } from "./serving";
 import { Bottleneck } from "./views/bottleneck";
 import { Comparison } from "./views/comparison";
 import { Cost } from "./views/cost";
+import { isJobs, Jobs } from "./views/jobs";
 import { Memory, Collectives } from "./views/tables";
 import { Network } from "./views/network";
 import { Packets } from "./views/packets";
@@ -69,6 +70,7 @@ export function App({ result }: { result: Result }) {
         {result.variants.length > 1 && (
           <ButtonRow label="Details of" names={result.variants.map((each) => each.name)} chosen={chosen} choose={choose} />
         )}
+        {isJobs(variant) && <Jobs variant={variant} />}
         {isServing(variant) && <ServingDetails key={variant.name} variant={variant} alone={result.variants.length === 1} />}
         {hasStep(variant) ? <Training variant={variant} packets={packets} /> : packets}
         <Provenance result={result} />
