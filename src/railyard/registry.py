@@ -10,7 +10,7 @@ from railyard import plugins
 from railyard.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
 T = TypeVar("T")
 
@@ -25,19 +25,21 @@ class Registry(Generic[T]):
         kind: What the records are, in the user's words ("topology", "fabric"); used in messages.
         package: Its files add records when they are imported; the first look-up imports them. Without one, records
             are added by those who import their modules.
+        taken: Names that have a meaning without a record.
     """
 
-    def __init__(self, kind: str, *, package: str | None = None) -> None:
+    def __init__(self, kind: str, *, package: str | None = None, taken: Collection[str] = ()) -> None:
         self.kind = kind
         self._records: dict[str, T] = {}
         self._package = package
+        self._taken = taken
         self._imported = package is None
 
     def add(self, name: str, record: T) -> T:
         """Registers `record` under `name`; a name can be taken only once."""
         if plugins.loading():  # names that come with Railyard are taken first
             self._import_package()
-        if name in self._records:
+        if name in self._records or name in self._taken:
             raise InputError(f"the {self.kind} `{name}` is registered twice", found=name)
         self._records[name] = record
         return record

@@ -19,7 +19,9 @@ from railyard.engine.packet.user import (
     UserBalancer,
     UserControl,
     balancer,
+    balancers,
     control,
+    controls,
     signature,
 )
 
@@ -42,7 +44,9 @@ __all__ = [
     "UserBalancer",
     "UserControl",
     "balancer",
+    "balancers",
     "control",
+    "controls",
     "crossbar",
     "fat_tree",
     "leaf_spine",

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from railyard import _core
 from railyard.engine.packet.mechanisms import CONSTANTS
-from railyard.engine.packet.user.balancer import UserBalancer
-from railyard.engine.packet.user.control import UserControl
-from railyard.engine.packet.user.loading import is_user
+from railyard.engine.packet.user.balancer import UserBalancer, balancers
+from railyard.engine.packet.user.control import UserControl, controls
+from railyard.engine.packet.user.loading import is_user, load
 
 if TYPE_CHECKING:
     from railyard.engine.packet.faults import Fault
     from railyard.engine.packet.user.compiling import Functions
+    from railyard.registry import Registry
 
 _Class = TypeVar("_Class")
 
@@ -24,6 +25,12 @@ USER_KINDS: dict[str, type[UserControl] | type[UserBalancer]] = {
     "load_balancing": UserBalancer,
 }
 """Settings that may be functions of the user's own in place of a word."""
+
+REGISTERED: dict[str, Registry[UserControl] | Registry[UserBalancer]] = {
+    "rdma_control": controls,
+    "load_balancing": balancers,
+}
+"""Those functions by name."""
 
 
 def with_constants(kind: type[_Class]) -> type[_Class]:
@@ -40,7 +47,8 @@ def with_constants(kind: type[_Class]) -> type[_Class]:
 class Settings:
     """Constants of a run by keyword: those of `railyard.engine.packet.mechanisms.CONSTANTS`, and what the run has.
 
-    `load_balancing` may be a `UserBalancer`, `rdma_control` a `UserControl`, in place of a name.
+    `load_balancing` may be a `UserBalancer`, `rdma_control` a `UserControl`, in place of a name, or name one that is
+    registered or in a file: `user:FILE.py:NAME`.
 
     Attributes:
         seed: Of all random choices.
@@ -68,15 +76,31 @@ class Settings:
     def __post_init__(self) -> None:
         for name, constant in CONSTANTS.items():
             value = getattr(self, name)
-            if value != constant.default and not _is_user(name, value):
+            if value != constant.default and not is_python(name, value):
                 constant.check(value)
 
 
-def _is_user(name: str, value: Any) -> bool:
-    """Whether a setting is a user's functions, or names them."""
-    if name not in USER_KINDS:
+def is_python(name: str, value: Any) -> bool:
+    """Whether a setting is functions in Python, or names them."""
+    if name not in USER_KINDS or value in CONSTANTS[name].words:
         return False
-    return isinstance(value, USER_KINDS[name]) or (isinstance(value, str) and is_user(value))
+    return isinstance(value, USER_KINDS[name]) or (
+        isinstance(value, str) and (is_user(value) or value in REGISTERED[name])
+    )
+
+
+def functions_of(name: str, value: Any) -> UserControl | UserBalancer | None:
+    """The functions in Python that a setting is or names; None: a mechanism of the core.
+
+    Raises:
+        InputError: The file cannot be run, or holds nothing of that name.
+    """
+    if not is_python(name, value):
+        return None
+    if not isinstance(value, str):
+        found: UserControl | UserBalancer = value
+        return found
+    return load(value, USER_KINDS[name]) if is_user(value) else REGISTERED[name].get(value)
 
 
 def core_options(settings: Settings, threads: int) -> _core.PacketOptions:
@@ -88,17 +112,17 @@ def core_options(settings: Settings, threads: int) -> _core.PacketOptions:
     options = _core.PacketOptions()
     options.seed = settings.seed
     options.threads = threads
+    functions = {name: functions_of(name, getattr(settings, name)) for name in USER_KINDS}
     for name, constant in CONSTANTS.items():
-        value = getattr(settings, name)
-        if name in USER_KINDS and isinstance(value, USER_KINDS[name]):
-            value = "user"
+        value = "user" if functions.get(name) else getattr(settings, name)
         if value != constant.default:
             options.set(constant.mechanism, constant.field, value if value is None else _PLAIN[constant.kind](value))
-    if isinstance(settings.rdma_control, UserControl):
-        _put(options.user_control, settings.rdma_control)
-        options.telemetry = settings.rdma_control.wants_hops
-    if isinstance(settings.load_balancing, UserBalancer):
-        _put(options.user_balance, settings.load_balancing)
+    control, balancer = functions["rdma_control"], functions["load_balancing"]
+    if isinstance(control, UserControl):
+        _put(options.user_control, control)
+        options.telemetry = control.wants_hops
+    if balancer:
+        _put(options.user_balance, balancer)
     return options
 
 

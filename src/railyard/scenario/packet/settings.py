@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from railyard.engine.packet import CONSTANTS, names_of
 from railyard.engine.packet import Settings as EngineSettings
 from railyard.engine.packet.mechanisms import hint_of
-from railyard.engine.packet.settings import USER_KINDS, with_constants
-from railyard.engine.packet.user.loading import is_user
+from railyard.engine.packet.settings import REGISTERED, USER_KINDS, is_python, with_constants
 from railyard.errors import InputError, did_you_mean
 from railyard.scenario.packet.readers import choice, number, rate, reader_of, time, within
 
@@ -23,8 +22,6 @@ USER_FORM = "user:FILE.py:NAME"
 @with_constants
 class Settings(EngineSettings):
     """The engine's settings, and those of the network that traffic gets where no topology is given.
-
-    `load_balancing` and `rdma_control` may be `user:FILE.py:NAME`.
 
     Attributes:
         link_rate_bps: Rate of the links of the default tree.
@@ -53,12 +50,13 @@ class Settings(EngineSettings):
         def __init__(self, **settings: Any) -> None: ...
 
 
-def _word_or_user(*names: str) -> Callable[[str], str]:
+def _word_or_user(key: str, *names: str) -> Callable[[str], str]:
     """One of some words, or functions of the user's own."""
 
     def read(text: str) -> str:
-        if text not in names and not is_user(text):
-            raise InputError("unknown word", found=text, allowed=(*names, USER_FORM), hint=hint_of(text, names))
+        if text not in names and not is_python(key, text):
+            known = (*names, *REGISTERED[key].names())
+            raise InputError("unknown word", found=text, allowed=(*known, USER_FORM), hint=hint_of(text, known))
         return text
 
     return read
@@ -80,8 +78,8 @@ CONGESTION_CONTROLS = names_of("congestion_control", transport="uec")
 
 _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     **{one.key: (one.name, reader_of(one)) for one in CONSTANTS.values() if one.key},
-    **{key: (key, _word_or_user(*CONSTANTS[key].words)) for key in USER_KINDS},
-    "congestion_control": ("congestion_control", _word_or_user(*CONGESTION_CONTROLS, *RATE_CONTROLS)),
+    **{key: (key, _word_or_user(key, *CONSTANTS[key].words)) for key in USER_KINDS},
+    "congestion_control": ("congestion_control", _word_or_user("rdma_control", *CONGESTION_CONTROLS, *RATE_CONTROLS)),
     "loss_recovery": ("rdma_out_of_order", _recovery),
     "link_rate": ("link_rate_bps", rate),
     "link_latency": ("link_latency_ps", time),
@@ -124,7 +122,7 @@ def assign(settings: Settings, assignments: Iterable[str]) -> Settings:
 
 def _is_rate_control(name: str) -> bool:
     """Whether a congestion control is one of reliable connections (`transport=rdma`), not of Ultra Ethernet."""
-    return name in RATE_CONTROLS or is_user(name)
+    return name in RATE_CONTROLS or name not in CONGESTION_CONTROLS
 
 
 def _fitting(settings: Settings, changed: dict[str, Any]) -> None:

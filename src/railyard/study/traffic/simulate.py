@@ -205,19 +205,19 @@ def _settings(given: Run, tree: Tree, network: TreeNetwork, own: dict[str, Any])
 
 
 def _own(said: Settings) -> dict[str, Any]:
-    """The settings that may be a user's functions: words as they are, functions compiled.
+    """The settings that are a user's functions, compiled.
 
     Raises:
         InputError: The file cannot be run, holds nothing of that name, or what cannot be compiled.
     """
-    from railyard.engine.packet.user import UserBalancer, UserControl, load
-    from railyard.engine.packet.user.loading import is_user
+    from railyard.engine.packet.settings import USER_KINDS, functions_of
 
-    made: dict[str, Any] = {"rdma_control": said.rdma_control, "load_balancing": said.load_balancing}
-    for key, kind in (("rdma_control", UserControl), ("load_balancing", UserBalancer)):
-        if isinstance(made[key], str) and is_user(made[key]):
-            made[key] = load(made[key], kind)
-            made[key].addresses()
+    made: dict[str, Any] = {}
+    for key in USER_KINDS:
+        functions = functions_of(key, getattr(said, key))
+        if functions is not None:
+            functions.addresses()
+            made[key] = functions
     return made
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from railyard.engine.packet.mechanisms import names_of
 from railyard.engine.packet.user.compiling import Functions
 from railyard.engine.packet.user.control import functions_of, summary_of
 from railyard.engine.packet.user.records import BALANCER_HOOKS, check_state
 from railyard.errors import InputError
+from railyard.registry import Registry
 
 GOOD, MARKED, TRIMMED, TIMEOUT = range(4)
 """What came back over the path of an entropy."""
@@ -16,6 +18,10 @@ GOOD, MARKED, TRIMMED, TIMEOUT = range(4)
 @dataclass(frozen=True, eq=False)
 class UserBalancer(Functions):
     """A load balancer that a user wrote. `Settings(load_balancing=...)` of the packet engine takes it."""
+
+
+balancers: Registry[UserBalancer] = Registry("load balancer", taken=names_of("load_balancing"))
+"""Load balancers in Python by the name that settings call them."""
 
 
 def balancer(given: type) -> UserBalancer:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from railyard.engine.packet.mechanisms import names_of
 from railyard.engine.packet.user.compiling import Functions, check_function
 from railyard.engine.packet.user.records import CONTROL_HOOKS, check_state
 from railyard.errors import InputError, did_you_mean
+from railyard.registry import Registry
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,6 +22,10 @@ class UserControl(Functions):
         function = self.functions.get("on_ack")
         code = getattr(function, "__code__", None)
         return function is not None and (code is None or code.co_argcount == 4)
+
+
+controls: Registry[UserControl] = Registry("congestion control", taken=names_of("congestion_control"))
+"""Controls in Python by the name that settings call them."""
 
 
 def functions_of(given: type, allowed: tuple[str, ...], kind: str) -> dict[str, Any]:
