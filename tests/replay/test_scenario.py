@@ -15,7 +15,7 @@ from railyard.graph import parquet
 from railyard.result.reading import result_from
 from railyard.scenario import load
 from railyard.study import study
-from railyard.workload.replay import formats
+from railyard.workload.replay import importer
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "traces"
 CLUSTER = {"accelerators": 32, "server": "hgx-h100", "back_end": {"topology": "rail-optimized", "fabric": "ideal"}}
@@ -116,7 +116,7 @@ def test_computations_take_as_long_as_they_are_scaled(tmp_path):
 
 
 def test_a_graph_in_parquet_is_a_trace(tmp_path):
-    graph = formats.read(EXAMPLES / "ring.goal").graph
+    graph = importer.read(EXAMPLES / "ring.goal").graph
     parquet.write_graph(graph, tmp_path / "graph.parquet")
     again = parquet.read_graph(tmp_path / "graph.parquet")
     for name in ("rank", "peer", "dep_ptr", "dep_idx", "dep_at", "duration_ps", "stream"):
@@ -155,15 +155,15 @@ def test_formats_are_told_by_content(tmp_path):
     found = {}
     for name in ("ring.goal", "incast.cm", "mlcommons-pytorch.tar.gz"):
         shutil.copy(EXAMPLES / name, tmp_path / "trace")
-        found[name] = formats.format_of(tmp_path / "trace")
+        found[name] = importer.format_of(tmp_path / "trace")
     assert found == {"ring.goal": "goal", "incast.cm": "htsim", "mlcommons-pytorch.tar.gz": "chakra"}
     (tmp_path / "trace").write_text(json.dumps({"workload_graph": []}))
-    assert formats.format_of(tmp_path / "trace") == "chakra"
+    assert importer.format_of(tmp_path / "trace") == "chakra"
     (tmp_path / "trace").write_text("# flows\nsource,target,size_bytes\n0,1,5\n")
-    assert formats.format_of(tmp_path / "trace") == "csv"
+    assert importer.format_of(tmp_path / "trace") == "csv"
     (tmp_path / "trace").write_bytes(b"\x00\x01nothing")
     with pytest.raises(InputError, match="not known"):
-        formats.format_of(tmp_path / "trace")
+        importer.format_of(tmp_path / "trace")
 
 
 def test_a_run_is_told_in_words(tmp_path):

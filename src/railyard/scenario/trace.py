@@ -6,6 +6,7 @@ from pydantic import Field
 
 from railyard.scenario.quantity import Flops, Number, Positive, Text
 from railyard.scenario.section import Section
+from railyard.workload.replay.importer import importers
 
 Scale = Annotated[Number, Field(gt=0, le=1e6)]
 
@@ -17,7 +18,7 @@ class TraceSection(Section):
         description="The file, or the folder of a trace, relative to the scenario.",
         examples=["traces/step.0.et", "incast.cm"],
     )
-    format: Literal["chakra", "goal", "htsim", "csv", "parquet"] | None = Field(
+    format: Literal[tuple(importers.names())] | None = Field(  # type: ignore[valid-type]
         default=None, description="Format of the file; as its content tells when left out."
     )
     ranks: Positive | None = Field(

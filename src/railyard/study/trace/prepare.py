@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from railyard.study.memo import Memo
 from railyard.study.training.conditions import policy_of
 from railyard.study.training.packet_engine import engine_of
 from railyard.study.training.prepare import faults_of
-from railyard.workload.replay import formats
+from railyard.workload.replay import importer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from railyard.economics.assumptions import Assumptions
     from railyard.engine import Engine, Fault, Jitter
     from railyard.scenario.load import Draft
-    from railyard.scenario.trace import TraceSection
     from railyard.scenario.variants import Variant
     from railyard.workload.replay.trace import Trace
 
@@ -128,23 +127,14 @@ def read_trace(draft: Draft) -> tuple[str, Trace]:
     with blaming(draft, *PLACE):
         if not path.exists():
             raise InputError("there is no such file", key="file", found=section.file)
-        name = section.format or formats.format_of(path)
-        trace = formats.read(path, name, _options(section, name))
+        name = section.format or importer.format_of(path)
+        trace = importer.read(path, name, section)
         if not len(trace.graph):
             raise InputError("nothing of the trace can ever start", key="file", found=section.file)
     if section.compute_scale == 1:
         return name, trace
     duration = np.rint(trace.graph.duration_ps * section.compute_scale).astype(np.int64)
     return name, replace(trace, graph=replace(trace.graph, duration_ps=duration))
-
-
-def _options(section: TraceSection, name: str) -> dict[str, Any]:
-    """What the importer of a format is told."""
-    if name == "chakra":
-        return {"ranks": section.ranks, "flops": section.flops or 0.0}
-    if name == "htsim":
-        return {"start_unit": section.start_unit, "recv_done_trigger": section.recv_done_trigger}
-    return {}
 
 
 def placement_of(ranks: int, cluster: Cluster, ranks_per_server: int | None) -> NDArray[np.int32]:

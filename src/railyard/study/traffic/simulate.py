@@ -11,11 +11,11 @@ import numpy as np
 
 from railyard.errors import InputError
 from railyard.study.traffic import fault_file, htsim_topology
-from railyard.study.traffic import reading as traffic_files
 from railyard.study.traffic.htsim_wiring import LINK_TIERS, wire
 from railyard.study.traffic.played import LinkNames, Played
 from railyard.study.traffic.probing import probe
 from railyard.study.traffic.report import Report
+from railyard.workload.replay.importer import format_of, importers, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,10 +88,10 @@ def run(given: Run, *, progress: Callable[[int, int], None] | None = None) -> Re
     from railyard.engine.packet import run as simulate
     from railyard.engine.packet.hosts import traffic_of
 
-    traffic_files.load(given.traffic)
+    importers.get(format_of(given.traffic)).load()  # before the clock starts
     own = _own(given.settings)
     begin = _cpu_s()
-    trace = traffic_files.read(given.traffic, given.settings)
+    trace = read(given.traffic, settings=given.settings)
     _check(trace)
     tree = _tree(given, trace.ranks)
     try:

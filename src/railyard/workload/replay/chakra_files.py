@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
+from railyard.workload.replay.formats.chakra import is_archive
 from railyard.workload.replay.text_file import content
 
 if TYPE_CHECKING:
@@ -43,11 +44,6 @@ def files_of(path: Path) -> list[tuple[Path, bytes]]:
     if f"{match[1]}0.{match[3]}" not in siblings:
         return [(path, data)]  # the number is not that of a rank
     return _opened(path.parent, _ranked(path, siblings), _reader(path.parent))
-
-
-def is_archive(data: bytes) -> bool:
-    """Whether bytes begin like a zip file, a compressed file or a tar file."""
-    return data.startswith((b"PK\x03\x04", b"\x1f\x8b", b"BZh", b"\xfd7zXZ")) or data[257:262] == b"ustar"
 
 
 def _same(match: re.Match[str], name: str) -> bool:

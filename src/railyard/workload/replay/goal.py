@@ -18,13 +18,13 @@ follow.
 from __future__ import annotations
 
 import re
-import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from railyard.errors import InputError
+from railyard.workload.replay.formats.goal import COOKIE
 from railyard.workload.replay.goal_operations import ANY, CALC, RECV, SEND, Operation, tasks
 from railyard.workload.replay.text_file import MOST, MOST_HOSTS, content
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from railyard.workload.replay.trace import Trace
 
-COOKIE = struct.pack("<Q", 4223)
 _TOKEN = re.compile(r"//[^\n]*|/\*.*?\*/|-1|\d+|[A-Za-z_][A-Za-z0-9_]*|[:{}]|\n|[^\S\n]+|.", re.DOTALL)
 _BLANK = re.compile(r"//[^\n]*|/\*.*?\*/|\s+", re.DOTALL)
 _KINDS = {"send": SEND, "recv": RECV, "calc": CALC}

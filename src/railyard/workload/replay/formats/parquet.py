@@ -1,4 +1,4 @@
-"""Reads a task graph that Railyard wrote."""
+"""Task graphs that Railyard wrote."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.graph import parquet
+from railyard.workload.replay.importer import Importer, importers
 from railyard.workload.replay.trace import Trace
 
 if TYPE_CHECKING:
@@ -19,5 +19,19 @@ def read(path: Path) -> Trace:
     Raises:
         InputError: The file cannot be read, or is no task graph.
     """
+    from railyard.graph import parquet
+
     graph = parquet.read_graph(path)
     return Trace(graph, np.zeros(len(graph), np.int32))
+
+
+PARQUET = importers.add(
+    "parquet",
+    Importer(
+        name="parquet",
+        summary="Task graphs that Railyard wrote.",
+        reader=read,
+        recognizes=lambda head: head.startswith(b"PAR1"),
+        suffixes=(".parquet",),
+    ),
+)
