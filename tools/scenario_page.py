@@ -78,7 +78,7 @@ def alternatives(parts: list[dict[str, Any]]) -> str:
 def plain_kind(spec: dict[str, Any]) -> str:
     if "examples" in spec and spec.get("type") != "integer":
         return f"such as `{spec['examples'][0]}`"
-    names = {"integer": "whole number", "string": "text", "boolean": "true or false", "number": "number"}
+    names = {"integer": "integer", "string": "text", "boolean": "true or false", "number": "number"}
     return names.get(str(spec.get("type")), "any value")
 
 

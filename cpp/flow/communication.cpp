@@ -5,7 +5,7 @@ namespace railyard {
 
 namespace {
 
-/// What floating point may add to a whole number of picoseconds; rounding that up would add one for nothing.
+/// What floating point may add to an integer number of picoseconds; rounding that up would add one for nothing.
 constexpr double kRoundingPs = 1e-3;
 
 }  // namespace

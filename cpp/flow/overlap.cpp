@@ -14,7 +14,7 @@ namespace {
 /// What is left of a computation's speed however many communications run beside it: a kernel is never starved, because
 /// blocks of all streams are handed out in turn.
 constexpr double kLeast = 0.1;
-/// What floating point may add to a whole number of picoseconds.
+/// What floating point may add to an integer number of picoseconds.
 constexpr double kRoundingPs = 1e-3;
 
 Ps whole(double ps) {

@@ -23,7 +23,7 @@ struct Options {
 struct Result {
   enum class Outcome : std::uint8_t {
     finished = 0,
-    cycle = 1,    ///< `stuck` holds tasks that wait for one another in a circle.
+    cycle = 1,    ///< `stuck` holds tasks that form a dependency cycle.
     stalled = 2,  ///< `stuck` holds communications that wait for links without capacity.
   };
   BigVector<Ps> start_ps, end_ps;       ///< -1 where a task did not start or end.

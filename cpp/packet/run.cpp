@@ -77,7 +77,7 @@ void check_acyclic(const TrafficColumns& traffic) {
   for (; done < ready.size(); ++done)
     for (auto next = ptr[ready[done]]; next < ptr[ready[done] + 1]; ++next)
       if (auto& left = waits[after[static_cast<std::size_t>(next)]]; left > 0 && --left == 0) ready.push_back(after[static_cast<std::size_t>(next)]);
-  need(done == flows, "flows wait for each other in a circle");
+  need(done == flows, "the flows have a dependency cycle");
 }
 
 void check_traffic(const NetworkColumns& network, const TrafficColumns& traffic) {

@@ -47,7 +47,7 @@ export const band = (value: { low: number; typical: number; high: number }, show
 /** Microseconds as a time. */
 export const microseconds = (us: number): string => duration(us / 1e6);
 export const times = (factor: number): string => `${significant(factor)} x`;
-/** A whole number in full. */
+/** An integer in full. */
 export const whole = (value: number): string => Math.round(value).toLocaleString("en-US");
 /** "h3->h7" with the arrow that is meant. */
 export const arrow = (text: string): string => text.replaceAll("->", "→");

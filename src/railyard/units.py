@@ -92,7 +92,7 @@ def _decimal(text: str, whole: object) -> Decimal:
     if not value.is_finite():
         raise UnitError(f"the number in `{whole}` is not finite", found=whole)
     if value and not -_DIGITS < value.adjusted() < _DIGITS:
-        raise UnitError(f"the number in `{whole}` is out of any range that is meant here", found=whole)
+        raise UnitError(f"the number in `{whole}` is out of range", found=whole)
     return value
 
 
@@ -194,12 +194,12 @@ def years(value: object) -> float:
 
 
 def count(value: object) -> int:
-    """A whole count, bare or with a prefix: `16384`, `15 T` (tokens), `405 B` (parameters)."""
+    """An integer count, bare or with a prefix: `16384`, `15 T` (tokens), `405 B` (parameters)."""
     if isinstance(value, int) and not isinstance(value, bool):
         return int(_not_negative(Decimal(value), value, "a count"))
     number = _not_negative(_parse(value, _COUNT, "a count", "15 T"), value, "a count")
     if number != number.to_integral_value():
-        raise UnitError(f"`{value}` is not a whole count", found=value)
+        raise UnitError(f"expected an integer count, got `{value}`", found=value)
     return int(number)
 
 
@@ -228,7 +228,7 @@ def _dollars(value: object, per: tuple[str, ...], example: str) -> float:
     wanted = per or (None,)
     if unit not in wanted:
         said = " or ".join(f"/{item}" for item in per) if per else "no unit behind it"
-        raise UnitError(f"`{value}` is not {kind} in the unit wanted here", found=value, allowed=f"{example} ({said})")
+        raise UnitError(f"expected {kind} in another unit, got `{value}`", found=value, allowed=f"{example} ({said})")
     scale = _PER[unit] if unit is not None else Decimal(1)
     return float(_decimal(amount, value) * _MONEY[prefix] * scale)
 

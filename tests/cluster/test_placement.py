@@ -74,7 +74,7 @@ def test_spread_takes_leaf_after_leaf(machine):
 
 
 def test_more_than_is_free_is_refused_with_numbers(machine):
-    with pytest.raises(InputError, match=r"a job wants 12 accelerators, and 11 of the cluster's 80 are free"):
+    with pytest.raises(InputError, match=r"a job needs 12 accelerators, and 11 of the cluster's 80 are free"):
         place(machine, Placement(), 12, np.arange(80) < 11)
 
 

@@ -118,9 +118,9 @@ def test_a_rack_used_in_part_keeps_groups_together_and_its_idle_servers_in_the_b
 @pytest.mark.parametrize(
     ("server", "used", "message"),
     [
-        ("gb200-nvl72", 63, "used whole"),
+        ("gb200-nvl72", 63, "takes all of one"),
         ("gb200-nvl72", 76, "holds 72"),
-        ("gb200-nvl72", 0, "used whole"),
+        ("gb200-nvl72", 0, "takes all of one"),
         ("hgx-h100", 4, "several servers"),
         ("mi300x-8", 4, "several servers"),
     ],

@@ -219,7 +219,7 @@ def test_blockers_in_a_circle_are_refused(yard):
     line.end_ps[:] += US
     line.column("blocker")[:] = [1, 0, 0]
     line.start_ps[:2] = line.end_ps[:2] = US
-    with pytest.raises(RailyardError, match="circle"):
+    with pytest.raises(RailyardError, match="form a cycle"):
         decompose(line)
 
 

@@ -122,7 +122,7 @@ def ring(count):
 
 def test_a_deadlock_ends_the_run_and_is_named():
     traffic = Traffic.of(4, np.arange(4), (np.arange(4) + 3) % 4, 4_000_000)
-    with pytest.raises(SimulationError, match=r"deadlock by pauses of class 0 .*node 4 to node 5.*waits for"):
+    with pytest.raises(SimulationError, match=r"pause deadlock in class 0 .*node 4 to node 5.*waits for"):
         run(ring(4), traffic, dataclasses.replace(STATIC, window_packets=400))
 
 

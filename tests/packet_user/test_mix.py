@@ -88,7 +88,7 @@ def test_all_that_is_wrong_is_named_with_its_line(tmp_path: Path) -> None:
     ("text", "line", "said"),
     [
         ("base: roec\n", 1, "roce"),
-        ("name: [a]\n", 1, "text is due"),
+        ("name: [a]\n", 1, "expected text"),
         ("base: uec-htsim\ncongestion_control: hpcc\n", 2, "transport=rdma"),
         ("base: roce\ncongestion_control: nscc\n", 2, "transport=uec"),
         ("mtu_bytes: 200\nheader_bytes: 300\n", None, "no room for payload"),

@@ -41,7 +41,7 @@ def test_start_has_two_readings(unit, start_ps):
 
 
 def test_large_starts_keep_every_picosecond(tmp_path):
-    # htsim reads starts with 24 bits; 16777217 is the first whole number that such a reading loses.
+    # htsim reads starts with 24 bits; 16777217 is the first integer that such a reading loses.
     file = written(tmp_path, "Nodes 2", "Connections 1", "0->1 start 16777217 size 1")
     assert read(file, start_unit="ps").graph.release_ps[0] == 16_777_217
 
@@ -102,13 +102,13 @@ TRIGGER = "trigger id 1 oneshot"
     ("lines", "message", "line"),
     [
         ((GOOD,), "before `Nodes`", 1),
-        (("Nodes 4", GOOD), "no `Connections`", None),
+        (("Nodes 4", GOOD), "lacks `Connections`", None),
         (("Nodes 4", "Connections 2", GOOD), "says 2, but the file holds 1", 2),
         (("Nodes 4", "Connections 1", "Triggers 2", GOOD, TRIGGER), "says 2, but the file holds 1", 3),
         (("Nodes 4", "Connections 1", GOOD, TRIGGER), "says 0, but the file holds 1", None),
         (("Nodes 4", "Nodes 4"), "given twice", 2),
-        (("Nodes four",), "whole number", 1),
-        (("Nodes 99999999999999999999",), "whole number", 1),
+        (("Nodes four",), "integer", 1),
+        (("Nodes 99999999999999999999",), "integer", 1),
         (("Nodes 0",), "out of range", 1),
         (("nodes 4",), "did you mean `Nodes`", 1),
         ((*HEAD, "0->4 start 0 size 9"), "out of range", 4),
@@ -116,13 +116,13 @@ TRIGGER = "trigger id 1 oneshot"
         ((*HEAD, "0->1->2 start 0 size 9"), "begins with", 4),
         ((*HEAD, "0->1 start 0"), "no `size`", 4),
         ((*HEAD, "0->1 start 0 size 0"), "out of range", 4),
-        ((*HEAD, "0->1 start 0 size 1e6"), "whole number", 4),
+        ((*HEAD, "0->1 start 0 size 1e6"), "integer", 4),
         ((*HEAD, "0->1 size 9"), "neither", 4),
         ((*HEAD, "0->1 id 1 start 0 trigger 1 size 9"), "both", 4),
         ((*HEAD, "0->1 trigger 1 size 9"), "needs an `id`", 4),
         ((*HEAD, "0->1 id 0 start 0 size 9"), "out of range", 4),
-        ((*HEAD, "0->1 start nan size 9"), "must be a number", 4),
-        ((*HEAD, "0->1 start -1 size 9"), "must be a number", 4),
+        ((*HEAD, "0->1 start nan size 9"), "expected a number", 4),
+        ((*HEAD, "0->1 start -1 size 9"), "expected a number", 4),
         ((*HEAD, "0->1 start 0 size 9 send_done_triger 1"), "did you mean `send_done_trigger`", 4),
         ((*HEAD, "0->1 start 0 size"), "needs a value", 4),
         ((*HEAD, GOOD + " send_done_trigger 2", TRIGGER), "there is no such trigger", 4),

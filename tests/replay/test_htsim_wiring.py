@@ -158,12 +158,12 @@ def test_trees_of_other_sizes_are_refused_with_the_nearest(hosts):
         (("Radix_Up 2", "Radix_Up 3"), "is not 4:1", 5),
         (("Radix_Down 4", "Radix_Down 5"), "Radix_Down", 13),
         (("Radix_Down 4", "Radix 4"), "known word", 15),
-        (("Radix_Down 4", "Radix_Down four"), "whole number", 15),
+        (("Radix_Down 4", "Radix_Down four"), "integer", 15),
         (("Downlink_Latency_ns 1000\n", ""), "Downlink_Latency_ns", 5),
         (("Tier 1", "Tier 0"), "given twice", 13),
         (("Nodes 32", "Nodes 0"), "out of range", 1),
         (("Nodes 32", "Nodes 32\nNodes 32"), "given twice", 2),
-        (("Nodes 32", "# Nodes 32"), "no `Nodes`", None),
+        (("Nodes 32", "# Nodes 32"), "lacks `Nodes`", None),
     ],
 )
 def test_malformed_topologies_name_the_line(tmp_path, change, message, line):

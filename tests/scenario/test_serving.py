@@ -286,7 +286,7 @@ def test_what_is_refused(changes, words):
 
 def test_training_and_serving_are_one_or_the_other():
     """Neither is refused too; so is an engine of training steps."""
-    with pytest.raises(InputError, match="one of `training`, `serving` and `pipeline`"):
+    with pytest.raises(InputError, match="one of `training`, `serving`, `pipeline`, `trace`"):
         api.run({**BASE, "workload": {}}, out=None)
     with pytest.raises(InputError, match="served by the serving engine"):
         api.run(BASE, engine="packet", out=None)

@@ -60,7 +60,7 @@ def test_scalars_follow_yaml_1_2(text, value):
         ("a: *b\n", "has no anchor", 1, 4),
         ("? [1, 2]\n: 3\n", "a key must be a word", 1, 3),
         ("<<: {a: 1}\n", "merge keys", 1, 1),
-        ("- 1\n", "expected a mapping of keys, found a list", 1, 1),
+        ("- 1\n", "expected a mapping of keys, got a list", 1, 1),
         ("a: 1\n---\nb: 2\n", "second document", 2, 1),
         ("", "the file is empty", None, None),
         ("# only a comment\n", "the file is empty", None, None),

@@ -26,7 +26,7 @@ GOOD = {"arrival_ps": [0, 5, 9], "input_tokens": [3, 4, 5], "output_tokens": [1,
         ("output_tokens", [1, 2, 3, 4], "same length"),
         ("session", [1], "session"),
         ("block_ptr", [0, 0, 0, 5], "block_ptr"),
-        ("input_tokens", [1.5, 2, 3], "whole numbers"),
+        ("input_tokens", [1.5, 2, 3], "integers"),
     ],
 )
 def test_bad_columns_are_named(name, column, word):

@@ -117,7 +117,7 @@ def test_nothing_is_lost_or_made(factor: float, seed: int) -> None:
         (1e-9, "compress", "106 days"),
         (1.0, "superpose", "only add"),
         (100.0, "thin", "only takes"),
-        (5.0, "shrink", "no such way"),
+        (5.0, "shrink", "unknown way"),
     ],
 )
 def test_what_cannot_be_is_refused(bursts: RequestTable, rate: float, how: str, message: str) -> None:

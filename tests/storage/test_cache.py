@@ -75,7 +75,7 @@ def test_the_law_is_what_playing_the_cache_gives(policy, servers):
     ids=["2 servers, T = 3", "32 servers, T = 50", "32 servers, T = 120"],
 )
 def test_least_recently_used_at_whole_characteristic_times(servers, held, hit):
-    """The law in closed form where the characteristic time T is a whole number of epochs, with q = 1 - 1/N.
+    """The law in closed form where the characteristic time T is an integer of epochs, with q = 1 - 1/N.
 
     h = P(g <= T) = 1 - q^(T-1) + q^(T-1) / 2N, and c = E[min(g, T)] / N
       = (1 - 1/6N + (1 - 5/6N - q/6N) (1 - q^(T-1)) N) / N.

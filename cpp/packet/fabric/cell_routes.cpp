@@ -82,7 +82,7 @@ double CellRoutes::capacity(std::uint32_t at, std::uint32_t leaf, std::vector<do
   if (at == leaf) return kEndless;
   if (topology_.is_leaf(at)) return 0;
   if (known[at] != kUnknown) return known[at];
-  if (depth > kMostTiers) throw std::invalid_argument("the routes of a scheduled fabric run in a circle");
+  if (depth > kMostTiers) throw std::invalid_argument("routing loop in a scheduled fabric");
   double sum = 0;
   for (const Weighted& link : outgoing(at, leaf, known, depth + 1)) sum += link.bps;
   return known[at] = sum;

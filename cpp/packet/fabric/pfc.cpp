@@ -461,7 +461,7 @@ void PfcFabric::fail_on_deadlock() const {
   };
   const std::vector<std::uint32_t> circle = find_deadlock(ingresses_.size(), stopped, held_back(), may_resume);
   if (circle.empty()) return;
-  std::string text = "deadlock by pauses of class " + std::to_string(class_of_[circle.front() % ranks_]) + " at " +
+  std::string text = "pause deadlock in class " + std::to_string(class_of_[circle.front() % ranks_]) + " at " +
                      std::to_string(context_.now / 1'000'000) + " us: ";
   for (std::size_t at = 0; at < circle.size(); ++at)
     text += (at == 0 ? "" : " waits for ") + name(link_of_slot_[circle[at] / ranks_]);

@@ -8,4 +8,4 @@ import numpy as np
 from numpy.typing import NDArray
 
 Integers: TypeAlias = NDArray[np.signedinteger[Any]]
-"""Whole numbers of any width: ranks, ports, nodes, links."""
+"""Integers of any width: ranks, ports, nodes, links."""

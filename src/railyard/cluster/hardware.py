@@ -100,7 +100,7 @@ def _per_server(ranks: int, server: Server) -> int:
     if ranks % server.accelerators:
         below = ranks // server.accelerators * server.accelerators
         raise InputError(
-            f"{server.name} holds {server.accelerators} accelerators, and servers are whole",
+            f"{server.name} holds {server.accelerators} accelerators, and a job takes entire servers",
             key="accelerators",
             found=ranks,
             hint=f"nearest possible: {below} or {below + server.accelerators}",

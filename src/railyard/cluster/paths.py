@@ -97,7 +97,7 @@ def _walk(
     steps: list[tuple[NDArray[np.int64], NDArray[np.int32]]] = []
     while len(active):
         if len(steps) > _MOST_HOPS:
-            raise SimulationError("a route goes in circles: the topology's routing table is wrong")
+            raise SimulationError("routing loop: the topology's routing table is wrong")
         first, width = _next_links(table, node, goal)
         if (lost := width == 0).any():
             ok[active[lost]] = False
@@ -155,7 +155,7 @@ def spread(table: Routes, target: NDArray[np.int32], source: NDArray[np.int32], 
         flow, node, share = _met(table.nodes, flow, target[link], share)
         away = node != port[flow]
         flow, node, share = flow[away], node[away], share[away]
-    raise SimulationError("a route goes in circles: the topology's routing table is wrong")
+    raise SimulationError("routing loop: the topology's routing table is wrong")
 
 
 def _fanned(

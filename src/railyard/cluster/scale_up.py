@@ -161,7 +161,7 @@ def _used(accelerator: Accelerator, server: Server, used: int | None) -> int:
     if not 0 < used <= whole or used % step:
         near = min(max(used // step * step, step), whole)
         raise InputError(
-            f"a domain of {server.name} holds {whole} accelerators in servers of {step}, and servers are used whole",
+            f"a domain of {server.name} holds {whole} accelerators in servers of {step}, and a job takes all of one",
             key="ranks_per_domain",
             found=used,
             allowed=f"multiples of {step} up to {whole}",
@@ -196,7 +196,7 @@ def scale_up_of(accelerator: Accelerator, server: Server, ranks: int, used: int 
         domain = max(size for size in range(1, domain + 1) if ranks % size == 0)
     if kind == "mesh" and ranks % domain:
         raise InputError(
-            f"a full mesh joins {domain} accelerators, and each is whole",
+            f"a full mesh joins {domain} accelerators, and the count must be a multiple of that",
             key="accelerators",
             found=ranks,
             hint=f"nearest possible: {ranks // domain * domain} or {(ranks // domain + 1) * domain}",

@@ -26,7 +26,7 @@ def _refuses(kind: CollectiveKind, shape: Shape, machine: Machine) -> str | None
     if not shape.even:
         return "the domains hold different numbers of ranks"
     if shape.domains < 2 or shape.per_domain < 2:
-        return "it wants several domains with several ranks each"
+        return "it needs several domains with several ranks each"
     return None
 
 

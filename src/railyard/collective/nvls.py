@@ -29,7 +29,7 @@ def switch_refusal(shape: Shape, machine: Machine) -> str | None:
     if not machine.nvls:
         return "the scale-up switch cannot reduce"
     if shape.per_domain < 3:
-        return "in-switch reduction wants at least 3 ranks in a domain"
+        return "in-switch reduction needs at least 3 ranks in a domain"
     if not shape.even:
         return "the domains hold different numbers of ranks"
     return None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def _refuses(kind: CollectiveKind, shape: Shape, machine: Machine) -> str | None:
     del kind, machine
-    return "it wants one rank in each domain" if shape.per_domain > 1 else None
+    return "it needs one rank in each domain" if shape.per_domain > 1 else None
 
 
 def _hops(ranks: int) -> list[tuple[int, list[int]]]:

@@ -219,7 +219,7 @@ class Engine(Protocol):
 
         Raises:
             InputError: Jobs, cluster, faults or probes do not fit together.
-            SimulationError: The run cannot finish: tasks wait in a circle, or for a dead link.
+            SimulationError: The run cannot finish: tasks form a dependency cycle, or for a dead link.
         """
         ...
 

@@ -178,7 +178,7 @@ def _beside(graph: TaskGraph) -> dict[str, Any]:
 
 def _seed(seed: int) -> int:
     if not 0 <= seed < 1 << 64:
-        raise InputError("a seed is a whole number", key="seed", found=seed, allowed="0 to 2^64 - 1")
+        raise InputError("expected an integer seed", key="seed", found=seed, allowed="0 to 2^64 - 1")
     return seed
 
 
@@ -206,7 +206,7 @@ def _raise_if_stuck(result: _core.Result, graph: TaskGraph) -> None:
     tasks = [describe(graph, int(task)) for task in result.stuck[:SHOWN]]
     more = f", and {len(result.stuck) - SHOWN} more" if len(result.stuck) > SHOWN else ""
     if result.cycle:
-        raise SimulationError(f"{len(result.stuck)} tasks wait for one another in a circle: {' <- '.join(tasks)}{more}")
+        raise SimulationError(f"{len(result.stuck)} tasks form a dependency cycle: {' <- '.join(tasks)}{more}")
     raise SimulationError(
         f"{len(result.stuck)} communications wait for links without capacity: {', '.join(tasks)}{more}"
     )

@@ -164,7 +164,7 @@ class FabricSpec:
 
 def _at_least_one(value: int, key: str) -> None:
     if value < 1:
-        raise InputError("at least one is wanted", key=key, found=value)
+        raise InputError("expected at least 1", key=key, found=value)
 
 
 fabrics: Registry[Fabric] = Registry("fabric", package="railyard.fabric")

@@ -141,7 +141,7 @@ ROW_COLUMNS = ("arrival_ps", "input_tokens", "output_tokens", "session", "kind")
 
 def _checked_width(name: str, given: NDArray[Any], dtype: type) -> None:
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-        raise InputError(f"{name} must be one column of whole numbers", found=f"{given.ndim} axes of {given.dtype}")
+        raise InputError(f"{name} must be a 1-D array of integers", found=f"{given.ndim} axes of {given.dtype}")
     limits = np.iinfo(dtype)
     if given.size and not limits.min <= int(given.min()) <= int(given.max()) <= limits.max:
         found = f"{given.min()} to {given.max()}"
@@ -212,7 +212,7 @@ def merged(parts: Sequence[RequestTable]) -> RequestTable:
     """
     lengths = {part.block_tokens for part in parts if part.block_tokens}
     if len(lengths) > 1:
-        raise InputError("requests whose blocks differ in length cannot be put together", found=sorted(lengths))
+        raise InputError("requests whose blocks differ in length cannot be concatenated", found=sorted(lengths))
     kinds = tuple(dict.fromkeys(name for part in parts if len(part) for name in part.kinds)) or parts[0].kinds
     arrival = np.concatenate([part.arrival_ps for part in parts])
     order = np.argsort(arrival, kind="stable")

@@ -99,7 +99,7 @@ def decompose(record: Record) -> Decomposition:
     Raises:
         InputError: Two tasks of one queued compute stream overlap in time, or the record lacks blockers, times alone or
             its graph.
-        RailyardError: The blockers go round in a circle.
+        RailyardError: The blockers form a cycle.
     """
     record.require("exposed communication by cause", "blocker", "alone_ps", "latency_ps", graph=True)
     graph = record.graph

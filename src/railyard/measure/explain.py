@@ -1,6 +1,6 @@
 """Where a step's time goes, as a tree whose every level adds up exactly.
 
-Amounts are whole picoseconds summed over ranks, so that no rounding stands between a node and its children:
+Amounts are integer picoseconds summed over ranks, so that no rounding stands between a node and its children:
 
     amount of the root = step time in ps x ranks;  amount of a node = sum of the amounts of its children
 

@@ -113,7 +113,7 @@ def _computation(
         subject = subjects[row.phase]
         name = f"{subject.phase} {subject.op}"
         spread = row.rank_ps - subject.nominal_ps - subject.slowed_ps
-        # The engine rounds what a kernel loses to whole picoseconds, once or twice a kernel.
+        # The engine rounds what a kernel loses to integer picoseconds, once or twice a kernel.
         rounded = spread if subject.slowed_ps and abs(spread) <= 2 * round(subject.count * laws.ranks) else 0
         beside[BESIDE].append(Node(name, subject.slowed_ps + rounded, by=laws.beside()))
         beside[SPREAD].append(Node(name, spread - rounded, by=laws.spread()))

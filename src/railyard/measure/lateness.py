@@ -106,7 +106,7 @@ def explain(charger: Charger, stage: NDArray[np.int64], membership: Membership, 
         late: The waits; consumed.
 
     Raises:
-        RailyardError: The blockers of the record go round in a circle.
+        RailyardError: The record's blockers form a cycle.
     """
     search = _Search.of(late)
     graph = charger.record.graph
@@ -121,7 +121,7 @@ def explain(charger: Charger, stage: NDArray[np.int64], membership: Membership, 
         search = _look_back(charger, stage, search)
         if not len(search.rank):
             return
-    raise RailyardError("the blockers of the record go round in a circle")
+    raise RailyardError("the record's blockers form a cycle")
 
 
 def _look_back(charger: Charger, stage: NDArray[np.int64], search: _Search) -> _Search:

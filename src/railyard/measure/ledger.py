@@ -1,4 +1,4 @@
-"""Where charged time is booked: totals by cause, group and phase, and by rank and cause, in whole picoseconds."""
+"""Where charged time is booked: totals by cause, group and phase, and by rank and cause, in integer picoseconds."""
 
 from __future__ import annotations
 

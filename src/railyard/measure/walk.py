@@ -102,7 +102,7 @@ class Walker:
         """Charges waits that end with the start of `chains.task`.
 
         Raises:
-            RailyardError: The blockers of the record go round in a circle.
+            RailyardError: The record's blockers form a cycle.
         """
         self._settle(self._follow(chains))
 
@@ -110,7 +110,7 @@ class Walker:
         """Charges waits that end with the end of `chains.task`.
 
         Raises:
-            RailyardError: The blockers of the record go round in a circle.
+            RailyardError: The record's blockers form a cycle.
         """
         late = self._step_into(chains)
         self._settle(late + self._follow(chains))
@@ -133,7 +133,7 @@ class Walker:
             chains = chains.only((blocker >= 0) & (chains.high_ps > chains.low_ps))
             if len(chains):
                 late += self._step_into(chains)
-        raise RailyardError("the blockers of the record go round in a circle")
+        raise RailyardError("the record's blockers form a cycle")
 
     def _step_into(self, chains: Chains) -> list[Lateness]:
         """Charges `chains.task` from its start (or the start of the wait) to `high_ps`, and moves `high_ps` there."""

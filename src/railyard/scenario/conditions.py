@@ -115,7 +115,7 @@ class CompareSection(Section):
     @model_validator(mode="after")
     def _one_way(self) -> "CompareSection":
         if sum(map(bool, (self.vary, self.variants, self.steps))) > 1:
-            raise PydanticCustomError("compare", "only one of `vary`, `variants` and `steps` may stand here")
+            raise PydanticCustomError("compare", "expected only one of `vary`, `variants` and `steps`")
         names = [variant.name for variant in (*self.variants, *self.steps)]
         if len(set(names)) < len(names):
             raise PydanticCustomError("compare", "two variants have the same name")

@@ -65,7 +65,7 @@ class Scenario(Section):
             InputError: The scenario serves requests.
         """
         if self.workload.training is None:
-            raise InputError("this wants a training job; the scenario serves requests", key="workload")
+            raise InputError("this needs a training job; the scenario serves requests", key="workload")
         return self.workload.training
 
     @property
@@ -76,7 +76,7 @@ class Scenario(Section):
             InputError: The scenario trains.
         """
         if self.workload.serving is None:
-            raise InputError("this wants one model that serves; the scenario has no `serving`", key="workload")
+            raise InputError("this needs one model that serves; the scenario has no `serving`", key="workload")
         return self.workload.serving
 
     @property
@@ -87,7 +87,7 @@ class Scenario(Section):
             InputError: The scenario has none.
         """
         if self.workload.trace is None:
-            raise InputError("this wants a trace; the scenario has no `trace`", key="workload")
+            raise InputError("this needs a trace; the scenario has no `trace`", key="workload")
         return self.workload.trace
 
     @property
@@ -109,5 +109,5 @@ class Scenario(Section):
             InputError: The scenario has none.
         """
         if self.workload.pipeline is None:
-            raise InputError("this wants stages; the scenario has no `pipeline`", key="workload")
+            raise InputError("this needs stages; the scenario has no `pipeline`", key="workload")
         return self.workload.pipeline

@@ -85,7 +85,7 @@ def split(text: str, option: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     key = key.strip()
     if not equals or not key:
-        raise InputError(f"`{option}` wants key=value", found=text, file=f"{option} {text}")
+        raise InputError(f"`{option}`: expected key=value", found=text, file=f"{option} {text}")
     return key, value.strip()
 
 
@@ -107,9 +107,9 @@ def parse_vary(text: str) -> tuple[str, list[Node]]:
     try:
         listed = parse(f"[{inner}]", mark.file)
     except InputError as error:
-        raise InputError("`--vary` wants key=a,b,c", found=text, file=mark.file) from error
+        raise InputError("`--vary`: expected key=a,b,c", found=text, file=mark.file) from error
     if not listed.value:
-        raise InputError("`--vary` wants at least one value", found=text, file=mark.file)
+        raise InputError("`--vary` needs at least one value", found=text, file=mark.file)
     return key, [_unplaced(node, mark) for node in listed.value]
 
 

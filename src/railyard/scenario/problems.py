@@ -21,23 +21,23 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 _DUE = {
-    "int_type": "a whole number is due here",
-    "int_from_float": "a whole number is due here",
-    "int_parsing": "a whole number is due here",
-    "float_type": "a number is due here",
-    "float_parsing": "a number is due here",
-    "string_type": "text is due here",
-    "bool_type": "true or false is due here",
-    "bool_parsing": "true or false is due here",
-    "model_type": "a section with keys is due here",
-    "model_attributes_type": "a section with keys is due here",
-    "dict_type": "a section with keys is due here",
-    "mapping_type": "a section with keys is due here",
-    "tuple_type": "a list is due here",
-    "list_type": "a list is due here",
-    "finite_number": "a finite number is due here",
-    "none_required": "nothing may stand here",
-    "union_tag_not_found": "a section with keys is due here",
+    "int_type": "an integer",
+    "int_from_float": "an integer",
+    "int_parsing": "an integer",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "model_type": "a section with keys",
+    "model_attributes_type": "a section with keys",
+    "dict_type": "a section with keys",
+    "mapping_type": "a section with keys",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "finite_number": "a finite number",
+    "none_required": "no value",
+    "union_tag_not_found": "a section with keys",
 }
 _BOUND = {
     "greater_than_equal": ("must be at least {}", "ge"),
@@ -107,7 +107,7 @@ def _problem(item: Any, root: Node, model: type[BaseModel]) -> Problem:
     if handler is not None:
         return handler(item, node, key)
     if kind in _DUE:
-        return node.mark.problem(f"{_DUE[kind]}, found {kind_of(node.value)}", key=key)
+        return node.mark.problem(f"expected {_DUE[kind]}, got {kind_of(node.value)}", key=key)
     if kind in _BOUND:
         words, name = _BOUND[kind]
         return node.mark.problem(words.format(item["ctx"].get(name)), key=key, found=_shown(node.value))
@@ -133,7 +133,7 @@ def _unknown_key(location: tuple[str | int, ...], root: Node, model: type[BaseMo
 def _wrong_word(item: Any, node: Node, key: str | None) -> Problem:
     allowed = _quoted(item["ctx"]["expected"])
     return node.mark.problem(
-        f"{_shown(node.value)} is not among the words that may stand here",
+        f"expected one of the allowed values, got {_shown(node.value)}",
         key=key,
         allowed=", ".join(allowed),
         hint=did_you_mean(str(node.value), allowed),
@@ -162,7 +162,7 @@ def _no_tag(item: Any, node: Node, key: str | None) -> Problem:
     name = item["ctx"]["discriminator"].strip("'")
     if not isinstance(node.value, dict):
         return node.mark.problem(
-            f"a name, or a section with the key `{name}`, is due here, found {kind_of(node.value)}", key=key
+            f"expected a name, or a section with the key `{name}`, got {kind_of(node.value)}", key=key
         )
     return node.mark.problem(f"the key `{name}` is missing", key=f"{key}.{name}" if key else name)
 

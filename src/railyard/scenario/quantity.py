@@ -99,7 +99,7 @@ else:
 
 def _printable(text: str) -> str:
     if not text.isprintable():
-        raise PydanticCustomError("text", "this holds characters that cannot be printed")
+        raise PydanticCustomError("text", "this has unprintable characters")
     return text
 
 

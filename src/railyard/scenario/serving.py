@@ -63,7 +63,7 @@ class SyntheticSection(Section):
     @model_validator(mode="after")
     def _one_load(self) -> "SyntheticSection":
         if (self.rate is None) == (self.users is None):
-            raise PydanticCustomError("load", "either `rate` or `users` says how much is asked")
+            raise PydanticCustomError("load", "expected either `rate` or `users`")
         if self.users is not None and (self.turns > 1 or self.cv is not None or self.arrivals != "poisson"):
             raise PydanticCustomError("load", "`users` ask when they are answered: no `arrivals`, `cv` or `turns`")
         return self
@@ -177,7 +177,7 @@ class PoolSection(Section):
     dp_attention: Positive = Field(default=1, description="Copies of attention; experts are shared by all of them.")
     cp: Positive = Field(default=1, description="Ranks that share one long prompt.")
     attention: AttentionSection | None = Field(
-        default=None, description="Of `decode`: attention on accelerators of its own; wants `ffn`, in place of degrees."
+        default=None, description="Of `decode`: attention on accelerators of its own; needs `ffn`, in place of degrees."
     )
     ffn: FfnSection | None = Field(default=None, description="The accelerators of experts and dense FFNs then.")
     micro_batches: Annotated[Positive, Field(le=64)] = Field(

@@ -51,7 +51,7 @@ class FieldRecord:
     Attributes:
         key: The key in the file.
         shape: `value` (one number), `range` (low, typical, high), `table` (numbers by name), `text`, `choice`, `flag`,
-            `list` (texts), `numbers` (whole numbers), `record` (a nested record), `topology` (one within another).
+            `list` (texts), `numbers` (integers), `record` (a nested record), `topology` (one within another).
         help: One sentence for people, with the convention that could be misread (one way, dense, per accelerator).
         read: Text to number; raises `units.UnitError`.
         unit: An example of a right value, for messages and the reference page.
@@ -110,7 +110,7 @@ def frequency(key: str, help_: str) -> dict[str, FieldRecord]:
 
 
 def count(key: str, help_: str) -> dict[str, FieldRecord]:
-    """A whole number, zero or more."""
+    """An integer, zero or more."""
     return _meta(FieldRecord(key, "value", help_, readers.whole, "8"))
 
 
@@ -165,7 +165,7 @@ def flag(key: str, help_: str) -> dict[str, FieldRecord]:
 
 
 def numbers(key: str, help_: str, example: str = "[0, 0, 1, 1]") -> dict[str, FieldRecord]:
-    """A list of whole numbers."""
+    """A list of integers."""
     return _meta(FieldRecord(key, "numbers", help_, readers.whole, example))
 
 
@@ -249,7 +249,7 @@ def _choice(field: FieldRecord, value: object) -> str:
 
 def _numbers(value: object) -> tuple[int, ...]:
     if not isinstance(value, list | tuple):
-        raise InputError("expected a list of whole numbers", found=value, allowed="such as [8, 8, 16]")
+        raise InputError("expected a list of integers", found=value, allowed="such as [8, 8, 16]")
     return tuple(readers.whole(item) for item in value)
 
 

@@ -1,4 +1,4 @@
-"""Readers of the two kinds of number that the unit parser does not know: whole numbers and shares."""
+"""Readers of the two kinds of number that the unit parser does not know: integers and shares."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from railyard import units
 
 
 def whole(value: object) -> int:
-    """A whole number, zero or more.
+    """An integer, zero or more.
 
     Raises:
         UnitError: A fraction, a negative number or no number.

@@ -121,7 +121,7 @@ def parse_mapping(text: str, file: str, *, if_empty: str | None = None) -> Node:
     if not isinstance(node.value, dict):
         if node.value is None:
             raise InputError("the file is empty", file=file, allowed="a mapping of keys", hint=if_empty)
-        raise InputError.many([node.mark.problem(f"expected a mapping of keys, found {kind_of(node.value)}")])
+        raise InputError.many([node.mark.problem(f"expected a mapping of keys, got {kind_of(node.value)}")])
     return node
 
 
@@ -159,7 +159,7 @@ def from_plain(value: Any, mark: Mark) -> Node:
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
-                raise InputError.many([mark.problem(f"a key must be text, found {key!r}")])
+                raise InputError.many([mark.problem(f"expected text for a key, got {key!r}")])
         children = {key: from_plain(item, mark) for key, item in value.items()}
         return Node(children, mark, dict.fromkeys(children, mark), 1 + sum(child.size for child in children.values()))
     if isinstance(value, list | tuple):

@@ -247,7 +247,7 @@ def need_storage(draft: Draft) -> None:
     for key, wanted in (("data", training.data), ("checkpoint", training.checkpoint)):
         if wanted is not None and draft.scenario.cluster.storage is None:
             error = InputError(
-                f"`{key}` wants a storage system in the cluster",
+                f"`{key}` needs a storage system in the cluster",
                 key=key,
                 hint="write for example `storage: {name: nvme-file-server, servers: 8}` under `cluster`",
             )

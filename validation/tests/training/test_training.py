@@ -143,7 +143,7 @@ def test_json_has_the_promised_shape(report):
     ("cells", "reason"),
     [
         ({"layers": "many"}, "line 2: layers: `many` is no number"),
-        ({"layers": "3.5"}, "line 2: layers: `3.5` is not a whole number from 0 to 4096"),
+        ({"layers": "3.5"}, "line 2: layers: `3.5` is not an integer from 0 to 4096"),
         ({"step_time_s": "nan"}, "line 2: step_time_s: `nan` is not a number of zero or more"),
         ({"n_gpu": ""}, "line 2: n_gpu unknown or zero"),
         ({"gpu": "H1000-SXM"}, "H1000-SXM"),

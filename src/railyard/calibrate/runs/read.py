@@ -145,7 +145,7 @@ def _part(content: dict[str, Any], key: str) -> dict[str, Any]:
 def _whole(settings: dict[str, Any], key: str, default: int, path: Path) -> int:
     value = settings.get(key, default)
     if not isinstance(value, int) or value < 1:
-        raise InputError("must be a whole number of at least 1", file=path, key=key, found=value)
+        raise InputError("expected an integer of at least 1", file=path, key=key, found=value)
     return value
 
 

@@ -43,7 +43,7 @@ class ConfigFile:
         return self.fields.get(key) is not None
 
     def count(self, *keys: str, default: int | None = None) -> int:
-        """A whole number under the first of the keys that is there.
+        """An integer under the first of the keys that is there.
 
         Args:
             keys: The key and its other spellings.
@@ -53,12 +53,12 @@ class ConfigFile:
         if key is None:
             if default is None:
                 hint = did_you_mean(keys[0], [known for known in self.fields if known not in keys])
-                self._report(keys[0], "is missing", allowed="a whole number", hint=hint)
+                self._report(keys[0], "is missing", allowed="an integer", hint=hint)
             return default or 0
         return self._whole(key, self.fields[key])
 
     def optional_count(self, key: str) -> int | None:
-        """A whole number, or None when the key is absent or null."""
+        """An integer, or None when the key is absent or null."""
         return self._whole(key, self.fields[key]) if self.has(key) else None
 
     def flag(self, key: str, *, default: bool) -> bool:
@@ -130,7 +130,7 @@ class ConfigFile:
 
     def _whole(self, key: str, value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST_COUNT:
-            self._report(key, "must be a whole number", found=value, allowed=f"0 to {LARGEST_COUNT}")
+            self._report(key, "expected an integer", found=value, allowed=f"0 to {LARGEST_COUNT}")
             return 0
         return value
 

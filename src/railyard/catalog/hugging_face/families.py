@@ -282,11 +282,11 @@ def mpt(config: ConfigFile) -> Fields:
     hidden, heads = config.count("d_model"), config.count("n_heads")
     ratio = config.fields.get("expansion_ratio", 4)
     if isinstance(ratio, bool) or not isinstance(ratio, int) or not 0 < ratio <= 64:
-        config.refuse("expansion_ratio", "must be a whole number", found=ratio, allowed="1 to 64")
+        config.refuse("expansion_ratio", "expected an integer", found=ratio, allowed="1 to 64")
         ratio = 4
     grouped = config.table("attn_config").get("kv_n_heads", heads)
     if isinstance(grouped, bool) or not isinstance(grouped, int):
-        config.refuse("kv_n_heads", "must be a whole number", found=grouped)
+        config.refuse("kv_n_heads", "expected an integer", found=grouped)
         grouped = heads
     free = config.flag("no_bias", default=True)
     return {

@@ -65,7 +65,7 @@ def place(
     available = int(np.count_nonzero(free))
     if wanted > available:
         raise InputError(
-            f"a job wants {wanted} accelerators, and {available} of the cluster's {cluster.ranks} are free",
+            f"a job needs {wanted} accelerators, and {available} of the cluster's {cluster.ranks} are free",
             key="accelerators",
             found=wanted,
             allowed=f"at most {available}",

@@ -73,4 +73,4 @@ def _inner(value: object) -> TopologySpec:
             return from_mapping(value)
         except InputError as error:
             raise error.located(key="inner") from None
-    raise InputError("a topology is wanted here", key="inner", found=value, allowed=topologies.names())
+    raise InputError("expected a topology", key="inner", found=value, allowed=topologies.names())

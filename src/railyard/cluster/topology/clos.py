@@ -122,7 +122,7 @@ def positive(value: float, key: str) -> None:
         InputError: The value is not more than zero.
     """
     if not value > 0:
-        raise impossible("more than zero is wanted", key=key, found=value, possible="write for example 1")
+        raise impossible("expected more than 0", key=key, found=value, possible="write for example 1")
 
 
 def uplinks_of(down: int, oversubscription: float, parts: Parts, uplink_bps: float) -> int:

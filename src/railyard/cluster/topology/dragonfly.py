@@ -111,7 +111,7 @@ class Dragonfly:
         h = self.h if self.h is not None else p
         for key, value in (("p", p), ("a", a), ("h", h)):
             if value < 1:
-                raise impossible("at least one is wanted", key=key, found=value, possible="write 1 or more")
+                raise impossible("expected at least 1", key=key, found=value, possible="write 1 or more")
         need = p * parts.link_bps + (a - 1 + h) * uplink_bps
         if need > box.capacity_bps * (1 + 1e-9) or p + a - 1 + h > box.max_ports:
             raise impossible(

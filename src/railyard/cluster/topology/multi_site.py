@@ -93,9 +93,7 @@ class MultiSite:
             )
         for key, value in (("distance", self.distance_m), ("oversubscription", self.oversubscription)):
             if not value > 0:
-                raise impossible(
-                    "more than zero is wanted", key=key, found=value, possible="write for example 50 km, 4:1"
-                )
+                raise impossible("expected more than 0", key=key, found=value, possible="write for example 50 km, 4:1")
 
     def _border(self, site: Endpoints, parts: Parts) -> _Border:
         """Border switches of a site: the fewest over which the long links divide evenly."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 LONGEST_PS = 4.0e18
-"""46 days: longer transfers are cut to this, so that times stay whole numbers of 64 bits."""
+"""46 days: longer transfers are cut to this, so that times stay integers of 64 bits."""
 
 
 @dataclass(frozen=True)

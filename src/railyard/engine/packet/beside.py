@@ -54,7 +54,7 @@ class Beside:
                 raise InputError("out of range", key=name, found=getattr(self, name), allowed=f"{low} to {high}")
         for name in ("size_bytes", "every_ps"):
             if getattr(self, name) < 1:
-                raise InputError("more than nothing is wanted", key=name, found=getattr(self, name))
+                raise InputError("expected more than 0", key=name, found=getattr(self, name))
 
     def burst(self, ports: Ints, number: int) -> tuple[Ints, Ints]:
         """Sources and targets of one burst among the given ports."""

@@ -150,6 +150,6 @@ def joined_edges(parts: list[Edges]) -> Edges:
 
 
 def cuts(steps: int, sends: int) -> Floats:
-    """How many of `steps` steps each of so many sends stands for, as even as whole numbers go."""
+    """How many of `steps` steps each of so many sends stands for, as even as integers go."""
     edges = np.rint(np.linspace(0, steps, max(1, min(steps, sends)) + 1))
     return np.diff(edges)

@@ -131,7 +131,7 @@ def run(
         (what a scheduled fabric counted) where the fabric is one.
 
     Raises:
-        InputError: Columns that do not fit together, a flow without a path, flows that wait for each other in a circle.
+        InputError: Columns that do not fit together, a flow without a path, flows with a dependency cycle.
         SimulationError: A deadlock by pauses or credits, or nothing moves any more.
     """
     if not 1 <= threads <= MOST_THREADS:

@@ -90,10 +90,10 @@ def sharp(
     """
     for key, value in (("size_bytes", size_bytes), ("chunk_bytes", chunk_bytes), ("window", window)):
         if value is not None and value < 1:
-            raise InputError("a positive number is wanted", key=key, found=value)
+            raise InputError("expected a positive number", key=key, found=value)
     members = np.asarray(hosts, np.int64)
     if members.ndim != 1 or (len(members) and not 0 <= members.min() <= members.max() < network.hosts):
-        raise InputError("hosts of the network are wanted", key="hosts", found=members.shape, allowed=network.hosts)
+        raise InputError("expected hosts of the network", key="hosts", found=members.shape, allowed=network.hosts)
     tree = tree_of(network, members, root=root)
     larger = with_aggregators(network, tree)
     if window is None:

@@ -285,7 +285,7 @@ def _degraded(placed: Placed, cluster: Cluster, faults: Sequence[Fault]) -> Plac
         return placed
     if any(fault.start_ps > 0 or fault.end_ps is not None for fault in degraded):
         raise InputError(
-            "the packet engine degrades links for a whole step only", key="faults", hint="leave out `from` and `to`"
+            "the packet engine degrades links for an entire step only", key="faults", hint="leave out `from` and `to`"
         )
     changes = expand(degraded, cluster.links, cluster.ranks)
     factor = np.ones(len(cluster.links) + 1)

@@ -213,7 +213,7 @@ def _whole(values: Any, kind: type[np.integer[Any]], name: str) -> NDArray[Any]:
     column = np.asarray(values)
     if column.ndim != 1 or (column.size and not np.issubdtype(column.dtype, np.integer)):
         raise InputError(
-            f"requests: {name} must be one column of whole numbers", key=name, found=f"{column.dtype}{column.shape}"
+            f"requests: {name} must be a 1-D array of integers", key=name, found=f"{column.dtype}{column.shape}"
         )
     limits = np.iinfo(kind)
     if column.size and (int(column.min()) < limits.min or int(column.max()) > limits.max):

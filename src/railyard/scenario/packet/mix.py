@@ -74,7 +74,7 @@ def _word(root: Node, key: str, default: str) -> str:
     if node is None:
         return default
     if not isinstance(node.value, str):
-        raise InputError.many([node.mark.problem(f"text is due here, found {kind_of(node.value)}", key=key)])
+        raise InputError.many([node.mark.problem(f"expected text, got {kind_of(node.value)}", key=key)])
     if key == "base":
         try:
             fabric(node.value)
@@ -98,7 +98,7 @@ def _flat(node: Node, prefix: str, problems: list[Problem]) -> Iterator[tuple[st
         elif key not in KEYS:
             problems.append(_unknown(key, mark))
         elif child.value is None or isinstance(child.value, list):
-            problems.append(child.mark.problem(f"a value is due here, found {kind_of(child.value)}", key=key))
+            problems.append(child.mark.problem(f"expected a value, got {kind_of(child.value)}", key=key))
         else:
             yield key, _text(child.value), child.mark
 

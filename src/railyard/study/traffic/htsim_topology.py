@@ -197,13 +197,13 @@ def read(path: Path) -> Tree:
 def _tree(sheet: _Sheet, path: Path) -> Tree:
     for key, name in _HEADER.items():
         if key not in sheet.header:
-            raise InputError(f"the header says no `{name}`", file=path)
+            raise InputError(f"the header lacks `{name}`", file=path)
     depth = sheet.header["tiers"]
     if depth not in {2, 3}:
         raise InputError("a tree has 2 or 3 tiers", file=path, line=sheet.at["tiers"], found=depth)
     for number in range(depth):
         if number not in sheet.tiers:
-            raise InputError(f"nothing is said of tier {number}", file=path)
+            raise InputError(f"there is no section of tier {number}", file=path)
     tiers = tuple(_tier(sheet.tiers[number], path, top=number == depth - 1) for number in range(depth))
     try:
         return shape(sheet.header["nodes"], sheet.header["podsize"], tiers)
@@ -216,7 +216,7 @@ def _tier(text: _TierText, path: Path, *, top: bool) -> TreeTier:
     needed = dict(_NEEDED) if top else {**_NEEDED, "up": "Radix_Up"}
     for key, name in needed.items():
         if not text.get(key):
-            raise InputError(f"the tier says no `{name}`", file=path, line=text.line)
+            raise InputError(f"the tier lacks `{name}`", file=path, line=text.line)
     return TreeTier(
         rate_bps=text.get("rate_gbps") * 10**9,
         latency_ps=text.get("latency_ns") * 1000,
@@ -236,7 +236,7 @@ def shape(hosts: int, pod_hosts: int, tiers: tuple[TreeTier, ...]) -> Tree:
     """
     tor, agg = tiers[0], tiers[1]
     if hosts % pod_hosts:
-        raise InputError("the nodes must fill whole pods", found=f"{hosts} nodes in pods of {pod_hosts}")
+        raise InputError("the nodes must fill every pod", found=f"{hosts} nodes in pods of {pod_hosts}")
     pods = hosts // pod_hosts
     if len(tiers) == 2 and pods != 1:
         raise InputError("with 2 tiers all nodes are one pod", found=f"{hosts} nodes in pods of {pod_hosts}")

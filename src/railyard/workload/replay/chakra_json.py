@@ -69,9 +69,9 @@ def _objects(text: str) -> Iterator[Any]:
         try:
             value, at = decoder.raw_decode(text, at)
         except json.JSONDecodeError as error:
-            raise InputError(f"the trace is no JSON: {error.msg}", line=error.lineno) from None
+            raise InputError(f"the trace is not JSON: {error.msg}", line=error.lineno) from None
         except ValueError as error:  # an integer of too many digits
-            raise InputError("the trace is no JSON", found=str(error)) from None
+            raise InputError("the trace is not JSON", found=str(error)) from None
         yield value
         while text[at : at + 1].isspace():
             at += 1

@@ -37,7 +37,7 @@ class Node:
     attributes: dict[str, Scalar] = field(default_factory=dict)
 
     def number(self, key: str, *, high: int = MOST, default: int | None = None) -> int:
-        """An attribute that must be a whole number.
+        """An attribute that must be an integer.
 
         Raises:
             InputError: It is missing without a default, or out of range.

@@ -41,7 +41,7 @@ def _messages(data: bytes) -> Iterator[Any]:
         try:
             message.ParseFromString(data[at : at + width])
         except DecodeError as error:
-            raise InputError("this is no protocol buffer", found=f"byte {at}: {error}") from None
+            raise InputError("not a protocol buffer", found=f"byte {at}: {error}") from None
         at += width
         if not first:
             yield message
@@ -62,7 +62,7 @@ def _length(data: bytes, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
-    raise InputError("a number of more than ten bytes: this is no protocol buffer", found=f"byte {at}")
+    raise InputError("a varint of more than ten bytes: not a protocol buffer", found=f"byte {at}")
 
 
 def _node(message: Any) -> Node:

@@ -159,8 +159,8 @@ class _Text:
         if wild and text == "-1":
             return ANY
         if not text.isdigit() or len(text) > 19 or not low <= int(text) <= high:
-            allowed = f"a whole number from {low} to {high}"
-            raise InputError(f"{what} is no number or out of range", line=line, found=text, allowed=allowed)
+            allowed = f"an integer from {low} to {high}"
+            raise InputError(f"{what}: expected a number in range", line=line, found=text, allowed=allowed)
         return int(text)
 
 

@@ -227,7 +227,7 @@ def _counts(sheet: _Sheet, path: Path) -> None:
     """
     for key in ("Nodes", "Connections"):
         if key not in sheet.header:
-            raise InputError(f"the header says no `{key}`", file=path)
+            raise InputError(f"the header lacks `{key}`", file=path)
     found = {"Connections": sheet.connections, "Triggers": len(sheet.triggers), "Failures": len(sheet.failures)}
     for key, number in found.items():
         said, line = sheet.header.get(key, (0, None))

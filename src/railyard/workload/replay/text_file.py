@@ -43,13 +43,13 @@ def content(path: Path, *, most: int = -1) -> bytes:
 
 
 def whole(text: str, what: str, *, low: int = 0, high: int = MOST) -> int:
-    """A whole number written in decimal digits.
+    """An integer written in decimal digits.
 
     Raises:
         InputError: It is none, or out of range; without file and line, which `InputError.located` adds.
     """
     if not (text.isascii() and text.removeprefix("-").isdigit() and len(text) <= 19):
-        raise InputError(f"{what} must be a whole number", found=text)
+        raise InputError(f"{what}: expected an integer", found=text)
     value = int(text)
     if not low <= value <= high:
         allowed = f"{low} or more" if high == MOST else f"{low} to {high}"
@@ -68,5 +68,5 @@ def decimal(text: str, what: str, *, high: float) -> float:
     except ValueError:
         value = -1.0
     if not (text.isascii() and 0 <= value <= high):
-        raise InputError(f"{what} must be a number from 0 to {high:g}", found=text)
+        raise InputError(f"{what}: expected a number from 0 to {high:g}", found=text)
     return value

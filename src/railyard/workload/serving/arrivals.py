@@ -10,8 +10,8 @@ Every process is a renewal process of mean gap 1 / rate in an *operational* time
     on-off     Poisson while on, silent while off, both exponentially long: index of dispersion tends to
                1 + 2 r_on alpha / (alpha + beta)^2, with alpha = 1 / on and beta = 1 / off (interrupted Poisson process)
 
-Gaps are whole picoseconds, so that sums are exact and do not depend on how a stream is cut into chunks. Sources of the
-laws: Cox, Renewal Theory, 1962; Kuczura, Bell System Technical Journal 1973. That production arrivals are renewal
+Gaps are integer picoseconds, so that sums are exact and do not depend on how a stream is cut into chunks. Sources of
+the laws: Cox, Renewal Theory, 1962; Kuczura, Bell System Technical Journal 1973. That production arrivals are renewal
 bursts of this kind, gamma or Weibull by the client: ServeGen, arXiv 2505.09999; BurstGPT, arXiv 2401.17644.
 """
 
@@ -142,10 +142,10 @@ def generator(seed: int, stream: int) -> np.random.Generator:
     """A generator of random numbers of its own for each purpose.
 
     Raises:
-        InputError: The seed is no whole number from 0 on.
+        InputError: The seed is no integer from 0 on.
     """
     if not 0 <= seed < 2**64:
-        raise InputError("a seed is a whole number from 0 to 2^64", key="seed", found=seed)
+        raise InputError("expected an integer seed from 0 to 2^64", key="seed", found=seed)
     return np.random.Generator(np.random.Philox(key=np.array([seed, stream], np.uint64)))
 
 

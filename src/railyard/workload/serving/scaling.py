@@ -51,7 +51,7 @@ def scaled(requests: RequestTable, *, rate: float, how: How = "compress", seed: 
         InputError: There is no such way, or the rate cannot be reached in it.
     """
     if how not in WAYS:
-        raise InputError("there is no such way to scale", found=how, allowed=WAYS, hint=did_you_mean(str(how), WAYS))
+        raise InputError("unknown way of scaling", found=how, allowed=WAYS, hint=did_you_mean(str(how), WAYS))
     if not (math.isfinite(rate) and rate > 0):
         raise InputError("a rate is more than 0 a second", key="rate", found=rate)
     if requests.rate_per_s <= 0:

@@ -1,6 +1,6 @@
 """Time and traffic of one virtual pipeline stage, for the builder of task graphs.
 
-The numbers are those of `passes` and `communication` for a table of one row, rounded to whole picoseconds and bytes.
+The numbers are those of `passes` and `communication` for a table of one row, rounded to integer picoseconds and bytes.
 """
 
 from __future__ import annotations

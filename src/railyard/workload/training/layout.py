@@ -100,7 +100,7 @@ def _batches(layout: Layout) -> Iterator[Problem]:
         yield Problem(text, key="parallelism.micro_batch", found=str(layout.micro_batch))
     if layout.schedule == "interleaved" and layout.vp < 2:
         yield Problem(
-            "an interleaved schedule wants two virtual stages or more", key="parallelism.vp", found=str(layout.vp)
+            "an interleaved schedule needs two virtual stages or more", key="parallelism.vp", found=str(layout.vp)
         )
 
 

@@ -109,7 +109,7 @@ def assemble(values: Mapping[str, Mapping[str, float]]) -> dict[str, SoftwarePro
 
 
 def whole(values: Mapping[str, float]) -> dict[str, Any]:
-    """The same constants with times in whole picoseconds."""
+    """The same constants with times in integer picoseconds."""
     return {name: round(value) if name.endswith(_TIMES) else value for name, value in values.items()}
 
 

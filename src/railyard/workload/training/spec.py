@@ -47,7 +47,7 @@ class Layout:
         zero: 0 all replicated; 1 optimizer state sharded; 2 gradients too; 3 parameters too (FSDP).
         sequence_parallel: Norms and residuals are split over the tp ranks (only meant with tp > 1).
         micro_batch: Sequences of one forward pass of one replica.
-        schedule: Pipeline schedule. `interleaved` wants vp > 1.
+        schedule: Pipeline schedule. `interleaved` needs vp > 1.
         recompute: What the backward pass computes again: nothing, the attention core, or every layer.
         recompute_modules: Modules that the backward pass computes again besides that (`RECOMPUTE_MODULES`).
         recompute_share: Share of the layers that `full` recomputes (Megatron's recompute-num-layers).

@@ -46,7 +46,7 @@ class Row:
         id: Of the row; `line 7` where the cell is empty.
         line: In the file, from 1.
         text: Cells as they stand; empty cells are left out.
-        whole: Whole numbers; unknown ones are left out.
+        whole: Integers; unknown ones are left out.
         real: Other numbers; unknown ones are left out.
         problem: Why the row cannot be read, or "".
     """
@@ -92,7 +92,7 @@ def _row(cells: Cells, line: int, header: list[str]) -> Row:
         most = _MOST_LAYERS if name == "layers" else 1e15
         least = 1 if name in _PLACE else 0
         if not least <= value <= most or (name in _WHOLE and value != int(value)):
-            kind = f"a whole number from {least} to {most:.0f}" if name in _WHOLE else "a number of zero or more"
+            kind = f"an integer from {least} to {most:.0f}" if name in _WHOLE else "a number of zero or more"
             return Row(identity, line, text, problem=f"line {line}: {name}: `{text[name]}` is not {kind}")
         if name in _WHOLE:
             whole[name] = int(value)

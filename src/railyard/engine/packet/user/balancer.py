@@ -41,7 +41,7 @@ def balancer(given: type) -> UserBalancer:
         raise InputError("`balancer` decorates a class", found=type(given).__name__)
     functions = functions_of(given, BALANCER_HOOKS, "load balancer")
     if "feedback" in functions and "next_entropy" not in functions:
-        raise InputError("feedback without next_entropy teaches nobody", key=given.__name__, found="feedback")
+        raise InputError("`feedback` has no effect without `next_entropy`", key=given.__name__, found="feedback")
     return UserBalancer(
         name=given.__name__,
         summary=summary_of(given),

@@ -49,7 +49,7 @@ def functions_of(given: type, allowed: tuple[str, ...], kind: str) -> dict[str, 
             )
         check_function(value, name, given.__name__)
     if not found:
-        raise InputError(f"a {kind} wants functions", key=given.__name__, found="none", allowed=allowed)
+        raise InputError(f"a {kind} needs functions", key=given.__name__, found="none", allowed=allowed)
     return found
 
 
@@ -61,7 +61,7 @@ def summary_of(given: type) -> str:
 def control(given: type) -> UserControl:
     """Makes a class of functions a congestion control.
 
-    The class has a `state`, a dictionary of a flow's own fields and what they begin with (whole numbers stay whole),
+    The class has a `state`, a dictionary of a flow's own fields and what they begin with (integers stay integers),
     and any of these functions, none of which takes `self`:
 
     - `on_open(flow, now_ps, network)`: the flow starts; `flow.rate_bps` is the line rate, there is no window.

@@ -32,7 +32,7 @@ def load(text: str, kind: type[T], *, base: Path | None = None) -> T:
     """
     file, sign, name = text.removeprefix(PREFIX).rpartition(":")
     if not is_user(text) or not sign or not file or not name.isidentifier():
-        raise InputError("a file and a name in it are wanted", found=text, allowed=_FORM)
+        raise InputError("expected a file and a name in it", found=text, allowed=_FORM)
     path = (base or Path()) / file
     module = module_of(path)
     made = {key: value for key, value in vars(module).items() if isinstance(value, kind)}

@@ -106,7 +106,10 @@ def check_state(state: object, owner: str) -> dict[str, float]:
         key = f"{owner}.state"
         if not (isinstance(name, str) and name.isidentifier()) or name in taken:
             raise InputError(
-                "a field of state wants a name of its own", key=key, found=name, hint="a Python identifier"
+                "a field of state needs a unique identifier as its name",
+                key=key,
+                found=name,
+                hint="a Python identifier",
             )
         if not isinstance(value, (bool, int, float)) or (isinstance(value, int) and not -(2**63) <= value < 2**63):
             raise InputError(

@@ -45,7 +45,7 @@ def _hashes(line: int, tokens: Any, length: int, faults: Faults) -> NDArray[np.u
         return np.zeros(0, np.uint64)
     whole_numbers = type(tokens) is list and set(map(type, tokens)) <= {int}
     if not whole_numbers or (tokens and not 0 <= min(tokens) <= max(tokens) < 2**32):
-        faults.add(line, "input_tok_ids must be a list of token numbers", found=tokens)
+        faults.add(line, "input_tok_ids: expected a list of token numbers", found=tokens)
     elif len(tokens) != length:
         faults.add(line, "input_tok_ids is not as long as input_toks says", found=len(tokens), allowed=str(length))
     else:

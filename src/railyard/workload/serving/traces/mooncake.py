@@ -36,7 +36,7 @@ def _hashes(line: int, cell: Any, faults: Faults) -> list[int]:
     if type(cell) is list and set(map(type, cell)) <= {int} and (not cell or 0 <= min(cell) <= max(cell) < 2**64):
         return cell
     if cell is not None:
-        faults.add(line, "hash_ids must be a list of whole numbers from 0 to 2^64", found=cell)
+        faults.add(line, "hash_ids: expected a list of integers from 0 to 2^64", found=cell)
     else:
         faults.add(line, "a hole: `hash_ids` is missing")
     return []

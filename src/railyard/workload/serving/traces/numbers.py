@@ -20,7 +20,7 @@ _TEXTS = frozenset({str})
 
 
 def whole(batch: Batch, cells: list[Any], name: str, faults: Faults, *, high: int, low: int = 0) -> NDArray[np.int64]:
-    """A column of whole numbers, written out or from JSON; where one is wrong it is noted and 1 stands there."""
+    """A column of integers, written out or from JSON; where one is wrong it is noted and 1 stands there."""
     kinds = set(map(type, cells))
     if kinds <= {int}:
         fits = not cells or low <= min(cells) <= max(cells) <= high
@@ -38,7 +38,7 @@ def whole(batch: Batch, cells: list[Any], name: str, faults: Faults, *, high: in
                 continue
             faults.add(line, f"{name} is {_wrong(int(cell))}", found=cell, allowed=f"{low} to {high}")
         else:
-            _refuse_cell(line, cell, name, "a whole number", faults)
+            _refuse_cell(line, cell, name, "an integer", faults)
     return out
 
 
@@ -63,7 +63,7 @@ def decimal(batch: Batch, cells: list[Any], name: str, faults: Faults) -> NDArra
 
 
 def _moderate(cells: list[Any]) -> bool:
-    """No whole number so long that it has no float."""
+    """No integer so long that it has no float."""
     return all(type(cell) is not int or abs(cell) < 2**1000 for cell in cells)
 
 
@@ -75,4 +75,4 @@ def _refuse_cell(line: int, cell: object, name: str, wanted: str, faults: Faults
     if cell is None or cell == "":
         faults.add(line, f"a hole: {name} is empty", allowed=wanted)
     else:
-        faults.add(line, f"{name} must be {wanted}", found=cell)
+        faults.add(line, f"{name}: expected {wanted}", found=cell)

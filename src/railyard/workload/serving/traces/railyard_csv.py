@@ -3,7 +3,7 @@
     arrival_ps,input_tokens,output_tokens,session,kind,block_tokens,block_hash
     0,1024,20,-1,chat,512,1f 2e
 
-Times are whole picoseconds, hashes hexadecimal and separated by blanks.
+Times are integer picoseconds, hashes hexadecimal and separated by blanks.
 """
 
 from __future__ import annotations

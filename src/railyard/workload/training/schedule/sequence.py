@@ -103,7 +103,7 @@ def grouped_passes(pp: int, vp: int, micro_batches: int) -> Passes:
     """Micro-batches go through all chunks of a rank in groups of `pp`, as in Megatron-LM.
 
     Rank r runs `2 (pp - 1 - r) + (vp - 1) g` forward passes ahead, g being the size of the first group. Megatron-LM
-    wants a whole number of groups. Where it is none, the first group takes the remainder too: a later group larger
+    wants an integer of groups. Where it is none, the first group takes the remainder too: a later group larger
     than the first, or one smaller than `pp`, would make a rank wait for itself. Fewer micro-batches than ranks all run
     forward first, for the same reason.
     """

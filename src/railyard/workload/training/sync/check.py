@@ -56,9 +56,9 @@ def _sharding(training: Training, asked: Communication) -> Iterator[Problem]:
         record = getattr(asked, name)
         if record is not None and zero > most:
             yield Problem(
-                f"`{record.kind}` wants gradients that every replica keeps whole"
+                f"`{record.kind}` needs gradients that are not sharded"
                 if most == 0
-                else f"`{record.kind}` wants parameters that every replica keeps",
+                else f"`{record.kind}` needs parameters that are not sharded",
                 key=f"communication.{name}",
                 found=f"zero: {zero}",
                 allowed="parallelism.zero: " + ", ".join(str(stage) for stage in range(most + 1)),
@@ -72,7 +72,7 @@ def _workers(training: Training, asked: Communication) -> Iterator[Problem]:
     workers = updates.workers or layout.dp
     key = "communication.local_updates.workers"
     if workers < 2:
-        yield Problem("there is only one worker, which meets nobody", key=key, found=str(workers), allowed="2 or more")
+        yield Problem("local updates need two workers or more", key=key, found=str(workers), allowed="2 or more")
     elif layout.dp % workers:
         near = ", ".join(str(n) for n in range(2, layout.dp + 1) if layout.dp % n == 0) or "none"
         yield Problem(
