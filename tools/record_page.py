@@ -32,9 +32,11 @@ def bytes_by_link(folder: Path) -> list[float]:
     return record.table("links")["bytes"].tolist()
 ```
 
-In the folder of a run `timeline.parquet` (training), `requests.parquet` (serving) and `flows.parquet` (packets) are
-records, with the task graph or further figures as columns of the same file; a side table lies beside,
-`timeline.links.parquet`. Times in ps that never came are null there, -1 in memory.
+In the folder of a run `timeline.parquet` (training), `requests.parquet` (serving, pipelines) and `flows.parquet`
+(packets) are records, with the task graph or further figures as columns of the same file. A side table lies beside,
+`timeline.links.parquet`, and so does a part: of a pipeline, the visits of every stage, `requests.STAGE.parquet`, and
+beneath them the run of the serving engine, `requests.STAGE.serving.parquet`. Times in ps that never came are null in
+files, -1 in memory.
 """
 
 

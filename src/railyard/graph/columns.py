@@ -83,6 +83,11 @@ ROWS: Registry[str] = Registry("kind of row")
 
 ROWS.add("tasks", "a task of a graph; who: its rank, or the communicator of a collective")
 ROWS.add("requests", "a request; who: the replica that computed its prompt, -1 for none")
+ROWS.add(
+    "journeys",
+    "a request through stages; who: the stage, a number among the parts, whose end was the request's, -1 for none",
+)
+ROWS.add("visits", "a request at one stage; who: the request, a row of the record that this is a part of")
 ROWS.add("flows", "a flow between two hosts, or work on one host; who: the host that sends")
 
 COLUMNS: Registry[Column] = Registry("column of a record")
@@ -124,6 +129,17 @@ for _column in (
     Column("network_prefill_ps", "int64", "Collectives that nothing hid in its iterations up to the first token."),
     Column("network_ps", "int64", "Collectives that nothing hid in all of its iterations."),
     Column("status", "uint8", "0 done; 1 dropped, longer than any replica's cache; 2 unfinished when the run ended."),
+    Column("predecessor", "int32", "Stage whose end let a request come to this one; -1: it came as it was asked."),
+    Column("travel_ps", "int64", "How long its data were on their way from there, up to its start."),
+    Column("queue_s", "float64", "Of its time at a stage, waiting."),
+    Column("compute_s", "float64", "Of its time at a stage, computing."),
+    Column("network_s", "float64", "Of its time at a stage, collectives that nothing hid."),
+    Column("transfer_s", "float64", "Of its time at a stage, data on their way."),
+    Column("first_queue_s", "float64", "Of its time at a stage up to the first token, waiting."),
+    Column("first_compute_s", "float64", "Of its time at a stage up to the first token, computing."),
+    Column("first_network_s", "float64", "Of its time at a stage up to the first token, collectives that nothing hid."),
+    Column("first_transfer_s", "float64", "Of its time at a stage up to the first token, data on their way."),
+    Column("decode_network_s", "float64", "Collectives that nothing hid, for each further token."),
 ):
     COLUMNS.add(_column.name, _column)
 

@@ -58,20 +58,22 @@ def write_record(record: Record, path: Path, *, figures: Mapping[str, NDArray[An
         write_record(part, file_of(path, name))
     for name, table in record.tables.items():
         _write(_frame(table, TABLES.get(name).columns), {"format": TABLE_FORMAT, "table": name}, file_of(path, name))
+    graph = record.work if isinstance(record.work, TaskGraph) else None
     metadata = {
         "format": RECORD_FORMAT,
         "rows": record.rows,
-        "labels": json.dumps([asdict(label) for label in record.labels]) if record.work is None else "",
+        "labels": json.dumps([asdict(label) for label in record.labels]) if graph is None else "",
+        "columns": json.dumps(list(record.optional)),
         "tables": json.dumps(list(record.tables)),
         "parts": json.dumps(list(record.parts)),
         "meta": json.dumps(record.meta),
     }
     frame = _frame({name: record.column(name) for name in (*CORE, *record.optional)}, _declared(record.optional))
-    if record.work is not None:
+    if graph is not None:
         import polars as pl
 
-        metadata["graph"] = _graph_metadata(record.work)
-        frame = pl.concat([_graph_frame(record.work), frame.drop("size_bytes")], how="horizontal")
+        metadata["graph"] = _graph_metadata(graph)
+        frame = pl.concat([_graph_frame(graph), frame.drop("size_bytes")], how="horizontal")
     _write(frame.with_columns(**(figures or {})), metadata, path)
 
 
@@ -83,7 +85,7 @@ def read_record(path: Path) -> Record:
     """
     frame, metadata = _read(path, RECORD_FORMAT)
     graph = _graph(frame, metadata["graph"]) if "graph" in metadata else None
-    optional = [name for name in frame.columns if name in COLUMNS]
+    optional = json.loads(metadata["columns"])
     columns = _arrays(frame.select([*CORE, *optional]), _declared(optional))
     return Record(
         rows=metadata["rows"],

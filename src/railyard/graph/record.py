@@ -14,6 +14,7 @@ import numpy as np
 
 from railyard.errors import InputError
 from railyard.graph.columns import COLUMNS, CORE, ROWS, TABLES
+from railyard.graph.request_table import RequestTable
 from railyard.graph.task_graph import TaskGraph
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Record:
         labels: The label table.
         optional: Columns of `columns.COLUMNS`, by name; n rows each.
         tables: Side tables of `columns.TABLES`, by name, each a column by name.
-        parts: Records of what lies beneath, by name: the flows of a step.
+        parts: Records of what lies beneath, by name: the flows of a step, the visits of a stage.
         meta: Engine, seed, digest, what the engine leaves out; JSON values only. No `engine`: a measured cluster.
         work: What ran, where that is known.
         jobs: What ran together, where there are several or one that was placed; rows are those of job after job.
@@ -58,7 +59,7 @@ class Record:
     tables: Mapping[str, Table] = field(default_factory=dict)
     parts: Mapping[str, Record] = field(default_factory=dict)
     meta: dict[str, Any] = field(default_factory=dict)
-    work: TaskGraph | None = None
+    work: TaskGraph | RequestTable | None = None
     jobs: tuple[Job, ...] = ()
 
     def __post_init__(self) -> None:
@@ -151,6 +152,17 @@ class Record:
         return self.work
 
     @property
+    def requests(self) -> RequestTable:
+        """What was asked.
+
+        Raises:
+            InputError: The record is not that of a request table.
+        """
+        if not isinstance(self.work, RequestTable):
+            raise InputError(f"the record ({self.origin}) has no request table", found=f"rows: {self.rows}")
+        return self.work
+
+    @property
     def origin(self) -> str:
         """Where it comes from, in words."""
         engine = self.meta.get("engine")
@@ -234,7 +246,7 @@ class Record:
         yield from (f"column {name}" for name in (*CORE, *self.optional))
         yield from (f"table {name}" for name in self.tables)
         if self.work is not None:
-            yield "task graph"
+            yield "task graph" if isinstance(self.work, TaskGraph) else "request table"
 
 
 def fingerprint(*columns: NDArray[Any]) -> str:

@@ -4,27 +4,26 @@ from railyard.engine.stages.batched import Batched
 from railyard.engine.stages.drafting import Drafting
 from railyard.engine.stages.draws import Takers, takers
 from railyard.engine.stages.queued import Cores, Tool
-from railyard.engine.stages.stage import CAUSES, PS, Cached, Passed, Stage, Tokens, parts
-from railyard.engine.stages.through import NEVER, Between, Journey, Step, Visit, through
+from railyard.engine.stages.stage import CAUSES, FIRST, PS, SERVING, SPENT, Stage, columns, parts, visits
+from railyard.engine.stages.through import Between, Step, through
 
 __all__ = [
     "CAUSES",
-    "NEVER",
+    "FIRST",
     "PS",
+    "SERVING",
+    "SPENT",
     "Batched",
     "Between",
-    "Cached",
     "Cores",
     "Drafting",
-    "Journey",
-    "Passed",
     "Stage",
     "Step",
     "Takers",
-    "Tokens",
     "Tool",
-    "Visit",
+    "columns",
     "parts",
     "takers",
     "through",
+    "visits",
 ]

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from railyard.engine.serving import simulate
-from railyard.engine.stages.stage import PS, Passed, parts
+from railyard.engine.stages.stage import PS, parts, visits
+from railyard.graph import RequestTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.engine.serving import Deployment
-    from railyard.engine.stages.stage import Asked, Progress
+    from railyard.engine.stages.stage import Progress
     from railyard.graph import Record
-
-
-@dataclass(frozen=True, eq=False)
-class Texts:
-    """Prompts without answers, of which nothing is known in common."""
-
-    arrival_ps: NDArray[np.int64]
-    input_tokens: NDArray[np.int32]
-    output_tokens: NDArray[np.int32]
-    block_ptr: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    block_hash: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
-    block_tokens: int = 0
-    session: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,22 +41,22 @@ class Batched:
     entry_ps: int
     carries_bytes: float
 
-    def sends_bytes(self, requests: Asked) -> NDArray[np.float64]:
+    def sends_bytes(self, requests: RequestTable) -> NDArray[np.float64]:
         """Vectors, scores or passages."""
         return np.full(len(requests), self.carries_bytes)
 
-    def run(self, requests: Asked, rows: NDArray[np.int64], seed: int, progress: Progress | None) -> Passed:
+    def run(self, requests: RequestTable, rows: NDArray[np.int64], seed: int, progress: Progress | None) -> Record:
         """Every text of every request, in batches."""
-        del rows
         given = requests.input_tokens if self.tokens is None else np.full(len(requests), self.tokens, np.int32)
-        texts = Texts(
+        texts = RequestTable(
             arrival_ps=np.repeat(requests.arrival_ps, self.items) + self.entry_ps,
             input_tokens=np.repeat(np.minimum(given, np.int32(self.most_tokens)), self.items),
             output_tokens=np.ones(len(requests) * self.items, np.int32),
         )
-        return self._passed(texts, simulate(texts, self.deployment, seed=seed, progress=progress))
+        run = simulate(texts, self.deployment, seed=seed, progress=progress)
+        return self._visits(requests, rows, texts, run)
 
-    def _passed(self, texts: Texts, run: Record) -> Passed:
+    def _visits(self, requests: RequestTable, rows: NDArray[np.int64], texts: RequestTable, run: Record) -> Record:
         done = run.end_ps.reshape(-1, self.items)
         last = np.arange(len(done)) * self.items + done.argmax(axis=1)
         answered = (run.column("status") == 0).reshape(-1, self.items).all(axis=1)
@@ -76,9 +64,11 @@ class Batched:
         queue = (run.column("admitted_ps")[last] - texts.arrival_ps[last]) / PS
         network = run.column("network_ps")[last] / PS
         total = (end - texts.arrival_ps[last] + self.entry_ps) / PS
-        return Passed(
-            end_ps=np.where(answered, end, -1),
-            parts=parts(queue=queue, network=network, compute=total - queue - network),
+        return visits(
+            rows,
+            requests.arrival_ps,
+            np.where(answered, end, -1),
+            parts(queue=queue, network=network, compute=total - queue - network),
             refused=(run.column("status") == 1).reshape(-1, self.items).any(axis=1),
             overloaded=run.meta["overloaded"],
             run=run,

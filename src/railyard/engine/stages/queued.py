@@ -9,12 +9,13 @@ import numpy as np
 
 from railyard.engine.stages.draws import delays, uniform
 from railyard.engine.stages.fifo import starts
-from railyard.engine.stages.stage import PS, Passed, parts
+from railyard.engine.stages.stage import PS, parts, visits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.engine.stages.stage import Asked, Progress
+    from railyard.engine.stages.stage import Progress
+    from railyard.graph import Record, RequestTable
 
 _BYTES_PER_TOKEN = 4.0
 """Text of a token."""
@@ -44,15 +45,15 @@ class Tool:
         """Refuses delays that no law has."""
         delays(self.delay_s, self.p99_s, np.zeros(0))
 
-    def sends_bytes(self, requests: Asked) -> NDArray[np.float64]:
+    def sends_bytes(self, requests: RequestTable) -> NDArray[np.float64]:
         """What comes back from it."""
         return np.full(len(requests), float(self.size_bytes))
 
-    def run(self, requests: Asked, rows: NDArray[np.int64], seed: int, progress: Progress | None) -> Passed:
+    def run(self, requests: RequestTable, rows: NDArray[np.int64], seed: int, progress: Progress | None) -> Record:
         """Calls, each after its delay; where there is a limit, the others wait."""
         del progress
         seconds: NDArray[np.float64] = delays(self.delay_s, self.p99_s, uniform(seed, f"{self.name} delay", rows))
-        return _passed(requests, seconds, self.at_most)
+        return _queued(requests, rows, seconds, self.at_most)
 
 
 @dataclass(frozen=True)
@@ -71,24 +72,26 @@ class Cores:
     per_output_token_s: float
     nic_bps: float
 
-    def sends_bytes(self, requests: Asked) -> NDArray[np.float64]:
+    def sends_bytes(self, requests: RequestTable) -> NDArray[np.float64]:
         """The text of prompt and answer."""
         return np.asarray(_BYTES_PER_TOKEN * (requests.input_tokens + requests.output_tokens), np.float64)
 
-    def run(self, requests: Asked, rows: NDArray[np.int64], seed: int, progress: Progress | None) -> Passed:
+    def run(self, requests: RequestTable, rows: NDArray[np.int64], seed: int, progress: Progress | None) -> Record:
         """Requests, one a core."""
-        del rows, seed, progress
+        del seed, progress
         tokens = self.per_input_token_s * requests.input_tokens + self.per_output_token_s * requests.output_tokens
-        return _passed(requests, np.asarray(self.per_request_s + tokens, np.float64), self.count)
+        return _queued(requests, rows, np.asarray(self.per_request_s + tokens, np.float64), self.count)
 
 
-def _passed(requests: Asked, seconds: NDArray[np.float64], servers: int | None) -> Passed:
+def _queued(
+    requests: RequestTable, rows: NDArray[np.int64], seconds: NDArray[np.float64], servers: int | None
+) -> Record:
     service = np.rint(seconds * PS).astype(np.int64)
     begin = starts(requests.arrival_ps, service, servers)
-    return Passed(
-        end_ps=begin + service,
-        parts=parts(queue=(begin - requests.arrival_ps) / PS, compute=service / PS),
-        refused=np.zeros(len(requests), np.bool_),
-        overloaded=False,
-        busy_s=float(service.sum()) / PS,
+    return visits(
+        rows,
+        requests.arrival_ps,
+        begin + service,
+        parts(queue=(begin - requests.arrival_ps) / PS, compute=service / PS),
+        meta={"busy_s": float(service.sum()) / PS},
     )

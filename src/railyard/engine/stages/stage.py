@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from railyard.engine.serving.running import Columns
+from railyard.engine.serving.results import STATUS
+from railyard.graph import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
-    from railyard.engine.stages.drafting import Drafting
-    from railyard.graph import Record
+    from railyard.graph import RequestTable
 
     Progress = Callable[[int, int], None]
 
@@ -24,106 +23,25 @@ CAUSES = ("queue", "compute", "network", "transfer")
 PS = 1e12
 
 
-@dataclass(frozen=True)
-class Cached:
-    """What a model's caches did for the prompts that it answered.
-
-    Attributes:
-        prompt_tokens: Of these prompts.
-        found_tokens: Of them, not computed.
-        loaded_tokens: Of those, loaded from below the replicas' memory.
-        preemptions: Requests that had to make room for others.
-    """
-
-    prompt_tokens: int
-    found_tokens: int
-    loaded_tokens: int
-    preemptions: int
+SPENT = tuple(f"{cause}_s" for cause in CAUSES)
+"""Columns of a request's time at a stage."""
+FIRST = tuple(f"first_{cause}_s" for cause in CAUSES)
+"""The same up to the first token of a language model."""
+SERVING = "serving"
+"""Part of a record of visits: the run of the serving engine, where the stage has one."""
 
 
-@dataclass(frozen=True, eq=False)
-class Tokens:
-    """Answers of a language model; a row a request, in the order in which they came.
-
-    Attributes:
-        first_ps: i64[m], first token; -1 where there was none.
-        first_parts: f64[m, 4], parts of the time until then.
-        decode_network_s: f64[m], collectives for each further token.
-        cached_tokens: i64[m], of its prompt, not computed.
-        gap_count: i64[bins], gaps between two tokens.
-        gap_lower_s: f64[bins], where the bins begin.
-        cache: Of all of them.
-    """
-
-    first_ps: NDArray[np.int64]
-    first_parts: NDArray[np.float64]
-    decode_network_s: NDArray[np.float64]
-    cached_tokens: NDArray[np.int64]
-    gap_count: NDArray[np.int64]
-    gap_lower_s: NDArray[np.float64]
-    cache: Cached
-
-
-@dataclass(frozen=True, eq=False)
-class Passed:
-    """What became of the requests of one stage; a row a request, in the order in which they came.
-
-    Attributes:
-        end_ps: i64[m], when the stage was through with it; -1 where it never was.
-        parts: f64[m, 4], seconds from its coming to `end_ps` by `CAUSES`.
-        refused: bool[m], it can never be served here.
-        overloaded: The stage's queue grew without bound.
-        run: Of the serving engine; None where the stage has none.
-        busy_s: Of all its servers together, where there is no such run.
-        tokens: Of answers; None where there are none.
-        drafting: Guesses from other accelerators, as they settled; None without.
-    """
-
-    end_ps: NDArray[np.int64]
-    parts: NDArray[np.float64]
-    refused: NDArray[np.bool_]
-    overloaded: bool
-    run: Record | None = None
-    busy_s: float = 0.0
-    tokens: Tokens | None = None
-    drafting: Drafting | None = None
-
-    @property
-    def served_run(self) -> Record:
-        """The run of the serving engine.
-
-        Raises:
-            ValueError: The stage has none.
-        """
-        if self.run is None:
-            raise ValueError("this stage does not run on the serving engine")
-        return self.run
-
-
-class Asked(Columns, Protocol):
-    """What the engine reads of requests, and how it picks some of them."""
-
-    def __len__(self) -> int:
-        """Number of requests."""
-
-    def take(self, rows: NDArray[np.int64], arrival_ps: NDArray[np.int64] | None = None) -> Self:
-        """Some rows, with other arrivals."""
-
-
-R_contra = TypeVar("R_contra", bound=Asked, contravariant=True)
-
-
-class Stage(Protocol[R_contra]):
+class Stage(Protocol):
     """A stage, ready to run."""
 
     @property
     def nic_bps(self) -> float:
         """Rate at which one of its requests' data may come and go; infinite where nothing bounds it."""
 
-    def sends_bytes(self, requests: R_contra) -> NDArray[np.float64]:
+    def sends_bytes(self, requests: RequestTable) -> NDArray[np.float64]:
         """f64[n], what each request carries on from here."""
 
-    def run(self, requests: R_contra, rows: NDArray[np.int64], seed: int, progress: Progress | None) -> Passed:
+    def run(self, requests: RequestTable, rows: NDArray[np.int64], seed: int, progress: Progress | None) -> Record:
         """Serves requests.
 
         Args:
@@ -131,6 +49,9 @@ class Stage(Protocol[R_contra]):
             rows: int64[m], their numbers among all requests.
             seed: Of everything random.
             progress: Called with how many have left, and the simulated time in ps.
+
+        Returns:
+            What `visits` makes.
         """
 
 
@@ -138,3 +59,53 @@ def parts(**seconds: NDArray[np.float64]) -> NDArray[np.float64]:
     """f64[m, 4] of columns by cause; causes that are left out are zero."""
     count = len(next(iter(seconds.values())))
     return np.column_stack([seconds.get(cause, np.zeros(count)) for cause in CAUSES])
+
+
+def columns(names: tuple[str, ...], seconds: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    """The parts of a time as columns of a record.
+
+    Args:
+        names: `SPENT` or `FIRST`.
+        seconds: f64[m, 4], by `CAUSES`.
+    """
+    return {name: np.ascontiguousarray(seconds[:, place]) for place, name in enumerate(names)}
+
+
+def visits(
+    rows: NDArray[np.int64],
+    start_ps: NDArray[np.int64],
+    end_ps: NDArray[np.int64],
+    spent: NDArray[np.float64],
+    *,
+    refused: NDArray[np.bool_] | None = None,
+    overloaded: bool = False,
+    optional: Mapping[str, NDArray[Any]] | None = None,
+    run: Record | None = None,
+    meta: Mapping[str, Any] | None = None,
+) -> Record:
+    """What became of the requests of one stage; a row a request, in the order in which they came.
+
+    Args:
+        rows: int64[m], their numbers among all requests.
+        start_ps: int64[m], when they came.
+        end_ps: int64[m], when the stage was through with them; -1 where it never was.
+        spent: f64[m, 4], seconds from start to end by `CAUSES`.
+        refused: bool[m], it can never be served here; None: all can.
+        overloaded: The stage's queue grew without bound.
+        optional: Further columns.
+        run: Of the serving engine; None where the stage has none.
+        meta: What else is known of the stage.
+    """
+    left = np.where(False if refused is None else refused, STATUS.index("dropped"), STATUS.index("unfinished"))
+    status = np.where(end_ps >= 0, STATUS.index("done"), left).astype(np.uint8)
+    return Record(
+        rows="visits",
+        who=rows.astype(np.int32),
+        what=np.zeros(len(rows), np.int32),
+        start_ps=start_ps,
+        end_ps=end_ps,
+        size_bytes=np.zeros(len(rows), np.int64),
+        optional={**columns(SPENT, spent), "status": status, **(optional or {})},
+        parts={} if run is None else {SERVING: run},
+        meta={"overloaded": overloaded, **(meta or {})},
+    )

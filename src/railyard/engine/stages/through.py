@@ -1,8 +1,7 @@
 """Requests through all stages: a stage's arrivals are the ends of those it waits for, plus the travel between.
 
-Nothing flows back, so stage after stage is exact: when a stage runs, all its arrivals are known. Along the way each
-request adds up what its time is made of, on the path that decides: of the stages that another one waits for, the last
-one needed.
+Nothing flows back, so stage after stage is exact: when a stage runs, all its arrivals are known. Each visit names the
+stage before it on the path that decides: of the stages that another one waits for, the last one needed.
 
     begin = end of the q-th predecessor (q: the quorum; all when there is none) + latency + bytes / rate
 """
@@ -10,31 +9,31 @@ one needed.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.engine.serving.results import STATUS
 from railyard.engine.stages.draws import Takers, takers
-from railyard.engine.stages.stage import CAUSES, PS, Asked
+from railyard.engine.stages.stage import CAUSES, PS, visits
+from railyard.graph import Label, Record
+from railyard.graph.record import fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
-    from railyard.engine.stages.stage import Passed, Stage
+    from railyard.engine.stages.stage import Stage
+    from railyard.graph import RequestTable
 
     Progress = Callable[[str, int], None]
 
-NEVER = 2**62
-_TRANSFER = CAUSES.index("transfer")
-
-
-R = TypeVar("R", bound=Asked)
+_NEVER = 2**62
 
 
 @dataclass(frozen=True, eq=False)
-class Step(Generic[R]):
+class Step:
     """A stage and its place among the others.
 
     Attributes:
@@ -44,7 +43,7 @@ class Step(Generic[R]):
         when: Which requests take it.
     """
 
-    stage: Stage[R]
+    stage: Stage
     after: tuple[str, ...] = ()
     quorum: int | None = None
     when: Takers = field(default_factory=Takers)
@@ -64,66 +63,30 @@ class Between:
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class _Point:
     """Where each request stands behind a stage; a row a request.
 
     Attributes:
-        at_ps: i64[n], since when; `NEVER` where it does not come so far.
-        spent: f64[n, stages, 4], seconds since its arrival by stage and cause.
+        at_ps: i64[n], since when; `_NEVER` where it does not come so far.
+        stage: i32[n], number of the stage that it was at last, -1 for none.
         carries: f64[n], bytes that travel on.
         nic_bps: f64[n], rate at which they leave.
     """
 
     at_ps: NDArray[np.int64]
-    spent: NDArray[np.float64]
+    stage: NDArray[np.int32]
     carries: NDArray[np.float64]
     nic_bps: NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class Visit:
-    """What happened at one stage.
-
-    Attributes:
-        name: Of the stage.
-        rows: i64[m], the requests that took it, by the time at which they came.
-        begin: Where they stood when they came, the way there included.
-        passed: What became of them, a row each; None when nobody took it.
-    """
-
-    name: str
-    rows: NDArray[np.int64]
-    begin: Point
-    passed: Passed | None
-
-
-@dataclass(frozen=True, eq=False)
-class Journey(Generic[R]):
-    """All requests through all stages.
-
-    Attributes:
-        requests: As they were asked.
-        visits: Stage by stage.
-        end: Behind the last stages.
-    """
-
-    requests: R
-    visits: tuple[Visit, ...]
-    end: Point
-
-    def visit(self, name: str) -> Visit:
-        """What happened at a stage."""
-        return next(visit for visit in self.visits if visit.name == name)
-
-
 def through(
-    steps: Mapping[str, Step[R]],
-    requests: R,
+    steps: Mapping[str, Step],
+    requests: RequestTable,
     *,
     between: Between,
     seed: int,
     progress: Progress | None = None,
-) -> Journey[R]:
+) -> Record:
     """Sends requests through all stages.
 
     Args:
@@ -132,31 +95,33 @@ def through(
         between: From one stage to the next.
         seed: Of everything random.
         progress: Called with the stage, and how many requests it is through with.
+
+    Returns:
+        A row a request, from its arrival to its end, and a part a stage: a row a visit, in the order in which they
+        came. `meta` has `outcome`: `overload` when the queue of any stage grew without bound.
     """
-    count, number = len(requests), {name: place for place, name in enumerate(steps)}
-    start = Point(
-        requests.arrival_ps,
-        np.zeros((count, len(steps), len(CAUSES))),
-        np.zeros(count),
-        np.full(count, np.inf),
-    )
-    points: dict[str, Point] = {}
+    count = len(requests)
+    start = _Point(requests.arrival_ps, np.full(count, -1, np.int32), np.zeros(count), np.full(count, np.inf))
+    points: dict[str, _Point] = {}
     took: dict[str, NDArray[np.bool_]] = {}
-    visits = []
-    for name, step in steps.items():
-        stage, when = step.stage, step.when
+    parts: dict[str, Record] = {}
+    for number, (name, step) in enumerate(steps.items()):
+        when = step.when
         joined = _joined([points[other] for other in step.after], step.quorum) if step.after else start
         others = took[when.unless] if when.unless else None
-        took[name] = takers(when, seed, name, requests.input_tokens, others) & (joined.at_ps < NEVER)
-        begin = _arrived(joined, took[name], _travel_ps(joined, stage, between), number[name])
-        visit = _visit(name, stage, begin, requests, seed=seed, progress=progress)
-        visits.append(visit)
-        points[name] = _behind(visit, stage, joined, requests, number[name])
+        took[name] = takers(when, seed, name, requests.input_tokens, others) & (joined.at_ps < _NEVER)
+        travel_ps = _travel_ps(joined, step.stage, between)
+        came_ps = np.where(took[name], joined.at_ps + travel_ps, _NEVER)
+        part = _visited(name, step.stage, requests, came_ps, seed=seed, progress=progress)
+        predecessor = joined.stage[part.who]
+        optional = {**part.optional, "predecessor": predecessor, "travel_ps": travel_ps[part.who]}
+        parts[name] = replace(part, labels=(Label("", name),), optional=optional)
+        points[name] = _behind(part, step.stage, joined, requests, number)
     last = [points[name] for name in steps if not any(name in step.after for step in steps.values())]
-    return Journey(requests, tuple(visits), _joined(last, None))
+    return _journeys(requests, parts, _joined(last, None), seed)
 
 
-def _joined(points: list[Point], quorum: int | None) -> Point:
+def _joined(points: list[_Point], quorum: int | None) -> _Point:
     """Where the requests stand once so many of the points are reached: all columns of the one that decides."""
     if len(points) == 1:
         return points[0]
@@ -164,15 +129,15 @@ def _joined(points: list[Point], quorum: int | None) -> Point:
     order = np.argsort(times, axis=0, kind="stable")
     chosen = order[(quorum or len(points)) - 1]
     row = np.arange(times.shape[1])
-    return Point(
+    return _Point(
         times[chosen, row],
-        np.stack([point.spent for point in points])[chosen, row],
+        np.stack([point.stage for point in points])[chosen, row],
         np.stack([point.carries for point in points])[chosen, row],
         np.stack([point.nic_bps for point in points])[chosen, row],
     )
 
 
-def _travel_ps(joined: Point, stage: Stage[R], between: Between) -> NDArray[np.int64]:
+def _travel_ps(joined: _Point, stage: Stage, between: Between) -> NDArray[np.int64]:
     """From the stages before to this one; the user's request is there at once."""
     rate = np.minimum(joined.nic_bps, min(stage.nic_bps, between.rate_bps or np.inf))
     travels = np.isfinite(joined.nic_bps) | (joined.carries > 0)
@@ -180,32 +145,60 @@ def _travel_ps(joined: Point, stage: Stage[R], between: Between) -> NDArray[np.i
     return np.rint(seconds * PS).astype(np.int64)
 
 
-def _arrived(joined: Point, taken: NDArray[np.bool_], travel_ps: NDArray[np.int64], number: int) -> Point:
-    """Where those that take a stage stand when they come to it."""
-    spent = joined.spent.copy()
-    spent[:, number, _TRANSFER] += np.where(taken, travel_ps / PS, 0.0)
-    return replace(joined, at_ps=np.where(taken, joined.at_ps + travel_ps, NEVER), spent=spent)
-
-
-def _visit(name: str, stage: Stage[R], begin: Point, requests: R, *, seed: int, progress: Progress | None) -> Visit:
-    rows = np.argsort(begin.at_ps, kind="stable")[: int((begin.at_ps < NEVER).sum())]
+def _visited(
+    name: str,
+    stage: Stage,
+    requests: RequestTable,
+    came_ps: NDArray[np.int64],
+    *,
+    seed: int,
+    progress: Progress | None,
+) -> Record:
+    rows = np.argsort(came_ps, kind="stable")[: int((came_ps < _NEVER).sum())]
     if len(rows) == 0:
-        return Visit(name, rows, begin, None)
-    asked = requests.take(rows, begin.at_ps[rows])
+        return visits(rows, came_ps[rows], came_ps[rows], np.zeros((0, len(CAUSES))))
+    asked = requests.take(rows, came_ps[rows])
     count = None if progress is None else lambda done, _now: progress(name, done)
-    return Visit(name, rows, begin, stage.run(asked, rows, seed, count))
+    return stage.run(asked, rows, seed, count)
 
 
-def _behind(visit: Visit, stage: Stage[R], joined: Point, requests: R, number: int) -> Point:
+def _behind(part: Record, stage: Stage, joined: _Point, requests: RequestTable, number: int) -> _Point:
     """Where the requests stand behind a stage: those that did not take it where they stood before."""
-    passed, rows = visit.passed, visit.rows
-    if passed is None:
+    rows = part.who
+    if len(rows) == 0:
         return joined
-    at, spent = joined.at_ps.copy(), joined.spent.copy()
-    at[rows] = np.where(passed.end_ps >= 0, passed.end_ps, NEVER)
-    spent[rows] = visit.begin.spent[rows]
-    spent[rows, number] += passed.parts
+    at, last = joined.at_ps.copy(), joined.stage.copy()
+    at[rows] = np.where(part.ended, part.end_ps, _NEVER)
+    last[rows] = number
     carries, nic = joined.carries.copy(), joined.nic_bps.copy()
     carries[rows] = stage.sends_bytes(requests)[rows]
     nic[rows] = stage.nic_bps
-    return Point(at, spent, carries, nic)
+    return _Point(at, last, carries, nic)
+
+
+def _journeys(requests: RequestTable, parts: dict[str, Record], end: _Point, seed: int) -> Record:
+    done, count = end.at_ps < _NEVER, len(requests)
+    status = np.full(count, STATUS.index("unfinished"), np.uint8)
+    for part in parts.values():
+        status[part.who[part.column("status") == STATUS.index("dropped")]] = STATUS.index("dropped")
+    status[done] = STATUS.index("done")
+    columns = [column for part in parts.values() for column in (part.who.astype(np.int64), part.end_ps)]
+    over = any(part.meta["overloaded"] for part in parts.values())
+    return Record(
+        rows="journeys",
+        who=np.where(done, end.stage, -1).astype(np.int32),
+        what=np.zeros(count, np.int32),
+        start_ps=requests.arrival_ps,
+        end_ps=np.where(done, end.at_ps, -1),
+        size_bytes=np.zeros(count, np.int64),
+        labels=(Label("", "request"),),
+        optional={"status": status},
+        parts=parts,
+        meta={
+            "engine": "stages",
+            "seed": seed,
+            "digest": fingerprint(*columns)[:16],
+            "outcome": "overload" if over else "finished",
+        },
+        work=requests,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.graph.perfetto import flows, requests, tasks
+from railyard.graph.perfetto import flows, journeys, requests, tasks
 from railyard.graph.perfetto.events import write_events
 from railyard.graph.task_graph import TaskGraph
 
@@ -26,8 +26,8 @@ def write(
     """Writes a trace; the file appears complete or not at all.
 
     Args:
-        record: What happened. Tasks of a graph get a track a rank and stream, requests one a replica and their phases;
-            all else one process for each `who`, in as many lanes as overlap.
+        record: What happened. Tasks of a graph get a track a rank and stream, requests one a replica and their phases,
+            journeys one process a stage; all else one process for each `who`, in as many lanes as overlap.
         path: Where to; a name that ends in `.gz` is compressed (Perfetto opens that too).
         ranks: Of a task graph, which ranks; None takes up to `tasks.RANKS`, spread evenly.
         link_name: Names the sampled links.
@@ -39,6 +39,8 @@ def write(
     if isinstance(record.work, TaskGraph):
         about = {name: str(record.meta.get(name, "")) for name in ("engine", "seed")}
         write_events(tasks.events(record, ranks), path, {"displayTimeUnit": "ns", "otherData": about})
+    elif record.rows == "journeys":
+        write_events(journeys.events(record), path, {"displayTimeUnit": "ms"})
     elif "iterations" in record.tables:
         write_events(requests.events(record, who_name), path, {"displayTimeUnit": "ms"})
     else:

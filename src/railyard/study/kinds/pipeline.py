@@ -10,7 +10,7 @@ from railyard.study.inputs import write_inputs
 from railyard.study.kind import Kind, kinds
 from railyard.study.kinds.serving import relate
 from railyard.study.pipeline.files import write_variant
-from railyard.study.pipeline.measuring import measure, objective_of, outcome
+from railyard.study.pipeline.measuring import measure, objective_of
 from railyard.study.pipeline.prepare import prepare
 from railyard.study.pipeline.shown import shown
 from railyard.study.serving.capacity import RUN_SHARE, add_curve
@@ -19,8 +19,7 @@ from railyard.study.serving.check import ENGINE, check_engine
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard.engine.stages import Journey
-    from railyard.graph.request_table import RequestTable
+    from railyard.graph import Record, RequestTable
     from railyard.measure.serving.served import Served
     from railyard.study.control import Control
     from railyard.study.pipeline.prepare import PipelineJob
@@ -37,7 +36,7 @@ class Traversed:
     """
 
     job: PipelineJob
-    journey: Journey[RequestTable]
+    journey: Record
 
 
 def _run(job: PipelineJob, control: Control) -> Traversed:
@@ -58,7 +57,7 @@ def _search(traversed: Traversed, found: Measured, control: Control) -> None:
 
 def _served(job: PipelineJob, requests: RequestTable) -> tuple[Served, bool]:
     journey = job.run(requests)
-    return shown(job.section, journey).served, outcome(journey) == "overload"
+    return shown(job.section, journey).served, journey.meta["outcome"] == "overload"
 
 
 def _write(folder: Path, traversed: Traversed, found: Measured) -> None:

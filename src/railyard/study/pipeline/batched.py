@@ -10,7 +10,7 @@ import numpy as np
 
 from railyard.economics.deployment import Use
 from railyard.engine.serving import Cost, Deployment, Pool, Router
-from railyard.engine.stages import PS, Batched
+from railyard.engine.stages import PS, SERVING, Batched
 from railyard.errors import InputError
 from railyard.study.pipeline.built import Built
 from railyard.study.serving.costing import cost_of
@@ -23,7 +23,7 @@ from railyard.workload.serving.retrieval import Index, search_s
 
 if TYPE_CHECKING:
     from railyard.catalog import Catalog
-    from railyard.engine.stages import Passed
+    from railyard.graph import Record
     from railyard.scenario.pipeline import EncodeStage, RetrieveStage
     from railyard.study.memo import Memo
     from railyard.study.pipeline.built import Hardware
@@ -120,16 +120,16 @@ def _built(kind: str, stage: Batched, hardware: Hardware) -> Built:
     return Built(kind, stage, (hardware,), partial(_uses, hardware, stage.deployment.pools[0].cost.idle_w), _replicas)
 
 
-def _uses(hardware: Hardware, idle_w: float, passed: Passed, span_s: float) -> list[Use]:
-    run = passed.served_run
+def _uses(hardware: Hardware, idle_w: float, visits: Record, span_s: float) -> list[Use]:
+    run = visits.parts[SERVING]
     totals, device = run.table("replicas"), hardware.cluster.accelerator
     busy = float(totals["busy_ps"].sum()) / PS / (span_s * len(totals["pool"])) if span_s > 0 else 0.0
     energy = metered_j(run, np.ones(len(totals["pool"]), np.bool_), idle_w, 0.0, span_s)
     return [Use(device, hardware.count, drawn_w(device, energy, hardware.count, span_s), prompt=min(busy, 1.0))]
 
 
-def _replicas(passed: Passed, span_s: float) -> list[dict[str, Any]]:
-    totals = passed.served_run.table("replicas")
+def _replicas(visits: Record, span_s: float) -> list[dict[str, Any]]:
+    totals = visits.parts[SERVING].table("replicas")
     return [
         {
             "busy": float(totals["busy_ps"][number] / PS / span_s) if span_s > 0 else 0.0,

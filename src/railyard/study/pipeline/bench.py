@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.engine.stages import Journey
-    from railyard.graph.request_table import RequestTable
+    from railyard.graph import Record, RequestTable
     from railyard.measure.serving.served import Served
     from railyard.scenario.load import Draft
     from railyard.scenario.pipeline import PipelineSection
@@ -173,9 +172,7 @@ def tried(job: PipelineJob) -> Trial:
     )
 
 
-def _cost(
-    job: PipelineJob, journey: Journey[RequestTable], found: Served, met: NDArray[np.bool_]
-) -> tuple[float, float]:
+def _cost(job: PipelineJob, journey: Record, found: Served, met: NDArray[np.bool_]) -> tuple[float, float]:
     """Dollars per million tokens in time, infinite where there are none, and per hour; both typical."""
     duration_s = journey.requests.duration_s
     span_s, during_s = max(found.span_s, duration_s, 1e-9), max(duration_s, 1e-9)

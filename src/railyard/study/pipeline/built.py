@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster
     from railyard.economics.deployment import Use
-    from railyard.engine.stages import Passed, Stage
-    from railyard.graph.request_table import RequestTable
+    from railyard.engine.stages import Stage
+    from railyard.graph import Record, RequestTable
 
 
 @dataclass(frozen=True)
@@ -36,15 +36,15 @@ class Hardware:
         return self.cluster.spec.back_end.link_rate_bps or self.cluster.nic.rate_bps
 
 
-def _no_replicas(_passed: Passed, _span_s: float) -> list[dict[str, Any]]:
+def _no_replicas(_visits: Record, _span_s: float) -> list[dict[str, Any]]:
     return []
 
 
-def _no_notes(_requests: RequestTable, _passed: Passed) -> Iterable[str]:
+def _no_notes(_requests: RequestTable, _visits: Record) -> Iterable[str]:
     return ()
 
 
-def _no_figures(_passed: Passed) -> dict[str, Any]:
+def _no_figures(_visits: Record) -> dict[str, Any]:
     return {}
 
 
@@ -56,16 +56,16 @@ class Built:
         kind: What it is.
         stage: What the engine runs.
         hardware: Its devices.
-        uses: How they spent a run that lasted so many seconds.
+        uses: How they spent a run that lasted so many seconds, given the visits of the stage.
         replicas: Rows of the result's `replicas`, given the same.
         notes: What to know before its figures are believed, given the requests that took it.
         figures: What else the result says of the stage.
     """
 
     kind: str
-    stage: Stage[RequestTable]
+    stage: Stage
     hardware: tuple[Hardware, ...]
-    uses: Callable[[Passed, float], list[Use]]
-    replicas: Callable[[Passed, float], list[dict[str, Any]]] = _no_replicas
-    notes: Callable[[RequestTable, Passed], Iterable[str]] = _no_notes
-    figures: Callable[[Passed], dict[str, Any]] = _no_figures
+    uses: Callable[[Record, float], list[Use]]
+    replicas: Callable[[Record, float], list[dict[str, Any]]] = _no_replicas
+    notes: Callable[[RequestTable, Record], Iterable[str]] = _no_notes
+    figures: Callable[[Record], dict[str, Any]] = _no_figures

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from railyard.economics.ranges import to_json
 from railyard.engine.stages import CAUSES
+from railyard.measure.serving.journeys import spent_at
 from railyard.measure.serving.percentiles import parts_of, quantiles
 from railyard.study.pipeline.bill import usd_per_h
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from railyard.economics.deployment import Use
-    from railyard.engine.stages import Journey
-    from railyard.graph.request_table import RequestTable
+    from railyard.graph import Record
     from railyard.study.pipeline.built import Hardware
     from railyard.study.pipeline.prepare import PipelineJob
     from railyard.study.pipeline.shown import Shown
 
 
 def stages_json(
-    job: PipelineJob, journey: Journey[RequestTable], seen: Shown, uses: Mapping[str, list[Use]], span_s: float
+    job: PipelineJob, journey: Record, seen: Shown, uses: Mapping[str, list[Use]], span_s: float
 ) -> list[dict[str, Any]]:
     """A row a stage.
 
@@ -40,24 +39,24 @@ def stages_json(
     first = _by_stage(seen.served.ttft_s, seen.first, names)
     total = _by_stage(seen.served.e2e_s, seen.whole, names)
     rows = []
-    for visit in journey.visits:
-        stage, passed = job.stages[visit.name], visit.passed
-        own = np.zeros((0, len(CAUSES))) if passed is None else passed.parts[passed.end_ps >= 0]
+    for name, visits in journey.parts.items():
+        stage, here = job.stages[name], spent_at(visits)[visits.ended]
         rows.append(
             {
-                "name": visit.name,
+                "name": name,
                 "kind": stage.kind,
-                "taken": len(visit.rows) / len(journey.requests),
+                "taken": len(visits) / len(journey),
                 "hardware": [_hardware(one) for one in stage.hardware],
-                "busy": _busy(uses[visit.name]),
-                "seconds": quantiles(own.sum(axis=1)),
+                "busy": _busy(uses[name]),
+                "seconds": quantiles(here.sum(axis=1)),
                 **{
-                    f"{cause}_s": float(own[:, place].mean()) if len(own) else 0.0 for place, cause in enumerate(CAUSES)
+                    f"{cause}_s": float(here[:, place].mean()) if len(here) else 0.0
+                    for place, cause in enumerate(CAUSES)
                 },
-                "ttft_parts": {level: row[visit.name] for level, row in first.items()},
-                "e2e_parts": {level: row[visit.name] for level, row in total.items()},
-                "usd_per_h": to_json(usd_per_h(job, visit.name, uses[visit.name], span_s)),
-                **({} if passed is None else stage.figures(passed)),
+                "ttft_parts": {level: row[name] for level, row in first.items()},
+                "e2e_parts": {level: row[name] for level, row in total.items()},
+                "usd_per_h": to_json(usd_per_h(job, name, uses[name], span_s)),
+                **(stage.figures(visits) if len(visits) else {}),
             }
         )
     return rows

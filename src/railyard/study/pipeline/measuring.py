@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from railyard.economics.deployment import Use, deployment_cost
 from railyard.economics.serving import Goodput as Sold
 from railyard.economics.sources import Source, of_entry
+from railyard.engine.stages import PS, SERVING
 from railyard.measure.serving.objective import Objective, goodput
 from railyard.measure.serving.percentiles import counted, quantiles
 from railyard.study.pipeline.bill import parts
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from railyard.economics.deployment import DeploymentCost
-    from railyard.engine.stages import Journey, Tokens, Visit
-    from railyard.graph.request_table import RequestTable
+    from railyard.graph import Record
     from railyard.measure.serving.served import Served
+    from railyard.study.pipeline.built import Built
     from railyard.study.pipeline.prepare import PipelineJob
 
 LEFT_OUT = (
@@ -43,7 +43,7 @@ def objective_of(job: PipelineJob) -> Objective:
     return Objective(slo.ttft, slo.tpot, slo.e2e, slo.attainment)
 
 
-def measure(job: PipelineJob, journey: Journey[RequestTable]) -> Measured:
+def measure(job: PipelineJob, journey: Record) -> Measured:
     """Everything about one variant.
 
     Raises:
@@ -63,7 +63,7 @@ def measure(job: PipelineJob, journey: Journey[RequestTable]) -> Measured:
     )
     replicas = list(_replicas(job, journey, span))
     serving = {
-        "outcome": outcome(journey),
+        "outcome": journey.meta["outcome"],
         "requests": requests_of(journey.requests, found),
         **latencies_of(found, _gaps(journey)),
         "slo": slo_of(objective, good),
@@ -82,67 +82,59 @@ def measure(job: PipelineJob, journey: Journey[RequestTable]) -> Measured:
         "settings": dict(job.variant.settings),
         "serving": serving,
         "warnings": list(_warnings(job, journey, found)),
-        "digest": _digest(journey),
+        "digest": journey.digest(),
     }
     return Measured(variant, found, cost, tuple(_sources(job, cost)), tuple(_defaults(job)), LEFT_OUT)
 
 
-def outcome(journey: Journey[RequestTable]) -> str:
-    """`overload` when the queue of any stage grew without bound."""
-    over = any(visit.passed is not None and visit.passed.overloaded for visit in journey.visits)
-    return "overload" if over else "finished"
-
-
-def uses_of(job: PipelineJob, journey: Journey[RequestTable], span_s: float) -> dict[str, list[Use]]:
+def uses_of(job: PipelineJob, journey: Record, span_s: float) -> dict[str, list[Use]]:
     """How each stage's devices spend the run; those of a stage that nobody took stand idle."""
-    return {visit.name: _uses_of(job, visit, span_s) for visit in journey.visits}
+    return {name: _uses_of(job.stages[name], visits, span_s) for name, visits in journey.parts.items()}
 
 
-def _uses_of(job: PipelineJob, visit: Visit, span_s: float) -> list[Use]:
-    if visit.passed is not None:
-        return job.stages[visit.name].uses(visit.passed, span_s)
-    return [
-        Use(one.cluster.accelerator, one.count, one.cluster.accelerator.idle_power_w)
-        for one in job.stages[visit.name].hardware
-    ]
+def _uses_of(stage: Built, visits: Record, span_s: float) -> list[Use]:
+    if len(visits):
+        return stage.uses(visits, span_s)
+    return [Use(one.cluster.accelerator, one.count, one.cluster.accelerator.idle_power_w) for one in stage.hardware]
 
 
 def _accelerators(job: PipelineJob) -> int:
     return sum(one.count for stage in job.stages.values() for one in stage.hardware)
 
 
-def _tokens(journey: Journey[RequestTable]) -> list[Tokens]:
-    """Answers of all models that somebody took."""
-    passed = (visit.passed for visit in journey.visits)
-    return [one.tokens for one in passed if one is not None and one.tokens is not None]
+def _models(journey: Record) -> list[Record]:
+    """Visits of all models that somebody took."""
+    return [visits for visits in journey.parts.values() if visits.has("first_token_ps")]
 
 
-def _gaps(journey: Journey[RequestTable]) -> dict[str, float | None]:
+def _gaps(journey: Record) -> dict[str, float | None]:
     """Gaps between tokens, of all models together."""
-    known = _tokens(journey)
+    known = [visits.parts[SERVING].table("gaps") for visits in _models(journey)]
     if not known:
         return quantiles(np.full(1, np.nan))
-    return counted(np.sum([one.gap_count for one in known], axis=0), known[0].gap_lower_s)
+    return counted(np.sum([one["count"] for one in known], axis=0), np.asarray(known[0]["lower_ps"] / PS, np.float64))
 
 
-def _cache(journey: Journey[RequestTable], replicas: list[dict[str, Any]]) -> dict[str, Any]:
+def _cache(journey: Record, replicas: list[dict[str, Any]]) -> dict[str, Any]:
     """Of the prompts of all models together."""
-    caches = [one.cache for one in _tokens(journey)]
-    prompts = sum(one.prompt_tokens for one in caches)
+    known = [(visits.parts[SERVING], visits.ended) for visits in _models(journey)]
+    prompts = sum(int(run.requests.input_tokens[done].sum()) for run, done in known)
+    found = sum(int(run.column("cached_tokens")[done].sum()) for run, done in known)
+    loaded = sum(int(run.column("loaded_tokens")[done].sum()) for run, done in known)
     peaks = [row["kv_peak_share"] for row in replicas]
     return {
-        "hit_rate": sum(one.found_tokens for one in caches) / prompts if prompts else 0.0,
-        "loaded_rate": sum(one.loaded_tokens for one in caches) / prompts if prompts else 0.0,
+        "hit_rate": found / prompts if prompts else 0.0,
+        "loaded_rate": loaded / prompts if prompts else 0.0,
         "peak_share": max(peaks, default=0.0),
-        "preemptions": sum(one.preemptions for one in caches),
+        "preemptions": sum(int(run.table("replicas")["preemptions"].sum()) for run, _ in known),
     }
 
 
-def _replicas(job: PipelineJob, journey: Journey[RequestTable], span_s: float) -> Iterator[dict[str, Any]]:
-    for visit in journey.visits:
-        for row in job.stages[visit.name].replicas(visit.passed, span_s) if visit.passed is not None else ():
+def _replicas(job: PipelineJob, journey: Record, span_s: float) -> Iterator[dict[str, Any]]:
+    for name, visits in journey.parts.items():
+        for row in job.stages[name].replicas(visits, span_s) if len(visits) else ():
             role = row.get("pool")
-            yield {**row, "pool": visit.name if role in {None, "both"} else f"{visit.name} {role}"}
+            yield {**row, "pool": name if role in {None, "both"} else f"{name} {role}"}
 
 
 def _pools(job: PipelineJob, name: str, uses: list[Use]) -> Iterator[dict[str, Any]]:
@@ -158,33 +150,23 @@ def _pools(job: PipelineJob, name: str, uses: list[Use]) -> Iterator[dict[str, A
         }
 
 
-def _warnings(job: PipelineJob, journey: Journey[RequestTable], found: Served) -> Iterator[str]:
-    for visit in journey.visits:
-        if visit.passed is not None and visit.passed.overloaded:
-            yield f"overload: the queue of stage `{visit.name}` grew without bound, and the run was ended there"
-        elif visit.passed is None:
-            yield f"no request took stage `{visit.name}`"
-        for note in _notes(job, journey, visit):
-            yield f"stage `{visit.name}`: {note}"
+def _warnings(job: PipelineJob, journey: Record, found: Served) -> Iterator[str]:
+    for name, visits in journey.parts.items():
+        if visits.meta["overloaded"]:
+            yield f"overload: the queue of stage `{name}` grew without bound, and the run was ended there"
+        elif len(visits) == 0:
+            yield f"no request took stage `{name}`"
+        for note in _notes(job.stages[name], journey, visits):
+            yield f"stage `{name}`: {note}"
     yield from refused(found, "what a stage can ever hold")
     if found.done.all():
         yield from drained(found)
 
 
-def _notes(job: PipelineJob, journey: Journey[RequestTable], visit: Visit) -> Iterable[str]:
-    if visit.passed is None:
-        return ()
-    came = journey.requests.take(visit.rows, visit.begin.at_ps[visit.rows])
-    return job.stages[visit.name].notes(came, visit.passed)
-
-
-def _digest(journey: Journey[RequestTable]) -> str:
-    text = hashlib.sha256()
-    for visit in journey.visits:
-        text.update(np.ascontiguousarray(visit.rows).tobytes())
-        if visit.passed is not None:
-            text.update(np.ascontiguousarray(visit.passed.end_ps).tobytes())
-    return text.hexdigest()[:16]
+def _notes(stage: Built, journey: Record, visits: Record) -> Iterable[str]:
+    return (
+        stage.notes(journey.requests.take(visits.who.astype(np.int64), visits.start_ps), visits) if len(visits) else ()
+    )
 
 
 def _sources(job: PipelineJob, cost: DeploymentCost) -> Iterator[Source]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.engine.stages import PS, Cached, Passed, Tokens, parts
+from railyard.engine.stages import FIRST, PS, SERVING, columns, parts, visits
 from railyard.errors import InputError
 from railyard.measure.serving.served import DROPPED, served
 from railyard.scenario.serving import ServingSection
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from railyard.engine.serving import Pool
     from railyard.engine.stages import Drafting
     from railyard.engine.stages.stage import Progress
-    from railyard.graph import Record
-    from railyard.graph.request_table import RequestTable
+    from railyard.graph import Record, RequestTable
     from railyard.scenario.cluster import ClusterSection
     from railyard.scenario.load import Draft
     from railyard.scenario.pipeline import ModelStage
@@ -72,15 +71,16 @@ class Answer:
         out = requests.output_tokens if self.section.output is None else self.section.output
         return np.asarray(_BYTES_PER_TOKEN * (requests.input_tokens + out), np.float64)
 
-    def run(self, requests: RequestTable, rows: NDArray[np.int64], seed: int, progress: Progress | None) -> Passed:
+    def run(self, requests: RequestTable, rows: NDArray[np.int64], seed: int, progress: Progress | None) -> Record:
         """Prompts and answers."""
-        del rows, seed
+        del seed
         asked = self.asked(requests)
         if self.drafting is None:
-            return self._passed(asked, self.job.run(asked, progress=progress), None)
+            return self._visits(asked, rows, self.job.run(asked, progress=progress), {})
         trial = asked.head(_TRIAL)
         drafting = self.drafting.settled(lambda found: self._with(found).run(trial), self._decodes)
-        return self._passed(asked, self._with(drafting).run(asked, progress=progress), drafting)
+        run = self._with(drafting).run(asked, progress=progress)
+        return self._visits(asked, rows, run, {"draft_batch": drafting.batch})
 
     def _with(self, drafting: Drafting) -> ServingJob:
         return replace(self.job, deployment=drafting.applied(self.job.deployment))
@@ -102,7 +102,7 @@ class Answer:
             columns |= _full_blocks(requests)
         return replace(requests, **columns)
 
-    def _passed(self, asked: RequestTable, run: Record, drafting: Drafting | None) -> Passed:
+    def _visits(self, asked: RequestTable, rows: NDArray[np.int64], run: Record, meta: dict[str, Any]) -> Record:
         found = served(asked.arrival_ps, asked.input_tokens, asked.output_tokens, run, entry_ps=self.job.entry_ps)
         steps = np.maximum(asked.output_tokens - 1.0, 0.0)
         decode = np.where(steps > 0, np.nan_to_num(found.decode_network_s) * steps, 0.0)
@@ -112,32 +112,22 @@ class Answer:
         )
         done = found.done
         seen_ps = np.where(done, asked.arrival_ps + np.rint(np.nan_to_num(found.ttft_s) * PS).astype(np.int64), -1)
-        return Passed(
-            end_ps=np.where(done, np.maximum(run.end_ps, seen_ps), -1),
-            parts=first + parts(network=decode, compute=later - decode),
+        return visits(
+            rows,
+            asked.arrival_ps,
+            np.where(done, np.maximum(run.end_ps, seen_ps), -1),
+            first + parts(network=decode, compute=later - decode),
             refused=np.asarray(found.status == DROPPED),
             overloaded=run.meta["overloaded"],
-            run=run,
-            drafting=drafting,
-            tokens=Tokens(
-                first_ps=seen_ps,
-                first_parts=first,
-                decode_network_s=np.nan_to_num(found.decode_network_s),
-                cached_tokens=found.cached_tokens,
-                gap_count=run.table("gaps")["count"],
-                gap_lower_s=np.asarray(run.table("gaps")["lower_ps"] / PS, np.float64),
-                cache=_cached(asked, run, done),
-            ),
+            optional={
+                "first_token_ps": seen_ps,
+                **columns(FIRST, first),
+                "decode_network_s": np.nan_to_num(found.decode_network_s),
+                "cached_tokens": found.cached_tokens,
+            },
+            run=replace(run, work=asked),
+            meta=meta,
         )
-
-
-def _cached(asked: RequestTable, run: Record, done: NDArray[np.bool_]) -> Cached:
-    return Cached(
-        int(asked.input_tokens[done].sum()),
-        int(run.column("cached_tokens")[done].sum()),
-        int(run.column("loaded_tokens")[done].sum()),
-        int(run.table("replicas")["preemptions"].sum()),
-    )
 
 
 def _full_blocks(requests: RequestTable) -> dict[str, Any]:
@@ -178,23 +168,27 @@ def answer(name: str, section: ModelStage, site: Site) -> Built:
         stage=stage,
         hardware=pools if drafts is None else (*pools, drafts.hardware),
         uses=partial(_uses, job, drafts),
-        replicas=lambda passed, span_s: replicas_of(job, passed.served_run, span_s),
+        replicas=lambda visited, span_s: replicas_of(job, visited.parts[SERVING], span_s),
         notes=partial(_notes, stage),
-        figures=lambda passed: {} if passed.drafting is None else {"draft": drafting_json(passed.drafting)},
+        figures=lambda visited: {} if drafts is None else {"draft": drafting_json(_settled(drafts, visited))},
     )
 
 
-def _uses(job: ServingJob, drafts: Drafts | None, passed: Passed, span_s: float) -> list[Use]:
-    uses = uses_of(job, passed.served_run, span_s)[: len(job.pools)]
-    if drafts is None or passed.drafting is None:
-        return uses
-    return [*uses, drafts.use(passed.drafting, passed.served_run, span_s)]
+def _settled(drafts: Drafts, visited: Record) -> Drafting:
+    """The guesses with the batch that the run found."""
+    return replace(drafts.drafting, batch=visited.meta["draft_batch"])
 
 
-def _notes(stage: Answer, requests: RequestTable, passed: Passed) -> Iterator[str]:
+def _uses(job: ServingJob, drafts: Drafts | None, visited: Record, span_s: float) -> list[Use]:
+    run = visited.parts[SERVING]
+    uses = uses_of(job, run, span_s)[: len(job.pools)]
+    return uses if drafts is None else [*uses, drafts.use(_settled(drafts, visited), run, span_s)]
+
+
+def _notes(stage: Answer, requests: RequestTable, visited: Record) -> Iterator[str]:
     asked = stage.asked(requests)
     yield from too_long(asked, stage.job.model)
-    yield from thrashed(asked, passed.served_run)
+    yield from thrashed(asked, visited.parts[SERVING])
 
 
 def _machine(section: ModelStage, site: Site) -> ClusterSection:

@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Catalog
     from railyard.cluster import Cluster
-    from railyard.engine.stages import Journey
     from railyard.engine.stages.through import Progress
-    from railyard.graph.request_table import RequestTable
+    from railyard.graph import Record, RequestTable
     from railyard.scenario.pipeline import PipelineSection, StageSection, WhenSection
     from railyard.scenario.variants import Variant
     from railyard.study.pipeline.built import Built, Hardware
@@ -60,7 +59,7 @@ class PipelineJob:
     requests: RequestTable
     assumptions: Assumptions
 
-    def run(self, requests: RequestTable, progress: Progress | None = None) -> Journey[RequestTable]:
+    def run(self, requests: RequestTable, progress: Progress | None = None) -> Record:
         """Sends requests through all stages."""
         section, seed = self.section, self.variant.draft.scenario.seed
         steps = {name: _step(built, section.stages, name) for name, built in self.stages.items()}
@@ -116,7 +115,7 @@ def job_of(variant: Variant, memo: Memo, section: PipelineSection | None = None)
     return PipelineJob(variant, pipeline, network, stages, requests, assumptions)
 
 
-def _step(built: Built, stages: Mapping[str, StageSection], name: str) -> Step[RequestTable]:
+def _step(built: Built, stages: Mapping[str, StageSection], name: str) -> Step:
     section = stages[name]
     return Step(built.stage, waits_for(dict(stages), name), section.quorum, takers_of(section.when))
 

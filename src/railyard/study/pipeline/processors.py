@@ -11,7 +11,7 @@ from railyard.engine.stages import Cores, Tool
 from railyard.study.pipeline.built import Built
 
 if TYPE_CHECKING:
-    from railyard.engine.stages import Passed
+    from railyard.graph import Record
     from railyard.scenario.pipeline import HostStage, ToolStage
     from railyard.study.pipeline.built import Hardware
 
@@ -23,7 +23,7 @@ def tool(name: str, section: ToolStage) -> Built:
         InputError: No law has its delays.
     """
     stage = Tool(name, section.delay, section.p99, section.at_most, float(section.size))
-    return Built("tool", stage, (), lambda _passed, _span_s: [])
+    return Built("tool", stage, (), lambda _visits, _span_s: [])
 
 
 def host(section: HostStage, hardware: Hardware) -> Built:
@@ -34,9 +34,9 @@ def host(section: HostStage, hardware: Hardware) -> Built:
     return Built("host", stage, (hardware,), partial(_uses, hardware))
 
 
-def _uses(on: Hardware, passed: Passed, span_s: float) -> list[Use]:
+def _uses(on: Hardware, visits: Record, span_s: float) -> list[Use]:
     device = on.cluster.accelerator
-    busy = min(passed.busy_s / span_s / (on.count * device.sm_count), 1.0) if span_s > 0 else 0.0
+    busy = min(visits.meta["busy_s"] / span_s / (on.count * device.sm_count), 1.0) if span_s > 0 else 0.0
     idle, full = device.idle_power_w, device.power_w
     drawn = [
         getattr(idle, end) + busy * max(getattr(full, end) - getattr(idle, end), 0.0)

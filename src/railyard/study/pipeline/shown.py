@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.engine.stages import CAUSES, NEVER, PS
-from railyard.measure.serving.served import DONE, DROPPED, UNFINISHED, Served
+from railyard.engine.stages import CAUSES, FIRST, PS
+from railyard.measure.serving.journeys import spent, spent_until
+from railyard.measure.serving.served import Served
 from railyard.scenario.pipeline import waits_for
 
 if TYPE_CHECKING:
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.engine.stages import Journey
-    from railyard.graph.request_table import RequestTable
+    from railyard.graph import Record
     from railyard.scenario.pipeline import PipelineSection, StageSection
 
 
@@ -60,20 +60,17 @@ def _behind(stages: Mapping[str, StageSection], name: str) -> set[str]:
     return found
 
 
-def shown(section: PipelineSection, journey: Journey[RequestTable]) -> Shown:
+def shown(section: PipelineSection, journey: Record) -> Shown:
     """What the user sees of a journey."""
-    end = journey.end
-    done = end.at_ps < NEVER
-    columns = _Columns.at_end(journey)
+    done, total = journey.ended, spent(journey)
+    columns = _Columns.at_end(journey, total)
     speaking = streaming(section.stages)
     took = _took(journey, speaking)
     for name in speaking:
         answer = getattr(section.stages[name], "output", None)
-        columns.stream(journey, name, list(section.stages).index(name), took, answer)
+        columns.stream(journey, name, took, answer)
     columns.first[~done], columns.tpot[~done] = np.nan, np.nan
-    status = np.where(done, DONE, np.where(_refused(journey), DROPPED, UNFINISHED)).astype(np.uint8)
-    whole = np.where(done[:, None, None], end.spent, np.nan)
-    return Shown(_served(journey, columns, status), columns.first, whole)
+    return Shown(_served(journey, columns), columns.first, np.where(done[:, None, None], total, np.nan))
 
 
 @dataclass(eq=False)
@@ -87,58 +84,49 @@ class _Columns:
     cached: NDArray[np.int64]
 
     @classmethod
-    def at_end(cls, journey: Journey[RequestTable]) -> _Columns:
-        count = len(journey.requests)
+    def at_end(cls, journey: Record, total: NDArray[np.float64]) -> _Columns:
+        count = len(journey)
         return cls(
-            journey.end.at_ps.copy(),
-            journey.end.spent.copy(),
+            journey.end_ps.copy(),
+            total.copy(),
             np.full(count, np.nan),
             np.zeros(count),
             np.zeros(count, np.int64),
         )
 
-    def stream(
-        self, journey: Journey[RequestTable], name: str, number: int, took: NDArray[np.int64], answer: int | None
-    ) -> None:
+    def stream(self, journey: Record, name: str, took: NDArray[np.int64], answer: int | None) -> None:
         """Answers of a model that show token by token: those of requests which no other such model answers too."""
-        visit = journey.visit(name)
-        passed = visit.passed
-        if passed is None or passed.tokens is None:
+        visits = journey.parts[name]
+        if len(visits) == 0:
             return
-        tokens, alone = passed.tokens, took[visit.rows] == 1
-        rows = visit.rows[alone]
-        self.first_ps[rows] = tokens.first_ps[alone]
-        self.first[rows] = visit.begin.spent[rows]
-        self.first[rows, number] += tokens.first_parts[alone]
+        alone = took[visits.who] == 1
+        rows, first_ps = visits.who[alone], visits.column("first_token_ps")[alone]
+        self.first_ps[rows] = first_ps
+        self.first[rows] = spent_until(journey, name)[alone]
+        self.first[rows, list(journey.parts).index(name)] += np.column_stack(
+            [visits.column(one)[alone] for one in FIRST]
+        )
         steps = (journey.requests.output_tokens[rows] if answer is None else np.full(len(rows), answer)) - 1.0
-        later = (passed.end_ps[alone] - tokens.first_ps[alone]) / PS
+        later = (visits.end_ps[alone] - first_ps) / PS
         self.tpot[rows] = np.where(steps > 0, later / np.maximum(steps, 1.0), np.nan)
-        self.decode_network[rows] = tokens.decode_network_s[alone]
-        self.cached[rows] = tokens.cached_tokens[alone]
+        self.decode_network[rows] = visits.column("decode_network_s")[alone]
+        self.cached[rows] = visits.column("cached_tokens")[alone]
 
 
-def _took(journey: Journey[RequestTable], names: tuple[str, ...]) -> NDArray[np.int64]:
+def _took(journey: Record, names: tuple[str, ...]) -> NDArray[np.int64]:
     """How many of those stages each request took."""
-    took = np.zeros(len(journey.requests), np.int64)
+    took = np.zeros(len(journey), np.int64)
     for name in names:
-        took[journey.visit(name).rows] += 1
+        took[journey.parts[name].who] += 1
     return took
 
 
-def _refused(journey: Journey[RequestTable]) -> NDArray[np.bool_]:
-    refused = np.zeros(len(journey.requests), np.bool_)
-    for visit in journey.visits:
-        if visit.passed is not None:
-            refused[visit.rows] |= visit.passed.refused
-    return refused
-
-
-def _served(journey: Journey[RequestTable], found: _Columns, status: NDArray[np.uint8]) -> Served:
-    requests, done = journey.requests, status == DONE
+def _served(journey: Record, found: _Columns) -> Served:
+    requests, done = journey.requests, journey.ended
     causes = {cause: found.first[:, :, place].sum(axis=1) for place, cause in enumerate(CAUSES)}
     return Served(
         arrival_s=np.asarray(requests.arrival_ps / PS, np.float64),
-        done_s=np.where(done, journey.end.at_ps / PS, np.nan),
+        done_s=np.where(done, journey.end_ps / PS, np.nan),
         input_tokens=np.asarray(requests.input_tokens, np.int64),
         output_tokens=np.asarray(requests.output_tokens, np.int64),
         cached_tokens=found.cached,
@@ -149,6 +137,6 @@ def _served(journey: Journey[RequestTable], found: _Columns, status: NDArray[np.
         compute_s=causes["compute"],
         tpot_s=found.tpot,
         decode_network_s=np.where(np.isnan(found.tpot), np.nan, found.decode_network),
-        e2e_s=np.where(done, (journey.end.at_ps - requests.arrival_ps) / PS, np.nan),
-        status=status,
+        e2e_s=np.where(done, (journey.end_ps - requests.arrival_ps) / PS, np.nan),
+        status=journey.column("status"),
     )
