@@ -1,12 +1,11 @@
 """Latencies of served requests: parts that add up, percentiles by nearest rank, goodput, capacity, fronts."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from railyard.graph import Record
 from railyard.measure.serving.capacity import Point, capacity, front
 from railyard.measure.serving.objective import Objective, goodput
 from railyard.measure.serving.percentiles import counted, parts_of, quantiles
@@ -18,18 +17,25 @@ S = 10**12
 def run_of(rows):
     """Columns of a run from rows of (admitted, start, first token, done, transfer end or -1, network) in seconds."""
     column = np.array(rows, np.float64)
-    return SimpleNamespace(
-        admitted_ps=(column[:, 0] * S).astype(np.int64),
-        prefill_start_ps=(column[:, 1] * S).astype(np.int64),
-        first_token_ps=(column[:, 2] * S).astype(np.int64),
-        done_ps=(column[:, 3] * S).astype(np.int64),
-        transfer_end_ps=np.where(column[:, 4] < 0, -1, column[:, 4] * S).astype(np.int64),
-        network_prefill_ps=(column[:, 5] * S).astype(np.int64),
-        network_ps=(column[:, 5] * S).astype(np.int64),
-        replica=np.zeros(len(rows), np.int32),
-        decode_replica=np.where(column[:, 4] < 0, -1, 1).astype(np.int32),
-        cached_tokens=np.zeros(len(rows), np.int64),
-        status=np.zeros(len(rows), np.uint8),
+    count = len(rows)
+    return Record(
+        rows="requests",
+        who=np.zeros(count, np.int32),
+        what=np.zeros(count, np.int32),
+        start_ps=np.zeros(count, np.int64),
+        end_ps=(column[:, 3] * S).astype(np.int64),
+        size_bytes=np.zeros(count, np.int64),
+        optional={
+            "admitted_ps": (column[:, 0] * S).astype(np.int64),
+            "prefill_start_ps": (column[:, 1] * S).astype(np.int64),
+            "first_token_ps": (column[:, 2] * S).astype(np.int64),
+            "transfer_end_ps": np.where(column[:, 4] < 0, -1, column[:, 4] * S).astype(np.int64),
+            "network_prefill_ps": (column[:, 5] * S).astype(np.int64),
+            "network_ps": (column[:, 5] * S).astype(np.int64),
+            "decode_replica": np.where(column[:, 4] < 0, -1, 1).astype(np.int32),
+            "cached_tokens": np.zeros(count, np.int64),
+            "status": np.zeros(count, np.uint8),
+        },
     )
 
 
@@ -56,7 +62,7 @@ def test_entry_is_no_queue():
 def test_a_request_that_was_not_served_has_no_latency():
     """It counts against attainment all the same."""
     run = run_of([(1.0, 1.0, 2.0, 3.0, -1, 0.0), (-1, -1, -1, -1, -1, 0.0)])
-    run.status[1] = 2
+    run.column("status")[1] = 2
     found = served(np.array([0, S]), np.array([10, 10]), np.array([1, 1]), run)
     assert np.isnan(found.ttft_s[1])
     assert np.isnan(found.tpot_s[0])
