@@ -11,7 +11,7 @@ from railyard.engine.packet import MECHANISMS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from railyard.engine.packet import Constant, Mechanism
+    from railyard.engine.packet import Mechanism, MechanismField
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "mechanisms.md"
 TITLES = {
@@ -63,18 +63,18 @@ def _mechanism(one: Mechanism) -> Iterator[str]:
         yield ""
 
 
-def _row(one: Constant) -> str:
+def _row(one: MechanismField) -> str:
     key = f"`{one.key}`" if one.key else "set by the run"
     return f"| {key} | `{one.name}` | {_default(one)} | {_range(one)} | {one.doc} |"
 
 
-def _default(one: Constant) -> str:
+def _default(one: MechanismField) -> str:
     if one.default is None:
         return one.none_means
     return _value(one, one.default)
 
 
-def _value(one: Constant, value: object) -> str:
+def _value(one: MechanismField, value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
@@ -84,7 +84,7 @@ def _value(one: Constant, value: object) -> str:
     return f"{value:,.6g}" if isinstance(value, int | float) else f"`{value}`"
 
 
-def _range(one: Constant) -> str:
+def _range(one: MechanismField) -> str:
     if one.kind == "flag":
         return "true, false"
     if one.kind == "word":

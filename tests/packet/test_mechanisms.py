@@ -9,7 +9,7 @@ import pytest
 from railyard.engine.packet import (
     CONSTANTS,
     MECHANISMS,
-    Constant,
+    MechanismField,
     Settings,
     Traffic,
     leaf_spine,
@@ -99,7 +99,7 @@ RARE = {
 """Constants that only special situations feel, and why the small run does not."""
 
 
-def other(one: Constant) -> float:
+def other(one: MechanismField) -> float:
     """Another value of a constant."""
     if one.name in VALUES:
         return VALUES[one.name]
@@ -122,7 +122,7 @@ def incast(size_bytes: int = 200_000, **settings: object) -> Record:
     return run(network, traffic, Settings(**{**base, **settings}))
 
 
-def outside(one: Constant) -> list[float]:
+def outside(one: MechanismField) -> list[float]:
     """Values just beyond the range."""
     step = 1 if one.kind == "integer" else 1e-9
     low = one.low if one.low_open else one.low - step
@@ -152,7 +152,7 @@ def test_the_default_lies_in_the_range(name: str) -> None:
 
 
 @pytest.mark.parametrize("one", NUMBERS, ids=lambda one: one.name)
-def test_a_number_out_of_range_is_refused_with_what_is_allowed(one: Constant) -> None:
+def test_a_number_out_of_range_is_refused_with_what_is_allowed(one: MechanismField) -> None:
     for value in outside(one):
         with pytest.raises(InputError) as refused:
             Settings(**{one.name: value})
@@ -163,7 +163,7 @@ def test_a_number_out_of_range_is_refused_with_what_is_allowed(one: Constant) ->
 
 
 @pytest.mark.parametrize("one", [one for one in NUMBERS if one.key], ids=lambda one: one.key)
-def test_a_key_reads_its_own_default(one: Constant) -> None:
+def test_a_key_reads_its_own_default(one: MechanismField) -> None:
     if one.default is None:
         return
     unit = {"ps": " ps", "bps": " b/s"}.get(one.unit, "")
@@ -196,7 +196,7 @@ def test_every_load_balancer_ends_an_incast(name: str) -> None:
 
 
 @pytest.mark.parametrize("one", [one for one in NUMBERS if one.name not in RARE], ids=lambda one: one.name)
-def test_a_constant_changes_what_its_mechanism_does(one: Constant) -> None:
+def test_a_constant_changes_what_its_mechanism_does(one: MechanismField) -> None:
     active = ACTIVE.get(one.mechanism, {})
     assert digest(incast(**active)) != digest(incast(**{**active, one.name: other(one)}))
 

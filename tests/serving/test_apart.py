@@ -16,7 +16,7 @@ from railyard.engine.serving import Cost, Deployment, Pool, Router, simulate
 from railyard.errors import InputError
 from railyard.scenario import load
 from railyard.study.study import prepare
-from railyard.workload.serving.afd import Beat, Exchange, apart_cost, copies
+from railyard.workload.serving.afd import Beat, SideExchange, apart_cost, copies
 from railyard.workload.serving.columns import Deployments, device_row, place, shape
 from railyard.workload.serving.cost import iteration_cost
 from railyard.workload.serving.halves import Side, halves
@@ -40,7 +40,7 @@ def side(device, nic_bps, **layout):
 def network(attention, ffn, latency_s=4e-6):
     """NICs at their rate are all that bounds the exchange."""
     slowest = min(one.machine.scale_out_bps * one.layout.ranks for one in (attention, ffn))
-    return Exchange(8 / slowest, 8 / slowest, latency_s, far=True)
+    return SideExchange(8 / slowest, 8 / slowest, latency_s, far=True)
 
 
 def scheduled(beat, layers, micro_batches):
@@ -114,7 +114,7 @@ def test_tables_are_the_law(micro_batches):
 
 def test_the_engine_follows_the_tables():
     """One sequence that decodes 400 tokens: its time is the sum of its iterations, past the point where lines cross."""
-    cost = mixtral(exchange=Exchange(0.0, 0.0, 0.0, far=False))
+    cost = mixtral(exchange=SideExchange(0.0, 0.0, 0.0, far=False))
     slow = replace(cost, beside_per_kv_token_s=cost.beside_per_kv_token_s * 2e5)
     # Cached tokens cost so much that attention overtakes the FFNs within the answer.
     steps = np.arange(1, 400)
@@ -353,7 +353,7 @@ def test_apart_pays_at_high_loads():
 @pytest.mark.parametrize(("dispatch_s", "combine_s"), [(7e-9, 1e-12), (1e-12, 3e-9), (1e-12, 1e-12)])
 def test_tables_are_a_schedule_whichever_of_the_four_is_slowest(micro_batches, dispatch_s, combine_s):
     """Dispatch, combine or a side: 40 sequences of 0 to 5 million cached tokens, played micro-batch by micro-batch."""
-    cost = mixtral(micro_batches, exchange=Exchange(dispatch_s, combine_s, 3e-6, far=True))
+    cost = mixtral(micro_batches, exchange=SideExchange(dispatch_s, combine_s, 3e-6, far=True))
     row = int(np.searchsorted(cost.tokens, 40))
     tokens = float(cost.tokens[row])
     own = cost.host_s + cost.compute_s + cost.network_s - cost.beat.iteration_s(cost.layers, micro_batches)

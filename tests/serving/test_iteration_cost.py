@@ -9,7 +9,7 @@ from railyard import catalog
 from railyard.errors import InputError
 from railyard.workload.serving.columns import Deployments, device_row, place, shape
 from railyard.workload.serving.cost import iteration_cost
-from railyard.workload.serving.iteration import Load, busiest, parts, touched
+from railyard.workload.serving.iteration import IterationLoad, busiest, parts, touched
 from railyard.workload.serving.layout import ServingLayout
 from railyard.workload.serving.memory import weight_bytes
 from railyard.workload.serving.profiles import ENGINES, profile
@@ -25,8 +25,8 @@ def rows(model: str, device: str, **layout: object) -> tuple[Deployments, Servin
     return Deployments(shape(found[0]), place(*found, spread), device_row(found[1], 400e9)), spread
 
 
-def one(*values: float) -> Load:
-    return Load(*(np.array([float(value)]) for value in values))
+def one(*values: float) -> IterationLoad:
+    return IterationLoad(*(np.array([float(value)]) for value in values))
 
 
 def machine(device: str) -> Machine:

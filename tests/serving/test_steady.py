@@ -7,17 +7,17 @@ import pytest
 
 from railyard import catalog
 from railyard.workload.serving.columns import Deployments, device_row, place, shape
-from railyard.workload.serving.iteration import Load, parts
+from railyard.workload.serving.iteration import IterationLoad, parts
 from railyard.workload.serving.layout import ServingLayout
 from railyard.workload.serving.profiles import profile
-from railyard.workload.serving.software import SoftwareColumns, columns
+from railyard.workload.serving.software import ServingSoftwareColumns, columns
 from railyard.workload.serving.steady import batched_prompt_s
 
 KNOWN = catalog.load()
 DEVICE = KNOWN.accelerator("h100-sxm")
 
 
-def replica(model: str, **layout: object) -> tuple[Deployments, SoftwareColumns]:
+def replica(model: str, **layout: object) -> tuple[Deployments, ServingSoftwareColumns]:
     entry = KNOWN.model(model)
     rows = Deployments(shape(entry), place(entry, DEVICE, ServingLayout(**layout)), device_row(DEVICE, 4e11))
     return rows, columns([profile("vllm", DEVICE)])
@@ -39,7 +39,7 @@ def column(value: float) -> np.ndarray:
 )
 def test_batched_prompts_hide_the_exchange_where_copies_take_turns(copies, cached, count, tokens, pairs):
     rows, software = replica("mixtral-8x22b", tp=8 // copies, dp_attention=copies, ep=8, precision="fp8")
-    found = parts(rows, software, Load(*(column(float(value)) for value in (tokens, count, 0, pairs))))
+    found = parts(rows, software, IterationLoad(*(column(float(value)) for value in (tokens, count, 0, pairs))))
     total, compute, network = (float(one[0]) for one in (found.total_s, found.compute_s, found.network))
     assert 0 < network < compute
     each = float(batched_prompt_s(rows, software, column(3000.0), cached)[0])

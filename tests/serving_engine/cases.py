@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from railyard.engine.serving import (
     Autoscale,
-    Background,
+    CrossTraffic,
     Deployment,
     Links,
     Outages,
@@ -137,7 +137,7 @@ def links(draw, replicas, stored):
     ]
     count = draw(st.integers(0, 2))
     begin = np.array(draw(st.lists(st.integers(0, 100), min_size=count, max_size=count)), np.int64) * MS
-    other = Background(
+    other = CrossTraffic(
         begin,
         begin + draw(st.sampled_from([0, 10 * MS, 200 * MS])),
         np.arange(count + 1),
@@ -167,7 +167,7 @@ def deployments(draw):
     some = tuple(scaled(draw, tiers(draw, one)) for one in some)
     replicas = sum(one.replicas for one in some)
     kept = store(draw)
-    ways, other = None, Background()
+    ways, other = None, CrossTraffic()
     if replicas > 1 and draw(st.booleans()):
         ways, other = links(draw, replicas, draw(st.booleans()))
     return Deployment(

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.engine.serving import Background, Deployment, Links, Pool, Router, Transfers, simulate
+from railyard.engine.serving import CrossTraffic, Deployment, Links, Pool, Router, Transfers, simulate
 
 from . import fluid
 from .columns import rows
@@ -73,7 +73,7 @@ def cases(draw):
     lasts = np.array(draw(st.lists(st.integers(0, 3000), **each)), np.int64) * MS
     caps = np.array(draw(st.lists(st.floats(1e5, 5e7), **each)), np.float64)
     weights = np.array(draw(st.lists(st.sampled_from([0.5, 1.0, 3.0]), **each)), np.float64)
-    background = Background(begin, begin + lasts, *_columns(other), caps, weights)
+    background = CrossTraffic(begin, begin + lasts, *_columns(other), caps, weights)
 
     overlap = draw(st.sampled_from([0.0, 0.3, 1.0]) | st.floats(0.0, 1.0))
     deployment = Deployment(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from railyard.engine.serving import Background, Cost, Deployment, Links, Pool, Router, Store, Transfers, simulate
+from railyard.engine.serving import Cost, CrossTraffic, Deployment, Links, Pool, Router, Store, Transfers, simulate
 
 from .columns import hashed, rows
 
@@ -40,13 +40,13 @@ def apart(links, prefills=1, decodes=1, overlap=0.0, background=None, **changed)
         Router("round-robin"),
         Router("round-robin"),
         links,
-        background or Background(),
+        background or CrossTraffic(),
         Transfers(overlap),
     )
 
 
 def background(link, cap_bps, weight=1.0, from_ps=0, to_ps=1000 * S):
-    return Background(
+    return CrossTraffic(
         np.array([from_ps]), np.array([to_ps]), np.array([0, 1]), np.array([link], np.int32), np.ones(1),
         np.array([cap_bps]), np.array([weight]),
     )  # fmt: skip

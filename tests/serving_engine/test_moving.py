@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.engine.serving import Background, Cost, Deployment, Links, Outages, Pool, Router, simulate
+from railyard.engine.serving import Cost, CrossTraffic, Deployment, Links, Outages, Pool, Router, simulate
 from railyard.engine.serving.results import COLUMNS
 
 from .cases import requests
@@ -74,7 +74,7 @@ def test_latency_counts():
 def test_the_rate_is_what_others_leave():
     """16 Mbit/s would do, but half of it is taken; of 24 Mbit/s half is enough."""
     made = two_alike()
-    other = Background(
+    other = CrossTraffic(
         from_ps=np.array([0]),
         to_ps=np.array([100 * S]),
         ptr=np.array([0, 1]),

@@ -21,7 +21,7 @@ from railyard.workload.training.sync import (
 )
 from railyard.workload.training.sync.local import exposed_s
 from railyard.workload.training.sync.shapes import Matrix, bundle
-from railyard.workload.training.sync.wire import Bundle, Peers, Work
+from railyard.workload.training.sync.wire import Bundle, KernelWork, Peers
 
 SCHEMES = st.one_of(
     st.integers(1, 128).map(lambda rank: PowerSgd(rank=rank)),
@@ -110,8 +110,8 @@ def test_powersgd_computes_two_products_a_decompression_and_a_turn(yard):
     work = PowerSgd(rank=r).reduction(one, Peers(8, 8, sharded=False)).work
     assert work.flops == pytest.approx(3 * 2 * n * m * r + 2 * n * r * r)
     # A thin product is bound by memory: it takes as long as its operands' way through it.
-    assert Work(work.traffic_bytes, work.flops, 0).seconds(yard.h100) == pytest.approx(
-        Work(work.traffic_bytes, 0, 0).seconds(yard.h100), rel=0.2
+    assert KernelWork(work.traffic_bytes, work.flops, 0).seconds(yard.h100) == pytest.approx(
+        KernelWork(work.traffic_bytes, 0, 0).seconds(yard.h100), rel=0.2
     )
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from railyard.calibrate.device import Device, Facts
-    from railyard.calibrate.plan import Plan
+    from railyard.calibrate.plan import MeasurementPlan
     from railyard.catalog import Accelerator, Model
 
 # Times that a launch is repeated: enough for the clock, few enough that the queue of launches never fills.
@@ -84,7 +84,7 @@ def calibrate(
     device: Device,
     entry: Accelerator,
     model: Model,
-    plan: Plan,
+    plan: MeasurementPlan,
     *,
     progress: Callable[[str, float], None],
     collectives: bool = True,
@@ -153,13 +153,13 @@ class _Operator:
     peak: float | None
 
 
-def _operators(device: Device, entry: Accelerator, plan: Plan) -> Iterator[_Operator]:
+def _operators(device: Device, entry: Accelerator, plan: MeasurementPlan) -> Iterator[_Operator]:
     yield from _products(device, entry, plan)
     yield from _attention(device, entry, plan)
     yield from _passes(device, entry, plan)
 
 
-def _products(device: Device, entry: Accelerator, plan: Plan) -> Iterator[_Operator]:
+def _products(device: Device, entry: Accelerator, plan: MeasurementPlan) -> Iterator[_Operator]:
     for datatype in device.datatypes:
         for dims in plan.products:
             m, n, k = dims
@@ -173,7 +173,7 @@ def _products(device: Device, entry: Accelerator, plan: Plan) -> Iterator[_Opera
         yield _Operator("grouped", shape, wide, grouped, make, work, _peak(entry, wide))
 
 
-def _attention(device: Device, entry: Accelerator, plan: Plan) -> Iterator[_Operator]:
+def _attention(device: Device, entry: Accelerator, plan: MeasurementPlan) -> Iterator[_Operator]:
     wide = device.datatypes[0]
     for dims in plan.attention:
         batch, heads, sequence, width = dims
@@ -184,7 +184,7 @@ def _attention(device: Device, entry: Accelerator, plan: Plan) -> Iterator[_Oper
             yield _Operator(kind, _text(dims), wide, dims, make, times * work, _peak(entry, wide))
 
 
-def _passes(device: Device, entry: Accelerator, plan: Plan) -> Iterator[_Operator]:
+def _passes(device: Device, entry: Accelerator, plan: MeasurementPlan) -> Iterator[_Operator]:
     peak = entry.memory_bps / 8.0
     for size in plan.copies:
         dims, make = (2 * size,), partial(device.copy, size)
@@ -219,7 +219,7 @@ def _measured(device: Device, entry: Accelerator, model: Model, operator: _Opera
     )
 
 
-def _collectives(device: Device, plan: Plan) -> list[Sample]:
+def _collectives(device: Device, plan: MeasurementPlan) -> list[Sample]:
     found = device.collectives(plan.collectives)
     ranks = device.facts().devices
     # What nccl-tests call bus bandwidth: bytes that each link of a ring carries.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MeasurementPlan:
     """What is measured.
 
     Attributes:
@@ -48,7 +48,7 @@ _LARGE_PRODUCTS = (
     (512, 4096, 4096),
     (4096, 128256, 4096),
 )
-LARGE = Plan(
+LARGE = MeasurementPlan(
     products=_LARGE_PRODUCTS,
     grouped=((8, 2048, 14336, 4096), (8, 2048, 4096, 14336), (32, 512, 2816, 2048), (64, 128, 2048, 7168)),
     attention=((2, 32, 4096, 128), (1, 32, 8192, 128), (1, 16, 32768, 128), (4, 32, 2048, 64)),
@@ -57,7 +57,7 @@ LARGE = Plan(
     collectives=(2**20, 2**24, 2**28),
     least_s=0.3,
 )
-LARGE_QUICK = Plan(
+LARGE_QUICK = MeasurementPlan(
     products=_LARGE_PRODUCTS[:6],
     grouped=LARGE.grouped[:1],
     attention=LARGE.attention[:2],
@@ -67,7 +67,7 @@ LARGE_QUICK = Plan(
     least_s=0.05,
 )
 # For a processor: the same kinds of shape, a few GFLOP each.
-SMALL = Plan(
+SMALL = MeasurementPlan(
     products=(
         (1024, 1024, 1024),
         (2048, 2048, 2048),
@@ -85,7 +85,7 @@ SMALL = Plan(
     collectives=(),
     least_s=0.2,
 )
-SMALL_QUICK = Plan(
+SMALL_QUICK = MeasurementPlan(
     products=((1024, 1024, 1024), (1024, 2048, 512), (512, 1024, 1024)),
     grouped=((4, 128, 512, 512),),
     attention=((1, 4, 256, 64),),

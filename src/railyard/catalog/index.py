@@ -25,7 +25,7 @@ def folded(word: str) -> str:
     return _BETWEEN.sub("", word.lower())
 
 
-class Index:
+class NameIndex:
     """Finds entries by name or alias; aliases are read only when a name is not a file's own.
 
     Args:

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from railyard.catalog.index import Index, key_of
+from railyard.catalog.index import NameIndex, key_of
 from railyard.catalog.model import Model
 from railyard.catalog.parse import Parser
 from railyard.catalog.show import Listing, Row, describe, listing
@@ -62,7 +62,7 @@ class Catalog:
 
     def __init__(self, extra: Path | None = None) -> None:
         self.extra = extra
-        self._indexes: dict[str, Index] = {}
+        self._indexes: dict[str, NameIndex] = {}
         self._entries: dict[tuple[str, str], Entry] = {}
         self._extras: dict[str, dict[str, Extra]] = {kind: {} for kind in KINDS}
         if extra is not None:
@@ -178,9 +178,9 @@ class Catalog:
             raise TypeError(f"{plural}/{entry.name} is a {type(entry).__name__}")
         return entry
 
-    def _index(self, kind: str) -> Index:
+    def _index(self, kind: str) -> NameIndex:
         if kind not in self._indexes:
-            index = Index(DATA / kind)
+            index = NameIndex(DATA / kind)
             for extra in self._extras[kind].values():
                 index.add(extra.name, _aliases(extra.node))
             self._indexes[kind] = index
@@ -244,7 +244,7 @@ class Catalog:
 
     def _collect(self, kind: str, section: Node) -> list[Problem]:
         problems = []
-        files = Index(DATA / kind)
+        files = NameIndex(DATA / kind)
         for word, node in (section.mapping or {}).items():
             if node.mapping is None:
                 problems.append(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.collective.measured import MEASURED, Measured
+from railyard.collective.measured import MEASURED, LogConstants
 
 if TYPE_CHECKING:
     from railyard.cluster import Cluster
@@ -66,7 +66,7 @@ class Machine:
     next_latency_ps: int
     sharp: bool
     simple_only: bool = False
-    measured: Measured = field(default=MEASURED, hash=False)
+    measured: LogConstants = field(default=MEASURED, hash=False)
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,12 @@ class Case:
     version: tuple[int, int] = (2, 30)
 
     @property
-    def measured(self) -> Measured:
+    def measured(self) -> LogConstants:
         """Constants of the machine's library that were read off logs."""
         return self.machine.measured
 
 
-def machine_of(cluster: Cluster, measured: Measured = MEASURED) -> Machine:
+def machine_of(cluster: Cluster, measured: LogConstants = MEASURED) -> Machine:
     """The record of a cluster, and of what was measured of its library."""
     accelerator, scale_up, network = cluster.accelerator, cluster.scale_up, cluster.back_end
     ports = network.port_of_rank[:, 0]

@@ -15,7 +15,7 @@ KIB = 1 << 10
 
 
 @dataclass(frozen=True)
-class Measured:
+class LogConstants:
     """The constants, in us, GB/s and bytes; shares of 1."""
 
     software_us: Mapping[str, float] = field(
@@ -96,5 +96,5 @@ class Measured:
     """What a channel has copied before the receiver sees the first of it, at most its part."""
 
 
-MEASURED = Measured()
+MEASURED = LogConstants()
 """As read off the logs of `validation/data/nccl`."""

@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.collective.measured import Measured
+    from railyard.collective.measured import LogConstants
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -49,13 +49,13 @@ def channels_of_peer(ranks: int, message_bytes: NDArray[np.float64]) -> NDArray[
     return channels
 
 
-def ll_bytes(ranks: int, measured: Measured) -> float:
+def ll_bytes(ranks: int, measured: LogConstants) -> float:
     """Largest message to one peer that goes by LL."""
     return min(measured.ll_bytes, LL_PART_BYTES * least_channels(ranks))
 
 
 def copied_gbs(
-    ranks: int, peers: int, message_bytes: NDArray[np.float64], protocol: str, measured: Measured
+    ranks: int, peers: int, message_bytes: NDArray[np.float64], protocol: str, measured: LogConstants
 ) -> NDArray[np.float64]:
     """What the channels of one rank copy out in all, float64[k] in GB/s.
 
@@ -71,7 +71,9 @@ def copied_gbs(
     return copied
 
 
-def fill_us(ranks: int, message_bytes: NDArray[np.float64], protocol: str, measured: Measured) -> NDArray[np.float64]:
+def fill_us(
+    ranks: int, message_bytes: NDArray[np.float64], protocol: str, measured: LogConstants
+) -> NDArray[np.float64]:
     """Time before the first receiver can copy out, float64[k]; LL needs no chunk to be whole."""
     if protocol == "ll":
         return np.zeros(message_bytes.shape)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from railyard.collective.algorithm import ALGORITHMS
-from railyard.collective.measured import MEASURED, Measured
+from railyard.collective.measured import MEASURED, LogConstants
 from railyard.errors import InputError, did_you_mean
 from railyard.graph import CollectiveKind
 
@@ -54,7 +54,7 @@ class CollectivePolicy:
     version: str = "2.30"
     launch_ps: int = 0
     network_overhead_ps: int = 0
-    measured: Measured = field(default=MEASURED, hash=False)
+    measured: LogConstants = field(default=MEASURED, hash=False)
 
     def __post_init__(self) -> None:
         for key, name in self.algorithm.items():

@@ -28,7 +28,7 @@ from railyard.collective.chunks import SYNC_RANKS, channels_of, switch_loop_byte
 from railyard.collective.pattern import Pattern
 from railyard.collective.tree import levels
 from railyard.collective.tuner import constants, nccl, rccl
-from railyard.collective.tuner.plan import Plan
+from railyard.collective.tuner.plan import ChannelPlan
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
@@ -302,7 +302,7 @@ def _protocol_gbs(case: Case, algorithm: Algorithm, protocol: str) -> float:
     if case.machine.library != "nccl":
         return plan * {"ll": 0.4, "ll128": 0.85, "simple": 0.92}[protocol]
     channels = channels_of(case)
-    smooth = Plan(channels, plan / channels, plan / channels)
+    smooth = ChannelPlan(channels, plan / channels, plan / channels)
     index = constants.PROTOCOLS.index(protocol)
     if algorithm.family == "tree":
         egress = load_of("tree", CollectiveKind.ALL_REDUCE, case.shape).scale_up

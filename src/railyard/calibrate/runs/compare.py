@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.catalog import Catalog
-    from railyard.calibrate.runs.read import Run
+    from railyard.calibrate.runs.read import RecordedRun
     from railyard.workload.serving.devices import DeviceProfile, Profiles
 
     F = NDArray[np.float64]
@@ -33,7 +33,7 @@ _SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 
 @dataclass(frozen=True)
-class Compared:
+class MetricComparison:
     """One metric of one run.
 
     Attributes:
@@ -51,7 +51,7 @@ class Compared:
     predicted_sorted_s: tuple[float, ...] = field(repr=False)
 
     @classmethod
-    def of(cls, measured: F, predicted: F) -> Compared:
+    def of(cls, measured: F, predicted: F) -> MetricComparison:
         """Compares seconds by request, those that are numbers on both sides."""
         good = np.isfinite(measured) & np.isfinite(predicted)
         one, other = measured[good], predicted[good]
@@ -75,7 +75,7 @@ class RunResult:
         reason: Why it was skipped.
         model, device, engine, layout: What ran where.
         requests: How many.
-        ttft, tpot: Compared.
+        ttft, tpot: MetricComparison.
         cache_tokens: `predicted` by the memory rule, and `recorded` where the engine's count is known.
         preemptions: In the replay.
         fitted: Constants that this very run gave; none: the run is held out.
@@ -90,8 +90,8 @@ class RunResult:
     engine: str = ""
     layout: str = ""
     requests: int = 0
-    ttft: Compared | None = None
-    tpot: Compared | None = None
+    ttft: MetricComparison | None = None
+    tpot: MetricComparison | None = None
     cache_tokens: dict[str, int] = field(default_factory=dict)
     preemptions: int = 0
     fitted: tuple[str, ...] = ()
@@ -148,7 +148,7 @@ def validate_runs(folder: Path, catalog: Catalog, *, profiles: Profiles | None =
     return RunsReport(str(folder), tuple(_result(run, catalog, known) for run in read_runs(folder)))
 
 
-def _result(run: Run, catalog: Catalog, profiles: Profiles) -> RunResult:
+def _result(run: RecordedRun, catalog: Catalog, profiles: Profiles) -> RunResult:
     try:
         setting = Setting.of(run, catalog)
         own = profiles.get((ENGINE, setting.device.name))
@@ -167,8 +167,8 @@ def _result(run: Run, catalog: Catalog, profiles: Profiles) -> RunResult:
         engine=run.engine,
         layout=f"tp {run.tp}" + (f" dp {run.dp}" if run.dp > 1 else "") + (" ep" if setting.layout.ep > 1 else ""),
         requests=len(run.arrival_s),
-        ttft=Compared.of(run.ttft_s, found.ttft_s),
-        tpot=Compared.of(run.tpot_s, found.tpot_s),
+        ttft=MetricComparison.of(run.ttft_s, found.ttft_s),
+        tpot=MetricComparison.of(run.tpot_s, found.tpot_s),
         cache_tokens=cache,
         preemptions=found.preemptions,
         fitted=told_by(run, own),
@@ -176,13 +176,13 @@ def _result(run: Run, catalog: Catalog, profiles: Profiles) -> RunResult:
     )
 
 
-def told_by(run: Run, profile: DeviceProfile | None) -> tuple[str, ...]:
+def told_by(run: RecordedRun, profile: DeviceProfile | None) -> tuple[str, ...]:
     """The constants of a profile that a run gave; none when it is not behind it."""
     mark = digest(run)
     return next((source.told for source in profile.runs if source.digest == mark), ()) if profile else ()
 
 
-def digest(run: Run) -> str:
+def digest(run: RecordedRun) -> str:
     """Of a run's requests and times, to know it again."""
     kept = hashlib.sha256()
     for column in (run.arrival_s, run.ttft_s):

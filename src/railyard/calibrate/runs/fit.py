@@ -20,7 +20,7 @@ import numpy as np
 
 from railyard.calibrate.runs.compare import ENGINE, digest
 from railyard.calibrate.runs.replay import Setting, replay
-from railyard.workload.serving.devices import DeviceProfile, Source
+from railyard.workload.serving.devices import DeviceProfile, ProfiledRun
 from railyard.workload.serving.profiles import constants, profile, table_profile
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.catalog import Catalog
-    from railyard.calibrate.runs.read import Run
+    from railyard.calibrate.runs.read import RecordedRun
     from railyard.workload.serving.devices import Profiles
     from railyard.workload.serving.software import ServingSoftware
 
@@ -58,7 +58,7 @@ _TURNS, _HELPS = 6, 0.98
 
 
 @dataclass(frozen=True)
-class Step:
+class FitRun:
     """One run of a fit.
 
     Attributes:
@@ -83,7 +83,7 @@ def tells(setting: Setting) -> tuple[str, ...]:
     return found + _COPIES if layout.dp_attention > 1 else found
 
 
-def fit(settings: Sequence[Setting], start: ServingSoftware, near: ServingSoftware) -> list[Step]:
+def fit(settings: Sequence[Setting], start: ServingSoftware, near: ServingSoftware) -> list[FitRun]:
     """Constants of one engine on one device from all its runs.
 
     Args:
@@ -92,14 +92,14 @@ def fit(settings: Sequence[Setting], start: ServingSoftware, near: ServingSoftwa
         near: Others at which the search may begin, where they fit better.
     """
     known: set[str] = set()
-    steps: list[Step] = []
+    steps: list[FitRun] = []
     software = start
     for setting in sorted(settings, key=lambda one: (len(tells(one)), one.layout.ranks, one.run.name)):
         free = tuple(name for name in tells(setting) if name not in known)
         if free:
             software = _one(setting, software, free, near)
         known |= set(free)
-        steps.append(Step(setting, free, software))
+        steps.append(FitRun(setting, free, software))
     return steps
 
 
@@ -122,7 +122,7 @@ def _one(setting: Setting, start: ServingSoftware, free: tuple[str, ...], near: 
     return made(simplex(miss, min(np.zeros(len(free)), shipped, key=miss), 0.7))
 
 
-def profiles_of(runs: Sequence[Run], catalog: Catalog, source: str) -> tuple[Profiles, list[Step]]:
+def profiles_of(runs: Sequence[RecordedRun], catalog: Catalog, source: str) -> tuple[Profiles, list[FitRun]]:
     """The profile of every device that runs were recorded on.
 
     Args:
@@ -138,12 +138,12 @@ def profiles_of(runs: Sequence[Run], catalog: Catalog, source: str) -> tuple[Pro
         setting = Setting.of(run, catalog)
         by_device.setdefault(setting.device.name, []).append(setting)
     found: Profiles = {}
-    done: list[Step] = []
+    done: list[FitRun] = []
     for device, settings in by_device.items():
         card = settings[0].device
         steps = fit(settings, table_profile(ENGINE, card), profile(ENGINE, card))
         last, told = steps[-1].software, [name for step in steps for name in step.told]
-        sources = tuple(Source(step.setting.run.name, digest(step.setting.run), step.told) for step in steps)
+        sources = tuple(ProfiledRun(step.setting.run.name, digest(step.setting.run), step.told) for step in steps)
         constants = {name: getattr(last, name) for name in told}
         found[ENGINE, device] = DeviceProfile(ENGINE, device, source, constants, sources)
         done += steps

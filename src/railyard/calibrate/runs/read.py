@@ -34,7 +34,7 @@ _ASYNC_SINCE = (0, 14)
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class RecordedRun:
     """One recorded run.
 
     Attributes:
@@ -78,7 +78,7 @@ class Run:
     tpot_s: F
 
 
-def read_runs(folder: Path) -> tuple[Run, ...]:
+def read_runs(folder: Path) -> tuple[RecordedRun, ...]:
     """Every run below a folder, in order of their names.
 
     Raises:
@@ -92,7 +92,7 @@ def read_runs(folder: Path) -> tuple[Run, ...]:
     return tuple(_run(path, path.relative_to(folder).as_posix()) for path in found)
 
 
-def _run(folder: Path, name: str) -> Run:
+def _run(folder: Path, name: str) -> RecordedRun:
     path = folder / "meta.json"
     meta = _object(path)
     resolved = _part(meta, "resolved_config")
@@ -112,7 +112,7 @@ def _run(folder: Path, name: str) -> Run:
         found = dtype if dtype not in _PRECISIONS else kv
         allowed = ", ".join({**_PRECISIONS, **_BITS})
         raise InputError("the record has a width that is not known", file=path, found=found, allowed=allowed)
-    return Run(
+    return RecordedRun(
         name=name,
         model=str(settings["model"]),
         device=_device(folder, meta, name),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.catalog import Accelerator, Catalog, Model
-    from railyard.calibrate.runs.read import Run
+    from railyard.calibrate.runs.read import RecordedRun
     from railyard.workload.serving.software import ServingSoftware
 
     F = NDArray[np.float64]
@@ -34,13 +34,13 @@ _SCALE_OUT_BPS = 400e9
 class Setting:
     """A run with its model and device found in the catalogue, and its replica laid out."""
 
-    run: Run
+    run: RecordedRun
     model: Model
     device: Accelerator
     layout: ServingLayout
 
     @classmethod
-    def of(cls, run: Run, catalog: Catalog) -> Setting:
+    def of(cls, run: RecordedRun, catalog: Catalog) -> Setting:
         """Finds the model and the device.
 
         Copies (`data_parallel_size`) of a model with experts that are spread over all are one replica with copies of
@@ -108,7 +108,7 @@ class Replay:
     """What came of it, by request in the order of arrival.
 
     Attributes:
-        ttft_s, tpot_s: f64[n], as in `Run`.
+        ttft_s, tpot_s: f64[n], as in `RecordedRun`.
         preemptions: Of all requests together.
         end_s: When the last one was done.
     """
@@ -135,7 +135,7 @@ class _Asked:
     session: NDArray[np.int64]
 
     @classmethod
-    def of(cls, run: Run) -> _Asked:
+    def of(cls, run: RecordedRun) -> _Asked:
         size = run.block_tokens if run.prefix_cache else 0
         tokens = run.input_tokens.astype(np.int64) + run.output_tokens
         blocks = tokens // size if size else np.zeros(len(tokens), np.int64)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Tree:
+class FoldedClos:
     """The numbers of a folded Clos.
 
     Attributes:
@@ -143,7 +143,7 @@ def uplinks_of(down: int, oversubscription: float, parts: Parts, uplink_bps: flo
     return up
 
 
-def wire(tree: Tree, port_of: NDArray[np.int32], extra: NDArray[np.int32], look: Look) -> Wiring:
+def wire(tree: FoldedClos, port_of: NDArray[np.int32], extra: NDArray[np.int32], look: Look) -> Wiring:
     """Links and routes of the Clos; only leafs with a used port are built.
 
     Args:
@@ -178,13 +178,13 @@ def wire(tree: Tree, port_of: NDArray[np.int32], extra: NDArray[np.int32], look:
 class _Plan:
     """A tree with the leafs that really are there; numbers nodes and cables."""
 
-    tree: Tree
+    tree: FoldedClos
     used: NDArray[np.int64]
     leafs: NDArray[np.int64]
     leaf_rank: NDArray[np.int64]
 
     @classmethod
-    def of(cls, tree: Tree, used: NDArray[np.int64]) -> _Plan:
+    def of(cls, tree: FoldedClos, used: NDArray[np.int64]) -> _Plan:
         leafs = np.unique(used // tree.leaf_down)
         rank = np.full(tree.pods * tree.leafs_per_pod, -1, np.int64)
         rank[leafs] = np.arange(len(leafs))

@@ -62,7 +62,9 @@ class FatTree:
         half = k // 2
         pods = math.ceil(endpoints.ports / (half * half))
         cores = half if pods > 1 else 0
-        tree = clos.Tree(half, half, half, pods, half, half if pods > 1 else 0, cores, parts.link_bps, parts.link_bps)
+        tree = clos.FoldedClos(
+            half, half, half, pods, half, half if pods > 1 else 0, cores, parts.link_bps, parts.link_bps
+        )
         numbers = np.arange(endpoints.ports, dtype=np.int32)
         inside = endpoints.servers * endpoints.nics
         port_of = numbers[:inside].reshape(endpoints.servers, endpoints.nics)

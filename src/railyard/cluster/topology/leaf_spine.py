@@ -61,7 +61,7 @@ class LeafSpine:
         leafs = math.ceil(endpoints.ports / down)
         up = clos.uplinks_of(down, self.oversubscription, parts, uplink) if leafs > 1 else 0
         spines = self._spines(leafs, up, parts, uplink) if leafs > 1 else 0
-        tree = clos.Tree(down, up, leafs, 1, spines, 0, 0, parts.link_bps, uplink)
+        tree = clos.FoldedClos(down, up, leafs, 1, spines, 0, 0, parts.link_bps, uplink)
         numbers = np.arange(endpoints.ports, dtype=np.int32)
         inside = endpoints.servers * endpoints.nics
         port_of = numbers[:inside].reshape(endpoints.servers, endpoints.nics)

@@ -72,7 +72,7 @@ class RailOptimized:
         if self.servers_per_leaf is None:
             down = math.ceil(endpoints.servers / math.ceil(endpoints.servers / down))
         pod = self._pod(endpoints, parts, down, uplink)
-        tree = clos.Tree(down, pod.up, pod.leafs, pod.pods, *pod.upper, parts.link_bps, uplink)
+        tree = clos.FoldedClos(down, pod.up, pod.leafs, pod.pods, *pod.upper, parts.link_bps, uplink)
         look = clos.Look((ACCESS_ROW, LEAF_SPINE, SPINE_CORE), parts.leaf, parts.spine)
         return clos.wire(tree, *pod.numbers(endpoints, down), look)
 

@@ -69,7 +69,7 @@ class ThreeTier:
         leafs = math.ceil(endpoints.ports / down)
         up = clos.uplinks_of(down, self.oversubscription, parts, uplink) if leafs > 1 else 0
         per_pod, pods, upper = self._pods(leafs, up, parts, uplink)
-        tree = clos.Tree(down, up, per_pod, pods, *upper, parts.link_bps, uplink)
+        tree = clos.FoldedClos(down, up, per_pod, pods, *upper, parts.link_bps, uplink)
         numbers = np.arange(endpoints.ports, dtype=np.int32)
         inside = endpoints.servers * endpoints.nics
         port_of = numbers[:inside].reshape(endpoints.servers, endpoints.nics)

@@ -11,7 +11,7 @@ from railyard.cluster import CsrWeighted
 from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.choice import DEFAULT_POLICY, NOTHING, choose_many
 from railyard.collective.lowering.even import equal_sets
-from railyard.collective.lowering.groups import Group, groups
+from railyard.collective.lowering.groups import CommunicatorClass, groups
 from railyard.collective.lowering.paths import Paths
 from railyard.collective.lowering.table import EntityTable, Limits, even_bps, gather, solo_bps, table
 from railyard.collective.lowering.usage import stacked, usage
@@ -121,7 +121,7 @@ class _Lowering:
         self.factor = np.ones(size)
         self.parts = [CsrWeighted(np.zeros(2, np.int64), np.empty(0, np.int32), np.empty(0))]
 
-    def lower(self, group: Group) -> None:
+    def lower(self, group: CommunicatorClass) -> None:
         """Fills the rows of all requests of a group."""
         if group.shape.ranks < 2:
             return
@@ -168,12 +168,17 @@ class _Lowering:
             self.rate_cap_bps[rows] = own.rate_gbs[picked[at]] * 8e9
 
     def _load(
-        self, group: Group, kind: CollectiveKind, name: str, chosen: NDArray[np.int64], place: NDArray[np.int64]
+        self,
+        group: CommunicatorClass,
+        kind: CollectiveKind,
+        name: str,
+        chosen: NDArray[np.int64],
+        place: NDArray[np.int64],
     ) -> None:
         """Links of requests of one kind and algorithm; a communicator is lowered once, however many its requests."""
         needed, inverse = np.unique(place, return_inverse=True)
         at = inverse.ravel()
-        part = Group(group.shape, group.index[needed], group.members[needed])
+        part = CommunicatorClass(group.shape, group.index[needed], group.members[needed])
         own = usage(self.cluster, part, name, kind, self.policy)
         self.row[chosen] = sum(len(item) for item in self.parts) + at
         self.parts.append(own.links)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Group:
+class CommunicatorClass:
     """Communicators that differ only in which servers their ranks sit on.
 
     Attributes:
@@ -43,14 +43,14 @@ def shape_of(cluster: Cluster, ranks: NDArray[np.int32]) -> Shape:
     return _split(cluster, np.zeros(1, np.int64), members)[0].shape
 
 
-def groups(cluster: Cluster, communicators: Communicators, used: NDArray[np.int64]) -> list[Group]:
+def groups(cluster: Cluster, communicators: Communicators, used: NDArray[np.int64]) -> list[CommunicatorClass]:
     """Groups the communicators `used`.
 
     Raises:
         InputError: A communicator has no rank, a rank twice, or one that is not in the cluster.
     """
     sizes = np.diff(communicators.ptr)[used]
-    out: list[Group] = []
+    out: list[CommunicatorClass] = []
     for size in np.unique(sizes):
         index = used[sizes == size]
         if size == 0:
@@ -60,7 +60,7 @@ def groups(cluster: Cluster, communicators: Communicators, used: NDArray[np.int6
     return out
 
 
-def _split(cluster: Cluster, index: NDArray[np.int64], members: NDArray[np.int64]) -> list[Group]:
+def _split(cluster: Cluster, index: NDArray[np.int64], members: NDArray[np.int64]) -> list[CommunicatorClass]:
     """Communicators of one size by shape."""
     _check(cluster, index, members)
     domain = cluster.scale_up_domain
@@ -76,7 +76,7 @@ def _split(cluster: Cluster, index: NDArray[np.int64], members: NDArray[np.int64
         for count in np.unique(ports[rows]):
             same = rows[ports[rows] == count]
             shape = _shape(cluster, starts[sample], bool(key[sample, -1]), int(count))
-            out.append(Group(shape, index[same], members[same]))
+            out.append(CommunicatorClass(shape, index[same], members[same]))
     return out
 
 

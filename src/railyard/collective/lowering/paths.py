@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
-    from railyard.collective.lowering.groups import Group
+    from railyard.collective.lowering.groups import CommunicatorClass
 
 SAMPLE = 16
 """Domains from which the far half of mixed paths is taken."""
@@ -32,7 +32,7 @@ class Paths:
     mixed_ps: NDArray[np.float64]
 
     @staticmethod
-    def of(cluster: Cluster, group: Group) -> Paths:
+    def of(cluster: Cluster, group: CommunicatorClass) -> Paths:
         """The paths between the first members of domains."""
         count, domains = len(group.members), group.shape.domains
         if domains == 1:
@@ -63,7 +63,9 @@ class Paths:
         return total
 
 
-def _between(cluster: Cluster, group: Group, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
+def _between(
+    cluster: Cluster, group: CommunicatorClass, first: NDArray[np.int64], second: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """int64[c, k]: from domain `first[k]` to `second[k]`, counted round."""
     offsets, domains = group.shape.offsets, group.shape.domains
     source = group.members[:, offsets[first]].ravel()

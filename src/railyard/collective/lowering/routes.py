@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.hashing import mix
-from railyard.collective.measured import MEASURED, Measured
+from railyard.collective.measured import MEASURED, LogConstants
 from railyard.collective.timing import LINK_CEILING
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Legs:
 
 
 @dataclass(frozen=True)
-class Load:
+class LinkLoads:
     """Loads in any order: entry i puts `share[i]` bytes of wire on `link[i]` per byte of volume of `entity[i]`."""
 
     entity: NDArray[np.int64]
@@ -63,11 +63,11 @@ class Load:
     share: NDArray[np.float64]
 
     @staticmethod
-    def joined(parts: list[Load]) -> Load:
+    def joined(parts: list[LinkLoads]) -> LinkLoads:
         """Loads of several lists."""
         if not parts:
-            return Load(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
-        return Load(
+            return LinkLoads(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+        return LinkLoads(
             np.concatenate([part.entity for part in parts]),
             np.concatenate([part.link for part in parts]),
             np.concatenate([part.share for part in parts]),
@@ -100,7 +100,7 @@ def through_peers(cluster: Cluster, legs: Legs) -> tuple[Legs, Legs]:
     return up, Legs(legs.entity, np.where(moved, peer, legs.source), legs.target, legs.share)
 
 
-def scale_up_efficiency(cluster: Cluster, measured: Measured = MEASURED) -> float:
+def scale_up_efficiency(cluster: Cluster, measured: LogConstants = MEASURED) -> float:
     """Share of a scale-up link's rate that data can reach."""
     if cluster.scale_up.kind == "switched":
         return LINK_CEILING
@@ -108,25 +108,25 @@ def scale_up_efficiency(cluster: Cluster, measured: Measured = MEASURED) -> floa
     return planned * (measured.mesh_share if cluster.scale_up.kind == "mesh" else 1.0)
 
 
-def scale_up_load(cluster: Cluster, legs: Legs, measured: Measured = MEASURED) -> Load:
+def scale_up_load(cluster: Cluster, legs: Legs, measured: LogConstants = MEASURED) -> LinkLoads:
     """Loads of legs within domains."""
     path = cluster.scale_up.path(legs.source.astype(np.int32), legs.target.astype(np.int32))
     rows = path.rows()
-    return Load(
+    return LinkLoads(
         legs.entity[rows], path.link.astype(np.int64), legs.share[rows] / scale_up_efficiency(cluster, measured)
     )
 
 
 def switch_load(
     cluster: Cluster, entity: NDArray[np.int64], rank: NDArray[np.int64], share: NDArray[np.float64], *, out: bool
-) -> Load:
+) -> LinkLoads:
     """Loads between ranks and the reducing switch of their domain; `out` for towards the switch."""
     links = cluster.scale_up.egress if out else cluster.scale_up.ingress
     link = links(rank.astype(np.int32)).astype(np.int64)
-    return Load(entity, link, share / scale_up_efficiency(cluster))
+    return LinkLoads(entity, link, share / scale_up_efficiency(cluster))
 
 
-def scale_out_load(cluster: Cluster, legs: Legs, *, floods: bool = False) -> Load:
+def scale_out_load(cluster: Cluster, legs: Legs, *, floods: bool = False) -> LinkLoads:
     """Loads of legs through the back-end network, spread over all NICs of a rank.
 
     Args:
@@ -143,12 +143,12 @@ def scale_out_load(cluster: Cluster, legs: Legs, *, floods: bool = False) -> Loa
             source, target = ports[batch.source, nic], ports[batch.target, nic]
             slowed = _incast(cluster, batch, target) if floods else np.ones(len(batch))
             parts.append(_routed(cluster, batch, (source, target), slowed))
-    return Load.joined(parts)
+    return LinkLoads.joined(parts)
 
 
 def _routed(
     cluster: Cluster, legs: Legs, ports: tuple[NDArray[np.int32], NDArray[np.int32]], slowed: NDArray[np.float64]
-) -> Load:
+) -> LinkLoads:
     """Loads of legs between one pair of NICs each; their ranks have as many others."""
     network = cluster.back_end
     usage = network.usage(*ports, flow_keys(legs.entity, *ports))
@@ -158,7 +158,7 @@ def _routed(
     end = cluster.links.target[usage.link] - network.node_offset
     arrives = end == ports[1][rows]  # in a torus legs also pass ports on their way to another
     share = np.where(arrives, share / slowed[rows], share)
-    return Load(legs.entity[rows], usage.link.astype(np.int64), share)
+    return LinkLoads(legs.entity[rows], usage.link.astype(np.int64), share)
 
 
 def _incast(cluster: Cluster, legs: Legs, target: NDArray[np.int32]) -> NDArray[np.float64]:
@@ -178,7 +178,7 @@ def flow_keys(entity: NDArray[np.int64], source: NDArray[np.int32], target: NDAr
 
 def network_load(
     cluster: Cluster, entity: NDArray[np.int64], rank: NDArray[np.int64], share: NDArray[np.float64], *, out: bool
-) -> Load:
+) -> LinkLoads:
     """Loads between ranks and the reducing switches of the network: the links of their NICs.
 
     Links between switches are left out: a switch passes on one stream for all ports below it, so none of them carries
@@ -197,4 +197,6 @@ def network_load(
     within = np.arange(total[-1]) - np.repeat(total[:-1], repeats)
     link = flat[np.repeat(begin[spot], repeats) + within]
     each = np.repeat(share, ports.shape[1]) / (ports.shape[1] * repeats * network.fabric.payload_efficiency)
-    return Load(np.repeat(np.repeat(entity, ports.shape[1]), repeats), link.astype(np.int64), np.repeat(each, repeats))
+    return LinkLoads(
+        np.repeat(np.repeat(entity, ports.shape[1]), repeats), link.astype(np.int64), np.repeat(each, repeats)
+    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster import CsrWeighted
-from railyard.collective.lowering.routes import Load, flow_keys
+from railyard.collective.lowering.routes import LinkLoads, flow_keys
 from railyard.collective.lowering.table import EntityTable, Limits, table
 from railyard.errors import InputError
 
@@ -57,12 +57,12 @@ def lower_storage(
     device = np.where(writes[row], servers.write_link[node], servers.read_link[node]).astype(np.int64)
     requests = np.ones(len(ranks)) if count is None else np.asarray(count, np.float64)
     busy = _busy(servers, writes, np.asarray(size_bytes), requests)
-    load = Load(row, device, busy[row] / stripes)
+    load = LinkLoads(row, device, busy[row] / stripes)
     path_ps = np.zeros(len(ranks), np.int64)
     if not servers.local and cluster.storage is not None:
         near, far = cluster.storage.port_of_rank[ranks][row], servers.ports[node]
         source, target = _directed(near, far, writes[row])
-        load = Load.joined([load, _network_load(cluster.storage, row, source, target)])
+        load = LinkLoads.joined([load, _network_load(cluster.storage, row, source, target)])
         path_ps = cluster.storage.path_latency_ps(source[::stripes, 0], target[::stripes, 0])
     limits = Limits(
         volume_bytes=np.asarray(size_bytes, np.float64),
@@ -130,7 +130,7 @@ def _directed(
 
 def _network_load(
     network: Network, row: NDArray[np.int64], source: NDArray[np.int32], target: NDArray[np.int32]
-) -> Load:
+) -> LinkLoads:
     """Loads of the stripes; stripe k belongs to request `row[k]`."""
     stripes = np.bincount(row)[row]
     pairs = source.shape[1]
@@ -140,5 +140,5 @@ def _network_load(
         usage = network.usage(*ports, flow_keys(row, *ports))
         entry = usage.rows()
         share = usage.share / (stripes[entry] * pairs * network.fabric.payload_efficiency)
-        parts.append(Load(row[entry], usage.link.astype(np.int64), share))
-    return Load.joined(parts)
+        parts.append(LinkLoads(row[entry], usage.link.astype(np.int64), share))
+    return LinkLoads.joined(parts)

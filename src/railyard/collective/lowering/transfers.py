@@ -10,7 +10,7 @@ from railyard.cluster import CsrWeighted
 from railyard.collective import peers
 from railyard.collective.choice import DEFAULT_POLICY, PEER_LL_BYTES
 from railyard.collective.lowering import routes
-from railyard.collective.lowering.routes import Legs, Load
+from railyard.collective.lowering.routes import Legs, LinkLoads
 from railyard.collective.lowering.table import EntityTable, Limits, gather, table
 from railyard.collective.machine import Machine, machine_of
 from railyard.collective.timing import WIRE, by_channels, transfer_us
@@ -107,7 +107,7 @@ def _usage(
 ) -> tuple[CsrWeighted, NDArray[np.int64]]:
     """Links of every transfer, and the latency of its path through the network (0 inside a domain)."""
     up, out = legs.part(inside & away), legs.part(~inside)
-    parts: list[Load] = []
+    parts: list[LinkLoads] = []
     path_ps = np.zeros(len(legs), np.int64)
     if len(out):
         if policy.pxn:
@@ -118,7 +118,7 @@ def _usage(
         path_ps[out.entity] = cluster.back_end.path_latency_ps(ports[out.source], ports[out.target])
     if len(up):
         parts.append(routes.scale_up_load(cluster, up, policy.measured))
-    load = Load.joined(parts)
+    load = LinkLoads.joined(parts)
     return CsrWeighted.gathered(len(legs), load.entity, load.link, load.share), path_ps
 
 

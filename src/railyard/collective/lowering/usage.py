@@ -10,14 +10,14 @@ import numpy as np
 from railyard.cluster import CsrWeighted
 from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.lowering import routes
-from railyard.collective.lowering.routes import Legs, Load
+from railyard.collective.lowering.routes import Legs, LinkLoads
 from railyard.collective.pattern import NETWORK
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
-    from railyard.collective.lowering.groups import Group
+    from railyard.collective.lowering.groups import CommunicatorClass
     from railyard.collective.pattern import Pattern
     from railyard.collective.policy import CollectivePolicy
     from railyard.graph import CollectiveKind
@@ -36,7 +36,9 @@ class Usage:
     fair_weight: NDArray[np.float64]
 
 
-def usage(cluster: Cluster, group: Group, name: str, kind: CollectiveKind, policy: CollectivePolicy) -> Usage:
+def usage(
+    cluster: Cluster, group: CommunicatorClass, name: str, kind: CollectiveKind, policy: CollectivePolicy
+) -> Usage:
     """Lowers algorithm `name` for every communicator of a group."""
     algorithm = ALGORITHMS.get(name)
     if policy.pxn and group.shape.aligned and cluster.scale_up.kind != "none":
@@ -54,7 +56,7 @@ def usage(cluster: Cluster, group: Group, name: str, kind: CollectiveKind, polic
     )
 
 
-def _rails(cluster: Cluster, group: Group) -> NDArray[np.int64]:
+def _rails(cluster: Cluster, group: CommunicatorClass) -> NDArray[np.int64]:
     """int64[positions]: the rail of each position; the same for every communicator of an aligned group."""
     rails: NDArray[np.int64] = routes.rail_of_local(cluster)[group.members[0] % cluster.ranks_per_server]
     return rails
@@ -64,7 +66,7 @@ def _batch(
     cluster: Cluster,
     members: NDArray[np.int64],
     pattern: Pattern,
-    group: Group,
+    group: CommunicatorClass,
     policy: CollectivePolicy,
     *,
     floods: bool,
@@ -74,7 +76,7 @@ def _batch(
     ranks = (pattern.source >= 0) & (pattern.target >= 0)
     up_legs = _legs(members, pattern, ranks & ~out)
     out_legs = _legs(members, pattern, ranks & out)
-    parts: list[Load] = []
+    parts: list[LinkLoads] = []
     if policy.pxn and len(out_legs):
         to_peers, out_legs = routes.through_peers(cluster, out_legs)
         up_legs = Legs.joined([up_legs, to_peers])
@@ -83,7 +85,7 @@ def _batch(
     if len(out_legs):
         parts.append(routes.scale_out_load(cluster, out_legs, floods=floods))
     parts += _switch_parts(cluster, members, pattern)
-    load = Load.joined(parts)
+    load = LinkLoads.joined(parts)
     return Usage(
         links=CsrWeighted.gathered(count, load.entity, load.link, load.share),
         fair_weight=_fair_weight(cluster, count, up_legs, out_legs, pattern),
@@ -102,7 +104,7 @@ def _legs(members: NDArray[np.int64], pattern: Pattern, chosen: NDArray[np.bool_
     )
 
 
-def _switch_parts(cluster: Cluster, members: NDArray[np.int64], pattern: Pattern) -> list[Load]:
+def _switch_parts(cluster: Cluster, members: NDArray[np.int64], pattern: Pattern) -> list[LinkLoads]:
     """Edges with a reducing switch at one end."""
     parts = []
     for near, far, out in ((pattern.source, pattern.target, True), (pattern.target, pattern.source, False)):

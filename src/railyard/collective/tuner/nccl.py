@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective.tuner import constants as c
-from railyard.collective.tuner.plan import Plan, ring_plan, switch_plan, tree_plan
+from railyard.collective.tuner.plan import ChannelPlan, ring_plan, switch_plan, tree_plan
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _time_us(case: Case, algorithm: str, protocol: int, size: NDArray[np.float64
     return time_us
 
 
-def _plan(case: Case, algorithm: str) -> Plan:
+def _plan(case: Case, algorithm: str) -> ChannelPlan:
     if algorithm.startswith("nvls"):
         return switch_plan(case.machine, case.shape)
     return (tree_plan if algorithm == "tree" else ring_plan)(case.machine, case.shape)
@@ -94,7 +94,7 @@ def tree_correction(protocol: str, size_bytes: NDArray[np.float64]) -> NDArray[n
     return factor
 
 
-def _algorithm_gbs(case: Case, algorithm: str, protocol: int, plan: Plan) -> float:
+def _algorithm_gbs(case: Case, algorithm: str, protocol: int, plan: ChannelPlan) -> float:
     """GB/s of the collective's size."""
     n, kind = case.shape.ranks, case.kind
     bus = bus_gbs(case, algorithm, protocol, plan)
@@ -106,7 +106,7 @@ def _algorithm_gbs(case: Case, algorithm: str, protocol: int, plan: Plan) -> flo
     return bus * 0.5
 
 
-def bus_gbs(case: Case, algorithm: str, protocol: int, plan: Plan) -> float:
+def bus_gbs(case: Case, algorithm: str, protocol: int, plan: ChannelPlan) -> float:
     """NCCL's bus bandwidth in GB/s.
 
     Args:
@@ -139,7 +139,7 @@ def bus_gbs(case: Case, algorithm: str, protocol: int, plan: Plan) -> float:
     return caps[protocol]
 
 
-def _switch_gbs(case: Case, algorithm: str, plan: Plan, generation: c.Generation) -> float:
+def _switch_gbs(case: Case, algorithm: str, plan: ChannelPlan, generation: c.Generation) -> float:
     shape, channels = case.shape, plan.channels
     twice = 2.0 if case.kind == CollectiveKind.ALL_REDUCE else (shape.per_domain - 1) / shape.per_domain
     each = plan.intra * generation.nvls_efficiency * (channels - 1) / channels * twice

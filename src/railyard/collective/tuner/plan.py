@@ -26,7 +26,7 @@ _ROUNDING = 1 + 1e-9
 
 
 @dataclass(frozen=True)
-class Plan:
+class ChannelPlan:
     """Channels of a graph.
 
     Attributes:
@@ -45,14 +45,14 @@ class Plan:
         return self.channels * min(self.intra, self.inter)
 
 
-def ring_plan(machine: Machine, shape: Shape) -> Plan:
+def ring_plan(machine: Machine, shape: Shape) -> ChannelPlan:
     """Rings and trees."""
     if shape.domains == 1:
         return _one_domain(machine)
     return _several_domains(machine, shape)
 
 
-def tree_plan(machine: Machine, shape: Shape) -> Plan:
+def tree_plan(machine: Machine, shape: Shape) -> ChannelPlan:
     """Trees: as rings, but between two domains a NIC carries only half of what a channel carries inside."""
     plan = ring_plan(machine, shape)
     if shape.domains != 2 or shape.per_domain == 1:
@@ -60,10 +60,10 @@ def tree_plan(machine: Machine, shape: Shape) -> Plan:
     most = min(machine.plan_bps / 8e9 / plan.channels, 2 * machine.nic_bps / 8e9)
     table = speeds(INTER_SPEEDS, generation_name(machine.architecture))
     intra = max((speed for speed in table if speed <= most * _ROUNDING), default=plan.intra)
-    return Plan(plan.channels, max(intra, plan.intra), plan.inter)
+    return ChannelPlan(plan.channels, max(intra, plan.intra), plan.inter)
 
 
-def _one_domain(machine: Machine) -> Plan:
+def _one_domain(machine: Machine) -> ChannelPlan:
     total = machine.plan_bps / 8e9
     generation = generation_name(machine.architecture)
     usual = GENERATIONS[generation].ring_speed
@@ -74,11 +74,11 @@ def _one_domain(machine: Machine) -> Plan:
             best = max(best, (channels * speed, -abs(speed - usual), channels, speed))
     beyond = total / MAX_CHANNELS
     if best[0] < 0.5 * total:  # faster or slower than any speed in the table
-        return Plan(MAX_CHANNELS, beyond, beyond)
-    return Plan(best[2], best[3], best[3])
+        return ChannelPlan(MAX_CHANNELS, beyond, beyond)
+    return ChannelPlan(best[2], best[3], best[3])
 
 
-def _several_domains(machine: Machine, shape: Shape) -> Plan:
+def _several_domains(machine: Machine, shape: Shape) -> ChannelPlan:
     nic = machine.nic_bps / 8e9
     total = machine.plan_bps / 8e9 if shape.per_domain > 1 else float("inf")
     best = (0.0, 0, 0.0)
@@ -89,11 +89,11 @@ def _several_domains(machine: Machine, shape: Shape) -> Plan:
         best = max(best, (channels * speed, channels, speed))
     if best[0] < 0.5 * min(nic * shape.ports, total):
         each = min(nic, total / shape.ports)
-        return Plan(shape.ports, each, each)
-    return Plan(best[1], best[2], best[2])
+        return ChannelPlan(shape.ports, each, each)
+    return ChannelPlan(best[1], best[2], best[2])
 
 
-def switch_plan(machine: Machine, shape: Shape) -> Plan:
+def switch_plan(machine: Machine, shape: Shape) -> ChannelPlan:
     """In-switch reduction: every rank of a domain is the head of one channel."""
     heads = shape.per_domain
     each = machine.plan_bps / 8e9 / heads
@@ -101,7 +101,7 @@ def switch_plan(machine: Machine, shape: Shape) -> Plan:
     table = speeds(INTRA_SPEEDS if shape.domains == 1 else INTER_SPEEDS, generation)
     intra = max((speed for speed in table if speed <= each * _ROUNDING), default=each)
     if shape.domains == 1:
-        return Plan(heads, intra, intra)
+        return ChannelPlan(heads, intra, intra)
     nic = machine.nic_bps / 8e9 * shape.ports / heads
     inter = max((speed for speed in table if speed <= nic * _ROUNDING), default=nic)
-    return Plan(heads, intra, inter)
+    return ChannelPlan(heads, intra, inter)

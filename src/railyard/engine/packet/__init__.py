@@ -1,7 +1,7 @@
 """The packet engine: every packet, every queue. See `docs/explanation/packet.md`."""
 
 from railyard.engine.packet.faults import Fault
-from railyard.engine.packet.mechanisms import CONSTANTS, MECHANISMS, Constant, Mechanism, names_of
+from railyard.engine.packet.mechanisms import CONSTANTS, MECHANISMS, Mechanism, MechanismField, names_of
 from railyard.engine.packet.networks import crossbar, fat_tree, leaf_spine
 from railyard.engine.packet.records import (
     AT_RECEIVER,
@@ -9,7 +9,7 @@ from railyard.engine.packet.records import (
     PacketNetwork,
     Traffic,
 )
-from railyard.engine.packet.running import Packets, run
+from railyard.engine.packet.running import PacketFates, run
 from railyard.engine.packet.settings import Settings
 from railyard.engine.packet.user import (
     GOOD,
@@ -34,11 +34,11 @@ __all__ = [
     "MECHANISMS",
     "TIMEOUT",
     "TRIMMED",
-    "Constant",
     "Fault",
     "Mechanism",
+    "MechanismField",
+    "PacketFates",
     "PacketNetwork",
-    "Packets",
     "Settings",
     "Traffic",
     "UserBalancer",

@@ -32,7 +32,7 @@ HOPS = 4.5
 """Links that a packet and its acknowledgement cross, for the estimate."""
 
 
-class Bench:
+class IdleNetwork:
     """Runs single communications on an empty network."""
 
     def __init__(self, cluster: Cluster, placed: Placed, settings: Settings, policy: CollectivePolicy) -> None:
@@ -64,7 +64,7 @@ def single(graph: TaskGraph, task: int) -> TaskGraph:
 
 
 def measured(
-    bench: Bench, lowering: Lowering, blocks: list[TaskFlows], slicing: Slicing, budget_hops: float
+    bench: IdleNetwork, lowering: Lowering, blocks: list[TaskFlows], slicing: Slicing, budget_hops: float
 ) -> list[TaskFlows]:
     """The blocks with what the slice adds to each, as far as the budget goes; those that matter most come first."""
     if slicing.factor == 1 and slicing.coarser == 1:

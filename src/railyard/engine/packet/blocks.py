@@ -22,7 +22,7 @@ INSIDE_PS = 1000
 
 
 @dataclass(frozen=True)
-class Record:
+class RoutingRecord:
     """Routing records of one block, in its own numbers; columns as in `Routes`, and the node of each."""
 
     node: Ints
@@ -34,7 +34,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Block:
+class NetworkBlock:
     """A part of the network that is joined to no other. Nodes `0..hosts-1` are its hosts.
 
     Attributes:
@@ -56,14 +56,14 @@ class Block:
     rate_bps: NDArray[np.float64]
     latency_ps: Ints
     link: Ints
-    record: Record
+    record: RoutingRecord
     choices: Ints
 
 
 # ------------------------------------------------------------------------------------------- ports that pass packets on
 
 
-def with_routers(block: Block) -> Block:
+def with_routers(block: NetworkBlock) -> NetworkBlock:
     """A torus: every port becomes a host and a router, for the engine's hosts pass nothing on.
 
     Router `p` takes the place of port `p`: links between ports join routers; a link of the port's whole rate leads from
@@ -76,7 +76,7 @@ def with_routers(block: Block) -> Block:
     down = up + ports
     host = np.arange(ports)
     kept = block.record
-    record = Record(
+    record = RoutingRecord(
         node=np.concatenate([kept.node + shift, host + shift, host]),
         lo=np.concatenate([kept.lo, host, np.zeros(ports, np.int64)]),
         hi=np.concatenate([kept.hi, host + 1, np.full(ports, ports)]),
@@ -86,7 +86,7 @@ def with_routers(block: Block) -> Block:
     )
     if ((kept.lo <= kept.node) & (kept.node < kept.hi)).any():
         raise InputError("the packet engine cannot tell a port of this topology from its router", key="topology.kind")
-    return Block(
+    return NetworkBlock(
         hosts=ports,
         nodes=block.nodes + ports,
         source=np.concatenate([block.source + shift, host, host + shift]),
@@ -124,7 +124,7 @@ def reducers(network: Network) -> Ints:
     return found
 
 
-def with_reducers(block: Block, leaf: Ints) -> Block:
+def with_reducers(block: NetworkBlock, leaf: Ints) -> NetworkBlock:
     """A host at every leaf that stands for what the switch adds up, joined by links as fast as all NICs below."""
     ports, count = block.hosts, len(leaf)
     host = ports + np.arange(count)
@@ -139,7 +139,7 @@ def with_reducers(block: Block, leaf: Ints) -> Block:
     _, firsts = np.unique(block.source[attached], return_index=True)
     attached = attached[firsts]  # from each port the one link to its reducer
     begin = len(block.choices)
-    record = Record(
+    record = RoutingRecord(
         node=np.concatenate([moved(kept.node), moved(leaf), host, block.source[attached]]),
         lo=np.concatenate(
             [kept.lo, host, np.zeros(count, np.int64), host[np.searchsorted(leaf, block.target[attached])]]
@@ -158,7 +158,7 @@ def with_reducers(block: Block, leaf: Ints) -> Block:
         width=np.concatenate([kept.width, np.ones(2 * count + len(attached), np.int64)]),
         stride=np.concatenate([kept.stride, np.full(2 * count + len(attached), ports + count)]),
     )
-    return Block(
+    return NetworkBlock(
         hosts=ports + count,
         nodes=block.nodes + count,
         source=np.concatenate([moved(block.source), host, moved(leaf)]),

@@ -20,7 +20,7 @@ Wait = tuple[int, int]
 
 
 @dataclass
-class Layout:
+class CollectiveLayout:
     """One collective that is being laid out.
 
     Attributes:
@@ -86,7 +86,7 @@ class Layout:
             have[target].append((row, AT_RECEIVER))
 
 
-LAYOUTS: dict[CollectiveKind, Callable[[Layout], None]] = {
+LAYOUTS: dict[CollectiveKind, Callable[[CollectiveLayout], None]] = {
     CollectiveKind.ALL_REDUCE: lambda it: it.ring(2 * (it.count - 1)),
     CollectiveKind.REDUCE: lambda it: it.tree(down=False),
     CollectiveKind.ALL_GATHER: lambda it: it.ring(it.count - 1),
@@ -96,7 +96,7 @@ LAYOUTS: dict[CollectiveKind, Callable[[Layout], None]] = {
 }
 
 
-def laid_out(kind: CollectiveKind, members: Sequence[int], size_bytes: int, first: int) -> Layout:
+def laid_out(kind: CollectiveKind, members: Sequence[int], size_bytes: int, first: int) -> CollectiveLayout:
     """The flows of one collective.
 
     Args:
@@ -105,6 +105,6 @@ def laid_out(kind: CollectiveKind, members: Sequence[int], size_bytes: int, firs
         size_bytes: The larger of one member's send and receive buffer.
         first: Row of the first flow.
     """
-    layout = Layout(members, size_bytes, first, done=[[] for _ in members])
+    layout = CollectiveLayout(members, size_bytes, first, done=[[] for _ in members])
     LAYOUTS[kind](layout)
     return layout

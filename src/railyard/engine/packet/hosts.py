@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.engine.packet.host_collectives import Layout, Wait
+    from railyard.engine.packet.host_collectives import CollectiveLayout, Wait
     from railyard.graph import TaskGraph
 
     Ints = NDArray[np.int64]
@@ -85,7 +85,7 @@ class _Expansion:
     graph: TaskGraph
     first: list[int] = field(default_factory=list)
     host: list[int] = field(default_factory=list)
-    layouts: dict[int, Layout] = field(default_factory=dict)
+    layouts: dict[int, CollectiveLayout] = field(default_factory=dict)
     silent: dict[tuple[int, int], int] = field(default_factory=dict)
     rows: list[tuple[int, ...]] = field(default_factory=list)
     waits: list[list[Wait]] = field(default_factory=list)
@@ -151,7 +151,7 @@ class _Expansion:
         self.waits.append([])
         return len(self.rows) - 1
 
-    def _let_wait(self, task: int, layout: Layout) -> None:
+    def _let_wait(self, task: int, layout: CollectiveLayout) -> None:
         """The flows of a collective wait for the entry of their source: what their member waits for."""
         gates = [self._gate(task, place, host) for place, host in enumerate(layout.members)]
         for number, (place, after) in enumerate(zip(layout.entry, layout.waits, strict=True)):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
-    from railyard.engine.packet.plan import Plan
+    from railyard.engine.packet.plan import SendPlan
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -33,7 +33,7 @@ THROUGH_NICS = (OUT, TO_NETWORK, FROM_NETWORK)
 
 
 @dataclass(frozen=True, eq=False)
-class Legs:
+class PlanLegs:
     """k legs of one plan on the members of one communicator; positions as in the plan.
 
     Attributes:
@@ -74,7 +74,7 @@ class Legs:
         return found
 
 
-def legs_of(cluster: Cluster, plan: Plan, members: Ints, *, pxn: bool) -> Legs:
+def legs_of(cluster: Cluster, plan: SendPlan, members: Ints, *, pxn: bool) -> PlanLegs:
     """The legs of a plan.
 
     Args:
@@ -96,7 +96,7 @@ def legs_of(cluster: Cluster, plan: Plan, members: Ints, *, pxn: bool) -> Legs:
     to_peer = turn < 0
     source, target = _ends(plan)
     every = np.where(to_peer, 1.0, 1.0 / ways[row])
-    return Legs(
+    return PlanLegs(
         kind=np.where(to_peer, UP, kind[row]).astype(np.uint8),
         source=source[row],
         target=target[row],
@@ -112,12 +112,12 @@ def legs_of(cluster: Cluster, plan: Plan, members: Ints, *, pxn: bool) -> Legs:
     )
 
 
-def _ends(plan: Plan) -> tuple[Ints, Ints]:
+def _ends(plan: SendPlan) -> tuple[Ints, Ints]:
     """Positions; a switch has that of the member at the other end."""
     return np.where(plan.source < 0, plan.target, plan.source), np.where(plan.target < 0, plan.source, plan.target)
 
 
-def _kinds(cluster: Cluster, plan: Plan, members: Ints) -> NDArray[np.int64]:
+def _kinds(cluster: Cluster, plan: SendPlan, members: Ints) -> NDArray[np.int64]:
     source, target = _ends(plan)
     domain = members // cluster.scale_up_domain
     kind = np.where(domain[source] == domain[target], UP, OUT)
@@ -126,7 +126,7 @@ def _kinds(cluster: Cluster, plan: Plan, members: Ints) -> NDArray[np.int64]:
     return np.where(plan.source < 0, np.where(plan.source == NETWORK, FROM_NETWORK, FROM_SWITCH), kind)
 
 
-def _relayed(cluster: Cluster, plan: Plan, members: Ints, kind: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _relayed(cluster: Cluster, plan: SendPlan, members: Ints, kind: NDArray[np.int64]) -> NDArray[np.bool_]:
     """bool[sends]: whether a send changes rails and there is a peer on the target's rail within reach."""
     source, target = (members[end] for end in _ends(plan))
     per_server, domain = cluster.ranks_per_server, cluster.scale_up_domain
@@ -145,7 +145,7 @@ def _several(first: Ints, ways: Ints, rows: Ints) -> Ints:
     return found
 
 
-def _edges(plan: Plan, first: Ints, relayed: NDArray[np.bool_], ways: Ints, out: NDArray[np.bool_]) -> Edges:
+def _edges(plan: SendPlan, first: Ints, relayed: NDArray[np.bool_], ways: Ints, out: NDArray[np.bool_]) -> Edges:
     """Waits between legs: what enters a send waits for all that leaves the one before."""
     after, before, at = plan.dep_rows, plan.dep_idx, plan.dep_at
     gate = before == GATE
@@ -176,7 +176,7 @@ def _edge(after: Ints, before: Ints, at: int) -> Edges:
 # ------------------------------------------------------------------------------------------------------ chains of work
 
 
-def drawn_together(legs: Legs, local: NDArray[np.bool_], work_ps: Floats) -> tuple[Legs, Floats, Ints]:
+def drawn_together(legs: PlanLegs, local: NDArray[np.bool_], work_ps: Floats) -> tuple[PlanLegs, Floats, Ints]:
     """Draws chains of local work together: work that waits only for other work takes over its waits and its time.
 
     Args:
@@ -208,7 +208,7 @@ def drawn_together(legs: Legs, local: NDArray[np.bool_], work_ps: Floats) -> tup
     return _kept(legs, edges, local, work)
 
 
-def _kept(legs: Legs, edges: Edges, local: NDArray[np.bool_], work: Floats) -> tuple[Legs, Floats, Ints]:
+def _kept(legs: PlanLegs, edges: Edges, local: NDArray[np.bool_], work: Floats) -> tuple[PlanLegs, Floats, Ints]:
     """Without work that nothing waits for any more."""
     needed = ~local
     needed[legs.last] = True
@@ -230,7 +230,9 @@ def _kept(legs: Legs, edges: Edges, local: NDArray[np.bool_], work: Floats) -> t
 # ------------------------------------------------------------------------------------------------------------- software
 
 
-def prepared(legs: Legs, local: NDArray[np.bool_], delay_ps: Floats) -> tuple[Legs, NDArray[np.bool_], Floats, Ints]:
+def prepared(
+    legs: PlanLegs, local: NDArray[np.bool_], delay_ps: Floats
+) -> tuple[PlanLegs, NDArray[np.bool_], Floats, Ints]:
     """Lets the software of a send run while the send waits for its slot: its delay becomes work of its own.
 
     Where a send waits for one piece of local work that nothing else waits for, that work takes longer; else there is a

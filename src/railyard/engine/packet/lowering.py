@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from railyard.collective import CollectivePolicy
     from railyard.engine.lowering import Lowered
     from railyard.engine.packet.classes import Class
-    from railyard.engine.packet.legs import Legs
+    from railyard.engine.packet.legs import PlanLegs
     from railyard.engine.packet.placing import Placed
     from railyard.engine.packet.task_flows import Slicing
     from railyard.graph import TaskGraph
@@ -134,7 +134,7 @@ class Lowering:
             label=one.label,
         )
 
-    def _legs(self, one: Class, slicing: Slicing) -> Legs:
+    def _legs(self, one: Class, slicing: Slicing) -> PlanLegs:
         if one.algorithm == "transfer":
             planner = Planner()
             planner.sends(np.array([0]), np.array([1]), 1.0)
@@ -168,7 +168,7 @@ class Lowering:
         in_flight = int(np.clip(np.ceil(WIRE_BYTES * slicing.factor / max(sent, 1)) + 1, 2, IN_FLIGHT))
         return Grain(max(1.0, merge), pieces, in_flight)
 
-    def _ranks(self, legs: Legs, members: Ints) -> tuple[Ints, Ints]:
+    def _ranks(self, legs: PlanLegs, members: Ints) -> tuple[Ints, Ints]:
         """Sending and receiving ranks, int64[tasks, legs]."""
         per_server = self.cluster.ranks_per_server
         own, other = members[:, legs.source], members[:, legs.target]
@@ -177,12 +177,12 @@ class Lowering:
         target = np.where(legs.arrive_at >= 0, server + members[:, legs.arrive_at] % per_server, other)
         return source, target
 
-    def _ports(self, legs: Legs, members: Ints) -> tuple[Ints, Ints]:
+    def _ports(self, legs: PlanLegs, members: Ints) -> tuple[Ints, Ints]:
         ports = self.cluster.back_end.port_of_rank.astype(np.int64)
         source, target = self._ranks(legs, members)
         return ports[source, legs.nic], ports[target, legs.nic]
 
-    def _path_ps(self, legs: Legs, members: Ints, slicing: Slicing) -> Floats:
+    def _path_ps(self, legs: PlanLegs, members: Ints, slicing: Slicing) -> Floats:
         """float64[tasks, legs], latency of the links that each leg's packets cross, with one packet on each of them."""
         cluster, network = self.cluster, self.cluster.back_end
         source, target = self._ports(legs, members)
@@ -211,7 +211,7 @@ class Lowering:
             path[:, np.isin(legs.kind, (UP, TO_SWITCH, FROM_SWITCH))] = cluster.scale_up.latency_ps
         return path
 
-    def _hosts(self, legs: Legs, one: Class, placed: Placed, local: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    def _hosts(self, legs: PlanLegs, one: Class, placed: Placed, local: NDArray[np.bool_]) -> tuple[Ints, Ints]:
         """Hosts of all legs of all tasks, flat."""
         source, target = self._ranks(legs, one.members)
         out, into = self._ports(legs, one.members)
@@ -227,7 +227,7 @@ class Lowering:
         return np.where(local, home, out).ravel(), np.where(local, home, into).ravel()
 
     def _surplus_ps(
-        self, legs: Legs, moved: Floats, whole_ps: Floats, excess_ps: Floats, local: NDArray[np.bool_]
+        self, legs: PlanLegs, moved: Floats, whole_ps: Floats, excess_ps: Floats, local: NDArray[np.bool_]
     ) -> float:
         """How much longer a task alone takes because latencies of links could not be divided."""
         if not excess_ps.any():
@@ -241,7 +241,7 @@ class Lowering:
         return max(with_it - without, 0.0)
 
 
-def _longest(legs: Legs, weight: Floats) -> float:
+def _longest(legs: PlanLegs, weight: Floats) -> float:
     """The longest way through the waits of legs, each with its weight."""
     after, before, _ = legs.edges
     inner = before >= 0
@@ -257,7 +257,7 @@ def _longest(legs: Legs, weight: Floats) -> float:
     return float(total.max(initial=0.0))
 
 
-def _csr(legs: Legs) -> dict[str, object]:
+def _csr(legs: PlanLegs) -> dict[str, object]:
     order = np.argsort(legs.edges.after, kind="stable")
     ptr = np.zeros(len(legs) + 1, np.int64)
     np.cumsum(np.bincount(legs.edges.after, minlength=len(legs)), out=ptr[1:])

@@ -23,7 +23,7 @@ _NO_KEY = "-"
 
 
 @dataclass(frozen=True)
-class Constant:
+class MechanismField:
     """One constant of a mechanism.
 
     Attributes:
@@ -141,7 +141,7 @@ class Mechanism:
     summary: str
     sources: tuple[str, ...]
     transport: str
-    constants: tuple[Constant, ...]
+    constants: tuple[MechanismField, ...]
 
 
 RENAMED = {"single-path": "ecmp", "oblivious": "spray"}
@@ -185,11 +185,11 @@ def _words(one: _core.PacketField, transport: str) -> tuple[str, ...]:
     return names_of(one.family) if one.family else tuple(one.choices)
 
 
-def _constant(mechanism: _core.PacketMechanism, one: _core.PacketField) -> Constant:
+def _constant(mechanism: _core.PacketMechanism, one: _core.PacketField) -> MechanismField:
     prefix = "" if mechanism.prefix == _NO_PREFIX else f"{mechanism.prefix}_"
     name = prefix + one.name
     default = tuple(one.default) if isinstance(one.default, list) else one.default
-    return Constant(
+    return MechanismField(
         mechanism=mechanism.name,
         field=one.name,
         name=name,
@@ -229,5 +229,5 @@ def _read() -> tuple[Mechanism, ...]:
 MECHANISMS: tuple[Mechanism, ...] = _read()
 """All of them, by family and name."""
 
-CONSTANTS: Mapping[str, Constant] = {one.name: one for mechanism in MECHANISMS for one in mechanism.constants}
+CONSTANTS: Mapping[str, MechanismField] = {one.name: one for mechanism in MECHANISMS for one in mechanism.constants}
 """Their constants by the name of the setting."""

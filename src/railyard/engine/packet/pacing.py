@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster
     from railyard.collective import CollectivePolicy
-    from railyard.engine.packet.legs import Legs
+    from railyard.engine.packet.legs import PlanLegs
 
     Floats = NDArray[np.float64]
 
@@ -50,13 +50,13 @@ class Tempo:
     up_factor: float
     out_factor: float
 
-    def bytes_of(self, legs: Legs) -> Floats:
+    def bytes_of(self, legs: PlanLegs) -> Floats:
         """float64[legs], bytes that each leg moves."""
         inside = np.isin(legs.kind, (UP, TO_SWITCH, FROM_SWITCH))
         moved: Floats = legs.share * self.size_bytes * np.where(inside, self.up_factor, self.out_factor)
         return moved
 
-    def fixed_ps(self, legs: Legs, path_ps: Floats, network_ps: float) -> Floats:
+    def fixed_ps(self, legs: PlanLegs, path_ps: Floats, network_ps: float) -> Floats:
         """float64[legs], latency of each leg with the links that it crosses.
 
         Args:

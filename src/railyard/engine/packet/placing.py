@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.engine.packet.blocks import PS_PER_S, Block, Record, reducer_nodes, reducers, with_reducers, with_routers
+from railyard.engine.packet.blocks import (
+    PS_PER_S,
+    NetworkBlock,
+    RoutingRecord,
+    reducer_nodes,
+    reducers,
+    with_reducers,
+    with_routers,
+)
 from railyard.engine.packet.records import PacketNetwork
 from railyard.engine.packet.scale_up_block import scale_up_block
 from railyard.routes import Routes
@@ -94,7 +102,7 @@ def place(cluster: Cluster, *, scale_up: bool, packet_bytes: int, header_bytes: 
     )
 
 
-def joined(blocks: Sequence[Block]) -> tuple[PacketNetwork, Ints]:
+def joined(blocks: Sequence[NetworkBlock]) -> tuple[PacketNetwork, Ints]:
     """All blocks as one network, hosts first; and the cluster's id of every link."""
     hosts = sum(block.hosts for block in blocks)
     host0 = np.cumsum([0] + [block.hosts for block in blocks])
@@ -147,13 +155,13 @@ def joined(blocks: Sequence[Block]) -> tuple[PacketNetwork, Ints]:
 # ------------------------------------------------------------------------------------------------------------ networks
 
 
-def network_block(cluster: Cluster, network: Network, *, reduces: bool = False) -> Block:
+def network_block(cluster: Cluster, network: Network, *, reduces: bool = False) -> NetworkBlock:
     """Ports and switches of a network; what storage nodes read and write bounds the links of their ports."""
     if network.fabric.load_balancing == "ideal":
         return _crossbar(cluster, network)
     wiring, table = network.wiring, network.routing
     ids = network.link_offset + np.arange(wiring.links)
-    block = Block(
+    block = NetworkBlock(
         hosts=network.ports,
         nodes=wiring.nodes,
         source=wiring.source.astype(np.int64),
@@ -169,7 +177,7 @@ def network_block(cluster: Cluster, network: Network, *, reduces: bool = False) 
     return with_reducers(block, reducer_nodes(network)) if reduces else block
 
 
-def _connected(table: Routes) -> Record:
+def _connected(table: Routes) -> RoutingRecord:
     """The records of a table, cut where a group leads nowhere because a port is free."""
     groups = table.groups()
     record = np.repeat(np.arange(len(table.lo)), groups)
@@ -184,7 +192,7 @@ def _connected(table: Routes) -> Record:
     final = np.flatnonzero(there & last)
     of, stride = record[begin], table.stride.astype(np.int64)[record[begin]]
     lo = table.lo.astype(np.int64)[of]
-    return Record(
+    return RoutingRecord(
         node=table.record_node[of],
         lo=lo + group[begin] * stride,
         hi=np.minimum(lo + (group[final] + 1) * stride, table.hi[of]),
@@ -218,7 +226,7 @@ def _rates(cluster: Cluster, network: Network, ids: Ints, source: Ints, target: 
     return np.where(target < ports, np.minimum(rate, writes[np.minimum(target, ports - 1)]), rate)
 
 
-def _crossbar(cluster: Cluster, network: Network) -> Block:
+def _crossbar(cluster: Cluster, network: Network) -> NetworkBlock:
     """`ideal`: every port's own links to one switch; that switch takes as long as a typical path of the topology."""
     ports = network.ports
     if network.crossbar is not None:
@@ -240,7 +248,7 @@ def _crossbar(cluster: Cluster, network: Network) -> Block:
     up, down = np.bincount(out_port, minlength=ports), np.bincount(in_port, minlength=ports)
     wired = np.flatnonzero((up > 0) & (down > 0))
     first_down = np.cumsum(down) - down
-    record = Record(
+    record = RoutingRecord(
         node=np.concatenate([wired, np.full(len(wired), ports)]),
         lo=np.concatenate([np.zeros(len(wired), np.int64), wired]),
         hi=np.concatenate([np.full(len(wired), ports), wired + 1]),
@@ -250,12 +258,12 @@ def _crossbar(cluster: Cluster, network: Network) -> Block:
     )
     if len(wired) == ports and (down == down[0]).all():  # one record in place of one a port
         keep = np.arange(ports + 1)
-        record = Record(
+        record = RoutingRecord(
             *(getattr(record, name)[keep].copy() for name in ("node", "lo", "hi", "first", "width", "stride"))
         )
         record.hi[-1] = ports
     rate = _rates(cluster, network, ids, ends[0], ends[1])
-    return Block(ports, ports + 1, *ends, rate, latency, ids, record, np.arange(len(ids)))
+    return NetworkBlock(ports, ports + 1, *ends, rate, latency, ids, record, np.arange(len(ids)))
 
 
 def _sample_ports(network: Network) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

@@ -25,7 +25,7 @@ GATE = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class SendPlan:
     """s sends.
 
     Attributes:
@@ -108,7 +108,7 @@ class Planner:
             Edges(first.ravel().astype(np.int64), second.ravel().astype(np.int64), np.full(first.size, at, np.uint8))
         )
 
-    def build(self) -> Plan:
+    def build(self) -> SendPlan:
         """The plan; what waits for nothing waits for the collective's start."""
         none = (np.empty(0, np.int64), np.empty(0, np.int64), *(np.empty(0) for _ in range(4)))
         columns = [np.concatenate(parts) for parts in zip(none, *self._columns, strict=True)]
@@ -122,13 +122,13 @@ class Planner:
         return with_edges(columns, edges, np.flatnonzero(~passed))
 
 
-def with_edges(columns: list[NDArray[np.generic]], edges: Edges, last: Ints) -> Plan:
+def with_edges(columns: list[NDArray[np.generic]], edges: Edges, last: Ints) -> SendPlan:
     """A plan of columns (source, target, share, steps, posted, lanes) and waits in any order."""
     source, target, share, steps, posted, lanes = columns
     order = np.argsort(edges.after, kind="stable")
     ptr = np.zeros(len(source) + 1, np.int64)
     np.cumsum(np.bincount(edges.after, minlength=len(source)), out=ptr[1:])
-    return Plan(
+    return SendPlan(
         source,  # type: ignore[arg-type]
         target,  # type: ignore[arg-type]
         share,  # type: ignore[arg-type]

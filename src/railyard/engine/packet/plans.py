@@ -13,7 +13,7 @@ from railyard.collective.broadcast import chains
 from railyard.collective.direct import all_pairs
 from railyard.collective.ring import orders
 from railyard.collective.tree import rooted_channels
-from railyard.engine.packet.plan import Plan, Planner, cuts
+from railyard.engine.packet.plan import Planner, SendPlan, cuts
 from railyard.engine.packet.records import AT_SENDER
 from railyard.errors import InputError
 from railyard.graph import CollectiveKind
@@ -62,7 +62,7 @@ class Grain:
 
 
 @lru_cache(maxsize=256)
-def plan(name: str, kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
+def plan(name: str, kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     """The plan of an algorithm.
 
     Raises:
@@ -96,7 +96,7 @@ def _slots(planner: Planner, ids: Ints, grain: Grain, apart: NDArray[np.bool_] |
     planner.wait(after, before, at=AT_SENDER)
 
 
-def _ring(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
+def _ring(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     """Send m of an edge passes on what send m - 1 of the edge before it brought."""
     planner = Planner()
     rings = np.stack(orders(shape))
@@ -122,7 +122,7 @@ def _lanes(shape: Shape, channels: int) -> int:
     return max(1, channels // max(1, shape.per_domain - 1)) if shape.scale_up == "mesh" else channels
 
 
-def _tree(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
+def _tree(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     """Up every tree and down again, piece by piece: a parent sends on what all its children have brought."""
     del kind
     planner = Planner()
@@ -147,7 +147,7 @@ def _tree(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
     return planner.build()
 
 
-def _chain(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
+def _chain(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     """A broadcast down every chain, or a reduction up it, piece by piece."""
     planner = Planner()
     walks = np.stack(chains(shape))
@@ -161,7 +161,7 @@ def _chain(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
     return planner.build()
 
 
-def _pairwise(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
+def _pairwise(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     """Every rank to its next, the one after, ...: some peers at a time."""
     del kind
     planner = Planner()
@@ -190,7 +190,7 @@ def _peer_lanes(shape: Shape, at_once: float) -> float:
     return 1.0 if shape.scale_up == "mesh" else at_once
 
 
-def _staged_all_to_all(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
+def _staged_all_to_all(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     """Inside each domain to the member on the target's rail, then along the rails."""
     del kind
     planner = Planner()
@@ -207,7 +207,7 @@ def _staged_all_to_all(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan
     return planner.build()
 
 
-def _direct(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
+def _direct(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     """Every rank to every other, all at once; to reduce, to gather, or one after the other."""
     del grain
     planner = Planner()
@@ -251,7 +251,7 @@ def _among(planner: Planner, shape: Shape, grid: tuple[int, int], share: float, 
     return joins
 
 
-def _hierarchical(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
+def _hierarchical(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     """Inside the domains, a ring along every rail, inside the domains; one after the other."""
     planner = Planner()
     p, domains = shape.per_domain, shape.domains
@@ -268,7 +268,7 @@ def _hierarchical(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
     return planner.build()
 
 
-def _halving(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
+def _halving(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     """Exchanges of halves with partners at distances 1, 2, 4, ..., then back; see the algorithm for ranks left over."""
     del grain
     planner = Planner()
@@ -296,7 +296,7 @@ def _halving(kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
     return planner.build()
 
 
-def _scheduled(name: str, kind: CollectiveKind, shape: Shape, grain: Grain) -> Plan:
+def _scheduled(name: str, kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     """Any algorithm, from its own messages: each waits for those that brought its chunks to its source."""
     schedule = ALGORITHMS.get(name).schedule(kind, shape)
     pieces = 1 if ALGORITHMS.get(name).phased else grain.pieces
@@ -330,7 +330,7 @@ def _leaves(shape: Shape, source: int, target: int) -> bool:
     return bool(shape.domain_of[source] != shape.domain_of[target])
 
 
-_PLANS: dict[str, Callable[[CollectiveKind, Shape, Grain], Plan]] = {
+_PLANS: dict[str, Callable[[CollectiveKind, Shape, Grain], SendPlan]] = {
     "ring": _ring,
     "tree": _tree,
     "direct": _direct,

@@ -30,7 +30,7 @@ MOST_THREADS = 255
 
 
 @dataclass(frozen=True)
-class Packets:
+class PacketFates:
     """How many packets of which fate.
 
     Attributes:
@@ -102,7 +102,7 @@ def digest(record: Record) -> str:
     times = (record.start_ps, record.end_ps, record.column("receiver_finish_ps"))
     for column in (*times, record.table("links")["bytes"]):
         hashed.update(np.ascontiguousarray(column, "<i8").data)
-    hashed.update(repr(Packets(**record.meta["packets"])).encode())
+    hashed.update(repr(PacketFates(**record.meta["packets"])).encode())
     return hashed.hexdigest()
 
 
@@ -125,7 +125,7 @@ def run(
         progress: Called about twenty times a second with (events so far, simulated time in ps).
 
     Returns:
-        One row a flow. `meta` has `packets` (the fields of `Packets`), `events`, `now_ps` (simulated time at the end),
+        One row a flow. `meta` has `packets` (fields of `PacketFates`), `events`, `now_ps` (simulated time at the end),
         `packets_peak` (most packets that existed at once), `threads`, `constants` (what was derived where settings left
         it open: base_rtt_ps, queue_bytes, ecn_low_bytes, ecn_high_bytes, window_bytes, min_rto_ps), and `scheduled`
         (what a scheduled fabric counted) where the fabric is one.
@@ -192,7 +192,7 @@ def run(
         raise InputError(f"the packet engine refuses its input: {error}") from error
     except _core.PacketStuck as error:
         raise SimulationError(str(error)) from error
-    packets = Packets(
+    packets = PacketFates(
         new=outcome.sent,
         retransmitted=outcome.retransmitted,
         trimmed=outcome.trimmed,

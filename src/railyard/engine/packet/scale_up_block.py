@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective.lowering.routes import scale_up_efficiency
-from railyard.engine.packet.blocks import INSIDE_PS, Block, Record
+from railyard.engine.packet.blocks import INSIDE_PS, NetworkBlock, RoutingRecord
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
     from railyard.cluster import Cluster
 
 
-def scale_up_block(cluster: Cluster) -> Block:
+def scale_up_block(cluster: Cluster) -> NetworkBlock:
     """Scale-up links: a crossbar a domain, or a full mesh; their rate is what data can reach on them.
 
     Behind the ranks stands a host for every switched domain, as fast as all its ranks: the switch where it reduces.
@@ -33,7 +33,7 @@ def scale_up_block(cluster: Cluster) -> Block:
     return _switched(cluster) if scale_up.kind == "switched" else _mesh(cluster)
 
 
-def _switched(cluster: Cluster) -> Block:
+def _switched(cluster: Cluster) -> NetworkBlock:
     scale_up, links = cluster.scale_up, cluster.links
     ranks, domains, size = cluster.ranks, scale_up.domains, scale_up.domain
     rank, domain = np.arange(ranks), np.arange(domains)
@@ -44,7 +44,7 @@ def _switched(cluster: Cluster) -> Block:
     whole = links.rate_bps[egress] * efficiency
     reducing = np.bincount(rank // size, whole, minlength=domains)
     lo = ranks + domain
-    record = Record(
+    record = RoutingRecord(
         node=np.concatenate([rank, switch, switch, ranks + domain]),
         lo=np.concatenate([np.zeros(ranks, np.int64), domain * size, lo, np.zeros(domains, np.int64)]),
         hi=np.concatenate(
@@ -61,7 +61,7 @@ def _switched(cluster: Cluster) -> Block:
             [np.full(ranks, ranks + domains), np.ones(domains, np.int64), np.full(2 * domains, ranks)]
         ),
     )
-    return Block(
+    return NetworkBlock(
         hosts=ranks + domains,
         nodes=ranks + 2 * domains,
         source=np.concatenate([rank, own, ranks + domain, switch]),
@@ -76,7 +76,7 @@ def _switched(cluster: Cluster) -> Block:
     )
 
 
-def _mesh(cluster: Cluster) -> Block:
+def _mesh(cluster: Cluster) -> NetworkBlock:
     """Every rank is a host and a router, from which a link leads to every peer."""
     scale_up, links = cluster.scale_up, cluster.links
     ranks, size = cluster.ranks, scale_up.domain
@@ -88,7 +88,7 @@ def _mesh(cluster: Cluster) -> Block:
     local = rank % size
     first = rank - local
     begin = ranks + rank * (size - 1)
-    record = Record(
+    record = RoutingRecord(
         node=np.concatenate([rank, ranks + rank, ranks + rank]),
         lo=np.concatenate([np.zeros(ranks, np.int64), first, rank + 1]),
         hi=np.concatenate([np.full(ranks, ranks), rank, first + size]),
@@ -98,7 +98,7 @@ def _mesh(cluster: Cluster) -> Block:
     )
     used = record.lo < record.hi
     names = ("node", "lo", "hi", "first", "width", "stride")
-    return Block(
+    return NetworkBlock(
         hosts=ranks,
         nodes=2 * ranks,
         source=np.concatenate([rank, ranks + source]),
@@ -106,6 +106,6 @@ def _mesh(cluster: Cluster) -> Block:
         rate_bps=np.concatenate([whole, rate]),
         latency_ps=np.concatenate([np.full(ranks, INSIDE_PS), links.latency_ps[ids]]),
         link=np.concatenate([np.full(ranks, -1), ids]),
-        record=Record(*(getattr(record, name)[used] for name in names)),
+        record=RoutingRecord(*(getattr(record, name)[used] for name in names)),
         choices=np.arange(ranks + len(ids)),
     )

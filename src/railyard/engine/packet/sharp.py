@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from railyard.engine.packet.records import AT_RECEIVER, PacketNetwork, Traffic
-from railyard.engine.packet.sharp_tree import Tree, tree_of, with_aggregators
+from railyard.engine.packet.sharp_tree import AggregationTree, tree_of, with_aggregators
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _SPARE = 1.1
 """Chunks on the way, of what it holds unloaded: a host with no more waits for every answer that is a little late."""
 
 
-class Reduction(NamedTuple):
+class SwitchReduction(NamedTuple):
     """An all-reduce to be run.
 
     Attributes:
@@ -40,14 +40,14 @@ class Reduction(NamedTuple):
 
     network: PacketNetwork
     traffic: Traffic
-    tree: Tree
+    tree: AggregationTree
 
     def time_ps(self, record: Record) -> int:
         """When the last host has the last byte."""
         return int(record.column("receiver_finish_ps").max())
 
 
-def way_ps(network: PacketNetwork, tree: Tree, members: Ints, chunk_bytes: int, aggregation_ps: int) -> int:
+def way_ps(network: PacketNetwork, tree: AggregationTree, members: Ints, chunk_bytes: int, aggregation_ps: int) -> int:
     """What a chunk takes from a host up to the root and down again, once on every edge of the deepest way, unloaded."""
     deepest = int(tree.depth.max())
     rate, latency = _of_hosts(network, members)
@@ -69,7 +69,7 @@ def sharp(
     window: int | None = None,
     aggregation_ps: int = AGGREGATION_PS,
     root: int = 0,
-) -> Reduction:
+) -> SwitchReduction:
     """The flows of an all-reduce in the switches.
 
     Each host sends its data in chunks to the first switch above it that joins several of them. A switch begins to send
@@ -100,13 +100,15 @@ def sharp(
         once_ps = chunk_bytes * 8 * 10**12 / _of_hosts(network, members)[0]
         window = ceil(_SPARE * way_ps(network, tree, members, chunk_bytes, aggregation_ps) / once_ps)
     chunks = _Chunks(tree, members, network, size_bytes, chunk_bytes)
-    return Reduction(larger, chunks.traffic(larger.hosts, window, aggregation_ps), tree)
+    return SwitchReduction(larger, chunks.traffic(larger.hosts, window, aggregation_ps), tree)
 
 
 class _Chunks:
     """Rows: for every chunk the edges up (hosts first, then switches but the root), then the same edges down."""
 
-    def __init__(self, tree: Tree, members: Ints, network: PacketNetwork, size_bytes: int, chunk_bytes: int) -> None:
+    def __init__(
+        self, tree: AggregationTree, members: Ints, network: PacketNetwork, size_bytes: int, chunk_bytes: int
+    ) -> None:
         self._tree = tree
         self._count = -(-size_bytes // chunk_bytes)
         self._chunk_bytes = chunk_bytes

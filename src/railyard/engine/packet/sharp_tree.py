@@ -24,7 +24,7 @@ by side, so that packets which come at once wait but a sixteenth of a packet's t
 
 
 @dataclass(frozen=True, eq=False)
-class Tree:
+class AggregationTree:
     """Who reduces what: a node's parent adds up what its children send.
 
     Attributes:
@@ -58,7 +58,7 @@ class Tree:
         return depth
 
 
-def tree_of(network: PacketNetwork, hosts: Ints, *, root: int = 0) -> Tree:
+def tree_of(network: PacketNetwork, hosts: Ints, *, root: int = 0) -> AggregationTree:
     """The lowest tree of switches that joins the hosts.
 
     A switch below which only one of them lies passes data on and does not reduce.
@@ -145,9 +145,9 @@ class _Builder:
                 self._host_parent[member] = place
         return place, -1
 
-    def tree(self, hosts: int, links: int) -> Tree:
+    def tree(self, hosts: int, links: int) -> AggregationTree:
         """What has grown."""
-        return Tree(
+        return AggregationTree(
             switches=np.array(self._switches, np.int64),
             parent=np.array(self._parent, np.int64),
             host_parent=np.array([self._host_parent[at] for at in range(hosts)], np.int64),
@@ -155,7 +155,7 @@ class _Builder:
         )
 
 
-def with_aggregators(network: PacketNetwork, tree: Tree) -> PacketNetwork:
+def with_aggregators(network: PacketNetwork, tree: AggregationTree) -> PacketNetwork:
     """The network with a host more at every switch of the tree: what it computes is sent to and from there.
 
     The new hosts come after the others, switches after those. The link between the two is faster than all that may
@@ -178,7 +178,7 @@ def with_aggregators(network: PacketNetwork, tree: Tree) -> PacketNetwork:
     )
 
 
-def _routes(network: PacketNetwork, tree: Tree, moved: Ints) -> Routes:
+def _routes(network: PacketNetwork, tree: AggregationTree, moved: Ints) -> Routes:
     """The old routes, and from every node one link towards each of the new hosts."""
     count, hosts = len(tree.switches), network.hosts
     old = network.routes

@@ -13,7 +13,7 @@ from railyard.engine.faults import placed as placed_faults
 from railyard.engine.flow import FLOW
 from railyard.engine.joint import joint
 from railyard.engine.lowering import Entities, Lowered, lower
-from railyard.engine.packet.alone import Bench, measured
+from railyard.engine.packet.alone import IdleNetwork, measured
 from railyard.engine.packet.assembly import LoweredTraffic, assemble
 from railyard.engine.packet.beside import Beside, with_beside
 from railyard.engine.packet.fabrics import settings_of
@@ -129,7 +129,7 @@ class PacketEngine:
         placed = _degraded(placed, cluster, faults)
         settings = replace(settings, base_rtt_ps=settings.base_rtt_ps or placed.base_rtt_ps)
         slicing, blocks = self._sliced(lowering, placed, settings)
-        bench = Bench(cluster, placed, settings, policy)
+        bench = IdleNetwork(cluster, placed, settings, policy)
         blocks = measured(bench, lowering, blocks, slicing, self.budget_hops)
         alone_ps = np.append(lowered.entities.even_ps, 0)[lowered.entity]
         traffic = assemble(lowering, placed, blocks, slicing, alone_ps)

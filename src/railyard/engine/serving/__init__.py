@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from railyard.engine.serving.deployment import (
     Autoscale,
-    Background,
     Cost,
+    CrossTraffic,
     Deployment,
     Links,
     Outages,
@@ -22,10 +22,10 @@ from railyard.engine.serving.running import Chunk, Columns, simulate, stream
 __all__ = [
     "STATUS",
     "Autoscale",
-    "Background",
     "Chunk",
     "Columns",
     "Cost",
+    "CrossTraffic",
     "Deployment",
     "Links",
     "Outages",

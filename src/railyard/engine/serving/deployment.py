@@ -293,7 +293,7 @@ class Links:
 
 
 @dataclass(frozen=True, eq=False)
-class Background:
+class CrossTraffic:
     """Other traffic: flows that take their fair share of the links between two times.
 
     Attributes:
@@ -393,7 +393,7 @@ class Deployment:
     router: Router = Router()
     decode_router: Router = Router("least-loaded")
     links: Links | None = None
-    background: Background = field(default_factory=Background)
+    background: CrossTraffic = field(default_factory=CrossTraffic)
     transfers: Transfers = Transfers()
     store: Store = Store()
     outages: Outages = field(default_factory=Outages)

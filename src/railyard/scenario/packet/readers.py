@@ -11,13 +11,13 @@ from railyard.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from railyard.engine.packet import Constant
+    from railyard.engine.packet import MechanismField
 
 _LONGEST = 17
 _LIST_WORDS = {"all": tuple(range(8)), "none": ()}
 
 
-def reader_of(constant: Constant) -> Callable[[str], Any]:
+def reader_of(constant: MechanismField) -> Callable[[str], Any]:
     """What reads a user's text for a constant; refuses what is out of its range.
 
     Raises:
@@ -39,7 +39,7 @@ def reader_of(constant: Constant) -> Callable[[str], Any]:
     return read
 
 
-def _converter(constant: Constant) -> Callable[[str], Any]:
+def _converter(constant: MechanismField) -> Callable[[str], Any]:
     if constant.kind == "word":
         return choice(*constant.words)
     by_unit = {"ps": time, "bytes": size, "share": share}

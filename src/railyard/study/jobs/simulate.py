@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from railyard.engine.serving import Links
     from railyard.graph import Record, TaskGraph
     from railyard.study.jobs.prepare import Shared, Tenant
-    from railyard.study.jobs.traffic import Traffic
+    from railyard.study.jobs.traffic import KvTransfers
 
 STEPS = 2
 """Of the longest step, for which all jobs run side by side."""
@@ -108,7 +108,7 @@ class Outcome:
 
 
 @dataclass
-class Bench:
+class JobSetRuns:
     """Runs sets of jobs of one variant, each set once.
 
     Attributes:
@@ -177,7 +177,7 @@ class Bench:
                 figures[number] = _stepped(parts[number], jobs[number], self.repeats[number], window)
         return Outcome(figures, record)
 
-    def _figure(self, number: int, run: Record, traffic: Traffic, part: Record | None, members: int) -> Answering:
+    def _figure(self, number: int, run: Record, traffic: KvTransfers, part: Record | None, members: int) -> Answering:
         job = self._tenant(number).serving
         if job is None:
             raise TypeError("not a serving job")
@@ -209,14 +209,14 @@ class Bench:
             job = replace(job, deployment=replace(job.deployment, links=links))
         return job.run(job.requests)
 
-    def _traffic(self, number: int, run: Record) -> Traffic:
+    def _traffic(self, number: int, run: Record) -> KvTransfers:
         job = self._tenant(number).serving
         if job is None:
             raise TypeError("not a serving job")
         middle = self._from_ps.setdefault(number, max(middle_ps(run) - self.span_ps // 2, 0))
         return traffic_of(job, run, middle, self.span_ps)
 
-    def _job(self, number: int, traffic: Traffic | None) -> Job:
+    def _job(self, number: int, traffic: KvTransfers | None) -> Job:
         tenant = self._tenant(number)
         work = repeat(_step(tenant), self.repeats[number]) if traffic is None else traffic.graph
         return Job(work, tenant.placement, tenant.start_ps, tenant.name, number)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Traffic:
+class KvTransfers:
     """Keys and values on their way from prompts to answers, in a part of a run.
 
     Attributes:
@@ -47,7 +47,7 @@ def middle_ps(run: Record) -> int:
     return int(np.median(began)) if began.size else 0
 
 
-def traffic_of(job: ServingJob, run: Record, from_ps: int, span_ps: int) -> Traffic:
+def traffic_of(job: ServingJob, run: Record, from_ps: int, span_ps: int) -> KvTransfers:
     """The transfers that begin in a part of a run; their release times count from its beginning.
 
     The part that flows while a prompt is computed is released with it, the rest when its first token is there.
@@ -111,7 +111,7 @@ def _pool(job: ServingJob, role: str) -> Placed:
     return next(pool for pool in job.pools if pool.role == role)
 
 
-def _traffic(job: ServingJob, lanes: _Lanes) -> Traffic:
+def _traffic(job: ServingJob, lanes: _Lanes) -> KvTransfers:
     n = len(lanes.rank)
     graph = TaskGraph(
         ranks=job.cluster.ranks,
@@ -128,10 +128,10 @@ def _traffic(job: ServingJob, lanes: _Lanes) -> Traffic:
         labels=[Label("serving", "keys and values", "kv")],
         release_ps=lanes.release_ps,
     )
-    return Traffic(graph, lanes.source.astype(np.int32), lanes.target.astype(np.int32))
+    return KvTransfers(graph, lanes.source.astype(np.int32), lanes.target.astype(np.int32))
 
 
-def slowed(links: Links, traffic: Traffic, slowdown: NDArray[np.float64]) -> Links:
+def slowed(links: Links, traffic: KvTransfers, slowdown: NDArray[np.float64]) -> Links:
     """Links as slow as their traffic became, each by the mean over its bytes.
 
     Args:

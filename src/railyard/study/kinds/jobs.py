@@ -9,7 +9,7 @@ from railyard.scenario.variants import expand, resolved
 from railyard.study.inputs import write_inputs
 from railyard.study.jobs.measuring import Compared, measure
 from railyard.study.jobs.prepare import prepare
-from railyard.study.jobs.simulate import Bench
+from railyard.study.jobs.simulate import JobSetRuns
 from railyard.study.kind import Kind, kinds
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def _run(shared: Shared, control: Control) -> Compared:
     every = [tenant.number for tenant in shared.tenants]
-    bench = Bench(shared, control.stop, control.counted(2 * len(every) + 1))
+    bench = JobSetRuns(shared, control.stop, control.counted(2 * len(every) + 1))
     bench.plan()
     together = bench.of(every)
     alone = {number: bench.of([number]) for number in every}

@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
     from railyard.study.control import Control
     from railyard.study.trace.measuring import Measured
-    from railyard.study.trace.prepare import Prepared
-    from railyard.study.trace.simulate import Simulated
+    from railyard.study.trace.prepare import PreparedTrace
+    from railyard.study.trace.simulate import SimulatedTrace
 
 _TRIALS = 10
 """About so many simulations a variant besides those of its seeds, for the progress bar only."""
 
 
-def _run(job: Prepared, control: Control) -> Simulated:
+def _run(job: PreparedTrace, control: Control) -> SimulatedTrace:
     count = control.counted(len(job.seeds) + _TRIALS)
     return simulate(job, stop=control.stop, done=count)
 
 
-def _write(folder: Path, simulated: Simulated, found: Measured) -> None:
+def _write(folder: Path, simulated: SimulatedTrace, found: Measured) -> None:
     """The run as Parquet, and a few of the trace's ranks for Perfetto."""
     parquet.write_record(simulated.by_trace, folder / "timeline.parquet")
     perfetto.write(simulated.by_trace, folder / "trace.json", ranks=found.sampled_ranks)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from railyard.study.memo import Memo
     from railyard.study.serving.networks import Networks
     from railyard.study.serving.placing import Ffn, Placed
-    from railyard.workload.serving.afd import Exchange
+    from railyard.workload.serving.afd import SideExchange
     from railyard.workload.serving.cost import IterationCost
     from railyard.workload.serving.devices import Profiles
     from railyard.workload.serving.layout import ServingLayout
@@ -163,7 +163,7 @@ def _weights(side: Side, skew: float) -> NDArray[np.float64]:
 
 
 def _apart(
-    model: Model, pool: Placed, sides: tuple[Side, Side], exchange: Exchange, requests: RequestTable
+    model: Model, pool: Placed, sides: tuple[Side, Side], exchange: SideExchange, requests: RequestTable
 ) -> IterationCost:
     return apart_cost(
         model,

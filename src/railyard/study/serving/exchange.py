@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective.lowering.transfers import lower_transfers
-from railyard.workload.serving.afd import Exchange
+from railyard.workload.serving.afd import SideExchange
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,7 +23,7 @@ def exchange_of(
     sides: tuple[NDArray[np.int64], NDArray[np.int64]],
     rate_bps: NDArray[np.float64],
     weights: NDArray[np.float64],
-) -> Exchange:
+) -> SideExchange:
     """Seconds per byte of dispatch and combine, where the fullest link has as much as routes and rates give it.
 
     Args:
@@ -44,7 +44,7 @@ def exchange_of(
     away = source // domain != target // domain
     ports = cluster.back_end.port_of_rank[:, 0]
     path_ps = cluster.back_end.path_latency_ps(ports[source[away]], ports[target[away]]) if away.any() else None
-    return Exchange(
+    return SideExchange(
         _seconds_per_byte(cluster, source, target, share, rate_bps),
         _seconds_per_byte(cluster, target, source, share, rate_bps),
         (cluster.scale_up.latency_ps if path_ps is None else int(path_ps.max())) * 1e-12,

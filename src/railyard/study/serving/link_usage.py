@@ -47,7 +47,7 @@ class Lanes:
         return Lanes(self.way[chosen], self.source[chosen], self.target[chosen], self.share[chosen])
 
 
-class Usage:
+class StageLinks:
     """Links of ways, gathered stage by stage."""
 
     def __init__(self, networks: Networks, ways: int, policy: CollectivePolicy) -> None:
@@ -95,7 +95,7 @@ class Usage:
         return ptr, (keys % width).astype(np.int32), np.asarray(share, np.float64)
 
 
-def within(usage: Usage, network: int, lanes: Lanes, nics: Nics) -> None:
+def within(usage: StageLinks, network: int, lanes: Lanes, nics: Nics) -> None:
     """Ranks of one network. Over all NICs of the servers: scale-up, network, scale-up."""
     cluster = usage.networks.clusters[network]
     domain = cluster.scale_up_domain
@@ -109,7 +109,7 @@ def within(usage: Usage, network: int, lanes: Lanes, nics: Nics) -> None:
     _staged(usage, (network, network), out, (here, there))
 
 
-def across(usage: Usage, homes: tuple[int, int], lanes: Lanes, nics: Nics) -> None:
+def across(usage: StageLinks, homes: tuple[int, int], lanes: Lanes, nics: Nics) -> None:
     """Ranks of two networks: to a port of the gateway, over its link, and from a port on. Lanes take links by turns.
 
     A gateway is on no rail, so `rail` is here what `own` is.
@@ -135,7 +135,7 @@ def _peers(cluster: Cluster, ranks: Ints, count: int) -> Ints:
     return (ranks // unit * unit)[:, None] + np.arange(count) * unit // count
 
 
-def _staged(usage: Usage, homes: tuple[int, int], lanes: Lanes, peers: tuple[Ints, Ints]) -> None:
+def _staged(usage: StageLinks, homes: tuple[int, int], lanes: Lanes, peers: tuple[Ints, Ints]) -> None:
     """From each source to its peers, from them over the networks to the target's peers, from these to the target."""
     width = peers[0].shape[1]
     way, share = np.repeat(lanes.way, width), np.repeat(lanes.share / width, width)
@@ -151,7 +151,7 @@ def _staged(usage: Usage, homes: tuple[int, int], lanes: Lanes, peers: tuple[Int
         usage.add(homes[1], Lanes(way, there, np.repeat(lanes.target, width), share))
 
 
-def _through_gateway(usage: Usage, homes: tuple[int, int], lanes: Lanes) -> None:
+def _through_gateway(usage: StageLinks, homes: tuple[int, int], lanes: Lanes) -> None:
     networks = usage.networks
     gateway = networks.gateway
     links = 1 if gateway is None else gateway.links
@@ -166,7 +166,7 @@ def _through_gateway(usage: Usage, homes: tuple[int, int], lanes: Lanes) -> None
     usage.wait(lanes.way, np.full(len(lanes.way), round(software_ps + own_ps)))
 
 
-def _to_ports(usage: Usage, home: int, lanes: Lanes, ranks: Ints, port: Ints, *, out: bool) -> None:
+def _to_ports(usage: StageLinks, home: int, lanes: Lanes, ranks: Ints, port: Ints, *, out: bool) -> None:
     """Between ranks and the network's ports to the gateway, over all NICs of a rank."""
     network = usage.networks.clusters[home].back_end
     gates = usage.networks.gateway_ports(home)[port].astype(np.int32)

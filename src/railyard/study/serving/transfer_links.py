@@ -15,7 +15,7 @@ import numpy as np
 from railyard.collective.policy import CollectivePolicy
 from railyard.engine.serving import Links
 from railyard.errors import InputError
-from railyard.study.serving.link_usage import Lanes, Usage, across, within
+from railyard.study.serving.link_usage import Lanes, StageLinks, across, within
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -103,7 +103,7 @@ def _between(
     """Ways from replicas of one pool to replicas of another, each pair with one for each pairing of their copies."""
     turns = math.lcm(*(pool.copies.shape[1] for pool in ends))
     a, b = (np.repeat(one, turns) for one in pairs)
-    usage = Usage(networks, len(a), CollectivePolicy(pxn=nics == "rail"))
+    usage = StageLinks(networks, len(a), CollectivePolicy(pxn=nics == "rail"))
     lanes, homes = lanes_between(*ends, a, b, turns), (ends[0].home, ends[1].home)
     try:
         if homes[0] == homes[1]:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from railyard.economics.sources import Source
     from railyard.graph import TaskGraph
     from railyard.measure.decompose import Decomposition
-    from railyard.study.trace.prepare import Prepared
-    from railyard.study.trace.simulate import Simulated
+    from railyard.study.trace.prepare import PreparedTrace
+    from railyard.study.trace.simulate import SimulatedTrace
 
 NO_TOKENS = "cost per million tokens: a trace says nothing of tokens, so cost is by the hour and by the run"
 ONE_END = "acknowledgements on their way back: what waits for a sender waits until the receiver has every byte"
@@ -58,7 +58,7 @@ class Measured:
         return str(self.variant["digest"])
 
 
-def measure(simulated: Simulated) -> Measured:
+def measure(simulated: SimulatedTrace) -> Measured:
     """Everything about one variant."""
     job, record = simulated.job, simulated.record
     own = simulated.by_trace
@@ -97,7 +97,7 @@ def measure(simulated: Simulated) -> Measured:
     return Measured(variant, (*_parts_sources(job), *cost.sources), _left_out(simulated), (), tuple(ranks))
 
 
-def _about(job: Prepared) -> dict[str, Any]:
+def _about(job: PreparedTrace) -> dict[str, Any]:
     graph = job.trace.graph
     kinds = np.bincount(graph.kind, minlength=len(Kind))
     return {
@@ -116,7 +116,7 @@ def _time(decomposition: Decomposition) -> list[dict[str, Any]]:
     return [{name: getattr(row, name) for name in names} for row in decomposition.rows]
 
 
-def _never(job: Prepared) -> list[str]:
+def _never(job: PreparedTrace) -> list[str]:
     lines = job.trace.never
     if not lines:
         return []
@@ -124,7 +124,7 @@ def _never(job: Prepared) -> list[str]:
     return [f"{len(lines)} tasks wait for what never happens and do not run (lines {shown})"]
 
 
-def _left_out(simulated: Simulated) -> tuple[str, ...]:
+def _left_out(simulated: SimulatedTrace) -> tuple[str, ...]:
     job = simulated.job
     found = [*simulated.record.meta["left_out"], *job.trace.left_out, NO_TOKENS]
     if _waits_for_senders(job.trace.graph):
@@ -140,7 +140,7 @@ def _waits_for_senders(graph: TaskGraph) -> bool:
     return bool((graph.kind[graph.dep_idx[graph.dep_at == AT_SENDER]] == Kind.TRANSFER).any())
 
 
-def _parts_sources(job: Prepared) -> list[Source]:
+def _parts_sources(job: PreparedTrace) -> list[Source]:
     cluster = job.cluster
     entries = (cluster.accelerator, cluster.server, cluster.nic)
     return [source for entry in entries for source in of_entry(entry, *entry.provenance)]

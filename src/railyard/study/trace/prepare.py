@@ -35,7 +35,7 @@ PLACE = ("workload", "trace")
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class PreparedTrace:
     """One variant, ready to run.
 
     Attributes:
@@ -69,7 +69,7 @@ class Prepared:
         return range(scenario.seed, scenario.seed + scenario.repeat)
 
 
-def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Prepared]:
+def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[PreparedTrace]:
     """All variants of a scenario, ready to run.
 
     Args:
@@ -83,7 +83,7 @@ def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Prep
     return [_job(variant, memo, engine) for variant in variants]
 
 
-def _job(variant: Variant, memo: Memo, engine: str | None) -> Prepared:
+def _job(variant: Variant, memo: Memo, engine: str | None) -> PreparedTrace:
     from railyard.economics.assumptions import Assumptions
     from railyard.engine import Jitter
 
@@ -98,7 +98,7 @@ def _job(variant: Variant, memo: Memo, engine: str | None) -> Prepared:
         policy = policy_of(scenario.collectives)
     with blaming(draft, "economics"):
         assumptions = Assumptions.from_catalog(catalog, scenario.economics.given())
-    return Prepared(
+    return PreparedTrace(
         variant=variant,
         cluster=cluster,
         trace=trace,

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.graph import Record
     from railyard.measure.bottleneck import Bottleneck
-    from railyard.study.trace.prepare import Prepared
+    from railyard.study.trace.prepare import PreparedTrace
 
 SPEED = Resource("accelerator speed", "compute", rebuilds_workload=True)
 """A trace says how long computations took, not what bounded them."""
 
 
 @dataclass(frozen=True, eq=False)
-class Simulated:
+class SimulatedTrace:
     """What an engine found.
 
     Attributes:
@@ -42,7 +42,7 @@ class Simulated:
         bottleneck: What would help.
     """
 
-    job: Prepared
+    job: PreparedTrace
     record: Record
     samples_s: tuple[float, ...]
     bottleneck: Bottleneck
@@ -54,7 +54,7 @@ class Simulated:
         return replace(self.record, who=graph.rank, work=graph)
 
 
-def simulate(job: Prepared, *, stop: Event, done: Callable[[str], None]) -> Simulated:
+def simulate(job: PreparedTrace, *, stop: Event, done: Callable[[str], None]) -> SimulatedTrace:
     """Runs one variant.
 
     Args:
@@ -83,7 +83,7 @@ def simulate(job: Prepared, *, stop: Event, done: Callable[[str], None]) -> Simu
     computes = bool(job.trace.graph.duration_ps[job.trace.graph.on_accelerator].any())
     search = bottleneck.find(record.makespan_ps * 1e-12, [*([SPEED] if computes else []), *found], tried)
     samples = tuple(lengths[seed] * 1e-12 for seed in seeds)
-    return Simulated(replace(job, cluster=cluster), record, samples * (len(job.seeds) // len(samples)), search)
+    return SimulatedTrace(replace(job, cluster=cluster), record, samples * (len(job.seeds) // len(samples)), search)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ class _Bench:
         cluster: Of trials.
     """
 
-    job: Prepared
+    job: PreparedTrace
     stop: Event
     done: Callable[[str], None]
     scale: float = 1.0

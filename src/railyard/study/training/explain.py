@@ -24,7 +24,7 @@ from railyard.study.training.hash_seeds import redrawn
 from railyard.study.training.measuring import economics
 from railyard.study.training.prepare import Graphs, Prepared
 from railyard.study.training.remedies import remedies
-from railyard.study.training.simulate import Bench, Simulated
+from railyard.study.training.simulate import Simulated, StepRuns
 from railyard.study.training.storing import Saved
 
 if TYPE_CHECKING:
@@ -278,8 +278,8 @@ def _added(stored: TrainingVariant, step_s: float) -> dict[str, int]:
     return {name: round(seconds * 1e12) for name, seconds in named.items()}
 
 
-def _bench(job: Prepared) -> Bench:
-    return Bench(job, Graphs(most=2), Event(), lambda _what: None)
+def _bench(job: Prepared) -> StepRuns:
+    return StepRuns(job, Graphs(most=2), Event(), lambda _what: None)
 
 
 @dataclass(frozen=True)
@@ -334,7 +334,7 @@ class _Remedies:
         money = None if remedy.bound or found.step_s is None else _cpmt(job, timeline, found.step_s)
         return replace(found, cpmt_usd=money)
 
-    def _resource(self, bench: Bench, resource: Resource, base_s: float) -> Tried:
+    def _resource(self, bench: StepRuns, resource: Resource, base_s: float) -> Tried:
         words = f"{bottleneck.FACTOR:g} x {resource.name}"
         if resource.shorter:
             words = f"{resource.name} / {bottleneck.FACTOR:g}"

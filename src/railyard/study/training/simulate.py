@@ -67,7 +67,7 @@ def simulate(job: Prepared, *, stop: Event, done: Callable[[str], None], workers
         SimulationError: The run cannot finish.
         Stopped: `stop` was set.
     """
-    bench = Bench(job, job.graphs, stop, done)
+    bench = StepRuns(job, job.graphs, stop, done)
     with blaming(job.variant.draft, "workload", "training"):
         graph = job.graphs.of(job.training, job.cluster)
     pool = ThreadPoolExecutor(max_workers=workers)
@@ -85,14 +85,14 @@ def simulate(job: Prepared, *, stop: Event, done: Callable[[str], None], workers
         )
         tried = replace(bench.for_trials(graph, step_s), stall_s=stall_s)
         trials = {resource.name: pool.submit(tried.better, resource, bottleneck.FACTOR) for resource in found}
-        search = bottleneck.find(step_s + stall_s + meeting_s, found, Trials(trials, tried.better))
+        search = bottleneck.find(step_s + stall_s + meeting_s, found, BottleneckTrials(trials, tried.better))
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
     return Simulated(bench.job, timeline, samples_s or (step_s,) * len(job.seeds), saved, search, meeting_s)
 
 
 @dataclass(frozen=True)
-class Trials:
+class BottleneckTrials:
     """The trials of the bottleneck search, those that are always made already under way."""
 
     begun: Mapping[str, Future[float]]
@@ -106,7 +106,7 @@ class Trials:
 
 
 @dataclass(frozen=True)
-class Bench:
+class StepRuns:
     """Runs steps of one variant, changed in one thing at a time.
 
     Attributes:
@@ -133,7 +133,7 @@ class Bench:
         section = self.job.training.checkpoint
         return 1 if section is None else section.interval_steps
 
-    def for_trials(self, graph: TaskGraph, step_s: float) -> Bench:
+    def for_trials(self, graph: TaskGraph, step_s: float) -> StepRuns:
         """The bench on which resources are made better: the same, or the flow engine's where a run is dear.
 
         A dozen runs of every packet would take longer than the question is worth, so the flow engine says by which

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from railyard.errors import InputError
 from railyard.graph import AT_RECEIVER, AT_SENDER
 from railyard.workload.replay.builder import WORLD, GraphBuilder
-from railyard.workload.replay.chakra_collectives import KINDS, Member, Shape, add_collective
+from railyard.workload.replay.chakra_collectives import KINDS, CollectiveCall, Member, add_collective
 from railyard.workload.replay.chakra_file import decoded as decode
 from railyard.workload.replay.chakra_files import files_of
 from railyard.workload.replay.chakra_nodes import COLLECTIVE, LAST_KIND, MEM_LOAD, MEM_STORE, METADATA, RECV, SEND
@@ -249,4 +249,6 @@ def _add_together(reading: _Reading, group: str, places: list[_Place]) -> None:
     members = [Member(place.rank, place.begin, place.task) for place in places]
     root = places[0].node.number("root_rank", default=places[0].rank)
     at = next((number for number, place in enumerate(places) if place.rank == root), 0)
-    add_collective(reading.builder, Shape(KINDS[kinds.pop()], group, max(sizes)), members[at:] + members[:at], members)
+    add_collective(
+        reading.builder, CollectiveCall(KINDS[kinds.pop()], group, max(sizes)), members[at:] + members[:at], members
+    )

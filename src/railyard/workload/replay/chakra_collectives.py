@@ -34,7 +34,7 @@ _SYMBOLIC = {
 _ROOTED = frozenset({"REDUCE", "BROADCAST"})
 
 
-class Shape(NamedTuple):
+class CollectiveCall(NamedTuple):
     """What a collective does.
 
     Attributes:
@@ -63,7 +63,7 @@ class Member(NamedTuple):
 
 
 def add_collective(
-    builder: GraphBuilder, shape: Shape, from_root: Sequence[Member], in_order: Sequence[Member]
+    builder: GraphBuilder, shape: CollectiveCall, from_root: Sequence[Member], in_order: Sequence[Member]
 ) -> None:
     """Adds a collective.
 
@@ -88,7 +88,7 @@ def add_collective(
         builder.wait(member.end, [(task, AT_RECEIVER)])
 
 
-def _add_spoke(builder: GraphBuilder, shape: Shape, root: Member, member: Member, count: int) -> None:
+def _add_spoke(builder: GraphBuilder, shape: CollectiveCall, root: Member, member: Member, count: int) -> None:
     """Adds what a root sends a member of a scatter, or gets from one of a gather."""
     down = shape.kind == "SCATTER"
     source, target = (root, member) if down else (member, root)

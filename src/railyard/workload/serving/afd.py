@@ -43,7 +43,7 @@ _MOST_RANKS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class SideExchange:
     """The network between the sides, with all replicas of the pool at it.
 
     Attributes:
@@ -131,7 +131,7 @@ def apart_cost(
     model: Model,
     attention: Side,
     ffn: Side,
-    exchange: Exchange,
+    exchange: SideExchange,
     *,
     micro_batches: int,
     max_batched_tokens: int = 8192,
@@ -191,7 +191,7 @@ def apart_cost(
     )
 
 
-def _beat(one: Half, other: Half, exchange: Exchange, tokens: F, per_sequence_s: float) -> Beat:
+def _beat(one: Half, other: Half, exchange: SideExchange, tokens: F, per_sequence_s: float) -> Beat:
     """Micro-batches of so many tokens, all of sequences that decode, without their cached tokens."""
     attention = np.array([one.layer_s(float(count)) for count in tokens]) + per_sequence_s * tokens
     ffn = np.array([other.layer_s(float(count)) for count in tokens])

@@ -88,7 +88,7 @@ class PlaceColumns:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceColumns:
+class ServingDeviceColumns:
     """Rates of the device: bytes/s of memory and of scale-up and scale-out, FLOP/s of its best kernels."""
 
     memory_bytes_s: F
@@ -109,7 +109,7 @@ class Deployments:
 
     shape: ShapeColumns
     place: PlaceColumns
-    device: DeviceColumns
+    device: ServingDeviceColumns
 
 
 def stack(rows: Sequence[T]) -> T:
@@ -202,7 +202,7 @@ def place(model: Model, device: Accelerator, layout: ServingLayout) -> PlaceColu
     return PlaceColumns(*(np.array([float(number)]) for number in values))
 
 
-def device_row(device: Accelerator, scale_out_bps: float, domain: int | None = None) -> DeviceColumns:
+def device_row(device: Accelerator, scale_out_bps: float, domain: int | None = None) -> ServingDeviceColumns:
     """One row for a device.
 
     Args:
@@ -226,4 +226,4 @@ def device_row(device: Accelerator, scale_out_bps: float, domain: int | None = N
         domain or device.scale_up_domain,
         device.tdp_w,
     )
-    return DeviceColumns(*(np.array([float(number)]) for number in values))
+    return ServingDeviceColumns(*(np.array([float(number)]) for number in values))

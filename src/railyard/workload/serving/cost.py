@@ -15,7 +15,7 @@ import numpy as np
 
 from railyard.errors import InputError
 from railyard.workload.serving.columns import Deployments, active_parameters, device_row, place, shape
-from railyard.workload.serving.iteration import Load, Parts, cache_bytes, math_rate, parts
+from railyard.workload.serving.iteration import IterationLoad, IterationTimes, cache_bytes, math_rate, parts
 from railyard.workload.serving.memory import MEMORY_SHARE, cache_tokens, token_bytes, weight_bytes, workspace_bytes
 from railyard.workload.serving.power import BUSY, IDLE, MATH, MEMORY
 from railyard.workload.serving.scale_out import scale_out
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Accelerator, Model
     from railyard.workload.serving.layout import ServingLayout
-    from railyard.workload.serving.software import ServingSoftware, SoftwareColumns
+    from railyard.workload.serving.software import ServingSoftware, ServingSoftwareColumns
     from railyard.workload.training.machine import Machine
 
     Floats = NDArray[np.float64]
@@ -148,7 +148,7 @@ def iteration_cost(
 
 
 def iteration_costs(
-    rows: Deployments, software: SoftwareColumns, max_batched_tokens: Floats, cp: int = 1
+    rows: Deployments, software: ServingSoftwareColumns, max_batched_tokens: Floats, cp: int = 1
 ) -> list[IterationCost]:
     """What an iteration of each of many replicas costs, whether its weights fit or not.
 
@@ -161,8 +161,8 @@ def iteration_costs(
     place, device = rows.place, rows.device
     none, one = np.zeros_like(place.tp), np.ones_like(place.tp)
 
-    def law(tokens: Floats, sequences: Floats, kv_tokens: Floats, pairs: Floats) -> Parts:
-        return parts(rows, software, Load(tokens, sequences, kv_tokens, pairs))
+    def law(tokens: Floats, sequences: Floats, kv_tokens: Floats, pairs: Floats) -> IterationTimes:
+        return parts(rows, software, IterationLoad(tokens, sequences, kv_tokens, pairs))
 
     grids = np.geomspace(one, np.maximum(max_batched_tokens, 2.0), _ROWS).round()
     table = law(grids, none, none, none)

@@ -23,7 +23,7 @@ _SHIPPED = files("railyard.workload.serving") / "data" / "devices.toml"
 
 
 @dataclass(frozen=True)
-class Source:
+class ProfiledRun:
     """One run behind a profile.
 
     Attributes:
@@ -52,7 +52,7 @@ class DeviceProfile:
     device: str
     source: str
     constants: Mapping[str, float]
-    runs: tuple[Source, ...] = field(default_factory=tuple)
+    runs: tuple[ProfiledRun, ...] = field(default_factory=tuple)
 
     def over(self, software: ServingSoftware) -> ServingSoftware:
         """A profile with these constants in the place of its own."""
@@ -95,7 +95,7 @@ def parse(content: Mapping[str, Any], file: str) -> Profiles:
             if not isinstance(entry, dict) or not isinstance(entry.get("constants"), dict):
                 raise InputError("a profile has a table `constants`", file=file, key=key)
             runs = tuple(
-                Source(str(run.get("name", "")), str(run.get("digest", "")), tuple(run.get("told", ())))
+                ProfiledRun(str(run.get("name", "")), str(run.get("digest", "")), tuple(run.get("told", ())))
                 for run in entry.get("runs", ())
             )
             constants = _constants(entry["constants"], file, f"{key}.constants")

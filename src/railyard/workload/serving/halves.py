@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.workload.serving.columns import Deployments, device_row, place, shape
-from railyard.workload.serving.iteration import Load, math_rate, parts
+from railyard.workload.serving.iteration import IterationLoad, math_rate, parts
 from railyard.workload.serving.memory import MEMORY_SHARE, cache_tokens, weight_bytes, workspace_bytes
 from railyard.workload.serving.power import MATH
 from railyard.workload.serving.software import columns
@@ -20,7 +20,7 @@ from railyard.workload.serving.software import columns
 if TYPE_CHECKING:
     from railyard.catalog import Accelerator, Model
     from railyard.workload.serving.columns import ShapeColumns
-    from railyard.workload.serving.iteration import Parts
+    from railyard.workload.serving.iteration import IterationTimes
     from railyard.workload.serving.layout import ServingLayout
     from railyard.workload.serving.software import ServingSoftware
     from railyard.workload.training.machine import Machine
@@ -100,13 +100,13 @@ class Half:
         self.rows = Deployments(half, place(model, side.device, side.layout), device)
         self._software = columns([side.software])
 
-    def law(self, tokens: float, sequences: float = 0.0, kv_tokens: float = 0.0, pairs: float = 0.0) -> Parts:
+    def law(self, tokens: float, sequences: float = 0.0, kv_tokens: float = 0.0, pairs: float = 0.0) -> IterationTimes:
         """Parts of an iteration of this half."""
         return self._of(self.rows.shape, tokens, sequences, kv_tokens, pairs)
 
-    def _of(self, half: ShapeColumns, *load: float) -> Parts:
+    def _of(self, half: ShapeColumns, *load: float) -> IterationTimes:
         rows = replace(self.rows, shape=half)
-        return parts(rows, self._software, Load(*(np.array([value]) for value in load)))
+        return parts(rows, self._software, IterationLoad(*(np.array([value]) for value in load)))
 
     def layer_s(self, tokens: float) -> float:
         """Seconds of a mean layer without cached tokens and without what crosses to the other side.

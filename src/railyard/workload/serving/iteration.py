@@ -16,7 +16,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from railyard.workload.serving.columns import Deployments, F
-    from railyard.workload.serving.software import SoftwareColumns
+    from railyard.workload.serving.software import ServingSoftwareColumns
 
 # Exponent of the mean of two times that overlap.
 _OVERLAP = 3.0
@@ -38,7 +38,7 @@ _PEER_SHARE = 0.08
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class IterationLoad:
     """What an iteration works on, whole replica: tokens, sequences that decode, their cached tokens, prompt pairs."""
 
     tokens: F
@@ -48,7 +48,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class IterationTimes:
     """Seconds of one iteration by cause.
 
     Attributes:
@@ -89,7 +89,7 @@ def math_rate(deployments: Deployments, bits: F) -> F:
     return np.where(bits == 16, device.flops16, np.where(bits == 8, device.flops8, device.flops4))
 
 
-def parts(deployments: Deployments, software: SoftwareColumns, load: Load) -> Parts:
+def parts(deployments: Deployments, software: ServingSoftwareColumns, load: IterationLoad) -> IterationTimes:
     """Seconds of one iteration of the whole replica, by cause.
 
     With pipeline stages an iteration is what one micro-batch takes through all of them.
@@ -101,7 +101,7 @@ def parts(deployments: Deployments, software: SoftwareColumns, load: Load) -> Pa
     """
     shape, place = deployments.shape, deployments.place
     turns, own = _turns(deployments), _of_context_rank(deployments, load)
-    each = Load(own.tokens / turns, own.sequences / turns, own.kv_tokens, own.pairs)
+    each = IterationLoad(own.tokens / turns, own.sequences / turns, own.kv_tokens, own.pairs)
     matrices = turns * _matrices(deployments, software, each)
     experts = turns * _experts(deployments, software, each) * shape.moe_layers
     passes = _passes(deployments, software, own)
@@ -111,7 +111,7 @@ def parts(deployments: Deployments, software: SoftwareColumns, load: Load) -> Pa
     kernels = turns * (kernels + shape.moe_layers * software.moe_layer_s)
     network = turns * _network(deployments, software, each)
     hidden = np.where(turns > 1, np.minimum(network, matrices + experts + passes + kernels), 0.0)
-    return Parts(
+    return IterationTimes(
         matrices=matrices,
         experts=experts,
         cache=_cache(deployments, software, own),
@@ -123,16 +123,16 @@ def parts(deployments: Deployments, software: SoftwareColumns, load: Load) -> Pa
     )
 
 
-def _of_context_rank(deployments: Deployments, load: Load) -> Load:
+def _of_context_rank(deployments: Deployments, load: IterationLoad) -> IterationLoad:
     """What one of the ranks that split every sequence works on: its share of the tokens, the cache and the pairs.
 
     The shares are taken from both ends of a prompt, so that all ranks have as many pairs (Llama 3 report, section 3.3).
     """
     cp = deployments.place.cp
-    return Load(load.tokens / cp, load.sequences / cp, load.kv_tokens / cp, load.pairs / cp)
+    return IterationLoad(load.tokens / cp, load.sequences / cp, load.kv_tokens / cp, load.pairs / cp)
 
 
-def _gather(deployments: Deployments, software: SoftwareColumns, load: Load) -> F:
+def _gather(deployments: Deployments, software: ServingSoftwareColumns, load: IterationLoad) -> F:
     """Keys and values of the other context ranks, gathered in 16 bits before each layer's attention, not hidden."""
     place, device = deployments.place, deployments.device
     ranks = place.tp * place.cp
@@ -155,7 +155,7 @@ def _turns(deployments: Deployments) -> F:
     return np.where(apart, 2.0, 1.0)
 
 
-def _matrices(deployments: Deployments, software: SoftwareColumns, load: Load) -> F:
+def _matrices(deployments: Deployments, software: ServingSoftwareColumns, load: IterationLoad) -> F:
     """Dense matrices of all layers and the output projection, on one rank."""
     shape, place, device = deployments.shape, deployments.place, deployments.device
     dense_layers = shape.layers - shape.moe_layers
@@ -190,7 +190,7 @@ def busiest(experts: F, topk: F, tokens: F, ranks: F) -> F:
     return most
 
 
-def _experts(deployments: Deployments, software: SoftwareColumns, load: Load) -> F:
+def _experts(deployments: Deployments, software: ServingSoftwareColumns, load: IterationLoad) -> F:
     """Routed experts of one layer on the busiest rank. Half of an expert's last tile of rows is empty, in the mean."""
     shape, place, device = deployments.shape, deployments.place, deployments.device
     each = shape.expert_parameters / place.expert_tp
@@ -211,7 +211,7 @@ def cache_bytes(deployments: Deployments) -> F:
     return shape.kv_elements * place.kv_bits / 8.0 * share
 
 
-def _seen(deployments: Deployments, load: Load) -> F:
+def _seen(deployments: Deployments, load: IterationLoad) -> F:
     """Cached tokens that all sequences of the replica read in a mean layer."""
     shape = deployments.shape
     near = np.minimum(load.kv_tokens, load.sequences * shape.window)
@@ -219,7 +219,7 @@ def _seen(deployments: Deployments, load: Load) -> F:
     return shape.windowed * near + (1.0 - shape.windowed) * np.minimum(load.kv_tokens, picked)
 
 
-def _cache(deployments: Deployments, software: SoftwareColumns, load: Load) -> F:
+def _cache(deployments: Deployments, software: ServingSoftwareColumns, load: IterationLoad) -> F:
     """Attention of the sequences that decode."""
     shape, place, device = deployments.shape, deployments.place, deployments.device
     seen = _seen(deployments, load) / place.dp
@@ -230,20 +230,20 @@ def _cache(deployments: Deployments, software: SoftwareColumns, load: Load) -> F
     return shape.layers * (longer(seen * cache_bytes(deployments) / memory, math) + index / memory)
 
 
-def _prompt(deployments: Deployments, software: SoftwareColumns, load: Load) -> F:
+def _prompt(deployments: Deployments, software: ServingSoftwareColumns, load: IterationLoad) -> F:
     """Attention of prompts: query and key pairs of all heads."""
     shape, place, device = deployments.shape, deployments.place, deployments.device
     flops = 2.0 * load.pairs / place.dp * shape.heads / place.tp * (shape.score_dim + shape.value_dim)
     return shape.layers * flops / (device.attention * software.attention_fraction)
 
 
-def _passes(deployments: Deployments, software: SoftwareColumns, load: Load) -> F:
+def _passes(deployments: Deployments, software: ServingSoftwareColumns, load: IterationLoad) -> F:
     """Norms, activations, rotary, casts: bytes of the residual."""
     shape, place, device = deployments.shape, deployments.place, deployments.device
     return shape.layers * load.tokens / place.dp * shape.hidden * software.pass_bytes / device.memory_bytes_s
 
 
-def _network(deployments: Deployments, software: SoftwareColumns, load: Load) -> F:
+def _network(deployments: Deployments, software: ServingSoftwareColumns, load: IterationLoad) -> F:
     """All-reduces of tensor parallelism, dispatch and combine of experts."""
     shape, place, device = deployments.shape, deployments.place, deployments.device
     apart = (place.dp > 1) & (shape.moe_layers > 0)
@@ -259,7 +259,7 @@ def _network(deployments: Deployments, software: SoftwareColumns, load: Load) ->
     return reduce + np.where(apart, shape.moe_layers * _exchange(deployments, software, load), 0.0)
 
 
-def _exchange(deployments: Deployments, software: SoftwareColumns, load: Load) -> F:
+def _exchange(deployments: Deployments, software: ServingSoftwareColumns, load: IterationLoad) -> F:
     """Dispatch (a byte an element) and combine (two) of one layer's tokens.
 
     Within a server engines gather all tokens at every rank and scatter the sums, two bytes an element both ways (the

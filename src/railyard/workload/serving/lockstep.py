@@ -17,7 +17,7 @@ import numpy as np
 
 from railyard.workload.serving.columns import Deployments, device_row, place, shape
 from railyard.workload.serving.cost import iteration_cost
-from railyard.workload.serving.iteration import Load, parts
+from railyard.workload.serving.iteration import IterationLoad, parts
 from railyard.workload.serving.software import columns
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def copy_cost(
     none, own = np.zeros(1), np.unique(whole.tokens // copies)
     own = own[own > 0]
     alone, joint = (
-        parts(rows, columns([software]), Load(tokens[:, np.newaxis].astype(np.float64), none, none, none))
+        parts(rows, columns([software]), IterationLoad(tokens[:, np.newaxis].astype(np.float64), none, none, none))
         for tokens in (own * copies, whole.tokens)
     )
     return replace(

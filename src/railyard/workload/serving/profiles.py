@@ -34,7 +34,7 @@ _NEWEST = "2026"
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class ConstantPrior:
     """What a constant is near to, its bounds, the spread of its logarithm over all, and over each level below.
 
     Attributes:
@@ -53,10 +53,10 @@ class Constant:
 
 
 @cache
-def constants() -> dict[str, Constant]:
+def constants() -> dict[str, ConstantPrior]:
     """The constants, by field of `ServingSoftware`."""
     written = tomllib.loads((_DATA / "constants.toml").read_text(encoding="utf-8"))
-    return {name: Constant(**written[name]) for name in CONSTANTS}
+    return {name: ConstantPrior(**written[name]) for name in CONSTANTS}
 
 
 @cache

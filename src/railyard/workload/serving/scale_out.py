@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.workload.serving.iteration import LINE_SHARE, Load, parts
+from railyard.workload.serving.iteration import LINE_SHARE, IterationLoad, parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.workload.serving.columns import Deployments, F
-    from railyard.workload.serving.software import SoftwareColumns
+    from railyard.workload.serving.software import ServingSoftwareColumns
 
 _SLOW = (1e-4, 1e-5)
 """Shares of the NICs' rate at which they are all that counts."""
 
 
-def scale_out(rows: Deployments, software: SoftwareColumns, tokens: NDArray[np.int64]) -> dict[str, Any]:
+def scale_out(rows: Deployments, software: ServingSoftwareColumns, tokens: NDArray[np.int64]) -> dict[str, Any]:
     """`scale_out_*` of `IterationCost`; nothing where the collectives stay in a scale-up domain.
 
     Args:
@@ -53,8 +53,10 @@ def scale_out(rows: Deployments, software: SoftwareColumns, tokens: NDArray[np.i
     }
 
 
-def _network_s(rows: Deployments, software: SoftwareColumns, tokens: NDArray[np.int64], factor: float) -> F:
+def _network_s(rows: Deployments, software: ServingSoftwareColumns, tokens: NDArray[np.int64], factor: float) -> F:
     device = replace(rows.device, scale_out_bytes_s=rows.device.scale_out_bytes_s * factor)
     slowed, none = replace(rows, device=device), np.zeros(1)
-    found: F = parts(slowed, software, Load(tokens[:, np.newaxis].astype(np.float64), none, none, none)).network[:, 0]
+    found: F = parts(
+        slowed, software, IterationLoad(tokens[:, np.newaxis].astype(np.float64), none, none, none)
+    ).network[:, 0]
     return found

@@ -82,7 +82,7 @@ CONSTANTS = tuple(field.name for field in fields(ServingSoftware) if field.type 
 
 
 @dataclass(frozen=True, slots=True)
-class SoftwareColumns:
+class ServingSoftwareColumns:
     """The constants of `ServingSoftware`, one row a deployment."""
 
     weights_fraction: F
@@ -113,6 +113,6 @@ class SoftwareColumns:
     acceptance: F
 
 
-def columns(profiles: Sequence[ServingSoftware]) -> SoftwareColumns:
+def columns(profiles: Sequence[ServingSoftware]) -> ServingSoftwareColumns:
     """One row a profile."""
-    return SoftwareColumns(*(np.array([getattr(known, name) for known in profiles]) for name in CONSTANTS))
+    return ServingSoftwareColumns(*(np.array([getattr(known, name) for known in profiles]) for name in CONSTANTS))

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.workload.serving.iteration import Load, Parts, parts
+from railyard.workload.serving.iteration import IterationLoad, IterationTimes, parts
 
 if TYPE_CHECKING:
     from railyard.workload.serving.columns import Deployments, F
-    from railyard.workload.serving.software import SoftwareColumns
+    from railyard.workload.serving.software import ServingSoftwareColumns
 
 _ROUNDS = 6
 # Halvings that find a batch within a percent of a percent, of up to 10^6.
@@ -36,7 +36,7 @@ _OFTEN = 1.0 / 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class ServingDemand:
     """What is asked of a deployment.
 
     Attributes:
@@ -87,17 +87,19 @@ class Steady:
     ttft_s: F
     rate_per_s: F
     batch: F
-    decode: Parts
+    decode: IterationTimes
     prompt_s: F
 
 
-def decode_parts(deployments: Deployments, software: SoftwareColumns, batch: F, traffic: Traffic) -> Parts:
+def decode_parts(
+    deployments: Deployments, software: ServingSoftwareColumns, batch: F, traffic: ServingDemand
+) -> IterationTimes:
     """One iteration in which `batch` sequences of mean length decode."""
     tokens = batch * (1.0 + traffic.drafts * traffic.drafting)
-    return parts(deployments, software, Load(tokens, batch, batch * traffic.context, np.zeros_like(batch)))
+    return parts(deployments, software, IterationLoad(tokens, batch, batch * traffic.context, np.zeros_like(batch)))
 
 
-def accepted(software: SoftwareColumns, traffic: Traffic) -> F:
+def accepted(software: ServingSoftwareColumns, traffic: ServingDemand) -> F:
     """Tokens that an iteration yields of a sequence: the first always, each draft if all before it were taken."""
     share = np.minimum(software.acceptance, 0.999)
     tokens: F = ((1.0 - share ** (traffic.drafts + 1.0)) / (1.0 - share)) ** traffic.drafting
@@ -113,13 +115,15 @@ def pairs_of(deployments: Deployments, tokens: F) -> F:
     return seen
 
 
-def prompt_s(deployments: Deployments, software: SoftwareColumns, tokens: F, count: F) -> F:
+def prompt_s(deployments: Deployments, software: ServingSoftwareColumns, tokens: F, count: F) -> F:
     """An iteration that computes `count` prompts of `tokens` each and nothing else."""
     pairs = count * pairs_of(deployments, tokens)
-    return parts(deployments, software, Load(count * tokens, count, np.zeros_like(tokens), pairs)).total_s
+    return parts(deployments, software, IterationLoad(count * tokens, count, np.zeros_like(tokens), pairs)).total_s
 
 
-def batched_prompt_s(deployments: Deployments, software: SoftwareColumns, prompt: F, cached: F | float = 0.0) -> F:
+def batched_prompt_s(
+    deployments: Deployments, software: ServingSoftwareColumns, prompt: F, cached: F | float = 0.0
+) -> F:
     """Seconds a prompt takes of a replica that computes prompts as fast as it can, several in one iteration.
 
     With copies of attention two batches take turns, and the experts' exchange of one hides under the other's work
@@ -134,20 +138,22 @@ def batched_prompt_s(deployments: Deployments, software: SoftwareColumns, prompt
     own = prompt * (1.0 - cached)
     count = np.maximum(np.floor(_CHUNK / own), 1.0) * deployments.place.dp
     pairs = count * (pairs_of(deployments, prompt) - pairs_of(deployments, prompt * cached))
-    found = parts(deployments, software, Load(count * own, count, np.zeros_like(prompt), pairs))
+    found = parts(deployments, software, IterationLoad(count * own, count, np.zeros_like(prompt), pairs))
     hidden = np.where(deployments.place.dp > 1, np.minimum(found.compute_s, found.network), 0.0)
     each: F = (found.total_s - hidden) / count
     return each
 
 
-def added_s(deployments: Deployments, software: SoftwareColumns, traffic: Traffic, batch: F, waiting: F) -> F:
+def added_s(
+    deployments: Deployments, software: ServingSoftwareColumns, traffic: ServingDemand, batch: F, waiting: F
+) -> F:
     """What one prompt adds to the iterations of `batch` sequences that decode, with so many others waiting."""
     prompt = traffic.prompt
     most = np.floor(_CHUNK * deployments.place.dp / prompt)
     count = np.clip(most, 1.0, np.maximum(waiting, 1.0))
     pairs = count * pairs_of(deployments, prompt)
     tokens = batch * (1.0 + traffic.drafts * traffic.drafting) + count * prompt
-    both = parts(deployments, software, Load(tokens, batch + count, batch * traffic.context, pairs))
+    both = parts(deployments, software, IterationLoad(tokens, batch + count, batch * traffic.context, pairs))
     alone = decode_parts(deployments, software, batch, traffic)
     each: F = (both.total_s - alone.total_s) / count * software.prompt_share
     return each
@@ -169,7 +175,7 @@ def wave_s(users: F, each: F, decoding: F, share: F) -> F:
     return wait
 
 
-def arrival_s(deployments: Deployments, software: SoftwareColumns) -> F:
+def arrival_s(deployments: Deployments, software: ServingSoftwareColumns) -> F:
     """What a request takes beside device and queue: tokenizer, schedule, launches of a prompt without graphs."""
     shape = deployments.shape
     each = software.prompt_layer_s + software.prompt_latent_s * shape.latent
@@ -177,13 +183,13 @@ def arrival_s(deployments: Deployments, software: SoftwareColumns) -> F:
     return seconds
 
 
-def copies_s(deployments: Deployments, software: SoftwareColumns, iteration: F) -> F:
+def copies_s(deployments: Deployments, software: ServingSoftwareColumns, iteration: F) -> F:
     """Wait until the copies of attention start prompts together: engines hold one back until others have one too."""
     wait: F = np.where(deployments.place.dp > 1, software.copies_wait * iteration, 0.0)
     return wait
 
 
-def closed_loop(deployments: Deployments, software: SoftwareColumns, traffic: Traffic) -> Steady:
+def closed_loop(deployments: Deployments, software: ServingSoftwareColumns, traffic: ServingDemand) -> Steady:
     """The steady state of the users of one replica that does both prompts and decoding."""
     batch = np.minimum(traffic.users, traffic.most)
     steps, yields = traffic.steps, accepted(software, traffic)
@@ -206,7 +212,7 @@ def closed_loop(deployments: Deployments, software: SoftwareColumns, traffic: Tr
     return Steady(tpot, own + wait + held + arrival_s(deployments, software), rate, batch * share, found, own)
 
 
-def decode_loop(deployments: Deployments, software: SoftwareColumns, traffic: Traffic) -> Steady:
+def decode_loop(deployments: Deployments, software: ServingSoftwareColumns, traffic: ServingDemand) -> Steady:
     """A replica that decodes only and gets its prompts' caches from elsewhere, as full as users or memory make it."""
     batch = np.minimum(traffic.users, traffic.most)
     found = decode_parts(deployments, software, batch, traffic)
@@ -214,7 +220,7 @@ def decode_loop(deployments: Deployments, software: SoftwareColumns, traffic: Tr
     return Steady(tpot, np.zeros_like(tpot), batch / (traffic.steps * tpot), batch, found, np.zeros_like(tpot))
 
 
-def paced_loop(deployments: Deployments, software: SoftwareColumns, traffic: Traffic) -> Steady:
+def paced_loop(deployments: Deployments, software: ServingSoftwareColumns, traffic: ServingDemand) -> Steady:
     """A replica that decodes only, for as many sequences as each still gets its tokens/s, and as memory holds."""
     wanted = accepted(software, traffic) / traffic.rate_per_s
     low, high = np.ones_like(wanted), np.maximum(traffic.most, 1.0)
@@ -226,7 +232,11 @@ def paced_loop(deployments: Deployments, software: SoftwareColumns, traffic: Tra
 
 
 def split_loop(
-    behind: Deployments, ahead: Deployments, software: SoftwareColumns, traffic: Traffic, workers: tuple[F, F]
+    behind: Deployments,
+    ahead: Deployments,
+    software: ServingSoftwareColumns,
+    traffic: ServingDemand,
+    workers: tuple[F, F],
 ) -> Steady:
     """The steady state where some replicas compute prompts and others decode.
 
@@ -257,7 +267,7 @@ def split_loop(
     return Steady(tpot, ttft, rate, batch, found, own)
 
 
-def open_loop(deployments: Deployments, software: SoftwareColumns, traffic: Traffic) -> Steady:
+def open_loop(deployments: Deployments, software: ServingSoftwareColumns, traffic: ServingDemand) -> Steady:
     """The steady state under Poisson arrivals at one replica; an overload holds as many sequences as there is room."""
     one = np.ones_like(traffic.rate_per_s)
     steps, yields = traffic.steps, accepted(software, traffic)
@@ -278,7 +288,7 @@ def open_loop(deployments: Deployments, software: SoftwareColumns, traffic: Traf
     return Steady(tpot, ttft, np.where(served < 0.98 * traffic.rate_per_s, mean, served), batch, found, own)
 
 
-def _overload_s(traffic: Traffic, iteration: F, extra: F, tpot: F) -> F:
+def _overload_s(traffic: ServingDemand, iteration: F, extra: F, tpot: F) -> F:
     """Wait of the middle request of a run whose arrivals outrun the engine.
 
     Until the engine is full, prompts are admitted as fast as they are computed beside the others' decoding; behind

@@ -15,13 +15,13 @@ from railyard.workload.training.parallel import data, inner, pipeline
 from railyard.workload.training.parallel.finish import finish
 from railyard.workload.training.parallel.gradient import reduce_gradients
 from railyard.workload.training.parallel.parameter import gather_for_passes
-from railyard.workload.training.parallel.parts import Parts, alike, parts_of
+from railyard.workload.training.parallel.parts import StageParts, alike, parts_of
 from railyard.workload.training.parallel.pieces import compute, cut, loss_table
 from railyard.workload.training.parallel.step import Step
 from railyard.workload.training.passes import layer_passes
 from railyard.workload.training.precision import check_precision
 from railyard.workload.training.program import Lattice, Program, expand
-from railyard.workload.training.schedule import Emission, Schedule, emit, schedules
+from railyard.workload.training.schedule import Emission, PipelineSchedule, emit, schedules
 from railyard.workload.training.storage import read_samples, save_state, wait_for_storage
 from railyard.workload.training.sync.check import check_communication
 from railyard.workload.training.sync.graph import asked_of
@@ -88,7 +88,7 @@ def build(
     return expand(program)
 
 
-def _loss(training: Training, cluster: Cluster, parts: Parts) -> NDArray[np.float64]:
+def _loss(training: Training, cluster: Cluster, parts: StageParts) -> NDArray[np.float64]:
     """What every part's passes lose to the collectives beside them; what waits for the host anyway loses less."""
     columns, machine = Columns.of([training], [cluster.accelerator]), MachineColumns.of([Machine.of(cluster)])
     passes, slowed = layer_passes(columns), beside(columns, machine)
@@ -123,7 +123,7 @@ def _fill(step: Step, *, checkpoint: bool, meeting: bool) -> None:
     wait_for_storage(step, reads, save_state(step, end, checkpoint=checkpoint))
 
 
-def _parts(training: Training, cluster: Cluster, schedule: Schedule, times_of: TimesOf | None) -> Parts:
+def _parts(training: Training, cluster: Cluster, schedule: PipelineSchedule, times_of: TimesOf | None) -> StageParts:
     def segments(stage: VirtualStage, held: StageParameters) -> int:
         return data.segments(training, stage.layers, held.dense)
 
@@ -132,7 +132,7 @@ def _parts(training: Training, cluster: Cluster, schedule: Schedule, times_of: T
     )
 
 
-def _emission(layout: Layout, schedule: Schedule, parts: Parts) -> Emission:
+def _emission(layout: Layout, schedule: PipelineSchedule, parts: StageParts) -> Emission:
     sequences = schedule.sequences(layout.pp, layout.vp, layout.micro_batches)
     chunks = 2 if schedule.mirrored else layout.vp
     return emit(sequences, chunks, parts.time_ps[: parts.stages], mirrored=schedule.mirrored)

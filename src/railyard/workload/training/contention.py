@@ -49,7 +49,7 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class ConcurrentPasses:
     """Passes of every part of the model while a collective runs beside them.
 
     Attributes:
@@ -81,7 +81,7 @@ class Beside:
         return Loss(forward, backward)
 
 
-def beside(columns: Columns, machine: MachineColumns) -> Beside:
+def beside(columns: Columns, machine: MachineColumns) -> ConcurrentPasses:
     """What every part of the model takes beside the collectives of each design."""
     layout, software = columns.layout, columns.software
     units = columns.device.units
@@ -93,7 +93,7 @@ def beside(columns: Columns, machine: MachineColumns) -> Beside:
         group = Group(np.where(layout.zero >= 3, layout.shard, layout.dp * layout.cp), layout.tp)
         wire = wire_bytes_s(group, machine, software.collective_fraction)
         data = layer_passes(_smaller(columns, software.data_ctas / units, _REDUCTION_ACCESSES * wire))
-    return Beside(_share(columns, software.tensor_ctas / units), expert, data)
+    return ConcurrentPasses(_share(columns, software.tensor_ctas / units), expert, data)
 
 
 def _share(columns: Columns, stated: F) -> F:

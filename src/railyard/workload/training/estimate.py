@@ -21,7 +21,7 @@ from railyard.workload.training.machine import MachineColumns
 from railyard.workload.training.passes import layer_passes
 from railyard.workload.training.rank_times import RankTimes, rank_times
 from railyard.workload.training.state import sync_times
-from railyard.workload.training.sync.closed_form import Around
+from railyard.workload.training.sync.closed_form import AdaptedDesigns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -92,7 +92,7 @@ def estimate(
     columns = Columns.of(trainings, [machine.accelerator for machine in machines])
     columns = columns if change is None else change(columns)
     machine, held = MachineColumns.of(machines), HeldColumns.of(trainings)
-    passes, around = layer_passes(columns), Around.of(trainings, machines)
+    passes, around = layer_passes(columns), AdaptedDesigns.of(trainings, machines)
     slowed = beside(columns, machine)
     kinds = [rank_times(columns, passes, kind, machine, (slowed, around)) for kind in held.kinds]
     totals = np.array(

@@ -28,7 +28,7 @@ _UNMEASURED = "unmeasured-2026"
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class ConstantRange:
     """How a fitted constant may vary.
 
     Attributes:
@@ -48,7 +48,7 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ProfileRecord:
     """A profile as it is written down, before bases and fits are put together.
 
     Attributes:
@@ -69,7 +69,7 @@ class Record:
 
 
 @cache
-def records() -> tuple[Record, ...]:
+def records() -> tuple[ProfileRecord, ...]:
     """All profiles as written, each after its base."""
     settled: dict[str, frozenset[str]] = {"": frozenset()}
     found = []
@@ -81,9 +81,9 @@ def records() -> tuple[Record, ...]:
 
 
 @cache
-def constants() -> dict[str, Constant]:
+def constants() -> dict[str, ConstantRange]:
     """The constants that can be fitted, by field of `SoftwareProfile`."""
-    return {name: Constant(**bounds) for name, bounds in _written()["constant"].items()}
+    return {name: ConstantRange(**bounds) for name, bounds in _written()["constant"].items()}
 
 
 @cache
@@ -158,13 +158,13 @@ def _written() -> dict[str, Any]:
     return tomllib.loads((_DATA / "profiles.toml").read_text(encoding="utf-8"))
 
 
-def _record(written: dict[str, Any], settled: frozenset[str]) -> Record:
+def _record(written: dict[str, Any], settled: frozenset[str]) -> ProfileRecord:
     about = {name: written.get(name, "") for name in ("name", "architecture", "date", "source")}
     key = f"{about['name']}/{about['architecture']}" if about["architecture"] else about["name"]
     free = tuple(written.get("free", ()))
     # A constant that no base says anything about starts from the prior of all profiles.
     generic = {name: constants()[name].prior for name in free if name not in settled}
-    return Record(
+    return ProfileRecord(
         key=key,
         base=written.get("base", ""),
         stated=written.get("stated", {}),

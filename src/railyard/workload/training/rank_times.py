@@ -14,11 +14,11 @@ from railyard.workload.training.compute import dispatch_cast_s, recompute_host_s
 
 if TYPE_CHECKING:
     from railyard.workload.training.columns import Columns, F
-    from railyard.workload.training.contention import Beside, Loss
+    from railyard.workload.training.contention import ConcurrentPasses, Loss
     from railyard.workload.training.held import RankColumns
     from railyard.workload.training.machine import MachineColumns
     from railyard.workload.training.passes import LayerPasses
-    from railyard.workload.training.sync.closed_form import Around
+    from railyard.workload.training.sync.closed_form import AdaptedDesigns
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,11 @@ class _Exposed:
 
 
 def rank_times(
-    columns: Columns, passes: LayerPasses, rank: RankColumns, machine: MachineColumns, hooks: tuple[Beside, Around]
+    columns: Columns,
+    passes: LayerPasses,
+    rank: RankColumns,
+    machine: MachineColumns,
+    hooks: tuple[ConcurrentPasses, AdaptedDesigns],
 ) -> RankTimes:
     """Times of one micro-batch on that kind of rank.
 
@@ -175,7 +179,13 @@ def _weight_cast_s(columns: Columns, rank: RankColumns) -> F:
 
 
 def _sharded(
-    columns: Columns, rank: RankColumns, machine: MachineColumns, hooks: tuple[Loss, Around], *, forward: F, backward: F
+    columns: Columns,
+    rank: RankColumns,
+    machine: MachineColumns,
+    hooks: tuple[Loss, AdaptedDesigns],
+    *,
+    forward: F,
+    backward: F,
 ) -> tuple[F, F, F, F]:
     """Exposed gathers and scatters of sharded parameters (ZeRO-3, FSDP) in each micro-batch, contention, and coding.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from railyard.workload.training.held import HeldColumns
     from railyard.workload.training.machine import MachineColumns
     from railyard.workload.training.rank_times import RankTimes
-    from railyard.workload.training.sync.closed_form import Around
+    from railyard.workload.training.sync.closed_form import AdaptedDesigns
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class SyncTimes:
 
 
 def sync_times(
-    columns: Columns, held: HeldColumns, machine: MachineColumns, times: RankTimes, around: Around
+    columns: Columns, held: HeldColumns, machine: MachineColumns, times: RankTimes, around: AdaptedDesigns
 ) -> SyncTimes:
     """The once-a-step part on the rank that holds most."""
     largest = [np.max([getattr(kind, name) for kind in held.kinds], axis=0) for name in ("dense", "expert", "layers")]
@@ -83,7 +83,9 @@ def _window(columns: Columns) -> F:
     return np.maximum(1.0, np.where(layout.vp > 1, rounds, 1.0))
 
 
-def _traffic(columns: Columns, machine: MachineColumns, held: tuple[F, F], layers: F, around: Around) -> tuple[F, F, F]:
+def _traffic(
+    columns: Columns, machine: MachineColumns, held: tuple[F, F], layers: F, around: AdaptedDesigns
+) -> tuple[F, F, F]:
     """Seconds of reducing all gradients and gathering all parameters of the rank, unhidden, and of coding them."""
     dense, expert = held
     layout = columns.layout

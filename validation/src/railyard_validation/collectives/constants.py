@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from railyard.collective.measured import MEASURED, Measured
+from railyard.collective.measured import MEASURED, LogConstants
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Constants:
     """What launches and the network software of clouds add, and the constants of libraries."""
 
-    library: Measured = MEASURED
+    library: LogConstants = MEASURED
 
     host_gpu_us: float = 4.2
     """Queueing a kernel for one more accelerator of the same process: 34.5 us for 8 (A100, six logs of superbench),

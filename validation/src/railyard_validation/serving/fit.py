@@ -17,7 +17,7 @@ import numpy as np
 
 from railyard.workload.serving.columns import take
 from railyard.workload.serving.profiles import constants, levels
-from railyard.workload.serving.software import CONSTANTS, SoftwareColumns
+from railyard.workload.serving.software import CONSTANTS, ServingSoftwareColumns
 from railyard_validation import robust
 from railyard_validation.serving.model import Table, part, tpot_s, ttft_s
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     F = NDArray[np.float64]
     Whole = NDArray[np.int64]
-    Misses = Callable[[SoftwareColumns], F]
+    Misses = Callable[[ServingSoftwareColumns], F]
 
 # Relative error of a row that measurement and missing detail leave.
 _ROW_SPREAD = 0.08
@@ -72,14 +72,14 @@ def design(cases: tuple[Case, ...]) -> Design:
     return Design(names, member, np.array([groups[own] for own in of]))
 
 
-def software(effects: F, made: Design) -> SoftwareColumns:
+def software(effects: F, made: Design) -> ServingSoftwareColumns:
     """Constants of every row from effects[constant, level]."""
     values = []
     for number, name in enumerate(CONSTANTS):
         known = constants()[name]
         each = np.clip(known.prior * np.exp(made.member @ effects[number]), known.low, known.high)
         values.append(each[made.group])
-    return SoftwareColumns(*values)
+    return ServingSoftwareColumns(*values)
 
 
 def from_known(made: Design, known: Mapping[str, Mapping[str, float]]) -> F:
@@ -114,7 +114,7 @@ def tpot_misses(rows: Table) -> Misses:
     """Logarithm of predicted over measured seconds a token."""
     measured = np.log([told_s(case) for case in rows.cases])
 
-    def misses(known: SoftwareColumns) -> F:
+    def misses(known: ServingSoftwareColumns) -> F:
         return np.log(tpot_s(rows, known)) - measured
 
     return misses
@@ -124,7 +124,7 @@ def ttft_misses(rows: Table) -> Misses:
     """Logarithm of predicted over measured seconds to the first token."""
     measured = np.log([case.row.real["ttft_ms"] / 1e3 for case in rows.cases])
 
-    def misses(known: SoftwareColumns) -> F:
+    def misses(known: ServingSoftwareColumns) -> F:
         return np.log(ttft_s(rows, known)) - measured
 
     return misses
@@ -135,7 +135,7 @@ def both_misses(rows: Table, first: NDArray[np.int64]) -> Misses:
     of_token, of_first = tpot_misses(rows), ttft_misses(part(rows, first))
     count = len(rows.cases)
 
-    def misses(known: SoftwareColumns) -> F:
+    def misses(known: ServingSoftwareColumns) -> F:
         whole = take(known, np.arange(count))
         return np.concatenate([of_token(whole), of_first(take(known, np.arange(count, count + len(first))))])
 

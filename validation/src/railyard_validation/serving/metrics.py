@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.workload.serving.software import SoftwareColumns
+    from railyard.workload.serving.software import ServingSoftwareColumns
     from railyard_validation.serving.cases import Case
     from railyard_validation.serving.model import Table
     from railyard_validation.serving.states import States
@@ -97,7 +97,7 @@ def predict(cases: Sequence[Case], metric: str) -> list[Prediction | str]:
     return found
 
 
-def _values(metric: str, whole: Table, software: SoftwareColumns, state: States) -> Sequence[float | str]:
+def _values(metric: str, whole: Table, software: ServingSoftwareColumns, state: States) -> Sequence[float | str]:
     if metric == "tpot":
         return list(state.tpot_s.tolist())
     if metric == "ttft":
@@ -155,7 +155,7 @@ def _cached(row: Row) -> float:
     return float(said.group(1)) / 100.0 if said else 0.0
 
 
-def _throughput(whole: Table, software: SoftwareColumns, state: States) -> list[float | str]:
+def _throughput(whole: Table, software: ServingSoftwareColumns, state: States) -> list[float | str]:
     """Tokens/s of one accelerator: of prompts where the row counts these, else of answers."""
     cached = np.array([_cached(case.row) for case in whole.cases])
     prompts = batched_prompt_s(whole.ahead, software, whole.prompt, cached)

@@ -13,8 +13,8 @@ from railyard.workload.serving.memory import sequences
 from railyard.workload.serving.profiles import profile
 from railyard.workload.serving.software import columns
 from railyard.workload.serving.steady import (
+    ServingDemand,
     Steady,
-    Traffic,
     closed_loop,
     decode_loop,
     open_loop,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from railyard.workload.serving.columns import F
     from railyard.workload.serving.layout import ServingLayout
-    from railyard.workload.serving.software import SoftwareColumns
+    from railyard.workload.serving.software import ServingSoftwareColumns
     from railyard_validation.serving.cases import Case
 
 _SCALE_OUT_BPS = 400e9
@@ -122,7 +122,7 @@ def _limit(case: Case) -> float:
     return 256.0 if case.kind == "open" and case.engine == "sglang" else _MOST[case.engine]
 
 
-def deployment_software(cases: Sequence[Case]) -> SoftwareColumns:
+def deployment_software(cases: Sequence[Case]) -> ServingSoftwareColumns:
     """The shipped constants of every case."""
     return columns([profile(case.engine, case.device, case.generation) for case in cases])
 
@@ -139,7 +139,7 @@ def part(whole: Table, index: NDArray[np.int64]) -> Table:
     return Table(cases, take(whole.behind, index), take(whole.ahead, index), kind=kinds, **named)
 
 
-def steady(whole: Table, software: SoftwareColumns) -> dict[str, tuple[NDArray[np.int64], Steady]]:
+def steady(whole: Table, software: ServingSoftwareColumns) -> dict[str, tuple[NDArray[np.int64], Steady]]:
     """The steady states by kind of load, with the numbers of their rows."""
     found: dict[str, tuple[NDArray[np.int64], Steady]] = {}
     for kind, index in whole.kind.items():
@@ -148,20 +148,20 @@ def steady(whole: Table, software: SoftwareColumns) -> dict[str, tuple[NDArray[n
     return found
 
 
-def _one_kind(kind: str, rows: Table, software: SoftwareColumns) -> Steady:
+def _one_kind(kind: str, rows: Table, software: ServingSoftwareColumns) -> Steady:
     users = rows.users / (1.0 if kind == "split" else rows.workers)
     if kind in ("offline", "other"):
         users = np.where(users > 0, users, rows.most)
     rate = rows.rate / (1.0 if kind == "paced" else rows.workers)
     load = (users, rate, rows.prompt, rows.output, rows.most)
-    traffic = Traffic(*load, rows.drafts, rows.drafting, rows.count, rows.middle)
+    traffic = ServingDemand(*load, rows.drafts, rows.drafting, rows.count, rows.middle)
     if kind == "split":
         return split_loop(rows.behind, rows.ahead, software, traffic, (rows.workers, rows.workers_ahead))
     law = {"open": open_loop, "decode": decode_loop, "paced": paced_loop}.get(kind, closed_loop)
     return law(rows.behind, software, traffic)
 
 
-def tpot_s(whole: Table, software: SoftwareColumns) -> F:
+def tpot_s(whole: Table, software: ServingSoftwareColumns) -> F:
     """Seconds a token of every row."""
     seconds = np.zeros(len(whole.cases))
     for index, state in steady(whole, software).values():
@@ -169,7 +169,7 @@ def tpot_s(whole: Table, software: SoftwareColumns) -> F:
     return seconds
 
 
-def ttft_s(whole: Table, software: SoftwareColumns) -> F:
+def ttft_s(whole: Table, software: ServingSoftwareColumns) -> F:
     """Seconds to the first token of every row."""
     seconds = np.zeros(len(whole.cases))
     for index, state in steady(whole, software).values():

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from railyard.graph import Record
     from railyard.workload.serving.cost import IterationCost
-    from railyard.workload.serving.software import SoftwareColumns
+    from railyard.workload.serving.software import ServingSoftwareColumns
     from railyard_validation.serving.cases import Case
     from railyard_validation.serving.model import Table
 
@@ -79,7 +79,7 @@ class Queued:
     held: F
 
 
-def served(whole: Table, software: SoftwareColumns, rows: NDArray[np.int64]) -> Queued:
+def served(whole: Table, software: ServingSoftwareColumns, rows: NDArray[np.int64]) -> Queued:
     """Runs the load of rows of a table through the engine.
 
     Args:

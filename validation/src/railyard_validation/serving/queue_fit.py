@@ -21,7 +21,7 @@ from railyard_validation.serving.states import first_token_s
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.workload.serving.software import SoftwareColumns
+    from railyard.workload.serving.software import ServingSoftwareColumns
     from railyard_validation.serving.fit import Design, Misses
     from railyard_validation.serving.model import Table
     from railyard_validation.serving.queue import Queued
@@ -52,7 +52,7 @@ def first_tokens(rows: Table, made: Design, effects: F) -> F:
 def _misses(rows: Table, queued: Queued) -> Misses:
     measured = np.log([case.row.real["ttft_ms"] / 1e3 for case in rows.cases])
 
-    def misses(known: SoftwareColumns) -> F:
+    def misses(known: ServingSoftwareColumns) -> F:
         return np.log(first_token_s(rows, known, queued)) - measured
 
     return misses

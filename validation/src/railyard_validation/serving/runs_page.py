@@ -10,7 +10,7 @@ from railyard_validation.plot import Axis, Curve, Plot
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from railyard.calibrate.runs.compare import Compared, RunsReport
+    from railyard.calibrate.runs.compare import MetricComparison, RunsReport
 
 _METRICS = {"ttft": "time to first token", "tpot": "time per output token"}
 
@@ -22,7 +22,7 @@ def of_serving_runs(report: RunsReport) -> Validation:
     fitted: dict[str, str] = {}
     for number, row in enumerate(report.rows, start=1):
         for metric, told in _METRICS.items():
-            compared: Compared | None = getattr(row, metric)
+            compared: MetricComparison | None = getattr(row, metric)
             if compared is None:
                 continue
             points += _points(row.id, metric, compared)
@@ -42,7 +42,7 @@ def of_serving_runs(report: RunsReport) -> Validation:
     )
 
 
-def _points(run: str, metric: str, compared: Compared) -> list[Point]:
+def _points(run: str, metric: str, compared: MetricComparison) -> list[Point]:
     found = []
     for name, measured in compared.measured_s.items():
         predicted = compared.predicted_s[name]
@@ -50,7 +50,7 @@ def _points(run: str, metric: str, compared: Compared) -> list[Point]:
     return found
 
 
-def _distribution(title: str, metric: str, compared: Compared) -> str:
+def _distribution(title: str, metric: str, compared: MetricComparison) -> str:
     both = (*compared.measured_sorted_s, *compared.predicted_sorted_s)
     wide = max(both) > 10.0 * min(both)
     curves = [

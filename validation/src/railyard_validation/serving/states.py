@@ -14,7 +14,7 @@ from railyard_validation.serving.queue import runs, served
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.workload.serving.software import SoftwareColumns
+    from railyard.workload.serving.software import ServingSoftwareColumns
     from railyard_validation.serving.cases import Case
     from railyard_validation.serving.model import Table
     from railyard_validation.serving.queue import Queued
@@ -40,7 +40,7 @@ class States:
     busy: F
 
 
-def planned_states(whole: Table, software: SoftwareColumns) -> States:
+def planned_states(whole: Table, software: ServingSoftwareColumns) -> States:
     """By the closed form."""
     found = {name: np.full(len(whole.cases), np.nan) for name in States.__dataclass_fields__}
     for kind, (index, state) in steady(whole, software).items():
@@ -54,7 +54,7 @@ def planned_states(whole: Table, software: SoftwareColumns) -> States:
     return States(**found)
 
 
-def run_states(whole: Table, software: SoftwareColumns, planned: States) -> States:
+def run_states(whole: Table, software: ServingSoftwareColumns, planned: States) -> States:
     """By the engine where the row's load says what is sent when; `planned` elsewhere."""
     queued = served(whole, software, np.flatnonzero([runs(case) for case in whole.cases]))
     found = {
@@ -67,7 +67,7 @@ def run_states(whole: Table, software: SoftwareColumns, planned: States) -> Stat
     return States(**{name: np.where(np.isfinite(own), own, getattr(planned, name)) for name, own in found.items()})
 
 
-def first_token_s(whole: Table, software: SoftwareColumns, queued: Queued) -> F:
+def first_token_s(whole: Table, software: ServingSoftwareColumns, queued: Queued) -> F:
     """Seconds to the first token: the engine's, what holds a request back before, and its arrival."""
     means = np.array([mean_is_told(case) for case in whole.cases])
     waited = np.where(means, queued.ttft_mean_s, queued.ttft_median_s)

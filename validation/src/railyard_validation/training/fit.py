@@ -136,7 +136,9 @@ def refitted(cases: Sequence[Case], known: Mapping[str, SoftwareProfile]) -> lis
     return changed
 
 
-def _fit_one(cases: list[Case], known: Mapping[str, SoftwareProfile], record: profiles.Record, predict: Predict) -> Fit:
+def _fit_one(
+    cases: list[Case], known: Mapping[str, SoftwareProfile], record: profiles.ProfileRecord, predict: Predict
+) -> Fit:
     """Constants of dense layers on runs without experts first; then those of expert layers on the others.
 
     An expert layer's own uncertainty would otherwise bend the rate of every matrix product.

@@ -24,7 +24,7 @@ from railyard.workload.training.schedule import Op
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.workload.training.parallel.parts import Parts
+    from railyard.workload.training.parallel.parts import StageParts
     from railyard.workload.training.program import Lattice
     from railyard.workload.training.schedule import Emission
     from railyard.workload.training.spec import Layout, Training
@@ -83,7 +83,7 @@ class DataPlan:
 
     @classmethod
     def of(
-        cls, layout: Layout, lattice: Lattice, parts: Parts, *, splits_backward: bool, reduce_ahead: bool = False
+        cls, layout: Layout, lattice: Lattice, parts: StageParts, *, splits_backward: bool, reduce_ahead: bool = False
     ) -> DataPlan:
         """The plan of a layout."""
         holdings = _holdings(layout, lattice, parts)
@@ -149,7 +149,7 @@ def _marked(length: int, where: NDArray[np.intp]) -> NDArray[np.bool_]:
     return marks
 
 
-def _holdings(layout: Layout, lattice: Lattice, parts: Parts) -> tuple[Holding, ...]:
+def _holdings(layout: Layout, lattice: Lattice, parts: StageParts) -> tuple[Holding, ...]:
     hybrid = layout.zero == 3 and 1 < lattice.shard < lattice.replicas
     space, replicas = ("shard", "replica") if hybrid else ("dp", "")
     dense = Holding("dense", parts.dense, space, lattice.communicator_size(space), replicas)
@@ -165,7 +165,7 @@ def segments(training: Training, layers: int, parameters: int) -> int:
     return min(layers, -(-parameters * training.software.gradient_bytes // layout.bucket_bytes))
 
 
-def bucket_count(training: Training, parts: Parts, holding: Holding) -> NDArray[np.int64]:
+def bucket_count(training: Training, parts: StageParts, holding: Holding) -> NDArray[np.int64]:
     """int64[parts]: collectives in which the gradients of a part are reduced: one a layer, or one a bucket."""
     layout = training.layout
     if layout.zero == 3 or not layout.bucket_bytes:

@@ -22,7 +22,7 @@ from railyard.workload.training.schedule import Op
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.workload.training.parallel.parts import Traffic
+    from railyard.workload.training.parallel.parts import StageTraffic
     from railyard.workload.training.parallel.pieces import Pieces
     from railyard.workload.training.program import Program
 
@@ -49,7 +49,7 @@ class Inner:
 inners: Registry[Inner] = Registry("split of a layer")
 
 
-def attach(program: Program, pieces: Pieces, traffic: tuple[Traffic, ...]) -> None:
+def attach(program: Program, pieces: Pieces, traffic: tuple[StageTraffic, ...]) -> None:
     """Puts the collectives of all pieces on their streams; groups of one rank exchange nothing."""
     real = [t for t in traffic if program.lattice.communicator_size(t.group) > 1]
     for number, one in enumerate(real):
@@ -66,14 +66,14 @@ def attach(program: Program, pieces: Pieces, traffic: tuple[Traffic, ...]) -> No
         program.wait(pieces.entry, pieces.within(last))
 
 
-def _chosen(pieces: Pieces, traffic: Traffic, count: NDArray[np.int64]) -> NDArray[np.int64]:
+def _chosen(pieces: Pieces, traffic: StageTraffic, count: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.flatnonzero((pieces.op == _OPS[traffic.phase]) & (count[pieces.part] > 0))
 
 
 def _add(
     program: Program,
     pieces: Pieces,
-    traffic: Traffic,
+    traffic: StageTraffic,
     chosen: NDArray[np.int64],
     *,
     stream: Stream,
@@ -98,7 +98,7 @@ def _add(
     )
 
 
-def _open(program: Program, pieces: Pieces, traffic: Traffic, place: int) -> None:
+def _open(program: Program, pieces: Pieces, traffic: StageTraffic, place: int) -> None:
     chosen = _chosen(pieces, traffic, traffic.open_count)
     size, count = traffic.open_bytes, traffic.open_count
     pieces.end[chosen] = _add(
@@ -106,7 +106,7 @@ def _open(program: Program, pieces: Pieces, traffic: Traffic, place: int) -> Non
     )
 
 
-def _uncovered(program: Program, pieces: Pieces, traffic: Traffic, place: int) -> None:
+def _uncovered(program: Program, pieces: Pieces, traffic: StageTraffic, place: int) -> None:
     """What would hide under another micro-batch is open where a pass has none beside it."""
     chosen = _chosen(pieces, traffic, traffic.hidden_count)
     chosen = chosen[~pieces.together[chosen]]
@@ -117,7 +117,7 @@ def _uncovered(program: Program, pieces: Pieces, traffic: Traffic, place: int) -
 
 
 def _hidden(
-    program: Program, pieces: Pieces, traffic: Traffic, place: int, *, where: NDArray[np.bool_] | None = None
+    program: Program, pieces: Pieces, traffic: StageTraffic, place: int, *, where: NDArray[np.bool_] | None = None
 ) -> None:
     chosen = _chosen(pieces, traffic, traffic.hidden_count)
     chosen = chosen if where is None else chosen[where[chosen]]

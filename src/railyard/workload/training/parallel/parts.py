@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Traffic:
+class StageTraffic:
     """Collectives of one kind and group in one pass, over all parts.
 
     Attributes:
@@ -53,7 +53,7 @@ class Traffic:
 
 
 @dataclass(frozen=True)
-class Parts:
+class StageParts:
     """Rows 0 to `virtual stages - 1` are whole stages; behind them stand the segments, stage after stage.
 
     Attributes:
@@ -75,7 +75,7 @@ class Parts:
     layers: NDArray[np.int64]
     dense: NDArray[np.int64]
     expert: NDArray[np.int64]
-    traffic: tuple[Traffic, ...]
+    traffic: tuple[StageTraffic, ...]
     rows: tuple[VirtualStage, ...] = ()
 
     @property
@@ -91,7 +91,7 @@ def parts_of(
     *,
     splits_backward: bool,
     times_of: TimesOf | None = None,
-) -> Parts:
+) -> StageParts:
     """The table of a job.
 
     Args:
@@ -113,7 +113,7 @@ def parts_of(
         time_ps[row, Op.FORWARD] = time.forward_ps
         time_ps[row, Op.BACKWARD] = time.backward_input_ps + (0 if splits_backward else weight)
         time_ps[row, Op.WEIGHT] = weight if splits_backward else 0
-    return Parts(
+    return StageParts(
         segments=number,
         first_segment=len(stages) + np.cumsum(number) - number,
         time_ps=time_ps,
@@ -160,7 +160,7 @@ def alike(stage: VirtualStage) -> tuple[int, int, bool, bool]:
     return stage.layers, stage.moe_layers, stage.embedding, stage.head
 
 
-def _traffic(times: list[StageTimes], *, again: bool) -> tuple[Traffic, ...]:
+def _traffic(times: list[StageTimes], *, again: bool) -> tuple[StageTraffic, ...]:
     """Collectives of all parts, those of one kind, group and pass put together.
 
     Of a collective that is pipelined with computation, the hidden share runs beside it; the bytes of the open share
@@ -173,9 +173,9 @@ def _traffic(times: list[StageTimes], *, again: bool) -> tuple[Traffic, ...]:
         for row, time in enumerate(times):
             same = [c for c in time.collectives if (c.group, c.kind, c.phase) == (group, kind, phase)]
             columns[:, row] = _merged([(c.size_bytes, c.count, c.hidden) for c in same])
-        found.append(Traffic(group, kind, phase, *columns))
+        found.append(StageTraffic(group, kind, phase, *columns))
         if again and phase == "forward":
-            found.append(Traffic(group, kind, "recompute", *columns))
+            found.append(StageTraffic(group, kind, "recompute", *columns))
     return tuple(found)
 
 

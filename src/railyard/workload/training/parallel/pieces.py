@@ -14,7 +14,7 @@ from railyard.workload.training.schedule import Op
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.workload.training.parallel.parts import Parts
+    from railyard.workload.training.parallel.parts import StageParts
     from railyard.workload.training.program import Program
     from railyard.workload.training.schedule import Emission
 
@@ -106,7 +106,7 @@ class Pieces:
         last[where] = slots
 
 
-def cut(emission: Emission, parts: Parts, split: NDArray[np.bool_]) -> Pieces:
+def cut(emission: Emission, parts: StageParts, split: NDArray[np.bool_]) -> Pieces:
     """The pieces of all operations.
 
     Args:
@@ -148,7 +148,7 @@ def _before(stage: NDArray[np.int32]) -> NDArray[np.int64]:
     return before
 
 
-def compute(program: Program, pieces: Pieces, parts: Parts) -> None:
+def compute(program: Program, pieces: Pieces, parts: StageParts) -> None:
     """Puts the computation of every piece on its stage's compute stream, what is computed again in front of it."""
     slots = np.full(len(pieces), NONE, np.int64)
     for op, phase in _PHASES.items():

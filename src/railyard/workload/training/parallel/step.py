@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster
     from railyard.workload.training.parallel.data import DataPlan
-    from railyard.workload.training.parallel.parts import Parts
+    from railyard.workload.training.parallel.parts import StageParts
     from railyard.workload.training.parallel.pieces import Pieces
     from railyard.workload.training.program import Program
     from railyard.workload.training.schedule import Emission
@@ -37,7 +37,7 @@ class Step:
 
     training: Training
     cluster: Cluster
-    parts: Parts
+    parts: StageParts
     emission: Emission
     plan: DataPlan
     pieces: Pieces

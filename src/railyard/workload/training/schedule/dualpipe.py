@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.errors import InputError
-from railyard.workload.training.schedule.sequence import Op, Schedule, Sequence, schedules
+from railyard.workload.training.schedule.sequence import Op, PipelineSchedule, Sequence, schedules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,7 +119,7 @@ def _bubble(pp: int, _vp: int, _micro_batches: int, forward: float, grad_input: 
 
 DUALPIPE = schedules.add(
     "dualpipe",
-    Schedule(
+    PipelineSchedule(
         name="dualpipe",
         summary="Both directions at once, forward and backward overlapped; idle (p/2-1)(F&B+B-3W), parameters twice",
         splits_backward=True,

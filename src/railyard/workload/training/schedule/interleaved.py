@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from railyard.workload.training.schedule.sequence import Schedule, Sequence, alternate, grouped_passes, schedules
+from railyard.workload.training.schedule.sequence import (
+    PipelineSchedule,
+    Sequence,
+    alternate,
+    grouped_passes,
+    schedules,
+)
 
 
 def _sequences(pp: int, vp: int, micro_batches: int) -> list[Sequence]:
@@ -16,7 +22,7 @@ def _bubble(pp: int, _vp: int, _micro_batches: int, forward: float, grad_input: 
 
 INTERLEAVED = schedules.add(
     "interleaved",
-    Schedule(
+    PipelineSchedule(
         name="interleaved",
         summary="1F1B over several virtual stages a rank; idle (p-1)/(v m) of the computing time",
         splits_backward=False,

@@ -6,7 +6,7 @@ Of four ranks the first runs F0 F1 F2 F3, waits, then B0 F4 B1 F5 B2 ..., the la
 from __future__ import annotations
 
 from railyard.errors import InputError
-from railyard.workload.training.schedule.sequence import Schedule, Sequence, alternate, plain_passes, schedules
+from railyard.workload.training.schedule.sequence import PipelineSchedule, Sequence, alternate, plain_passes, schedules
 
 
 def _sequences(pp: int, vp: int, micro_batches: int) -> list[Sequence]:
@@ -28,7 +28,7 @@ def _bubble(pp: int, _vp: int, _micro_batches: int, forward: float, grad_input: 
 
 ONE_FORWARD_ONE_BACKWARD = schedules.add(
     "1f1b",
-    Schedule(
+    PipelineSchedule(
         name="1f1b",
         summary="One forward, one backward pass in turn; idle (p-1)/m of the computing time",
         splits_backward=False,

@@ -48,7 +48,7 @@ class Sequence:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class PipelineSchedule:
     """A pipeline schedule: this record is its registration, its documentation and its test subject.
 
     Attributes:
@@ -73,7 +73,7 @@ class Schedule:
     mirrored: bool = False
 
 
-schedules: Registry[Schedule] = Registry("pipeline schedule", package="railyard.workload.training.schedule")
+schedules: Registry[PipelineSchedule] = Registry("pipeline schedule", package="railyard.workload.training.schedule")
 
 
 @dataclass(frozen=True)

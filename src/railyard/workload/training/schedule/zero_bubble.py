@@ -7,7 +7,7 @@ every rank holds as many micro-batches as the first rank of 1F1B does, and runs 
 from __future__ import annotations
 
 from railyard.workload.training.schedule.sequence import (
-    Schedule,
+    PipelineSchedule,
     Sequence,
     alternate,
     grouped_passes,
@@ -28,7 +28,7 @@ def _bubble(pp: int, _vp: int, _micro_batches: int, forward: float, grad_input: 
 
 ZERO_BUBBLE = schedules.add(
     "zero-bubble",
-    Schedule(
+    PipelineSchedule(
         name="zero-bubble",
         summary="1F1B with weight gradients put off (ZB-H1); idle (p-1)(F+B-W), memory as 1F1B",
         splits_backward=True,

@@ -13,7 +13,7 @@ from railyard.workload.training.machine import MachineColumns
 from railyard.workload.training.sync.local import exposed_s, outer_work
 from railyard.workload.training.sync.shapes import bundle
 from railyard.workload.training.sync.sparse_rows import table, without_table
-from railyard.workload.training.sync.wire import Leg, Reduction, Work
+from railyard.workload.training.sync.wire import KernelWork, Leg, Reduction
 from railyard.workload.training.sync.worker import replica_peers, worker_job, workers_of
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Design:
         """Ranks of a scale-up domain."""
         return self.machine.scale_up_domain
 
-    def seconds(self, work: Work) -> float:
+    def seconds(self, work: KernelWork) -> float:
         """Time of kernels on its device."""
         return work.seconds(self.machine.accelerator, self.training.software.memory_fraction)
 
@@ -74,13 +74,13 @@ class Design:
 
 
 @dataclass(frozen=True)
-class Around:
+class AdaptedDesigns:
     """The designs of a table that do something about limits of the network."""
 
     designs: tuple[Design, ...]
 
     @classmethod
-    def of(cls, trainings: Sequence[Training], machines: Sequence[Machine]) -> Around:
+    def of(cls, trainings: Sequence[Training], machines: Sequence[Machine]) -> AdaptedDesigns:
         """Those of a table; designs that ask for nothing cost nothing."""
         found = []
         for row, (whole, machine) in enumerate(zip(trainings, machines, strict=True)):
@@ -178,7 +178,7 @@ class Around:
             updates = design.asked.meets()
             if updates is None:
                 continue
-            seconds, work = 0.0, Work()
+            seconds, work = 0.0, KernelWork()
             for name in ("dense", "expert"):
                 most = max(float(getattr(kind, name)[design.row]) for kind in held.kinds)
                 if most > 0:
@@ -228,13 +228,13 @@ def _gather(design: Design, held: float, layers: float, peers: Peers, stride: in
     return layers * each, layers * design.seconds(gather_work(held / layers, scheme.parameter_share, peers.ranks))
 
 
-def gather_work(parameters: float, share: float, ranks: int) -> Work:
+def gather_work(parameters: float, share: float, ranks: int) -> KernelWork:
     """Coding the rank's own share of gathered parameters and decoding all."""
     own = parameters / ranks
-    return Work((own + parameters) * 2.0 * (1.0 + share), 0.0, 2.0)
+    return KernelWork((own + parameters) * 2.0 * (1.0 + share), 0.0, 2.0)
 
 
-def _meeting(design: Design, name: str, held: float) -> tuple[float, Work]:
+def _meeting(design: Design, name: str, held: float) -> tuple[float, KernelWork]:
     """Seconds in which workers exchange all of a holding, and what the outer update computes."""
     updates, layout = design.asked.meets(), design.training.layout
     assert updates is not None

@@ -16,7 +16,7 @@ from railyard.workload.training.schedule import Op
 from railyard.workload.training.sync.closed_form import gather_work
 from railyard.workload.training.sync.shapes import bundle
 from railyard.workload.training.sync.sparse_rows import table, without_table
-from railyard.workload.training.sync.wire import Peers, Reduction, Work
+from railyard.workload.training.sync.wire import KernelWork, Peers, Reduction
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,10 +45,10 @@ class _Made:
     by_part: dict[int, Reduction]
     peers: Peers
 
-    def work(self, parts: NDArray[np.int64], *, decoding: bool) -> list[Work]:
+    def work(self, parts: NDArray[np.int64], *, decoding: bool) -> list[KernelWork]:
         """Work of every piece, with or without what decodes the result."""
         made = [self.by_part[part] for part in parts.tolist()]
-        return [one.work if decoding else sum((r.work for r in one.rounds), Work()) for one in made]
+        return [one.work if decoding else sum((r.work for r in one.rounds), KernelWork()) for one in made]
 
 
 def reduce_coded(
@@ -100,7 +100,7 @@ def _made(step: Step, holding: Holding, parts: NDArray[np.int64], counts: NDArra
 def _code(
     step: Step,
     held: NDArray[np.int64],
-    work: list[Work],
+    work: list[KernelWork],
     count: NDArray[np.int64],
     *,
     order: NDArray[np.int64],

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Ledger:
+class SyncLedger:
     """Of the rank that holds most, a step on average.
 
     Attributes:
@@ -80,7 +80,7 @@ def _times(plain: float, sent: float) -> str:
     return f"{plain / sent:.3g} times fewer" if sent < plain else f"{sent / plain:.3g} times more"
 
 
-def ledger(training: Training, domain: int) -> Ledger | None:
+def ledger(training: Training, domain: int) -> SyncLedger | None:
     """The price of a job's way of communicating; None where it changes nothing.
 
     Args:
@@ -93,7 +93,7 @@ def ledger(training: Training, domain: int) -> Ledger | None:
     held = HeldColumns.of([training])
     most = {name: max(float(getattr(kind, name)[0]) for kind in held.kinds) for name in ("dense", "expert")}
     plain = training.replace(communication=None)
-    return Ledger(
+    return SyncLedger(
         plain_bytes=sent_bytes(plain, domain, most),
         sent_bytes=sent_bytes(training, domain, most),
         plain_across_bytes=sent_bytes(plain, domain, most, across=True),

@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol
 
 from railyard.registry import Registry
 from railyard.workload.training.sync.published import Finding
-from railyard.workload.training.sync.wire import Work
+from railyard.workload.training.sync.wire import KernelWork
 
 
 class LocalUpdates(Protocol):
@@ -71,10 +71,10 @@ def _common(updates: LocalUpdates) -> list[tuple[str, str, str, str]]:
     return found
 
 
-def outer_work(updates: LocalUpdates, parameters: float) -> Work:
+def outer_work(updates: LocalUpdates, parameters: float) -> KernelWork:
     """The outer update of so many parameters, and the two passes that encode and decode what is sent."""
     coded = 2.0 * (4.0 + updates.bits / 8.0) if updates.bits < 32 else 0.0
-    return Work(parameters * (updates.update_bytes + coded), 0.0, 4.0)
+    return KernelWork(parameters * (updates.update_bytes + coded), 0.0, 4.0)
 
 
 def exposed_s(updates: LocalUpdates, sync_s: float, step_s: float) -> float:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from railyard.graph import CollectiveKind
 from railyard.workload.training import parameters
-from railyard.workload.training.sync.wire import Leg, Reduction, Round, Work
+from railyard.workload.training.sync.wire import KernelWork, Leg, Reduction, Round
 
 if TYPE_CHECKING:
     from railyard.workload.training.spec import Training
@@ -23,8 +23,8 @@ def table(training: Training, sparse: Sparse, peers: Peers) -> Reduction:
     rows = sparse.rows(tokens, model.vocab) / layout.tp
     each = rows * (model.hidden * training.software.gradient_bytes + _INDEX_BYTES)
     return Reduction(
-        (Round(Work(2.0 * each, 0.0, 2.0), (Leg(CollectiveKind.ALL_GATHER, peers.ranks * each),)),),
-        Work(3.0 * peers.ranks * each, 0.0, 1.0),
+        (Round(KernelWork(2.0 * each, 0.0, 2.0), (Leg(CollectiveKind.ALL_GATHER, peers.ranks * each),)),),
+        KernelWork(3.0 * peers.ranks * each, 0.0, 1.0),
     )
 
 

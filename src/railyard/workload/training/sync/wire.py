@@ -123,7 +123,7 @@ class Leg:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class KernelWork:
     """Kernels on the accelerator.
 
     Attributes:
@@ -136,8 +136,10 @@ class Work:
     flops: float = 0.0
     kernels: float = 0.0
 
-    def __add__(self, other: Work) -> Work:
-        return Work(self.traffic_bytes + other.traffic_bytes, self.flops + other.flops, self.kernels + other.kernels)
+    def __add__(self, other: KernelWork) -> KernelWork:
+        return KernelWork(
+            self.traffic_bytes + other.traffic_bytes, self.flops + other.flops, self.kernels + other.kernels
+        )
 
     def seconds(self, device: Accelerator, memory_fraction: float = 1.0) -> float:
         """Time on a device: passes over memory, products under them where they are thin, a gap a kernel.
@@ -154,7 +156,7 @@ class Work:
 class Round:
     """Work, and the collectives that send what it made."""
 
-    work: Work
+    work: KernelWork
     legs: tuple[Leg, ...]
 
 
@@ -163,7 +165,7 @@ class Reduction:
     """All of one reduction: rounds one after another, and the work behind the last."""
 
     rounds: tuple[Round, ...]
-    after: Work
+    after: KernelWork
 
     @property
     def legs(self) -> tuple[Leg, ...]:
@@ -171,7 +173,7 @@ class Reduction:
         return tuple(leg for one in self.rounds for leg in one.legs)
 
     @property
-    def work(self) -> Work:
+    def work(self) -> KernelWork:
         """All work."""
         return sum((one.work for one in self.rounds), self.after)
 

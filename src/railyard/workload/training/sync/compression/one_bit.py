@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from railyard.graph import CollectiveKind
 from railyard.workload.training.sync.compression.scheme import compressions
 from railyard.workload.training.sync.published import Finding
-from railyard.workload.training.sync.wire import Leg, Reduction, Round, Work
+from railyard.workload.training.sync.wire import KernelWork, Leg, Reduction, Round
 
 if TYPE_CHECKING:
     from railyard.workload.training.sync.wire import Bundle, Peers
@@ -57,14 +57,14 @@ class OneBit:
         chunk = bundle.parameters / peers.ranks
         whole = bundle.parameters * 4.0
         # Momentum and error are read, the error written, the scale is a pass of its own.
-        pack = Work(4.0 * whole + signs, 0.0, 4.0)
-        own = Work(signs + 4.0 * 4.0 * chunk, 0.0, 4.0)
+        pack = KernelWork(4.0 * whole + signs, 0.0, 4.0)
+        own = KernelWork(signs + 4.0 * 4.0 * chunk, 0.0, 4.0)
         return Reduction(
             (
                 Round(pack, (Leg(CollectiveKind.ALL_TO_ALL, signs),)),
                 Round(own, (Leg(CollectiveKind.ALL_GATHER, signs),)),
             ),
-            Work(signs + whole, 0.0, 1.0),
+            KernelWork(signs + whole, 0.0, 1.0),
         )
 
     def state_bytes(self, bundle: Bundle, peers: Peers) -> float:

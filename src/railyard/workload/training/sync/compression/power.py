@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from railyard.graph import CollectiveKind
 from railyard.workload.training.sync.compression.scheme import compressions
 from railyard.workload.training.sync.published import Finding
-from railyard.workload.training.sync.wire import Leg, Reduction, Round, Work
+from railyard.workload.training.sync.wire import KernelWork, Leg, Reduction, Round
 
 if TYPE_CHECKING:
     from railyard.workload.training.sync.wire import Bundle, Peers
@@ -64,11 +64,11 @@ class PowerSgd:
         gradient = (bundle.in_matrices - whole) * bundle.gradient_bytes
         # Error feedback: the error is added to the gradient in the buffer, and left there by the last product.
         feedback = 3.0 * gradient
-        first = Work(feedback + gradient + (left + right) * _FACTOR_BYTES, flops, 2.0 * count)
+        first = KernelWork(feedback + gradient + (left + right) * _FACTOR_BYTES, flops, 2.0 * count)
         # Gram-Schmidt makes r columns orthogonal one after another; each passes over what is left of P.
-        turned = Work(left * _FACTOR_BYTES * (self.rank + 1.0), 2.0 * left * self.rank, 2.0 * self.rank)
-        second = turned + Work(gradient + (left + right) * _FACTOR_BYTES, flops, count)
-        after = Work(2.0 * gradient + (left + right) * _FACTOR_BYTES + raw, flops, 2.0 * count)
+        turned = KernelWork(left * _FACTOR_BYTES * (self.rank + 1.0), 2.0 * left * self.rank, 2.0 * self.rank)
+        second = turned + KernelWork(gradient + (left + right) * _FACTOR_BYTES, flops, count)
+        after = KernelWork(2.0 * gradient + (left + right) * _FACTOR_BYTES + raw, flops, 2.0 * count)
         return Reduction(
             (
                 Round(first, (Leg(CollectiveKind.ALL_REDUCE, left * _FACTOR_BYTES + raw),)),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from railyard.graph import CollectiveKind
 from railyard.workload.training.sync.compression.scheme import compressions
 from railyard.workload.training.sync.published import Finding
-from railyard.workload.training.sync.wire import Leg, Reduction, Round, Work
+from railyard.workload.training.sync.wire import KernelWork, Leg, Reduction, Round
 
 if TYPE_CHECKING:
     from railyard.workload.training.sync.wire import Bundle, Over, Peers
@@ -53,16 +53,16 @@ class _Blocks:
         count = bundle.parameters
         rounds = []
         held, groups = count, self._groups(peers)
-        work = Work(count * (full + each), 0.0, 1.0)
+        work = KernelWork(count * (full + each), 0.0, 1.0)
         for over in groups:
             members = peers.of(over)
             rounds.append(Round(work, (Leg(CollectiveKind.ALL_TO_ALL, held * each, over),)))
             before, held = held, held / members
             # What comes in is read and summed; then packed again for the next step.
-            work = Work(before * each + held * (full + each), 0.0, 1.0)
+            work = KernelWork(before * each + held * (full + each), 0.0, 1.0)
         if not peers.sharded:
             rounds.append(Round(work, (Leg(CollectiveKind.ALL_GATHER, count * each),)))
-            work = Work(count * (full + each), 0.0, 1.0)
+            work = KernelWork(count * (full + each), 0.0, 1.0)
         return Reduction(tuple(rounds), work)
 
     def _groups(self, peers: Peers) -> tuple[Over, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from railyard.graph import CollectiveKind
 from railyard.workload.training.sync.compression.scheme import compressions
 from railyard.workload.training.sync.published import Finding
-from railyard.workload.training.sync.wire import Leg, Reduction, Round, Work
+from railyard.workload.training.sync.wire import KernelWork, Leg, Reduction, Round
 
 if TYPE_CHECKING:
     from railyard.workload.training.sync.wire import Bundle, Peers
@@ -65,8 +65,8 @@ class TopK:
         chosen = bundle.parameters * self.density
         each = chosen * (self.value_bytes + _INDEX_BYTES)
         gradient = bundle.parameters * bundle.gradient_bytes
-        select = Work(5.0 * gradient + each, 0.0, 6.0)
-        add = Work(gradient + peers.ranks * (each + 2.0 * 32.0 * chosen), 0.0, 1.0 + peers.ranks)
+        select = KernelWork(5.0 * gradient + each, 0.0, 6.0)
+        add = KernelWork(gradient + peers.ranks * (each + 2.0 * 32.0 * chosen), 0.0, 1.0 + peers.ranks)
         gathered = Leg(CollectiveKind.ALL_GATHER, peers.ranks * each)
         return Reduction((Round(select, (gathered,)),), add)
 
