@@ -19,6 +19,16 @@ and layouts; edit those, not this page. How to write a scenario: [the guide](../
 A quantity is text with its unit; a bare number is an error that says which unit it wants. Counts and ratios may be
 bare.
 """
+# Parts of the schema that another page shows: the catalogue's fields, written over in a scenario.
+ELSEWHERE = ("Figures",)
+RANGE = """## Range
+
+A quantity of the key's own kind; `low <= typical <= high`.
+
+| key | value | default | meaning |
+|---|---|---|---|
+| `low`, `typical`, `high` | a quantity | required | The band of what is not known exactly. |
+"""
 
 
 def main(arguments: list[str]) -> int:
@@ -35,8 +45,8 @@ def main(arguments: list[str]) -> int:
 
 def page() -> str:
     schema = Scenario.model_json_schema()
-    sections = [("Scenario", schema), *sorted(schema["$defs"].items())]
-    return "\n".join([HEAD, *(section(*item) for item in sections), short_names()])
+    parts = sorted((name, part) for name, part in schema["$defs"].items() if not name.endswith((*ELSEWHERE, "Range")))
+    return "\n".join([HEAD, *(section(*item) for item in [("Scenario", schema), *parts]), RANGE, short_names()])
 
 
 def section(name: str, schema: dict[str, Any]) -> str:
@@ -60,7 +70,7 @@ def kind(spec: Any) -> str:
     if not isinstance(spec, dict):
         return "any value"
     forms = {
-        "$ref": lambda ref: f"[{ref.rpartition('/')[2]}](#{ref.rpartition('/')[2].lower()})",
+        "$ref": lambda ref: link(ref.rpartition("/")[2]),
         "const": lambda word: f"`{word}`",
         "enum": lambda words: ", ".join(f"`{word}`" for word in words),
         "anyOf": alternatives,
@@ -69,6 +79,14 @@ def kind(spec: Any) -> str:
         "additionalProperties": lambda item: f"{kind(item)} by name",
     }
     return next((form(spec[word]) for word, form in forms.items() if word in spec), plain_kind(spec))
+
+
+def link(name: str) -> str:
+    """A link to the section of a part of the schema."""
+    if name.endswith(ELSEWHERE):
+        return "[fields of the catalogue](catalog.md)"
+    shown_as = "Range" if name.endswith("Range") else name
+    return f"[{shown_as}](#{shown_as.lower()})"
 
 
 def alternatives(parts: list[dict[str, Any]]) -> str:
