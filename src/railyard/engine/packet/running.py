@@ -102,7 +102,9 @@ def digest(record: Record) -> str:
     times = (record.start_ps, record.end_ps, record.column("receiver_finish_ps"))
     for column in (*times, record.table("links")["bytes"]):
         hashed.update(np.ascontiguousarray(column, "<i8").data)
-    hashed.update(repr(PacketFates(**record.meta["packets"])).encode())
+    # The text is part of the digest: it stays as it is whatever the record's class is called.
+    counts = ", ".join(f"{name}={count!r}" for name, count in asdict(PacketFates(**record.meta["packets"])).items())
+    hashed.update(f"Packets({counts})".encode())
     return hashed.hexdigest()
 
 
