@@ -1,11 +1,11 @@
 /** Variants with a packet-level run: a training step may or may not stand beside it. */
 
 import type { Variant } from "./result";
-import type { PacketSection } from "./result.gen";
+import type { PacketFigures } from "./result.gen";
 
 export interface PacketVariant {
   name: string;
-  packet: PacketSection;
+  packet: PacketFigures;
 }
 
 export const hasPackets = (variant: Variant): variant is Variant & PacketVariant =>

@@ -10,6 +10,7 @@ import pytest
 import railyard
 from railyard.api import TABLES, numbers, words
 from railyard.cli import guard
+from railyard.result.section import Band
 
 SMALL = """\
 name: small
@@ -92,7 +93,7 @@ def test_python_has_the_same_words(file, finished):
     assert finished.variants == ["roce", "ideal"]
     assert finished.report_path.is_file()
     assert railyard.run(file, out=None).folder is None
-    assert railyard.run(scenario, out=None).result["scenario"]["cluster"]["accelerators"] == 32
+    assert railyard.run(scenario, out=None).result.scenario["cluster"]["accelerators"] == 32
     with pytest.raises(railyard.InputError, match="did you mean `accelerators`"):
         railyard.run(file, overrides={"cluster.acelerators": 32}, out=None)
 
@@ -150,9 +151,9 @@ def test_figures_for_people():
     assert numbers.dollars(41_200_000) == "$41.2M"
     assert numbers.power(1.23e6) == "1.23 MW"
     assert numbers.percent(0.1234) == "12.3 %"
-    assert numbers.band({"low": 0.1, "typical": 0.25, "high": 0.5}) == "0.100 / 0.250 / 0.500"
+    assert numbers.band(Band(low=0.1, typical=0.25, high=0.5)) == "0.100 / 0.250 / 0.500"
 
 
 def test_alike_variants_are_said_to_be_alike(finished):
-    twin = {**finished.result, "variants": [finished.result["variants"][0]] * 2}
+    twin = finished.result.model_copy(update={"variants": finished.result.variants[:1] * 2})
     assert words.why(twin).startswith("All 2 variants do alike")

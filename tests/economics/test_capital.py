@@ -45,7 +45,7 @@ def test_capex_adds_up_and_carries_its_ends():
     assert found.per_accelerator_usd.typical == pytest.approx(hardware * 1.03 / 8)
     low = 8 * 25e3 + 21e3 + 8 * 1700 + 150e3 + 16 * 700
     assert found.total_usd.low == pytest.approx(low * 1.02)
-    lines = found.to_json()["components"]
+    lines = found.section().plain()["components"]
     assert [line["name"] for line in lines] == [
         "accelerators",
         "servers",

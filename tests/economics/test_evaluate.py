@@ -156,23 +156,23 @@ def result(evaluated, machine, spent):
         "name": "roce",
         "settings": {},
         "layout": "dp1024",
-        "step": StepTimes((1.0,)).to_json(),
-        "utilization": utilization(decomposition, StepWork(4e6, 1e17, 1e17, 989e12)).to_json(),
+        "step": StepTimes((1.0,)).section().plain(),
+        "utilization": utilization(decomposition, StepWork(4e6, 1e17, 1e17, 989e12)).section().plain(),
         "time": [{key: getattr(row, key) for key in TimeShare.model_fields} for row in decomposition.rows],
-        "lockstep": lockstep(decomposition).to_json(),
-        "jct": cost.jct.to_json(),
-        "power": cost.power.to_json(),
-        "capex": cost.capex.to_json(),
-        "cpmt": cost.cpmt_json(),
-        "bottleneck": Bottleneck("none", "No single resource helps.").to_json(),
-        "network": use.to_json(),
+        "lockstep": lockstep(decomposition).section().plain(),
+        "jct": cost.jct.section().plain(),
+        "power": cost.power.section().plain(),
+        "capex": cost.capex.section().plain(),
+        "cpmt": cost.section().plain(),
+        "bottleneck": Bottleneck("none", "No single resource helps.").section().plain(),
+        "network": use.section().plain(),
         "memory": {"rows": []},
         "timeline": {
             "ranks": [0],
             "tracks": [{"rank": 0, "stream": "compute", "tasks": [[0.0, 1e6, 0]]}],
             "labels": [],
         },
-        "topology": topology_picture(machine, use.load),
+        "topology": topology_picture(machine, use.load).plain(),
         "storage": {"data": None, "checkpoint": None},
         "collectives": [],
         "warnings": [],
@@ -180,7 +180,7 @@ def result(evaluated, machine, spent):
     }
     variant["timeline"]["labels"] = [{"phase": "forward", "op": "x", "group": ""}]
     words = dict.fromkeys(("version", "engine", "digest", "created"), "x")
-    sources = [row.to_json() for row in cost.sources]
+    sources = [dict(vars(row)) for row in cost.sources]
     provenance = {**words, "seed": 0, "sources": sources, "left_out": [], "defaults": []}
     result = {"format": "railyard/1", "name": "t", "scenario": {}, "provenance": provenance, "variants": [variant]}
     return json.loads(json.dumps(result, allow_nan=False))

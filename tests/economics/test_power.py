@@ -64,7 +64,7 @@ def test_components_add_up_and_the_data_movement_tax_is_the_network(spent, facts
     assert drawn.data_movement_share == pytest.approx(network / drawn.it_w.typical)
     assert drawn.total_w.typical == pytest.approx(1.2 * drawn.it_w.typical)
     assert drawn.total_w.low == pytest.approx(1.1 * drawn.it_w.low)
-    said = drawn.to_json()
+    said = drawn.section().plain()
     assert said["total_w"]["typical"] == pytest.approx(1.2 * said["it_w"]["typical"])
     assert said["it_w"]["typical"] < said["provisioned_w"]["typical"]
     assert drawn.energy_per_step_j == pytest.approx(drawn.total_w.typical * 1.0)

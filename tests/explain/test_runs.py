@@ -73,7 +73,7 @@ def test_a_remedy_gives_what_a_run_with_it_gives(run: Path) -> None:
     found = railyard.explain(run)
     tried = next(tried for tried in found.remedies if tried.name == "no recomputation")
     changed = {"workload.training.parallelism.recompute": "none", "compare": {}}
-    (plain,) = railyard.run(SCENARIO, overrides=changed, out=None).result["variants"]
+    (plain,) = railyard.run(SCENARIO, overrides=changed, out=None).result.plain()["variants"]
     assert tried.step_s == pytest.approx(plain["step"]["seconds"], rel=1e-6)
     assert tried.cpmt_usd == pytest.approx(plain["cpmt"]["typical"], rel=1e-3)
     # A remedy that changes nothing costs what the run costs, stalls of checkpoints and all.

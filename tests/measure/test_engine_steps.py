@@ -92,7 +92,7 @@ def test_what_is_waited_for_inside_and_outside_the_scale_up_domain(graph, machin
     use = network_use(line, machine, found)
     assert use.waited_scale_up + use.waited_scale_out == pytest.approx(found.network_s() / found.step_s)
     assert use.waited_scale_up > 0
-    assert use.to_json()["waited"]["scale_out"] == use.waited_scale_out
+    assert use.section().waited.scale_out == use.waited_scale_out
 
 
 def test_one_gpu_of_ten_thousand_in_the_engine(facts):

@@ -37,8 +37,8 @@ def test_utilization_by_rank(yard):
     assert found.per_rank.tolist() == [1.0, 0.5, 0.0]
     assert found.gpu == pytest.approx(0.5)
     assert found.mfu is None
-    assert found.to_json()["ranks"] == {"min": 0.0, "p50": 0.5, "max": 1.0}
-    assert found.to_json(reported_ranks=2)["per_rank"] == [1.0, 0.0]
+    assert found.section().plain()["ranks"] == {"min": 0.0, "p50": 0.5, "max": 1.0}
+    assert found.section(reported_ranks=2).plain()["per_rank"] == [1.0, 0.0]
 
 
 def test_lockstep_names_the_rank_that_all_waited_for(yard):
@@ -55,7 +55,7 @@ def test_lockstep_names_the_rank_that_all_waited_for(yard):
 
 
 def test_step_times_of_a_hundred_seeds():
-    found = StepTimes(tuple(float(number) for number in range(100, 0, -1))).to_json()
+    found = StepTimes(tuple(float(number) for number in range(100, 0, -1))).section().plain()
     assert (found["p50_s"], found["p95_s"], found["p99_s"]) == (50.0, 95.0, 99.0)
     assert found["seconds"] == 50.5
 
@@ -68,7 +68,7 @@ def test_tracks_show_what_ran_and_join_what_looks_alike(yard):
     job.compute(0, 4 * US, phase="backward")
     job.compute(1, 20 * US)
     job.collective(pair, 5 * US, phase="gradient", stream=Stream.GRADIENT, after=[2])
-    found = tracks(job.play(), [0])
+    found = tracks(job.play(), [0]).plain()
     compute, gradient = found["tracks"]
     assert (compute["rank"], compute["stream"], gradient["stream"]) == (0, "compute", "gradient")
     assert compute["tasks"] == [[0.0, 5.0, 0], [5.0, 4.0, 1]]
@@ -80,7 +80,7 @@ def test_too_many_tasks_leave_the_longest(yard):
     job = yard(1)
     for index in range(40):
         job.compute(0, (index % 7 + 1) * US, phase="forward" if index % 2 else "backward")
-    found = tracks(job.play(), [0], most_tasks=10)
+    found = tracks(job.play(), [0], most_tasks=10).plain()
     drawn = found["tracks"][0]["tasks"]
     assert len(drawn) == 10
     assert min(task[1] for task in drawn) >= 6.0

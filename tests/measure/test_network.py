@@ -88,7 +88,7 @@ def test_hot_links_are_named_and_bundles_spread_over_their_members(machine, expo
 def test_the_picture_draws_every_used_link_once(machine, exposed):
     line = exposed([0, 8], {"nic": 1e6, "leaf-spine": 3e6})
     use = network_use(line, machine, decompose(line))
-    drawn = topology_picture(machine, use.load)
+    drawn = topology_picture(machine, use.load).plain()
     picture = drawn["picture"]
     network = machine.back_end
     assert drawn["kind"] == "leaf-spine"

@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railyard.graph import Record
-from railyard.measure.serving.capacity import Point, capacity, front
+from railyard.measure.serving.capacity import capacity, front
 from railyard.measure.serving.objective import Objective, goodput
 from railyard.measure.serving.percentiles import counted, parts_of, quantiles
 from railyard.measure.serving.served import served
+from railyard.result.serving import LoadPoint
 
 S = 10**12
 
@@ -118,7 +119,18 @@ def test_rates_times_the_span_are_the_requests(count, gap_s, answer_s):
 
 def point(rate, attainment):
     """A load."""
-    return Point(rate, attainment, rate * attainment, 0.1, 0.2, 0.01, 0.02, 100.0, 10)
+    return LoadPoint(
+        rate_per_s=rate,
+        attainment=attainment,
+        goodput_per_s=rate * attainment,
+        ttft_p50_s=0.1,
+        ttft_p99_s=0.2,
+        tpot_p50_s=0.01,
+        tpot_p99_s=0.02,
+        output_tokens_per_s=100.0,
+        requests=10,
+        overloaded=False,
+    )
 
 
 @given(st.floats(0.01, 1e3), st.floats(0.01, 1e3))

@@ -28,7 +28,7 @@ SMALL = {
 
 
 def variant(**changes):
-    return execute(load.from_values(SMALL, changes), engine="packet").result
+    return execute(load.from_values(SMALL, changes), engine="packet").result.plain()
 
 
 def test_the_result_holds_flows_tails_and_queues():
@@ -46,7 +46,7 @@ def test_the_result_holds_flows_tails_and_queues():
 
 def test_step_time_is_that_of_the_flow_engine_where_nothing_collides():
     packet, flow = (
-        execute(load.from_values(SMALL, {"cluster.back_end.fabric": "ideal"}), engine=name).result
+        execute(load.from_values(SMALL, {"cluster.back_end.fabric": "ideal"}), engine=name).result.plain()
         for name in ("packet", "flow")
     )
     seconds = [result["variants"][0]["step"]["seconds"] for result in (packet, flow)]

@@ -98,8 +98,8 @@ def test_what_is_written_runs_with_the_figures_of_the_plan(tmp_path: Path) -> No
     planned = plan(draft(SMALL, {"ttft": "1 s", "tpot": "60 ms"}), lambda *_: None)
     path = tmp_path / "best.yaml"
     path.write_text(planned.best_yaml, encoding="utf-8")
-    again = execute(load.load(path)).result["variants"][0]["serving"]
-    assert again["cpmt"] == planned.full[0]["serving"]["cpmt"]
+    again = execute(load.load(path)).result.plain()["variants"][0]["serving"]
+    assert again["cpmt"] == planned.full[0].serving.cpmt.plain()
     assert again["slo"]["attainment"] == pytest.approx(planned.found.best.trial.attainment if planned.found.best else 0)
 
 

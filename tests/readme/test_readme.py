@@ -35,7 +35,7 @@ def test_its_scenarios_run(tmp_path) -> None:
     path.write_text(training)
     assert load(path).scenario.cluster.accelerators == 1024
     path.write_text(serving)
-    found = api.run(path, out=None).result["variants"][0]["serving"]
+    found = api.run(path, out=None).result.plain()["variants"][0]["serving"]
     assert found["slo"]["attainment"] > 0.9
     assert found["cpmt"]["total"]["low"] < found["cpmt"]["total"]["high"]
 

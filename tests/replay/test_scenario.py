@@ -31,8 +31,8 @@ def ran(folder, trace, engine="flow", **more):
     draft = load.from_values(scenario(trace, **more))
     finished = study.run(draft, engine=engine, out=folder)
     record = parquet.read_record(next(finished.folder.rglob("timeline.parquet")))
-    result_from(json.dumps(finished.result))
-    return finished.result["variants"][0], record
+    result_from(json.dumps(finished.result.plain()))
+    return finished.result.plain()["variants"][0], record
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -80,8 +80,8 @@ def test_some_of_many_dependencies_start_a_flow_on_flow_and_packet(tmp_path):
 def test_the_examples_run(tmp_path, engine):
     for name in ("goal", "htsim"):
         finished = study.run(load.load(EXAMPLES / f"{name}.yaml"), engine=engine, out=tmp_path)
-        result_from(json.dumps(finished.result))
-        for variant in finished.result["variants"]:
+        result_from(json.dumps(finished.result.plain()))
+        for variant in finished.result.plain()["variants"]:
             assert variant["cpmt"] is None
             assert variant["cost"]["usd_per_h"]["typical"] > 0
             assert variant["trace"]["transfers"] > 0
@@ -90,7 +90,7 @@ def test_the_examples_run(tmp_path, engine):
 
 def test_flow_and_packet_agree_on_the_schedule(tmp_path):
     lengths = [
-        study.run(load.load(EXAMPLES / "goal.yaml"), engine=engine).result["variants"][0]["step"]["seconds"]
+        study.run(load.load(EXAMPLES / "goal.yaml"), engine=engine).result.plain()["variants"][0]["step"]["seconds"]
         for engine in ("flow", "packet")
     ]
     assert lengths[1] == pytest.approx(lengths[0], rel=0.03)
@@ -100,8 +100,8 @@ def test_flow_and_packet_agree_on_the_schedule(tmp_path):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_trace_of_pytorch_runs_and_says_what_it_lacks(tmp_path, engine):
     finished = study.run(load.load(EXAMPLES / "chakra.yaml"), engine=engine, out=tmp_path)
-    variant = finished.result["variants"][0]
-    result_from(json.dumps(finished.result))
+    variant = finished.result.plain()["variants"][0]
+    result_from(json.dumps(finished.result.plain()))
     assert variant["trace"]["collectives"] == 7
     assert variant["trace"]["ranks"] == 8
     assert any("no process group" in line for line in variant["warnings"])

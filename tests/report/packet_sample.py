@@ -12,13 +12,13 @@ G400 = 400 * 10**9
 COUNTS = ("new", "retransmitted", "trimmed", "dropped", "marked", "acks", "nacks", "pulls", "timeouts", "hops")
 
 
-def measured(traffic: Traffic, found: Record, *, group=None, groups=(), probed=None) -> dict:
+def measured(traffic: Traffic, found: Record, *, group=None, groups=()) -> dict:
     flows = found
     if group is not None:
         flows = replace(found, what=group.astype(np.int32), labels=[Label("", name) for name in groups])
     packets = {kind: found.meta["packets"][kind] for kind in COUNTS}
     left_out = ("bit errors", "the time that hosts and PCIe take")
-    return packet_section(flows, packets, constants=found.meta["constants"], left_out=left_out, probed=probed)
+    return packet_section(flows, packets, constants=found.meta["constants"], left_out=left_out).plain()
 
 
 def permutation(hosts: int, balancing: str) -> dict:
@@ -38,7 +38,7 @@ def incast() -> dict:
     traffic = Traffic.of(hosts, source, target, 1_000_000)
     found = run(leaf_spine(hosts, leaf_hosts=8, spines=8, rate_bps=G400), traffic, Settings())
     probed = {"queues": queues(), "flows": senders_over_time(), "storm": storm(), "reorder": reorder()}
-    section = measured(traffic, found, group=group, groups=("incast", "pipeline"), probed=probed)
+    section = measured(traffic, found, group=group, groups=("incast", "pipeline")) | probed
     section["packets"] |= {"pauses": 812, "cnps": 0}
     return section
 

@@ -1,11 +1,13 @@
 """The report of packet-level runs in a real browser: every section, nothing missing, nothing made up."""
 
+import json
 import re
 import subprocess
 
 import pytest
 
 from railyard.report import write_report
+from railyard.result.reading import result_from
 
 from . import packet_sample
 from .browser import CHROMIUM, browse
@@ -16,7 +18,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this ma
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     path = tmp_path_factory.mktemp("packets") / "report.html"
-    write_report(packet_sample.result(), path)
+    write_report(result_from(json.dumps(packet_sample.result())), path)
     return path
 
 
@@ -73,7 +75,7 @@ def test_a_run_in_which_nothing_finished_says_so(tmp_path):
         "last_finish_us": None,
     }  # fmt: skip
     result["variants"] = result["variants"][:1]
-    write_report(result, tmp_path / "report.html")
+    write_report(result_from(json.dumps(result)), tmp_path / "report.html")
     page = browse((tmp_path / "report.html").as_uri(), tmp_path / "profile", "--dump-dom")
     assert "No flow has finished." in words(page) or "0 of 128 flows" in words(page)
     assert not re.search(r"NaN|undefined|Infinity|\[object", words(page))

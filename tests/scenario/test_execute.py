@@ -31,7 +31,7 @@ def visible(folder):
 
 
 def test_a_result_is_complete_and_its_parts_add_up(small):
-    result = run(small, varies=["fabric=roce,ideal"]).result
+    result = run(small, varies=["fabric=roce,ideal"]).result.plain()
     assert result["format"] == "railyard/1"
     assert [variant["name"] for variant in result["variants"]] == ["roce", "ideal"]
     for variant in result["variants"]:
@@ -62,10 +62,12 @@ def test_the_folder_reproduces_the_run(small, tmp_path):
     assert not (tmp_path / "runs" / ".unfinished").exists()
 
     stored = json.loads((first.folder / "result.json").read_text(encoding="utf-8"))
-    assert stored == first.result
+    assert stored == first.result.plain()
     again = run(first.folder / "scenario.yaml", out=tmp_path / "runs")
     assert again.folder == first.folder
-    digests = [[variant["digest"] for variant in result["variants"]] for result in (first.result, again.result)]
+    digests = [
+        [variant["digest"] for variant in result["variants"]] for result in (first.result.plain(), again.result.plain())
+    ]
     assert digests[0] == digests[1]
     assert read_record(again.folder / "timeline.parquet").digest() == digests[0][0]
     trace = json.loads((first.folder / "trace.json").read_text(encoding="utf-8"))
@@ -89,22 +91,23 @@ def test_files_that_a_scenario_names_go_with_it(small, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     again = run(first.folder / "scenario.yaml", out=elsewhere)
-    assert again.result["variants"][0]["digest"] == first.result["variants"][0]["digest"]
-    assert again.result["variants"][0]["cpmt"] == first.result["variants"][0]["cpmt"]
+    assert again.result.plain()["variants"][0]["digest"] == first.result.plain()["variants"][0]["digest"]
+    assert again.result.plain()["variants"][0]["cpmt"] == first.result.plain()["variants"][0]["cpmt"]
 
 
 def test_seeds_give_a_distribution(small):
-    step = run(small, "repeat=4", "jitter.sigma=5 %").result["variants"][0]["step"]
+    step = run(small, "repeat=4", "jitter.sigma=5 %").result.plain()["variants"][0]["step"]
     assert len(set(step["samples"])) == 4
     assert min(step["samples"]) <= step["p50_s"] <= step["p95_s"] <= step["p99_s"] == max(step["samples"])
-    alone = run(small, "seed=2", "jitter.sigma=5 %").result["variants"][0]["step"]
+    alone = run(small, "seed=2", "jitter.sigma=5 %").result.plain()["variants"][0]["step"]
     assert alone["samples"] == [step["samples"][2]]
 
 
 def test_the_law_of_jitter_stands_around_an_undisturbed_step(small):
     """In closed form, so that the timeline is the same with and without it; drawn, the samples are what differs."""
     quantiles, none, drawn = (
-        run(small, f"jitter.law={law}", "repeat=3").result["variants"][0] for law in ("quantiles", "none", "drawn")
+        run(small, f"jitter.law={law}", "repeat=3").result.plain()["variants"][0]
+        for law in ("quantiles", "none", "drawn")
     )
     assert quantiles["digest"] == none["digest"]
     step = quantiles["step"]
@@ -123,31 +126,31 @@ CROWDED = [
 
 
 def test_every_seed_draws_the_hashes_anew(small):
-    variant = run(small, *CROWDED, "repeat=5", "jitter.law=none").result["variants"][0]
+    variant = run(small, *CROWDED, "repeat=5", "jitter.law=none").result.plain()["variants"][0]
     step = variant["step"]
     assert len(set(step["samples"])) > 1
     assert step["seconds"] == step["p50_s"] == sorted(step["samples"])[2]
     assert sum(part["seconds"] for part in variant["time"]) == pytest.approx(step["p50_s"], rel=1e-9)
     for way in ("seed=3", "cluster.back_end.seed=3"):
-        assert run(small, *CROWDED, way).result["variants"][0]["step"]["samples"] == [step["samples"][3]]
+        assert run(small, *CROWDED, way).result.plain()["variants"][0]["step"]["samples"] == [step["samples"][3]]
 
 
 def test_what_is_not_random_is_the_same_under_every_seed(small):
-    step = run(small, *CROWDED[:3], "fabric=uec", "repeat=3").result["variants"][0]["step"]
+    step = run(small, *CROWDED[:3], "fabric=uec", "repeat=3").result.plain()["variants"][0]["step"]
     assert step["samples"] == [step["seconds"]] * 3
 
 
 def test_a_single_draw_of_the_hashes_says_so(small):
     def told(*sets):
-        return [line for line in run(small, *sets).result["provenance"]["defaults"] if "ECMP" in line]
+        return [line for line in run(small, *sets).result.plain()["provenance"]["defaults"] if "ECMP" in line]
 
     assert told(*CROWDED) == ["one draw of the ECMP hashes; `repeat: 8` shows the spread"]
     assert told(*CROWDED, "repeat=2") == told(*CROWDED[:3], "fabric=uec") == []
 
 
 def test_a_late_rank_costs_lockstep(small):
-    late = run(small, "faults=[{kind: late, rank: 5, by: 2 ms}]").result["variants"][0]
-    calm = run(small).result["variants"][0]
+    late = run(small, "faults=[{kind: late, rank: 5, by: 2 ms}]").result.plain()["variants"][0]
+    calm = run(small).result.plain()["variants"][0]
     assert late["step"]["seconds"] == pytest.approx(calm["step"]["seconds"] + 2e-3, rel=0.02)
     # All 15 others wait; what was slack before they waited hides a part of it.
     assert 0.5 * 15 * 2e-3 < late["lockstep"]["gpu_seconds_lost_to_stragglers"] <= 15 * 2e-3
@@ -158,7 +161,7 @@ def test_checkpoints_are_part_of_the_mean_step(small):
         "cluster.storage={name: local-nvme, servers: 2}",
         "workload.training.checkpoint={interval_steps: 4, asynchronous: false}",
     ]
-    saved = run(small, *storage).result["variants"][0]
+    saved = run(small, *storage).result.plain()["variants"][0]
     causes = {part["cause"]: part["share"] for part in saved["time"]}
     assert causes["checkpoint"] > 0
     assert sum(part["share"] for part in saved["time"]) == pytest.approx(1.0)
@@ -166,8 +169,8 @@ def test_checkpoints_are_part_of_the_mean_step(small):
 
 
 def test_closed_forms_run_the_same_scenario(small):
-    flow = run(small).result["variants"][0]["step"]["seconds"]
-    analytic = run(small, engine="analytic").result["variants"][0]["step"]["seconds"]
+    flow = run(small).result.plain()["variants"][0]["step"]["seconds"]
+    analytic = run(small, engine="analytic").result.plain()["variants"][0]["step"]["seconds"]
     assert analytic == pytest.approx(flow, rel=0.1)
 
 
@@ -265,7 +268,8 @@ def test_expert_groups_stay_inside_racks_that_they_do_not_divide(tmp_path):
     path = tmp_path / "racks.yaml"
     path.write_text(RACKS, encoding="utf-8")
     chosen, asked, straddling = (
-        run(path, *sets).result for sets in ((), ("cluster.ranks_per_domain=64",), ("cluster.ranks_per_domain=72",))
+        run(path, *sets).result.plain()
+        for sets in ((), ("cluster.ranks_per_domain=64",), ("cluster.ranks_per_domain=72",))
     )
     steps = [result["variants"][0]["step"]["seconds"] for result in (chosen, asked, straddling)]
     assert steps[0] == steps[1] < steps[2] / 1.5

@@ -34,7 +34,7 @@ BASE = {
 def run(overrides=None, **others):
     """The result's variants."""
     changes = {f"workload.serving.{key}": value for key, value in (overrides or {}).items()}
-    return api.run(BASE, overrides={**changes, **others}, out=None).result["variants"]
+    return api.run(BASE, overrides={**changes, **others}, out=None).result.plain()["variants"]
 
 
 def one(overrides=None, **others):
@@ -297,7 +297,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "serving"
 
 def study(name, **changes):
     """The serving object of each variant of an example."""
-    result = api.run(EXAMPLES / f"{name}.yaml", overrides=changes, out=None).result
+    result = api.run(EXAMPLES / f"{name}.yaml", overrides=changes, out=None).result.plain()
     return {variant["name"]: variant["serving"] for variant in result["variants"]}
 
 
@@ -393,9 +393,9 @@ def profiles(tmp_path):
 def test_profiles_of_ones_own_devices(profiles, tmp_path):
     """What `calibrate serving` writes is what a scenario reads, and a run keeps the file."""
     found = api.run(BASE, overrides={"workload.serving.profiles": str(profiles)}, out=tmp_path / "run")
-    own = found.result["variants"][0]["serving"]
+    own = found.result.plain()["variants"][0]["serving"]
     assert own["tpot_s"]["mean"] > 1.2 * one()["tpot_s"]["mean"]
-    assert any(source["source"] == "mine" for source in found.result["provenance"]["sources"])
+    assert any(source["source"] == "mine" for source in found.result.plain()["provenance"]["sources"])
     assert list((tmp_path / "run").rglob("inputs/*own.toml"))
     with pytest.raises(InputError, match=r"workload\.serving\.profiles"):
         one({"profiles": "none.toml"})

@@ -28,7 +28,7 @@ SCENARIO = {
         }
     },
 }
-KEPT = json.dumps(api.run(SCENARIO, out=None).result)
+KEPT = json.dumps(api.run(SCENARIO, out=None).result.plain())
 
 
 def places(value, way=()):

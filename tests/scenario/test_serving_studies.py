@@ -16,7 +16,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "serving"
 
 def study(name, **changes):
     """The variants of an example, whose whole result is sound."""
-    result = api.run(EXAMPLES / f"{name}.yaml", overrides=changes, out=None).result
+    result = api.run(EXAMPLES / f"{name}.yaml", overrides=changes, out=None).result.plain()
     result_from(json.dumps(result))
     return result["variants"]
 

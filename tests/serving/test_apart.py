@@ -255,7 +255,7 @@ def run(**changes):
     """The serving object of the only variant."""
     decode = "workload.serving.pools.decode."
     named = {(decode + key if key in KEYS else key): value for key, value in changes.items()}
-    return api.run(BASE, overrides=named, out=None).result["variants"][0]["serving"]
+    return api.run(BASE, overrides=named, out=None).result.plain()["variants"][0]["serving"]
 
 
 def test_two_kinds_do_not_share_a_server():
@@ -341,7 +341,7 @@ def test_what_is_refused(changes, words):
 def test_apart_pays_at_high_loads():
     """The study: at few requests each micro-batch reads the experts for itself, at many the halves overlap."""
     study = Path(__file__).parents[2] / "examples" / "serving" / "attention-and-ffn.yaml"
-    result = api.run(study, overrides={"compare.vary.rate": [8, 32]}, out=None).result
+    result = api.run(study, overrides={"compare.vary.rate": [8, 32]}, out=None).result.plain()
     tpot = [variant["serving"]["tpot_s"]["p50"] for variant in result["variants"]]
     together, once, twice, thrice = (tpot[number : number + 2] for number in range(0, 8, 2))
     assert together[0] < min(once[0], twice[0], thrice[0])

@@ -54,7 +54,7 @@ def test_fewer_bits_are_moved_sooner(bits):
             "cluster": {"accelerators": 16, "server": "hgx-h100", "back_end": {"link_rate": "25 Gb/s"}},
             "workload": {"serving": serving},
         }
-        found = api.run(scenario, out=None).result["variants"][0]["serving"]
+        found = api.run(scenario, out=None).result.plain()["variants"][0]["serving"]
         moved.append(found["ttft_parts"]["mean"]["transfer_s"])
     assert moved[0] / moved[1] == pytest.approx(16 / STORED[bits], rel=0.02)
 
@@ -84,7 +84,7 @@ def test_a_long_prompt_fits_where_ranks_share_it():
     for ranks in (1, 4):
         serving = {"model": "llama-3.1-8b", "requests": asked, "pools": {"both": {"replicas": 1, "cp": ranks}}}
         scenario = {"name": "x", "cluster": {"accelerators": 8, "server": "hgx-h100"}, "workload": {"serving": serving}}
-        done.append(api.run(scenario, out=None).result["variants"][0]["serving"]["requests"])
+        done.append(api.run(scenario, out=None).result.plain()["variants"][0]["serving"]["requests"])
     assert (done[0]["dropped"], done[1]["done"]) == (2, 2)
 
 

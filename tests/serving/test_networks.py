@@ -58,7 +58,7 @@ def changed(**serving):
 
 def serve(**serving):
     """The serving object of the only variant."""
-    return api.run(changed(**serving), out=None).result["variants"][0]["serving"]
+    return api.run(changed(**serving), out=None).result.plain()["variants"][0]["serving"]
 
 
 def moved(**serving):
@@ -112,7 +112,7 @@ def test_paths_to_the_gateway_are_the_networks_own():
     found = {}
     for fabric in ("roce", "scheduled"):
         scenario = {**changed(), "cluster": {**cluster, "back_end": {"topology": "rail-optimized", "fabric": fabric}}}
-        serving = api.run(scenario, out=None).result["variants"][0]["serving"]
+        serving = api.run(scenario, out=None).result.plain()["variants"][0]["serving"]
         found[fabric] = serving["ttft_parts"]["mean"]["transfer_s"]
     assert found["roce"] > 1.3 * found["scheduled"]
 
@@ -137,14 +137,14 @@ def test_both_networks_are_bought():
     """Switches, servers and accelerators of the second come on top of the cluster's."""
     both = serve()["capex"]["total_usd"]["typical"]
     alone = changed(gateway=None, prefill={"replicas": 1}, decode={"server": None, "network": None})
-    first = api.run(alone, out=None).result["variants"][0]["serving"]["capex"]["total_usd"]["typical"]
+    first = api.run(alone, out=None).result.plain()["variants"][0]["serving"]["capex"]["total_usd"]["typical"]
     assert both > 1.3 * first
 
 
 def test_all_pools_elsewhere_leave_the_cluster_idle():
     """Whoever writes accelerators that no pool uses pays for them, and is told."""
     network = {"topology": "leaf-spine", "fabric": "roce"}
-    result = api.run(changed(prefill={"network": network}), out=None).result
+    result = api.run(changed(prefill={"network": network}), out=None).result.plain()
     assert any("16 accelerators" in line and "no pool" in line for line in result["provenance"]["defaults"])
 
 

@@ -33,7 +33,7 @@ def changed(**serving):
 
 def moved(scenario):
     """Mean time of the keys and values on their way, s."""
-    serving = api.run(scenario, out=None).result["variants"][0]["serving"]
+    serving = api.run(scenario, out=None).result.plain()["variants"][0]["serving"]
     return serving["ttft_parts"]["mean"]["transfer_s"]
 
 
@@ -64,7 +64,7 @@ def test_copies_take_turns():
     sent = np.bincount(links.link, weights=links.share)
     assert np.ptp(sent[sent > 0]) < 1e-9
     drawn = {"synthetic": {"arrivals": "fixed", "rate": 0.2, "input": 16000, "output": 2, "count": 16}}
-    serving = api.run(changed(pools=COPIES, requests=drawn), out=None).result["variants"][0]["serving"]
+    serving = api.run(changed(pools=COPIES, requests=drawn), out=None).result.plain()["variants"][0]["serving"]
     loads = [link["utilization"] for link in serving["links"] if link["tier"] == "nic"]
     assert len(loads) == 8
     assert np.ptp(loads) < 1e-9

@@ -62,4 +62,4 @@ def run(stages: dict[str, Any], asked: dict[str, Any] | None = None, **further: 
 def measured(stages: dict[str, Any], asked: dict[str, Any] | None = None, **further: Any) -> dict[str, Any]:
     """The result's variant."""
     ready = job(stages, asked, **further)
-    return measure(ready, ready.run(ready.requests)).variant
+    return measure(ready, ready.run(ready.requests)).variant.plain()

@@ -24,7 +24,7 @@ def alone(stage: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
         "workload": {"serving": {**model, "requests": {"synthetic": asked}}},
     }
     ready = prepare(load.from_values(values))[0]
-    found: dict[str, Any] = measure_serving(ready, ready.run(ready.requests)).variant["serving"]["kv"]
+    found: dict[str, Any] = measure_serving(ready, ready.run(ready.requests)).variant.serving.kv.plain()
     return found
 
 

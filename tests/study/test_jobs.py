@@ -43,7 +43,7 @@ def job(name, accelerators=16, placement="spread", **work):
 
 
 def run(values):
-    result = api.run(values, out=None).result
+    result = api.run(values, out=None).result.plain()
     Result.model_validate(json.loads(json.dumps(result)), strict=False)
     return result["variants"][0]
 
@@ -98,7 +98,7 @@ def test_a_job_that_has_the_cluster_takes_the_step_of_the_one_job_form():
     one = copy.deepcopy(values)
     one["workload"] = {"training": {**TRAINING, "global_batch": 32}}
     one["cluster"]["placement"] = "scattered"
-    alone = api.run(one, out=None).result["variants"][0]
+    alone = api.run(one, out=None).result.plain()["variants"][0]
     assert found.makespan_ps * 1e-12 == alone["step"]["samples"][0]
     assert found.digest() == alone["digest"]
 

@@ -6,9 +6,13 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from railyard.errors import InputError, SimulationError
+from railyard.graph import Record
+from railyard.measure.packets import packet_section
+from railyard.result.variants.traffic import TrafficVariant
 from railyard.study import kinds as files
 from railyard.study import study
 from railyard.study.control import Control, Meter
@@ -31,9 +35,20 @@ class Number:
     value: int
 
 
+NOTHING = Record(
+    rows="flows",
+    who=np.zeros(0, np.int32),
+    what=np.zeros(0, np.int32),
+    start_ps=np.zeros(0, np.int64),
+    end_ps=np.zeros(0, np.int64),
+    size_bytes=np.zeros(0, np.int64),
+    optional={"target": np.zeros(0, np.int32)},
+)
+
+
 @dataclass(frozen=True)
 class Squared:
-    variant: dict
+    variant: TrafficVariant
     digest: str
     sources: tuple = ()
     left_out: tuple = ("cubes",)
@@ -48,6 +63,15 @@ def squared(number: Number, control: Control) -> int:
     return number.value**2
 
 
+def variant(square: int) -> TrafficVariant:
+    return TrafficVariant(name=str(square), settings={"square": square}, packet=packet_section(NOTHING, {}))
+
+
+def noted(found: Squared, **figures: int) -> Squared:
+    settings = {**found.variant.settings, **figures}
+    return replace(found, variant=found.variant.model_copy(update={"settings": settings}))
+
+
 SUMS = Kind(
     name="sums",
     expand=lambda document, varies: [Number(f"n{value}", value) for value in (*document.numbers, *map(int, varies))],
@@ -55,9 +79,9 @@ SUMS = Kind(
     prepare=lambda variants, _engine: variants,
     engine=lambda _number: "abacus",
     run=squared,
-    measure=lambda square: Squared({"name": str(square), "square": square}, f"{square:x}"),
-    search=lambda square, found, _control: found.variant.update(double=2 * square),
-    relate=lambda measured: [found.variant.update(of=len(measured)) for found in measured],
+    measure=lambda square: Squared(variant(square), f"{square:x}"),
+    search=lambda square, found, _control: noted(found, double=2 * square),
+    relate=lambda measured: [noted(found, of=len(measured)) for found in measured],
     write=lambda folder, square, _found: (folder / "square.txt").write_text(str(square)),
 )
 
@@ -73,14 +97,14 @@ def test_every_step_has_its_place(tmp_path):
         Sums((3, 11)),
         ["13"],
         out=tmp_path,
-        faces=[lambda result, folder: (folder / "face.txt").write_text(result["name"])],
+        faces=[lambda result, folder: (folder / "face.txt").write_text(result.name)],
         progress=lambda _what, share: shares.append(share),
     )
-    variants = finished.result["variants"]
+    variants = [variant["settings"] for variant in finished.result.plain()["variants"]]
     assert [variant["square"] for variant in variants] == [9, 121, 169]
     assert [variant["double"] for variant in variants] == [18, 242, 338]
     assert {variant["of"] for variant in variants} == {3}
-    provenance = finished.result["provenance"]
+    provenance = finished.result.plain()["provenance"]
     assert (provenance["engine"], provenance["seed"], provenance["digest"]) == ("abacus", 7, "9")
     assert provenance["left_out"] == ["cubes"]
     assert finished.folder is not None
@@ -88,7 +112,7 @@ def test_every_step_has_its_place(tmp_path):
     places = {"square.txt", "variants/1-n11/square.txt", "variants/2-n13/square.txt"}
     assert written == {"result.json", "face.txt", *places}
     assert (finished.folder / "variants/2-n13/square.txt").read_text() == "169"
-    assert json.loads((finished.folder / "result.json").read_text()) == finished.result
+    assert json.loads((finished.folder / "result.json").read_text()) == finished.result.plain()
     assert shares == sorted(shares)
     assert shares[-2:] == [0.99, 1.0]
 

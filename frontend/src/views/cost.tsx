@@ -1,7 +1,7 @@
 import { band, count, dollars } from "../format";
 import { BandBar, Section, Table } from "../parts";
 import type { Stepped } from "../result";
-import type { CapexSection, NamedBand, TrainingCost } from "../result.gen";
+import type { CapexFigures, NamedBand, TrainingCost } from "../result.gen";
 
 export function Cost({ variant }: { variant: Stepped }) {
   if (!("cost" in variant)) return <PerToken cpmt={variant.cpmt} capex={variant.capex} />;
@@ -32,7 +32,7 @@ function Breakdown({ parts }: { parts: NamedBand[] }) {
   );
 }
 
-function Capital({ capex }: { capex: CapexSection }) {
+function Capital({ capex }: { capex: CapexFigures }) {
   return (
     <>
       <h3>Capital: {band(capex.total_usd, dollars)}, per GPU {band(capex.per_gpu_usd, dollars)}</h3>
@@ -50,7 +50,7 @@ function Capital({ capex }: { capex: CapexSection }) {
   );
 }
 
-function PerToken({ cpmt, capex }: { cpmt: TrainingCost; capex: CapexSection }) {
+function PerToken({ cpmt, capex }: { cpmt: TrainingCost; capex: CapexFigures }) {
   const reach = [...cpmt.sensitivity].sort((a, b) => Math.abs(b.cpmt_high - b.cpmt_low) - Math.abs(a.cpmt_high - a.cpmt_low));
   const lowest = Math.min(cpmt.typical, ...reach.flatMap((row) => [row.cpmt_low, row.cpmt_high]));
   const highest = Math.max(cpmt.typical, ...reach.flatMap((row) => [row.cpmt_low, row.cpmt_high]));

@@ -1,10 +1,10 @@
 import type { ComponentChildren } from "preact";
 import { bitRate, bytes, count, microseconds, percent, whole } from "../format";
-import type { PacketSection } from "../result.gen";
+import type { PacketFigures } from "../result.gen";
 import { Section, Table } from "../parts";
 
 /** What became of the packets, in the order in which it happens; a sentence that has nothing to tell is left out. */
-function sentences({ packets, reorder }: PacketSection): string[] {
+function sentences({ packets, reorder }: PacketFigures): string[] {
   const { new: fresh = 0, retransmitted = 0, trimmed = 0, dropped = 0, marked = 0, nacks = 0, cnps = 0, pauses = 0, timeouts = 0, hops = 0 } = packets;
   const share = (number: number) => (fresh > 0 ? `${whole(number)} (${percent(number / fresh, number / fresh < 0.001 ? 3 : 1)})` : whole(number));
   const told: string[] = [`${whole(fresh)} packets carried data for the first time.`];
@@ -53,7 +53,7 @@ function constant(name: string, value: unknown): { name: string; value: string }
   return { name: words, value: typeof value === "number" ? show(value) : value === null ? "—" : String(value) };
 }
 
-export function Counters({ packet, children }: { packet: PacketSection; children?: ComponentChildren }) {
+export function Counters({ packet, children }: { packet: PacketFigures; children?: ComponentChildren }) {
   const constants = Object.entries(packet.constants).map(([name, value]) => constant(name, value));
   return (
     <Section title="What became of the packets">

@@ -1,11 +1,11 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { paintedOnChange, resolver } from "../canvas";
 import { arrow, bytes, microseconds, percent, tick, whole } from "../format";
-import type { PacketSection, QueueRow } from "../result.gen";
+import type { PacketFigures, QueueRow } from "../result.gen";
 import { ButtonRow, Section, Table } from "../parts";
 import { linear } from "../scales";
 
-type QueueSamples = NonNullable<PacketSection["queues"]>;
+type QueueSamples = NonNullable<PacketFigures["queues"]>;
 
 interface Metric {
   name: string;

@@ -1,12 +1,12 @@
 import { useState } from "preact/hooks";
 import { lineColor, lineDashes } from "../colors";
 import { arrow, bitRate, bytes, tick } from "../format";
-import type { PacketSection, SenderRow } from "../result.gen";
+import type { PacketFigures, SenderRow } from "../result.gen";
 import { ButtonRow, Section, Table } from "../parts";
 import { Plot, type Series } from "../plot";
 import { linear } from "../scales";
 
-type SenderSamples = NonNullable<PacketSection["flows"]>;
+type SenderSamples = NonNullable<PacketFigures["flows"]>;
 
 interface Metric {
   name: string;

@@ -1,6 +1,6 @@
 import { lineColor } from "../colors";
 import { arrow, microseconds, times, whole } from "../format";
-import type { StormSection } from "../result.gen";
+import type { StormFigures } from "../result.gen";
 import { Legend, Section, Table } from "../parts";
 
 /** Bars of links that are shown at once. */
@@ -13,7 +13,7 @@ interface Origin {
   victims: number;
 }
 
-function origins(storm: StormSection): Origin[] {
+function origins(storm: StormFigures): Origin[] {
   const found = new Map<string, Origin>();
   for (const { origin, paused_us } of storm.links) {
     const one = found.get(origin) ?? { name: origin, paused_us: 0, links: 0, victims: 0 };
@@ -28,7 +28,7 @@ function origins(storm: StormSection): Origin[] {
 
 const some = (number: number, noun: string): string => `${whole(number)} ${noun}${number === 1 ? "" : "s"}`;
 
-function headline(storm: StormSection, from: Origin[]): string {
+function headline(storm: StormFigures, from: Origin[]): string {
   if (storm.pauses === 0) return "No link was ever paused.";
   const first = from[0];
   const spread = `${some(storm.pauses, "pause")} stopped ${some(storm.links.length, "link")} for ${microseconds(storm.paused_us_total)} in all, the longest for ${microseconds(storm.longest_us)}.`;
@@ -39,7 +39,7 @@ function headline(storm: StormSection, from: Origin[]): string {
 }
 
 /** Where pauses began, which links they stopped, and which flows suffered that had no part in the congestion. */
-export function PauseStorm({ storm }: { storm: StormSection }) {
+export function PauseStorm({ storm }: { storm: StormFigures }) {
   const from = origins(storm);
   const color = new Map(from.map((origin, index) => [origin.name, lineColor(index)]));
   const links = [...storm.links].sort((a, b) => b.paused_us - a.paused_us);

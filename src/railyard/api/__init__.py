@@ -122,7 +122,7 @@ def execute(
         faces=[lambda result, folder: write_report(result, folder / "report.html")],
         progress=progress,
     )
-    return Run(finished.result["name"], finished.result, finished.folder)
+    return Run(finished.result.name, finished.result, finished.folder)
 
 
 def _draft(scenario: str | Path | Mapping[str, Any] | Scenario, overrides: Mapping[str, Any] | None) -> Draft:

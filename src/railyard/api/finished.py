@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from railyard.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     import polars as pl
+
+    from railyard.result.result import Result
 
 #: The tables of a result and where in a variant their rows stand.
 TABLES = {
@@ -44,18 +45,18 @@ class Run:
 
     Attributes:
         name: Of the scenario.
-        result: Everything measured, as it stands in `result.json`.
+        result: Everything measured, typed: `result.text()` is what `result.json` holds.
         folder: The folder of the run, None when nothing was written.
     """
 
     name: str
-    result: Mapping[str, Any]
+    result: Result
     folder: Path | None = None
 
     @property
     def variants(self) -> list[str]:
         """The names of the variants, in the order of the comparison."""
-        return [variant["name"] for variant in self.result["variants"]]
+        return [variant.name for variant in self.result.variants]
 
     @property
     def report_path(self) -> Path | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
+from railyard.result.variants.serving import ServedVariant
+from railyard.result.variants.variant import BaseVariant, StepVariant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -12,16 +14,19 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    Row = dict[str, Any]
-    Variant = Mapping[str, Any]
+    from railyard.result.money import ServingCostFigures
+    from railyard.result.result import Result, Variant
+    from railyard.result.section import Band, Figures
+    from railyard.result.serving import Percentiles
+
+    Row = dict[str, object]
 
 
-_PRICES = ("total", "input", "output", "split_input", "split_output")
 _FILES = {"tasks": "timeline.parquet", "requests": "requests.parquet"}
 """Tables that lie in the folder of the run: of a training run the tasks, of a serving run the requests."""
 
 
-def table(result: Mapping[str, Any], folder: Path | None, name: str) -> pl.DataFrame:
+def table(result: Result, folder: Path | None, name: str) -> pl.DataFrame:
     """The table of that name; see `railyard.api.TABLES`.
 
     Raises:
@@ -30,11 +35,11 @@ def table(result: Mapping[str, Any], folder: Path | None, name: str) -> pl.DataF
     import polars as pl
 
     if name in _FILES:
-        serves = all("serving" in variant for variant in result["variants"])
+        serves = len(result.served) == len(result.variants)
         return _kept(folder, _FILES[name], name) if serves == (name == "requests") else pl.DataFrame()
     if name == "sources":
-        return pl.DataFrame(result["provenance"]["sources"], infer_schema_length=None)
-    rows = [{"variant": variant["name"], **row} for variant in result["variants"] for row in _ROWS[name](variant)]
+        return pl.DataFrame([row.plain() for row in result.provenance.sources], infer_schema_length=None)
+    rows = [{"variant": variant.name, **row} for variant in result.variants for row in _rows(variant, name)]
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
@@ -47,78 +52,96 @@ def _kept(folder: Path | None, file: str, what: str) -> pl.DataFrame:
     return pl.read_parquet(path)
 
 
-def _served(variant: Variant) -> Iterable[Row]:
+def _rows(variant: Variant, name: str) -> Iterable[Row]:
+    if isinstance(variant, StepVariant):
+        return _STEP_ROWS.get(name, _none)(variant)
+    return _SERVED_ROWS.get(name, _none)(variant) if isinstance(variant, ServedVariant) else ()
+
+
+def _none(_variant: Variant) -> Iterable[Row]:
+    return ()
+
+
+def _settings(variant: BaseVariant) -> Row:
+    return {f"set {key}": str(value) for key, value in variant.settings.items()}
+
+
+def _served(variant: ServedVariant) -> Iterable[Row]:
     """The figures of a serving run."""
-    serving = variant["serving"]
-    cpmt = serving["cpmt"] or {}
-    row: Row = {f"set {key}": str(value) for key, value in variant["settings"].items()}
+    serving = variant.serving
+    row = _settings(variant)
+    for name in ("ttft_s", "tpot_s", "itl_s", "e2e_s", "queue_s"):
+        values: Percentiles = getattr(serving, name)
+        row |= {f"{name}_{level}": value for level, value in values.plain().items()}
     row |= {
-        f"{name}_{level}": serving[name][level]
-        for name in ("ttft_s", "tpot_s", "itl_s", "e2e_s", "queue_s")
-        for level in ("p50", "p90", "p99", "p999", "mean")
+        "rate_per_s": serving.requests.rate_per_s,
+        "attainment": serving.slo.attainment,
+        "goodput_rps": serving.slo.goodput_rps,
+        "capacity_rps": None if serving.capacity is None else serving.capacity.rate_per_s,
+        "tokens_per_s_per_gpu": serving.throughput.per_gpu,
+        "tokens_per_s_per_user": serving.throughput.per_user,
+        "tokens_per_s_per_mw": serving.throughput.per_mw,
+        "kv_hit_rate": serving.kv.hit_rate,
+        "power_w": serving.power.total_w.typical,
     }
-    row |= {
-        "rate_per_s": serving["requests"]["rate_per_s"],
-        "attainment": serving["slo"]["attainment"],
-        "goodput_rps": serving["slo"]["goodput_rps"],
-        "capacity_rps": (serving["capacity"] or {}).get("rate_per_s"),
-        **{f"tokens_per_s_{name}": serving["throughput"][name] for name in ("per_gpu", "per_user", "per_mw")},
-        "kv_hit_rate": serving["kv"]["hit_rate"],
-        "power_w": serving["power"]["total_w"]["typical"],
+    return [row | _prices(serving.cpmt)]
+
+
+def _prices(cost: ServingCostFigures | None) -> Row:
+    names = ("total", "input", "output", "split_input", "split_output")
+    bands: dict[str, Band | None] = {name: None if cost is None else getattr(cost, name) for name in names}
+    return {f"cpmt_{name}_usd": None if band is None else band.typical for name, band in bands.items()}
+
+
+def _summary(variant: StepVariant) -> Iterable[Row]:
+    low, typical, high = (None, None, None) if variant.cpmt is None else variant.cpmt.ends
+    row = _settings(variant) | {
+        "step_s": variant.step.seconds,
+        "gpu_utilization": variant.utilization.gpu,
+        "mfu": variant.utilization.mfu,
+        "tokens_per_s_per_gpu": variant.utilization.tokens_per_s_per_gpu,
+        "jct_s": None if variant.jct is None else variant.jct.seconds,
+        "cpmt_low_usd": low,
+        "cpmt_usd": typical,
+        "cpmt_high_usd": high,
+        "bottleneck": variant.bottleneck.name,
     }
-    row |= {f"cpmt_{kind}_usd": cpmt.get(kind, {}).get("typical") for kind in _PRICES}
-    return [row]
+    shares: dict[str, float] = {}
+    for part in variant.time:
+        shares[f"share_{part.cause}"] = shares.get(f"share_{part.cause}", 0.0) + part.share
+    return [row | shares]
 
 
-def _summary(variant: Variant) -> Iterable[Row]:
-    if "serving" in variant:
-        return _served(variant)
-    cpmt = variant.get("cpmt") or {}
-    row: Row = {f"set {key}": str(value) for key, value in variant["settings"].items()}
-    row |= {
-        "step_s": variant["step"]["seconds"],
-        "gpu_utilization": variant["utilization"]["gpu"],
-        "mfu": variant["utilization"]["mfu"],
-        "tokens_per_s_per_gpu": variant["utilization"]["tokens_per_s_per_gpu"],
-        "jct_s": (variant.get("jct") or {}).get("seconds"),
-        "cpmt_low_usd": cpmt.get("low"),
-        "cpmt_usd": cpmt.get("typical"),
-        "cpmt_high_usd": cpmt.get("high"),
-        "bottleneck": (variant.get("bottleneck") or {}).get("name"),
-    }
-    for part in variant["time"]:
-        key = f"share_{part['cause']}"
-        row[key] = row.get(key, 0.0) + part["share"]
-    return [row]
-
-
-def _ranks(variant: Variant) -> Iterable[Row]:
-    busy = variant.get("utilization", {}).get("per_rank", ())
+def _ranks(variant: StepVariant) -> Iterable[Row]:
+    busy = variant.utilization.per_rank
     return ({"index": index, "gpu_utilization": value} for index, value in enumerate(busy))
 
 
-def _listed(*path: str) -> Callable[[Variant], Iterable[Row]]:
-    def rows(variant: Variant) -> Iterable[Row]:
-        found: Any = variant if path[0] in variant else variant.get("serving")
-        for step in path:
-            found = (found or {}).get(step)
-        return ({key: value for key, value in row.items() if not isinstance(value, list | dict)} for row in found or ())
-
-    return rows
+def _flat(sections: Iterable[Figures]) -> Iterable[Row]:
+    """Sections as rows, without what has parts of its own."""
+    return (
+        {key: value for key, value in row.plain().items() if not isinstance(value, list | dict)} for row in sections
+    )
 
 
-_ROWS: Mapping[str, Callable[[Variant], Iterable[Row]]] = {
+_STEP_ROWS: Mapping[str, Callable[[StepVariant], Iterable[Row]]] = {
     "variants": _summary,
     "ranks": _ranks,
-    "time": _listed("time"),
-    "tiers": _listed("network", "tiers"),
-    "links": _listed("network", "hot_links"),
-    "collectives": _listed("collectives"),
-    "memory": _listed("memory", "rows"),
-    "power": _listed("power", "components"),
-    "capex": _listed("capex", "components"),
-    "cpmt": _listed("cpmt", "breakdown"),
-    "bottleneck": _listed("bottleneck", "ranking"),
-    "capacity": _listed("serving", "capacity", "points"),
-    "replicas": _listed("serving", "replicas"),
+    "time": lambda variant: _flat(variant.time),
+    "tiers": lambda variant: _flat(variant.network.tiers),
+    "links": lambda variant: _flat(variant.network.hot_links),
+    "collectives": lambda variant: _flat(variant.collectives),
+    "memory": lambda variant: _flat(variant.memory.rows),
+    "power": lambda variant: _flat(variant.power.components),
+    "capex": lambda variant: _flat(variant.capex.components),
+    "cpmt": lambda variant: _flat(() if variant.cpmt is None else variant.cpmt.breakdown),
+    "bottleneck": lambda variant: _flat(variant.bottleneck.ranking),
+}
+_SERVED_ROWS: Mapping[str, Callable[[ServedVariant], Iterable[Row]]] = {
+    "variants": _served,
+    "power": lambda variant: _flat(variant.serving.power.components),
+    "capex": lambda variant: _flat(variant.serving.capex.components),
+    "cpmt": lambda variant: _flat(() if variant.serving.cpmt is None else variant.serving.cpmt.breakdown),
+    "capacity": lambda variant: _flat(() if variant.serving.capacity is None else variant.serving.capacity.points),
+    "replicas": lambda variant: _flat(variant.serving.replicas),
 }

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from railyard.api import numbers, served, words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
+
+    from railyard.result.result import Result
+    from railyard.result.variants.variant import StepVariant
 
 MOST_VARIANTS = 24
 MOST_PARTS = 8
@@ -27,29 +29,29 @@ border-bottom:1px solid var(--line);background:none}.railyard th:first-child,.ra
 """
 
 
-def card(result: Mapping[str, Any], report: Path | None) -> str:
+def card(result: Result, report: Path | None) -> str:
     """The card."""
     if served.is_served(result):
         return _served(result, report)
-    variants = result["variants"][:MOST_VARIANTS]
+    variants = result.steps[:MOST_VARIANTS]
     rows = "".join(_row(variant) for variant in variants)
-    hidden = len(result["variants"]) - len(variants)
+    hidden = len(result.steps) - len(variants)
     more = f"<p>and {hidden} more: <code>run.table('variants')</code></p>" if hidden else ""
     place = f"<p>report: <code>{escape(str(report))}</code></p>" if report is not None else ""
     head = _head("variant", "GPU utilization", "", "step", "tokens/s per GPU", "$/Mtoken")
-    title = f"<h4>{escape(result['name'])}</h4><p>{escape(words.why(result))}</p>"
+    title = f"<h4>{escape(result.name)}</h4><p>{escape(words.why(result))}</p>"
     body = f"<table>{head}{rows}</table>{more}{_parts(words.best_variant(result))}{place}"
     return f"<div class='railyard'><style>{_STYLE}</style>{title}{body}</div>"
 
 
-def _served(result: Mapping[str, Any], report: Path | None) -> str:
+def _served(result: Result, report: Path | None) -> str:
     """The card of a serving run: every variant's figures, and what first tokens wait for."""
-    variants = result["variants"][:MOST_VARIANTS]
+    variants = result.served[:MOST_VARIANTS]
     rows = "".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in served.row(variant)) + "</tr>" for variant in variants
     )
     place = f"<p>report: <code>{escape(str(report))}</code></p>" if report is not None else ""
-    title = f"<h4>{escape(result['name'])}</h4><p>{escape(served.why(result))}</p>"
+    title = f"<h4>{escape(result.name)}</h4><p>{escape(served.why(result))}</p>"
     head = _head(*(escape(title) for title in served.HEADINGS))
     return f"<div class='railyard'><style>{_STYLE}</style>{title}<table>{head}{rows}</table>{place}</div>"
 
@@ -58,30 +60,30 @@ def _head(*titles: str) -> str:
     return "<tr>" + "".join(f"<th>{title}</th>" for title in titles) + "</tr>"
 
 
-def _row(variant: Mapping[str, Any]) -> str:
-    busy = variant["utilization"]["gpu"]
+def _row(variant: StepVariant) -> str:
+    busy = variant.utilization.gpu
     waiting = words.share_of(variant, words.WAITING)
     title = escape(f"computing {numbers.percent(busy)}, waiting for communication {numbers.percent(waiting)}")
     blue, orange = f"<i style='width:{100 * busy:.1f}%'></i>", f"<b style='width:{100 * waiting:.1f}%'></b>"
     bar = f"<span class='track' title='{title}'>{blue}{orange}</span>"
     cells = [
-        escape(variant["name"]),
+        escape(variant.name),
         numbers.percent(busy),
         bar,
-        numbers.seconds(variant["step"]["seconds"]),
-        numbers.short(variant["utilization"]["tokens_per_s_per_gpu"]),
-        numbers.short((variant.get("cpmt") or {}).get("typical")),
+        numbers.seconds(variant.step.seconds),
+        numbers.short(variant.utilization.tokens_per_s_per_gpu),
+        numbers.short(None if variant.cpmt is None else variant.cpmt.typical),
     ]
     return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
 
 
-def _parts(variant: Mapping[str, Any]) -> str:
-    parts = sorted(variant["time"], key=lambda part: -part["seconds"])[:MOST_PARTS]
+def _parts(variant: StepVariant) -> str:
+    parts = sorted(variant.time, key=lambda part: -part.seconds)[:MOST_PARTS]
     rows = "".join(
-        f"<tr><td>{escape(part['cause'])}</td><td>{escape(part['group'])}</td><td>{escape(part['phase'])}</td>"
-        f"<td>{numbers.seconds(part['seconds'])}</td><td>{numbers.percent(part['share'])}</td></tr>"
+        f"<tr><td>{escape(part.cause)}</td><td>{escape(part.group)}</td><td>{escape(part.phase)}</td>"
+        f"<td>{numbers.seconds(part.seconds)}</td><td>{numbers.percent(part.share)}</td></tr>"
         for part in parts
     )
     head = _head("cause", "group", "phase", "time", "share")
-    summary = f"<summary>where the step of {escape(variant['name'])} goes</summary>"
+    summary = f"<summary>where the step of {escape(variant.name)} goes</summary>"
     return f"<details>{summary}<table>{head}{rows}</table></details>"

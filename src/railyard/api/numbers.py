@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from railyard.result.section import Band
 
 NOT_APPLICABLE = "N/A"
 _STEPS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
@@ -64,8 +64,8 @@ def count(value: float | None) -> str:
     return short(value)
 
 
-def band(values: Mapping[str, Any] | None) -> str:
+def band(values: Band | None) -> str:
     """A range as low / typical / high."""
-    if not values:
+    if values is None:
         return NOT_APPLICABLE
-    return " / ".join(short(values.get(end)) for end in ("low", "typical", "high"))
+    return " / ".join(short(end) for end in values.ends)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from railyard.api import numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
-    Variant = Mapping[str, Any]
+    from railyard.result.result import Result
+    from railyard.result.serving import CapacityFigures, Level, Percentiles
+    from railyard.result.variants.serving import ServedVariant
 
 HEADINGS = (
     "variant",
@@ -34,112 +35,112 @@ RIGHT = tuple(range(1, len(HEADINGS)))
 PARTS = (("queue_s", "queue"), ("compute_s", "compute"), ("network_s", "network"), ("transfer_s", "transfer"))
 
 
-def is_served(result: Mapping[str, Any]) -> bool:
+def is_served(result: Result) -> bool:
     """Whether a result is of requests and not of a training step."""
-    return all("serving" in variant for variant in result["variants"])
+    return len(result.served) == len(result.variants)
 
 
-def row(variant: Variant) -> list[str]:
+def row(variant: ServedVariant) -> list[str]:
     """One variant's cells under `HEADINGS`."""
-    serving = variant["serving"]
-    cost = serving["cpmt"] or {}
+    serving = variant.serving
+    cost = serving.cpmt
     return [
-        variant["name"],
-        numbers.short(serving["requests"]["rate_per_s"]),
-        _pair(serving["ttft_s"]),
-        _pair(serving["tpot_s"]),
-        numbers.seconds(serving["queue_s"]["p99"]),
-        numbers.percent(serving["slo"]["attainment"]),
-        numbers.short(serving["slo"]["goodput_rps"]),
-        capacity_words(serving["capacity"]),
-        numbers.short(serving["throughput"]["per_gpu"]),
-        numbers.short(serving["throughput"]["per_user"]),
-        numbers.percent(serving["network_share"]["ttft"].get("p99")),
-        numbers.percent(serving["kv"]["hit_rate"]),
-        numbers.band(cost.get("total")),
-        numbers.band(cost.get("split_input")),
-        numbers.band(cost.get("split_output")),
-        numbers.power(serving["power"]["total_w"]["typical"]),
+        variant.name,
+        numbers.short(serving.requests.rate_per_s),
+        _pair(serving.ttft_s),
+        _pair(serving.tpot_s),
+        numbers.seconds(serving.queue_s.p99),
+        numbers.percent(serving.slo.attainment),
+        numbers.short(serving.slo.goodput_rps),
+        capacity_words(serving.capacity),
+        numbers.short(serving.throughput.per_gpu),
+        numbers.short(serving.throughput.per_user),
+        numbers.percent(serving.network_share.ttft.get("p99")),
+        numbers.percent(serving.kv.hit_rate),
+        numbers.band(None if cost is None else cost.total),
+        numbers.band(None if cost is None else cost.split_input),
+        numbers.band(None if cost is None else cost.split_output),
+        numbers.power(serving.power.total_w.typical),
     ]
 
 
-def capacity_words(capacity: Mapping[str, Any] | None) -> str:
+def capacity_words(capacity: CapacityFigures | None) -> str:
     """The largest load within the objective; `>` where no load beyond it was found."""
     if capacity is None:
         return numbers.NOT_APPLICABLE
-    if capacity["rate_per_s"] <= 0:
+    if capacity.rate_per_s <= 0:
         return "none"
-    return f"{'' if capacity['bounded'] else '> '}{numbers.short(capacity['rate_per_s'])}"
+    return f"{'' if capacity.bounded else '> '}{numbers.short(capacity.rate_per_s)}"
 
 
-def _pair(values: Mapping[str, float | None]) -> str:
-    return f"{numbers.seconds(values['p50'])} / {numbers.seconds(values['p99'])}"
+def _pair(values: Percentiles) -> str:
+    return f"{numbers.seconds(values.p50)} / {numbers.seconds(values.p99)}"
 
 
-def _in_time(result: Mapping[str, Any]) -> list[Variant]:
+def _in_time(result: Result) -> list[ServedVariant]:
     """Variants that answer as large a share of the requests in time as was asked for."""
-    told = ((each, each["serving"]["slo"]) for each in result["variants"])
-    return [each for each, slo in told if slo["attainment"] >= slo["target"]]
+    told = ((each, each.serving.slo) for each in result.served)
+    return [each for each, slo in told if slo.attainment >= slo.target]
 
 
-def best_variant(result: Mapping[str, Any]) -> Variant:
+def best_variant(result: Result) -> ServedVariant:
     """The variant that serves a million tokens for least; the one with most goodput where one of them sells none.
 
     One that misses the objective is only named where all of them do: late answers are no bargain.
     """
-    variants = _in_time(result) or result["variants"]
-    if all(variant["serving"]["cpmt"] for variant in variants):
-        return min(variants, key=lambda variant: variant["serving"]["cpmt"]["total"]["typical"])
-    return max(variants, key=lambda variant: variant["serving"]["slo"]["goodput_rps"])
+    variants = _in_time(result) or result.served
+    if all(variant.serving.cpmt for variant in variants):
+        return min(variants, key=lambda variant: variant.serving.cpmt.total.typical)
+    return max(variants, key=lambda variant: variant.serving.slo.goodput_rps)
 
 
-def first_token(variant: Variant, level: str = "p99") -> str:
+def first_token(variant: ServedVariant, level: Level = "p99") -> str:
     """`p99 of the first token, 2.1 s: queue 1.2 s, compute 0.7 s, network 0.1 s, transfer 0.1 s`."""
-    serving = variant["serving"]
-    parts = serving["ttft_parts"].get(level)
+    serving = variant.serving
+    parts = serving.ttft_parts.get(level)
     if not parts:
         return "No request was answered."
-    told = ", ".join(f"{word} {numbers.seconds(parts[name])}" for name, word in PARTS)
-    return f"{level} of the time to the first token, {numbers.seconds(serving['ttft_s'][level])}: {told}"
+    told = ", ".join(f"{word} {numbers.seconds(getattr(parts, name))}" for name, word in PARTS)
+    return f"{level} of the time to the first token, {numbers.seconds(getattr(serving.ttft_s, level))}: {told}"
 
 
-def why(result: Mapping[str, Any]) -> str:
+def why(result: Result) -> str:
     """Which variant costs least per token in time, and what its first tokens wait for."""
     best = best_variant(result)
-    if len(result["variants"]) == 1:
+    if len(result.served) == 1:
         return first_token(best)
-    cost = best["serving"]["cpmt"]
-    price = f"at ${numbers.band(cost['total'])} per million tokens in time" if cost else "with most requests in time"
-    many, good = len(result["variants"]), len(_in_time(result))
-    share = f"{100 * best['serving']['slo']['target']:g} % of the requests in time"
+    cost = best.serving.cpmt
+    price = f"at ${numbers.band(cost.total)} per million tokens in time" if cost else "with most requests in time"
+    many, good = len(result.served), len(_in_time(result))
+    share = f"{100 * best.serving.slo.target:g} % of the requests in time"
     among = f"of the {good} of {many} variants with {share}" if good else f"though no variant has {share}"
-    return f"{best['name']} comes out best {among}, {price}.\n{best['name']}: {first_token(best)}"
+    return f"{best.name} comes out best {among}, {price}.\n{best.name}: {first_token(best)}"
 
 
-def explain(result: Mapping[str, Any]) -> str:
+def explain(result: Result) -> str:
     """What the first tokens of every variant wait for, percentile by percentile."""
     lines = []
-    for variant in result["variants"]:
-        lines.append(f"{variant['name']}")
+    for variant in result.served:
+        lines.append(f"{variant.name}")
         lines += [f"  {first_token(variant, level)}" for level in ("p50", "p90", "p99", "p999")]
     return "\n".join(lines)
 
 
-def card(result: Mapping[str, Any], report: Path | None) -> str:
+def card(result: Result, report: Path | None) -> str:
     """Six lines on a run."""
     best = best_variant(result)
-    serving = best["serving"]
-    many = len(result["variants"])
-    cost = serving["cpmt"]
+    serving = best.serving
+    many = len(result.served)
+    cost = serving.cpmt
     lines = [
-        f"{result['name']}: {many} variant{'s' if many > 1 else ''}, {serving['requests']['count']} requests",
-        f"{'best' if many > 1 else 'latency':<12}{best['name']}: TTFT {_pair(serving['ttft_s'])},"
-        f" TPOT {_pair(serving['tpot_s'])} (p50 / p99)",
-        f"in time     {numbers.percent(serving['slo']['attainment'])},"
-        f" goodput {numbers.short(serving['slo']['goodput_rps'])} requests/s",
+        f"{result.name}: {many} variant{'s' if many > 1 else ''}, {serving.requests.count} requests",
+        f"{'best' if many > 1 else 'latency':<12}{best.name}: TTFT {_pair(serving.ttft_s)},"
+        f" TPOT {_pair(serving.tpot_s)} (p50 / p99)",
+        f"in time     {numbers.percent(serving.slo.attainment)},"
+        f" goodput {numbers.short(serving.slo.goodput_rps)} requests/s",
         f"waiting     {first_token(best)}",
-        f"cost        ${numbers.band(cost['total'] if cost else None)} per million tokens in time,"
-        f" {numbers.power(serving['power']['total_w']['typical'])}",
+        f"cost        ${numbers.band(cost.total if cost else None)} per million tokens in time,"
+        f" {numbers.power(serving.power.total_w.typical)}",
         f"report      {report if report is not None else 'not written'}",
     ]
     return "\n".join(lines)

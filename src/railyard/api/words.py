@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING
 
 from railyard.api import jobs, numbers, served
+from railyard.result.variants.trace import TraceVariant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    Variant = Mapping[str, Any]
+    from railyard.result.result import Result
+    from railyard.result.variants.variant import StepVariant
 
 #: Causes of a step's time that are the network's doing, in the order in which they are told.
 EXPOSED = ("bandwidth", "latency", "contention")
@@ -39,26 +42,26 @@ HEADINGS = (
 RIGHT = (1, 3, 4, 5, 6, 7, 8)
 
 
-def row(variant: Variant) -> list[str]:
+def row(variant: StepVariant) -> list[str]:
     """One variant's cells under `HEADINGS`."""
     return [
-        variant["name"],
-        numbers.percent(variant["utilization"]["gpu"]),
+        variant.name,
+        numbers.percent(variant.utilization.gpu),
         exposed_words(variant),
         step_words(variant),
-        numbers.short(variant["utilization"]["tokens_per_s_per_gpu"]),
-        numbers.seconds((variant.get("jct") or {}).get("seconds")),
-        numbers.power(_typical(variant.get("power"), "total_w")),
-        numbers.dollars(_typical(variant.get("capex"), "total_usd")),
-        numbers.band(variant.get("cpmt")),
-        (variant.get("bottleneck") or {}).get("name") or numbers.NOT_APPLICABLE,
+        numbers.short(variant.utilization.tokens_per_s_per_gpu),
+        numbers.seconds(None if variant.jct is None else variant.jct.seconds),
+        numbers.power(variant.power.total_w.typical),
+        numbers.dollars(variant.capex.total_usd.typical),
+        numbers.band(variant.cpmt),
+        variant.bottleneck.name,
     ]
 
 
-def step_words(variant: Variant) -> str:
+def step_words(variant: StepVariant) -> str:
     """`13.4 s`, or `13.4 s (11.9 to 15.2 s)` where seeds differ."""
-    step = variant["step"]
-    middle, samples = numbers.seconds(step["seconds"]), step.get("samples") or [step["seconds"]]
+    step = variant.step
+    middle, samples = numbers.seconds(step.seconds), step.samples
     low, high = numbers.seconds(min(samples)), numbers.seconds(max(samples))
     if low == high:
         return middle
@@ -66,13 +69,13 @@ def step_words(variant: Variant) -> str:
     return f"{middle} ({value if high.endswith(f' {unit}') else low} to {high})"
 
 
-def share_of(variant: Variant, causes: Iterable[str]) -> float:
+def share_of(variant: StepVariant, causes: Iterable[str]) -> float:
     """Share of the step that went to some causes."""
     wanted = set(causes)
-    return float(sum(part["share"] for part in variant["time"] if part["cause"] in wanted))
+    return float(sum(part.share for part in variant.time if part.cause in wanted))
 
 
-def exposed_words(variant: Variant) -> str:
+def exposed_words(variant: StepVariant) -> str:
     """`12.3 % (bandwidth 9.1, contention 3.2)`."""
     parts = [(cause, share_of(variant, [cause])) for cause in EXPOSED]
     told = ", ".join(f"{cause} {100 * share:.1f}" for cause, share in parts if share >= 0.0005)
@@ -80,137 +83,137 @@ def exposed_words(variant: Variant) -> str:
     return f"{total} ({told})" if told else total
 
 
-def card(result: Mapping[str, Any], report: Path | None) -> str:
+def card(result: Result, report: Path | None) -> str:
     """Six lines on a run; of several jobs a line each."""
     if jobs.are_jobs(result):
         return jobs.card(result, report)
     if served.is_served(result):
         return served.card(result, report)
     best = best_variant(result)
-    variants = result["variants"]
+    variants = result.steps
     title = "best" if len(variants) > 1 else "step"
     lines = [
-        f"{result['name']}: {_many(variants)}, engine {result['provenance']['engine']}",
-        f"{title:<12}{best['name']}: GPU utilization {numbers.percent(best['utilization']['gpu'])}, "
-        f"step {numbers.seconds(best['step']['seconds'])}",
+        f"{result.name}: {_many(variants)}, engine {result.provenance.engine}",
+        f"{title:<12}{best.name}: GPU utilization {numbers.percent(best.utilization.gpu)}, "
+        f"step {numbers.seconds(best.step.seconds)}",
         f"waiting     {_waiting(best)}",
         f"cost        {_price(best)}, "
-        f"capex {numbers.dollars(_typical(best.get('capex'), 'total_usd'))}, "
-        f"{numbers.power(_typical(best.get('power'), 'total_w'))}",
+        f"capex {numbers.dollars(best.capex.total_usd.typical)}, "
+        f"{numbers.power(best.power.total_w.typical)}",
         f"bottleneck  {headline(best)}",
         f"report      {report if report is not None else 'not written'}",
     ]
     return "\n".join(lines)
 
 
-def _many(variants: Sequence[Variant]) -> str:
+def _many(variants: Sequence[StepVariant]) -> str:
     return f"{len(variants)} variant{'s' if len(variants) > 1 else ''}"
 
 
-def _price(variant: Variant) -> str:
+def _price(variant: StepVariant) -> str:
     """Dollars per million tokens, or an hour of work that makes none."""
-    if variant.get("cpmt") is None and "cost" in variant:
-        return f"${numbers.band(variant['cost']['usd_per_h'])} an hour"
-    return f"${numbers.band(variant.get('cpmt'))} per million tokens"
+    if isinstance(variant, TraceVariant):
+        return f"${numbers.band(variant.cost.usd_per_h)} an hour"
+    return f"${numbers.band(variant.cpmt)} per million tokens"
 
 
 STORED = ("data", "checkpoint")
 """Causes of a step's time that are the storage system's or the loader's doing."""
 
 
-def notes(result: Mapping[str, Any]) -> list[str]:
+def notes(result: Result) -> list[str]:
     """What the user should know of each variant, one line each, alike ones once."""
     found: dict[str, list[str]] = {}
-    for variant in result["variants"]:
-        for line in variant.get("warnings") or []:
-            found.setdefault(line, []).append(variant["name"])
-    many = len(result["variants"]) > 1
+    warned = [(variant.name, variant.warnings) for variant in result.steps]
+    warned += [(variant.name, variant.warnings) for variant in result.served]
+    for name, lines in warned:
+        for line in lines:
+            found.setdefault(line, []).append(name)
+    many = len(result.variants) > 1
     return [f"note: {', '.join(names)}: {line}" if many else f"note: {line}" for line, names in found.items()]
 
 
-def _waiting(variant: Variant) -> str:
+def _waiting(variant: StepVariant) -> str:
     """What the accelerators wait for: communication, and storage where they do."""
     stored = [(cause, share_of(variant, [cause])) for cause in STORED]
     told = [f"{cause} {numbers.percent(share)}" for cause, share in stored if share >= 0.0005]
     return ", ".join([f"communication {exposed_words(variant)}", *told])
 
 
-def explain(result: Mapping[str, Any]) -> str:
+def explain(result: Result) -> str:
     """Where the step of every variant goes, and what would help."""
     if jobs.are_jobs(result):
         return "\n".join(jobs.notes(result))
     if served.is_served(result):
         return served.explain(result)
-    return "\n\n".join(_explain(variant) for variant in result["variants"])
+    return "\n\n".join(_explain(variant) for variant in result.steps)
 
 
-def _explain(variant: Variant) -> str:
-    lines = [f"{variant['name']}: {numbers.seconds(variant['step']['seconds'])} a step"]
-    for part in sorted(variant["time"], key=lambda part: -part["seconds"])[:8]:
-        where = " ".join(word for word in (part["group"], part["phase"]) if word)
-        figures = f"{numbers.percent(part['share']):>7}  {numbers.seconds(part['seconds']):>8}"
-        lines.append(f"  {figures}  {part['cause']}  {where}".rstrip())
-    lost = (variant.get("lockstep") or {}).get("gpu_seconds_lost_to_stragglers") or 0.0
+def _explain(variant: StepVariant) -> str:
+    lines = [f"{variant.name}: {numbers.seconds(variant.step.seconds)} a step"]
+    for part in sorted(variant.time, key=lambda part: -part.seconds)[:8]:
+        where = " ".join(word for word in (part.group, part.phase) if word)
+        figures = f"{numbers.percent(part.share):>7}  {numbers.seconds(part.seconds):>8}"
+        lines.append(f"  {figures}  {part.cause}  {where}".rstrip())
+    lost = variant.lockstep.gpu_seconds_lost_to_stragglers
     if lost > 0:
         lines.append(f"  lockstep: stragglers cost the others {numbers.short(lost)} GPU-seconds a step")
     lines.append(f"  {headline(variant)}")
-    trials = (variant.get("bottleneck") or {}).get("ranking", [])[:4]
-    lines += [
-        f"  {trial['factor']:g} x {trial['resource']}: step {numbers.percent(-trial['gain'])}" for trial in trials
-    ]
+    trials = variant.bottleneck.ranking[:4]
+    lines += [f"  {trial.factor:g} x {trial.resource}: step {numbers.percent(-trial.gain)}" for trial in trials]
     return "\n".join(lines)
 
 
-def why(result: Mapping[str, Any]) -> str:
+def why(result: Result) -> str:
     """A sentence or two: which variant is best, by how much, what the others wait for, and what would help the best."""
     if jobs.are_jobs(result):
         return jobs.why(result)
     if served.is_served(result):
         return served.why(result)
-    variants = result["variants"]
+    variants = result.steps
     best = best_variant(result)
     if len(variants) == 1:
         return headline(best)
-    if any(one["utilization"]["tokens_per_s_per_gpu"] is None for one in variants):
+    if any(one.utilization.tokens_per_s_per_gpu is None for one in variants):
         return _fastest(variants)
     return _by_tokens(variants, best)
 
 
-def _by_tokens(variants: Sequence[Variant], best: Variant) -> str:
+def _by_tokens(variants: Sequence[StepVariant], best: StepVariant) -> str:
     """Which variant gets the most tokens for its money, and why."""
     if not _same_job(variants):
-        return f"{_other_jobs(variants)} {best['name']}: {headline(best)}"
+        return f"{_other_jobs(variants)} {best.name}: {headline(best)}"
     worst = min(variants, key=_rate)
     if _gain(variants, worst) < ALIKE:
         return f"All {len(variants)} variants do alike{_costs(variants)}. {headline(best)}"
     if _gain([best], worst) < ALIKE:
         most = numbers.percent(_gain(variants, best))
-        return f"{best['name']} costs least; none gets more than {most} more tokens out of a GPU. {headline(best)}"
+        return f"{best.name} costs least; none gets more than {most} more tokens out of a GPU. {headline(best)}"
     return f"{_contrast(best, worst)}{_peers(variants, best)} {headline(best)}"
 
 
-def _fastest(variants: Sequence[Variant]) -> str:
+def _fastest(variants: Sequence[StepVariant]) -> str:
     """Which variant of work without tokens is done first, and by how much."""
     best, worst = max(variants, key=_rate), min(variants, key=_rate)
     if _gain([best], worst) < ALIKE:
         return f"All {len(variants)} variants take alike long. {headline(best)}"
-    saved = numbers.percent(1 - best["step"]["seconds"] / worst["step"]["seconds"])
-    return f"{best['name']} takes {saved} less time than {worst['name']}. {headline(best)}"
+    saved = numbers.percent(1 - best.step.seconds / worst.step.seconds)
+    return f"{best.name} takes {saved} less time than {worst.name}. {headline(best)}"
 
 
 _JOB = frozenset({"model", "sequence", "server", "workload", "training"})
 """Keys that make another job or another accelerator: tokens of one are not tokens of the other."""
 
 
-def _same_job(variants: Sequence[Variant]) -> bool:
+def _same_job(variants: Sequence[StepVariant]) -> bool:
     """Whether tokens per accelerator may be compared."""
-    keys = {key for variant in variants for key in variant.get("settings") or {}}
+    keys = {key for variant in variants for key in variant.settings}
     return not any(key.rpartition(".")[2] in _JOB or key.startswith("cluster.overrides") for key in keys)
 
 
-def _other_jobs(variants: Sequence[Variant]) -> str:
+def _other_jobs(variants: Sequence[StepVariant]) -> str:
     """What can be said of different jobs or machines: what a million tokens costs on each."""
-    priced = [(cost, variant["name"]) for variant in variants if (cost := _cost(variant)) is not None]
+    priced = [(cost, variant.name) for variant in variants if (cost := _cost(variant)) is not None]
     if len(priced) < len(variants):
         return "The variants are different jobs or machines, whose tokens do not compare."
     (low, cheap), (high, dear) = min(priced), max(priced)
@@ -220,12 +223,17 @@ def _other_jobs(variants: Sequence[Variant]) -> str:
     )
 
 
-def _cost(variant: Variant) -> float | None:
-    typical = (variant.get("cpmt") or {}).get("typical")
-    return None if typical is None else float(typical)
+def _cost(variant: StepVariant) -> float | None:
+    return None if variant.cpmt is None else variant.cpmt.typical
 
 
-def _near(variants: Sequence[Variant], best: Variant) -> list[Variant]:
+def _price_of(variant: StepVariant) -> float:
+    """Typical cost, to be compared; infinite where none is known."""
+    cost = _cost(variant)
+    return math.inf if cost is None else cost
+
+
+def _near(variants: Sequence[StepVariant], best: StepVariant) -> list[StepVariant]:
     """The variants whose typical cost cannot be told from the best one's."""
     least = _cost(best)
     if least is None:
@@ -233,43 +241,42 @@ def _near(variants: Sequence[Variant], best: Variant) -> list[Variant]:
     return [one for one in variants if (cost := _cost(one)) is not None and cost <= least * (1 + PRICED_ALIKE)]
 
 
-def _costs(variants: Sequence[Variant]) -> str:
+def _costs(variants: Sequence[StepVariant]) -> str:
     """What sets apart variants that are equally fast."""
     costs = [cost for variant in variants if (cost := _cost(variant)) is not None]
     if len(costs) < len(variants):
         return ""
     if max(costs) <= min(costs) * (1 + PRICED_ALIKE):
         return ", and cost the same within what prices are known"
-    return f"; {min(variants, key=lambda one: one['cpmt']['typical'])['name']} costs least"
+    return f"; {min(variants, key=_price_of).name} costs least"
 
 
-def _peers(variants: Sequence[Variant], best: Variant) -> str:
+def _peers(variants: Sequence[StepVariant], best: StepVariant) -> str:
     """Names those that do as well as the best within what prices are known."""
-    names = [one["name"] for one in _near(variants, best) if one is not best and _gain([best], one) < PRICED_ALIKE]
+    names = [one.name for one in _near(variants, best) if one is not best and _gain([best], one) < PRICED_ALIKE]
     return f" {', '.join(names)}: equal to it within what prices are known." if names else ""
 
 
-def _rate(variant: Variant) -> float:
+def _rate(variant: StepVariant) -> float:
     """Tokens of an accelerator per second; of work that makes none, how often a second it would be done."""
-    rate = variant["utilization"]["tokens_per_s_per_gpu"]
-    return float(1 / variant["step"]["seconds"] if rate is None else rate)
+    rate = variant.utilization.tokens_per_s_per_gpu
+    return float(1 / variant.step.seconds if rate is None else rate)
 
 
-def _gain(variants: Sequence[Variant], other: Variant) -> float:
+def _gain(variants: Sequence[StepVariant], other: StepVariant) -> float:
     """How much more the best of some variants gets out of an accelerator than another one."""
     return max(map(_rate, variants)) / _rate(other) - 1
 
 
-def _held_back_at(variant: Variant) -> str | None:
+def _held_back_at(variant: StepVariant) -> str | None:
     """The tier that holds the step back: what trying found, where that is a tier, else the one that is most loaded."""
-    network = variant.get("network") or {}
-    tried = (variant.get("bottleneck") or {}).get("name")
-    if tried in {row["name"] for row in network.get("tiers", [])}:
-        return str(tried)
-    return network.get("saturated_tier")
+    tried = variant.bottleneck.name
+    if tried in {row.name for row in variant.network.tiers}:
+        return tried
+    return variant.network.saturated_tier
 
 
-def _contrast(best: Variant, worst: Variant) -> str:
+def _contrast(best: StepVariant, worst: StepVariant) -> str:
     """What sets the two apart: throughput of an accelerator, and the cause of waiting that grew most."""
     faster = _gain([best], worst)
     waits = [numbers.percent(share_of(variant, WAITING)) for variant in (worst, best)]
@@ -279,40 +286,32 @@ def _contrast(best: Variant, worst: Variant) -> str:
     network = share_of(worst, STORED) < 0.0005
     whom = "the network and for stragglers" if network else "the network, stragglers and storage"
     return (
-        f"{best['name']} gets {numbers.percent(faster)} more tokens out of a GPU than {worst['name']}: waiting for "
+        f"{best.name} gets {numbers.percent(faster)} more tokens out of a GPU than {worst.name}: waiting for "
         f"{whom} falls from {waits[0]} to {waits[1]} of the step, mostly {grown}{where}{_slowed(best, worst)}."
     )
 
 
-def _slowed(best: Variant, worst: Variant) -> str:
+def _slowed(best: StepVariant, worst: StepVariant) -> str:
     """What computation loses to collectives that run beside it for longer, where the two compute the same."""
     times = [share_of(variant, ["compute"]) / _rate(variant) for variant in (worst, best)]
     longer = times[0] / times[1] - 1.0 if times[1] else 0.0
     # Another accelerator or another layout computes otherwise: only what collectives can take is laid to them.
-    same = worst["settings"].keys() <= {"fabric", "topology", "oversubscription", "link_rate"}
+    same = worst.settings.keys() <= {"fabric", "topology", "oversubscription", "link_rate"}
     if not same or longer < _LEAST_SLOWED:
         return ""
     return f"; computation beside its longer collectives takes {numbers.percent(longer)} longer"
 
 
-def best_variant(result: Mapping[str, Any]) -> Variant:
+def best_variant(result: Result) -> StepVariant:
     """The variant to tell of: the fastest of those whose typical costs per million tokens cannot be told apart."""
-    variants = result["variants"]
+    variants = result.steps
     if all(_cost(variant) for variant in variants):
-        least = min(variants, key=lambda variant: variant["cpmt"]["typical"])
+        least = min(variants, key=_price_of)
         same = _near(variants, least) if _same_job(variants) else [least]
-        return max(same, key=lambda variant: (round(_rate(variant) / _rate(least), 3), -variant["cpmt"]["typical"]))
-    return min(variants, key=lambda variant: variant["step"]["seconds"])
+        return max(same, key=lambda variant: (round(_rate(variant) / _rate(least), 3), -_price_of(variant)))
+    return min(variants, key=lambda variant: variant.step.seconds)
 
 
-def headline(variant: Variant) -> str:
+def headline(variant: StepVariant) -> str:
     """What the bottleneck search says of a variant."""
-    found = variant.get("bottleneck") or {}
-    return str(found.get("headline") or "No bottleneck was searched.")
-
-
-def _typical(section: Mapping[str, Any] | None, key: str) -> float | None:
-    band = (section or {}).get(key)
-    if not band:
-        return None
-    return next((float(value) for name, value in band.items() if name.startswith("typical")), None)
+    return variant.bottleneck.headline or "No bottleneck was searched."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from railyard.cli.messages import say
 from railyard.cli.progress import Progress
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from railyard.result.result import Result
     from railyard.study.traffic.report import Report
 
 _SHOWN = 3
@@ -66,14 +67,14 @@ def packet(
             say(f"wrote {path}")
 
 
-def _page(result: dict[str, Any], folder: Path) -> None:
+def _page(result: Result, folder: Path) -> None:
     """The report in the folder of the run."""
     from railyard.report import write_report
 
     write_report(result, folder / "report.html")
 
 
-def _write_page(result: dict[str, Any], path: Path) -> Path:
+def _write_page(result: Result, path: Path) -> Path:
     """The report by itself.
 
     Raises:

@@ -85,17 +85,16 @@ def _full(planned: Planned) -> None:
     heads = ("rank", "requests", "in time", "TTFT p50 / p99", "TPOT p50 / p99", "$/M tokens", "$/M input", "$/M output")
     table = Table(heads, range(1, len(heads)), turn=True)
     for number, variant in enumerate(planned.full, 1):
-        found: dict[str, Any] = variant["serving"]
-        cost = found["cpmt"] or {}
+        found, cost = variant.serving, variant.serving.cpmt
         table.add(
             str(number),
-            str(found["requests"]["count"]),
-            numbers.percent(found["slo"]["attainment"]),
-            f"{numbers.seconds(found['ttft_s']['p50'])} / {numbers.seconds(found['ttft_s']['p99'])}",
-            f"{numbers.seconds(found['tpot_s']['p50'])} / {numbers.seconds(found['tpot_s']['p99'])}",
-            numbers.band(cost.get("total")),
-            numbers.band(cost.get("split_input")),
-            numbers.band(cost.get("split_output")),
+            str(found.requests.count),
+            numbers.percent(found.slo.attainment),
+            f"{numbers.seconds(found.ttft_s.p50)} / {numbers.seconds(found.ttft_s.p99)}",
+            f"{numbers.seconds(found.tpot_s.p50)} / {numbers.seconds(found.tpot_s.p99)}",
+            numbers.band(None if cost is None else cost.total),
+            numbers.band(None if cost is None else cost.split_input),
+            numbers.band(None if cost is None else cost.split_output),
         )
     table.print()
 

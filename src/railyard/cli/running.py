@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from railyard import api
@@ -37,7 +36,7 @@ def run(
         progress("reading the scenario", 0.0)
         finished = api.execute(load.load(scenario, sets), varies, engine=engine, out=out, progress=progress)
     if as_json:
-        emit(json.dumps(finished.result, ensure_ascii=False, allow_nan=False))
+        emit(finished.result.text())
         return
     show(finished)
     if not quiet:
@@ -69,14 +68,16 @@ def compare(
 
 def show(finished: api.Run) -> None:
     """The comparison as a table."""
-    if jobs.are_jobs(finished.result):
+    result = finished.result
+    if jobs.are_jobs(result):
         table = Table(jobs.HEADINGS, jobs.RIGHT, turn=True)
-        for variant in finished.result["variants"]:
-            for cells in jobs.rows(variant):
-                table.add(*cells)
+        rows = [cells for variant in result.jobs for cells in jobs.rows(variant)]
+    elif served.is_served(result):
+        table = Table(served.HEADINGS, served.RIGHT, turn=True)
+        rows = [served.row(variant) for variant in result.served]
     else:
-        told = served if served.is_served(finished.result) else words
-        table = Table(told.HEADINGS, told.RIGHT, turn=True)
-        for variant in finished.result["variants"]:
-            table.add(*told.row(variant))
+        table = Table(words.HEADINGS, words.RIGHT, turn=True)
+        rows = [words.row(variant) for variant in result.steps]
+    for cells in rows:
+        table.add(*cells)
     table.print()

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.economics.parts import COMPONENTS, Part, count_of, price_of
-from railyard.economics.ranges import at, by_end, to_json, total
+from railyard.economics.ranges import at, band_of, by_end, total
+from railyard.result.money import CapexComponent, CapexFigures
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,14 +71,23 @@ class Capex:
         """Price of one component; zero when the cluster has none of it."""
         return total(line.price_usd for line in self.lines if line.name == name)
 
-    def to_json(self) -> dict[str, object]:
+    def section(self) -> CapexFigures:
         """The result's `capex`."""
-        rows = [{"name": line.name, **to_json(line.price_usd, "_usd"), "count": line.count} for line in self.lines]
-        return {
-            "components": rows,
-            "total_usd": to_json(self.total_usd),
-            "per_gpu_usd": to_json(self.per_accelerator_usd),
-        }
+        rows = (
+            CapexComponent(
+                name=line.name,
+                low_usd=line.price_usd.low,
+                typical_usd=line.price_usd.typical,
+                high_usd=line.price_usd.high,
+                count=line.count,
+            )
+            for line in self.lines
+        )
+        return CapexFigures(
+            components=tuple(rows),
+            total_usd=band_of(self.total_usd),
+            per_gpu_usd=band_of(self.per_accelerator_usd),
+        )
 
 
 def capex(parts: Sequence[Part], installation: Range, accelerators: int) -> Capex:

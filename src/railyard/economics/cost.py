@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 from railyard.catalog import Range
 from railyard.economics.assumptions import CHEAP_END, HOURS_PER_MONTH, HOURS_PER_YEAR
 from railyard.economics.capital import capital_recovery_factor
-from railyard.economics.ranges import ENDS, End, at, by_end, to_json
+from railyard.economics.ranges import ENDS, End, at, by_end
 from railyard.measure.job import Checkpointing, JobTime, job_time
 
 if TYPE_CHECKING:
@@ -149,11 +149,6 @@ class Cpmt:
     total: Range
     parts: tuple[tuple[str, Range], ...]
     usd_per_gpu_h: Range
-
-    def to_json(self) -> dict[str, object]:
-        """The result's `cpmt`, without its sensitivity."""
-        rows = [{"name": name, **to_json(band)} for name, band in self.parts]
-        return {**to_json(self.total), "breakdown": rows, "usd_per_gpu_h": to_json(self.usd_per_gpu_h)}
 
 
 def cost_of(model: CostModel) -> Cpmt:

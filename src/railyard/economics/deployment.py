@@ -26,9 +26,10 @@ from railyard.economics.parts import (
     power_of,
 )
 from railyard.economics.power import Power, PowerLine
-from railyard.economics.ranges import at, by_end, to_json, total
+from railyard.economics.ranges import at, band_of, by_end, named_band, total
 from railyard.economics.serving import ServingCost, owned, rented
 from railyard.economics.sources import Source, of_entry
+from railyard.result.money import ServingCostFigures
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,13 +95,7 @@ class DeploymentCost:
         """Of the whole deployment, owned."""
         return total(band for _, band in self.owned.parts)
 
-    def power_json(self) -> dict[str, object]:
-        """The result's `power`: metered and provisioned apart."""
-        told = self.power.to_json()
-        del told["energy_per_step_j"]
-        return told
-
-    def cpmt_json(self) -> dict[str, object] | None:
+    def section(self) -> ServingCostFigures | None:
         """The result's `cpmt`; None when no request met the objective, for nothing was bought then."""
         everything, asked, answered = (self.owned.tokens[kind] for kind in ("total", "input", "output"))
         if everything is None or asked is None or answered is None:
@@ -108,18 +103,18 @@ class DeploymentCost:
         hourly = self.usd_per_h
         scale = everything.typical / hourly.typical
         rent = self.rented.tokens["total"]
-        return {
-            "total": to_json(everything),
-            "input": to_json(asked),
-            "output": to_json(answered),
-            "split_input": to_json(asked.scaled(self.prompt_share)),
-            "split_output": to_json(answered.scaled(1 - self.prompt_share)),
-            "rented_total": None if rent is None else to_json(rent),
-            "breakdown": [{"name": name, **to_json(band.scaled(scale))} for name, band in self.owned.parts],
-            "usd_per_h": to_json(hourly),
-            "prompt_share": self.prompt_share,
-            "cached_share": self.owned.goodput.cached_share,
-        }
+        return ServingCostFigures(
+            total=band_of(everything),
+            input=band_of(asked),
+            output=band_of(answered),
+            split_input=band_of(asked.scaled(self.prompt_share)),
+            split_output=band_of(answered.scaled(1 - self.prompt_share)),
+            rented_total=None if rent is None else band_of(rent),
+            breakdown=tuple(named_band(name, band.scaled(scale)) for name, band in self.owned.parts),
+            usd_per_h=band_of(hourly),
+            prompt_share=self.prompt_share,
+            cached_share=self.owned.goodput.cached_share,
+        )
 
 
 def deployment_cost(

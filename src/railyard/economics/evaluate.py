@@ -10,9 +10,10 @@ from railyard.economics.capital import Capex, capex
 from railyard.economics.cost import CostModel, Cpmt, cost_of, cpmt
 from railyard.economics.inputs import hourly_inputs
 from railyard.economics.power import Power, power
-from railyard.economics.ranges import End, at, by_end, to_json
-from railyard.economics.sensitivity import Swing, sensitivity
+from railyard.economics.ranges import End, at, band_of, by_end, named_band
+from railyard.economics.sensitivity import sensitivity
 from railyard.economics.sources import Source, of_entry
+from railyard.result.money import RentalFigures, SwingRow, TrainingCost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,9 +38,9 @@ class Rental:
     usd_per_gpu_h: Range
     cpmt: Range
 
-    def to_json(self) -> dict[str, object]:
-        """Both ranges."""
-        return {"usd_per_gpu_h": to_json(self.usd_per_gpu_h), "cpmt": to_json(self.cpmt)}
+    def section(self) -> RentalFigures:
+        """As a result holds it."""
+        return RentalFigures(usd_per_gpu_h=band_of(self.usd_per_gpu_h), cpmt=band_of(self.cpmt))
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Economics:
     power: Power
     capex: Capex
     cpmt: Cpmt
-    sensitivity: tuple[Swing, ...]
+    sensitivity: tuple[SwingRow, ...]
     rental: Rental
     contract: Rental | None
     jct: JobTime
@@ -70,16 +71,21 @@ class Economics:
     tokens_per_s_per_mw: float
     sources: tuple[Source, ...]
 
-    def cpmt_json(self) -> dict[str, object]:
+    def section(self) -> TrainingCost:
         """The result's `cpmt`, with sensitivity and the rented cluster beside it."""
-        return {
-            **self.cpmt.to_json(),
-            "sensitivity": [dict(vars(swing)) for swing in self.sensitivity],
-            "rental": self.rental.to_json(),
-            "contract": None if self.contract is None else self.contract.to_json(),
-            "joules_per_token": to_json(self.joules_per_token),
-            "tokens_per_s_per_mw": self.tokens_per_s_per_mw,
-        }
+        total = self.cpmt.total
+        return TrainingCost(
+            low=total.low,
+            typical=total.typical,
+            high=total.high,
+            breakdown=tuple(named_band(name, band) for name, band in self.cpmt.parts),
+            usd_per_gpu_h=band_of(self.cpmt.usd_per_gpu_h),
+            sensitivity=self.sensitivity,
+            rental=self.rental.section(),
+            contract=None if self.contract is None else self.contract.section(),
+            joules_per_token=band_of(self.joules_per_token),
+            tokens_per_s_per_mw=self.tokens_per_s_per_mw,
+        )
 
 
 def evaluate(

@@ -14,8 +14,9 @@ from railyard.economics.capital import Capex, capex
 from railyard.economics.cost import BREAKDOWN, input_end, usd_per_h
 from railyard.economics.inputs import hourly_inputs
 from railyard.economics.power import Power, power
-from railyard.economics.ranges import ENDS, at, by_end, to_json
+from railyard.economics.ranges import ENDS, at, band_of, by_end, named_band
 from railyard.economics.sources import Source, of_entry
+from railyard.result.money import HourlyCost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,13 +47,13 @@ class Hourly:
     run_s: float
     sources: tuple[Source, ...]
 
-    def to_json(self) -> dict[str, object]:
+    def section(self) -> HourlyCost:
         """The result's `cost`."""
-        return {
-            "usd_per_h": to_json(self.total),
-            "usd_per_run": to_json(self.total.scaled(self.run_s / 3600)),
-            "breakdown": [{"name": name, **to_json(band)} for name, band in self.parts],
-        }
+        return HourlyCost(
+            usd_per_h=band_of(self.total),
+            usd_per_run=band_of(self.total.scaled(self.run_s / 3600)),
+            breakdown=tuple(named_band(name, band) for name, band in self.parts),
+        )
 
 
 def hourly(

@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING
 
 from railyard.catalog import Range
 from railyard.economics.parts import ACCELERATORS, NICS, OPTICS, SERVERS, STORAGE, SWITCHES, Part, power_of
-from railyard.economics.ranges import End, at, by_end, to_json, total
+from railyard.economics.ranges import End, at, band_of, by_end, total
 from railyard.economics.sources import Source
+from railyard.result.money import DeploymentPower, PowerComponent, StepPower
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,16 +122,38 @@ class Power:
         moved = sum(line.power_w.typical for line in self.lines if line.name in ("nic", "switch", "optics"))
         return moved / self.it_w.typical if self.it_w.typical > 0 else 0.0
 
-    def to_json(self) -> dict[str, object]:
-        """The result's `power`: `total_w` with cooling, `it_w` what is drawn without, `provisioned_w` its nameplate."""
-        return {
-            "components": [{"name": line.name, **to_json(line.power_w, "_w")} for line in self.lines],
-            "total_w": to_json(self.total_w),
-            "it_w": to_json(self.it_w),
-            "provisioned_w": to_json(self.provisioned_w),
-            "energy_per_step_j": self.energy_per_step_j,
-            "data_movement_share": self.data_movement_share,
-        }
+    def section(self) -> StepPower:
+        """The result's `power` of a step."""
+        return StepPower(
+            components=self.components(),
+            total_w=band_of(self.total_w),
+            it_w=band_of(self.it_w),
+            provisioned_w=band_of(self.provisioned_w),
+            energy_per_step_j=self.energy_per_step_j,
+            data_movement_share=self.data_movement_share,
+        )
+
+    def deployment_section(self) -> DeploymentPower:
+        """The result's `power` of a service: metered and provisioned apart."""
+        return DeploymentPower(
+            components=self.components(),
+            total_w=band_of(self.total_w),
+            it_w=band_of(self.it_w),
+            provisioned_w=band_of(self.provisioned_w),
+            data_movement_share=self.data_movement_share,
+        )
+
+    def components(self) -> tuple[PowerComponent, ...]:
+        """The lines, as a result holds them."""
+        return tuple(
+            PowerComponent(
+                name=line.name,
+                low_w=line.power_w.low,
+                typical_w=line.power_w.typical,
+                high_w=line.power_w.high,
+            )
+            for line in self.lines
+        )
 
 
 def activity(row: TimeRow) -> Range:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from railyard.catalog import Range
+from railyard.result.section import Band, NamedBand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -37,6 +38,11 @@ def total(bands: Iterable[Range]) -> Range:
     return summed
 
 
-def to_json(band: Range, suffix: str = "") -> dict[str, float]:
-    """`{"low": .., "typical": .., "high": ..}`, with `suffix` behind each key."""
-    return {end + suffix: at(band, end) for end in ENDS}
+def band_of(values: Range) -> Band:
+    """The range as a result holds it."""
+    return Band(low=values.low, typical=values.typical, high=values.high)
+
+
+def named_band(name: str, values: Range) -> NamedBand:
+    """The range of one part, as a result holds it."""
+    return NamedBand(name=name, low=values.low, typical=values.typical, high=values.high)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from railyard.result.money import SwingRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,31 +50,7 @@ SHOWN: dict[str, tuple[str, Callable[[float], str]]] = {
 """How an input is named and written for people."""
 
 
-@dataclass(frozen=True)
-class Swing:
-    """One assumption moved.
-
-    Attributes:
-        parameter: In words.
-        low_value: As text with its unit.
-        high_value: The same.
-        cpmt_low: USD per million tokens with the parameter at its low value.
-        cpmt_high: The same at its high value; below `cpmt_low` where more is cheaper.
-    """
-
-    parameter: str
-    low_value: str
-    high_value: str
-    cpmt_low: float
-    cpmt_high: float
-
-    @property
-    def width(self) -> float:
-        """How much it matters."""
-        return abs(self.cpmt_high - self.cpmt_low)
-
-
-def sensitivity(model: CostModel) -> list[Swing]:
+def sensitivity(model: CostModel) -> list[SwingRow]:
     """Every assumption that has a width, the one that matters most first.
 
     Raises:
@@ -86,5 +63,13 @@ def sensitivity(model: CostModel) -> list[Swing]:
             continue
         words, show = SHOWN[name]
         low, high = (model.cpmt({**typical, name: value}) for value in (band.low, band.high))
-        swings.append(Swing(words, show(band.low), show(band.high), low, high))
+        swings.append(
+            SwingRow(
+                parameter=words,
+                low_value=show(band.low),
+                high_value=show(band.high),
+                cpmt_low=low,
+                cpmt_high=high,
+            )
+        )
     return sorted(swings, key=lambda swing: (-swing.width, swing.parameter))

@@ -23,7 +23,7 @@ import numpy as np
 
 from railyard.catalog import Range
 from railyard.economics.cost import BREAKDOWN, cpmt, input_end, usd_per_h
-from railyard.economics.ranges import ENDS, End, at, by_end, to_json
+from railyard.economics.ranges import ENDS, End, at, by_end
 from railyard.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -134,19 +134,6 @@ class ServingCost:
     metered_w: Range | None
     provisioned_w: Range | None
     goodput: Goodput
-
-    def to_json(self) -> dict[str, object]:
-        """As JSON values, every price with its band."""
-        power = {"metered_w": self.metered_w, "provisioned_w": self.provisioned_w}
-        return {
-            **{kind: None if band is None else to_json(band) for kind, band in self.tokens.items()},
-            "usd_per_h": [{"name": name, **to_json(band)} for name, band in self.parts],
-            "usd_per_gpu_h": to_json(self.usd_per_gpu_h),
-            "joules_per_token": None if self.joules_per_token is None else to_json(self.joules_per_token),
-            **{name: None if band is None else to_json(band) for name, band in power.items()},
-            "attainment": self.goodput.attainment,
-            "cached_share": self.goodput.cached_share,
-        }
 
 
 def owned(inputs: Mapping[str, Range], goodput: Goodput, accelerators: int) -> ServingCost:

@@ -29,10 +29,6 @@ class Source:
     year: int | Literal[""]
     confidence: str
 
-    def to_json(self) -> dict[str, object]:
-        """The row."""
-        return dict(vars(self))
-
 
 def of_entry(entry: Entry, *fields: str) -> list[Source]:
     """The rows of some fields of a catalogue entry; fields without a source of their own are left out."""

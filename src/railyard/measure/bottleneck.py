@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 
 from railyard.graph import Kind, Stream
+from railyard.result.bottleneck import BottleneckFigures, TrialRow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -102,16 +103,16 @@ class Trial:
     bound_step_s: float | None = None
     bound_gain: float | None = None
 
-    def to_json(self) -> dict[str, object]:
+    def row(self) -> TrialRow:
         """One row of the result's `bottleneck.ranking`."""
-        return {
-            "resource": self.resource.name,
-            "factor": self.factor,
-            "step_seconds": self.step_s,
-            "gain": self.gain,
-            "bound_step_seconds": self.bound_step_s,
-            "bound_gain": self.bound_gain,
-        }
+        return TrialRow(
+            resource=self.resource.name,
+            factor=self.factor,
+            step_seconds=self.step_s,
+            gain=self.gain,
+            bound_step_seconds=self.bound_step_s,
+            bound_gain=self.bound_gain,
+        )
 
 
 @dataclass(frozen=True)
@@ -131,14 +132,14 @@ class Bottleneck:
     ranking: tuple[Trial, ...] = field(default=())
     network_gain: float | None = None
 
-    def to_json(self) -> dict[str, object]:
+    def section(self) -> BottleneckFigures:
         """The result's `bottleneck`."""
-        return {
-            "name": self.name,
-            "headline": self.headline,
-            "ranking": [trial.to_json() for trial in self.ranking],
-            "network_gain": self.network_gain,
-        }
+        return BottleneckFigures(
+            name=self.name,
+            headline=self.headline,
+            ranking=tuple(trial.row() for trial in self.ranking),
+            network_gain=self.network_gain,
+        )
 
 
 def resources(cluster: Cluster, record: Record, *, jitter: bool = False, checkpoints: bool = False) -> list[Resource]:

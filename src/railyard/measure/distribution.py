@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.percentile import percentile
+from railyard.result.step import StepFigures
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,16 +65,20 @@ class StepTimes:
         """What a long job sees: its length is the mean times the number of steps."""
         return math.fsum(self.samples_s) / len(self.samples_s)
 
-    def to_json(self) -> dict[str, object]:
-        """The result's `step`."""
-        return {
-            "seconds": self.mean_s,
-            "p50_s": self.quantile(0.50),
-            "p95_s": self.quantile(0.95),
-            "p99_s": self.quantile(0.99),
-            "samples": list(self.samples_s),
-            "jitter": "" if self.around is None else self.around.law.source,
-        }
+    def section(self, *, mean_s: float | None = None) -> StepFigures:
+        """The result's `step`.
+
+        Args:
+            mean_s: What a long job sees, where it is not the mean of the samples.
+        """
+        return StepFigures(
+            seconds=self.mean_s if mean_s is None else mean_s,
+            p50_s=self.quantile(0.50),
+            p95_s=self.quantile(0.95),
+            p99_s=self.quantile(0.99),
+            samples=self.samples_s,
+            jitter="" if self.around is None else self.around.law.source,
+        )
 
     def quantile(self, share: float) -> float:
         """Of the steps: by the law around the samples, else by nearest rank among them."""

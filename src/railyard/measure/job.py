@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from railyard.catalog import Range
 from railyard.errors import InputError
+from railyard.result.step import JobTimeFigures
 
 _HOUR_S = 3600.0
 _MTBF_H = Range(8 * 1000 / 6.50 * 24, 54 * 24 * 16_384 / 419, 8 * 1000 / 2.34 * 24)
@@ -98,21 +99,21 @@ class JobTime:
     best_interval_s: float | None = None
     best_goodput: float | None = None
 
-    def to_json(self) -> dict[str, object]:
+    def section(self) -> JobTimeFigures:
         """The result's `jct`."""
-        return {
-            "tokens": self.tokens,
-            "steps": self.steps,
-            "seconds": self.seconds,
-            "checkpoint_s": self.checkpoint_s,
-            "restart_s": self.restart_s,
-            "goodput": self.goodput,
-            "interruptions": self.interruptions,
-            "mtbf_h": self.mtbf_s / _HOUR_S,
-            "checkpoint_interval_s": self.interval_s,
-            "best_checkpoint_interval_s": self.best_interval_s,
-            "best_goodput": self.best_goodput,
-        }
+        return JobTimeFigures(
+            tokens=self.tokens,
+            steps=self.steps,
+            seconds=self.seconds,
+            checkpoint_s=self.checkpoint_s,
+            restart_s=self.restart_s,
+            goodput=self.goodput,
+            interruptions=self.interruptions,
+            mtbf_h=self.mtbf_s / _HOUR_S,
+            checkpoint_interval_s=self.interval_s,
+            best_checkpoint_interval_s=self.best_interval_s,
+            best_goodput=self.best_goodput,
+        )
 
 
 def best_interval_s(stall_s: float, mtbf_s: float) -> float:

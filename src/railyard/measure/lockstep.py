@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.measure.causes import Cause
+from railyard.result.step import LateRank, LockstepFigures
 
 if TYPE_CHECKING:
     from railyard.measure.decompose import Decomposition
@@ -31,13 +32,13 @@ class Lockstep:
     events: int
     worst: tuple[tuple[int, float], ...]
 
-    def to_json(self) -> dict[str, object]:
+    def section(self) -> LockstepFigures:
         """The result's `lockstep`."""
-        return {
-            "gpu_seconds_lost_to_stragglers": self.gpu_seconds_lost,
-            "events": self.events,
-            "worst_ranks": [{"rank": rank, "gpu_seconds": seconds} for rank, seconds in self.worst],
-        }
+        return LockstepFigures(
+            gpu_seconds_lost_to_stragglers=self.gpu_seconds_lost,
+            events=self.events,
+            worst_ranks=tuple(LateRank(rank=rank, gpu_seconds=seconds) for rank, seconds in self.worst),
+        )
 
 
 def lockstep(decomposition: Decomposition, *, worst: int = 5) -> Lockstep:

@@ -18,6 +18,7 @@ from railyard.cluster.names import link_name
 from railyard.graph import Kind
 from railyard.graph.occupancy import members_of
 from railyard.measure.bottleneck import SCALE_UP_TIER
+from railyard.result.network import HotLink, NetworkFigures, TierRow, Waited
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,16 +54,16 @@ class TierUse:
     busy_s: float
     bytes: float
 
-    def to_json(self) -> dict[str, object]:
+    def row(self) -> TierRow:
         """One row of the result's `network.tiers`."""
-        return {
-            "name": self.name,
-            "links": self.links,
-            "rate_bps": self.rate_bps,
-            "mean_utilization": self.mean_utilization,
-            "max_utilization": self.max_utilization,
-            "bytes": self.bytes,
-        }
+        return TierRow(
+            name=self.name,
+            links=self.links,
+            rate_bps=self.rate_bps,
+            mean_utilization=self.mean_utilization,
+            max_utilization=self.max_utilization,
+            bytes=self.bytes,
+        )
 
 
 @dataclass(frozen=True)
@@ -85,12 +86,14 @@ class NetworkUse:
     waited_scale_up: float
     waited_scale_out: float
 
-    def to_json(self) -> dict[str, object]:
+    def section(self) -> NetworkFigures:
         """The result's `network`."""
-        hot = [{"name": name, "tier": tier, "utilization": load} for name, tier, load in self.hot_links]
-        tiers = [tier.to_json() for tier in self.tiers]
-        waited = {"scale_up": self.waited_scale_up, "scale_out": self.waited_scale_out}
-        return {"tiers": tiers, "saturated_tier": self.saturated_tier, "hot_links": hot, "waited": waited}
+        return NetworkFigures(
+            tiers=tuple(tier.row() for tier in self.tiers),
+            saturated_tier=self.saturated_tier,
+            hot_links=tuple(HotLink(name=name, tier=tier, utilization=load) for name, tier, load in self.hot_links),
+            waited=Waited(scale_up=self.waited_scale_up, scale_out=self.waited_scale_out),
+        )
 
 
 def network_use(record: Record, cluster: Cluster, decomposition: Decomposition, *, hot: int = 10) -> NetworkUse:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.result.network import Picture, PictureBox, PictureEdge, PictureTier, TopologyFigures
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -21,10 +23,10 @@ class _Row:
     """One tier of the drawing: which of its boxes each node belongs to."""
 
     name: str
-    boxes: list[dict[str, object]]
+    boxes: list[PictureBox]
 
 
-def topology_picture(cluster: Cluster, load: NDArray[np.float64]) -> dict[str, object]:
+def topology_picture(cluster: Cluster, load: NDArray[np.float64]) -> TopologyFigures:
     """The result's `topology`.
 
     Args:
@@ -48,23 +50,24 @@ def topology_picture(cluster: Cluster, load: NDArray[np.float64]) -> dict[str, o
         _edge(int(pair), width, int(count), float(average), float(most))
         for pair, count, average, most in zip(pairs, links, mean, busiest, strict=True)
     ]
-    return {
-        "kind": network.topology,
-        "tiers": [tier.name for tier in wiring.tiers],
-        "nodes": int(sum(group.count for group in network.groups)),
-        "picture": {"tiers": [{"name": row.name, "nodes": row.boxes} for row in rows], "edges": edges},
-    }
+    drawn_rows = tuple(PictureTier(name=row.name, nodes=tuple(row.boxes)) for row in rows)
+    return TopologyFigures(
+        kind=network.topology,
+        tiers=tuple(tier.name for tier in wiring.tiers),
+        nodes=int(sum(group.count for group in network.groups)),
+        picture=Picture(tiers=drawn_rows, edges=tuple(edges)),
+    )
 
 
-def _edge(pair: int, width: int, links: int, mean: float, most: float) -> dict[str, object]:
+def _edge(pair: int, width: int, links: int, mean: float, most: float) -> PictureEdge:
     low, high = divmod(pair, width)
-    return {
-        "from": list(divmod(low, BOXES + 1)),
-        "to": list(divmod(high, BOXES + 1)),
-        "links": links,
-        "mean": round(mean, 6),
-        "max": round(most, 6),
-    }
+    return PictureEdge(
+        from_=divmod(low, BOXES + 1),
+        to=divmod(high, BOXES + 1),
+        links=links,
+        mean=round(mean, 6),
+        max=round(most, 6),
+    )
 
 
 def _places(cluster: Cluster, network: Network) -> tuple[NDArray[np.int64], NDArray[np.int64], list[_Row]]:
@@ -85,7 +88,7 @@ def _places(cluster: Cluster, network: Network) -> tuple[NDArray[np.int64], NDAr
 
 def _ports(
     cluster: Cluster, network: Network, row_of: NDArray[np.int64], box_of: NDArray[np.int64]
-) -> list[dict[str, object]]:
+) -> list[PictureBox]:
     """Places the ports in the boxes of their servers; storage has a box of its own behind them."""
     box = _spread(cluster.servers)
     server = np.arange(cluster.ranks) // cluster.ranks_per_server
@@ -94,20 +97,20 @@ def _ports(
     boxes = _boxes(box, [f"server {number}" for number in range(cluster.servers)])
     if network.extra_ports.size:
         row_of[network.extra_ports], box_of[network.extra_ports] = 0, len(boxes)
-        boxes.append({"label": "storage", "count": len(network.extra_ports)})
+        boxes.append(PictureBox(label="storage", count=len(network.extra_ports)))
     return boxes
 
 
 def _spread(nodes: int) -> NDArray[np.int64]:
-    """Box of each node: neighbours share one, all boxes hold as many as possible alike."""
+    """PictureBox of each node: neighbours share one, all boxes hold as many as possible alike."""
     return np.arange(nodes, dtype=np.int64) * min(nodes, BOXES) // max(nodes, 1)
 
 
-def _boxes(box: NDArray[np.int64], names: list[str]) -> list[dict[str, object]]:
+def _boxes(box: NDArray[np.int64], names: list[str]) -> list[PictureBox]:
     first = np.flatnonzero(np.diff(box, prepend=-1))
     last = np.append(first[1:], len(box)) - 1
     return [
-        {"label": names[a] if a == b else f"{names[a]} to {names[b]}", "count": int(b - a + 1)}
+        PictureBox(label=names[a] if a == b else f"{names[a]} to {names[b]}", count=int(b - a + 1))
         for a, b in zip(first, last, strict=True)
     ]
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from railyard.graph.lanes import track_name, tracks_of
 from railyard.graph.occupancy import tasks_of
+from railyard.result.training import Task, TimelineFigures, Track, TrackLabel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +39,7 @@ def sample_ranks(
     return sorted({*(int(rank) for rank in spread), *extremes})[:count]
 
 
-def tracks(record: Record, ranks: Sequence[int], *, most_tasks: int = TASKS) -> dict[str, object]:
+def tracks(record: Record, ranks: Sequence[int], *, most_tasks: int = TASKS) -> TimelineFigures:
     """The result's `timeline`.
 
     Tasks of one stream that follow each other without a pause and look alike (phase, operation, communicator) are drawn
@@ -69,25 +71,22 @@ def tracks(record: Record, ranks: Sequence[int], *, most_tasks: int = TASKS) -> 
     rank, stream, look, start, end = rank[first], stream[first], look[first], start[first], end[last]
     kept = _longest(end - start, most_tasks)
     rows = [_row(*entry) for entry in zip(start[kept], end[kept], look[kept], strict=True)]
-    return {"ranks": [int(r) for r in ranks], "tracks": _grouped(rank[kept], stream[kept], rows), "labels": looks}
+    return TimelineFigures(
+        ranks=tuple(int(r) for r in ranks), tracks=_grouped(rank[kept], stream[kept], rows), labels=looks
+    )
 
 
-def _row(start_ps: int, end_ps: int, look: int) -> list[float | int]:
-    return [round(float(start_ps) * 1e-6, 3), round(float(end_ps - start_ps) * 1e-6, 3), int(look)]
+def _row(start_ps: int, end_ps: int, look: int) -> Task:
+    return round(float(start_ps) * 1e-6, 3), round(float(end_ps - start_ps) * 1e-6, 3), int(look)
 
 
-def _grouped(
-    rank: NDArray[np.int64], stream: NDArray[np.int64], rows: list[list[float | int]]
-) -> list[dict[str, object]]:
-    keys = list(zip(rank.tolist(), stream.tolist(), strict=True))
-    out: list[dict[str, object]] = []
-    held: list[list[float | int]] = []
-    for number, key in enumerate(keys):
-        if not number or key != keys[number - 1]:
-            held = []
-            out.append({"rank": key[0], "stream": track_name(key[1]), "tasks": held})
-        held.append(rows[number])
-    return out
+def _grouped(rank: NDArray[np.int64], stream: NDArray[np.int64], rows: list[Task]) -> tuple[Track, ...]:
+    keys = zip(rank.tolist(), stream.tolist(), strict=True)
+    groups = itertools.groupby(zip(keys, rows, strict=True), key=lambda entry: entry[0])
+    return tuple(
+        Track(rank=of_rank, stream=track_name(of_stream), tasks=tuple(row for _, row in entries))
+        for (of_rank, of_stream), entries in groups
+    )
 
 
 def _longest(duration_ps: NDArray[np.int64], most: int) -> NDArray[np.int64]:
@@ -100,10 +99,10 @@ def _longest(duration_ps: NDArray[np.int64], most: int) -> NDArray[np.int64]:
     return chosen
 
 
-def _looks(graph: TaskGraph) -> tuple[list[dict[str, str]], NDArray[np.int64]]:
+def _looks(graph: TaskGraph) -> tuple[tuple[TrackLabel, ...], NDArray[np.int64]]:
     """The labels as they are drawn, without layer and micro-batch, and the look of every label."""
     index: dict[tuple[str, str, str], int] = {}
     look_of = np.zeros(max(len(graph.labels), 1), np.int64)
     for number, label in enumerate(graph.labels):
         look_of[number] = index.setdefault((label.phase, label.op, label.group), len(index))
-    return [{"phase": phase, "op": op, "group": group} for phase, op, group in index], look_of
+    return tuple(TrackLabel(phase=phase, op=op, group=group) for phase, op, group in index), look_of

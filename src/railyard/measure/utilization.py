@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.measure.causes import Cause
+from railyard.result.step import RankSpread, UtilizationFigures
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,19 +63,24 @@ class Utilization:
     tokens_per_s_per_gpu: float | None
     per_rank: NDArray[np.float64]
 
-    def to_json(self, *, reported_ranks: int = REPORTED_RANKS) -> dict[str, object]:
-        """The result's `utilization`; of more ranks than reported, every k-th is listed."""
+    def section(self, *, gpu: float | None = None, reported_ranks: int = REPORTED_RANKS) -> UtilizationFigures:
+        """The result's `utilization`; of more ranks than reported, every k-th is listed.
+
+        Args:
+            gpu: Utilization over the mean step, where it is longer than the one that was measured.
+            reported_ranks: Most ranks.
+        """
         ordered = np.sort(self.per_rank)
         chosen = np.linspace(0, len(self.per_rank) - 1, min(reported_ranks, len(self.per_rank))).astype(np.int64)
-        return {
-            "gpu": self.gpu,
-            "mfu": self.mfu,
-            "hfu": self.hfu,
-            "tokens_per_s": self.tokens_per_s,
-            "tokens_per_s_per_gpu": self.tokens_per_s_per_gpu,
-            "ranks": {"min": float(ordered[0]), "p50": float(np.median(ordered)), "max": float(ordered[-1])},
-            "per_rank": [round(float(value), 6) for value in self.per_rank[chosen]],
-        }
+        return UtilizationFigures(
+            gpu=self.gpu if gpu is None else gpu,
+            mfu=self.mfu,
+            hfu=self.hfu,
+            tokens_per_s=self.tokens_per_s,
+            tokens_per_s_per_gpu=self.tokens_per_s_per_gpu,
+            ranks=RankSpread(min=float(ordered[0]), p50=float(np.median(ordered)), max=float(ordered[-1])),
+            per_rank=tuple(round(float(value), 6) for value in self.per_rank[chosen]),
+        )
 
 
 def utilization(decomposition: Decomposition, work: StepWork | None, *, step_s: float | None = None) -> Utilization:

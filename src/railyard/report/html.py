@@ -9,25 +9,26 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
+
+    from railyard.result.result import Result
 
 _SEAT = "@@RAILYARD_RESULT@@"
 
 
-def report_html(result: Mapping[str, object]) -> str:
+def report_html(result: Result) -> str:
     """The report as one HTML document.
 
     Args:
-        result: A result as it stands in `result.json` (format railyard/1).
+        result: It is put into the page as it stands in `result.json` (format railyard/1).
     """
     page = files("railyard").joinpath("web", "static", "report.html").read_text(encoding="utf-8")
     # mtime 0 keeps the bytes the same from run to run; base64 cannot contain "</script>".
-    packed = gzip.compress(json.dumps(result, allow_nan=False, separators=(",", ":")).encode(), mtime=0)
+    packed = gzip.compress(json.dumps(result.plain(), allow_nan=False, separators=(",", ":")).encode(), mtime=0)
     return page.replace(_SEAT, base64.b64encode(packed).decode("ascii"))
 
 
-def write_report(result: Mapping[str, object], path: Path) -> None:
+def write_report(result: Result, path: Path) -> None:
     """Writes the report; the file appears whole or not at all."""
     unfinished = path.with_name(path.name + ".tmp")
     unfinished.write_text(report_html(result), encoding="utf-8")

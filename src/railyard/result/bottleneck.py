@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from railyard.result.section import Section
+from railyard.result.section import Figures
 
 
-class TrialRow(Section):
+class TrialRow(Figures):
     """One resource made better, the step simulated again."""
 
     resource: str = Field(description="in the user's words")
@@ -18,7 +18,7 @@ class TrialRow(Section):
     bound_gain: float | None = Field(description="share saved then; null where not tried")
 
 
-class BottleneckSection(Section):
+class BottleneckFigures(Figures):
     """What would help most."""
 
     name: str = Field(description="the best resource, or `none`")

@@ -6,10 +6,10 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from railyard.result.section import Band, NamedBand, Number, Section, Share, require_equal, require_sum
+from railyard.result.section import Band, Figures, NamedBand, Number, Share, require_equal, require_sum
 
 
-class PowerComponent(Section):
+class PowerComponent(Figures):
     """What one kind of part draws."""
 
     name: str = Field(description="accelerator, host, nic, switch, optics, storage or cooling")
@@ -23,7 +23,7 @@ class PowerComponent(Section):
         return self.low_w, self.typical_w, self.high_w
 
 
-class PowerSection(Section):
+class PowerFigures(Figures):
     """What the cluster draws while it runs."""
 
     components: tuple[PowerComponent, ...] = Field(min_length=1, description="they add up to `total_w`")
@@ -37,20 +37,20 @@ class PowerSection(Section):
         return self
 
 
-class DeploymentPower(PowerSection):
+class DeploymentPower(PowerFigures):
     """What a deployment draws, metered and provisioned apart."""
 
     data_movement_share: Share = Field(description="of NICs, switches and optics in the IT power, 0 to 1")
 
 
-class StepPower(PowerSection):
+class StepPower(PowerFigures):
     """What a cluster draws while it trains."""
 
     energy_per_step_j: float = Field(description="typical, with cooling, J")
     data_movement_share: Share = Field(description="of NICs, switches and optics in the IT power, 0 to 1")
 
 
-class CapexComponent(Section):
+class CapexComponent(Figures):
     """What one kind of part costs to buy."""
 
     name: str = Field(description="accelerators, servers, network, storage parts, installation")
@@ -65,7 +65,7 @@ class CapexComponent(Section):
         return self.low_usd, self.typical_usd, self.high_usd
 
 
-class CapexSection(Section):
+class CapexFigures(Figures):
     """What the cluster costs to buy and install."""
 
     components: tuple[CapexComponent, ...] = Field(min_length=1, description="they add up to `total_usd`")
@@ -81,7 +81,7 @@ class CapexSection(Section):
         return self
 
 
-class SwingRow(Section):
+class SwingRow(Figures):
     """One assumption moved from its low to its high value, all others typical."""
 
     parameter: str = Field(description="in words")
@@ -90,8 +90,13 @@ class SwingRow(Section):
     cpmt_low: float = Field(description="USD per million tokens with the parameter at its low value")
     cpmt_high: float = Field(description="USD per million tokens with the parameter at its high value")
 
+    @property
+    def width(self) -> float:
+        """How much it matters, USD per million tokens."""
+        return abs(self.cpmt_high - self.cpmt_low)
 
-class RentalSection(Section):
+
+class RentalFigures(Figures):
     """What the same accelerators cost when they are rented."""
 
     usd_per_gpu_h: Band = Field(description="price of one accelerator, USD/h")
@@ -106,8 +111,8 @@ class TrainingCost(Band):
     )
     usd_per_gpu_h: Band = Field(description="what one accelerator costs an hour, USD/h")
     sensitivity: tuple[SwingRow, ...] = Field(description="the assumption that matters most first")
-    rental: RentalSection = Field(description="on demand")
-    contract: RentalSection | None = Field(description="for three years; null where no price is known")
+    rental: RentalFigures = Field(description="on demand")
+    contract: RentalFigures | None = Field(description="for three years; null where no price is known")
     joules_per_token: Band = Field(description="metered with cooling, J per goodput token")
     tokens_per_s_per_mw: float = Field(description="goodput tokens a second and megawatt, typical")
 
@@ -117,7 +122,7 @@ class TrainingCost(Band):
         return self
 
 
-class HourlyCost(Section):
+class HourlyCost(Figures):
     """What work costs that makes no tokens."""
 
     usd_per_h: Band = Field(description="of the cluster, USD/h")
@@ -130,7 +135,7 @@ class HourlyCost(Section):
         return self
 
 
-class ServingCostSection(Section):
+class ServingCostFigures(Figures):
     """What a million tokens within the objective cost, USD."""
 
     total: Band = Field(description="over input and output tokens, USD per million")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import ConfigDict, Field
 
-from railyard.result.section import Count, Section
+from railyard.result.section import Count, Figures
 
 
-class TierRow(Section):
+class TierRow(Figures):
     """One tier of links."""
 
     name: str = Field(description="as in the cluster's link table")
@@ -20,7 +20,7 @@ class TierRow(Section):
     bytes: float = Field(description="on all its wires, bytes")
 
 
-class HotLink(Section):
+class HotLink(Figures):
     """One of the most loaded links."""
 
     name: str = Field(description="from where to where")
@@ -28,14 +28,14 @@ class HotLink(Section):
     utilization: float = Field(description="load over the step")
 
 
-class Waited(Section):
+class Waited(Figures):
     """Shares of the step that a rank waits for communication."""
 
     scale_up: float = Field(description="inside scale-up domains, 0 to 1")
     scale_out: float = Field(description="across them, 0 to 1")
 
 
-class NetworkSection(Section):
+class NetworkFigures(Figures):
     """What the network carried in a step."""
 
     tiers: tuple[TierRow, ...] = Field(description="from the accelerators upwards")
@@ -44,40 +44,40 @@ class NetworkSection(Section):
     waited: Waited = Field(description="for communication")
 
 
-class Box(Section):
+class PictureBox(Figures):
     """One or several neighbouring nodes."""
 
     label: str = Field(description="their names")
     count: Count = Field(description="how many nodes")
 
 
-class PictureTier(Section):
+class PictureTier(Figures):
     """One row of the drawing."""
 
     name: str = Field(description="of the tier")
-    nodes: tuple[Box, ...] = Field(description="from left to right")
+    nodes: tuple[PictureBox, ...] = Field(description="from left to right")
 
 
-class PictureEdge(Section):
+class PictureEdge(Figures):
     """All links between two boxes."""
 
     model_config = ConfigDict(populate_by_name=True)
 
-    from_: tuple[Count, Count] = Field(alias="from", description="tier and box")
+    from_: tuple[Count, Count] = Field(validation_alias="from", serialization_alias="from", description="tier and box")
     to: tuple[Count, Count] = Field(description="tier and box")
     links: Count = Field(description="cables")
     mean: float = Field(description="mean load")
     max: float = Field(description="load of the busiest")
 
 
-class Picture(Section):
+class Picture(Figures):
     """A tiered drawing: switches, or bundles of them, and how busy the cables between two of them are."""
 
     tiers: tuple[PictureTier, ...] = Field(description="from the servers upwards")
     edges: tuple[PictureEdge, ...] = Field(description="between boxes")
 
 
-class TopologySection(Section):
+class TopologyFigures(Figures):
     """The back-end network."""
 
     kind: str = Field(description="name of the topology")
@@ -86,7 +86,7 @@ class TopologySection(Section):
     picture: Picture | None = Field(description="its drawing")
 
 
-class CollectiveRow(Section):
+class CollectiveRow(Figures):
     """Collectives of one group, kind, size and count."""
 
     group: str = Field(description="communicator class")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from railyard.result.section import Count, Number, Section
+from railyard.result.section import Count, Figures, Number
 
 
-class FlowTimes(Section):
+class FlowTimes(Figures):
     """Flow completion times to the last acknowledgement at the sender; null where nothing has finished."""
 
     min: float | None = Field(description="least, us")
@@ -18,7 +18,7 @@ class FlowTimes(Section):
     max: float | None = Field(description="greatest, us")
 
 
-class TailRow(Section):
+class TailRow(Figures):
     """Completion times of one group of flows."""
 
     group: str = Field(description="`all`, or a label of the flows")
@@ -31,7 +31,7 @@ class TailRow(Section):
     slowest: str = Field(description="source and target of the slowest flow")
 
 
-class QueueRow(Section):
+class QueueRow(Figures):
     """The egress queue of one link in time."""
 
     link: str = Field(description="from where to where")
@@ -42,14 +42,14 @@ class QueueRow(Section):
     paused_share: tuple[float, ...] = Field(description="of the time since the one before, 0 to 1")
 
 
-class QueueSeries(Section):
+class QueueSeries(Figures):
     """Queues of some links in time."""
 
     time_us: tuple[float, ...] = Field(description="us")
     rows: tuple[QueueRow, ...] = Field(description="the deepest first")
 
 
-class SenderRow(Section):
+class SenderRow(Figures):
     """What one sender was allowed; keys that its control does not have are absent."""
 
     flow: str = Field(description="source and target")
@@ -57,14 +57,14 @@ class SenderRow(Section):
     window_kb: tuple[float, ...] | None = Field(default=None, description="at each time, kB")
 
 
-class SenderSeries(Section):
+class SenderSeries(Figures):
     """Some senders in time."""
 
     time_us: tuple[float, ...] = Field(description="us")
     rows: tuple[SenderRow, ...] = Field(description="from the fastest flow to the slowest")
 
 
-class PausedLink(Section):
+class PausedLink(Figures):
     """A link that was paused."""
 
     link: str = Field(description="from where to where")
@@ -73,7 +73,7 @@ class PausedLink(Section):
     origin: str = Field(description="link whose buffer began it; `unknown` where it cannot be told")
 
 
-class Victim(Section):
+class Victim(Figures):
     """A flow that was slowed though it sends to no link where pauses began."""
 
     flow: str = Field(description="source and target")
@@ -83,7 +83,7 @@ class Victim(Section):
     stopped_by: str = Field(description="link whose buffer stopped it")
 
 
-class StormSection(Section):
+class StormFigures(Figures):
     """Pauses: where they began, which links they stopped, which flows suffered."""
 
     paused_us_total: float = Field(description="over all links, us")
@@ -93,7 +93,7 @@ class StormSection(Section):
     victims: tuple[Victim, ...] = Field(description="the worst hit")
 
 
-class ReorderSection(Section):
+class ReorderFigures(Figures):
     """How far packets arrived out of order."""
 
     depth_p50: float = Field(description="median, packets")
@@ -101,7 +101,7 @@ class ReorderSection(Section):
     depth_max: float = Field(description="greatest, packets")
 
 
-class PacketSection(Section):
+class PacketFigures(Figures):
     """Flows, packets and queues of a run of the packet engine."""
 
     flows_total: Count = Field(description="flows of the work")
@@ -116,5 +116,5 @@ class PacketSection(Section):
     left_out: tuple[str, ...] = Field(description="what the model leaves out")
     queues: QueueSeries | None = Field(default=None, description="queues in time")
     flows: SenderSeries | None = Field(default=None, description="senders in time")
-    storm: StormSection | None = Field(default=None, description="pauses; absent where nothing was paused")
-    reorder: ReorderSection | None = Field(default=None, description="reordering")
+    storm: StormFigures | None = Field(default=None, description="pauses; absent where nothing was paused")
+    reorder: ReorderFigures | None = Field(default=None, description="reordering")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from railyard.result.section import Section
+from railyard.result.section import Figures
 
 
-class SourceRow(Section):
+class SourceRow(Figures):
     """The origin of one number."""
 
     item: str = Field(description="what it belongs to: `h100-sxm`, `cost of capital`")
@@ -18,7 +18,7 @@ class SourceRow(Section):
     confidence: str = Field(description="vendor, measured, estimated, published or user")
 
 
-class ProvenanceSection(Section):
+class ProvenanceFigures(Figures):
     """How a result was made."""
 
     version: str = Field(description="of Railyard")

@@ -7,16 +7,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from railyard.result.provenance import ProvenanceSection
-from railyard.result.section import Section, Values
+from railyard.result.provenance import ProvenanceFigures
+from railyard.result.section import Figures, Values
 from railyard.result.variants.jobs import JobsVariant
 from railyard.result.variants.pipeline import PipelineVariant
-from railyard.result.variants.serving import ServingVariant
+from railyard.result.variants.serving import ServedVariant, ServingVariant
 from railyard.result.variants.trace import TraceVariant
 from railyard.result.variants.traffic import TrafficVariant
 from railyard.result.variants.training import TrainingVariant
+from railyard.result.variants.variant import StepVariant
 
-FORMAT = "railyard/1"
+FORMAT: Literal["railyard/1"] = "railyard/1"
 
 
 def kind_of(variant: Any) -> str | None:
@@ -43,14 +44,29 @@ Variant = Annotated[
 """A variant of any kind of work; another kind adds its file in `variants/` and its line here."""
 
 
-class Result(Section):
+class Result(Figures):
     """What a study found, and how."""
 
     format: Literal["railyard/1"] = Field(description="of this document")
     name: str = Field(description="of the study")
     scenario: Values = Field(description="what was studied, defaults written out")
-    provenance: ProvenanceSection = Field(description="where the numbers come from")
+    provenance: ProvenanceFigures = Field(description="where the numbers come from")
     variants: tuple[Variant, ...] = Field(min_length=1, description="in the order of the comparison")
+
+    @property
+    def steps(self) -> tuple[StepVariant, ...]:
+        """The variants whose ranks go through a step: training, traces."""
+        return tuple(variant for variant in self.variants if isinstance(variant, StepVariant))
+
+    @property
+    def jobs(self) -> tuple[JobsVariant, ...]:
+        """The variants of several jobs that share a cluster."""
+        return tuple(variant for variant in self.variants if isinstance(variant, JobsVariant))
+
+    @property
+    def served(self) -> tuple[ServedVariant, ...]:
+        """The variants that answer requests: services, pipelines."""
+        return tuple(variant for variant in self.variants if isinstance(variant, ServedVariant))
 
     def text(self) -> str:
         """As `result.json` holds it."""

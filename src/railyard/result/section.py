@@ -22,17 +22,17 @@ Values = dict[str, object]
 """Settings and scenarios: whatever the document holds."""
 
 
-class Section(BaseModel):
+class Figures(BaseModel):
     """A part of a result: exactly these keys. A key with a default is absent where nothing was said for it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
     def plain(self) -> dict[str, Any]:
-        """As it stands in JSON: keys that were never set are absent."""
-        return self.model_dump(by_alias=True, exclude_unset=True)
+        """As JSON values: keys that were never set are absent."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-class Band(Section):
+class Band(Figures):
     """A figure at the cheap end of every assumption, in the middle, and at the dear end."""
 
     low: float = Field(description="every assumption at its cheap end")
@@ -52,7 +52,7 @@ class Band(Section):
         return self.low, self.typical, self.high
 
 
-class NamedBand(Section):
+class NamedBand(Figures):
     """One part of a figure that has a band."""
 
     name: str = Field(description="of the part")

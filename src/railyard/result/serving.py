@@ -8,8 +8,8 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, Field, model_validator
 
-from railyard.result.money import CapexSection, DeploymentPower, ServingCostSection
-from railyard.result.section import SAME, Band, Count, Section, Share, require_equal
+from railyard.result.money import CapexFigures, DeploymentPower, ServingCostFigures
+from railyard.result.section import SAME, Band, Count, Figures, Share, require_equal
 
 Level = Literal["p50", "p90", "p99", "p999", "mean"]
 LEVELS: tuple[Level, ...] = ("p50", "p90", "p99", "p999", "mean")
@@ -23,7 +23,7 @@ def _all_or_none(levels: dict[Level, T]) -> dict[Level, T]:
     return levels
 
 
-class Percentiles(Section):
+class Percentiles(Figures):
     """Percentiles by nearest rank, and the mean, in s; null where no request got so far."""
 
     p50: float | None = Field(description="median, s")
@@ -41,7 +41,7 @@ class Percentiles(Section):
         return self
 
 
-class LatencyParts(Section):
+class LatencyParts(Figures):
     """What a time is made of."""
 
     queue_s: float = Field(description="until a replica admits the request, s")
@@ -60,7 +60,7 @@ PartsByLevel = Annotated[dict[Level, LatencyParts], AfterValidator(_all_or_none)
 ShareByLevel = Annotated[dict[Level, Share], AfterValidator(_all_or_none)]
 
 
-class RequestsSection(Section):
+class RequestsFigures(Figures):
     """The requests of a run."""
 
     count: Count = Field(description="that were sent")
@@ -79,14 +79,14 @@ class RequestsSection(Section):
         return self
 
 
-class NetworkShare(Section):
+class NetworkShare(Figures):
     """The network's share of each percentile: collectives and transfers."""
 
     ttft: ShareByLevel = Field(description="of the time to the first token, 0 to 1")
     tpot: ShareByLevel = Field(description="of the time of each further token, 0 to 1")
 
 
-class ObjectiveSection(Section):
+class ObjectiveFigures(Figures):
     """The limits, and what met them."""
 
     ttft_s: float | None = Field(description="limit, s; null is none")
@@ -99,7 +99,7 @@ class ObjectiveSection(Section):
     goodput_output_tokens_per_s: float = Field(description="their output tokens a second")
 
 
-class ThroughputSection(Section):
+class ThroughputFigures(Figures):
     """What was served; per accelerator, user and megawatt in output tokens a second."""
 
     span_s: float = Field(description="from the first arrival to the last token, s")
@@ -111,7 +111,7 @@ class ThroughputSection(Section):
     per_mw: float = Field(description="output tokens a second and megawatt of facility power")
 
 
-class CacheSection(Section):
+class CacheFigures(Figures):
     """Caches of keys and values."""
 
     hit_rate: Share = Field(description="of prompt tokens that were found, 0 to 1")
@@ -120,7 +120,7 @@ class CacheSection(Section):
     preemptions: Count = Field(description="requests put back")
 
 
-class ReuseRow(Section):
+class ReuseRow(Figures):
     """From which rate on a known prefix is loaded faster than it is computed."""
 
     pool: str = Field(description="role of the pool")
@@ -129,14 +129,14 @@ class ReuseRow(Section):
     predicted_bps: Count | float = Field(description="at the predicted time, bit/s")
 
 
-class PoolCacheSection(CacheSection):
+class PoolCacheFigures(CacheFigures):
     """Caches of the pools of one model."""
 
     moved_rate: Share = Field(description="of prompt tokens that came from other replicas, 0 to 1")
     reuse: tuple[ReuseRow, ...] = Field(description="a row a pool that computes prompts")
 
 
-class ReplicaRow(Section):
+class ReplicaRow(Figures):
     """One replica."""
 
     pool: str = Field(description="role of its pool, or its stage")
@@ -156,7 +156,7 @@ class ModelReplicaRow(ReplicaRow):
     slowed: Share = Field(description="of the run, by what shares its links, 0 to 1")
 
 
-class SideRow(Section):
+class SideRow(Figures):
     """Attention, or feed-forward networks, on accelerators of their own."""
 
     accelerator: str = Field(description="catalogue entry")
@@ -164,7 +164,7 @@ class SideRow(Section):
     busy: Share = Field(description="of an iteration, 0 to 1")
 
 
-class ApartSection(Section):
+class ApartFigures(Figures):
     """Attention and feed-forward networks apart."""
 
     micro_batches: Count = Field(description="that go round")
@@ -175,7 +175,7 @@ class ApartSection(Section):
     network_busy: Share = Field(description="of an iteration, 0 to 1")
 
 
-class PoolRow(Section):
+class PoolRow(Figures):
     """Alike replicas."""
 
     role: str = Field(description="both, prefill, decode, or the stage")
@@ -190,10 +190,10 @@ class PoolRow(Section):
 class ModelPoolRow(PoolRow):
     """Alike replicas of one model."""
 
-    apart: ApartSection | None = Field(description="null where attention and feed-forward networks are together")
+    apart: ApartFigures | None = Field(description="null where attention and feed-forward networks are together")
 
 
-class LinkRow(Section):
+class LinkRow(Figures):
     """One of the links that transfers of keys and values load most."""
 
     name: str = Field(description="from where to where")
@@ -202,7 +202,7 @@ class LinkRow(Section):
     utilization: Share = Field(description="load over the run, 0 to 1")
 
 
-class LoadPoint(Section):
+class LoadPoint(Figures):
     """One load that was tried."""
 
     rate_per_s: float = Field(description="requests offered a second")
@@ -217,7 +217,7 @@ class LoadPoint(Section):
     overloaded: bool = Field(description="the run was ended because its queue could never drain")
 
 
-class CapacitySection(Section):
+class CapacityFigures(Figures):
     """The largest load within the objective."""
 
     rate_per_s: float = Field(description="requests a second; 0 when no load was within it")
@@ -225,7 +225,7 @@ class CapacitySection(Section):
     points: tuple[LoadPoint, ...] = Field(min_length=1, description="every load tried, ascending")
 
 
-class FrontPoint(Section):
+class FrontPoint(Figures):
     """A load on the front of throughput against speed."""
 
     rate_per_s: float = Field(description="requests a second")
@@ -236,7 +236,7 @@ class FrontPoint(Section):
     front_usd: bool = Field(description="no point of any variant beats it by dollar")
 
 
-class StageHardware(Section):
+class StageHardware(Figures):
     """Devices of a stage."""
 
     role: str = Field(description="of its pool")
@@ -246,7 +246,7 @@ class StageHardware(Section):
     replicas: Count = Field(description="on them")
 
 
-class DraftSection(Section):
+class DraftFigures(Figures):
     """A draft model that guesses for the stage."""
 
     batch: float = Field(description="sequences of an iteration")
@@ -256,7 +256,7 @@ class DraftSection(Section):
     tokens_per_iteration: float = Field(description="of a sequence")
 
 
-class StageRow(Section):
+class StageRow(Figures):
     """One stage of a pipeline."""
 
     name: str = Field(description="as in the scenario")
@@ -272,14 +272,14 @@ class StageRow(Section):
     ttft_parts: PartsByLevel = Field(description="its part of the time to the first token")
     e2e_parts: PartsByLevel = Field(description="its part of the time to the end")
     usd_per_h: Band = Field(description="what it costs, USD/h")
-    draft: DraftSection | None = Field(default=None, description="absent without a draft model")
+    draft: DraftFigures | None = Field(default=None, description="absent without a draft model")
 
 
-class ServingSection(Section):
+class ServingFigures(Figures):
     """What a service made of its requests, whatever it is made of."""
 
     outcome: str = Field(description="finished, overload or stuck")
-    requests: RequestsSection = Field(description="what was asked")
+    requests: RequestsFigures = Field(description="what was asked")
     ttft_s: Percentiles = Field(description="time to the first token, s")
     tpot_s: Percentiles = Field(description="time of each further token, s")
     itl_s: Percentiles = Field(description="gap between two tokens, s")
@@ -287,13 +287,16 @@ class ServingSection(Section):
     queue_s: Percentiles = Field(description="wait for a replica, s")
     ttft_parts: PartsByLevel = Field(description="what each percentile of the first token is made of")
     network_share: NetworkShare = Field(description="of each percentile")
-    slo: ObjectiveSection = Field(description="limits, and what met them")
-    throughput: ThroughputSection = Field(description="what was served")
+    slo: ObjectiveFigures = Field(description="limits, and what met them")
+    throughput: ThroughputFigures = Field(description="what was served")
+    kv: CacheFigures = Field(description="caches of keys and values")
+    replicas: tuple[ReplicaRow, ...] = Field(description="a row a replica")
+    pools: tuple[PoolRow, ...] = Field(min_length=1, description="a row a pool")
     links: tuple[LinkRow, ...] = Field(description="that transfers of keys and values load most")
-    cpmt: ServingCostSection | None = Field(description="null where no request met the objective")
+    cpmt: ServingCostFigures | None = Field(description="null where no request met the objective")
     power: DeploymentPower = Field(description="of the deployment")
-    capex: CapexSection = Field(description="of the deployment")
-    capacity: CapacitySection | None = Field(description="null where it was not searched")
+    capex: CapexFigures = Field(description="of the deployment")
+    capacity: CapacityFigures | None = Field(description="null where it was not searched")
     pareto: tuple[FrontPoint, ...] = Field(description="loads on the front")
 
     @model_validator(mode="after")
@@ -317,7 +320,7 @@ class ServingSection(Section):
         what = f"network_share.ttft.{level}: the share is not that of the parts"
         require_equal(what, share, parts.network_s + parts.transfer_s)
 
-    def _bill(self, cost: ServingCostSection) -> None:
+    def _bill(self, cost: ServingCostFigures) -> None:
         """Each way of dividing the dollars of an hour gives them back."""
         asked, answered = self.slo.goodput_input_tokens_per_s, self.slo.goodput_output_tokens_per_s
         ways = {
@@ -333,18 +336,16 @@ class ServingSection(Section):
                 require_equal(what, dollars, cost.usd_per_h.ends[number])
 
 
-class ModelServing(ServingSection):
+class ModelServing(ServingFigures):
     """One model that answers requests."""
 
-    kv: PoolCacheSection = Field(description="caches of keys and values")
+    kv: PoolCacheFigures = Field(description="caches of keys and values")
     replicas: tuple[ModelReplicaRow, ...] = Field(description="a row a replica")
     pools: tuple[ModelPoolRow, ...] = Field(min_length=1, description="a row a pool")
 
 
-class PipelineServing(ServingSection):
+class PipelineServing(ServingFigures):
     """Stages that requests go through."""
 
-    kv: CacheSection = Field(description="caches of keys and values of all models")
     replicas: tuple[ModelReplicaRow | ReplicaRow, ...] = Field(description="a row a replica of any stage")
-    pools: tuple[PoolRow, ...] = Field(min_length=1, description="a row a stage and role")
     stages: tuple[StageRow, ...] = Field(description="in the order of the scenario")

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from railyard.result.section import Count, Section, Share
+from railyard.result.section import Count, Figures, Share
 
 
-class StepSection(Section):
+class StepFigures(Figures):
     """The step time over the seeds."""
 
     seconds: float = Field(description="mean step with what checkpoints, meetings and varying data add, s")
@@ -20,7 +20,7 @@ class StepSection(Section):
     jitter: str = Field(description="source of the law of jitter behind the percentiles; empty without one")
 
 
-class TimeShare(Section):
+class TimeShare(Figures):
     """One line of the decomposition of a step."""
 
     cause: str = Field(description="compute, bandwidth, latency, contention, straggler, bubble, data, checkpoint, ...")
@@ -30,14 +30,14 @@ class TimeShare(Section):
     share: Share = Field(description="of the mean step, 0 to 1")
 
 
-class LateRank(Section):
+class LateRank(Figures):
     """A rank that others waited for."""
 
     rank: Count = Field(description="number of the rank")
     gpu_seconds: float = Field(description="what its lateness cost the others, GPU-seconds a step")
 
 
-class LockstepSection(Section):
+class LockstepFigures(Figures):
     """What it costs that all members of a collective wait for the latest."""
 
     gpu_seconds_lost_to_stragglers: float = Field(description="summed over all ranks that waited, GPU-seconds a step")
@@ -45,7 +45,7 @@ class LockstepSection(Section):
     worst_ranks: tuple[LateRank, ...] = Field(description="the costliest first")
 
 
-class JobTimeSection(Section):
+class JobTimeFigures(Figures):
     """How long the job takes, restarts included."""
 
     tokens: float = Field(description="token budget")
@@ -63,7 +63,7 @@ class JobTimeSection(Section):
     best_goodput: float | None = Field(description="goodput with that interval, 0 to 1")
 
 
-class RankSpread(Section):
+class RankSpread(Figures):
     """Spread over the ranks."""
 
     min: Share = Field(description="least, 0 to 1")
@@ -71,7 +71,7 @@ class RankSpread(Section):
     max: Share = Field(description="greatest, 0 to 1")
 
 
-class UtilizationSection(Section):
+class UtilizationFigures(Figures):
     """How busy the accelerators were."""
 
     gpu: Share = Field(description="GPU utilization: time in which the compute stream computes, 0 to 1")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from railyard.result.section import Count, Number, Section, Share, Values
+from railyard.result.section import Count, Figures, Number, Share, Values
 
 
-class MemoryStage(Section):
+class MemoryStage(Figures):
     """Memory of a rank of one pipeline stage; parts add up to the total."""
 
     stage: Count = Field(description="pipeline stage")
@@ -20,7 +20,7 @@ class MemoryStage(Section):
     total_bytes: Number = Field(description="bytes")
 
 
-class MemorySection(Section):
+class MemoryFigures(Figures):
     """Memory by pipeline stage."""
 
     rows: tuple[MemoryStage, ...] = Field(description="a row a stage")
@@ -30,7 +30,7 @@ Task = tuple[float, float, Count]
 """Start in us, duration in us, index of its label."""
 
 
-class Track(Section):
+class Track(Figures):
     """What one stream of a rank did."""
 
     rank: Count = Field(description="number of the rank")
@@ -38,7 +38,7 @@ class Track(Section):
     tasks: tuple[Task, ...] = Field(description="start in us, duration in us, index of the label")
 
 
-class TrackLabel(Section):
+class TrackLabel(Figures):
     """How tasks look in the drawing."""
 
     phase: str = Field(description="part of the step")
@@ -46,7 +46,7 @@ class TrackLabel(Section):
     group: str = Field(description="communicator class; empty for computations")
 
 
-class TimelineSection(Section):
+class TimelineFigures(Figures):
     """The step of a few ranks."""
 
     ranks: tuple[Count, ...] = Field(description="which ranks")
@@ -54,7 +54,7 @@ class TimelineSection(Section):
     labels: tuple[TrackLabel, ...] = Field(description="tasks name them by index")
 
 
-class DataSection(Section):
+class DataFigures(Figures):
     """How the samples of a step were loaded."""
 
     bytes_per_rank: Number = Field(description="from storage in a step, bytes")
@@ -72,7 +72,7 @@ class DataSection(Section):
     limit: str = Field(description="storage, workers or cores")
 
 
-class CheckpointSection(Section):
+class CheckpointFigures(Figures):
     """What checkpoints take."""
 
     bytes: Count = Field(description="of all ranks, bytes")
@@ -89,21 +89,21 @@ class CheckpointSection(Section):
     best_goodput: float | None = Field(description="with that interval, 0 to 1")
 
 
-class StorageSection(Section):
+class StorageFigures(Figures):
     """What storage does to a step."""
 
-    data: DataSection | None = Field(description="null where the job reads none")
-    checkpoint: CheckpointSection | None = Field(description="null where the job writes none")
+    data: DataFigures | None = Field(description="null where the job reads none")
+    checkpoint: CheckpointFigures | None = Field(description="null where the job writes none")
 
 
-class BytesPair(Section):
+class BytesPair(Figures):
     """Bytes that leave a worker for each of its ranks in a mean step."""
 
     plain_bytes: float = Field(description="if all met in every step, bytes")
     sent_bytes: float = Field(description="as it is, bytes")
 
 
-class UsedPart(Section):
+class UsedPart(Figures):
     """One technique that the job uses."""
 
     name: str = Field(description="key in the scenario")
@@ -111,7 +111,7 @@ class UsedPart(Section):
     values: Values = Field(description="its settings")
 
 
-class PublishedEffect(Section):
+class PublishedEffect(Figures):
     """What a paper reports about convergence: quoted, not computed."""
 
     kind: str = Field(description="which technique")
@@ -120,7 +120,7 @@ class PublishedEffect(Section):
     source: str = Field(description="the paper")
 
 
-class CommunicationSection(Section):
+class CommunicationFigures(Figures):
     """What a job's way of communicating sends and keeps, beside what it would send without; a mean step of a rank."""
 
     plain_bytes: float = Field(description="to other replicas without it, bytes")

@@ -115,9 +115,11 @@ class JobSection(Section):
     )
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> Literal["training", "serving", "trace"]:
         """Which key says what it is."""
-        return next(name for name in ("training", "serving", "trace") if getattr(self, name) is not None)
+        if self.training is not None:
+            return "training"
+        return "serving" if self.serving is not None else "trace"
 
     @model_validator(mode="after")
     def _one(self) -> "JobSection":

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.economics.sources import Source
+    from railyard.result.result import Variant
     from railyard.study.control import Control
 
 
@@ -38,8 +39,8 @@ class Measured(Protocol):
     """One variant of the result, and where its numbers come from."""
 
     @property
-    def variant(self) -> dict[str, Any]:
-        """As it stands in `result.json`."""
+    def variant(self) -> Variant:
+        """As it stands in the result."""
 
     @property
     def digest(self) -> str:
@@ -77,6 +78,16 @@ def _nothing(*_: object) -> None:
     """A step that a kind does not have."""
 
 
+def _as_measured(_outcome: object, found: M, _control: Control) -> M:
+    """No further runs."""
+    return found
+
+
+def _unrelated(measured: Sequence[M]) -> Sequence[M]:
+    """Variants that say nothing of one another."""
+    return measured
+
+
 @dataclass(frozen=True)
 class Kind(Generic[D, V, P, O, M]):
     """A kind of work.
@@ -90,7 +101,7 @@ class Kind(Generic[D, V, P, O, M]):
         engine: Name of the engine that runs a prepared variant.
         run: Simulates one.
         measure: The figures of what was simulated.
-        search: Further runs that the document asks for, such as its capacity; their figures are added to the variant.
+        search: Further runs that the document asks for, such as its capacity, added to what was measured.
         relate: Adds what only all variants together show.
         write: Tables and traces of one variant into its folder.
         write_inputs: The document and the files that it names into the folder of the run.
@@ -107,8 +118,8 @@ class Kind(Generic[D, V, P, O, M]):
     write: Callable[[Path, O, M], None]
     write_inputs: Callable[[Path, dict[str, Any], Sequence[V]], None] = _nothing
     check: Callable[[D, str | None], None] = _nothing
-    search: Callable[[O, M, Control], None] = _nothing
-    relate: Callable[[Sequence[M]], None] = _nothing
+    search: Callable[[O, M, Control], M] = _as_measured
+    relate: Callable[[Sequence[M]], Sequence[M]] = _unrelated
     parallel: bool = False
 
 

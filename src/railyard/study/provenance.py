@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from railyard.result.result import Result
     from railyard.study.kind import Document, Measured
+
+T = TypeVar("T")
 
 
 def version() -> str:
@@ -18,8 +21,8 @@ def version() -> str:
     return metadata.version("railyard")
 
 
-def result_of(document: Document, plain: dict[str, Any], engine: str, measured: Sequence[Measured]) -> dict[str, Any]:
-    """The result as `result.json` holds it.
+def result_of(document: Document, plain: dict[str, object], engine: str, measured: Sequence[Measured]) -> Result:
+    """The result of all variants.
 
     Args:
         document: What was studied.
@@ -27,24 +30,27 @@ def result_of(document: Document, plain: dict[str, Any], engine: str, measured: 
         engine: Name of the engine.
         measured: Every variant.
     """
-    return {
-        "format": "railyard/1",
-        "name": document.title,
-        "scenario": plain,
-        "provenance": {
-            "version": version(),
-            "engine": engine,
-            "seed": document.seed,
-            "digest": measured[0].digest,
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "sources": [source.to_json() for source in _unique(found.sources for found in measured)],
-            "left_out": _unique(found.left_out for found in measured),
-            "defaults": _unique(found.defaults for found in measured),
-        },
-        "variants": [found.variant for found in measured],
-    }
+    from railyard.result.provenance import ProvenanceFigures, SourceRow
+    from railyard.result.result import FORMAT, Result
+
+    return Result(
+        format=FORMAT,
+        name=document.title,
+        scenario=plain,
+        provenance=ProvenanceFigures(
+            version=version(),
+            engine=engine,
+            seed=document.seed,
+            digest=measured[0].digest,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            sources=tuple(SourceRow(**vars(source)) for source in _unique(found.sources for found in measured)),
+            left_out=tuple(_unique(found.left_out for found in measured)),
+            defaults=tuple(_unique(found.defaults for found in measured)),
+        ),
+        variants=tuple(found.variant for found in measured),
+    )
 
 
-def _unique(lists: Iterable[Iterable[Any]]) -> list[Any]:
+def _unique(lists: Iterable[Iterable[T]]) -> list[T]:
     """All items in order, each at its first occurrence."""
     return list(dict.fromkeys(item for items in lists for item in items))

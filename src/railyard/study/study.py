@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property, partial
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from railyard.result.result import Result
     from railyard.study.control import Progress
     from railyard.study.kind import Document, Kind, Measured, Named
 
     AnyKind = Kind[Any, Any, Any, Any, Any]
-    Face = Callable[[dict[str, Any], Path], None]
+    Face = Callable[[Result, Path], None]
 
 
 @dataclass(frozen=True)
@@ -30,14 +31,19 @@ class Finished:
     """A study that is done.
 
     Attributes:
-        result: As in `result.json`.
         folder: Of the run, None when nothing was written.
         measured: What its kind measured, a record a variant.
+        compose: Makes the result of it.
     """
 
-    result: dict[str, Any]
     folder: Path | None
     measured: tuple[Any, ...]
+    compose: Callable[[], Result]
+
+    @cached_property
+    def result(self) -> Result:
+        """All of it, made when it is first asked for: `railyard packet` prints without."""
+        return self.compose()
 
 
 def run(
@@ -71,13 +77,18 @@ def run(
     name = folders.name_of(plain, version())
     with nullcontext(None) if out is None else folders.replaced(out, name) as folder:
         measured = _measured(kind, prepared, _places(folder, variants), Meter(notify, [0.0] * len(variants)))
-        kind.relate(measured)
-        result = result_of(document, plain, kind.engine(prepared[0]), measured)
+        related: Sequence[Measured] = kind.relate(measured)
+        finished = Finished(
+            None if out is None else out / name,
+            tuple(related),
+            partial(result_of, document, plain, kind.engine(prepared[0]), related),
+        )
         if folder is not None:
             notify("writing the folder of the run", 1.0)
+            result = finished.result
             kind.write_inputs(folder, plain, variants)
             _write(folder, result, faces)
-    return Finished(result, None if out is None else out / name, tuple(measured))
+    return finished
 
 
 def prepare(document: Document, varies: Sequence[str] = (), engine: str | None = None) -> list[Any]:
@@ -104,9 +115,8 @@ def _places(folder: Path | None, variants: Sequence[Named]) -> list[Path | None]
     return [folders.of_variant(folder, number, variant.name) for number, variant in enumerate(variants)]
 
 
-def _write(folder: Path, result: dict[str, Any], faces: Sequence[Face]) -> None:
-    text = json.dumps(result, ensure_ascii=False, allow_nan=False)
-    (folder / "result.json").write_text(text, encoding="utf-8")
+def _write(folder: Path, result: Result, faces: Sequence[Face]) -> None:
+    (folder / "result.json").write_text(result.text(), encoding="utf-8")
     for face in faces:
         face(result, folder)
 
@@ -137,5 +147,5 @@ def _one(kind: AnyKind, prepared: Any, place: Path | None, control: Control) -> 
     if place is not None:
         place.mkdir(parents=True, exist_ok=True)
         kind.write(place, outcome, found)
-    kind.search(outcome, found, control)
-    return found
+    searched: Measured = kind.search(outcome, found, control)
+    return searched

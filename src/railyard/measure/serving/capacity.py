@@ -8,33 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from railyard.result.serving import LoadPoint
+
 MOST_DOUBLINGS = 12
-
-
-@dataclass(frozen=True)
-class Point:
-    """One load.
-
-    Attributes:
-        rate_per_s: Requests offered.
-        attainment: Share that met the objective.
-        goodput_per_s: Requests that did, a second.
-        ttft_p50_s, ttft_p99_s, tpot_p50_s, tpot_p99_s: Latencies; None when no request ended.
-        output_tokens_per_s: Of all requests that ended.
-        requests: Of the trial.
-        overloaded: The run was ended because its queue could never drain.
-    """
-
-    rate_per_s: float
-    attainment: float
-    goodput_per_s: float
-    ttft_p50_s: float | None
-    ttft_p99_s: float | None
-    tpot_p50_s: float | None
-    tpot_p99_s: float | None
-    output_tokens_per_s: float
-    requests: int
-    overloaded: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,12 +24,12 @@ class Capacity:
     """
 
     rate_per_s: float
-    points: tuple[Point, ...]
+    points: tuple[LoadPoint, ...]
     bounded: bool
 
 
 def capacity(
-    evaluate: Callable[[float], Point],
+    evaluate: Callable[[float], LoadPoint],
     start: float,
     attainment: float,
     *,

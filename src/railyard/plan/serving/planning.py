@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from railyard.plan.serving.options import Option
     from railyard.plan.serving.search import Choice
+    from railyard.result.variants.serving import ServedVariant
     from railyard.scenario.load import Draft
 
     Tell = Callable[[str, float], None]
@@ -57,7 +58,7 @@ class Planned:
     name: str
     stages: Mapping[str, Sequence[Option]]
     found: Found
-    full: tuple[dict[str, Any], ...] = ()
+    full: tuple[ServedVariant, ...] = ()
     rates: tuple[AtRate, ...] = ()
     best_yaml: str = field(default="", repr=False)
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from railyard.plan.serving.options import Option
     from railyard.plan.serving.planning import AtRate, Planned
     from railyard.plan.serving.search import Plan
+    from railyard.result.variants.serving import ServedVariant
 
 FORMAT = "railyard/1"
 
@@ -25,11 +26,18 @@ def to_json(planned: Planned) -> dict[str, Any]:
             "proven": found.proven,
             "simulations": found.simulations,
             "plans": [_plan(plan) for plan in found.plans],
-            "full": [{key: variant[key] for key in ("serving", "warnings", "digest")} for variant in planned.full],
+            "full": [_full(variant) for variant in planned.full],
             "options": [row for name in planned.stages for row in why(planned, name)],
             "link_rates": [_rate(row) for row in planned.rates],
         },
     }
+
+
+def _full(variant: ServedVariant) -> dict[str, Any]:
+    """All figures of a plan but those of a search for its capacity, of which there was none."""
+    plain = variant.plain()
+    serving = {key: value for key, value in plain["serving"].items() if key not in {"capacity", "pareto"}}
+    return {"serving": serving, "warnings": plain["warnings"], "digest": plain["digest"]}
 
 
 def _plan(plan: Plan) -> dict[str, Any]:

@@ -6,19 +6,19 @@ from typing import Literal
 
 from pydantic import Field
 
-from railyard.result.section import Band, Count, Section
+from railyard.result.section import Band, Count, Figures
 from railyard.result.serving import Percentiles
 from railyard.result.variants.variant import BaseVariant
 
 
-class PlacementSection(Section):
+class PlacementFigures(Figures):
     """How a job got its accelerators."""
 
     policy: str = Field(description="packed, scattered, ...")
     seed: Count = Field(description="of a policy that draws")
 
 
-class SteppedFigure(Section):
+class SteppedFigure(Figures):
     """A job of steps, alone or beside others."""
 
     step_s: float = Field(description="mean of the steps counted, s")
@@ -28,7 +28,7 @@ class SteppedFigure(Section):
     usd_per_mtoken: Band | None = Field(default=None, description="per million tokens; absent for a trace")
 
 
-class ServingFigure(Section):
+class ServingFigure(Figures):
     """A job that answers requests, alone or beside others."""
 
     ttft_s: Percentiles = Field(description="time to first token")
@@ -40,7 +40,7 @@ class ServingFigure(Section):
     usd_per_mtoken: Band | None = Field(description="per million tokens in time; null where none was")
 
 
-class CostRow(Section):
+class CostRow(Figures):
     """What another job costs this one: all jobs together against all without that one."""
 
     job: str = Field(description="the other")
@@ -49,13 +49,13 @@ class CostRow(Section):
     transfer_share: float | None = Field(default=None, description="the same of transfers of a serving job")
 
 
-class JobRow(Section):
+class JobRow(Figures):
     """One of the jobs."""
 
     name: str = Field(description="as the scenario calls it")
     kind: Literal["training", "serving", "trace"] = Field(description="what it is")
     accelerators: Count = Field(description="that it has for itself")
-    placement: PlacementSection = Field(description="how it got them")
+    placement: PlacementFigures = Field(description="how it got them")
     leafs: Count = Field(description="switches that they are joined to")
     start_s: float = Field(description="when it starts, s")
     alone: SteppedFigure | ServingFigure = Field(description="with the machine to itself")
@@ -64,7 +64,7 @@ class JobRow(Section):
     costs: tuple[CostRow, ...] = Field(description="a row for each other job")
 
 
-class SharedTier(Section):
+class SharedTier(Figures):
     """Links of one kind."""
 
     name: str = Field(description="of the tier")
@@ -74,14 +74,14 @@ class SharedTier(Section):
     bytes: float = Field(description="on all its wires")
 
 
-class SharedLink(Section):
+class SharedLink(Figures):
     """One of the busiest links."""
 
     name: str = Field(description="from where to where")
     utilization: float = Field(description="over time")
 
 
-class SharedNetwork(Section):
+class SharedNetwork(Figures):
     """What all jobs together put on the network."""
 
     span_s: float = Field(description="how long they ran, s")
@@ -89,7 +89,7 @@ class SharedNetwork(Section):
     hot_links: tuple[SharedLink, ...] = Field(description="the busiest first")
 
 
-class RoundsSection(Section):
+class RoundsFigures(Figures):
     """How serving and fabric came to agree."""
 
     count: Count = Field(description="turns that they took")
@@ -103,6 +103,6 @@ class JobsVariant(BaseVariant):
     engine: str = Field(description="of the fabric")
     jobs: tuple[JobRow, ...] = Field(min_length=1, description="in the order of the scenario")
     network: SharedNetwork | None = Field(description="null where nothing was sent")
-    rounds: RoundsSection = Field(description="of serving and fabric")
+    rounds: RoundsFigures = Field(description="of serving and fabric")
     warnings: tuple[str, ...] = Field(description="what to know before the figures are believed")
     digest: str = Field(description="fingerprint of the run of all jobs")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from railyard.result.serving import ModelServing, ServingSection
+from railyard.result.serving import ModelServing, ServingFigures
 from railyard.result.variants.variant import BaseVariant
 
 
 class ServedVariant(BaseVariant):
     """Requests that were answered, by one model or through stages."""
 
-    serving: ServingSection = Field(description="what became of the requests")
+    serving: ServingFigures = Field(description="what became of the requests")
     warnings: tuple[str, ...] = Field(description="what to know before the figures are believed")
     digest: str = Field(description="fingerprint of the run")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pydantic import Field
 
 from railyard.result.money import HourlyCost
-from railyard.result.section import Count, Section
+from railyard.result.section import Count, Figures
 from railyard.result.variants.variant import StepVariant
 
 
-class TraceSection(Section):
+class TraceFigures(Figures):
     """The file that was run."""
 
     file: str = Field(description="as the scenario names it")
@@ -24,7 +24,7 @@ class TraceSection(Section):
 class TraceVariant(StepVariant):
     """A trace: it says nothing of tokens, so cost is by the hour and by the run."""
 
-    trace: TraceSection = Field(description="what was run")
+    trace: TraceFigures = Field(description="what was run")
     jct: None = Field(description="a trace has no token budget")
     cost: HourlyCost = Field(description="by the hour and by the run")
     cpmt: None = Field(description="a trace makes no tokens")

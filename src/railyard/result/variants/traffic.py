@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from railyard.result.packet import PacketSection
+from railyard.result.packet import PacketFigures
 from railyard.result.variants.variant import BaseVariant
 
 
 class TrafficVariant(BaseVariant):
     """Given flows, without a model of training."""
 
-    packet: PacketSection = Field(description="what became of the flows")
+    packet: PacketFigures = Field(description="what became of the flows")

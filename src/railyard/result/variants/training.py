@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from railyard.result.money import TrainingCost
-from railyard.result.training import CommunicationSection
+from railyard.result.training import CommunicationFigures
 from railyard.result.variants.variant import StepVariant
 
 
@@ -14,6 +14,6 @@ class TrainingVariant(StepVariant):
 
     layout: str = Field(description="parallelism in words")
     cpmt: TrainingCost = Field(description="cost per million goodput tokens")
-    communication: CommunicationSection | None = Field(
+    communication: CommunicationFigures | None = Field(
         default=None, description="price of compressing or postponing communication; absent where the job does neither"
     )

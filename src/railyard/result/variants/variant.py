@@ -7,16 +7,16 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from railyard.result.bottleneck import BottleneckSection
-from railyard.result.money import CapexSection, StepPower, TrainingCost
-from railyard.result.network import CollectiveRow, NetworkSection, TopologySection
-from railyard.result.packet import PacketSection
-from railyard.result.section import Section, Values, require_equal
-from railyard.result.step import JobTimeSection, LockstepSection, StepSection, TimeShare, UtilizationSection
-from railyard.result.training import MemorySection, StorageSection, TimelineSection
+from railyard.result.bottleneck import BottleneckFigures
+from railyard.result.money import CapexFigures, StepPower, TrainingCost
+from railyard.result.network import CollectiveRow, NetworkFigures, TopologyFigures
+from railyard.result.packet import PacketFigures
+from railyard.result.section import Figures, Values, require_equal
+from railyard.result.step import JobTimeFigures, LockstepFigures, StepFigures, TimeShare, UtilizationFigures
+from railyard.result.training import MemoryFigures, StorageFigures, TimelineFigures
 
 
-class BaseVariant(Section):
+class BaseVariant(Figures):
     """One variant of a study."""
 
     name: str = Field(description="how it is called in tables")
@@ -26,22 +26,22 @@ class BaseVariant(Section):
 class StepVariant(BaseVariant):
     """Ranks that compute and communicate: a training step, or a trace."""
 
-    step: StepSection = Field(description="how long it takes")
-    utilization: UtilizationSection = Field(description="how busy accelerators are")
+    step: StepFigures = Field(description="how long it takes")
+    utilization: UtilizationFigures = Field(description="how busy accelerators are")
     time: tuple[TimeShare, ...] = Field(min_length=1, description="where the step goes; shares add up to 1")
-    lockstep: LockstepSection = Field(description="what lateness costs")
-    jct: JobTimeSection | None = Field(description="null where the scenario names no token budget")
+    lockstep: LockstepFigures = Field(description="what lateness costs")
+    jct: JobTimeFigures | None = Field(description="null where the scenario names no token budget")
     power: StepPower = Field(description="what the cluster draws")
-    capex: CapexSection = Field(description="what the cluster costs to buy")
+    capex: CapexFigures = Field(description="what the cluster costs to buy")
     cpmt: TrainingCost | None = Field(description="cost per million goodput tokens; null where the work makes none")
-    bottleneck: BottleneckSection = Field(description="what would help most")
-    network: NetworkSection = Field(description="what the network carried")
-    memory: MemorySection = Field(description="of a rank, by pipeline stage")
-    timeline: TimelineSection = Field(description="of a few ranks")
-    topology: TopologySection = Field(description="of the back-end network")
-    storage: StorageSection = Field(description="what storage does to the step")
+    bottleneck: BottleneckFigures = Field(description="what would help most")
+    network: NetworkFigures = Field(description="what the network carried")
+    memory: MemoryFigures = Field(description="of a rank, by pipeline stage")
+    timeline: TimelineFigures = Field(description="of a few ranks")
+    topology: TopologyFigures = Field(description="of the back-end network")
+    storage: StorageFigures = Field(description="what storage does to the step")
     collectives: tuple[CollectiveRow, ...] = Field(description="the most time-consuming first")
-    packet: PacketSection | None = Field(default=None, description="absent where another engine ran")
+    packet: PacketFigures | None = Field(default=None, description="absent where another engine ran")
     warnings: tuple[str, ...] = Field(description="what to know before the figures are believed")
     digest: str = Field(description="fingerprint of the timeline")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict, cast
 
 import numpy as np
 
@@ -13,12 +13,26 @@ from railyard.economics.cost import JobFacts
 from railyard.economics.deployment import deployment_cost
 from railyard.economics.evaluate import evaluate
 from railyard.economics.parts import Part, component_of
+from railyard.economics.ranges import band_of
 from railyard.economics.serving import Goodput as Sold
 from railyard.graph.record import fingerprint
 from railyard.measure.causes import NETWORK_CAUSES
 from railyard.measure.decompose import decompose
 from railyard.measure.job import Checkpointing
 from railyard.measure.serving.objective import goodput
+from railyard.result.serving import Percentiles
+from railyard.result.variants.jobs import (
+    CostRow,
+    JobRow,
+    JobsVariant,
+    PlacementFigures,
+    RoundsFigures,
+    ServingFigure,
+    SharedLink,
+    SharedNetwork,
+    SharedTier,
+    SteppedFigure,
+)
 from railyard.study.jobs.simulate import ENOUGH, Answering, Stepped
 from railyard.study.serving.measuring import SHORTEST_S, latencies, objective_of
 from railyard.study.serving.spending import uses_of
@@ -26,11 +40,12 @@ from railyard.study.serving.spending import uses_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from railyard.catalog import Range
     from railyard.economics.sources import Source
     from railyard.graph import Record
+    from railyard.result.section import Band
     from railyard.study.jobs.prepare import Shared, Tenant
     from railyard.study.jobs.simulate import Figure, Outcome
+    from railyard.study.serving.prepare import ServingJob
 
 _HOT_LINKS = 8
 LEFT_OUT = (
@@ -57,6 +72,20 @@ class Compared:
     without: dict[int, Outcome]
 
 
+class Transfers(TypedDict, total=False):
+    """What only serving jobs lose."""
+
+    transfer_share: float
+
+
+class Trained(TypedDict, total=False):
+    """What only training jobs have."""
+
+    exposed_s: float
+    usd_per_h: Band
+    usd_per_mtoken: Band
+
+
 @dataclass(frozen=True)
 class Measured:
     """One variant of the result, and where its numbers come from.
@@ -68,7 +97,7 @@ class Measured:
         defaults: What was chosen because the scenario did not say.
     """
 
-    variant: dict[str, Any]
+    variant: JobsVariant
     sources: tuple[Source, ...] = ()
     left_out: tuple[str, ...] = ()
     defaults: tuple[str, ...] = ()
@@ -76,7 +105,7 @@ class Measured:
     @property
     def digest(self) -> str:
         """Fingerprint of the run of all jobs."""
-        return str(self.variant["digest"])
+        return self.variant.digest
 
 
 def measure(compared: Compared) -> Measured:
@@ -84,16 +113,16 @@ def measure(compared: Compared) -> Measured:
     shared, together = compared.shared, compared.together
     rows = [_job(compared, tenant) for tenant in shared.tenants]
     record = together.record
-    variant = {
-        "name": shared.variant.name,
-        "settings": dict(shared.variant.settings),
-        "engine": shared.engine.name,
-        "jobs": rows,
-        "network": None if record is None else _network(shared, record),
-        "rounds": {"count": together.rounds, "moved": together.moved, "agree": together.moved < ENOUGH},
-        "warnings": [*_warnings(compared), *([] if record is None else record.meta.get("warnings", []))],
-        "digest": _digest(together),
-    }
+    variant = JobsVariant(
+        name=shared.variant.name,
+        settings=dict(shared.variant.settings),
+        engine=shared.engine.name,
+        jobs=tuple(rows),
+        network=None if record is None else _network(shared, record),
+        rounds=RoundsFigures(count=together.rounds, moved=together.moved, agree=together.moved < ENOUGH),
+        warnings=(*_warnings(compared), *([] if record is None else record.meta.get("warnings", []))),
+        digest=_digest(together),
+    )
     left_out = () if record is None else tuple(str(words) for words in record.meta.get("left_out", ()))
     serves = any(tenant.serving is not None for tenant in shared.tenants)
     notes = tuple(f"{tenant.name}: {words}" for tenant in shared.tenants for words in tenant.notes)
@@ -116,22 +145,22 @@ def _warnings(compared: Compared) -> Iterator[str]:
         )
 
 
-def _job(compared: Compared, tenant: Tenant) -> dict[str, Any]:
+def _job(compared: Compared, tenant: Tenant) -> JobRow:
     number = tenant.number
     alone, beside = compared.alone[number].figures[number], compared.together.figures[number]
     section = tenant.section
-    return {
-        "name": tenant.name,
-        "kind": section.kind,
-        "accelerators": section.accelerators,
-        "placement": {"policy": section.placement.policy, "seed": section.placement.seed},
-        "leafs": _leafs(compared.shared, tenant),
-        "start_s": section.start,
-        "alone": _figure(compared.shared, tenant, alone),
-        "together": _figure(compared.shared, tenant, beside),
-        "slowdown": _ratio(beside, alone),
-        "costs": [_cost(compared, number, other) for other in compared.without if other != number],
-    }
+    return JobRow(
+        name=tenant.name,
+        kind=section.kind,
+        accelerators=section.accelerators,
+        placement=PlacementFigures(policy=section.placement.policy, seed=section.placement.seed),
+        leafs=_leafs(compared.shared, tenant),
+        start_s=section.start,
+        alone=_figure(compared.shared, tenant, alone),
+        together=_figure(compared.shared, tenant, beside),
+        slowdown=_ratio(beside, alone),
+        costs=tuple(_cost(compared, number, other) for other in compared.without if other != number),
+    )
 
 
 def _leafs(shared: Shared, tenant: Tenant) -> int:
@@ -145,34 +174,37 @@ def _ratio(figure: Figure, base: Figure) -> float:
     return figure.measure_s / base.measure_s if base.measure_s > 0 else 1.0
 
 
-def _cost(compared: Compared, number: int, other: int) -> dict[str, Any]:
+def _cost(compared: Compared, number: int, other: int) -> CostRow:
     """What one job takes longer because another is there: all together against all without that one."""
     every, without = compared.together.figures[number], compared.without[other].figures[number]
-    row = {
-        "job": compared.shared.tenants[other].name,
-        "seconds": every.measure_s - without.measure_s,
-        "share": _ratio(every, without) - 1.0,
-    }
+    transfers: Transfers = {}
     if isinstance(every, Answering) and isinstance(without, Answering):
-        row["transfer_share"] = every.slowdown / without.slowdown - 1.0
-    return row
+        transfers["transfer_share"] = every.slowdown / without.slowdown - 1.0
+    return CostRow(
+        job=compared.shared.tenants[other].name,
+        seconds=every.measure_s - without.measure_s,
+        share=_ratio(every, without) - 1.0,
+        **transfers,
+    )
 
 
-def _figure(shared: Shared, tenant: Tenant, figure: Figure) -> dict[str, Any]:
-    if isinstance(figure, Answering):
-        return {
-            "ttft_s": dict(figure.ttft_s),
-            "tpot_s": dict(figure.tpot_s),
-            "transfers": figure.transfers,
-            "transfer_s": figure.transfer_s,
-            "transfer_slowdown": figure.slowdown,
-            **_served_money(shared, tenant, figure),
-        }
-    found = {"step_s": figure.step_s, "steps": figure.steps}
-    return found if tenant.training is None else {**found, **_trained(shared, tenant, figure)}
+def _figure(shared: Shared, tenant: Tenant, figure: Figure) -> SteppedFigure | ServingFigure:
+    if isinstance(figure, Stepped):
+        return SteppedFigure(step_s=figure.step_s, steps=figure.steps, **_trained(shared, tenant, figure))
+    job = cast("ServingJob", tenant.serving)  # only a serving job answers
+    usd_per_h, usd_per_mtoken = _served_money(shared, tenant, job, figure)
+    return ServingFigure(
+        ttft_s=Percentiles(**figure.ttft_s),
+        tpot_s=Percentiles(**figure.tpot_s),
+        transfers=figure.transfers,
+        transfer_s=figure.transfer_s,
+        transfer_slowdown=figure.slowdown,
+        usd_per_h=usd_per_h,
+        usd_per_mtoken=usd_per_mtoken,
+    )
 
 
-def _trained(shared: Shared, tenant: Tenant, figure: Stepped) -> dict[str, Any]:
+def _trained(shared: Shared, tenant: Tenant, figure: Stepped) -> Trained:
     """Communication that a step waits for, and its cost; the job pays for its share of the machine."""
     if tenant.training is None:
         return {}
@@ -194,15 +226,14 @@ def _trained(shared: Shared, tenant: Tenant, figure: Stepped) -> dict[str, Any]:
     exposed = split.seconds(*NETWORK_CAUSES) / split.step_s if split.step_ps else 0.0
     return {
         "exposed_s": exposed * figure.step_s,
-        "usd_per_h": _times(cost.cpmt.usd_per_gpu_h, tenant.section.accelerators),
-        "usd_per_mtoken": _times(cost.cpmt.total, 1),
+        "usd_per_h": band_of(cost.cpmt.usd_per_gpu_h.scaled(tenant.section.accelerators)),
+        "usd_per_mtoken": band_of(cost.cpmt.total),
     }
 
 
-def _served_money(shared: Shared, tenant: Tenant, figure: Answering) -> dict[str, Any]:
-    if tenant.serving is None:
-        return {}
-    job = tenant.serving.as_sent(figure.run)
+def _served_money(shared: Shared, tenant: Tenant, job: ServingJob, figure: Answering) -> tuple[Band, Band | None]:
+    """Dollars an hour and per million tokens; the job pays for its share of the machine."""
+    job = job.as_sent(figure.run)
     served = latencies(job, job.requests, figure.run)
     objective = objective_of(job)
     span_s = max(goodput(served, objective).span_s, SHORTEST_S)
@@ -214,14 +245,7 @@ def _served_money(shared: Shared, tenant: Tenant, figure: Answering) -> dict[str
         assumptions=job.assumptions,
     )
     each, accelerators = cost.owned.tokens["total"], tenant.section.accelerators
-    return {
-        "usd_per_h": _times(cost.owned.usd_per_gpu_h, accelerators),
-        "usd_per_mtoken": None if each is None else _times(each, 1),
-    }
-
-
-def _times(band: Range, factor: float) -> dict[str, float]:
-    return {"low": band.low * factor, "typical": band.typical * factor, "high": band.high * factor}
+    return band_of(cost.owned.usd_per_gpu_h.scaled(accelerators)), None if each is None else band_of(each)
 
 
 def _parts(shared: Shared, tenant: Tenant) -> list[Part]:
@@ -233,7 +257,7 @@ def _parts(shared: Shared, tenant: Tenant) -> list[Part]:
     ]
 
 
-def _network(shared: Shared, record: Record) -> dict[str, Any]:
+def _network(shared: Shared, record: Record) -> SharedNetwork:
     """Load of the links, a mean over the run of all jobs, by tier; and the busiest of them."""
     links = shared.machine.links
     span_s = max(record.makespan_ps * 1e-12, 1e-12)
@@ -241,23 +265,25 @@ def _network(shared: Shared, record: Record) -> dict[str, Any]:
     load = carried * 8 / (links.line_bps[: links.physical] * span_s)
     tier_of = links.tier[: links.physical]
     used = [index for index in range(len(links.tiers)) if (tier_of == index).any()]
-    tiers = [
-        {
-            "name": links.tiers[index],
-            "links": int(np.count_nonzero(tier_of == index)),
-            "mean_utilization": float(load[tier_of == index].mean()),
-            "max_utilization": float(load[tier_of == index].max()),
-            "bytes": float(carried[tier_of == index].sum()),
-        }
+    tiers = tuple(
+        SharedTier(
+            name=links.tiers[index],
+            links=int(np.count_nonzero(tier_of == index)),
+            mean_utilization=float(load[tier_of == index].mean()),
+            max_utilization=float(load[tier_of == index].max()),
+            bytes=float(carried[tier_of == index].sum()),
+        )
         for index in used
-    ]
+    )
     between = np.flatnonzero(tier_of != links.tiers.index("scale-up"))
     hot = between[np.argsort(-load[between], kind="stable")][:_HOT_LINKS]
-    return {
-        "span_s": span_s,
-        "tiers": tiers,
-        "hot_links": [{"name": link_name(shared.machine, int(link)), "utilization": float(load[link])} for link in hot],
-    }
+    return SharedNetwork(
+        span_s=span_s,
+        tiers=tiers,
+        hot_links=tuple(
+            SharedLink(name=link_name(shared.machine, int(link)), utilization=float(load[link])) for link in hot
+        ),
+    )
 
 
 def _digest(outcome: Outcome) -> str:

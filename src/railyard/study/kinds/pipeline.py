@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from railyard.scenario.variants import expand, resolved
 from railyard.study.inputs import write_inputs
 from railyard.study.kind import Kind, kinds
-from railyard.study.kinds.serving import relate
 from railyard.study.pipeline.files import write_variant
 from railyard.study.pipeline.measuring import measure, objective_of
 from railyard.study.pipeline.prepare import prepare
 from railyard.study.pipeline.shown import shown
-from railyard.study.serving.capacity import RUN_SHARE, add_curve
+from railyard.study.serving.capacity import RUN_SHARE, with_curve, with_fronts
 from railyard.study.serving.check import ENGINE, check_engine
 
 if TYPE_CHECKING:
@@ -49,10 +48,10 @@ def _run(job: PipelineJob, control: Control) -> Traversed:
     return Traversed(job, job.run(job.requests, progress))
 
 
-def _search(traversed: Traversed, found: Measured, control: Control) -> None:
+def _search(traversed: Traversed, found: Measured, control: Control) -> Measured:
     """The capacity, where the scenario asks for it, and the points of the fronts."""
     job = traversed.job
-    add_curve(found, job, objective=objective_of(job), serve=lambda some: _served(job, some), control=control)
+    return with_curve(found, job, objective=objective_of(job), serve=lambda some: _served(job, some), control=control)
 
 
 def _served(job: PipelineJob, requests: RequestTable) -> tuple[Served, bool]:
@@ -76,7 +75,7 @@ PIPELINE = kinds.add(
         run=_run,
         measure=lambda traversed: measure(traversed.job, traversed.journey),
         search=_search,
-        relate=relate,
+        relate=with_fronts,
         write=_write,
         write_inputs=write_inputs,
     ),

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 from railyard.scenario.variants import expand, resolved
 from railyard.study.inputs import write_inputs
 from railyard.study.kind import Kind, kinds
-from railyard.study.serving.capacity import RUN_SHARE, add_curve, mark_fronts
+from railyard.study.serving.capacity import RUN_SHARE, with_curve, with_fronts
 from railyard.study.serving.check import ENGINE, check_engine
 from railyard.study.serving.files import write_variant
 from railyard.study.serving.measuring import latencies, measure, objective_of
 from railyard.study.serving.prepare import prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from railyard.graph import Record
@@ -53,20 +52,15 @@ def _run(job: ServingJob, control: Control) -> Answered:
     return Answered(job.as_sent(run), run)
 
 
-def _search(answered: Answered, found: Measured, control: Control) -> None:
+def _search(answered: Answered, found: Measured, control: Control) -> Measured:
     """The capacity, where the scenario asks for it, and the points of the fronts."""
     job = answered.job
-    add_curve(found, job, objective=objective_of(job), serve=lambda some: _served(job, some), control=control)
+    return with_curve(found, job, objective=objective_of(job), serve=lambda some: _served(job, some), control=control)
 
 
 def _served(job: ServingJob, requests: RequestTable) -> tuple[Served, bool]:
     run = job.run(requests)
     return latencies(job, requests, run), run.meta["overloaded"]
-
-
-def relate(measured: Sequence[Measured]) -> None:
-    """Marks the points that no other point of any variant beats."""
-    mark_fronts([found.variant["serving"] for found in measured])
 
 
 def _write(folder: Path, answered: Answered, found: Measured) -> None:
@@ -85,7 +79,7 @@ SERVING = kinds.add(
         run=_run,
         measure=lambda answered: measure(answered.job, answered.run),
         search=_search,
-        relate=relate,
+        relate=with_fronts,
         write=_write,
         write_inputs=write_inputs,
     ),

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.study.kind import Kind, kinds
-from railyard.study.traffic.measuring import measure, plain
+from railyard.study.traffic.measuring import Measured, plain
 from railyard.study.traffic.simulate import run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.study.control import Control
-    from railyard.study.traffic.measuring import Measured
     from railyard.study.traffic.report import Report
     from railyard.study.traffic.simulate import Run
 
@@ -54,7 +53,7 @@ TRAFFIC = kinds.add(
         prepare=lambda variants, _engine: variants,
         engine=lambda _traffic: "packet",
         run=_run,
-        measure=lambda sent: measure(sent.traffic, sent.report),
+        measure=lambda sent: Measured(sent.traffic, sent.report),
         write=_write,
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from railyard.economics.deployment import Use
 from railyard.engine.serving import Cost, Deployment, Pool, Router
 from railyard.engine.stages import PS, SERVING, Batched
 from railyard.errors import InputError
+from railyard.result.serving import ReplicaRow
 from railyard.study.pipeline.built import Built
 from railyard.study.serving.costing import cost_of
 from railyard.study.serving.prepare import SOFTWARE
@@ -128,16 +129,17 @@ def _uses(hardware: Hardware, idle_w: float, visits: Record, span_s: float) -> l
     return [Use(device, hardware.count, drawn_w(device, energy, hardware.count, span_s), prompt=min(busy, 1.0))]
 
 
-def _replicas(visits: Record, span_s: float) -> list[dict[str, Any]]:
+def _replicas(visits: Record, span_s: float) -> list[ReplicaRow]:
     totals = visits.parts[SERVING].table("replicas")
     return [
-        {
-            "busy": float(totals["busy_ps"][number] / PS / span_s) if span_s > 0 else 0.0,
-            "iterations": int(totals["iterations"][number]),
-            "input_tokens": int(totals["input_tokens"][number]),
-            "output_tokens": 0,
-            "cached_tokens": 0,
-            "kv_peak_share": 0.0,
-        }
+        ReplicaRow(
+            pool="both",
+            busy=float(totals["busy_ps"][number] / PS / span_s) if span_s > 0 else 0.0,
+            iterations=int(totals["iterations"][number]),
+            input_tokens=int(totals["input_tokens"][number]),
+            output_tokens=0,
+            cached_tokens=0,
+            kv_peak_share=0.0,
+        )
         for number in range(len(totals["pool"]))
     ]

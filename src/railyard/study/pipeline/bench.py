@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from railyard.graph import Record, RequestTable
     from railyard.measure.serving.served import Served
+    from railyard.result.variants.serving import ServedVariant
     from railyard.scenario.load import Draft
     from railyard.scenario.pipeline import PipelineSection
     from railyard.study.pipeline.built import Hardware
@@ -150,7 +151,7 @@ def idle_usd_per_h(job: PipelineJob, hardware: Hardware) -> float:
     return cost.usd_per_h.typical / hardware.replicas
 
 
-def variant_of(job: PipelineJob) -> dict[str, Any]:
+def variant_of(job: PipelineJob) -> ServedVariant:
     """All figures of the pipeline, as the result has them."""
     return measure(job, job.run(job.requests)).variant
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from railyard.cluster import Cluster
     from railyard.economics.deployment import Use
     from railyard.engine.stages import Stage
     from railyard.graph import Record, RequestTable
+    from railyard.result.serving import DraftFigures, ReplicaRow
 
 
 @dataclass(frozen=True)
@@ -36,16 +37,16 @@ class Hardware:
         return self.cluster.spec.back_end.link_rate_bps or self.cluster.nic.rate_bps
 
 
-def _no_replicas(_visits: Record, _span_s: float) -> list[dict[str, Any]]:
-    return []
+def _no_replicas(_visits: Record, _span_s: float) -> Sequence[ReplicaRow]:
+    return ()
 
 
 def _no_notes(_requests: RequestTable, _visits: Record) -> Iterable[str]:
     return ()
 
 
-def _no_figures(_visits: Record) -> dict[str, Any]:
-    return {}
+def _no_draft(_visits: Record) -> DraftFigures | None:
+    return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,13 +60,13 @@ class Built:
         uses: How they spent a run that lasted so many seconds, given the visits of the stage.
         replicas: Rows of the result's `replicas`, given the same.
         notes: What to know before its figures are believed, given the requests that took it.
-        figures: What else the result says of the stage.
+        draft: Of its draft model; None where it has none.
     """
 
     kind: str
     stage: Stage
     hardware: tuple[Hardware, ...]
     uses: Callable[[Record, float], list[Use]]
-    replicas: Callable[[Record, float], list[dict[str, Any]]] = _no_replicas
+    replicas: Callable[[Record, float], Sequence[ReplicaRow]] = _no_replicas
     notes: Callable[[RequestTable, Record], Iterable[str]] = _no_notes
-    figures: Callable[[Record], dict[str, Any]] = _no_figures
+    draft: Callable[[Record], DraftFigures | None] = _no_draft

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
-from railyard.economics.ranges import to_json
+from railyard.economics.ranges import band_of
 from railyard.engine.stages import CAUSES
 from railyard.measure.serving.journeys import spent_at
 from railyard.measure.serving.percentiles import parts_of, quantiles
+from railyard.result.serving import LEVELS, DraftFigures, LatencyParts, Level, Percentiles, StageHardware, StageRow
 from railyard.study.pipeline.bill import usd_per_h
 
 if TYPE_CHECKING:
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
     from railyard.study.pipeline.shown import Shown
 
 
-def stages_json(
+def stage_rows(
     job: PipelineJob, journey: Record, seen: Shown, uses: Mapping[str, list[Use]], span_s: float
-) -> list[dict[str, Any]]:
+) -> tuple[StageRow, ...]:
     """A row a stage.
 
     Args:
@@ -41,35 +42,46 @@ def stages_json(
     rows = []
     for name, visits in journey.parts.items():
         stage, here = job.stages[name], spent_at(visits)[visits.ended]
+        mean = {cause: float(here[:, place].mean()) if len(here) else 0.0 for place, cause in enumerate(CAUSES)}
         rows.append(
-            {
-                "name": name,
-                "kind": stage.kind,
-                "taken": len(visits) / len(journey),
-                "hardware": [_hardware(one) for one in stage.hardware],
-                "busy": _busy(uses[name]),
-                "seconds": quantiles(here.sum(axis=1)),
-                **{
-                    f"{cause}_s": float(here[:, place].mean()) if len(here) else 0.0
-                    for place, cause in enumerate(CAUSES)
-                },
-                "ttft_parts": {level: row[name] for level, row in first.items()},
-                "e2e_parts": {level: row[name] for level, row in total.items()},
-                "usd_per_h": to_json(usd_per_h(job, name, uses[name], span_s)),
-                **(stage.figures(visits) if len(visits) else {}),
-            }
+            StageRow(
+                name=name,
+                kind=stage.kind,
+                taken=len(visits) / len(journey),
+                hardware=tuple(_hardware(one) for one in stage.hardware),
+                busy=_busy(uses[name]),
+                seconds=Percentiles(**quantiles(here.sum(axis=1))),
+                queue_s=mean["queue"],
+                compute_s=mean["compute"],
+                network_s=mean["network"],
+                transfer_s=mean["transfer"],
+                ttft_parts={level: row[name] for level, row in first.items()},
+                e2e_parts={level: row[name] for level, row in total.items()},
+                usd_per_h=band_of(usd_per_h(job, name, uses[name], span_s)),
+                **_drafted(stage.draft(visits) if len(visits) else None),
+            )
         )
-    return rows
+    return tuple(rows)
 
 
-def _hardware(one: Hardware) -> dict[str, Any]:
-    return {
-        "role": one.role,
-        "server": one.cluster.server.name,
-        "accelerator": one.cluster.accelerator.name,
-        "accelerators": one.count,
-        "replicas": one.replicas,
-    }
+class Drafted(TypedDict, total=False):
+    """The draft model of a stage, where it has one."""
+
+    draft: DraftFigures
+
+
+def _drafted(figures: DraftFigures | None) -> Drafted:
+    return {} if figures is None else {"draft": figures}
+
+
+def _hardware(one: Hardware) -> StageHardware:
+    return StageHardware(
+        role=one.role,
+        server=one.cluster.server.name,
+        accelerator=one.cluster.accelerator.name,
+        accelerators=one.count,
+        replicas=one.replicas,
+    )
 
 
 def _busy(uses: list[Use]) -> float | None:
@@ -79,7 +91,7 @@ def _busy(uses: list[Use]) -> float | None:
 
 def _by_stage(
     total: NDArray[np.float64], spent: NDArray[np.float64], names: list[str]
-) -> dict[str, dict[str, dict[str, float]]]:
+) -> dict[Level, dict[str, LatencyParts]]:
     """Parts of every percentile by stage and cause; they add up to it."""
     columns = {
         (name, cause): spent[:, number, place]
@@ -88,6 +100,9 @@ def _by_stage(
     }
     flat = parts_of(total, {f"{name}\n{cause}": column for (name, cause), column in columns.items()})
     return {
-        level: {name: {f"{cause}_s": row[f"{name}\n{cause}"] for cause in CAUSES} for name in names}
-        for level, row in flat.items()
+        level: {
+            name: LatencyParts(**{f"{cause}_s": flat[level][f"{name}\n{cause}"] for cause in CAUSES}) for name in names
+        }
+        for level in LEVELS
+        if flat
     }

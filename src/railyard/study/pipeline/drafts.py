@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from railyard.collective.lowering.transfers import lower_transfers
 from railyard.economics.deployment import Use
 from railyard.engine.stages import PS, Drafting
+from railyard.result.serving import DraftFigures
 from railyard.study.serving.prepare import SOFTWARE
 from railyard.study.serving.spending import drawn_w
 from railyard.workload.serving.cost import IterationCost, iteration_cost
@@ -83,15 +84,15 @@ def drafts_of(section: DraftSection, job: ServingJob, site: Site) -> Drafts:
     return Drafts(drafting, hardware, cost)
 
 
-def drafting_json(settled: Drafting) -> dict[str, Any]:
+def draft_figures(settled: Drafting) -> DraftFigures:
     """The result's `draft` of a stage."""
-    return {
-        "batch": settled.batch,
-        "pass_s": settled.pass_s,
-        "travel_s": settled.travel_s,
-        "wait_s": settled.each_s * settled.tokens,
-        "tokens_per_iteration": settled.yields,
-    }
+    return DraftFigures(
+        batch=settled.batch,
+        pass_s=settled.pass_s,
+        travel_s=settled.travel_s,
+        wait_s=settled.each_s * settled.tokens,
+        tokens_per_iteration=settled.yields,
+    )
 
 
 def _latency_s(network: Cluster) -> float:

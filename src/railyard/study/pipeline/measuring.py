@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,8 +12,10 @@ from railyard.economics.sources import Source, of_entry
 from railyard.engine.stages import PS, SERVING
 from railyard.measure.serving.objective import Objective, goodput
 from railyard.measure.serving.percentiles import counted, quantiles
+from railyard.result.serving import CacheFigures, PipelineServing, PoolRow, ReplicaRow
+from railyard.result.variants.pipeline import PipelineVariant
 from railyard.study.pipeline.bill import parts
-from railyard.study.pipeline.by_stage import stages_json
+from railyard.study.pipeline.by_stage import stage_rows
 from railyard.study.pipeline.model_stage import Answer
 from railyard.study.pipeline.shown import shown
 from railyard.study.serving.figures import latencies_of, requests_of, slo_of, throughput_of
@@ -21,7 +23,7 @@ from railyard.study.serving.measuring import SHORTEST_S, Measured
 from railyard.study.serving.notes import drained, refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from railyard.economics.deployment import DeploymentCost
     from railyard.graph import Record
@@ -61,29 +63,30 @@ def measure(job: PipelineJob, journey: Record) -> Measured:
         goodput=Sold.of(met, found.input_tokens, found.output_tokens, span, found.cached_tokens),
         assumptions=job.assumptions,
     )
-    replicas = list(_replicas(job, journey, span))
-    serving = {
-        "outcome": journey.meta["outcome"],
-        "requests": requests_of(journey.requests, found),
-        **latencies_of(found, _gaps(journey)),
-        "slo": slo_of(objective, good),
-        "throughput": throughput_of(found, good, cost, _accelerators(job)),
-        "kv": _cache(journey, replicas),
-        "replicas": replicas,
-        "pools": [row for name, used in uses.items() for row in _pools(job, name, used)],
-        "links": [],
-        "stages": stages_json(job, journey, seen, uses, span),
-        "cpmt": cost.cpmt_json(),
-        "power": cost.power_json(),
-        "capex": cost.capex.to_json(),
-    }
-    variant = {
-        "name": job.variant.name,
-        "settings": dict(job.variant.settings),
-        "serving": serving,
-        "warnings": list(_warnings(job, journey, found)),
-        "digest": journey.digest(),
-    }
+    replicas = tuple(_replicas(job, journey, span))
+    variant = PipelineVariant(
+        name=job.variant.name,
+        settings=dict(job.variant.settings),
+        serving=PipelineServing(
+            outcome=journey.meta["outcome"],
+            requests=requests_of(journey.requests, found),
+            **latencies_of(found, _gaps(journey)),
+            slo=slo_of(objective, good),
+            throughput=throughput_of(found, good, cost, _accelerators(job)),
+            kv=_cache(journey, replicas),
+            replicas=replicas,
+            pools=tuple(row for name, used in uses.items() for row in _pools(job, name, used)),
+            links=(),
+            stages=stage_rows(job, journey, seen, uses, span),
+            cpmt=cost.section(),
+            power=cost.power.deployment_section(),
+            capex=cost.capex.section(),
+            capacity=None,
+            pareto=(),
+        ),
+        warnings=tuple(_warnings(job, journey, found)),
+        digest=journey.digest(),
+    )
     return Measured(variant, found, cost, tuple(_sources(job, cost)), tuple(_defaults(job)), LEFT_OUT)
 
 
@@ -115,39 +118,42 @@ def _gaps(journey: Record) -> dict[str, float | None]:
     return counted(np.sum([one["count"] for one in known], axis=0), np.asarray(known[0]["lower_ps"] / PS, np.float64))
 
 
-def _cache(journey: Record, replicas: list[dict[str, Any]]) -> dict[str, Any]:
+def _cache(journey: Record, replicas: Sequence[ReplicaRow]) -> CacheFigures:
     """Of the prompts of all models together."""
     known = [(visits.parts[SERVING], visits.ended) for visits in _models(journey)]
     prompts = sum(int(run.requests.input_tokens[done].sum()) for run, done in known)
     found = sum(int(run.column("cached_tokens")[done].sum()) for run, done in known)
     loaded = sum(int(run.column("loaded_tokens")[done].sum()) for run, done in known)
-    peaks = [row["kv_peak_share"] for row in replicas]
-    return {
-        "hit_rate": found / prompts if prompts else 0.0,
-        "loaded_rate": loaded / prompts if prompts else 0.0,
-        "peak_share": max(peaks, default=0.0),
-        "preemptions": sum(int(run.table("replicas")["preemptions"].sum()) for run, _ in known),
-    }
+    peaks = [row.kv_peak_share for row in replicas]
+    return CacheFigures(
+        hit_rate=found / prompts if prompts else 0.0,
+        loaded_rate=loaded / prompts if prompts else 0.0,
+        peak_share=max(peaks, default=0.0),
+        preemptions=sum(int(run.table("replicas")["preemptions"].sum()) for run, _ in known),
+    )
 
 
-def _replicas(job: PipelineJob, journey: Record, span_s: float) -> Iterator[dict[str, Any]]:
+def _replicas(job: PipelineJob, journey: Record, span_s: float) -> Iterator[ReplicaRow]:
     for name, visits in journey.parts.items():
         for row in job.stages[name].replicas(visits, span_s) if len(visits) else ():
-            role = row.get("pool")
-            yield {**row, "pool": name if role in {None, "both"} else f"{name} {role}"}
+            yield row.model_copy(update={"pool": _pool_name(name, row.pool)})
 
 
-def _pools(job: PipelineJob, name: str, uses: list[Use]) -> Iterator[dict[str, Any]]:
+def _pool_name(stage: str, role: str) -> str:
+    return stage if role == "both" else f"{stage} {role}"
+
+
+def _pools(job: PipelineJob, name: str, uses: list[Use]) -> Iterator[PoolRow]:
     for one, use in zip(job.stages[name].hardware, uses, strict=True):
-        yield {
-            "role": name if one.role in {"both", job.stages[name].kind} else f"{name} {one.role}",
-            "replicas": one.replicas,
-            "accelerator": one.cluster.accelerator.name,
-            "accelerators": one.count,
-            "prompt": use.prompt,
-            "decode": use.decode,
-            "network": use.network,
-        }
+        yield PoolRow(
+            role=_pool_name(name, "both" if one.role == job.stages[name].kind else one.role),
+            replicas=one.replicas,
+            accelerator=one.cluster.accelerator.name,
+            accelerators=one.count,
+            prompt=use.prompt,
+            decode=use.decode,
+            network=use.network,
+        )
 
 
 def _warnings(job: PipelineJob, journey: Record, found: Served) -> Iterator[str]:

@@ -20,7 +20,7 @@ from railyard.measure.serving.served import DROPPED, served
 from railyard.scenario.serving import ServingSection
 from railyard.scenario.variants import Variant
 from railyard.study.pipeline.built import Built, Hardware
-from railyard.study.pipeline.drafts import drafting_json, drafts_of
+from railyard.study.pipeline.drafts import draft_figures, drafts_of
 from railyard.study.serving.measuring import replicas_of
 from railyard.study.serving.notes import thrashed, too_long
 from railyard.study.serving.prepare import service_of
@@ -170,7 +170,7 @@ def answer(name: str, section: ModelStage, site: Site) -> Built:
         uses=partial(_uses, job, drafts),
         replicas=lambda visited, span_s: replicas_of(job, visited.parts[SERVING], span_s),
         notes=partial(_notes, stage),
-        figures=lambda visited: {} if drafts is None else {"draft": drafting_json(_settled(drafts, visited))},
+        draft=lambda visited: None if drafts is None else draft_figures(_settled(drafts, visited)),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from railyard.result.serving import ApartFigures, SideRow
 from railyard.workload.serving.afd import ApartCost
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ _LIKE = 0.95
 """Sides of which one works at least this share of the other's time wait for nobody."""
 
 
-def sides_of(pool: Placed, cost: Any, tokens: float, kv_tokens: float) -> dict[str, Any] | None:
+def sides_of(pool: Placed, cost: Any, tokens: float, kv_tokens: float) -> ApartFigures | None:
     """The two sides in the mean iteration of a run; None where they are together.
 
     Args:
@@ -31,18 +32,18 @@ def sides_of(pool: Placed, cost: Any, tokens: float, kv_tokens: float) -> dict[s
     network = max(busy["dispatch"], busy["combine"])
     fewer, more = sorted(("attention", "ffn"), key=lambda side: busy[side])
     waits = "both" if network > busy[more] else ("neither" if busy[fewer] >= _LIKE * busy[more] else fewer)
-    return {
-        "micro_batches": cost.micro_batches,
-        "micro_batches_wanted": int(beat.wanted),
-        "waits": waits,
-        "attention": _side(pool.cluster.accelerator.name, pool.ranks.size, busy["attention"]),
-        "ffn": _side(pool.ffn.cluster.accelerator.name, pool.ffn.ranks.size, busy["ffn"]),
-        "network_busy": network,
-    }
+    return ApartFigures(
+        micro_batches=cost.micro_batches,
+        micro_batches_wanted=int(beat.wanted),
+        waits=waits,
+        attention=_side(pool.cluster.accelerator.name, pool.ranks.size, busy["attention"]),
+        ffn=_side(pool.ffn.cluster.accelerator.name, pool.ffn.ranks.size, busy["ffn"]),
+        network_busy=network,
+    )
 
 
-def _side(accelerator: str, count: int, busy: float) -> dict[str, Any]:
-    return {"accelerator": accelerator, "accelerators": int(count), "busy": busy}
+def _side(accelerator: str, count: int, busy: float) -> SideRow:
+    return SideRow(accelerator=accelerator, accelerators=int(count), busy=busy)
 
 
 def ffn_share(pool: Placed) -> float:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
-from railyard.measure.serving.capacity import Capacity, Point, capacity, front
+from railyard.measure.serving.capacity import Capacity, capacity, front
 from railyard.measure.serving.objective import Objective, goodput
 from railyard.measure.serving.percentiles import quantiles
+from railyard.result.serving import CapacityFigures, FrontPoint, LoadPoint, ServingFigures
 from railyard.workload.serving.scaling import repeated, scaled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from railyard.graph.request_table import RequestTable
     from railyard.measure.serving.served import Served
@@ -43,9 +45,9 @@ RUN_SHARE = 0.9
 """Of a variant's time, what the run that was asked for takes, for the progress bar only."""
 
 
-def add_curve(
+def with_curve(
     found: Measured, job: ServingJob | PipelineJob, *, objective: Objective, serve: Serve, control: Control
-) -> None:
+) -> Measured:
     """Adds the result's `capacity` and `pareto`: every load that was tried, or the run itself where none was.
 
     Args:
@@ -58,30 +60,33 @@ def add_curve(
     Raises:
         InputError: The requests have no rate.
     """
-    serving, curve = found.variant["serving"], None
-    points = [_as_asked(serving)]
+    serving, warnings, curve = found.variant.serving, found.variant.warnings, None
+    points: tuple[LoadPoint, ...] = (_as_asked(serving),)
     if job.section.capacity is not None:
         control.progress(f"capacity of {job.variant.name}", RUN_SHARE)
         at_loads, trials = _searched(job.section.capacity, job.variant.draft, job.requests, objective, serve)
-        found.variant["warnings"] += _trials(trials)
-        points = list(at_loads.points)
-        curve = {
-            "rate_per_s": at_loads.rate_per_s,
-            "bounded": at_loads.bounded,
-            "points": [dict(vars(point)) for point in points],
-        }
-    usd_per_s, accelerators = found.cost.usd_per_h.typical / 3600, serving["throughput"]["accelerators"]
-    serving["capacity"] = curve
-    serving["pareto"] = [
-        {
-            "rate_per_s": point.rate_per_s,
-            "per_user": 1 / point.tpot_p50_s,
-            "per_gpu": point.output_tokens_per_s / accelerators,
-            "per_usd": point.output_tokens_per_s / usd_per_s,
-        }
+        warnings, points = (*warnings, *_trials(trials)), at_loads.points
+        curve = CapacityFigures(rate_per_s=at_loads.rate_per_s, bounded=at_loads.bounded, points=points)
+    front_points = _front_points(points, serving.throughput.accelerators, found.cost.usd_per_h.typical / 3600)
+    searched = serving.model_copy(update={"capacity": curve, "pareto": front_points})
+    variant = found.variant.model_copy(update={"serving": searched, "warnings": warnings})
+    return replace(found, variant=variant)
+
+
+def _front_points(points: Sequence[LoadPoint], accelerators: int, usd_per_s: float) -> tuple[FrontPoint, ...]:
+    """Loads that were answered; whether others beat them, all variants together show."""
+    return tuple(
+        FrontPoint(
+            rate_per_s=point.rate_per_s,
+            per_user=1 / point.tpot_p50_s,
+            per_gpu=point.output_tokens_per_s / accelerators,
+            per_usd=point.output_tokens_per_s / usd_per_s,
+            front=False,
+            front_usd=False,
+        )
         for point in points
         if point.tpot_p50_s and not point.overloaded
-    ]
+    )
 
 
 def _searched(
@@ -118,7 +123,7 @@ class _Lasting:
     count: int = 0
     brief: bool = False
 
-    def point(self, rate_per_s: float) -> Point:
+    def point(self, rate_per_s: float) -> LoadPoint:
         """A load. One that misses the objective by few requests would miss it by more as well.
 
         Args:
@@ -158,10 +163,10 @@ def _trials(trials: _Lasting) -> list[str]:
     ]
 
 
-def _point(rate_per_s: float, found: Served, objective: Objective, *, overloaded: bool) -> Point:
+def _point(rate_per_s: float, found: Served, objective: Objective, *, overloaded: bool) -> LoadPoint:
     good = goodput(found, objective)
     ttft, tpot = quantiles(found.ttft_s), quantiles(found.tpot_s)
-    return Point(
+    return LoadPoint(
         rate_per_s=rate_per_s,
         attainment=good.attainment,
         goodput_per_s=good.requests_per_s,
@@ -175,26 +180,37 @@ def _point(rate_per_s: float, found: Served, objective: Objective, *, overloaded
     )
 
 
-def _as_asked(serving: dict[str, Any]) -> Point:
+def _as_asked(serving: ServingFigures) -> LoadPoint:
     """The run that was asked for, as a point of the curve."""
-    return Point(
-        rate_per_s=serving["requests"]["rate_per_s"],
-        attainment=serving["slo"]["attainment"],
-        goodput_per_s=serving["slo"]["goodput_rps"],
-        ttft_p50_s=serving["ttft_s"]["p50"],
-        ttft_p99_s=serving["ttft_s"]["p99"],
-        tpot_p50_s=serving["tpot_s"]["p50"],
-        tpot_p99_s=serving["tpot_s"]["p99"],
-        output_tokens_per_s=serving["throughput"]["output_tokens_per_s"],
-        requests=serving["requests"]["count"],
-        overloaded=serving["outcome"] == "overload",
+    return LoadPoint(
+        rate_per_s=serving.requests.rate_per_s,
+        attainment=serving.slo.attainment,
+        goodput_per_s=serving.slo.goodput_rps,
+        ttft_p50_s=serving.ttft_s.p50,
+        ttft_p99_s=serving.ttft_s.p99,
+        tpot_p50_s=serving.tpot_s.p50,
+        tpot_p99_s=serving.tpot_s.p99,
+        output_tokens_per_s=serving.throughput.output_tokens_per_s,
+        requests=serving.requests.count,
+        overloaded=serving.outcome == "overload",
     )
 
 
-def mark_fronts(servings: Sequence[dict[str, Any]]) -> None:
+def with_fronts(measured: Sequence[Measured]) -> list[Measured]:
     """Marks the points that no other point of any variant beats, by accelerator and by dollar."""
-    points = [point for serving in servings for point in serving["pareto"]]
-    for figure, mark in (("per_gpu", "front"), ("per_usd", "front_usd")):
-        best = front([(point["per_user"], point[figure]) for point in points])
-        for point, on_front in zip(points, best, strict=True):
-            point[mark] = on_front
+    points = [point for found in measured for point in found.variant.serving.pareto]
+    by_gpu = front([(point.per_user, point.per_gpu) for point in points])
+    by_usd = front([(point.per_user, point.per_usd) for point in points])
+    marked = iter(
+        point.model_copy(update={"front": gpu, "front_usd": usd})
+        for point, gpu, usd in zip(points, by_gpu, by_usd, strict=True)
+    )
+    return [_with_points(found, marked) for found in measured]
+
+
+def _with_points(found: Measured, marked: Iterator[FrontPoint]) -> Measured:
+    serving = found.variant.serving
+    points = tuple(itertools.islice(marked, len(serving.pareto)))
+    return replace(
+        found, variant=found.variant.model_copy(update={"serving": serving.model_copy(update={"pareto": points})})
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +14,15 @@ from railyard.economics.sources import Source, of_entry
 from railyard.measure.serving.objective import Objective, goodput
 from railyard.measure.serving.percentiles import counted
 from railyard.measure.serving.served import UNFINISHED, Served, served
+from railyard.result.serving import (
+    LinkRow,
+    ModelPoolRow,
+    ModelReplicaRow,
+    ModelServing,
+    PoolCacheFigures,
+    ReuseRow,
+)
+from railyard.result.variants.serving import ServedVariant, ServingVariant
 from railyard.study.serving.attention_ffn import sides_of
 from railyard.study.serving.figures import latencies_of, requests_of, slo_of, throughput_of
 from railyard.study.serving.notes import drained, refused, thrashed, too_long
@@ -55,7 +64,7 @@ class Measured:
         left_out: What engine and model leave out.
     """
 
-    variant: dict[str, Any]
+    variant: ServedVariant
     requests: Served
     cost: DeploymentCost
     sources: tuple[Source, ...]
@@ -65,7 +74,7 @@ class Measured:
     @property
     def digest(self) -> str:
         """Fingerprint of the run."""
-        return str(self.variant["digest"])
+        return self.variant.digest
 
 
 def objective_of(job: ServingJob) -> Objective:
@@ -97,113 +106,109 @@ def measure(job: ServingJob, run: Record) -> Measured:
         ),
         assumptions=job.assumptions,
     )
-    serving = {
-        "outcome": run.meta["outcome"],
-        "requests": requests_of(job.requests, found),
-        **latencies_of(found, counted(gaps["count"], np.asarray(gaps["lower_ps"] * 1e-12, np.float64))),
-        "slo": slo_of(objective, good),
-        "throughput": throughput_of(found, good, cost, sum(pool.accelerators for pool in job.pools)),
-        "kv": _cache(job, run, found),
-        "replicas": replicas_of(job, run, good.span_s),
-        "pools": [_pool(job, run, number, use) for number, use in enumerate(uses[: len(job.pools)])],
-        "links": _links(job, run, good.span_s),
-        "cpmt": cost.cpmt_json(),
-        "power": cost.power_json(),
-        "capex": cost.capex.to_json(),
-    }
-    variant = {
-        "name": job.variant.name,
-        "settings": dict(job.variant.settings),
-        "serving": serving,
-        "warnings": list(_warnings(job, run, found)),
-        "digest": _digest(run),
-    }
+    gap_lower_s = np.asarray(gaps["lower_ps"] * 1e-12, np.float64)
+    variant = ServingVariant(
+        name=job.variant.name,
+        settings=dict(job.variant.settings),
+        serving=ModelServing(
+            outcome=run.meta["outcome"],
+            requests=requests_of(job.requests, found),
+            **latencies_of(found, counted(gaps["count"], gap_lower_s)),
+            slo=slo_of(objective, good),
+            throughput=throughput_of(found, good, cost, sum(pool.accelerators for pool in job.pools)),
+            kv=_cache(job, run, found),
+            replicas=replicas_of(job, run, good.span_s),
+            pools=tuple(_pool(job, run, number, use) for number, use in enumerate(uses[: len(job.pools)])),
+            links=_links(job, run, good.span_s),
+            cpmt=cost.section(),
+            power=cost.power.deployment_section(),
+            capex=cost.capex.section(),
+            capacity=None,
+            pareto=(),
+        ),
+        warnings=tuple(_warnings(job, run, found)),
+        digest=_digest(run),
+    )
     return Measured(variant, found, cost, tuple(_sources(job, cost)), tuple(_defaults(job)))
 
 
-def _cache(job: ServingJob, run: Record, found: Served) -> dict[str, Any]:
+def _cache(job: ServingJob, run: Record, found: Served) -> PoolCacheFigures:
     blocks = np.concatenate(
         [np.full(pool.replicas, made.kv_blocks) for pool, made in zip(job.pools, job.deployment.pools, strict=True)]
     )
     done = found.done
     prompts = int(found.input_tokens[done].sum())
-    return {
-        "hit_rate": float(run.column("cached_tokens")[done].sum()) / prompts if prompts else 0.0,
-        "loaded_rate": float(run.column("loaded_tokens")[done].sum()) / prompts if prompts else 0.0,
-        "moved_rate": float(run.column("moved_tokens")[done].sum()) / prompts if prompts else 0.0,
-        "peak_share": float((run.table("replicas")["kv_peak_blocks"] / blocks).max()),
-        "preemptions": int(run.table("replicas")["preemptions"].sum()),
-        "reuse": _reuse(job),
-    }
+    return PoolCacheFigures(
+        hit_rate=float(run.column("cached_tokens")[done].sum()) / prompts if prompts else 0.0,
+        loaded_rate=float(run.column("loaded_tokens")[done].sum()) / prompts if prompts else 0.0,
+        moved_rate=float(run.column("moved_tokens")[done].sum()) / prompts if prompts else 0.0,
+        peak_share=float((run.table("replicas")["kv_peak_blocks"] / blocks).max()),
+        preemptions=int(run.table("replicas")["preemptions"].sum()),
+        reuse=tuple(_reuse(job)),
+    )
 
 
-def _reuse(job: ServingJob) -> list[dict[str, Any]]:
+def _reuse(job: ServingJob) -> Iterator[ReuseRow]:
     """From which rate on a known prefix as long as the mean prompt is loaded faster than it is computed."""
     tokens = max(round(float(job.requests.input_tokens.mean())), 1)
-    found = []
     for pool, cost in zip(job.pools, job.costs, strict=True):
         if pool.role != "decode" and pool.ffn is None:
             rate = reuse(job.model, pool.cluster.accelerator, pool.layout, cost, tokens)
-            described = {"prefix_tokens": tokens, "peak_bps": rate.peak_bps, "predicted_bps": rate.predicted_bps}
-            found.append({"pool": pool.role, **described})
-    return found
+            yield ReuseRow(
+                pool=pool.role, prefix_tokens=tokens, peak_bps=rate.peak_bps, predicted_bps=rate.predicted_bps
+            )
 
 
-def replicas_of(job: ServingJob, run: Record, span_s: float) -> list[dict[str, Any]]:
+def replicas_of(job: ServingJob, run: Record, span_s: float) -> tuple[ModelReplicaRow, ...]:
     """The result's `replicas`, of a run that counts as so long."""
     totals = run.table("replicas")
     blocks = [job.deployment.pools[pool].kv_blocks for pool in totals["pool"]]
-    return [
-        {
-            "pool": job.pools[totals["pool"][number]].role,
-            "busy": float(totals["busy_ps"][number] * 1e-12 / span_s) if span_s > 0 else 0.0,
-            "loads": int(totals["loads"][number]),
-            "load_s": float(totals["load_ps"][number]) * 1e-12,
-            "slowed": float(totals["slowed_ps"][number] * 1e-12 / span_s) if span_s > 0 else 0.0,
-            "iterations": int(totals["iterations"][number]),
-            "input_tokens": int(totals["input_tokens"][number]),
-            "output_tokens": int(totals["output_tokens"][number]),
-            "cached_tokens": int(totals["cached_tokens"][number]),
-            "kv_peak_share": float(totals["kv_peak_blocks"][number] / blocks[number]),
-        }
+    return tuple(
+        ModelReplicaRow(
+            pool=job.pools[totals["pool"][number]].role,
+            busy=float(totals["busy_ps"][number] * 1e-12 / span_s) if span_s > 0 else 0.0,
+            loads=int(totals["loads"][number]),
+            load_s=float(totals["load_ps"][number]) * 1e-12,
+            slowed=float(totals["slowed_ps"][number] * 1e-12 / span_s) if span_s > 0 else 0.0,
+            iterations=int(totals["iterations"][number]),
+            input_tokens=int(totals["input_tokens"][number]),
+            output_tokens=int(totals["output_tokens"][number]),
+            cached_tokens=int(totals["cached_tokens"][number]),
+            kv_peak_share=float(totals["kv_peak_blocks"][number] / blocks[number]),
+        )
         for number in range(len(totals["pool"]))
-    ]
+    )
 
 
-def _pool(job: ServingJob, run: Record, number: int, use: Use) -> dict[str, Any]:
+def _pool(job: ServingJob, run: Record, number: int, use: Use) -> ModelPoolRow:
     pool, totals = job.pools[number], run.table("replicas")
     rows = totals["pool"] == number
     iterations = max(float(totals["iterations"][rows].sum()), 1.0)
     tokens, cached = (float(totals[name][rows].sum()) / iterations for name in ("tokens", "kv_tokens"))
-    return {
-        "role": pool.role,
-        "replicas": pool.replicas,
-        "accelerator": pool.cluster.accelerator.name,
-        "accelerators": pool.accelerators,
-        "prompt": use.prompt,
-        "decode": use.decode,
-        "network": use.network,
-        "apart": sides_of(pool, job.costs[number], tokens, cached),
-    }
+    return ModelPoolRow(
+        role=pool.role,
+        replicas=pool.replicas,
+        accelerator=pool.cluster.accelerator.name,
+        accelerators=pool.accelerators,
+        prompt=use.prompt,
+        decode=use.decode,
+        network=use.network,
+        apart=sides_of(pool, job.costs[number], tokens, cached),
+    )
 
 
-def _links(job: ServingJob, run: Record, span_s: float) -> list[dict[str, Any]]:
+def _links(job: ServingJob, run: Record, span_s: float) -> tuple[LinkRow, ...]:
     """The links that transfers of keys and values load most."""
-    carried = run.table("links")["bytes"]
-    if len(carried) == 0 or span_s <= 0 or job.deployment.links is None:
-        return []
-    load = 8 * carried / job.deployment.links.rate_bps / span_s
+    carried, links = run.table("links")["bytes"], job.deployment.links
+    if len(carried) == 0 or span_s <= 0 or links is None:
+        return ()
+    load = 8 * carried / links.rate_bps / span_s
     most = [int(link) for link in np.argsort(-load, kind="stable")[:_HOT_LINKS] if load[link] > 0]
-    return [
-        {
-            "name": name,
-            "tier": tier,
-            "rate_bps": float(job.deployment.links.rate_bps[link]),
-            "utilization": float(load[link]),
-        }
+    return tuple(
+        LinkRow(name=name, tier=tier, rate_bps=float(links.rate_bps[link]), utilization=float(load[link]))
         for link in most
         for name, tier in (job.networks.name(link),)
-    ]
+    )
 
 
 def _warnings(job: ServingJob, run: Record, found: Served) -> Iterator[str]:

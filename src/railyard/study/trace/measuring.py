@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from railyard.measure.network import network_use
 from railyard.measure.picture import topology_picture
 from railyard.measure.stages import stages
 from railyard.measure.utilization import utilization
+from railyard.result.step import TimeShare
+from railyard.result.training import MemoryFigures, StorageFigures
+from railyard.result.variants.trace import TraceFigures, TraceVariant
 from railyard.study.training.collectives import collective_rows
 from railyard.study.training.packet_figures import packets_of
 
@@ -46,7 +49,7 @@ class Measured:
         sampled_ranks: A few telling ranks of the cluster, for the trace.
     """
 
-    variant: dict[str, Any]
+    variant: TraceVariant
     sources: tuple[Source, ...]
     left_out: tuple[str, ...]
     defaults: tuple[str, ...]
@@ -55,7 +58,7 @@ class Measured:
     @property
     def digest(self) -> str:
         """Fingerprint of the run."""
-        return str(self.variant["digest"])
+        return self.variant.digest
 
 
 def measure(simulated: SimulatedTrace) -> Measured:
@@ -70,50 +73,52 @@ def measure(simulated: SimulatedTrace) -> Measured:
     cost = hourly(decomposition, job.cluster.accelerator, bill, job.assumptions)
     busy = utilization(decomposition, None)
     ranks = timeline_tracks.sample_ranks(stages(own.graph), busy.per_rank)
-    variant = {
-        "name": job.variant.name,
-        "settings": dict(job.variant.settings),
-        "trace": _about(job),
-        "step": {**StepTimes(simulated.samples_s).to_json(), "seconds": record.makespan_ps * 1e-12},
-        "utilization": busy.to_json(),
-        "time": _time(decomposition),
-        "lockstep": lockstep(decomposition).to_json(),
-        "jct": None,
-        "power": cost.power.to_json(),
-        "capex": cost.capex.to_json(),
-        "cost": cost.to_json(),
-        "cpmt": None,
-        "bottleneck": simulated.bottleneck.to_json(),
-        "network": carried.to_json(),
-        "memory": {"rows": []},
-        "timeline": timeline_tracks.tracks(own, ranks),
-        "topology": topology_picture(job.cluster, carried.load),
-        "storage": {"data": None, "checkpoint": None},
-        "collectives": collective_rows(record, job.cluster, job.policy),
+    variant = TraceVariant(
+        name=job.variant.name,
+        settings=dict(job.variant.settings),
+        trace=_about(job),
+        step=StepTimes(simulated.samples_s).section(mean_s=record.makespan_ps * 1e-12),
+        utilization=busy.section(),
+        time=_time(decomposition),
+        lockstep=lockstep(decomposition).section(),
+        jct=None,
+        power=cost.power.section(),
+        capex=cost.capex.section(),
+        cost=cost.section(),
+        cpmt=None,
+        bottleneck=simulated.bottleneck.section(),
+        network=carried.section(),
+        memory=MemoryFigures(rows=()),
+        timeline=timeline_tracks.tracks(own, ranks),
+        topology=topology_picture(job.cluster, carried.load),
+        storage=StorageFigures(data=None, checkpoint=None),
+        collectives=collective_rows(record, job.cluster, job.policy),
+        warnings=(*record.meta.get("warnings", []), *job.trace.lacks, *_never(job)),
+        digest=str(record.meta["digest"]),
         **packets_of(record, job.cluster),
-        "warnings": [*record.meta.get("warnings", []), *job.trace.lacks, *_never(job)],
-        "digest": record.meta["digest"],
-    }
+    )
     return Measured(variant, (*_parts_sources(job), *cost.sources), _left_out(simulated), (), tuple(ranks))
 
 
-def _about(job: PreparedTrace) -> dict[str, Any]:
+def _about(job: PreparedTrace) -> TraceFigures:
     graph = job.trace.graph
     kinds = np.bincount(graph.kind, minlength=len(Kind))
-    return {
-        "file": job.variant.draft.scenario.trace.file,
-        "format": job.format,
-        "ranks": graph.ranks,
-        "computations": int(kinds[Kind.COMPUTE]),
-        "transfers": int(kinds[Kind.TRANSFER]),
-        "collectives": int(kinds[Kind.COLLECTIVE]),
-        "lacks": list(job.trace.lacks),
-    }
+    return TraceFigures(
+        file=job.variant.draft.scenario.trace.file,
+        format=job.format,
+        ranks=graph.ranks,
+        computations=int(kinds[Kind.COMPUTE]),
+        transfers=int(kinds[Kind.TRANSFER]),
+        collectives=int(kinds[Kind.COLLECTIVE]),
+        lacks=tuple(job.trace.lacks),
+    )
 
 
-def _time(decomposition: Decomposition) -> list[dict[str, Any]]:
-    names = ("cause", "group", "phase", "seconds", "share")
-    return [{name: getattr(row, name) for name in names} for row in decomposition.rows]
+def _time(decomposition: Decomposition) -> tuple[TimeShare, ...]:
+    return tuple(
+        TimeShare(cause=row.cause, group=row.group, phase=row.phase, seconds=row.seconds, share=row.share)
+        for row in decomposition.rows
+    )
 
 
 def _never(job: PreparedTrace) -> list[str]:

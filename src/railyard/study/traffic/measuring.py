@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from railyard.economics.sources import Source
-from railyard.measure.packets import packet_section
 
 if TYPE_CHECKING:
-    from railyard.scenario.packet.preset import Preset
+    from railyard.result.packet import PacketFigures
+    from railyard.result.variants.traffic import TrafficVariant
     from railyard.study.traffic.report import Report
     from railyard.study.traffic.simulate import Run
 
@@ -19,29 +20,42 @@ class Measured:
     """The one variant of a packet run.
 
     Attributes:
+        traffic: What was run.
         report: What the engine found.
-        variant: As it stands in `result.json`.
-        digest: Fingerprint of every flow's times and every count.
-        sources: Of the fabric's rules and constants.
-        left_out: What engine, fabric and files leave out.
         defaults: Nothing is chosen that settings do not show.
     """
 
+    traffic: Run
     report: Report
-    variant: dict[str, Any]
-    digest: str
-    sources: tuple[Source, ...]
-    left_out: tuple[str, ...]
     defaults: tuple[str, ...] = ()
 
+    @cached_property
+    def variant(self) -> TrafficVariant:
+        """The figures; made when they are first asked for, for `railyard packet` prints without them."""
+        from railyard.result.variants.traffic import TrafficVariant
 
-def measure(traffic: Run, report: Report) -> Measured:
-    """The figures of a run."""
-    variant = {"name": traffic.preset.name, "settings": changed(traffic), "packet": section(report)}
-    return Measured(report, variant, report.record.digest(), _sources(traffic.preset), report.left_out)
+        return TrafficVariant(
+            name=self.traffic.preset.name, settings=changed(self.traffic), packet=section(self.report)
+        )
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of every flow's times and every count."""
+        return self.report.record.digest()
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """What engine, fabric and files leave out."""
+        return self.report.left_out
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Of the fabric's rules and constants."""
+        preset = self.traffic.preset
+        return tuple(Source(preset.name, "rules and constants", "", text, "", "published") for text in preset.sources)
 
 
-def plain(traffic: Run) -> dict[str, Any]:
+def plain(traffic: Run) -> dict[str, object]:
     """What was run, complete; the number of threads is no part of it."""
     return {
         "name": f"{traffic.traffic.stem} {traffic.preset.name}",
@@ -53,15 +67,17 @@ def plain(traffic: Run) -> dict[str, Any]:
     }
 
 
-def changed(traffic: Run) -> dict[str, Any]:
+def changed(traffic: Run) -> dict[str, object]:
     """The fabric's name and the settings that are not the preset's."""
     values = {entry.name: getattr(traffic.settings, entry.name) for entry in fields(traffic.settings)}
     differing = {name: value for name, value in values.items() if value != getattr(traffic.preset.settings, name)}
     return {"fabric": traffic.preset.name, **differing}
 
 
-def section(report: Report) -> dict[str, Any]:
+def section(report: Report) -> PacketFigures:
     """The object `packet` of the variant."""
+    from railyard.measure.packets import packet_section
+
     meta = report.record.meta
     return packet_section(
         report.sent,
@@ -70,7 +86,3 @@ def section(report: Report) -> dict[str, Any]:
         left_out=report.left_out,
         probed=report.probed,
     )
-
-
-def _sources(preset: Preset) -> tuple[Source, ...]:
-    return tuple(Source(preset.name, "rules and constants", "", text, "", "published") for text in preset.sources)

@@ -6,10 +6,11 @@ Sampling changes nothing else, so the second run is the first one, looked at.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.result.packet import QueueRow, QueueSeries, SenderRow, SenderSeries
 from railyard.study.traffic.storm import storm
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from railyard.engine.packet import Traffic
     from railyard.graph import Record
     from railyard.graph.record import Table
+    from railyard.measure.packets import Probed
     from railyard.study.traffic.played import Played
 
 TIMES = 200
@@ -35,7 +37,7 @@ FLOWS = 8
 _PS_PER_US = 1e6
 
 
-def probe(played: Played) -> tuple[dict[str, Any], dict[str, Table]]:
+def probe(played: Played) -> tuple[Probed, dict[str, Table]]:
     """Queues and senders over time, and pauses.
 
     Returns:
@@ -53,12 +55,14 @@ def probe(played: Played) -> tuple[dict[str, Any], dict[str, Table]]:
         )
     )
     paused = storm(played)
-    found: dict[str, Any] = {} if paused is None else {"storm": paused}
+    found: Probed = {} if paused is None else {"storm": paused}
     if "queue_series" not in seen.tables or len(seen.table("queue_series")["time_ps"]) < 2:
         return found, {}
     found["queues"], tables = _queues(seen.table("queue_series"), links, played)
     senders = _senders(seen.table("flow_series"), flows, played.traffic)
-    return found | ({"flows": senders} if senders["rows"] else {}), tables
+    if senders.rows:
+        found["flows"] = senders
+    return found, tables
 
 
 def some_flows(first: Record, traffic: Traffic) -> NDArray[np.int64]:
@@ -70,7 +74,7 @@ def some_flows(first: Record, traffic: Traffic) -> NDArray[np.int64]:
     return np.asarray(order[np.unique(np.linspace(0, len(order) - 1, FLOWS).astype(np.int64))])
 
 
-def _queues(samples: Table, links: NDArray[np.int64], played: Played) -> tuple[dict[str, Any], dict[str, Table]]:
+def _queues(samples: Table, links: NDArray[np.int64], played: Played) -> tuple[QueueSeries, dict[str, Table]]:
     time = samples["time_ps"][1:]  # the first sample is taken at the start, where nothing has happened yet
     step = np.diff(samples["time_ps"])[:, None].astype(float)
     carried, marks, paused = (
@@ -79,33 +83,38 @@ def _queues(samples: Table, links: NDArray[np.int64], played: Played) -> tuple[d
     depth = samples["depth_bytes"][1:]
     used = np.minimum(8e12 * carried / (played.network.rate_bps[links][None, :] * step), 1.0)
     order = np.lexsort((-used.mean(axis=0), -depth.max(axis=0)))[:SHOWN]
-    rows = [
-        {
-            "link": played.names.link(int(links[at])),
-            "tier": played.names.tier(int(links[at])),
-            "depth_bytes": depth[:, at].tolist(),
-            "utilization": used[:, at].round(4).tolist(),
-            "marks": marks[:, at].tolist(),
-            "paused_share": (paused[:, at] / step[:, 0]).round(4).tolist(),
-        }
+    rows = tuple(
+        QueueRow(
+            link=played.names.link(int(links[at])),
+            tier=played.names.tier(int(links[at])),
+            depth_bytes=tuple(depth[:, at].tolist()),
+            utilization=tuple(used[:, at].round(4).tolist()),
+            marks=tuple(marks[:, at].tolist()),
+            paused_share=tuple((paused[:, at] / step[:, 0]).round(4).tolist()),
+        )
         for at in order.tolist()
-    ]
+    )
     tables: dict[str, Table] = {
         "sampled_links": {"link": links[order].astype(np.int32)},
         "queue_series": {"time_ps": time}
         | {name: column[1:, order] for name, column in samples.items() if name != "time_ps"},
     }
-    return {"time_us": (time / _PS_PER_US).round(4).tolist(), "rows": rows}, tables
+    return QueueSeries(time_us=tuple((time / _PS_PER_US).round(4).tolist()), rows=rows), tables
 
 
-def _senders(samples: Table, flows: NDArray[np.int64], traffic: Traffic) -> dict[str, Any]:
-    rows = []
-    for at, flow in enumerate(flows.tolist()):
-        rate, window = samples["rate_bps"][:, at] / 1e9, samples["window_bytes"][:, at] / 1e3
-        if not (rate.any() or window.any()):
-            continue
-        name = f"h{traffic.source[flow]}->h{traffic.target[flow]}"
-        told = {"rate_gbps": rate.round(3).tolist()} if rate.any() else {}
-        told |= {"window_kb": window.round(3).tolist()} if window.any() else {}
-        rows.append({"flow": name, **told})
-    return {"time_us": (samples["time_ps"] / _PS_PER_US).round(4).tolist(), "rows": rows}
+def _senders(samples: Table, flows: NDArray[np.int64], traffic: Traffic) -> SenderSeries:
+    rows = (_sender(samples, at, flow, traffic) for at, flow in enumerate(flows.tolist()))
+    return SenderSeries(
+        time_us=tuple((samples["time_ps"] / _PS_PER_US).round(4).tolist()), rows=tuple(row for row in rows if row)
+    )
+
+
+def _sender(samples: Table, at: int, flow: int, traffic: Traffic) -> SenderRow | None:
+    """Rate and window of one sender, those that its control has; None where it has neither."""
+    rate, window = samples["rate_bps"][:, at] / 1e9, samples["window_bytes"][:, at] / 1e3
+    found: dict[str, tuple[float, ...]] = {}
+    if rate.any():
+        found["rate_gbps"] = tuple(rate.round(3).tolist())
+    if window.any():
+        found["window_kb"] = tuple(window.round(3).tolist())
+    return SenderRow(flow=f"h{traffic.source[flow]}->h{traffic.target[flow]}", **found) if found else None

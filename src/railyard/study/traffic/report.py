@@ -19,9 +19,14 @@ if TYPE_CHECKING:
 
     from railyard.engine.packet import Traffic
     from railyard.graph import Record
+    from railyard.measure.packets import Probed
 
 _PS_PER_US = 10**6
 _KINDS = ("new", "retransmitted", "trimmed", "dropped", "marked")
+
+
+def _not_probed() -> Probed:
+    return {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +51,7 @@ class Report:
     cpu_s: float
     peak_rss_mb: float
     left_out: tuple[str, ...]
-    probed: dict[str, Any] = field(default_factory=dict)
+    probed: Probed = field(default_factory=_not_probed)
 
     @property
     def packets(self) -> dict[str, int]:

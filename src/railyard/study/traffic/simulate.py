@@ -13,7 +13,6 @@ from railyard.errors import InputError
 from railyard.study.traffic import fault_file, htsim_topology
 from railyard.study.traffic.htsim_wiring import LINK_TIERS, wire
 from railyard.study.traffic.played import LinkNames, Played
-from railyard.study.traffic.probing import probe
 from railyard.study.traffic.report import Report
 from railyard.workload.replay.importer import format_of, importers, read
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from railyard.engine.packet.hosts import HostTraffic
     from railyard.graph import Record
     from railyard.graph.record import Table
+    from railyard.measure.packets import Probed
     from railyard.scenario.packet.preset import Preset
     from railyard.scenario.packet.settings import Settings
     from railyard.study.traffic.htsim_topology import Tree
@@ -107,7 +107,7 @@ def run(given: Run, *, progress: Callable[[int, int], None] | None = None) -> Re
     result = play(sent.traffic, settings)
     cpu_s = _cpu_s() - begin
     played = Played(play, links, sent.traffic, settings, result, names)
-    probed, tables = probe(played) if given.probe else ({}, {})
+    probed, tables = _probed(played) if given.probe else ({}, {})
     return Report(
         flows=sent.traffic,
         never=trace.never,
@@ -118,6 +118,12 @@ def run(given: Run, *, progress: Callable[[int, int], None] | None = None) -> Re
         left_out=(*given.preset.left_out, *trace.left_out, *trace.lacks),
         probed=probed,
     )
+
+
+def _probed(played: Played) -> tuple[Probed, dict[str, Table]]:
+    from railyard.study.traffic.probing import probe  # what it imports, a run that is not sampled has no use for
+
+    return probe(played)
 
 
 def _check(trace: Trace) -> None:

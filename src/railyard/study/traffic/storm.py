@@ -5,9 +5,11 @@ A victim is a flow that sends to no link where pauses began and took longer than
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from railyard.result.packet import PausedLink, StormFigures, Victim
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,7 +28,7 @@ LEAST = 1.1
 _PS_PER_US = 1e6
 
 
-def storm(played: Played) -> dict[str, Any] | None:
+def storm(played: Played) -> StormFigures | None:
     """The object `storm` of a packet result; None where nothing was paused."""
     links, name = played.first.table("links"), played.names.link
     if "paused_ps" not in links or not links["paused_ps"].any():
@@ -34,21 +36,21 @@ def storm(played: Played) -> dict[str, Any] | None:
     paused_ps = links["paused_ps"]
     paused = np.flatnonzero(paused_ps > 0)
     worst = paused[np.argsort(-paused_ps[paused], kind="stable")][:LINKS]
-    return {
-        "paused_us_total": float(paused_ps.sum()) / _PS_PER_US,
-        "pauses": int(links["pauses"].sum()),
-        "longest_us": float(links["longest_pause_ps"].max()) / _PS_PER_US,
-        "links": [
-            {
-                "link": name(link),
-                "paused_us": float(paused_ps[link]) / _PS_PER_US,
-                "pauses": int(links["pauses"][link]),
-                "origin": _origin(played, link),
-            }
+    return StormFigures(
+        paused_us_total=float(paused_ps.sum()) / _PS_PER_US,
+        pauses=int(links["pauses"].sum()),
+        longest_us=float(links["longest_pause_ps"].max()) / _PS_PER_US,
+        links=tuple(
+            PausedLink(
+                link=name(link),
+                paused_us=float(paused_ps[link]) / _PS_PER_US,
+                pauses=int(links["pauses"][link]),
+                origin=_origin(played, link),
+            )
             for link in worst.tolist()
-        ],
-        "victims": _victims(played),
-    }
+        ),
+        victims=_victims(played),
+    )
 
 
 def _origin(played: Played, link: int) -> str:
@@ -56,27 +58,27 @@ def _origin(played: Played, link: int) -> str:
     return played.names.link(origin) if origin >= 0 else "unknown"
 
 
-def _victims(played: Played) -> list[dict[str, Any]]:
+def _victims(played: Played) -> tuple[Victim, ...]:
     """Flows that were slowed by others which send to where pauses began; they themselves do not."""
     first, traffic = played.first, played.traffic
     rows = _innocent(played)
     if not len(rows):
-        return []
+        return ()
     source, target, size = traffic.source[rows], traffic.target[rows], traffic.size_bytes[rows]
     without = type(traffic).of(traffic.hosts, source, target, size, start_ps=first.start_ps[rows])
     undisturbed = played.simulate(without, played.settings).duration_ps
     slowdown = np.where(undisturbed > 0, first.duration_ps[rows] / np.maximum(undisturbed, 1), 0.0)
-    return [
-        {
-            "flow": f"h{source[at]}->h{target[at]}",
-            "fct_us": float(first.duration_ps[rows[at]]) / _PS_PER_US,
-            "alone_us": float(undisturbed[at]) / _PS_PER_US,
-            "slowdown": float(slowdown[at]),
-            "stopped_by": _stopper(played, int(source[at])),
-        }
+    return tuple(
+        Victim(
+            flow=f"h{source[at]}->h{target[at]}",
+            fct_us=float(first.duration_ps[rows[at]]) / _PS_PER_US,
+            alone_us=float(undisturbed[at]) / _PS_PER_US,
+            slowdown=float(slowdown[at]),
+            stopped_by=_stopper(played, int(source[at])),
+        )
         for at in np.argsort(-slowdown, kind="stable")[:VICTIMS].tolist()
         if slowdown[at] >= LEAST
-    ]
+    )
 
 
 def _innocent(played: Played) -> NDArray[np.int64]:

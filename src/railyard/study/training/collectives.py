@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from railyard.collective import lower_collectives
 from railyard.collective.policy import kind_word
 from railyard.graph import CollectiveKind, Kind
+from railyard.result.network import CollectiveRow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 MOST_ROWS = 60
 
 
-def collective_rows(timeline: Record, cluster: Cluster, policy: CollectivePolicy) -> list[dict[str, Any]]:
+def collective_rows(timeline: Record, cluster: Cluster, policy: CollectivePolicy) -> tuple[CollectiveRow, ...]:
     """One row for each group, kind, size and count; the most time-consuming first."""
     timeline.require("the table of collectives", "alone_ps", graph=True)
     graph = timeline.graph
     tasks = np.flatnonzero(graph.kind == Kind.COLLECTIVE)
     if not tasks.size:
-        return []
+        return ()
     first, inverse, times = _alike(graph, tasks)
     took_ps = (timeline.end_ps - timeline.start_ps)[tasks]
     mean_s = np.bincount(inverse, took_ps) / times * 1e-12
@@ -35,21 +36,21 @@ def collective_rows(timeline: Record, cluster: Cluster, policy: CollectivePolicy
     chosen = tasks[first[order]]
     requests = (graph.rank[chosen], graph.collective[chosen], graph.size_bytes[chosen], graph.count[chosen])
     table = lower_collectives(cluster, graph.communicators, requests, policy=policy)
-    return [
-        {
-            "group": graph.communicators.group[graph.rank[task]],
-            "kind": kind_word(CollectiveKind(int(graph.collective[task]))),
-            "ranks": len(graph.communicators.members(int(graph.rank[task]))),
-            "size_bytes": int(graph.size_bytes[task]),
-            "count": int(graph.count[task]),
-            "times": int(times[row]),
-            "algorithm": str(table.algorithm[position]),
-            "protocol": str(table.protocol[position]),
-            "alone_s": float(alone_s[row]),
-            "mean_s": float(mean_s[row]),
-        }
+    return tuple(
+        CollectiveRow(
+            group=graph.communicators.group[graph.rank[task]],
+            kind=kind_word(CollectiveKind(int(graph.collective[task]))),
+            ranks=len(graph.communicators.members(int(graph.rank[task]))),
+            size_bytes=int(graph.size_bytes[task]),
+            count=int(graph.count[task]),
+            times=int(times[row]),
+            algorithm=str(table.algorithm[position]),
+            protocol=str(table.protocol[position]),
+            alone_s=float(alone_s[row]),
+            mean_s=float(mean_s[row]),
+        )
         for position, (row, task) in enumerate(zip(order.tolist(), chosen.tolist(), strict=True))
-    ]
+    )
 
 
 def _alike(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from railyard.cluster.bill import bill_of
 from railyard.economics.cost import JobFacts
@@ -21,10 +21,13 @@ from railyard.measure.network import network_use
 from railyard.measure.picture import topology_picture
 from railyard.measure.stages import stages
 from railyard.measure.utilization import StepWork, utilization
+from railyard.result.step import TimeShare
+from railyard.result.training import CommunicationFigures, MemoryFigures, MemoryStage, StorageFigures
+from railyard.result.variants.training import TrainingVariant
 from railyard.study.training.collectives import collective_rows
 from railyard.study.training.hash_seeds import hashes
 from railyard.study.training.packet_figures import packets_of
-from railyard.study.training.storing import checkpoint_json, loading_of, storage_warnings
+from railyard.study.training.storing import checkpoint_of, loading_of, storage_warnings
 from railyard.workload.training import profiles
 from railyard.workload.training.jitter import law_of
 from railyard.workload.training.sync.ledger import ledger
@@ -43,6 +46,12 @@ if TYPE_CHECKING:
     from railyard.workload.training.spec import Training
 
 
+class Priced(TypedDict, total=False):
+    """The price of a way of communicating, where the job has one."""
+
+    communication: CommunicationFigures
+
+
 @dataclass(frozen=True)
 class Measured:
     """One variant of the result, and where its numbers come from.
@@ -55,7 +64,7 @@ class Measured:
         sampled_ranks: A few telling ranks, for the trace.
     """
 
-    variant: dict[str, Any]
+    variant: TrainingVariant
     sources: tuple[Source, ...]
     left_out: tuple[str, ...]
     defaults: tuple[str, ...]
@@ -64,7 +73,7 @@ class Measured:
     @property
     def digest(self) -> str:
         """Fingerprint of the timeline."""
-        return str(self.variant["digest"])
+        return self.variant.digest
 
 
 def measure(simulated: Simulated) -> Measured:
@@ -92,36 +101,39 @@ def measure(simulated: Simulated) -> Measured:
         ("checkpoint", "checkpoint", stall_s),
     )
     diluted = decomposition.step_s / (decomposition.step_s + sum(seconds for _, _, seconds in added))
-    variant = {
-        "name": job.variant.name,
-        "settings": dict(job.variant.settings),
-        "layout": str(job.training.layout),
-        "step": {**times.to_json(), "seconds": step_s + stall_s},
-        "utilization": {**busy.to_json(), "gpu": busy.gpu * diluted},
-        "time": _time(decomposition, added),
-        "lockstep": lockstep(decomposition).to_json(),
-        "jct": cost.jct.to_json() if job.training.tokens else None,
-        **_money(cost),
-        "bottleneck": simulated.bottleneck.to_json(),
-        "network": carried.to_json(),
-        "memory": _memory(job),
-        "timeline": timeline_tracks.tracks(timeline, ranks),
-        "topology": topology_picture(job.cluster, carried.load),
-        "storage": {
-            "data": None if loading is None else loading.to_json(),
-            "checkpoint": checkpoint_json(job, saved, step_s, cost.jct),
-        },
-        **({} if price is None else {"communication": price.to_json()}),
-        "collectives": collective_rows(timeline, job.cluster, job.policy),
-        **packets_of(timeline, job.cluster),
-        "warnings": [
+    communication: Priced = {} if price is None else {"communication": price.section()}
+    variant = TrainingVariant(
+        name=job.variant.name,
+        settings=dict(job.variant.settings),
+        layout=str(job.training.layout),
+        step=times.section(mean_s=step_s + stall_s),
+        utilization=busy.section(gpu=busy.gpu * diluted),
+        time=_time(decomposition, added),
+        lockstep=lockstep(decomposition).section(),
+        jct=cost.jct.section() if job.training.tokens else None,
+        power=cost.power.section(),
+        capex=cost.capex.section(),
+        cpmt=cost.section(),
+        bottleneck=simulated.bottleneck.section(),
+        network=carried.section(),
+        memory=_memory(job),
+        timeline=timeline_tracks.tracks(timeline, ranks),
+        topology=topology_picture(job.cluster, carried.load),
+        storage=StorageFigures(
+            data=None if loading is None else loading.section(),
+            checkpoint=checkpoint_of(job, saved, step_s, cost.jct),
+        ),
+        collectives=collective_rows(timeline, job.cluster, job.policy),
+        warnings=(
             *timeline.meta.get("warnings", []),
             *([] if price is None else price.notes()),
             *_straddling(job),
             *storage_warnings(job, loading, saved, step_s, cost.jct),
-        ],
-        "digest": timeline.meta["digest"],
-    }
+        ),
+        digest=str(timeline.meta["digest"]),
+        **communication,
+        **packets_of(timeline, job.cluster),
+    )
     left_out = _words(timeline.meta.get("left_out"))
     if timeline.meta.get("engine") == "packet":
         left_out = (*left_out, "what would help is tried on the flow engine: its shares of the step, not its queues")
@@ -139,25 +151,15 @@ def _stall_each_step(training: Training, stall_s: float) -> float:
     return stall_s / training.checkpoint.interval_steps if training.checkpoint is not None else 0.0
 
 
-def _time(decomposition: Decomposition, added: Sequence[tuple[str, str, float]]) -> list[dict[str, Any]]:
+def _time(decomposition: Decomposition, added: Sequence[tuple[str, str, float]]) -> tuple[TimeShare, ...]:
     """The rows of the decomposition; beside them what the mean step has of data that varies, and of checkpoints."""
-    total_s = decomposition.step_s + sum(seconds for _, _, seconds in added)
-    rows: list[dict[str, Any]] = [
-        {
-            "cause": row.cause,
-            "group": row.group,
-            "phase": row.phase,
-            "seconds": row.seconds,
-            "share": row.seconds / total_s,
-        }
-        for row in decomposition.rows
-    ]
-    rows += [
-        {"cause": cause, "group": "", "phase": phase, "seconds": seconds, "share": seconds / total_s}
-        for cause, phase, seconds in added
-        if seconds > 0
-    ]
-    return rows
+    mean_s = decomposition.step_s + sum(seconds for _, _, seconds in added)
+    rows = [(row.cause, row.group, row.phase, row.seconds) for row in decomposition.rows]
+    rows += [(cause, "", phase, seconds) for cause, phase, seconds in added if seconds > 0]
+    return tuple(
+        TimeShare(cause=cause, group=group, phase=phase, seconds=seconds, share=seconds / mean_s)
+        for cause, group, phase, seconds in rows
+    )
 
 
 def _work(job: Prepared) -> StepWork:
@@ -210,21 +212,17 @@ def _parts(cluster: Cluster) -> list[Part]:
     return [Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in bill_of(cluster)]
 
 
-def _money(cost: Economics) -> dict[str, Any]:
-    return {"power": cost.power.to_json(), "capex": cost.capex.to_json(), "cpmt": cost.cpmt_json()}
-
-
-def _memory(job: Prepared) -> dict[str, Any]:
+def _memory(job: Prepared) -> MemoryFigures:
     from railyard.workload.training.memory import memory
 
-    return {"rows": [_memory_row(row) for row in memory(job.training, job.cluster.accelerator).rows]}
+    return MemoryFigures(rows=tuple(_memory_row(row) for row in memory(job.training, job.cluster.accelerator).rows))
 
 
-def _memory_row(row: MemoryRow) -> dict[str, Any]:
+def _memory_row(row: MemoryRow) -> MemoryStage:
     """What the runtime reserves counts as buffers, so that the parts add up to the total."""
     parts = dataclasses.asdict(row)
     parts["buffers_bytes"] += parts.pop("reserved_bytes")
-    return {**parts, "total_bytes": row.total_bytes}
+    return MemoryStage(**parts, total_bytes=row.total_bytes)
 
 
 def _sources(job: Prepared, cost: Economics) -> Iterator[Source]:

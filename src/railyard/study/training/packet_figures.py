@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
 from railyard.cluster.names import link_name
-from railyard.measure.packets import packet_section
+from railyard.measure.packets import Probed, packet_section
+from railyard.result.packet import PacketFigures, QueueRow, QueueSeries
 
 if TYPE_CHECKING:
     from railyard.cluster import Cluster
@@ -16,8 +17,14 @@ if TYPE_CHECKING:
 _PS_PER_US = 1e6
 
 
-def packets_of(timeline: Record, cluster: Cluster) -> dict[str, Any]:
-    """`{"packet": ...}` of a variant, or nothing where another engine ran."""
+class Packets(TypedDict, total=False):
+    """What a variant says of packets: nothing where another engine ran."""
+
+    packet: PacketFigures
+
+
+def packets_of(timeline: Record, cluster: Cluster) -> Packets:
+    """The packets of a variant, or nothing where another engine ran."""
     from railyard.engine.packet.flows import HostNames
 
     if "flows" not in timeline.parts:
@@ -27,15 +34,15 @@ def packets_of(timeline: Record, cluster: Cluster) -> dict[str, Any]:
         flows,
         flows.meta["packets"],
         constants={**flows.meta["constants"], "slice": float(timeline.meta["slice"])},
-        left_out=list(timeline.meta["left_out"]),
+        left_out=timeline.meta["left_out"],
         probed=_queues(flows, cluster),
         name=HostNames(**flows.meta["hosts"]),
     )
     return {"packet": section}
 
 
-def _queues(flows: Record, cluster: Cluster) -> dict[str, Any]:
-    """`{"queues": ...}`: depth, load, marks and pauses of the sampled links in time."""
+def _queues(flows: Record, cluster: Cluster) -> Probed:
+    """Depth, load, marks and pauses of the sampled links in time."""
     if "queue_series" not in flows.tables:
         return {}
     series, sampled = flows.table("queue_series"), flows.table("sampled_links")
@@ -48,19 +55,15 @@ def _queues(flows: Record, cluster: Cluster) -> dict[str, Any]:
     marks = np.diff(series["marks"], axis=0, prepend=0)
     links = cluster.links
     order = np.argsort(-depth.sum(axis=0), kind="stable")
-    return {
-        "queues": {
-            "time_us": (time / _PS_PER_US).tolist(),
-            "rows": [
-                {
-                    "link": link_name(cluster, int(link[at])),
-                    "tier": links.tiers[int(links.tier[link[at]])],
-                    "depth_bytes": depth[:, at].tolist(),
-                    "utilization": np.round(carried[:, at], 4).tolist(),
-                    "marks": marks[:, at].tolist(),
-                    "paused_share": np.round(paused[:, at], 4).tolist(),
-                }
-                for at in order.tolist()
-            ],
-        }
-    }
+    rows = tuple(
+        QueueRow(
+            link=link_name(cluster, int(link[at])),
+            tier=links.tiers[int(links.tier[link[at]])],
+            depth_bytes=tuple(depth[:, at].tolist()),
+            utilization=tuple(np.round(carried[:, at], 4).tolist()),
+            marks=tuple(marks[:, at].tolist()),
+            paused_share=tuple(np.round(paused[:, at], 4).tolist()),
+        )
+        for at in order.tolist()
+    )
+    return {"queues": QueueSeries(time_us=tuple((time / _PS_PER_US).tolist()), rows=rows)}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from railyard.graph import Kind, Stream, TaskGraph
 from railyard.measure.job import best_interval_s
+from railyard.result.training import CheckpointFigures, DataFigures
 from railyard.workload.training.loading import cores_of, load_of, mean_step_s, readers
 
 if TYPE_CHECKING:
@@ -123,25 +124,34 @@ class Loading:
             return "cores"
         return "storage" if self.read_s >= each_s else "workers"
 
-    def to_json(self) -> dict[str, Any]:
+    @property
+    def wanted_bps(self) -> float:
+        """That would make nobody wait, bit/s."""
+        return self.load.stored_bytes * self.ranks * 8 / max(self.step_s - self.wait_s, 1e-12)
+
+    @property
+    def reached_bps(self) -> float:
+        """That storage delivers, bit/s."""
+        return self.load.stored_bytes * self.ranks * 8 / self.step_s
+
+    def section(self) -> DataFigures:
         """The result's `storage.data`."""
-        compute_s = max(self.step_s - self.wait_s, 1e-12)
         total = self.load.stored_bytes + self.load.cached_bytes
-        return {
-            "bytes_per_rank": self.load.stored_bytes,
-            "bytes_per_step": self.load.stored_bytes * self.ranks,
-            "requests_per_rank": self.load.requests,
-            "hit_rate": self.load.cached_bytes / total if total else 0.0,
-            "readers": self.ranks,
-            "workers": self.workers,
-            "read_s": self.read_s,
-            "worker_s": self.worker_s,
-            "wait_s": self.wait_s,
-            "variation_s": self.variation_s,
-            "wanted_bps": self.load.stored_bytes * self.ranks * 8 / compute_s,
-            "reached_bps": self.load.stored_bytes * self.ranks * 8 / self.step_s,
-            "limit": self.limit,
-        }
+        return DataFigures(
+            bytes_per_rank=self.load.stored_bytes,
+            bytes_per_step=self.load.stored_bytes * self.ranks,
+            requests_per_rank=self.load.requests,
+            hit_rate=self.load.cached_bytes / total if total else 0.0,
+            readers=self.ranks,
+            workers=self.workers,
+            read_s=self.read_s,
+            worker_s=self.worker_s,
+            wait_s=self.wait_s,
+            variation_s=self.variation_s,
+            wanted_bps=self.wanted_bps,
+            reached_bps=self.reached_bps,
+            limit=self.limit,
+        )
 
 
 def loading_of(job: Prepared, timeline: Record, step_s: float, waited_s: float) -> Loading | None:
@@ -173,27 +183,27 @@ def loading_of(job: Prepared, timeline: Record, step_s: float, waited_s: float) 
     return Loading(load, ranks, read_s, worker_s, data.workers, waited_s + variation_s, variation_s, total_s, cores)
 
 
-def checkpoint_json(job: Prepared, saved: Saved, step_s: float, taken: JobTime) -> dict[str, Any] | None:
+def checkpoint_of(job: Prepared, saved: Saved, step_s: float, taken: JobTime) -> CheckpointFigures | None:
     """The result's `storage.checkpoint`."""
     section = job.training.checkpoint
     if section is None:
         return None
     best = taken.best_interval_s
     young = (2 * saved.stall_s * taken.mtbf_s) ** 0.5 if saved.stall_s > 0 else None
-    return {
-        "bytes": saved.bytes,
-        "writers": saved.writers,
-        "interval_steps": section.interval_steps,
-        "stall_s": saved.stall_s,
-        "write_s": saved.write_s,
-        "read_s": saved.read_s,
-        "mtbf_h": taken.mtbf_s / 3600,
-        "young_interval_s": young,
-        "best_interval_s": None if best is None else best_interval_s(saved.stall_s, taken.mtbf_s),
-        "best_interval_steps": None if best is None else max(1, round(best / step_s)),
-        "goodput": taken.goodput,
-        "best_goodput": taken.best_goodput,
-    }
+    return CheckpointFigures(
+        bytes=saved.bytes,
+        writers=saved.writers,
+        interval_steps=section.interval_steps,
+        stall_s=saved.stall_s,
+        write_s=saved.write_s,
+        read_s=saved.read_s,
+        mtbf_h=taken.mtbf_s / 3600,
+        young_interval_s=young,
+        best_interval_s=None if best is None else best_interval_s(saved.stall_s, taken.mtbf_s),
+        best_interval_steps=None if best is None else max(1, round(best / step_s)),
+        goodput=taken.goodput,
+        best_goodput=taken.best_goodput,
+    )
 
 
 def storage_warnings(
@@ -240,6 +250,6 @@ def _waiting(job: Prepared, loading: Loading) -> str:
         return f"{words}: {few} too few, about {wanted} would do{more}"
     if loading.limit == "cores":
         return f"{words}: the host's {job.cluster.server.host_cores} cores prepare no faster, however many workers"
-    wanted = loading.to_json()["wanted_bps"] / 8e9
-    reached = loading.to_json()["reached_bps"] / 8e9
-    return f"{words}: storage delivers {reached:.3g} GB/s of the {wanted:.3g} GB/s that it would take"
+    wanted_gb_per_s = loading.wanted_bps / 8e9
+    reached = loading.reached_bps / 8e9
+    return f"{words}: storage delivers {reached:.3g} GB/s of the {wanted_gb_per_s:.3g} GB/s that it would take"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from railyard.graph import CollectiveKind
+from railyard.result.training import BytesPair, CommunicationFigures, PublishedEffect, UsedPart
 from railyard.workload.training.held import HeldColumns
 from railyard.workload.training.sync.graph import asked_of
 from railyard.workload.training.sync.shapes import bundle
@@ -44,20 +45,24 @@ class SyncLedger:
     parts: tuple[tuple[str, str, dict[str, Any]], ...]
     published: tuple[tuple[str, Finding], ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """As it stands in a result."""
-        return {
-            "plain_bytes": self.plain_bytes,
-            "sent_bytes": self.sent_bytes,
-            "plain_across_bytes": self.plain_across_bytes,
-            "sent_across_bytes": self.sent_across_bytes,
-            "kept_bytes": self.kept_bytes,
-            "between_workers": None
-            if self.between is None
-            else {"plain_bytes": self.between[0], "sent_bytes": self.between[1]},
-            "parts": [{"name": name, "kind": kind, "values": values} for name, kind, values in self.parts],
-            "convergence": [{"kind": kind, **finding.to_json()} for kind, finding in self.published],
-        }
+    def section(self) -> CommunicationFigures:
+        """The result's `communication`."""
+        between = None
+        if self.between is not None:
+            between = BytesPair(plain_bytes=self.between[0], sent_bytes=self.between[1])
+        return CommunicationFigures(
+            plain_bytes=self.plain_bytes,
+            sent_bytes=self.sent_bytes,
+            plain_across_bytes=self.plain_across_bytes,
+            sent_across_bytes=self.sent_across_bytes,
+            kept_bytes=self.kept_bytes,
+            between_workers=between,
+            parts=tuple(UsedPart(name=name, kind=kind, values=values) for name, kind, values in self.parts),
+            convergence=tuple(
+                PublishedEffect(kind=kind, effect=finding.effect, scope=finding.scope, source=finding.source)
+                for kind, finding in self.published
+            ),
+        )
 
     def notes(self) -> list[str]:
         """One line of price, and one for each published effect on convergence."""

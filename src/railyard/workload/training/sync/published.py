@@ -21,7 +21,3 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.effect} ({self.scope}; {self.source})"
-
-    def to_json(self) -> dict[str, str]:
-        """As it stands in a result."""
-        return {"effect": self.effect, "scope": self.scope, "source": self.source}
