@@ -28,11 +28,6 @@ _lock = threading.RLock()
 _loading = False
 
 
-def loading() -> bool:
-    """Whether records are being added that do not come with Railyard."""
-    return _loading
-
-
 def load() -> None:
     """Imports what entry points of the group `railyard.plugins` and the variable `RAILYARD_PLUGINS` name; each once.
 

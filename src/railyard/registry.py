@@ -37,8 +37,6 @@ class Registry(Generic[T]):
 
     def add(self, name: str, record: T) -> T:
         """Registers `record` under `name`; a name can be taken only once."""
-        if plugins.loading():  # names that come with Railyard are taken first
-            self._import_package()
         if name in self._records or name in self._taken:
             raise InputError(f"the {self.kind} `{name}` is registered twice", found=name)
         self._records[name] = record

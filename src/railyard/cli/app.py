@@ -176,6 +176,22 @@ def packet(
     )
 
 
+@app.command(short_help="Write what happened in a run in a format for another program.")
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run or of a variant, or a record in it.")],
+    *,
+    name: Annotated[str, typer.Option("--as", metavar="NAME", help="The exporter, such as perfetto.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Where to; named after RUN without it.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write what happened in a run, task by task, flow by flow or request by request, for another program."""
+    from railyard.cli import export as exporting
+
+    exporting.export(run, name=name, out=out, quiet=quiet)
+
+
 @app.command(short_help="What is in a trace of requests: rate, lengths, bursts, shared prefixes.")
 def trace(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The trace; its format is recognised.")],

@@ -1,0 +1,34 @@
+"""What an exporter of records is: a file format for other programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.registry import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from railyard.graph.record import Record
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """A file format that records are written in; its record is its registration.
+
+    Attributes:
+        name: As users write it.
+        summary: What opens such files, in one sentence.
+        suffix: What names of such files end in.
+        write: Of a record and a path: writes the file.
+    """
+
+    name: str
+    summary: str
+    suffix: str
+    write: Callable[[Record, Path], None]
+
+
+exporters: Registry[Exporter] = Registry("exporter", package="railyard.graph.exporters")

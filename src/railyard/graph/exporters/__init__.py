@@ -1,0 +1,1 @@
+"""File formats for records, one file each, whose record registers it."""

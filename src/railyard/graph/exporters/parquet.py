@@ -1,0 +1,14 @@
+"""Tables that data frames read: a row a task, request or flow."""
+
+from railyard.graph import parquet
+from railyard.graph.exporter import Exporter, exporters
+
+PARQUET = exporters.add(
+    "parquet",
+    Exporter(
+        name="parquet",
+        summary="A table for data frames, which Railyard reads again; side tables lie beside it.",
+        suffix=".parquet",
+        write=parquet.write_record,
+    ),
+)

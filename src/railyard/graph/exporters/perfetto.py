@@ -1,0 +1,14 @@
+"""Traces that ui.perfetto.dev and chrome://tracing open."""
+
+from railyard.graph import perfetto
+from railyard.graph.exporter import Exporter, exporters
+
+PERFETTO = exporters.add(
+    "perfetto",
+    Exporter(
+        name="perfetto",
+        summary="A trace for ui.perfetto.dev and chrome://tracing, compressed.",
+        suffix=".json.gz",
+        write=perfetto.write,
+    ),
+)

@@ -1,0 +1,169 @@
+"""Each block of CONTRIBUTING is one file that adds one thing: it is used from the command line as a user would."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from railyard.plugins import VARIABLE
+
+ROOT = Path(__file__).parents[2]
+BLOCKS = dict(re.findall(r"```python\n# (\w+)\.py\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.DOTALL))
+SCENARIO = """\
+name: seam
+cluster:
+  accelerators: 16
+  server: hgx-h100
+  back_end: {{topology: {topology}, fabric: {fabric}}}
+  placement: {placement}
+workload:
+  {workload}
+{more}
+"""
+DEFAULTS = {
+    "topology": "leaf-spine",
+    "fabric": "roce",
+    "placement": "packed",
+    "workload": "training: {model: llama-3.2-1b, global_batch: 16, sequence: 2048, parallelism: {tp: 2}}",
+    "more": "",
+}
+ARROWS = "arrows\n0 > 9: 1250000\n9 > 0: 5000000\n"
+CSV = "source,target,size_bytes\n0,5,2000000\n1,5,2000000\n"
+
+
+class Shell:
+    """A folder with one plugin, and the commands that run in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def add(self, name: str) -> None:
+        (self.folder / "plugins").mkdir(exist_ok=True)
+        (self.folder / "plugins" / f"{name}.py").write_text(BLOCKS[name])
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, VARIABLE: str(self.folder / "plugins")}
+        return subprocess.run(
+            [sys.executable, *command], cwd=self.folder, env=environment, capture_output=True, text=True, check=False
+        )
+
+    def railyard(self, *command: str) -> str:
+        done = self.run("-m", "railyard", *command)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def refused(self, *command: str) -> str:
+        done = self.run("-m", "railyard", *command)
+        assert done.returncode == 2, done.stderr
+        return done.stderr
+
+    def scenario(self, engine="flow", **given: str):
+        """The one variant of a run's result."""
+        text = SCENARIO.format(**{**DEFAULTS, **given})
+        (self.folder / "seam.yaml").write_text(text)
+        done = json.loads(self.railyard("run", "seam.yaml", "--json", "--engine", engine, "-q"))
+        return done["variants"][0]
+
+    def packet(self, *options: str):
+        (self.folder / "flows.csv").write_text(CSV)
+        return json.loads(
+            self.railyard("packet", "--traffic", "flows.csv", "--set", "hosts=16", *options, "--json", "-q")
+        )
+
+
+@pytest.fixture
+def shell(tmp_path):
+    return Shell(tmp_path)
+
+
+def test_topology(shell):
+    shell.add("star")
+    star = shell.scenario(topology="{kind: star, spare_ports: 3}")
+    assert star["step"]["seconds"] > 0
+    assert "too few ports" in shell.refused("run", "seam.yaml", "--set", "cluster.back_end.topology.spare_ports=115")
+    assert "star" in shell.refused("run", "seam.yaml", "--set", "cluster.back_end.topology.kind=strar")
+    schema = json.loads(shell.railyard("schema"))
+    assert schema["$defs"]["StarTopology"]["properties"]["spare_ports"]["description"] == "Ports that stay free"
+
+
+def test_fabric(shell):
+    shell.add("sprayed")
+    flow, packet = (shell.scenario(fabric="roce-sprayed", engine=engine) for engine in ("flow", "packet"))
+    assert flow["step"]["seconds"] == pytest.approx(packet["step"]["seconds"], rel=0.1)
+    alone = shell.packet("--fabric", "roce-sprayed")
+    assert alone["digest"] != shell.packet("--fabric", "roce")["digest"]
+    same = shell.packet("--fabric", "roce", "--set", "load_balancing=spray", "--set", "loss_recovery=selective")
+    assert alone["digest"] == same["digest"]
+
+
+def test_collective_algorithm(shell):
+    shell.add("hub")
+    ring, hub = (shell.scenario(more=f"collectives: {{algorithm: {{tp: {name}}}}}") for name in ("ring", "hub"))
+    assert ring["digest"] != hub["digest"]
+    kinds = {row["kind"]: row["algorithm"] for row in hub["collectives"] if row["group"] == "tp"}
+    assert kinds == {"all-gather": "ring", "reduce-scatter": "ring", "all-reduce": "hub"}
+    assert "hub" in shell.refused("run", "seam.yaml", "--set", "collectives.algorithm.tp=hubb")
+
+
+def test_placement_policy(shell):
+    shell.add("backward")
+    packed, backward = (shell.scenario(placement=name) for name in ("packed", "backward"))
+    assert packed["step"]["seconds"] == pytest.approx(backward["step"]["seconds"], rel=0.01)
+    assert "backward" in shell.refused("run", "seam.yaml", "--set", "cluster.placement=backwards")
+
+
+def test_importer(shell):
+    shell.add("arrows")
+    (shell.folder / "step.arrows").write_text(ARROWS)
+    for engine in ("flow", "packet"):
+        run = shell.scenario(workload="trace: {file: step.arrows}", engine=engine)
+        assert run["trace"]["format"] == "arrows"
+        assert 1.0 < run["step"]["seconds"] / (5_000_000 * 8 / 400e9) < 1.4
+    (shell.folder / "step.arrows").rename(shell.folder / "step")
+    found = json.loads(shell.railyard("packet", "--traffic", "step", "--set", "hosts=16", "--json", "-q"))
+    assert found["finished"] == 2
+
+
+def test_exporter(shell):
+    shell.add("gantt")
+    shell.packet("--fabric", "roce", "--out", "runs")
+    run = next((shell.folder / "runs").iterdir())
+    shell.railyard("export", str(run), "--as", "gantt", "--out", "bars.csv")
+    rows = [line.split(",") for line in (shell.folder / "bars.csv").read_text().splitlines()]
+    assert [row[:2] for row in rows] == [["0", "0"], ["1", "0"]]
+    assert "gantt, parquet, perfetto" in shell.refused("export", str(run), "--as", "gannt")
+
+
+def test_congestion_control_in_python(shell):
+    shell.add("gentle")
+    found = shell.packet("--fabric", "roce", "--set", "congestion_control=gentle")
+    half_rate_us = 2_000_000 * 8 / 200e9 * 1e6
+    assert found["fct_us"]["max"] == pytest.approx(half_rate_us, rel=0.2)
+    assert found["fct_us"]["min"] > half_rate_us
+    assert "gentle" in shell.refused("packet", "--traffic", "flows.csv", "--set", "congestion_control=gentel")
+
+
+def test_load_balancer_in_python(shell):
+    shell.add("two_paths")
+    found = shell.packet("--fabric", "swift", "--set", "load_balancing=two-paths")
+    assert found["finished"] == 2
+    assert found["digest"] != shell.packet("--fabric", "swift")["digest"]
+    assert "two-paths" in shell.refused("packet", "--traffic", "flows.csv", "--set", "load_balancing=two-path")
+
+
+def test_contract_tests_of_the_rooms_hold_what_is_added(shell):
+    for name in ("star", "sprayed", "hub", "backward"):
+        shell.add(name)
+    rooms = ("cluster/test_topologies.py", "cluster/test_fabrics.py", "cluster/test_placement.py")
+    files = [str(ROOT / "tests" / name) for name in (*rooms, "collective/test_schedules.py")]
+    chosen = "star or roce-sprayed or backward or hub-ALL_REDUCE-1x or hub-ALL_REDUCE-2x4"
+    done = shell.run("-m", "pytest", *files, "-k", chosen, "-p", "no:cacheprovider", "-vv", f"--rootdir={ROOT}")
+    assert done.returncode == 0, done.stdout
+    for name in ("star", "roce-sprayed", "backward", "hub-ALL_REDUCE"):
+        assert re.search(rf"\[.*{name}.*\] PASSED", done.stdout), done.stdout
