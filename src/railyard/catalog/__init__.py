@@ -8,7 +8,8 @@
 from railyard.catalog.model import MLA, Model
 from railyard.catalog.show import Listing, Row
 from railyard.catalog.store import KINDS, Catalog, load
-from railyard.catalog.types import Accelerator, Cable, Entry, Nic, Price, Provenance, Range, Server, Storage, Switch
+from railyard.catalog.types import Accelerator, Cable, Entry, Nic, Price, Range, Server, Storage, Switch
+from railyard.schema.provenance import Provenance
 
 __all__ = [
     "KINDS",

@@ -8,9 +8,10 @@ from dataclasses import MISSING, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from railyard.catalog.checks import check
-from railyard.catalog.types import CONFIDENCES, Entry, Price, Provenance, Range
+from railyard.catalog.types import CONFIDENCES, Entry, Price, Range
 from railyard.errors import InputError, Problem, did_you_mean
 from railyard.schema.field import PRICE_READERS, FieldRecord, records
+from railyard.schema.provenance import Provenance
 from railyard.schema.yaml import kind_of
 
 if TYPE_CHECKING:

@@ -13,29 +13,13 @@ from railyard.schema import field as f
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from railyard.schema.provenance import Provenance
+
 CONFIDENCES = ("vendor", "measured", "estimated", "user")
 DATATYPES = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp6", "fp4")
 SCALE_UP_KINDS = ("switched", "mesh", "torus", "none")
 SWITCH_FAMILIES = ("ethernet", "infiniband", "scheduled-leaf", "scheduled-fabric")
 CABLE_KINDS = ("dac", "aec", "optic", "fibre")
-
-
-@dataclass(frozen=True)
-class Provenance:
-    """Where a number comes from.
-
-    Attributes:
-        value_text: The value as the file writes it, with its unit.
-        source: Who says so.
-        year: Of the source.
-        confidence: `vendor` (the maker's own figure), `measured`, `estimated` (derived, remembered or guessed: override
-            it when you know better), or `user` (a value of the user's own file that gives no source).
-    """
-
-    value_text: str
-    source: str
-    year: int
-    confidence: str
 
 
 @dataclass(frozen=True)

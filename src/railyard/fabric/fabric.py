@@ -12,8 +12,8 @@ from railyard.schema import field as f
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from railyard.catalog.types import Provenance
     from railyard.fabric.packets import Packets
+    from railyard.schema.provenance import Provenance
 
 LOAD_BALANCING = ("ecmp", "flowlet", "spray", "adaptive", "cells", "ideal")
 

@@ -98,7 +98,7 @@ class Scenario(Section):
             InputError: The scenario has one job.
         """
         if self.workload.jobs is None:
-            raise InputError("this wants several jobs; the scenario has no `jobs`", key="workload")
+            raise InputError("this needs several jobs; the scenario has no `jobs`", key="workload")
         return self.workload.jobs
 
     @property
