@@ -1,7 +1,9 @@
 """Registries find records in the files of a package, in installed packages and in the files of a user."""
 
+import importlib
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -81,3 +83,20 @@ def test_a_file_that_is_not_there_is_refused_by_the_command_line(tmp_path):
     assert done.returncode == 2
     assert "there is no such Python file" in done.stderr
     assert "none.py" in done.stderr
+
+
+def test_a_thread_never_sees_half_of_a_package(tmp_path, monkeypatch):
+    """Variants run in threads: one that looks up names while another imports the package's files waits for all."""
+    package = tmp_path / "slow_parts"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "from railyard.registry import Registry\nparts = Registry('part', package=__name__)\n"
+    )
+    for name in ("one", "two", "three"):
+        text = f"import time\nfrom slow_parts import parts\ntime.sleep(0.05)\nparts.add({name!r}, 1)\n"
+        (package / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    parts = importlib.import_module("slow_parts").parts
+    with ThreadPoolExecutor(4) as pool:
+        seen = list(pool.map(lambda _: parts.names(), range(4)))
+    assert seen == [["one", "three", "two"]] * 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from pkgutil import iter_modules
+from threading import RLock
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from railyard import plugins
@@ -34,6 +35,8 @@ class Registry(Generic[T]):
         self._package = package
         self._taken = taken
         self._imported = package is None
+        self._importing = False
+        self._lock = RLock()
 
     def add(self, name: str, record: T) -> T:
         """Registers `record` under `name`; a name can be taken only once."""
@@ -95,11 +98,19 @@ class Registry(Generic[T]):
             import_module(f"{self._package}.{file}")
 
     def _import_package(self) -> None:
+        """Imports every file of the package; another thread waits: half a registry is a wrong one."""
         if self._imported:
             return
-        self._imported = True
-        for file in self._files():
-            import_module(f"{self._package}.{file}")
+        with self._lock:
+            if self._imported or self._importing:  # a file of the package that looks up names while it is imported
+                return
+            self._importing = True
+            try:
+                for file in self._files():
+                    import_module(f"{self._package}.{file}")
+                self._imported = True
+            finally:
+                self._importing = False
 
     def _files(self) -> list[str]:
         return (
