@@ -76,7 +76,7 @@ def test_every_kind_can_be_written(part, kind):
         ({"compression": {"kind": "one-bit", "warmup": "120 %"}}, "below 1"),
         ({"compression": "zero++"}, "does not work with gradients that ZeRO-0 shards"),
         ({"local_updates": {"kind": "diloco", "workers": 3}}, "do not divide the 4"),
-        ({"local_updates": {"kind": "diloco", "workers": 1}}, "meets nobody"),
+        ({"local_updates": {"kind": "diloco", "workers": 1}}, "local updates need two workers"),
         ({"local_updates": {"kind": "diloco", "inner_steps": 0}}, "at least once"),
         ({"local_updates": {"kind": "streaming-diloco", "parts": 500}}, "more fragments than steps"),
         ({"asynchronous": {"kind": "stale-synchronous", "staleness": 0}}, "plain data parallelism"),

@@ -31,11 +31,22 @@ if TYPE_CHECKING:
 
 @dataclass
 class Graphs:
-    """Task graphs, built once for all variants whose computations are the same: fabrics do not change what runs."""
+    """Task graphs, built once for all variants whose computations are the same: fabrics do not change what runs.
+
+    How much communications slow computations does depend on the networks, in about the seventh digit of a step. So that
+    this does not depend on which thread comes first, a graph is that of the first variant.
+    """
 
     _graphs: list[tuple[tuple[Any, ...], TaskGraph]] = field(default_factory=list)
+    _first: list[tuple[tuple[Any, ...], Cluster]] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
     most: int = 4
+
+    def expect(self, training: Training, cluster: Cluster) -> None:
+        """Says, in the order of the variants, on which cluster a graph will be asked for."""
+        key = _alike(training, cluster)
+        if all(known != key for known, _ in self._first):
+            self._first.append((key, cluster))
 
     def of(self, training: Training, cluster: Cluster, *, checkpoint: bool = False, meeting: bool = False) -> TaskGraph:
         """The graph of one step.
@@ -45,22 +56,21 @@ class Graphs:
         """
         from railyard.workload.training.build import build
 
-        key = (
-            training,
-            cluster.accelerator,
-            cluster.server,
-            cluster.ranks,
-            cluster.storage is None,
-            checkpoint,
-            meeting,
-        )
+        alike = _alike(training, cluster)
+        key = (*alike, checkpoint, meeting)
         with self._lock:
             for known, graph in self._graphs:
                 if known == key:
                     return graph
-            graph = build(training, cluster, checkpoint=checkpoint, meeting=meeting)
+            first = next((one for known, one in self._first if known == alike), cluster)
+            graph = build(training, first, checkpoint=checkpoint, meeting=meeting)
             self._graphs = [*self._graphs[-self.most + 1 :], (key, graph)]
             return graph
+
+
+def _alike(training: Training, cluster: Cluster) -> tuple[Any, ...]:
+    """What is equal where computations are the same."""
+    return (training, cluster.accelerator, cluster.server, cluster.ranks, cluster.storage is None)
 
 
 @dataclass(frozen=True)
@@ -120,6 +130,7 @@ def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Prep
             place = partial(compose.placed, draft, cluster, catalog, use)
             job = replace(job, cluster=memo.get("placed cluster", [use, *key], place))
         jobs.append(job)
+        graphs.expect(job.training, job.cluster)
     return jobs
 
 
