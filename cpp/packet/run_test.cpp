@@ -353,7 +353,7 @@ TEST(packet_run_refuses_what_does_not_fit) {
   };
   CHECK(refused({source, far, size, start, ptr, none, zero, needs, at, klass}, {}, "does not exist"));
   CHECK(refused({source, target, zero, start, ptr, none, zero, needs, at, klass}, {}, "without bytes"));
-  CHECK(refused({source, target, size, start, one, loop, zero, needs_one, at_one, klass}, {}, "circle"));
+  CHECK(refused({source, target, size, start, one, loop, zero, needs_one, at_one, klass}, {}, "dependency cycle"));
   CHECK(refused({source, target, size, start, one, loop, zero, needs, at_one, klass}, {}, "needs more"));
   CHECK(refused({source, target, size, start, ptr, none, zero, needs_one, at, klass}, {}, "needs more"));
   CHECK(refused({source, target, size, start, one, loop, zero, needs_one, at, klass}, {}, "differ in length"));
