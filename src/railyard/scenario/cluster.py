@@ -92,7 +92,7 @@ def _overrides(record: type, title: str) -> Any:
 
 def _figure(key: Key, said: FieldRecord) -> tuple[Any, Any]:
     """The field of a figure; only times may be zero, for what is divided by the others has to stay finite."""
-    positive = said.read is not None and said.read is not units.time
+    positive = said.shape == "value" and said.read is not None and said.read is not units.time
     annotation = Annotated[key.annotation, Field(gt=0)] if positive else key.annotation
     return dataclasses.replace(key, annotation=annotation).field(optional=True)
 
