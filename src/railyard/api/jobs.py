@@ -57,6 +57,8 @@ def why(result: Result) -> str:
 
 def _most(variant: JobsVariant) -> str:
     worst = max(variant.jobs, key=lambda job: job.slowdown)
+    if abs(worst.slowdown - 1) < _VISIBLE:
+        return f"{variant.name}: no job costs another anything that shows"
     share = numbers.percent(worst.slowdown - 1)
     return f"{variant.name}: the others cost {worst.name} most, {share} of what it takes alone: {_costs(worst)}"
 
