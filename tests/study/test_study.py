@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from railyard import api
 from railyard.errors import InputError, SimulationError
 from railyard.graph import Record
 from railyard.measure.packets import packet_section
@@ -153,3 +154,17 @@ def test_every_kind_is_the_file_of_its_name():
     assert all(kinds.get(name).name == name for name in names)
     with pytest.raises(InputError, match="no kind of work `trainin`"):
         kinds.get("trainin")
+
+
+def test_an_engine_that_is_asked_for_is_the_one_in_the_kept_scenario(tmp_path):
+    """So that running the kept scenario again gives the same, and two engines do not share a folder."""
+    scenario = Path(__file__).parents[2] / "examples" / "traces" / "goal.yaml"
+    kept = {name: api.run(scenario, engine=name, out=tmp_path).folder for name in ("flow", "analytic")}
+    assert len(set(kept.values())) == 2
+    assert all(f"engine: {name}" in (folder / "scenario.yaml").read_text() for name, folder in kept.items())
+
+
+def test_no_engine_is_asked_for_where_variants_differ_in_theirs():
+    scenario = Path(__file__).parents[2] / "examples" / "jobs.yaml"
+    with pytest.raises(InputError, match="compares engines"):
+        api.run(scenario, engine="flow", out=None)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.scenario.cluster import ClusterSection
     from railyard.scenario.load import Draft
+    from railyard.scenario.variants import Variant
     from railyard.scenario.workload import TrainingSection
 
 _TRAINING = ("workload", "training")
@@ -254,14 +255,18 @@ def need_storage(draft: Draft) -> None:
             raise draft.blame(error, *_TRAINING)
 
 
-def engine_name(draft: Draft, asked: str | None) -> str:
+def engine_name(variant: Variant, asked: str | None) -> str:
     """The engine of a run: the one asked for on the command line, else the scenario's.
 
     Raises:
-        InputError: There is no such engine.
+        InputError: There is no such engine, or variants differ in theirs and one is asked for.
     """
     from railyard.engine import get
 
+    draft = variant.draft
+    if asked is not None and "engine" in variant.settings:
+        hint = "leave `--engine` out, or drop the comparison with `--set compare={}`"
+        raise InputError("the scenario compares engines", key="engine", found=f"--engine {asked}", hint=hint)
     name = asked or draft.scenario.engine
     try:
         get(name)

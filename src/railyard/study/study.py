@@ -73,7 +73,7 @@ def run(
     notify("preparing", 0.0)
     kind = kinds.get(document.kind)
     variants, prepared = _prepared(kind, document, varies, engine)
-    plain = kind.resolved(document, varies)
+    plain = kind.resolved(document, varies) if engine is None else {**kind.resolved(document, varies), "engine": engine}
     name = folders.name_of(plain, version())
     with nullcontext(None) if out is None else folders.replaced(out, name) as folder:
         measured = _measured(kind, prepared, _places(folder, variants), Meter(notify, [0.0] * len(variants)))

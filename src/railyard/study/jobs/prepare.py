@@ -116,7 +116,7 @@ def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Shar
 
 def _shared(variant: Variant, memo: Memo, engine: str | None) -> Shared:
     draft, scenario = variant.draft, variant.draft.scenario
-    name = compose.engine_name(draft, engine)
+    name = compose.engine_name(variant, engine)
     catalog = memo.get("catalog", scenario.catalog, partial(compose.catalog_of, draft))
     key = [scenario.catalog, dump(scenario.cluster)]
     machine = memo.get("cluster", key, partial(compose.cluster_of, draft, catalog))

@@ -104,7 +104,7 @@ def _job(variant: Variant, memo: Memo, engine: str | None) -> PreparedTrace:
         trace=trace,
         format=name,
         placement=placement,
-        engine=engine_of(draft, cluster, compose.engine_name(draft, engine)),
+        engine=engine_of(draft, cluster, compose.engine_name(variant, engine)),
         policy=policy,
         faults=faults_of(draft),
         jitter=Jitter(scenario.jitter.sigma, scenario.jitter.rank_sigma),

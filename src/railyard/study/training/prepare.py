@@ -144,7 +144,7 @@ def prepared(variant: Variant, catalog: Catalog, cluster: Cluster, engine: str |
 
     draft = variant.draft
     scenario = draft.scenario
-    name = compose.engine_name(draft, engine)
+    name = compose.engine_name(variant, engine)
     compose.need_storage(draft)
     with blaming(draft, "workload", "training", "model"):
         model = compose.model_of(draft.folder, scenario.training.model, catalog)
