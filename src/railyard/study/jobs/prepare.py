@@ -184,7 +184,7 @@ def _seen(job: JobSection, placement: NDArray[np.int32], machine: Cluster) -> ND
 
 def _tenant(variant: Variant, number: int, part: Cluster, placement: NDArray[np.int32], memo: Memo) -> Tenant:
     section = variant.draft.scenario.jobs[number]
-    own = replace(variant, draft=draft_of(variant.draft, number))
+    own = replace(variant, settings={}, draft=draft_of(variant.draft, number))
     plain = Tenant(number, section, placement)
     with blaming(variant.draft, "workload", "jobs", str(number)):
         _check_kept(section)
