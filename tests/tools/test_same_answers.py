@@ -98,3 +98,11 @@ def test_an_exception_without_a_reason_is_refused(compared):
     code, text = compared(changed(), '[{entry: "*", leaf: "*"}]')
     assert code == 1
     assert "expected entry, reason" in text
+
+
+@pytest.mark.parametrize(("factor", "code"), [(1 + 9e-7, 0), (1 + 1.2e-6, 1)])
+def test_an_exception_may_bound_how_far_a_number_moves(compared, factor, code):
+    value = LEAVES["variants[0].step.seconds"] * factor
+    exceptions = '- {entry: "run *", leaf: "*", within: 1e-6, reason: each has its network}'
+    new = LEAVES | {"variants[0].step.seconds": value, "timeline.parquet:start_ps": "sha256:ab13"}
+    assert compared({"run a.yaml": new}, exceptions)[0] == code

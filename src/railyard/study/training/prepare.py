@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from railyard.errors import InputError
 from railyard.scenario.load import blaming, dump
@@ -16,7 +16,10 @@ from railyard.study.training.packet_engine import engine_of
 from railyard.workload.training.jitter import law_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from railyard.catalog import Catalog
     from railyard.cluster import Cluster
@@ -28,25 +31,22 @@ if TYPE_CHECKING:
     from railyard.scenario.variants import Variant
     from railyard.workload.training.spec import Training
 
+T = TypeVar("T")
+# Tables of a few rows: one a network that is tried.
+_MOST_LOSSES = 64
+
 
 @dataclass
 class Graphs:
     """Task graphs, built once for all variants whose computations are the same: fabrics do not change what runs.
 
-    How much communications slow computations does depend on the networks, in about the seventh digit of a step. So that
-    this does not depend on which thread comes first, a graph is that of the first variant.
+    How much communications slow computations does depend on the network, and is filled in for each.
     """
 
-    _graphs: list[tuple[tuple[Any, ...], TaskGraph]] = field(default_factory=list)
-    _first: list[tuple[tuple[Any, ...], Cluster]] = field(default_factory=list)
-    _lock: Lock = field(default_factory=Lock)
     most: int = 4
-
-    def expect(self, training: Training, cluster: Cluster) -> None:
-        """Says, in the order of the variants, on which cluster a graph will be asked for."""
-        key = _alike(training, cluster)
-        if all(known != key for known, _ in self._first):
-            self._first.append((key, cluster))
+    _graphs: list[tuple[tuple[Any, ...], TaskGraph]] = field(default_factory=list)
+    _losses: list[tuple[tuple[Any, ...], NDArray[np.float64]]] = field(default_factory=list)
+    _lock: Lock = field(default_factory=Lock)
 
     def of(self, training: Training, cluster: Cluster, *, checkpoint: bool = False, meeting: bool = False) -> TaskGraph:
         """The graph of one step.
@@ -54,18 +54,33 @@ class Graphs:
         Raises:
             InputError: The layout does not fit the cluster.
         """
-        from railyard.workload.training.build import build
+        from railyard.workload.training.build import build, losses
+        from railyard.workload.training.machine import Machine
 
-        alike = _alike(training, cluster)
-        key = (*alike, checkpoint, meeting)
+        alike, machine = _alike(training, cluster), Machine.of(cluster)
         with self._lock:
-            for known, graph in self._graphs:
-                if known == key:
-                    return graph
-            first = next((one for known, one in self._first if known == alike), cluster)
-            graph = build(training, first, checkpoint=checkpoint, meeting=meeting)
-            self._graphs = [*self._graphs[-self.most + 1 :], (key, graph)]
-            return graph
+            graph = _kept(
+                self._graphs,
+                (*alike, checkpoint, meeting),
+                lambda: build(training, cluster, checkpoint=checkpoint, meeting=meeting),
+                self.most,
+            )
+            if graph.loss is None:
+                return graph
+            loss = _kept(
+                self._losses, (*alike, machine), lambda: losses(training, cluster.accelerator, machine), _MOST_LOSSES
+            )
+            return replace(graph, loss=loss)
+
+
+def _kept(table: list[tuple[tuple[Any, ...], T]], key: tuple[Any, ...], make: Callable[[], T], most: int) -> T:
+    """What a table has under a key; made where it has nothing, and the oldest goes beyond `most`."""
+    for known, value in table:
+        if known == key:
+            return value
+    table.append((key, make()))
+    del table[:-most]
+    return table[-1][1]
 
 
 def _alike(training: Training, cluster: Cluster) -> tuple[Any, ...]:
@@ -130,7 +145,6 @@ def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Prep
             place = partial(compose.placed, draft, cluster, catalog, use)
             job = replace(job, cluster=memo.get("placed cluster", [use, *key], place))
         jobs.append(job)
-        graphs.expect(job.training, job.cluster)
     return jobs
 
 

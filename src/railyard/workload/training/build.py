@@ -15,7 +15,7 @@ from railyard.workload.training.parallel import data, inner, pipeline
 from railyard.workload.training.parallel.finish import finish
 from railyard.workload.training.parallel.gradient import reduce_gradients
 from railyard.workload.training.parallel.parameter import gather_for_passes
-from railyard.workload.training.parallel.parts import StageParts, alike, parts_of
+from railyard.workload.training.parallel.parts import StageParts, alike, parts_of, rows_of
 from railyard.workload.training.parallel.pieces import compute, cut, loss_table
 from railyard.workload.training.parallel.step import Step
 from railyard.workload.training.passes import layer_passes
@@ -28,8 +28,11 @@ from railyard.workload.training.sync.graph import asked_of
 from railyard.workload.training.sync.worker import workers_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from numpy.typing import NDArray
 
+    from railyard.catalog import Accelerator
     from railyard.cluster import Cluster
     from railyard.graph import TaskGraph
     from railyard.workload.training.columns import F
@@ -82,18 +85,36 @@ def build(
     pieces = cut(emission, parts, plan.split(emission))
     program = Program(lattice, parts.stages, layout.micro_batches)
     if times_of is None:
-        program.loss = _loss(training, cluster, parts)
+        program.loss = _loss(training, cluster.accelerator, Machine.of(cluster), parts.rows)
     step = Step(training, cluster, parts, emission, plan, pieces, program)
     _fill(step, checkpoint=checkpoint, meeting=meeting)
     return expand(program)
 
 
-def _loss(training: Training, cluster: Cluster, parts: StageParts) -> NDArray[np.float64]:
+def losses(training: Training, accelerator: Accelerator, machine: Machine) -> NDArray[np.float64]:
+    """What the computations of a step lose to the communications beside them: `TaskGraph.loss` of its graph.
+
+    All that a network changes about the graph of a step.
+
+    Args:
+        training: The job.
+        accelerator: What computes.
+        machine: What it communicates with.
+
+    Returns:
+        float64[2 * parts, len(CONTENDERS)], the parts' forward passes, then their backward passes.
+    """
+    return _loss(training, accelerator, machine, rows_of(training, _segments(training))[1])
+
+
+def _loss(
+    training: Training, accelerator: Accelerator, machine: Machine, rows: Sequence[VirtualStage]
+) -> NDArray[np.float64]:
     """What every part's passes lose to the collectives beside them; what waits for the host anyway loses less."""
-    columns, machine = Columns.of([training], [cluster.accelerator]), MachineColumns.of([Machine.of(cluster)])
-    passes, slowed = layer_passes(columns), beside(columns, machine)
+    columns = Columns.of([training], [accelerator])
+    passes, slowed = layer_passes(columns), beside(columns, MachineColumns.of([machine]))
     known: dict[tuple[int, int, bool, bool], tuple[list[float], list[float]]] = {}
-    for row in parts.rows:
+    for row in rows:
         if alike(row) not in known:
             held = (row.layers, row.moe_layers, float(row.embedding), float(row.head))
             alone = passes.stage(*held)
@@ -103,7 +124,7 @@ def _loss(training: Training, cluster: Cluster, parts: StageParts) -> NDArray[np
                 [_waiting(loss.forward[name], alone.forward, alone.host_forward) for name in CONTENDERS],
                 [_waiting(loss.backward[name], back, alone.host_backward) for name in CONTENDERS],
             )
-    table = np.array([known[alike(row)] for row in parts.rows])
+    table = np.array([known[alike(row)] for row in rows])
     return loss_table(table[:, 0], table[:, 1])
 
 
@@ -124,12 +145,17 @@ def _fill(step: Step, *, checkpoint: bool, meeting: bool) -> None:
 
 
 def _parts(training: Training, cluster: Cluster, schedule: PipelineSchedule, times_of: TimesOf | None) -> StageParts:
-    def segments(stage: VirtualStage, held: StageParameters) -> int:
-        return data.segments(training, stage.layers, held.dense)
-
     return parts_of(
-        training, cluster.accelerator, segments, splits_backward=schedule.splits_backward, times_of=times_of
+        training,
+        cluster.accelerator,
+        _segments(training),
+        splits_backward=schedule.splits_backward,
+        times_of=times_of,
     )
+
+
+def _segments(training: Training) -> Callable[[VirtualStage, StageParameters], int]:
+    return lambda stage, parameters: data.segments(training, stage.layers, parameters.dense)
 
 
 def _emission(layout: Layout, schedule: PipelineSchedule, parts: StageParts) -> Emission:

@@ -101,10 +101,7 @@ def parts_of(
         splits_backward: Whether the schedule has operations of its own for weight gradients.
         times_of: Replaces `compute.stage_times`, for measured or assumed times.
     """
-    stages = virtual_stages(training.model, training.layout)
-    cut = [_cut(training, stage, segments(stage, costs.stage_parameters(training, stage))) for stage in stages]
-    number = np.array([len(pieces) for pieces in cut], np.int64)
-    rows = [*stages, *(piece for pieces in cut for piece in pieces)]
+    number, rows = rows_of(training, segments)
     times = _remembered(training, accelerator, times_of or costs.stage_times, rows)
     held = [costs.stage_parameters(training, row) for row in rows]
     time_ps = np.zeros((len(rows), len(Op)), np.int64)
@@ -115,7 +112,7 @@ def parts_of(
         time_ps[row, Op.WEIGHT] = weight if splits_backward else 0
     return StageParts(
         segments=number,
-        first_segment=len(stages) + np.cumsum(number) - number,
+        first_segment=len(number) + np.cumsum(number) - number,
         time_ps=time_ps,
         recompute_ps=np.array([time.recompute_ps for time in times], np.int64),
         layers=np.array([row.layers for row in rows], np.int64),
@@ -124,6 +121,18 @@ def parts_of(
         traffic=_traffic(times, again=training.layout.recompute == "full"),
         rows=tuple(rows),
     )
+
+
+def rows_of(
+    training: Training, segments: Callable[[VirtualStage, StageParameters], int]
+) -> tuple[NDArray[np.int64], list[VirtualStage]]:
+    """How many segments each virtual stage is cut into, and the stages with their segments behind them."""
+    stages = virtual_stages(training.model, training.layout)
+    cut = [_cut(training, stage, segments(stage, costs.stage_parameters(training, stage))) for stage in stages]
+    return np.array([len(pieces) for pieces in cut], np.int64), [
+        *stages,
+        *(piece for pieces in cut for piece in pieces),
+    ]
 
 
 def _cut(training: Training, stage: VirtualStage, segments: int) -> list[VirtualStage]:

@@ -107,8 +107,8 @@ def expand(program: Program) -> TaskGraph:
 def _beside(
     slots: Slots, widths: NDArray[np.int64], loss: NDArray[np.float64] | None
 ) -> tuple[NDArray[np.int32] | None, NDArray[np.float64] | None]:
-    """The columns of what slows computations; none where no communication runs beside any, or takes anything."""
-    if loss is None or not loss.any() or not (slots.beside[slots.kind != Kind.COMPUTE] >= 0).any():
+    """The columns of what slows computations; none where no communication runs beside any."""
+    if loss is None or not (slots.beside[slots.kind != Kind.COMPUTE] >= 0).any():
         return None, None
     return np.repeat(slots.beside, widths), loss
 

@@ -1,0 +1,32 @@
+"""Variants share the graph of a step, and each has the losses of its network, whichever is built first."""
+
+from pathlib import Path
+
+import numpy as np
+
+from railyard.scenario import load
+from railyard.study.study import prepare
+from railyard.study.training.prepare import Graphs
+from railyard.workload.training.build import build
+
+FIRST = Path(__file__).parents[2] / "examples" / "first.yaml"
+
+
+def test_a_shared_graph_has_the_losses_of_each_network():
+    job = prepare(load.load(FIRST))[0]
+    slower = job.cluster.scaled(nic=0.5, fabric_tiers=0.5)
+    for order in ((job.cluster, slower), (slower, job.cluster)):
+        graphs = Graphs()
+        first, second = (graphs.of(job.training, cluster) for cluster in order)
+        assert first.dep_idx is second.dep_idx
+        assert not np.array_equal(first.loss, second.loss)
+        for cluster, graph in zip(order, (first, second), strict=True):
+            assert np.array_equal(graph.loss, build(job.training, cluster).loss)
+
+
+def test_the_oldest_graph_goes():
+    job = prepare(load.load(FIRST))[0]
+    graphs = Graphs(most=1)
+    kept = graphs.of(job.training, job.cluster)
+    graphs.of(job.training, job.cluster, checkpoint=True)
+    assert graphs.of(job.training, job.cluster).dep_idx is not kept.dep_idx
