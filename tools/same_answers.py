@@ -81,9 +81,16 @@ def near(old: object, new: object, within: float | str) -> bool:
     share = float(within)  # YAML 1.1 reads 1e-6 as words
     if share == math.inf or "sha256:" in str(old):
         return True
-    ours, theirs = ([float(each.replace(",", "")) for each in NUMBER.findall(str(value))] for value in (old, new))
-    pairs = zip(ours, theirs, strict=False)
-    return len(ours) == len(theirs) and all(math.isclose(*pair, rel_tol=share) for pair in pairs)
+    pairs = [NUMBER.findall(str(value).replace(",", "")) for value in (old, new)]
+    return len(pairs[0]) == len(pairs[1]) and all(a == b or _close(a, b, share) for a, b in zip(*pairs, strict=True))
+
+
+def _close(old: str, new: str, share: float) -> bool:
+    """Whether two numbers in words are near one another; what is no number, such as 0.8.0, is not."""
+    try:
+        return math.isclose(float(old), float(new), rel_tol=share)
+    except ValueError:
+        return False
 
 
 def kind(old: object, new: object) -> str:
