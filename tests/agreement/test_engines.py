@@ -9,9 +9,9 @@ from tests.agreement import traffic, yard
 from railyard import engine
 from railyard.cluster.topology import LeafSpine, RailOptimized
 from railyard.graph import CollectiveKind, Job
+from railyard.model.machine import Machine
 from railyard.workload.training.build import build
 from railyard.workload.training.estimate import estimate
-from railyard.workload.training.machine import Machine
 from railyard.workload.training.spec import Layout, SoftwareProfile, Training
 
 

@@ -14,10 +14,10 @@ from tests.agreement import yard
 from railyard import engine
 from railyard.cluster.topology import RailOptimized, ThreeTier
 from railyard.graph import Job
+from railyard.model.machine import Machine
 from railyard.workload.training import profiles
 from railyard.workload.training.build import build
 from railyard.workload.training.estimate import estimate
-from railyard.workload.training.machine import Machine
 from railyard.workload.training.spec import Layout, Training
 
 

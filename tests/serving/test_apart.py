@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from railyard import api, catalog
 from railyard.engine.serving import Cost, Deployment, Pool, Router, simulate
 from railyard.errors import InputError
+from railyard.model.machine import Machine
 from railyard.scenario import load
 from railyard.study.study import prepare
 from railyard.workload.serving.afd import Beat, SideExchange, apart_cost, copies
@@ -23,7 +24,6 @@ from railyard.workload.serving.halves import Side, halves
 from railyard.workload.serving.layout import ServingLayout
 from railyard.workload.serving.memory import weight_bytes
 from railyard.workload.serving.profiles import profile
-from railyard.workload.training.machine import Machine
 
 KNOWN = catalog.load()
 

@@ -7,10 +7,10 @@ import pytest
 
 from railyard import api, catalog
 from railyard.errors import InputError
+from railyard.model.machine import Machine
 from railyard.workload.serving.cost import iteration_cost
 from railyard.workload.serving.layout import ServingLayout
 from railyard.workload.serving.profiles import profile
-from railyard.workload.training.machine import Machine
 
 KNOWN = catalog.load()
 # Bits of an element with its share of the block's scale.

@@ -7,6 +7,7 @@ import pytest
 
 from railyard import catalog
 from railyard.errors import InputError
+from railyard.model.machine import Machine
 from railyard.workload.serving.columns import Deployments, device_row, place, shape
 from railyard.workload.serving.cost import iteration_cost
 from railyard.workload.serving.iteration import IterationLoad, busiest, parts, touched
@@ -14,7 +15,6 @@ from railyard.workload.serving.layout import ServingLayout
 from railyard.workload.serving.memory import weight_bytes
 from railyard.workload.serving.profiles import ENGINES, profile
 from railyard.workload.serving.software import ServingSoftware, columns
-from railyard.workload.training.machine import Machine
 
 KNOWN = catalog.load()
 

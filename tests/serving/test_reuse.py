@@ -4,11 +4,11 @@ import pytest
 
 from railyard import catalog
 from railyard.errors import InputError
+from railyard.model.machine import Machine
 from railyard.workload.serving.cost import iteration_cost
 from railyard.workload.serving.layout import ServingLayout
 from railyard.workload.serving.profiles import profile
 from railyard.workload.serving.reuse import Reuse, reuse
-from railyard.workload.training.machine import Machine
 
 KNOWN = catalog.load()
 

@@ -8,9 +8,10 @@ import pytest
 from railyard.errors import InputError
 from railyard.graph import Kind, Stream
 from railyard.measure.decompose import decompose
+from railyard.model.storage import StorageRates
 from railyard.workload.training.build import build
 from railyard.workload.training.spec import Checkpoint, DataLoading
-from railyard.workload.training.stored import StorageRates, checkpoint_bytes, data_s, stall_s
+from railyard.workload.training.stored import checkpoint_bytes, data_s, stall_s
 
 GB = 1e9
 

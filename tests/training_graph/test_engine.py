@@ -6,9 +6,9 @@ import pytest
 
 from railyard import catalog, cluster, engine
 from railyard.graph import Job
+from railyard.model.machine import Machine
 from railyard.workload.training.build import build
 from railyard.workload.training.estimate import estimate
-from railyard.workload.training.machine import Machine
 from railyard.workload.training.spec import Layout, SoftwareProfile, Training
 
 LAYOUTS = {

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railyard.graph import CollectiveKind
+from railyard.model.machine import LAUNCH_S, MachineColumns
 from railyard.workload.training import compute
 from railyard.workload.training.alpha_beta import Group, collective_s, send_s
-from railyard.workload.training.machine import LAUNCH_S, MachineColumns
 from railyard.workload.training.spec import SoftwareProfile
 from railyard.workload.training.stages import virtual_stages
 

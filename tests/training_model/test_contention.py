@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from railyard import catalog
+from railyard.model.machine import MachineColumns
 from railyard.workload.training import Layout, Machine, Training, estimate
 from railyard.workload.training import operators as op
 from railyard.workload.training.columns import Columns
 from railyard.workload.training.contention import beside
-from railyard.workload.training.machine import MachineColumns
 from railyard.workload.training.passes import layer_passes
 from railyard.workload.training.spec import SoftwareProfile
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from railyard.workload.training import flops, parameters
+from railyard.model import flops
+from railyard.workload.training import parameters
 from railyard.workload.training.compute import stage_parameters
 from railyard.workload.training.stages import virtual_stages
 
@@ -42,11 +43,11 @@ def test_experts_count_only_when_visited(catalog):
     assert 30e9 < weights - ahead < 40e9
 
 
-def test_recomputation_costs_a_forward_pass(job, catalog):
+def test_recomputation_costs_a_forward_pass(catalog):
     model, seq_len = catalog.model("gpt-3-175b"), 2048
     useful = flops.model_flops_per_token(model, seq_len)
-    full = flops.hardware_flops_per_token(job("gpt-3-175b", seq_len=seq_len, recompute="full"))
-    core = flops.hardware_flops_per_token(job("gpt-3-175b", seq_len=seq_len, recompute="selective"))
+    full = flops.hardware_flops_per_token(model, seq_len, recompute="full")
+    core = flops.hardware_flops_per_token(model, seq_len, recompute="selective")
     assert full == pytest.approx(useful * 4 / 3, rel=0.02)
     assert core - useful == pytest.approx(flops.attention_flops(model, seq_len, causal=True))
 

@@ -3,9 +3,9 @@
 import pytest
 
 from railyard.errors import InputError
+from railyard.model.machine import Machine
 from railyard.workload.training import LayoutError, check_fit, memory
 from railyard.workload.training import layout as layouts
-from railyard.workload.training.machine import Machine
 from railyard.workload.training.profiles import default
 from railyard.workload.training.spec import Layout, Training
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railyard import catalog
+from railyard.model.routing import imbalance
 from railyard.workload.training import Layout, Machine, Training, estimate, profiles
-from railyard.workload.training.routing import imbalance
 
 
 @given(st.sampled_from([8, 16, 64, 256]), st.sampled_from([1, 2, 4, 8]), st.floats(0.0, 4.0))

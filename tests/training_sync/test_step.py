@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from railyard.graph import CollectiveKind, Kind
+from railyard.model.machine import Machine
 from railyard.workload.training import build, estimate, memory
-from railyard.workload.training.machine import Machine
 from railyard.workload.training.sync import (
     Delayed,
     DiLoCo,

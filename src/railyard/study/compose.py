@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from railyard import catalog as catalogs
 from railyard import cluster as clusters
 from railyard.errors import InputError
+from railyard.model.machine import Machine
 from railyard.scenario.communication import communication_of
 from railyard.scenario.load import blaming
 from railyard.scenario.section import fields_given
 from railyard.study import bounds
 from railyard.workload.training import formats, loading, profiles
 from railyard.workload.training.layout import auto, check, check_fit, domain_use
-from railyard.workload.training.machine import Machine
 from railyard.workload.training.spec import Checkpoint, DataLoading, Layout, SoftwareProfile, Training
 from railyard.workload.training.sync.check import check_communication
 

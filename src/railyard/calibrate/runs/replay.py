@@ -14,7 +14,7 @@ from railyard.workload.serving.cost import iteration_cost
 from railyard.workload.serving.layout import ServingLayout
 from railyard.workload.serving.lockstep import copy_cost
 from railyard.workload.serving.memory import cache_tokens
-from railyard.workload.training.machine import Machine
+from railyard.model.machine import Machine
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,13 +10,13 @@ import numpy as np
 from railyard.collective.lowering.transfers import lower_transfers
 from railyard.economics.deployment import Use
 from railyard.engine.stages import PS, Drafting
+from railyard.model.machine import Machine
 from railyard.result.serving import DraftFigures
 from railyard.study.serving.prepare import SOFTWARE
 from railyard.study.serving.spending import drawn_w
 from railyard.workload.serving.cost import IterationCost, iteration_cost
 from railyard.workload.serving.layout import ServingLayout
 from railyard.workload.serving.profiles import profile
-from railyard.workload.training.machine import Machine
 
 if TYPE_CHECKING:
     from railyard.cluster import Cluster

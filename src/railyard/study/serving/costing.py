@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.errors import InputError
+from railyard.model.machine import Machine
 from railyard.study.serving.exchange import exchange_of
 from railyard.study.serving.transfer_links import rates
 from railyard.workload.serving.afd import apart_cost
 from railyard.workload.serving.cost import iteration_cost
 from railyard.workload.serving.halves import Side
 from railyard.workload.serving.profiles import profile
-from railyard.workload.training.machine import Machine
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -163,15 +163,16 @@ def _time(decomposition: Decomposition, added: Sequence[tuple[str, str, float]])
 
 
 def _work(job: Prepared) -> StepWork:
-    from railyard.workload.training import flops
+    from railyard.model import flops
 
     training, accelerator = job.training, job.cluster.accelerator
     tokens = float(training.step_tokens)
-    model = flops.model_flops_per_token(training.model, training.seq_len, causal=training.causal)
+    of, causal = (training.model, training.seq_len), training.causal
+    done = flops.hardware_flops_per_token(*of, causal=causal, recompute=training.layout.recompute)
     return StepWork(
         tokens=tokens,
-        model_flops=tokens * model,
-        hardware_flops=tokens * flops.hardware_flops_per_token(training),
+        model_flops=tokens * flops.model_flops_per_token(*of, causal=causal),
+        hardware_flops=tokens * done,
         peak_flops=accelerator.flops.get(training.precision, 0.0),
     )
 

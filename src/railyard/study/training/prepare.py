@@ -54,8 +54,8 @@ class Graphs:
         Raises:
             InputError: The layout does not fit the cluster.
         """
+        from railyard.model.machine import Machine
         from railyard.workload.training.build import build, losses
-        from railyard.workload.training.machine import Machine
 
         alike, machine = _alike(training, cluster), Machine.of(cluster)
         with self._lock:

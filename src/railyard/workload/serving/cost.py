@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.catalog import Accelerator, Model
+    from railyard.model.machine import Machine
     from railyard.workload.serving.layout import ServingLayout
     from railyard.workload.serving.software import ServingSoftware, ServingSoftwareColumns
-    from railyard.workload.training.machine import Machine
 
     Floats = NDArray[np.float64]
 

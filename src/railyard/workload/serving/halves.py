@@ -19,11 +19,11 @@ from railyard.workload.serving.software import columns
 
 if TYPE_CHECKING:
     from railyard.catalog import Accelerator, Model
+    from railyard.model.machine import Machine
     from railyard.workload.serving.columns import ShapeColumns
     from railyard.workload.serving.iteration import IterationTimes
     from railyard.workload.serving.layout import ServingLayout
     from railyard.workload.serving.software import ServingSoftware
-    from railyard.workload.training.machine import Machine
 
 # Of the kernels of a layer that no shape explains, of its passes over the residual and of its two all-reduces, either
 # half has one half.

@@ -22,10 +22,10 @@ from railyard.workload.serving.software import columns
 
 if TYPE_CHECKING:
     from railyard.catalog import Accelerator, Model
+    from railyard.model.machine import Machine
     from railyard.workload.serving.cost import IterationCost
     from railyard.workload.serving.layout import ServingLayout
     from railyard.workload.serving.software import ServingSoftware
-    from railyard.workload.training.machine import Machine
 
 
 def copy_cost(

@@ -5,10 +5,10 @@ builder of task graphs; `estimate` gives whole steps in closed form; `memory` an
 fastest.
 """
 
+from railyard.model.machine import Machine
 from railyard.workload.training.build import build
 from railyard.workload.training.estimate import Estimate, estimate
 from railyard.workload.training.layout import auto, check, check_fit, layouts
-from railyard.workload.training.machine import Machine
 from railyard.workload.training.memory import LayoutError, MemoryTable, memory
 from railyard.workload.training.spec import Checkpoint, DataLoading, Layout, SoftwareProfile, Training
 

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.workload.training.operators import head_dims
-
 if TYPE_CHECKING:
-    from railyard.workload.training.columns import Columns, F
+    from railyard.model.columns import F
+    from railyard.workload.training.columns import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ def _scores(columns: Columns) -> F:
 
 def _attention(columns: Columns, own: F, stays: _Stays) -> F:
     model, layout = columns.model, columns.layout
-    score_dim, value_dim = head_dims(columns)
+    score_dim, value_dim = model.score_dim, model.value_dim
     heads = model.heads / layout.tp
     groups = np.where(model.latent > 0, heads, np.maximum(model.kv_heads / layout.tp, 1.0))
     up = heads * score_dim + groups * (score_dim + value_dim)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.graph import CollectiveKind
-from railyard.workload.training.machine import LAUNCH_S, SCALE_OUT_STEP_S, SCALE_UP_STEP_S
+from railyard.model.machine import LAUNCH_S, SCALE_OUT_STEP_S, SCALE_UP_STEP_S
 
 if TYPE_CHECKING:
-    from railyard.workload.training.columns import F
-    from railyard.workload.training.machine import MachineColumns
+    from railyard.model.columns import F
+    from railyard.model.machine import MachineColumns
 
 # In-switch reduction against a ring: measured bus bandwidth of 8 H100, 480 GB/s against 360 (NCCL logs).
 _NVLS_GAIN = 4.0 / 3.0

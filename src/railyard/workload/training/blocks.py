@@ -15,7 +15,8 @@ from railyard.workload.training import operators as op
 from railyard.workload.training.grouped import grouped
 
 if TYPE_CHECKING:
-    from railyard.workload.training.columns import Columns, F
+    from railyard.model.columns import F
+    from railyard.workload.training.columns import Columns
     from railyard.workload.training.operators import Operator
 
 # Bytes per element of a pass over 16-bit data, (fused, one operation at a time), forward and backward.
@@ -61,7 +62,6 @@ def attention_block(columns: Columns) -> list[Operator]:
     """Norm, projections, rotary positions, attention core, output projection, residual."""
     model, layout, software = columns.model, columns.layout, columns.software
     tokens, own = columns.tokens, columns.split_tokens
-    _, value_dim = op.head_dims(columns)
     heads = model.heads / layout.tp
     groups = np.maximum(model.kv_heads / layout.tp, 1.0)
     grouped = 1.0 - model.latent
@@ -74,7 +74,7 @@ def attention_block(columns: Columns) -> list[Operator]:
         *_latent_projections(columns, tokens, heads),
         _pass(columns, "rotary", rotary, _ROTARY, kernels="rotary", fused=software.fused_rope),
         op.attention(columns),
-        op.linear(columns, "projection", tokens, heads * value_dim, model.hidden),
+        op.linear(columns, "projection", tokens, heads * model.value_dim, model.hidden),
         _pass(
             columns,
             "attention residual",
@@ -89,10 +89,10 @@ def attention_block(columns: Columns) -> list[Operator]:
 def _latent_projections(columns: Columns, tokens: F, heads: F) -> list[Operator]:
     """Low-rank projections of multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): down ones are not split."""
     model = columns.model
-    queries = heads * (model.nope_dim + model.rope_dim) * model.latent
+    queries = heads * model.score_dim * model.latent
     low = np.where(model.q_lora > 0, model.q_lora, model.hidden)
     # Queries and keys are put together from their rotary and other parts, and padded for the attention kernel.
-    copied = tokens * heads * (2.0 * (model.nope_dim + model.rope_dim) + model.v_dim) * model.latent
+    copied = tokens * heads * (2.0 * model.score_dim + model.value_dim) * model.latent
     return [
         op.linear(columns, "query down", tokens, model.hidden, model.q_lora),
         op.linear(columns, "query up", tokens, low, queries),

@@ -13,8 +13,9 @@ import numpy as np
 from railyard.workload.training.activations import layer_activations
 
 if TYPE_CHECKING:
+    from railyard.model.columns import F
     from railyard.workload.training.activations import LayerActivations
-    from railyard.workload.training.columns import Columns, F
+    from railyard.workload.training.columns import Columns
     from railyard.workload.training.held import RankColumns
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.errors import InputError, Problem
+from railyard.model.machine import Machine, MachineColumns
 from railyard.workload.training import compute as costs
 from railyard.workload.training.columns import Columns
 from railyard.workload.training.contention import CONTENDERS, beside
-from railyard.workload.training.machine import Machine, MachineColumns
 from railyard.workload.training.parallel import data, inner, pipeline
 from railyard.workload.training.parallel.finish import finish
 from railyard.workload.training.parallel.gradient import reduce_gradients
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from railyard.catalog import Accelerator
     from railyard.cluster import Cluster
     from railyard.graph import TaskGraph
-    from railyard.workload.training.columns import F
+    from railyard.model.columns import F
     from railyard.workload.training.compute import StageParameters
     from railyard.workload.training.parallel.parts import TimesOf
     from railyard.workload.training.spec import Layout, Training

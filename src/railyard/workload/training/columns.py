@@ -7,61 +7,22 @@ scalar answer and the answer for ten thousand designs are the same numbers.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from railyard.workload.training.routing import imbalance
+from railyard.model.architecture import ModelColumns
+from railyard.model.columns import columns_of
+from railyard.model.device import DeviceColumns
+from railyard.model.routing import imbalance
 from railyard.workload.training.sync.worker import kept_bytes, worker_job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from railyard.catalog import Accelerator, Model
+    from railyard.catalog import Accelerator
+    from railyard.model.columns import F
     from railyard.workload.training.spec import Layout, SoftwareProfile, Training
-
-F = NDArray[np.float64]
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class ModelColumns:
-    """Architecture of the model; 0 where a part is absent. Parameters are of one layer, one expert, one table."""
-
-    layers: F
-    hidden: F
-    heads: F
-    kv_heads: F
-    head_dim: F
-    ffn: F
-    gated: F
-    vocab: F
-    tied: F
-    experts: F
-    topk: F
-    group_share: F
-    moe_ffn: F
-    shared_ffn: F
-    moe_layers: F
-    rotary: F
-    biased: F
-    attention_parameters: F
-    mlp_parameters: F
-    expert_parameters: F
-    shared_parameters: F
-    router_parameters: F
-    norm_parameters: F
-    embedding_parameters: F
-    latent: F
-    q_lora: F
-    kv_lora: F
-    rope_dim: F
-    nope_dim: F
-    v_dim: F
-    window: F
-    windowed: F
-    mtp: F
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,25 +124,6 @@ class SoftwareColumns:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceColumns:
-    """The accelerator: dense FLOP/s by operand width, and what share of them its best kernels reach.
-
-    `hbm_bytes_s` is what a streaming kernel reaches; `gap_s` lies between one kernel and the next.
-    """
-
-    peak16: F
-    gemm16: F
-    gemm8: F
-    gemm4: F
-    attention: F
-    hbm_bytes_s: F
-    units: F
-    gap_s: F
-    memory_bytes: F
-    scale_up_bytes_s: F
-
-
-@dataclass(frozen=True, slots=True)
 class JobColumns:
     """What the job itself adds: sequence length, width of its GEMM operands in bits, load of its busiest expert rank.
 
@@ -224,50 +166,12 @@ class Columns:
         """Columns of many jobs, row by row on their accelerators; of jobs with local updates, those of one worker."""
         jobs = [worker_job(training) for training in trainings]
         return cls(
-            model=_struct(ModelColumns, [t.model for t in trainings], _model_row),
-            layout=_struct(LayoutColumns, [t.layout for t in jobs], _layout_row),
-            software=_struct(SoftwareColumns, [t.software for t in trainings], _software_row),
-            device=_struct(DeviceColumns, list(accelerators), _device_row),
-            job=_struct(JobColumns, list(zip(trainings, accelerators, strict=True)), _job_row),
+            model=ModelColumns.of([t.model for t in trainings]),
+            layout=columns_of(LayoutColumns, [t.layout for t in jobs], _layout_row),
+            software=columns_of(SoftwareColumns, [t.software for t in trainings], _software_row),
+            device=DeviceColumns.of(accelerators),
+            job=columns_of(JobColumns, list(zip(trainings, accelerators, strict=True)), _job_row),
         )
-
-
-def _struct(kind: type[T], items: list[Any], row: Callable[[Any], dict[str, float]]) -> T:
-    # Designs share models, devices and software: each distinct object is read once.
-    index: dict[int, int] = {}
-    rows: list[list[float]] = []
-    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    order = np.empty(len(items), dtype=np.int64)
-    for position, item in enumerate(items):
-        key = id(item)
-        if key not in index:
-            index[key] = len(rows)
-            values = row(item)
-            rows.append([float(values[name]) for name in names])
-        order[position] = index[key]
-    table = np.array(rows, dtype=np.float64).reshape(len(rows), len(names))
-    return kind(*(np.ascontiguousarray(table[order, column]) for column in range(len(names))))
-
-
-def _model_row(model: Model) -> dict[str, float]:
-    latent = model.mla
-    names = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "experts", "moe_ffn", "moe_layers")
-    row = {name: float(getattr(model, name)) for name in names}
-    row |= {"gated": model.gated_mlp, "tied": model.tied_embeddings, "topk": model.experts_per_token}
-    row |= {"group_share": model.groups_per_token / model.expert_groups}
-    row |= {"mtp": model.mtp_layers}
-    row |= {"shared_ffn": model.shared_experts * (model.shared_ffn or model.moe_ffn), "latent": latent is not None}
-    row |= {"window": model.sliding_window or 0, "windowed": _windowed(model), "rotary": not model.learned_positions}
-    row |= {"biased": model.mlp_bias}
-    counts = ("attention", "mlp", "expert", "shared", "router", "norm", "embedding")
-    row |= {f"{name}_parameters": getattr(model, f"{name}_parameters")() for name in counts}
-    parts = ("q_lora", "kv_lora", "rope_dim", "nope_dim", "v_dim")
-    return row | {name: float(getattr(latent, name)) if latent else 0.0 for name in parts}
-
-
-def _windowed(model: Model) -> float:
-    """Share of the layers whose attention sees a window only."""
-    return sum(model.window(layer) is not None for layer in range(model.layers)) / model.layers
 
 
 _AGAIN = {
@@ -332,34 +236,14 @@ def _number(value: float | None) -> float:
     return float("nan") if value is None else float(value)
 
 
-def _device_row(device: Accelerator) -> dict[str, float]:
-    peak16 = device.flops.get("bf16") or device.flops["fp16"]
-    peak8 = device.flops.get("fp8") or (device.flops.get("int8") if device.architecture.startswith("tpu") else None)
-    # Every row has every column; a job in a width that its device lacks is refused (`check_precision`).
-    gemm8 = peak8 * device.gemm_efficiency_8bit if peak8 else peak16 * device.gemm_efficiency
-    peak4 = device.flops.get("fp4")
-    return {
-        "peak16": peak16,
-        "gemm16": peak16 * device.gemm_efficiency,
-        "gemm8": gemm8,
-        "gemm4": peak4 * device.gemm_efficiency_8bit if peak4 else gemm8,
-        "attention": peak16 * device.attention_efficiency,
-        "hbm_bytes_s": device.memory_bps / 8.0 * device.memory_efficiency,
-        "units": max(1, device.sm_count),
-        "gap_s": device.launch_ps * 1e-12,
-        "memory_bytes": device.memory_bytes,
-        "scale_up_bytes_s": device.scale_up_collective_bps / 8.0,
-    }
-
-
 def _job_row(job: tuple[Training, Accelerator]) -> dict[str, float]:
     training, device = job
     bits = {"bf16": 16, "fp16": 16, "fp8": 8, "fp4": 4}[training.precision]
     row: dict[str, float] = {"seq_len": training.seq_len, "bits": bits, "causal": training.causal}
     row["imbalance"] = imbalance(training.model.experts, training.layout.ep, training.routing_skew)
     row |= {f"kept_{name}": kept_bytes(training, name, device.scale_up_domain) for name in ("dense", "expert")}
-    way = None if training.communication is None else training.communication.dispatch
+    coded = None if training.communication is None else training.communication.dispatch
     return row | {
-        "dispatch": 1.0 if way is None else way.share(),
-        "dispatch_cast": 0.0 if way is None else way.cast_bytes(),
+        "dispatch": 1.0 if coded is None else coded.share(),
+        "dispatch_cast": 0.0 if coded is None else coded.cast_bytes(),
     }

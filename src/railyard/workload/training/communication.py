@@ -18,7 +18,8 @@ from railyard.graph import CollectiveKind
 from railyard.workload.training.operators import gemm_rate
 
 if TYPE_CHECKING:
-    from railyard.workload.training.columns import Columns, F
+    from railyard.model.columns import F
+    from railyard.workload.training.columns import Columns
 
 Phase = Literal["forward", "backward"]
 Group = Literal["tp", "cp", "ep"]
@@ -94,8 +95,8 @@ def _products(columns: Columns, part: str) -> tuple[F, F]:
     model, tp = columns.model, columns.layout.tp
     gate = 1.0 + model.gated
     if part == "attention":
-        out = model.heads * np.where(model.latent > 0, model.v_dim, model.head_dim)
-        latent = model.heads * (model.nope_dim + model.rope_dim) + model.q_lora
+        out = model.heads * model.value_dim
+        latent = model.heads * model.score_dim + model.q_lora
         return np.where(model.latent > 0, latent, out + 2.0 * np.maximum(model.kv_heads, tp) * model.head_dim), out
     if part == "experts":
         routed = model.topk * model.moe_ffn
@@ -145,7 +146,7 @@ def _context(columns: Columns) -> list[Exchange]:
     model, layout = columns.model, columns.layout
     groups = np.maximum(model.kv_heads / layout.tp, 1.0)
     # Latent attention is gathered after its expansion to full heads.
-    latent = model.heads / layout.tp * (model.nope_dim + model.rope_dim + model.v_dim)
+    latent = model.heads / layout.tp * (model.score_dim + model.value_dim)
     width = np.where(model.latent > 0, latent, 2.0 * groups * model.head_dim)
     size = columns.tokens * layout.cp * width * 2.0
     many = np.where(layout.cp > 1, 1.0, 0.0)

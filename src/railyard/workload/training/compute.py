@@ -17,7 +17,7 @@ from railyard.workload.training.passes import LayerPasses, Pass, layer_passes
 if TYPE_CHECKING:
     from railyard.catalog import Accelerator
     from railyard.graph import CollectiveKind
-    from railyard.workload.training.columns import F
+    from railyard.model.columns import F
     from railyard.workload.training.spec import Training
     from railyard.workload.training.stages import VirtualStage
 

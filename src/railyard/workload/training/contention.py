@@ -22,8 +22,9 @@ from railyard.workload.training.alpha_beta import Group, wire_bytes_s
 from railyard.workload.training.passes import layer_passes
 
 if TYPE_CHECKING:
-    from railyard.workload.training.columns import Columns, F
-    from railyard.workload.training.machine import MachineColumns
+    from railyard.model.columns import F
+    from railyard.model.machine import MachineColumns
+    from railyard.workload.training.columns import Columns
     from railyard.workload.training.passes import LayerPasses, Pass
 
 # Kinds of collectives by what they take, in the order of a graph's columns of losses.

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.workload.training import flops, stored
+from railyard.model import flops
+from railyard.model.machine import MachineColumns
+from railyard.workload.training import stored
 from railyard.workload.training.columns import Columns
 from railyard.workload.training.contention import beside
 from railyard.workload.training.held import HeldColumns
 from railyard.workload.training.jitter import median_delay_s
-from railyard.workload.training.machine import MachineColumns
 from railyard.workload.training.passes import layer_passes
 from railyard.workload.training.rank_times import RankTimes, rank_times
 from railyard.workload.training.state import sync_times
@@ -26,8 +27,8 @@ from railyard.workload.training.sync.closed_form import AdaptedDesigns
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from railyard.workload.training.columns import F
-    from railyard.workload.training.machine import Machine
+    from railyard.model.columns import F
+    from railyard.model.machine import Machine
     from railyard.workload.training.spec import Training
 
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.workload.training.buffers import in_flight, optimizer_bytes, root, shards
-from railyard.workload.training.operators import head_dims
 
 if TYPE_CHECKING:
-    from railyard.workload.training.columns import Columns, F
+    from railyard.model.columns import F
+    from railyard.workload.training.columns import Columns
     from railyard.workload.training.held import RankColumns
 
 
@@ -83,7 +83,7 @@ def fully_sharded(columns: Columns, rank: RankColumns, place: F) -> ShardedColum
 
 def _widths(columns: Columns, rank: RankColumns) -> _Widths:
     model, layout = columns.model, columns.layout
-    score_dim, value_dim = head_dims(columns)
+    score_dim, value_dim = model.score_dim, model.value_dim
     heads = model.heads / layout.tp
     received = columns.split_tokens * model.topk * layout.expert_tp * columns.job.imbalance
     plain = columns.tokens * model.ffn / layout.tp

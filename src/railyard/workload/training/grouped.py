@@ -16,7 +16,8 @@ import numpy as np
 from railyard.workload.training.operators import Operator, gemm_rate, gemm_s
 
 if TYPE_CHECKING:
-    from railyard.workload.training.columns import Columns, F
+    from railyard.model.columns import F
+    from railyard.workload.training.columns import Columns
 
 # From the end of one group's kernel to the next one's start on the same streams, seconds: fitted on those shapes.
 _GROUP_S = 1e-6

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from railyard.catalog import Accelerator, Model
-    from railyard.workload.training.machine import Machine
+    from railyard.model.machine import Machine
     from railyard.workload.training.memory import MemoryTable
     from railyard.workload.training.spec import Precision, SoftwareProfile
     from railyard.workload.training.sync.spec import Communication

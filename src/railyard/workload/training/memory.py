@@ -19,7 +19,7 @@ from railyard.workload.training.held import HeldColumns, RankColumns, ranks_of
 
 if TYPE_CHECKING:
     from railyard.catalog import Accelerator
-    from railyard.workload.training.columns import F
+    from railyard.model.columns import F
     from railyard.workload.training.spec import Layout, Training
 
 # Context of the runtime, its libraries' workspaces, and the buffers of collective communicators (NCCL: a few MiB a

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from railyard.workload.training.columns import Columns, F
+    from railyard.model.columns import F
+    from railyard.workload.training.columns import Columns
     from railyard.workload.training.operators import Operator
 
 # Columns of the layout that say "computed again", by operator. MLA's up projections come with the rotary positions and

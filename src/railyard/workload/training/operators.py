@@ -21,7 +21,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.workload.training.columns import Columns, F
+    from railyard.model.columns import F
+    from railyard.workload.training.columns import Columns
 
 # Output tiles of common GEMM libraries (rows, columns) and the share of the best rate that each reaches: a small tile
 # reuses its operands less. These and the four numbers below meet 183 shapes measured on an A100 with 2.8 % mean error
@@ -195,31 +196,22 @@ def attention(columns: Columns) -> Operator:
     return Operator("attention", **chosen, core=True)
 
 
-def head_dims(columns: Columns) -> tuple[F, F]:
-    """Dimensions of a head in the scores and in the values."""
-    model = columns.model
-    latent = model.latent > 0
-    return np.where(latent, model.nope_dim + model.rope_dim, model.head_dim), np.where(
-        latent, model.v_dim, model.head_dim
-    )
-
-
 def _fused_attention(columns: Columns) -> Operator:
     device, software, layout = columns.device, columns.software, columns.layout
-    score_dim, value_dim = head_dims(columns)
     heads = columns.model.heads / layout.tp
     queries = columns.job.seq_len / layout.cp
-    flops = 2.0 * columns.tokens * attended(columns) * heads * (score_dim + value_dim)
-    # A block on the diagonal is computed whole: half a block of keys more for each query.
-    whole = 1.0 + np.where(
+    flops = columns.model.core_flops(columns.tokens * attended(columns) * heads)
+    # All of a block on the diagonal is computed: half a block of keys more for each query.
+    padded = 1.0 + np.where(
         columns.job.causal > 0, _ATTENTION_ROWS / 2.0 / np.maximum(attended(columns), _ATTENTION_ROWS), 0.0
     )
     blocks = layout.micro_batch * heads * np.ceil(queries / _ATTENTION_ROWS)
     # Causal blocks differ in length, so the last wave is filled better than a count of whole waves would have it.
     filled = blocks / (blocks + device.units / 2.0)
     filled = np.maximum(filled, blocks / (np.ceil(blocks / device.units) * device.units))
-    narrow = np.where(score_dim < 128, 0.8, np.where(score_dim > 128, 0.9, 1.0))
-    rate = device.attention * filled * narrow / whole
+    width = columns.model.score_dim
+    narrow = np.where(width < 128, 0.8, np.where(width > 128, 0.9, 1.0))
+    rate = device.attention * filled * narrow / padded
     forward = flops / (rate * software.attention_forward)
     backward = _ATTENTION_BACKWARD_FLOPS * flops / (rate * software.attention_backward)
     one = np.ones_like(flops)
@@ -228,8 +220,8 @@ def _fused_attention(columns: Columns) -> Operator:
 
 
 def _plain_attention(columns: Columns) -> Operator:
-    score_dim, value_dim = head_dims(columns)
-    heads = columns.layout.micro_batch * columns.model.heads / columns.layout.tp
+    model = columns.model
+    heads = columns.layout.micro_batch * model.heads / columns.layout.tp
     queries, keys = columns.job.seq_len / columns.layout.cp, columns.job.seq_len
     sixteen = np.full_like(keys, 16.0)
     rate = gemm_rate(columns, sixteen)
@@ -238,14 +230,14 @@ def _plain_attention(columns: Columns) -> Operator:
     def product(m: F, n: F, k: F) -> F:
         return gemm_s(columns, m, n, k, bits=sixteen, out_bytes=two, batch=heads, rate=rate) + columns.device.gap_s
 
-    scores, values = product(queries, keys, score_dim), product(queries, value_dim, keys)
+    scores, values = product(queries, keys, model.score_dim), product(queries, model.value_dim, keys)
     memory = columns.device.hbm_bytes_s * columns.software.memory_fraction
     cells, gap = heads * queries * keys, columns.device.gap_s
     ahead, back = (np.where(_softmax_fused(heads, keys), fused, apart) for fused, apart in _SOFTMAX_BYTES)
     more = np.where(_softmax_fused(heads, keys), 0.0, _SOFTMAX_APART)
     passes = cells * (ahead + _DROPOUT_BYTES) / memory + (2.0 + more) * gap
     backward = 2.0 * (scores + values) + cells * (back + _DROPOUT_BYTES) / memory + (2.0 + more) * gap
-    flops = 2.0 * cells * (score_dim + value_dim)
+    flops = model.core_flops(cells)
     return Operator(
         "attention", scores + passes + values, backward, np.zeros_like(flops), flops, 8.0 + more, 10.0 + more, core=True
     )

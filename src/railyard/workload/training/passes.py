@@ -12,7 +12,8 @@ from railyard.workload.training import blocks, modules
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from railyard.workload.training.columns import Columns, F
+    from railyard.model.columns import F
+    from railyard.workload.training.columns import Columns
     from railyard.workload.training.operators import Operator
 
 

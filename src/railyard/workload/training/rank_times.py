@@ -13,10 +13,11 @@ from railyard.workload.training.alpha_beta import Group, collective_s, send_s
 from railyard.workload.training.compute import dispatch_cast_s, recompute_host_s, recompute_s
 
 if TYPE_CHECKING:
-    from railyard.workload.training.columns import Columns, F
+    from railyard.model.columns import F
+    from railyard.model.machine import MachineColumns
+    from railyard.workload.training.columns import Columns
     from railyard.workload.training.contention import ConcurrentPasses, Loss
     from railyard.workload.training.held import RankColumns
-    from railyard.workload.training.machine import MachineColumns
     from railyard.workload.training.passes import LayerPasses
     from railyard.workload.training.sync.closed_form import AdaptedDesigns
 

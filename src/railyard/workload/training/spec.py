@@ -345,7 +345,7 @@ class Training:
         tokens: Token budget of the job; 0 when only the step matters.
         optimizer: `adam` (two 4-byte moments and a 4-byte master copy).
         causal: Attention looks backward only.
-        routing_skew: Exponent by which a router favours some experts (`routing.imbalance`); 0 balances them.
+        routing_skew: Exponent by which a router favours some experts (`model.routing.imbalance`); 0 balances them.
         data: Reading of samples; None when their time is left out.
         checkpoint: Writing of checkpoints; None when their time is left out.
         communication: What the job does about limits of the network; None sends everything, in every step.

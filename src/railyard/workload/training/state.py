@@ -11,9 +11,10 @@ from railyard.graph import CollectiveKind
 from railyard.workload.training.alpha_beta import Group, collective_s
 
 if TYPE_CHECKING:
-    from railyard.workload.training.columns import Columns, F
+    from railyard.model.columns import F
+    from railyard.model.machine import MachineColumns
+    from railyard.workload.training.columns import Columns
     from railyard.workload.training.held import HeldColumns
-    from railyard.workload.training.machine import MachineColumns
     from railyard.workload.training.rank_times import RankTimes
     from railyard.workload.training.sync.closed_form import AdaptedDesigns
 

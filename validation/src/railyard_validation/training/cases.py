@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
-from railyard.workload.training import flops
+from railyard.model import flops
 from railyard.workload.training.estimate import estimate
 from railyard.workload.training.spec import Training
 from railyard_validation.training import table as tables
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.catalog import Catalog
+    from railyard.model.machine import Machine
     from railyard.workload.training.estimate import Estimate
-    from railyard.workload.training.machine import Machine
     from railyard_validation.training.table import Row
 
 

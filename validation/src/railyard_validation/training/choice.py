@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from railyard.catalog import Model
-    from railyard.workload.training.machine import Machine
+    from railyard.model.machine import Machine
     from railyard.workload.training.spec import Layout, Precision, SoftwareProfile
     from railyard_validation.training.table import Row
 

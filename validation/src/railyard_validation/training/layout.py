@@ -16,7 +16,7 @@ from railyard_validation.training.generation import profile_name
 
 if TYPE_CHECKING:
     from railyard.catalog import Accelerator, Model
-    from railyard.workload.training.machine import Machine
+    from railyard.model.machine import Machine
     from railyard.workload.training.spec import Precision, Recompute, Schedule, SoftwareProfile
     from railyard_validation.training.recipes import Recipe
     from railyard_validation.training.table import Row

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
-from railyard.workload.training.machine import Machine
+from railyard.model.machine import Machine
 
 if TYPE_CHECKING:
     from railyard.catalog import Accelerator, Catalog

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.graph import CollectiveKind
+from railyard.model.machine import MachineColumns
 from railyard.workload.training.alpha_beta import Group, collective_s
-from railyard.workload.training.machine import MachineColumns
 from railyard.workload.training.sync.local import exposed_s, outer_work
 from railyard.workload.training.sync.shapes import bundle
 from railyard.workload.training.sync.sparse_rows import table, without_table
@@ -19,9 +19,10 @@ from railyard.workload.training.sync.worker import replica_peers, worker_job, wo
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from railyard.workload.training.columns import Columns, F
+    from railyard.model.columns import F
+    from railyard.model.machine import Machine
+    from railyard.workload.training.columns import Columns
     from railyard.workload.training.held import HeldColumns
-    from railyard.workload.training.machine import Machine
     from railyard.workload.training.spec import Training
     from railyard.workload.training.sync.spec import Communication
     from railyard.workload.training.sync.wire import Peers

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.graph import CollectiveKind, Kind, Stream
+from railyard.model.machine import Machine, MachineColumns
 from railyard.workload.training.alpha_beta import Group, collective_s
 from railyard.workload.training.contention import CONTENDERS
-from railyard.workload.training.machine import Machine, MachineColumns
 from railyard.workload.training.parallel.step import Pending
 from railyard.workload.training.schedule import Op
 from railyard.workload.training.sync.closed_form import gather_work

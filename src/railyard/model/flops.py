@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from railyard.catalog import Model
-    from railyard.workload.training.spec import Training
 
 # PFLOP per TFLOP and the like are left to the units room; a matrix product does two FLOPs a weight and token.
 _PER_WEIGHT = 2.0
@@ -66,15 +65,20 @@ def model_flops_per_token(model: Model, seq_len: int, *, causal: bool = True) ->
     return _FORWARD_AND_BACKWARD * forward
 
 
-def hardware_flops_per_token(training: Training) -> float:
-    """FLOPs that the hardware does for one training token: the model's, and what is recomputed."""
-    model, seq_len = training.model, training.seq_len
-    useful = model_flops_per_token(model, seq_len, causal=training.causal)
-    core = attention_flops(model, seq_len, causal=training.causal)
-    if training.layout.recompute == "selective":
+def hardware_flops_per_token(model: Model, seq_len: int, *, causal: bool = True, recompute: str = "none") -> float:
+    """FLOPs that the hardware does for one training token: the model's, and what is recomputed.
+
+    Args:
+        model: Architecture.
+        seq_len: Tokens in a sequence.
+        causal: As in `model_flops_per_token`.
+        recompute: `none`, `selective` (the attention core) or `full` (every layer).
+    """
+    useful = model_flops_per_token(model, seq_len, causal=causal)
+    core = attention_flops(model, seq_len, causal=causal)
+    if recompute == "selective":
         return useful + core
-    if training.layout.recompute == "full":
-        return (
-            useful + core + _PER_WEIGHT * (matrix_weights(model) - (1 + model.mtp_layers) * model.vocab * model.hidden)
-        )
+    if recompute == "full":
+        layers = matrix_weights(model) - (1 + model.mtp_layers) * model.vocab * model.hidden
+        return useful + core + _PER_WEIGHT * layers
     return useful

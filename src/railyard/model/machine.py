@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.workload.training.stored import StorageRates
+from railyard.model.storage import StorageRates
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from railyard.catalog import Accelerator
     from railyard.cluster import Cluster
-    from railyard.workload.training.columns import F
+    from railyard.model.columns import F
 
 # One step of a ring inside a scale-up switch, and a step over the network; launch and synchronisation of a collective:
 # NCCL's own constants (Ring, Simple: 3.4 us NVLink, 14 us network, 8.4 us base; facts of NVIDIA/nccl 2.30 tuning
