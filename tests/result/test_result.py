@@ -61,6 +61,13 @@ def test_a_result_is_read_and_written_as_it_was(text):
     assert result_from(read.text()).text() == read.text()
 
 
+def test_a_path_into_the_file_is_a_path_into_the_result(text):
+    result, stored = result_from(text), json.loads(text)
+    assert result["variants"][0] == result.variants[0].plain() == stored["variants"][0]
+    with pytest.raises(KeyError, match="variant"):
+        result["variant"]
+
+
 def test_the_published_schema_accepts_what_runs_write(text):
     jsonschema.Draft202012Validator(Result.model_json_schema()).validate(json.loads(text))
 

@@ -31,6 +31,14 @@ class Figures(BaseModel):
         """As JSON values: keys that were never set are absent."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
+    def __getitem__(self, key: str) -> Any:
+        """What `result.json` holds under a key: a path into the file is the same path into the object.
+
+        Raises:
+            KeyError: There is no such key.
+        """
+        return self.plain()[key]
+
 
 class Band(Figures):
     """A figure at the cheap end of every assumption, in the middle, and at the dear end."""
