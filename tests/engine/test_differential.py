@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard import engine
+from railyard.engine.fluid import FluidEngine
 from railyard.graph import Stream
 
 from .hand import Entity, Graph, Links, lowered
@@ -83,10 +84,11 @@ def test_flow_equals_full_recomputation(case):
 
 @settings(max_examples=150, deadline=None)
 @given(cases())
-def test_analytic_equals_full_recomputation_without_contention(case):
+def test_no_contention_equals_full_recomputation_without_it(case):
     graph, rows, capacity = case
     start, end = Reference(graph, rows, capacity, contention=False).run()
-    timeline = engine.get("analytic").run(*lowered(graph, rows), Links(capacity))
+    alone = FluidEngine("alone", "everything alone", contention=False, left_out=())
+    timeline = alone.run(*lowered(graph, rows), Links(capacity))
     assert_same(timeline.start_ps, start)
     assert_same(timeline.end_ps, end)
 

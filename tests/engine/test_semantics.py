@@ -89,15 +89,6 @@ def test_two_flows_share_and_the_longer_speeds_up_when_the_shorter_ends():
     assert timeline.end_ps.tolist() == [2_000_000, 4_000_000]
 
 
-def test_analytic_ignores_contention_and_keeps_order():
-    graph = Graph(2)
-    graph.transfer(0, 1, 0)
-    graph.transfer(1, 0, 1)
-    graph.transfer(1, 0, 1)
-    timeline = play(graph, [Entity({0: 1.0}, 1_000), Entity({0: 1.0}, 3_000)], name="analytic")
-    assert timeline.end_ps.tolist() == [1_000_000, 3_000_000, 6_000_000]
-
-
 def test_nothing_and_no_volume_take_no_time():
     assert play(Graph(4)).makespan_ps == 0
     graph = Graph(1, groups=[[0]])

@@ -1,19 +1,80 @@
-"""The engine `analytic`: every communication takes as long as it would with the network to itself."""
+"""The engine `analytic`: communications as long as alone, times what sharing with others costs on average."""
 
 from __future__ import annotations
 
-from railyard.engine.contract import engines
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.engine.contract import Fault, Jitter, Probes, Progress, engines
 from railyard.engine.fluid import FluidEngine
+from railyard.engine.overlap import Spans, contended, full_speed_bps, stretches
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.cluster.links import LinkTable
+    from railyard.engine.contention import F
+    from railyard.engine.lowering import Lowered
+    from railyard.graph import Merged, Record
+
+ROUNDS = 2
+"""Runs after the one without contention: loads move with what they slow."""
+
+
+@dataclass(frozen=True)
+class AnalyticEngine(FluidEngine):
+    """Runs a graph without contention, stretches what met, and runs it again."""
+
+    def run(
+        self,
+        merged: Merged,
+        lowered: Lowered,
+        links: LinkTable,
+        *,
+        seed: int = 0,
+        faults: Sequence[Fault] = (),
+        probes: Probes = Probes(),  # noqa: B008 - frozen
+        jitter: Jitter = Jitter(),  # noqa: B008 - frozen
+        progress: Progress | None = None,
+    ) -> Record:
+        """Runs jobs whose communications have been lowered already; see `FluidEngine.run`."""
+
+        def ran(these: Lowered) -> Record:
+            run = super(AnalyticEngine, self).run
+            return run(merged, these, links, seed=seed, faults=faults, probes=probes, jitter=jitter, progress=progress)
+
+        record = ran(lowered)
+        uses = contended(merged.graph, lowered, links.rate_bps)
+        for number in range(ROUNDS if len(uses) else 0):
+            stretch = stretches(uses, Spans.of(lowered, record.start_ps, record.end_ps), slowed=number > 0)
+            if np.all(stretch == 1.0):
+                break
+            record = ran(_stretched(lowered, links.rate_bps, stretch))
+        return record
+
+
+def _stretched(lowered: Lowered, rate_bps: F, stretch: F) -> Lowered:
+    """The same with entities that cannot go faster than their stretch lets them."""
+    speed = full_speed_bps(lowered, rate_bps) / stretch
+    cap = np.where(stretch > 1.0, speed, lowered.entities.rate_cap_bps)
+    return replace(lowered, entities=replace(lowered.entities, rate_cap_bps=cap))
+
 
 ANALYTIC = engines.add(
     "analytic",
-    FluidEngine(
+    AnalyticEngine(
         name="analytic",
-        summary="Every communication at the speed it has with the network to itself; order and waiting are exact.",
+        summary=(
+            "Every communication at the speed it has with the network to itself, times the mean slowdown by those that"
+            " it shares links with; order and waiting are exact."
+        ),
         contention=False,
         left_out=(
-            "contention between communications: they never slow each other down, whatever they share; only the"
-            " hashed flows of one communication collide with one another",
+            "the order within contention: a communication is slowed by the mean of what it meets, all its repetitions"
+            " alike; what one loses no other gains",
+            "what a degraded link costs beyond its own communications: their slowdown by others is that at full rate",
             "packets and queues: there is no loss, no pause and no queueing delay",
             "jitter of communications: only computations vary",
         ),
