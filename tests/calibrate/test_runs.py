@@ -14,7 +14,8 @@ from railyard.calibrate.runs.fit import misfit, simplex, tells
 from railyard.calibrate.runs.read import read_runs
 from railyard.calibrate.runs.replay import Setting, distance, replay
 from railyard.errors import InputError
-from railyard.workload.serving.columns import Deployments, device_row, place, shape
+from railyard.model.machine import Machine
+from railyard.workload.serving.columns import Deployments
 from railyard.workload.serving.devices import parse, read_profiles, shipped, written
 from railyard.workload.serving.layout import ServingLayout
 from railyard.workload.serving.memory import cache_tokens
@@ -87,7 +88,7 @@ def test_the_memory_rule_on_another_device(known):
     # vLLM 0.19.0 on an A100 of 80 GB at a share of 0.65: 36.56 GiB of cache for gpt-oss-20b, whose weights are padded
     # to 13.72 GiB (myoceane.fr, 2026-04-18).
     model, device = known.model("gpt-oss-20b"), known.accelerator("a100-sxm-80gb")
-    rows = Deployments(shape(model), place(model, device, ServingLayout(precision="mxfp4")), device_row(device, 1.0))
+    rows = Deployments.of((model, ServingLayout(precision="mxfp4"), Machine.of_device(device, 1.0)))
     held = cache_tokens(rows, share=0.65, tokens=2048.0, most=256.0)[0]
     full = 2 * 8 * 64 * 2 * model.layers / 2  # bytes of a token in the layers that see everything
     assert held * full / 2**30 == pytest.approx(36.56, rel=0.03)

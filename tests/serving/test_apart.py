@@ -15,10 +15,11 @@ from railyard import api, catalog
 from railyard.engine.serving import Cost, Deployment, Pool, Router, simulate
 from railyard.errors import InputError
 from railyard.model.machine import Machine
+from railyard.model.routing import groups_visited
 from railyard.scenario import load
 from railyard.study.study import prepare
-from railyard.workload.serving.afd import Beat, SideExchange, apart_cost, copies
-from railyard.workload.serving.columns import Deployments, device_row, place, shape
+from railyard.workload.serving.afd import Beat, SideExchange, apart_cost
+from railyard.workload.serving.columns import Deployments
 from railyard.workload.serving.cost import iteration_cost
 from railyard.workload.serving.halves import Side, halves
 from railyard.workload.serving.layout import ServingLayout
@@ -31,10 +32,8 @@ KNOWN = catalog.load()
 def side(device, nic_bps, **layout):
     """Accelerators of eight to a server."""
     found = KNOWN.accelerator(device)
-    machine = Machine(
-        accelerator=found, scale_up_bps=found.scale_up_collective_bps, scale_up_domain=8, scale_out_bps=nic_bps
-    )
-    return Side(found, machine, ServingLayout(**layout), profile("vllm", found))
+    machine = Machine.of_device(found, nic_bps, domain=8)
+    return Side(machine, ServingLayout(**layout), profile("vllm", found))
 
 
 def network(attention, ffn, latency_s=4e-6):
@@ -140,14 +139,12 @@ def test_weights_and_cache_lie_where_they_belong():
     model = KNOWN.model("mixtral-8x22b")
     attention, ffn = side("h800-sxm", 4e11, tp=1), side("h800-sxm", 4e11, tp=1, ep=1)
     one, other = halves(model, attention, ffn)
-    whole = Deployments(
-        shape(model), place(model, attention.device, attention.layout), device_row(attention.device, 4e11)
-    )
-    assert one.weight_bytes + other.weight_bytes == pytest.approx(float(weight_bytes(whole)[0]), rel=0.01)
+    together = Deployments.of((model, attention.layout, attention.machine))
+    assert one.weight_bytes + other.weight_bytes == pytest.approx(float(weight_bytes(together)[0]), rel=0.01)
     # 56 layers x 8 heads x 128 x 2 x 2 bytes a token; 90 % of 80 GB less weights and 1 to 5 GB of workspace.
-    room = (0.9 * attention.device.memory_bytes - one.weight_bytes) / (56 * 8 * 128 * 2 * 2)
+    room = (0.9 * attention.machine.accelerator.memory_bytes - one.weight_bytes) / (56 * 8 * 128 * 2 * 2)
     assert room - 5e9 / (56 * 8 * 128 * 2 * 2) < one.cache_tokens < room
-    smaller = replace(ffn, device=KNOWN.accelerator("l40s"))
+    smaller = replace(ffn, machine=replace(ffn.machine, accelerator=KNOWN.accelerator("l40s")))
     assert halves(model, attention, smaller)[0].cache_tokens == one.cache_tokens
 
 
@@ -166,11 +163,11 @@ def test_what_a_rank_holds_is_said_in_numbers():
 def test_tokens_go_to_as_many_groups_as_experts_are_in():
     """8 experts in 8 groups, 2 of them: two; in one group: one; half of 256 drawn by 8: all groups but a few."""
     eight = KNOWN.model("mixtral-8x22b")
-    assert copies(eight, 8) == pytest.approx(2.0)
-    assert copies(eight, 1) == 1.0
+    assert groups_visited(eight, 8) == pytest.approx(2.0)
+    assert groups_visited(eight, 1) == 1.0
     # Two of eight without repetition in four groups of two: both in one with probability 1/7.
-    assert copies(eight, 4) == pytest.approx(2 - 1 / 7)
-    assert copies(KNOWN.model("llama-3-70b"), 4) == 1.0
+    assert groups_visited(eight, 4) == pytest.approx(2 - 1 / 7)
+    assert groups_visited(KNOWN.model("llama-3-70b"), 4) == 1.0
 
 
 def best(cost, ranks, context, limit_s):
@@ -190,7 +187,7 @@ def test_gains_are_of_the_published_size():
     model, context, limit = KNOWN.model("mixtral-8x22b"), 650.0, 0.15
     alone = side("a100-sxm-80gb", 2e11, tp=8)
     together = best(
-        iteration_cost(model, alone.device, alone.machine, alone.layout, alone.software, max_batched_tokens=4096),
+        iteration_cost(model, alone.layout, alone.machine, alone.software, max_batched_tokens=4096),
         8,
         context,
         limit,

@@ -22,10 +22,8 @@ ELEMENTS = 32 * 8 * 128 * 2
 def cost(model="llama-3.1-8b", device="h100-sxm", **layout):
     """Of an iteration."""
     found = KNOWN.accelerator(device)
-    machine = Machine(
-        accelerator=found, scale_up_bps=found.scale_up_collective_bps, scale_up_domain=8, scale_out_bps=4e11
-    )
-    return iteration_cost(KNOWN.model(model), found, machine, ServingLayout(**layout), profile("vllm", found))
+    machine = Machine.of_device(found, 4e11, domain=8)
+    return iteration_cost(KNOWN.model(model), ServingLayout(**layout), machine, profile("vllm", found))
 
 
 @pytest.mark.parametrize("bits", [8, 4])

@@ -8,9 +8,10 @@ import pytest
 from railyard import catalog
 from railyard.errors import InputError
 from railyard.model.machine import Machine
-from railyard.workload.serving.columns import Deployments, device_row, place, shape
+from railyard.model.routing import busiest, touched
+from railyard.workload.serving.columns import Deployments
 from railyard.workload.serving.cost import iteration_cost
-from railyard.workload.serving.iteration import IterationLoad, busiest, parts, touched
+from railyard.workload.serving.iteration import IterationLoad, parts
 from railyard.workload.serving.layout import ServingLayout
 from railyard.workload.serving.memory import weight_bytes
 from railyard.workload.serving.profiles import ENGINES, profile
@@ -21,8 +22,7 @@ KNOWN = catalog.load()
 
 def rows(model: str, device: str, **layout: object) -> tuple[Deployments, ServingLayout]:
     spread = ServingLayout(**layout)
-    found = KNOWN.model(model), KNOWN.accelerator(device)
-    return Deployments(shape(found[0]), place(*found, spread), device_row(found[1], 400e9)), spread
+    return Deployments.of((KNOWN.model(model), spread, machine(device))), spread
 
 
 def one(*values: float) -> IterationLoad:
@@ -30,13 +30,7 @@ def one(*values: float) -> IterationLoad:
 
 
 def machine(device: str) -> Machine:
-    known = KNOWN.accelerator(device)
-    return Machine(
-        accelerator=known,
-        scale_up_bps=known.scale_up_collective_bps,
-        scale_up_domain=known.scale_up_domain,
-        scale_out_bps=400e9,
-    )
+    return Machine.of_device(KNOWN.accelerator(device), 400e9)
 
 
 def test_decoding_one_sequence_reads_every_weight_once() -> None:
@@ -79,7 +73,7 @@ def test_context_ranks_share_a_prompt_and_gather_its_keys() -> None:
     assert half.prompt[0] == pytest.approx(whole.prompt[0] / 2)
     assert half.compute_s[0] == pytest.approx(whole.compute_s[0] / 2, rel=0.02)
     # Two of eight key-value heads of 128 on a rank, keys and values of 2 bytes, 80 layers, half from the other rank.
-    gathered = 80 * tokens / 2 * 2 * 2 * 128 * 2 / (split.device.scale_up_bytes_s * known.reduce_fraction)[0]
+    gathered = 80 * tokens / 2 * 2 * 2 * 128 * 2 / (split.machine.up_bytes_s * known.reduce_fraction)[0]
     assert half.network[0] - whole.network[0] / 2 == pytest.approx(gathered, rel=0.05)
 
 
@@ -123,7 +117,7 @@ def test_tables_are_the_law(model: str, layout: dict[str, object]) -> None:
     dep, spread = rows(model, "b200-sxm", **layout)
     device = KNOWN.accelerator("b200-sxm")
     software = profile("vllm", device)
-    cost = iteration_cost(KNOWN.model(model), device, machine("b200-sxm"), spread, software)
+    cost = iteration_cost(KNOWN.model(model), spread, machine("b200-sxm"), software)
     draws = np.random.default_rng(3)
     for _ in range(40):
         decodes, fresh = float(draws.integers(1, 512)), float(draws.integers(0, 7000))
@@ -137,9 +131,8 @@ def test_a_replica_that_cannot_fit_is_refused_with_what_fits() -> None:
     with pytest.raises(InputError, match="weights") as refused:
         iteration_cost(
             KNOWN.model("llama-3-70b"),
-            KNOWN.accelerator("h100-sxm"),
-            machine("h100-sxm"),
             ServingLayout(),
+            machine("h100-sxm"),
             profile("vllm", KNOWN.accelerator("h100-sxm")),
         )
     assert "tp 4 in bf16" in str(refused.value) or "tp 2 in fp8" in str(refused.value)
@@ -156,7 +149,7 @@ def cost_over_nics(model: str, device: str, nic_bps: float = 400e9, **layout: ob
     known = KNOWN.accelerator(device)
     spread = ServingLayout(**layout)
     wide = replace(machine(device), scale_out_bps=nic_bps)
-    return iteration_cost(KNOWN.model(model), known, wide, spread, profile("vllm", known))
+    return iteration_cost(KNOWN.model(model), spread, wide, profile("vllm", known))
 
 
 def test_bytes_that_experts_send_over_nics() -> None:
@@ -192,8 +185,8 @@ def test_prompts_that_are_launched_kernel_by_kernel_cost_their_share_beside_deco
     for engine, slower in (("sglang", True), ("vllm", False)):
         software = profile(engine, device)
         alone, both = (
-            iteration_cost(model, device, machine("h100-sxm"), ServingLayout(), software, beside=beside)
-            for beside in (False, True)
+            iteration_cost(model, ServingLayout(), machine("h100-sxm"), software, mixed=mixed)
+            for mixed in (False, True)
         )
         small = alone.tokens <= 256
         assert both.compute_s[small] == pytest.approx(alone.compute_s[small])

@@ -16,13 +16,7 @@ KNOWN = catalog.load()
 def of(device: str, tokens: int = 8192, **layout: object) -> Reuse:
     found, model = KNOWN.accelerator(device), KNOWN.model("llama-3-70b")
     spread = ServingLayout(**{"tp": 8, **layout})
-    machine = Machine(
-        accelerator=found,
-        scale_up_bps=found.scale_up_collective_bps,
-        scale_up_domain=found.scale_up_domain,
-        scale_out_bps=200e9,
-    )
-    cost = iteration_cost(model, found, machine, spread, profile("vllm", found))
+    cost = iteration_cost(model, spread, Machine.of_device(found, 200e9), profile("vllm", found))
     return reuse(model, found, spread, cost, tokens)
 
 

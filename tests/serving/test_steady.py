@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from railyard import catalog
-from railyard.workload.serving.columns import Deployments, device_row, place, shape
+from railyard.model.machine import Machine
+from railyard.workload.serving.columns import Deployments
 from railyard.workload.serving.iteration import IterationLoad, parts
 from railyard.workload.serving.layout import ServingLayout
 from railyard.workload.serving.profiles import profile
@@ -19,7 +20,7 @@ DEVICE = KNOWN.accelerator("h100-sxm")
 
 def replica(model: str, **layout: object) -> tuple[Deployments, ServingSoftwareColumns]:
     entry = KNOWN.model(model)
-    rows = Deployments(shape(entry), place(entry, DEVICE, ServingLayout(**layout)), device_row(DEVICE, 4e11))
+    rows = Deployments.of((entry, ServingLayout(**layout), Machine.of_device(DEVICE, 4e11)))
     return rows, columns([profile("vllm", DEVICE)])
 
 

@@ -83,6 +83,12 @@ class ModelColumns:
         return columns_of(cls, models, _row)
 
     @property
+    def head_bytes(self) -> F:
+        """Bytes of the output projection, which engines of serving keep in 16 bits whatever the weights' width."""
+        size: F = 2.0 * self.vocab * self.hidden
+        return size
+
+    @property
     def active_parameters(self) -> F:
         """Parameters that one token uses: all but the experts that it does not visit."""
         visited = np.where(self.experts > 0, self.topk / np.maximum(self.experts, 1.0), 1.0)

@@ -50,6 +50,16 @@ class Machine:
     storage: StorageRates | None = None
 
     @classmethod
+    def of_device(cls, accelerator: Accelerator, scale_out_bps: float, domain: int | None = None) -> Machine:
+        """Accelerators by themselves: with NICs of that rate, in domains of their own size or of `domain`."""
+        return cls(
+            accelerator=accelerator,
+            scale_up_bps=accelerator.scale_up_collective_bps,
+            scale_up_domain=domain or accelerator.scale_up_domain,
+            scale_out_bps=scale_out_bps,
+        )
+
+    @classmethod
     def of(cls, cluster: Cluster) -> Machine:
         """The plain numbers of a cluster."""
         accelerator, server = cluster.accelerator, cluster.server

@@ -9,7 +9,7 @@ import numpy as np
 
 from railyard.engine.serving import Cost, Deployment, Pool, Router, simulate
 from railyard.errors import InputError
-from railyard.workload.serving.columns import Deployments, device_row, place, shape
+from railyard.workload.serving.columns import Deployments
 from railyard.workload.serving.cost import iteration_cost
 from railyard.workload.serving.layout import ServingLayout
 from railyard.workload.serving.lockstep import copy_cost
@@ -70,26 +70,16 @@ class Setting:
     @property
     def machine(self) -> Machine:
         """One server: all ranks reach each other over what the cards have, NVLink or PCIe."""
-        return Machine(
-            accelerator=self.device,
-            scale_up_bps=self.device.scale_up_collective_bps,
-            scale_up_domain=max(self.device.scale_up_domain, self.run.tp * self.run.dp),
-            scale_out_bps=_SCALE_OUT_BPS,
-        )
+        domain = max(self.device.scale_up_domain, self.run.tp * self.run.dp)
+        return Machine.of_device(self.device, _SCALE_OUT_BPS, domain)
 
     def cache_tokens(self) -> int:
         """Tokens that the cache of one replica should hold, by the engine's rule."""
-        machine = self.machine
-        rows = Deployments(
-            shape(self.model),
-            place(self.model, self.device, self.layout),
-            device_row(self.device, machine.scale_out_bps, machine.scale_up_domain),
-        )
-        run = self.run
-        held = cache_tokens(
+        rows, run = Deployments.of((self.model, self.layout, self.machine)), self.run
+        found = cache_tokens(
             rows, share=run.memory_share, tokens=float(run.max_batched_tokens), most=float(run.max_sequences)
         )
-        return int(held[0])
+        return int(found[0])
 
 
 def _model(name: str, catalog: Catalog) -> Model:
@@ -166,9 +156,8 @@ def replay(setting: Setting, software: ServingSoftware) -> Replay:
     run, copies = setting.run, setting.copies
     cost = (copy_cost if copies > 1 else iteration_cost)(
         setting.model,
-        setting.device,
-        setting.machine,
         setting.layout,
+        setting.machine,
         software,
         max_batched_tokens=run.max_batched_tokens,
     )

@@ -62,7 +62,7 @@ def drafts_of(section: DraftSection, job: ServingJob, site: Site) -> Drafts:
     hardware = site.devices(section.server, section.replicas * section.tp, "draft", section.replicas)
     cluster, device = hardware.cluster, hardware.cluster.accelerator
     layout = ServingLayout(tp=section.tp, precision=section.precision)
-    cost = iteration_cost(catalog.model(section.model), device, Machine.of(cluster), layout, profile(SOFTWARE, device))
+    cost = iteration_cost(catalog.model(section.model), layout, Machine.of(cluster), profile(SOFTWARE, device))
     checking = sum(pool.replicas for pool in job.pools if pool.role != "prefill")
     context = float(job.requests.input_tokens.mean() + job.requests.output_tokens.mean() / 2)
     nic = min(hardware.nic_bps, job.cluster.spec.back_end.link_rate_bps or job.cluster.nic.rate_bps)

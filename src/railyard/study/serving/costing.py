@@ -63,8 +63,8 @@ def costs_of(
             _divides(model, pool)
             if pool.ffn is None:
                 replica = (model, pool.cluster, pool.layout, constants)
-                most, beside = pool.section.max_batched_tokens, pool.role == "both"
-                found.append(cost_of(*replica, most=most, memo=memo, beside=beside))
+                most, mixed = pool.section.max_batched_tokens, pool.role == "both"
+                found.append(cost_of(*replica, most=most, memo=memo, mixed=mixed))
                 continue
             sides = _sides(model, pool, pool.ffn, constants, own)
             skew = sides[1].software.skew if model.experts else 1.0
@@ -118,7 +118,7 @@ def cost_of(
     *,
     most: int,
     memo: Memo,
-    beside: bool = False,
+    mixed: bool = False,
 ) -> IterationCost:
     """The cost of an iteration of one replica, made once for all variants.
 
@@ -129,14 +129,14 @@ def cost_of(
         software: Of its accelerators.
         most: Tokens of an iteration.
         memo: What other variants have made.
-        beside: Whether prompts are computed beside the decoding of others.
+        mixed: Whether prompts share iterations with the decoding of others.
     """
-    of = (model, cluster.accelerator, Machine.of(cluster), layout, software)
+    of = (model, layout, Machine.of(cluster), software)
 
     def made() -> IterationCost:
-        return iteration_cost(*of, max_batched_tokens=most, beside=beside)
+        return iteration_cost(*of, max_batched_tokens=most, mixed=mixed)
 
-    cost: IterationCost = memo.get("cost", [repr(of), most, beside], made)
+    cost: IterationCost = memo.get("cost", [repr(of), most, mixed], made)
     return cost
 
 
@@ -150,8 +150,8 @@ def _sides(model: Model, pool: Placed, ffn: Ffn, software: ServingSoftware, own:
             allowed=f"a divisor of {model.experts}",
         )
     device = ffn.cluster.accelerator
-    one = Side(pool.cluster.accelerator, Machine.of(pool.cluster), pool.layout, software)
-    return one, Side(device, Machine.of(ffn.cluster), ffn.layout, profile(software.name, device, own=own))
+    one = Side(Machine.of(pool.cluster), pool.layout, software)
+    return one, Side(Machine.of(ffn.cluster), ffn.layout, profile(software.name, device, own=own))
 
 
 def _weights(side: Side, skew: float) -> NDArray[np.float64]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.errors import InputError
+from railyard.model.routing import groups_visited
 from railyard.workload.serving.cost import IterationCost
 from railyard.workload.serving.halves import Half, Side, halves
 from railyard.workload.serving.memory import token_bytes
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.catalog import Model
-    from railyard.workload.serving.columns import F
+    from railyard.model.columns import F
 
 # Rows of the table over tokens: a line between two of them is the law within a percent.
 _ROWS = 96
@@ -155,24 +156,24 @@ def apart_cost(
     check_fit(one, other)
     tokens = np.unique(np.geomspace(1, max(max_batched_tokens, 2), _ROWS).round().astype(np.int64))
     m, layers = micro_batches, model.layers
-    each, per_sequence = one.cached_s()
+    added = one.slopes
+    each, per_sequence = float(added.kv_token_s[0]), float(added.sequence_s[0])
     beat = _beat(one, other, exchange, tokens / m, per_sequence / layers)
-    whole = beat.iteration_s(layers, m)
+    iteration = beat.iteration_s(layers, m)
     exposed = _exposed(beat, each * context * tokens / m / layers, layers, m)
     slopes, constants = _lines(beat, layers, m)
-    head, per_row = one.head_s()
-    busy = [float((m * layers * part / whole)[-1]) for part in (beat.attention, beat.ffn)]
-    limits = [half.side.device.tdp_w * half.side.layout.ranks for half in (one, other)]
+    busy = [float((m * layers * part / iteration)[-1]) for part in (beat.attention, beat.ffn)]
+    limits = [half.side.machine.accelerator.tdp_w * half.side.layout.ranks for half in (one, other)]
     return ApartCost(
         tokens=tokens,
-        compute_s=whole - exposed + m * head,
+        compute_s=iteration - exposed + m * one.head_s(),
         network_s=exposed,
         host_s=attention.software.host_s,
-        host_per_seq_s=attention.software.host_per_sequence_s / attention.layout.dp_attention + per_row,
+        host_per_seq_s=one.side.software.host_per_sequence_s / one.side.layout.dp_attention + float(added.logits_s[0]),
         attention_per_kv_token_s=0.0,
         attention_per_sequence_s=0.0,
         attention_floor_s=0.0,
-        attention_per_pair_s=one.pair_s(),
+        attention_per_pair_s=float(added.pair_s[0]),
         pipeline_stages=1,
         stage_share=1.0,
         idle_w=IDLE * sum(limits),
@@ -183,7 +184,7 @@ def apart_cost(
         kv_capacity_tokens=one.cache_tokens,
         weight_bytes=one.weight_bytes + other.weight_bytes,
         beside_per_kv_token_s=slopes * each / m / layers,
-        beside_s=np.maximum(whole - constants, 0.0),
+        beside_s=np.maximum(iteration - constants, 0.0),
         layers=layers,
         micro_batches=m,
         beat=beat,
@@ -196,27 +197,12 @@ def _beat(one: Half, other: Half, exchange: SideExchange, tokens: F, per_sequenc
     attention = np.array([one.layer_s(float(count)) for count in tokens]) + per_sequence_s * tokens
     ffn = np.array([other.layer_s(float(count)) for count in tokens])
     model = one.model
-    vectors = tokens * model.hidden * copies(model, other.side.layout.ep)
-    there = 1.0 if other.rows.place.expert_math[0] <= 8 else _COMBINE_BYTES
+    vectors = tokens * model.hidden * groups_visited(model, other.side.layout.ep)
+    there = 1.0 if other.rows.layout.expert_math[0] <= 8 else _COMBINE_BYTES
     latency = exchange.latency_s + one.side.software.exchange_s + (_PROGRESS_S if exchange.far else 0.0)
     dispatch = latency + vectors * there * exchange.dispatch_s_per_byte
     combine = latency + vectors * _COMBINE_BYTES * exchange.combine_s_per_byte
     return Beat(attention, dispatch, ffn, combine)
-
-
-def copies(model: Model, groups: int) -> float:
-    """To how many groups of FFN accelerators a token goes, mean of all layers.
-
-    Its k experts are drawn without repetition from E, of which each group has E / groups: a group is left out with
-    probability C(E - E/groups, k) / C(E, k). In dense layers a token has one group.
-    """
-    share = model.moe_layers / model.layers if model.experts else 0.0
-    if share == 0.0:
-        return 1.0
-    drawn = np.arange(model.experts_per_token)
-    left = model.experts * (1.0 - 1.0 / groups)
-    missed = float(np.prod(np.maximum(left - drawn, 0.0) / (model.experts - drawn)))
-    return share * groups * (1.0 - missed) + 1.0 - share
 
 
 def _exposed(beat: Beat, cached_s: F, layers: int, m: int) -> F:
@@ -269,13 +255,13 @@ def _refused(half: Half, name: str, degrees: list[tuple[int, int]], least: float
         if tp * ep > _MOST_RANKS or (name == "ffn" and half.model.experts % ep):
             continue
         other = replace(layout, tp=tp, dp_attention=ep, ep=ep if name == "ffn" else 1)
-        if Half(half.model, replace(half.side, layout=other), half.rows.shape).cache_tokens > least:
+        if Half(half.model, replace(half.side, layout=other), half.half).cache_tokens > least:
             near.append(f"tp {tp}" + (f" ep {ep}" if name == "ffn" else ""))
-    said = f"tp {layout.tp}" + (f" ep {layout.ep}" if name == "ffn" else "")
+    asked = f"tp {layout.tp}" + (f" ep {layout.ep}" if name == "ffn" else "")
     return InputError(
-        f"the {name} side of {half.model.name} does not fit {said} in {layout.precision} on"
-        f" {half.side.device.name}: {half.table()}",
+        f"the {name} side of {half.model.name} does not fit {asked} in {layout.precision} on"
+        f" {half.side.machine.accelerator.name}: {half.table()}",
         key=name,
-        found=said,
+        found=asked,
         hint="fits: " + "; ".join(near[:3]) if near else f"nothing up to {_MOST_RANKS} of them fits",
     )

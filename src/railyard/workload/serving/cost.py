@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.errors import InputError
-from railyard.workload.serving.columns import Deployments, active_parameters, device_row, place, shape
-from railyard.workload.serving.iteration import IterationLoad, IterationTimes, cache_bytes, math_rate, parts
-from railyard.workload.serving.memory import MEMORY_SHARE, cache_tokens, token_bytes, weight_bytes, workspace_bytes
-from railyard.workload.serving.power import BUSY, IDLE, MATH, MEMORY
+from railyard.workload.serving.columns import Deployments
+from railyard.workload.serving.iteration import IterationLoad, parts
+from railyard.workload.serving.memory import cache_tokens, rank_table, token_bytes, weight_bytes
+from railyard.workload.serving.power import BUSY, IDLE, MEMORY, math_j
 from railyard.workload.serving.scale_out import scale_out
+from railyard.workload.serving.slopes import slopes
 from railyard.workload.serving.software import columns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.catalog import Accelerator, Model
+    from railyard.catalog import Model
     from railyard.model.machine import Machine
     from railyard.workload.serving.layout import ServingLayout
     from railyard.workload.serving.software import ServingSoftware, ServingSoftwareColumns
@@ -33,15 +34,10 @@ if TYPE_CHECKING:
 
 # Rows of the table: enough that a line between two of them is the law within a percent.
 _ROWS = 96
-# A length at which latent and plain attention have left their fixed parts behind.
-_MANY = 1e7
-_GIB = float(1 << 30)
-# Engines whose prompts, beside decoding, have iterations of their own without graphs (SGLang, `model_runner.forward`),
+# Engines whose prompts, among decoding, have iterations of their own without graphs (SGLang, `model_runner.forward`),
 # and tokens of a copy of attention up to which an iteration is a captured graph (`cuda_graph_max_bs` from 80 GB on).
 _LAUNCHED = ("sglang",)
 _CAPTURED = 256.0
-# Math share at which the square root of the power law is replaced by a line: a busy replica's.
-_USUAL_MATH = 0.15
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,41 +110,37 @@ class IterationCost:
 
 def iteration_cost(
     model: Model,
-    device: Accelerator,
-    machine: Machine,
     layout: ServingLayout,
+    machine: Machine,
     software: ServingSoftware,
     *,
     max_batched_tokens: int = 8192,
-    beside: bool = False,
+    mixed: bool = False,
 ) -> IterationCost:
     """What an iteration of a replica costs.
 
     Args:
         model: Of the catalogue.
-        device: On which it is served.
-        machine: Its scale-up domain and the rate of a rank's NIC.
         layout: Of the replica.
+        machine: Its accelerators, scale-up domain and the rate of a rank's NIC.
         software: Constants of the engine on that device.
         max_batched_tokens: Most tokens of an iteration.
-        beside: Whether prompts are computed beside the decoding of others.
+        mixed: Whether prompts share iterations with the decoding of others.
 
     Raises:
         InputError: Weights and a cache of one sequence do not fit; the message has the table and layouts that fit.
     """
-    rows = Deployments(
-        shape(model), place(model, device, layout), device_row(device, machine.scale_out_bps, machine.scale_up_domain)
-    )
-    check_fit(model, device, layout)
+    rows = Deployments.of((model, layout, machine))
+    check_fit(model, layout, machine)
     constants = columns([software])
-    found = iteration_costs(rows, constants, np.array([float(max_batched_tokens)]), layout.cp)[0]
-    if beside:
-        found = beside_decoding(found, software.name, software.prompt_share, layout.dp_attention)
+    found = iteration_costs(rows, constants, np.array([float(max_batched_tokens)]))[0]
+    if mixed:
+        found = mixed_batches(found, software.name, software.prompt_share, layout.dp_attention)
     return replace(found, **scale_out(rows, constants, found.tokens))
 
 
 def iteration_costs(
-    rows: Deployments, software: ServingSoftwareColumns, max_batched_tokens: Floats, cp: int = 1
+    rows: Deployments, software: ServingSoftwareColumns, max_batched_tokens: Floats
 ) -> list[IterationCost]:
     """What an iteration of each of many replicas costs, whether its weights fit or not.
 
@@ -156,49 +148,42 @@ def iteration_costs(
         rows: The replicas.
         software: Constants, as many rows.
         max_batched_tokens: Most tokens of an iteration, as many rows.
-        cp: Ranks that split one sequence, and its cache.
     """
-    place, device = rows.place, rows.device
-    none, one = np.zeros_like(place.tp), np.ones_like(place.tp)
-
-    def law(tokens: Floats, sequences: Floats, kv_tokens: Floats, pairs: Floats) -> IterationTimes:
-        return parts(rows, software, IterationLoad(tokens, sequences, kv_tokens, pairs))
-
+    layout, device = rows.layout, rows.device
+    none, one = np.zeros_like(layout.tp), np.ones_like(layout.tp)
     grids = np.geomspace(one, np.maximum(max_batched_tokens, 2.0), _ROWS).round()
-    table = law(grids, none, none, none)
+    table = parts(rows, software, IterationLoad(grids, none, none, none))
     compute, network = table.matrices + table.experts + table.passes + table.kernels, table.network
-    many, more = (law(one, one, times * _MANY * one, none).cache for times in (1.0, 2.0))
-    each = (more - many) / _MANY
-    logits = (law(one, 512.0 * one, none, none).matrices - law(one, none, none, none).matrices) / 512.0
-    ranks, limit = place.tp * place.dp * place.pp * cp, device.tdp_w
-    math = _USUAL_MATH**0.5 / _USUAL_MATH * MATH * limit
-    whole = {
+    each = slopes(rows, software)
+    ranks, limit = layout.tp * layout.dp * layout.pp * layout.cp, device.tdp_w
+    scalars = {
         "host_s": software.host_s,
-        "host_per_seq_s": software.host_per_sequence_s / place.dp + logits,
-        "attention_per_kv_token_s": each,
-        "attention_per_sequence_s": np.maximum(many - each * _MANY, 0.0),
+        "host_per_seq_s": software.host_per_sequence_s / layout.dp + each.logits_s,
+        "attention_per_kv_token_s": each.kv_token_s,
+        "attention_per_sequence_s": each.sequence_s,
         "attention_floor_s": none,
-        "attention_per_pair_s": law(one, none, none, _MANY * one).prompt / _MANY,
-        "stage_share": 1.0 / place.pp,
+        "attention_per_pair_s": each.pair_s,
+        "stage_share": 1.0 / layout.pp,
         "idle_w": IDLE * limit * ranks,
         "busy_w": (BUSY + 0.5 * MEMORY) * limit * ranks,
-        "joule_per_token": math * 2.0 * active_parameters(rows.shape) / math_rate(rows, place.dense_math),
-        "joule_per_kv_token": 0.5 * MEMORY * limit * ranks * each,
+        "joule_per_token": math_j(limit, rows.model.active_parameters, device.best_flops_s(layout.dense_math)),
+        "joule_per_kv_token": 0.5 * MEMORY * limit * ranks * each.kv_token_s,
         "kv_bytes_per_token": token_bytes(rows),
-        "kv_capacity_tokens": cache_tokens(rows) * cp,
+        "kv_capacity_tokens": cache_tokens(rows) * layout.cp,
         "weight_bytes": weight_bytes(rows) * ranks,
     }
     found = []
     for row in range(len(none)):
-        tokens, kept = np.unique(grids[:, row].astype(np.int64), return_index=True)
-        own: dict[str, Any] = {name: float(values[row]) for name, values in whole.items()}
-        stages = int(place.pp[row])
-        found.append(IterationCost(tokens, compute[kept, row], network[kept, row], pipeline_stages=stages, **own))
+        tokens, distinct = np.unique(grids[:, row].astype(np.int64), return_index=True)
+        values: dict[str, Any] = {name: float(column[row]) for name, column in scalars.items()}
+        stages = int(layout.pp[row])
+        tables = compute[distinct, row], network[distinct, row]
+        found.append(IterationCost(tokens, *tables, pipeline_stages=stages, **values))
     return found
 
 
-def beside_decoding(cost: IterationCost, engine: str, share: float, copies: int) -> IterationCost:
-    """The cost of a replica that computes prompts beside the decoding of others.
+def mixed_batches(cost: IterationCost, engine: str, share: float, copies: int) -> IterationCost:
+    """The cost of a replica whose prompts share iterations with the decoding of others.
 
     Where prompts are launched kernel by kernel, between decodes that replay a captured graph, they cost `share` times
     what their tokens and pairs alone would. Engines that put both into one compiled iteration pay the plain sum.
@@ -220,40 +205,32 @@ def beside_decoding(cost: IterationCost, engine: str, share: float, copies: int)
     )
 
 
-def check_fit(model: Model, device: Accelerator, layout: ServingLayout, context: int = 2048) -> None:
+def check_fit(model: Model, layout: ServingLayout, machine: Machine, context: int = 2048) -> None:
     """Refuses a replica whose weights, or the cache of one sequence of `context` tokens, do not fit.
 
     Args:
         model: Of the catalogue.
-        device: On which it is served.
         layout: Of the replica.
+        machine: On whose accelerators it is served.
         context: Tokens of one sequence.
 
     Raises:
         InputError: With the table why, and the nearest layouts that fit.
     """
-    if _room(model, device, layout) >= context:
+
+    def fits(tried: ServingLayout) -> bool:
+        return float(cache_tokens(Deployments.of((model, tried, machine)))[0]) * tried.cp >= context
+
+    if fits(layout):
         return
-    rows = Deployments(shape(model), place(model, device, layout), device_row(device, 1.0))
-    weights, usable = weight_bytes(rows)[0], device.memory_bytes * MEMORY_SHARE
-    workspace = workspace_bytes(rows)[0]
-    cache = context * cache_bytes(rows)[0] * model.layers / layout.pp / layout.cp
-    table = (
-        f"of one rank: weights {weights / _GIB:.1f} GiB, workspace {workspace / _GIB:.1f} GiB, cache of one "
-        f"sequence of {context} tokens {cache / _GIB:.2f} GiB; {usable / _GIB:.1f} GiB may be used"
-    )
-    near = [_said(other) for other in _others(layout) if _room(model, device, other) >= context]
+    table = rank_table(Deployments.of((model, layout, machine)), context)
+    near = [str(other) for other in _others(layout) if fits(other)]
     raise InputError(
-        f"{model.name} does not fit {_said(layout)} on {device.name}: {table}",
+        f"{model.name} does not fit {layout} on {machine.accelerator.name}: {table}",
         key="layout",
-        found=_said(layout),
+        found=str(layout),
         hint="fits: " + "; ".join(near[:3]) if near else "no layout of up to 64 accelerators fits",
     )
-
-
-def _room(model: Model, device: Accelerator, layout: ServingLayout) -> float:
-    rows = Deployments(shape(model), place(model, device, layout), device_row(device, 1.0))
-    return float(cache_tokens(rows)[0]) * layout.cp
 
 
 def _others(layout: ServingLayout) -> list[ServingLayout]:
@@ -266,11 +243,3 @@ def _others(layout: ServingLayout) -> list[ServingLayout]:
                 ep = layout.ep if tp * layout.dp_attention % layout.ep == 0 else 1
                 found.append(replace(layout, tp=tp, precision=precision, ep=ep))
     return found
-
-
-def _said(layout: ServingLayout) -> str:
-    degrees = [f"tp {layout.tp}"]
-    for name, short in (("pp", "pp"), ("dp_attention", "dp"), ("ep", "ep"), ("cp", "cp")):
-        if getattr(layout, name) > 1:
-            degrees.append(f"{short} {getattr(layout, name)}")
-    return f"{' '.join(degrees)} in {layout.precision}"

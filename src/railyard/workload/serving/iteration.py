@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.model.routing import busiest
+
 if TYPE_CHECKING:
-    from railyard.workload.serving.columns import Deployments, F
+    from railyard.model.columns import F
+    from railyard.workload.serving.columns import Deployments
     from railyard.workload.serving.software import ServingSoftwareColumns
 
 # Exponent of the mean of two times that overlap.
 _OVERLAP = 3.0
-# One way between servers: NIC, switch, cable, and the message's progress on the host's or the device's proxy.
+# From one server to another: NIC, switch, cable, and the message's progress on the host's or the device's proxy.
 _SCALE_OUT_S = 12e-6
 # Of a line's rate that payload can have: headers of packets and what acknowledges them.
 LINE_SHARE = 0.95
@@ -31,8 +34,6 @@ _INDEX_BYTES = 132.0
 _TILE, _TILE_16_BITS = 128.0, 16.0
 # Accelerators of a server.
 _SERVER = 8.0
-# Expected largest of 1, 2, 4, ... 256 standard normal numbers.
-_MAXIMA = (0.0, 0.564, 1.029, 1.424, 1.766, 2.070, 2.344, 2.594, 2.827)
 # Each rank beyond two adds so much of an all-reduce's latency: flags of more peers to wait for.
 _PEER_SHARE = 0.08
 
@@ -83,12 +84,6 @@ def longer(one: F, other: F) -> F:
     return mean
 
 
-def math_rate(deployments: Deployments, bits: F) -> F:
-    """Best FLOP/s of a matrix product in that width."""
-    device = deployments.device
-    return np.where(bits == 16, device.flops16, np.where(bits == 8, device.flops8, device.flops4))
-
-
 def parts(deployments: Deployments, software: ServingSoftwareColumns, load: IterationLoad) -> IterationTimes:
     """Seconds of one iteration of the whole replica, by cause.
 
@@ -99,27 +94,27 @@ def parts(deployments: Deployments, software: ServingSoftwareColumns, load: Iter
         software: Rows as long.
         load: Rows as long.
     """
-    shape, place = deployments.shape, deployments.place
-    turns, own = _turns(deployments), _of_context_rank(deployments, load)
-    each = IterationLoad(own.tokens / turns, own.sequences / turns, own.kv_tokens, own.pairs)
+    model, layout = deployments.model, deployments.layout
+    turns, share = _turns(deployments), _of_context_rank(deployments, load)
+    each = IterationLoad(share.tokens / turns, share.sequences / turns, share.kv_tokens, share.pairs)
     matrices = turns * _matrices(deployments, software, each)
-    experts = turns * _experts(deployments, software, each) * shape.moe_layers
-    passes = _passes(deployments, software, own)
+    experts = turns * _experts(deployments, software, each) * model.moe_layers
+    passes = _passes(deployments, software, share)
     # An index of keys has projections, a norm, rotary, a cast, logits and a choice of its own: as many kernels again.
-    indexed = np.where(shape.sparse_keys > 0, 2.0, 1.0)
-    kernels = shape.layers * (software.layer_s + software.latent_layer_s * shape.latent * indexed)
-    kernels = turns * (kernels + shape.moe_layers * software.moe_layer_s)
+    indexed = np.where(model.sparse_keys > 0, 2.0, 1.0)
+    kernels = model.layers * (software.layer_s + software.latent_layer_s * model.latent * indexed)
+    kernels = turns * (kernels + model.moe_layers * software.moe_layer_s)
     network = turns * _network(deployments, software, each)
     hidden = np.where(turns > 1, np.minimum(network, matrices + experts + passes + kernels), 0.0)
     return IterationTimes(
         matrices=matrices,
         experts=experts,
-        cache=_cache(deployments, software, own),
-        prompt=_prompt(deployments, software, own),
+        cache=_cache(deployments, software, share),
+        prompt=_prompt(deployments, software, share),
         passes=passes,
         kernels=kernels,
-        network=network - hidden + _gather(deployments, software, load) + (place.pp - 1.0) * _SCALE_OUT_S,
-        host=software.host_s + software.host_per_sequence_s * load.sequences / place.dp,
+        network=network - hidden + _gather(deployments, software, load) + (layout.pp - 1.0) * _SCALE_OUT_S,
+        host=software.host_s + software.host_per_sequence_s * load.sequences / layout.dp,
     )
 
 
@@ -128,19 +123,19 @@ def _of_context_rank(deployments: Deployments, load: IterationLoad) -> Iteration
 
     The shares are taken from both ends of a prompt, so that all ranks have as many pairs (Llama 3 report, section 3.3).
     """
-    cp = deployments.place.cp
+    cp = deployments.layout.cp
     return IterationLoad(load.tokens / cp, load.sequences / cp, load.kv_tokens / cp, load.pairs / cp)
 
 
 def _gather(deployments: Deployments, software: ServingSoftwareColumns, load: IterationLoad) -> F:
     """Keys and values of the other context ranks, gathered in 16 bits before each layer's attention, not hidden."""
-    place, device = deployments.place, deployments.device
-    ranks = place.tp * place.cp
-    rate = np.where(ranks > device.domain, device.scale_out_bytes_s, device.scale_up_bytes_s) * software.reduce_fraction
-    size = load.tokens / place.dp * cache_bytes(deployments) * 16.0 / place.kv_bits
-    latency = software.reduce_s + np.where(ranks > device.domain, _SCALE_OUT_S, 0.0)
-    each = latency + (place.cp - 1.0) / place.cp * size / rate
-    return np.where(place.cp > 1, deployments.shape.layers * each, 0.0)
+    layout, machine = deployments.layout, deployments.machine
+    ranks = layout.tp * layout.cp
+    rate = np.where(ranks > machine.domain, machine.out_bytes_s, machine.up_bytes_s) * software.reduce_fraction
+    size = load.tokens / layout.dp * cache_bytes(deployments) * 16.0 / layout.kv_bits
+    latency = software.reduce_s + np.where(ranks > machine.domain, _SCALE_OUT_S, 0.0)
+    each = latency + (layout.cp - 1.0) / layout.cp * size / rate
+    return np.where(layout.cp > 1, deployments.model.layers * each, 0.0)
 
 
 def _turns(deployments: Deployments) -> F:
@@ -150,113 +145,93 @@ def _turns(deployments: Deployments) -> F:
     EP128, SGLang's two-batch overlap); each half reads the weights it needs and launches its kernels. Attention hides
     some more of the exchange, which is left out: its time is not of the tokens alone.
     """
-    place, device, shape = deployments.place, deployments.device, deployments.shape
-    apart = (place.dp > 1) & (shape.moe_layers > 0) & (place.tp * place.dp > device.domain)
+    layout, machine, model = deployments.layout, deployments.machine, deployments.model
+    apart = (layout.dp > 1) & (model.moe_layers > 0) & (layout.ranks > machine.domain)
     return np.where(apart, 2.0, 1.0)
 
 
 def _matrices(deployments: Deployments, software: ServingSoftwareColumns, load: IterationLoad) -> F:
     """Dense matrices of all layers and the output projection, on one rank."""
-    shape, place, device = deployments.shape, deployments.place, deployments.device
-    dense_layers = shape.layers - shape.moe_layers
-    split = shape.layers * shape.attention_parameters + shape.moe_layers * shape.shared_parameters
-    held = (split + dense_layers * shape.mlp_parameters) / place.tp + shape.moe_layers * shape.router_parameters
-    memory = device.memory_bytes_s * software.weights_fraction
-    tokens = load.tokens / place.dp
-    rate = math_rate(deployments, place.dense_math) * software.gemm_fraction
-    layers = longer(held * place.dense_bits / 8.0 / memory, 2.0 * held * tokens / rate)
-    head = shape.head_bytes / place.tp
-    logits = longer(head / memory, head * load.sequences / place.dp / (device.flops16 * software.gemm_fraction))
+    model, layout, device = deployments.model, deployments.layout, deployments.device
+    dense_layers = model.layers - model.moe_layers
+    split = model.layers * model.attention_parameters + model.moe_layers * model.shared_parameters
+    weights = (split + dense_layers * model.mlp_parameters) / layout.tp + model.moe_layers * model.router_parameters
+    memory = device.hbm_bytes_s * software.weights_fraction
+    tokens = load.tokens / layout.dp
+    rate = device.best_flops_s(layout.dense_math) * software.gemm_fraction
+    layers = longer(weights * layout.dense_bits / 8.0 / memory, 2.0 * weights * tokens / rate)
+    head = model.head_bytes / layout.tp
+    logits = longer(head / memory, head * load.sequences / layout.dp / (device.gemm16 * software.gemm_fraction))
     return layers + logits
-
-
-def touched(experts: F, topk: F, tokens: F) -> F:
-    """Experts that at least one of the tokens visits, of a layer, when each visits `topk` of them alike."""
-    count = np.maximum(experts, 1.0)
-    return np.where(experts > 0, experts * -np.expm1(tokens * np.log1p(-np.minimum(topk / count, 1.0 - 1e-9))), 0.0)
-
-
-def busiest(experts: F, topk: F, tokens: F, ranks: F) -> F:
-    """Experts that the tokens visit on the rank where they visit most, of `ranks` that share a layer's experts alike.
-
-    Visits of different experts are nearly independent, so a rank's count has the variance n p (1 - p), and the largest
-    of many stands so many of its standard deviations above the mean (expected maxima of normal samples, Harter 1961).
-    """
-    count = np.maximum(experts, 1.0) / ranks
-    mean = touched(experts, topk, tokens) / ranks
-    spread = np.sqrt(np.maximum(mean * (1.0 - mean / count), 0.0))
-    above = np.interp(np.log2(ranks), np.arange(len(_MAXIMA)), _MAXIMA)
-    most: F = np.minimum(mean + above * spread, np.minimum(count, np.maximum(tokens * topk, mean)))
-    return most
 
 
 def _experts(deployments: Deployments, software: ServingSoftwareColumns, load: IterationLoad) -> F:
     """Routed experts of one layer on the busiest rank. Half of an expert's last tile of rows is empty, in the mean."""
-    shape, place, device = deployments.shape, deployments.place, deployments.device
-    each = shape.expert_parameters / place.expert_tp
-    found = busiest(shape.experts, shape.topk, load.tokens, place.ep)
-    read = found * each * place.expert_bits / 8.0
-    skew = np.where(place.ep > 1, software.skew, 1.0)
-    tile = np.where(place.expert_math == 16, _TILE_16_BITS, _TILE)
-    padded = load.tokens * shape.topk / place.ep * skew + found * tile / 2.0
+    model, layout, device = deployments.model, deployments.layout, deployments.device
+    each = model.expert_parameters / layout.expert_tp
+    found = busiest(model.experts, model.topk, load.tokens, layout.ep)
+    read = found * each * layout.expert_bits / 8.0
+    skew = np.where(layout.ep > 1, software.skew, 1.0)
+    tile = np.where(layout.expert_math == 16, _TILE_16_BITS, _TILE)
+    padded = load.tokens * model.topk / layout.ep * skew + found * tile / 2.0
     flops = 2.0 * padded * each
-    rate = math_rate(deployments, place.expert_math) * software.grouped_fraction
-    return longer(read / (device.memory_bytes_s * software.expert_fraction), flops / rate)
+    rate = device.best_flops_s(layout.expert_math) * software.grouped_fraction
+    return longer(read / (device.hbm_bytes_s * software.expert_fraction), flops / rate)
 
 
 def cache_bytes(deployments: Deployments) -> F:
     """Cached bytes of one token in one layer on one rank: heads are split as far as there are heads."""
-    shape, place = deployments.shape, deployments.place
-    share = np.where(shape.latent > 0, 1.0, np.maximum(1.0 / place.tp, 1.0 / np.maximum(shape.kv_heads, 1.0)))
-    return shape.kv_elements * place.kv_bits / 8.0 * share
+    model, layout = deployments.model, deployments.layout
+    share = np.where(model.latent > 0, 1.0, np.maximum(1.0 / layout.tp, 1.0 / np.maximum(model.kv_heads, 1.0)))
+    return model.kv_elements * layout.kv_bits / 8.0 * share
 
 
 def _seen(deployments: Deployments, load: IterationLoad) -> F:
     """Cached tokens that all sequences of the replica read in a mean layer."""
-    shape = deployments.shape
-    near = np.minimum(load.kv_tokens, load.sequences * shape.window)
-    picked = np.where(shape.sparse_keys > 0, load.sequences * shape.sparse_keys, np.inf)
-    return shape.windowed * near + (1.0 - shape.windowed) * np.minimum(load.kv_tokens, picked)
+    model = deployments.model
+    near = np.minimum(load.kv_tokens, load.sequences * model.window)
+    picked = np.where(model.sparse_keys > 0, load.sequences * model.sparse_keys, np.inf)
+    return model.windowed * near + (1.0 - model.windowed) * np.minimum(load.kv_tokens, picked)
 
 
 def _cache(deployments: Deployments, software: ServingSoftwareColumns, load: IterationLoad) -> F:
     """Attention of the sequences that decode."""
-    shape, place, device = deployments.shape, deployments.place, deployments.device
-    seen = _seen(deployments, load) / place.dp
-    index = np.where(shape.sparse_keys > 0, load.kv_tokens / place.dp * _INDEX_BYTES, 0.0)
-    memory = device.memory_bytes_s * software.kv_fraction
-    flops = 2.0 * seen * shape.heads / place.tp * shape.decode_dim
-    math = np.where(shape.latent > 0, flops / (device.flops16 * software.latent_fraction), 0.0)
-    return shape.layers * (longer(seen * cache_bytes(deployments) / memory, math) + index / memory)
+    model, layout, device = deployments.model, deployments.layout, deployments.device
+    seen = _seen(deployments, load) / layout.dp
+    index = np.where(model.sparse_keys > 0, load.kv_tokens / layout.dp * _INDEX_BYTES, 0.0)
+    memory = device.hbm_bytes_s * software.kv_fraction
+    flops = 2.0 * seen * model.heads / layout.tp * model.decode_dim
+    math = np.where(model.latent > 0, flops / (device.gemm16 * software.latent_fraction), 0.0)
+    return model.layers * (longer(seen * cache_bytes(deployments) / memory, math) + index / memory)
 
 
 def _prompt(deployments: Deployments, software: ServingSoftwareColumns, load: IterationLoad) -> F:
     """Attention of prompts: query and key pairs of all heads."""
-    shape, place, device = deployments.shape, deployments.place, deployments.device
-    flops = 2.0 * load.pairs / place.dp * shape.heads / place.tp * (shape.score_dim + shape.value_dim)
-    return shape.layers * flops / (device.attention * software.attention_fraction)
+    model, layout, device = deployments.model, deployments.layout, deployments.device
+    flops = model.core_flops(load.pairs / layout.dp * model.heads / layout.tp)
+    return model.layers * flops / (device.attention * software.attention_fraction)
 
 
 def _passes(deployments: Deployments, software: ServingSoftwareColumns, load: IterationLoad) -> F:
     """Norms, activations, rotary, casts: bytes of the residual."""
-    shape, place, device = deployments.shape, deployments.place, deployments.device
-    return shape.layers * load.tokens / place.dp * shape.hidden * software.pass_bytes / device.memory_bytes_s
+    model, layout, device = deployments.model, deployments.layout, deployments.device
+    return model.layers * load.tokens / layout.dp * model.hidden * software.pass_bytes / device.hbm_bytes_s
 
 
 def _network(deployments: Deployments, software: ServingSoftwareColumns, load: IterationLoad) -> F:
     """All-reduces of tensor parallelism, dispatch and combine of experts."""
-    shape, place, device = deployments.shape, deployments.place, deployments.device
-    apart = (place.dp > 1) & (shape.moe_layers > 0)
-    reduces = np.where(apart, 2.0 * shape.layers - shape.moe_layers, 2.0 * shape.layers)
-    size = load.tokens / place.dp * shape.hidden * 2.0
-    far = np.ceil(place.tp / device.domain)
-    latency = software.reduce_s * (1.0 + _PEER_SHARE * (np.minimum(place.tp, device.domain) - 2.0))
+    model, layout, machine = deployments.model, deployments.layout, deployments.machine
+    apart = (layout.dp > 1) & (model.moe_layers > 0)
+    reduces = np.where(apart, 2.0 * model.layers - model.moe_layers, 2.0 * model.layers)
+    size = load.tokens / layout.dp * model.hidden * 2.0
+    far = np.ceil(layout.tp / machine.domain)
+    latency = software.reduce_s * (1.0 + _PEER_SHARE * (np.minimum(layout.tp, machine.domain) - 2.0))
     latency = latency + 2.0 * _SCALE_OUT_S * (far - 1.0)
-    slowest = np.where(far > 1, np.minimum(device.scale_up_bytes_s, device.scale_out_bytes_s * device.domain), 1.0)
-    rate = np.where(far > 1, slowest, device.scale_up_bytes_s) * software.reduce_fraction
-    carried = 2.0 * (place.tp - 1.0) / place.tp * size / rate
-    reduce = np.where(place.tp > 1, reduces * (latency + carried), 0.0)
-    return reduce + np.where(apart, shape.moe_layers * _exchange(deployments, software, load), 0.0)
+    slowest = np.where(far > 1, np.minimum(machine.up_bytes_s, machine.out_bytes_s * machine.domain), 1.0)
+    rate = np.where(far > 1, slowest, machine.up_bytes_s) * software.reduce_fraction
+    carried = 2.0 * (layout.tp - 1.0) / layout.tp * size / rate
+    reduce = np.where(layout.tp > 1, reduces * (latency + carried), 0.0)
+    return reduce + np.where(apart, model.moe_layers * _exchange(deployments, software, load), 0.0)
 
 
 def _exchange(deployments: Deployments, software: ServingSoftwareColumns, load: IterationLoad) -> F:
@@ -267,14 +242,14 @@ def _exchange(deployments: Deployments, software: ServingSoftwareColumns, load: 
     its experts lie, by the NICs, and from there once to each rank; routers that choose groups of experts first keep
     the domains few (DeepSeek-V3 report, node-limited routing).
     """
-    shape, place, device = deployments.shape, deployments.place, deployments.device
-    ranks = place.tp * place.dp
-    domains = np.ceil(ranks / device.domain)
+    model, layout, machine = deployments.model, deployments.layout, deployments.machine
+    ranks = layout.ranks
+    domains = np.ceil(ranks / machine.domain)
     gathered = ranks <= _SERVER
-    copies = np.where(gathered, ranks, np.minimum(np.maximum(shape.topk, 1.0), ranks)) * (1.0 - 1.0 / ranks)
-    abroad = np.minimum(np.minimum(shape.topk, shape.groups), domains) * (1.0 - 1.0 / domains)
-    size = load.tokens / ranks * shape.hidden * np.where(gathered, 4.0, 3.0)
-    far = size * abroad / (device.scale_out_bytes_s * np.minimum(software.exchange_fraction, LINE_SHARE))
-    near = size * copies / (device.scale_up_bytes_s * software.exchange_fraction)
+    copies = np.where(gathered, ranks, np.minimum(np.maximum(model.topk, 1.0), ranks)) * (1.0 - 1.0 / ranks)
+    abroad = np.minimum(np.minimum(model.topk, model.groups), domains) * (1.0 - 1.0 / domains)
+    size = load.tokens / ranks * model.hidden * np.where(gathered, 4.0, 3.0)
+    far = size * abroad / (machine.out_bytes_s * np.minimum(software.exchange_fraction, LINE_SHARE))
+    near = size * copies / (machine.up_bytes_s * software.exchange_fraction)
     latency = 2.0 * software.exchange_s + np.where(domains > 1, 2.0 * _SCALE_OUT_S, 0.0)
     return latency + np.maximum(far, near)

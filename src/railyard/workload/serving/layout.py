@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
-    from railyard.catalog import Model
+    from railyard.catalog import Accelerator, Model
 
 PRECISIONS = ("bf16", "fp16", "fp8", "fp4", "mxfp4")
 _BITS = {"bf16": 16, "fp16": 16, "fp8": 8, "fp4": 4, "mxfp4": 4}
@@ -52,6 +52,11 @@ class ServingLayout:
                 f"ep {self.ep} does not divide tp * dp_attention = {self.stage_ranks}", key="ep", found=self.ep
             )
 
+    def __str__(self) -> str:
+        degrees = (("pp", self.pp), ("dp", self.dp_attention), ("ep", self.ep), ("cp", self.cp))
+        more = "".join(f" {name} {size}" for name, size in degrees if size > 1)
+        return f"tp {self.tp}{more} in {self.precision}"
+
     @property
     def stage_ranks(self) -> int:
         """Ranks of one pipeline stage, without context parallelism."""
@@ -70,6 +75,12 @@ class ServingLayout:
         context and large batch sizes with NVFP4 KV cache", 2025); eight-bit ones one for each tensor or head.
         """
         return self.kv_bits + (8.0 / 16.0 if self.kv_bits == 4 else 0.0)
+
+    @staticmethod
+    def math_bits(bits: int, device: Accelerator) -> int:
+        """Bits in which weights of so many are multiplied: of 4 without 4-bit matrix units, in 16."""
+        narrowest = 4 if "fp4" in device.flops else (8 if "fp8" in device.flops else 16)
+        return bits if bits >= narrowest else 16
 
     def weight_bits(self, model: Model) -> tuple[int, int]:
         """Bits of a dense weight and of a routed expert's.

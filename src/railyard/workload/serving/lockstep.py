@@ -3,7 +3,7 @@
 Engines run such copies (vLLM's data-parallel ranks with expert parallelism) as schedulers of their own, with their own
 queue and cache. Every layer with experts makes them meet, so an iteration takes
 
-    T = max over copies of (host + attention, matrices, passes and kernels of its own tokens) + J(tokens of all)
+    T = max over copies of (host + attention, matrices, passes and kernels of its tokens) + J(tokens of all)
 
 with J the experts and the collectives. A copy without requests takes part with a batch of nothing.
 """
@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.workload.serving.columns import Deployments, device_row, place, shape
+from railyard.workload.serving.columns import Deployments
 from railyard.workload.serving.cost import iteration_cost
 from railyard.workload.serving.iteration import IterationLoad, parts
 from railyard.workload.serving.software import columns
 
 if TYPE_CHECKING:
-    from railyard.catalog import Accelerator, Model
+    from railyard.catalog import Model
     from railyard.model.machine import Machine
     from railyard.workload.serving.cost import IterationCost
     from railyard.workload.serving.layout import ServingLayout
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 
 def copy_cost(
     model: Model,
-    device: Accelerator,
-    machine: Machine,
     layout: ServingLayout,
+    machine: Machine,
     software: ServingSoftware,
     *,
     max_batched_tokens: int = 8192,
@@ -43,9 +42,8 @@ def copy_cost(
 
     Args:
         model: Of the catalogue.
-        device: On which it is served.
-        machine: Its scale-up domain and the rate of a rank's NIC.
         layout: Of all copies together.
+        machine: Its accelerators, scale-up domain and the rate of a rank's NIC.
         software: Constants of the engine on that device.
         max_batched_tokens: Most tokens of an iteration of one copy.
 
@@ -54,32 +52,30 @@ def copy_cost(
     """
     copies = layout.dp_attention
     most = max_batched_tokens * copies
-    whole = iteration_cost(model, device, machine, layout, software, max_batched_tokens=most)
-    rows = Deployments(
-        shape(model), place(model, device, layout), device_row(device, machine.scale_out_bps, machine.scale_up_domain)
-    )
-    none, own = np.zeros(1), np.unique(whole.tokens // copies)
-    own = own[own > 0]
+    together = iteration_cost(model, layout, machine, software, max_batched_tokens=most)
+    rows, none = Deployments.of((model, layout, machine)), np.zeros(1)
+    tokens = np.unique(together.tokens // copies)
+    tokens = tokens[tokens > 0]
     alone, joint = (
-        parts(rows, columns([software]), IterationLoad(tokens[:, np.newaxis].astype(np.float64), none, none, none))
-        for tokens in (own * copies, whole.tokens)
+        parts(rows, columns([software]), IterationLoad(each[:, np.newaxis].astype(np.float64), none, none, none))
+        for each in (tokens * copies, together.tokens)
     )
     return replace(
-        whole,
-        tokens=own,
+        together,
+        tokens=tokens,
         compute_s=(alone.matrices + alone.passes + alone.kernels)[:, 0],
-        network_s=np.zeros(len(own)),
-        joint_tokens=whole.tokens,
+        network_s=np.zeros(len(tokens)),
+        joint_tokens=together.tokens,
         joint_compute_s=joint.experts[:, 0],
         joint_network_s=joint.network[:, 0],
-        host_per_seq_s=whole.host_per_seq_s * copies,
-        attention_per_kv_token_s=whole.attention_per_kv_token_s * copies,
-        attention_per_sequence_s=whole.attention_per_sequence_s * copies,
-        attention_per_pair_s=whole.attention_per_pair_s * copies,
-        idle_w=whole.idle_w / copies,
-        busy_w=whole.busy_w / copies,
-        kv_capacity_tokens=whole.kv_capacity_tokens / copies,
-        weight_bytes=whole.weight_bytes / copies,
+        host_per_seq_s=together.host_per_seq_s * copies,
+        attention_per_kv_token_s=together.attention_per_kv_token_s * copies,
+        attention_per_sequence_s=together.attention_per_sequence_s * copies,
+        attention_per_pair_s=together.attention_per_pair_s * copies,
+        idle_w=together.idle_w / copies,
+        busy_w=together.busy_w / copies,
+        kv_capacity_tokens=together.kv_capacity_tokens / copies,
+        weight_bytes=together.weight_bytes / copies,
         scale_out_bytes_per_token=0.0,
         scale_out_bps=0.0,
         scale_out_slack_s=np.zeros(0),

@@ -9,7 +9,8 @@ import numpy as np
 from railyard.workload.serving.iteration import cache_bytes
 
 if TYPE_CHECKING:
-    from railyard.workload.serving.columns import Deployments, F
+    from railyard.model.columns import F
+    from railyard.workload.serving.columns import Deployments
 
 # Of the device's memory that engines take (vLLM's gpu_memory_utilization; SGLang and TensorRT-LLM take as much).
 MEMORY_SHARE = 0.9
@@ -27,23 +28,24 @@ _TOKENS, _SMALL_TOKENS = 8192.0, 2048.0
 _SEQUENCES, _SMALL_SEQUENCES = 1024.0, 256.0
 # Bytes of scales beside each narrow weight: one of 8 bits for each 16 (fp4), of 32 bits for each 128 x 128 (fp8).
 _SCALES = 0.5
+_GIB = float(1 << 30)
 
 
 def weight_bytes(deployments: Deployments) -> F:
     """Weights of one rank."""
-    shape, place = deployments.shape, deployments.place
-    experts = shape.total_parameters * shape.expert_share
-    tables = shape.head_bytes * 2.0
-    dense = np.maximum(shape.total_parameters - experts - tables / 2.0, 0.0)
-    narrow = np.where(place.expert_bits == 4, _SCALES / 8.0, 0.0)
-    routed = experts * (place.expert_bits / 8.0 + narrow) / (place.expert_tp * place.ep)
-    return (dense * place.dense_bits / 8.0 / place.tp + routed + tables / place.tp) / place.pp
+    model, layout = deployments.model, deployments.layout
+    experts = model.total_parameters * model.expert_share
+    tables = model.head_bytes * 2.0
+    dense = np.maximum(model.total_parameters - experts - tables / 2.0, 0.0)
+    narrow = np.where(layout.expert_bits == 4, _SCALES / 8.0, 0.0)
+    routed = experts * (layout.expert_bits / 8.0 + narrow) / (layout.expert_tp * layout.ep)
+    return (dense * layout.dense_bits / 8.0 / layout.tp + routed + tables / layout.tp) / layout.pp
 
 
 def token_bytes(deployments: Deployments) -> F:
     """Cached bytes of one token in all layers, once: what moving it between replicas carries."""
-    shape, place = deployments.shape, deployments.place
-    return shape.kv_elements * place.kv_bits / 8.0 * shape.layers
+    model, layout = deployments.model, deployments.layout
+    return model.kv_elements * layout.kv_bits / 8.0 * model.layers
 
 
 def workspace_bytes(deployments: Deployments, tokens: F | float | None = None, most: F | float | None = None) -> F:
@@ -57,15 +59,15 @@ def workspace_bytes(deployments: Deployments, tokens: F | float | None = None, m
         tokens: Of an iteration at most; the engines' default for the device when None.
         most: Sequences at most; the same.
     """
-    shape, place, large = deployments.shape, deployments.place, deployments.device.memory_bytes >= _LARGE_BYTES
+    model, layout, large = deployments.model, deployments.layout, deployments.device.memory_bytes >= _LARGE_BYTES
     batched = np.where(large, _TOKENS, _SMALL_TOKENS) if tokens is None else tokens
     running = np.where(large, _SEQUENCES, _SMALL_SEQUENCES) if most is None else most
     # A gated layer has two intermediate rows and their product; expert and dense parameters are three matrices.
-    wide = shape.mlp_parameters / np.maximum(shape.hidden, 1.0) / place.tp
-    routed = shape.topk * (shape.expert_parameters / np.maximum(shape.hidden, 1.0) / place.expert_tp + shape.hidden)
-    layer = 2.0 * batched * (np.maximum(wide, routed) + 2.0 * shape.hidden)
-    logits = _LOGIT_BYTES * running * shape.head_bytes / (2.0 * shape.hidden)
-    peers = np.where(place.tp * place.dp * place.pp > 1, _COMMUNICATORS_BYTES, 0.0)
+    wide = model.mlp_parameters / np.maximum(model.hidden, 1.0) / layout.tp
+    routed = model.topk * (model.expert_parameters / np.maximum(model.hidden, 1.0) / layout.expert_tp + model.hidden)
+    layer = 2.0 * batched * (np.maximum(wide, routed) + 2.0 * model.hidden)
+    logits = _LOGIT_BYTES * running * model.head_bytes / (2.0 * model.hidden)
+    peers = np.where(layout.tp * layout.dp * layout.pp > 1, _COMMUNICATORS_BYTES, 0.0)
     return _LIBRARIES_BYTES + peers + np.maximum(layer, logits)
 
 
@@ -84,11 +86,11 @@ def cache_tokens(
         tokens: Of an iteration at most; the engines' default when None.
         most: Sequences at most; the same.
     """
-    shape, place = deployments.shape, deployments.place
-    held = weight_bytes(deployments) + workspace_bytes(deployments, tokens, most)
-    free = deployments.device.memory_bytes * share - held
-    each = cache_bytes(deployments) * shape.layers * (1.0 - shape.windowed) / place.pp
-    return np.maximum(free, 0.0) / np.maximum(each, 1.0) * place.dp
+    model, layout = deployments.model, deployments.layout
+    used = weight_bytes(deployments) + workspace_bytes(deployments, tokens, most)
+    free = deployments.device.memory_bytes * share - used
+    each = cache_bytes(deployments) * model.layers * (1.0 - model.windowed) / layout.pp
+    return np.maximum(free, 0.0) / np.maximum(each, 1.0) * layout.dp
 
 
 def sequences(deployments: Deployments, context: F, limit: F | float = np.inf) -> F:
@@ -97,5 +99,23 @@ def sequences(deployments: Deployments, context: F, limit: F | float = np.inf) -
     A replica that is known to run although its weights leave no room here is one whose engine takes more memory than
     usual, or whose label is wrong; then nothing is known but the limit.
     """
-    held = np.floor(cache_tokens(deployments) / np.maximum(context, 1.0))
-    return np.minimum(np.where(held < 1.0, np.inf, held), limit)
+    fitting = np.floor(cache_tokens(deployments) / np.maximum(context, 1.0))
+    return np.minimum(np.where(fitting < 1.0, np.inf, fitting), limit)
+
+
+def rank_table(deployments: Deployments, context: int = 0) -> str:
+    """What one rank of a replica needs and has, in words.
+
+    Args:
+        deployments: One row.
+        context: Tokens of one sequence whose cache is shown; 0 for none.
+    """
+    model, layout = deployments.model, deployments.layout
+    usable = deployments.device.memory_bytes[0] * MEMORY_SHARE
+    cache = (context * cache_bytes(deployments) * model.layers / layout.pp / layout.cp)[0]
+    return (
+        f"of one rank: weights {weight_bytes(deployments)[0] / _GIB:.1f} GiB,"
+        f" workspace {workspace_bytes(deployments)[0] / _GIB:.1f} GiB"
+        + (f", cache of one sequence of {context} tokens {cache / _GIB:.2f} GiB" if context else "")
+        + f"; {usable / _GIB:.1f} GiB may be used"
+    )

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.errors import InputError
-from railyard.workload.serving.columns import Deployments, device_row, place, shape
-from railyard.workload.serving.steady import pairs_of
+from railyard.model.architecture import ModelColumns
 
 if TYPE_CHECKING:
     from railyard.catalog import Accelerator, Model
@@ -84,20 +83,19 @@ def reuse(
     return Reuse(
         prefix_tokens=prefix_tokens,
         cache_bytes=cost.kv_bytes_per_token * prefix_tokens,
-        peak_s=_flops(model, device, layout, prefix_tokens) / _peak_flops(model, device, layout),
+        peak_s=_flops(model, prefix_tokens) / _peak_flops(model, device, layout),
         predicted_s=float(seconds.sum()),
     )
 
 
-def _flops(model: Model, device: Accelerator, layout: ServingLayout, tokens: int) -> float:
+def _flops(model: Model, tokens: int) -> float:
     """Of a prompt: two for each weight of a layer that a token visits, and attention over the keys before it."""
-    row = shape(model)
+    row = ModelColumns.of([model])
     weights = model.active_parameters() - model.embedding_parameters() - model.head_parameters()
-    seen = pairs_of(Deployments(row, place(model, device, layout), device_row(device, 1.0)), np.array([float(tokens)]))
-    scores = 2.0 * seen * row.heads * (row.score_dim + row.value_dim) * row.layers
+    scores = row.core_flops(row.causal_pairs(np.array([float(tokens)])) * row.heads) * row.layers
     return 2.0 * weights * tokens + float(scores[0])
 
 
 def _peak_flops(model: Model, device: Accelerator, layout: ServingLayout) -> float:
-    bits = int(place(model, device, layout).dense_math[0])
+    bits = layout.math_bits(layout.weight_bits(model)[0], device)
     return device.flops[_PEAK[bits]] * layout.ranks

@@ -19,7 +19,8 @@ from railyard.workload.serving.iteration import LINE_SHARE, IterationLoad, parts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.workload.serving.columns import Deployments, F
+    from railyard.model.columns import F
+    from railyard.workload.serving.columns import Deployments
     from railyard.workload.serving.software import ServingSoftwareColumns
 
 _SLOW = (1e-4, 1e-5)
@@ -34,17 +35,17 @@ def scale_out(rows: Deployments, software: ServingSoftwareColumns, tokens: NDArr
         software: Its constants, one row.
         tokens: Rows of the cost's table.
     """
-    rate = rows.device.scale_out_bytes_s
+    rate = rows.machine.out_bytes_s
     one, other = (_network_s(rows, software, tokens[-1:], factor) for factor in _SLOW)
     if other[0] <= one[0]:
         return {}
     usual, slow, slower = (_network_s(rows, software, tokens, factor) for factor in (1.0, *_SLOW))
     per_slowness = (slower - slow) / (1 / _SLOW[1] - 1 / _SLOW[0])
     each = float((per_slowness / tokens).mean())
-    apart = rows.place.dp > 1
+    apart = rows.layout.dp > 1
     exchange = np.minimum(software.exchange_fraction, LINE_SHARE)
-    fraction = np.where(apart & (rows.shape.moe_layers > 0), exchange, software.reduce_fraction)
-    total = float((rate * fraction * rows.place.tp * rows.place.dp)[0])
+    fraction = np.where(apart & (rows.model.moe_layers > 0), exchange, software.reduce_fraction)
+    total = float((rate * fraction * rows.layout.tp * rows.layout.dp)[0])
     alone = slow - per_slowness / _SLOW[0] + per_slowness
     return {
         "scale_out_bytes_per_token": each * total,
@@ -54,8 +55,8 @@ def scale_out(rows: Deployments, software: ServingSoftwareColumns, tokens: NDArr
 
 
 def _network_s(rows: Deployments, software: ServingSoftwareColumns, tokens: NDArray[np.int64], factor: float) -> F:
-    device = replace(rows.device, scale_out_bytes_s=rows.device.scale_out_bytes_s * factor)
-    slowed, none = replace(rows, device=device), np.zeros(1)
+    machine = replace(rows.machine, out_bytes_s=rows.machine.out_bytes_s * factor)
+    slowed, none = replace(rows, machine=machine), np.zeros(1)
     found: F = parts(
         slowed, software, IterationLoad(tokens[:, np.newaxis].astype(np.float64), none, none, none)
     ).network[:, 0]

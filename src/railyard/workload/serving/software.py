@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from railyard.workload.serving.columns import F
+    from railyard.model.columns import F
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,8 @@ import numpy as np
 from railyard.workload.serving.iteration import IterationLoad, IterationTimes, parts
 
 if TYPE_CHECKING:
-    from railyard.workload.serving.columns import Deployments, F
+    from railyard.model.columns import F
+    from railyard.workload.serving.columns import Deployments
     from railyard.workload.serving.software import ServingSoftwareColumns
 
 _ROUNDS = 6
@@ -106,18 +107,9 @@ def accepted(software: ServingSoftwareColumns, traffic: ServingDemand) -> F:
     return tokens
 
 
-def pairs_of(deployments: Deployments, tokens: F) -> F:
-    """Query and key pairs of one prompt in a mean layer: causal, and within the window where there is one."""
-    window = deployments.shape.window
-    near = np.minimum(tokens, np.maximum(window, 1.0))
-    share = deployments.shape.windowed
-    seen: F = share * (tokens * near - near * near / 2.0) + (1.0 - share) * tokens * tokens / 2.0
-    return seen
-
-
 def prompt_s(deployments: Deployments, software: ServingSoftwareColumns, tokens: F, count: F) -> F:
     """An iteration that computes `count` prompts of `tokens` each and nothing else."""
-    pairs = count * pairs_of(deployments, tokens)
+    pairs = count * deployments.model.causal_pairs(tokens)
     return parts(deployments, software, IterationLoad(count * tokens, count, np.zeros_like(tokens), pairs)).total_s
 
 
@@ -136,10 +128,10 @@ def batched_prompt_s(
         cached: Share of them whose keys and values are there already; the others look at these too.
     """
     own = prompt * (1.0 - cached)
-    count = np.maximum(np.floor(_CHUNK / own), 1.0) * deployments.place.dp
-    pairs = count * (pairs_of(deployments, prompt) - pairs_of(deployments, prompt * cached))
+    count = np.maximum(np.floor(_CHUNK / own), 1.0) * deployments.layout.dp
+    pairs = count * (deployments.model.causal_pairs(prompt) - deployments.model.causal_pairs(prompt * cached))
     found = parts(deployments, software, IterationLoad(count * own, count, np.zeros_like(prompt), pairs))
-    hidden = np.where(deployments.place.dp > 1, np.minimum(found.compute_s, found.network), 0.0)
+    hidden = np.where(deployments.layout.dp > 1, np.minimum(found.compute_s, found.network), 0.0)
     each: F = (found.total_s - hidden) / count
     return each
 
@@ -149,9 +141,9 @@ def added_s(
 ) -> F:
     """What one prompt adds to the iterations of `batch` sequences that decode, with so many others waiting."""
     prompt = traffic.prompt
-    most = np.floor(_CHUNK * deployments.place.dp / prompt)
+    most = np.floor(_CHUNK * deployments.layout.dp / prompt)
     count = np.clip(most, 1.0, np.maximum(waiting, 1.0))
-    pairs = count * pairs_of(deployments, prompt)
+    pairs = count * deployments.model.causal_pairs(prompt)
     tokens = batch * (1.0 + traffic.drafts * traffic.drafting) + count * prompt
     both = parts(deployments, software, IterationLoad(tokens, batch + count, batch * traffic.context, pairs))
     alone = decode_parts(deployments, software, batch, traffic)
@@ -177,15 +169,15 @@ def wave_s(users: F, each: F, decoding: F, share: F) -> F:
 
 def arrival_s(deployments: Deployments, software: ServingSoftwareColumns) -> F:
     """What a request takes beside device and queue: tokenizer, schedule, launches of a prompt without graphs."""
-    shape = deployments.shape
-    each = software.prompt_layer_s + software.prompt_latent_s * shape.latent
-    seconds: F = software.prompt_s + shape.layers * each
+    model = deployments.model
+    each = software.prompt_layer_s + software.prompt_latent_s * model.latent
+    seconds: F = software.prompt_s + model.layers * each
     return seconds
 
 
 def copies_s(deployments: Deployments, software: ServingSoftwareColumns, iteration: F) -> F:
     """Wait until the copies of attention start prompts together: engines hold one back until others have one too."""
-    wait: F = np.where(deployments.place.dp > 1, software.copies_wait * iteration, 0.0)
+    wait: F = np.where(deployments.layout.dp > 1, software.copies_wait * iteration, 0.0)
     return wait
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from railyard.graph import CollectiveKind
+from railyard.model.routing import places_visited
 from railyard.workload.training.operators import gemm_rate
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ def _copies(columns: Columns, domain: F) -> F:
     places = np.where(ranks > local, np.ceil(ranks / local), ranks)
     places = np.maximum(places * np.where(places > 1, columns.model.group_share, 1.0), 1.0)
     topk = np.maximum(columns.model.topk, 1.0)
-    once = places * (1.0 - (1.0 - 1.0 / places) ** topk) / topk
+    once = places_visited(places, topk) / topk
     return np.where(columns.software.expert_once > 0, once, 1.0)
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
-from railyard.workload.serving.columns import Deployments, device_row, place, shape
+from railyard.model.machine import Machine
+from railyard.workload.serving.columns import Deployments
 from railyard.workload.serving.layout import ServingLayout
 from railyard.workload.serving.memory import cache_tokens
 from railyard_validation.serving.layout import COUNTLESS, DRAFT_SHARE, FEWEST, Found, Pool, layout_of, widened
@@ -183,7 +184,7 @@ def _fewest(found: Found, model: Model, device: Accelerator, widths: tuple[str, 
     """Replicas of the fewest accelerators that hold the weights and `_BATCH` sequences."""
     for tp in (1, 2, 4, 8, 16, 32):
         layout = ServingLayout(tp=tp, precision=widths[0], kv_bits=widths[1])
-        rows = Deployments(shape(model), place(model, device, layout), device_row(device, 1.0))
+        rows = Deployments.of((model, layout, Machine.of_device(device, 1.0)))
         if cache_tokens(rows)[0] >= _BATCH * context or tp >= found.decode.workers:
             return widened(found, tp)
     return found

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.workload.serving.columns import take
+from railyard.model.columns import take
 from railyard.workload.serving.profiles import constants, levels
 from railyard.workload.serving.software import CONSTANTS, ServingSoftwareColumns
 from railyard_validation import robust

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.workload.serving.columns import active_parameters
-from railyard.workload.serving.iteration import cache_bytes, math_rate
+from railyard.workload.serving.iteration import cache_bytes
 from railyard.workload.serving.memory import weight_bytes
 from railyard.workload.serving.power import WALL, accelerator_w
 from railyard.workload.serving.steady import batched_prompt_s
@@ -123,14 +122,15 @@ def _counted(case: Case) -> float:
 def _power(whole: Table, state: States) -> F:
     """Mean power of one accelerator; wall power where the row is a server's."""
     rows = whole.behind
-    shape, place, device = rows.shape, rows.place, rows.device
+    model, layout, device = rows.model, rows.layout, rows.device
     second = np.maximum(state.tpot_s, 1e-9)
-    read = weight_bytes(rows) + cache_bytes(rows) * shape.layers * state.batch / place.dp * (
+    read = weight_bytes(rows) + cache_bytes(rows) * model.layers * state.batch / layout.dp * (
         whole.prompt + whole.output / 2.0
     )
-    memory = np.minimum(read / second / device.memory_bytes_s, 1.0)
-    per_token = 2.0 * active_parameters(shape) * (1.0 + whole.prompt / whole.output)
-    math = per_token * state.batch / second / (place.tp * place.dp * place.pp) / math_rate(rows, place.dense_math)
+    memory = np.minimum(read / second / device.hbm_bytes_s, 1.0)
+    per_token = 2.0 * model.active_parameters * (1.0 + whole.prompt / whole.output)
+    each = per_token * state.batch / second / (layout.ranks * layout.pp)
+    math = each / device.best_flops_s(layout.dense_math)
     drawn = accelerator_w(device.tdp_w, memory, np.minimum(math, 1.0), state.busy)
     wall = np.array(["MLPerf" in case.row.get("source") for case in whole.cases])
     return np.where(wall, drawn * WALL, drawn)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.workload.serving.columns import Deployments, device_row, place, shape, stack, take
+from railyard.model.columns import take
+from railyard.model.machine import Machine
+from railyard.workload.serving.columns import Deployments
 from railyard.workload.serving.memory import sequences
 from railyard.workload.serving.profiles import profile
 from railyard.workload.serving.software import columns
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.workload.serving.columns import F
+    from railyard.catalog import Model
+    from railyard.model.columns import F
     from railyard.workload.serving.layout import ServingLayout
     from railyard.workload.serving.software import ServingSoftwareColumns
     from railyard_validation.serving.cases import Case
@@ -73,8 +76,8 @@ def table(cases: Sequence[Case]) -> Table:
     """Cases as columns."""
     prompt = np.array([case.prompt for case in cases])
     output = np.array([case.output for case in cases])
-    behind = stack([_deployment(case, case.layout) for case in cases])
-    ahead = stack([_deployment(case, case.prefill_layout or case.layout) for case in cases])
+    behind = Deployments.of(*(_replica(case, case.layout) for case in cases))
+    ahead = Deployments.of(*(_replica(case, case.prefill_layout or case.layout) for case in cases))
     limit = np.array([_limit(case) * case.decode.dp for case in cases])
     names = ("closed", "split", "open", "batch", "decode", "paced", "offline", "other")
     return Table(
@@ -101,12 +104,8 @@ def table(cases: Sequence[Case]) -> Table:
     )
 
 
-def _deployment(case: Case, layout: ServingLayout) -> Deployments:
-    return Deployments(
-        shape(case.model),
-        place(case.model, case.device, layout),
-        device_row(case.device, _SCALE_OUT_BPS, case.domain),
-    )
+def _replica(case: Case, layout: ServingLayout) -> tuple[Model, ServingLayout, Machine]:
+    return case.model, layout, Machine.of_device(case.device, _SCALE_OUT_BPS, case.domain)
 
 
 def _limit(case: Case) -> float:

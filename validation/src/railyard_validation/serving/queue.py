@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.engine.serving import Cost, Deployment, Links, Pool, Router, Speculative, simulate
-from railyard.workload.serving.cost import beside_decoding, iteration_costs
+from railyard.workload.serving.cost import iteration_costs, mixed_batches
 from railyard.workload.serving.memory import cache_tokens
 from railyard_validation.serving.cases import drawn
 from railyard_validation.serving.schedulers import Scheduler, scheduler_of
@@ -88,7 +88,7 @@ def served(whole: Table, software: ServingSoftwareColumns, rows: NDArray[np.int6
         rows: Numbers of the cases to run.
     """
     schedulers = [scheduler_of(case) for case in whole.cases]
-    copies = whole.behind.place.dp, whole.ahead.place.dp
+    copies = whole.behind.layout.dp, whole.ahead.layout.dp
     budget = np.array([float(scheduler.budget) for scheduler in schedulers])
     behind = iteration_costs(whole.behind, software, budget * copies[0])
     ahead = iteration_costs(whole.ahead, software, budget * copies[1])
@@ -100,7 +100,7 @@ def served(whole: Table, software: ServingSoftwareColumns, rows: NDArray[np.int6
         rooms = float(room[0][row]), float(room[1][row])
         cost = behind[row]
         if case.prefill is None:
-            cost = beside_decoding(cost, case.engine, float(software.prompt_share[row]), case.decode.dp)
+            cost = mixed_batches(cost, case.engine, float(software.prompt_share[row]), case.decode.dp)
         plan = _Plan(case, scheduler, cost, ahead[row], rooms, float(software.acceptance[row]))
         for name, value in _either(plan).items():
             found[name][row] = value

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.workload.serving.columns import take
+from railyard.model.columns import take
 from railyard.workload.serving.software import CONSTANTS
 from railyard_validation.serving import fit as fitting
 from railyard_validation.serving.model import part
