@@ -45,7 +45,7 @@ TRACE = "examples/serving/traces/AzureLLMInferenceTrace_code.csv"
 CASES = {
     "help": Case(railyard("--help"), most_s=0.3),
     "make-run": Case(railyard("compare", EXAMPLE, "--quiet", "--out", "{out}")),
-    "step-405b": Case(("benchmarks/engine/whole_step.py", "16384", "--one")),
+    "step-405b": Case(("benchmarks/engine/full_step.py", "16384", "--one")),
     "graph-build": Case(("benchmarks/graph_build.py", "--one", "16384")),
     "packet-128": Case(("benchmarks/packet.py", "--one", "permutation-128-nscc")),
     "packet-128-dcqcn": Case(("benchmarks/packet.py", "--one", "permutation-128-dcqcn")),

@@ -28,7 +28,7 @@ struct GraphColumns {
   std::span<const std::int32_t> entity;       ///< Row of EntityColumns of each communication, -1 for computations.
   /// Who slows whom on a rank; empty where nobody does. Of a computation: its row of `loss`; of a communication: the
   /// column that it counts for while it runs; -1: none.
-  std::span<const std::int32_t> beside = {};
+  std::span<const std::int32_t> loss_index = {};
   std::span<const double> loss = {};  ///< Row-major: share of its speed that a computation loses to one of a column.
   std::size_t contenders = 0;    ///< Columns of `loss`.
   std::span<const std::int64_t> release_ps = {};  ///< No task starts earlier; empty where nothing has such a time.

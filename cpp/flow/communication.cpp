@@ -86,7 +86,7 @@ void Run::schedule(Motion& motion, FlowId id, double rate) {
 /// One recomputation for all that happened at this picosecond.
 void Run::settle() {
   if (!changed_links_.empty()) apply_link_faults();
-  if (!changed_ranks_.empty()) apply_beside();
+  if (!changed_ranks_.empty()) apply_contention();
   if (!sharing_.unsettled()) return;
   sharing_.settle();
   for (const RateChange& change : sharing_.changes()) {

@@ -24,17 +24,17 @@ Ps whole(double ps) {
 
 }  // namespace
 
-void Run::watch_beside() {
+void Run::watch_contention() {
   const GraphColumns& graph = schedule_.graph();
-  contending_ = !graph.beside.empty();
+  contending_ = !graph.loss_index.empty();
   if (!contending_) return;
   rank_state_.resize(static_cast<std::size_t>(graph.ranks));
-  beside_count_.assign(static_cast<std::size_t>(graph.ranks) * graph.contenders, 0);
-  result_.beside_ps.assign(schedule_.size(), 0);
+  contender_count_.assign(static_cast<std::size_t>(graph.ranks) * graph.contenders, 0);
+  result_.contention_ps.assign(schedule_.size(), 0);
 }
 
 bool Run::varies(TaskId id, std::int32_t rank) const {
-  return rank_state_[static_cast<std::size_t>(rank)].watched || (contending_ && schedule_.graph().beside[id] >= 0);
+  return rank_state_[static_cast<std::size_t>(rank)].watched || (contending_ && schedule_.graph().loss_index[id] >= 0);
 }
 
 void Run::start_slowed(TaskId id, Ps duration, std::int32_t rank) {
@@ -47,7 +47,7 @@ void Run::start_slowed(TaskId id, Ps duration, std::int32_t rank) {
   free_slowed_.pop_back();
   slowed_[slot] = {.work_ps = static_cast<double>(duration) + static_cast<double>(state.late) * state.speed,
                    .updated = now(), .task = id, .stamp = slowed_[slot].stamp, .rank = rank,
-                   .row = contending_ ? schedule_.graph().beside[id] : -1};
+                   .row = contending_ ? schedule_.graph().loss_index[id] : -1};
   state.late = 0;
   std::uint32_t* place = &state.first;
   while (*place != kNoSlot && *place < slot) place = &slowed_[*place].next;
@@ -68,7 +68,7 @@ void Run::slowed_event(std::uint32_t slot, std::uint32_t stamp) {
   const TaskId task = slowed.task;
   if (slowed.row >= 0) {
     slowed.lost_ps += static_cast<double>(now() - slowed.updated) * slowed.lost;
-    result_.beside_ps[task] = static_cast<Ps>(slowed.lost_ps + 0.5);
+    result_.contention_ps[task] = static_cast<Ps>(slowed.lost_ps + 0.5);
   }
   unlink(slot);
   slowed.task = kNoTask;
@@ -100,7 +100,7 @@ double Run::lost_share(const Slowed& slowed) const {
   if (slowed.row < 0) return 0;
   const GraphColumns& graph = schedule_.graph();
   const double* loss = graph.loss.data() + static_cast<std::size_t>(slowed.row) * graph.contenders;
-  const std::int32_t* count = beside_count_.data() + static_cast<std::size_t>(slowed.rank) * graph.contenders;
+  const std::int32_t* count = contender_count_.data() + static_cast<std::size_t>(slowed.rank) * graph.contenders;
   double lost = 0;
   for (std::size_t column = 0; column < graph.contenders; ++column) lost += count[column] * loss[column];
   return std::min(lost, 1.0 - kLeast);
@@ -109,18 +109,18 @@ double Run::lost_share(const Slowed& slowed) const {
 /// A communication starts or ends: on every rank that its kernels run on, computations run at another speed.
 void Run::come_or_go(TaskId id, int change) {
   const GraphColumns& graph = schedule_.graph();
-  if (graph.beside[id] < 0) return;
-  const auto column = static_cast<std::size_t>(graph.beside[id]);
-  if (static_cast<Kind>(graph.kind[id]) != Kind::collective) return count_beside(graph.rank[id], column, change);
+  if (graph.loss_index[id] < 0) return;
+  const auto column = static_cast<std::size_t>(graph.loss_index[id]);
+  if (static_cast<Kind>(graph.kind[id]) != Kind::collective) return count_contention(graph.rank[id], column, change);
   const auto communicator = static_cast<std::size_t>(graph.rank[id]);
   for (auto k = graph.comm_ptr[communicator]; k < graph.comm_ptr[communicator + 1]; ++k) {
-    count_beside(graph.comm_ranks[static_cast<std::size_t>(k)], column, change);
+    count_contention(graph.comm_ranks[static_cast<std::size_t>(k)], column, change);
   }
 }
 
-void Run::count_beside(std::int32_t rank, std::size_t column, int change) {
+void Run::count_contention(std::int32_t rank, std::size_t column, int change) {
   const auto index = static_cast<std::size_t>(rank);
-  beside_count_[index * schedule_.graph().contenders + column] += change;
+  contender_count_[index * schedule_.graph().contenders + column] += change;
   RankState& state = rank_state_[index];
   if (state.first == kNoSlot || state.changed) return;
   state.changed = true;
@@ -128,7 +128,7 @@ void Run::count_beside(std::int32_t rank, std::size_t column, int change) {
 }
 
 /// Once for all that happened at this picosecond: one communication behind another leaves the speed as it was.
-void Run::apply_beside() {
+void Run::apply_contention() {
   for (const std::int32_t rank : changed_ranks_) {
     RankState& state = rank_state_[static_cast<std::size_t>(rank)];
     state.changed = false;

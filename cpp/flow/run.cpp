@@ -34,7 +34,7 @@ Run::Run(const GraphColumns& graph, const EntityColumns& entities, std::span<con
   if (!graph.need.empty()) released_.resize(schedule_.size());
   find_alone_times();
   watch_ranks();
-  watch_beside();
+  watch_contention();
 }
 
 std::vector<std::uint8_t> Run::crowded() const {

@@ -109,7 +109,7 @@ class Run {
   void note_idle_faults();
 
   // beside.cpp: computations whose speed changes while they run, and the communications beside them
-  void watch_beside();
+  void watch_contention();
   bool varies(TaskId id, std::int32_t rank) const;
   void start_slowed(TaskId id, Ps duration, std::int32_t rank);
   void slowed_event(std::uint32_t slot, std::uint32_t stamp);
@@ -118,8 +118,8 @@ class Run {
   void reschedule(std::uint32_t slot);
   double lost_share(const Slowed& slowed) const;
   void come_or_go(TaskId id, int change);
-  void count_beside(std::int32_t rank, std::size_t column, int change);
-  void apply_beside();
+  void count_contention(std::int32_t rank, std::size_t column, int change);
+  void apply_contention();
 
   Ps now() const { return events_.now(); }
 
@@ -140,7 +140,7 @@ class Run {
   std::vector<Slowed> slowed_;
   std::vector<std::uint32_t> free_slowed_;
   bool contending_ = false;  ///< Whether communications slow computations at all.
-  std::vector<std::int32_t> beside_count_;  ///< [rank][column of the graph's `loss`]: communications that run.
+  std::vector<std::int32_t> contender_count_;  ///< [rank][column of the graph's `loss`]: communications that run.
   std::vector<std::int32_t> changed_ranks_;
   std::vector<std::uint32_t> changed_links_;
   std::vector<double> changed_capacity_;

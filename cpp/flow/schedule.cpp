@@ -52,7 +52,7 @@ void Schedule::check() const {
     throw std::invalid_argument("comm_ptr does not span comm_ranks");
   }
   check_members();
-  check_beside();
+  check_contention();
   check_starts();
   check_keys();
 }
@@ -80,9 +80,9 @@ void Schedule::check_keys() const {
   if (!tasks || !ranks) throw std::invalid_argument("graph columns differ in length");
 }
 
-void Schedule::check_beside() const {
-  if (graph_.beside.empty()) return;
-  if (graph_.beside.size() != graph_.size()) throw std::invalid_argument("graph columns differ in length");
+void Schedule::check_contention() const {
+  if (graph_.loss_index.empty()) return;
+  if (graph_.loss_index.size() != graph_.size()) throw std::invalid_argument("graph columns differ in length");
   if (graph_.contenders == 0 || graph_.loss.size() % graph_.contenders != 0) {
     throw std::invalid_argument("the table of losses is no table");
   }
@@ -92,7 +92,7 @@ void Schedule::check_beside() const {
   const std::size_t rows = graph_.loss.size() / graph_.contenders;
   for (std::size_t i = 0; i < graph_.size(); ++i) {
     const bool computes = graph_.kind[i] == static_cast<std::uint8_t>(Kind::compute);
-    if (graph_.beside[i] < -1 || graph_.beside[i] >= static_cast<std::int64_t>(computes ? rows : graph_.contenders)) {
+    if (graph_.loss_index[i] < -1 || graph_.loss_index[i] >= static_cast<std::int64_t>(computes ? rows : graph_.contenders)) {
       refuse("no such row or column of losses", i);
     }
   }

@@ -50,7 +50,7 @@ class Schedule {
  private:
   void check() const;
   void check_members() const;
-  void check_beside() const;
+  void check_contention() const;
   void check_starts() const;
   void check_keys() const;
   void check_task(std::size_t i, std::size_t entities) const;

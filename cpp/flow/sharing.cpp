@@ -99,7 +99,7 @@ FlowId Sharing::add(std::uint32_t entity, double most) {
   return id;
 }
 
-double Sharing::rate_beside(std::uint32_t entity, FlowId except) const {
+double Sharing::free_rate(std::uint32_t entity, FlowId except) const {
   const Row& row = rows_[entity];
   double rate = row.alone_rate;
   std::vector<std::pair<double, double>> others;  // level, quanta per level

@@ -61,7 +61,7 @@ class Sharing {
   double alone_rate(std::uint32_t entity) const { return rows_[entity].alone_rate; }
   /// The rate that one more flow of the entity would have now, if all flows on its links but `except` took no more than
   /// they do: what none of its links takes away. Rates must be settled.
-  double rate_beside(std::uint32_t entity, FlowId except = kUnbound) const;
+  double free_rate(std::uint32_t entity, FlowId except = kUnbound) const;
 
   /// Starts a flow: at its own maximum when no link of it may bind, else dirty and without a rate until settle().
   FlowId add(std::uint32_t entity) { return add(entity, rows_[entity].alone_rate); }

@@ -193,10 +193,10 @@ TEST(sharing_says_what_one_more_flow_would_get_on_one_link) {
     Sharing sharing(capacity, rows.columns(), everywhere(capacity));
     for (std::uint32_t i = 0; i + 1 < count; ++i) sharing.add(i);
     sharing.settle();
-    const double told = sharing.rate_beside(count - 1);
+    const double told = sharing.free_rate(count - 1);
     const FlowId more = sharing.add(count - 1);
     sharing.settle();
     CHECK(near(told, sharing.flow(more).rate));
-    CHECK(near(told, sharing.rate_beside(count - 1, more)));
+    CHECK(near(told, sharing.free_rate(count - 1, more)));
   }
 }

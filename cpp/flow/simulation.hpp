@@ -28,7 +28,7 @@ struct Result {
   };
   BigVector<Ps> start_ps, end_ps;       ///< -1 where a task did not start or end.
   BigVector<std::int32_t> blocker;      ///< The task whose end let this one start, -1 when none.
-  BigVector<Ps> beside_ps;              ///< Longer by communications beside it; empty when nothing is slowed that way.
+  BigVector<Ps> contention_ps;              ///< Longer by communications beside it; empty when nothing is slowed that way.
   std::vector<double> link_bytes;       ///< On the wire, of all that ended.
   std::vector<std::int32_t> stuck;
   std::vector<std::int32_t> idle_faults;  ///< Rows of rank_late that met no computation.

@@ -39,7 +39,7 @@ struct Graph {
   Column<std::int32_t> dep_idx;
   Column<std::int64_t> comm_ptr;
   Column<std::int32_t> comm_ranks, entity;
-  std::optional<Column<std::int32_t>> beside;
+  std::optional<Column<std::int32_t>> loss_index;
   std::optional<Column<double>> loss;
   std::size_t contenders;
   std::optional<Column<std::int64_t>> release_ps, delay_ps;
@@ -49,7 +49,7 @@ struct Graph {
   GraphColumns columns() const {
     GraphColumns found{ranks,         view(kind),    view(rank),     view(duration_ps), view(stream),
                        view(dep_ptr), view(dep_idx), view(comm_ptr), view(comm_ranks),  view(entity)};
-    if (beside) found.beside = view(*beside);
+    if (loss_index) found.loss_index = view(*loss_index);
     if (loss) found.loss = view(*loss);
     found.contenders = contenders;
     if (release_ps) found.release_ps = view(*release_ps);
@@ -102,7 +102,7 @@ void bind_inputs(nb::module_& m) {
                     std::optional<Column<std::int64_t>>, std::optional<Column<std::int32_t>>,
                     std::optional<Column<std::int64_t>>, std::optional<Column<std::int64_t>>>(),
            nb::kw_only(), "ranks"_a, "kind"_a, "rank"_a, "duration_ps"_a, "stream"_a, "dep_ptr"_a, "dep_idx"_a,
-           "comm_ptr"_a, "comm_ranks"_a, "entity"_a, "beside"_a = nb::none(), "loss"_a = nb::none(),
+           "comm_ptr"_a, "comm_ranks"_a, "entity"_a, "loss_index"_a = nb::none(), "loss"_a = nb::none(),
            "contenders"_a = 0, "release_ps"_a = nb::none(), "delay_ps"_a = nb::none(), "need"_a = nb::none(),
            "task_key"_a = nb::none(), "rank_key"_a = nb::none());
   nb::class_<Faults>(m, "Faults", "Columns of faults: kind 0 link factor, 1 rank speed, 2 rank late.")
@@ -115,7 +115,7 @@ void bind_results(nb::module_& m) {
       .def_prop_ro("start_ps", column_of<Result, &Result::start_ps>())
       .def_prop_ro("end_ps", column_of<Result, &Result::end_ps>())
       .def_prop_ro("blocker", column_of<Result, &Result::blocker>())
-      .def_prop_ro("beside_ps", column_of<Result, &Result::beside_ps>())
+      .def_prop_ro("contention_ps", column_of<Result, &Result::contention_ps>())
       .def_prop_ro("link_bytes", column_of<Result, &Result::link_bytes>())
       .def_prop_ro("stuck", column_of<Result, &Result::stuck>())
       .def_prop_ro("idle_faults", column_of<Result, &Result::idle_faults>())

@@ -53,7 +53,7 @@ Outcome merge(std::vector<Outcome> parts) {
     add(whole.pauses.paused_ps, other.pauses.paused_ps);
     add(whole.pauses.longest_ps, other.pauses.longest_ps);
     add(whole.pauses.pauses, other.pauses.pauses);
-    add(whole.pauses.flow_held_ps, other.pauses.flow_held_ps);
+    add(whole.pauses.flow_paused_ps, other.pauses.flow_paused_ps);
     add(whole.pauses.flow_victim_ps, other.pauses.flow_victim_ps);
     greatest(whole.pauses.flow_origin, other.pauses.flow_origin);
     greatest(whole.pauses.origin, other.pauses.origin);

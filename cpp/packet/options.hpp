@@ -123,7 +123,7 @@ struct Samples {
 struct PauseColumns {
   std::vector<std::int64_t> paused_ps, longest_ps;
   std::vector<std::int32_t> pauses, origin;
-  std::vector<std::int64_t> flow_held_ps, flow_victim_ps;
+  std::vector<std::int64_t> flow_paused_ps, flow_victim_ps;
   std::vector<std::int32_t> flow_origin;
 };
 

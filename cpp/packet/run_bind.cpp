@@ -125,7 +125,7 @@ void bind_outcome(nb::module_& m) {
       .def_prop_ro("link_longest_pause_ps", column_of<Outcome, &Outcome::pauses, &PauseColumns::longest_ps>())
       .def_prop_ro("link_pauses", column_of<Outcome, &Outcome::pauses, &PauseColumns::pauses>())
       .def_prop_ro("link_pause_origin", column_of<Outcome, &Outcome::pauses, &PauseColumns::origin>())
-      .def_prop_ro("flow_held_ps", column_of<Outcome, &Outcome::pauses, &PauseColumns::flow_held_ps>())
+      .def_prop_ro("flow_paused_ps", column_of<Outcome, &Outcome::pauses, &PauseColumns::flow_paused_ps>())
       .def_prop_ro("flow_victim_ps", column_of<Outcome, &Outcome::pauses, &PauseColumns::flow_victim_ps>())
       .def_prop_ro("flow_victim_origin", column_of<Outcome, &Outcome::pauses, &PauseColumns::flow_origin>())
       .def_ro("scheduled", &Outcome::scheduled)

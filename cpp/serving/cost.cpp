@@ -41,8 +41,8 @@ Cost::Cost(const CostSpec& spec, std::int64_t max_tokens, std::int64_t lockstep)
     joint_network_ = tabulate(spec.joint_tokens, spec.joint_network_s, lockstep * max_tokens);
     for (std::size_t i = 0; i < joint_.size(); ++i) joint_[i] += joint_network_[i];
   }
-  for (std::size_t i = 0; i < spec.beside_s.size(); ++i) {
-    beside_.push_back({tabulate(spec.tokens, spec.beside_s[i], max_tokens), fine_of_seconds(spec.beside_per_kv_token_s[i])});
+  for (std::size_t i = 0; i < spec.overlapped_s.size(); ++i) {
+    overlapped_.push_back({tabulate(spec.tokens, spec.overlapped_s[i], max_tokens), fine_of_seconds(spec.overlapped_per_kv_token_s[i])});
   }
 }
 
@@ -55,7 +55,7 @@ Fine Cost::time(const Load& load) const {
   if (load.decodes == 0) return base(load);
   Fine longest = std::max<Fine>(
       floor_, static_cast<Fine>(per_decode_) * load.decodes + static_cast<Fine>(per_kv_) * load.kv_tokens);
-  for (const Beside& one : beside_) {
+  for (const Overlapped& one : overlapped_) {
     longest = std::max(longest, static_cast<Fine>(one.per_kv) * load.kv_tokens - one.hidden[static_cast<std::size_t>(load.tokens)]);
   }
   return base(load) + longest;
@@ -66,7 +66,7 @@ std::vector<Cost::Line> Cost::lines(const Load& load) const {
   std::vector<Line> found{{.first = floor_, .step = 0},
                           {.first = static_cast<Fine>(per_decode_) * load.decodes + static_cast<Fine>(per_kv_) * load.kv_tokens,
                            .step = static_cast<Fine>(per_kv_) * load.decodes}};
-  for (const Beside& one : beside_) {
+  for (const Overlapped& one : overlapped_) {
     found.push_back({.first = static_cast<Fine>(one.per_kv) * load.kv_tokens - one.hidden[static_cast<std::size_t>(load.tokens)],
                      .step = static_cast<Fine>(one.per_kv) * load.decodes});
   }
@@ -94,7 +94,7 @@ Fine Cost::envelope(const std::vector<Line>& lines, std::int64_t count) {
 }
 
 Fine Cost::run_time(const Load& load, std::int64_t count) const {
-  if (!beside_.empty()) return base(load) * count + envelope(lines(load), count);
+  if (!overlapped_.empty()) return base(load) * count + envelope(lines(load), count);
   const Fine first = static_cast<Fine>(per_decode_) * load.decodes + static_cast<Fine>(per_kv_) * load.kv_tokens;
   const Fine step = static_cast<Fine>(per_kv_) * load.decodes;
   std::int64_t flat = 0;  // iterations in which the floor is more than what grows

@@ -37,7 +37,7 @@ class Cost {
 
  private:
   /// Attention beside other work.
-  struct Beside {
+  struct Overlapped {
     std::vector<std::int64_t> hidden;  ///< By the number of tokens.
     std::int64_t per_kv = 0;
   };
@@ -52,7 +52,7 @@ class Cost {
   static Fine envelope(const std::vector<Line>& lines, std::int64_t count);
 
   std::vector<std::int64_t> table_, network_, slack_, joint_, joint_network_;  ///< By the number of tokens.
-  std::vector<Beside> beside_;
+  std::vector<Overlapped> overlapped_;
   std::int64_t host_, per_seq_, per_kv_, per_decode_, floor_, per_pair_;
 };
 

@@ -12,7 +12,7 @@ namespace railyard::serving {
 
 /// What an iteration of a replica costs:
 /// host_s + host_per_seq_s x sequences + f(tokens) + g + per_pair x pairs, and where something decodes
-/// g = max(floor, per_sequence x decodes + per_kv_token x kv_tokens, beside_per_kv_token[i] x kv_tokens - beside[i](tokens));
+/// g = max(floor, per_sequence x decodes + per_kv_token x kv_tokens, overlapped_per_kv_token[i] x kv_tokens - overlapped[i](tokens));
 /// f is compute_s + network_s. Tables over tokens are linear between the rows, constant below the first.
 struct CostSpec {
   std::vector<std::int64_t> tokens;  ///< Ascending; the last is at least max_batched_tokens of the pool.
@@ -20,8 +20,8 @@ struct CostSpec {
   double host_s = 0, host_per_seq_s = 0;
   double attention_per_kv_token_s = 0, attention_per_sequence_s = 0, attention_floor_s = 0;
   double attention_per_pair_s = 0;
-  std::vector<double> beside_per_kv_token_s = {};   ///< Attention beside other work, which hides so much of it:
-  std::vector<std::vector<double>> beside_s = {};  ///< by line, over tokens.
+  std::vector<double> overlapped_per_kv_token_s = {};   ///< Attention beside other work, which hides so much of it:
+  std::vector<std::vector<double>> overlapped_s = {};  ///< by line, over tokens.
   double scale_out_bytes_per_token = 0;  ///< Of its own collectives over the NICs of the replica, all of them together ...
   double scale_out_bps = 0;              ///< ... their rate in the tables ...
   std::vector<double> scale_out_slack_s = {};  ///< ... and what other work hides of a lower one, by tokens; empty: nothing.
@@ -92,9 +92,9 @@ struct LinkSpec {
   std::vector<std::int64_t> latency_ps;  ///< Of each way.
   /// What collectives of replica r take: link[k], k in ptr[r]..ptr[r+1], with share[k] wire bytes per byte of them all. Empty:
   /// they and transfers do not meet.
-  std::vector<std::int64_t> own_ptr = {};
-  std::vector<std::int32_t> own_link = {};
-  std::vector<double> own_share = {};
+  std::vector<std::int64_t> collective_ptr = {};
+  std::vector<std::int32_t> collective_link = {};
+  std::vector<double> collective_share = {};
 };
 
 /// Other traffic: flows that take their fair share between two times.

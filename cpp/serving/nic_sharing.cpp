@@ -62,7 +62,7 @@ void Simulation::State::rest(ReplicaId id) {
 }
 
 /// Rates have changed: so do the times of iterations under way, and with them the demands.
-void Simulation::State::settle_beside() {
+void Simulation::State::settle_contention() {
   for (int round = 0; round < kRounds && !transfers.disturbed().empty(); ++round) {
     std::vector<std::uint32_t> disturbed = transfers.disturbed();
     transfers.clear_disturbed();

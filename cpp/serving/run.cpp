@@ -108,7 +108,7 @@ bool Simulation::State::step(bool last) {
   }
   dirty_.clear();
   transfers.settle(now);
-  settle_beside();
+  settle_contention();
   for (const Transfers::Arrival& found : transfers.arrivals()) {
     const std::uint32_t owner = transfers.owner(found.flow);
     const bool of_request = transfers.cargo(found.flow) == Cargo::request;

@@ -29,10 +29,10 @@ void check_cost(const CostSpec& cost, const PoolSpec& pool) {
                                cost.attention_per_sequence_s, cost.attention_floor_s, cost.attention_per_pair_s}) {
     require(is_time(seconds), "cost: times must be from 0 to 3600 s");
   }
-  require(cost.beside_s.size() == cost.beside_per_kv_token_s.size(), "cost: beside_s and beside_per_kv_token_s must have a line each");
-  for (std::size_t i = 0; i < cost.beside_s.size(); ++i) {
-    require(cost.beside_s[i].size() == cost.tokens.size(), "cost: beside_s must have a column for each of tokens");
-    require(is_time(cost.beside_per_kv_token_s[i]) && std::ranges::all_of(cost.beside_s[i], is_time),
+  require(cost.overlapped_s.size() == cost.overlapped_per_kv_token_s.size(), "cost: overlapped_s and overlapped_per_kv_token_s must have a line each");
+  for (std::size_t i = 0; i < cost.overlapped_s.size(); ++i) {
+    require(cost.overlapped_s[i].size() == cost.tokens.size(), "cost: overlapped_s must have a column for each of tokens");
+    require(is_time(cost.overlapped_per_kv_token_s[i]) && std::ranges::all_of(cost.overlapped_s[i], is_time),
             "cost: times must be from 0 to 3600 s");
   }
   require(cost.scale_out_slack_s.empty() || cost.scale_out_slack_s.size() == cost.tokens.size(),
@@ -55,7 +55,7 @@ void check_lockstep(const PoolSpec& pool, const Deployment& deployment) {
   require(pool.lockstep >= 1 && pool.replicas % pool.lockstep == 0, "pool: lockstep must divide replicas");
   require(rows == 0 || pool.lockstep > 1, "cost: joint times are of replicas in lockstep");
   if (pool.lockstep == 1) return;
-  require(cost.pipeline_stages == 1 && !pool.autoscale.on && deployment.outages.replica.empty() && deployment.links.own_ptr.empty(),
+  require(cost.pipeline_stages == 1 && !pool.autoscale.on && deployment.outages.replica.empty() && deployment.links.collective_ptr.empty(),
           "pool: lockstep needs one pipeline stage, replicas that neither come nor go, and collectives that do not meet transfers");
   require(pool.max_batched_tokens * pool.lockstep <= 1 << 24, "pool: max_batched_tokens x lockstep must be up to 2^24");
   for (std::size_t i = 0; i < rows; ++i) {
@@ -134,8 +134,8 @@ void check_links(const Deployment& deployment, std::int64_t replicas) {
     require(links.latency_ps[w] >= 0, "links: latency_ps must not be negative");
     require(links.ptr[w + 1] > links.ptr[w], "links: a way must use a link");
   }
-  const auto own = static_cast<std::size_t>(links.own_ptr.empty() ? 0 : replicas);
-  check_ways(links.own_ptr, links.own_link, links.own_share, own, links.rate_bps.size(), "links: own");
+  const auto own = static_cast<std::size_t>(links.collective_ptr.empty() ? 0 : replicas);
+  check_ways(links.collective_ptr, links.collective_link, links.collective_share, own, links.rate_bps.size(), "links: own");
   const BackgroundSpec& other = deployment.background;
   const std::size_t rows = other.from_ps.size();
   require(other.to_ps.size() == rows && other.cap_bps.size() == rows && other.weight.size() == rows,

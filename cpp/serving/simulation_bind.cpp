@@ -34,8 +34,8 @@ void bind_pool(nb::module_& m) {
       .def_rw("attention_per_sequence_s", &CostSpec::attention_per_sequence_s)
       .def_rw("attention_floor_s", &CostSpec::attention_floor_s)
       .def_rw("attention_per_pair_s", &CostSpec::attention_per_pair_s)
-      .def_rw("beside_per_kv_token_s", &CostSpec::beside_per_kv_token_s)
-      .def_rw("beside_s", &CostSpec::beside_s)
+      .def_rw("overlapped_per_kv_token_s", &CostSpec::overlapped_per_kv_token_s)
+      .def_rw("overlapped_s", &CostSpec::overlapped_s)
       .def_rw("scale_out_bytes_per_token", &CostSpec::scale_out_bytes_per_token)
       .def_rw("scale_out_bps", &CostSpec::scale_out_bps)
       .def_rw("scale_out_slack_s", &CostSpec::scale_out_slack_s)
@@ -101,9 +101,9 @@ void bind_network(nb::module_& m) {
       .def_rw("link", &LinkSpec::link)
       .def_rw("share", &LinkSpec::share)
       .def_rw("latency_ps", &LinkSpec::latency_ps)
-      .def_rw("own_ptr", &LinkSpec::own_ptr)
-      .def_rw("own_link", &LinkSpec::own_link)
-      .def_rw("own_share", &LinkSpec::own_share);
+      .def_rw("collective_ptr", &LinkSpec::collective_ptr)
+      .def_rw("collective_link", &LinkSpec::collective_link)
+      .def_rw("collective_share", &LinkSpec::collective_share);
   nb::class_<BackgroundSpec>(m, "ServingBackground", "Other traffic on the links.")
       .def(nb::init<>())
       .def_rw("from_ps", &BackgroundSpec::from_ps)

@@ -264,7 +264,7 @@ class Simulation::State {
   double usual_rate(ReplicaId id) const;
   void ask(ReplicaId id, const Batch& batch, Fine time);
   void rest(ReplicaId id);
-  void settle_beside();
+  void settle_contention();
   void retime(ReplicaId id);
   Fine plain_last(const Replica& replica, const Batch& batch) const;
 

@@ -35,16 +35,16 @@ Transfers::Transfers(const Deployment& deployment)
 }
 
 void Transfers::append_own(const LinkSpec& links) {
-  if (links.own_link.empty()) return;
+  if (links.collective_link.empty()) return;
   own_on_.resize(capacity_.size());
-  own_.resize(links.own_ptr.size() - 1);
+  own_.resize(links.collective_ptr.size() - 1);
   for (std::uint32_t replica = 0; replica < own_.size(); ++replica) {
-    const auto begin = links.own_ptr[replica], end = links.own_ptr[replica + 1];
+    const auto begin = links.collective_ptr[replica], end = links.collective_ptr[replica + 1];
     if (begin == end) continue;
     own_[replica].entity = static_cast<std::uint32_t>(ptr_.size() - 1);
-    append(begin, end, links.own_link, links.own_share, std::numeric_limits<double>::infinity(), 1);
+    append(begin, end, links.collective_link, links.collective_share, std::numeric_limits<double>::infinity(), 1);
     for (auto k = begin; k < end; ++k) {
-      own_on_[static_cast<std::size_t>(links.own_link[static_cast<std::size_t>(k)])].push_back(replica);
+      own_on_[static_cast<std::size_t>(links.collective_link[static_cast<std::size_t>(k)])].push_back(replica);
     }
   }
 }
@@ -102,7 +102,7 @@ bool Transfers::ended(std::uint32_t flow, std::uint32_t stamp, Ps now) {
 
 Ps Transfers::time_to_move(std::uint32_t way, double volume_bytes, Ps now) {
   settle(now);
-  const Ps duration = time_for(volume_bytes * 8, sharing_->rate_beside(way));
+  const Ps duration = time_for(volume_bytes * 8, sharing_->free_rate(way));
   return duration == kNever ? kNever : latency_[way] + duration;
 }
 

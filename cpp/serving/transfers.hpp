@@ -48,7 +48,7 @@ class Transfers {
   /// What they ask for in the mean from now on; 0: nothing.
   void demand(std::uint32_t replica, double bps, Ps now);
   /// The rate that they have while they send, beside the flows under way. Rates must be settled.
-  double own_rate(std::uint32_t replica) const { return sharing_->rate_beside(own_[replica].entity, own_[replica].flow); }
+  double own_rate(std::uint32_t replica) const { return sharing_->free_rate(own_[replica].entity, own_[replica].flow); }
   double own_alone_rate(std::uint32_t replica) const { return sharing_->alone_rate(own_[replica].entity); }
   /// Replicas beside whose collectives something else has changed, each once.
   std::vector<std::uint32_t>& disturbed() { return disturbed_; }

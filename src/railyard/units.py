@@ -84,15 +84,15 @@ _DOLLARS = re.compile(r"^\s*(?:\$|USD)\s*([\d_,.]+(?:[eE][+-]?\d+)?)\s*([kMB]?)\
 _DOLLARS_BEHIND = re.compile(r"^\s*([\d_,.]+(?:[eE][+-]?\d+)?)\s*([kMB]?)\s*(?:USD|\$)\s*(?:/\s*(\S+))?\s*$")
 
 
-def _decimal(text: str, whole: object) -> Decimal:
+def _decimal(text: str, text_of: object) -> Decimal:
     try:
         value = Decimal(text.replace("_", "").replace(",", ""))
     except InvalidOperation:
-        raise UnitError(f"cannot read a number in `{whole}`", found=whole) from None
+        raise UnitError(f"cannot read a number in `{text_of}`", found=text_of) from None
     if not value.is_finite():
-        raise UnitError(f"the number in `{whole}` is not finite", found=whole)
+        raise UnitError(f"the number in `{text_of}` is not finite", found=text_of)
     if value and not -_DIGITS < value.adjusted() < _DIGITS:
-        raise UnitError(f"the number in `{whole}` is out of range", found=whole)
+        raise UnitError(f"the number in `{text_of}` is out of range", found=text_of)
     return value
 
 
@@ -227,8 +227,8 @@ def _dollars(value: object, per: tuple[str, ...], example: str) -> float:
     amount, prefix, unit = match.groups()
     wanted = per or (None,)
     if unit not in wanted:
-        said = " or ".join(f"/{item}" for item in per) if per else "no unit behind it"
-        raise UnitError(f"expected {kind} in another unit, got `{value}`", found=value, allowed=f"{example} ({said})")
+        after = " or ".join(f"/{item}" for item in per) if per else "no unit behind it"
+        raise UnitError(f"expected {kind} in another unit, got `{value}`", found=value, allowed=f"{example} ({after})")
     scale = _PER[unit] if unit is not None else Decimal(1)
     return float(_decimal(amount, value) * _MONEY[prefix] * scale)
 

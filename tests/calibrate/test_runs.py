@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from railyard import catalog
-from railyard.calibrate.runs.compare import WITHIN, told_by, validate_runs
+from railyard.calibrate.runs.compare import WITHIN, given_by, validate_runs
 from railyard.calibrate.runs.fit import misfit, simplex, tells
 from railyard.calibrate.runs.read import read_runs
 from railyard.calibrate.runs.replay import Setting, distance, replay
@@ -66,7 +66,7 @@ def test_what_ships_is_where_the_fit_ends(known, name):
     setting = Setting.of(next(run for run in read_runs(RUNS) if run.name == name), known)
     software = profile("vllm", setting.device)
     here = misfit(setting, software)
-    for told in told_by(setting.run, shipped()["vllm", setting.device.name]):
+    for told in given_by(setting.run, shipped()["vllm", setting.device.name]):
         for factor in (0.95, 1.05):
             moved = replace(software, **{told: factor * getattr(software, told)})
             assert misfit(setting, moved) > 0.9 * here, f"{told} x {factor}"

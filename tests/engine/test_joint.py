@@ -185,13 +185,13 @@ def test_a_job_alone_is_the_same_wherever_its_servers_stand():
 
 def test_merging_moves_everything_that_points_somewhere():
     loss = np.array([[0.25, 0.5]])
-    one = graph([work(0, 5), send(0, 1, 7)], 2, after=True, beside=np.array([0, 1], np.int32), loss=loss)
+    one = graph([work(0, 5), send(0, 1, 7)], 2, after=True, loss_index=np.array([0, 1], np.int32), loss=loss)
     two = graph(
         [work(1, 9), (Kind.COLLECTIVE, 1, -1, 0, 3, 0, 2)],
         2,
         ((0,), (1, 0)),
         after=True,
-        beside=np.array([0, 0], np.int32),
+        loss_index=np.array([0, 0], np.int32),
         loss=np.array([[0.125]]),
         release_ps=np.array([0, 40]),
     )
@@ -205,7 +205,7 @@ def test_merging_moves_everything_that_points_somewhere():
     assert all_of.label.tolist() == [0, 0, 1, 1]
     assert [all_of.communicators.members(c).tolist() for c in range(3)] == [[4], [1], [0, 1]]
     assert all_of.release_ps.tolist() == [0, 0, 100, 140]
-    assert all_of.beside.tolist() == [0, 1, 1, 2]
+    assert all_of.loss_index.tolist() == [0, 1, 1, 2]
     assert all_of.loss.tolist() == [[0.25, 0.5, 0.0], [0.0, 0.0, 0.125]]
     assert merged.job.tolist() == [0, 0, 1, 1]
     all_of.validate()

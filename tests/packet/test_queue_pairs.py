@@ -20,15 +20,15 @@ BASE = Settings(transport="rdma", load_balancing="ecmp", trim=False, queue_packe
 def test_parts_hold_every_byte_and_no_packet_more(sizes: list[int], pairs: int) -> None:
     traffic = Traffic.of(8, np.arange(len(sizes)) % 7, 7, sizes)
     made = split(traffic, pairs, MSS)
-    parts = made.traffic.size_bytes[made.rows : made.rows + len(made.whole)]
+    parts = made.traffic.size_bytes[made.rows : made.rows + len(made.flow_of)]
     assert (parts > 0).all()
     packets = -(-np.array(sizes) // MSS)
     assert (
-        np.bincount(made.whole, minlength=len(sizes))
+        np.bincount(made.flow_of, minlength=len(sizes))
         == np.where(packets > 1, np.minimum(packets, pairs), 0) * (pairs > 1)
     ).all()
     for flow, size in enumerate(sizes):
-        own = parts[made.whole == flow]
+        own = parts[made.flow_of == flow]
         if len(own):
             assert own.sum() == size
             assert (-(-own // MSS)).sum() == packets[flow]

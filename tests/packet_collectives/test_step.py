@@ -11,12 +11,12 @@ from tests.agreement import yard
 from railyard import engine
 from railyard.cluster.topology import Dragonfly, DualPlane, FatTree, LeafSpine, RailOnly, RailOptimized, Torus
 from railyard.collective import CollectivePolicy
-from railyard.engine.packet.beside import Beside
+from railyard.engine.packet.background import Background
+from railyard.engine.packet.engine import PacketEngine
 from railyard.engine.packet.fabrics import settings_of
 from railyard.engine.packet.placing import place
 from railyard.engine.packet.records import Traffic
 from railyard.engine.packet.running import run
-from railyard.engine.packet.whole import PacketEngine
 from railyard.errors import InputError
 from railyard.fabric import fabrics
 from railyard.graph import CollectiveKind, Job, Kind, Stream
@@ -205,8 +205,8 @@ def test_every_topology_carries_a_shift_to_the_next_server(shape, fabric):
 def test_bursts_beside_a_step_slow_it():
     rows = [yard.collective(REDUCE, 64 * MIB)]
     _, quiet = pair(rows, [APART], fabric="uec")
-    burst = Beside("incast", ports=32, targets=8, size_bytes=10**6, every_ps=100_000_000)
-    _, busy = pair(rows, [APART], fabric="uec", own=replace(EXACT, beside=(burst,)))
+    burst = Background("incast", ports=32, targets=8, size_bytes=10**6, every_ps=100_000_000)
+    _, busy = pair(rows, [APART], fabric="uec", own=replace(EXACT, background=(burst,)))
     assert "incast beside" in [label.name for label in busy.parts["flows"].labels]
     assert busy.makespan_ps > quiet.makespan_ps
 
@@ -237,13 +237,13 @@ def test_too_many_sends_say_what_would_do():
 )
 def test_bursts_refuse_what_they_cannot_be(changed, word):
     with pytest.raises(InputError, match=word):
-        Beside(**{"pattern": "incast", "ports": 8, "size_bytes": 1000, "every_ps": 1000, **changed})
+        Background(**{"pattern": "incast", "ports": 8, "size_bytes": 1000, "every_ps": 1000, **changed})
 
 
 def test_more_bursting_ports_than_there_are():
-    burst = Beside("permutation", ports=65, size_bytes=1000, every_ps=10**9)
+    burst = Background("permutation", ports=65, size_bytes=1000, every_ps=10**9)
     with pytest.raises(InputError, match="fewer ports"):
-        pair([yard.collective(REDUCE, MIB)], [APART], own=replace(EXACT, beside=(burst,)))
+        pair([yard.collective(REDUCE, MIB)], [APART], own=replace(EXACT, background=(burst,)))
 
 
 def test_free_tasks_and_releases_are_those_of_the_flow_engine():

@@ -13,7 +13,7 @@ from railyard.errors import InputError
 from railyard.plan.serving.options import options
 from railyard.plan.serving.planning import plan
 from railyard.plan.serving.search import Found, search
-from railyard.plan.serving.told import gain, to_json, why
+from railyard.plan.serving.summary import gain, to_json, why
 from railyard.plan.serving.trials import Trials
 from railyard.scenario import load
 from railyard.schema import yaml
@@ -53,7 +53,7 @@ def searched(found: Draft) -> tuple[Trials, Found]:
     trials = Trials(found)
     requests = trials.job([(one[0], (1,) * len(one[0].pools)) for one in options(found.scenario).values()]).requests
     tokens = float(requests.input_tokens.sum() + requests.output_tokens.sum()) / requests.duration_s * 3600
-    return trials, search(trials, options(found.scenario), tokens_per_h=tokens, most=2000, tell=lambda *_: None)
+    return trials, search(trials, options(found.scenario), tokens_per_h=tokens, most=2000, report=lambda *_: None)
 
 
 @pytest.mark.parametrize("slo", [{"ttft": "500 ms", "tpot": "20 ms"}])
@@ -65,7 +65,7 @@ def test_nothing_that_looking_at_everything_finds_is_cheaper(slo: dict[str, str]
     for picked in itertools.product(*options(whole.scenario).values()):
         counts = [itertools.product(range(1, option.most + 1), repeat=len(option.pools)) for option in picked]
         for replicas in itertools.product(*counts):
-            trial = trials.whole(tuple(zip(picked, replicas, strict=True)))
+            trial = trials.full_trial(tuple(zip(picked, replicas, strict=True)))
             if trial.attainment >= target:
                 scores.append(trial.score)
     assert found.proven
@@ -127,9 +127,9 @@ def test_the_command_prints_plans_and_reasons(tmp_path: Path, capsys: pytest.Cap
     path = tmp_path / "p.yaml"
     path.write_text(yaml.to_text(load.dump(draft(SMALL, {"ttft": "1 s", "tpot": "60 ms"}).scenario)), encoding="utf-8")
     command.serving(path, sets=[], write=tmp_path / "best.yaml", as_json=False, quiet=False)
-    told = capsys.readouterr().out
-    assert "chosen" in told
-    assert "trials" in told
+    reported = capsys.readouterr().out
+    assert "chosen" in reported
+    assert "trials" in reported
     assert (tmp_path / "best.yaml").is_file()
     command.serving(path, sets=[], write=None, as_json=True, quiet=True)
     assert json.loads(capsys.readouterr().out)["plan"]["proven"]

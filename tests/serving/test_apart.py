@@ -114,7 +114,7 @@ def test_tables_are_the_law(micro_batches):
 def test_the_engine_follows_the_tables():
     """One sequence that decodes 400 tokens: its time is the sum of its iterations, past the point where lines cross."""
     cost = mixtral(exchange=SideExchange(0.0, 0.0, 0.0, far=False))
-    slow = replace(cost, beside_per_kv_token_s=cost.beside_per_kv_token_s * 2e5)
+    slow = replace(cost, overlapped_per_kv_token_s=cost.overlapped_per_kv_token_s * 2e5)
     # Cached tokens cost so much that attention overtakes the FFNs within the answer.
     steps = np.arange(1, 400)
     one = np.ones(len(steps))

@@ -155,14 +155,14 @@ def test_collectives_across_servers_use_the_nics_of_all_ranks():
     scenario["cluster"] = {**scenario["cluster"], "accelerators": 32}
     job = job_of(scenario)
     links = job.deployment.links
-    assert np.diff(links.own_ptr).tolist() == [32, 0, 0]
-    tiers = {job.cluster.links.tiers[job.cluster.links.tier[link]] for link in links.own_link}
+    assert np.diff(links.collective_ptr).tolist() == [32, 0, 0]
+    tiers = {job.cluster.links.tiers[job.cluster.links.tier[link]] for link in links.collective_link}
     assert tiers == {"nic"}
     payload = job.cluster.fabric.payload_efficiency
-    assert links.own_share == pytest.approx(np.full(32, 1 / 16 / payload))
-    alone = float((links.rate_bps[links.own_link] / links.own_share).min())
+    assert links.collective_share == pytest.approx(np.full(32, 1 / 16 / payload))
+    alone = float((links.rate_bps[links.collective_link] / links.collective_share).min())
     assert job.deployment.pools[0].cost.scale_out_bps <= alone
-    assert len(job_of(changed()).deployment.links.own_ptr) == 0
+    assert len(job_of(changed()).deployment.links.collective_ptr) == 0
 
 
 STORED = {

@@ -27,8 +27,8 @@ BESIDE = replace(
     attention_per_kv_token_s=0.0,
     attention_per_sequence_s=0.0,
     attention_floor_s=0.0,
-    beside_per_kv_token_s=np.array([1e-6, 7e-6, 3e-5]),
-    beside_s=np.array([[0.0, 0.0, 0.0], [1e-4, 2e-4, 9e-4], [9e-4, 3e-3, 8e-3]]),
+    overlapped_per_kv_token_s=np.array([1e-6, 7e-6, 3e-5]),
+    overlapped_s=np.array([[0.0, 0.0, 0.0], [1e-4, 2e-4, 9e-4], [9e-4, 3e-3, 8e-3]]),
 )
 """Attention that runs beside other work: three lines, of which one after the other is the longest."""
 ROUTERS = ("round-robin", "random", "least-loaded", "two-choices", "prefix", "session")

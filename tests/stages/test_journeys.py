@@ -82,7 +82,7 @@ def test_the_files_give_the_record_back_and_figures_beside_it(tmp_path: Path) ->
     write_variant(tmp_path, record, seen.served)
     again = read_record(tmp_path / "requests.parquet")
     assert not again.has("queue_s")
-    np.testing.assert_array_equal(spent(again), seen.whole)
+    np.testing.assert_array_equal(spent(again), seen.end_to_end)
     for name in ("first_token_ps", "queue_s", "predecessor"):
         np.testing.assert_array_equal(again.parts["small"].column(name), record.parts["small"].column(name))
     gaps = again.parts["small"].parts["serving"].table("gaps")["count"]

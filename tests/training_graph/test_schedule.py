@@ -109,7 +109,7 @@ def test_dualpipe_does_all_its_work_once_and_holds_p_plus_1(half, more):
         assert {row[1:] for row in rows if row[0] == Op.FORWARD} == both
         assert {row[1:] for row in rows if row[0] == Op.BACKWARD} == both
         weights = {row[1:] for row in rows if row[0] == Op.WEIGHT}
-        wholes = {row[1:] for row, whole in zip(rows, sequence.whole, strict=True) if whole}
+        wholes = {row[1:] for row, whole in zip(rows, sequence.full, strict=True) if whole}
         assert weights | wholes == both
         assert not weights & wholes
         near = min(rank, pp - 1 - rank)

@@ -491,7 +491,7 @@ void PfcFabric::conclude() {
   columns.longest_ps = std::move(longest_ps_);
   columns.pauses = std::move(pauses_);
   for (std::size_t flow = 0; flow < standing_.size(); ++flow) {
-    columns.flow_held_ps.push_back(standing_[flow].held_ps);
+    columns.flow_paused_ps.push_back(standing_[flow].held_ps);
     columns.flow_victim_ps.push_back(standing_[flow].victim_ps);
     columns.flow_origin.push_back(static_cast<std::int32_t>(flow_blame_[flow].origin));
   }

@@ -350,7 +350,7 @@ TEST(pfc_pause_tree_slows_a_victim_and_names_its_root) {
   CHECK(pauses.paused_ps[4] > 0 && pauses.origin[4] == 1);    // host 2 is stopped by the same root
   CHECK(pauses.paused_ps[1] == 0);
   CHECK(pauses.flow_victim_ps[2] > 0 && pauses.flow_origin[2] == 1);  // 4 -> 1 stands for host 0's sake
-  CHECK(pauses.flow_held_ps[0] > 0 && pauses.flow_victim_ps[0] == 0 && pauses.flow_victim_ps[1] == 0);
+  CHECK(pauses.flow_paused_ps[0] > 0 && pauses.flow_victim_ps[0] == 0 && pauses.flow_victim_ps[1] == 0);
 }
 
 TEST(pfc_adaptive_choice_goes_round_a_paused_egress) {

@@ -70,11 +70,11 @@ def notes(result: Result) -> list[str]:
 
 def _notes(variant: JobsVariant) -> Iterator[str]:
     for job in variant.jobs:
-        beside = job.together
-        if isinstance(beside, ServingFigure) and beside.transfers:
+        figure = job.together
+        if isinstance(figure, ServingFigure) and figure.transfers:
             yield (
-                f"{variant.name}: transfers of {job.name} take {beside.transfer_slowdown:.2f} times as long"
-                f" ({beside.transfers} of them, {numbers.seconds(beside.transfer_s)} on average)"
+                f"{variant.name}: transfers of {job.name} take {figure.transfer_slowdown:.2f} times as long"
+                f" ({figure.transfers} of them, {numbers.seconds(figure.transfer_s)} on average)"
             )
     rounds = variant.rounds
     if rounds.count > 1:

@@ -79,8 +79,8 @@ def _pair(values: Percentiles) -> str:
 
 def _in_time(result: Result) -> list[ServedVariant]:
     """Variants that answer as large a share of the requests in time as was asked for."""
-    told = ((each, each.serving.slo) for each in result.served)
-    return [each for each, slo in told if slo.attainment >= slo.target]
+    objectives = ((each, each.serving.slo) for each in result.served)
+    return [each for each, slo in objectives if slo.attainment >= slo.target]
 
 
 def best_variant(result: Result) -> ServedVariant:
@@ -100,8 +100,8 @@ def first_token(variant: ServedVariant, level: Level = "p99") -> str:
     parts = serving.ttft_parts.get(level)
     if not parts:
         return "No request was answered."
-    told = ", ".join(f"{word} {numbers.seconds(getattr(parts, name))}" for name, word in PARTS)
-    return f"{level} of the time to the first token, {numbers.seconds(getattr(serving.ttft_s, level))}: {told}"
+    shares = ", ".join(f"{word} {numbers.seconds(getattr(parts, name))}" for name, word in PARTS)
+    return f"{level} of the time to the first token, {numbers.seconds(getattr(serving.ttft_s, level))}: {shares}"
 
 
 def why(result: Result) -> str:

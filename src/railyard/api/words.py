@@ -78,9 +78,9 @@ def share_of(variant: StepVariant, causes: Iterable[str]) -> float:
 def exposed_words(variant: StepVariant) -> str:
     """`12.3 % (bandwidth 9.1, contention 3.2)`."""
     parts = [(cause, share_of(variant, [cause])) for cause in EXPOSED]
-    told = ", ".join(f"{cause} {100 * share:.1f}" for cause, share in parts if share >= 0.0005)
+    shares = ", ".join(f"{cause} {100 * share:.1f}" for cause, share in parts if share >= 0.0005)
     total = numbers.percent(sum(share for _, share in parts))
-    return f"{total} ({told})" if told else total
+    return f"{total} ({shares})" if shares else total
 
 
 def card(result: Result, report: Path | None) -> str:
@@ -136,8 +136,8 @@ def notes(result: Result) -> list[str]:
 def _waiting(variant: StepVariant) -> str:
     """What the accelerators wait for: communication, and storage where they do."""
     stored = [(cause, share_of(variant, [cause])) for cause in STORED]
-    told = [f"{cause} {numbers.percent(share)}" for cause, share in stored if share >= 0.0005]
-    return ", ".join([f"communication {exposed_words(variant)}", *told])
+    shares = [f"{cause} {numbers.percent(share)}" for cause, share in stored if share >= 0.0005]
+    return ", ".join([f"communication {exposed_words(variant)}", *shares])
 
 
 def explain(result: Result) -> str:
@@ -268,7 +268,7 @@ def _gain(variants: Sequence[StepVariant], other: StepVariant) -> float:
     return max(map(_rate, variants)) / _rate(other) - 1
 
 
-def _held_back_at(variant: StepVariant) -> str | None:
+def _bottleneck_tier(variant: StepVariant) -> str | None:
     """The tier that holds the step back: what trying found, where that is a tier, else the one that is most loaded."""
     tried = variant.bottleneck.name
     if tried in {row.name for row in variant.network.tiers}:
@@ -281,7 +281,7 @@ def _contrast(best: StepVariant, worst: StepVariant) -> str:
     faster = _gain([best], worst)
     waits = [numbers.percent(share_of(variant, WAITING)) for variant in (worst, best)]
     grown = max(WAITING, key=lambda cause: share_of(worst, [cause]) - share_of(best, [cause]))
-    tier = _held_back_at(worst)
+    tier = _bottleneck_tier(worst)
     where = f" at {tier}" if tier and grown in {"bandwidth", "contention"} else ""
     network = share_of(worst, STORED) < 0.0005
     whom = "the network and for stragglers" if network else "the network, stragglers and storage"

@@ -107,8 +107,8 @@ def calibrate(
         try:
             sample = _measured(device, entry, model, operator, plan.least_s)
         except device.refusals as error:
-            said = (str(error).splitlines() or ["no reason"])[0]
-            skipped.append(f"{operator.kind} {operator.datatype} {operator.shape}: {said}")
+            reason = (str(error).splitlines() or ["no reason"])[0]
+            skipped.append(f"{operator.kind} {operator.datatype} {operator.shape}: {reason}")
             continue
         samples += [sample] if sample else []
     progress("launches", 1.0)

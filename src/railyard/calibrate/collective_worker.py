@@ -29,9 +29,9 @@ def main(arguments: list[str]) -> None:
     distributed.init_process_group(backend, store=store, rank=rank, world_size=count)
     rows = []
     for size in map(int, arguments[3].split(",")):
-        whole = torch.ones(size // 4 // count * count, device=place)
-        part = torch.ones(whole.numel() // count, device=place)
-        for kind, call in _calls(distributed, whole, part).items():
+        full = torch.ones(size // 4 // count * count, device=place)
+        part = torch.ones(full.numel() // count, device=place)
+        for kind, call in _calls(distributed, full, part).items():
             rows.append((kind, size, _seconds(torch, distributed, call, gpu=backend == "nccl")))
     if rank == 0:
         Path(os.environ["RAILYARD_FOUND"]).write_text(json.dumps(rows), encoding="utf-8")
@@ -39,11 +39,11 @@ def main(arguments: list[str]) -> None:
     distributed.destroy_process_group()
 
 
-def _calls(distributed: Any, whole: Any, part: Any) -> dict[str, Callable[[], object]]:
-    calls: dict[str, Callable[[], object]] = {"all-reduce": lambda: distributed.all_reduce(whole)}
-    calls["all-gather"] = lambda: distributed.all_gather_into_tensor(whole, part)
+def _calls(distributed: Any, full: Any, part: Any) -> dict[str, Callable[[], object]]:
+    calls: dict[str, Callable[[], object]] = {"all-reduce": lambda: distributed.all_reduce(full)}
+    calls["all-gather"] = lambda: distributed.all_gather_into_tensor(full, part)
     if distributed.get_backend() == "nccl":
-        calls["reduce-scatter"] = lambda: distributed.reduce_scatter_tensor(part, whole)
+        calls["reduce-scatter"] = lambda: distributed.reduce_scatter_tensor(part, full)
     return calls
 
 

@@ -20,12 +20,12 @@ _SERVER = """servers:
     scale_up_domain: 1, nics: 1, accelerator_numa: [0], nic_numa: [0], numa_nodes: 1}}"""
 
 
-def overlay(found: Calibration, whole: str = "") -> str:
+def overlay(found: Calibration, entry_text: str = "") -> str:
     """The text of a catalogue file that `catalog:` of a scenario takes.
 
     Args:
         found: What was measured.
-        whole: Fields of a new entry, indented by four; "" lays the values over the catalogue's entry.
+        entry_text: Fields of a new entry, indented by four; "" lays the values over the catalogue's entry.
     """
     facts = found.facts
     # A quote or a line break in what a driver says must not end the text.
@@ -45,21 +45,21 @@ def overlay(found: Calibration, whole: str = "") -> str:
         "    sources:",
         f'      measured: {{source: "{source}", year: {found.date[:4]}, confidence: measured}}',
     ]
-    if whole:
+    if entry_text:
         peak = "cores x clock x FLOP of the registers' width a cycle; 32-bit, for NumPy has no 16-bit product"
         lines += [
             f'      peak: {{source: "{peak}", year: {found.date[:4]}, confidence: estimated}}',
             f'      guess: {{source: "not measurable from a program", year: {found.date[:4]}, confidence: estimated}}',
-            *whole.rstrip("\n").splitlines(),
+            *entry_text.rstrip("\n").splitlines(),
             f"    memory_bandwidth: {{value: {found.constants['copied_bytes_s'] / 1e9:.3f} GB/s, from: measured}}",
         ]
-    server = [_SERVER.format(name=found.entry)] if whole else []
-    return "\n".join([*lines, *_values(found, whole=bool(whole)), *server]) + "\n"
+    server = [_SERVER.format(name=found.entry)] if entry_text else []
+    return "\n".join([*lines, *_values(found, entry_text=bool(entry_text)), *server]) + "\n"
 
 
-def _values(found: Calibration, *, whole: bool) -> list[str]:
+def _values(found: Calibration, *, entry_text: bool) -> list[str]:
     constants = dict(found.constants)
-    if whole:
+    if entry_text:
         # A processor's peak of memory is the best copy itself, and it has no 8-bit products.
         constants["memory_efficiency"] = 1.0
         constants.setdefault("gemm_efficiency_8bit", constants["gemm_efficiency"])

@@ -106,12 +106,12 @@ class TorchDevice:
                 # Kept at work while the tool reads, or it would read the clock and the power of rest.
                 while reader.poll() is None and call is not None:
                     self.seconds(call, 10)
-                said = reader.stdout.read() if reader.stdout else ""
+                output = reader.stdout.read() if reader.stdout else ""
         except OSError:
             return "", {}
-        if not said.strip():
+        if not output.strip():
             return "", {}
-        driver, *values = (value.strip() for value in said.splitlines()[0].split(","))
+        driver, *values = (value.strip() for value in output.splitlines()[0].split(","))
         return driver, dict(zip(("clock", "power", "power limit", "temperature, C"), values, strict=False))
 
     def entry(self, catalog: Catalog, name: str | None) -> tuple[str, str]:
@@ -122,16 +122,16 @@ class TorchDevice:
         """
         if name is not None:
             return catalog.resolve("accelerators", name), ""
-        said = self.torch.cuda.get_device_name(0) if self.gpu else "cpu"
-        for spelling in _spellings(said, self._memory_gib()):
+        device_name = self.torch.cuda.get_device_name(0) if self.gpu else "cpu"
+        for spelling in _spellings(device_name, self._memory_gib()):
             try:
                 return catalog.resolve("accelerators", spelling), ""
             except InputError:
                 continue
         raise InputError(
-            f"the catalogue has no accelerator `{said}`",
+            f"the catalogue has no accelerator `{device_name}`",
             key="entry",
-            found=said,
+            found=device_name,
             hint="name the entry that it is with `--entry`; `railyard catalog list accelerators` shows them",
         )
 
@@ -228,13 +228,13 @@ class TorchDevice:
         if not self.gpu:
             return self.host_seconds(self.tiny(), repeats) / repeats
         parts = [self._pass(_CHAIN_BYTES) for _ in range(_CHAIN)]
-        whole = self._pass(_CHAIN * _CHAIN_BYTES)
+        single_call = self._pass(_CHAIN * _CHAIN_BYTES)
 
         def all_parts() -> None:
             for part in parts:
                 part()
 
-        chain, single = (self._recorded(call) for call in (all_parts, whole))
+        chain, single = (self._recorded(call) for call in (all_parts, single_call))
         chain(), single()
         rounds = max(5, repeats // _CHAIN)
         longer = sorted(self.seconds(chain, 1) - self.seconds(single, 1) for _ in range(rounds))[rounds // 2]
@@ -264,18 +264,18 @@ class TorchDevice:
         return run_collectives(count, "nccl", sizes_bytes)
 
 
-def _spellings(said: str, memory_gib: float) -> list[str]:
+def _spellings(name: str, memory_gib: float) -> list[str]:
     """Names under which the catalogue may know a device, the most exact first."""
-    plain = re.sub(r"^(NVIDIA|AMD|Tesla|Instinct|GeForce)\s+", "", re.sub(r"^(NVIDIA|AMD)\s+", "", said)).strip()
+    plain = re.sub(r"^(NVIDIA|AMD|Tesla|Instinct|GeForce)\s+", "", re.sub(r"^(NVIDIA|AMD)\s+", "", name)).strip()
     chip = re.match(r"[A-Za-z]+\d+[A-Za-z]*", plain)
     if chip is None:
-        return [said, plain]
+        return [name, plain]
     short = chip.group(0)
     # Words of size, memory and socket leave the chip what it is; any other word (PCIe, NVL) makes it another device.
     rest = re.sub(r"\b(\d+ ?GB|HBM\w*|SXM\d*|AC|OAM)\b", "", plain[len(short) :], flags=re.IGNORECASE)
     last = [short] if not re.search(r"\w", rest) else []
     sized = [f"{short} {round(memory_gib)}GB"] if memory_gib and last else []
-    return [said, plain, re.sub(r"\s*HBM\w*$", "", plain), *sized, *last]
+    return [name, plain, re.sub(r"\s*HBM\w*$", "", plain), *sized, *last]
 
 
 def run_collectives(count: int, backend: str, sizes_bytes: tuple[int, ...]) -> dict[tuple[str, int], float]:

@@ -34,7 +34,7 @@ class NameIndex:
 
     def __init__(self, folder: Path) -> None:
         self._files = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
-        self._own = {folded(name): name for name in self._files}
+        self._names = {folded(name): name for name in self._files}
         self._extra: dict[str, str] = {}
         self._extra_spellings: list[str] = []
         self._aliases: dict[str, str] | None = None
@@ -57,7 +57,7 @@ class NameIndex:
     def find(self, word: str) -> str | None:
         """The name that a name or alias stands for; None when it stands for nothing."""
         key = folded(word)
-        for known in (self._extra, self._own):
+        for known in (self._extra, self._names):
             if key in known:
                 return known[key]
         return self._alias_table().get(key)

@@ -186,11 +186,11 @@ class Model(Entry):
             layer: Counted from 0; layers from `layers` on are the multi-token-prediction layers.
             active: Only what one token uses.
         """
-        own = self.attention_parameters() + self.norms_per_layer * self.norm_parameters()
+        mixing = self.attention_parameters() + self.norms_per_layer * self.norm_parameters()
         if not (self.has_experts(layer) or (self.experts and layer >= self.layers)):
-            return own + self.mlp_parameters()
+            return mixing + self.mlp_parameters()
         routed = self.experts_per_token if active else self.experts
-        return own + routed * self.expert_parameters() + self.shared_parameters() + self.router_parameters()
+        return mixing + routed * self.expert_parameters() + self.shared_parameters() + self.router_parameters()
 
     def embedding_parameters(self) -> int:
         """Parameters of the input embedding and the learned positions."""

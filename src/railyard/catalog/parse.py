@@ -160,8 +160,8 @@ class Parser:
         pairs = {key: value for key, value in (node.mapping or {}).items() if key not in ORIGIN_KEYS}
         if not pairs:
             self._report(node, attribute, "expected a mapping of names to values", allowed=", ".join(record.allowed))
-        own = self._origin(node) if node.mapping and set(ORIGIN_KEYS) & set(node.mapping) else None
-        outer, self.default = self.default, own or self.default
+        origin = self._origin(node) if node.mapping and set(ORIGIN_KEYS) & set(node.mapping) else None
+        outer, self.default = self.default, origin or self.default
         table: dict[str, float] = {}
         for key, item in pairs.items():
             if key not in record.allowed:

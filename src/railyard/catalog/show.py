@@ -51,8 +51,8 @@ def describe(entry: Entry) -> list[Row]:
     known = records(type(entry))
     words = [Row(record.key, _words(entry, name, record), "", "", "") for name, record in known.items()]
     facts = [
-        Row(_key(known, name), said.value_text, said.source, str(said.year or ""), said.confidence)
-        for name, said in entry.provenance.items()
+        Row(_key(known, name), value.value_text, value.source, str(value.year or ""), value.confidence)
+        for name, value in entry.provenance.items()
     ]
     return [row for row in words if row.value] + facts + (_counted(entry) if isinstance(entry, Model) else [])
 
@@ -103,7 +103,7 @@ def _column(kind: type[T], cell: Callable[[T], str]) -> Callable[[Entry], str]:
     return show
 
 
-def _said(entry: Entry, attribute: str) -> str:
+def _value_text(entry: Entry, attribute: str) -> str:
     """Sizes as their source writes them: 80 GB and 80 GiB are both in use and not the same."""
     return entry.provenance[attribute].value_text
 
@@ -137,7 +137,7 @@ _COLUMNS: dict[type[Entry], dict[str, Callable[[Entry], str]]] = {
     Accelerator: {
         "year": _column(Accelerator, lambda it: str(it.year)),
         "16-bit dense": _column(Accelerator, _flops),
-        "memory": _column(Accelerator, lambda it: _said(it, "memory_bytes")),
+        "memory": _column(Accelerator, lambda it: _value_text(it, "memory_bytes")),
         "bandwidth": _column(Accelerator, lambda it: units.format_byte_rate(it.memory_bps)),
         "scale-up, one way": _column(Accelerator, _scale_up),
         "domain": _column(Accelerator, lambda it: str(it.scale_up_domain)),
@@ -161,7 +161,7 @@ _COLUMNS: dict[type[Entry], dict[str, Callable[[Entry], str]]] = {
         "family": _column(Switch, lambda it: it.family),
         "capacity": _column(Switch, lambda it: units.format_rate(it.capacity_bps)),
         "ports": _column(Switch, lambda it: f"{it.ports} x {units.format_rate(it.port_rate_bps)}"),
-        "buffer": _column(Switch, lambda it: _said(it, "buffer_bytes")),
+        "buffer": _column(Switch, lambda it: _value_text(it, "buffer_bytes")),
         "power": _column(Switch, lambda it: _power(it.power_w)),
         "price": _column(Switch, lambda it: _money(it.price_usd)),
     },
@@ -175,7 +175,7 @@ _COLUMNS: dict[type[Entry], dict[str, Callable[[Entry], str]]] = {
     Storage: {
         "read": _column(Storage, lambda it: units.format_byte_rate(it.read_bps)),
         "write": _column(Storage, lambda it: units.format_byte_rate(it.write_bps)),
-        "capacity": _column(Storage, lambda it: _said(it, "capacity_bytes")),
+        "capacity": _column(Storage, lambda it: _value_text(it, "capacity_bytes")),
         "price a TB": _column(Storage, lambda it: _money(it.price_usd_per_tb)),
     },
     Model: {

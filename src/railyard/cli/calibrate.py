@@ -49,8 +49,8 @@ def device(
         raise InputError("the file exists already and is left as it is", file=out, hint="`--force` replaces it")
     found_device = _device(kind)
     known = catalog.load()
-    name, whole = found_device.entry(known, entry)
-    record = _preliminary(found_device, name, whole) if whole else known.accelerator(name)
+    name, entry_text = found_device.entry(known, entry)
+    record = _preliminary(found_device, name, entry_text) if entry_text else known.accelerator(name)
     with Progress(wanted=not as_json) as progress:
         found = calibrate(
             found_device,
@@ -60,7 +60,7 @@ def device(
             progress=progress,
             collectives=collectives,
         )
-    text = overlay(found, whole)
+    text = overlay(found, entry_text)
     _checked(text)
     if out is not None:
         write(text, out, force=force)
@@ -119,7 +119,7 @@ def serving(runs: Path, *, out: Path | None, force: bool, as_json: bool) -> None
     table = Table(("run", "constant", "published tables", "fitted"), right=(2, 3))
     for step in steps:
         before = table_profile("vllm", step.setting.device)
-        for name in step.told:
+        for name in step.given:
             table.add(
                 step.setting.run.name, name, f"{getattr(before, name):.4g}", f"{getattr(step.software, name):.4g}"
             )
@@ -163,7 +163,7 @@ def _plan(kind: str, *, quick: bool) -> Any:
     return plan.LARGE_QUICK if quick else plan.LARGE
 
 
-def _preliminary(found_device: Device, name: str, whole: str) -> Accelerator:
+def _preliminary(found_device: Device, name: str, entry_text: str) -> Accelerator:
     """The entry of a device that the catalogue does not hold, its bandwidth by one copy, all shares 1."""
     from railyard.calibrate.calibration import Calibration
     from railyard.calibrate.device import median_s
@@ -174,7 +174,7 @@ def _preliminary(found_device: Device, name: str, whole: str) -> Accelerator:
     constants = {"copied_bytes_s": 2.0 * size / seconds, "launch_s": 1e-6}
     constants |= {"gemm_efficiency": 1.0, "attention_efficiency": 1.0}
     blank = Calibration(name, found_device.facts(), "2000-01-01", (), constants, {"launch_s": 0.0})
-    return _checked(overlay(blank, whole)).accelerator(name)
+    return _checked(overlay(blank, entry_text)).accelerator(name)
 
 
 def _checked(text: str) -> Catalog:

@@ -109,8 +109,8 @@ def _line(tree: Tree, node: Node, indent: str) -> str:
 
 def _bar(share: float) -> str:
     eighths = round(min(max(share, 0.0), 1.0) * _BAR * 8)
-    whole, part = divmod(eighths, 8)
-    return "█" * whole + (_EIGHTHS[part] if part else "")
+    full, part = divmod(eighths, 8)
+    return "█" * full + (_EIGHTHS[part] if part else "")
 
 
 def _traced(tree: Tree) -> Iterator[str]:

@@ -11,7 +11,7 @@ from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.errors import InputError
 from railyard.plan.serving.planning import plan
-from railyard.plan.serving.told import gain, to_json, why
+from railyard.plan.serving.summary import gain, to_json, why
 from railyard.scenario import load
 
 if TYPE_CHECKING:
@@ -106,8 +106,8 @@ def _options(planned: Planned) -> None:
         for row in rows[:_OPTIONS]:
             price = row["usd_per_million"]
             bound = row["bound"]
-            told = numbers.short(price) if price is not None else (f"> {numbers.short(bound)}" if bound else "")
-            table.add(stage, row["option"], told, row["verdict"])
+            text = numbers.short(price) if price is not None else (f"> {numbers.short(bound)}" if bound else "")
+            table.add(stage, row["option"], text, row["verdict"])
         if len(rows) > _OPTIONS:
             table.add(stage, f"{len(rows) - _OPTIONS} more", "", "dearer, late or impossible: `--json` has all")
     table.print()
@@ -127,7 +127,7 @@ def _rates(planned: Planned) -> None:
         table.add(
             f"{row.rate_bps / 1e9:g} Gb/s",
             "late" if row.split is None else numbers.short(row.split.trial.score),
-            "late" if row.whole is None else numbers.short(row.whole.trial.score),
+            "late" if row.joint is None else numbers.short(row.joint.trial.score),
             numbers.NOT_APPLICABLE if saved is None else f"{saved:.1%}",
         )
     table.print()

@@ -40,8 +40,8 @@ def run(
         return
     show(finished)
     if not quiet:
-        told = "\n".join([words.why(finished.result), *words.notes(finished.result)])
-        emit(f"\n{told}\n\nreport: {finished.report_path}")
+        text = "\n".join([words.why(finished.result), *words.notes(finished.result)])
+        emit(f"\n{text}\n\nreport: {finished.report_path}")
 
 
 def compare(

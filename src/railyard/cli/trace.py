@@ -33,9 +33,9 @@ def trace(file: Path, *, name: str | None, sort: bool, drop_empty: bool, as_json
     table.print()
     emit("")
     lengths = Table(["tokens", "mean", "p50", "p90", "p99", "largest"], right=[1, 2, 3, 4, 5])
-    for what, held in (("input", summary.input_tokens), ("output", summary.output_tokens)):
-        if held is not None:
-            lengths.add(what, *_cells(held))
+    for what, lengths_of in (("input", summary.input_tokens), ("output", summary.output_tokens)):
+        if lengths_of is not None:
+            lengths.add(what, *_cells(lengths_of))
     lengths.print()
 
 
@@ -70,8 +70,10 @@ def _classes(summary: Summary) -> list[tuple[str, str, str]]:
     return [(f"class {name}", f"{share:.1%}", "of requests") for name, share in summary.kinds.items()]
 
 
-def _cells(held: Lengths) -> list[str]:
-    return [f"{value:,.0f}" for value in (held.mean, held.p50, held.p90, held.p99, held.most)]
+def _cells(lengths_of: Lengths) -> list[str]:
+    return [
+        f"{value:,.0f}" for value in (lengths_of.mean, lengths_of.p50, lengths_of.p90, lengths_of.p99, lengths_of.most)
+    ]
 
 
 def _span(seconds: float) -> str:

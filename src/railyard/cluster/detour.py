@@ -29,13 +29,13 @@ def spread(wiring: Wiring, detour: Detour, src: NDArray[np.int32], dst: NDArray[
     """
     direct = paths.spread(wiring.routing, wiring.target, src, dst)
     far = np.flatnonzero(src // detour.group_ports != dst // detour.group_ports)
-    flow = np.repeat(far, detour.ways)
+    flow = np.repeat(far, detour.intermediates)
     middle = _middle_ports(wiring, detour, src[far], dst[far])
     there = paths.spread(wiring.routing, wiring.target, src[flow], middle)
     routers = wiring.target[_first_links(wiring, middle)]
     onward = paths.spread(wiring.routing, wiring.target, routers, dst[flow])
     arrives = wiring.target[there.link] == middle[there.rows()]
-    part = detour.share / detour.ways
+    part = detour.share / detour.intermediates
     keep = np.ones(len(src))
     keep[far] -= detour.share
     rows = [direct.rows(), flow[there.rows()][~arrives], flow[onward.rows()]]
@@ -49,7 +49,7 @@ def _middle_ports(wiring: Wiring, detour: Detour, src: NDArray[np.int32], dst: N
     one, other = src // detour.group_ports, dst // detour.group_ports
     pair = one.astype(np.uint64) * np.uint64(detour.groups) + other.astype(np.uint64)
     begin = hashing.pick(hashing.mix(pair), np.full(len(pair), detour.groups - 2, np.int32))
-    slot = (begin[:, None] + np.arange(detour.ways)) % (detour.groups - 2)
+    slot = (begin[:, None] + np.arange(detour.intermediates)) % (detour.groups - 2)
     group = slot + (slot >= np.minimum(one, other)[:, None])
     group += group >= np.maximum(one, other)[:, None]
     filled = np.minimum(detour.group_ports, len(wiring.used) - group * detour.group_ports)

@@ -63,8 +63,8 @@ class Hardware:
         """
         override.check(spec.overrides)
         server = override.overridden(_server(catalog, spec.server), spec.overrides.get("server", {}), "server")
-        own = spec.overrides.get("accelerator", {})
-        accelerator = override.overridden(catalog.accelerator(server.accelerator), own, "accelerator")
+        overrides = spec.overrides.get("accelerator", {})
+        accelerator = override.overridden(catalog.accelerator(server.accelerator), overrides, "accelerator")
         nic = override.overridden(catalog.nic(server.nic), spec.overrides.get("nic", {}), "nic")
         per_server = _per_server(spec.accelerators, server)
         nics = max(1, server.nics * per_server // server.accelerators)

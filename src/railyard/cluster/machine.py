@@ -199,14 +199,14 @@ class Cluster:
                 raise InputError("a factor is more than zero", key=name, found=value)
         factor = self._tier_factors(scale_up, nic, fabric_tiers, storage)
         links = self.links.scaled(factor[self.links.tier], latency=latency)
-        own = self.accelerator
+        accelerator = self.accelerator
         accelerator = replace(
-            own,
-            flops={kind: value * flops for kind, value in own.flops.items()},
-            memory_bps=own.memory_bps * memory_bandwidth,
-            scale_up_bps=own.scale_up_bps * scale_up,
-            scale_up_collective_bps=own.scale_up_collective_bps * scale_up,
-            scale_up_latency_ps=round(own.scale_up_latency_ps * latency),
+            accelerator,
+            flops={kind: value * flops for kind, value in accelerator.flops.items()},
+            memory_bps=accelerator.memory_bps * memory_bandwidth,
+            scale_up_bps=accelerator.scale_up_bps * scale_up,
+            scale_up_collective_bps=accelerator.scale_up_collective_bps * scale_up,
+            scale_up_latency_ps=round(accelerator.scale_up_latency_ps * latency),
         )
         copies = {id(network): _slower(network, links, latency) for network in self.networks}
         return replace(
@@ -251,8 +251,8 @@ class Cluster:
 def _check_domains(order: NDArray[np.int32], ranks: int, domain: int) -> None:
     number = np.arange(ranks)
     first = order[number // domain * domain] if len(order) == ranks else order
-    whole = len(order) == ranks and bool((np.sort(order) == number).all())
-    if not whole or not (first % domain == 0).all() or not (order == first + number % domain).all():
+    complete = len(order) == ranks and bool((np.sort(order) == number).all())
+    if not complete or not (first % domain == 0).all() or not (order == first + number % domain).all():
         raise InputError(f"an order of a cluster's accelerators keeps scale-up domains of {domain} together")
 
 

@@ -51,6 +51,6 @@ def overridden(entry: E, values: Mapping[str, Any], record: str) -> E:
             raise InputError(
                 f"{record} has no `{name}`", key=key, allowed=sorted(known), hint=did_you_mean(name, known)
             )
-        own = getattr(entry, name)
-        changed[name] = {**own, **value} if isinstance(own, dict) and isinstance(value, dict) else value
+        default = getattr(entry, name)
+        changed[name] = {**default, **value} if isinstance(default, dict) and isinstance(value, dict) else value
     return replace(entry, **changed)

@@ -148,23 +148,23 @@ class ScaleUp:
 
 def _used(accelerator: Accelerator, server: Server, used: int | None) -> int:
     """Ranks of a domain: only switched domains of several servers can be used in part, server by server."""
-    whole, step = server.scale_up_domain, server.accelerators
-    if used is None or used == whole:
-        return whole
-    if accelerator.scale_up_kind != "switched" or whole <= step:
+    domain, step = server.scale_up_domain, server.accelerators
+    if used is None or used == domain:
+        return domain
+    if accelerator.scale_up_kind != "switched" or domain <= step:
         raise InputError(
             "only scale-up domains of several servers that share a switch can be used in part",
             key="ranks_per_domain",
             found=used,
-            hint=f"leave it out: a domain of {server.name} is {whole} accelerators",
+            hint=f"leave it out: a domain of {server.name} is {domain} accelerators",
         )
-    if not 0 < used <= whole or used % step:
-        near = min(max(used // step * step, step), whole)
+    if not 0 < used <= domain or used % step:
+        near = min(max(used // step * step, step), domain)
         raise InputError(
-            f"a domain of {server.name} holds {whole} accelerators in servers of {step}, and a job takes all of one",
+            f"a domain of {server.name} holds {domain} accelerators in servers of {step}, and a job takes all of one",
             key="ranks_per_domain",
             found=used,
-            allowed=f"multiples of {step} up to {whole}",
+            allowed=f"multiples of {step} up to {domain}",
             hint=f"nearest possible: {near}",
         )
     return used

@@ -171,7 +171,7 @@ def _library_score(
             return _over_all_links(case, size_bytes, candidates)
         estimates = library(case, size_bytes) if library is not None else {}
         for (name, protocol), time_us in estimates.items():
-            item = (_own_name(name, case), protocol)
+            item = (_published_name(name, case), protocol)
             if item in candidates:
                 row = candidates.index(item)
                 score[row] = np.minimum(score[row], time_us)
@@ -185,17 +185,17 @@ def _over_all_links(
 
     Its factors by size are for rings of eight and would have two ranks take LL at 32 MiB, which logs do not show.
     """
-    own = "direct" if any(name == "direct" for name, _ in candidates) else kind_word(case.kind)
-    if not any(name == own for name, _ in candidates):
+    preferred = "direct" if any(name == "direct" for name, _ in candidates) else kind_word(case.kind)
+    if not any(name == preferred for name, _ in candidates):
         return None
     score = np.full((len(candidates), len(size_bytes)), np.inf)
     for row, (name, protocol) in enumerate(candidates):
-        if name == own:
+        if name == preferred:
             score[row] = predicted_us(case, name, protocol, size_bytes)
     return score
 
 
-def _own_name(name: str, case: Case) -> str:
+def _published_name(name: str, case: Case) -> str:
     """Railyard's name of the library's algorithm."""
     if case.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
         return kind_word(case.kind)
@@ -219,14 +219,14 @@ def predicted_us(
         policy: For what launching and the network's software add.
     """
     algorithm = ALGORITHMS.get(name)
-    own = timing(case, algorithm, protocol, size_bytes)
+    time = timing(case, algorithm, protocol, size_bytes)
     machine = case.machine
     path_ps = machine.path_latency_ps if algorithm.route == "mixed" else machine.next_latency_ps
     path_us = (path_ps + policy.network_overhead_ps) * 1e-6
     scale_up, nics = (rate / WIRE[protocol] for rate in links_gbs(case, name))
-    inside = np.minimum(own.rate_gbs, scale_up)
+    inside = np.minimum(time.rate_gbs, scale_up)
     rate = one_after_another(inside, nics) if algorithm.phased else np.minimum(inside, nics)
-    fixed = own.latency_us + own.network_steps * path_us + policy.launch_ps * 1e-6
+    fixed = time.latency_us + time.network_steps * path_us + policy.launch_ps * 1e-6
     time_us: NDArray[np.float64] = fixed + size_bytes / (1e3 * rate)
     return time_us
 

@@ -68,19 +68,19 @@ class Schedule:
             SimulationError: A message carries what its source does not hold, something is added twice, or a rank ends
                 without the data that the kind of collective promises.
         """
-        held = self._start()
+        blocks_of = self._start()
         for number, step in enumerate(self.steps):
-            before = {send.source: dict(held[send.source]) for send in step}
+            before = {send.source: dict(blocks_of[send.source]) for send in step}
             for send in step:
-                _deliver(send, before[send.source], held[send.target], number)
-        self._check(held)
+                _deliver(send, before[send.source], blocks_of[send.target], number)
+        self._check(blocks_of)
 
     def _start(self) -> dict[int, dict[int, frozenset[int]]]:
-        held: dict[int, dict[int, frozenset[int]]] = defaultdict(dict)
+        blocks_of: dict[int, dict[int, frozenset[int]]] = defaultdict(dict)
         for chunk in range(self.chunks):
             for rank in self._holders(chunk):
-                held[rank][chunk] = frozenset([rank])
-        return held
+                blocks_of[rank][chunk] = frozenset([rank])
+        return blocks_of
 
     def _holders(self, chunk: int) -> list[int]:
         if self.kind == CollectiveKind.BROADCAST:
@@ -104,14 +104,14 @@ class Schedule:
             return [chunk // parts % self.ranks], frozenset(self._holders(chunk))
         return everyone, frozenset(self._holders(chunk))
 
-    def _check(self, held: dict[int, dict[int, frozenset[int]]]) -> None:
+    def _check(self, blocks_of: dict[int, dict[int, frozenset[int]]]) -> None:
         for chunk in range(self.chunks):
             ranks, content = self._wanted(chunk)
             for rank in ranks:
-                if held[rank].get(chunk) != content:
+                if blocks_of[rank].get(chunk) != content:
                     raise SimulationError(
                         f"{self.kind.name}: position {rank} ends without chunk {chunk}: "
-                        f"it holds the data of {sorted(held[rank].get(chunk, ()))}"
+                        f"it holds the data of {sorted(blocks_of[rank].get(chunk, ()))}"
                     )
 
 

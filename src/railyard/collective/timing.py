@@ -170,22 +170,22 @@ def pace(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[np
     The filling of a chain, or of a tree over switched domains, is left out: who replays messages fills it. That of a
     tree of chunks stays in: messages are replayed in other pieces than its chunks.
     """
-    whole = timing(case, algorithm, protocol, size_bytes)
+    total = timing(case, algorithm, protocol, size_bytes)
     steps = algorithm.steps(case.kind, case.shape)
     inside_us = _inside_us(case, algorithm, protocol, steps)
     counted = np.full(len(size_bytes), inside_us + steps.scale_out * case.measured.software_us[protocol])
     if protocol == "simple" and case.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
-        counted = counted + _pipeline_us(case, algorithm, size_bytes, whole.rate_gbs, inside_us)
+        counted = counted + _pipeline_us(case, algorithm, size_bytes, total.rate_gbs, inside_us)
     if algorithm.family == "nvls" and case.shape.domains > 1:
-        counted = counted + _switch_pipeline_us(case, algorithm, size_bytes, whole.rate_gbs)
+        counted = counted + _switch_pipeline_us(case, algorithm, size_bytes, total.rate_gbs)
     factor = case.machine.latency_factor
     return Pace(
-        start_us=whole.latency_us - counted,
+        start_us=total.latency_us - counted,
         hop_us=factor * _hop_us(case.machine, algorithm, protocol),
         post_us=factor * _peer_us(case.machine),
         pass_us=factor * SWITCH_PASS_US,
         software_us=case.measured.software_us[protocol],
-        rate_gbs=whole.rate_gbs,
+        rate_gbs=total.rate_gbs,
     )
 
 

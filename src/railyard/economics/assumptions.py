@@ -68,17 +68,17 @@ class Assumptions:
     sources: tuple[Source, ...] = field(default=(), repr=False)
 
     @staticmethod
-    def from_catalog(catalog: Catalog, own: Mapping[str, Range | float] | None = None) -> Assumptions:
+    def from_catalog(catalog: Catalog, overrides: Mapping[str, Range | float] | None = None) -> Assumptions:
         """From the catalogue, with the user's own values in place of some.
 
         Args:
             catalog: Where the prices stand.
-            own: Values by the names of the attributes above; a number stands for a range without width.
+            overrides: Values by the names of the attributes above; a number stands for a range without width.
 
         Raises:
             InputError: A name is unknown, or a value is not usable.
         """
-        given = dict(own or {})
+        given = dict(overrides or {})
         ranges, sources = _defaults(catalog, given)
         for name, value in given.items():
             if name not in NAMES:

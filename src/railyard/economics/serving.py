@@ -93,13 +93,13 @@ class Goodput:
         """
         good = np.asarray(met, bool)
         asked = float(np.sum(input_tokens, where=good, dtype=float))
-        held = float(np.sum(np.broadcast_to(cached, good.shape), where=good, dtype=float))
+        cached_tokens = float(np.sum(np.broadcast_to(cached, good.shape), where=good, dtype=float))
         return Goodput(
             input_tokens=asked,
             output_tokens=float(np.sum(output_tokens, where=good, dtype=float)),
             seconds=seconds,
             attainment=float(good.mean()) if good.size else 0.0,
-            cached_share=held / asked if asked else 0.0,
+            cached_share=cached_tokens / asked if asked else 0.0,
         )
 
     def tokens_per_h(self, kind: str) -> float:

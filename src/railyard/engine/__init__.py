@@ -34,7 +34,7 @@ __all__ = [
     "get",
 ]
 
-_REGISTER = ("analytic", "flow", "packet.whole")
+_REGISTER = ("analytic", "flow", "packet.engine")
 """Modules that put an engine into the registry when they are imported."""
 
 

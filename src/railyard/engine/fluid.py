@@ -133,8 +133,8 @@ def _record(
     }
     if not merged.alone:
         optional["job"] = merged.job
-    if merged.graph.beside is not None:
-        optional["slowed_ps"] = result.beside_ps
+    if merged.graph.loss_index is not None:
+        optional["slowed_ps"] = result.contention_ps
     meta["digest"] = fingerprint(result.start_ps, result.end_ps, result.blocker, result.link_bytes)
     return Record.of_tasks(
         merged.graph,
@@ -164,16 +164,16 @@ def _core_graph(graph: TaskGraph, lowered: Lowered, keys: Keys) -> _core.Graph:
         need=graph.need,
         task_key=keys.task,
         rank_key=keys.rank,
-        **_beside(graph),
+        **_contention(graph),
     )
 
 
-def _beside(graph: TaskGraph) -> dict[str, Any]:
+def _contention(graph: TaskGraph) -> dict[str, Any]:
     """What slows computations, for the core; nothing where nothing does."""
-    if graph.beside is None or graph.loss is None:
+    if graph.loss_index is None or graph.loss is None:
         return {}
     loss = np.ascontiguousarray(graph.loss, np.float64)
-    return {"beside": graph.beside, "loss": loss.ravel(), "contenders": loss.shape[1]}
+    return {"loss_index": graph.loss_index, "loss": loss.ravel(), "contenders": loss.shape[1]}
 
 
 def _seed(seed: int) -> int:

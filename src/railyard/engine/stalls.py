@@ -50,8 +50,8 @@ def drawn(merged: Merged, jitter: Jitter, seed: int) -> tuple[Late, ...]:
 
 def _of_job(job: Job, jitter: Jitter, seed: int) -> Iterator[Late]:
     graph = job.work
-    own = (graph.kind == Kind.COMPUTE) & np.isin(graph.stream, (Stream.COMPUTE, Stream.FREE))
-    busy_ps = np.bincount(graph.rank[own], graph.duration_ps[own], minlength=graph.ranks)
+    computes = (graph.kind == Kind.COMPUTE) & np.isin(graph.stream, (Stream.COMPUTE, Stream.FREE))
+    busy_ps = np.bincount(graph.rank[computes], graph.duration_ps[computes], minlength=graph.ranks)
     longest_ps = float(busy_ps.max(initial=0.0))
     for number, kind in enumerate(jitter.stalls):
         rng = _random(seed, job.seed, number + 1)

@@ -99,12 +99,12 @@ def _joined(graphs: Sequence[TaskGraph]) -> TaskGraph:
     groups = _firsts([len(graph.communicators) for graph in graphs])
     labels = _firsts([len(graph.labels) for graph in graphs])
     shared = [graph.kind == Kind.COLLECTIVE for graph in graphs]
-    beside, loss = _beside(graphs)
+    loss_index, loss = _contention(graphs)
     return TaskGraph(
         ranks=max(graph.ranks for graph in graphs),
         kind=_column(graphs, "kind"),
         rank=np.concatenate(
-            [graph.rank + np.int32(at) * own for graph, at, own in zip(graphs, groups, shared, strict=True)]
+            [graph.rank + np.int32(at) * is_shared for graph, at, is_shared in zip(graphs, groups, shared, strict=True)]
         ),
         peer=_column(graphs, "peer"),
         duration_ps=_column(graphs, "duration_ps"),
@@ -121,7 +121,7 @@ def _joined(graphs: Sequence[TaskGraph]) -> TaskGraph:
         delay_ps=_optional(graphs, "delay_ps", lambda graph: np.zeros(len(graph), np.int64)),
         need=_optional(graphs, "need", lambda graph: np.diff(graph.dep_ptr).astype(np.int32)),
         dep_at=_optional(graphs, "dep_at", lambda graph: np.full(len(graph.dep_idx), AT_RECEIVER, np.uint8)),
-        beside=beside,
+        loss_index=loss_index,
         loss=loss,
     )
 
@@ -161,9 +161,9 @@ def _optional(graphs: Sequence[TaskGraph], name: str, usual: Callable[[TaskGraph
     )
 
 
-def _beside(graphs: Sequence[TaskGraph]) -> tuple[NDArray[np.int32] | None, NDArray[np.float64] | None]:
+def _contention(graphs: Sequence[TaskGraph]) -> tuple[NDArray[np.int32] | None, NDArray[np.float64] | None]:
     """Who slows whom: the tables of losses stand on a diagonal, for communications slow their own job alone."""
-    if all(graph.beside is None for graph in graphs):
+    if all(graph.loss_index is None for graph in graphs):
         return None, None
     losses = [np.zeros((0, 0)) if graph.loss is None else graph.loss for graph in graphs]
     rows, columns = (_firsts([loss.shape[axis] for loss in losses]) for axis in (0, 1))
@@ -171,7 +171,7 @@ def _beside(graphs: Sequence[TaskGraph]) -> tuple[NDArray[np.int32] | None, NDAr
     shifted = []
     for graph, loss, row, column in zip(graphs, losses, rows, columns, strict=True):
         joined[row : row + loss.shape[0], column : column + loss.shape[1]] = loss
-        own = np.full(len(graph), -1, np.int32) if graph.beside is None else graph.beside
+        index = np.full(len(graph), -1, np.int32) if graph.loss_index is None else graph.loss_index
         shift = np.where(graph.kind == Kind.COMPUTE, np.int32(row), np.int32(column))
-        shifted.append(np.where(own < 0, own, own + shift).astype(np.int32))
+        shifted.append(np.where(index < 0, index, index + shift).astype(np.int32))
     return np.concatenate(shifted), joined

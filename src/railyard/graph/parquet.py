@@ -26,7 +26,8 @@ GRAPH_FORMAT = "railyard/1 task graph"
 RECORD_FORMAT = "railyard/1 record"
 TABLE_FORMAT = "railyard/1 table of a record"
 _GRAPH_COLUMNS = ("kind", "rank", "peer", "duration_ps", "size_bytes", "count", "collective", "stream", "label")
-_OPTIONAL_COLUMNS = ("beside", "release_ps", "delay_ps", "need")
+# By the field of the graph: its name in the file.
+_OPTIONAL_COLUMNS = {"loss_index": "beside", "release_ps": "release_ps", "delay_ps": "delay_ps", "need": "need"}
 
 
 def write_graph(graph: TaskGraph, path: Path) -> None:
@@ -133,8 +134,9 @@ def _arrays(frame: pl.DataFrame, declared: Mapping[str, Column]) -> dict[str, ND
 def _graph_frame(graph: TaskGraph) -> pl.DataFrame:
     import polars as pl
 
-    names = [*_GRAPH_COLUMNS, *(name for name in _OPTIONAL_COLUMNS if getattr(graph, name) is not None)]
-    frame = pl.DataFrame({name: getattr(graph, name) for name in names})
+    fields = {name: name for name in _GRAPH_COLUMNS} | _OPTIONAL_COLUMNS
+    columns = {name: getattr(graph, field) for field, name in fields.items()}
+    frame = pl.DataFrame({name: values for name, values in columns.items() if values is not None})
     flat = pl.DataFrame(
         {"row": np.repeat(np.arange(len(graph), dtype=np.int64), np.diff(graph.dep_ptr)), "dep": graph.dep_idx}
     )
@@ -177,7 +179,7 @@ def _graph(frame: pl.DataFrame, text: str) -> TaskGraph:
         communicators=Communicators(
             np.array(groups["ptr"], np.int64), np.array(groups["ranks"], np.int32), list(groups["group"])
         ),
-        **{name: frame[name].to_numpy() for name in _OPTIONAL_COLUMNS if name in frame.columns},
+        **{field: frame[name].to_numpy() for field, name in _OPTIONAL_COLUMNS.items() if name in frame.columns},
         dep_at=None if about.get("dep_at") is None else np.array(about["dep_at"], np.uint8),
         loss=np.array(about["loss"], np.float64) if about.get("loss") else None,
     ).validate()

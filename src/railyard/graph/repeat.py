@@ -69,7 +69,7 @@ def closed(graph: TaskGraph) -> TaskGraph:
         dep_ptr=_grown(graph.dep_ptr, graph.dep_ptr[-1] + len(ends)),
         dep_idx=np.concatenate([graph.dep_idx, ends.astype(np.int32)]),
         labels=[*graph.labels, Label("", "end of step")],
-        beside=None if graph.beside is None else _grown(graph.beside, -1),
+        loss_index=None if graph.loss_index is None else _grown(graph.loss_index, -1),
         release_ps=None if graph.release_ps is None else _grown(graph.release_ps, 0),
         delay_ps=None if graph.delay_ps is None else _grown(graph.delay_ps, 0),
         need=None if graph.need is None else _grown(graph.need, len(ends)),
@@ -87,7 +87,7 @@ _TILED = (
     "collective",
     "stream",
     "label",
-    "beside",
+    "loss_index",
     "delay_ps",
 )
 
@@ -119,8 +119,8 @@ def _last_computations(graph: TaskGraph) -> NDArray[np.int64]:
     last = np.full(graph.ranks + 1, -1, np.int64)
     if len(graph) and graph.labels[graph.label[-1]].op == "end of step":
         return np.full(graph.ranks + 1, len(graph) - 1, np.int64)
-    own = np.flatnonzero((graph.stream == Stream.COMPUTE) & (graph.kind == Kind.COMPUTE))
-    np.maximum.at(last, graph.rank[own], own)
+    computes = np.flatnonzero((graph.stream == Stream.COMPUTE) & (graph.kind == Kind.COMPUTE))
+    np.maximum.at(last, graph.rank[computes], computes)
     return last
 
 
@@ -129,9 +129,9 @@ def _dependencies(
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.uint8] | None]:
     """The dependencies of all steps: pointers, tasks, and at which end of a transfer, where that is known."""
     n = len(graph)
-    own = np.repeat(np.arange(n), np.diff(graph.dep_ptr))
-    order = np.argsort(np.concatenate([own, waits[0]]), kind="stable")
-    step = np.repeat([0, -n], [len(own), len(waits[0])])[order]
+    after = np.repeat(np.arange(n), np.diff(graph.dep_ptr))
+    order = np.argsort(np.concatenate([after, waits[0]]), kind="stable")
+    step = np.repeat([0, -n], [len(after), len(waits[0])])[order]
     later = np.concatenate([graph.dep_idx.astype(np.int64), waits[1]])[order] + step
     counts = np.diff(graph.dep_ptr)
     more = counts + np.bincount(waits[0], minlength=n)

@@ -169,8 +169,8 @@ def _check_rows(requests: RequestTable) -> None:
 
 def _check_blocks(requests: RequestTable) -> None:
     pointers = requests.block_ptr
-    whole = len(pointers) == len(requests) + 1 and pointers[0] == 0 and pointers[-1] == len(requests.block_hash)
-    if not whole or (np.diff(pointers) < 0).any():
+    complete = len(pointers) == len(requests) + 1 and pointers[0] == 0 and pointers[-1] == len(requests.block_hash)
+    if not complete or (np.diff(pointers) < 0).any():
         raise InputError("block_ptr must ascend from 0 to the number of block hashes, one more than requests")
     if requests.block_tokens < 0 or (requests.block_tokens == 0 and len(requests.block_hash)):
         raise InputError("block hashes need the length of a block", key="block_tokens", found=requests.block_tokens)
@@ -221,8 +221,8 @@ def merged(parts: Sequence[RequestTable]) -> RequestTable:
     counts = np.concatenate([np.diff(part.block_ptr) for part in parts])[order]
     pointers = np.concatenate(([0], np.cumsum(counts)))
     inside = np.arange(pointers[-1]) - np.repeat(pointers[:-1], counts)
-    own = [np.array([kinds.index(name) for name in part.kinds] if len(part) else [0], np.int16) for part in parts]
-    kind = np.concatenate([table[part.kind] for table, part in zip(own, parts, strict=True)])
+    kind_of = [np.array([kinds.index(name) for name in part.kinds] if len(part) else [0], np.int16) for part in parts]
+    kind = np.concatenate([table[part.kind] for table, part in zip(kind_of, parts, strict=True)])
     plain = ("input_tokens", "output_tokens", "session")
     return RequestTable(
         arrival_ps=arrival[order],

@@ -144,7 +144,7 @@ class TaskGraph:
         dep_idx: int32; the tasks that must have ended.
         labels: The label table.
         communicators: The groups that collectives run in.
-        beside: int32[n] or None where communications slow no computation. Of a computation: its row of `loss`; of a
+        loss_index: int32[n] or None where communications slow no computation. Of a computation: its row of `loss`; of a
             communication: the column that it counts for while it runs; -1: none.
         loss: float64[rows, columns]; share of its speed that a computation loses to each communication of a column that
             runs on its rank at the same time. Shares add up.
@@ -171,7 +171,7 @@ class TaskGraph:
     dep_idx: NDArray[np.int32] = field(default_factory=_none_idx)
     labels: list[Label] = field(default_factory=list)
     communicators: Communicators = field(default_factory=Communicators.none)
-    beside: NDArray[np.int32] | None = None
+    loss_index: NDArray[np.int32] | None = None
     loss: NDArray[np.float64] | None = None
     release_ps: NDArray[np.int64] | None = None
     delay_ps: NDArray[np.int64] | None = None
@@ -218,7 +218,7 @@ class TaskGraph:
         self._at_least("duration_ps", self.duration_ps, 0)
         self._at_least("size_bytes", self.size_bytes, 0)
         self._at_least("count", self.count, 1)
-        self._check_beside()
+        self._check_contention()
         self._check_starts()
         return self
 
@@ -246,16 +246,16 @@ class TaskGraph:
             allowed = f"{least[task]} to {every[task]}"
             raise InputError(f"`need` of task {task} is out of range", found=self.need[task], allowed=allowed)
 
-    def _check_beside(self) -> None:
-        if self.beside is None or self.loss is None:
+    def _check_contention(self) -> None:
+        if self.loss_index is None or self.loss is None:
             return
-        if len(self.beside) != len(self):
-            raise InputError(f"column `beside` has {len(self.beside)} entries", allowed=len(self))
+        if len(self.loss_index) != len(self):
+            raise InputError(f"column `loss_index` has {len(self.loss_index)} entries", allowed=len(self))
         rows, columns = self.loss.shape
         computes = self.kind == Kind.COMPUTE
-        self._at_least("beside", self.beside, -1)
-        self._in_range("beside", np.where(computes, self.beside, -1) + 1, rows + 1)
-        self._in_range("beside", np.where(computes, -1, self.beside) + 1, columns + 1)
+        self._at_least("loss_index", self.loss_index, -1)
+        self._in_range("loss_index", np.where(computes, self.loss_index, -1) + 1, rows + 1)
+        self._in_range("loss_index", np.where(computes, -1, self.loss_index) + 1, columns + 1)
         bad = np.flatnonzero(~((self.loss >= 0) & (self.loss <= 1)))
         if bad.size:
             raise InputError("a lost share of speed", found=self.loss.ravel()[bad[0]], allowed="0 to 1")

@@ -183,7 +183,7 @@ def _used_tiers(cluster: Cluster, record: Record) -> list[str]:
     return [tier for tier, volume in zip(links.tiers, carried, strict=True) if volume > 0]
 
 
-def whole_network(found: Sequence[Resource]) -> Resource | None:
+def network_as_one(found: Sequence[Resource]) -> Resource | None:
     """All network resources as one, or None when the job uses no network."""
     parts = [resource for resource in found if resource.family == "network"]
     if not parts:
@@ -219,7 +219,7 @@ def find(
     trials.sort(key=lambda trial: (-trial.gain, trial.resource.name))
     if bounds == "best" and trials:
         trials[0] = _try(step_s, trials[0].resource, simulate_variant, factor, bound=True, known=trials[0])
-    network = whole_network(found) if bounds != "none" else None
+    network = network_as_one(found) if bounds != "none" else None
     gain = None if network is None else 1 - simulate_variant(network, UNLIMITED) / step_s
     name, headline = _words(trials, gain)
     return Bottleneck(name, headline, tuple(trials), gain)
@@ -245,12 +245,12 @@ def _words(trials: Sequence[Trial], network_gain: float | None) -> tuple[str, st
     if not trials or trials[0].gain < NEGLIGIBLE:
         return "none", f"No single resource shortens the step by more than {NEGLIGIBLE:.1%}." + _network(network_gain)
     best = trials[0]
-    said = f"{best.factor:g} x {best.resource.name} shortens the step by {best.gain:.1%}"
+    words = f"{best.factor:g} x {best.resource.name} shortens the step by {best.gain:.1%}"
     if best.bound_gain is not None:
-        said += f", without limit by {best.bound_gain:.1%}"
+        words += f", without limit by {best.bound_gain:.1%}"
     if best.resource.family == "network":
-        return best.resource.name, f"{said}."
-    return best.resource.name, f"{said}.{_network(network_gain, trials)}"
+        return best.resource.name, f"{words}."
+    return best.resource.name, f"{words}.{_network(network_gain, trials)}"
 
 
 def _network(gain: float | None, trials: Sequence[Trial] = ()) -> str:

@@ -58,7 +58,7 @@ class Charger:
         found: NDArray[np.bool_] = np.isin(kind, (Kind.TRANSFER, Kind.COLLECTIVE)) & ~stored
         return found
 
-    def own(self, rank: NDArray[np.int64], task: NDArray[np.int64], amount_ps: NDArray[np.int64]) -> None:
+    def compute(self, rank: NDArray[np.int64], task: NDArray[np.int64], amount_ps: NDArray[np.int64]) -> None:
         """Books tasks that ran on the rank's own compute stream."""
         network = self.is_communication(task)
         self._network(rank[network], task[network], amount_ps[network])
@@ -81,7 +81,7 @@ class Charger:
         self._book(unbooked.rank, cause, task[rest], self._group(unbooked.via, cause), amount_ps[rest])
         return late
 
-    def held(self, waiting: Waiting, task: NDArray[np.int64], amount_ps: NDArray[np.int64]) -> None:
+    def delayed(self, waiting: Waiting, task: NDArray[np.int64], amount_ps: NDArray[np.int64]) -> None:
         """Books waits during which nothing ran and `task` was held up although nothing blocked it."""
         reached = np.where(waiting.left, Cause.BUBBLE, Cause.STRAGGLER)
         cause = np.where(waiting.via == -1, Cause.FAULT, reached).astype(np.int64)

@@ -115,7 +115,7 @@ def decompose(record: Record) -> Decomposition:
 
 @dataclass(frozen=True)
 class _StepEnd:
-    own: NDArray[np.int64]
+    compute: NDArray[np.int64]
     cluster: int
 
 
@@ -133,7 +133,7 @@ def _block(walker: walk.Walker, block: StreamBlock, ends: _StepEnd) -> None:
     free[first] = 0
     if not overlapping.any():
         _refuse_overlap(rank, task, start, free)
-    charger.own(rank, task, np.maximum(end - np.maximum(start, free), 0))
+    charger.compute(rank, task, np.maximum(end - np.maximum(start, free), 0))
     waits = start > free
     walker.before(walk.waits_before(record.graph, rank[waits], free[waits], start[waits], task[waits]))
     finished = np.zeros(block.ranks, np.int64)
@@ -160,12 +160,12 @@ def _tail(walker: walk.Walker, rank: NDArray[np.int64], finished_ps: NDArray[np.
     record = walker.charger.record
     if ends.cluster < 0:
         return
-    own = ends.own[rank]
-    own_end = np.where(own >= 0, record.end_ps[own], 0)
-    mine = own_end > finished_ps
+    last = ends.compute[rank]
+    last_end = np.where(last >= 0, record.end_ps[last], 0)
+    mine = last_end > finished_ps
     if mine.any():
-        walker.until(walk.waits_until(rank[mine], finished_ps[mine], own_end[mine], own[mine], via=-1))
-    idle_from = np.maximum(finished_ps, own_end)
+        walker.until(walk.waits_until(rank[mine], finished_ps[mine], last_end[mine], last[mine], via=-1))
+    idle_from = np.maximum(finished_ps, last_end)
     others = idle_from < record.makespan_ps
     if others.any():
         count = int(others.sum())

@@ -193,11 +193,11 @@ def shared_out(amount_ps: int, weights: Sequence[float]) -> list[int]:
     if not total > 0:
         return [amount_ps, *[0] * (len(weights) - 1)]
     exact = [amount_ps * (weight / total) for weight in weights]
-    whole = [int(part) for part in exact]
-    left = amount_ps - sum(whole)
+    floor = [int(part) for part in exact]
+    left = amount_ps - sum(floor)
     step = 1 if left >= 0 else -1
-    order = sorted(range(len(weights)), key=lambda index: -step * (exact[index] - whole[index]))
+    order = sorted(range(len(weights)), key=lambda index: -step * (exact[index] - floor[index]))
     every, rest = divmod(abs(left), len(weights))
     for place, index in enumerate(order):
-        whole[index] += step * (every + (1 if place < rest else 0))
-    return whole
+        floor[index] += step * (every + (1 if place < rest else 0))
+    return floor

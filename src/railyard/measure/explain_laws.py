@@ -102,7 +102,7 @@ class Laws:
             self._soft("launch_ps", "layer_host_ps", "expert_host_ps"),
         )
 
-    def beside(self) -> Law:
+    def contention(self) -> Law:
         """Of computation that communications beside it slowed."""
         share = self._soft("communication_sms")
         return Law("compute units and memory bandwidth that a collective beside it takes (contention.py)", share)
@@ -140,8 +140,8 @@ class Laws:
         layout = self.training.layout
         constants: tuple[Constant, ...] = ()
         if name == "pipeline bubble":
-            said = f"{layout.schedule}, PP {layout.pp}, VP {layout.vp}, {layout.micro_batches} micro-batches"
-            constants = (Constant("schedule", said, "layout"),)
+            words = f"{layout.schedule}, PP {layout.pp}, VP {layout.vp}, {layout.micro_batches} micro-batches"
+            constants = (Constant("schedule", words, "layout"),)
         return Law("chain of blockers in the timeline (measure/walk.py)", constants)
 
     def added(self, name: str) -> Law:
@@ -154,7 +154,7 @@ class Laws:
 
     def notes(self) -> tuple[str, ...]:
         """What a reader must know."""
-        told = ["an amount is a mean over ranks; the tree adds up to the picosecond in amounts summed over ranks"]
+        notes = ["an amount is a mean over ranks; the tree adds up to the picosecond in amounts summed over ranks"]
         if self.training.software.cuda_graphs:
-            told.append("launches are recorded as CUDA graphs: they cost the host nothing")
-        return tuple(told)
+            notes.append("launches are recorded as CUDA graphs: they cost the host nothing")
+        return tuple(notes)

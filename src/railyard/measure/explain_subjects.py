@@ -15,7 +15,7 @@ import numpy as np
 from railyard.collective.policy import kind_word
 from railyard.engine.lowering import lower
 from railyard.graph import CollectiveKind, Kind, Label, Stream
-from railyard.measure.ledger import whole_sums
+from railyard.measure.ledger import integer_sums
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,7 +55,9 @@ class Subject:
     slowed_ps: int = 0
 
 
-def told_apart(record: Record, cluster: Cluster, policy: CollectivePolicy | None) -> tuple[Record, dict[str, Subject]]:
+def distinguished(
+    record: Record, cluster: Cluster, policy: CollectivePolicy | None
+) -> tuple[Record, dict[str, Subject]]:
     """The same record under finer labels, and what each phase of them stands for.
 
     Args:
@@ -81,7 +83,7 @@ def told_apart(record: Record, cluster: Cluster, policy: CollectivePolicy | None
     for column in columns:
         key = key * (int(column.max(initial=0)) + 1) + column
     _, first, code = np.unique(key, return_index=True, return_inverse=True)
-    count, nominal, beside = _counts(record, code.ravel(), len(first))
+    count, nominal, slowed = _counts(record, code.ravel(), len(first))
     labels: list[Label] = []
     subjects: dict[str, Subject] = {}
     for number, task in enumerate(first.tolist()):
@@ -95,7 +97,7 @@ def told_apart(record: Record, cluster: Cluster, policy: CollectivePolicy | None
             algorithms[columns[4][task]],
             float(count[number]) / max(graph.ranks, 1),
             int(nominal[number]),
-            int(beside[number]),
+            int(slowed[number]),
         )
         name = phase if phase in _KEPT else f"{number} {phase}"
         labels.append(Label(name, op, group))
@@ -150,8 +152,8 @@ def _counts(
         sizes = np.diff(graph.communicators.ptr)
         members[shared] = sizes[graph.rank[shared]]
     count = np.bincount(code, members * graph.count, minlength=size).astype(np.float64)
-    own = (graph.kind == Kind.COMPUTE) & (graph.stream == Stream.COMPUTE)
-    nominal = whole_sums(code[own], graph.duration_ps[own], size)
+    computes = (graph.kind == Kind.COMPUTE) & (graph.stream == Stream.COMPUTE)
+    nominal = integer_sums(code[computes], graph.duration_ps[computes], size)
     if not record.has("slowed_ps"):
         return count, nominal, np.zeros(size, np.int64)
-    return count, nominal, whole_sums(code[own], record.column("slowed_ps")[own], size)
+    return count, nominal, integer_sums(code[computes], record.column("slowed_ps")[computes], size)

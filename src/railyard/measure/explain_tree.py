@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from railyard.measure.decompose import decompose
 from railyard.measure.explain import Node, Tree, shared_out
 from railyard.measure.explain_laws import Laws
-from railyard.measure.explain_subjects import told_apart
+from railyard.measure.explain_subjects import distinguished
 from railyard.measure.explain_work import BACKWARD, FORWARD, RECOMPUTE, WEIGHT, Work, work_of
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def tree_of(
     Raises:
         InputError: The record does not belong to the job.
     """
-    finer, subjects = told_apart(record, cluster, policy)
+    finer, subjects = distinguished(record, cluster, policy)
     found = decompose(finer)
     laws = Laws(training, cluster, str(record.meta.get("engine", "")))
     rows = _by_cause(found.rows)
@@ -106,7 +106,7 @@ def _computation(
 ) -> tuple[Node, list[Node]]:
     """Computation by part of the model, and beside it the host, the optimizer, the fixed part and what ran slower."""
     leaves: dict[tuple[str, str, str], list[Node]] = defaultdict(list)
-    beside: dict[str, list[Node]] = defaultdict(list)
+    nodes_of: dict[str, list[Node]] = defaultdict(list)
     weight_apart = any(subjects[row.phase].phase == "weight" for row in rows)
     pools: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for row in rows:
@@ -115,26 +115,28 @@ def _computation(
         spread = row.rank_ps - subject.nominal_ps - subject.slowed_ps
         # The engine rounds what a kernel loses to integer picoseconds, once or twice a kernel.
         rounded = spread if subject.slowed_ps and abs(spread) <= 2 * round(subject.count * laws.ranks) else 0
-        beside[BESIDE].append(Node(name, subject.slowed_ps + rounded, by=laws.beside()))
-        beside[SPREAD].append(Node(name, spread - rounded, by=laws.spread()))
+        nodes_of[BESIDE].append(Node(name, subject.slowed_ps + rounded, by=laws.contention()))
+        nodes_of[SPREAD].append(Node(name, spread - rounded, by=laws.spread()))
         if subject.phase in _PASSES:
             pools[subject.phase][0] += subject.nominal_ps
         elif subject.phase == "optimizer":
             place, law = (FIXED, laws.fixed()) if subject.op == "host" else (OPTIMIZER, laws.optimizer())
-            beside[place].append(Node(subject.op, subject.nominal_ps, subject.count, law))
+            nodes_of[place].append(Node(subject.op, subject.nominal_ps, subject.count, law))
         else:
-            beside["other computation"].append(Node(f"{subject.phase} {subject.op}", subject.nominal_ps, subject.count))
+            nodes_of["other computation"].append(
+                Node(f"{subject.phase} {subject.op}", subject.nominal_ps, subject.count)
+            )
     ranks = laws.ranks
     for phase, (nominal, _) in pools.items():
         wanted = tuple(p for p in _PASSES[phase] if not (phase == "backward" and weight_apart and p == WEIGHT))
         mine = [one for one in work if one.phase in wanted]
         amounts, host = _placed(nominal, mine)
         if host:
-            beside[HOST].append(Node(phase, host, by=laws.host()))
+            nodes_of[HOST].append(Node(phase, host, by=laws.host()))
         for one, amount in zip(mine, amounts, strict=True):
             law = laws.work(one)
             leaves[one.part, one.kind, one.phase].append(Node(one.operator, amount, one.kernels / ranks, law))
-    return Node.of(COMPUTATION, _nested(leaves)), [Node.of(name, nodes) for name, nodes in beside.items()]
+    return Node.of(COMPUTATION, _nested(leaves)), [Node.of(name, nodes) for name, nodes in nodes_of.items()]
 
 
 def _placed(nominal_ps: int, work: Sequence[Work]) -> tuple[list[int], int]:

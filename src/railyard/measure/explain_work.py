@@ -76,7 +76,7 @@ def work_of(training: Training, accelerator: Accelerator) -> list[Work]:
     total: dict[tuple[str, str, str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
     replicas = training.layout.ranks // training.layout.pp * training.layout.micro_batches
     for stage in virtual_stages(training.model, training.layout):
-        for part, block, count in _held(training, stage):
+        for part, block, count in _passes(training, stage):
             for kind, phase, name, seconds, kernels in times[block]:
                 often = count * replicas * _again(training, block, phase, kind, name)
                 entry = total[part, kind, phase, name]
@@ -85,7 +85,7 @@ def work_of(training: Training, accelerator: Accelerator) -> list[Work]:
     return [Work(*key, seconds, kernels) for key, (seconds, kernels) in total.items() if seconds > 0]
 
 
-def _held(training: Training, stage: VirtualStage) -> Iterator[tuple[str, str, float]]:
+def _passes(training: Training, stage: VirtualStage) -> Iterator[tuple[str, str, float]]:
     """Parts of the model that a stage holds: what it is called, the block it consists of, how often."""
     dense = stage.layers - stage.moe_layers
     counts = {
@@ -126,30 +126,30 @@ def _times(training: Training, accelerator: Accelerator) -> dict[str, list[tuple
     for name, block in {**_BLOCKS, "joint": blocks.prediction_joint}.items():
         found[name] = [
             row
-            for whole, without_gap, without_cast in zip(block(columns), block(smooth), block(plain), strict=True)
-            for row in _operator(whole, without_gap, without_cast)
+            for operator, without_gap, without_cast in zip(block(columns), block(smooth), block(plain), strict=True)
+            for row in _operator(operator, without_gap, without_cast)
         ]
     return found
 
 
 def _operator(
-    whole: Operator, without_gap: Operator, without_cast: Operator
+    operator: Operator, without_gap: Operator, without_cast: Operator
 ) -> Iterator[tuple[str, str, str, float, float]]:
-    kind = _kind(whole)
+    kind = _kind(operator)
     for phase, name in _FIELDS.items():
-        seconds = _first(getattr(whole, name))
+        seconds = _first(getattr(operator, name))
         if seconds <= 0:
             continue
         gap = max(seconds - _first(getattr(without_gap, name)), 0.0)
         cast = max(seconds - _first(getattr(without_cast, name)), 0.0)
-        kernels = _first(whole.launches if phase in (FORWARD, RECOMPUTE) else whole.launches_backward)
+        kernels = _first(operator.launches if phase in (FORWARD, RECOMPUTE) else operator.launches_backward)
         if phase == WEIGHT:
             kernels = 1.0
-        elif phase == BACKWARD and _first(whole.backward_weight) > 0:
+        elif phase == BACKWARD and _first(operator.backward_weight) > 0:
             kernels = max(kernels - 1.0, 1.0)
-        yield kind, phase, whole.name, max(seconds - gap - cast, 0.0), kernels
-        yield GAP, phase, whole.name, gap, kernels
-        yield CAST, phase, whole.name, cast, 1.0
+        yield kind, phase, operator.name, max(seconds - gap - cast, 0.0), kernels
+        yield GAP, phase, operator.name, gap, kernels
+        yield CAST, phase, operator.name, cast, 1.0
 
 
 def _kind(operator: Operator) -> str:

@@ -92,8 +92,8 @@ class Membership:
             return np.zeros(len(rank), np.bool_)
         keys = communicator * self._ranks + rank
         place = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        held: NDArray[np.bool_] = self._keys[place] == keys
-        return held
+        known: NDArray[np.bool_] = self._keys[place] == keys
+        return known
 
 
 def explain(charger: Charger, stage: NDArray[np.int64], membership: Membership, late: Lateness) -> None:
@@ -139,8 +139,8 @@ def _look_back(charger: Charger, stage: NDArray[np.int64], search: _Search) -> _
     over = np.where(computing | (line.end_ps[task] <= search.low_ps), over, 0)
     _take(charger, search, np.clip(over, 0, search.owed_ps), crossing)
     blocker = line.column("blocker")[task].astype(np.int64)
-    held = line.start_ps[task] - np.where(blocker >= 0, line.end_ps[blocker], 0)
-    _take(charger, search, np.where(placed, np.clip(held, 0, search.owed_ps), 0), np.zeros(len(task), np.bool_))
+    late_ps = line.start_ps[task] - np.where(blocker >= 0, line.end_ps[blocker], 0)
+    _take(charger, search, np.where(placed, np.clip(late_ps, 0, search.owed_ps), 0), np.zeros(len(task), np.bool_))
     search.task = blocker
     ended = (blocker < 0) & (search.owed_ps > 0)
     _book_rest(charger, search.only(ended) if ended.any() else None)

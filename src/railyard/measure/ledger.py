@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _LOW_BITS = 24
 
 
-def whole_sums(place: NDArray[np.int64], amount: NDArray[np.int64], places: int) -> NDArray[np.int64]:
+def integer_sums(place: NDArray[np.int64], amount: NDArray[np.int64], places: int) -> NDArray[np.int64]:
     """int64[places]: sums of amounts by place, without rounding.
 
     `bincount` adds up in float64; high and low bits apart, each sum stays far below 2^53.
@@ -70,7 +70,7 @@ class Ledger:
         if not rank.size:
             return
         cells = self.vocabulary.cell(cause, group, phase)
-        self.cells_ps[:] += whole_sums(cells, amount_ps, len(self.cells_ps))
+        self.cells_ps[:] += integer_sums(cells, amount_ps, len(self.cells_ps))
         first = int(rank.min())
         flat = np.bincount((rank - first) * CAUSES + cause, amount_ps)
         rows = -(-len(flat) // CAUSES)

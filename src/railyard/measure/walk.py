@@ -128,7 +128,7 @@ class Walker:
                 return late
             blocker = record.column("blocker")[chains.task].astype(np.int64)
             released = np.where(blocker >= 0, record.end_ps[blocker], 0)
-            _charge_held(self.charger, chains, np.clip(released, chains.low_ps, chains.high_ps))
+            _charge_delayed(self.charger, chains, np.clip(released, chains.low_ps, chains.high_ps))
             chains.task = blocker
             chains = chains.only((blocker >= 0) & (chains.high_ps > chains.low_ps))
             if len(chains):
@@ -154,10 +154,10 @@ class Walker:
         return late
 
 
-def _charge_held(charger: Charger, chains: Chains, released_ps: NDArray[np.int64]) -> None:
+def _charge_delayed(charger: Charger, chains: Chains, released_ps: NDArray[np.int64]) -> None:
     """Charges the time between the end of the blocker and the start that it released, if an engine left any."""
-    held = chains.high_ps > released_ps
-    if held.any():
-        amount = chains.high_ps[held] - released_ps[held]
-        charger.held(chains.waiting().only(held), chains.task[held], amount)
+    delayed = chains.high_ps > released_ps
+    if delayed.any():
+        amount = chains.high_ps[delayed] - released_ps[delayed]
+        charger.delayed(chains.waiting().only(delayed), chains.task[delayed], amount)
         chains.high_ps = released_ps

@@ -26,9 +26,9 @@ def kind_of(variant: Any) -> str | None:
         return type(variant).__module__.rpartition(".")[2]
     if "serving" in variant:
         return "pipeline" if isinstance(variant["serving"], dict) and "stages" in variant["serving"] else "serving"
-    own = next((key for key in ("trace", "jobs") if key in variant), None)
-    if own is not None:
-        return own
+    form = next((key for key in ("trace", "jobs") if key in variant), None)
+    if form is not None:
+        return form
     return "training" if "step" in variant or "packet" not in variant else "traffic"
 
 

@@ -323,13 +323,13 @@ class ServingFigures(Figures):
     def _bill(self, cost: ServingCostFigures) -> None:
         """Each way of dividing the dollars of an hour gives them back."""
         asked, answered = self.slo.goodput_input_tokens_per_s, self.slo.goodput_output_tokens_per_s
-        ways = {
+        shares = {
             "total": [(asked + answered, cost.total)],
             "input": [(asked, cost.input)],
             "output": [(answered, cost.output)],
             "split_input": [(asked, cost.split_input), (answered, cost.split_output)],
         }
-        for name, sold in ways.items():
+        for name, sold in shares.items():
             for number, end in enumerate(("low", "typical", "high")):
                 dollars = math.fsum(tokens * price.ends[number] for tokens, price in sold) * 3600 / 1e6
                 what = f"cpmt.{name}: what tokens are sold for is not the bill of the hour at the {end} end"

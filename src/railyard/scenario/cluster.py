@@ -54,7 +54,7 @@ class NetworkSection(Section):
         )
 
 
-def _own(value: object) -> str:
+def _network_tag(value: object) -> str:
     return "shared" if isinstance(value, str) else "own"
 
 
@@ -65,7 +65,7 @@ class StorageSection(Section):
     servers: Positive = Field(description="Number of storage nodes.")
     network: Annotated[
         Annotated[Literal["back_end", "front_end"], Tag("shared")] | Annotated[NetworkSection, Tag("own")],
-        Discriminator(_own),
+        Discriminator(_network_tag),
     ] = Field(default="front_end", description="The network that it shares (`back_end`: converged), or one of its own.")
 
     def spec(self) -> StorageSpec:
@@ -90,9 +90,9 @@ def _overrides(record: type, title: str) -> Any:
     return create_model(title, __base__=Section, __doc__=words, **fields)
 
 
-def _figure(key: Key, said: FieldRecord) -> tuple[Any, Any]:
+def _figure(key: Key, record: FieldRecord) -> tuple[Any, Any]:
     """The field of a figure; only times may be zero, for what is divided by the others has to stay finite."""
-    positive = said.shape == "value" and said.read is not None and said.read is not units.time
+    positive = record.shape == "value" and record.read is not None and record.read is not units.time
     annotation = Annotated[key.annotation, Field(gt=0)] if positive else key.annotation
     return dataclasses.replace(key, annotation=annotation).field(optional=True)
 

@@ -220,9 +220,9 @@ class PipelineSection(Section):
 
 def waits_for(stages: dict[str, Any], name: str) -> tuple[str, ...]:
     """The stages that one waits for: as it says, or the one before it."""
-    said = stages[name].after
-    if said is not None:
-        return tuple(said)
+    after = stages[name].after
+    if after is not None:
+        return tuple(after)
     names = list(stages)
     place = names.index(name)
     return (names[place - 1],) if place else ()

@@ -63,7 +63,7 @@ _READERS: Mapping[Any, Any] = {
     units.ratio: quantity.Ratio,
     units.count: quantity.Count,
     units.money: quantity.Money,
-    readers.whole: quantity.Natural,
+    readers.integer: quantity.Natural,
     readers.fraction: Annotated[quantity.Ratio, Field(le=1.0)],
 }
 
@@ -80,15 +80,15 @@ class Key:
 
     def field(self, *, optional: bool) -> tuple[Any, Any]:
         """The pydantic field."""
-        told: dict[str, Any] = {"description": self.words, "examples": [self.example] if self.example else None}
+        settings: dict[str, Any] = {"description": self.words, "examples": [self.example] if self.example else None}
         default = None if optional else self.default
         if default is dataclasses.MISSING:
-            return self.annotation, Field(**told)
+            return self.annotation, Field(**settings)
         annotation = self.annotation if default is not None else self.annotation | None
         # A record of the same union, such as the topology of a plane, is written as its name and read like the user's.
         named = dataclasses.is_dataclass(default) and not isinstance(default, type)
-        told["default"] = {"kind": getattr(default, "kind", "")} if named else default
-        return annotation, Field(**told, validate_default=named)
+        settings["default"] = {"kind": getattr(default, "kind", "")} if named else default
+        return annotation, Field(**settings, validate_default=named)
 
 
 def section_of(
@@ -121,16 +121,16 @@ def section_of(
 
 def keys_of(record: type, inner: Any = None) -> dict[str, Key]:
     """The keys of a dataclass by the names of its fields; with any `FieldRecord`, only those are keys."""
-    said = records(record)
-    hints = {} if said else typing.get_type_hints(record)
-    words = {} if said else field_words(record)
+    recorded = records(record)
+    hints = {} if recorded else typing.get_type_hints(record)
+    words = {} if recorded else field_words(record)
     keys: dict[str, Key] = {}
     for item in dataclasses.fields(record):
         default = item.default if item.default_factory is dataclasses.MISSING else item.default_factory()
-        if item.name in said:
-            known = said[item.name]
-            keys[item.name] = Key(known.key, _said(known, inner), known.help, default, known.unit)
-        elif not said and item.init:
+        if item.name in recorded:
+            known = recorded[item.name]
+            keys[item.name] = Key(known.key, _recorded_annotation(known, inner), known.help, default, known.unit)
+        elif not recorded and item.init:
             annotation = _annotation(hints[item.name], item.name)
             keys[item.name] = Key(_key_of(item.name), annotation, words.get(item.name), default)
     return keys
@@ -166,20 +166,20 @@ def _summary(record: type) -> str:
     return (inspect.getdoc(record) or record.__name__).partition("\n\n")[0].replace("\n", " ")
 
 
-def _said(said: FieldRecord, inner: Any) -> Any:
+def _recorded_annotation(record: FieldRecord, inner: Any) -> Any:
     """The type that a field record asks for; None where a scenario holds no such value (ranges, tables, lists)."""
-    if said.shape == "flag":
+    if record.shape == "flag":
         return quantity.Flag
-    if said.shape == "choice":
-        return Literal[said.allowed]
-    if said.shape == "text":
+    if record.shape == "choice":
+        return Literal[record.allowed]
+    if record.shape == "text":
         return quantity.Text
-    if said.shape == "topology":
+    if record.shape == "topology":
         return inner
-    number: Any = _READERS.get(said.read)
-    if number is None or said.shape not in {"value", "numbers"}:
+    number: Any = _READERS.get(record.read)
+    if number is None or record.shape not in {"value", "numbers"}:
         return None
-    return tuple.__class_getitem__((number, ...)) if said.shape == "numbers" else number
+    return tuple.__class_getitem__((number, ...)) if record.shape == "numbers" else number
 
 
 def _key_of(name: str) -> str:

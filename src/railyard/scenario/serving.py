@@ -232,7 +232,7 @@ class PoolsSection(Section):
     decode: PoolSection | None = Field(default=None, description="Replicas that compute answers only.")
 
     @model_validator(mode="after")
-    def _whole(self) -> "PoolsSection":
+    def _complete(self) -> "PoolsSection":
         if (self.prefill is None) != (self.decode is None):
             raise PydanticCustomError("pools", "`prefill` and `decode` go together: one computes what the other needs")
         if self.both is None and self.prefill is None:

@@ -103,12 +103,12 @@ def _variant(base: Draft, changes: Mapping[str, Node]) -> Variant:
     return Variant(name, settings, base.changed(changes))
 
 
-def _named(draft: Draft, way: str, number: int, *, cumulative: bool) -> Variant:
-    listed = draft.tree.value["compare"].value[way].value
+def _named(draft: Draft, form: str, number: int, *, cumulative: bool) -> Variant:
+    listed = draft.tree.value["compare"].value[form].value
     changes: dict[str, Node] = {}
     for item in listed[0 if cumulative else number : number + 1]:
         changes.update(item.value["set"].value if "set" in item.value else {})
-    section = getattr(draft.scenario.compare, way)[number]
+    section = getattr(draft.scenario.compare, form)[number]
     return Variant(section.name, dict(section.set), without_compare(draft).changed(changes))
 
 

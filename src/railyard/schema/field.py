@@ -111,7 +111,7 @@ def frequency(key: str, help_: str) -> dict[str, FieldRecord]:
 
 def count(key: str, help_: str) -> dict[str, FieldRecord]:
     """An integer, zero or more."""
-    return _meta(FieldRecord(key, "value", help_, readers.whole, "8"))
+    return _meta(FieldRecord(key, "value", help_, readers.integer, "8"))
 
 
 def fraction(key: str, help_: str) -> dict[str, FieldRecord]:
@@ -166,7 +166,7 @@ def flag(key: str, help_: str) -> dict[str, FieldRecord]:
 
 def numbers(key: str, help_: str, example: str = "[0, 0, 1, 1]") -> dict[str, FieldRecord]:
     """A list of integers."""
-    return _meta(FieldRecord(key, "numbers", help_, readers.whole, example))
+    return _meta(FieldRecord(key, "numbers", help_, readers.integer, example))
 
 
 def price_range(key: str, help_: str) -> dict[str, FieldRecord]:
@@ -250,7 +250,7 @@ def _choice(field: FieldRecord, value: object) -> str:
 def _numbers(value: object) -> tuple[int, ...]:
     if not isinstance(value, list | tuple):
         raise InputError("expected a list of integers", found=value, allowed="such as [8, 8, 16]")
-    return tuple(readers.whole(item) for item in value)
+    return tuple(readers.integer(item) for item in value)
 
 
 def defaults(record: type[Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from railyard import units
 
 
-def whole(value: object) -> int:
+def integer(value: object) -> int:
     """An integer, zero or more.
 
     Raises:

@@ -75,8 +75,8 @@ def _files_of_stages(draft: Draft, pipeline: PipelineSection) -> dict[str, Path]
     """The files of models and profiles that stages name."""
     named = [getattr(stage, "model", "") for stage in pipeline.stages.values()]
     paths = {name: draft.folder / name for name in named if name.endswith(".json") or "/" in name}
-    own = [getattr(stage, "profiles", None) for stage in pipeline.stages.values()]
-    paths |= {name: draft.folder / name for name in own if name is not None}
+    profiles = [getattr(stage, "profiles", None) for stage in pipeline.stages.values()]
+    paths |= {name: draft.folder / name for name in profiles if name is not None}
     return {name: path / "config.json" if path.is_dir() else path for name, path in paths.items() if path.exists()}
 
 

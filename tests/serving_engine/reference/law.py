@@ -32,7 +32,7 @@ class Law:
             attention = units(c.attention_per_sequence_s) * decodes + units(c.attention_per_kv_token_s) * kv
             beside = (
                 units(float(each)) * kv - self.table(hidden, tokens)
-                for each, hidden in zip(c.beside_per_kv_token_s, c.beside_s, strict=True)
+                for each, hidden in zip(c.overlapped_per_kv_token_s, c.overlapped_s, strict=True)
             )
             total += max(units(c.attention_floor_s), attention, *beside)
         return total

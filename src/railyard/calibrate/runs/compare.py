@@ -108,12 +108,12 @@ class RunsReport:
     def summary(self) -> dict[str, float | int | None]:
         """Runs and their distances: of all, and of those that gave no constant."""
         done = [row for row in self.rows if row.status == "ok"]
-        held = [row for row in done if not row.fitted]
+        held_out = [row for row in done if not row.fitted]
         found: dict[str, float | int | None] = {
             "n": len(done),
             "skipped": len(self.rows) - len(done),
             "coverage": len(done) / len(self.rows),
-            "held_out": len(held),
+            "held_out": len(held_out),
         }
         for name in ("ttft", "tpot"):
             each = [one.distance for row in done if (one := getattr(row, name)) is not None]
@@ -151,9 +151,9 @@ def validate_runs(folder: Path, catalog: Catalog, *, profiles: Profiles | None =
 def _result(run: RecordedRun, catalog: Catalog, profiles: Profiles) -> RunResult:
     try:
         setting = Setting.of(run, catalog)
-        own = profiles.get((ENGINE, setting.device.name))
+        measured = profiles.get((ENGINE, setting.device.name))
         software = table_profile(ENGINE, setting.device)
-        found = replay(setting, software if own is None else own.over(software))
+        found = replay(setting, software if measured is None else measured.over(software))
     except InputError as error:
         return RunResult(run.name, "skipped", str(error).splitlines()[0], run.model, run.device, run.engine)
     cache = {"predicted": setting.cache_tokens()}
@@ -171,15 +171,15 @@ def _result(run: RecordedRun, catalog: Catalog, profiles: Profiles) -> RunResult
         tpot=MetricComparison.of(run.tpot_s, found.tpot_s),
         cache_tokens=cache,
         preemptions=found.preemptions,
-        fitted=told_by(run, own),
-        source="published tables" if own is None else own.source,
+        fitted=given_by(run, measured),
+        source="published tables" if measured is None else measured.source,
     )
 
 
-def told_by(run: RecordedRun, profile: DeviceProfile | None) -> tuple[str, ...]:
+def given_by(run: RecordedRun, profile: DeviceProfile | None) -> tuple[str, ...]:
     """The constants of a profile that a run gave; none when it is not behind it."""
     mark = digest(run)
-    return next((source.told for source in profile.runs if source.digest == mark), ()) if profile else ()
+    return next((source.given for source in profile.runs if source.digest == mark), ()) if profile else ()
 
 
 def digest(run: RecordedRun) -> str:

@@ -63,12 +63,12 @@ class FitRun:
 
     Attributes:
         setting: The run.
-        told: Constants that it gave.
+        given: Constants that it gave.
         software: All constants after it.
     """
 
     setting: Setting
-    told: tuple[str, ...]
+    given: tuple[str, ...]
     software: ServingSoftware
 
 
@@ -142,9 +142,9 @@ def profiles_of(runs: Sequence[RecordedRun], catalog: Catalog, source: str) -> t
     for device, settings in by_device.items():
         card = settings[0].device
         steps = fit(settings, table_profile(ENGINE, card), profile(ENGINE, card))
-        last, told = steps[-1].software, [name for step in steps for name in step.told]
-        sources = tuple(ProfiledRun(step.setting.run.name, digest(step.setting.run), step.told) for step in steps)
-        constants = {name: getattr(last, name) for name in told}
+        last, given = steps[-1].software, [name for step in steps for name in step.given]
+        sources = tuple(ProfiledRun(step.setting.run.name, digest(step.setting.run), step.given) for step in steps)
+        constants = {name: getattr(last, name) for name in given}
         found[ENGINE, device] = DeviceProfile(ENGINE, device, source, constants, sources)
         done += steps
     return found, done

@@ -117,15 +117,15 @@ def _run(folder: Path, name: str) -> RecordedRun:
         model=str(settings["model"]),
         device=_device(folder, meta, name),
         engine=f"vllm {version}".strip(),
-        tp=_whole(settings, "tensor_parallel_size", 1, path),
-        dp=_whole(settings, "data_parallel_size", 1, path),
+        tp=_integer(settings, "tensor_parallel_size", 1, path),
+        dp=_integer(settings, "data_parallel_size", 1, path),
         expert_parallel=bool(settings.get("enable_expert_parallel", False)),
         precision=_PRECISIONS[dtype],
         kv_bits=_BITS[kv],
-        max_sequences=_whole(settings, "max_num_seqs", 0, path),
-        max_batched_tokens=_whole(settings, "max_num_batched_tokens", 0, path),
+        max_sequences=_integer(settings, "max_num_seqs", 0, path),
+        max_batched_tokens=_integer(settings, "max_num_batched_tokens", 0, path),
         memory_share=float(cache.get("gpu_memory_utilization", settings.get("gpu_memory_utilization", _SHARE))),
-        block_tokens=_whole({**settings, **cache}, "block_size", _BLOCK, path),
+        block_tokens=_integer({**settings, **cache}, "block_size", _BLOCK, path),
         blocks=int(cache.get("num_gpu_blocks") or 0),
         prefix_cache=bool(settings.get("enable_prefix_caching", True)),
         ahead=bool(settings.get("async_scheduling", _version(version) >= _ASYNC_SINCE)),
@@ -142,7 +142,7 @@ def _part(content: dict[str, Any], key: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _whole(settings: dict[str, Any], key: str, default: int, path: Path) -> int:
+def _integer(settings: dict[str, Any], key: str, default: int, path: Path) -> int:
     value = settings.get(key, default)
     if not isinstance(value, int) or value < 1:
         raise InputError("expected an integer of at least 1", file=path, key=key, found=value)

@@ -76,10 +76,10 @@ class Setting:
     def cache_tokens(self) -> int:
         """Tokens that the cache of one replica should hold, by the engine's rule."""
         rows, run = Deployments.of((self.model, self.layout, self.machine)), self.run
-        found = cache_tokens(
+        capacity = cache_tokens(
             rows, share=run.memory_share, tokens=float(run.max_batched_tokens), most=float(run.max_sequences)
         )
-        return int(found[0])
+        return int(capacity[0])
 
 
 def _model(name: str, catalog: Catalog) -> Model:

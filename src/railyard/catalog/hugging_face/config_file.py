@@ -55,11 +55,11 @@ class ConfigFile:
                 hint = did_you_mean(keys[0], [known for known in self.fields if known not in keys])
                 self._report(keys[0], "is missing", allowed="an integer", hint=hint)
             return default or 0
-        return self._whole(key, self.fields[key])
+        return self._integer(key, self.fields[key])
 
     def optional_count(self, key: str) -> int | None:
         """An integer, or None when the key is absent or null."""
-        return self._whole(key, self.fields[key]) if self.has(key) else None
+        return self._integer(key, self.fields[key]) if self.has(key) else None
 
     def flag(self, key: str, *, default: bool) -> bool:
         """True or false under the key."""
@@ -128,7 +128,7 @@ class ConfigFile:
         if self.problems:
             raise InputError.many(self.problems)
 
-    def _whole(self, key: str, value: object) -> int:
+    def _integer(self, key: str, value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST_COUNT:
             self._report(key, "expected an integer", found=value, allowed=f"0 to {LARGEST_COUNT}")
             return 0
@@ -136,8 +136,8 @@ class ConfigFile:
 
     def _report(self, key: str, message: str, **details: object) -> None:
         line, column = self._place(key)
-        said = {name: None if value is None else str(value)[:80] for name, value in details.items()}
-        self.problems.append(Problem(message, file=str(self.path), line=line, column=column, key=key, **said))
+        details_text = {name: None if value is None else str(value)[:80] for name, value in details.items()}
+        self.problems.append(Problem(message, file=str(self.path), line=line, column=column, key=key, **details_text))
 
     def _place(self, key: str) -> tuple[int | None, int | None]:
         found = re.search(rf'"{re.escape(key)}"\s*:', self.text)

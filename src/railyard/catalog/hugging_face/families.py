@@ -244,7 +244,7 @@ def gpt2(config: ConfigFile) -> Fields:
     hidden, heads = config.count("n_embd"), config.count("n_head")
     positions = config.count("n_positions", "n_ctx")
     return {
-        **_own_names(config, hidden, heads, layers="n_layer"),
+        **_native_names(config, hidden, heads, layers="n_layer"),
         "kv_heads": heads,
         "ffn": config.count("n_inner", default=4 * hidden),
         "max_seq": positions,
@@ -265,7 +265,7 @@ def falcon(config: ConfigFile) -> Fields:
     bias = config.flag("bias", default=False)
     parallel = config.flag("parallel_attn", default=True)
     return {
-        **_own_names(config, hidden, heads, layers="num_hidden_layers", other="n_layer"),
+        **_native_names(config, hidden, heads, layers="num_hidden_layers", other="n_layer"),
         "kv_heads": grouped or single,
         "ffn": config.count("ffn_hidden_size", default=4 * hidden),
         "max_seq": config.count("max_position_embeddings", default=2048),
@@ -290,7 +290,7 @@ def mpt(config: ConfigFile) -> Fields:
         grouped = heads
     free = config.flag("no_bias", default=True)
     return {
-        **_own_names(config, hidden, heads, layers="n_layers"),
+        **_native_names(config, hidden, heads, layers="n_layers"),
         "kv_heads": grouped,
         "ffn": ratio * hidden,
         "max_seq": config.count("max_seq_len", default=2048),
@@ -300,7 +300,7 @@ def mpt(config: ConfigFile) -> Fields:
     }
 
 
-def _own_names(config: ConfigFile, hidden: int, heads: int, *, layers: str, other: str | None = None) -> Fields:
+def _native_names(config: ConfigFile, hidden: int, heads: int, *, layers: str, other: str | None = None) -> Fields:
     return {
         "layers": config.count(layers, *([other] if other else [])),
         "hidden": hidden,

@@ -127,9 +127,9 @@ def _model(config: ConfigFile, values: Mapping[str, Any], kind: str, family: str
 
 def _name(config: ConfigFile) -> str:
     """The model's name: what the file says it is, else the folder, else the file."""
-    said = config.outer.get("_name_or_path")
-    if isinstance(said, str) and said.strip("./ "):
-        return said
+    name = config.outer.get("_name_or_path")
+    if isinstance(name, str) and name.strip("./ "):
+        return name
     return (
         config.path.parent.name if config.path.name == "config.json" and config.path.parent.name else config.path.stem
     )

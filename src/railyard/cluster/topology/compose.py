@@ -141,8 +141,8 @@ def _shared_port_routes(builder: RouteBuilder, inner: Wiring, count: int) -> Non
     node = table.record_node
     keep = node < inner.ports
     width = int(table.width[keep].max(initial=1))
-    own = table.choices[table.first[keep][:, None] + np.arange(width)]
-    every = (own[:, None, :] + np.arange(count)[:, None] * inner.links).reshape(len(own), count * width)
+    choice = table.choices[table.first[keep][:, None] + np.arange(width)]
+    every = (choice[:, None, :] + np.arange(count)[:, None] * inner.links).reshape(len(choice), count * width)
     first = builder.choices(every.astype(np.int64))
     builder.records(node[keep], table.lo[keep], table.hi[keep], first, width=count * width, stride=table.stride[keep])
 
@@ -154,6 +154,6 @@ def _classes(copies: Copies) -> NDArray[np.int32] | None:
         return None
     out = np.arange(copies.nodes, dtype=np.int32)
     for copy in range(copies.count):
-        own = copies.node(np.arange(copies.inner.nodes), copy)
-        out[own] = copies.node(inner, 0 if copies.share_ports else copy)
+        node = copies.node(np.arange(copies.inner.nodes), copy)
+        out[node] = copies.node(inner, 0 if copies.share_ports else copy)
     return out

@@ -257,17 +257,17 @@ class _Plan:
     def _router_routes(self, builder: RouteBuilder) -> None:
         """Own ports, and the other routers of the group: before and behind."""
         routers = np.arange(self.groups * self.a)
-        node, own = self.ports + routers, routers * self.p
-        port = own[:, None] + np.arange(self.p)
+        node, first_port = self.ports + routers, routers * self.p
+        port = first_port[:, None] + np.arange(self.p)
         down = np.where(port < self.used, 2 * port + 1, -1)
-        builder.records(node, own, own + self.p, builder.choices(down), width=1, stride=1)
+        builder.records(node, first_port, first_port + self.p, builder.choices(down), width=1, stride=1)
         if self.a > 1:
             links = self._local_links().reshape(self.groups * self.a, self.a * self.trunk)
             first = builder.choices(links)
             group = routers // self.a * self.a * self.p
-            builder.records(node, group, own, first, width=self.trunk, stride=self.p)
+            builder.records(node, group, first_port, first, width=self.trunk, stride=self.p)
             behind = first + (routers % self.a + 1) * self.trunk
-            builder.records(node, own + self.p, group + self.a * self.p, behind, width=self.trunk, stride=self.p)
+            builder.records(node, first_port + self.p, group + self.a * self.p, behind, width=self.trunk, stride=self.p)
 
     def _local_links(self) -> NDArray[np.int64]:
         """int64[groups, a, a, trunk], links from a router to another of its group; -1 to itself."""
@@ -298,8 +298,10 @@ class _Plan:
         for router in range(self.a):
             node = self.ports + group * self.a + router
             for slot in range(self.groups - 1):
-                own = owner[slot] == router
-                links = outward[:, slot, own] if own.any() else local[:, router, owner[slot]].reshape(self.groups, -1)
+                owned = owner[slot] == router
+                links = (
+                    outward[:, slot, owned] if owned.any() else local[:, router, owner[slot]].reshape(self.groups, -1)
+                )
                 there = (group + slot + 1) % self.groups * self.a * self.p
                 width = links.shape[1]
                 builder.records(

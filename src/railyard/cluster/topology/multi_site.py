@@ -262,8 +262,8 @@ def _towards(wiring: Wiring, gates: NDArray[np.int32]) -> tuple[NDArray[np.int64
     link = np.flatnonzero(through)
     source, target = wiring.source[link], wiring.target[link]
     distance = np.full(wiring.nodes, -1, np.int64)
-    ways = np.zeros(wiring.nodes)
-    distance[gates], ways[gates] = 0, 1.0
+    paths = np.zeros(wiring.nodes)
+    distance[gates], paths[gates] = 0, 1.0
     step, parts = 0, []
     while True:
         step += 1
@@ -271,20 +271,20 @@ def _towards(wiring: Wiring, gates: NDArray[np.int32]) -> tuple[NDArray[np.int64
         if not nearer.any():
             break
         distance[source[nearer]] = step
-        ways += np.bincount(source[nearer], weights=ways[target[nearer]], minlength=wiring.nodes)
+        paths += np.bincount(source[nearer], weights=paths[target[nearer]], minlength=wiring.nodes)
         parts.append(np.flatnonzero(nearer))
     good = np.concatenate(parts)
     good = good[np.argsort(source[good], kind="stable")]
-    return _weighted(wiring.nodes, source[good], link[good], np.rint(ways[target[good]]).astype(np.int64))
+    return _weighted(wiring.nodes, source[good], link[good], np.rint(paths[target[good]]).astype(np.int64))
 
 
 def _weighted(
-    nodes: int, source: NDArray[np.int32], link: NDArray[np.int64], ways: NDArray[np.int64]
+    nodes: int, source: NDArray[np.int32], link: NDArray[np.int64], paths: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Each link as often as its ways ask, in lowest terms for each node; CSR by node."""
     first = np.flatnonzero(np.diff(source, prepend=-1))
-    common = np.repeat(np.gcd.reduceat(ways, first), np.diff(first, append=len(source)))
-    times = ways // common
+    common = np.repeat(np.gcd.reduceat(paths, first), np.diff(first, append=len(source)))
+    times = paths // common
     ptr = np.searchsorted(np.repeat(source, times), np.arange(nodes + 1))
     return ptr.astype(np.int64), np.repeat(link, times)
 

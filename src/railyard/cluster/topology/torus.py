@@ -128,7 +128,7 @@ def _routes(shape: tuple[int, ...], axes: list[int], index: Integers) -> Routes:
         coordinate = node // step % size
         for here in range(size):
             mine = coordinate == here
-            for lo, hi, offset, width in _ways(size, here):
+            for lo, hi, offset, width in _directions(size, here):
                 builder.records(
                     node[mine],
                     base[mine] + lo * step,
@@ -140,7 +140,7 @@ def _routes(shape: tuple[int, ...], axes: list[int], index: Integers) -> Routes:
     return builder.build(ports)
 
 
-def _ways(size: int, here: int) -> list[tuple[int, int, int, int]]:
+def _directions(size: int, here: int) -> list[tuple[int, int, int, int]]:
     """Ranges of coordinates on a ring and what leads there: from, to, first of (forward, backward), how many."""
     reach = (size - 1) // 2
     out = []
@@ -151,7 +151,7 @@ def _ways(size: int, here: int) -> list[tuple[int, int, int, int]]:
     ):
         out.append((min(begin, size), min(end, size), offset, width))
         out.append((max(begin, size) - size, max(end, size) - size, offset, width))
-    return [way for way in out if way[0] < way[1]]
+    return [run for run in out if run[0] < run[1]]
 
 
 @dataclass(frozen=True, eq=False)

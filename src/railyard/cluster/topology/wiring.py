@@ -215,13 +215,13 @@ class Detour:
 
     Attributes:
         share: Share of the bytes that take a detour.
-        ways: Intermediate groups among which that share is split.
+        intermediates: Intermediate groups among which that share is split.
         group_ports: Ports of a group.
         groups: Number of groups.
     """
 
     share: float
-    ways: int
+    intermediates: int
     group_ports: int
     groups: int
 

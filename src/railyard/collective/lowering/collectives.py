@@ -158,14 +158,14 @@ class _Lowering:
         choices = choose_many(case.kind, size, case.shape, case.machine, self.policy, group=name)
         for index in np.unique(choices.index):
             algorithm, protocol = choices.candidates[int(index)]
-            own = timing(case, ALGORITHMS.get(algorithm), protocol, size)
+            time = timing(case, ALGORITHMS.get(algorithm), protocol, size)
             at = choices.index[picked] == index
             rows = chosen[at]
             self.algorithm[rows] = algorithm
             self.protocol[rows] = protocol
             self.factor[rows] = WIRE[protocol]
-            self.latency_ps[rows] = np.rint(own.latency_us[picked[at]] * 1e6).astype(np.int64)
-            self.rate_cap_bps[rows] = own.rate_gbs[picked[at]] * 8e9
+            self.latency_ps[rows] = np.rint(time.latency_us[picked[at]] * 1e6).astype(np.int64)
+            self.rate_cap_bps[rows] = time.rate_gbs[picked[at]] * 8e9
 
     def _load(
         self,
@@ -179,10 +179,10 @@ class _Lowering:
         needed, inverse = np.unique(place, return_inverse=True)
         at = inverse.ravel()
         part = CommunicatorClass(group.shape, group.index[needed], group.members[needed])
-        own = usage(self.cluster, part, name, kind, self.policy)
+        use = usage(self.cluster, part, name, kind, self.policy)
         self.row[chosen] = sum(len(item) for item in self.parts) + at
-        self.parts.append(own.links)
-        self.fair_weight[chosen] = own.fair_weight[at] / self.factor[chosen]
+        self.parts.append(use.links)
+        self.fair_weight[chosen] = use.fair_weight[at] / self.factor[chosen]
 
     def table(self) -> EntityTable:
         """The finished table."""
@@ -211,14 +211,14 @@ class _Lowering:
         rows = np.flatnonzero(np.isin(self.algorithm, phased))
         if len(rows) == 0:
             return even_cap_bps
-        own = gather(links, rows, np.ones(len(rows)))
+        slot = gather(links, rows, np.ones(len(rows)))
         every = self.cluster.links
         inside = every.tier == every.tiers.index("scale-up")
-        scale_up = solo_bps(own, self.rate_cap_bps[rows], np.where(inside, every.rate_bps, np.inf))
+        scale_up = solo_bps(slot, self.rate_cap_bps[rows], np.where(inside, every.rate_bps, np.inf))
         free, outside_bps = np.full(len(rows), np.inf), np.where(inside, np.inf, every.rate_bps)
-        network = solo_bps(own, free, outside_bps)
+        network = solo_bps(slot, free, outside_bps)
         sets = equal_sets(self.cluster)
-        spread = network if sets is None else even_bps(own, free, outside_bps, sets)
+        spread = network if sets is None else even_bps(slot, free, outside_bps, sets)
         self.rate_cap_bps[rows] = one_after_another(scale_up, network)
         even_cap_bps[rows] = one_after_another(scale_up, spread)
         return even_cap_bps

@@ -57,8 +57,8 @@ class Paths:
         rounds, rest = divmod(int(steps), domains)
         begun = np.zeros((len(self.next_ps), 2 * domains + 1), np.int64)
         np.cumsum(np.concatenate([self.next_ps, self.next_ps], axis=1), axis=1, out=begun[:, 1:])
-        ways = begun[:, rest : rest + domains] - begun[:, :domains]
-        part = ways.max(axis=1) if route == "ring" else ways[:, 0]
+        paths = begun[:, rest : rest + domains] - begun[:, :domains]
+        part = paths.max(axis=1) if route == "ring" else paths[:, 0]
         total: NDArray[np.float64] = (rounds * begun[:, domains] + part).astype(np.float64)
         return total
 

@@ -43,8 +43,10 @@ class IdleNetwork:
 
     def took_ps(self, graph: TaskGraph, task: int, slicing: Slicing) -> int:
         """How long a task of a graph takes by itself."""
-        own = single(graph, task)
-        lowering = Lowering(own, self.cluster, lower(own, self.cluster, self.policy), self.policy, own.duration_ps)
+        alone = single(graph, task)
+        lowering = Lowering(
+            alone, self.cluster, lower(alone, self.cluster, self.policy), self.policy, alone.duration_ps
+        )
         traffic = assemble(lowering, self.placed, lowering.blocks(self.placed, slicing), slicing, np.zeros(1, np.int64))
         result = run(self.placed.network, traffic.traffic, self.settings)
         return int(result.end_ps[traffic.end[0]] - result.start_ps[traffic.begin[0]])
@@ -81,7 +83,7 @@ def measured(
             continue
         left -= hops
         task = int(block.tasks[0])
-        whole = replace(slicing, factor=1.0, coarser=1.0)
-        own = bench.took_ps(lowering.graph, task, slicing)
-        out[at] = replace(block, surplus_ps=own - bench.took_ps(lowering.graph, task, whole) / slicing.factor)
+        full = replace(slicing, factor=1.0, coarser=1.0)
+        took_ps = bench.took_ps(lowering.graph, task, slicing)
+        out[at] = replace(block, surplus_ps=took_ps - bench.took_ps(lowering.graph, task, full) / slicing.factor)
     return out

@@ -89,9 +89,9 @@ def assemble(
     for block in blocks:
         count = len(block.tasks)
         first = position + block.rows * np.arange(count)[:, None]
-        own = np.where(block.before[None] == GATE, block.tasks[:, None], first + block.before[None])
+        before_of = np.where(block.before[None] == GATE, block.tasks[:, None], first + block.before[None])
         lengths.append(np.tile(np.diff(block.ptr), count))
-        before.append(own.ravel())
+        before.append(before_of.ravel())
         when.append(np.tile(block.at, count))
         finals.append((first + block.last[None]).ravel())
         final_lengths.append(np.full(count, len(block.last)))
@@ -161,7 +161,7 @@ def _labels(blocks: Sequence[TaskFlows], tasks: int, rows: int) -> tuple[NDArray
     label_of = np.full(rows, -1, np.int32)
     at = tasks
     for block in blocks:
-        own = np.where(block.source != block.target, labels.index(block.label), -1)
-        label_of[at : at + len(own)] = own
-        at += len(own)
+        label = np.where(block.source != block.target, labels.index(block.label), -1)
+        label_of[at : at + len(label)] = label
+        at += len(label)
     return label_of, labels

@@ -102,7 +102,7 @@ def _collective(
     name, protocol = word.split("/")
     task = int(tasks[0])
     kind = CollectiveKind(int(graph.collective[task]))
-    own = replace(case, kind=kind, version=policy.version_number)
+    version = replace(case, kind=kind, version=policy.version_number)
     size, count = int(graph.size_bytes[task]), int(graph.count[task])
     return Class(
         algorithm=name,
@@ -111,10 +111,10 @@ def _collective(
         shape=case.shape,
         members=members,
         tasks=tasks,
-        tempo=collective_tempo(cluster, own, (name, protocol), (size, count), policy),
+        tempo=collective_tempo(cluster, version, (name, protocol), (size, count), policy),
         network_ps=network_ps if ALGORITHMS.get(name).route == "mixed" else float(case.machine.next_latency_ps),
         label=f"{graph.communicators.group[graph.rank[task]]} {kind.name.lower().replace('_', '-')}",
-        loop_bytes=_loop_bytes(own, name, size),
+        loop_bytes=_loop_bytes(version, name, size),
     )
 
 

@@ -88,14 +88,14 @@ def legs_of(cluster: Cluster, plan: SendPlan, members: Ints, *, pxn: bool) -> Pl
     nics = cluster.back_end.port_of_rank.shape[1]
     fabric = cluster.back_end.fabric
     pairs = nics * (fabric.qps if fabric.hashed else 1)
-    ways = np.where(kind == OUT, pairs, np.where(np.isin(kind, THROUGH_NICS), nics, 1)).astype(np.int64)
-    count = ways + relayed.astype(np.int64)
+    paths = np.where(kind == OUT, pairs, np.where(np.isin(kind, THROUGH_NICS), nics, 1)).astype(np.int64)
+    count = paths + relayed.astype(np.int64)
     first: Ints = np.cumsum(count) - count
     row = np.repeat(np.arange(len(plan)), count)
     turn = np.arange(len(row)) - first[row] - relayed[row]  # -1 for the way to the peer
     to_peer = turn < 0
     source, target = _ends(plan)
-    every = np.where(to_peer, 1.0, 1.0 / ways[row])
+    every = np.where(to_peer, 1.0, 1.0 / paths[row])
     return PlanLegs(
         kind=np.where(to_peer, UP, kind[row]).astype(np.uint8),
         source=source[row],
@@ -107,8 +107,8 @@ def legs_of(cluster: Cluster, plan: SendPlan, members: Ints, *, pxn: bool) -> Pl
         steps=np.where(to_peer, 0.0, plan.steps[row]),
         posted=np.where(to_peer | ~relayed[row], plan.posted[row], 0.0),
         lanes=plan.lanes[row],
-        edges=_edges(plan, first, relayed, ways, np.isin(kind, THROUGH_NICS)),
-        last=_several(first + relayed, ways, plan.last),
+        edges=_edges(plan, first, relayed, paths, np.isin(kind, THROUGH_NICS)),
+        last=_several(first + relayed, paths, plan.last),
     )
 
 
@@ -137,35 +137,35 @@ def _relayed(cluster: Cluster, plan: SendPlan, members: Ints, kind: NDArray[np.i
     return relayed
 
 
-def _several(first: Ints, ways: Ints, rows: Ints) -> Ints:
+def _several(first: Ints, paths: Ints, rows: Ints) -> Ints:
     """The numbers `first[r], ..., first[r] + ways[r] - 1` for every row."""
-    lengths = ways[rows]
+    lengths = paths[rows]
     within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     found: Ints = np.repeat(first[rows], lengths) + within
     return found
 
 
-def _edges(plan: SendPlan, first: Ints, relayed: NDArray[np.bool_], ways: Ints, out: NDArray[np.bool_]) -> Edges:
+def _edges(plan: SendPlan, first: Ints, relayed: NDArray[np.bool_], paths: Ints, out: NDArray[np.bool_]) -> Edges:
     """Waits between legs: what enters a send waits for all that leaves the one before."""
     after, before, at = plan.dep_rows, plan.dep_idx, plan.dep_at
     gate = before == GATE
-    slot = (at == AT_SENDER) & ~gate & out[after] & (ways[after] == ways[np.maximum(before, 0)])
+    slot = (at == AT_SENDER) & ~gate & out[after] & (paths[after] == paths[np.maximum(before, 0)])
     data = ~gate & ~slot
-    entries = np.where(relayed, 1, ways)
+    entries = np.where(relayed, 1, paths)
     parts = []
     rows = after[gate]
     parts.append(_edge(_several(first, entries, rows), np.full(int(entries[rows].sum()), GATE), AT_RECEIVER))
     rows, sources = after[slot], before[slot]
-    parts.append(_edge(_several(first + relayed, ways, rows), _several(first + relayed, ways, sources), AT_SENDER))
+    parts.append(_edge(_several(first + relayed, paths, rows), _several(first + relayed, paths, sources), AT_SENDER))
     rows, sources, when = after[data], before[data], at[data]
-    fan = ways[sources]
+    fan = paths[sources]
     entry = np.repeat(rows, fan)
-    leaves = _several(first + relayed, ways, sources)
+    leaves = _several(first + relayed, paths, sources)
     wide = entries[entry]
     onto = _several(first, entries, entry)
     parts.append(Edges(onto, np.repeat(leaves, wide), np.repeat(np.repeat(when, fan), wide)))
     rows = np.flatnonzero(relayed)
-    parts.append(_edge(_several(first + 1, ways, rows), np.repeat(first[rows], ways[rows]), AT_RECEIVER))
+    parts.append(_edge(_several(first + 1, paths, rows), np.repeat(first[rows], paths[rows]), AT_RECEIVER))
     return joined_edges(parts)
 
 
@@ -191,10 +191,10 @@ def drawn_together(legs: PlanLegs, local: NDArray[np.bool_], work_ps: Floats) ->
     before = np.full(len(legs), GATE - 1)  # of work with exactly one wait: what it waits for
     waits = np.bincount(legs.edges.after, minlength=len(legs))
     single = local & (waits == 1)
-    own = single[legs.edges.after]
-    before[legs.edges.after[own]] = legs.edges.before[own]
+    row = single[legs.edges.after]
+    before[legs.edges.after[row]] = legs.edges.before[row]
     when = np.full(len(legs), AT_RECEIVER, np.uint8)
-    when[legs.edges.after[own]] = legs.edges.at[own]
+    when[legs.edges.after[row]] = legs.edges.at[row]
     while True:
         rows = np.flatnonzero(single & (before >= 0))
         rows = rows[single[before[rows]]]
@@ -203,7 +203,7 @@ def drawn_together(legs: PlanLegs, local: NDArray[np.bool_], work_ps: Floats) ->
         head = before[rows]
         work[rows] += work[head]
         before[rows], when[rows] = before[head], when[head]
-    others = Edges(legs.edges.after[~own], legs.edges.before[~own], legs.edges.at[~own])
+    others = Edges(legs.edges.after[~row], legs.edges.before[~row], legs.edges.at[~row])
     edges = joined_edges([others, Edges(np.flatnonzero(single), before[single], when[single])])
     return _kept(legs, edges, local, work)
 

@@ -138,10 +138,10 @@ class Lowering:
         if one.algorithm == "transfer":
             planner = Planner()
             planner.sends(np.array([0]), np.array([1]), 1.0)
-            own = planner.build()
+            sends = planner.build()
         else:
-            own = plan(one.algorithm, one.kind, one.shape, self._grain(one, slicing))
-        return legs_of(self.cluster, own, one.members[0], pxn=self.policy.pxn)
+            sends = plan(one.algorithm, one.kind, one.shape, self._grain(one, slicing))
+        return legs_of(self.cluster, sends, one.members[0], pxn=self.policy.pxn)
 
     def _grain(self, one: Class, slicing: Slicing) -> Grain:
         """Ring steps are merged as much as the run is sliced, so that sends keep their size; pieces keep theirs too."""
@@ -171,10 +171,10 @@ class Lowering:
     def _ranks(self, legs: PlanLegs, members: Ints) -> tuple[Ints, Ints]:
         """Sending and receiving ranks, int64[tasks, legs]."""
         per_server = self.cluster.ranks_per_server
-        own, other = members[:, legs.source], members[:, legs.target]
-        server = own - own % per_server
-        source = np.where(legs.leave_by >= 0, server + members[:, legs.leave_by] % per_server, own)
-        target = np.where(legs.arrive_at >= 0, server + members[:, legs.arrive_at] % per_server, other)
+        source, target = members[:, legs.source], members[:, legs.target]
+        server = source - source % per_server
+        source = np.where(legs.leave_by >= 0, server + members[:, legs.leave_by] % per_server, source)
+        target = np.where(legs.arrive_at >= 0, server + members[:, legs.arrive_at] % per_server, target)
         return source, target
 
     def _ports(self, legs: PlanLegs, members: Ints) -> tuple[Ints, Ints]:
@@ -227,7 +227,7 @@ class Lowering:
         return np.where(local, home, out).ravel(), np.where(local, home, into).ravel()
 
     def _surplus_ps(
-        self, legs: PlanLegs, moved: Floats, whole_ps: Floats, excess_ps: Floats, local: NDArray[np.bool_]
+        self, legs: PlanLegs, moved: Floats, total_ps: Floats, excess_ps: Floats, local: NDArray[np.bool_]
     ) -> float:
         """How much longer a task alone takes because latencies of links could not be divided."""
         if not excess_ps.any():
@@ -236,8 +236,8 @@ class Lowering:
         line = float(self.cluster.links.rate_bps[network.port_links(int(network.port_of_rank[0, 0]))[0]].sum())
         busy = np.where(local, 0.0, 8e12 * moved / line)
         sender = np.bincount(legs.source[~local], busy[~local], minlength=1)
-        with_it = max(_longest(legs, whole_ps + busy), float(sender.max(initial=0)) + float(excess_ps.max()))
-        without = max(_longest(legs, whole_ps + busy - excess_ps), float(sender.max(initial=0)))
+        with_it = max(_longest(legs, total_ps + busy), float(sender.max(initial=0)) + float(excess_ps.max()))
+        without = max(_longest(legs, total_ps + busy - excess_ps), float(sender.max(initial=0)))
         return max(with_it - without, 0.0)
 
 

@@ -72,8 +72,8 @@ class Tempo:
         kinds = [legs.kind == OUT, np.isin(legs.kind, (TO_NETWORK, FROM_NETWORK)), legs.kind == UP]
         kinds.append(np.isin(legs.kind, (TO_SWITCH, FROM_SWITCH)))
         step = np.select(kinds, [out, reduced, np.where(legs.steps > 0, inside, path_ps), switch], 0.0)
-        whole: Floats = self.count * (step + legs.posted * self.post_ps)
-        return whole
+        total: Floats = self.count * (step + legs.posted * self.post_ps)
+        return total
 
 
 def collective_tempo(
@@ -82,23 +82,23 @@ def collective_tempo(
     """The tempo of a collective; `how` is algorithm and protocol, `size` bytes and invocations."""
     (name, protocol), (size_bytes, count) = how, size
     algorithm = ALGORITHMS.get(name)
-    own = pace(case, algorithm, protocol, np.array([size_bytes], np.float64))
-    up, out = _factors(cluster, case, name, protocol, float(own.rate_gbs[0]))
+    pace_of = pace(case, algorithm, protocol, np.array([size_bytes], np.float64))
+    up, out = _factors(cluster, case, name, protocol, float(pace_of.rate_gbs[0]))
     return Tempo(
         size_bytes=float(size_bytes) * count,
         count=count,
-        start_ps=float(own.start_us[0]) * PS_PER_US + policy.launch_ps,
-        hop_ps=own.hop_us * PS_PER_US,
-        post_ps=own.post_us * PS_PER_US,
-        pass_ps=own.pass_us * PS_PER_US / 2,
-        out_ps=_out_ps(cluster, own, policy),
+        start_ps=float(pace_of.start_us[0]) * PS_PER_US + policy.launch_ps,
+        hop_ps=pace_of.hop_us * PS_PER_US,
+        post_ps=pace_of.post_us * PS_PER_US,
+        pass_ps=pace_of.pass_us * PS_PER_US / 2,
+        out_ps=_out_ps(cluster, pace_of, policy),
         up_factor=up,
         out_factor=out,
     )
 
 
-def _out_ps(cluster: Cluster, own: Pace, policy: CollectivePolicy) -> float:
-    return own.software_us * PS_PER_US + policy.network_overhead_ps + cluster.fabric.nic_latency_ps
+def _out_ps(cluster: Cluster, pace_of: Pace, policy: CollectivePolicy) -> float:
+    return pace_of.software_us * PS_PER_US + policy.network_overhead_ps + cluster.fabric.nic_latency_ps
 
 
 def transfer_tempo(cluster: Cluster, size_bytes: int, count: int, protocol: str, policy: CollectivePolicy) -> Tempo:

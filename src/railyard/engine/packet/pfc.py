@@ -24,10 +24,10 @@ def pauses_of_links(outcome: _core.PacketOutcome) -> dict[str, NDArray[Any]]:
 
 def pauses_of_flows(outcome: _core.PacketOutcome) -> dict[str, NDArray[Any]]:
     """How flows were held back, columns of their record; none where switches do not pause."""
-    if not len(outcome.flow_held_ps):
+    if not len(outcome.flow_paused_ps):
         return {}
     return {
-        "paused_ps": outcome.flow_held_ps,
+        "paused_ps": outcome.flow_paused_ps,
         "victim_ps": outcome.flow_victim_ps,
         "victim_of": outcome.flow_victim_origin,
     }

@@ -110,9 +110,9 @@ def joined(blocks: Sequence[NetworkBlock]) -> tuple[PacketNetwork, Ints]:
     link0 = np.cumsum([0] + [len(block.source) for block in blocks])
     choice0 = np.cumsum([0] + [len(block.choices) for block in blocks])
 
-    def node(number: int, own: Ints) -> Ints:
+    def node(number: int, local: Ints) -> Ints:
         block = blocks[number]
-        found: Ints = np.where(own < block.hosts, own + host0[number], own - block.hosts + node0[number])
+        found: Ints = np.where(local < block.hosts, local + host0[number], local - block.hosts + node0[number])
         return found
 
     def column(name: str) -> Ints:
@@ -216,11 +216,11 @@ def _rates(cluster: Cluster, network: Network, ids: Ints, source: Ints, target: 
     servers = cluster.storage_servers
     if servers is None or servers.local or network is not cluster.storage or not servers.ports.size:
         return rate
-    own = servers.ports.shape[1]
+    width = servers.ports.shape[1]
     reads = np.full(network.ports, np.inf)
     writes = np.full(network.ports, np.inf)
-    reads[servers.ports] = (cluster.links.rate_bps[servers.read_link] / own)[:, None]
-    writes[servers.ports] = (cluster.links.rate_bps[servers.write_link] / own)[:, None]
+    reads[servers.ports] = (cluster.links.rate_bps[servers.read_link] / width)[:, None]
+    writes[servers.ports] = (cluster.links.rate_bps[servers.write_link] / width)[:, None]
     ports = network.ports
     rate = np.where(source < ports, np.minimum(rate, reads[np.minimum(source, ports - 1)]), rate)
     return np.where(target < ports, np.minimum(rate, writes[np.minimum(target, ports - 1)]), rate)

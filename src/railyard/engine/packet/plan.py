@@ -88,9 +88,9 @@ class Planner:
         lanes: ArrayLike = 1.0,
     ) -> Ints:
         """Adds sends, whose columns are broadcast; their numbers, in the shape of the columns."""
-        whole = np.broadcast_arrays(*(np.asarray(part) for part in (source, target, share, steps, posted, lanes)))
-        shape = whole[0].shape
-        flat = [part.ravel() for part in whole]
+        columns = np.broadcast_arrays(*(np.asarray(part) for part in (source, target, share, steps, posted, lanes)))
+        shape = columns[0].shape
+        flat = [part.ravel() for part in columns]
         count = len(flat[0])
         self._columns.append((flat[0].astype(np.int64), flat[1].astype(np.int64), *(f.astype(float) for f in flat[2:])))  # type: ignore[arg-type]
         ids = self._count + np.arange(count).reshape(shape)

@@ -68,9 +68,9 @@ def plan(name: str, kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPla
     Raises:
         InputError: It has no plan of its own, and the shape is too large to replay its messages.
     """
-    own = _PLANS.get(name)
-    if own is not None:
-        return own(kind, shape, grain)
+    planner = _PLANS.get(name)
+    if planner is not None:
+        return planner(kind, shape, grain)
     if shape.ranks > MOST_SCHEDULED:
         raise InputError(
             f"the packet engine replays `{name}` message by message, which is too much for {shape.ranks} ranks",

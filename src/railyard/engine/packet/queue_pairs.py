@@ -27,12 +27,12 @@ class Split:
         traffic: Rows of the given traffic first, in place: flows that are split have become work of no length at their
             sender that waits for the last acknowledgement of every part. Then the parts, then what joins them.
         rows: Rows of the given traffic.
-        whole: int64[parts], the flow of each part; parts begin at row `rows`.
+        flow_of: int64[parts], the flow of each part; parts begin at row `rows`.
     """
 
     traffic: Traffic
     rows: int
-    whole: NDArray[np.int64]
+    flow_of: NDArray[np.int64]
 
     def joined(self, record: Record, flows: Traffic, settings: Settings) -> Record:
         """The record with a row a given flow: begun with its first part, done with its last.
@@ -42,11 +42,11 @@ class Split:
             flows: Those that were given.
             settings: With the flows that were to be sampled.
         """
-        parts = slice(self.rows, self.rows + len(self.whole))
+        parts = slice(self.rows, self.rows + len(self.flow_of))
         columns: dict[str, NDArray[Any]] = {}
         for name, least in (("start_ps", True), ("end_ps", False), ("receiver_finish_ps", False)):
             column = record.column(name)
-            columns[name] = _gathered(column[: self.rows].copy(), self.whole, column[parts], least=least)
+            columns[name] = _gathered(column[: self.rows].copy(), self.flow_of, column[parts], least=least)
         tables = dict(record.tables)
         if "sampled_flows" in tables:
             tables["sampled_flows"] = {"flow": np.asarray(settings.sample_flows, np.int32)}
@@ -66,23 +66,23 @@ class Split:
 
     def sampled(self, flows: tuple[int, ...]) -> tuple[int, ...]:
         """Flows to be sampled: of a split one its first part."""
-        first = {flow: self.rows + part for part, flow in reversed(list(enumerate(self.whole.tolist())))}
+        first = {flow: self.rows + part for part, flow in reversed(list(enumerate(self.flow_of.tolist())))}
         return tuple(first.get(flow, flow) for flow in flows)
 
 
 def _gathered(
-    column: NDArray[np.int64], whole: NDArray[np.int64], parts: NDArray[np.int64], *, least: bool
+    column: NDArray[np.int64], flow_of: NDArray[np.int64], parts: NDArray[np.int64], *, least: bool
 ) -> NDArray[np.int64]:
     """The least or greatest over the parts of each flow; -1 where a greatest is wanted and a part has none."""
     extreme = np.iinfo(np.int64).max
-    split = np.unique(whole)
+    split = np.unique(flow_of)
     column[split] = extreme if least else -1
     if least:
-        np.minimum.at(column, whole, np.where(parts < 0, extreme, parts))
+        np.minimum.at(column, flow_of, np.where(parts < 0, extreme, parts))
         column[column == extreme] = -1
     else:
-        np.maximum.at(column, whole, parts)
-        column[whole[parts < 0]] = -1
+        np.maximum.at(column, flow_of, parts)
+        column[flow_of[parts < 0]] = -1
     return column
 
 
@@ -98,24 +98,24 @@ def split(traffic: Traffic, pairs: int, payload_bytes: int) -> Split:
     packets = -(-traffic.size_bytes // payload_bytes)
     count = np.where(traffic.source == traffic.target, 1, np.minimum(packets, pairs))
     cut = np.flatnonzero(count > 1)
-    whole = np.repeat(cut, count[cut])
+    flow_of = np.repeat(cut, count[cut])
     begin = np.cumsum(count[cut]) - count[cut]
-    place = np.arange(len(whole)) - np.repeat(begin, count[cut])
+    place = np.arange(len(flow_of)) - np.repeat(begin, count[cut])
     # Packets in turn; the last packet, which may be short, belongs to the part whose turn it is.
-    share = (packets[whole] - place + count[whole] - 1) // count[whole]
-    short = packets[whole] * payload_bytes - traffic.size_bytes[whole]
-    holds_last = (packets[whole] - 1) % count[whole] == place
+    share = (packets[flow_of] - place + count[flow_of] - 1) // count[flow_of]
+    short = packets[flow_of] * payload_bytes - traffic.size_bytes[flow_of]
+    holds_last = (packets[flow_of] - 1) % count[flow_of] == place
     size = share * payload_bytes - np.where(holds_last, short, 0)
-    parts = _Parts(cut, whole, size)
-    return Split(_rewired(traffic, parts), rows, whole.astype(np.int64))
+    parts = _Parts(cut, flow_of, size)
+    return Split(_rewired(traffic, parts), rows, flow_of.astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False)
 class _Parts:
-    """`cut`: flows that are split; `whole`: of which of them a part is; `size`: its bytes."""
+    """`cut`: flows that are split; `flow_of`: of which of them a part is; `size`: its bytes."""
 
     cut: NDArray[np.int64]
-    whole: NDArray[np.int64]
+    flow_of: NDArray[np.int64]
     size: NDArray[np.int64]
 
 
@@ -125,28 +125,28 @@ def _rewired(traffic: Traffic, parts: _Parts) -> Traffic:
     Rows: the given ones; the parts; a gate for every split flow, which waits for what the flow waited for; for those
     whose receiver somebody waits for, an end, which waits for every part's receiver.
     """
-    rows, cut, whole = len(traffic), parts.cut, parts.whole
+    rows, cut, flow_of = len(traffic), parts.cut, parts.flow_of
     heard = np.zeros(rows, bool)
     heard[traffic.dep_idx[traffic.dep_at == 1]] = True
     ends = cut[heard[cut]]
-    part_row = rows + np.arange(len(whole))
+    part_row = rows + np.arange(len(flow_of))
     gate_row = np.arange(rows)
-    gate_row[cut] = rows + len(whole) + np.arange(len(cut))
+    gate_row[cut] = rows + len(flow_of) + np.arange(len(cut))
     end_row = np.full(rows, -1)
-    end_row[ends] = rows + len(whole) + len(cut) + np.arange(len(ends))
-    ended = np.flatnonzero(end_row[whole] >= 0)
+    end_row[ends] = rows + len(flow_of) + len(cut) + np.arange(len(ends))
+    ended = np.flatnonzero(end_row[flow_of] >= 0)
     # What waits, for what, for which of its ends.
     before, at = traffic.dep_idx.astype(np.int64), traffic.dep_at.astype(np.int64)
     moved = (at == 1) & (end_row[before] >= 0)
     waits = np.concatenate(
-        [gate_row[np.repeat(np.arange(rows), np.diff(traffic.dep_ptr))], part_row, whole, end_row[whole[ended]]]
+        [gate_row[np.repeat(np.arange(rows), np.diff(traffic.dep_ptr))], part_row, flow_of, end_row[flow_of[ended]]]
     )
-    waited = np.concatenate([np.where(moved, end_row[before], before), gate_row[whole], part_row, part_row[ended]])
+    waited = np.concatenate([np.where(moved, end_row[before], before), gate_row[flow_of], part_row, part_row[ended]])
     ends_at = np.concatenate(
-        [np.where(moved, 0, at), np.zeros(2 * len(whole), np.int64), np.ones(len(ended), np.int64)]
+        [np.where(moved, 0, at), np.zeros(2 * len(flow_of), np.int64), np.ones(len(ended), np.int64)]
     )
     order = np.argsort(waits, kind="stable")
-    every = rows + len(whole) + len(cut) + len(ends)
+    every = rows + len(flow_of) + len(cut) + len(ends)
     count = np.bincount(waits, minlength=every)
     need = count.copy()
     need[gate_row] = traffic.need
@@ -155,15 +155,15 @@ def _rewired(traffic: Traffic, parts: _Parts) -> Traffic:
     target[cut] = traffic.source[cut]
     start, delay = traffic.start_ps.copy(), traffic.delay_ps.copy()
     start[cut], delay[cut] = -1, 0
-    later = np.full(len(whole), -1), np.full(len(ends), -1)
-    none = np.zeros(len(whole), np.int64), np.zeros(len(ends), np.int64)
+    later = np.full(len(flow_of), -1), np.full(len(ends), -1)
+    none = np.zeros(len(flow_of), np.int64), np.zeros(len(ends), np.int64)
     columns: dict[str, tuple[NDArray[Any], ...]] = {
-        "source": (traffic.source, traffic.source[whole], traffic.source[cut], traffic.target[ends]),
-        "target": (target, traffic.target[whole], traffic.source[cut], traffic.target[ends]),
+        "source": (traffic.source, traffic.source[flow_of], traffic.source[cut], traffic.target[ends]),
+        "target": (target, traffic.target[flow_of], traffic.source[cut], traffic.target[ends]),
         "size_bytes": (traffic.size_bytes, parts.size, np.zeros(len(cut), np.int64), none[1]),
         "start_ps": (start, later[0], traffic.start_ps[cut], later[1]),
         "delay_ps": (delay, none[0], traffic.delay_ps[cut], none[1]),
-        "klass": (traffic.klass, traffic.klass[whole], traffic.klass[cut], traffic.klass[ends]),
+        "klass": (traffic.klass, traffic.klass[flow_of], traffic.klass[cut], traffic.klass[ends]),
     }
     joined: dict[str, Any] = {name: np.concatenate(four).astype(four[0].dtype) for name, four in columns.items()}
     return replace(

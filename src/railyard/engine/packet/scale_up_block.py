@@ -38,11 +38,11 @@ def _switched(cluster: Cluster) -> NetworkBlock:
     ranks, domains, size = cluster.ranks, scale_up.domains, scale_up.domain
     rank, domain = np.arange(ranks), np.arange(domains)
     switch = ranks + domains + domain
-    own = switch[rank // size]
+    switch_of = switch[rank // size]
     egress, ingress = scale_up.egress(rank).astype(np.int64), scale_up.ingress(rank).astype(np.int64)
     efficiency = scale_up_efficiency(cluster)
-    whole = links.rate_bps[egress] * efficiency
-    reducing = np.bincount(rank // size, whole, minlength=domains)
+    rate_bps_of = links.rate_bps[egress] * efficiency
+    reducing = np.bincount(rank // size, rate_bps_of, minlength=domains)
     lo = ranks + domain
     record = RoutingRecord(
         node=np.concatenate([rank, switch, switch, ranks + domain]),
@@ -64,9 +64,9 @@ def _switched(cluster: Cluster) -> NetworkBlock:
     return NetworkBlock(
         hosts=ranks + domains,
         nodes=ranks + 2 * domains,
-        source=np.concatenate([rank, own, ranks + domain, switch]),
-        target=np.concatenate([own, rank, switch, ranks + domain]),
-        rate_bps=np.concatenate([whole, links.rate_bps[ingress] * efficiency, reducing, reducing]),
+        source=np.concatenate([rank, switch_of, ranks + domain, switch]),
+        target=np.concatenate([switch_of, rank, switch, ranks + domain]),
+        rate_bps=np.concatenate([rate_bps_of, links.rate_bps[ingress] * efficiency, reducing, reducing]),
         latency_ps=np.concatenate(
             [links.latency_ps[egress], links.latency_ps[ingress], np.full(2 * domains, INSIDE_PS)]
         ),
@@ -84,7 +84,7 @@ def _mesh(cluster: Cluster) -> NetworkBlock:
     source, target = scale_up.ends(ranks)
     ids = scale_up.first_link + np.arange(len(source))
     rate = links.rate_bps[ids] * scale_up_efficiency(cluster)
-    whole = np.bincount(source, rate, minlength=ranks)
+    sent = np.bincount(source, rate, minlength=ranks)
     local = rank % size
     first = rank - local
     begin = ranks + rank * (size - 1)
@@ -103,7 +103,7 @@ def _mesh(cluster: Cluster) -> NetworkBlock:
         nodes=2 * ranks,
         source=np.concatenate([rank, ranks + source]),
         target=np.concatenate([ranks + rank, target]),
-        rate_bps=np.concatenate([whole, rate]),
+        rate_bps=np.concatenate([sent, rate]),
         latency_ps=np.concatenate([np.full(ranks, INSIDE_PS), links.latency_ps[ids]]),
         link=np.concatenate([np.full(ranks, -1), ids]),
         record=RoutingRecord(*(getattr(record, name)[used] for name in names)),

@@ -47,7 +47,9 @@ class SwitchReduction(NamedTuple):
         return int(record.column("receiver_finish_ps").max())
 
 
-def way_ps(network: PacketNetwork, tree: AggregationTree, members: Ints, chunk_bytes: int, aggregation_ps: int) -> int:
+def one_way_ps(
+    network: PacketNetwork, tree: AggregationTree, members: Ints, chunk_bytes: int, aggregation_ps: int
+) -> int:
     """What a chunk takes from a host up to the root and down again, once on every edge of the deepest way, unloaded."""
     deepest = int(tree.depth.max())
     rate, latency = _of_hosts(network, members)
@@ -56,8 +58,8 @@ def way_ps(network: PacketNetwork, tree: AggregationTree, members: Ints, chunk_b
 
 def _of_hosts(network: PacketNetwork, members: Ints) -> tuple[int, int]:
     """The least rate and the greatest latency of the links that hosts send over."""
-    own = np.isin(network.link_source, members)
-    return int(network.rate_bps[own].min()), int(network.latency_ps[own].max())
+    uplink = np.isin(network.link_source, members)
+    return int(network.rate_bps[uplink].min()), int(network.latency_ps[uplink].max())
 
 
 def sharp(
@@ -98,7 +100,7 @@ def sharp(
     larger = with_aggregators(network, tree)
     if window is None:
         once_ps = chunk_bytes * 8 * 10**12 / _of_hosts(network, members)[0]
-        window = ceil(_SPARE * way_ps(network, tree, members, chunk_bytes, aggregation_ps) / once_ps)
+        window = ceil(_SPARE * one_way_ps(network, tree, members, chunk_bytes, aggregation_ps) / once_ps)
     chunks = _Chunks(tree, members, network, size_bytes, chunk_bytes)
     return SwitchReduction(larger, chunks.traffic(larger.hosts, window, aggregation_ps), tree)
 
@@ -113,9 +115,9 @@ class _Chunks:
         self._count = -(-size_bytes // chunk_bytes)
         self._chunk_bytes = chunk_bytes
         self._last_bytes = size_bytes - (self._count - 1) * chunk_bytes
-        own = network.hosts + np.arange(len(tree.switches))
-        self._lower = np.concatenate([members, own[:-1]])
-        self._upper = own[np.concatenate([tree.host_parent, tree.parent[:-1]])]
+        node = network.hosts + np.arange(len(tree.switches))
+        self._lower = np.concatenate([members, node[:-1]])
+        self._upper = node[np.concatenate([tree.host_parent, tree.parent[:-1]])]
         self._edges = len(self._lower)
         self._members = len(members)
         self._spread_ps = chunk_bytes * 8 * 10**12 // _of_hosts(network, members)[0]

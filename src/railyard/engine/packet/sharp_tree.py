@@ -163,10 +163,10 @@ def with_aggregators(network: PacketNetwork, tree: AggregationTree) -> PacketNet
     """
     count, hosts = len(tree.switches), network.hosts
     moved = np.where(np.arange(network.nodes) < hosts, np.arange(network.nodes), np.arange(network.nodes) + count)
-    own, switch = hosts + np.arange(count), moved[tree.switches]
+    virtual, switch = hosts + np.arange(count), moved[tree.switches]
     rate = _FAST * (tree.children + 1) * int(network.rate_bps.max())
-    source = np.concatenate([moved[network.link_source], own, switch])
-    target = np.concatenate([moved[network.link_target], switch, own])
+    source = np.concatenate([moved[network.link_source], virtual, switch])
+    target = np.concatenate([moved[network.link_target], switch, virtual])
     return PacketNetwork(
         hosts=hosts + count,
         nodes=network.nodes + count,

@@ -65,7 +65,7 @@ class Cost:
 
         T = host_s + host_per_seq_s * sequences + f(tokens) + g + attention_per_pair_s * pairs
         g = max(attention_floor_s, attention_per_sequence_s * decodes + attention_per_kv_token_s * kv_tokens,
-                beside_per_kv_token_s[i] * kv_tokens - beside_s[i](tokens) for every line i)
+                overlapped_per_kv_token_s[i] * kv_tokens - overlapped_s[i](tokens) for every line i)
 
     with f = compute_s + network_s, linear between the rows of the table and constant below the first, and g = 0 where
     nothing decodes. `kv_tokens` are the keys that the decoding sequences look at, the new one included; `pairs` the
@@ -81,8 +81,8 @@ class Cost:
         attention_per_sequence_s: Decode.
         attention_floor_s: Decode attention takes at least this.
         attention_per_pair_s: Prefill.
-        beside_per_kv_token_s: f64[lines], of attention that runs beside other work (on other accelerators), ...
-        beside_s: f64[lines, k], ... which hides so much of it, over tokens as above.
+        overlapped_per_kv_token_s: f64[lines], of attention that runs beside other work (on other accelerators), ...
+        overlapped_s: f64[lines, k], ... which hides so much of it, over tokens as above.
         scale_out_bytes_per_token: Of the replica's own collectives over its NICs, all of these together.
         scale_out_bps: Rate at which these are sent in `network_s`, bit/s.
         scale_out_slack_s: f64[k] or empty: how much longer they may take until an iteration does, because other work
@@ -108,8 +108,8 @@ class Cost:
     attention_per_sequence_s: float = 0.0
     attention_floor_s: float = 0.0
     attention_per_pair_s: float = 0.0
-    beside_per_kv_token_s: NDArray[np.float64] = field(default_factory=_f64)
-    beside_s: NDArray[np.float64] = field(default_factory=_f64)
+    overlapped_per_kv_token_s: NDArray[np.float64] = field(default_factory=_f64)
+    overlapped_s: NDArray[np.float64] = field(default_factory=_f64)
     scale_out_bytes_per_token: float = 0.0
     scale_out_bps: float = 0.0
     scale_out_slack_s: NDArray[np.float64] = field(default_factory=_f64)
@@ -274,10 +274,10 @@ class Links:
         link: i32[].
         share: f64[].
         latency_ps: i64[ways].
-        own_ptr: i64[replicas + 1]: the collectives of replica r use `own_link[own_ptr[r]:own_ptr[r+1]]`. Empty: they
-            and transfers do not meet.
-        own_link: i32[].
-        own_share: f64[], wire bytes per byte of all collectives of the replica.
+        collective_ptr: i64[replicas + 1]: the collectives of replica r use
+            `collective_link[collective_ptr[r]:collective_ptr[r+1]]`. Empty: they and transfers do not meet.
+        collective_link: i32[].
+        collective_share: f64[], wire bytes per byte of all collectives of the replica.
     """
 
     rate_bps: NDArray[np.float64]
@@ -287,9 +287,9 @@ class Links:
     link: NDArray[np.int32]
     share: NDArray[np.float64]
     latency_ps: NDArray[np.int64]
-    own_ptr: NDArray[np.int64] = field(default_factory=_i64)
-    own_link: NDArray[np.int32] = field(default_factory=_i32)
-    own_share: NDArray[np.float64] = field(default_factory=_f64)
+    collective_ptr: NDArray[np.int64] = field(default_factory=_i64)
+    collective_link: NDArray[np.int32] = field(default_factory=_i32)
+    collective_share: NDArray[np.float64] = field(default_factory=_f64)
 
 
 @dataclass(frozen=True, eq=False)

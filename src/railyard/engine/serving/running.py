@@ -195,12 +195,12 @@ def _serving(
 
 def _feed(core: _core.Serving, requests: Columns) -> int:
     columns = {
-        "arrival_ps": _whole(requests.arrival_ps, np.int64, "arrival_ps"),
-        "input_tokens": _whole(requests.input_tokens, np.int32, "input_tokens"),
-        "output_tokens": _whole(requests.output_tokens, np.int32, "output_tokens"),
-        "block_ptr": _whole(requests.block_ptr, np.int64, "block_ptr"),
-        "block_hash": _whole(requests.block_hash, np.uint64, "block_hash"),
-        "session": _whole(requests.session, np.int64, "session"),
+        "arrival_ps": _integers(requests.arrival_ps, np.int64, "arrival_ps"),
+        "input_tokens": _integers(requests.input_tokens, np.int32, "input_tokens"),
+        "output_tokens": _integers(requests.output_tokens, np.int32, "output_tokens"),
+        "block_ptr": _integers(requests.block_ptr, np.int64, "block_ptr"),
+        "block_hash": _integers(requests.block_hash, np.uint64, "block_hash"),
+        "session": _integers(requests.session, np.int64, "session"),
     }
     try:
         core.feed(**columns)
@@ -209,7 +209,7 @@ def _feed(core: _core.Serving, requests: Columns) -> int:
     return len(columns["arrival_ps"])
 
 
-def _whole(values: Any, kind: type[np.integer[Any]], name: str) -> NDArray[Any]:
+def _integers(values: Any, kind: type[np.integer[Any]], name: str) -> NDArray[Any]:
     column = np.asarray(values)
     if column.ndim != 1 or (column.size and not np.issubdtype(column.dtype, np.integer)):
         raise InputError(

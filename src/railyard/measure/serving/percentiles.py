@@ -48,26 +48,26 @@ def counted(count: NDArray[np.int64], lower_s: NDArray[np.float64]) -> dict[str,
     return {**found, "mean": float((middle * count).sum() / total)}
 
 
-def parts_of(whole: NDArray[np.float64], parts: Mapping[str, NDArray[np.float64]]) -> dict[str, dict[str, float]]:
-    """What each percentile, and the mean, of `whole` is made of.
+def parts_of(total: NDArray[np.float64], parts: Mapping[str, NDArray[np.float64]]) -> dict[str, dict[str, float]]:
+    """What each percentile, and the mean, of `total` is made of.
 
     Args:
-        whole: float64[n], NaN where there is no value.
-        parts: By name, float64[n]; they add up to `whole`.
+        total: float64[n], NaN where there is no value.
+        parts: By name, float64[n]; they add up to `total`.
 
     Returns:
         By percentile: seconds by part. The parts of a percentile add up to it. Empty when there is no value.
     """
-    known = np.flatnonzero(~np.isnan(whole))
+    known = np.flatnonzero(~np.isnan(total))
     if len(known) == 0:
         return {}
-    order = known[np.argsort(whole[known], kind="stable")]
+    order = known[np.argsort(total[known], kind="stable")]
     found = {}
     for name, level in LEVELS.items():
         rank = nearest_rank(level, len(order))
         near = min(int(_AROUND * len(order)), len(order) - 1 - rank, rank)
-        found[name] = _scaled(whole[order[rank]], order[rank - near : rank + near + 1], parts)
-    found["mean"] = _scaled(whole[order].mean(), order, parts)
+        found[name] = _scaled(total[order[rank]], order[rank - near : rank + near + 1], parts)
+    found["mean"] = _scaled(total[order].mean(), order, parts)
     return found
 
 

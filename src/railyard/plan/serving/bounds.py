@@ -38,7 +38,7 @@ def least_replicas(built: Built, requests: RequestTable) -> tuple[int, ...]:
     if isinstance(stage, Batched):
         tokens = requests.input_tokens if stage.tokens is None else np.full(len(requests), stage.tokens)
         work = stage.items * _prompts_s(stage.deployment.pools[0], np.minimum(tokens, stage.most_tokens))
-        return (_whole(work / span_s),)
+        return (_count(work / span_s),)
     if not isinstance(stage, Answer):
         return ()
     asked = stage.asked(requests)
@@ -47,14 +47,14 @@ def least_replicas(built: Built, requests: RequestTable) -> tuple[int, ...]:
     if set(by_role) == {"both"}:
         pool = by_role["both"]
         prompts = 0.0 if shared else _prompts_s(pool, asked.input_tokens)
-        return (_whole((prompts + _answers_s(pool, asked)) / span_s),)
+        return (_count((prompts + _answers_s(pool, asked)) / span_s),)
     if "both" in by_role:
         return (1, 1, 1)
     prompts = 0.0 if shared else _prompts_s(by_role["prefill"], asked.input_tokens)
-    return _whole(prompts / span_s), _whole(_answers_s(by_role["decode"], asked) / span_s)
+    return _count(prompts / span_s), _count(_answers_s(by_role["decode"], asked) / span_s)
 
 
-def _whole(load: float) -> int:
+def _count(load: float) -> int:
     return max(math.ceil(_SLACK * load), 1)
 
 
@@ -69,8 +69,8 @@ def _prompts_s(pool: Pool, tokens: NDArray[np.integer[Any]]) -> float:
 def _answers_s(pool: Pool, requests: RequestTable) -> float:
     cost = pool.cost
     context = float(requests.input_tokens.mean() + requests.output_tokens.mean() / 2)
-    held = max(pool.kv_blocks * pool.block_tokens / max(context, 1.0), 1.0)
-    batch = np.arange(1, max(int(min(pool.max_sequences, held)), 1) + 1, dtype=np.float64)
+    sequences = max(pool.kv_blocks * pool.block_tokens / max(context, 1.0), 1.0)
+    batch = np.arange(1, max(int(min(pool.max_sequences, sequences)), 1) + 1, dtype=np.float64)
     guesses = pool.speculative.draft_tokens if pool.speculative else 0
     tokens = batch * (1 + guesses)
     seconds = cost.host_s + np.interp(tokens, cost.tokens, cost.compute_s + cost.network_s)

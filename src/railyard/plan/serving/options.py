@@ -131,7 +131,7 @@ def _template(stage: ModelStage) -> dict[str, Any]:
 def _words(layout: str, roles: Sequence[str], built: Sequence[tuple[str, int]], router: str) -> str:
     sides = [f"{server} tp {tp}" for server, tp in built]
     if layout == "together":
-        told = sides[0]
+        router_words = sides[0]
     else:
-        told = ", ".join(f"{role} {side}" for role, side in zip(roles, sides, strict=True))
-    return f"{told}, {router}" if router else told
+        router_words = ", ".join(f"{role} {side}" for role, side in zip(roles, sides, strict=True))
+    return f"{router_words}, {router}" if router else router_words

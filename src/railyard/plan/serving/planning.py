@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from railyard.result.variants.serving import ServedVariant
     from railyard.scenario.load import Draft
 
-    Tell = Callable[[str, float], None]
+    Report = Callable[[str, float], None]
 
 _FULL = 3
 """Plans that are run again on all requests."""
@@ -34,12 +34,12 @@ class AtRate:
     Attributes:
         rate_bps: Of each NIC's link.
         split: With prompts and answers of a model apart; None where none is in time.
-        whole: With both on the same replicas; None where none is in time.
+        joint: With both on the same replicas; None where none is in time.
     """
 
     rate_bps: float
     split: Plan | None
-    whole: Plan | None
+    joint: Plan | None
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,12 @@ class Planned:
     best_yaml: str = field(default="", repr=False)
 
 
-def plan(draft: Draft, tell: Tell) -> Planned:
+def plan(draft: Draft, report: Report) -> Planned:
     """Finds the cheapest deployment of a scenario's pipeline within its objective.
 
     Args:
         draft: With a `pipeline` and a `plan`.
-        tell: Told what is being done, and its share from 0 to 1.
+        report: Told what is being done, and its share from 0 to 1.
 
     Raises:
         InputError: There is nothing to plan, or a stage can be none of its options.
@@ -82,16 +82,16 @@ def plan(draft: Draft, tell: Tell) -> Planned:
         raise InputError("there is nothing to plan: the scenario has no `plan`", key="plan")
     trials, per_h = Trials(draft), _tokens_per_h(draft)
     with blaming(draft):
-        found = search(trials, stages, tokens_per_h=per_h, most=section.simulations, tell=tell)
+        found = search(trials, stages, tokens_per_h=per_h, most=section.simulations, report=report)
     rates: tuple[AtRate, ...] = ()
     if section.link_rates and found.best is not None:
-        kinds = [_best_of(trials, stages, found, split=split, per_h=per_h, tell=tell) for split in (True, False)]
+        kinds = [_best_of(trials, stages, found, split=split, per_h=per_h, report=report) for split in (True, False)]
         rates = tuple(
-            AtRate(rate, *(_at_rate(draft, rate, kind, per_h, tell) for kind in kinds)) for rate in section.link_rates
+            AtRate(rate, *(_at_rate(draft, rate, kind, per_h, report) for kind in kinds)) for rate in section.link_rates
         )
     full = []
     for number, one in enumerate(found.plans[:_FULL]):
-        tell("the best plans with all figures", number / _FULL)
+        report("the best plans with all figures", number / _FULL)
         job = trials.job(one.choice)
         full.append(variant_of(job))
     best = "" if found.best is None else Bench(draft).yaml(_written_out(found.best.choice))
@@ -117,7 +117,7 @@ def _written_out(choice: Choice) -> dict[str, Any]:
 
 
 def _best_of(
-    trials: Trials, stages: Mapping[str, Sequence[Option]], found: Found, *, split: bool, per_h: float, tell: Tell
+    trials: Trials, stages: Mapping[str, Sequence[Option]], found: Found, *, split: bool, per_h: float, report: Report
 ) -> Plan | None:
     """The cheapest plan with prompts and answers apart, or together; other stages as in the best plan of all."""
     known = next((plan for plan in found.plans if plan.split is split), None)
@@ -130,24 +130,26 @@ def _best_of(
         else [chosen[name]]
         for name, options in stages.items()
     }
-    return _quietly(trials, some, per_h, tell)
+    return _quietly(trials, some, per_h, report)
 
 
-def _at_rate(draft: Draft, rate_bps: float, base: Plan | None, per_h: float, tell: Tell) -> Plan | None:
+def _at_rate(draft: Draft, rate_bps: float, base: Plan | None, per_h: float, report: Report) -> Plan | None:
     """A plan's options, with as many replicas as they need over links of another rate; None where none is in time."""
     if base is None:
         return None
     slower = draft.with_values({"cluster.back_end.link_rate": f"{rate_bps!r} b/s"}, "plan.link_rates")
     stages = {option.stage: (option,) for option, _ in base.choice}
-    return _quietly(Trials(slower), stages, per_h, lambda what, share: tell(f"{rate_bps / 1e9:g} Gb/s: {what}", share))
+    return _quietly(
+        Trials(slower), stages, per_h, lambda what, share: report(f"{rate_bps / 1e9:g} Gb/s: {what}", share)
+    )
 
 
-def _quietly(trials: Trials, stages: Mapping[str, Sequence[Option]], per_h: float, tell: Tell) -> Plan | None:
+def _quietly(trials: Trials, stages: Mapping[str, Sequence[Option]], per_h: float, report: Report) -> Plan | None:
     """The cheapest plan, None where there is none."""
     section = trials.draft.scenario.plan
     if section is None or not all(stages.values()):
         return None
     try:
-        return search(trials, stages, tokens_per_h=per_h, most=section.simulations, tell=tell).best
+        return search(trials, stages, tokens_per_h=per_h, most=section.simulations, report=report).best
     except InputError:  # a stage can be none of its options: even without load it is late
         return None

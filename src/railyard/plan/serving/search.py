@@ -82,7 +82,7 @@ def search(
     *,
     tokens_per_h: float,
     most: int,
-    tell: Callable[[str, float], None],
+    report: Callable[[str, float], None],
 ) -> Found:
     """Finds the cheapest deployment.
 
@@ -91,13 +91,13 @@ def search(
         stages: Options by stage.
         tokens_per_h: That come.
         most: Simulations at most.
-        tell: Told what is being done, and its share from 0 to 1.
+        report: Told what is being done, and its share from 0 to 1.
 
     Raises:
         InputError: There are too many combinations, or no option of a stage can do.
     """
     begun, found = trials.count, Found()
-    usable = _usable(trials, stages, found, tell)
+    usable = _usable(trials, stages, found, report)
     if math.prod(len(options) for options in usable) > MOST_COMBINATIONS:
         raise InputError("the plan has too many combinations", key="plan.stages", allowed=MOST_COMBINATIONS)
 
@@ -116,7 +116,7 @@ def search(
             found.proven = True
             break
         share = min((trials.count - begun) / most, 0.99)
-        tell(f"{trials.count - begun} trials, bound ${lowest:.3g}, best ${best:.3g}", share)
+        report(f"{trials.count - begun} trials, bound ${lowest:.3g}, best ${best:.3g}", share)
         raised = _raised(trials, choice, found)
         if raised is choice:
             more = _larger(choice, _look_at(trials, choice, found))
@@ -150,7 +150,7 @@ def _look_at(trials: Trials, choice: Choice, found: Found) -> tuple[str, ...]:
     for option, replicas in choice:
         if not trials.enough(option, replicas):
             return (option.stage,)
-    plan = Plan(choice, trials.whole(choice))
+    plan = Plan(choice, trials.full_trial(choice))
     if plan.trial.attainment >= trials.draft.scenario.pipeline.slo.attainment:
         found.plans.append(plan)
         return ()
@@ -159,20 +159,20 @@ def _look_at(trials: Trials, choice: Choice, found: Found) -> tuple[str, ...]:
 
 
 def _usable(
-    trials: Trials, stages: Mapping[str, Sequence[Option]], found: Found, tell: Callable[[str, float], None]
+    trials: Trials, stages: Mapping[str, Sequence[Option]], found: Found, report: Callable[[str, float], None]
 ) -> list[list[Option]]:
     """Options that may do, by stage."""
     usable = []
     for name, options in stages.items():
-        tell(f"options of {name}", 0.0)
+        report(f"options of {name}", 0.0)
         for option in options:
             why_not = trials.alone(option).why_not
             if why_not:
                 found.never[option] = why_not
         usable.append([option for option in options if option not in found.never])
         if not usable[-1]:
-            told = "; ".join(f"{option.words}: {found.never[option]}" for option in options[:_TOLD])
-            raise InputError(f"stage `{name}` can be none of what the plan names: {told}", key=f"plan.stages.{name}")
+            reasons = "; ".join(f"{option.words}: {found.never[option]}" for option in options[:_TOLD])
+            raise InputError(f"stage `{name}` can be none of what the plan names: {reasons}", key=f"plan.stages.{name}")
     return usable
 
 

@@ -74,7 +74,7 @@ class Trials:
             changes |= option.changes(replicas)
         return self._bench.job(changes)
 
-    def whole(self, choice: Sequence[tuple[Option, tuple[int, ...]]]) -> Trial:
+    def full_trial(self, choice: Sequence[tuple[Option, tuple[int, ...]]]) -> Trial:
         """Simulates the pipeline with these options and replicas."""
         self.count += 1
         return tried(self.job(choice))

@@ -50,8 +50,8 @@ def load(path: Path) -> Preset:
     root = read(path)
     base = fabric(_word(root, "base", BASE))
     problems: list[Problem] = []
-    said = list(_flat(root, "", problems))
-    settings = _assigned(base.settings, said, path.parent, problems)
+    assignments = list(_flat(root, "", problems))
+    settings = _assigned(base.settings, assignments, path.parent, problems)
     if problems:
         raise InputError.many(sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0)))
     name = _word(root, "name", path.stem)
@@ -112,25 +112,29 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _assigned(settings: Settings, said: list[tuple[str, str, Mark]], folder: Path, problems: list[Problem]) -> Settings:
+def _assigned(
+    settings: Settings, assignments: list[tuple[str, str, Mark]], folder: Path, problems: list[Problem]
+) -> Settings:
     """The base's settings with everything put in; where that fails, each key is tried alone, to name all wrong ones."""
-    texts = [f"{key}={_beside(text, folder)}" for key, text, _ in said]
-    marks = {key: mark for key, _, mark in said}
+    texts = [f"{key}={_resolved(text, folder)}" for key, text, _ in assignments]
+    marks = {key: mark for key, _, mark in assignments}
     try:
         return assign(settings, texts)
     except InputError as error:
-        whole = error
+        first_error = error
     found: list[Problem] = []
-    for text, (key, _, mark) in zip(texts, said, strict=True):
+    for text, (key, _, mark) in zip(texts, assignments, strict=True):
         try:
             assign(settings, [text])
         except InputError as error:
             found += _at(error, mark, key).problems
-    problems += found or _at(whole, marks.get(whole.problems[0].key or "", said[0][2]), None).problems
+    problems += (
+        found or _at(first_error, marks.get(first_error.problems[0].key or "", assignments[0][2]), None).problems
+    )
     return settings
 
 
-def _beside(text: str, folder: Path) -> str:
+def _resolved(text: str, folder: Path) -> str:
     """A path to a user's file is meant from the folder of the YAML file."""
     if not is_user(text):
         return text

@@ -147,7 +147,7 @@ def _warnings(compared: Compared) -> Iterator[str]:
 
 def _job(compared: Compared, tenant: Tenant) -> JobRow:
     number = tenant.number
-    alone, beside = compared.alone[number].figures[number], compared.together.figures[number]
+    alone, together = compared.alone[number].figures[number], compared.together.figures[number]
     section = tenant.section
     return JobRow(
         name=tenant.name,
@@ -157,8 +157,8 @@ def _job(compared: Compared, tenant: Tenant) -> JobRow:
         leafs=_leafs(compared.shared, tenant),
         start_s=section.start,
         alone=_figure(compared.shared, tenant, alone),
-        together=_figure(compared.shared, tenant, beside),
-        slowdown=_ratio(beside, alone),
+        together=_figure(compared.shared, tenant, together),
+        slowdown=_ratio(together, alone),
         costs=tuple(_cost(compared, number, other) for other in compared.without if other != number),
     )
 
@@ -289,5 +289,5 @@ def _network(shared: Shared, record: Record) -> SharedNetwork:
 def _digest(outcome: Outcome) -> str:
     """Of the fabric and of the requests."""
     runs = [figure.run for figure in outcome.figures.values() if isinstance(figure, Answering)]
-    own = "" if outcome.record is None else outcome.record.digest()
-    return fingerprint(np.frombuffer(own.encode(), np.uint8), *(run.end_ps for run in runs))
+    digest = "" if outcome.record is None else outcome.record.digest()
+    return fingerprint(np.frombuffer(digest.encode(), np.uint8), *(run.end_ps for run in runs))

@@ -184,21 +184,25 @@ def _seen(job: JobSection, placement: NDArray[np.int32], machine: Cluster) -> ND
 
 def _tenant(variant: Variant, number: int, part: Cluster, placement: NDArray[np.int32], memo: Memo) -> Tenant:
     section = variant.draft.scenario.jobs[number]
-    own = replace(variant, settings={}, draft=draft_of(variant.draft, number))
+    part_variant = replace(variant, settings={}, draft=draft_of(variant.draft, number))
     plain = Tenant(number, section, placement)
     with blaming(variant.draft, "workload", "jobs", str(number)):
         _check_kept(section)
     with as_job(number, section.kind):
         if section.serving is not None:
-            return replace(plain, serving=service_on(part, own, section.serving, ("workload", "serving"), memo))
+            return replace(
+                plain, serving=service_on(part, part_variant, section.serving, ("workload", "serving"), memo)
+            )
         if section.training is not None:
-            catalog = memo.get("catalog", variant.draft.scenario.catalog, partial(compose.catalog_of, own.draft))
-            training = prepared(own, catalog, part, "flow")
-            with blaming(own.draft, "workload", "training"):
+            catalog = memo.get(
+                "catalog", variant.draft.scenario.catalog, partial(compose.catalog_of, part_variant.draft)
+            )
+            training = prepared(part_variant, catalog, part, "flow")
+            with blaming(part_variant.draft, "workload", "training"):
                 return replace(plain, training=training, step=build(training.training, part))
-        _, trace = read_trace(own.draft)
-        with blaming(own.draft, "workload", "trace"):
-            places = placement_of(trace.ranks, part, own.draft.scenario.trace.ranks_per_server)
+        _, trace = read_trace(part_variant.draft)
+        with blaming(part_variant.draft, "workload", "trace"):
+            places = placement_of(trace.ranks, part, part_variant.draft.scenario.trace.ranks_per_server)
     notes = (*trace.lacks, *trace.left_out)
     return replace(plain, placement=placement[places], step=closed(trace.graph), notes=notes)
 

@@ -89,17 +89,17 @@ def _lanes(job: ServingJob, run: Record, rows: Ints, from_ps: int) -> _Lanes:
     source, target = run.who[rows].astype(np.int64), run.column("decode_replica")[rows].astype(np.int64)
     here, there = source - first[order.index("prefill")], target - first[order.index("decode")]
     turns = lcm(send.copies.shape[1], take.copies.shape[1])
-    ways = lanes_between(send, take, np.repeat(here, turns), np.repeat(there, turns), turns)
-    chosen = ways.way % turns == (ways.way // turns) % turns
-    request = (ways.way // turns)[chosen]
+    lanes = lanes_between(send, take, np.repeat(here, turns), np.repeat(there, turns), turns)
+    chosen = lanes.lane % turns == (lanes.lane // turns) % turns
+    request = (lanes.lane // turns)[chosen]
     size = job.costs[order.index("prefill")].kv_bytes_per_token * job.requests.input_tokens[rows].astype(np.float64)
     overlap = job.section.transfer.overlap
     begin, first_token = run.column("transfer_start_ps")[rows], run.column("first_token_ps")[rows]
     kept = [(share, at) for share, at in ((overlap, begin), (1 - overlap, np.maximum(first_token, begin))) if share > 0]
-    bytes_of = size[request] * ways.share[chosen]
+    bytes_of = size[request] * lanes.share[chosen]
     return _Lanes(
-        np.tile(ways.source[chosen], len(kept)),
-        np.tile(ways.target[chosen], len(kept)),
+        np.tile(lanes.source[chosen], len(kept)),
+        np.tile(lanes.target[chosen], len(kept)),
         np.concatenate([np.maximum(np.rint(bytes_of * share), 1) for share, _ in kept]).astype(np.int64),
         np.concatenate([at[request] - from_ps for _, at in kept]).astype(np.int64),
         np.tile(source[request], len(kept)),
@@ -145,10 +145,10 @@ def slowed(links: Links, traffic: KvTransfers, slowdown: NDArray[np.float64]) ->
     moved = np.bincount(which, size, minlength=ends.shape[1])
     slow = np.bincount(which, size * slowdown, minlength=ends.shape[1])
     number = {(int(a), int(b)): row for row, (a, b) in enumerate(ends.T)}
-    way = np.array(
+    lane = np.array(
         [number.get((int(a), int(b)), -1) for a, b in zip(links.from_replica, links.to_replica, strict=True)]
     )
-    row = np.repeat(way, np.diff(links.ptr))
+    row = np.repeat(lane, np.diff(links.ptr))
     known = row >= 0
     weight = links.share[known]
     total = np.bincount(links.link[known], moved[row[known]] * weight, minlength=len(links.rate_bps))

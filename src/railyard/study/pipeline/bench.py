@@ -169,7 +169,7 @@ def tried(job: PipelineJob) -> Trial:
         ttft_s=quantiles(seen.served.ttft_s),
         tpot_s=quantiles(seen.served.tpot_s),
         e2e_s=quantiles(seen.served.e2e_s),
-        blamed=_blamed(job, seen.whole, ~met),
+        blamed=_blamed(job, seen.end_to_end, ~met),
     )
 
 

@@ -38,7 +38,7 @@ def stage_rows(
     """
     names = list(job.stages)
     first = _by_stage(seen.served.ttft_s, seen.first, names)
-    total = _by_stage(seen.served.e2e_s, seen.whole, names)
+    total = _by_stage(seen.served.e2e_s, seen.end_to_end, names)
     rows = []
     for name, visits in journey.parts.items():
         stage, here = job.stages[name], spent_at(visits)[visits.ended]

@@ -245,14 +245,14 @@ def size_of(section: ModelStage, catalog: Catalog, server: str) -> int:
 
 def _sampled(job: ServingJob, section: ModelStage, catalog: Catalog) -> ServingJob:
     """The job with sampling on the host: the vocabulary's scores over PCIe, and the time of a core for a token."""
-    said = section.sampling
-    if said is None:
+    sampling = section.sampling
+    if sampling is None:
         return job
     vocabulary = catalog.model(section.model).vocab
 
     def slower(number: int, pool: Pool) -> Pool:
         server = job.pools[number].cluster.server
-        each = vocabulary * _SCORE_BYTES * 8 / server.pcie_bps + said.per_token / said.cores
+        each = vocabulary * _SCORE_BYTES * 8 / server.pcie_bps + sampling.per_token / sampling.cores
         cost = replace(pool.cost, host_per_seq_s=pool.cost.host_per_seq_s + each)
         return replace(pool, cost=cost)
 

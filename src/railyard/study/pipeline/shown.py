@@ -32,12 +32,12 @@ class Shown:
     Attributes:
         served: As of a run without stages; the four parts of the first token are sums over the stages.
         first: f64[n, stages, 4], parts of the time to the first token by stage and cause; NaN where there is none.
-        whole: f64[n, stages, 4], parts of the time to the end.
+        end_to_end: f64[n, stages, 4], parts of the time to the end.
     """
 
     served: Served
     first: NDArray[np.float64]
-    whole: NDArray[np.float64]
+    end_to_end: NDArray[np.float64]
 
 
 def streaming(stages: Mapping[str, StageSection]) -> tuple[str, ...]:

@@ -37,9 +37,9 @@ def with_collectives(
     ]
     return replace(
         links,
-        own_ptr=np.cumsum([0, *(len(row[0]) for row in rows)]).astype(np.int64),
-        own_link=np.concatenate([row[0] for row in rows]),
-        own_share=np.concatenate([row[1] for row in rows]),
+        collective_ptr=np.cumsum([0, *(len(row[0]) for row in rows)]).astype(np.int64),
+        collective_link=np.concatenate([row[0] for row in rows]),
+        collective_share=np.concatenate([row[1] for row in rows]),
     )
 
 

@@ -40,7 +40,7 @@ def costs_of(
     *,
     requests: RequestTable,
     memo: Memo,
-    own: Profiles | None = None,
+    profiles: Profiles | None = None,
 ) -> tuple[IterationCost, ...]:
     """The cost of an iteration of a replica of each pool.
 
@@ -51,7 +51,7 @@ def costs_of(
         software: Of each pool's accelerators; of those of attention where FFNs are apart.
         requests: Their mean length says how long a usual sequence is.
         memo: What other variants have made.
-        own: Constants of a user's, for accelerators of FFNs that are apart.
+        profiles: Constants of a user's, for accelerators of FFNs that are apart.
 
     Raises:
         InputError: A pool's degrees do not divide the model, or its replica does not fit; with the table why, and what
@@ -66,7 +66,7 @@ def costs_of(
                 most, mixed = pool.section.max_batched_tokens, pool.role == "both"
                 found.append(cost_of(*replica, most=most, memo=memo, mixed=mixed))
                 continue
-            sides = _sides(model, pool, pool.ffn, constants, own)
+            sides = _sides(model, pool, pool.ffn, constants, profiles)
             skew = sides[1].software.skew if model.experts else 1.0
             cluster, start = networks.clusters[pool.home], networks.offsets[pool.home]
             rate = rates(networks, pools)[start : start + len(cluster.links)]
@@ -140,7 +140,9 @@ def cost_of(
     return cost
 
 
-def _sides(model: Model, pool: Placed, ffn: Ffn, software: ServingSoftware, own: Profiles | None) -> tuple[Side, Side]:
+def _sides(
+    model: Model, pool: Placed, ffn: Ffn, software: ServingSoftware, profiles: Profiles | None
+) -> tuple[Side, Side]:
     groups = ffn.layout.ep
     if model.experts and model.experts % groups:
         raise InputError(
@@ -151,7 +153,7 @@ def _sides(model: Model, pool: Placed, ffn: Ffn, software: ServingSoftware, own:
         )
     device = ffn.cluster.accelerator
     one = Side(Machine.of(pool.cluster), pool.layout, software)
-    return one, Side(Machine.of(ffn.cluster), ffn.layout, profile(software.name, device, own=own))
+    return one, Side(Machine.of(ffn.cluster), ffn.layout, profile(software.name, device, own=profiles))
 
 
 def _weights(side: Side, skew: float) -> NDArray[np.float64]:

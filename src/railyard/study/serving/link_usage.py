@@ -31,37 +31,37 @@ class Lanes:
     """Parts of ways that run side by side.
 
     Attributes:
-        way: int64[k].
+        lane: int64[k].
         source: int64[k], ranks.
         target: int64[k], ranks.
         share: float64[k], of the way's bytes.
     """
 
-    way: Ints
+    lane: Ints
     source: Ints
     target: Ints
     share: NDArray[np.float64]
 
     def part(self, chosen: NDArray[np.bool_]) -> Lanes:
         """Some of them."""
-        return Lanes(self.way[chosen], self.source[chosen], self.target[chosen], self.share[chosen])
+        return Lanes(self.lane[chosen], self.source[chosen], self.target[chosen], self.share[chosen])
 
 
 class StageLinks:
     """Links of ways, gathered stage by stage."""
 
-    def __init__(self, networks: Networks, ways: int, policy: CollectivePolicy) -> None:
+    def __init__(self, networks: Networks, lanes: int, policy: CollectivePolicy) -> None:
         """Of so many ways, none of which uses a link yet."""
-        self.networks, self._ways, self._policy = networks, ways, policy
+        self.networks, self._lanes, self._policy = networks, lanes, policy
         self._key: list[Ints] = []
         self._share: list[NDArray[np.float64]] = []
-        self.latency_ps = np.zeros(ways, np.int64)
+        self.latency_ps = np.zeros(lanes, np.int64)
 
     def add(self, network: int, lanes: Lanes) -> None:
         """Between ranks of one network: a stage behind those before it."""
-        if len(lanes.way) == 0:
+        if len(lanes.lane) == 0:
             return
-        count = len(lanes.way)
+        count = len(lanes.lane)
         table = lower_transfers(
             self.networks.clusters[network],
             lanes.source.astype(np.int32),
@@ -72,18 +72,18 @@ class StageLinks:
         )
         lane = np.repeat(np.arange(count), np.diff(table.link_ptr))
         link = table.link_idx + self.networks.offsets[network]
-        self.put(lanes.way[lane], link, table.link_share * lanes.share[lane])
-        self.wait(lanes.way, table.latency_ps)
+        self.put(lanes.lane[lane], link, table.link_share * lanes.share[lane])
+        self.wait(lanes.lane, table.latency_ps)
 
-    def put(self, way: Ints, link: Ints, share: NDArray[np.float64]) -> None:
+    def put(self, lane: Ints, link: Ints, share: NDArray[np.float64]) -> None:
         """Loads on links, by their numbers in all networks."""
-        self._key.append(way * self.networks.width + link)
+        self._key.append(lane * self.networks.width + link)
         self._share.append(share)
 
-    def wait(self, way: Ints, latency_ps: Ints) -> None:
+    def wait(self, lane: Ints, latency_ps: Ints) -> None:
         """A stage takes as long as its slowest lane."""
-        slowest = np.zeros(self._ways, np.int64)
-        np.maximum.at(slowest, way, latency_ps)
+        slowest = np.zeros(self._lanes, np.int64)
+        np.maximum.at(slowest, lane, latency_ps)
         self.latency_ps += slowest
 
     def rows(self) -> tuple[Ints, NDArray[np.int32], NDArray[np.float64]]:
@@ -91,7 +91,7 @@ class StageLinks:
         width = self.networks.width
         keys, inverse = np.unique(np.concatenate(self._key), return_inverse=True)
         share = np.bincount(inverse.ravel(), weights=np.concatenate(self._share), minlength=len(keys))
-        ptr = np.searchsorted(keys // width, np.arange(self._ways + 1)).astype(np.int64)
+        ptr = np.searchsorted(keys // width, np.arange(self._lanes + 1)).astype(np.int64)
         return ptr, (keys % width).astype(np.int32), np.asarray(share, np.float64)
 
 
@@ -138,32 +138,32 @@ def _peers(cluster: Cluster, ranks: Ints, count: int) -> Ints:
 def _staged(usage: StageLinks, homes: tuple[int, int], lanes: Lanes, peers: tuple[Ints, Ints]) -> None:
     """From each source to its peers, from them over the networks to the target's peers, from these to the target."""
     width = peers[0].shape[1]
-    way, share = np.repeat(lanes.way, width), np.repeat(lanes.share / width, width)
+    lane, share = np.repeat(lanes.lane, width), np.repeat(lanes.share / width, width)
     here, there = (one.ravel() for one in peers)
     if width > 1:
-        usage.add(homes[0], Lanes(way, np.repeat(lanes.source, width), here, share))
-    between = Lanes(way, here, there, share)
+        usage.add(homes[0], Lanes(lane, np.repeat(lanes.source, width), here, share))
+    between = Lanes(lane, here, there, share)
     if homes[0] == homes[1]:
         usage.add(homes[0], between)
     else:
         _through_gateway(usage, homes, between)
     if width > 1:
-        usage.add(homes[1], Lanes(way, there, np.repeat(lanes.target, width), share))
+        usage.add(homes[1], Lanes(lane, there, np.repeat(lanes.target, width), share))
 
 
 def _through_gateway(usage: StageLinks, homes: tuple[int, int], lanes: Lanes) -> None:
     networks = usage.networks
     gateway = networks.gateway
     links = 1 if gateway is None else gateway.links
-    port = np.arange(len(lanes.way)) % links
+    port = np.arange(len(lanes.lane)) % links
     _to_ports(usage, homes[0], lanes, lanes.source, port, out=True)
     for home, out in ((homes[0], True), (homes[1], False)):
-        usage.put(lanes.way, networks.gateway_link(home, port, out=out), lanes.share)
+        usage.put(lanes.lane, networks.gateway_link(home, port, out=out), lanes.share)
     _to_ports(usage, homes[1], lanes, lanes.target, port, out=False)
     machine = machine_of(networks.clusters[homes[0]])
     software_ps = 1e6 * (transfer_us(machine, "base") + machine.measured.software_us["simple"])
-    own_ps = 0.0 if gateway is None else 1e12 * gateway.latency
-    usage.wait(lanes.way, np.full(len(lanes.way), round(software_ps + own_ps)))
+    far_ps = 0.0 if gateway is None else 1e12 * gateway.latency
+    usage.wait(lanes.lane, np.full(len(lanes.lane), round(software_ps + far_ps)))
 
 
 def _to_ports(usage: StageLinks, home: int, lanes: Lanes, ranks: Ints, port: Ints, *, out: bool) -> None:
@@ -172,10 +172,10 @@ def _to_ports(usage: StageLinks, home: int, lanes: Lanes, ranks: Ints, port: Int
     gates = usage.networks.gateway_ports(home)[port].astype(np.int32)
     nics = network.port_of_rank.shape[1]
     for nic in range(nics):
-        own = network.port_of_rank[ranks, nic].astype(np.int32)
-        source, target = (own, gates) if out else (gates, own)
-        found = network.usage(source, target, flow_keys(lanes.way, source, target))
+        ports = network.port_of_rank[ranks, nic].astype(np.int32)
+        source, target = (ports, gates) if out else (gates, ports)
+        found = network.usage(source, target, flow_keys(lanes.lane, source, target))
         row = found.rows()
         share = found.share * lanes.share[row] * WIRE["simple"] / (nics * network.fabric.payload_efficiency)
-        usage.put(lanes.way[row], found.link + usage.networks.offsets[home], share)
-    usage.wait(lanes.way, network.path_latency_ps(source, target))
+        usage.put(lanes.lane[row], found.link + usage.networks.offsets[home], share)
+    usage.wait(lanes.lane, network.path_latency_ps(source, target))

@@ -71,8 +71,8 @@ class Networks:
         """A link's name for people, and its tier."""
         offsets = self.offsets
         if link >= offsets[-1] and self.gateway is not None:
-            way, port = divmod(int(link - offsets[-1]), self.gateway.links)
-            network, back = divmod(way, 2)
+            direction, port = divmod(int(link - offsets[-1]), self.gateway.links)
+            network, back = divmod(direction, 2)
             there = self.names[network] or "the cluster"
             return f"gateway link {port} {'to' if back else 'from'} {there}", "gateway"
         network = int(np.searchsorted(offsets, link, side="right")) - 1

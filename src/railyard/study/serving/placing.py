@@ -72,7 +72,7 @@ class Placed:
         return int(self.ranks.size) + (0 if self.ffn is None else int(self.ffn.ranks.size))
 
     @property
-    def own(self) -> tuple[tuple[Cluster, NDArray[np.int64]], ...]:
+    def separate(self) -> tuple[tuple[Cluster, NDArray[np.int64]], ...]:
         """Machines with servers of their own in the cluster's network, and the ranks that they have."""
         if self.home:
             return ()

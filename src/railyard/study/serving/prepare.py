@@ -18,7 +18,7 @@ from railyard.study.serving.placing import PROMPTS, ROLES, separate_needs
 from railyard.study.serving.placing import place as place_pools
 from railyard.study.serving.requests import requests_of
 from railyard.study.serving.storage import loads_from, with_storage
-from railyard.study.serving.transfer_links import ways
+from railyard.study.serving.transfer_links import replica_links
 from railyard.workload.serving.devices import read_profiles
 from railyard.workload.serving.profiles import profile
 
@@ -192,9 +192,11 @@ def service_on(
     with blaming(draft, *place):
         networks = networks_of(serving, catalog, cluster, separate_needs(serving))
         pools = place_pools(serving, catalog, networks)
-        own = memo.get("profiles", serving.profiles, lambda: profiles_of(draft.folder, serving.profiles))
-        software = tuple(profile(serving.software or SOFTWARE, pool.cluster.accelerator, own=own) for pool in pools)
-        costs = costs_of(model, networks, pools, software, requests=requests, memo=memo, own=own)
+        profiles = memo.get("profiles", serving.profiles, lambda: profiles_of(draft.folder, serving.profiles))
+        software = tuple(
+            profile(serving.software or SOFTWARE, pool.cluster.accelerator, own=profiles) for pool in pools
+        )
+        costs = costs_of(model, networks, pools, software, requests=requests, memo=memo, profiles=profiles)
         links = _links(serving, networks, pools, costs)
         deployed = deployment(serving, pools, costs, model=model, links=links, hash_tokens=requests.block_tokens)
     joined = networks.clusters[0]
@@ -208,5 +210,5 @@ def _links(
 ) -> Links | None:
     """What transfers take: between pools, to storage, and from the collectives of the replicas."""
     peers = ROLES if "peer" in loads_from(serving, pools) else PROMPTS if serving.router.move else ()
-    links = ways(networks, pools, serving.transfer.nic, among=peers)
+    links = replica_links(networks, pools, serving.transfer.nic, among=peers)
     return with_collectives(with_storage(links, networks, pools, serving), networks, pools, costs)

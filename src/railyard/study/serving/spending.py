@@ -103,7 +103,7 @@ def _prompt_s(cost: Any, computed: NDArray[np.int64], pairs: NDArray[np.float64]
 
 def parts_of_bill(job: ServingJob) -> list[Part]:
     """The bill of the cluster, with the servers, accelerators and NICs of pools that have their own in their place."""
-    separate = [side for pool in job.pools for side in pool.own]
+    separate = [side for pool in job.pools for side in pool.separate]
     left = 1 - sum(ranks.size for _, ranks in separate) / job.cluster.ranks
     parts = []
     for row in bill_of(job.cluster):

@@ -44,14 +44,14 @@ def with_storage(
     parts = [] if links is None else [links]
     sources = loads_from(serving, pools)
     if "storage" in sources or ("peer" in sources and networks.clusters[0].storage_servers is not None):
-        parts.append(_ways(networks, pools, _WEIGHTS, write=False))
+        parts.append(_storage_links(networks, pools, _WEIGHTS, write=False))
     store = serving.cache.store
     if store is not None and store.place == "storage":
-        parts += [_ways(networks, pools, _STORE, write=write) for write in (False, True)]
+        parts += [_storage_links(networks, pools, _STORE, write=write) for write in (False, True)]
     return joined(parts) if parts else None
 
 
-def _ways(networks: Networks, pools: tuple[Placed, ...], other: int, *, write: bool) -> Links:
+def _storage_links(networks: Networks, pools: tuple[Placed, ...], other: int, *, write: bool) -> Links:
     """From storage to each replica or back; every rank moves its part."""
     away = [pool.role for pool in pools if pool.home != 0]
     if away:

@@ -32,7 +32,7 @@ _MOST_LANES = 1 << 18
 """Between the replicas of a pool; 64 replicas of 64 accelerators each have as many."""
 
 
-def ways(
+def replica_links(
     networks: Networks, pools: tuple[Placed, ...], nics: Nics = "rail", *, among: Collection[str] = ()
 ) -> Links | None:
     """Links between replicas that exchange keys and values; None where there are none.
@@ -139,7 +139,7 @@ def rates(networks: Networks, pools: tuple[Placed, ...]) -> NDArray[np.float64]:
     """Rates of all links; those at the NICs of a pool with servers of its own are at most those NICs' rates."""
     rate, cluster = networks.rate_bps(), networks.clusters[0]
     network = cluster.back_end
-    for machine, ranks in (side for pool in pools for side in pool.own):
+    for machine, ranks in (side for pool in pools for side in pool.separate):
         slower = machine.nic.rate_bps / cluster.nic.rate_bps
         if slower >= 1 or machine.spec.back_end.link_rate_bps is not None:
             continue

@@ -64,15 +64,15 @@ class Measured:
 def measure(simulated: SimulatedTrace) -> Measured:
     """Everything about one variant."""
     job, record = simulated.job, simulated.record
-    own = simulated.by_trace
-    decomposition = decompose(own)
+    traces = simulated.by_trace
+    decomposition = decompose(traces)
     carried = network_use(record, job.cluster, decomposition)
     bill = [
         Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in bill_of(job.cluster)
     ]
     cost = hourly(decomposition, job.cluster.accelerator, bill, job.assumptions)
     busy = utilization(decomposition, None)
-    ranks = timeline_tracks.sample_ranks(stages(own.graph), busy.per_rank)
+    ranks = timeline_tracks.sample_ranks(stages(traces.graph), busy.per_rank)
     variant = TraceVariant(
         name=job.variant.name,
         settings=dict(job.variant.settings),
@@ -89,7 +89,7 @@ def measure(simulated: SimulatedTrace) -> Measured:
         bottleneck=simulated.bottleneck.section(),
         network=carried.section(),
         memory=MemoryFigures(rows=()),
-        timeline=timeline_tracks.tracks(own, ranks),
+        timeline=timeline_tracks.tracks(traces, ranks),
         topology=topology_picture(job.cluster, carried.load),
         storage=StorageFigures(data=None, checkpoint=None),
         collectives=collective_rows(record, job.cluster, job.policy),

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError, did_you_mean
-from railyard.workload.replay.text_file import MOST_HOSTS, lines, whole
+from railyard.workload.replay.text_file import MOST_HOSTS, integer, lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -144,7 +144,7 @@ class _Sheet:
                 raise InputError(f"`{_HEADER[key]}` must stand before the first tier")
             self._once(self.header, self.at, key, words, line, high=MOST_HOSTS)
         elif key == "tier":
-            self.current = whole(words[1], "the tier", high=2)
+            self.current = integer(words[1], "the tier", high=2)
             if self.current in self.tiers:
                 raise InputError(f"tier {self.current} is given twice")
             self.tiers[self.current] = _TierText(line)
@@ -173,7 +173,7 @@ class _Sheet:
     ) -> None:
         if key in values:
             raise InputError(f"`{words[0]}` is given twice", hint=f"first in line {at[key]}")
-        values[key] = whole(words[1], words[0], low=low, high=high)
+        values[key] = integer(words[1], words[0], low=low, high=high)
         at[key] = line
 
 

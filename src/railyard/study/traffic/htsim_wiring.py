@@ -177,13 +177,13 @@ def _routes(tree: Tree, links: _Links, gone: set[int]) -> RouteBuilder:
     if not tree.cores:
         return builder
     hurt = _hurt(tree, links, gone)
-    whole = ~np.isin(agg % aggs, list(hurt))
+    intact = ~np.isin(agg % aggs, list(hurt))
     first = builder.choices(links.up[2])
     width = tree.tiers[1].up
     builder.outside(
-        node[whole], lo[whole], lo[whole] + tree.pod_hosts, first[whole], width=width
+        node[intact], lo[intact], lo[intact] + tree.pod_hosts, first[intact], width=width
     )  # fmt: skip
-    for place in agg[~whole]:
+    for place in agg[~intact]:
         _detours(builder, tree, links, gone, int(place))
     core = np.arange(tree.cores)
     down = links.down[2].reshape(pods, aggs, -1, tree.tiers[2].bundle).transpose(2, 1, 0, 3).reshape(tree.cores, -1)
@@ -205,16 +205,16 @@ def _detours(builder: RouteBuilder, tree: Tree, links: _Links, gone: set[int], a
     Raises:
         InputError: No core leads to a pod any more.
     """
-    own, place = divmod(agg, tree.aggs)
+    home, place = divmod(agg, tree.aggs)
     node = tree.hosts + tree.pods * tree.tors + agg
 
-    def ways(pod: int) -> tuple[int, ...]:
+    def uplinks(pod: int) -> tuple[int, ...]:
         lands = links.up[2][pod * tree.aggs + place]
         open_cores = [slot for slot, bundle in enumerate(lands) if not gone.issuperset(bundle.tolist())]
         return tuple(link for slot in open_cores for link in links.up[2][agg, slot].tolist() if link not in gone)
 
-    others = [pod for pod in range(tree.pods) if pod != own]
-    for (chosen, _), run in groupby(others, key=lambda pod: (ways(pod), pod > own)):
+    others = [pod for pod in range(tree.pods) if pod != home]
+    for (chosen, _), run in groupby(others, key=lambda pod: (uplinks(pod), pod > home)):
         first, *rest = run
         if not chosen:
             raise InputError(

@@ -136,8 +136,8 @@ class Report:
 
     def _row(self, number: int, row: int) -> str:
         flows, line = self.flows, self.record.column("line")[row]
-        told = [number, line, flows.source[row], flows.target[row], flows.size_bytes[row]]
+        cells = [number, line, flows.source[row], flows.target[row], flows.size_bytes[row]]
         record = self.record
         start, finish, received = record.start_ps[row], record.end_ps[row], record.column("receiver_finish_ps")[row]
         times = [start, finish, finish - start if finish >= 0 else -1, received]
-        return ",".join([*map(str, told), *(f"{time / _PS_PER_US:.6f}" if time >= 0 else "" for time in times)])
+        return ",".join([*map(str, cells), *(f"{time / _PS_PER_US:.6f}" if time >= 0 else "" for time in times)])

@@ -89,7 +89,7 @@ def run(given: Run, *, progress: Callable[[int, int], None] | None = None) -> Re
     from railyard.engine.packet.hosts import traffic_of
 
     importers.get(format_of(given.traffic)).load()  # before the clock starts
-    own = _own(given.settings)
+    overrides = _overrides(given.settings)
     begin = _cpu_s()
     trace = read(given.traffic, settings=given.settings)
     _check(trace)
@@ -99,7 +99,7 @@ def run(given: Run, *, progress: Callable[[int, int], None] | None = None) -> Re
     except InputError as error:
         raise error.located(file=given.traffic) from None
     links, sent = _network(network, given.settings.fabric_speedup), traffic_of(trace.graph, tree.hosts)
-    settings = _settings(given, tree, network, own)
+    settings = _settings(given, tree, network, overrides)
     names = LinkNames(tree, network, LINK_TIERS)
     if given.faults is not None:
         settings = replace(settings, faults=fault_file.read(given.faults, links, names))
@@ -197,20 +197,20 @@ def _network(network: TreeNetwork, speedup: float) -> PacketNetwork:
     )
 
 
-def _settings(given: Run, tree: Tree, network: TreeNetwork, own: dict[str, Any]) -> EngineSettings:
-    said = given.settings
+def _settings(given: Run, tree: Tree, network: TreeNetwork, overrides: dict[str, Any]) -> EngineSettings:
+    settings = given.settings
     return replace(
-        said,
-        **own,
+        settings,
+        **overrides,
         seed=given.seed,
-        base_rtt_ps=base_rtt_ps(tree, said),
-        oversubscription=float(tree.oversubscription) if said.congestion_control == "rccc" else 1.0,
+        base_rtt_ps=base_rtt_ps(tree, settings),
+        oversubscription=float(tree.oversubscription) if settings.congestion_control == "rccc" else 1.0,
         failed_links=tuple(network.slow.tolist()),
         failed_fraction=0.25,
     )
 
 
-def _own(said: Settings) -> dict[str, Any]:
+def _overrides(settings: Settings) -> dict[str, Any]:
     """The settings that are a user's functions, compiled.
 
     Raises:
@@ -220,7 +220,7 @@ def _own(said: Settings) -> dict[str, Any]:
 
     made: dict[str, Any] = {}
     for key in USER_KINDS:
-        functions = functions_of(key, getattr(said, key))
+        functions = functions_of(key, getattr(settings, key))
         if functions is not None:
             functions.addresses()
             made[key] = functions

@@ -87,13 +87,13 @@ def _innocent(played: Played) -> NDArray[np.int64]:
     origin = first.table("links")["pause_origin"]
     origins = np.unique(origin[origin >= 0])
     guilty = played.network.link_target[origins]
-    own = first.ended & (traffic.source != traffic.target) & ~np.isin(traffic.target, guilty)
-    return np.flatnonzero(own)
+    innocent = first.ended & (traffic.source != traffic.target) & ~np.isin(traffic.target, guilty)
+    return np.flatnonzero(innocent)
 
 
 def _stopper(played: Played, source: int) -> str:
     """Who stopped the host's own link longest, else the one who stopped most of the fabric."""
     paused = played.first.table("links")["paused_ps"]
-    own = np.flatnonzero((played.network.link_source == source) & (paused > 0))
-    known = own if len(own) else np.flatnonzero(paused > 0)
+    paused_links = np.flatnonzero((played.network.link_source == source) & (paused > 0))
+    known = paused_links if len(paused_links) else np.flatnonzero(paused > 0)
     return _origin(played, int(known[paused[known].argmax()]))

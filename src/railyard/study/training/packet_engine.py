@@ -28,8 +28,8 @@ def engine_of(draft: Draft, cluster: Cluster, name: str) -> Engine:
     engine = engines.get(name)
     if name != "packet":
         return engine
-    from railyard.engine.packet.beside import Beside
-    from railyard.engine.packet.whole import PacketEngine
+    from railyard.engine.packet.background import Background
+    from railyard.engine.packet.engine import PacketEngine
     from railyard.scenario.load import blaming
 
     section = draft.scenario.packet
@@ -41,8 +41,8 @@ def engine_of(draft: Draft, cluster: Cluster, name: str) -> Engine:
         budget_hops=section.budget_hops,
         budget_sends=int(section.budget_sends),
         scale_up=section.scale_up,
-        beside=tuple(
-            Beside(one.pattern, one.ports, one.size, one.every, one.targets, one.traffic_class)
+        background=tuple(
+            Background(one.pattern, one.ports, one.size, one.every, one.targets, one.traffic_class)
             for one in section.beside
         ),
         samples=section.samples,

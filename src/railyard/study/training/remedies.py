@@ -172,8 +172,8 @@ def _fabrics(job: Prepared, tree: Tree) -> Iterator[Remedy]:
     for name in _FABRICS:
         if name != here:
             bound = name == "ideal"
-            change, said = _other_fabric(job, name), _BOUND if bound else ""
-            yield Remedy(f"fabric {name}", "fabric", "exposed communication", change, said, bound)
+            change, note = _other_fabric(job, name), _BOUND if bound else ""
+            yield Remedy(f"fabric {name}", "fabric", "exposed communication", change, note, bound)
 
 
 def _other_fabric(job: Prepared, name: str) -> Callable[[], Prepared]:

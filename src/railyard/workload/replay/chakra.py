@@ -129,15 +129,15 @@ def _add_nodes(reading: _Reading, found: list[RankTrace]) -> None:
     orders = {trace: waits_of(trace.nodes, reading.lacks) for trace in dict.fromkeys(found)}
     tasks = [{node.id: _task(reading, rank, node) for node in trace.nodes} for rank, trace in enumerate(found)]
     for rank, trace in enumerate(found):
-        own, order = tasks[rank], orders[trace]
+        task_of, order = tasks[rank], orders[trace]
         places = {}
         for node in trace.nodes:
-            waits = [(own[other], AT_SENDER) for other in order[node.id]]
+            waits = [(task_of[other], AT_SENDER) for other in order[node.id]]
             begin = builder.work(rank, 0, op="begin") if _talks(node) else -1
-            builder.wait(own[node.id] if begin < 0 else begin, waits)
+            builder.wait(task_of[node.id] if begin < 0 else begin, waits)
             if begin >= 0:
-                builder.wait(own[node.id], [(begin, AT_SENDER)])
-            places[node.id] = _Place(rank, node, own[node.id], begin)
+                builder.wait(task_of[node.id], [(begin, AT_SENDER)])
+            places[node.id] = _Place(rank, node, task_of[node.id], begin)
         reading.places.append(places)
 
 

@@ -146,6 +146,6 @@ def _attributes(entries: list[Any]) -> Iterator[tuple[str, Scalar]]:
 
 def _scalar(key: str, value: Scalar) -> Scalar:
     """A value as its key says: integers of 64 bits come as text."""
-    whole = "int" in key.lower() or "fixed" in key.lower()
+    is_integer = "int" in key.lower() or "fixed" in key.lower()
     text = str(value).removeprefix("-")
-    return int(value) if whole and text.isascii() and text.isdigit() and len(text) <= 20 else value
+    return int(value) if is_integer and text.isascii() and text.isdigit() and len(text) <= 20 else value

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from railyard.errors import InputError, did_you_mean
 from railyard.graph import AT_RECEIVER
 from railyard.workload.replay.builder import GraphBuilder
-from railyard.workload.replay.text_file import MOST_HOSTS, decimal, lines, whole
+from railyard.workload.replay.text_file import MOST_HOSTS, decimal, integer, lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,12 +85,12 @@ def _table(rows: list[dict[str, str]], places: list[int], path: Path, hosts: int
 
 
 def _flow(builder: GraphBuilder, row: dict[str, str], line: int, count: int) -> int:
-    source, target = (whole(row[key], key, high=MOST_HOSTS - 1) for key in ("source", "target"))
+    source, target = (integer(row[key], key, high=MOST_HOSTS - 1) for key in ("source", "target"))
     if source == target:
         raise InputError("a flow from a host to itself", found=source)
-    size = whole(row["size_bytes"], "size_bytes", low=1)
+    size = integer(row["size_bytes"], "size_bytes", low=1)
     delay = round(decimal(row.get("delay_us") or "0", "delay_us", high=_LAST_US) * _PS_PER_US)
-    after = [whole(word, "after", low=1, high=count) - 1 for word in row.get("after", "").split()]
+    after = [integer(word, "after", low=1, high=count) - 1 for word in row.get("after", "").split()]
     if after and row.get("start_us"):
         raise InputError("a flow has `start_us` or `after`, not both")
     start = round(decimal(row.get("start_us") or "0", "start_us", high=_LAST_US) * _PS_PER_US)

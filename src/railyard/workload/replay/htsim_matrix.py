@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from railyard.errors import InputError, did_you_mean
 from railyard.graph import AT_RECEIVER, AT_SENDER
 from railyard.workload.replay.builder import GraphBuilder
-from railyard.workload.replay.text_file import MOST_HOSTS, decimal, lines, whole
+from railyard.workload.replay.text_file import MOST_HOSTS, decimal, integer, lines
 from railyard.workload.replay.trace import Failure
 from railyard.workload.replay.triggers import KINDS, Trigger, connect
 
@@ -95,7 +95,7 @@ class _Sheet:
             raise InputError(f"`{key}` is given twice", hint=f"first in line {self.header[key][1]}")
         if self.flows:
             raise InputError(f"`{key}` must stand before the first flow")
-        self.header[key] = whole(words[1], key, low=int(key == "Nodes"), high=_HEADER[key]), line
+        self.header[key] = integer(words[1], key, low=int(key == "Nodes"), high=_HEADER[key]), line
 
     def _flow(self, words: list[str], line: int) -> None:
         if "Nodes" not in self.header:
@@ -104,7 +104,7 @@ class _Sheet:
         if len(ends) != 2:
             raise InputError("a flow begins with <source>-><target>", found=words[0])
         high = self.header["Nodes"][0] - 1
-        flow = _Flow(whole(ends[0], "the source", high=high), whole(ends[1], "the target", high=high), line)
+        flow = _Flow(integer(ends[0], "the source", high=high), integer(ends[1], "the target", high=high), line)
         if flow.source == flow.target:
             raise InputError("a flow from a host to itself", found=words[0])
         position = 1
@@ -128,9 +128,9 @@ class _Sheet:
         if key == "start":
             flow.start_ps = round(decimal(text, "start", high=_LAST_PS / self.unit_ps) * self.unit_ps)
         elif key == "size":
-            flow.size = whole(text, "size", low=1)
+            flow.size = integer(text, "size", low=1)
         elif key in _NUMBERS:
-            setattr(flow, _NUMBERS[key], whole(text, key, low=1, high=(1 << 31) - 1))
+            setattr(flow, _NUMBERS[key], integer(text, key, low=1, high=(1 << 31) - 1))
         return at + 2
 
     def _check(self, flow: _Flow) -> None:
@@ -154,7 +154,7 @@ class _Sheet:
                 trigger.kind = key
                 position += 1
             elif key in {"id", "count"} and position + 1 < len(words):
-                setattr(trigger, key, whole(words[position + 1], key, low=1, high=(1 << 31) - 1))
+                setattr(trigger, key, integer(words[position + 1], key, low=1, high=(1 << 31) - 1))
                 position += 2
             else:
                 raise InputError("unknown word or no value", found=key, allowed=("id", *KINDS, "count"))
@@ -181,7 +181,7 @@ class _Sheet:
             )
         if values["switch_type"] not in _SWITCHES:
             raise InputError("unknown type of switch", found=values["switch_type"], allowed=_SWITCHES)
-        switch, link = (whole(values[key], key, high=MOST_HOSTS) for key in ("switch_id", "link_id"))
+        switch, link = (integer(values[key], key, high=MOST_HOSTS) for key in ("switch_id", "link_id"))
         self.failures.append(Failure(values["switch_type"], switch, link, line))
 
 
@@ -230,9 +230,9 @@ def _counts(sheet: _Sheet, path: Path) -> None:
             raise InputError(f"the header lacks `{key}`", file=path)
     found = {"Connections": sheet.connections, "Triggers": len(sheet.triggers), "Failures": len(sheet.failures)}
     for key, number in found.items():
-        said, line = sheet.header.get(key, (0, None))
-        if said != number:
-            raise InputError(f"`{key}` says {said}, but the file holds {number}", file=path, line=line)
+        announced, line = sheet.header.get(key, (0, None))
+        if announced != number:
+            raise InputError(f"`{key}` says {announced}, but the file holds {number}", file=path, line=line)
 
 
 def _table(sheet: _Sheet, path: Path, *, receive: bool) -> Trace:
@@ -286,5 +286,5 @@ def _merged(flows: list[_Flow], path: Path) -> tuple[list[_Flow], tuple[str, ...
             )
         first.size += flow.size
     joined = len(flows) - len(merged)
-    said = f"{joined} messages are sent as one flow with the first message of their connection"
-    return merged, (said,) if joined else ()
+    note = f"{joined} messages are sent as one flow with the first message of their connection"
+    return merged, (note,) if joined else ()

@@ -42,7 +42,7 @@ def content(path: Path, *, most: int = -1) -> bytes:
         raise InputError(f"the file cannot be read: {error.strerror}", file=path) from None
 
 
-def whole(text: str, what: str, *, low: int = 0, high: int = MOST) -> int:
+def integer(text: str, what: str, *, low: int = 0, high: int = MOST) -> int:
     """An integer written in decimal digits.
 
     Raises:

@@ -97,16 +97,16 @@ class ApartCost(IterationCost):
     """Cost of an iteration of a replica whose attention and FFN are apart; see `IterationCost`.
 
     Attributes:
-        beside_per_kv_token_s: f64[lines], seconds of a cached token that is read, ...
-        beside_s: f64[lines, k], ... of which so many hide beside FFNs and network.
+        overlapped_per_kv_token_s: f64[lines], seconds of a cached token that is read, ...
+        overlapped_s: f64[lines, k], ... of which so many hide beside FFNs and network.
         layers: Of the model.
         micro_batches: Into which the tokens of an iteration are divided.
         beat: Of a micro-batch without cached tokens, by row of `tokens`.
         attention_per_kv_s: Seconds of all layers that a cached token adds to attention.
     """
 
-    beside_per_kv_token_s: F
-    beside_s: F
+    overlapped_per_kv_token_s: F
+    overlapped_s: F
     layers: int
     micro_batches: int
     beat: Beat
@@ -122,7 +122,7 @@ class ApartCost(IterationCost):
         """Seconds of an iteration, vectorised; see `IterationCost.seconds`."""
         base = np.interp(tokens, self.tokens, self.compute_s + self.network_s)
         longest = np.zeros_like(base)
-        for each, hidden in zip(self.beside_per_kv_token_s, self.beside_s, strict=True):
+        for each, hidden in zip(self.overlapped_per_kv_token_s, self.overlapped_s, strict=True):
             longest = np.maximum(longest, each * kv_tokens - np.interp(tokens, self.tokens, hidden))
         found: F = self.host_s + self.host_per_seq_s * sequences + base + longest + self.attention_per_pair_s * pairs
         return found
@@ -183,8 +183,8 @@ def apart_cost(
         kv_bytes_per_token=float(token_bytes(one.rows)[0]),
         kv_capacity_tokens=one.cache_tokens,
         weight_bytes=one.weight_bytes + other.weight_bytes,
-        beside_per_kv_token_s=slopes * each / m / layers,
-        beside_s=np.maximum(iteration - constants, 0.0),
+        overlapped_per_kv_token_s=slopes * each / m / layers,
+        overlapped_s=np.maximum(iteration - constants, 0.0),
         layers=layers,
         micro_batches=m,
         beat=beat,

@@ -176,6 +176,6 @@ def _by_day(operational: NDArray[np.int64], law: Arrivals) -> NDArray[np.int64]:
     period = round(law.period_s * PS_PER_S)
     grid = np.linspace(0.0, 1.0, _PIECES + 1)
     expected = grid - law.swing / math.tau * np.sin(math.tau * grid)
-    whole, rest = np.divmod(operational, period)
+    periods, rest = np.divmod(operational, period)
     share = np.interp(rest / period, expected, grid)
-    return whole * period + np.rint(share * period).astype(np.int64)
+    return periods * period + np.rint(share * period).astype(np.int64)

@@ -29,12 +29,12 @@ class ProfiledRun:
     Attributes:
         name: Of the run.
         digest: Of its requests, so that it is known again under another name.
-        told: Constants that it gave.
+        given: Constants that it gave.
     """
 
     name: str
     digest: str
-    told: tuple[str, ...]
+    given: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def written(profiles: Profiles) -> str:
         lines += [f"[{name}]", f'source = "{profile.source}"', "", f"[{name}.constants]"]
         lines += [f"{constant} = {value:.4g}" for constant, value in profile.constants.items()]
         for run in profile.runs:
-            told = ", ".join(f'"{one}"' for one in run.told)
-            lines += ["", f"[[{name}.runs]]", f'name = "{run.name}"', f'digest = "{run.digest}"', f"told = [{told}]"]
+            given = ", ".join(f'"{one}"' for one in run.given)
+            lines += ["", f"[[{name}.runs]]", f'name = "{run.name}"', f'digest = "{run.digest}"', f"told = [{given}]"]
         lines.append("")
     return "\n".join(lines)

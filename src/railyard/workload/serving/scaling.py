@@ -114,13 +114,13 @@ def _superposed(requests: RequestTable, factor: float, seed: int) -> RequestTabl
             hint="use `thin` or `compress`",
         )
     period = round(int(requests.arrival_ps[-1] - requests.arrival_ps[0]) * len(requests) / (len(requests) - 1))
-    whole = int(factor)
+    copies = int(factor)
     random = np.random.Generator(np.random.Philox(key=seed))
     # Strata of equal length, a random place in each: no two copies come close to one another.
     shifts = [0, *((number + random.random() * 0.5) / math.ceil(factor) for number in range(1, math.ceil(factor)))]
     parts = []
     for number, shift in enumerate(shifts):
-        part = requests if number < whole else _thinned(requests, factor - whole, seed + number)
+        part = requests if number < copies else _thinned(requests, factor - copies, seed + number)
         parts.append(_turned(part, requests, number, shift=round(shift * period), period=period))
     return merged(parts)
 

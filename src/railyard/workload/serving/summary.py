@@ -131,16 +131,16 @@ def counts(arrival_ps: NDArray[np.int64], window_s: float) -> NDArray[np.int64]:
 
 def dispersion(arrival_ps: NDArray[np.int64], window_s: float) -> float:
     """Variance over mean of the arrivals in windows of `window_s`; nan where there is no whole window."""
-    held = counts(arrival_ps, window_s)
-    return float(held.var() / held.mean()) if held.size and held.any() else float("nan")
+    arrivals = counts(arrival_ps, window_s)
+    return float(arrivals.var() / arrivals.mean()) if arrivals.size and arrivals.any() else float("nan")
 
 
 def autocorrelation(arrival_ps: NDArray[np.int64], window_s: float, lag: int = 1) -> float:
     """Correlation of the arrivals in windows `lag` apart; 0 where the counts do not vary."""
-    held = counts(arrival_ps, window_s).astype(float)
-    held -= held.mean() if held.size else 0.0
-    scale = float(held @ held)
-    return float(held[:-lag] @ held[lag:]) / scale if scale > 0 else 0.0
+    arrivals = counts(arrival_ps, window_s).astype(float)
+    arrivals -= arrivals.mean() if arrivals.size else 0.0
+    scale = float(arrivals @ arrivals)
+    return float(arrivals[:-lag] @ arrivals[lag:]) / scale if scale > 0 else 0.0
 
 
 def gap_cv(arrival_ps: NDArray[np.int64]) -> float | None:
@@ -160,8 +160,8 @@ def _peak(requests: RequestTable, window_s: float = 10.0) -> float:
 
 
 def _shares(requests: RequestTable) -> dict[str, float]:
-    held = np.bincount(requests.kind, minlength=len(requests.kinds))
-    return {name: float(n / max(1, len(requests))) for name, n in zip(requests.kinds, held, strict=True)}
+    of_kind = np.bincount(requests.kind, minlength=len(requests.kinds))
+    return {name: float(n / max(1, len(requests))) for name, n in zip(requests.kinds, of_kind, strict=True)}
 
 
 def _lengths(tokens: NDArray[np.int32]) -> Lengths | None:

@@ -193,8 +193,10 @@ def _refused(error: Exception, function: Any, key: str) -> InputError:
     file = function.__code__.co_filename
     lines = [int(number) for number in re.findall(rf'File "{re.escape(_tail(file))}", line (\d+)', text)]
     lines += [int(number) for number in re.findall(rf'File "[^"]*{re.escape(_tail(file))}", line (\d+)', text)]
-    said = [line.strip() for line in text.splitlines() if line.strip()]
-    reasons = [line for line in said if not line.startswith(("Failed in", "File ", "During", "def ", "<source", "-"))]
+    written = [line.strip() for line in text.splitlines() if line.strip()]
+    reasons = [
+        line for line in written if not line.startswith(("Failed in", "File ", "During", "def ", "<source", "-"))
+    ]
     return InputError(
         f"Numba cannot compile this: {reasons[0] if reasons else type(error).__name__}",
         file=file,

@@ -73,14 +73,16 @@ BALANCER_HOOKS = ("next_entropy", "feedback", "choose")
 
 def flow_dtype(state: Mapping[str, float]) -> np.dtype[Any]:
     """The record of a flow: what the transport obeys, then the user's own fields."""
-    own = [(name, "f8" if isinstance(value, float) else "i8") for name, value in state.items()]
-    return np.dtype([*FLOW, *own, ("_spare", "i8", (SLOTS - len(own),))] if len(own) < SLOTS else [*FLOW, *own])
+    fields = [(name, "f8" if isinstance(value, float) else "i8") for name, value in state.items()]
+    return np.dtype(
+        [*FLOW, *fields, ("_spare", "i8", (SLOTS - len(fields),))] if len(fields) < SLOTS else [*FLOW, *fields]
+    )
 
 
 def path_dtype(state: Mapping[str, float]) -> np.dtype[Any]:
     """The record of a flow under a balancer: the user's own fields."""
-    own = [(name, "f8" if isinstance(value, float) else "i8") for name, value in state.items()]
-    return np.dtype([*own, ("_spare", "i8", (SLOTS - len(own),))] if len(own) < SLOTS else own)
+    fields = [(name, "f8" if isinstance(value, float) else "i8") for name, value in state.items()]
+    return np.dtype([*fields, ("_spare", "i8", (SLOTS - len(fields),))] if len(fields) < SLOTS else fields)
 
 
 def first_slots(state: Mapping[str, float]) -> np.ndarray[Any, np.dtype[np.uint64]]:
@@ -142,17 +144,17 @@ def signature(hook: str, state: Mapping[str, float] | None = None) -> Any:
     def pointer(dtype: np.dtype[Any]) -> Any:
         return numba.types.CPointer(numba.from_dtype(dtype))
 
-    own = state or {}
-    whole = numba.types.int64
+    fields = state or {}
+    integer = numba.types.int64
     if hook in BALANCER_HOOKS:
-        path = pointer(path_dtype(own))
+        path = pointer(path_dtype(fields))
         taken = {
-            "next_entropy": (path, whole, whole, whole),
-            "feedback": (path, whole, whole, whole),
-            "choose": (pointer(PORT), whole, whole, whole),
+            "next_entropy": (path, integer, integer, integer),
+            "feedback": (path, integer, integer, integer),
+            "choose": (pointer(PORT), integer, integer, integer),
         }
-        return whole(*taken[hook])
-    flow, network = pointer(flow_dtype(own)), pointer(NETWORK)
+        return integer(*taken[hook])
+    flow, network = pointer(flow_dtype(fields)), pointer(NETWORK)
     if hook == "on_ack":
-        return whole(flow, pointer(ACK), pointer(HOP), network)
-    return whole(flow, whole, whole, network) if hook == "on_sent" else whole(flow, whole, network)
+        return integer(flow, pointer(ACK), pointer(HOP), network)
+    return integer(flow, integer, integer, network) if hook == "on_sent" else integer(flow, integer, network)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.graph.request_table import MOST_TOKENS
-from railyard.workload.serving.traces.numbers import whole
+from railyard.workload.serving.traces.numbers import integers
 from railyard.workload.serving.traces.record import FORMATS, Rows, TraceFormat
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ def _rows(batch: Batch, cells: dict[str, list[Any]], faults: Faults) -> Rows:
     return Rows(
         line=np.array(batch.numbers, np.int64),
         time=_nanoseconds(batch, stamps, faults),
-        input_tokens=whole(batch, cells["ContextTokens"], "ContextTokens", faults, low=1, high=MOST_TOKENS),
-        output_tokens=whole(batch, cells["GeneratedTokens"], "GeneratedTokens", faults, high=MOST_TOKENS),
+        input_tokens=integers(batch, cells["ContextTokens"], "ContextTokens", faults, low=1, high=MOST_TOKENS),
+        output_tokens=integers(batch, cells["GeneratedTokens"], "GeneratedTokens", faults, high=MOST_TOKENS),
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.graph.request_table import MOST_TOKENS, PS_PER_S
-from railyard.workload.serving.traces.numbers import decimal, whole
+from railyard.workload.serving.traces.numbers import decimal, integers
 from railyard.workload.serving.traces.record import FORMATS, Rows, TraceFormat
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ def _rows(batch: Batch, cells: dict[str, list[Any]], faults: Faults) -> Rows:
     return Rows(
         line=np.array(batch.numbers, np.int64),
         time=decimal(batch, cells["Timestamp"], "Timestamp", faults),
-        input_tokens=whole(batch, cells[prompts], prompts, faults, low=1, high=MOST_TOKENS),
-        output_tokens=whole(batch, cells[answers], answers, faults, high=MOST_TOKENS),
+        input_tokens=integers(batch, cells[prompts], prompts, faults, low=1, high=MOST_TOKENS),
+        output_tokens=integers(batch, cells[answers], answers, faults, high=MOST_TOKENS),
         kind=kinds,
     )
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from railyard.graph.request_table import LAST_PS, MOST_TOKENS
 from railyard.workload.serving.hashing import prefix_hashes
-from railyard.workload.serving.traces.numbers import whole
+from railyard.workload.serving.traces.numbers import integers
 from railyard.workload.serving.traces.record import FORMATS, Rows, TraceFormat
 
 if TYPE_CHECKING:
@@ -24,16 +24,16 @@ BLOCK_TOKENS = 16
 
 
 def _rows(batch: Batch, cells: dict[str, list[Any]], faults: Faults) -> Rows:
-    prompts = whole(batch, cells["input_toks"], "input_toks", faults, low=1, high=MOST_TOKENS)
+    prompts = integers(batch, cells["input_toks"], "input_toks", faults, low=1, high=MOST_TOKENS)
     hashes = [
         _hashes(line, tokens, int(length), faults)
         for line, tokens, length in zip(batch.numbers, cells["input_tok_ids"], prompts, strict=True)
     ]
     return Rows(
         line=np.array(batch.numbers, np.int64),
-        time=whole(batch, cells["arrival_time_ns"], "arrival_time_ns", faults, high=LAST_PS // 1000),
+        time=integers(batch, cells["arrival_time_ns"], "arrival_time_ns", faults, high=LAST_PS // 1000),
         input_tokens=prompts,
-        output_tokens=whole(batch, cells["output_toks"], "output_toks", faults, high=MOST_TOKENS),
+        output_tokens=integers(batch, cells["output_toks"], "output_toks", faults, high=MOST_TOKENS),
         block_counts=np.fromiter(map(len, hashes), np.int64, len(hashes)),
         block_hash=np.concatenate([*hashes, np.zeros(0, np.uint64)]),
         block_tokens=BLOCK_TOKENS if any(map(len, hashes)) else 0,
@@ -43,8 +43,8 @@ def _rows(batch: Batch, cells: dict[str, list[Any]], faults: Faults) -> Rows:
 def _hashes(line: int, tokens: Any, length: int, faults: Faults) -> NDArray[np.uint64]:
     if tokens is None:
         return np.zeros(0, np.uint64)
-    whole_numbers = type(tokens) is list and set(map(type, tokens)) <= {int}
-    if not whole_numbers or (tokens and not 0 <= min(tokens) <= max(tokens) < 2**32):
+    are_integers = type(tokens) is list and set(map(type, tokens)) <= {int}
+    if not are_integers or (tokens and not 0 <= min(tokens) <= max(tokens) < 2**32):
         faults.add(line, "input_tok_ids: expected a list of token numbers", found=tokens)
     elif len(tokens) != length:
         faults.add(line, "input_tok_ids is not as long as input_toks says", found=len(tokens), allowed=str(length))

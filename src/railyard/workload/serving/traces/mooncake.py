@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.graph.request_table import MOST_TOKENS, PS_PER_S
-from railyard.workload.serving.traces.numbers import decimal, whole
+from railyard.workload.serving.traces.numbers import decimal, integers
 from railyard.workload.serving.traces.record import FORMATS, Rows, TraceFormat
 
 if TYPE_CHECKING:
@@ -18,16 +18,16 @@ BLOCK_TOKENS = 512
 
 
 def _rows(batch: Batch, cells: dict[str, list[Any]], faults: Faults) -> Rows:
-    prompts = whole(batch, cells["input_length"], "input_length", faults, low=1, high=MOST_TOKENS)
+    prompts = integers(batch, cells["input_length"], "input_length", faults, low=1, high=MOST_TOKENS)
     hashes = [_hashes(line, cell, faults) for line, cell in zip(batch.numbers, cells["hash_ids"], strict=True)]
-    held = np.fromiter(map(len, hashes), np.int64, len(hashes))
+    blocks = np.fromiter(map(len, hashes), np.int64, len(hashes))
     return Rows(
         line=np.array(batch.numbers, np.int64),
         time=decimal(batch, cells["timestamp"], "timestamp", faults),
         input_tokens=prompts,
-        output_tokens=whole(batch, cells["output_length"], "output_length", faults, high=MOST_TOKENS),
-        block_counts=held,
-        block_hash=np.fromiter(chain.from_iterable(hashes), np.uint64, int(held.sum())),
+        output_tokens=integers(batch, cells["output_length"], "output_length", faults, high=MOST_TOKENS),
+        block_counts=blocks,
+        block_hash=np.fromiter(chain.from_iterable(hashes), np.uint64, int(blocks.sum())),
         block_tokens=BLOCK_TOKENS,
     )
 

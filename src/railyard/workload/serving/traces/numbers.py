@@ -19,7 +19,9 @@ _NUMBERS = frozenset({int, float})
 _TEXTS = frozenset({str})
 
 
-def whole(batch: Batch, cells: list[Any], name: str, faults: Faults, *, high: int, low: int = 0) -> NDArray[np.int64]:
+def integers(
+    batch: Batch, cells: list[Any], name: str, faults: Faults, *, high: int, low: int = 0
+) -> NDArray[np.int64]:
     """A column of integers, written out or from JSON; where one is wrong it is noted and 1 stands there."""
     kinds = set(map(type, cells))
     if kinds <= {int}:

@@ -16,7 +16,7 @@ import numpy as np
 
 from railyard.errors import InputError
 from railyard.graph.request_table import LAST_PS, MOST_TOKENS, NO_SESSION
-from railyard.workload.serving.traces.numbers import whole
+from railyard.workload.serving.traces.numbers import integers
 from railyard.workload.serving.traces.record import FORMATS, Rows, TraceFormat
 
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ def _rows(batch: Batch, cells: dict[str, list[Any]], faults: Faults) -> Rows:
     given = "session" in cells
     return Rows(
         line=np.array(batch.numbers, np.int64),
-        time=whole(batch, cells["arrival_ps"], "arrival_ps", faults, high=LAST_PS),
-        input_tokens=whole(batch, cells["input_tokens"], "input_tokens", faults, low=1, high=MOST_TOKENS),
-        output_tokens=whole(batch, cells["output_tokens"], "output_tokens", faults, high=MOST_TOKENS),
+        time=integers(batch, cells["arrival_ps"], "arrival_ps", faults, high=LAST_PS),
+        input_tokens=integers(batch, cells["input_tokens"], "input_tokens", faults, low=1, high=MOST_TOKENS),
+        output_tokens=integers(batch, cells["output_tokens"], "output_tokens", faults, high=MOST_TOKENS),
         block_counts=np.fromiter(map(len, hashes), np.int64, len(hashes)) if hashes else None,
         block_hash=np.fromiter(chain.from_iterable(hashes), np.uint64, sum(map(len, hashes))),
-        session=whole(batch, cells["session"], "session", faults, low=NO_SESSION, high=LAST_PS) if given else None,
+        session=integers(batch, cells["session"], "session", faults, low=NO_SESSION, high=LAST_PS) if given else None,
         kind=_kinds(batch, cells["kind"], faults) if "kind" in cells else None,
         block_tokens=_block_tokens(batch, cells, faults),
     )
@@ -67,7 +67,7 @@ def _block_tokens(batch: Batch, cells: dict[str, list[Any]], faults: Faults) -> 
     """The length of a block, which must be the same in all rows of the batch."""
     if "block_tokens" not in cells:
         return 0
-    column = whole(batch, cells["block_tokens"], "block_tokens", faults, high=MOST_TOKENS)
+    column = integers(batch, cells["block_tokens"], "block_tokens", faults, high=MOST_TOKENS)
     other = np.flatnonzero(column != column[0]) if len(column) else column
     if len(other):
         row = int(other[0])

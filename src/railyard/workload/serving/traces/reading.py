@@ -120,8 +120,8 @@ class _Reader:
 
     def requests(self, rows: Rows, moved: int) -> RequestTable:
         """Rows in order as requests."""
-        said = [f"{moved} rows out of order were sorted"] if moved else []
-        said += [f"{self.dropped} rows without an answer were dropped"] if self.dropped else []
+        notes = [f"{moved} rows out of order were sorted"] if moved else []
+        notes += [f"{self.dropped} rows without an answer were dropped"] if self.dropped else []
         count = len(rows.time)
         counts = np.zeros(count, np.int64) if rows.block_counts is None else rows.block_counts
         names = rows.kind or ["request"] * count
@@ -139,7 +139,7 @@ class _Reader:
             session=np.full(count, NO_SESSION) if rows.session is None else rows.session,
             kind=np.fromiter((self.kinds[name] for name in names), np.int16, count),
             kinds=tuple(self.kinds),
-            source="; ".join([f"{self.path.name} ({self.form.title})", *said]),
+            source="; ".join([f"{self.path.name} ({self.form.title})", *notes]),
         )
 
     def _arrivals(self, rows: Rows) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.graph.request_table import MOST_TOKENS, PS_PER_S
-from railyard.workload.serving.traces.numbers import decimal, whole
+from railyard.workload.serving.traces.numbers import decimal, integers
 from railyard.workload.serving.traces.record import FORMATS, Rows, TraceFormat
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ def _rows(batch: Batch, cells: dict[str, list[Any]], faults: Faults) -> Rows:
     return Rows(
         line=np.array(batch.numbers, np.int64),
         time=decimal(batch, cells["arrival_time"], "arrival_time", faults),
-        input_tokens=whole(batch, cells["input_toks"], "input_toks", faults, low=1, high=MOST_TOKENS),
-        output_tokens=whole(batch, cells["output_toks"], "output_toks", faults, high=MOST_TOKENS),
+        input_tokens=integers(batch, cells["input_toks"], "input_toks", faults, low=1, high=MOST_TOKENS),
+        output_tokens=integers(batch, cells["output_toks"], "output_toks", faults, high=MOST_TOKENS),
     )
 
 

@@ -58,12 +58,12 @@ class DataPlan:
         sharded: Gradients are scattered, else reduced for all.
         reduce_op: The operation behind which gradients are complete.
         reduce_each: Gradients are reduced behind every micro-batch, not the last alone.
-        reduce_beside: Reductions run beside the computation.
+        reduce_overlapped: Reductions run beside the computation.
         gather_backward: Parameters are gathered for every backward pass.
         gather_forward: Parameters are gathered for every forward pass.
         gather_first: Parameters are gathered for the first forward pass alone.
         gather_end: Parameters are gathered behind the optimizer.
-        gather_beside: Gathers run beside the computation.
+        gather_overlapped: Gathers run beside the computation.
         one_queue: Gathers and reductions beside the computation run one after another.
         reduce_ahead: Reductions that did not end under backward run under the next forward pass, layer by layer.
     """
@@ -72,12 +72,12 @@ class DataPlan:
     sharded: bool
     reduce_op: Op
     reduce_each: bool
-    reduce_beside: bool
+    reduce_overlapped: bool
     gather_backward: bool
     gather_forward: bool
     gather_first: bool
     gather_end: bool
-    gather_beside: bool
+    gather_overlapped: bool
     one_queue: bool
     reduce_ahead: bool = False
 
@@ -94,25 +94,25 @@ class DataPlan:
             sharded=sharded,
             reduce_op=Op.WEIGHT if splits_backward else Op.BACKWARD,
             reduce_each=sharded and layout.zero >= 2 and layout.pp == 1,
-            reduce_beside=layout.overlap_gradient,
+            reduce_overlapped=layout.overlap_gradient,
             gather_backward=full and layout.reshard,
             gather_forward=full and (layout.reshard or layout.pp == 1),
             gather_first=(full and not layout.reshard and layout.pp > 1) or (halved and layout.overlap_parameter),
             gather_end=halved and not layout.overlap_parameter,
-            gather_beside=layout.overlap_parameter,
+            gather_overlapped=layout.overlap_parameter,
             one_queue=full and layout.overlap_parameter and layout.overlap_gradient,
             reduce_ahead=reduce_ahead and layout.overlap_gradient,
         )
 
     def split(self, emission: Emission) -> NDArray[np.bool_]:
         """bool[operations]: those that are cut into segments, for traffic that starts or must arrive between layers."""
-        beside = bool(self.holdings) and (self.reduce_beside or self.reduce_each)
+        overlapped = bool(self.holdings) and (self.reduce_overlapped or self.reduce_each)
         ahead = self.reduce_ahead & (emission.op == Op.FORWARD) & initial(emission)
-        return np.asarray((self.reduces(emission) & beside) | self.gathers(emission) | ahead)
+        return np.asarray((self.reduces(emission) & overlapped) | self.gathers(emission) | ahead)
 
     def reduces(self, emission: Emission) -> NDArray[np.bool_]:
         """bool[operations]: those behind which gradients are reduced."""
-        complete = (emission.op == self.reduce_op) | emission.whole
+        complete = (emission.op == self.reduce_op) | emission.full
         return complete if self.reduce_each else last_of(emission, complete)
 
     def gathers(self, emission: Emission) -> NDArray[np.bool_]:
@@ -154,7 +154,7 @@ def _holdings(layout: Layout, lattice: Lattice, parts: StageParts) -> tuple[Hold
     space, replicas = ("shard", "replica") if hybrid else ("dp", "")
     dense = Holding("dense", parts.dense, space, lattice.communicator_size(space), replicas)
     expert = Holding("expert", parts.expert, "edp", lattice.communicator_size("edp"))
-    return tuple(held for held in (dense, expert) if held.ranks > 1 and held.parameters.any())
+    return tuple(holding for holding in (dense, expert) if holding.ranks > 1 and holding.parameters.any())
 
 
 def segments(training: Training, layers: int, parameters: int) -> int:
@@ -170,5 +170,5 @@ def bucket_count(training: Training, parts: StageParts, holding: Holding) -> NDA
     layout = training.layout
     if layout.zero == 3 or not layout.bucket_bytes:
         return np.maximum(parts.layers, 1)
-    held = holding.parameters * training.software.gradient_bytes
-    return np.maximum(-(-held // layout.bucket_bytes), 1)
+    gradient = holding.parameters * training.software.gradient_bytes
+    return np.maximum(-(-gradient // layout.bucket_bytes), 1)

@@ -38,7 +38,7 @@ def finish(step: Step, pending: list[Pending], *, meeting: bool = False) -> NDAr
     clip = _gradient_norm(step, order + 2)
     end = _optimizer(step, order + 3)
     if clip is not None:
-        for awaited in (*_latest(step, pending), *_beside(step)):
+        for awaited in (*_latest(step, pending), *_overlapped(step)):
             step.program.wait(clip, awaited)
     if meeting:
         meet(step, order + 5)
@@ -61,11 +61,11 @@ def _latest(step: Step, pending: list[Pending]) -> list[NDArray[np.int64]]:
     return columns
 
 
-def _beside(step: Step) -> list[NDArray[np.int64]]:
+def _overlapped(step: Step) -> list[NDArray[np.int64]]:
     """Collectives beside the last piece of every stage; int64[pp] each."""
     last = np.zeros(step.training.layout.pp, np.int64)
     last[step.pieces.stage] = np.arange(len(step.pieces))
-    return [column[last] for column in step.pieces.ends_beside()]
+    return [column[last] for column in step.pieces.overlapped_ends()]
 
 
 def _shared_embedding(step: Step, order: int, pending: list[Pending]) -> None:
@@ -132,9 +132,9 @@ def _optimizer(step: Step, order: int) -> NDArray[np.int64]:
     so those bytes are put as the parameters whose update moves as many.
     """
     training, pp = step.training, step.training.layout.pp
-    own, software = updated_parameters(step), training.software
-    buffer = own if training.layout.zero >= 2 else _held(step, 1, 1)
-    moved = own + 2.0 * buffer * software.gradient_bytes / software.optimizer_bytes
+    updated, software = updated_parameters(step), training.software
+    buffer = updated if training.layout.zero >= 2 else _parameters(step, 1, 1)
+    moved = updated + 2.0 * buffer * software.gradient_bytes / software.optimizer_bytes
     update = [costs.optimizer_ps(training, step.cluster.accelerator, count) for count in moved.tolist()]
     slots = _on_all(step, order, "update", np.array(update, np.int64))
     if training.software.step_ps:
@@ -159,16 +159,16 @@ def _on_all(step: Step, order: int, op: str, duration_ps: NDArray[np.int64]) -> 
 def updated_parameters(step: Step) -> NDArray[np.float64]:
     """float64[pp]: parameters that one rank of every stage updates, after sharding."""
     shards = {holding.name: holding.ranks for holding in step.plan.holdings} if step.plan.sharded else {}
-    return _held(step, shards.get("dense", 1), shards.get("expert", 1))
+    return _parameters(step, shards.get("dense", 1), shards.get("expert", 1))
 
 
 def distinct_parameters(step: Step) -> NDArray[np.float64]:
     """float64[pp]: parameters of a stage, shared out evenly over the ranks that hold the same ones."""
     layout = step.training.layout
-    return _held(step, layout.dp * layout.cp, layout.edp)
+    return _parameters(step, layout.dp * layout.cp, layout.edp)
 
 
-def _held(step: Step, dense_ranks: int, expert_ranks: int) -> NDArray[np.float64]:
+def _parameters(step: Step, dense_ranks: int, expert_ranks: int) -> NDArray[np.float64]:
     stages = np.arange(step.parts.stages)
     rank, pp = stages % step.training.layout.pp, step.training.layout.pp
     dense = np.bincount(rank, step.parts.dense[stages], pp) / dense_ranks

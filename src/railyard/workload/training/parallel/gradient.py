@@ -43,24 +43,24 @@ def reduce_gradients(step: Step) -> list[Pending]:
     if asked is not None and asked.asynchronous is not None:
         return _late(step, chosen)
     for number, holding in enumerate(plan.holdings):
-        held = chosen[holding.parameters[pieces.part[chosen]] > 0]
-        order = _order(step, held) + LEGS * number
-        slots = np.full(len(held), NONE, np.int64)
+        wanted = chosen[holding.parameters[pieces.part[chosen]] > 0]
+        order = _order(step, wanted) + LEGS * number
+        slots = np.full(len(wanted), NONE, np.int64)
         if asked is not None and asked.compression is not None:
             counts = bucket_count(step.training, step.parts, holding)
-            pending += reduce_coded(step, holding, held, order, counts)
+            pending += reduce_coded(step, holding, wanted, order, counts)
         else:
-            slots = _reduction(step, holding, held, order)
-            pending += reduce_rows(step, holding, held, order)
-            if plan.reduce_beside:
-                step.program.wait(slots, pieces.compute[held])
-                pending.append(Pending(slots, pieces.stage[held]))
+            slots = _reduction(step, holding, wanted, order)
+            pending += reduce_rows(step, holding, wanted, order)
+            if plan.reduce_overlapped:
+                step.program.wait(slots, pieces.compute[wanted])
+                pending.append(Pending(slots, pieces.stage[wanted]))
         if holding.replicas:
-            summed = np.flatnonzero(plan.reduce_each | last[held])
-            once, scattered = held[summed], slots[summed]
+            summed = np.flatnonzero(plan.reduce_each | last[wanted])
+            once, scattered = wanted[summed], slots[summed]
             slots = _across_replicas(step, holding, once, _order(step, once) + LEGS * number + LEGS - 1)
             step.program.wait(slots, scattered)
-            if plan.reduce_beside:
+            if plan.reduce_overlapped:
                 pending.append(Pending(slots, pieces.stage[once]))
     return pending
 
@@ -70,21 +70,21 @@ def _late(step: Step, chosen: NDArray[np.int64]) -> list[Pending]:
     pieces = step.pieces
     pending = []
     for number, holding in enumerate(step.plan.holdings):
-        held = chosen[holding.parameters[pieces.part[chosen]] > 0]
-        order = np.arange(len(held), dtype=np.int64) - len(held) * (len(step.plan.holdings) - number) - LATE
-        slots = _reduction(step, holding, held, order)
-        pending.append(Pending(slots, pieces.stage[held]))
+        wanted = chosen[holding.parameters[pieces.part[chosen]] > 0]
+        order = np.arange(len(wanted), dtype=np.int64) - len(wanted) * (len(step.plan.holdings) - number) - LATE
+        slots = _reduction(step, holding, wanted, order)
+        pending.append(Pending(slots, pieces.stage[wanted]))
     return pending
 
 
-def _order(step: Step, held: NDArray[np.int64]) -> NDArray[np.int64]:
-    if step.plan.reduce_beside or step.plan.reduce_each:
-        return step.pieces.order[held] + REDUCE
-    return step.pieces.finish + step.pieces.virtual_stage[held].astype(np.int64) * STRIDE
+def _order(step: Step, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+    if step.plan.reduce_overlapped or step.plan.reduce_each:
+        return step.pieces.order[wanted] + REDUCE
+    return step.pieces.finish + step.pieces.virtual_stage[wanted].astype(np.int64) * STRIDE
 
 
 def _under_backward(
-    step: Step, holding: Holding, held: NDArray[np.int64], size: NDArray[np.int64], count: NDArray[np.int64]
+    step: Step, holding: Holding, wanted: NDArray[np.int64], size: NDArray[np.int64], count: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Bytes and collectives that run under backward; by priority, the rest goes under the next forward pass.
 
@@ -95,7 +95,7 @@ def _under_backward(
         return size, count
     cut = np.maximum(count, -(-size // piece))
     ahead = np.floor(size * (1.0 - share)).astype(np.int64)
-    _under_forward(step, holding, step.pieces.part[held], np.minimum(ahead, size - 1), cut)
+    _under_forward(step, holding, step.pieces.part[wanted], np.minimum(ahead, size - 1), cut)
     back = np.maximum(1, size - ahead)
     return back, np.maximum(1, np.ceil(cut * back / size).astype(np.int64))
 
@@ -108,34 +108,34 @@ def _under_forward(
     forward = np.flatnonzero((pieces.op == Op.FORWARD) & initial(step.emission)[pieces.operation])
     rest, many = np.zeros(len(step.parts.layers), np.int64), np.ones(len(step.parts.layers), np.int64)
     rest[parts], many[parts] = ahead, cut
-    held = forward[rest[pieces.part[forward]] > 0]
-    part = pieces.part[held]
+    wanted = forward[rest[pieces.part[forward]] > 0]
+    part = pieces.part[wanted]
     slots = step.program.add(
         holding.space,
         Kind.COLLECTIVE,
         Stream.PARAMETER,
-        stage=pieces.stage[held],
-        order=pieces.order[held],
+        stage=pieces.stage[wanted],
+        order=pieces.order[wanted],
         phase="gradient",
         op=f"reduce rest of {holding.name}",
-        virtual_stage=pieces.virtual_stage[held],
-        micro_batch=pieces.micro_batch[held],
+        virtual_stage=pieces.virtual_stage[wanted],
+        micro_batch=pieces.micro_batch[wanted],
         size_bytes=-(-rest[part] // many[part]),
         count=many[part],
         collective=CollectiveKind.ALL_REDUCE,
-        beside=CONTENDERS.index("dp"),
+        loss_index=CONTENDERS.index("dp"),
     )
     for begun in pieces.begins():
-        step.program.wait(begun[held], slots)
+        step.program.wait(begun[wanted], slots)
 
 
-def _reduction(step: Step, holding: Holding, held: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
+def _reduction(step: Step, holding: Holding, wanted: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
     kind = CollectiveKind.REDUCE_SCATTER if step.plan.sharded else CollectiveKind.ALL_REDUCE
-    return _add(step, holding, held, order, space=holding.space, kind=kind, op=f"reduce {holding.name}")
+    return _add(step, holding, wanted, order, space=holding.space, kind=kind, op=f"reduce {holding.name}")
 
 
 def _across_replicas(
-    step: Step, holding: Holding, held: NDArray[np.int64], order: NDArray[np.int64]
+    step: Step, holding: Holding, wanted: NDArray[np.int64], order: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Hybrid sharding: shards are summed over the groups that hold the same ones.
 
@@ -143,13 +143,13 @@ def _across_replicas(
     """
     op = f"reduce {holding.name} shards"
     kind = CollectiveKind.ALL_REDUCE
-    return _add(step, holding, held, order, space=holding.replicas, kind=kind, op=op, shards=holding.ranks)
+    return _add(step, holding, wanted, order, space=holding.replicas, kind=kind, op=op, shards=holding.ranks)
 
 
 def _add(
     step: Step,
     holding: Holding,
-    held: NDArray[np.int64],
+    wanted: NDArray[np.int64],
     order: NDArray[np.int64],
     *,
     space: str,
@@ -157,25 +157,25 @@ def _add(
     op: str,
     shards: int = 1,
 ) -> NDArray[np.int64]:
-    part = step.pieces.part[held]
+    part = step.pieces.part[wanted]
     count = bucket_count(step.training, step.parts, holding)[part]
     size = sparse_sizes(step, holding, holding.parameters * step.training.software.gradient_bytes)[part]
     if kind == CollectiveKind.ALL_REDUCE and shards == 1:
-        size, count = _under_backward(step, holding, held, size, count)
+        size, count = _under_backward(step, holding, wanted, size, count)
     # Scatters of zero 3 share a communicator with the gathers, and so a queue; see `parameter`.
     queue = Stream.PARAMETER if step.plan.one_queue and space == holding.space else Stream.GRADIENT
     return step.program.add(
         space,
         Kind.COLLECTIVE,
-        queue if step.plan.reduce_beside else Stream.COMPUTE,
-        stage=step.pieces.stage[held],
+        queue if step.plan.reduce_overlapped else Stream.COMPUTE,
+        stage=step.pieces.stage[wanted],
         order=order,
         phase="gradient",
         op=op,
-        virtual_stage=step.pieces.virtual_stage[held],
-        micro_batch=step.pieces.micro_batch[held],
+        virtual_stage=step.pieces.virtual_stage[wanted],
+        micro_batch=step.pieces.micro_batch[wanted],
         size_bytes=-(-size // (count * shards)),
         count=count,
         collective=kind,
-        beside=CONTENDERS.index("dp") if step.plan.reduce_beside else -1,
+        loss_index=CONTENDERS.index("dp") if step.plan.reduce_overlapped else -1,
     )

@@ -59,9 +59,9 @@ def attach(program: Program, pieces: Pieces, traffic: tuple[StageTraffic, ...]) 
         if alone:
             _uncovered(program, pieces, one, OPEN + len(real) + number)
         _hidden(program, pieces, one, BESIDE + number, where=pieces.together if alone else None)
-    for first, _ in pieces.beside.values():
+    for first, _ in pieces.overlapped.values():
         program.wait(first, pieces.outside(pieces.end))
-    for last in pieces.ends_beside():
+    for last in pieces.overlapped_ends():
         program.wait(pieces.entry, np.where(pieces.joined, NONE, pieces.previous(last)))
         program.wait(pieces.entry, pieces.within(last))
 
@@ -94,7 +94,7 @@ def _add(
         size_bytes=size[pieces.part[chosen]],
         count=count[pieces.part[chosen]],
         collective=traffic.kind,
-        beside=CONTENDERS.index(traffic.group) if stream != Stream.COMPUTE else -1,
+        loss_index=CONTENDERS.index(traffic.group) if stream != Stream.COMPUTE else -1,
     )
 
 
@@ -126,4 +126,4 @@ def _hidden(
     stream = inners.get(traffic.group).stream
     size, count = traffic.hidden_bytes, traffic.hidden_count
     slots = _add(program, pieces, traffic, chosen, stream=stream, place=place, size=size, count=count)
-    pieces.put_beside(stream, chosen, slots)
+    pieces.put_overlapped(stream, chosen, slots)

@@ -37,40 +37,40 @@ def gather_for_passes(step: Step) -> None:
     pieces, plan, asked = step.pieces, step.plan, asked_of(step.training)
     chosen = np.flatnonzero(plan.gathers(step.emission)[pieces.operation])
     for number, holding in enumerate(plan.holdings):
-        held = chosen[holding.parameters[pieces.part[chosen]] > 0]
-        slots = np.full(len(held), NONE, np.int64)
+        wanted = chosen[holding.parameters[pieces.part[chosen]] > 0]
+        slots = np.full(len(wanted), NONE, np.int64)
         for backward in (False, True):
-            here = np.flatnonzero((pieces.op[held] == Op.BACKWARD) == backward)
+            here = np.flatnonzero((pieces.op[wanted] == Op.BACKWARD) == backward)
             if len(here):
-                slots[here] = _gather(step, holding, held[here], number)
+                slots[here] = _gather(step, holding, wanted[here], number)
         if asked is not None and asked.asynchronous is not None:
             continue
-        if not plan.gather_beside:
+        if not plan.gather_overlapped:
             continue
         for begun in pieces.begins():
-            step.program.wait(begun[held], slots)
+            step.program.wait(begun[wanted], slots)
         if step.training.layout.zero == 3:
-            step.program.wait(slots, _ahead(pieces.stage[held], pieces.compute[held], PREFETCH + 1))
+            step.program.wait(slots, _ahead(pieces.stage[wanted], pieces.compute[wanted], PREFETCH + 1))
 
 
-def _issued(step: Step, held: NDArray[np.int64]) -> NDArray[np.int64]:
+def _issued(step: Step, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
     """The place of the piece under which each gather runs: under zero 3 the one before on its stage."""
     pieces = step.pieces
-    if step.training.layout.zero < 3 or not step.plan.gather_beside:
-        return pieces.order[held]
-    before = pieces.before[held]
-    return pieces.order[np.where(before >= 0, before, held)]
+    if step.training.layout.zero < 3 or not step.plan.gather_overlapped:
+        return pieces.order[wanted]
+    before = pieces.before[wanted]
+    return pieces.order[np.where(before >= 0, before, wanted)]
 
 
-def _gather(step: Step, holding: Holding, held: NDArray[np.int64], number: int) -> NDArray[np.int64]:
+def _gather(step: Step, holding: Holding, wanted: NDArray[np.int64], number: int) -> NDArray[np.int64]:
     """The gathers for some pieces, all of them forward or all backward, and what decodes them."""
     pieces = step.pieces
-    share, space = gathered(step, holding, pieces.op[held])
+    share, space = gathered(step, holding, pieces.op[wanted])
     slots = _add(
-        step, holding, pieces.part[held], stage=pieces.stage[held], order=_issued(step, held) + GATHER + number,
-        virtual_stage=pieces.virtual_stage[held], micro_batch=pieces.micro_batch[held], space=space, share=share,
+        step, holding, pieces.part[wanted], stage=pieces.stage[wanted], order=_issued(step, wanted) + GATHER + number,
+        virtual_stage=pieces.virtual_stage[wanted], micro_batch=pieces.micro_batch[wanted], space=space, share=share,
     )  # fmt: skip
-    decode_gathered(step, holding, held, slots, share=share, place=GATHER + 4 + number)
+    decode_gathered(step, holding, wanted, slots, share=share, place=GATHER + 4 + number)
     return slots
 
 
@@ -90,10 +90,10 @@ def gather_behind_optimizer(step: Step, order: int) -> None:
         return
     stages = np.arange(step.parts.stages)
     for number, holding in enumerate(step.plan.holdings):
-        held = stages[holding.parameters[stages] > 0]
+        wanted = stages[holding.parameters[stages] > 0]
         _add(
-            step, holding, held, stage=held % step.training.layout.pp, order=order + held * 2 + number,
-            virtual_stage=held, micro_batch=np.full(len(held), -1), share=gathered(step, holding, None)[0],
+            step, holding, wanted, stage=wanted % step.training.layout.pp, order=order + wanted * 2 + number,
+            virtual_stage=wanted, micro_batch=np.full(len(wanted), -1), share=gathered(step, holding, None)[0],
         )  # fmt: skip
 
 
@@ -111,11 +111,11 @@ def _add(
 ) -> NDArray[np.int64]:
     count = bucket_count(step.training, step.parts, holding)[part]
     size = np.ceil(holding.parameters[part] * PARAMETER_BYTES * share).astype(np.int64)
-    beside = step.plan.gather_beside and not step.plan.gather_end
+    overlapped = step.plan.gather_overlapped and not step.plan.gather_end
     return step.program.add(
         space or holding.space,
         Kind.COLLECTIVE,
-        Stream.PARAMETER if beside else Stream.COMPUTE,
+        Stream.PARAMETER if overlapped else Stream.COMPUTE,
         stage=stage,
         order=order,
         phase="parameter",
@@ -125,5 +125,5 @@ def _add(
         size_bytes=-(-size // count),
         count=count,
         collective=CollectiveKind.ALL_GATHER,
-        beside=CONTENDERS.index("dp") if beside else -1,
+        loss_index=CONTENDERS.index("dp") if overlapped else -1,
     )

@@ -103,7 +103,7 @@ def parts_of(
     """
     number, rows = rows_of(training, segments)
     times = _remembered(training, accelerator, times_of or costs.stage_times, rows)
-    held = [costs.stage_parameters(training, row) for row in rows]
+    parameters_of = [costs.stage_parameters(training, row) for row in rows]
     time_ps = np.zeros((len(rows), len(Op)), np.int64)
     for row, time in enumerate(times):
         weight = time.backward_weight_ps
@@ -116,8 +116,8 @@ def parts_of(
         time_ps=time_ps,
         recompute_ps=np.array([time.recompute_ps for time in times], np.int64),
         layers=np.array([row.layers for row in rows], np.int64),
-        dense=np.array([part.dense for part in held], np.int64),
-        expert=np.array([part.expert for part in held], np.int64),
+        dense=np.array([part.dense for part in parameters_of], np.int64),
+        expert=np.array([part.expert for part in parameters_of], np.int64),
         traffic=_traffic(times, again=training.layout.recompute == "full"),
         rows=tuple(rows),
     )

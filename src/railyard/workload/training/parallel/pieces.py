@@ -37,14 +37,14 @@ class Pieces:
         part: int64[n], row of the parts table.
         first, last: bool[n], whether the piece begins or ends its operation.
         before: int64[n], piece before it on the same stage, -1 at the start.
-        whole: bool[n], as in the emission.
+        full: bool[n], as in the emission.
         joined: bool[n], whether the piece begins an operation that is one chunk with the piece before it.
         together: bool[n], whether its operation is part of such a chunk.
         entry: int64[n], first slot of the piece on the compute stream, apart from gathers.
         compute: int64[n], its computation.
         end: int64[n], last slot on the compute stream.
-        beside: For each stream beside the computation two columns int64[n], the piece's first slot on it and its last
-            one, `NONE` where there is none.
+        overlapped: For each stream beside the computation two columns int64[n], the piece's first slot on it and its
+            last one, `NONE` where there is none.
     """
 
     operation: NDArray[np.int64]
@@ -56,13 +56,13 @@ class Pieces:
     first: NDArray[np.bool_]
     last: NDArray[np.bool_]
     before: NDArray[np.int64]
-    whole: NDArray[np.bool_]
+    full: NDArray[np.bool_]
     joined: NDArray[np.bool_]
     together: NDArray[np.bool_]
     entry: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     compute: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     end: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    beside: dict[Stream, tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=dict)
+    overlapped: dict[Stream, tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.stage)
@@ -92,16 +92,16 @@ class Pieces:
 
     def begins(self) -> list[NDArray[np.int64]]:
         """Columns of the slots that must wait for whatever the piece needs from elsewhere."""
-        return [self.entry, *(first for first, _ in self.beside.values())]
+        return [self.entry, *(first for first, _ in self.overlapped.values())]
 
-    def ends_beside(self) -> list[NDArray[np.int64]]:
+    def overlapped_ends(self) -> list[NDArray[np.int64]]:
         """Columns of the slots whose ends are the end of the piece, beside the compute stream."""
-        return [last for _, last in self.beside.values()]
+        return [last for _, last in self.overlapped.values()]
 
-    def put_beside(self, stream: Stream, where: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
+    def put_overlapped(self, stream: Stream, where: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
         """Notes slots that run on a stream beside the computation, behind those already there."""
         none = np.full(len(self), NONE, np.int64)
-        first, last = self.beside.setdefault(stream, (none, none.copy()))
+        first, last = self.overlapped.setdefault(stream, (none, none.copy()))
         first[where] = np.where(first[where] == NONE, slots, first[where])
         last[where] = slots
 
@@ -133,7 +133,7 @@ def cut(emission: Emission, parts: StageParts, split: NDArray[np.bool_]) -> Piec
         first=position == 0,
         last=position == number[operation] - 1,
         before=_before(stage),
-        whole=emission.whole[operation],
+        full=emission.full[operation],
         joined=(position == 0) & emission.joins[operation],
         together=(emission.partners() >= 0)[operation],
     )
@@ -154,7 +154,7 @@ def compute(program: Program, pieces: Pieces, parts: StageParts) -> None:
     for op, phase in _PHASES.items():
         chosen = np.flatnonzero(pieces.op == op)
         part = pieces.part[chosen]
-        duration = parts.time_ps[part, op] + pieces.whole[chosen] * parts.time_ps[part, Op.WEIGHT]
+        duration = parts.time_ps[part, op] + pieces.full[chosen] * parts.time_ps[part, Op.WEIGHT]
         slots[chosen] = _computation(program, pieces, chosen, duration_ps=duration, phase=phase, place=COMPUTE)
     again = np.flatnonzero((pieces.op == Op.BACKWARD) & (parts.recompute_ps[pieces.part] > 0))
     entry = slots.copy()
@@ -193,5 +193,5 @@ def _computation(
         virtual_stage=pieces.virtual_stage[chosen],
         micro_batch=pieces.micro_batch[chosen],
         duration_ps=duration_ps,
-        beside=loss_row(pieces.part[chosen], _PASSES.index(phase)),
+        loss_index=loss_row(pieces.part[chosen], _PASSES.index(phase)),
     )

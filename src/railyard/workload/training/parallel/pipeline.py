@@ -61,7 +61,7 @@ def connect(program: Program, pieces: Pieces, emission: Emission, size_bytes: in
             size_bytes=size_bytes,
             peer=pieces.stage[target],
         )
-        for done in (pieces.end, *pieces.ends_beside()):
+        for done in (pieces.end, *pieces.overlapped_ends()):
             program.wait(slots, done[source])
             program.wait(slots, _where(of_sender >= 0, done[last[of_sender]]))
         for begun in pieces.begins():

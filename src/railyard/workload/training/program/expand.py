@@ -83,7 +83,7 @@ def expand(program: Program) -> TaskGraph:
     communicators, base = _communicators(placed)
     codes, label = np.unique(slots.label, return_inverse=True)
     rank, peer = _ranks(placed, base)
-    beside, loss = _beside(slots, widths, program.loss)
+    loss_index, loss = _loss_index(slots, widths, program.loss)
     return TaskGraph(
         ranks=program.lattice.width * program.lattice.stages,
         kind=np.repeat(slots.kind, widths),
@@ -99,18 +99,18 @@ def expand(program: Program) -> TaskGraph:
         dep_idx=dep_idx,
         labels=program.decode(codes),
         communicators=communicators,
-        beside=beside,
+        loss_index=loss_index,
         loss=loss,
     )
 
 
-def _beside(
+def _loss_index(
     slots: Slots, widths: NDArray[np.int64], loss: NDArray[np.float64] | None
 ) -> tuple[NDArray[np.int32] | None, NDArray[np.float64] | None]:
     """The columns of what slows computations; none where no communication runs beside any."""
-    if loss is None or not (slots.beside[slots.kind != Kind.COMPUTE] >= 0).any():
+    if loss is None or not (slots.loss_index[slots.kind != Kind.COMPUTE] >= 0).any():
         return None, None
-    return np.repeat(slots.beside, widths), loss
+    return np.repeat(slots.loss_index, widths), loss
 
 
 def _placed(lattice: Lattice, slots: Slots) -> _Placed:

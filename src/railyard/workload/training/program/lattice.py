@@ -78,7 +78,7 @@ class Lattice:
         layout, place = self.layout, np.arange(self.width, dtype=np.int32)
         tensor, sequence = place % layout.tp, place // layout.tp
         expert, shard, replicas = layout.ep * layout.expert_tp, self.shard, self.replicas
-        worker, own = place // (self.width // self.workers), place % (self.width // self.workers)
+        worker, replica = place // (self.width // self.workers), place % (self.width // self.workers)
         first = sequence // replicas
         groups = {
             "rank": ("", place),
@@ -90,8 +90,8 @@ class Lattice:
             "etp": ("etp", place // layout.expert_tp),
             "ep": ("ep", place // expert * layout.expert_tp + place % layout.expert_tp),
             "edp": ("edp", worker * expert + place % expert),
-            "dp.outer": ("outer", own),
-            "edp.outer": ("outer", own),
+            "dp.outer": ("outer", replica),
+            "edp.outer": ("outer", replica),
             WORLD: ("world", worker),
             EMBEDDING: ("pp", place),
         }

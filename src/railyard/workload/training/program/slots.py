@@ -36,7 +36,7 @@ class Slots:
         duration_ps, size_bytes: int64[n].
         count: int32[n].
         label: int64[n], coded label.
-        beside: int32[n], as in the task graph.
+        loss_index: int32[n], as in the task graph.
     """
 
     space: NDArray[np.int8]
@@ -51,7 +51,7 @@ class Slots:
     size_bytes: NDArray[np.int64]
     count: NDArray[np.int32]
     label: NDArray[np.int64]
-    beside: NDArray[np.int32]
+    loss_index: NDArray[np.int32]
 
     def __len__(self) -> int:
         return len(self.space)
@@ -74,7 +74,7 @@ _DTYPES = {
     "size_bytes": np.int64,
     "count": np.int32,
     "label": np.int64,
-    "beside": np.int32,
+    "loss_index": np.int32,
 }
 
 
@@ -118,7 +118,7 @@ class Program:
         collective: CollectiveKind = CollectiveKind.ALL_REDUCE,
         peer: ArrayLike = -1,
         shift: ArrayLike = 0,
-        beside: ArrayLike = -1,
+        loss_index: ArrayLike = -1,
     ) -> NDArray[np.int64]:
         """Adds one slot an entry of `order`; the other columns are broadcast to it.
 
@@ -142,7 +142,7 @@ class Program:
             "duration_ps": duration_ps,
             "size_bytes": size_bytes,
             "count": count,
-            "beside": beside,
+            "loss_index": loss_index,
             "label": (family * self._layers + layers + 1) * self._batches + batches + 1,
         }
         self._families.append(

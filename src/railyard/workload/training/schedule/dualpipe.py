@@ -64,8 +64,8 @@ def _forward(direction: int) -> Step:
     return Op.FORWARD, direction, False, False
 
 
-def _backward(direction: int, whole: bool) -> Step:
-    return Op.BACKWARD, direction, whole, False
+def _backward(direction: int, full: bool) -> Step:
+    return Op.BACKWARD, direction, full, False
 
 
 def _weight() -> Step:
@@ -81,22 +81,22 @@ def _sequence(pp: int, micro_batches: int, rank: int) -> Sequence:
     done = {(op, chunk): 0 for op in (Op.FORWARD, Op.BACKWARD) for chunk in (0, 1)}
     put_off: list[tuple[int, int]] = []
     rows: list[tuple[int, int, int, bool, bool]] = []
-    for op, direction, whole, joins in _steps(pp, micro_batches, rank):
+    for op, direction, full, joins in _steps(pp, micro_batches, rank):
         if op is Op.WEIGHT:
             chunk, micro = put_off.pop(0)
         else:
             chunk = direction ^ int(rank >= pp // 2)
             micro = chunk * (micro_batches // 2) + done[op, chunk]
             done[op, chunk] += 1
-            if op is Op.BACKWARD and not whole:
+            if op is Op.BACKWARD and not full:
                 put_off.append((chunk, micro))
-        rows.append((op, chunk, micro, whole, joins))
-    op_, chunk_, micro_, whole_, joins_ = zip(*rows, strict=True)
+        rows.append((op, chunk, micro, full, joins))
+    op_, chunk_, micro_, full_, joins_ = zip(*rows, strict=True)
     return Sequence(
         np.array(op_, np.uint8),
         np.array(chunk_, np.int32),
         np.array(micro_, np.int32),
-        whole=np.array(whole_, np.bool_),
+        full=np.array(full_, np.bool_),
         joins=np.array(joins_, np.bool_),
     )
 

@@ -24,7 +24,7 @@ class Emission:
         virtual_stage: int32[n], `chunk * pp + stage`: place in the model, 0 holds the embedding.
         micro_batch: int32[n].
         op: uint8[n], an `Op`.
-        whole: bool[n], input gradients that the weight gradients of the same pass go with.
+        full: bool[n], input gradients that the weight gradients of the same pass go with.
         joins: bool[n], operations that are one chunk with the one before them on their rank: both start when both may,
             and what either sends leaves at the end of both.
         awaited: int64[n], the operation of another virtual stage that each waits for, -1 where there is none.
@@ -36,7 +36,7 @@ class Emission:
     virtual_stage: NDArray[np.int32]
     micro_batch: NDArray[np.int32]
     op: NDArray[np.uint8]
-    whole: NDArray[np.bool_]
+    full: NDArray[np.bool_]
     joins: NDArray[np.bool_]
     awaited: NDArray[np.int64]
     start_ps: NDArray[np.int64]
@@ -69,9 +69,9 @@ def emit(sequences: list[Sequence], vp: int, duration_ps: NDArray[np.int64], *, 
     pp = len(sequences)
     columns = [_columns(sequence, rank, pp) for rank, sequence in enumerate(sequences)]
     stage, virtual, micro, op = (np.concatenate([column[i] for column in columns]) for i in range(4))
-    whole, joins = (_flags(sequences, name) for name in ("whole", "joins"))
+    full, joins = (_flags(sequences, name) for name in ("full", "joins"))
     awaited = _awaited(virtual, micro, op, _chain(pp, vp, mirrored=mirrored))
-    duration = duration_ps[virtual, op] + whole * duration_ps[virtual, Op.WEIGHT]
+    duration = duration_ps[virtual, op] + full * duration_ps[virtual, Op.WEIGHT]
     first = np.concatenate([[0], np.cumsum([len(sequence) for sequence in sequences])])
     place, start, end = _run(first.tolist(), awaited.tolist(), duration.tolist(), joins.tolist())
     if len(place) < len(op):
@@ -84,7 +84,7 @@ def emit(sequences: list[Sequence], vp: int, duration_ps: NDArray[np.int64], *, 
     needs = awaited[order]
     needs = np.where(needs >= 0, position[needs], -1)
     finish = max(end, default=0)
-    flags = whole[order], joins[order]
+    flags = full[order], joins[order]
     return Emission(stage[order], virtual[order], micro[order], op[order], *flags, needs, starts[order], finish)
 
 

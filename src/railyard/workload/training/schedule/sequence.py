@@ -32,7 +32,7 @@ class Sequence:
         op: uint8[n], an `Op`.
         chunk: int32[n], which of the rank's virtual stages; stage `chunk * pp + rank` of the model.
         micro_batch: int32[n].
-        whole: bool[n], input gradients that the weight gradients of the same pass go with; None: none, unless the
+        full: bool[n], input gradients that the weight gradients of the same pass go with; None: none, unless the
             schedule splits no backward pass at all.
         joins: bool[n], operations that are one overlapped chunk with the one before; None: none.
     """
@@ -40,7 +40,7 @@ class Sequence:
     op: NDArray[np.uint8]
     chunk: NDArray[np.int32]
     micro_batch: NDArray[np.int32]
-    whole: NDArray[np.bool_] | None = None
+    full: NDArray[np.bool_] | None = None
     joins: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:

@@ -52,7 +52,7 @@ class _Made:
 
 
 def reduce_coded(
-    step: Step, holding: Holding, held: NDArray[np.int64], order: NDArray[np.int64], counts: NDArray[np.int64]
+    step: Step, holding: Holding, chosen: NDArray[np.int64], order: NDArray[np.int64], counts: NDArray[np.int64]
 ) -> list[Pending]:
     """The reductions of a holding by the job's compression.
 
@@ -64,24 +64,24 @@ def reduce_coded(
     Args:
         step: The step.
         holding: Of which parameters.
-        held: int64[n], pieces behind which they are reduced.
+        chosen: int64[n], pieces behind which they are reduced.
         order: int64[n], place of the reduction of each.
         counts: int64[parts], collectives of each part.
     """
     pieces = step.pieces
-    if not len(held):
+    if not len(chosen):
         return []
-    made = _made(step, holding, pieces.part[held], counts)
-    count, each = counts[pieces.part[held]], step.plan.reduce_each
-    before = made.work(pieces.part[held], decoding=each)
-    coded = _code(step, held, before, count, order=pieces.order[held] + CODE)
-    pending = _legs(step, holding, held, made, order=order, count=count, coded=coded)
+    made = _made(step, holding, pieces.part[chosen], counts)
+    count, each = counts[pieces.part[chosen]], step.plan.reduce_each
+    before = made.work(pieces.part[chosen], decoding=each)
+    coded = _code(step, chosen, before, count, order=pieces.order[chosen] + CODE)
+    pending = _legs(step, holding, chosen, made, order=order, count=count, coded=coded)
     if each:
-        return pending if step.plan.reduce_beside else []
-    after = [made.by_part[part].after for part in pieces.part[held].tolist()]
-    behind = np.full(len(held), step.tail)
-    decoded = _code(step, held, after, count, order=behind, awaited=pending[-1].slots)
-    return [Pending(decoded, pieces.stage[held])]
+        return pending if step.plan.reduce_overlapped else []
+    after = [made.by_part[part].after for part in pieces.part[chosen].tolist()]
+    behind = np.full(len(chosen), step.tail)
+    decoded = _code(step, chosen, after, count, order=behind, awaited=pending[-1].slots)
+    return [Pending(decoded, pieces.stage[chosen])]
 
 
 def _made(step: Step, holding: Holding, parts: NDArray[np.int64], counts: NDArray[np.int64]) -> _Made:
@@ -99,7 +99,7 @@ def _made(step: Step, holding: Holding, parts: NDArray[np.int64], counts: NDArra
 
 def _code(
     step: Step,
-    held: NDArray[np.int64],
+    chosen: NDArray[np.int64],
     work: list[KernelWork],
     count: NDArray[np.int64],
     *,
@@ -113,12 +113,12 @@ def _code(
         "rank",
         Kind.COMPUTE,
         Stream.COMPUTE,
-        stage=step.pieces.stage[held],
+        stage=step.pieces.stage[chosen],
         order=order,
         phase="gradient",
         op="code gradients",
-        virtual_stage=step.pieces.virtual_stage[held],
-        micro_batch=step.pieces.micro_batch[held],
+        virtual_stage=step.pieces.virtual_stage[chosen],
+        micro_batch=step.pieces.micro_batch[chosen],
         duration_ps=np.rint(seconds * 1e12).astype(np.int64),
     )
     if awaited is not None:
@@ -129,7 +129,7 @@ def _code(
 def _legs(
     step: Step,
     holding: Holding,
-    held: NDArray[np.int64],
+    chosen: NDArray[np.int64],
     made: _Made,
     *,
     order: NDArray[np.int64],
@@ -137,28 +137,28 @@ def _legs(
     coded: NDArray[np.int64],
 ) -> list[Pending]:
     """The collectives of every piece, one behind another."""
-    pieces, beside = step.pieces, step.plan.reduce_beside
-    parts = pieces.part[held].tolist()
+    pieces, overlapped = step.pieces, step.plan.reduce_overlapped
+    parts = pieces.part[chosen].tolist()
     found: list[Pending] = []
     for leg, shape in enumerate(made.by_part[parts[0]].legs):
         sizes = [made.by_part[part].legs[leg].size_bytes for part in parts]
         slots = step.program.add(
             step.program.lattice.within(holding.space, shape.over),
             Kind.COLLECTIVE,
-            Stream.GRADIENT if beside else Stream.COMPUTE,
-            stage=pieces.stage[held],
+            Stream.GRADIENT if overlapped else Stream.COMPUTE,
+            stage=pieces.stage[chosen],
             order=order + leg,
             phase="gradient",
             op=f"reduce {holding.name}, coded",
-            virtual_stage=pieces.virtual_stage[held],
-            micro_batch=pieces.micro_batch[held],
+            virtual_stage=pieces.virtual_stage[chosen],
+            micro_batch=pieces.micro_batch[chosen],
             size_bytes=np.maximum(1, np.ceil(sizes).astype(np.int64)),
             count=count,
             collective=shape.kind,
-            beside=CONTENDERS.index("dp") if beside else -1,
+            loss_index=CONTENDERS.index("dp") if overlapped else -1,
         )
         step.program.wait(slots, coded)
-        found.append(Pending(slots, pieces.stage[held]))
+        found.append(Pending(slots, pieces.stage[chosen]))
     return found
 
 
@@ -181,25 +181,25 @@ def gathered(step: Step, holding: Holding, op: NDArray[np.uint8] | None) -> tupl
 
 
 def decode_gathered(
-    step: Step, holding: Holding, held: NDArray[np.int64], slots: NDArray[np.int64], *, share: float, place: int
+    step: Step, holding: Holding, chosen: NDArray[np.int64], slots: NDArray[np.int64], *, share: float, place: int
 ) -> None:
     """Decoding of gathered parameters, on the compute stream in front of the pass that needs them."""
-    if share == 1.0 or not len(held):
+    if share == 1.0 or not len(chosen):
         return
     pieces = step.pieces
     device, fraction = step.cluster.accelerator, step.training.software.memory_fraction
-    each = [gather_work(float(n), share, holding.ranks) for n in holding.parameters[pieces.part[held]].tolist()]
+    each = [gather_work(float(n), share, holding.ranks) for n in holding.parameters[pieces.part[chosen]].tolist()]
     seconds = np.array([work.seconds(device, fraction) for work in each])
     decoded = step.program.add(
         "rank",
         Kind.COMPUTE,
         Stream.COMPUTE,
-        stage=pieces.stage[held],
-        order=pieces.order[held] + place,
+        stage=pieces.stage[chosen],
+        order=pieces.order[chosen] + place,
         phase="parameter",
         op="decode parameters",
-        virtual_stage=pieces.virtual_stage[held],
-        micro_batch=pieces.micro_batch[held],
+        virtual_stage=pieces.virtual_stage[chosen],
+        micro_batch=pieces.micro_batch[chosen],
         duration_ps=np.rint(seconds * 1e12).astype(np.int64),
     )
     step.program.wait(decoded, slots)
@@ -217,17 +217,17 @@ def sparse_sizes(step: Step, holding: Holding, sizes: NDArray[np.int64]) -> NDAr
     return np.maximum(found, 1)
 
 
-def reduce_rows(step: Step, holding: Holding, held: NDArray[np.int64], order: NDArray[np.int64]) -> list[Pending]:
+def reduce_rows(step: Step, holding: Holding, chosen: NDArray[np.int64], order: NDArray[np.int64]) -> list[Pending]:
     """The gather of touched rows behind the piece that ends with the embedding; their sum ends the step."""
     asked, pieces = asked_of(step.training), step.pieces
     if asked is None or asked.sparse is None or holding.name != "dense":
         return []
     tables = (0, int(step.parts.first_segment[0]))
-    here = np.flatnonzero(np.isin(pieces.part[held], tables))
+    here = np.flatnonzero(np.isin(pieces.part[chosen], tables))
     if not len(here):
         return []
     made = table(step.training, asked.sparse, Peers(holding.ranks, 1, sharded=False))
-    where, count = held[here], np.ones(len(here), np.int64)
+    where, count = chosen[here], np.ones(len(here), np.int64)
     coded = _code(step, where, [made.rounds[0].work] * len(where), count, order=pieces.order[where] + CODE)
     done = _Made({int(part): made for part in pieces.part[where]}, Peers(holding.ranks, 1, sharded=False))
     sent = _legs(step, holding, where, done, order=order[here] + 1, count=count, coded=coded)
@@ -243,7 +243,7 @@ def priority_share(step: Step, holding: Holding) -> tuple[float, int]:
     the network cannot carry while backward runs. The rest is sent under the next forward pass, first layers first.
     """
     asked = asked_of(step.training)
-    if asked is None or asked.scheduling is None or not step.plan.reduce_beside:
+    if asked is None or asked.scheduling is None or not step.plan.reduce_overlapped:
         return 1.0, 0
     stages, layout = step.parts.stages, step.training.layout
     passes = step.parts.time_ps[:stages, Op.BACKWARD] + step.parts.time_ps[:stages, Op.WEIGHT]

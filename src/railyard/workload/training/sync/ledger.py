@@ -95,8 +95,8 @@ def ledger(training: Training, domain: int) -> SyncLedger | None:
     asked = asked_of(training)
     if asked is None:
         return None
-    held = HeldColumns.of([training])
-    most = {name: max(float(getattr(kind, name)[0]) for kind in held.kinds) for name in ("dense", "expert")}
+    columns = HeldColumns.of([training])
+    most = {name: max(float(getattr(kind, name)[0]) for kind in columns.kinds) for name in ("dense", "expert")}
     plain = training.replace(communication=None)
     return SyncLedger(
         plain_bytes=sent_bytes(plain, domain, most),
@@ -113,33 +113,33 @@ def ledger(training: Training, domain: int) -> SyncLedger | None:
     )
 
 
-def _between(training: Training, domain: int, held: dict[str, float]) -> tuple[float, float] | None:
+def _between(training: Training, domain: int, parameters: dict[str, float]) -> tuple[float, float] | None:
     """Bytes between workers: reductions and gathers of each rank's own share, in every step and in a mean one."""
     asked = asked_of(training)
     updates = None if asked is None else asked.meets()
     if updates is None:
         return None
     workers, zero, layout = workers_of(training), training.layout.zero, worker_job(training).layout
-    own = sum(count / replica_peers(layout, name, domain).ranks for name, count in held.items())
+    shard = sum(count / replica_peers(layout, name, domain).ranks for name, count in parameters.items())
     once = training.software.gradient_bytes
     often = _often(training)
     each = 2.0 * once if zero == 0 else often * once + (2.0 if zero < 3 else 4.0 * often)
-    crossing = own * (workers - 1) / workers
+    crossing = shard * (workers - 1) / workers
     return crossing * each, crossing * 2.0 * updates.bits / 8.0 / updates.inner_steps
 
 
-def sent_bytes(training: Training, domain: int, held: dict[str, float], *, across: bool = False) -> float:
+def sent_bytes(training: Training, domain: int, parameters: dict[str, float], *, across: bool = False) -> float:
     """Bytes that a rank sends to other replicas in a mean step: reductions, gathers of parameters, meetings.
 
     Args:
         training: The job.
         domain: Ranks of a scale-up domain.
-        held: Parameters of the rank by holding.
+        parameters: Parameters of the rank by holding.
         across: Only those that leave the scale-up domain.
     """
     asked, job = asked_of(training), worker_job(training)
     updates, total = None if asked is None else asked.meets(), 0.0
-    for name, count in held.items():
+    for name, count in parameters.items():
         peers = replica_peers(job.layout, name, domain)
         if count and peers.ranks > 1:
             often = _often(job)
@@ -151,8 +151,8 @@ def sent_bytes(training: Training, domain: int, held: dict[str, float], *, acros
             legs = [Leg(CollectiveKind.ALL_REDUCE, size)]
             total += _bytes_of(legs, outer, across=across) / updates.inner_steps
             if job.layout.zero == 0:
-                whole = [Leg(CollectiveKind.ALL_GATHER, 4.0 * count)]
-                total += _bytes_of(whole, peers, across=across) / updates.inner_steps
+                legs = [Leg(CollectiveKind.ALL_GATHER, 4.0 * count)]
+                total += _bytes_of(legs, peers, across=across) / updates.inner_steps
     return total
 
 

@@ -29,21 +29,21 @@ class _Leg:
 
     here: NDArray[np.int64]
     order: int
-    beside: bool
+    overlapped: bool
 
     def add(self, step: Step, space: str, size: NDArray[np.int64], kind: CollectiveKind, op: str) -> NDArray[np.int64]:
         """Adds one collective a stage."""
         return step.program.add(
             space,
             Kind.COLLECTIVE,
-            Stream.OUTER if self.beside else Stream.COMPUTE,
+            Stream.OUTER if self.overlapped else Stream.COMPUTE,
             stage=self.here,
-            order=np.full(len(self.here), _START if self.beside else self.order),
+            order=np.full(len(self.here), _START if self.overlapped else self.order),
             phase="gradient",
             op=op,
             size_bytes=np.maximum(size, 1),
             collective=kind,
-            beside=CONTENDERS.index("dp") if self.beside else -1,
+            loss_index=CONTENDERS.index("dp") if self.overlapped else -1,
         )
 
 
@@ -73,7 +73,7 @@ def meet(step: Step, order: int) -> None:
     if updates is None:
         return
     lattice = step.program.lattice
-    beside = updates.overlap_steps > 0
+    overlapped = updates.overlap_steps > 0
     share = meeting_share(updates.fragments, updates.overlap_steps, updates.inner_steps)
     stages, pp = np.arange(step.parts.stages), step.training.layout.pp
     every = np.arange(pp)
@@ -81,20 +81,20 @@ def meet(step: Step, order: int) -> None:
     ends: list[NDArray[np.int64]] = []
     for name, space, parameters in (("dense", "dp", step.parts.dense), ("expert", "edp", step.parts.expert)):
         ranks = lattice.communicator_size(space)
-        held = np.bincount(stages % pp, parameters[stages], pp) * share
-        here = np.flatnonzero(held)
+        parameters_of = np.bincount(stages % pp, parameters[stages], pp) * share
+        here = np.flatnonzero(parameters_of)
         if not len(here):
             continue
-        size = np.ceil(held[here] / ranks * updates.bits / 8.0).astype(np.int64)
-        leg = _Leg(here, order, beside=beside)
+        size = np.ceil(parameters_of[here] / ranks * updates.bits / 8.0).astype(np.int64)
+        leg = _Leg(here, order, overlapped=overlapped)
         sent = leg.add(step, f"{space}.outer", size, CollectiveKind.ALL_REDUCE, f"meet {name}")
         if step.training.layout.zero == 0 and ranks > 1:
-            whole = np.ceil(held[here] * 4.0).astype(np.int64)
-            sent = leg.add(step, space, whole, CollectiveKind.ALL_GATHER, f"gather {name}")
+            full = np.ceil(parameters_of[here] * 4.0).astype(np.int64)
+            sent = leg.add(step, space, full, CollectiveKind.ALL_GATHER, f"gather {name}")
         last = np.full(pp, NONE, np.int64)
         last[here] = sent
         ends.append(last)
-        work += held / ranks
+        work += parameters_of / ranks
     device, fraction = step.cluster.accelerator, step.training.software.memory_fraction
     seconds = np.array([outer_work(updates, one).seconds(device, fraction) for one in work.tolist()])
     slots = step.program.add(

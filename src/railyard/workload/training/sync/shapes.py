@@ -68,18 +68,18 @@ def _described(model: Model, layout: Layout, name: str) -> tuple[tuple[Matrix, .
         return matrices, parameters.layer_expert(model, layout) * model.moe_layers if model.experts else 0.0
     matrices = dense_matrices(model, layout)
     plain = model.layers - model.moe_layers
-    whole = plain * parameters.layer_dense(model, layout) + parameters.embedding(model, layout)
-    whole += parameters.head(model, layout)
+    plain_count = plain * parameters.layer_dense(model, layout) + parameters.embedding(model, layout)
+    plain_count += parameters.head(model, layout)
     if model.moe_layers:
-        whole += model.moe_layers * parameters.layer_moe_dense(model, layout)
+        plain_count += model.moe_layers * parameters.layer_moe_dense(model, layout)
     inside = sum(m.rows * m.columns * m.count for m in matrices)
-    return matrices, max(whole, inside)
+    return matrices, max(plain_count, inside)
 
 
-def bundle(training: Training, name: str, held: float) -> Bundle:
+def bundle(training: Training, name: str, count: float) -> Bundle:
     """So many parameters of a holding (`dense` or `expert`), made of matrices in the model's own proportions."""
     # Shapes know nothing of replicas and batches: layouts that differ in those alone are described once.
     layout = training.layout
     split = Layout(global_batch=1, tp=layout.tp, pp=layout.pp, ep=layout.ep, expert_tp=layout.expert_tp)
-    matrices, whole = _described(training.model, split, name)
-    return Bundle(held, matrices, whole, float(training.software.gradient_bytes))
+    matrices, plain = _described(training.model, split, name)
+    return Bundle(count, matrices, plain, float(training.software.gradient_bytes))

@@ -28,6 +28,6 @@ def table(training: Training, sparse: Sparse, peers: Peers) -> Reduction:
     )
 
 
-def without_table(training: Training, held: float) -> float:
+def without_table(training: Training, count: float) -> float:
     """Parameters of a rank that holds the table, without it."""
-    return max(0.0, held - parameters.embedding(training.model, training.layout))
+    return max(0.0, count - parameters.embedding(training.model, training.layout))

@@ -55,16 +55,16 @@ class OneBit:
         """Compressed all-reduce: all-to-all of signs, sum of the own chunk, all-gather of the sum's signs."""
         signs = bundle.parameters / 8.0
         chunk = bundle.parameters / peers.ranks
-        whole = bundle.parameters * 4.0
+        dense_bytes = bundle.parameters * 4.0
         # Momentum and error are read, the error written, the scale is a pass of its own.
-        pack = KernelWork(4.0 * whole + signs, 0.0, 4.0)
-        own = KernelWork(signs + 4.0 * 4.0 * chunk, 0.0, 4.0)
+        pack = KernelWork(4.0 * dense_bytes + signs, 0.0, 4.0)
+        pack_chunk = KernelWork(signs + 4.0 * 4.0 * chunk, 0.0, 4.0)
         return Reduction(
             (
                 Round(pack, (Leg(CollectiveKind.ALL_TO_ALL, signs),)),
-                Round(own, (Leg(CollectiveKind.ALL_GATHER, signs),)),
+                Round(pack_chunk, (Leg(CollectiveKind.ALL_GATHER, signs),)),
             ),
-            KernelWork(signs + whole, 0.0, 1.0),
+            KernelWork(signs + dense_bytes, 0.0, 1.0),
         )
 
     def state_bytes(self, bundle: Bundle, peers: Peers) -> float:

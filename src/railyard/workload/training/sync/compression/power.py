@@ -59,9 +59,9 @@ class PowerSgd:
     def reduction(self, bundle: Bundle, peers: Peers) -> Reduction:
         """Two rounds: P with the vectors, then Q; matrices that factors would not make smaller travel as they are."""
         del peers
-        left, right, flops, whole, count = self._factors(bundle)
-        raw = (bundle.in_vectors + whole) * bundle.gradient_bytes
-        gradient = (bundle.in_matrices - whole) * bundle.gradient_bytes
+        left, right, flops, plain_bytes, count = self._factors(bundle)
+        raw = (bundle.in_vectors + plain_bytes) * bundle.gradient_bytes
+        gradient = (bundle.in_matrices - plain_bytes) * bundle.gradient_bytes
         # Error feedback: the error is added to the gradient in the buffer, and left there by the last product.
         feedback = 3.0 * gradient
         first = KernelWork(feedback + gradient + (left + right) * _FACTOR_BYTES, flops, 2.0 * count)
@@ -79,24 +79,24 @@ class PowerSgd:
 
     def _factors(self, bundle: Bundle) -> tuple[float, float, float, float, float]:
         """Numbers in P and in Q, FLOPs of one product, numbers in matrices left whole, matrices that are factored."""
-        left = right = flops = whole = count = 0.0
+        left = right = flops = plain_bytes = count = 0.0
         for m in bundle.matrices:
             size = m.rows * m.columns
             if self.rank * (m.rows + m.columns) >= size:
-                whole += m.count * size
+                plain_bytes += m.count * size
                 continue
             left += m.count * self.rank * m.rows
             right += m.count * self.rank * m.columns
             flops += m.count * 2.0 * size * self.rank
             count += m.count
         share = bundle.share
-        return left * share, right * share, flops * share, whole * share, count * share
+        return left * share, right * share, flops * share, plain_bytes * share, count * share
 
     def state_bytes(self, bundle: Bundle, peers: Peers) -> float:
         """The error of each matrix, and last step's Q."""
         del peers
-        _, right, _, whole, _ = self._factors(bundle)
-        return (bundle.in_matrices - whole) * bundle.gradient_bytes + right * _FACTOR_BYTES
+        _, right, _, plain_bytes, _ = self._factors(bundle)
+        return (bundle.in_matrices - plain_bytes) * bundle.gradient_bytes + right * _FACTOR_BYTES
 
     @property
     def parameter_share(self) -> float:

@@ -52,14 +52,14 @@ class _Blocks:
         full, each = bundle.gradient_bytes, share_of(self.gradient_bits, self.block)
         count = bundle.parameters
         rounds = []
-        held, groups = count, self._groups(peers)
+        shard, groups = count, self._groups(peers)
         work = KernelWork(count * (full + each), 0.0, 1.0)
         for over in groups:
             members = peers.of(over)
-            rounds.append(Round(work, (Leg(CollectiveKind.ALL_TO_ALL, held * each, over),)))
-            before, held = held, held / members
+            rounds.append(Round(work, (Leg(CollectiveKind.ALL_TO_ALL, shard * each, over),)))
+            before, shard = shard, shard / members
             # What comes in is read and summed; then packed again for the next step.
-            work = KernelWork(before * each + held * (full + each), 0.0, 1.0)
+            work = KernelWork(before * each + shard * (full + each), 0.0, 1.0)
         if not peers.sharded:
             rounds.append(Round(work, (Leg(CollectiveKind.ALL_GATHER, count * each),)))
             work = KernelWork(count * (full + each), 0.0, 1.0)

@@ -57,16 +57,16 @@ def _rate(row: AtRate) -> dict[str, Any]:
     return {
         "rate_bps": row.rate_bps,
         "split": None if row.split is None else _plan(row.split),
-        "whole": None if row.whole is None else _plan(row.whole),
+        "whole": None if row.joint is None else _plan(row.joint),
         "gain": gain(row),
     }
 
 
 def gain(row: AtRate) -> float | None:
     """What prompts apart from answers save, as a share of the price with both together; None where one is missing."""
-    if row.split is None or row.whole is None:
+    if row.split is None or row.joint is None:
         return None
-    return 1 - row.split.trial.score / row.whole.trial.score
+    return 1 - row.split.trial.score / row.joint.trial.score
 
 
 def why(planned: Planned, stage: str) -> Iterator[dict[str, Any]]:

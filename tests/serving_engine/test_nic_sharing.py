@@ -41,9 +41,9 @@ def links(source_bps: float = 1e12) -> Links:
         link=np.array([0, 1], np.int32),
         share=np.ones(2),
         latency_ps=np.zeros(1, np.int64),
-        own_ptr=np.array([0, 0, 1]),
-        own_link=np.array([1], np.int32),
-        own_share=np.ones(1),
+        collective_ptr=np.array([0, 0, 1]),
+        collective_link=np.array([1], np.int32),
+        collective_share=np.ones(1),
     )
 
 
@@ -75,12 +75,12 @@ def test_fair_shares_while_collectives_send():
     assert alone.table("replicas")["slowed_ps"].tolist() == [0, 0]
 
 
-@pytest.mark.parametrize("own_share", [1.0, 0.8, 0.6])
-def test_a_transfer_that_is_slow_elsewhere_leaves_the_rest(own_share):
+@pytest.mark.parametrize("collective_share", [1.0, 0.8, 0.6])
+def test_a_transfer_that_is_slow_elsewhere_leaves_the_rest(collective_share):
     """It has 30 % of the NIC: collectives that want more than 70 % get those, others do not feel it."""
-    took, both, alone = lengthened(0.3 * NIC, own_share * NIC)
+    took, both, alone = lengthened(0.3 * NIC, collective_share * NIC)
     assert took == pytest.approx(8 * 200 * SENT / (0.3 * NIC), rel=1e-9)
-    more = 8 * FAR / NIC * max(0.0, 1 / 0.7 - 1 / own_share)
+    more = 8 * FAR / NIC * max(0.0, 1 / 0.7 - 1 / collective_share)
     lost = took * more / (STEP_S + more)
     assert (both.end_ps[0] - alone.end_ps[0]) / S == pytest.approx(lost, rel=1e-7, abs=1e-12)
 
@@ -103,7 +103,12 @@ def test_bytes_on_the_link():
 
 
 def test_where_they_do_not_meet_nothing_changes():
-    plain = replace(links(), own_ptr=np.zeros(0, np.int64), own_link=np.zeros(0, np.int32), own_share=np.zeros(0))
+    plain = replace(
+        links(),
+        collective_ptr=np.zeros(0, np.int64),
+        collective_link=np.zeros(0, np.int32),
+        collective_share=np.zeros(0),
+    )
     made = rows([0, S], [1, 200], [400, 2])
     runs = [simulate(made, split(plain, cost)) for cost in (law(), replace(law(), scale_out_bytes_per_token=0.0))]
     for name in COLUMNS:
@@ -129,9 +134,9 @@ def test_runs_are_skipped_exactly(made, data):
         link=np.array(pairs, np.int32).ravel(),
         share=np.ones(8),
         latency_ps=np.full(4, 1000),
-        own_ptr=np.arange(5),
-        own_link=np.arange(4, dtype=np.int32),
-        own_share=np.ones(4),
+        collective_ptr=np.arange(5),
+        collective_link=np.arange(4, dtype=np.int32),
+        collective_share=np.ones(4),
     )
     at = data.draw(st.lists(st.integers(0, 150), max_size=1))
     away = Outages(

@@ -15,7 +15,7 @@ from railyard.engine.joint import joint
 from railyard.engine.lowering import Entities, Lowered, lower
 from railyard.engine.packet.alone import IdleNetwork, measured
 from railyard.engine.packet.assembly import LoweredTraffic, assemble
-from railyard.engine.packet.beside import Beside, with_beside
+from railyard.engine.packet.background import Background, with_background
 from railyard.engine.packet.fabrics import settings_of
 from railyard.engine.packet.flows import HostNames, flows_of
 from railyard.engine.packet.lowering import Lowering
@@ -66,7 +66,7 @@ class PacketEngine:
         stands_in: What these settings are not; for the result's list of what is left out.
         budget_hops: Packets times links that may be simulated; what is more is sliced.
         budget_sends: Rows of traffic.
-        beside: Other traffic on the back-end while the step would run on an empty network.
+        background: Other traffic on the back-end while the step would run on an empty network.
         samples: About so many times the queues of the busiest links are sampled; 0 for never.
         sampled_links: Of how many links.
         scale_up: `model`: scale-up transfers take the time of their bytes on their rank's links; `packets`: they are
@@ -77,7 +77,7 @@ class PacketEngine:
     stands_in: tuple[str, ...] = ()
     budget_hops: float = BUDGET_HOPS
     budget_sends: int = BUDGET_SENDS
-    beside: tuple[Beside, ...] = ()
+    background: tuple[Background, ...] = ()
     samples: int = 120
     sampled_links: int = 64
     scale_up: Literal["model", "packets"] = "model"
@@ -133,15 +133,15 @@ class PacketEngine:
         blocks = measured(bench, lowering, blocks, slicing, self.budget_hops)
         alone_ps = np.append(lowered.entities.even_ps, 0)[lowered.entity]
         traffic = assemble(lowering, placed, blocks, slicing, alone_ps)
-        expected_ps = _expected_ps(lowering, slicing) if self.beside or self.samples else 0
-        traffic = with_beside(traffic, cluster, self.beside, expected_ps)
+        expected_ps = _expected_ps(lowering, slicing) if self.background or self.samples else 0
+        traffic = with_background(traffic, cluster, self.background, expected_ps)
         sampled = self._sampled(lowering, placed)
         settings = replace(
             settings,
             sample_ps=max(expected_ps // self.samples, 1000) if len(sampled) else None,
             sample_links=tuple(sampled.tolist()),
         )
-        result = run(placed.network, traffic.traffic, settings, progress=_told(progress, len(graph)))
+        result = run(placed.network, traffic.traffic, settings, progress=_reported(progress, len(graph)))
         _raise_if_stuck(result, traffic, HostNames(cluster.ranks, placed.storage, placed.scale_up))
         timed = _timed(graph, _took_ps(graph, traffic, result, slicing, duration_ps))
         meta: dict[str, object] = {
@@ -151,7 +151,7 @@ class PacketEngine:
             "faults": [{"kind": type(fault).__name__, **asdict(fault)} for fault in faults],
             "warnings": [],
             "events": result.meta["events"],
-            "left_out": [*left_out, *_said(slicing), *self.left_out, *placed.left_out],
+            "left_out": [*left_out, *_slicing_notes(slicing), *self.left_out, *placed.left_out],
             "slice": slicing.factor,
             "coarser": slicing.coarser,
         }
@@ -246,8 +246,8 @@ def _load(lowering: Lowering) -> NDArray[np.float64]:
 def _expected_ps(lowering: Lowering, slicing: Slicing) -> int:
     """How long the slice would take in the flow engine."""
     lowered, graph = lowering.lowered, lowering.graph
-    own = replace(graph, duration_ps=lowering.duration_ps, beside=None, loss=None)
-    return round(FLOW.run(Merged.of(own), lowered, lowering.cluster.links).makespan_ps / slicing.factor)
+    alone = replace(graph, duration_ps=lowering.duration_ps, loss_index=None, loss=None)
+    return round(FLOW.run(Merged.of(alone), lowered, lowering.cluster.links).makespan_ps / slicing.factor)
 
 
 def hops_of(lowering: Lowering, payload_bytes: int, *, packets: bool) -> float:
@@ -266,7 +266,7 @@ def _durations(
     """How long computations take: with jitter, faults, or communications beside them as long as in the flow engine."""
     graph, (seed, jitter) = merged.graph, drawn
     others = [fault for fault in faults if not isinstance(fault, DegradeLink)]
-    if not others and jitter == Jitter() and graph.beside is None:
+    if not others and jitter == Jitter() and graph.loss_index is None:
         return graph.duration_ps
     timeline = FLOW.run(merged, lowered, cluster.links, seed=seed, faults=others, jitter=jitter)
     return np.where(graph.kind == Kind.COMPUTE, timeline.end_ps - timeline.start_ps, graph.duration_ps)
@@ -294,7 +294,7 @@ def _degraded(placed: Placed, cluster: Cluster, faults: Sequence[Fault]) -> Plac
     return replace(placed, network=replace(placed.network, rate_bps=rate))
 
 
-def _told(progress: Progress | None, tasks: int) -> Callable[[int, int], None] | None:
+def _reported(progress: Progress | None, tasks: int) -> Callable[[int, int], None] | None:
     return None if progress is None else lambda _events, now_ps: progress(0, tasks, now_ps)
 
 
@@ -326,15 +326,17 @@ def _timed(graph: TaskGraph, took_ps: NDArray[np.int64]) -> Record:
         even_ps=took_ps[talks],
     )
     fixed = Lowered(entities, entity)
-    own = replace(graph, duration_ps=np.where(graph.kind == Kind.COMPUTE, took_ps, 0), beside=None, loss=None)
-    return FLOW.run(Merged.of(own), fixed, _no_links())
+    measured_graph = replace(
+        graph, duration_ps=np.where(graph.kind == Kind.COMPUTE, took_ps, 0), loss_index=None, loss=None
+    )
+    return FLOW.run(Merged.of(measured_graph), fixed, _no_links())
 
 
 def _no_links() -> LinkTable:
     from railyard.cluster.links import LinkTable
 
-    none, whole = np.empty(0), np.empty(0, np.int32)
-    return LinkTable(none, none, np.empty(0, np.int64), np.empty(0, np.int16), whole, whole, (), whole)
+    none, integers = np.empty(0), np.empty(0, np.int32)
+    return LinkTable(none, none, np.empty(0, np.int64), np.empty(0, np.int16), integers, integers, (), integers)
 
 
 def _link_bytes(placed: Placed, lowering: Lowering, result: Record, slicing: Slicing) -> NDArray[np.float64]:
@@ -347,22 +349,22 @@ def _link_bytes(placed: Placed, lowering: Lowering, result: Record, slicing: Sli
     modelled = ["storage read", "storage write", *(() if slicing.packets else ("scale-up",))]
     for name in modelled:
         if name in cluster.links.tiers:
-            own = cluster.links.tier == cluster.links.tiers.index(name)
-            carried[own] = load[own]
+            in_tier = cluster.links.tier == cluster.links.tiers.index(name)
+            carried[in_tier] = load[in_tier]
     return carried.astype(np.float64)
 
 
-def _said(slicing: Slicing) -> list[str]:
+def _slicing_notes(slicing: Slicing) -> list[str]:
     """What a slice leaves out, for people."""
-    said = []
+    notes = []
     if slicing.factor > 1:
-        said.append(
+        notes.append(
             f"{1 - 1 / slicing.factor:.1%} of the packets: the run simulates a slice, in which bytes and times are "
             f"divided by {slicing.factor:.3g} and multiplied again"
         )
     if slicing.coarser > 1:
-        said.append(f"the fine grain of collectives: {math.ceil(slicing.coarser)} times as many steps make one send")
-    return said
+        notes.append(f"the fine grain of collectives: {math.ceil(slicing.coarser)} times as many steps make one send")
+    return notes
 
 
 def _raise_if_stuck(result: Record, traffic: LoweredTraffic, name: HostNames) -> None:

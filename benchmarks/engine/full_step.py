@@ -1,6 +1,6 @@
 """One training step of Llama 3 405B on 16,384 GPUs the whole way: cluster, task graph, lowering, engine.
 
-    python benchmarks/engine/whole_step.py [GPUS ...] [--fabric NAME] [--engine NAME] [--jitter SIGMA]
+    python benchmarks/engine/full_step.py [GPUS ...] [--fabric NAME] [--engine NAME] [--jitter SIGMA]
 
 TP 8, PP 16, the rest DP, 8 virtual stages, 16 micro-batches of one sequence of 8,192 tokens, on a rail-optimized Clos.
 The goal for 16,384 GPUs: less than 10 s and 4 GB on one core, all parts together.

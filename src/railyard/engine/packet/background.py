@@ -27,7 +27,7 @@ MOST_FLOWS = 500_000
 
 
 @dataclass(frozen=True)
-class Beside:
+class Background:
     """Bursts of one pattern; a slice of a step sees fewer of them, each whole.
 
     Attributes:
@@ -71,19 +71,21 @@ class Beside:
         return source[source != target], target[source != target]
 
 
-def with_beside(lowered: LoweredTraffic, cluster: Cluster, beside: Sequence[Beside], until_ps: int) -> LoweredTraffic:
+def with_background(
+    lowered: LoweredTraffic, cluster: Cluster, background: Sequence[Background], until_ps: int
+) -> LoweredTraffic:
     """The traffic with the bursts that begin before `until_ps`.
 
     Raises:
         InputError: The cluster has fewer ports, or the bursts have too many flows.
     """
-    if not beside:
+    if not background:
         return lowered
     ports = np.unique(cluster.back_end.port_of_rank).astype(np.int64)
     shuffled = np.random.default_rng(len(ports)).permutation(ports)  # the same ports for every fabric and seed
     parts: list[_Burst] = []
     labels = list(lowered.labels)
-    for index, one in enumerate(beside):
+    for index, one in enumerate(background):
         if one.ports + (one.pattern == "incast") > len(ports):
             most = len(ports) - (one.pattern == "incast")
             key = f"beside[{index}].ports"
