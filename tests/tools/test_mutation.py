@@ -52,7 +52,7 @@ CPP = b"""#include <vector>  // 3
 template <int kSize = 4>
 std::vector<int> least(const Rate& a, int b) {  /* 5 < 6 */
   if (a.ps <= b * 1'000 && !b) return {"12 < 13"};
-  return std::max(a, 0.5);
+  return std::max(a, 0.5) + '7' + 2'000'000;
 }
 """
 
@@ -67,8 +67,11 @@ def test_faults_in_cpp():
         ("constant", 4, 'if (a.ps <= b * 1100 && !b) return {"12 < 13"};'),
         ("logic", 4, 'if (a.ps <= b * 1\'000 || !b) return {"12 < 13"};'),
         ("sign", 4, 'if (a.ps <= b * 1\'000 && b) return {"12 < 13"};'),
-        ("swap", 5, "return std::min(a, 0.5);"),
-        ("constant", 5, "return std::max(a, 0.55);"),
+        ("swap", 5, "return std::min(a, 0.5) + '7' + 2'000'000;"),
+        ("constant", 5, "return std::max(a, 0.55) + '7' + 2'000'000;"),
+        ("operator", 5, "return std::max(a, 0.5) - '7' + 2'000'000;"),
+        ("operator", 5, "return std::max(a, 0.5) + '7' - 2'000'000;"),
+        ("constant", 5, "return std::max(a, 0.5) + '7' + 2200000;"),
     }
 
 

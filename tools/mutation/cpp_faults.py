@@ -6,7 +6,9 @@ import re
 
 from mutation.fault import Fault
 
-_SILENT = re.compile(rb'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|^[ \t]*#[^\n]*', re.S | re.M)
+_SILENT = re.compile(
+    rb'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?<!\w)\'(?:\\.|[^\'\\\n])+\'|^[ \t]*#[^\n]*', re.S | re.M
+)
 _NO_CODE = re.compile(rb"\s*(static_assert|using|template|namespace|struct|class|enum|case|throw)\b")
 # Binary operators have blanks around them (clang-format), which tells them from brackets, references and signs.
 _TOKENS = re.compile(

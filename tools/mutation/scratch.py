@@ -21,15 +21,23 @@ if TYPE_CHECKING:
 
 _HANGS_S = 120.0
 _FIRST_FILES = 3
+_PYTEST = (sys.executable, "-m", "pytest", "-vv", "-m", "not slow", "--tb=line")
+_PYTEST += tuple(f"-p{name}" for name in ("no:cacheprovider", "no:randomly", "no:xdist", "mutation_profile"))
 # The editable install would lead to the working tree; and examples that Hypothesis shrinks or keeps cost time.
 _SITE = {
-    "sitecustomize.py": "import sys\n"
+    "sitecustomize.py": "import os, sys\n"
+    "if 'COVERAGE_PROCESS_START' in os.environ:\n    import coverage\n    coverage.process_startup()\n"
     "sys.meta_path[:] = [one for one in sys.meta_path if 'ScikitBuild' not in repr(one)]\n",
     "mutation_profile.py": "import os\nfrom hypothesis import Phase, settings\n"
     "settings.register_profile('mutation', phases=[Phase.explicit, Phase.generate], database=None, deadline=None,"
     " derandomize=True)\nsettings.load_profile('mutation')\n"
     "def pytest_runtest_logreport(report):\n    with open(os.environ['MUTATION_TIMES'], 'a') as out:\n"
-    "        out.write(f'{report.nodeid} {report.when}\\t{report.duration}\\n')\n",
+    "        out.write(f'{report.nodeid} {report.when}\\t{report.duration}\\n')\n"
+    "def pytest_runtest_logstart(nodeid):\n    file = nodeid.split('::')[0]\n"
+    "    if 'COVERAGE_PROCESS_START' in os.environ and os.environ.get('TRACED_FILE') != file:\n"
+    "        import coverage\n"
+    "        os.environ['TRACED_FILE'] = file\n"
+    "        coverage.Coverage.current().switch_context(file)\n",
 }
 
 
@@ -122,11 +130,13 @@ class Scratch:
         by = outcome.by if outcome.noticed else f"{min(first, len(files))} of {len(files)} test files"
         return Outcome(outcome.noticed, by, time.monotonic() - begin)
 
+    def traced(self, files: Sequence[str], settings: Path) -> None:
+        """Runs all tests of some files with coverage."""
+        environment = {**self._environment(), "COVERAGE_PROCESS_START": str(settings)}
+        subprocess.run([*_PYTEST, *files], cwd=self.root, env=environment, capture_output=True, check=False)
+
     def _pytest(self, files: Sequence[str], limit_s: float, without: Sequence[str]) -> Outcome:
-        command = [sys.executable, "-m", "pytest", "-vv", "-x", "-m", "not slow", "--tb=line", "-p", "no:cacheprovider"]
-        command += ["-p", "no:randomly", "-p", "no:xdist", "-p", "mutation_profile", *files]
-        command += [f"--deselect={one}" for one in without]
-        return self._watched(command, limit_s)
+        return self._watched([*_PYTEST, "-x", *files, *(f"--deselect={one}" for one in without)], limit_s)
 
     def _watched(self, command: Sequence[str], limit_s: float) -> Outcome:
         begin = time.monotonic()
@@ -151,13 +161,13 @@ class Scratch:
             "MUTATION_TIMES": str(self._times),
         }
 
-    def compiled(self) -> bool:
-        """Builds the core's tests and the extension; whether it compiles."""
+    def compiled(self, target: str = "_core") -> bool:
+        """Builds the extension, or the core's own tests (`railyard_test`); whether it compiles."""
         if not (self.build / "build.ninja").exists():
             self._configure()
-        done = subprocess.run([_ninja(), "-C", str(self.build)], capture_output=True, check=False)
+        done = subprocess.run([_ninja(), "-C", str(self.build), target], capture_output=True, check=False)
         built = self.build / "_core.abi3.so"
-        if done.returncode == 0:
+        if done.returncode == 0 and target == "_core":
             _copied(built, self._extension)
         return done.returncode == 0
 
