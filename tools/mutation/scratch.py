@@ -9,10 +9,12 @@ import shutil
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from mutation.forked import forked, import_common
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 _HANGS_S = 120.0
 _FIRST_FILES = 3
-_PYTEST = (sys.executable, "-m", "pytest", "-vv", "-m", "not slow", "--tb=line")
+_PYTEST = ("-vv", "-m", "not slow", "--tb=line")
 _PYTEST += tuple(f"-p{name}" for name in ("no:cacheprovider", "no:randomly", "no:xdist", "mutation_profile"))
 # The editable install would lead to the working tree; and examples that Hypothesis shrinks or keeps cost time.
 _SITE = {
@@ -62,6 +64,7 @@ class Scratch:
     def __init__(self, source: Path, home: Path) -> None:
         self.source, self.home, self.root = source, home, home / "tree"
         self.build = home / "build"
+        import_common()
 
     def refresh(self) -> None:
         """Brings the copy up to the working tree: tracked and new files, and the core that is installed."""
@@ -133,30 +136,39 @@ class Scratch:
     def traced(self, files: Sequence[str], settings: Path) -> None:
         """Runs all tests of some files with coverage."""
         environment = {**self._environment(), "COVERAGE_PROCESS_START": str(settings)}
-        subprocess.run([*_PYTEST, *files], cwd=self.root, env=environment, capture_output=True, check=False)
+        subprocess.run(
+            [sys.executable, "-m", "pytest", *_PYTEST, *files],
+            cwd=self.root,
+            env=environment,
+            capture_output=True,
+            check=False,
+        )
 
     def _pytest(self, files: Sequence[str], limit_s: float, without: Sequence[str]) -> Outcome:
-        return self._watched([*_PYTEST, "-x", *files, *(f"--deselect={one}" for one in without)], limit_s)
-
-    def _watched(self, command: Sequence[str], limit_s: float) -> Outcome:
         begin = time.monotonic()
-        pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        with subprocess.Popen(command, cwd=self.root, env=self._environment(), start_new_session=True, **pipe) as run:
-            try:
-                text, ended = _read(run, begin + limit_s)
-            finally:
-                if run.poll() is None:
-                    os.killpg(run.pid, 9)
+        arguments = [*_PYTEST, "-p_hypothesis_pytestplugin", "-x", *files, *(f"--deselect={one}" for one in without)]
+        environment = {**self._environment(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        process, output = forked(arguments, self.root, self._paths, environment)
+        try:
+            text, ended = _read(output, begin + limit_s)
+        finally:
+            os.close(output)
+            with suppress(ProcessLookupError):
+                os.killpg(process, 9)
+            code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
         seconds = time.monotonic() - begin
         if ended == "":
-            return Outcome(run.returncode not in (0, 5), _blamed(text), seconds)
+            return Outcome(code not in (0, 5), _blamed(text), seconds)
         return Outcome(ended == "hangs", f"{ended}: {_last_test(text)}", seconds)
 
+    @property
+    def _paths(self) -> list[str]:
+        return [str(path) for path in (self.home / "site", self.root / "src", self.root)]
+
     def _environment(self) -> dict[str, str]:
-        paths = [self.home / "site", self.root / "src", self.root]
         return {
             **os.environ,
-            "PYTHONPATH": os.pathsep.join(map(str, paths)),
+            "PYTHONPATH": os.pathsep.join(self._paths),
             "COLUMNS": "250",
             "MUTATION_TIMES": str(self._times),
         }
@@ -192,18 +204,16 @@ class Scratch:
         return Outcome(done.returncode != 0, by[:200], time.monotonic() - begin)
 
 
-def _read(run: subprocess.Popen[bytes], end: float) -> tuple[str, str]:
+def _read(output: int, end: float) -> tuple[str, str]:
     """What is printed until the end, and why it was cut short: "" for not at all."""
-    assert run.stdout is not None
     text = b""
     while True:
         left = end - time.monotonic()
-        ready, _, _ = select.select([run.stdout], [], [], max(min(left, _HANGS_S), 0.0))
+        ready, _, _ = select.select([output], [], [], max(min(left, _HANGS_S), 0.0))
         if not ready:
             return text.decode(errors="replace"), "out of time" if left <= _HANGS_S else "hangs"
-        more = os.read(run.stdout.fileno(), 1 << 16)
+        more = os.read(output, 1 << 16)
         if not more:
-            run.wait()
             return text.decode(errors="replace"), ""
         text += more
 

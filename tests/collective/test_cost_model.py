@@ -1,0 +1,198 @@
+"""NCCL's cost model by hand: latencies, bandwidths and speeds of `tuning.cc` and the graph search at uneasy shapes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from railyard.collective import Case, Shape, machine_of
+from railyard.collective.tuner import constants, nccl
+from railyard.collective.tuner.plan import ChannelPlan, ring_plan, switch_plan, tree_plan
+from railyard.graph import CollectiveKind as Kind
+
+LL, LL128, SIMPLE = range(3)
+
+
+def case(build, domains, per_domain, kind=Kind.ALL_REDUCE, server="hgx-h100", version=(2, 30), **machine):
+    return Case(
+        replace(machine_of(build(16, server, "roce")), **machine), Shape.grid(domains, per_domain), kind, version
+    )
+
+
+@pytest.mark.parametrize(
+    ("domains", "per_domain", "kind", "algorithm", "protocol", "latency_us"),
+    [
+        # 4 domains of 3: up and down 2 ranks inside and log2(4) = 2 levels of NICs.
+        (4, 3, Kind.ALL_REDUCE, "tree", LL, 6.8 + 2 * (2 * 0.6 + 2 * 5.0)),
+        (4, 3, Kind.ALL_REDUCE, "tree", LL128, 14.0 + 2 * (2 * 1.25 + 2 * 8.5)),
+        (4, 3, Kind.ALL_REDUCE, "tree", SIMPLE, 8.4 + 2 * (2 * 4.0 + 2 * 14.0)),
+        # 2 x 11 steps, 2 x 3 of them through NICs; of LL a post of 1 us takes longer than a step inside (0.6).
+        (4, 3, Kind.ALL_REDUCE, "ring", LL, 6.6 + 16 * 1.0 + 6 * 2.7),
+        (4, 3, Kind.ALL_REDUCE, "ring", SIMPLE, 8.4 + 16 * 3.4 + 6 * 14.0),
+        (4, 3, Kind.ALL_GATHER, "ring", LL128, 14.0 + 8 * 1.9 + 3 * 4.0),
+        (1, 5, Kind.ALL_GATHER, "ring", LL, 6.6 + 4 * 0.6),
+        (3, 1, Kind.REDUCE_SCATTER, "ring", LL, 6.6 + 2 * 5.0),  # one rank a domain: a tree's network
+        (1, 5, Kind.BROADCAST, "ring", SIMPLE, 8.4 + 3.4),
+        (2, 5, Kind.REDUCE, "ring", SIMPLE, 8.4 + 14.0),
+        (8, 1, Kind.ALL_GATHER, "pat", SIMPLE, 8.0 + 3 * 14.0 / 3.5 + 2.8 * 8),
+        (4, 3, Kind.ALL_REDUCE, "collnet", SIMPLE, 2 * (3.7 + 2 * 0.4) + 31.0),
+        (4, 1, Kind.ALL_REDUCE, "collnet", SIMPLE, 31.0),
+        (4, 3, Kind.ALL_REDUCE, "nvls-tree", SIMPLE, 25.0 + 2 * 2 * 20.9),
+        (4, 3, Kind.ALL_REDUCE, "nvls", SIMPLE, 25.0 + 18.0),
+        (1, 3, Kind.ALL_REDUCE, "nvls", SIMPLE, 25.0),
+    ],
+)
+def test_latencies(build, domains, per_domain, kind, algorithm, protocol, latency_us):
+    found = nccl.latency_us(case(build, domains, per_domain, kind), algorithm, protocol)
+    assert found == pytest.approx(latency_us, rel=1e-12)
+
+
+def test_latencies_through_pcie_and_of_older_versions(build):
+    pcie = case(build, 1, 5, Kind.ALL_GATHER, pcie=True)
+    assert [nccl.latency_us(pcie, "ring", one) for one in (LL, LL128, SIMPLE)] == pytest.approx(
+        [6.6 + 4 * 1.0, 14.0 + 4 * 2.5, 8.4 + 4 * 5.7]
+    )
+    assert nccl.latency_us(case(build, 4, 3, pcie=True), "tree", LL128) == pytest.approx(14.0 + 2 * (2 * 1.9 + 2 * 8.5))
+    old = case(build, 4, 3, version=(2, 20))
+    assert nccl.latency_us(old, "tree", SIMPLE) == pytest.approx(8.4 + 2 * (2 * 4.0 + 2 * 28.0))
+    assert nccl.latency_us(old, "nvls-tree", SIMPLE) == pytest.approx(23.0 + 2 * 2 * 14.0)
+
+
+NARROW, WIDE = ChannelPlan(2, 24.0, 18.0), ChannelPlan(2, 60.0, 60.0)
+
+
+@pytest.mark.parametrize(
+    ("domains", "algorithm", "plan", "bus_gbs"),
+    [
+        # From three domains on the NIC's speed counts: 2 x 18 = 36; LL carries half of it, LL128 92 %.
+        (4, "ring", NARROW, (18.0, 33.12, 36.0)),
+        (2, "ring", NARROW, (24.0, 44.16, 48.0)),
+        # Hopper's caps: LL 35 from three domains on, LL128 36.7 a channel.
+        (4, "ring", WIDE, (35.0, 73.4, 120.0)),
+        (2, "ring", WIDE, (45.0, 73.4, 120.0)),
+        (1, "ring", ChannelPlan(5, 60.0, 60.0), (141.0, 183.5, 300.0)),
+        (4, "tree", NARROW, (36 / 3.8, 33.75, 33.12)),
+        (1, "tree", NARROW, (48 / 3.8, 48 * 7 / 9, 44.16)),
+        (4, "tree", WIDE, (120 / 3.8, 58.0, 72.0)),
+        (2, "tree", WIDE, (120 / 3.8, 73.4, 82.8)),
+        (1, "tree", WIDE, (120 / 3.8, 73.4, 77.4)),
+    ],
+)
+def test_bus_bandwidth_of_rings_and_trees(build, domains, algorithm, plan, bus_gbs):
+    one = case(build, domains, 4)
+    assert [nccl.bus_gbs(one, algorithm, index, plan) for index in range(3)] == pytest.approx(bus_gbs, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("domains", "per_domain", "kind", "algorithm", "plan", "bus_gbs"),
+    [
+        (4, 1, Kind.ALL_GATHER, "pat", NARROW, 27.0),  # three quarters of 36
+        # 8 ranks on 2 channels: 4 heads a channel, 4 - 3 / 2 of them one after the other, 85 % efficiency.
+        (4, 8, Kind.ALL_REDUCE, "collnet", NARROW, 48 / 2.5 * 0.85),
+        # One of 8 heads sends nothing; an all-gather carries 7/8 once where an all-reduce carries all twice.
+        (1, 8, Kind.ALL_REDUCE, "nvls", ChannelPlan(8, 40.0, 40.0), 40 * 0.85 * 7 / 8 * 2 * 8),
+        (1, 8, Kind.ALL_GATHER, "nvls", ChannelPlan(8, 40.0, 40.0), 40 * 0.85 * 7 / 8 * 7 / 8 * 8),
+        (2, 8, Kind.ALL_REDUCE, "nvls-tree", ChannelPlan(8, 40.0, 24.0), 2 * 24.0 * 8),  # NICs both ways at once
+        (2, 8, Kind.ALL_REDUCE, "nvls-tree", ChannelPlan(8, 40.0, 40.0), 57.7 * 8),
+        (3, 8, Kind.ALL_REDUCE, "nvls-tree", ChannelPlan(8, 40.0, 24.0), 24.0 * 8),
+        (3, 8, Kind.ALL_REDUCE, "nvls-tree", ChannelPlan(8, 60.0, 48.0), 45.5 * 8),
+        (3, 8, Kind.ALL_REDUCE, "nvls", ChannelPlan(8, 40.0, 24.0), 24.0 * 8),
+    ],
+)
+def test_bus_bandwidth_of_switches(build, domains, per_domain, kind, algorithm, plan, bus_gbs):
+    found = nccl.bus_gbs(case(build, domains, per_domain, kind), algorithm, SIMPLE, plan)
+    assert found == pytest.approx(bus_gbs, rel=1e-12)
+
+
+def test_generations():
+    """`tuning.cc`: caps for 1, 2 and more domains; LL of one Hopper domain rose in 2.21, LL128 of Blackwell in 2.30."""
+    volta, ampere, blackwell = (constants.generation(name) for name in ("volta", "ampere", "blackwell"))
+    assert volta.ll_max == (39.0, 39.0, 20.4)
+    assert volta.tree_simple == volta.nvls_tree == (26.5, 18.5, 10.0)
+    assert ampere.ll_max == (87.7, 22.5, 19.0)
+    assert ampere.tree_simple == ampere.nvls_tree == (24.0, 23.6, 17.8)
+    assert {*ampere.ring_ll128, *ampere.tree_ll128, *volta.ring_ll128, *volta.tree_ll128} == {20.0}
+    assert blackwell.ll_max == (282.0, 90.0, 70.0)
+    assert blackwell.tree_ll128 == (55.6, 31.67, 20.0)
+    assert blackwell.tree_simple == (70.0, 42.8, 24.0)
+    assert blackwell.nvls_tree == (0.0, 96.0, 80.0)
+    assert blackwell.nvls_efficiency == 0.74
+    caps = {version: constants.generation("blackwell", version).ring_ll128 for version in ((2, 28), (2, 29), (2, 30))}
+    assert caps == {(2, 28): (73.4,) * 3, (2, 29): (34.5,) * 3, (2, 30): (40.0,) * 3}
+    assert constants.generation("blackwell", (2, 24)) == constants.generation("hopper")
+    assert constants.generation("hopper", (2, 20)).ll_max == (87.7, 45.0, 35.0)
+    assert constants.generation("turing") == volta
+    assert constants.generation("ada") == ampere
+
+
+@pytest.mark.parametrize(
+    ("protocol", "factors"),
+    [
+        ("ll", [1, 0.9, 0.8, 0.7, 0.7, 0.6, 0.5, 0.4, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1]),
+        ("ll128", [1, 1, 0.9, 0.8, 0.7, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.8, 0.9, 0.9, 0.9, 1]),
+        ("simple", [0.9, 0.9, 0.9, 0.9, 0.6, 0.6, 0.5, 0.5, 0.5, 0.5, 0.6, 0.7, 0.8, 0.7, 0.7, 0.9]),
+    ],
+)
+def test_corrections_of_trees(protocol, factors):
+    """`treeCorrectionFactor` by floor(log2(bytes / 64)): the ends of a step have one factor."""
+    index = np.array([0, 4, 5, 6, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 40])
+    for size in (64.0 * 2.0**index, 128.0 * 2.0**index - 1):
+        assert nccl.tree_correction(protocol, size) == pytest.approx(factors)
+
+
+SPEEDS = {  # `speedArrayIntra` and `speedArrayInter` of the graph search, sm80, sm90 and sm100
+    "dgx-a100": (
+        (40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3),
+        (48, 30, 28, 24, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3, 2.4, 1.2, 0.24, 0.12),
+    ),
+    "hgx-h100": (
+        (60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3),
+        (48, 45, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, 0.24, 0.12),
+    ),
+    "hgx-b200": (
+        (90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18),
+        (96, 86, 80, 48, 45.1, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, 0.24, 0.12),
+    ),
+}
+
+
+@pytest.mark.parametrize("server", SPEEDS)
+def test_a_switch_plan_takes_the_largest_speed_that_a_link_carries(build, server):
+    """Five heads; each has a fifth of the link, here 4 % more than a speed of the list; and so have NICs."""
+    intra, inter = SPEEDS[server]
+    for speed in intra:
+        plan = switch_plan(case(build, 1, 5, server=server, plan_bps=1.04 * speed * 5 * 8e9).machine, Shape.grid(1, 5))
+        assert (plan.channels, plan.intra, plan.inter) == (5, speed, speed)
+    for speed in inter:
+        rates = {"plan_bps": 1.01 * speed * 5 * 8e9, "nic_bps": 1.01 * speed * 8e9 * 5 / 3}
+        plan = switch_plan(case(build, 2, 5, server=server, **rates).machine, Shape.grid(2, 5, ports=3))
+        assert (plan.channels, plan.intra, plan.inter) == (5, speed, speed)
+
+
+def test_a_ring_takes_what_uses_most_of_the_links(build):
+    """Of 241 GB/s 4 x 60, 6 x 40, 8 x 30 and more all use 240, and 30 is usual; of 401 a 40 and a 20 are as unusual."""
+    for gbs, channels, speed in ((241, 8, 30.0), (401, 20, 20.0), (76, 5, 15.0)):
+        one = case(build, 1, 5, plan_bps=gbs * 8e9)
+        assert ring_plan(one.machine, one.shape) == ChannelPlan(channels, speed, speed), gbs
+    slow = case(build, 1, 5, plan_bps=2 * 8e9)  # slower than any speed: 32 channels share it
+    assert ring_plan(slow.machine, slow.shape) == ChannelPlan(32, 2 / 32, 2 / 32)
+
+
+def test_rings_through_nics(build):
+    """3 ports of 25 GB/s: 3 x 24; on links of 50 GB/s in all 2 x 24 or 2 x 22, and 3 x 15 is less than 2 x 24."""
+    shape = Shape.grid(3, 6, ports=3)
+    assert ring_plan(case(build, 3, 6, plan_bps=9e12, nic_bps=2e11).machine, shape) == ChannelPlan(3, 24.0, 24.0)
+    assert ring_plan(case(build, 3, 6, plan_bps=4e11, nic_bps=2e11).machine, shape) == ChannelPlan(2, 24.0, 24.0)
+    fast = case(build, 3, 6, plan_bps=9e12, nic_bps=1.6e12).machine  # 200 GB/s, four times any speed
+    assert ring_plan(fast, shape) == ChannelPlan(3, 200.0, 200.0)
+
+
+def test_trees_of_two_domains_carry_twice_inside(build):
+    """3 x 24 through NICs of 25 GB/s; inside up to 50, of which the list has 48; from three domains on as rings."""
+    two, three = Shape.grid(2, 6, ports=3), Shape.grid(3, 6, ports=3)
+    machine = case(build, 2, 6, plan_bps=9e12, nic_bps=2e11).machine
+    assert tree_plan(machine, two) == ChannelPlan(3, 48.0, 24.0)
+    assert tree_plan(machine, three) == ChannelPlan(3, 24.0, 24.0)
+    assert tree_plan(replace(machine, plan_bps=8e9 * 3 * 31), two) == ChannelPlan(3, 30.0, 24.0)
