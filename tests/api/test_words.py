@@ -12,7 +12,7 @@ HEADLINE = "The spine is full."
 
 
 def variant(name, rate, cost=None, step_s=2.0, *, samples=None, time=None, settings=None, tier="spine"):
-    """As much of a variant as sentences use: tokens of a GPU a second, dollars for a million of them, shares of time."""
+    """What sentences use of a variant: tokens of a GPU a second, dollars for a million of them, shares of time."""
     parts = [SimpleNamespace(cause=cause, share=share) for cause, share in (time or {"compute": 1.0}).items()]
     return SimpleNamespace(
         name=name,
@@ -94,9 +94,7 @@ def test_peers_of_the_best():
 def test_the_cheapest_is_best_though_another_is_faster():
     """1,200 tokens for 1.50 dollars a million against 1,000 for one: the cheaper is told of."""
     cheap, fast = variant("cheap", 1000, 1.0), variant("fast", 1200, 1.5)
-    assert why(cheap, fast) == (
-        f"cheap costs least; none gets more than 20.0 % more tokens out of a GPU. {HEADLINE}"
-    )
+    assert why(cheap, fast) == (f"cheap costs least; none gets more than 20.0 % more tokens out of a GPU. {HEADLINE}")
 
 
 def test_of_those_equally_dear_the_fastest_is_best():

@@ -15,7 +15,7 @@ from railyard.graph import CollectiveKind as Kind
 LL, LL128, SIMPLE = range(3)
 
 
-def case(build, domains, per_domain, kind=Kind.ALL_REDUCE, server="hgx-h100", version=(2, 30), **machine):
+def case(build, domains, per_domain, kind=Kind.ALL_REDUCE, *, server="hgx-h100", version=(2, 30), **machine):
     return Case(
         replace(machine_of(build(16, server, "roce")), **machine), Shape.grid(domains, per_domain), kind, version
     )
@@ -44,7 +44,7 @@ def case(build, domains, per_domain, kind=Kind.ALL_REDUCE, server="hgx-h100", ve
         (1, 3, Kind.ALL_REDUCE, "nvls", SIMPLE, 25.0),
     ],
 )
-def test_latencies(build, domains, per_domain, kind, algorithm, protocol, latency_us):
+def test_latencies(build, *, domains, per_domain, kind, algorithm, protocol, latency_us):
     found = nccl.latency_us(case(build, domains, per_domain, kind), algorithm, protocol)
     assert found == pytest.approx(latency_us, rel=1e-12)
 
@@ -101,7 +101,7 @@ def test_bus_bandwidth_of_rings_and_trees(build, domains, algorithm, plan, bus_g
         (3, 8, Kind.ALL_REDUCE, "nvls", ChannelPlan(8, 40.0, 24.0), 24.0 * 8),
     ],
 )
-def test_bus_bandwidth_of_switches(build, domains, per_domain, kind, algorithm, plan, bus_gbs):
+def test_bus_bandwidth_of_switches(build, *, domains, per_domain, kind, algorithm, plan, bus_gbs):
     found = nccl.bus_gbs(case(build, domains, per_domain, kind), algorithm, SIMPLE, plan)
     assert found == pytest.approx(bus_gbs, rel=1e-12)
 
