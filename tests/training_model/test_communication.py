@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from railyard.graph import CollectiveKind
 from railyard.model.machine import LAUNCH_S, MachineColumns
 from railyard.workload.training import compute
-from railyard.workload.training.alpha_beta import Group, collective_s, send_s
+from railyard.workload.training.alpha_beta import Group, collective_s, send_s, wire_bytes_s
 from railyard.workload.training.spec import SoftwareProfile
 from railyard.workload.training.stages import virtual_stages
 
@@ -162,3 +162,62 @@ def test_a_pipelined_collective_leaves_a_chunk_and_what_outlasts_its_product(h10
     assert max(hidden) <= most + 1e-9
     if slower == 1:
         assert max(hidden) == pytest.approx(most)
+
+
+@pytest.fixture
+def round_machine(machine):
+    """100 GB/s inside domains of 8, 10 GB/s outside."""
+    return dataclasses.replace(machine, scale_up_bps=8e11, scale_out_bps=8e10)
+
+
+@pytest.mark.parametrize(
+    ("kind", "ranks", "stride", "size", "microseconds"),
+    [
+        # 12 ranks at stride 3: 2 in each of 6 domains. 9 us of launch, 2 x (1.5 + 5 x 7), 2.2 MB by two NICs at 80 %.
+        (CollectiveKind.ALL_REDUCE, 12, 3, 1.2e6, 9 + 2 * (1.5 + 35) + 2.2e6 / 20e3 / 0.8),
+        # 64 domains: a tree has 4 log2(64) + 1 = 25 steps and not 63.
+        (CollectiveKind.ALL_REDUCE, 64, 8, 1.28e6, 9 + 2 * 25 * 7 + 2.52e6 / 10e3 / 0.8),
+        (CollectiveKind.ALL_GATHER, 12, 3, 1.2e6, 9 + 1.5 + 35 + 1.1e6 / 20e3 / 0.8),
+        (CollectiveKind.REDUCE_SCATTER, 64, 8, 1.28e6, 9 + 63 * 7 + 1.26e6 / 10e3 / 0.8),
+        # One rank near, ten far: 1 us each and a twelfth of the bytes, by the rank's own NIC.
+        (CollectiveKind.ALL_TO_ALL, 12, 3, 1.2e6, 9 + 1.5 + 10 + 1.0e6 / 10e3 / 0.8),
+        (CollectiveKind.ALL_TO_ALL, 5, 1, 1.2e6, 9 + 4 * 1.5 + 0.96e6 / 100e3 / 0.8),
+        # In-switch reduction is four thirds as fast as a ring; there is none of a gather.
+        (CollectiveKind.ALL_REDUCE, 8, 1, 1.2e6, 9 + 2 * 7 * 1.5 + 2.1e6 / 100e3 / (4 / 3) / 0.8),
+        (CollectiveKind.ALL_GATHER, 8, 1, 1.2e6, 9 + 7 * 1.5 + 1.05e6 / 100e3 / 0.8),
+    ],
+)
+def test_collectives_by_hand(round_machine, *, kind, ranks, stride, size, microseconds):
+    columns = MachineColumns.of([round_machine])
+    found = collective_s(kind, one(size), Group(one(ranks), one(stride)), columns, one(0.8))
+    assert 1e6 * found[0] == pytest.approx(microseconds, rel=1e-9)
+
+
+def test_sends_by_hand(round_machine):
+    columns = MachineColumns.of([round_machine])
+    near, far = (1e6 * send_s(one(1.2e6), one(stride), columns)[0] for stride in (5, 8))
+    assert near == pytest.approx(9 + 1.5 + 12)
+    assert far == pytest.approx(9 + 7 + 120)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "stride", "exchange", "gbs"),
+    [
+        (12, 3, False, 0.8 * 20),  # two NICs a domain
+        (12, 3, True, 0.8 * 10 * 11 / 10),  # ten of eleven parts leave by the rank's own NIC
+        (5, 1, False, 0.8 * 100),
+        (5, 1, True, 0.8 * 100),
+        (9, 1, True, 0.8 * 10 * 8),  # one of eight parts leaves: the NIC is not yet what is slower
+        (20, 8, False, 0.8 * 10),
+        (1, 1, False, 0.0),
+    ],
+)
+def test_bytes_on_the_wire_by_hand(round_machine, *, ranks, stride, exchange, gbs):
+    columns = MachineColumns.of([round_machine])
+    found = wire_bytes_s(Group(one(ranks), one(stride)), columns, one(0.8), exchange=exchange)
+    assert found[0] / 1e9 == pytest.approx(gbs, rel=1e-9)
+
+
+def test_other_traffic_leaves_a_share_of_the_nics(round_machine):
+    columns = MachineColumns.of([dataclasses.replace(round_machine, share=0.7)])
+    assert columns.out_bytes_s[0] == pytest.approx(7e9)

@@ -74,6 +74,16 @@ def test_interleaving_divides_the_bubble(job, machine):
     assert plain["bubble_s"] / cut["bubble_s"] == pytest.approx(4, rel=0.02)
 
 
+def test_dualpipe_of_two_ranks_has_no_bubble(job, machine):
+    """(p/2 - 1)(F&B + B - 3W): nothing at 2 ranks; 1 and 2 chunks at 4 and 6, which hold 1/4 and 1/6 of the layers."""
+    two, four, six = (
+        step(job("gpt-3-175b", seq_len=2048, tp=8, pp=pp, schedule="dualpipe", global_batch=48), machine)["bubble_s"]
+        for pp in (2, 4, 6)
+    )
+    assert two == 0.0
+    assert six / four == pytest.approx(2 * 4 / 6, rel=0.02)
+
+
 def test_recomputation_costs_a_third(job, machine):
     none, full = (step(job("gpt-3-175b", seq_len=2048, tp=8, pp=8, recompute=r), machine) for r in ("none", "full"))
     assert full["compute_s"] / none["compute_s"] == pytest.approx(4 / 3, rel=0.05)

@@ -219,3 +219,16 @@ def test_placeholders_are_of_every_weight_or_of_the_widest(h100, job):
     )
     attention, mlp = 8192 * (2 * 8192 + 2 * 1024), 3 * 8192 * 28672
     assert kept - passing == pytest.approx(2 * (attention + mlp - 2 * 8192 * 28672) / 8, rel=1e-6)
+
+
+def test_a_fused_loss_writes_its_gradient_over_the_logits(h100, job):
+    """Of 2 x 1,000 tokens and 128,256 words over 2 ranks: 2 bytes for 12; under FSDP 4 for 12, of all the words."""
+
+    def buffers(fused, **layout):
+        training = job(
+            "llama-3-8b", seq_len=1000, micro_batch=2, software=SoftwareProfile(name="x", fused_loss=fused), **layout
+        )
+        return memory(training, h100).rows[0].buffers_bytes
+
+    assert buffers(fused=False, tp=2) - buffers(fused=True, tp=2) == 10 * 2000 * 128_256 / 2
+    assert buffers(fused=False, dp=8, zero=3) - buffers(fused=True, dp=8, zero=3) == 8 * 2000 * 128_256
