@@ -143,6 +143,20 @@ def test_shared_out_adds_up(amount: int, weights: list[float]) -> None:
     assert sum(shared_out(amount, weights)) == amount
 
 
+@pytest.mark.parametrize(
+    ("amount", "weights", "parts"),
+    [
+        # 10 of 3 : 4 : 4 is 2.73, 3.64, 3.64: the remainder of 2 goes where most was cut off.
+        (10, [3.0, 4.0, 4.0], [3, 4, 3]),
+        (-10, [3.0, 4.0, 4.0], [-3, -4, -3]),
+        (7, [0.0, 0.0], [7, 0]),
+        (7, [1.0, 0.0, 1.0], [4, 0, 3]),
+    ],
+)
+def test_shared_out_by_the_largest_remainder(amount: int, weights: list[float], parts: list[int]) -> None:
+    assert shared_out(amount, weights) == parts
+
+
 def test_a_tree_that_does_not_add_up_is_refused() -> None:
     from railyard.errors import RailyardError
 

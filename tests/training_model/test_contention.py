@@ -109,3 +109,31 @@ def test_memory_is_what_a_fast_collective_takes(known):
         lost.append(float(beside(columns, rates).loss(alone, held).forward["dp"][0]))
     assert lost[0] > 3 * lost[1]
     assert lost[1] < 0.02
+
+
+def test_passes_beside_a_reduction_are_those_of_a_smaller_device(known):
+    """24 of 132 units are gone, and of the memory's rate 2.5 times what one NIC of 50 GB/s carries."""
+    device = known.accelerator("h100-sxm")
+    software = SoftwareProfile(name="test", data_ctas=24, collective_fraction=1.0)
+    what = job(known.model("llama-3-8b"), software=software, dp=32, global_batch=32)
+    columns = Columns.of([what], [device])
+    found = beside(columns, MachineColumns.of([machine(device, scale_up_domain=1)])).data
+    part, rest = 108 / 132, 1 - 2.5 * 50e9 / columns.device.hbm_bytes_s
+    rates = {name: getattr(columns.device, name) * part for name in ("gemm16", "gemm8", "gemm4", "attention")}
+    smaller = dataclasses.replace(
+        columns.device, units=np.array([108.0]), hbm_bytes_s=columns.device.hbm_bytes_s * rest, **rates
+    )
+    held = (8.0, 0.0, 1.0, 1.0)
+    slow = layer_passes(dataclasses.replace(columns, device=smaller)).stage(*held)
+    assert found.stage(*held).forward[0] == pytest.approx(slow.forward[0], rel=1e-9)
+    assert found.stage(*held).backward_weight[0] == pytest.approx(slow.backward_weight[0], rel=1e-9)
+
+
+def test_tensor_collectives_take_their_stated_units(known):
+    """20 of 132; half of all where only that is stated; nine tenths at most."""
+    device = known.accelerator("h100-sxm")
+    rates = MachineColumns.of([machine(device)])
+    cases = [({"tensor_ctas": 20}, 20 / 132), ({"communication_sms": 0.5}, 0.5), ({"tensor_ctas": 130}, 0.9)]
+    for stated, share in cases:
+        what = job(known.model("llama-3-8b"), software=SoftwareProfile(name="test", **stated), tp=2, global_batch=1)
+        assert beside(Columns.of([what], [device]), rates).tensor[0] == pytest.approx(share)

@@ -45,6 +45,12 @@ def test_experts_must_divide_ranks_and_experts(job):
             check(training.model, training.layout.replace(ep=ep), 4096, 8)
 
 
+def test_two_expert_ranks_do_not_share_seven_experts(job):
+    training = job("mixtral-8x7b", dp=2, ep=2, model_changes={"experts": 7})
+    with pytest.raises(LayoutError, match="2 does not divide the 7 experts"):
+        check(training.model, training.layout, 4096, 2)
+
+
 @pytest.mark.parametrize("pp", [7, 16])
 def test_uneven_stages_are_legal(job, pp):
     training = job("llama-3-405b", tp=8, pp=pp)

@@ -20,8 +20,8 @@ from railyard.workload.training.sync import (
     ZeroPlusPlus,
 )
 from railyard.workload.training.sync.local import exposed_s
-from railyard.workload.training.sync.shapes import Matrix, bundle
-from railyard.workload.training.sync.wire import Bundle, KernelWork, Peers
+from railyard.workload.training.sync.shapes import Matrix, bundle, dense_matrices
+from railyard.workload.training.sync.wire import Bundle, KernelWork, Leg, Peers
 
 SCHEMES = st.one_of(
     st.integers(1, 128).map(lambda rank: PowerSgd(rank=rank)),
@@ -156,3 +156,40 @@ def test_dispatch_says_what_is_wrong_with_each_of_its_values():
         ("a block has at least one number", "block", "0", "such as 128"),
     ]
     assert QuantizedDispatch(dispatch_bits=4, combine_bits=8, block=1).problems() == []
+
+
+PEERS_OF_THREE = Peers(ranks=12, local=4, sharded=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "over", "sent", "across"),
+    [
+        # 12 MB of 12 ranks, 4 in each of 3 domains.
+        (CollectiveKind.ALL_REDUCE, "all", 22e6, 2 * 12e6 * 2 / 3 / 4),
+        (CollectiveKind.ALL_GATHER, "all", 11e6, 12e6 * 2 / 3 / 4),
+        (CollectiveKind.ALL_TO_ALL, "all", 11e6, 8e6),
+        (CollectiveKind.ALL_REDUCE, "inside", 18e6, 0.0),
+        (CollectiveKind.ALL_REDUCE, "across", 16e6, 16e6),
+        (CollectiveKind.REDUCE_SCATTER, "across", 8e6, 8e6),
+    ],
+)
+def test_bytes_of_a_collective(kind, over, sent, across):
+    leg = Leg(kind, 12e6, over)
+    assert leg.sent_bytes(PEERS_OF_THREE) == pytest.approx(sent)
+    assert leg.across_bytes(PEERS_OF_THREE) == pytest.approx(across)
+    assert leg.across_bytes(Peers(4, 4, sharded=False)) == 0.0  # one domain
+
+
+def test_ten_ranks_by_fours_are_in_three_domains():
+    assert Peers(10, 4, sharded=False).domains == 3
+    assert Peers(8, 4, sharded=False).domains == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "pp", "tables"), [("llama-3.2-1b", 1, 1), ("llama-3.2-1b", 2, 2), ("llama-3-8b", 1, 2)]
+)
+def test_tied_tables_are_one_where_both_ends_are_on_a_stage(yard, name, pp, tables):
+    """Llama 3.2 1B shares its embedding with its head."""
+    training = yard.job(1, model=name, ranks=2, pp=pp)
+    last = dense_matrices(training.model, training.layout)[-1]
+    assert (last.rows, last.columns, last.count) == (128_256, training.model.hidden, tables)
