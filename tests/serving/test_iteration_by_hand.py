@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from railyard import catalog
-from railyard.workload.serving.columns import Deployments, active_parameters, device_row, place, shape
-from railyard.workload.serving.iteration import IterationLoad, busiest, parts
+from railyard.model.architecture import ModelColumns
+from railyard.model.machine import Machine
+from railyard.model.routing import busiest
+from railyard.workload.serving.columns import Deployments
+from railyard.workload.serving.iteration import IterationLoad, parts
 from railyard.workload.serving.layout import ServingLayout
 from railyard.workload.serving.memory import cache_tokens, sequences, weight_bytes, workspace_bytes
 from railyard.workload.serving.software import ServingSoftware, columns
@@ -37,18 +40,18 @@ SOFTWARE = ServingSoftware(
     skew=1.3,
 )
 #: Bytes/s and FLOP/s that are easy to divide by.
-RATES = {
-    "memory_bytes_s": 1e12, "flops16": 1e14, "flops8": 2e14, "attention": 1e14, "scale_up_bytes_s": 1e11,
-    "scale_out_bytes_s": 1e10,
-}  # fmt: skip
+RATES = {"hbm_bytes_s": 1e12, "gemm16": 1e14, "best8": 2e14, "attention": 1e14}
 
 
-def rows(model, domain, device="h200-sxm", **layout):
-    known, entry = KNOWN.accelerator(device), KNOWN.model(model)
-    rates = {name: np.array([value]) for name, value in {**RATES, "domain": float(domain)}.items()}
-    return Deployments(
-        shape(entry), place(entry, known, ServingLayout(**layout)), replace(device_row(known, 4e11), **rates)
+def rows(model, domain, device="h200-sxm", *, up_bytes_s=1e11, out_bytes_s=1e10, **layout):
+    machine = Machine(
+        accelerator=KNOWN.accelerator(device),
+        scale_up_bps=8 * up_bytes_s,
+        scale_up_domain=domain,
+        scale_out_bps=8 * out_bytes_s,
     )
+    found = Deployments.of((KNOWN.model(model), ServingLayout(**layout), machine))
+    return replace(found, device=replace(found.device, **{name: np.array([rate]) for name, rate in RATES.items()}))
 
 
 def found(deployments, tokens, sequences, kv_tokens, pairs):
@@ -112,9 +115,8 @@ def test_experts_within_a_server():
 
 def test_experts_beyond_a_domain():
     """On 16 ranks in domains of 4 halves take turns; a token goes once to each of 3 other domains, by slow NICs."""
-    deployments = rows("deepseek-v3", 4, dp_attention=16, ep=16, precision="fp8")
-    slow = replace(deployments.device, scale_out_bytes_s=np.array([2e9]))
-    times = found(replace(deployments, device=slow), 64_000, 16, 0, 0)
+    slow = rows("deepseek-v3", 4, out_bytes_s=2e9, dp_attention=16, ep=16, precision="fp8")
+    times = found(slow, 64_000, 16, 0, 0)
     far = 32_000 / 16 * 7168 * 3 * 3 / (2e9 * 0.6)
     network = 2 * 58 * (2 * 25e-6 + 2 * 12e-6 + far)
     others = sum(times[name] for name in ("matrices", "experts", "passes", "kernels"))
@@ -149,7 +151,7 @@ def test_the_busiest_rank_stands_above_the_mean_as_the_largest_normal_number(ran
     [("mixtral-8x22b", 39e9, 0.01), ("deepseek-v3", 37e9, 0.02), ("llama-3-70b", 70.6e9, 0.002)],
 )
 def test_active_parameters_are_the_published_ones(model, published, within):
-    assert active_parameters(shape(KNOWN.model(model)))[0] == pytest.approx(published, rel=within)
+    assert ModelColumns.of([KNOWN.model(model)]).active_parameters[0] == pytest.approx(published, rel=within)
 
 
 @pytest.mark.parametrize(
@@ -190,16 +192,15 @@ def test_sequences_that_fit():
 def test_scales_of_four_bits_take_half_a_bit():
     """gpt-oss-120b: experts of 4 bits, a scale of 8 bits for each 16 of them; over 4 ranks."""
     deployments = rows("gpt-oss-120b", 8, tp=4, precision="mxfp4")
-    wide = Deployments(deployments.shape, replace(deployments.place, expert_bits=np.array([8.0])), deployments.device)
-    experts = float((deployments.shape.total_parameters * deployments.shape.expert_share)[0])
+    wide = replace(deployments, layout=replace(deployments.layout, expert_bits=np.array([8.0])))
+    experts = float((deployments.model.total_parameters * deployments.model.expert_share)[0])
     assert (weight_bytes(wide) - weight_bytes(deployments))[0] == pytest.approx(experts * (8 - 4.5) / 8 / 4, rel=1e-9)
 
 
 def test_links_of_a_domain_that_are_slower_than_nics():
     """A token goes to 7.5 of 16 ranks on average: 8 experts, one in 16 at home."""
-    deployments = rows("deepseek-v3", 4, dp_attention=16, ep=16, precision="fp8")
-    slow = replace(deployments.device, scale_up_bytes_s=np.array([2e9]), scale_out_bytes_s=np.array([1e11]))
-    times = found(replace(deployments, device=slow), 64_000, 16, 0, 0)
+    slow = rows("deepseek-v3", 4, up_bytes_s=2e9, out_bytes_s=1e11, dp_attention=16, ep=16, precision="fp8")
+    times = found(slow, 64_000, 16, 0, 0)
     near = 32_000 / 16 * 7168 * 3 * 7.5 / (2e9 * 0.6)
     network = 2 * 58 * (2 * 25e-6 + 2 * 12e-6 + near)
     assert times["network"] == pytest.approx(
