@@ -12,7 +12,7 @@ from railyard.model.machine import MachineColumns
 from railyard.workload.training import Layout, Machine, Training, estimate
 from railyard.workload.training import operators as op
 from railyard.workload.training.columns import Columns
-from railyard.workload.training.contention import beside
+from railyard.workload.training.contention import concurrent_passes
 from railyard.workload.training.passes import layer_passes
 from railyard.workload.training.spec import SoftwareProfile
 
@@ -42,7 +42,7 @@ def slowdowns(known, device, ctas):
             what = job(model, software=software, dp=4, zero=3, micro_batch=micro_batch, global_batch=4 * micro_batch)
             columns, rates = Columns.of([what], [device]), MachineColumns.of([machine(device)])
             held = (float(model.layers), 0.0, 1.0, 1.0)
-            loss = beside(columns, rates).loss(layer_passes(columns).stage(*held), held)
+            loss = concurrent_passes(columns, rates).loss(layer_passes(columns).stage(*held), held)
             found += [float(1 / (1 - side["dp"][0])) for side in (loss.forward, loss.backward)]
     return np.array(found)
 
@@ -82,7 +82,7 @@ def test_nothing_is_lost_to_copies_without_units_and_without_bytes(known):
     columns = Columns.of([what], [device])
     slow = MachineColumns.of([machine(device, scale_up_bps=1.0, scale_out_bps=1.0)])
     held = (8.0, 0.0, 1.0, 1.0)
-    loss = beside(columns, slow).loss(layer_passes(columns).stage(*held), held)
+    loss = concurrent_passes(columns, slow).loss(layer_passes(columns).stage(*held), held)
     assert all(float(lost[0]) < 1e-9 for side in (loss.forward, loss.backward) for lost in side.values())
 
 
@@ -106,7 +106,7 @@ def test_memory_is_what_a_fast_collective_takes(known):
     alone, lost = layer_passes(columns).stage(*held), []
     for domain in (8, 1):
         rates = MachineColumns.of([machine(device, scale_up_domain=domain)])
-        lost.append(float(beside(columns, rates).loss(alone, held).forward["dp"][0]))
+        lost.append(float(concurrent_passes(columns, rates).loss(alone, held).forward["dp"][0]))
     assert lost[0] > 3 * lost[1]
     assert lost[1] < 0.02
 

@@ -118,11 +118,11 @@ def test_graph_and_ledger_count_the_same_reduction(yard, name):
 
 
 def _whole(training):
-    from railyard.workload.training.held import HeldColumns
+    from railyard.workload.training.pipeline_ranks import PipelineRanks
     from railyard.workload.training.sync.shapes import bundle
     from railyard.workload.training.sync.worker import replica_peers
 
-    held = max(float(kind.dense[0]) for kind in HeldColumns.of([training]).kinds)
+    held = max(float(kind.dense[0]) for kind in PipelineRanks.of([training]).kinds)
     return bundle(training, "dense", held), replica_peers(training.layout, "dense", 8)
 
 

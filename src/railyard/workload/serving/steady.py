@@ -127,10 +127,10 @@ def batched_prompt_s(
         prompt: Tokens.
         cached: Share of them whose keys and values are there already; the others look at these too.
     """
-    own = prompt * (1.0 - cached)
-    count = np.maximum(np.floor(_CHUNK / own), 1.0) * deployments.layout.dp
+    fresh = prompt * (1.0 - cached)
+    count = np.maximum(np.floor(_CHUNK / fresh), 1.0) * deployments.layout.dp
     pairs = count * (deployments.model.causal_pairs(prompt) - deployments.model.causal_pairs(prompt * cached))
-    found = parts(deployments, software, IterationLoad(count * own, count, np.zeros_like(prompt), pairs))
+    found = parts(deployments, software, IterationLoad(count * fresh, count, np.zeros_like(prompt), pairs))
     hidden = np.where(deployments.layout.dp > 1, np.minimum(found.compute_s, found.network), 0.0)
     each: F = (found.total_s - hidden) / count
     return each
@@ -185,23 +185,23 @@ def closed_loop(deployments: Deployments, software: ServingSoftwareColumns, traf
     """The steady state of the users of one replica that does both prompts and decoding."""
     batch = np.minimum(traffic.users, traffic.most)
     steps, yields = traffic.steps, accepted(software, traffic)
-    own = prompt_s(deployments, software, traffic.prompt, np.ones_like(batch))
+    alone = prompt_s(deployments, software, traffic.prompt, np.ones_like(batch))
     share = np.ones_like(batch)
     found = decode_parts(deployments, software, batch, traffic)
-    tpot, extra = found.total_s / yields, own
+    tpot, extra = found.total_s / yields, alone
     for _ in range(_ROUNDS):
         found = decode_parts(deployments, software, batch * share, traffic)
         extra = added_s(deployments, software, traffic, batch * share, batch / 2.0)
-        tpot = found.total_s / yields + batch * extra / (steps + own / tpot)
-        share = 0.5 * share + 0.5 * steps * tpot / (steps * tpot + own)
+        tpot = found.total_s / yields + batch * extra / (steps + alone / tpot)
+        share = 0.5 * share + 0.5 * steps * tpot / (steps * tpot + alone)
     decoding = steps * tpot
-    held = (traffic.users - batch) / np.maximum(batch, 1.0) * decoding
+    queued = (traffic.users - batch) / np.maximum(batch, 1.0) * decoding
     wait = wave_s(batch, extra, decoding, software.wave_share) + 0.5 * found.total_s
     wait = wait + copies_s(deployments, software, found.total_s)
-    rate = batch / (decoding + own)
+    rate = batch / (decoding + alone)
     middle = np.maximum(rate * found.total_s - _OFTEN, 0.0) * extra + found.total_s / yields
     tpot = np.where(traffic.middle > 0, np.minimum(middle, tpot), tpot)
-    return Steady(tpot, own + wait + held + arrival_s(deployments, software), rate, batch * share, found, own)
+    return Steady(tpot, alone + wait + queued + arrival_s(deployments, software), rate, batch * share, found, alone)
 
 
 def decode_loop(deployments: Deployments, software: ServingSoftwareColumns, traffic: ServingDemand) -> Steady:
@@ -241,31 +241,31 @@ def split_loop(
     """
     steps, yields = traffic.steps, accepted(software, traffic)
     users, most = traffic.users, traffic.most
-    own = prompt_s(ahead, software, traffic.prompt, np.ones_like(users))
+    alone = prompt_s(ahead, software, traffic.prompt, np.ones_like(users))
     each = batched_prompt_s(ahead, software, traffic.prompt)
     capacity = np.where(workers[1] > 0, workers[1] / each, np.inf)
     batch = np.minimum(users / workers[0], most)
     found = decode_parts(behind, software, batch, traffic)
     tpot = found.total_s / yields
-    rate = np.minimum(users / (steps * tpot + own), capacity)
+    rate = np.minimum(users / (steps * tpot + alone), capacity)
     for _ in range(_ROUNDS):
         batch = 0.5 * batch + 0.5 * np.minimum(rate * steps * tpot / workers[0], most)
         found = decode_parts(behind, software, batch, traffic)
         tpot = found.total_s / yields
-        rate = np.minimum(np.minimum(users / (steps * tpot + own), capacity), most * workers[0] / (steps * tpot))
+        rate = np.minimum(np.minimum(users / (steps * tpot + alone), capacity), most * workers[0] / (steps * tpot))
     needed = np.where(workers[1] > 0, workers[1], np.ceil(rate * each))
-    wait = wave_s(users, each / needed, steps * tpot, software.split_wave_share) + copies_s(ahead, software, own)
-    ttft = np.maximum(users / rate - steps * tpot, own + wait) + arrival_s(ahead, software)
-    return Steady(tpot, ttft, rate, batch, found, own)
+    wait = wave_s(users, each / needed, steps * tpot, software.split_wave_share) + copies_s(ahead, software, alone)
+    ttft = np.maximum(users / rate - steps * tpot, alone + wait) + arrival_s(ahead, software)
+    return Steady(tpot, ttft, rate, batch, found, alone)
 
 
 def open_loop(deployments: Deployments, software: ServingSoftwareColumns, traffic: ServingDemand) -> Steady:
     """The steady state under Poisson arrivals at one replica; an overload holds as many sequences as there is room."""
     one = np.ones_like(traffic.rate_per_s)
     steps, yields = traffic.steps, accepted(software, traffic)
-    own = prompt_s(deployments, software, traffic.prompt, one)
+    alone = prompt_s(deployments, software, traffic.prompt, one)
     found, batch = decode_parts(deployments, software, one, traffic), one
-    tpot, extra = found.total_s / yields, own
+    tpot, extra = found.total_s / yields, alone
     for _ in range(4 * _ROUNDS):
         batch = 0.5 * batch + 0.5 * np.clip(traffic.rate_per_s * steps * tpot, 1.0, traffic.most)
         found = decode_parts(deployments, software, batch, traffic)
@@ -274,10 +274,10 @@ def open_loop(deployments: Deployments, software: ServingSoftwareColumns, traffi
     served = np.minimum(traffic.rate_per_s, batch / (steps * tpot))
     busy = np.minimum(served * extra, _BUSY)
     wait = 0.5 * found.total_s + 0.5 * busy / (1.0 - busy) * extra + _overload_s(traffic, found.total_s, extra, tpot)
-    ttft = own + wait + arrival_s(deployments, software)
+    ttft = alone + wait + arrival_s(deployments, software)
     # A run that ends serves its last requests with an ever emptier engine.
     mean = 1.0 / (1.0 / served + 0.5 * steps * tpot / traffic.count)
-    return Steady(tpot, ttft, np.where(served < 0.98 * traffic.rate_per_s, mean, served), batch, found, own)
+    return Steady(tpot, ttft, np.where(served < 0.98 * traffic.rate_per_s, mean, served), batch, found, alone)
 
 
 def _overload_s(traffic: ServingDemand, iteration: F, extra: F, tpot: F) -> F:

@@ -26,22 +26,22 @@ class LayerActivations:
     input: F
 
 
-def layer_activations(columns: Columns, *, whole: bool = False) -> LayerActivations:
+def layer_activations(columns: Columns, *, complete: bool = False) -> LayerActivations:
     """Bytes kept when nothing, the attention core (`selective`), or some modules are computed again.
 
     Args:
         columns: The designs.
-        whole: As if no module were computed again: what is there while a layer's backward pass runs.
+        complete: As if no module were computed again: what is there while a layer's backward pass runs.
     """
     layout, software = columns.layout, columns.software
-    own = columns.split_tokens * columns.model.hidden
+    residual = columns.split_tokens * columns.model.hidden
     core = np.where((software.flash > 0) | (layout.recompute_core > 0), 0.0, _scores(columns))
-    stays = _Stays.all(columns) if whole else _Stays.of(columns)
+    stays = _Stays.all(columns) if complete else _Stays.of(columns)
     return LayerActivations(
-        attention=_attention(columns, own, stays) + core,
-        mlp=_mlp(columns, own, stays),
-        experts=_experts(columns, own, stays),
-        input=2.0 * own,
+        attention=_attention(columns, residual, stays) + core,
+        mlp=_mlp(columns, residual, stays),
+        experts=_experts(columns, residual, stays),
+        input=2.0 * residual,
     )
 
 
@@ -77,9 +77,9 @@ def _saved(columns: Columns) -> F:
     return np.where(columns.job.bits < 16, 1.0, 2.0)
 
 
-def _masks(columns: Columns, own: F) -> F:
+def _masks(columns: Columns, residual: F) -> F:
     """Dropout masks, one byte an element, of the models that have dropout (GPT with its learned positions)."""
-    return np.where(columns.model.rotary > 0, 0.0, own)
+    return np.where(columns.model.rotary > 0, 0.0, residual)
 
 
 def _scores(columns: Columns) -> F:
@@ -88,7 +88,7 @@ def _scores(columns: Columns) -> F:
     return 5.0 * columns.tokens * heads * columns.job.seq_len
 
 
-def _attention(columns: Columns, own: F, stays: _Stays) -> F:
+def _attention(columns: Columns, residual: F, stays: _Stays) -> F:
     model, layout = columns.model, columns.layout
     score_dim, value_dim = model.score_dim, model.value_dim
     heads = model.heads / layout.tp
@@ -99,14 +99,14 @@ def _attention(columns: Columns, own: F, stays: _Stays) -> F:
     statistics = np.where(columns.software.flash > 0, 4.0 * columns.tokens * heads, 0.0)
     # Exchanged by heads, attention keeps its output as it left the kernel, and the projection as it came back.
     twice = np.where((layout.cp > 1) & (layout.context_heads > 0), 2.0 * columns.tokens * heads * value_dim, 0.0)
-    norm = own * (2.0 + _saved(columns) * stays.norm)
-    return norm + kept + twice + latent + statistics + _masks(columns, own)
+    norm = residual * (2.0 + _saved(columns) * stays.norm)
+    return norm + kept + twice + latent + statistics + _masks(columns, residual)
 
 
-def _mlp(columns: Columns, own: F, stays: _Stays) -> F:
+def _mlp(columns: Columns, residual: F, stays: _Stays) -> F:
     width = columns.model.ffn / columns.layout.tp
-    norm = own * (2.0 + _saved(columns) * stays.norm)
-    return norm + _inner(columns, columns.tokens, width) * stays.mlp + _masks(columns, own)
+    norm = residual * (2.0 + _saved(columns) * stays.norm)
+    return norm + _inner(columns, columns.tokens, width) * stays.mlp + _masks(columns, residual)
 
 
 def _inner(columns: Columns, tokens: F, width: F, activation: F | float = 1.0) -> F:
@@ -114,7 +114,7 @@ def _inner(columns: Columns, tokens: F, width: F, activation: F | float = 1.0) -
     return tokens * width * (2.0 * (1.0 + columns.model.gated) + _saved(columns) * activation)
 
 
-def _experts(columns: Columns, own: F, stays: _Stays) -> F:
+def _experts(columns: Columns, residual: F, stays: _Stays) -> F:
     model, layout = columns.model, columns.layout
     received = columns.split_tokens * model.topk * layout.expert_tp * columns.job.imbalance
     # Each routed token is kept as it enters its expert and as it comes back, to weight it by its probability.
@@ -122,4 +122,4 @@ def _experts(columns: Columns, own: F, stays: _Stays) -> F:
     inner = _inner(columns, received, model.moe_ffn / layout.expert_tp, stays.activation)
     shared = _inner(columns, columns.tokens, model.shared_ffn / layout.tp) * stays.shared
     router = columns.split_tokens * model.experts * 8.0
-    return own * (2.0 + 2.0 * stays.norm) + (routed + inner + shared + router) * stays.moe
+    return residual * (2.0 + 2.0 * stays.norm) + (routed + inner + shared + router) * stays.moe

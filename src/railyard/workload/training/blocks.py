@@ -61,7 +61,7 @@ _ROUTER_KERNELS = 12.0
 def attention_block(columns: Columns) -> list[Operator]:
     """Norm, projections, rotary positions, attention core, output projection, residual."""
     model, layout, software = columns.model, columns.layout, columns.software
-    tokens, own = columns.tokens, columns.split_tokens
+    tokens, split = columns.tokens, columns.split_tokens
     heads = model.heads / layout.tp
     groups = np.maximum(model.kv_heads / layout.tp, 1.0)
     grouped = 1.0 - model.latent
@@ -69,7 +69,7 @@ def attention_block(columns: Columns) -> list[Operator]:
     turned = np.where(model.latent > 0, heads * model.rope_dim + model.rope_dim, (heads + groups) * model.head_dim)
     rotary = tokens * turned * model.rotary
     return [
-        _pass(columns, "attention norm", own * model.hidden, _NORM, kernels="norm", fused=software.fused_norm),
+        _pass(columns, "attention norm", split * model.hidden, _NORM, kernels="norm", fused=software.fused_norm),
         op.linear(columns, "qkv", tokens, model.hidden, qkv),
         *_latent_projections(columns, tokens, heads),
         _pass(columns, "rotary", rotary, _ROTARY, kernels="rotary", fused=software.fused_rope),
@@ -78,7 +78,7 @@ def attention_block(columns: Columns) -> list[Operator]:
         _pass(
             columns,
             "attention residual",
-            own * model.hidden,
+            split * model.hidden,
             _RESIDUAL,
             kernels="residual",
             fused=software.fused_residual,
@@ -112,11 +112,11 @@ def _latent_projections(columns: Columns, tokens: F, heads: F) -> list[Operator]
 def mlp_block(columns: Columns) -> list[Operator]:
     """Norm, up projection, activation, down projection, residual of a dense layer."""
     model, layout, software = columns.model, columns.layout, columns.software
-    own = columns.split_tokens * model.hidden
+    split = columns.split_tokens * model.hidden
     return [
-        _pass(columns, "mlp norm", own, _NORM, kernels="norm", fused=software.fused_norm),
+        _pass(columns, "mlp norm", split, _NORM, kernels="norm", fused=software.fused_norm),
         *_mlp(columns, "mlp", columns.tokens, model.ffn / layout.tp),
-        _pass(columns, "mlp residual", own, _RESIDUAL, kernels="residual", fused=software.fused_residual),
+        _pass(columns, "mlp residual", split, _RESIDUAL, kernels="residual", fused=software.fused_residual),
     ]
 
 
@@ -140,18 +140,18 @@ def _activation(columns: Columns, name: str, elements: F) -> Operator:
 def moe_block(columns: Columns) -> list[Operator]:
     """Norm, router, permutation, routed experts, shared experts, residual of a layer with experts."""
     model, layout, software = columns.model, columns.layout, columns.software
-    own = columns.split_tokens
-    routed = own * model.topk
+    split = columns.split_tokens
+    routed = split * model.topk
     experts = np.maximum(model.experts / layout.ep, 1.0)
     received = routed * layout.expert_tp * columns.job.imbalance
     each, width = received / experts, model.moe_ffn / layout.expert_tp
-    scores = own * model.experts
+    scores = split * model.experts
     padded = np.where((columns.job.bits < 16) & (software.fused_experts == 0), _PAD_BYTES, 0.0)
     moved = np.where(software.alltoall > 0, *_PERMUTE_BYTES) + padded
-    sixteen = np.full_like(own, 16.0)
+    sixteen = np.full_like(split, 16.0)
     return [
-        _pass(columns, "experts norm", own * model.hidden, _NORM, kernels="norm", fused=software.fused_norm),
-        op.linear(columns, "router", own, model.hidden, model.experts, bits=sixteen),
+        _pass(columns, "experts norm", split * model.hidden, _NORM, kernels="norm", fused=software.fused_norm),
+        op.linear(columns, "router", split, model.hidden, model.experts, bits=sixteen),
         op.stream(columns, "routing", scores * _ROUTER_BYTES, scores * _ROUTER_BYTES, _ROUTER_KERNELS),
         op.stream(
             columns,
@@ -169,7 +169,7 @@ def moe_block(columns: Columns) -> list[Operator]:
         _pass(
             columns,
             "experts residual",
-            own * model.hidden,
+            split * model.hidden,
             _RESIDUAL,
             kernels="residual",
             fused=software.fused_residual,

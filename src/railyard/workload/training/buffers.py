@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from railyard.model.columns import F
     from railyard.workload.training.activations import LayerActivations
     from railyard.workload.training.columns import Columns
-    from railyard.workload.training.held import RankColumns
+    from railyard.workload.training.pipeline_ranks import RankColumns
 
 
 def optimizer_bytes(columns: Columns) -> F:
@@ -49,9 +49,9 @@ def state(columns: Columns, rank: RankColumns) -> tuple[F, F, F]:
 
     # Embedding and head are not 8 bits wide. Under zero 3 the 32-bit shard is the parameter; a 16-bit copy exists only
     # while it is gathered.
-    held, ends = rank.dense + rank.expert, root(columns, rank)
+    count, ends = rank.dense + rank.expert, root(columns, rank)
     each = np.where(columns.job.bits == 8, software.narrow_parameter_bytes, 2.0)
-    parameters = np.where(layout.zero >= 3, 0.0, each * np.maximum(held - ends, 0.0) + 2.0 * np.minimum(held, ends))
+    parameters = np.where(layout.zero >= 3, 0.0, each * np.maximum(count - ends, 0.0) + 2.0 * np.minimum(count, ends))
     return parameters, spread(2, software.gradient_bytes), spread(1, optimizer_bytes(columns))
 
 
@@ -86,10 +86,10 @@ def working(columns: Columns, rank: RankColumns, layer: LayerActivations) -> F:
         layer: What one layer keeps without recomputation.
     """
     model, layout, software = columns.model, columns.layout, columns.software
-    whole = _widest(layer_activations(columns, whole=True), rank)
+    complete = _widest(layer_activations(columns, complete=True), rank)
     widest = _widest(layer, rank)
     # What is computed again is there while the layer's backward pass runs.
-    again = np.where(layout.recompute_full > 0, widest, 0.0) + whole - widest
+    again = np.where(layout.recompute_full > 0, widest, 0.0) + complete - widest
     table = model.embedding_parameters / layout.tp
     scores = columns.tokens * model.vocab / layout.tp * rank.head
     # A fused loss writes its gradient over the 16-bit logits; else there are two 32-bit copies and the gradient.
@@ -139,8 +139,8 @@ def _gathered(columns: Columns, rank: RankColumns) -> F:
     When parameters stay gathered through a pipeline's micro-batches, all of both. The embedding counts as a layer.
     """
     layout, software = columns.layout, columns.software
-    held = rank.dense + rank.expert
+    count = rank.dense + rank.expert
     table = columns.model.embedding_parameters / layout.tp * np.maximum(rank.embedding, rank.head)
-    largest = np.maximum(held / np.maximum(rank.layers, 1.0), table)
+    largest = np.maximum(count / np.maximum(rank.layers, 1.0), table)
     passing = 2.0 * 2.0 * largest + software.gradient_bytes * largest
-    return np.where(layout.reshard > 0, passing, (2.0 + software.gradient_bytes) * held)
+    return np.where(layout.reshard > 0, passing, (2.0 + software.gradient_bytes) * count)

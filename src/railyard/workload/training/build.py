@@ -10,7 +10,7 @@ from railyard.errors import InputError, Problem
 from railyard.model.machine import Machine, MachineColumns
 from railyard.workload.training import compute as costs
 from railyard.workload.training.columns import Columns
-from railyard.workload.training.contention import CONTENDERS, beside
+from railyard.workload.training.contention import CONTENDERS, concurrent_passes
 from railyard.workload.training.parallel import data, inner, pipeline
 from railyard.workload.training.parallel.finish import finish
 from railyard.workload.training.parallel.gradient import reduce_gradients
@@ -112,13 +112,13 @@ def _loss(
 ) -> NDArray[np.float64]:
     """What every part's passes lose to the collectives beside them; what waits for the host anyway loses less."""
     columns = Columns.of([training], [accelerator])
-    passes, slowed = layer_passes(columns), beside(columns, MachineColumns.of([machine]))
+    passes, slowed = layer_passes(columns), concurrent_passes(columns, MachineColumns.of([machine]))
     known: dict[tuple[int, int, bool, bool], tuple[list[float], list[float]]] = {}
     for row in rows:
         if alike(row) not in known:
-            held = (row.layers, row.moe_layers, float(row.embedding), float(row.head))
-            alone = passes.stage(*held)
-            loss = slowed.loss(alone, held)
+            layers = (row.layers, row.moe_layers, float(row.embedding), float(row.head))
+            alone = passes.stage(*layers)
+            loss = slowed.loss(alone, layers)
             back = alone.backward_input + alone.backward_weight
             known[alike(row)] = (
                 [_waiting(loss.forward[name], alone.forward, alone.host_forward) for name in CONTENDERS],

@@ -88,16 +88,16 @@ def stage_times(training: Training, accelerator: Accelerator, stage: VirtualStag
     """
     columns = Columns.of([training], [accelerator])
     passes = layer_passes(columns)
-    held = passes.stage(stage.layers, stage.moe_layers, float(stage.embedding), float(stage.head))
-    backward = held.backward_input + held.backward_weight
-    stretch = np.maximum(1.0, held.host_backward / np.maximum(backward, 1e-15))
+    work = passes.stage(stage.layers, stage.moe_layers, float(stage.embedding), float(stage.head))
+    backward = work.backward_input + work.backward_weight
+    stretch = np.maximum(1.0, work.host_backward / np.maximum(backward, 1e-15))
     cast = 0.5 * dispatch_cast_s(columns, float(stage.moe_layers))
     return StageTimes(
-        forward_ps=_ps(np.maximum(held.forward, held.host_forward) + cast),
-        backward_input_ps=_ps(held.backward_input * stretch + cast),
-        backward_weight_ps=_ps(held.backward_weight * stretch),
-        recompute_ps=_ps(recompute_s(columns, passes, held, stage.layers, stage.moe_layers)),
-        flops=float(held.flops[0]),
+        forward_ps=_ps(np.maximum(work.forward, work.host_forward) + cast),
+        backward_input_ps=_ps(work.backward_input * stretch + cast),
+        backward_weight_ps=_ps(work.backward_weight * stretch),
+        recompute_ps=_ps(recompute_s(columns, passes, work, stage.layers, stage.moe_layers)),
+        flops=float(work.flops[0]),
         collectives=_collectives(columns, stage, np.array([float(accelerator.scale_up_domain)])),
     )
 
@@ -108,7 +108,7 @@ def dispatch_cast_s(columns: Columns, moe_layers: F | float) -> F:
     return moe_layers * 2.0 * numbers * columns.job.dispatch_cast / columns.device.hbm_bytes_s
 
 
-def recompute_s(columns: Columns, passes: LayerPasses, held: Pass, layers: F | float, moe_layers: F | float) -> F:
+def recompute_s(columns: Columns, passes: LayerPasses, work: Pass, layers: F | float, moe_layers: F | float) -> F:
     """Seconds of what backward computes again: whole layers, most operators of each, modules by name, or nothing.
 
     PyTorch stops recomputation in front of a layer's last product, whose result backward does not need (early stop,
@@ -120,13 +120,13 @@ def recompute_s(columns: Columns, passes: LayerPasses, held: Pass, layers: F | f
     most = np.maximum(again.forward - again.core - again.product / 2.0, again.host_forward)
     by_operator = columns.layout.recompute_operators
     layer = np.where(by_operator > 0, most, columns.layout.recompute_full * full)
-    return layer + np.where(columns.layout.recompute_full > 0, 0.0, np.maximum(held.modules, held.host_modules))
+    return layer + np.where(columns.layout.recompute_full > 0, 0.0, np.maximum(work.modules, work.host_modules))
 
 
-def recompute_host_s(columns: Columns, passes: LayerPasses, held: Pass, layers: F | float, moe_layers: F | float) -> F:
+def recompute_host_s(columns: Columns, passes: LayerPasses, work: Pass, layers: F | float, moe_layers: F | float) -> F:
     """Seconds that the host takes to launch what backward computes again."""
     full = columns.layout.recompute_full
-    return full * passes.layers(layers, moe_layers).host_forward + np.where(full > 0, 0.0, held.host_modules)
+    return full * passes.layers(layers, moe_layers).host_forward + np.where(full > 0, 0.0, work.host_modules)
 
 
 def stage_parameters(training: Training, stage: VirtualStage) -> StageParameters:
@@ -143,21 +143,21 @@ def stage_parameters(training: Training, stage: VirtualStage) -> StageParameters
     return StageParameters(round(ends) + sum(layers), round(ahead) + sum(experts), layers, experts)
 
 
-def optimizer_ps(training: Training, accelerator: Accelerator, parameters_held: float) -> int:
+def optimizer_ps(training: Training, accelerator: Accelerator, parameters_kept: float) -> int:
     """Time of the optimizer's step on one rank, in picoseconds.
 
     Args:
         training: The job.
         accelerator: On which it runs.
-        parameters_held: Parameters whose state this rank keeps, after ZeRO sharding.
+        parameters_kept: Parameters whose state this rank keeps, after ZeRO sharding.
     """
     columns = Columns.of([training], [accelerator])
-    return _ps(optimizer_s(columns, np.array([parameters_held])))
+    return _ps(optimizer_s(columns, np.array([parameters_kept])))
 
 
-def optimizer_s(columns: Columns, held: F) -> F:
+def optimizer_s(columns: Columns, parameters_kept: F) -> F:
     """Seconds of the optimizer's step: its traffic through memory; Adam reads and writes moments and master copy."""
-    return held * columns.software.optimizer_bytes / columns.device.hbm_bytes_s
+    return parameters_kept * columns.software.optimizer_bytes / columns.device.hbm_bytes_s
 
 
 def p2p_bytes(training: Training, accelerator: Accelerator) -> int:
@@ -166,7 +166,7 @@ def p2p_bytes(training: Training, accelerator: Accelerator) -> int:
 
 
 def _collectives(columns: Columns, stage: VirtualStage, domain: F) -> tuple[StageCollective, ...]:
-    held = {
+    counts = {
         "attention": stage.layers,
         "mlp": stage.layers - stage.moe_layers,
         "experts": stage.moe_layers,
@@ -178,7 +178,7 @@ def _collectives(columns: Columns, stage: VirtualStage, domain: F) -> tuple[Stag
     }
     merged: dict[tuple[CollectiveKind, str, str, int, float], int] = {}
     for exchange in communication.exchanges(columns, domain):
-        count = held[exchange.part] * int(exchange.count[0])
+        count = counts[exchange.part] * int(exchange.count[0])
         key = (
             exchange.kind,
             exchange.group,

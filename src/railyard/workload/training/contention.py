@@ -75,15 +75,17 @@ class ConcurrentPasses:
         for group, passes in (("ep", self.expert), ("dp", self.data)):
             ahead = back = np.zeros_like(self.tensor)
             if passes is not None:
-                held = passes.stage(*stage)
-                ahead = _lost(alone.forward, held.forward)
-                back = _lost(alone.backward_input + alone.backward_weight, held.backward_input + held.backward_weight)
+                slowed = passes.stage(*stage)
+                ahead = _lost(alone.forward, slowed.forward)
+                back = _lost(
+                    alone.backward_input + alone.backward_weight, slowed.backward_input + slowed.backward_weight
+                )
             forward[group], backward[group] = ahead, back
         return Loss(forward, backward)
 
 
-def beside(columns: Columns, machine: MachineColumns) -> ConcurrentPasses:
-    """What every part of the model takes beside the collectives of each design."""
+def concurrent_passes(columns: Columns, machine: MachineColumns) -> ConcurrentPasses:
+    """Passes of every part of the model while the collectives of each design run."""
     layout, software = columns.layout, columns.software
     units = columns.device.units
     expert, data = None, None

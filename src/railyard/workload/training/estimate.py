@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.model import flops
+from railyard.model.columns import table_of
 from railyard.model.machine import MachineColumns
 from railyard.workload.training import stored
 from railyard.workload.training.columns import Columns
-from railyard.workload.training.contention import beside
-from railyard.workload.training.held import HeldColumns
+from railyard.workload.training.contention import concurrent_passes
 from railyard.workload.training.jitter import median_delay_s
 from railyard.workload.training.passes import layer_passes
+from railyard.workload.training.pipeline_ranks import PipelineRanks
 from railyard.workload.training.rank_times import RankTimes, rank_times
 from railyard.workload.training.state import sync_times
 from railyard.workload.training.sync.closed_form import AdaptedDesigns
@@ -92,17 +93,17 @@ def estimate(
     """
     columns = Columns.of(trainings, [machine.accelerator for machine in machines])
     columns = columns if change is None else change(columns)
-    machine, held = MachineColumns.of(machines), HeldColumns.of(trainings)
+    machine, pipeline = MachineColumns.of(machines), PipelineRanks.of(trainings)
     passes, around = layer_passes(columns), AdaptedDesigns.of(trainings, machines)
-    slowed = beside(columns, machine)
-    kinds = [rank_times(columns, passes, kind, machine, (slowed, around)) for kind in held.kinds]
+    slowed = concurrent_passes(columns, machine)
+    kinds = [rank_times(columns, passes, kind, machine, (slowed, around)) for kind in pipeline.kinds]
     totals = np.array(
-        [np.where(kind.ranks > 0, times.total, 0.0) for kind, times in zip(held.kinds, kinds, strict=True)]
+        [np.where(kind.ranks > 0, times.total, 0.0) for kind, times in zip(pipeline.kinds, kinds, strict=True)]
     )
     busiest = np.argmax(totals, axis=0)
     times = RankTimes(*(np.choose(busiest, [getattr(kind, name) for kind in kinds]) for name in RankTimes.__slots__))
-    rest = sum(kind.ranks * total for kind, total in zip(held.kinds, totals, strict=True)) - times.total
-    sync = sync_times(columns, held, machine, times, around)
+    rest = sum(kind.ranks * total for kind, total in zip(pipeline.kinds, totals, strict=True)) - times.total
+    sync = sync_times(columns, pipeline, machine, times, around)
     batches = columns.layout.micro_batches
     bubble = _bubble(columns, times, rest)
     parts = {
@@ -119,7 +120,7 @@ def estimate(
         "optimizer_s": sync.optimizer,
         "fixed_s": columns.software.step_s,
     }
-    parts["outer_s"] = around.meetings(held, np.sum(list(parts.values()), axis=0))
+    parts["outer_s"] = around.meetings(pipeline, np.sum(list(parts.values()), axis=0))
     parts |= _stored(trainings, machines, np.sum(list(parts.values()), axis=0))
     ranks = np.array([float(training.layout.ranks) for training in trainings])
     undisturbed = np.sum(list(parts.values()), axis=0)
@@ -162,11 +163,7 @@ def _uncovered(columns: Columns, times: RankTimes) -> F:
 
 
 def _model_flops(trainings: Sequence[Training]) -> F:
-    known: dict[tuple[int, int, bool], float] = {}
-    found = np.empty(len(trainings))
-    for position, training in enumerate(trainings):
-        key = (id(training.model), training.seq_len, training.causal)
-        if key not in known:
-            known[key] = flops.model_flops_per_token(training.model, training.seq_len, causal=training.causal)
-        found[position] = known[key]
-    return found
+    def of(job: Training) -> tuple[float]:
+        return (flops.model_flops_per_token(job.model, job.seq_len, causal=job.causal),)
+
+    return table_of(trainings, of, key=lambda job: (id(job.model), job.seq_len, job.causal))[:, 0]

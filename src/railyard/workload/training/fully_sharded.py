@@ -17,7 +17,7 @@ from railyard.workload.training.buffers import in_flight, optimizer_bytes, root,
 if TYPE_CHECKING:
     from railyard.model.columns import F
     from railyard.workload.training.columns import Columns
-    from railyard.workload.training.held import RankColumns
+    from railyard.workload.training.pipeline_ranks import RankColumns
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,13 @@ class ShardedColumns:
 class _Widths:
     """Bytes of one micro-batch's 16-bit tensors on a rank.
 
-    `own` is a layer's input, split over TP under sequence parallelism; `whole` the same gathered; `query` and `key` of
-    all heads, with the keys repeated for each query head; `inner` of the MLP (experts: of what the rank receives).
+    `residual` is a layer's input, split over TP under sequence parallelism; `gathered` that of all TP ranks; `query`
+    and `key` of all heads, with the keys repeated for each query head; `inner` of the MLP (experts: of what the rank
+    receives).
     """
 
-    own: F
-    whole: F
+    residual: F
+    gathered: F
     query: F
     key: F
     value: F
@@ -61,7 +62,7 @@ def fully_sharded(columns: Columns, rank: RankColumns, place: F) -> ShardedColum
     shard = rank.dense / dense_shard + rank.expert / expert_shard
     widths = _widths(columns, rank)
     activations = _kept(columns, rank, widths) * in_flight(columns, place)
-    loss = (_loss(columns) + widths.whole + 3.0 * widths.own) * rank.head
+    loss = (_loss(columns) + widths.gathered + 3.0 * widths.residual) * rank.head
     forward, backward = _forward(columns, widths), _backward(columns, rank, widths)
     # Under a pipeline the whole 32-bit gradients come to be in the first backward pass, in the holes that its loss
     # left; from then on the loss and the layers have segments of their own.
@@ -89,8 +90,8 @@ def _widths(columns: Columns, rank: RankColumns) -> _Widths:
     plain = columns.tokens * model.ffn / layout.tp
     experts = received * model.moe_ffn / layout.expert_tp + columns.tokens * model.shared_ffn / layout.tp
     return _Widths(
-        own=2.0 * columns.split_tokens * model.hidden,
-        whole=2.0 * columns.tokens * model.hidden,
+        residual=2.0 * columns.split_tokens * model.hidden,
+        gathered=2.0 * columns.tokens * model.hidden,
         query=2.0 * columns.tokens * heads * score_dim,
         key=2.0 * columns.tokens * heads * score_dim,
         value=2.0 * columns.tokens * heads * value_dim,
@@ -114,11 +115,17 @@ def _kept(columns: Columns, rank: RankColumns, widths: _Widths) -> F:
     groups = np.where(model.latent > 0, 1.0, np.maximum(model.kv_heads, 1.0) / np.maximum(model.heads, 1.0))
     statistics = 4.0 * columns.tokens * model.heads / layout.tp
     second = widths.query + groups * widths.value + widths.value + statistics + widths.inner
-    second = second + np.where(model.gated > 0, _eager(columns) * widths.own, 0.0)
-    plain = 3.0 * widths.own + widths.whole + 2.0 * widths.query + groups * (widths.key + widths.value) + widths.value
+    second = second + np.where(model.gated > 0, _eager(columns) * widths.residual, 0.0)
+    plain = (
+        3.0 * widths.residual
+        + widths.gathered
+        + 2.0 * widths.query
+        + groups * (widths.key + widths.value)
+        + widths.value
+    )
     plain = plain + statistics + (2.0 + model.gated) * widths.inner
     extra = np.where(layout.recompute_operators > 0, second, (1.0 - layout.recompute_full) * plain)
-    return rank.layers * (widths.own + extra)
+    return rank.layers * (widths.residual + extra)
 
 
 def _logits(columns: Columns) -> F:
@@ -151,7 +158,7 @@ def _forward(columns: Columns, widths: _Widths) -> F:
     """Bytes that a layer's forward pass takes and gives back: about the MLP, its norm's output, gate, up, product."""
     eager = _eager(columns)
     inner = (2.0 + columns.model.gated + eager) * widths.inner
-    return widths.own * (1.0 + 4.0 * eager) + _copies(columns) * widths.whole + inner
+    return widths.residual * (1.0 + 4.0 * eager) + _copies(columns) * widths.gathered + inner
 
 
 def _backward(columns: Columns, rank: RankColumns, widths: _Widths) -> F:
@@ -160,9 +167,9 @@ def _backward(columns: Columns, rank: RankColumns, widths: _Widths) -> F:
     Context parallelism gathers all keys and values of the sequence, repeated for the query heads.
     """
     model, layout, software = columns.model, columns.layout, columns.software
-    tensors = 2.0 * widths.own + 2.0 * widths.whole + 2.0 * widths.query + widths.key + 2.0 * widths.value
+    tensors = 2.0 * widths.residual + 2.0 * widths.gathered + 2.0 * widths.query + widths.key + 2.0 * widths.value
     tensors = tensors + (2.0 + model.gated) * widths.inner
-    gradients = (1.0 + model.gated) * widths.inner + _copies(columns) * widths.whole
+    gradients = (1.0 + model.gated) * widths.inner + _copies(columns) * widths.gathered
     context = np.where(layout.cp > 1, (1.0 + layout.cp) * (widths.key + widths.value), 0.0)
     layer = (rank.dense + rank.expert) / np.maximum(rank.layers, 1.0)
     # Two reductions' 32-bit inputs: of this layer and of the one before.
@@ -182,11 +189,11 @@ def _unsharded(columns: Columns, rank: RankColumns) -> F:
     interleaved schedule, a chunk's gradients are reduced before those of the next come to be.
     """
     layout, software = columns.layout, columns.software
-    held, ends = rank.dense + rank.expert, root(columns, rank)
-    layers = np.maximum(held - ends, 0.0)
+    count, ends = rank.dense + rank.expert, root(columns, rank)
+    layers = np.maximum(count - ends, 0.0)
     passing = 2.0 * ends + _unit_bytes(columns) * layers / np.maximum(rank.layers, 1.0)
     chunks = np.where((layout.vp > 1) & (layout.micro_batches <= layout.pp), layout.vp, 1.0)
-    staying = 2.0 * ends + _unit_bytes(columns) * layers + software.gradient_bytes * held / chunks
+    staying = 2.0 * ends + _unit_bytes(columns) * layers + software.gradient_bytes * count / chunks
     return np.where(layout.reshard > 0, passing, staying)
 
 
@@ -203,6 +210,8 @@ def _pipeline(columns: Columns, rank: RankColumns, place: F, widths: _Widths) ->
     """
     layout = columns.layout
     several = layout.pp > 1
-    received = layout.micro_batches * layout.vp * widths.own * ((place > 0) * 1.0 + (place < layout.pp - 1.0) * 1.0)
+    received = (
+        layout.micro_batches * layout.vp * widths.residual * ((place > 0) * 1.0 + (place < layout.pp - 1.0) * 1.0)
+    )
     outputs = 2.0 * 2.0 * _logits(columns) * layout.micro_batches * rank.head
     return np.where(several, received + outputs, 0.0)

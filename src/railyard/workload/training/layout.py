@@ -14,8 +14,8 @@ import numpy as np
 from railyard.errors import InputError, Problem
 from railyard.workload.training.columns import Columns
 from railyard.workload.training.estimate import estimate
-from railyard.workload.training.held import HeldColumns
 from railyard.workload.training.memory import LayoutError, fits, fullest_bytes, in_gb, memory
+from railyard.workload.training.pipeline_ranks import PipelineRanks
 from railyard.workload.training.precision import check_precision
 from railyard.workload.training.spec import Layout, Training
 from railyard.workload.training.stages import layer_counts
@@ -68,10 +68,10 @@ def check(model: Model, layout: Layout, seq_len: int, accelerators: int) -> None
 
 
 def _divisions(model: Model, layout: Layout, seq_len: int) -> Iterator[Problem]:
-    def uneven(key: str, size: int, what: str, whole: int) -> Problem:
-        near = ", ".join(str(n) for n in _divisors(whole) if n <= 4 * size) or "1"
+    def uneven(key: str, size: int, what: str, total: int) -> Problem:
+        near = ", ".join(str(n) for n in _divisors(total) if n <= 4 * size) or "1"
         return Problem(
-            f"{size} does not divide the {whole} {what}", key=f"parallelism.{key}", found=str(size), allowed=near
+            f"{size} does not divide the {total} {what}", key=f"parallelism.{key}", found=str(size), allowed=near
         )
 
     if model.heads % layout.tp:
@@ -299,13 +299,13 @@ def _trainings(
 
 def _that_fit(trainings: list[Training], accelerator: Accelerator) -> list[Training]:
     columns = Columns.of(trainings, [accelerator] * len(trainings))
-    good = fits(columns, HeldColumns.of(trainings))
+    good = fits(columns, PipelineRanks.of(trainings))
     return [training for training, fit in zip(trainings, good, strict=True) if fit]
 
 
 def _none_fits(trainings: list[Training], accelerator: Accelerator) -> LayoutError:
     columns = Columns.of(trainings, [accelerator] * len(trainings))
-    training = trainings[int(np.argmin(fullest_bytes(columns, HeldColumns.of(trainings))))]
+    training = trainings[int(np.argmin(fullest_bytes(columns, PipelineRanks.of(trainings))))]
     table = memory(training, accelerator)
     need, have = table.fullest.total_bytes / 1e9, accelerator.memory_bytes / 1e9
     return LayoutError(
@@ -325,17 +325,17 @@ def nearest_that_fit(training: Training, accelerator: Accelerator, count: int = 
         accelerator: On which it runs.
         count: At most so many.
     """
-    own = training.layout
+    asked = training.layout
     search = Search(
-        accelerators=own.ranks,
-        domain=max(accelerator.scale_up_domain, own.tp),
-        global_batch=own.global_batch,
+        accelerators=asked.ranks,
+        domain=max(accelerator.scale_up_domain, asked.tp),
+        global_batch=asked.global_batch,
         seq_len=training.seq_len,
         fixed={},
     )
     tried = _trainings(training.model, search, training.software, training.precision, training.communication)
     good = [found.layout for found in _that_fit(tried, accelerator)] if tried else []
-    return tuple(sorted(good, key=lambda layout: _distance(layout, own))[:count])
+    return tuple(sorted(good, key=lambda layout: _distance(layout, asked))[:count])
 
 
 def _distance(one: Layout, other: Layout) -> float:

@@ -15,7 +15,7 @@ from railyard.errors import InputError
 from railyard.workload.training.buffers import in_flight, kept, state, working
 from railyard.workload.training.columns import Columns
 from railyard.workload.training.fully_sharded import fully_sharded
-from railyard.workload.training.held import HeldColumns, RankColumns, ranks_of
+from railyard.workload.training.pipeline_ranks import PipelineRanks, RankColumns
 
 if TYPE_CHECKING:
     from railyard.catalog import Accelerator
@@ -144,7 +144,7 @@ def memory(training: Training, accelerator: Accelerator) -> MemoryTable:
     """Memory of every pipeline stage of a job."""
     pp = training.layout.pp
     columns = Columns.of([training], [accelerator])
-    found = rank_memory(columns, ranks_of(training), np.arange(pp, dtype=np.float64))
+    found = rank_memory(columns, RankColumns.of(training), np.arange(pp, dtype=np.float64))
     names = ("parameters", "gradients", "optimizer", "activations", "buffers", "reserved")
     table = [[round(float(v)) for v in np.broadcast_to(getattr(found, name), pp)] for name in names]
     rows = zip(*table, strict=True)
@@ -156,17 +156,17 @@ def memory(training: Training, accelerator: Accelerator) -> MemoryTable:
     )
 
 
-def fits(columns: Columns, held: HeldColumns) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def fits(columns: Columns, pipeline: PipelineRanks) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Whether each of many designs fits: its first, its fullest middle and its last stage."""
-    good: np.ndarray[tuple[int], np.dtype[np.bool_]] = fullest_bytes(columns, held) <= columns.device.memory_bytes
+    good: np.ndarray[tuple[int], np.dtype[np.bool_]] = fullest_bytes(columns, pipeline) <= columns.device.memory_bytes
     return good
 
 
-def fullest_bytes(columns: Columns, held: HeldColumns) -> F:
+def fullest_bytes(columns: Columns, pipeline: PipelineRanks) -> F:
     """Bytes on the fullest of the first, the fullest middle and the last stage of each of many designs."""
     most = np.zeros_like(columns.layout.pp)
     places = (np.zeros_like(columns.layout.pp), np.ones_like(columns.layout.pp), columns.layout.pp - 1.0)
-    for kind, place in zip(held.kinds, places, strict=True):
+    for kind, place in zip(pipeline.kinds, places, strict=True):
         most = np.maximum(most, np.where(kind.ranks == 0, 0.0, rank_memory(columns, kind, place).total))
     return most
 

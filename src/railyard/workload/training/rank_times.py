@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from railyard.model.machine import MachineColumns
     from railyard.workload.training.columns import Columns
     from railyard.workload.training.contention import ConcurrentPasses, Loss
-    from railyard.workload.training.held import RankColumns
     from railyard.workload.training.passes import LayerPasses
+    from railyard.workload.training.pipeline_ranks import RankColumns
     from railyard.workload.training.sync.closed_form import AdaptedDesigns
 
 
@@ -89,9 +89,9 @@ def rank_times(
     """
     slowed, around = hooks
     rank = rank.of_one_batch(columns)
-    held = (rank.layers, rank.moe_layers, rank.embedding, rank.head)
-    work = passes.stage(*held)
-    loss = slowed.loss(work, held)
+    layers = (rank.layers, rank.moe_layers, rank.embedding, rank.head)
+    work = passes.stage(*layers)
+    loss = slowed.loss(work, layers)
     again = recompute_s(columns, passes, work, rank.layers, rank.moe_layers)
     ahead, back = (_exposed(columns, rank, machine, phase, loss) for phase in ("forward", "backward"))
     cast = _weight_cast_s(columns, rank)
@@ -195,8 +195,10 @@ def _sharded(
     layout, software, (loss, around) = columns.layout, columns.software, hooks
     group = Group(layout.shard, layout.tp)
     layers = np.maximum(rank.layers, 1.0)
-    bytes_held = (rank.dense + rank.expert) * 2.0
-    each = collective_s(CollectiveKind.ALL_GATHER, bytes_held / layers, group, machine, software.collective_fraction)
+    parameter_bytes = (rank.dense + rank.expert) * 2.0
+    each = collective_s(
+        CollectiveKind.ALL_GATHER, parameter_bytes / layers, group, machine, software.collective_fraction
+    )
     grads = (rank.dense + rank.expert) * software.gradient_bytes
     spread = collective_s(CollectiveKind.REDUCE_SCATTER, grads / layers, group, machine, software.collective_fraction)
     each, again_each, spread, coding = around.each(rank.dense + rank.expert, layers, each, each, spread)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from railyard.model.columns import F
     from railyard.model.machine import MachineColumns
     from railyard.workload.training.columns import Columns
-    from railyard.workload.training.held import HeldColumns
+    from railyard.workload.training.pipeline_ranks import PipelineRanks
     from railyard.workload.training.rank_times import RankTimes
     from railyard.workload.training.sync.closed_form import AdaptedDesigns
 
@@ -34,10 +34,12 @@ class SyncTimes:
 
 
 def sync_times(
-    columns: Columns, held: HeldColumns, machine: MachineColumns, times: RankTimes, around: AdaptedDesigns
+    columns: Columns, pipeline: PipelineRanks, machine: MachineColumns, times: RankTimes, around: AdaptedDesigns
 ) -> SyncTimes:
     """The once-a-step part on the rank that holds most."""
-    largest = [np.max([getattr(kind, name) for kind in held.kinds], axis=0) for name in ("dense", "expert", "layers")]
+    largest = [
+        np.max([getattr(kind, name) for kind in pipeline.kinds], axis=0) for name in ("dense", "expert", "layers")
+    ]
     dense, expert, layers = largest
     layout, software = columns.layout, columns.software
     replicated = np.where(layout.zero < 3, 1.0, 0.0)
@@ -85,10 +87,10 @@ def _window(columns: Columns) -> F:
 
 
 def _traffic(
-    columns: Columns, machine: MachineColumns, held: tuple[F, F], layers: F, around: AdaptedDesigns
+    columns: Columns, machine: MachineColumns, parameters: tuple[F, F], layers: F, around: AdaptedDesigns
 ) -> tuple[F, F, F]:
     """Seconds of reducing all gradients and gathering all parameters of the rank, unhidden, and of coding them."""
-    dense, expert = held
+    dense, expert = parameters
     layout = columns.layout
     replicas = layout.dp * layout.cp
     experts = layout.tp * replicas / (layout.ep * layout.expert_tp)
@@ -101,16 +103,18 @@ def _traffic(
     return reduce + more_reduce, gather + more_gather, coding + more_coding
 
 
-def _reduce_and_gather(columns: Columns, machine: MachineColumns, held: F, group: Group, layers: F) -> tuple[F, F]:
+def _reduce_and_gather(
+    columns: Columns, machine: MachineColumns, parameters: F, group: Group, layers: F
+) -> tuple[F, F]:
     software, layout = columns.software, columns.layout
     fraction = software.collective_fraction
-    used = np.where((held > 0) & (group.ranks > 1), 1.0, 0.0)
-    grads, params = held * software.gradient_bytes / layers, held * 2.0 / layers
-    whole = collective_s(CollectiveKind.ALL_REDUCE, grads, group, machine, fraction)
+    used = np.where((parameters > 0) & (group.ranks > 1), 1.0, 0.0)
+    grads, params = parameters * software.gradient_bytes / layers, parameters * 2.0 / layers
+    all_reduce = collective_s(CollectiveKind.ALL_REDUCE, grads, group, machine, fraction)
     scatter = collective_s(CollectiveKind.REDUCE_SCATTER, grads, group, machine, fraction)
     gather = collective_s(CollectiveKind.ALL_GATHER, params, group, machine, fraction)
     sharded = layout.zero >= 1
-    return used * layers * np.where(sharded, scatter, whole), used * layers * np.where(sharded, gather, 0.0)
+    return used * layers * np.where(sharded, scatter, all_reduce), used * layers * np.where(sharded, gather, 0.0)
 
 
 def _optimizer_s(columns: Columns, dense: F, expert: F) -> F:
@@ -118,6 +122,6 @@ def _optimizer_s(columns: Columns, dense: F, expert: F) -> F:
     layout, software = columns.layout, columns.software
     sharded = np.where(layout.zero >= 1, 1.0, 0.0)
     edp = np.maximum(layout.tp * layout.dp * layout.cp / (layout.ep * layout.expert_tp), 1.0)
-    own = dense / np.where(sharded > 0, layout.shard, 1.0) + expert / np.where(sharded > 0, edp, 1.0)
-    buffer = np.where(layout.zero >= 2, own, dense + expert) * software.gradient_bytes * 2.0
-    return (own * software.optimizer_bytes + buffer) / columns.device.hbm_bytes_s
+    shard = dense / np.where(sharded > 0, layout.shard, 1.0) + expert / np.where(sharded > 0, edp, 1.0)
+    buffer = np.where(layout.zero >= 2, shard, dense + expert) * software.gradient_bytes * 2.0
+    return (shard * software.optimizer_bytes + buffer) / columns.device.hbm_bytes_s

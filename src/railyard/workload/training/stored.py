@@ -50,10 +50,10 @@ def checkpoint_bytes(training: Training) -> float:
     saved, layout = training.checkpoint, training.layout
     if saved is None:
         return 0.0
-    held = [stage_parameters(training, stage) for stage in virtual_stages(training.model, layout)]
+    stages = [stage_parameters(training, stage) for stage in virtual_stages(training.model, layout)]
     stage = layout.tp * layout.cp * layout.dp
-    dense = sum(part.dense for part in held) * layout.tp
-    expert = sum(part.expert for part in held) * stage / layout.edp
+    dense = sum(part.dense for part in stages) * layout.tp
+    expert = sum(part.expert for part in stages) * stage / layout.edp
     return (dense + expert) * saved.bytes_per_parameter
 
 

@@ -9,9 +9,9 @@ import numpy as np
 from railyard.errors import InputError
 from railyard.workload.training.columns import Columns
 from railyard.workload.training.estimate import estimate
-from railyard.workload.training.held import HeldColumns
 from railyard.workload.training.layout import check
 from railyard.workload.training.memory import fits
+from railyard.workload.training.pipeline_ranks import PipelineRanks
 from railyard.workload.training.spec import Training
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def settled(
         for one in _choices(row, layout, model)
     ]
     columns = Columns.of(tried, [machine.accelerator] * len(tried))
-    good = [job for job, fit in zip(tried, fits(columns, HeldColumns.of(tried)), strict=True) if fit]
+    good = [job for job, fit in zip(tried, fits(columns, PipelineRanks.of(tried)), strict=True) if fit]
     if not good:
         return layout
     return good[int(np.argmin(estimate(good, [machine] * len(good)).step_s))].layout

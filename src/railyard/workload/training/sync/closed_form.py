@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from railyard.model.columns import F
     from railyard.model.machine import Machine
     from railyard.workload.training.columns import Columns
-    from railyard.workload.training.held import HeldColumns
+    from railyard.workload.training.pipeline_ranks import PipelineRanks
     from railyard.workload.training.spec import Training
     from railyard.workload.training.sync.spec import Communication
     from railyard.workload.training.sync.wire import Peers
@@ -34,14 +34,14 @@ class Design:
 
     Attributes:
         row: Of the table.
-        whole: The job.
+        job: The job.
         training: What one worker of it does.
         asked: For what.
         machine: On what it runs.
     """
 
     row: int
-    whole: Training
+    job: Training
     training: Training
     asked: Communication
     machine: Machine
@@ -84,18 +84,18 @@ class AdaptedDesigns:
     def of(cls, trainings: Sequence[Training], machines: Sequence[Machine]) -> AdaptedDesigns:
         """Those of a table; designs that ask for nothing cost nothing."""
         found = []
-        for row, (whole, machine) in enumerate(zip(trainings, machines, strict=True)):
-            asked = whole.communication
+        for row, (job, machine) in enumerate(zip(trainings, machines, strict=True)):
+            asked = job.communication
             if asked is not None and not asked.plain:
-                found.append(Design(row, whole, worker_job(whole), asked, machine))
+                found.append(Design(row, job, worker_job(job), asked, machine))
         return cls(tuple(found))
 
-    def once(self, name: str, held: F, layers: F, reduce: F, gather: F) -> tuple[F, F, F]:
+    def once(self, name: str, parameters: F, layers: F, reduce: F, gather: F) -> tuple[F, F, F]:
         """Seconds of reducing and gathering a holding once a step, and of coding it; unhidden.
 
         Args:
             name: `dense` or `expert`.
-            held: Parameters of a rank.
+            parameters: Of a rank.
             layers: In which they come.
             reduce: Seconds of reductions without anything done to them.
             gather: Seconds of gathers without anything done to them.
@@ -104,23 +104,25 @@ class AdaptedDesigns:
         for design in self.designs:
             row = design.row
             peers = replica_peers(design.training.layout, name, design.domain)
-            if held[row] <= 0 or peers.ranks <= 1 or design.training.layout.zero >= 3:
+            if parameters[row] <= 0 or peers.ranks <= 1 or design.training.layout.zero >= 3:
                 continue
             reduce[row], spent = _reduce_once(
-                design, name, float(held[row]), float(layers[row]), peers=peers, plain_s=float(reduce[row])
+                design, name, float(parameters[row]), float(layers[row]), peers=peers, plain_s=float(reduce[row])
             )
             coding[row] += spent
             scheme = design.asked.compression
             if scheme is not None and gather[row] > 0 and scheme.parameter_share != 1.0:
-                gather[row], spent = _gather(design, float(held[row]), float(layers[row]), peers, _stride(design, name))
+                gather[row], spent = _gather(
+                    design, float(parameters[row]), float(layers[row]), peers, _stride(design, name)
+                )
                 coding[row] += spent
         return reduce, gather, coding
 
-    def each(self, held: F, layers: F, gather: F, again: F, scatter: F) -> tuple[F, F, F, F]:
+    def each(self, parameters: F, layers: F, gather: F, again: F, scatter: F) -> tuple[F, F, F, F]:
         """Seconds of one micro-batch under ZeRO-3: gathers for forward and backward, scatter of a layer; coding of all.
 
         Args:
-            held: Parameters of a rank.
+            parameters: Of a rank.
             layers: In which they come.
             gather: Seconds of gathering a layer for forward, without anything done to it.
             again: The same for backward.
@@ -133,7 +135,7 @@ class AdaptedDesigns:
             peers = replica_peers(layout, "dense", design.domain)
             if scheme is None or layout.zero < 3 or peers.ranks <= 1:
                 continue
-            each, count = float(held[row] / layers[row]), float(layers[row])
+            each, count = float(parameters[row] / layers[row]), float(layers[row])
             spent_forward = spent_again = 0.0
             if scheme.parameter_share != 1.0:
                 gather[row], spent_forward = _gather(design, each, 1.0, peers, layout.tp)
@@ -172,7 +174,7 @@ class AdaptedDesigns:
                 gradient[row] = left - min(share * left, float(forward[row]))
         return gradient, parameter
 
-    def meetings(self, held: HeldColumns, step: F) -> F:
+    def meetings(self, pipeline: PipelineRanks, step: F) -> F:
         """Seconds that meetings of workers add to a mean step."""
         longer = np.zeros_like(step)
         for design in self.designs:
@@ -181,7 +183,7 @@ class AdaptedDesigns:
                 continue
             seconds, work = 0.0, KernelWork()
             for name in ("dense", "expert"):
-                most = max(float(getattr(kind, name)[design.row]) for kind in held.kinds)
+                most = max(float(getattr(kind, name)[design.row]) for kind in pipeline.kinds)
                 if most > 0:
                     sent, made = _meeting(design, name, most)
                     seconds, work = seconds + sent, work + made
@@ -196,55 +198,55 @@ def _stride(design: Design, name: str) -> int:
 
 
 def _reduce_once(
-    design: Design, name: str, held: float, layers: float, *, peers: Peers, plain_s: float
+    design: Design, name: str, parameters: float, layers: float, *, peers: Peers, plain_s: float
 ) -> tuple[float, float]:
     """Seconds of one holding's reductions, and of coding them."""
     stride, asked = _stride(design, name), design.asked
     if asked.compression is not None:
-        made = asked.compression.reduction(bundle(design.training, name, held / layers), peers)
+        made = asked.compression.reduction(bundle(design.training, name, parameters / layers), peers)
         return layers * design.reduction_s(made, peers, stride), layers * design.seconds(made.work)
     if asked.sparse is not None and name == "dense":
         rows = table(design.training, asked.sparse, peers)
         rest = design.collective_s(
             CollectiveKind.ALL_REDUCE,
-            without_table(design.training, held) * design.training.software.gradient_bytes / layers,
+            without_table(design.training, parameters) * design.training.software.gradient_bytes / layers,
             peers.ranks,
             stride,
         )
         return layers * rest + design.reduction_s(rows, peers, stride), design.seconds(rows.work)
     if asked.scheduling is not None:
-        size = held / layers * design.training.software.gradient_bytes
+        size = parameters / layers * design.training.software.gradient_bytes
         pieces = max(1, -(-int(size) // asked.scheduling.piece_bytes))
         each = design.collective_s(CollectiveKind.ALL_REDUCE, size / pieces, peers.ranks, stride)
         return layers * pieces * each, 0.0
     return float(plain_s), 0.0
 
 
-def _gather(design: Design, held: float, layers: float, peers: Peers, stride: int) -> tuple[float, float]:
+def _gather(design: Design, parameters: float, layers: float, peers: Peers, stride: int) -> tuple[float, float]:
     """Seconds of gathering parameters as sent, and of coding the own ones and decoding all."""
     scheme = design.asked.compression
     assert scheme is not None
-    size = held / layers * 2.0 * scheme.parameter_share
+    size = parameters / layers * 2.0 * scheme.parameter_share
     each = design.collective_s(CollectiveKind.ALL_GATHER, size, peers.ranks, stride)
-    return layers * each, layers * design.seconds(gather_work(held / layers, scheme.parameter_share, peers.ranks))
+    return layers * each, layers * design.seconds(gather_work(parameters / layers, scheme.parameter_share, peers.ranks))
 
 
 def gather_work(parameters: float, share: float, ranks: int) -> KernelWork:
     """Coding the rank's own share of gathered parameters and decoding all."""
-    own = parameters / ranks
-    return KernelWork((own + parameters) * 2.0 * (1.0 + share), 0.0, 2.0)
+    shard = parameters / ranks
+    return KernelWork((shard + parameters) * 2.0 * (1.0 + share), 0.0, 2.0)
 
 
-def _meeting(design: Design, name: str, held: float) -> tuple[float, KernelWork]:
+def _meeting(design: Design, name: str, parameters: float) -> tuple[float, KernelWork]:
     """Seconds in which workers exchange all of a holding, and what the outer update computes."""
     updates, layout = design.asked.meets(), design.training.layout
     assert updates is not None
     peers = replica_peers(layout, name, design.domain)
-    own = held / peers.ranks
+    shard = parameters / peers.ranks
     apart = layout.tp * layout.cp * layout.dp
-    size = own * updates.bits / 8.0 / updates.fragments
-    sent = design.collective_s(CollectiveKind.ALL_REDUCE, size, workers_of(design.whole), apart)
+    size = shard * updates.bits / 8.0 / updates.fragments
+    sent = design.collective_s(CollectiveKind.ALL_REDUCE, size, workers_of(design.job), apart)
     if layout.zero == 0:
-        inside = held * 4.0 / updates.fragments
+        inside = parameters * 4.0 / updates.fragments
         sent += design.collective_s(CollectiveKind.ALL_GATHER, inside, peers.ranks, _stride(design, name))
-    return updates.fragments * sent, outer_work(updates, own)
+    return updates.fragments * sent, outer_work(updates, shard)

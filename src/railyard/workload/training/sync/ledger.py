@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.graph import CollectiveKind
 from railyard.result.training import BytesPair, CommunicationFigures, PublishedEffect, UsedPart
-from railyard.workload.training.held import HeldColumns
+from railyard.workload.training.pipeline_ranks import PipelineRanks
 from railyard.workload.training.sync.graph import asked_of
 from railyard.workload.training.sync.shapes import bundle
 from railyard.workload.training.sync.sparse_rows import table, without_table
@@ -95,8 +95,8 @@ def ledger(training: Training, domain: int) -> SyncLedger | None:
     asked = asked_of(training)
     if asked is None:
         return None
-    columns = HeldColumns.of([training])
-    most = {name: max(float(getattr(kind, name)[0]) for kind in columns.kinds) for name in ("dense", "expert")}
+    pipeline = PipelineRanks.of([training])
+    most = {name: max(float(getattr(kind, name)[0]) for kind in pipeline.kinds) for name in ("dense", "expert")}
     plain = training.replace(communication=None)
     return SyncLedger(
         plain_bytes=sent_bytes(plain, domain, most),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.model.columns import table_of
 from railyard.workload.training import parameters
 from railyard.workload.training.stages import StageCounts, rank_stages
 
@@ -31,15 +32,26 @@ class RankColumns:
     dense: F
     expert: F
 
+    @classmethod
+    def of(cls, training: Training) -> RankColumns:
+        """Every pipeline rank of one job, in order."""
+        model, layout = training.model, training.layout
+        return cls.of_table(np.array([[1.0, *_contents(rank, model, layout)] for rank in rank_stages(model, layout)]))
+
+    @classmethod
+    def of_table(cls, table: F) -> RankColumns:
+        """Columns of a table that has them in the order of the fields."""
+        return cls(*(np.ascontiguousarray(table[:, column]) for column in range(7)))
+
     def of_one_batch(self, columns: Columns) -> RankColumns:
         """What a micro-batch meets on average: under DualPipe one of the two stages that a rank holds."""
         share = np.where(columns.layout.dual > 0, 0.5, 1.0)
-        held = {name: getattr(self, name) * share for name in RankColumns.__slots__ if name != "ranks"}
-        return RankColumns(ranks=self.ranks, **held)
+        met = {name: getattr(self, name) * share for name in RankColumns.__slots__ if name != "ranks"}
+        return RankColumns(ranks=self.ranks, **met)
 
 
 @dataclass(frozen=True, slots=True)
-class HeldColumns:
+class PipelineRanks:
     """The three kinds of pipeline rank; a pipeline of one rank is all `last`.
 
     `layer_dense` and `layer_expert` are the parameters of the fullest kind of transformer layer.
@@ -57,53 +69,32 @@ class HeldColumns:
         return self.first, self.middle, self.last
 
     @classmethod
-    def of(cls, trainings: Sequence[Training]) -> HeldColumns:
+    def of(cls, trainings: Sequence[Training]) -> PipelineRanks:
         """Columns of many jobs; jobs that split the same model alike are counted once."""
-        known: dict[tuple[object, ...], int] = {}
-        rows: list[list[float]] = []
-        order = np.empty(len(trainings), dtype=np.int64)
-        for position, training in enumerate(trainings):
-            layout = training.layout
-            key = (
-                id(training.model),
-                layout.tp,
-                layout.pp,
-                layout.vp,
-                layout.ep,
-                layout.expert_tp,
-                layout.schedule == "dualpipe",
-            )
-            if key not in known:
-                known[key] = len(rows)
-                rows.append(_row(training.model, layout))
-            order[position] = known[key]
-        table = np.array(rows, dtype=np.float64).reshape(len(rows), -1)[order]
-        first, middle, last = (_rank_columns(table[:, 7 * kind : 7 * kind + 7]) for kind in range(3))
+        table = table_of(trainings, _row, key=_split)
+        first, middle, last = (RankColumns.of_table(table[:, 7 * kind : 7 * kind + 7]) for kind in range(3))
         layer_dense, layer_expert = (np.ascontiguousarray(table[:, column]) for column in (21, 22))
         return cls(first, middle, last, layer_dense, layer_expert)
 
 
-def ranks_of(training: Training) -> RankColumns:
-    """Every pipeline rank of one job, in order."""
-    held = [_held(rank, training.model, training.layout) for rank in rank_stages(training.model, training.layout)]
-    return _rank_columns(np.array([[1.0, *row] for row in held]))
+def _split(training: Training) -> tuple[object, ...]:
+    layout = training.layout
+    degrees = (layout.tp, layout.pp, layout.vp, layout.ep, layout.expert_tp)
+    return id(training.model), *degrees, layout.schedule == "dualpipe"
 
 
-def _rank_columns(table: F) -> RankColumns:
-    return RankColumns(*(np.ascontiguousarray(table[:, column]) for column in range(7)))
-
-
-def _row(model: Model, layout: Layout) -> list[float]:
+def _row(training: Training) -> list[float]:
+    model, layout = training.model, training.layout
     ranks = rank_stages(model, layout)
     row: list[float] = []
     middle = max(ranks[1:-1], key=lambda rank: rank.layers, default=StageCounts(0, 0, embedding=False, head=False))
     for rank, count in ((ranks[0], len(ranks) > 1), (middle, max(0, len(ranks) - 2)), (ranks[-1], 1)):
-        row += [count, *_held(rank, model, layout)] if count else [0.0] * 7
+        row += [count, *_contents(rank, model, layout)] if count else [0.0] * 7
     dense = parameters.layer_moe_dense(model, layout) if model.experts else parameters.layer_dense(model, layout)
     return [*row, dense, parameters.layer_expert(model, layout) if model.experts else 0.0]
 
 
-def _held(rank: StageCounts, model: Model, layout: Layout) -> list[float]:
+def _contents(rank: StageCounts, model: Model, layout: Layout) -> list[float]:
     plain = rank.layers - rank.moe_layers
     dense = plain * parameters.layer_dense(model, layout) + rank.moe_layers * parameters.layer_moe_dense(model, layout)
     dense += rank.embedding * parameters.embedding(model, layout) + rank.head * parameters.head(model, layout)
