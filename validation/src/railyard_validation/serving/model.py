@@ -14,7 +14,7 @@ from railyard.workload.serving.columns import Deployments
 from railyard.workload.serving.memory import sequences
 from railyard.workload.serving.profiles import profile
 from railyard.workload.serving.software import columns
-from railyard.workload.serving.steady import (
+from railyard_validation.serving.steady import (
     ServingDemand,
     Steady,
     closed_loop,
