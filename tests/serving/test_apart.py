@@ -15,7 +15,6 @@ from railyard import api, catalog
 from railyard.engine.serving import Cost, Deployment, Pool, Router, simulate
 from railyard.errors import InputError
 from railyard.model.machine import Machine
-from railyard.model.routing import groups_visited
 from railyard.scenario import load
 from railyard.study.study import prepare
 from railyard.workload.serving.afd import Beat, SideExchange, apart_cost
@@ -158,16 +157,6 @@ def test_what_a_rank_holds_is_said_in_numbers():
     assert one.table().startswith("of one rank: weights 2.5 GiB, workspace ")
     assert other.table().startswith("of one rank: weights 31.5 GiB, workspace ")
     assert other.table().endswith(" GiB; 72.0 GiB may be used")
-
-
-def test_tokens_go_to_as_many_groups_as_experts_are_in():
-    """8 experts in 8 groups, 2 of them: two; in one group: one; half of 256 drawn by 8: all groups but a few."""
-    eight = KNOWN.model("mixtral-8x22b")
-    assert groups_visited(eight, 8) == pytest.approx(2.0)
-    assert groups_visited(eight, 1) == 1.0
-    # Two of eight without repetition in four groups of two: both in one with probability 1/7.
-    assert groups_visited(eight, 4) == pytest.approx(2 - 1 / 7)
-    assert groups_visited(KNOWN.model("llama-3-70b"), 4) == 1.0
 
 
 def best(cost, ranks, context, limit_s):

@@ -8,7 +8,6 @@ import pytest
 from railyard import catalog
 from railyard.errors import InputError
 from railyard.model.machine import Machine
-from railyard.model.routing import busiest, touched
 from railyard.workload.serving.columns import Deployments
 from railyard.workload.serving.cost import iteration_cost
 from railyard.workload.serving.iteration import IterationLoad, parts
@@ -42,25 +41,6 @@ def test_decoding_one_sequence_reads_every_weight_once() -> None:
     # 8.03 G parameters, less the input embedding that is looked up, 2 bytes, 3.35 TB/s at 90 %.
     expected = (8.03e9 - 128256 * 4096) * 2 / (3.35e12 * 0.9)
     assert seconds == pytest.approx(expected, rel=0.01)
-
-
-def test_experts_touched_are_those_of_even_draws() -> None:
-    draws = np.random.default_rng(1)
-    seen = [len({expert for _ in range(20) for expert in draws.choice(64, 4, replace=False)}) for _ in range(400)]
-    assert touched(np.array([64.0]), np.array([4.0]), np.array([20.0]))[0] == pytest.approx(np.mean(seen), rel=0.01)
-    assert touched(np.array([64.0]), np.array([4.0]), np.array([1.0]))[0] == pytest.approx(4.0)
-
-
-def test_the_busiest_rank_finds_as_many_experts_as_draws_do() -> None:
-    # 128 experts on 8 ranks, 8 tokens of 8 experts each: the mean rank finds 6.4, the busiest of 8 some three more.
-    draws, found = np.random.default_rng(2), []
-    for _ in range(2000):
-        hit = np.zeros(128, bool)
-        for _ in range(8):
-            hit[draws.choice(128, 8, replace=False)] = True
-        found.append(hit.reshape(8, 16).sum(axis=1).max())
-    one_row = (np.array([value]) for value in (128.0, 8.0, 8.0, 8.0))
-    assert busiest(*one_row)[0] == pytest.approx(np.mean(found), rel=0.05)
 
 
 def test_context_ranks_share_a_prompt_and_gather_its_keys() -> None:
