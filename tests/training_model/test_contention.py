@@ -117,7 +117,7 @@ def test_passes_beside_a_reduction_are_those_of_a_smaller_device(known):
     software = SoftwareProfile(name="test", data_ctas=24, collective_fraction=1.0)
     what = job(known.model("llama-3-8b"), software=software, dp=32, global_batch=32)
     columns = Columns.of([what], [device])
-    found = beside(columns, MachineColumns.of([machine(device, scale_up_domain=1)])).data
+    found = concurrent_passes(columns, MachineColumns.of([machine(device, scale_up_domain=1)])).data
     part, rest = 108 / 132, 1 - 2.5 * 50e9 / columns.device.hbm_bytes_s
     rates = {name: getattr(columns.device, name) * part for name in ("gemm16", "gemm8", "gemm4", "attention")}
     smaller = dataclasses.replace(
@@ -136,4 +136,4 @@ def test_tensor_collectives_take_their_stated_units(known):
     cases = [({"tensor_ctas": 20}, 20 / 132), ({"communication_sms": 0.5}, 0.5), ({"tensor_ctas": 130}, 0.9)]
     for stated, share in cases:
         what = job(known.model("llama-3-8b"), software=SoftwareProfile(name="test", **stated), tp=2, global_batch=1)
-        assert beside(Columns.of([what], [device]), rates).tensor[0] == pytest.approx(share)
+        assert concurrent_passes(Columns.of([what], [device]), rates).tensor[0] == pytest.approx(share)
