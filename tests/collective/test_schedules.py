@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.collective import ALGORITHMS, NETWORK, Machine, Schedule, Send, Shape
+from railyard.collective import ALGORITHMS, NETWORK, CollectiveMachine, Schedule, Send, Shape
 from railyard.collective.tree import binary_tree, double_tree
 from railyard.errors import SimulationError
 from railyard.graph import CollectiveKind as Kind
 
-ABLE = Machine(
+ABLE = CollectiveMachine(
     architecture="hopper",
     library="nccl",
     scale_up="switched",

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railyard.catalog import Range
-from railyard.economics.serving import OWNED, Goodput, owned, rented
+from railyard.economics.serving import OWNED, PaidGoodput, owned, rented
 from railyard.errors import InputError
 
 DAY_S = 86_400.0
@@ -38,7 +38,7 @@ def bill(**other: Range) -> dict[str, Range]:
 
 def test_deepseek_publishes_the_same_bill() -> None:
     """226.75 nodes of 8 at $2: $87,072 a day; $0.112 per million tokens of all kinds, $0.518 of output."""
-    goodput = Goodput(608e9, 168e9, DAY_S, cached_share=0.563)
+    goodput = PaidGoodput(608e9, 168e9, DAY_S, cached_share=0.563)
     cost = rented(exactly(2.0), goodput, 226.75 * 8)
     assert cost.parts[0][1].typical * 24 == pytest.approx(87_072)
     total, output = cost.tokens["total"], cost.tokens["output"]
@@ -50,7 +50,7 @@ def test_deepseek_publishes_the_same_bill() -> None:
 
 
 def test_an_owner_pays_four_parts() -> None:
-    cost = owned(bill(), Goodput(3.6e6, 0.4e6, 3600.0), 8)
+    cost = owned(bill(), PaidGoodput(3.6e6, 0.4e6, 3600.0), 8)
     parts = {name: band.typical for name, band in cost.parts}
     capital = (8 * 33_800 + 120_000) * 1.03
     assert parts["capital"] == pytest.approx(capital * 0.315471 / 8760, rel=1e-5)  # CRF(10 %, 4 years)
@@ -64,7 +64,7 @@ def test_an_owner_pays_four_parts() -> None:
 
 
 def test_metered_and_provisioned_power_are_two_quantities() -> None:
-    goodput = Goodput(3.6e6, 0, 3600.0)
+    goodput = PaidGoodput(3.6e6, 0, 3600.0)
     usual = owned(bill(), goodput, 8)
     drawn = owned(bill(it_w=exactly(12_000)), goodput, 8)
     sold = owned(bill(provisioned_w=exactly(20_000)), goodput, 8)
@@ -79,10 +79,10 @@ def test_metered_and_provisioned_power_are_two_quantities() -> None:
 
 def test_late_requests_cost_and_do_not_count() -> None:
     met = [True, False, True, True]
-    goodput = Goodput.of(met, [100, 900, 200, 100], [10, 90, 20, 10], 10.0, cached=[50, 900, 100, 50])
+    goodput = PaidGoodput.of(met, [100, 900, 200, 100], [10, 90, 20, 10], 10.0, cached=[50, 900, 100, 50])
     assert (goodput.input_tokens, goodput.output_tokens, goodput.attainment) == (400, 40, 0.75)
     assert goodput.cached_share == 0.5
-    everything = Goodput.of([True] * 4, [100, 900, 200, 100], [10, 90, 20, 10], 10.0)
+    everything = PaidGoodput.of([True] * 4, [100, 900, 200, 100], [10, 90, 20, 10], 10.0)
     strict, lax = (rented(exactly(2.0), one, 8).tokens["total"] for one in (goodput, everything))
     assert strict is not None
     assert lax is not None
@@ -90,13 +90,13 @@ def test_late_requests_cost_and_do_not_count() -> None:
 
 
 def test_nothing_served_well_has_no_price() -> None:
-    cost = rented(exactly(2.0), Goodput.of([False], [10], [10], 1.0), 8, it_w=exactly(100))
+    cost = rented(exactly(2.0), PaidGoodput.of([False], [10], [10], 1.0), 8, it_w=exactly(100))
     assert set(cost.tokens.values()) == {None}
 
 
 @given(st.floats(1, 1e12), st.floats(1, 1e12), st.floats(1e-3, 1e7), st.floats(0.5, 50), st.integers(1, 10**6))
 def test_total_is_the_harmonic_sum(asked: float, answered: float, seconds: float, rent: float, gpus: int) -> None:
-    cost = rented(Range(rent / 2, rent, rent * 2), Goodput(asked, answered, seconds), gpus)
+    cost = rented(Range(rent / 2, rent, rent * 2), PaidGoodput(asked, answered, seconds), gpus)
     each = [cost.tokens[kind] for kind in ("input", "output", "total")]
     inputs, outputs, total = (band.typical for band in each if band is not None)
     assert 1 / total == pytest.approx(1 / inputs + 1 / outputs)
@@ -106,7 +106,7 @@ def test_total_is_the_harmonic_sum(asked: float, answered: float, seconds: float
 
 
 def test_wrong_bills_are_refused() -> None:
-    goodput = Goodput(1, 1, 1)
+    goodput = PaidGoodput(1, 1, 1)
     with pytest.raises(InputError, match="did you mean `it_w`"):
         owned({**bill(), "it_W": exactly(1)}, goodput, 8)
     for name in OWNED:
@@ -117,4 +117,4 @@ def test_wrong_bills_are_refused() -> None:
     with pytest.raises(InputError, match="accelerators"):
         rented(exactly(2), goodput, 0)
     with pytest.raises(InputError, match="span of time"):
-        Goodput(1, 1, 0)
+        PaidGoodput(1, 1, 0)

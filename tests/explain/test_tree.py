@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from railyard.graph import Job
-from railyard.measure.explain import Node, Tree, shared_out
+from railyard.measure.explain import TimeNode, TimeTree, shared_out
 from railyard.measure.explain_tree import COMMUNICATION, COMPUTATION, HOST, OPTIMIZER, SPREAD, tree_of
 from railyard.scenario import load
 from railyard.study.study import prepare
@@ -160,8 +160,8 @@ def test_shared_out_by_the_largest_remainder(amount: int, weights: list[float], 
 def test_a_tree_that_does_not_add_up_is_refused() -> None:
     from railyard.errors import RailyardError
 
-    wrong = Tree("", 10, 2, Node("step", 20, children=(Node("a", 9), Node("b", 12))))
+    wrong = TimeTree("", 10, 2, TimeNode("step", 20, children=(TimeNode("a", 9), TimeNode("b", 12))))
     with pytest.raises(RailyardError, match="not the sum"):
         wrong.check()
     with pytest.raises(RailyardError, match="holds"):
-        Tree("", 10, 2, Node("step", 19)).check()
+        TimeTree("", 10, 2, TimeNode("step", 19)).check()

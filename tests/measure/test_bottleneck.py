@@ -66,11 +66,11 @@ def test_only_what_is_needed_is_simulated():
 def test_scaling_arguments_are_those_of_the_cluster():
     """Every resource can be given to a real cluster, whose rates and latencies then change by the factor."""
     machine = cluster.build(cluster.ClusterSpec(accelerators=64, server="hgx-h100"), catalog.load())
-    assert machine.scaled(**NIC.scaling(1.25)).nic.rate_bps == pytest.approx(1.25 * machine.nic.rate_bps)
-    assert machine.scaled(**FLOPS.scaling(2.0)).accelerator.flops["bf16"] == 2 * machine.accelerator.flops["bf16"]
-    scale_up = machine.scaled(**SCALE_UP.scaling(1.5)).scale_up.rate_bps
+    assert NIC.scaled(machine, 1.25).nic.rate_bps == pytest.approx(1.25 * machine.nic.rate_bps)
+    assert FLOPS.scaled(machine, 2.0).accelerator.flops["bf16"] == 2 * machine.accelerator.flops["bf16"]
+    scale_up = SCALE_UP.scaled(machine, 1.5).scale_up.rate_bps
     assert scale_up == pytest.approx(1.5 * machine.scale_up.rate_bps)
-    sooner = machine.scaled(**LATENCY.scaling(2.0))
+    sooner = LATENCY.scaled(machine, 2.0)
     assert sooner.scale_up.latency_ps == pytest.approx(machine.scale_up.latency_ps / 2, abs=1)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from railyard.cli.guard import run as command
 from railyard.errors import InputError
 from railyard.scenario.packet import fabric
-from railyard.study.traffic.simulate import Run, run
+from railyard.study.traffic.simulate import TrafficRun, run
 
 MATRIX = "Nodes 16\nConnections 1\n0->15 id 1 start 0 size 2000000\n"
 HEADING = "at,where,event,value\n"
@@ -26,7 +26,7 @@ def play(tmp_path):
             path = tmp_path / "faults.csv"
             path.write_text(HEADING + faults)
         preset = fabric("uec-htsim")
-        return run(Run(traffic, None, preset, preset.settings, faults=path, **more))
+        return run(TrafficRun(traffic, None, preset, preset.settings, faults=path, **more))
 
     return go
 
@@ -71,7 +71,7 @@ def test_a_file_without_the_heading_is_refused(tmp_path, play):
     preset = fabric("uec-htsim")
     play(None)
     with pytest.raises(InputError, match="columns"):
-        run(Run(tmp_path / "one.cm", None, preset, preset.settings, faults=path))
+        run(TrafficRun(tmp_path / "one.cm", None, preset, preset.settings, faults=path))
 
 
 @given(st.text(max_size=60))
@@ -82,7 +82,7 @@ def test_any_text_is_read_or_refused(tmp_path_factory, text):
     preset = fabric("uec-htsim")
     # Whatever the text, nothing but an InputError comes out of it.
     with contextlib.suppress(InputError):
-        run(Run(folder / "one.cm", None, preset, preset.settings, faults=folder / "faults.csv"))
+        run(TrafficRun(folder / "one.cm", None, preset, preset.settings, faults=folder / "faults.csv"))
 
 
 def test_the_command(tmp_path, capsys):

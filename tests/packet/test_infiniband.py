@@ -10,8 +10,7 @@ from railyard.engine.packet.faults import down
 from railyard.errors import InputError, SimulationError
 from railyard.fabric import fabrics
 from railyard.routes import Routes
-from railyard.scenario.packet import Settings as Said
-from railyard.scenario.packet import assign, fabric
+from railyard.scenario.packet import PacketSettings, assign, fabric
 
 STATIC = fabrics.get("infiniband-static").packets.constants
 ADAPTIVE = fabrics.get("infiniband").packets.constants
@@ -220,7 +219,7 @@ def test_fabrics_by_name_and_their_keys():
         fabric("infiniband").settings,
         ["link_credit_buffer=64 KiB", "link_credit_lanes=2", "link_credit_low_weight=192,64", "link_credit_fifo=true"],
     )
-    assert isinstance(said, Said)
+    assert isinstance(said, PacketSettings)
     assert (said.link_credit_buffer_bytes, said.link_credit_lanes) == (65_536, 2)
     assert said.link_credit_low_weight == (192, 64)
     for wrong in ("link_credit_lanes=9", "link_credit_low_weight=1,300", "link_credit_high_limit=256"):

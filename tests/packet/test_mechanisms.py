@@ -18,8 +18,7 @@ from railyard.engine.packet import (
 )
 from railyard.engine.packet.running import digest
 from railyard.errors import InputError
-from railyard.scenario.packet.settings import KEYS, assign
-from railyard.scenario.packet.settings import Settings as Said
+from railyard.scenario.packet.settings import KEYS, PacketSettings, assign
 
 if TYPE_CHECKING:
     from railyard.graph import Record
@@ -169,7 +168,7 @@ def test_a_key_reads_its_own_default(one: MechanismField) -> None:
     unit = {"ps": " ps", "bps": " b/s"}.get(one.unit, "")
     if one.unit == "bps" and one.default < 10**6:
         return
-    said = assign(Said(transport="rdma"), [f"{one.key}={one.default!r}{unit}"])
+    said = assign(PacketSettings(transport="rdma"), [f"{one.key}={one.default!r}{unit}"])
     assert getattr(said, one.name) == one.default
 
 

@@ -16,8 +16,7 @@ from railyard.engine.packet import (
 )
 from railyard.errors import InputError, SimulationError
 from railyard.routes import Routes
-from railyard.scenario.packet.settings import Settings as Said
-from railyard.scenario.packet.settings import assign
+from railyard.scenario.packet.settings import PacketSettings, assign
 
 G400 = 400 * 10**9
 MTU = 4150
@@ -179,7 +178,7 @@ def test_every_setting_can_be_written():
         "switching=pfc": ("switching", "pfc"),
     }
     for text, (name, value) in pairs.items():
-        assert getattr(assign(Said(), [text]), name) == value
+        assert getattr(assign(PacketSettings(), [text]), name) == value
 
 
 @pytest.mark.parametrize(
@@ -187,4 +186,4 @@ def test_every_setting_can_be_written():
 )
 def test_wrong_values_are_refused(text):
     with pytest.raises(InputError):
-        assign(Said(), [text])
+        assign(PacketSettings(), [text])

@@ -3,7 +3,7 @@
 import pytest
 
 from railyard.scenario.packet import fabric, names
-from railyard.study.traffic.simulate import Run, run
+from railyard.study.traffic.simulate import TrafficRun, run
 
 NAMED = ("roce", "infiniband", "infiniband-static", "spectrum-x", "uec", "scheduled", "ideal")
 SIZE = 200_000
@@ -26,17 +26,17 @@ def test_every_fabric_delivers_and_keeps_the_bound(matrix, name) -> None:
     preset = fabric(name)
     assert preset.summary
     assert preset.sources
-    found = run(Run(matrix, None, preset, preset.settings, seed=3))
+    found = run(TrafficRun(matrix, None, preset, preset.settings, seed=3))
     assert found.ended.all()
     payload_ps = 8e12 * SIZE / preset.settings.link_rate_bps
     assert (found.fct_ps > payload_ps).all()
-    again = run(Run(matrix, None, preset, preset.settings, seed=3, threads=2))
+    again = run(TrafficRun(matrix, None, preset, preset.settings, seed=3, threads=2))
     assert again.record.digest() == found.record.digest()
 
 
 def test_nothing_is_faster_than_the_ideal(matrix) -> None:
     """At the last finish: a single flow may be lucky elsewhere."""
-    ended = {name: run(Run(matrix, None, fabric(name), fabric(name).settings)) for name in NAMED}
+    ended = {name: run(TrafficRun(matrix, None, fabric(name), fabric(name).settings)) for name in NAMED}
     latency = {name: fabric(name).settings.link_latency_ps for name in NAMED}
     best = ended["ideal"].last_finish_us
     alike = [name for name in NAMED if latency[name] == latency["ideal"]]

@@ -10,7 +10,7 @@ import pytest
 
 from railyard.errors import InputError
 from railyard.scenario.packet import assign, fabric
-from railyard.study.traffic.simulate import Run, run
+from railyard.study.traffic.simulate import TrafficRun, run
 
 if TYPE_CHECKING:
     from railyard.study.traffic.report import Report
@@ -21,7 +21,7 @@ HTSIM_PAUSES = ("pfc_xoff=249000", "pfc_xon=199200")
 
 def of(name: str, matrix: str, *sets: str, seed: int = 0) -> Report:
     preset = fabric(name)
-    return run(Run(DATA / matrix, None, preset, assign(preset.settings, sets), seed=seed))
+    return run(TrafficRun(DATA / matrix, None, preset, assign(preset.settings, sets), seed=seed))
 
 
 @pytest.mark.parametrize("name", ["roce", "roce-htsim", "roce-ns3", "dcqcn-ns3", "spectrum-x"])

@@ -11,7 +11,7 @@ from tests.agreement import yard
 from railyard import engine
 from railyard.cluster.topology import Dragonfly, DualPlane, FatTree, LeafSpine, RailOnly, RailOptimized, Torus
 from railyard.collective import CollectivePolicy
-from railyard.engine.packet.background import Background
+from railyard.engine.packet.background import Bursts
 from railyard.engine.packet.engine import PacketEngine
 from railyard.engine.packet.fabrics import settings_of
 from railyard.engine.packet.placing import place
@@ -205,7 +205,7 @@ def test_every_topology_carries_a_shift_to_the_next_server(shape, fabric):
 def test_bursts_beside_a_step_slow_it():
     rows = [yard.collective(REDUCE, 64 * MIB)]
     _, quiet = pair(rows, [APART], fabric="uec")
-    burst = Background("incast", ports=32, targets=8, size_bytes=10**6, every_ps=100_000_000)
+    burst = Bursts("incast", ports=32, targets=8, size_bytes=10**6, every_ps=100_000_000)
     _, busy = pair(rows, [APART], fabric="uec", own=replace(EXACT, background=(burst,)))
     assert "incast beside" in [label.name for label in busy.parts["flows"].labels]
     assert busy.makespan_ps > quiet.makespan_ps
@@ -237,11 +237,11 @@ def test_too_many_sends_say_what_would_do():
 )
 def test_bursts_refuse_what_they_cannot_be(changed, word):
     with pytest.raises(InputError, match=word):
-        Background(**{"pattern": "incast", "ports": 8, "size_bytes": 1000, "every_ps": 1000, **changed})
+        Bursts(**{"pattern": "incast", "ports": 8, "size_bytes": 1000, "every_ps": 1000, **changed})
 
 
 def test_more_bursting_ports_than_there_are():
-    burst = Background("permutation", ports=65, size_bytes=1000, every_ps=10**9)
+    burst = Bursts("permutation", ports=65, size_bytes=1000, every_ps=10**9)
     with pytest.raises(InputError, match="fewer ports"):
         pair([yard.collective(REDUCE, MIB)], [APART], own=replace(EXACT, background=(burst,)))
 

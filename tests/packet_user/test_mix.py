@@ -11,7 +11,7 @@ import pytest
 
 from railyard.cli.guard import run as railyard
 from railyard.errors import InputError
-from railyard.scenario.packet import Settings, assign, chosen, fabric, names
+from railyard.scenario.packet import PacketSettings, assign, chosen, fabric, names
 from railyard.scenario.packet.settings import KEYS
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +42,9 @@ def test_a_file_changes_what_it_says_and_nothing_else(tmp_path: Path) -> None:
     made = chosen(str(path))
     base = fabric("roce").settings
     changed = {
-        entry.name for entry in fields(Settings) if getattr(made.settings, entry.name) != getattr(base, entry.name)
+        entry.name
+        for entry in fields(PacketSettings)
+        if getattr(made.settings, entry.name) != getattr(base, entry.name)
     }
     assert changed == {"mtu_bytes", "trim", "dcqcn_g", "dcqcn_additive_bps"} - {
         name for name, value in (("trim", True), ("dcqcn_g", 0.004)) if getattr(base, name) == value

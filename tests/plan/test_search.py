@@ -87,8 +87,8 @@ def test_every_option_has_its_reason_and_the_plan_is_the_same_again() -> None:
     planned = plan(whole, lambda *_: None)
     rows = [row for name in planned.stages for row in why(planned, name)]
     assert len(rows) == sum(len(listed) for listed in planned.stages.values())
-    assert all(row["verdict"] for row in rows)
-    assert [row["stage"] for row in rows if row["verdict"] == "chosen"] == ["rank", "answer"]
+    assert all(row.verdict for row in rows)
+    assert [row.stage for row in rows if row.verdict == "chosen"] == ["rank", "answer"]
     assert json.dumps(to_json(planned)) == json.dumps(to_json(plan(whole, lambda *_: None)))
     slow, fast = (gain(row) for row in planned.rates)
     assert slow is None or (fast is not None and slow <= fast + 0.02)

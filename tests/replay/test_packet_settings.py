@@ -3,9 +3,9 @@ import pytest
 from railyard.engine.packet import CONSTANTS
 from railyard.errors import InputError
 from railyard.scenario.packet import assign, fabric, names
-from railyard.scenario.packet.settings import KEYS, Settings, differences
+from railyard.scenario.packet.settings import KEYS, PacketSettings, differences
 
-BASE = Settings()
+BASE = PacketSettings()
 
 
 @pytest.mark.parametrize(
@@ -72,4 +72,4 @@ def test_every_setting_has_a_key_but_those_that_the_run_decides():
     assert by_the_run == {"base_rtt_ps", "failed_fraction", "oversubscription", "sample_ps"}
     other = {"seed", "failed_links", "faults", "sample_links", "sample_flows"}
     # `loss_recovery` is a word for `rdma_out_of_order`.
-    assert len(set(KEYS) - {"loss_recovery"}) == len(set(Settings.__dataclass_fields__) - by_the_run - other)
+    assert len(set(KEYS) - {"loss_recovery"}) == len(set(PacketSettings.__dataclass_fields__) - by_the_run - other)

@@ -15,7 +15,7 @@ from railyard.result.serving import ModelServing, ObjectiveFigures, Percentiles,
 from railyard.result.variants.serving import ServingVariant
 from railyard.study.control import Control
 from railyard.study.serving.capacity import with_curve
-from railyard.study.serving.measuring import Measured
+from railyard.study.serving.measuring import MeasuredServing
 
 ANSWER_S = 7.3
 
@@ -45,7 +45,7 @@ def search(first: int, limit_per_s: float):
     )
     variant = ServingVariant.model_construct(serving=serving, warnings=())
     cost = SimpleNamespace(usd_per_h=SimpleNamespace(typical=72.0))
-    found = Measured(variant, answered(requests), cost, (), ())
+    found = MeasuredServing(variant, answered(requests), cost, (), ())
     trials: list[tuple[float, int]] = []
 
     def serve(sent: RequestTable) -> tuple[Served, bool]:

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from railyard.engine.stages import CAUSES, Between, Step, Takers, Tool, through
+from railyard.engine.stages import CAUSES, Between, StageStep, Takers, Tool, through
 from railyard.errors import InputError
 from railyard.graph import Record, RequestTable
 from railyard.graph.parquet import read_record
@@ -32,9 +32,9 @@ def joined(quorum: int | None = None) -> Record:
     requests = RequestTable(np.array([7, 11], np.int64) * MS, np.array([50, 200], np.int32), np.array([3, 3], np.int32))
     long = Takers(share=0.0, long_tokens=100)
     steps = {
-        "a": Step(Tool("a", 0.3, size_bytes=1e6), when=long),
-        "b": Step(Tool("b", 0.2, size_bytes=5e5)),
-        "c": Step(Tool("c", 0.05), after=("a", "b"), quorum=quorum),
+        "a": StageStep(Tool("a", 0.3, size_bytes=1e6), when=long),
+        "b": StageStep(Tool("b", 0.2, size_bytes=5e5)),
+        "c": StageStep(Tool("c", 0.05), after=("a", "b"), quorum=quorum),
     }
     return through(steps, requests, between=Between(0.001, 1e9), seed=3)
 

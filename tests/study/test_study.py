@@ -17,7 +17,7 @@ from railyard.result.variants.traffic import TrafficVariant
 from railyard.study import kinds as files
 from railyard.study import study
 from railyard.study.control import Control, Meter
-from railyard.study.kind import Kind, kinds
+from railyard.study.kind import StudyKind, kinds
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def noted(found: Squared, **figures: int) -> Squared:
     return replace(found, variant=found.variant.model_copy(update={"settings": settings}))
 
 
-SUMS = Kind(
+SUMS = StudyKind(
     name="sums",
     expand=lambda document, varies: [Number(f"n{value}", value) for value in (*document.numbers, *map(int, varies))],
     resolved=lambda document, varies: {"name": "sums", "numbers": [*document.numbers, *varies]},

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from railyard.api import numbers
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
-from railyard.measure.explain import Node
+from railyard.measure.explain import TimeNode
 from railyard.study.training import explain as explaining
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from railyard.measure.explain import Law, Tree
+    from railyard.measure.explain import Law, TimeTree
     from railyard.study.training.explain import Explanation, Tried
 
 WIDTH = 80
@@ -64,7 +64,7 @@ def _head(found: Explanation) -> str:
     return "\n".join(lines)
 
 
-def tree_lines(tree: Tree, depth: int) -> list[str]:
+def tree_lines(tree: TimeTree, depth: int) -> list[str]:
     """The tree as lines of at most `WIDTH` columns: name, bar, share, seconds, times a step.
 
     Args:
@@ -75,7 +75,7 @@ def tree_lines(tree: Tree, depth: int) -> list[str]:
     return [heading, *_lines(tree, tree.root, "", "", depth)]
 
 
-def _lines(tree: Tree, node: Node, first: str, rest: str, depth: int) -> Iterator[str]:
+def _lines(tree: TimeTree, node: TimeNode, first: str, rest: str, depth: int) -> Iterator[str]:
     yield _line(tree, node, first)
     if depth <= 0 or abs(tree.share(node)) < _SMALL:
         return
@@ -85,17 +85,17 @@ def _lines(tree: Tree, node: Node, first: str, rest: str, depth: int) -> Iterato
         yield from _lines(tree, child, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "), depth - 1)
 
 
-def _folded(tree: Tree, node: Node) -> list[Node]:
+def _folded(tree: TimeTree, node: TimeNode) -> list[TimeNode]:
     """The children, those too small to be told apart as one."""
     small = [child for child in node.children if abs(tree.share(child)) < _SMALL]
     if len(small) < 2:
         return list(node.children)
     large = [child for child in node.children if abs(tree.share(child)) >= _SMALL]
     amount = sum(child.amount_ps for child in small)
-    return [*large, Node(f"{len(small)} smaller ones", amount)]
+    return [*large, TimeNode(f"{len(small)} smaller ones", amount)]
 
 
-def _line(tree: Tree, node: Node, indent: str) -> str:
+def _line(tree: TimeTree, node: TimeNode, indent: str) -> str:
     width = WIDTH - 22 - _BAR - 1
     times = f" x {numbers.short(node.count)}" if node.count else ""
     name = f"{indent}{node.name}"
@@ -113,7 +113,7 @@ def _bar(share: float) -> str:
     return "█" * full + (_EIGHTHS[part] if part else "")
 
 
-def _traced(tree: Tree) -> Iterator[str]:
+def _traced(tree: TimeTree) -> Iterator[str]:
     """The laws by which most of the step was computed, each once, with its constants."""
     shares: dict[Law, float] = defaultdict(float)
     for leaf in tree.root.leaves():

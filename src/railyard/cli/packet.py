@@ -10,7 +10,7 @@ from railyard.cli.tables import Table, emit
 from railyard.errors import InputError
 from railyard.scenario.packet import assign, chosen
 from railyard.study import study
-from railyard.study.traffic.simulate import Run
+from railyard.study.traffic.simulate import TrafficRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,7 @@ def packet(
     preset = chosen(name)
     rate = [] if link_rate is None else [f"link_rate={link_rate}"]
     settings = assign(preset.settings, [*rate, *sets])
-    given = Run(
+    given = TrafficRun(
         traffic, topology, preset, settings, seed=seed, threads=threads, probe=bool(report_to or out), faults=faults
     )
     with Progress(wanted=not quiet) as shown:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from railyard.api import numbers
 from railyard.cli.progress import Progress
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from railyard.plan.serving.planning import Planned
     from railyard.plan.serving.search import Plan
+    from railyard.plan.serving.summary import OptionRow
 
 _SHOWN = 8
 _OPTIONS = 14
@@ -104,18 +105,17 @@ def _options(planned: Planned) -> None:
     for stage in planned.stages:
         rows = sorted(why(planned, stage), key=_place)
         for row in rows[:_OPTIONS]:
-            price = row["usd_per_million"]
-            bound = row["bound"]
+            price, bound = row.usd_per_million, row.bound
             text = numbers.short(price) if price is not None else (f"> {numbers.short(bound)}" if bound else "")
-            table.add(stage, row["option"], text, row["verdict"])
+            table.add(stage, row.option, text, row.verdict)
         if len(rows) > _OPTIONS:
             table.add(stage, f"{len(rows) - _OPTIONS} more", "", "dearer, late or impossible: `--json` has all")
     table.print()
 
 
-def _place(row: dict[str, Any]) -> tuple[float, float]:
+def _place(row: OptionRow) -> tuple[float, float]:
     """Chosen and tried options first, by price; then by the least that they could cost; impossible ones last."""
-    price, least = row["usd_per_million"], row["bound"]
+    price, least = row.usd_per_million, row.bound
     return (math.inf if price is None else price, math.inf if least is None else least)
 
 

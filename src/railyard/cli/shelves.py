@@ -68,7 +68,7 @@ def show_entry(name: str, *, extra: Path | None, as_json: bool) -> None:
     table.print()
 
 
-def as_plain(kind: str, entry: Entry) -> dict[str, Any]:
+def as_plain(kind: str, entry: Entry) -> dict[str, object]:
     """An entry as JSON values: base units under the field names, and the origin of each."""
     origins = {field: dataclasses.asdict(origin) for field, origin in entry.provenance.items()}
     return {

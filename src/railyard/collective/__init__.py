@@ -6,7 +6,7 @@ from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
 from railyard.collective.choice import Choice, Choices, choose, choose_many
 from railyard.collective.lowering import EntityTable, Requests, lower_collectives, lower_storage, lower_transfers
 from railyard.collective.lowering.groups import shape_of
-from railyard.collective.machine import Case, Machine, machine_of
+from railyard.collective.machine import Case, CollectiveMachine, machine_of
 from railyard.collective.pattern import NETWORK, Pattern, domain_switch
 from railyard.collective.policy import CollectivePolicy
 from railyard.collective.schedule import Schedule, Send
@@ -19,9 +19,9 @@ __all__ = [
     "Case",
     "Choice",
     "Choices",
+    "CollectiveMachine",
     "CollectivePolicy",
     "EntityTable",
-    "Machine",
     "Pattern",
     "Requests",
     "Schedule",

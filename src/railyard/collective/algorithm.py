@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from railyard.collective.machine import Machine
+    from railyard.collective.machine import CollectiveMachine
     from railyard.collective.pattern import Pattern
     from railyard.collective.schedule import Schedule
     from railyard.collective.shape import Shape
@@ -70,7 +70,7 @@ class Algorithm:
     kinds: tuple[CollectiveKind, ...]
     protocols: tuple[str, ...]
     family: str
-    refuses: Callable[[CollectiveKind, Shape, Machine], str | None]
+    refuses: Callable[[CollectiveKind, Shape, CollectiveMachine], str | None]
     pattern: Callable[[CollectiveKind, Shape], Pattern]
     steps: Callable[[CollectiveKind, Shape], Steps]
     schedule: Callable[[CollectiveKind, Shape], Schedule]
@@ -87,7 +87,7 @@ class Algorithm:
             return ALGORITHMS.get(self.staged).pattern(kind, shape)
         return self.pattern(kind, shape).relayed(shape, rails)
 
-    def refusal(self, kind: CollectiveKind, shape: Shape, machine: Machine) -> str | None:
+    def refusal(self, kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
         """Why the algorithm cannot do `kind` on `shape`; None when it can."""
         if kind not in self.kinds:
             return f"`{self.name}` does not do {kind.name.lower().replace('_', '-')}"
@@ -99,6 +99,6 @@ class Algorithm:
 ALGORITHMS: Registry[Algorithm] = Registry("collective algorithm", package="railyard.collective")
 
 
-def always(kind: CollectiveKind, shape: Shape, machine: Machine) -> None:
+def always(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> None:
     """The `refuses` of an algorithm that works everywhere."""
     del kind, shape, machine

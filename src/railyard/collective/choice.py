@@ -9,7 +9,7 @@ import numpy as np
 
 from railyard.collective import peers
 from railyard.collective.algorithm import ALGORITHMS
-from railyard.collective.machine import Case, Machine, machine_of
+from railyard.collective.machine import Case, CollectiveMachine, machine_of
 from railyard.collective.policy import CollectivePolicy, kind_word
 from railyard.collective.timing import (
     LINK_CEILING,
@@ -75,7 +75,7 @@ def choose(
     kind: CollectiveKind,
     size_bytes: float,
     shape: Shape,
-    cluster: Cluster | Machine,
+    cluster: Cluster | CollectiveMachine,
     policy: CollectivePolicy = DEFAULT_POLICY,
     *,
     group: str = "",
@@ -93,7 +93,7 @@ def choose(
     Raises:
         InputError: The policy wants an algorithm that this shape or cluster cannot run; says why.
     """
-    machine = cluster if isinstance(cluster, Machine) else machine_of(cluster, policy.measured)
+    machine = cluster if isinstance(cluster, CollectiveMachine) else machine_of(cluster, policy.measured)
     chosen = choose_many(kind, np.array([size_bytes], np.float64), shape, machine, policy, group=group)
     algorithm, protocol = chosen.candidates[int(chosen.index[0])]
     plan = switch_plan(machine, shape) if ALGORITHMS.get(algorithm).family == "nvls" else ring_plan(machine, shape)
@@ -104,7 +104,7 @@ def choose_many(
     kind: CollectiveKind,
     size_bytes: NDArray[np.float64],
     shape: Shape,
-    machine: Machine,
+    machine: CollectiveMachine,
     policy: CollectivePolicy = DEFAULT_POLICY,
     *,
     group: str = "",

@@ -19,7 +19,7 @@ from railyard.graph import CollectiveKind
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.collective.machine import Machine
+    from railyard.collective.machine import CollectiveMachine
     from railyard.collective.shape import Shape
 
 
@@ -42,7 +42,7 @@ def all_pairs(ranks: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return source[different], target[different]
 
 
-def _refuses(kind: CollectiveKind, shape: Shape, machine: Machine) -> str | None:
+def _refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
     del kind, machine
     return f"{shape.ranks} ranks are too many peers" if shape.ranks > 512 else None
 

@@ -18,7 +18,7 @@ from railyard.graph import CollectiveKind
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.collective.machine import Machine
+    from railyard.collective.machine import CollectiveMachine
     from railyard.collective.shape import Shape
 
 
@@ -35,7 +35,7 @@ def _folds(ranks: int) -> NDArray[np.int64]:
     return np.arange(0, 2 * (ranks - (1 << (ranks.bit_length() - 1))), 2)
 
 
-def _refuses(kind: CollectiveKind, shape: Shape, machine: Machine) -> str | None:
+def _refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
     del machine
     if kind != CollectiveKind.ALL_REDUCE and shape.ranks & (shape.ranks - 1):
         return f"{shape.ranks} ranks are no power of two"

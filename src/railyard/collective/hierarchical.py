@@ -16,14 +16,14 @@ from railyard.graph import CollectiveKind
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.collective.machine import Machine
+    from railyard.collective.machine import CollectiveMachine
     from railyard.collective.shape import Shape
 
 _REDUCES = (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER)
 _GATHERS = (CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER)
 
 
-def _refuses(kind: CollectiveKind, shape: Shape, machine: Machine) -> str | None:
+def _refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
     del kind, machine
     if not shape.even:
         return "the domains hold different numbers of ranks"

@@ -17,11 +17,11 @@ from railyard.collective.schedule import Schedule, Send
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
-    from railyard.collective.machine import Machine
+    from railyard.collective.machine import CollectiveMachine
     from railyard.collective.shape import Shape
 
 
-def _refuses(kind: CollectiveKind, shape: Shape, machine: Machine) -> str | None:
+def _refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
     del kind, machine
     if not shape.even:
         return "the domains hold different numbers of ranks"

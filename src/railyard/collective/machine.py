@@ -23,7 +23,7 @@ LIBRARIES = {"nvidia": "nccl", "amd": "rccl"}
 
 
 @dataclass(frozen=True)
-class Machine:
+class CollectiveMachine:
     """A cluster as a collective library sees it; two clusters that agree here time collectives alike.
 
     Attributes:
@@ -73,7 +73,7 @@ class Machine:
 class Case:
     """What is to be timed: a kind of collective on a shape on a machine, by a version of the library (major, minor)."""
 
-    machine: Machine
+    machine: CollectiveMachine
     shape: Shape
     kind: CollectiveKind
     version: tuple[int, int] = (2, 30)
@@ -84,14 +84,14 @@ class Case:
         return self.machine.measured
 
 
-def machine_of(cluster: Cluster, measured: LogConstants = MEASURED) -> Machine:
+def machine_of(cluster: Cluster, measured: LogConstants = MEASURED) -> CollectiveMachine:
     """The record of a cluster, and of what was measured of its library."""
     accelerator, scale_up, network = cluster.accelerator, cluster.scale_up, cluster.back_end
     ports = network.port_of_rank[:, 0]
     other = np.array([cluster.servers - 1, min(1, cluster.servers - 1)]) * cluster.ranks_per_server
     far_ps, next_ps = network.path_latency_ps(ports[[0, 0]], ports[other])
     out, _ = network.port_links(int(ports[0]))
-    return Machine(
+    return CollectiveMachine(
         architecture=accelerator.architecture.lower(),
         library=LIBRARIES.get(accelerator.vendor.lower(), "other"),
         scale_up=scale_up.kind,

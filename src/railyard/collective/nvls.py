@@ -20,11 +20,11 @@ from railyard.graph import CollectiveKind
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.collective.machine import Machine
+    from railyard.collective.machine import CollectiveMachine
     from railyard.collective.shape import Shape
 
 
-def switch_refusal(shape: Shape, machine: Machine) -> str | None:
+def switch_refusal(shape: Shape, machine: CollectiveMachine) -> str | None:
     """Why the scale-up switch cannot add for this shape; None when it can."""
     if not machine.nvls:
         return "the scale-up switch cannot reduce"
@@ -35,7 +35,7 @@ def switch_refusal(shape: Shape, machine: Machine) -> str | None:
     return None
 
 
-def _refuses(kind: CollectiveKind, shape: Shape, machine: Machine) -> str | None:
+def _refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
     refusal = switch_refusal(shape, machine)
     if refusal is None and shape.domains > 1:
         if not machine.sharp:

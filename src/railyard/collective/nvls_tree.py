@@ -16,11 +16,11 @@ from railyard.graph import CollectiveKind
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.collective.machine import Machine
+    from railyard.collective.machine import CollectiveMachine
     from railyard.collective.shape import Shape
 
 
-def _refuses(kind: CollectiveKind, shape: Shape, machine: Machine) -> str | None:
+def _refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
     del kind
     return "there is one domain only" if shape.domains < 2 else switch_refusal(shape, machine)
 

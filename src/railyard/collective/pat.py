@@ -16,11 +16,11 @@ from railyard.collective.schedule import Schedule, Send
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
-    from railyard.collective.machine import Machine
+    from railyard.collective.machine import CollectiveMachine
     from railyard.collective.shape import Shape
 
 
-def _refuses(kind: CollectiveKind, shape: Shape, machine: Machine) -> str | None:
+def _refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
     del kind, machine
     return "it needs one rank in each domain" if shape.per_domain > 1 else None
 

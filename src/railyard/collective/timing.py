@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.collective.algorithm import Algorithm, Steps
-    from railyard.collective.machine import Case, Machine
+    from railyard.collective.machine import Case, CollectiveMachine
     from railyard.collective.shape import Shape
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -189,7 +189,7 @@ def pace(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[np
     )
 
 
-def _base_us(machine: Machine, algorithm: Algorithm, protocol: str) -> float:
+def _base_us(machine: CollectiveMachine, algorithm: Algorithm, protocol: str) -> float:
     index = constants.PROTOCOLS.index(protocol)
     if machine.library == "rccl":
         return rccl.BASE_US[index]
@@ -206,11 +206,11 @@ def _inside_us(case: Case, algorithm: Algorithm, protocol: str, steps: Steps) ->
     return machine.latency_factor * inside
 
 
-def _peer_us(machine: Machine) -> float:
+def _peer_us(machine: CollectiveMachine) -> float:
     return machine.measured.rccl_peer_us if machine.library == "rccl" else machine.measured.peer_us
 
 
-def _hop_us(machine: Machine, algorithm: Algorithm, protocol: str) -> float:
+def _hop_us(machine: CollectiveMachine, algorithm: Algorithm, protocol: str) -> float:
     """One step from accelerator to accelerator inside a domain."""
     index = constants.PROTOCOLS.index(protocol)
     family = algorithm.family if algorithm.family == "tree" else "ring"
@@ -255,7 +255,7 @@ def _grouped_gbs(case: Case, protocol: str, size: NDArray[np.float64]) -> NDArra
     return rate
 
 
-def by_channels(machine: Machine, domains: int) -> bool:
+def by_channels(machine: CollectiveMachine, domains: int) -> bool:
     """Whether grouped sends are limited by the channels of `peers`: NCCL's, inside one switched domain."""
     return machine.library == "nccl" and machine.scale_up == "switched" and not machine.pcie and domains == 1
 
@@ -372,7 +372,7 @@ def one_after_another(inside: NDArray[np.float64], outside: NDArray[np.float64] 
     return rate
 
 
-def transfer_us(machine: Machine, part: str) -> float:
+def transfer_us(machine: CollectiveMachine, part: str) -> float:
     """Parts of the floor of one send and receive in us: "base", or a hop inside a domain by "ll" or "simple"."""
     if part == "base":
         return machine.measured.peer_base_us

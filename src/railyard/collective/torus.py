@@ -20,7 +20,7 @@ from railyard.graph import CollectiveKind
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from railyard.collective.machine import Machine
+    from railyard.collective.machine import CollectiveMachine
     from railyard.collective.shape import Shape
 
 _REDUCES = (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER)
@@ -34,7 +34,7 @@ class _Part(NamedTuple):
     sign: int
 
 
-def _refuses(kind: CollectiveKind, shape: Shape, machine: Machine) -> str | None:
+def _refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
     del kind, machine
     return None if shape.torus else "the ranks do not fill a torus"
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from railyard.catalog import Accelerator
     from railyard.economics.assumptions import Assumptions
     from railyard.economics.parts import Part
-    from railyard.economics.serving import Goodput
+    from railyard.economics.serving import PaidGoodput
 
 DRAW = Source(
     "accelerator draw",
@@ -118,7 +118,7 @@ class DeploymentCost:
 
 
 def deployment_cost(
-    *, uses: Sequence[Use], parts: Sequence[Part], goodput: Goodput, assumptions: Assumptions
+    *, uses: Sequence[Use], parts: Sequence[Part], goodput: PaidGoodput, assumptions: Assumptions
 ) -> DeploymentCost:
     """What a deployment costs.
 

@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from railyard.economics.serving import Goodput, ServingCost, rented
+from railyard.economics.serving import PaidGoodput, ServingCost, rented
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
@@ -89,5 +89,5 @@ def service_cost(day: Day, prefill: Unit, decode: Unit, usd_per_gpu_h: Range) ->
         usd_per_gpu_h: Rent of one accelerator.
     """
     running = mean_accelerators(day, day.input_tokens, prefill) + mean_accelerators(day, day.output_tokens, decode)
-    served = Goodput(day.input_tokens, day.output_tokens, DAY_S, cached_share=day.cached_share)
+    served = PaidGoodput(day.input_tokens, day.output_tokens, DAY_S, cached_share=day.cached_share)
     return rented(usd_per_gpu_h, served, running)

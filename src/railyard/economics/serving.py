@@ -51,7 +51,7 @@ OWNED = (
 
 
 @dataclass(frozen=True)
-class Goodput:
+class PaidGoodput:
     """What was served within the SLO.
 
     Attributes:
@@ -81,7 +81,7 @@ class Goodput:
     @staticmethod
     def of(
         met: ArrayLike, input_tokens: ArrayLike, output_tokens: ArrayLike, seconds: float, cached: ArrayLike = 0
-    ) -> Goodput:
+    ) -> PaidGoodput:
         """From columns of requests.
 
         Args:
@@ -94,7 +94,7 @@ class Goodput:
         good = np.asarray(met, bool)
         asked = float(np.sum(input_tokens, where=good, dtype=float))
         cached_tokens = float(np.sum(np.broadcast_to(cached, good.shape), where=good, dtype=float))
-        return Goodput(
+        return PaidGoodput(
             input_tokens=asked,
             output_tokens=float(np.sum(output_tokens, where=good, dtype=float)),
             seconds=seconds,
@@ -133,10 +133,10 @@ class ServingCost:
     joules_per_token: Range | None
     metered_w: Range | None
     provisioned_w: Range | None
-    goodput: Goodput
+    goodput: PaidGoodput
 
 
-def owned(inputs: Mapping[str, Range], goodput: Goodput, accelerators: int) -> ServingCost:
+def owned(inputs: Mapping[str, Range], goodput: PaidGoodput, accelerators: int) -> ServingCost:
     """What tokens cost who owns the deployment.
 
     Args:
@@ -157,7 +157,9 @@ def owned(inputs: Mapping[str, Range], goodput: Goodput, accelerators: int) -> S
     return _cost(parts, goodput, accelerators, inputs["it_w"], inputs["provisioned_w"])
 
 
-def rented(usd_per_gpu_h: Range, goodput: Goodput, accelerators: float, *, it_w: Range | None = None) -> ServingCost:
+def rented(
+    usd_per_gpu_h: Range, goodput: PaidGoodput, accelerators: float, *, it_w: Range | None = None
+) -> ServingCost:
     """What tokens cost who rents accelerators by the hour; energy and space are in the rent.
 
     Args:
@@ -178,7 +180,7 @@ def rented(usd_per_gpu_h: Range, goodput: Goodput, accelerators: float, *, it_w:
 
 def _cost(
     parts: tuple[tuple[str, Range], ...],
-    goodput: Goodput,
+    goodput: PaidGoodput,
     accelerators: float,
     metered_w: Range | None,
     provisioned_w: Range | None,

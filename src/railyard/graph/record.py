@@ -83,7 +83,7 @@ class Record:
         optional: Mapping[str, NDArray[Any]] | None = None,
         tables: Mapping[str, Table] | None = None,
         parts: Mapping[str, Record] | None = None,
-        meta: dict[str, Any] | None = None,
+        meta: dict[str, object] | None = None,
         jobs: tuple[Job, ...] = (),
     ) -> Record:
         """When the tasks of a graph ran, a row a task.

@@ -9,7 +9,7 @@ cause often turns into waiting for another when it is removed.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from railyard.graph import Kind, Stream
 from railyard.result.bottleneck import BottleneckFigures, TrialRow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from railyard.cluster import Cluster
     from railyard.graph import Record
@@ -56,13 +56,13 @@ class Resource:
     rebuilds_workload: bool = False
     divides_loading: bool = False
 
-    def scaling(self, factor: float) -> dict[str, float | Mapping[str, float]]:
-        """Arguments for `Cluster.scaled`."""
-        arguments: dict[str, float | Mapping[str, float]] = dict.fromkeys(self.better, factor)
+    def scaled(self, cluster: Cluster, factor: float) -> Cluster:
+        """The cluster with this resource better by a factor."""
+        arguments: dict[str, Any] = dict.fromkeys(self.better, factor)
         arguments |= dict.fromkeys(self.shorter, 1 / factor)
         if self.tiers:
             arguments["fabric_tiers"] = dict.fromkeys(self.tiers, factor)
-        return arguments
+        return cluster.scaled(**arguments)
 
 
 FLOPS = Resource("accelerator FLOPS", "compute", ("flops",), rebuilds_workload=True)

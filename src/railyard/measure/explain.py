@@ -55,7 +55,7 @@ class Law:
 
 
 @dataclass(frozen=True)
-class Node:
+class TimeNode:
     """Part of a step.
 
     Attributes:
@@ -70,30 +70,30 @@ class Node:
     amount_ps: int
     count: float | None = None
     by: Law | None = None
-    children: tuple[Node, ...] = ()
+    children: tuple[TimeNode, ...] = ()
 
     @staticmethod
-    def of(name: str, children: Sequence[Node], *, ordered: bool = True) -> Node:
+    def of(name: str, children: Sequence[TimeNode], *, ordered: bool = True) -> TimeNode:
         """A node that is the sum of its children; children of no time are left out."""
         kept = [child for child in children if child.amount_ps]
         if ordered:
             kept.sort(key=lambda child: -child.amount_ps)
-        return Node(name, sum(child.amount_ps for child in kept), children=tuple(kept))
+        return TimeNode(name, sum(child.amount_ps for child in kept), children=tuple(kept))
 
-    def walk(self, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Node]]:
+    def walk(self, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], TimeNode]]:
         """Every node with the names that lead to it, parents first."""
         here = (*path, self.name)
         yield here, self
         for child in self.children:
             yield from child.walk(here)
 
-    def leaves(self) -> Iterator[Node]:
+    def leaves(self) -> Iterator[TimeNode]:
         """The nodes without children."""
         return (node for _, node in self.walk() if not node.children)
 
 
 @dataclass(frozen=True)
-class Tree:
+class TimeTree:
     """Where the step of one variant goes.
 
     Attributes:
@@ -107,7 +107,7 @@ class Tree:
     variant: str
     step_ps: int
     ranks: int
-    root: Node
+    root: TimeNode
     notes: tuple[str, ...] = field(default=())
 
     def check(self) -> None:
@@ -122,22 +122,22 @@ class Tree:
             if node.children and sum(child.amount_ps for child in node.children) != node.amount_ps:
                 raise RailyardError(f"{' / '.join(path)} is not the sum of its parts")
 
-    def seconds(self, node: Node) -> float:
+    def seconds(self, node: TimeNode) -> float:
         """Mean over ranks."""
         return node.amount_ps * 1e-12 / self.ranks
 
-    def share(self, node: Node) -> float:
+    def share(self, node: TimeNode) -> float:
         """Of the step."""
         return node.amount_ps / (self.step_ps * self.ranks)
 
-    def find(self, *names: str) -> Node | None:
+    def find(self, *names: str) -> TimeNode | None:
         """The node at the end of a path of names below the root; None where there is none."""
-        node: Node | None = self.root
+        node: TimeNode | None = self.root
         for name in names:
             node = next((child for child in node.children if child.name == name), None) if node else None
         return node
 
-    def to_json(self, *, depth: int | None = None) -> dict[str, Any]:
+    def to_json(self, *, depth: int | None = None) -> dict[str, object]:
         """`step_s`, `step_ps`, `ranks`, `tree` (`name`, `amount_ps`, `seconds`, `share`, `count`, `by`, `children`).
 
         Args:
@@ -152,7 +152,7 @@ class Tree:
             "notes": list(self.notes),
         }
 
-    def _node(self, node: Node, depth: int | None) -> dict[str, Any]:
+    def _node(self, node: TimeNode, depth: int | None) -> dict[str, Any]:
         below = None if depth is None else depth - 1
         return {
             "name": node.name,
@@ -164,7 +164,7 @@ class Tree:
             "children": [self._node(child, below) for child in node.children] if depth is None or depth > 0 else [],
         }
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, object]]:
         """One row a node: `path`, `level`, `name`, `amount_ps`, `seconds`, `share`, `count`, `leaf`, `by`."""
         return [
             {

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from railyard.measure.decompose import decompose
-from railyard.measure.explain import Node, Tree, shared_out
+from railyard.measure.explain import TimeNode, TimeTree, shared_out
 from railyard.measure.explain_laws import Laws
 from railyard.measure.explain_subjects import distinguished
 from railyard.measure.explain_work import BACKWARD, FORWARD, RECOMPUTE, WEIGHT, Work, work_of
@@ -62,7 +62,7 @@ def tree_of(
     *,
     variant: str = "",
     added_ps: Mapping[str, int] | None = None,
-) -> Tree:
+) -> TimeTree:
     """Where a step goes.
 
     Args:
@@ -87,9 +87,9 @@ def tree_of(
     nodes.append(_waits(STRAGGLERS, rows.pop("straggler", []), subjects, laws, by_group=True))
     nodes += [_waits(_WAITS[cause], rest, subjects, laws, by_group=False) for cause, rest in rows.items()]
     added = {name: amount for name, amount in (added_ps or {}).items() if amount}
-    nodes += [Node(name, amount * found.ranks, by=laws.added(name)) for name, amount in added.items()]
+    nodes += [TimeNode(name, amount * found.ranks, by=laws.added(name)) for name, amount in added.items()]
     step_ps = found.step_ps + sum(added.values())
-    tree = Tree(variant, step_ps, found.ranks, Node.of("step", nodes), laws.notes())
+    tree = TimeTree(variant, step_ps, found.ranks, TimeNode.of("step", nodes), laws.notes())
     tree.check()
     return tree
 
@@ -103,10 +103,10 @@ def _by_cause(rows: Sequence[TimeRow]) -> dict[str, list[TimeRow]]:
 
 def _computation(
     rows: Sequence[TimeRow], subjects: Mapping[str, Subject], work: Sequence[Work], laws: Laws
-) -> tuple[Node, list[Node]]:
+) -> tuple[TimeNode, list[TimeNode]]:
     """Computation by part of the model, and beside it the host, the optimizer, the fixed part and what ran slower."""
-    leaves: dict[tuple[str, str, str], list[Node]] = defaultdict(list)
-    nodes_of: dict[str, list[Node]] = defaultdict(list)
+    leaves: dict[tuple[str, str, str], list[TimeNode]] = defaultdict(list)
+    nodes_of: dict[str, list[TimeNode]] = defaultdict(list)
     weight_apart = any(subjects[row.phase].phase == "weight" for row in rows)
     pools: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for row in rows:
@@ -115,16 +115,16 @@ def _computation(
         spread = row.rank_ps - subject.nominal_ps - subject.slowed_ps
         # The engine rounds what a kernel loses to integer picoseconds, once or twice a kernel.
         rounded = spread if subject.slowed_ps and abs(spread) <= 2 * round(subject.count * laws.ranks) else 0
-        nodes_of[BESIDE].append(Node(name, subject.slowed_ps + rounded, by=laws.contention()))
-        nodes_of[SPREAD].append(Node(name, spread - rounded, by=laws.spread()))
+        nodes_of[BESIDE].append(TimeNode(name, subject.slowed_ps + rounded, by=laws.contention()))
+        nodes_of[SPREAD].append(TimeNode(name, spread - rounded, by=laws.spread()))
         if subject.phase in _PASSES:
             pools[subject.phase][0] += subject.nominal_ps
         elif subject.phase == "optimizer":
             place, law = (FIXED, laws.fixed()) if subject.op == "host" else (OPTIMIZER, laws.optimizer())
-            nodes_of[place].append(Node(subject.op, subject.nominal_ps, subject.count, law))
+            nodes_of[place].append(TimeNode(subject.op, subject.nominal_ps, subject.count, law))
         else:
             nodes_of["other computation"].append(
-                Node(f"{subject.phase} {subject.op}", subject.nominal_ps, subject.count)
+                TimeNode(f"{subject.phase} {subject.op}", subject.nominal_ps, subject.count)
             )
     ranks = laws.ranks
     for phase, (nominal, _) in pools.items():
@@ -132,11 +132,11 @@ def _computation(
         mine = [one for one in work if one.phase in wanted]
         amounts, host = _placed(nominal, mine)
         if host:
-            nodes_of[HOST].append(Node(phase, host, by=laws.host()))
+            nodes_of[HOST].append(TimeNode(phase, host, by=laws.host()))
         for one, amount in zip(mine, amounts, strict=True):
             law = laws.work(one)
-            leaves[one.part, one.kind, one.phase].append(Node(one.operator, amount, one.kernels / ranks, law))
-    return Node.of(COMPUTATION, _nested(leaves)), [Node.of(name, nodes) for name, nodes in nodes_of.items()]
+            leaves[one.part, one.kind, one.phase].append(TimeNode(one.operator, amount, one.kernels / ranks, law))
+    return TimeNode.of(COMPUTATION, _nested(leaves)), [TimeNode.of(name, nodes) for name, nodes in nodes_of.items()]
 
 
 def _placed(nominal_ps: int, work: Sequence[Work]) -> tuple[list[int], int]:
@@ -150,16 +150,20 @@ def _placed(nominal_ps: int, work: Sequence[Work]) -> tuple[list[int], int]:
     return shared_out(total, [one.seconds for one in work]), nominal_ps - total
 
 
-def _nested(leaves: Mapping[tuple[str, str, str], list[Node]]) -> list[Node]:
-    parts: dict[str, dict[str, list[Node]]] = defaultdict(lambda: defaultdict(list))
+def _nested(leaves: Mapping[tuple[str, str, str], list[TimeNode]]) -> list[TimeNode]:
+    parts: dict[str, dict[str, list[TimeNode]]] = defaultdict(lambda: defaultdict(list))
     for (part, kind, phase), nodes in leaves.items():
-        parts[part][kind].append(Node.of(phase, nodes))
-    return [Node.of(part, [Node.of(kind, inner) for kind, inner in kinds.items()]) for part, kinds in parts.items()]
+        parts[part][kind].append(TimeNode.of(phase, nodes))
+    return [
+        TimeNode.of(part, [TimeNode.of(kind, inner) for kind, inner in kinds.items()]) for part, kinds in parts.items()
+    ]
 
 
-def _communication(rows: Mapping[str, Sequence[TimeRow]], subjects: Mapping[str, Subject], laws: Laws) -> Node:
+def _communication(rows: Mapping[str, Sequence[TimeRow]], subjects: Mapping[str, Subject], laws: Laws) -> TimeNode:
     """By group, collective and cause; the leaf is the tier of the network."""
-    groups: dict[str, dict[str, dict[str, list[Node]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    groups: dict[str, dict[str, dict[str, list[TimeNode]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(list))
+    )
     for cause, mine in rows.items():
         merged: dict[tuple[str, str, str], list[TimeRow]] = defaultdict(list)
         for row in mine:
@@ -170,15 +174,15 @@ def _communication(rows: Mapping[str, Sequence[TimeRow]], subjects: Mapping[str,
             used = [subjects[row.phase] for row in same]
             law = laws.communication(cause, tier, sorted({one.algorithm for one in used if one.algorithm}))
             times = sum({id(one): one.count for one in used}.values())
-            node = Node(tier or "all tiers", sum(row.rank_ps for row in same), times, law)
+            node = TimeNode(tier or "all tiers", sum(row.rank_ps for row in same), times, law)
             groups[group][what][cause].append(node)
-    return Node.of(
+    return TimeNode.of(
         COMMUNICATION,
         [
-            Node.of(
+            TimeNode.of(
                 group_word(group),
                 [
-                    Node.of(what, [Node.of(cause, inner) for cause, inner in causes.items()])
+                    TimeNode.of(what, [TimeNode.of(cause, inner) for cause, inner in causes.items()])
                     for what, causes in whats.items()
                 ],
             )
@@ -192,7 +196,9 @@ def group_word(group: str) -> str:
     return f"{_GROUPS[group]} ({group})" if group in _GROUPS else group or "no group"
 
 
-def _waits(name: str, rows: Sequence[TimeRow], subjects: Mapping[str, Subject], laws: Laws, *, by_group: bool) -> Node:
+def _waits(
+    name: str, rows: Sequence[TimeRow], subjects: Mapping[str, Subject], laws: Laws, *, by_group: bool
+) -> TimeNode:
     """Waits by what was waited for; stragglers first by the group in which they were waited for."""
     groups: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for row in rows:
@@ -201,6 +207,6 @@ def _waits(name: str, rows: Sequence[TimeRow], subjects: Mapping[str, Subject], 
         groups[where][f"{subject.phase} {subject.op}".strip()] += row.rank_ps
     nodes = []
     for where, amounts in groups.items():
-        inner = [Node(f"for {what}", amount, by=laws.waiting(name)) for what, amount in amounts.items()]
-        nodes += [Node.of(where, inner)] if where else inner
-    return Node.of(name, nodes)
+        inner = [TimeNode(f"for {what}", amount, by=laws.waiting(name)) for what, amount in amounts.items()]
+        nodes += [TimeNode.of(where, inner)] if where else inner
+    return TimeNode.of(name, nodes)

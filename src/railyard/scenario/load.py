@@ -138,7 +138,7 @@ def check(tree: Node, model: type[M]) -> M:
         raise problems.translate(error, tree, model) from None
 
 
-def dump(scenario: BaseModel) -> dict[str, Any]:
+def dump(scenario: BaseModel) -> dict[str, object]:
     """The scenario as plain values with units, defaults written out, unused keys left out."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")

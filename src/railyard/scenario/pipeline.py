@@ -1,5 +1,6 @@
 """The scenario's `workload.pipeline`: stages that a request goes through, each on hardware of its own."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, create_model, model_validator
@@ -218,7 +219,7 @@ class PipelineSection(Section):
         return self
 
 
-def waits_for(stages: dict[str, Any], name: str) -> tuple[str, ...]:
+def waits_for(stages: Mapping[str, StageSection], name: str) -> tuple[str, ...]:
     """The stages that one waits for: as it says, or the one before it."""
     after = stages[name].after
     if after is not None:

@@ -78,7 +78,7 @@ else:
 FabricSection = Annotated[FabricKeys, tagged("name")]
 
 
-def fabric_overrides(section: Any) -> dict[str, Any]:
+def fabric_overrides(section: Any) -> dict[str, object]:
     """The constants that a fabric section replaces, by attribute name of `Fabric`."""
     given = {name: getattr(section, key.name) for name, key in _FABRIC_KEYS.items()}
     return {name: value for name, value in given.items() if value is not None}

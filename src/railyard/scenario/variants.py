@@ -53,7 +53,7 @@ def expand(draft: Draft, varies: Sequence[str] = ()) -> list[Variant]:
     return [Variant(draft.scenario.name, {}, draft)]
 
 
-def resolved(draft: Draft, varies: Sequence[str] = ()) -> dict[str, Any]:
+def resolved(draft: Draft, varies: Sequence[str] = ()) -> dict[str, object]:
     """The scenario with defaults written out, and with the comparison of the command line in it."""
     if not varies:
         return dump(draft.scenario)

@@ -198,7 +198,7 @@ def records(entry: type[Any]) -> Mapping[str, FieldRecord]:
     return {field.name: field.metadata[METADATA_KEY] for field in fields(entry) if METADATA_KEY in field.metadata}
 
 
-def values(record: type[Any], mapping: Mapping[str, object], *, what: str) -> dict[str, Any]:
+def values(record: type[Any], mapping: Mapping[str, object], *, what: str) -> dict[str, object]:
     """Constructor arguments of a record from what a file says, in base units.
 
     Args:
@@ -253,6 +253,6 @@ def _numbers(value: object) -> tuple[int, ...]:
     return tuple(readers.integer(item) for item in value)
 
 
-def defaults(record: type[Any]) -> dict[str, Any]:
+def defaults(record: type[Any]) -> dict[str, object]:
     """Default value of every field of a record that has one, by attribute name; for documentation."""
     return {field.name: field.default for field in fields(record) if field.default is not MISSING}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 INPUTS = "inputs"
 
 
-def write_inputs(folder: Path, plain: dict[str, Any], variants: Sequence[Variant]) -> None:
+def write_inputs(folder: Path, plain: dict[str, object], variants: Sequence[Variant]) -> None:
     """The scenario, with copies of the files that it names.
 
     Args:

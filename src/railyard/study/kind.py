@@ -89,7 +89,7 @@ def _unrelated(measured: Sequence[M]) -> Sequence[M]:
 
 
 @dataclass(frozen=True)
-class Kind(Generic[D, V, P, O, M]):
+class StudyKind(Generic[D, V, P, O, M]):
     """A kind of work.
 
     Attributes:
@@ -123,4 +123,4 @@ class Kind(Generic[D, V, P, O, M]):
     parallel: bool = False
 
 
-kinds: Registry[Kind[Any, Any, Any, Any, Any]] = Registry("kind of work", package="railyard.study.kinds")
+kinds: Registry[StudyKind[Any, Any, Any, Any, Any]] = Registry("kind of work", package="railyard.study.kinds")

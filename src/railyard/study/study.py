@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from railyard.result.result import Result
     from railyard.study.control import Progress
-    from railyard.study.kind import Document, Kind, Measured, Named
+    from railyard.study.kind import Document, Measured, Named, StudyKind
 
-    AnyKind = Kind[Any, Any, Any, Any, Any]
+    AnyKind = StudyKind[Any, Any, Any, Any, Any]
     Face = Callable[[Result, Path], None]
 
 

@@ -91,7 +91,7 @@ class ConfigFile:
             return []
         return value
 
-    def table(self, key: str) -> dict[str, Any]:
+    def table(self, key: str) -> dict[str, object]:
         """An object under the key; empty when it is absent."""
         value = self.fields.get(key)
         if value is None:

@@ -80,7 +80,7 @@ def lower_collectives(
 def _columns(requests: Requests | RequestColumns, communicators: int) -> Requests:
     """The columns as arrays, checked."""
     if not isinstance(requests, Requests):
-        requests = Requests(*(np.asarray(column) for column in requests))  # type: ignore[arg-type]
+        requests = Requests(*map(np.asarray, requests))
     limits: dict[str, tuple[NDArray[Any], int, int]] = {
         "comm": (requests.comm, 0, communicators - 1),
         "kind": (requests.kind, 0, len(CollectiveKind) - 1),

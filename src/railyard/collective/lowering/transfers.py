@@ -12,7 +12,7 @@ from railyard.collective.choice import DEFAULT_POLICY, PEER_LL_BYTES
 from railyard.collective.lowering import routes
 from railyard.collective.lowering.routes import Legs, LinkLoads
 from railyard.collective.lowering.table import EntityTable, Limits, gather, table
-from railyard.collective.machine import Machine, machine_of
+from railyard.collective.machine import CollectiveMachine, machine_of
 from railyard.collective.timing import WIRE, by_channels, transfer_us
 from railyard.errors import InputError
 
@@ -123,7 +123,7 @@ def _usage(
 
 
 def _latency_ps(
-    machine: Machine,
+    machine: CollectiveMachine,
     inside: NDArray[np.bool_],
     small: NDArray[np.bool_],
     path_ps: NDArray[np.int64],

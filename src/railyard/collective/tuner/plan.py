@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from railyard.collective.tuner.constants import GENERATIONS, INTER_SPEEDS, INTRA_SPEEDS, generation_name, speeds
 
 if TYPE_CHECKING:
-    from railyard.collective.machine import Machine
+    from railyard.collective.machine import CollectiveMachine
     from railyard.collective.shape import Shape
 
 MAX_CHANNELS = 32
@@ -45,14 +45,14 @@ class ChannelPlan:
         return self.channels * min(self.intra, self.inter)
 
 
-def ring_plan(machine: Machine, shape: Shape) -> ChannelPlan:
+def ring_plan(machine: CollectiveMachine, shape: Shape) -> ChannelPlan:
     """Rings and trees."""
     if shape.domains == 1:
         return _one_domain(machine)
     return _several_domains(machine, shape)
 
 
-def tree_plan(machine: Machine, shape: Shape) -> ChannelPlan:
+def tree_plan(machine: CollectiveMachine, shape: Shape) -> ChannelPlan:
     """Trees: as rings, but between two domains a NIC carries only half of what a channel carries inside."""
     plan = ring_plan(machine, shape)
     if shape.domains != 2 or shape.per_domain == 1:
@@ -63,7 +63,7 @@ def tree_plan(machine: Machine, shape: Shape) -> ChannelPlan:
     return ChannelPlan(plan.channels, max(intra, plan.intra), plan.inter)
 
 
-def _one_domain(machine: Machine) -> ChannelPlan:
+def _one_domain(machine: CollectiveMachine) -> ChannelPlan:
     total = machine.plan_bps / 8e9
     generation = generation_name(machine.architecture)
     usual = GENERATIONS[generation].ring_speed
@@ -78,7 +78,7 @@ def _one_domain(machine: Machine) -> ChannelPlan:
     return ChannelPlan(best[2], best[3], best[3])
 
 
-def _several_domains(machine: Machine, shape: Shape) -> ChannelPlan:
+def _several_domains(machine: CollectiveMachine, shape: Shape) -> ChannelPlan:
     nic = machine.nic_bps / 8e9
     total = machine.plan_bps / 8e9 if shape.per_domain > 1 else float("inf")
     best = (0.0, 0, 0.0)
@@ -93,7 +93,7 @@ def _several_domains(machine: Machine, shape: Shape) -> ChannelPlan:
     return ChannelPlan(best[1], best[2], best[2])
 
 
-def switch_plan(machine: Machine, shape: Shape) -> ChannelPlan:
+def switch_plan(machine: CollectiveMachine, shape: Shape) -> ChannelPlan:
     """In-switch reduction: every rank of a domain is the head of one channel."""
     heads = shape.per_domain
     each = machine.plan_bps / 8e9 / heads

@@ -27,7 +27,7 @@ MOST_FLOWS = 500_000
 
 
 @dataclass(frozen=True)
-class Background:
+class Bursts:
     """Bursts of one pattern; a slice of a step sees fewer of them, each whole.
 
     Attributes:
@@ -72,7 +72,7 @@ class Background:
 
 
 def with_background(
-    lowered: LoweredTraffic, cluster: Cluster, background: Sequence[Background], until_ps: int
+    lowered: LoweredTraffic, cluster: Cluster, background: Sequence[Bursts], until_ps: int
 ) -> LoweredTraffic:
     """The traffic with the bursts that begin before `until_ps`.
 

@@ -15,7 +15,7 @@ from railyard.engine.joint import joint
 from railyard.engine.lowering import Entities, Lowered, lower
 from railyard.engine.packet.alone import IdleNetwork, measured
 from railyard.engine.packet.assembly import LoweredTraffic, assemble
-from railyard.engine.packet.background import Background, with_background
+from railyard.engine.packet.background import Bursts, with_background
 from railyard.engine.packet.fabrics import settings_of
 from railyard.engine.packet.flows import HostNames, flows_of
 from railyard.engine.packet.lowering import Lowering
@@ -77,7 +77,7 @@ class PacketEngine:
     stands_in: tuple[str, ...] = ()
     budget_hops: float = BUDGET_HOPS
     budget_sends: int = BUDGET_SENDS
-    background: tuple[Background, ...] = ()
+    background: tuple[Bursts, ...] = ()
     samples: int = 120
     sampled_links: int = 64
     scale_up: Literal["model", "packets"] = "model"

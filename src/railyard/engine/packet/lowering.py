@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -127,7 +127,7 @@ class Lowering:
             size_bytes=np.tile(np.where(local, 0, np.maximum(np.rint(moved), 1)).astype(np.int64), len(one.tasks)),
             delay_ps=np.tile(np.rint(delay).astype(np.int64), len(one.tasks)),
             klass=0,
-            **_csr(legs),  # type: ignore[arg-type]
+            **_csr(legs),
             last=legs.last,
             start_ps=one.tempo.count * one.tempo.start_ps / slicing.factor,
             surplus_ps=self._surplus_ps(legs, moved, delay + np.where(local, 0.0, path_ps), excess, local),
@@ -257,7 +257,7 @@ def _longest(legs: PlanLegs, weight: Floats) -> float:
     return float(total.max(initial=0.0))
 
 
-def _csr(legs: PlanLegs) -> dict[str, object]:
+def _csr(legs: PlanLegs) -> dict[str, Any]:
     order = np.argsort(legs.edges.after, kind="stable")
     ptr = np.zeros(len(legs) + 1, np.int64)
     np.cumsum(np.bincount(legs.edges.after, minlength=len(legs)), out=ptr[1:])

@@ -8,13 +8,15 @@ sends keep the bytes and (by their delays) the latencies, and lose only how fine
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from railyard.engine.packet.records import AT_RECEIVER
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import ArrayLike, NDArray
 
     Ints = NDArray[np.int64]
@@ -73,7 +75,7 @@ class Planner:
     """Collects sends and waits."""
 
     def __init__(self) -> None:
-        self._columns: list[tuple[Ints, Ints, Floats, Floats, Floats, Floats]] = []
+        self._columns: list[list[NDArray[Any]]] = []
         self._count = 0
         self._edges: list[Edges] = []
 
@@ -92,7 +94,9 @@ class Planner:
         shape = columns[0].shape
         flat = [part.ravel() for part in columns]
         count = len(flat[0])
-        self._columns.append((flat[0].astype(np.int64), flat[1].astype(np.int64), *(f.astype(float) for f in flat[2:])))  # type: ignore[arg-type]
+        self._columns.append(
+            [*(part.astype(np.int64) for part in flat[:2]), *(part.astype(float) for part in flat[2:])]
+        )
         ids = self._count + np.arange(count).reshape(shape)
         self._count += count
         return ids
@@ -122,24 +126,15 @@ class Planner:
         return with_edges(columns, edges, np.flatnonzero(~passed))
 
 
-def with_edges(columns: list[NDArray[np.generic]], edges: Edges, last: Ints) -> SendPlan:
+def with_edges(columns: Sequence[NDArray[Any]], edges: Edges, last: Ints) -> SendPlan:
     """A plan of columns (source, target, share, steps, posted, lanes) and waits in any order."""
     source, target, share, steps, posted, lanes = columns
+    count = len(source)
     order = np.argsort(edges.after, kind="stable")
-    ptr = np.zeros(len(source) + 1, np.int64)
-    np.cumsum(np.bincount(edges.after, minlength=len(source)), out=ptr[1:])
-    return SendPlan(
-        source,  # type: ignore[arg-type]
-        target,  # type: ignore[arg-type]
-        share,  # type: ignore[arg-type]
-        steps,  # type: ignore[arg-type]
-        posted,  # type: ignore[arg-type]
-        lanes,  # type: ignore[arg-type]
-        ptr,
-        edges.before[order],
-        edges.at[order],
-        last,
-    )
+    ptr = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(edges.after, minlength=count), out=ptr[1:])
+    before, at = edges.before[order], edges.at[order]
+    return SendPlan(source, target, share, steps, posted, lanes, ptr, before, at, last)
 
 
 def joined_edges(parts: list[Edges]) -> Edges:

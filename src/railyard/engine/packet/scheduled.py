@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from railyard import _core
@@ -25,7 +25,7 @@ SCHEDULED_COUNTS = {
 """What a scheduled fabric counts."""
 
 
-def counts(found: _core.PacketScheduledCounters) -> dict[str, Any]:
+def counts(found: _core.PacketScheduledCounters) -> dict[str, object]:
     """The core's counts by name.
 
     Args:

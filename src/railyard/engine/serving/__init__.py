@@ -17,19 +17,19 @@ from railyard.engine.serving.deployment import (
     rolling_update,
 )
 from railyard.engine.serving.results import STATUS
-from railyard.engine.serving.running import Chunk, Columns, simulate, stream
+from railyard.engine.serving.running import Chunk, RequestColumns, simulate, stream
 
 __all__ = [
     "STATUS",
     "Autoscale",
     "Chunk",
-    "Columns",
     "Cost",
     "CrossTraffic",
     "Deployment",
     "Links",
     "Outages",
     "Pool",
+    "RequestColumns",
     "Router",
     "Speculative",
     "Store",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _LAST_PS = 2**61
 
 
-class Columns(Protocol):
+class RequestColumns(Protocol):
     """What the engine reads of requests."""
 
     @property
@@ -72,7 +72,7 @@ class Chunk:
 
 
 def simulate(
-    requests: Columns,
+    requests: RequestColumns,
     deployment: Deployment,
     *,
     seed: int = 0,
@@ -124,7 +124,7 @@ def simulate(
 
 
 def stream(
-    chunks: Iterable[Columns],
+    chunks: Iterable[RequestColumns],
     deployment: Deployment,
     *,
     seed: int = 0,
@@ -193,7 +193,7 @@ def _serving(
         raise InputError(str(error), key="deployment") from error
 
 
-def _feed(core: _core.Serving, requests: Columns) -> int:
+def _feed(core: _core.Serving, requests: RequestColumns) -> int:
     columns = {
         "arrival_ps": _integers(requests.arrival_ps, np.int64, "arrival_ps"),
         "input_tokens": _integers(requests.input_tokens, np.int32, "input_tokens"),

@@ -5,7 +5,7 @@ from railyard.engine.stages.drafting import Drafting
 from railyard.engine.stages.draws import Takers, takers
 from railyard.engine.stages.queued import Cores, Tool
 from railyard.engine.stages.stage import CAUSES, FIRST, PS, SERVING, SPENT, Stage, columns, parts, visits
-from railyard.engine.stages.through import Between, Step, through
+from railyard.engine.stages.through import Between, StageStep, through
 
 __all__ = [
     "CAUSES",
@@ -18,7 +18,7 @@ __all__ = [
     "Cores",
     "Drafting",
     "Stage",
-    "Step",
+    "StageStep",
     "Takers",
     "Tool",
     "columns",

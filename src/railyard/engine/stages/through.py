@@ -33,7 +33,7 @@ _NEVER = 2**62
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class StageStep:
     """A stage and its place among the others.
 
     Attributes:
@@ -80,7 +80,7 @@ class _Point:
 
 
 def through(
-    steps: Mapping[str, Step],
+    steps: Mapping[str, StageStep],
     requests: RequestTable,
     *,
     between: Between,

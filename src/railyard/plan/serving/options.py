@@ -40,7 +40,7 @@ class Option:
     most: int = 1
     split: bool = False
 
-    def changes(self, replicas: Sequence[int]) -> dict[str, Any]:
+    def changes(self, replicas: Sequence[int]) -> dict[str, object]:
         """Dotted keys of the scenario, with so many replicas of each pool."""
         base = f"workload.pipeline.stages.{self.stage}"
         found = {f"{base}.{key}": value for key, value in self.keys if key != "pools"}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from railyard.plan.serving.options import Option
     from railyard.plan.serving.trials import Trials
-    from railyard.study.pipeline.bench import Trial
+    from railyard.study.pipeline.bench import PipelineTrial
 
     Choice = tuple[tuple[Option, tuple[int, ...]], ...]
 
@@ -42,7 +42,7 @@ class Plan:
     """
 
     choice: Choice
-    trial: Trial
+    trial: PipelineTrial
 
     @property
     def split(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 FORMAT = "railyard/1"
 
 
-def to_json(planned: Planned) -> dict[str, Any]:
+def to_json(planned: Planned) -> dict[str, object]:
     """The plan as JSON values."""
     found = planned.found
     return {
@@ -27,7 +27,7 @@ def to_json(planned: Planned) -> dict[str, Any]:
             "simulations": found.simulations,
             "plans": [_plan(plan) for plan in found.plans],
             "full": [_full(variant) for variant in planned.full],
-            "options": [row for name in planned.stages for row in why(planned, name)],
+            "options": [row._asdict() for name in planned.stages for row in why(planned, name)],
             "link_rates": [_rate(row) for row in planned.rates],
         },
     }
@@ -69,22 +69,40 @@ def gain(row: AtRate) -> float | None:
     return 1 - row.split.trial.score / row.joint.trial.score
 
 
-def why(planned: Planned, stage: str) -> Iterator[dict[str, Any]]:
+class OptionRow(NamedTuple):
+    """An option of a stage, and what became of it.
+
+    Attributes:
+        stage: Of the pipeline.
+        option: In words.
+        usd_per_million: Dollars for a million tokens of the best plan with it; None where none was simulated.
+        bound: No plan with it costs less; None where that is not known.
+        verdict: Why it is or is not the one that was chosen.
+    """
+
+    stage: str
+    option: str
+    usd_per_million: float | None
+    bound: float | None
+    verdict: str
+
+
+def why(planned: Planned, stage: str) -> Iterator[OptionRow]:
     """Each option of a stage, and why it is or is not the one that was chosen."""
     found, best = planned.found, planned.found.best
     for option in planned.stages[stage]:
-        row = {"stage": stage, "option": option.words, "usd_per_million": None, "bound": None, "verdict": ""}
+        row = OptionRow(stage, option.words, None, None, "")
         if option in found.never:
-            yield row | {"verdict": found.never[option]}
+            yield row._replace(verdict=found.never[option])
             continue
         plan = next((plan for plan in found.plans if any(one is option for one, _ in plan.choice)), None)
         if plan is not None:
             chosen = plan is best
             more = 0.0 if best is None else plan.trial.score / best.trial.score - 1
             verdict = "chosen" if chosen else f"{more:.1%} dearer: {_counts(plan, stage)}"
-            yield row | {"usd_per_million": plan.trial.score, "verdict": verdict}
+            yield row._replace(usd_per_million=plan.trial.score, verdict=verdict)
             continue
-        yield row | {"bound": found.bounds.get(option), "verdict": _not_tried(planned, option)}
+        yield row._replace(bound=found.bounds.get(option), verdict=_not_tried(planned, option))
 
 
 def _counts(plan: Plan, stage: str) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from railyard.measure.serving.objective import Objective
     from railyard.plan.serving.options import Option
     from railyard.scenario.load import Draft
-    from railyard.study.pipeline.bench import Trial
+    from railyard.study.pipeline.bench import PipelineTrial
     from railyard.study.pipeline.prepare import PipelineJob
 
 _LIGHT = 50.0
@@ -74,7 +74,7 @@ class Trials:
             changes |= option.changes(replicas)
         return self._bench.job(changes)
 
-    def full_trial(self, choice: Sequence[tuple[Option, tuple[int, ...]]]) -> Trial:
+    def full_trial(self, choice: Sequence[tuple[Option, tuple[int, ...]]]) -> PipelineTrial:
         """Simulates the pipeline with these options and replicas."""
         self.count += 1
         return tried(self.job(choice))

@@ -15,7 +15,7 @@ from railyard.schema.yaml import kind_of, read
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from railyard.scenario.packet.settings import Settings
+    from railyard.scenario.packet.settings import PacketSettings
     from railyard.schema.yaml import Mark, Node
 
 SUFFIXES = (".yaml", ".yml")
@@ -113,8 +113,8 @@ def _text(value: Any) -> str:
 
 
 def _assigned(
-    settings: Settings, assignments: list[tuple[str, str, Mark]], folder: Path, problems: list[Problem]
-) -> Settings:
+    settings: PacketSettings, assignments: list[tuple[str, str, Mark]], folder: Path, problems: list[Problem]
+) -> PacketSettings:
     """The base's settings with everything put in; where that fails, each key is tried alone, to name all wrong ones."""
     texts = [f"{key}={_resolved(text, folder)}" for key, text, _ in assignments]
     marks = {key: mark for key, _, mark in assignments}

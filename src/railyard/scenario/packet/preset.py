@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from railyard.fabric import fabrics
-from railyard.scenario.packet.settings import Settings
+from railyard.scenario.packet.settings import PacketSettings
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Preset:
 
     name: str
     summary: str
-    settings: Settings
+    settings: PacketSettings
     sources: tuple[str, ...]
     left_out: tuple[str, ...]
 
@@ -40,5 +40,5 @@ def fabric(name: str) -> Preset:
     """
     found = fabrics.get(name)
     packets = found.packets
-    settings = Settings(**packets.constants, **packets.tree)
+    settings = PacketSettings(**packets.constants, **packets.tree)
     return Preset(name, found.summary, settings, packets.sources, packets.left_out)

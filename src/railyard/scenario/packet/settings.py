@@ -20,7 +20,7 @@ USER_FORM = "user:FILE.py:NAME"
 
 
 @with_constants
-class Settings(EngineSettings):
+class PacketSettings(EngineSettings):
     """The engine's settings, and those of the network that traffic gets where no topology is given.
 
     Attributes:
@@ -96,7 +96,7 @@ KEYS = tuple(_READERS)
 """The keys of `--set`."""
 
 
-def assign(settings: Settings, assignments: Iterable[str]) -> Settings:
+def assign(settings: PacketSettings, assignments: Iterable[str]) -> PacketSettings:
     """The settings with `key=value` put in.
 
     Raises:
@@ -125,7 +125,7 @@ def _is_rate_control(name: str) -> bool:
     return name in RATE_CONTROLS or name not in CONGESTION_CONTROLS
 
 
-def _fitting(settings: Settings, changed: dict[str, Any]) -> None:
+def _fitting(settings: PacketSettings, changed: dict[str, Any]) -> None:
     """Refuses a congestion control that the transport does not have.
 
     Raises:
@@ -143,7 +143,7 @@ def _fitting(settings: Settings, changed: dict[str, Any]) -> None:
             )
 
 
-def _sound(settings: Settings) -> Settings:
+def _sound(settings: PacketSettings) -> PacketSettings:
     """Refuses settings that contradict each other.
 
     Raises:
@@ -158,7 +158,7 @@ def _sound(settings: Settings) -> Settings:
     return settings
 
 
-def differences(settings: Settings, base: Settings) -> dict[str, Any]:
+def differences(settings: PacketSettings, base: PacketSettings) -> dict[str, object]:
     """What differs from other settings, by name."""
-    names = [entry.name for entry in fields(Settings)]
+    names = [entry.name for entry in fields(PacketSettings)]
     return {name: getattr(settings, name) for name in names if getattr(settings, name) != getattr(base, name)}

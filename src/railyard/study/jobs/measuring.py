@@ -14,7 +14,7 @@ from railyard.economics.deployment import deployment_cost
 from railyard.economics.evaluate import evaluate
 from railyard.economics.parts import Part, component_of
 from railyard.economics.ranges import band_of
-from railyard.economics.serving import Goodput as Sold
+from railyard.economics.serving import PaidGoodput as Sold
 from railyard.graph.record import fingerprint
 from railyard.measure.causes import NETWORK_CAUSES
 from railyard.measure.decompose import decompose
@@ -72,7 +72,7 @@ class Compared:
     without: dict[int, Outcome]
 
 
-class Transfers(TypedDict, total=False):
+class TransferNumbers(TypedDict, total=False):
     """What only serving jobs lose."""
 
     transfer_share: float
@@ -87,7 +87,7 @@ class Trained(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredJobs:
     """One variant of the result, and where its numbers come from.
 
     Attributes:
@@ -108,7 +108,7 @@ class Measured:
         return self.variant.digest
 
 
-def measure(compared: Compared) -> Measured:
+def measure(compared: Compared) -> MeasuredJobs:
     """Everything about one variant."""
     shared, together = compared.shared, compared.together
     rows = [_job(compared, tenant) for tenant in shared.tenants]
@@ -126,7 +126,7 @@ def measure(compared: Compared) -> Measured:
     left_out = () if record is None else tuple(str(words) for words in record.meta.get("left_out", ()))
     serves = any(tenant.serving is not None for tenant in shared.tenants)
     notes = tuple(f"{tenant.name}: {words}" for tenant in shared.tenants for words in tenant.notes)
-    return Measured(
+    return MeasuredJobs(
         variant, left_out=(*left_out, *(LEFT_OUT if serves else ()), *notes), defaults=tuple(_defaults(shared))
     )
 
@@ -177,7 +177,7 @@ def _ratio(figure: Figure, base: Figure) -> float:
 def _cost(compared: Compared, number: int, other: int) -> CostRow:
     """What one job takes longer because another is there: all together against all without that one."""
     every, without = compared.together.figures[number], compared.without[other].figures[number]
-    transfers: Transfers = {}
+    transfers: TransferNumbers = {}
     if isinstance(every, Answering) and isinstance(without, Answering):
         transfers["transfer_share"] = every.slowdown / without.slowdown - 1.0
     return CostRow(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from railyard.engine.serving import Links
     from railyard.graph import Record
-    from railyard.study.serving.placing import Placed
+    from railyard.study.serving.placing import PlacedPool
     from railyard.study.serving.prepare import ServingJob
 
     Ints = NDArray[np.int64]
@@ -107,7 +107,7 @@ def _lanes(job: ServingJob, run: Record, rows: Ints, from_ps: int) -> _Lanes:
     )
 
 
-def _pool(job: ServingJob, role: str) -> Placed:
+def _pool(job: ServingJob, role: str) -> PlacedPool:
     return next(pool for pool in job.pools if pool.role == role)
 
 

@@ -10,13 +10,13 @@ from railyard.study.inputs import write_inputs
 from railyard.study.jobs.measuring import Compared, measure
 from railyard.study.jobs.prepare import prepare
 from railyard.study.jobs.simulate import JobSetRuns
-from railyard.study.kind import Kind, kinds
+from railyard.study.kind import StudyKind, kinds
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.study.control import Control
-    from railyard.study.jobs.measuring import Measured
+    from railyard.study.jobs.measuring import MeasuredJobs
     from railyard.study.jobs.prepare import Shared
 
 
@@ -30,7 +30,7 @@ def _run(shared: Shared, control: Control) -> Compared:
     return Compared(shared, alone, together, without)
 
 
-def _write(folder: Path, compared: Compared, _found: Measured) -> None:
+def _write(folder: Path, compared: Compared, _found: MeasuredJobs) -> None:
     """What happened on the fabric while all jobs ran, as Parquet."""
     if compared.together.record is not None:
         parquet.write_record(compared.together.record, folder / "timeline.parquet")
@@ -38,7 +38,7 @@ def _write(folder: Path, compared: Compared, _found: Measured) -> None:
 
 JOBS = kinds.add(
     "jobs",
-    Kind(
+    StudyKind(
         name="jobs",
         expand=expand,
         resolved=resolved,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from railyard.scenario.variants import expand, resolved
 from railyard.study.inputs import write_inputs
-from railyard.study.kind import Kind, kinds
+from railyard.study.kind import StudyKind, kinds
 from railyard.study.pipeline.files import write_variant
 from railyard.study.pipeline.measuring import measure, objective_of
 from railyard.study.pipeline.prepare import prepare
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from railyard.measure.serving.served import Served
     from railyard.study.control import Control
     from railyard.study.pipeline.prepare import PipelineJob
-    from railyard.study.serving.measuring import Measured
+    from railyard.study.serving.measuring import MeasuredServing
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ def _run(job: PipelineJob, control: Control) -> Traversed:
     return Traversed(job, job.run(job.requests, progress))
 
 
-def _search(traversed: Traversed, found: Measured, control: Control) -> Measured:
+def _search(traversed: Traversed, found: MeasuredServing, control: Control) -> MeasuredServing:
     """The capacity, where the scenario asks for it, and the points of the fronts."""
     job = traversed.job
     return with_curve(found, job, objective=objective_of(job), serve=lambda some: _served(job, some), control=control)
@@ -59,13 +59,13 @@ def _served(job: PipelineJob, requests: RequestTable) -> tuple[Served, bool]:
     return shown(job.section, journey).served, journey.meta["outcome"] == "overload"
 
 
-def _write(folder: Path, traversed: Traversed, found: Measured) -> None:
+def _write(folder: Path, traversed: Traversed, found: MeasuredServing) -> None:
     write_variant(folder, traversed.journey, found.requests)
 
 
 PIPELINE = kinds.add(
     "pipeline",
-    Kind(
+    StudyKind(
         name="pipeline",
         check=check_engine,
         expand=expand,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from railyard.scenario.variants import expand, resolved
 from railyard.study.inputs import write_inputs
-from railyard.study.kind import Kind, kinds
+from railyard.study.kind import StudyKind, kinds
 from railyard.study.serving.capacity import RUN_SHARE, with_curve, with_fronts
 from railyard.study.serving.check import ENGINE, check_engine
 from railyard.study.serving.files import write_variant
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from railyard.graph.request_table import RequestTable
     from railyard.measure.serving.served import Served
     from railyard.study.control import Control
-    from railyard.study.serving.measuring import Measured
+    from railyard.study.serving.measuring import MeasuredServing
     from railyard.study.serving.prepare import ServingJob
 
 _LOGGED = 16
@@ -52,7 +52,7 @@ def _run(job: ServingJob, control: Control) -> Answered:
     return Answered(job.as_sent(run), run)
 
 
-def _search(answered: Answered, found: Measured, control: Control) -> Measured:
+def _search(answered: Answered, found: MeasuredServing, control: Control) -> MeasuredServing:
     """The capacity, where the scenario asks for it, and the points of the fronts."""
     job = answered.job
     return with_curve(found, job, objective=objective_of(job), serve=lambda some: _served(job, some), control=control)
@@ -63,13 +63,13 @@ def _served(job: ServingJob, requests: RequestTable) -> tuple[Served, bool]:
     return latencies(job, requests, run), run.meta["overloaded"]
 
 
-def _write(folder: Path, answered: Answered, found: Measured) -> None:
+def _write(folder: Path, answered: Answered, found: MeasuredServing) -> None:
     write_variant(folder, answered.job, answered.run, found.requests)
 
 
 SERVING = kinds.add(
     "serving",
-    Kind(
+    StudyKind(
         name="serving",
         check=check_engine,
         expand=expand,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from railyard.graph import parquet, perfetto
 from railyard.scenario.variants import expand, resolved
 from railyard.study.inputs import write_inputs
-from railyard.study.kind import Kind, kinds
+from railyard.study.kind import StudyKind, kinds
 from railyard.study.trace.measuring import measure
 from railyard.study.trace.prepare import prepare
 from railyard.study.trace.simulate import simulate
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.study.control import Control
-    from railyard.study.trace.measuring import Measured
+    from railyard.study.trace.measuring import MeasuredTrace
     from railyard.study.trace.prepare import PreparedTrace
     from railyard.study.trace.simulate import SimulatedTrace
 
@@ -29,7 +29,7 @@ def _run(job: PreparedTrace, control: Control) -> SimulatedTrace:
     return simulate(job, stop=control.stop, done=count)
 
 
-def _write(folder: Path, simulated: SimulatedTrace, found: Measured) -> None:
+def _write(folder: Path, simulated: SimulatedTrace, found: MeasuredTrace) -> None:
     """The run as Parquet, and a few of the trace's ranks for Perfetto."""
     parquet.write_record(simulated.by_trace, folder / "timeline.parquet")
     perfetto.write(simulated.by_trace, folder / "trace.json", ranks=found.sampled_ranks)
@@ -37,7 +37,7 @@ def _write(folder: Path, simulated: SimulatedTrace, found: Measured) -> None:
 
 TRACE = kinds.add(
     "trace",
-    Kind(
+    StudyKind(
         name="trace",
         expand=expand,
         resolved=resolved,

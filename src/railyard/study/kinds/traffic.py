@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from railyard.study.kind import Kind, kinds
-from railyard.study.traffic.measuring import Measured, plain
+from railyard.study.kind import StudyKind, kinds
+from railyard.study.traffic.measuring import MeasuredTraffic, plain
 from railyard.study.traffic.simulate import run
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from railyard.study.control import Control
     from railyard.study.traffic.report import Report
-    from railyard.study.traffic.simulate import Run
+    from railyard.study.traffic.simulate import TrafficRun
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,11 +26,11 @@ class Sent:
         report: What the engine found.
     """
 
-    traffic: Run
+    traffic: TrafficRun
     report: Report
 
 
-def _run(traffic: Run, control: Control) -> Sent:
+def _run(traffic: TrafficRun, control: Control) -> Sent:
     return Sent(traffic, run(traffic, progress=lambda events, now_ps: control.progress(_so_far(events, now_ps), 0.0)))
 
 
@@ -38,7 +38,7 @@ def _so_far(events: int, now_ps: int) -> str:
     return f"{events / 1e6:.1f} M events, {now_ps / 1e6:.1f} us"
 
 
-def _write(folder: Path, _sent: Sent, found: Measured) -> None:
+def _write(folder: Path, _sent: Sent, found: MeasuredTraffic) -> None:
     from railyard.study.traffic.files import write_files
 
     write_files(folder, found.report)
@@ -46,14 +46,14 @@ def _write(folder: Path, _sent: Sent, found: Measured) -> None:
 
 TRAFFIC = kinds.add(
     "traffic",
-    Kind(
+    StudyKind(
         name="traffic",
         expand=lambda traffic, _varies: [traffic],
         resolved=lambda traffic, _varies: plain(traffic),
         prepare=lambda variants, _engine: variants,
         engine=lambda _traffic: "packet",
         run=_run,
-        measure=lambda sent: Measured(sent.traffic, sent.report),
+        measure=lambda sent: MeasuredTraffic(sent.traffic, sent.report),
         write=_write,
     ),
 )

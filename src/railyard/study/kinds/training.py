@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from railyard.graph import parquet, perfetto
 from railyard.scenario.variants import expand, resolved
 from railyard.study.inputs import write_inputs
-from railyard.study.kind import Kind, kinds
+from railyard.study.kind import StudyKind, kinds
 from railyard.study.training.measuring import measure
 from railyard.study.training.prepare import prepare
 from railyard.study.training.simulate import simulate
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.study.control import Control
-    from railyard.study.training.measuring import Measured
+    from railyard.study.training.measuring import MeasuredTraining
     from railyard.study.training.prepare import Prepared
     from railyard.study.training.simulate import Simulated
 
@@ -29,7 +29,7 @@ def _run(job: Prepared, control: Control) -> Simulated:
     return simulate(job, stop=control.stop, done=count, workers=control.workers)
 
 
-def _write(folder: Path, simulated: Simulated, found: Measured) -> None:
+def _write(folder: Path, simulated: Simulated, found: MeasuredTraining) -> None:
     """The timeline as Parquet, and a few ranks of it for Perfetto."""
     parquet.write_record(simulated.timeline, folder / "timeline.parquet")
     perfetto.write(simulated.timeline, folder / "trace.json", ranks=found.sampled_ranks)
@@ -37,7 +37,7 @@ def _write(folder: Path, simulated: Simulated, found: Measured) -> None:
 
 TRAINING = kinds.add(
     "training",
-    Kind(
+    StudyKind(
         name="training",
         expand=expand,
         resolved=resolved,

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from railyard.graph import Record
     from railyard.scenario.pipeline import EncodeStage, RetrieveStage
     from railyard.study.memo import Memo
-    from railyard.study.pipeline.built import Hardware
+    from railyard.study.pipeline.built import BuiltHardware
 
 _FLOAT_BYTES = 4.0
 _SCORE_BYTES = 8.0
 
 
-def encoder(catalog: Catalog, section: EncodeStage, hardware: Hardware, memo: Memo) -> Built:
+def encoder(catalog: Catalog, section: EncodeStage, hardware: BuiltHardware, memo: Memo) -> Built:
     """An encoder: prompts only, which see all of their text unless the model is causal.
 
     Args:
@@ -79,7 +79,7 @@ def encoder(catalog: Catalog, section: EncodeStage, hardware: Hardware, memo: Me
     return _built(section.kind, stage, hardware)
 
 
-def search(section: RetrieveStage, hardware: Hardware) -> Built:
+def search(section: RetrieveStage, hardware: BuiltHardware) -> Built:
     """A search of vectors: a query counts as one token, and a batch of B takes what the law of the index says.
 
     Raises:
@@ -117,11 +117,11 @@ def search(section: RetrieveStage, hardware: Hardware) -> Built:
     return _built("retrieve", stage, hardware)
 
 
-def _built(kind: str, stage: Batched, hardware: Hardware) -> Built:
+def _built(kind: str, stage: Batched, hardware: BuiltHardware) -> Built:
     return Built(kind, stage, (hardware,), partial(_uses, hardware, stage.deployment.pools[0].cost.idle_w), _replicas)
 
 
-def _uses(hardware: Hardware, idle_w: float, visits: Record, span_s: float) -> list[Use]:
+def _uses(hardware: BuiltHardware, idle_w: float, visits: Record, span_s: float) -> list[Use]:
     run = visits.parts[SERVING]
     totals, device = run.table("replicas"), hardware.cluster.accelerator
     busy = float(totals["busy_ps"].sum()) / PS / (span_s * len(totals["pool"])) if span_s > 0 else 0.0

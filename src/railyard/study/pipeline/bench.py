@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.economics.deployment import Use, deployment_cost
-from railyard.economics.serving import Goodput as Sold
+from railyard.economics.serving import PaidGoodput as Sold
 from railyard.engine.stages import CAUSES, takers
 from railyard.measure.serving.objective import Objective
 from railyard.measure.serving.percentiles import quantiles
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from railyard.result.variants.serving import ServedVariant
     from railyard.scenario.load import Draft
     from railyard.scenario.pipeline import PipelineSection
-    from railyard.study.pipeline.built import Hardware
+    from railyard.study.pipeline.built import BuiltHardware
     from railyard.study.pipeline.prepare import PipelineJob
 
 _QUEUE = CAUSES.index("queue")
@@ -40,7 +40,7 @@ _BLAMED = 0.02
 
 
 @dataclass(frozen=True)
-class Trial:
+class PipelineTrial:
     """A deployment that was simulated.
 
     Attributes:
@@ -134,7 +134,7 @@ def objective_alone(job: PipelineJob, stages: PipelineSection, name: str) -> Obj
     )
 
 
-def idle_usd_per_h(job: PipelineJob, hardware: Hardware) -> float:
+def idle_usd_per_h(job: PipelineJob, hardware: BuiltHardware) -> float:
     """Dollars of an hour of one replica, with its devices waiting, typical.
 
     Args:
@@ -156,13 +156,13 @@ def variant_of(job: PipelineJob) -> ServedVariant:
     return measure(job, job.run(job.requests)).variant
 
 
-def tried(job: PipelineJob) -> Trial:
+def tried(job: PipelineJob) -> PipelineTrial:
     """Simulates the pipeline; the figures by which deployments are compared."""
     journey = job.run(job.requests)
     seen = shown(job.section, journey)
     met = objective_of(job).met(seen.served)
     total, usd_per_h = _cost(job, journey, seen.served, met)
-    return Trial(
+    return PipelineTrial(
         attainment=float(met.mean()),
         score=total,
         usd_per_h=usd_per_h,

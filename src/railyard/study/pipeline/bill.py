@@ -9,14 +9,14 @@ from railyard.catalog import Range
 from railyard.cluster.bill import bill_of
 from railyard.economics.deployment import deployment_cost
 from railyard.economics.parts import Part, component_of
-from railyard.economics.serving import Goodput
+from railyard.economics.serving import PaidGoodput
 from railyard.study.pipeline.prepare import nics_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from railyard.economics.deployment import Use
-    from railyard.study.pipeline.built import Hardware
+    from railyard.study.pipeline.built import BuiltHardware
     from railyard.study.pipeline.prepare import PipelineJob
 
 _DEVICES = frozenset({"accelerator", "server", "nic"})
@@ -29,7 +29,7 @@ def parts(job: PipelineJob) -> Iterator[Part]:
             yield from parts_of(job, one)
 
 
-def parts_of(job: PipelineJob, hardware: Hardware) -> Iterator[Part]:
+def parts_of(job: PipelineJob, hardware: BuiltHardware) -> Iterator[Part]:
     """The same of some devices of the job."""
     share = hardware.count / hardware.cluster.ranks
     for row in bill_of(hardware.cluster):
@@ -47,5 +47,5 @@ def usd_per_h(job: PipelineJob, name: str, uses: list[Use], span_s: float) -> Ra
     if not uses:
         return Range(0.0, 0.0, 0.0)
     alone = replace(job, stages={name: job.stages[name]})
-    sold = Goodput(input_tokens=1.0, output_tokens=1.0, seconds=span_s, attainment=1.0)
+    sold = PaidGoodput(input_tokens=1.0, output_tokens=1.0, seconds=span_s, attainment=1.0)
     return deployment_cost(uses=uses, parts=list(parts(alone)), goodput=sold, assumptions=job.assumptions).usd_per_h

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Hardware:
+class BuiltHardware:
     """Devices of a stage, for the bill.
 
     Attributes:
@@ -65,7 +65,7 @@ class Built:
 
     kind: str
     stage: Stage
-    hardware: tuple[Hardware, ...]
+    hardware: tuple[BuiltHardware, ...]
     uses: Callable[[Record, float], list[Use]]
     replicas: Callable[[Record, float], Sequence[ReplicaRow]] = _no_replicas
     notes: Callable[[RequestTable, Record], Iterable[str]] = _no_notes

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from railyard.economics.deployment import Use
     from railyard.graph import Record
-    from railyard.study.pipeline.built import Hardware
+    from railyard.study.pipeline.built import BuiltHardware
     from railyard.study.pipeline.prepare import PipelineJob
     from railyard.study.pipeline.shown import Shown
 
@@ -74,7 +74,7 @@ def _drafted(figures: DraftFigures | None) -> Drafted:
     return {} if figures is None else {"draft": figures}
 
 
-def _hardware(one: Hardware) -> StageHardware:
+def _hardware(one: BuiltHardware) -> StageHardware:
     return StageHardware(
         role=one.role,
         server=one.cluster.server.name,

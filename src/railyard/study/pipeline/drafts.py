@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.graph import Record
     from railyard.scenario.pipeline import DraftSection
-    from railyard.study.pipeline.built import Hardware
+    from railyard.study.pipeline.built import BuiltHardware
     from railyard.study.pipeline.site import Site
     from railyard.study.serving.prepare import ServingJob
 
@@ -40,7 +40,7 @@ class Drafts:
     """
 
     drafting: Drafting
-    hardware: Hardware
+    hardware: BuiltHardware
     cost: IterationCost
 
     def use(self, settled: Drafting, run: Record, span_s: float) -> Use:

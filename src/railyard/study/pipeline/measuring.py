@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.economics.deployment import Use, deployment_cost
-from railyard.economics.serving import Goodput as Sold
+from railyard.economics.serving import PaidGoodput as Sold
 from railyard.economics.sources import Source, of_entry
 from railyard.engine.stages import PS, SERVING
 from railyard.measure.serving.objective import Objective, goodput
@@ -19,7 +19,7 @@ from railyard.study.pipeline.by_stage import stage_rows
 from railyard.study.pipeline.model_stage import Answer
 from railyard.study.pipeline.shown import shown
 from railyard.study.serving.figures import latencies_of, requests_of, slo_of, throughput_of
-from railyard.study.serving.measuring import SHORTEST_S, Measured
+from railyard.study.serving.measuring import SHORTEST_S, MeasuredServing
 from railyard.study.serving.notes import drained, refused
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def objective_of(job: PipelineJob) -> Objective:
     return Objective(slo.ttft, slo.tpot, slo.e2e, slo.attainment)
 
 
-def measure(job: PipelineJob, journey: Record) -> Measured:
+def measure(job: PipelineJob, journey: Record) -> MeasuredServing:
     """Everything about one variant.
 
     Raises:
@@ -87,7 +87,7 @@ def measure(job: PipelineJob, journey: Record) -> Measured:
         warnings=tuple(_warnings(job, journey, found)),
         digest=journey.digest(),
     )
-    return Measured(variant, found, cost, tuple(_sources(job, cost)), tuple(_defaults(job)), LEFT_OUT)
+    return MeasuredServing(variant, found, cost, tuple(_sources(job, cost)), tuple(_defaults(job)), LEFT_OUT)
 
 
 def uses_of(job: PipelineJob, journey: Record, span_s: float) -> dict[str, list[Use]]:

@@ -19,7 +19,7 @@ from railyard.errors import InputError
 from railyard.measure.serving.served import DROPPED, served
 from railyard.scenario.serving import ServingSection
 from railyard.scenario.variants import Variant
-from railyard.study.pipeline.built import Built, Hardware
+from railyard.study.pipeline.built import Built, BuiltHardware
 from railyard.study.pipeline.drafts import draft_figures, drafts_of
 from railyard.study.serving.measuring import replicas_of
 from railyard.study.serving.notes import thrashed, too_long
@@ -160,7 +160,7 @@ def answer(name: str, section: ModelStage, site: Site) -> Built:
     if section.sampling is not None:
         job = _sampled(job, section, catalog)
     drafts = None if section.draft is None else drafts_of(section.draft, job, site)
-    pools = tuple(Hardware(pool.cluster, int(pool.ranks.size), pool.role, pool.replicas) for pool in job.pools)
+    pools = tuple(BuiltHardware(pool.cluster, int(pool.ranks.size), pool.role, pool.replicas) for pool in job.pools)
     nic_bps = min(one.nic_bps for one in pools if one.role != "decode")
     stage = Answer(section, job, nic_bps, None if drafts is None else drafts.drafting)
     return Built(

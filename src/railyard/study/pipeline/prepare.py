@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from railyard.cluster.bill import bill_of
 from railyard.economics.assumptions import Assumptions
-from railyard.engine.stages import Between, Step, Takers, through
+from railyard.engine.stages import Between, StageStep, Takers, through
 from railyard.errors import InputError
 from railyard.scenario.load import blaming, dump
 from railyard.scenario.pipeline import (
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from railyard.graph import Record, RequestTable
     from railyard.scenario.pipeline import PipelineSection, StageSection, WhenSection
     from railyard.scenario.variants import Variant
-    from railyard.study.pipeline.built import Built, Hardware
+    from railyard.study.pipeline.built import Built, BuiltHardware
 
 _STAGES = ("workload", "pipeline", "stages")
 
@@ -115,9 +115,9 @@ def job_of(variant: Variant, memo: Memo, section: PipelineSection | None = None)
     return PipelineJob(variant, pipeline, network, stages, requests, assumptions)
 
 
-def _step(built: Built, stages: Mapping[str, StageSection], name: str) -> Step:
+def _step(built: Built, stages: Mapping[str, StageSection], name: str) -> StageStep:
     section = stages[name]
-    return Step(built.stage, waits_for(dict(stages), name), section.quorum, takers_of(section.when))
+    return StageStep(built.stage, waits_for(dict(stages), name), section.quorum, takers_of(section.when))
 
 
 def takers_of(when: WhenSection) -> Takers:
@@ -125,7 +125,7 @@ def takers_of(when: WhenSection) -> Takers:
     return Takers(when.share, when.long, when.share_long, when.unless)
 
 
-def nics_of(hardware: Hardware) -> float:
+def nics_of(hardware: BuiltHardware) -> float:
     """Ports of the network that devices need: their share of their servers' NICs."""
     return hardware.count * hardware.cluster.server.nics_per_accelerator
 

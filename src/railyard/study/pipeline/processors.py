@@ -13,7 +13,7 @@ from railyard.study.pipeline.built import Built
 if TYPE_CHECKING:
     from railyard.graph import Record
     from railyard.scenario.pipeline import HostStage, ToolStage
-    from railyard.study.pipeline.built import Hardware
+    from railyard.study.pipeline.built import BuiltHardware
 
 
 def tool(name: str, section: ToolStage) -> Built:
@@ -26,7 +26,7 @@ def tool(name: str, section: ToolStage) -> Built:
     return Built("tool", stage, (), lambda _visits, _span_s: [])
 
 
-def host(section: HostStage, hardware: Hardware) -> Built:
+def host(section: HostStage, hardware: BuiltHardware) -> Built:
     """Cores of a server's processors."""
     stage = Cores(
         section.cores, section.per_request, section.per_input_token, section.per_output_token, hardware.nic_bps
@@ -34,7 +34,7 @@ def host(section: HostStage, hardware: Hardware) -> Built:
     return Built("host", stage, (hardware,), partial(_uses, hardware))
 
 
-def _uses(on: Hardware, visits: Record, span_s: float) -> list[Use]:
+def _uses(on: BuiltHardware, visits: Record, span_s: float) -> list[Use]:
     device = on.cluster.accelerator
     busy = min(visits.meta["busy_s"] / span_s / (on.count * device.sm_count), 1.0) if span_s > 0 else 0.0
     idle, full = device.idle_power_w, device.power_w

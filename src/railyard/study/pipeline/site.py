@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from railyard.cluster import ClusterSpec, build
-from railyard.study.pipeline.built import Hardware
+from railyard.study.pipeline.built import BuiltHardware
 
 if TYPE_CHECKING:
     from railyard.catalog import Catalog
@@ -31,7 +31,7 @@ class Site:
     network: Cluster
     memo: Memo
 
-    def devices(self, server: str, count: int, role: str, replicas: int) -> Hardware:
+    def devices(self, server: str, count: int, role: str, replicas: int) -> BuiltHardware:
         """So many devices of a server, in whole servers on the network of the scenario.
 
         Raises:
@@ -43,7 +43,7 @@ class Site:
         spec = ClusterSpec(total, server, back_end)
         key = [server, total, repr(back_end)]
         cluster: Cluster = self.memo.get("devices", key, lambda: build(spec, self.catalog))
-        return Hardware(cluster, count, role, replicas)
+        return BuiltHardware(cluster, count, role, replicas)
 
     def back_end(self, server: str) -> NetworkSpec:
         """The network of the scenario as a server's NICs join it: at their own rate where they are slower."""

@@ -8,13 +8,13 @@ from railyard.result.serving import ApartFigures, SideRow
 from railyard.workload.serving.afd import ApartCost
 
 if TYPE_CHECKING:
-    from railyard.study.serving.placing import Placed
+    from railyard.study.serving.placing import PlacedPool
 
 _LIKE = 0.95
 """Sides of which one works at least this share of the other's time wait for nobody."""
 
 
-def sides_of(pool: Placed, cost: Any, tokens: float, kv_tokens: float) -> ApartFigures | None:
+def sides_of(pool: PlacedPool, cost: Any, tokens: float, kv_tokens: float) -> ApartFigures | None:
     """The two sides in the mean iteration of a run; None where they are together.
 
     Args:
@@ -46,7 +46,7 @@ def _side(accelerator: str, count: int, busy: float) -> SideRow:
     return SideRow(accelerator=accelerator, accelerators=int(count), busy=busy)
 
 
-def ffn_share(pool: Placed) -> float:
+def ffn_share(pool: PlacedPool) -> float:
     """Share of the power limits of a pool's accelerators that those of its FFNs have."""
     if pool.ffn is None:
         return 0.0

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from railyard.scenario.serving import CapacitySection
     from railyard.study.control import Control
     from railyard.study.pipeline.prepare import PipelineJob
-    from railyard.study.serving.measuring import Measured
+    from railyard.study.serving.measuring import MeasuredServing
     from railyard.study.serving.prepare import ServingJob
 
     Serve = Callable[[RequestTable], tuple[Served, bool]]
@@ -46,8 +46,8 @@ RUN_SHARE = 0.9
 
 
 def with_curve(
-    found: Measured, job: ServingJob | PipelineJob, *, objective: Objective, serve: Serve, control: Control
-) -> Measured:
+    found: MeasuredServing, job: ServingJob | PipelineJob, *, objective: Objective, serve: Serve, control: Control
+) -> MeasuredServing:
     """Adds the result's `capacity` and `pareto`: every load that was tried, or the run itself where none was.
 
     Args:
@@ -196,7 +196,7 @@ def _as_asked(serving: ServingFigures) -> LoadPoint:
     )
 
 
-def with_fronts(measured: Sequence[Measured]) -> list[Measured]:
+def with_fronts(measured: Sequence[MeasuredServing]) -> list[MeasuredServing]:
     """Marks the points that no other point of any variant beats, by accelerator and by dollar."""
     points = [point for found in measured for point in found.variant.serving.pareto]
     by_gpu = front([(point.per_user, point.per_gpu) for point in points])
@@ -208,7 +208,7 @@ def with_fronts(measured: Sequence[Measured]) -> list[Measured]:
     return [_with_points(found, marked) for found in measured]
 
 
-def _with_points(found: Measured, marked: Iterator[FrontPoint]) -> Measured:
+def _with_points(found: MeasuredServing, marked: Iterator[FrontPoint]) -> MeasuredServing:
     serving = found.variant.serving
     points = tuple(itertools.islice(marked, len(serving.pareto)))
     return replace(

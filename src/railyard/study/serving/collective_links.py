@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
     from railyard.engine.serving import Links
     from railyard.study.serving.networks import Networks
-    from railyard.study.serving.placing import Placed
+    from railyard.study.serving.placing import PlacedPool
 
 
 def with_collectives(
-    links: Links | None, networks: Networks, pools: tuple[Placed, ...], costs: tuple[Any, ...]
+    links: Links | None, networks: Networks, pools: tuple[PlacedPool, ...], costs: tuple[Any, ...]
 ) -> Links | None:
     """The links with what collectives of each replica take of its NICs, those of all its ranks alike.
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from railyard.graph.request_table import RequestTable
     from railyard.study.memo import Memo
     from railyard.study.serving.networks import Networks
-    from railyard.study.serving.placing import Ffn, Placed
+    from railyard.study.serving.placing import Ffn, PlacedPool
     from railyard.workload.serving.afd import SideExchange
     from railyard.workload.serving.cost import IterationCost
     from railyard.workload.serving.devices import Profiles
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def costs_of(
     model: Model,
     networks: Networks,
-    pools: tuple[Placed, ...],
+    pools: tuple[PlacedPool, ...],
     software: tuple[ServingSoftware, ...],
     *,
     requests: RequestTable,
@@ -80,7 +80,7 @@ def costs_of(
     return tuple(found)
 
 
-def _divides(model: Model, pool: Placed) -> None:
+def _divides(model: Model, pool: PlacedPool) -> None:
     """Refuses degrees that no engine takes: whole heads stay together, and each stage has a layer.
 
     Fewer heads of keys and values than ranks are copied, so either number has to divide the other (vLLM,
@@ -141,7 +141,7 @@ def cost_of(
 
 
 def _sides(
-    model: Model, pool: Placed, ffn: Ffn, software: ServingSoftware, profiles: Profiles | None
+    model: Model, pool: PlacedPool, ffn: Ffn, software: ServingSoftware, profiles: Profiles | None
 ) -> tuple[Side, Side]:
     groups = ffn.layout.ep
     if model.experts and model.experts % groups:
@@ -165,7 +165,7 @@ def _weights(side: Side, skew: float) -> NDArray[np.float64]:
 
 
 def _apart(
-    model: Model, pool: Placed, sides: tuple[Side, Side], exchange: SideExchange, requests: RequestTable
+    model: Model, pool: PlacedPool, sides: tuple[Side, Side], exchange: SideExchange, requests: RequestTable
 ) -> IterationCost:
     return apart_cost(
         model,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from railyard.engine.serving import Links
     from railyard.engine.serving.deployment import LoadFrom
     from railyard.scenario.serving import RouterSection, ServingSection
-    from railyard.study.serving.placing import Placed
+    from railyard.study.serving.placing import PlacedPool
 
 _PS = 1e12
 _DISK_BPS = 5e10
@@ -36,7 +36,7 @@ _LOADS: dict[str | None, LoadFrom] = {None: "none", "disk": "none", "storage": "
 
 def deployment(
     serving: ServingSection,
-    pools: tuple[Placed, ...],
+    pools: tuple[PlacedPool, ...],
     costs: tuple[Any, ...],
     *,
     model: Model,
@@ -68,7 +68,7 @@ def deployment(
     )
 
 
-def _pool(serving: ServingSection, pool: Placed, cost: Any, model: Model, hash_tokens: int) -> Pool:
+def _pool(serving: ServingSection, pool: PlacedPool, cost: Any, model: Model, hash_tokens: int) -> Pool:
     section, cache = pool.section, serving.cache
     blocks = int(cost.kv_capacity_tokens) // section.block_tokens
     if blocks < 1:
@@ -107,7 +107,7 @@ def _pool(serving: ServingSection, pool: Placed, cost: Any, model: Model, hash_t
     )
 
 
-def _speculative(pool: Placed, cost: Any, model: Model) -> Speculative | None:
+def _speculative(pool: PlacedPool, cost: Any, model: Model) -> Speculative | None:
     guess = pool.section.speculative
     if guess is None:
         return None
@@ -118,12 +118,12 @@ def _speculative(pool: Placed, cost: Any, model: Model) -> Speculative | None:
     return Speculative(guess.tokens, guess.acceptance, draft)
 
 
-def _disk_s(pool: Placed, cost: Any, rate_bps: float) -> float:
+def _disk_s(pool: PlacedPool, cost: Any, rate_bps: float) -> float:
     """Time in which each accelerator of a replica reads its part of the weights."""
     return 8 * float(cost.weight_bytes) * pool.replicas / pool.accelerators / rate_bps
 
 
-def _autoscale(pool: Placed, cost: Any) -> Autoscale:
+def _autoscale(pool: PlacedPool, cost: Any) -> Autoscale:
     rule = pool.section.autoscale
     if rule is None:
         raise InputError("this pool does not scale", key="autoscale")
@@ -146,7 +146,7 @@ def _router(section: RouterSection) -> Router:
     return Router(section.kind, section.prefix_weight, section.load_weight, section.move)
 
 
-def _outages(serving: ServingSection, pools: tuple[Placed, ...], costs: tuple[Any, ...]) -> Outages:
+def _outages(serving: ServingSection, pools: tuple[PlacedPool, ...], costs: tuple[Any, ...]) -> Outages:
     rows = serving.outages
     each = [one for one in zip(pools, costs, strict=True) for _ in range(one[0].replicas)]
     replicas = len(each)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.economics.deployment import Use, deployment_cost
-from railyard.economics.serving import Goodput as Sold
+from railyard.economics.serving import PaidGoodput as Sold
 from railyard.economics.sources import Source, of_entry
 from railyard.measure.serving.objective import Objective, goodput
 from railyard.measure.serving.percentiles import counted
@@ -52,7 +52,7 @@ LEFT_OUT = (
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredServing:
     """One variant of the result, and where its numbers come from.
 
     Attributes:
@@ -88,7 +88,7 @@ def latencies(job: ServingJob, requests: RequestTable, run: Record) -> Served:
     return served(requests.arrival_ps, requests.input_tokens, requests.output_tokens, run, entry_ps=job.entry_ps)
 
 
-def measure(job: ServingJob, run: Record) -> Measured:
+def measure(job: ServingJob, run: Record) -> MeasuredServing:
     """Everything about one variant.
 
     Raises:
@@ -129,7 +129,7 @@ def measure(job: ServingJob, run: Record) -> Measured:
         warnings=tuple(_warnings(job, run, found)),
         digest=_digest(run),
     )
-    return Measured(variant, found, cost, tuple(_sources(job, cost)), tuple(_defaults(job)))
+    return MeasuredServing(variant, found, cost, tuple(_sources(job, cost)), tuple(_defaults(job)))
 
 
 def _cache(job: ServingJob, run: Record, found: Served) -> PoolCacheFigures:

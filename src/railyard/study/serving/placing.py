@@ -43,7 +43,7 @@ class Ffn:
 
 
 @dataclass(frozen=True, eq=False)
-class Placed:
+class PlacedPool:
     """One pool on the cluster.
 
     Attributes:
@@ -76,7 +76,7 @@ class Placed:
         """Machines with servers of their own in the cluster's network, and the ranks that they have."""
         if self.home:
             return ()
-        sides: list[Placed | Ffn] = [self] if self.ffn is None else [self, self.ffn]
+        sides: list[PlacedPool | Ffn] = [self] if self.ffn is None else [self, self.ffn]
         return tuple((side.cluster, side.ranks) for side in sides if side.server is not None)
 
     @property
@@ -92,7 +92,7 @@ class Placed:
         return split.swapaxes(1, 2).reshape(self.replicas, layout.dp_attention, -1)
 
 
-def place(serving: ServingSection, catalog: Catalog, networks: Networks) -> tuple[Placed, ...]:
+def place(serving: ServingSection, catalog: Catalog, networks: Networks) -> tuple[PlacedPool, ...]:
     """Puts the replicas of every pool on ranks, pool after pool, none across scale-up domains that it fits into.
 
     Raises:
@@ -182,13 +182,13 @@ def _check_total(serving: ServingSection, cluster: Cluster) -> None:
     )
 
 
-def _placed(serving: ServingSection, role: Role, catalog: Catalog, cluster: Cluster, room: range) -> Placed:
+def _placed(serving: ServingSection, role: Role, catalog: Catalog, cluster: Cluster, room: range) -> PlacedPool:
     section, key = getattr(serving.pools, role), f"pools.{role}"
     layout = _layout(serving, section)
     if section.attention is None:
         machine = _machine(catalog, cluster, section.server, f"{key}.server")
         ranks = _ranks_of(section, layout.ranks, room, cluster, key)
-        return Placed(role, section, machine, layout, ranks, section.server)
+        return PlacedPool(role, section, machine, layout, ranks, section.server)
     if section.replicas is None:
         raise InputError("a pool with `attention` and `ffn` apart says how many there are", key=f"{key}.replicas")
     other = _ffn_layout(serving, section)
@@ -202,7 +202,7 @@ def _placed(serving: ServingSection, role: Role, catalog: Catalog, cluster: Clus
         ranks = _ranks_of(section, layout.ranks, room, cluster, f"{key}.attention")
         next_server = _full(int(ranks[-1, -1]) + 1, cluster)
         ffn_ranks = _ranks_of(section, other.ranks, range(next_server, room.stop), cluster, f"{key}.ffn")
-    return Placed(role, section, machine, layout, ranks, here, Ffn(ffn_machine, other, ffn_ranks, there))
+    return PlacedPool(role, section, machine, layout, ranks, here, Ffn(ffn_machine, other, ffn_ranks, there))
 
 
 def _ranks(serving: ServingSection, role: str) -> int:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from railyard.scenario.serving import ServingSection
     from railyard.scenario.variants import Variant
     from railyard.study.serving.networks import Networks
-    from railyard.study.serving.placing import Placed
+    from railyard.study.serving.placing import PlacedPool
     from railyard.workload.serving.devices import Profiles
 
 _SERVING = ("workload", "serving")
@@ -67,7 +67,7 @@ class ServingJob:
     model: Model
     cluster: Cluster
     networks: Networks
-    pools: tuple[Placed, ...]
+    pools: tuple[PlacedPool, ...]
     costs: tuple[Any, ...]
     software: tuple[Any, ...]
     deployment: Deployment
@@ -206,7 +206,7 @@ def service_on(
 
 
 def _links(
-    serving: ServingSection, networks: Networks, pools: tuple[Placed, ...], costs: tuple[Any, ...]
+    serving: ServingSection, networks: Networks, pools: tuple[PlacedPool, ...], costs: tuple[Any, ...]
 ) -> Links | None:
     """What transfers take: between pools, to storage, and from the collectives of the replicas."""
     peers = ROLES if "peer" in loads_from(serving, pools) else PROMPTS if serving.router.move else ()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Accelerator
     from railyard.graph import Record
-    from railyard.study.serving.placing import Ffn, Placed
+    from railyard.study.serving.placing import Ffn, PlacedPool
     from railyard.study.serving.prepare import ServingJob
 
 _DRAW_BAND = 0.12
@@ -78,9 +78,9 @@ def metered_j(run: Record, rows: NDArray[np.bool_], idle_w: float, unloaded_w: f
     return energy + after * idle_w * up_s + (1 + after) * unloaded_w * down_s
 
 
-def _unloaded_w(pool: Placed) -> float:
+def _unloaded_w(pool: PlacedPool) -> float:
     """Of a replica's accelerators, both sides, with no model on them."""
-    sides: list[Placed | Ffn] = [pool] if pool.ffn is None else [pool, pool.ffn]
+    sides: list[PlacedPool | Ffn] = [pool] if pool.ffn is None else [pool, pool.ffn]
     return float(sum(side.cluster.accelerator.idle_power_w.typical * side.ranks.shape[1] for side in sides))
 
 

@@ -14,21 +14,21 @@ from railyard.study.serving.transfer_links import joined, rates
 if TYPE_CHECKING:
     from railyard.scenario.serving import ServingSection
     from railyard.study.serving.networks import Networks
-    from railyard.study.serving.placing import Placed
+    from railyard.study.serving.placing import PlacedPool
 
 _STORE, _WEIGHTS = -1, -2
 _READ_BYTES = 1 << 30
 """Size at which ways are lowered: large enough that devices are bound by their rate."""
 
 
-def loads_from(serving: ServingSection, pools: tuple[Placed, ...]) -> set[str]:
+def loads_from(serving: ServingSection, pools: tuple[PlacedPool, ...]) -> set[str]:
     """Where replicas that start take their weights from."""
     rules = {pool.section.autoscale.load_from for pool in pools if pool.section.autoscale is not None}
     return rules | {row.load_from for row in serving.outages if row.load_from is not None}
 
 
 def with_storage(
-    links: Links | None, networks: Networks, pools: tuple[Placed, ...], serving: ServingSection
+    links: Links | None, networks: Networks, pools: tuple[PlacedPool, ...], serving: ServingSection
 ) -> Links | None:
     """The links with ways to storage, where something goes over them.
 
@@ -51,7 +51,7 @@ def with_storage(
     return joined(parts) if parts else None
 
 
-def _storage_links(networks: Networks, pools: tuple[Placed, ...], other: int, *, write: bool) -> Links:
+def _storage_links(networks: Networks, pools: tuple[PlacedPool, ...], other: int, *, write: bool) -> Links:
     """From storage to each replica or back; every rank moves its part."""
     away = [pool.role for pool in pools if pool.home != 0]
     if away:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from railyard.scenario.serving import Nics
     from railyard.study.serving.networks import Networks
-    from railyard.study.serving.placing import Placed
+    from railyard.study.serving.placing import PlacedPool
 
     Ints = NDArray[np.int64]
 
@@ -33,7 +33,7 @@ _MOST_LANES = 1 << 18
 
 
 def replica_links(
-    networks: Networks, pools: tuple[Placed, ...], nics: Nics = "rail", *, among: Collection[str] = ()
+    networks: Networks, pools: tuple[PlacedPool, ...], nics: Nics = "rail", *, among: Collection[str] = ()
 ) -> Links | None:
     """Links between replicas that exchange keys and values; None where there are none.
 
@@ -81,7 +81,7 @@ def joined(parts: list[Links]) -> Links:
     )
 
 
-def _neighbours(pool: Placed) -> tuple[Ints, Ints]:
+def _neighbours(pool: PlacedPool) -> tuple[Ints, Ints]:
     """Pairs of different replicas of a pool: all, or those within groups."""
     count, each = pool.replicas, pool.copies.shape[1] * pool.copies.shape[2]
     group = min(count, max(2, _MOST_LANES // (count * each)))
@@ -93,8 +93,8 @@ def _neighbours(pool: Placed) -> tuple[Ints, Ints]:
 
 def _between(
     networks: Networks,
-    pools: tuple[Placed, ...],
-    ends: tuple[Placed, Placed],
+    pools: tuple[PlacedPool, ...],
+    ends: tuple[PlacedPool, PlacedPool],
     pairs: tuple[Ints, Ints],
     *,
     first: tuple[int, int],
@@ -124,7 +124,7 @@ def _between(
     )
 
 
-def lanes_between(send: Placed, take: Placed, a: Ints, b: Ints, turns: int) -> Lanes:
+def lanes_between(send: PlacedPool, take: PlacedPool, a: Ints, b: Ints, turns: int) -> Lanes:
     """Ranks of a copy to those of the other; the ways of a pair follow one another, turn by turn."""
     here, there = send.copies, take.copies
     lanes = max(here.shape[2], there.shape[2])
@@ -135,7 +135,7 @@ def lanes_between(send: Placed, take: Placed, a: Ints, b: Ints, turns: int) -> L
     return Lanes(np.repeat(np.arange(len(a)), lanes), source.ravel(), target.ravel(), share)
 
 
-def rates(networks: Networks, pools: tuple[Placed, ...]) -> NDArray[np.float64]:
+def rates(networks: Networks, pools: tuple[PlacedPool, ...]) -> NDArray[np.float64]:
     """Rates of all links; those at the NICs of a pool with servers of its own are at most those NICs' rates."""
     rate, cluster = networks.rate_bps(), networks.clusters[0]
     network = cluster.back_end

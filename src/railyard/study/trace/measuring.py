@@ -38,7 +38,7 @@ ONE_END = "acknowledgements on their way back: what waits for a sender waits unt
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class MeasuredTrace:
     """One variant of the result, and where its numbers come from.
 
     Attributes:
@@ -61,7 +61,7 @@ class Measured:
         return self.variant.digest
 
 
-def measure(simulated: SimulatedTrace) -> Measured:
+def measure(simulated: SimulatedTrace) -> MeasuredTrace:
     """Everything about one variant."""
     job, record = simulated.job, simulated.record
     traces = simulated.by_trace
@@ -97,7 +97,7 @@ def measure(simulated: SimulatedTrace) -> Measured:
         digest=str(record.meta["digest"]),
         **packets_of(record, job.cluster),
     )
-    return Measured(variant, (*_parts_sources(job), *cost.sources), _left_out(simulated), (), tuple(ranks))
+    return MeasuredTrace(variant, (*_parts_sources(job), *cost.sources), _left_out(simulated), (), tuple(ranks))
 
 
 def _about(job: PreparedTrace) -> TraceFigures:

@@ -138,7 +138,7 @@ class _Bench:
     def __call__(self, resource: Resource, factor: float) -> float:
         """Length in seconds when one resource is better by a factor."""
         cluster = self.job.cluster if self.cluster is None else self.cluster
-        better = cluster.scaled(**resource.scaling(factor))  # type: ignore[arg-type]
+        better = resource.scaled(cluster, factor)
         faster = factor if resource.rebuilds_workload else 1.0
         steady = factor if resource.divides_jitter else 1.0
         return self.scale * self.run(better, self.seed, faster=faster, steady=steady).makespan_ps * 1e-12

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from railyard.result.packet import PacketFigures
     from railyard.result.variants.traffic import TrafficVariant
     from railyard.study.traffic.report import Report
-    from railyard.study.traffic.simulate import Run
+    from railyard.study.traffic.simulate import TrafficRun
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class MeasuredTraffic:
     """The one variant of a packet run.
 
     Attributes:
@@ -25,7 +25,7 @@ class Measured:
         defaults: Nothing is chosen that settings do not show.
     """
 
-    traffic: Run
+    traffic: TrafficRun
     report: Report
     defaults: tuple[str, ...] = ()
 
@@ -55,7 +55,7 @@ class Measured:
         return tuple(Source(preset.name, "rules and constants", "", text, "", "published") for text in preset.sources)
 
 
-def plain(traffic: Run) -> dict[str, object]:
+def plain(traffic: TrafficRun) -> dict[str, object]:
     """What was run, complete; the number of threads is no part of it."""
     return {
         "name": f"{traffic.traffic.stem} {traffic.preset.name}",
@@ -67,7 +67,7 @@ def plain(traffic: Run) -> dict[str, object]:
     }
 
 
-def changed(traffic: Run) -> dict[str, object]:
+def changed(traffic: TrafficRun) -> dict[str, object]:
     """The fabric's name and the settings that are not the preset's."""
     values = {entry.name: getattr(traffic.settings, entry.name) for entry in fields(traffic.settings)}
     differing = {name: value for name, value in values.items() if value != getattr(traffic.preset.settings, name)}

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from railyard.graph.record import Table
     from railyard.measure.packets import Probed
     from railyard.scenario.packet.preset import Preset
-    from railyard.scenario.packet.settings import Settings
+    from railyard.scenario.packet.settings import PacketSettings
     from railyard.study.traffic.htsim_topology import Tree
     from railyard.study.traffic.htsim_wiring import TreeNetwork
     from railyard.workload.replay.trace import Trace
@@ -39,7 +39,7 @@ _MOST_BPS = 1e16
 
 
 @dataclass(frozen=True)
-class Run:
+class TrafficRun:
     """What is to be run.
 
     Attributes:
@@ -57,7 +57,7 @@ class Run:
     traffic: Path
     topology: Path | None
     preset: Preset
-    settings: Settings
+    settings: PacketSettings
     seed: int = 0
     threads: int = 1
     probe: bool = False
@@ -75,7 +75,7 @@ class Run:
         return self.preset.name
 
 
-def run(given: Run, *, progress: Callable[[int, int], None] | None = None) -> Report:
+def run(given: TrafficRun, *, progress: Callable[[int, int], None] | None = None) -> Report:
     """Reads, builds, runs and reports.
 
     Args:
@@ -157,7 +157,7 @@ def _cpu_s() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_utime
 
 
-def _tree(given: Run, hosts: int) -> Tree:
+def _tree(given: TrafficRun, hosts: int) -> Tree:
     """The tree of the topology file, or the default one for the hosts of the traffic.
 
     Raises:
@@ -197,7 +197,7 @@ def _network(network: TreeNetwork, speedup: float) -> PacketNetwork:
     )
 
 
-def _settings(given: Run, tree: Tree, network: TreeNetwork, overrides: dict[str, Any]) -> EngineSettings:
+def _settings(given: TrafficRun, tree: Tree, network: TreeNetwork, overrides: dict[str, Any]) -> EngineSettings:
     settings = given.settings
     return replace(
         settings,
@@ -210,7 +210,7 @@ def _settings(given: Run, tree: Tree, network: TreeNetwork, overrides: dict[str,
     )
 
 
-def _overrides(settings: Settings) -> dict[str, Any]:
+def _overrides(settings: PacketSettings) -> dict[str, Any]:
     """The settings that are a user's functions, compiled.
 
     Raises:
@@ -227,7 +227,7 @@ def _overrides(settings: Settings) -> dict[str, Any]:
     return made
 
 
-def base_rtt_ps(tree: Tree, settings: Settings) -> int:
+def base_rtt_ps(tree: Tree, settings: PacketSettings) -> int:
     """The unloaded round trip of the longest path, as htsim reckons it (`calculate_rtt` of `main_uec.cpp`).
 
     Latency both ways, and a full packet and an acknowledgement on every link at the rate of a host's link.

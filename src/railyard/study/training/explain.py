@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from railyard.graph import Record
     from railyard.measure.bottleneck import Resource
-    from railyard.measure.explain import Tree
+    from railyard.measure.explain import TimeTree
     from railyard.result.result import Result
     from railyard.study.training.remedies import Remedy
 
@@ -70,7 +70,7 @@ class Tried:
     cpmt_usd: float | None = None
     reason: str = ""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """One row of `remedies`."""
         return {
             "name": self.name,
@@ -102,11 +102,11 @@ class Explanation:
     source: Path
     engine: str
     variants: tuple[str, ...]
-    tree: Tree
+    tree: TimeTree
     cpmt_usd: float | None
     remedies: tuple[Tried, ...]
 
-    def to_json(self, *, depth: int | None = None) -> dict[str, Any]:
+    def to_json(self, *, depth: int | None = None) -> dict[str, object]:
         """Format `railyard/explain-1`.
 
         Args:
@@ -288,7 +288,7 @@ class _Remedies:
 
     job: Prepared
     timeline: Record
-    tree: Tree
+    tree: TimeTree
     notify: Progress
     added_s: float
 

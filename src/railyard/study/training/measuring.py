@@ -53,7 +53,7 @@ class Priced(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredTraining:
     """One variant of the result, and where its numbers come from.
 
     Attributes:
@@ -76,7 +76,7 @@ class Measured:
         return self.variant.digest
 
 
-def measure(simulated: Simulated) -> Measured:
+def measure(simulated: Simulated) -> MeasuredTraining:
     """Everything about one variant.
 
     Raises:
@@ -137,7 +137,7 @@ def measure(simulated: Simulated) -> Measured:
     left_out = _words(timeline.meta.get("left_out"))
     if timeline.meta.get("engine") == "packet":
         left_out = (*left_out, "what would help is tried on the flow engine: its shares of the step, not its queues")
-    return Measured(variant, tuple(_sources(job, cost)), left_out, tuple(_defaults(job)), tuple(ranks))
+    return MeasuredTraining(variant, tuple(_sources(job, cost)), left_out, tuple(_defaults(job)), tuple(ranks))
 
 
 def _around(job: Prepared) -> Around | None:

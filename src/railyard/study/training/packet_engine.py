@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from railyard.engine import Engine
     from railyard.engine.packet.settings import Settings as EngineSettings
     from railyard.scenario.load import Draft
-    from railyard.scenario.packet.settings import Settings
+    from railyard.scenario.packet.settings import PacketSettings
     from railyard.scenario.packet_section import PacketSection
 
 _OF_THE_RUN = frozenset({"seed", "base_rtt_ps", "failed_links", "failed_fraction", "oversubscription", "end_ps"})
@@ -28,7 +28,7 @@ def engine_of(draft: Draft, cluster: Cluster, name: str) -> Engine:
     engine = engines.get(name)
     if name != "packet":
         return engine
-    from railyard.engine.packet.background import Background
+    from railyard.engine.packet.background import Bursts
     from railyard.engine.packet.engine import PacketEngine
     from railyard.scenario.load import blaming
 
@@ -42,7 +42,7 @@ def engine_of(draft: Draft, cluster: Cluster, name: str) -> Engine:
         budget_sends=int(section.budget_sends),
         scale_up=section.scale_up,
         background=tuple(
-            Background(one.pattern, one.ports, one.size, one.every, one.targets, one.traffic_class)
+            Bursts(one.pattern, one.ports, one.size, one.every, one.targets, one.traffic_class)
             for one in section.beside
         ),
         samples=section.samples,
@@ -53,11 +53,11 @@ def _settings(section: PacketSection, cluster: Cluster) -> tuple[EngineSettings,
     """The settings of the cluster's fabric, or of the one that the section names, with what the section sets."""
     from railyard.engine.packet.fabrics import settings_of
     from railyard.engine.packet.mechanisms import CONSTANTS
-    from railyard.scenario.packet import Settings, assign, fabric
+    from railyard.scenario.packet import PacketSettings, assign, fabric
 
     if section.fabric is None:
         composed = settings_of(cluster, cluster.fabric)
-        base = Settings(**{name: getattr(composed, name) for name in CONSTANTS})
+        base = PacketSettings(**{name: getattr(composed, name) for name in CONSTANTS})
         left_out = cluster.fabric.packets.left_out
     else:
         preset = fabric(section.fabric)
@@ -66,7 +66,7 @@ def _settings(section: PacketSection, cluster: Cluster) -> tuple[EngineSettings,
     return engine_settings(given), left_out
 
 
-def engine_settings(given: Settings) -> EngineSettings:
+def engine_settings(given: PacketSettings) -> EngineSettings:
     """Settings as users write them, as the engine takes them; what the cluster decides is left open."""
     from railyard.engine.packet.settings import Settings as EngineSettings
 

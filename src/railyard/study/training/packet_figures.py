@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 _PS_PER_US = 1e6
 
 
-class Packets(TypedDict, total=False):
+class PacketNumbers(TypedDict, total=False):
     """What a variant says of packets: nothing where another engine ran."""
 
     packet: PacketFigures
 
 
-def packets_of(timeline: Record, cluster: Cluster) -> Packets:
+def packets_of(timeline: Record, cluster: Cluster) -> PacketNumbers:
     """The packets of a variant, or nothing where another engine ran."""
     from railyard.engine.packet.flows import HostNames
 

@@ -22,7 +22,7 @@ from railyard.workload.training.precision import supports
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from railyard.measure.explain import Tree
+    from railyard.measure.explain import TimeTree
     from railyard.study.training.prepare import Prepared
     from railyard.workload.training.spec import Layout, SoftwareProfile, Training
 
@@ -59,7 +59,7 @@ class Remedy:
     bound: bool = False
 
 
-def remedies(job: Prepared, tree: Tree) -> list[Remedy]:
+def remedies(job: Prepared, tree: TimeTree) -> list[Remedy]:
     """Changes that speak to something in the tree of the job; what is done already is left out."""
     found = [*_software(job, tree), *_layout(job, tree), *_precision(job)]
     return [*found, *_fabrics(job, tree)]
@@ -86,12 +86,12 @@ def _with_software(job: Prepared, **changes: Any) -> Callable[[], Prepared]:
     return lambda: _changed(job, job.training.replace(software=software))
 
 
-def _share(tree: Tree, *names: str) -> float:
+def _share(tree: TimeTree, *names: str) -> float:
     node = tree.find(*names)
     return tree.share(node) if node else 0.0
 
 
-def _software(job: Prepared, tree: Tree) -> Iterator[Remedy]:
+def _software(job: Prepared, tree: TimeTree) -> Iterator[Remedy]:
     software, layout = job.training.software, job.training.layout
     if not software.cuda_graphs and _share(tree, "waiting for the host") > 0:
         yield Remedy("CUDA graphs", "software", "waiting for the host", _with_software(job, cuda_graphs=True))
@@ -119,7 +119,7 @@ def _tensor_overlap(job: Prepared, software: SoftwareProfile, layout: Layout) ->
     )
 
 
-def _layout(job: Prepared, tree: Tree) -> Iterator[Remedy]:
+def _layout(job: Prepared, tree: TimeTree) -> Iterator[Remedy]:
     layout = job.training.layout
     if layout.recompute == "full":
         yield Remedy("selective recomputation", "layout", "recompute", _with_layout(job, recompute="selective"))
@@ -159,7 +159,7 @@ def _precision(job: Prepared) -> Iterator[Remedy]:
         )
 
 
-def _fabrics(job: Prepared, tree: Tree) -> Iterator[Remedy]:
+def _fabrics(job: Prepared, tree: TimeTree) -> Iterator[Remedy]:
     outside = [tier.name for tier in job.cluster.back_end.tiers]
     carried = sum(
         tree.share(node)

@@ -204,7 +204,7 @@ class StepRuns:
 
     def better(self, resource: Resource, factor: float) -> float:
         """Step time in seconds when one resource is better by a factor."""
-        cluster = self.job.cluster.scaled(**resource.scaling(factor))  # type: ignore[arg-type]
+        cluster = resource.scaled(self.job.cluster, factor)
         training = self.job.training
         if resource.divides_loading:
             training = with_faster_loading(training, factor)

@@ -24,7 +24,7 @@ from railyard.workload.replay.text_file import MOST_HOSTS
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard.workload.replay.chakra_nodes import Node, RankTrace
+    from railyard.workload.replay.chakra_nodes import ChakraNode, RankTrace
     from railyard.workload.replay.trace import Trace
 
 _PS_PER_US = 10**6
@@ -60,7 +60,7 @@ class _Place:
     """
 
     rank: int
-    node: Node
+    node: ChakraNode
     task: int
     begin: int = -1
 
@@ -141,14 +141,14 @@ def _add_nodes(reading: _Reading, found: list[RankTrace]) -> None:
         reading.places.append(places)
 
 
-def _talks(node: Node) -> bool:
+def _talks(node: ChakraNode) -> bool:
     """Whether a node moves data: the host's call of a collective has neither type nor size."""
     if node.kind != COLLECTIVE:
         return node.kind in _TALKS
     return "comm_type" in node.attributes
 
 
-def _task(reading: _Reading, rank: int, node: Node) -> int:
+def _task(reading: _Reading, rank: int, node: ChakraNode) -> int:
     words = {SEND: "send", RECV: "receive", COLLECTIVE: "collective", METADATA: "metadata"}
     if _talks(node):
         return reading.builder.work(rank, 0, op=words[node.kind])
@@ -157,7 +157,7 @@ def _task(reading: _Reading, rank: int, node: Node) -> int:
     return reading.builder.work(rank, _time_ps(reading, node), op=op, host=host)
 
 
-def _time_ps(reading: _Reading, node: Node) -> int:
+def _time_ps(reading: _Reading, node: ChakraNode) -> int:
     """How long a node computes; what it does not say is noted."""
     lacks = reading.lacks
     if node.kind == COLLECTIVE:

@@ -9,7 +9,7 @@ from railyard.workload.replay import chakra_json, chakra_protobuf
 from railyard.workload.replay.text_file import MOST
 
 if TYPE_CHECKING:
-    from railyard.workload.replay.chakra_nodes import Node, RankTrace
+    from railyard.workload.replay.chakra_nodes import ChakraNode, RankTrace
 
 _LAST_US = MOST // 10**6
 
@@ -26,7 +26,7 @@ def decoded(data: bytes) -> RankTrace:
     return found
 
 
-def _check(nodes: list[Node]) -> None:
+def _check(nodes: list[ChakraNode]) -> None:
     if not nodes:
         raise InputError("the trace holds no nodes")
     if len({node.id for node in nodes}) < len(nodes):

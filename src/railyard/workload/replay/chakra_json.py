@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError
-from railyard.workload.replay.chakra_nodes import LAST_KIND, Node, RankTrace
+from railyard.workload.replay.chakra_nodes import LAST_KIND, ChakraNode, RankTrace
 from railyard.workload.replay.text_file import MOST, MOST_HOSTS
 
 if TYPE_CHECKING:
@@ -92,11 +92,11 @@ def _ranks(value: Any) -> int:
     return _integer(value, "ngpus") if _integer(value, "ngpus") <= MOST_HOSTS else 0
 
 
-def _node(entry: Any) -> Node:
+def _node(entry: Any) -> ChakraNode:
     if not isinstance(entry, dict):
         raise InputError("expected an object a node", found=type(entry).__name__)
     found = {name: next((entry[key] for key in keys if key in entry), None) for name, keys in _KEYS.items()}
-    node = Node(
+    node = ChakraNode(
         id=_integer(found["id"] or 0, "id"),
         name=str(found["name"] or ""),
         kind=_kind(found["kind"]),

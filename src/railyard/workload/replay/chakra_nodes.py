@@ -15,7 +15,7 @@ Scalar = int | float | str | bool
 
 
 @dataclass
-class Node:
+class ChakraNode:
     """One node.
 
     Attributes:
@@ -61,5 +61,5 @@ class RankTrace:
         ranks: How many ranks the file says that the job has; 0 where it says none.
     """
 
-    nodes: list[Node]
+    nodes: list[ChakraNode]
     ranks: int = 0

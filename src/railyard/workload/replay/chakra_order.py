@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from railyard.workload.replay.chakra_nodes import Node
+    from railyard.workload.replay.chakra_nodes import ChakraNode
     from railyard.workload.replay.lacks import Lacks
 
 Order = dict[int, list[int]]
@@ -24,7 +24,7 @@ CYCLES = "{} data dependencies lie on dependency cycles and point to later nodes
 _PYTORCH = "rf_id"
 
 
-def waits_of(nodes: list[Node], lacks: Lacks) -> Order:
+def waits_of(nodes: list[ChakraNode], lacks: Lacks) -> Order:
     """The nodes that each node waits for, by number.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError
-from railyard.workload.replay.chakra_nodes import Node, RankTrace
+from railyard.workload.replay.chakra_nodes import ChakraNode, RankTrace
 from railyard.workload.replay.chakra_schema import schema
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ def _length(data: bytes, at: int) -> tuple[int, int]:
     raise InputError("a varint of more than ten bytes: not a protocol buffer", found=f"byte {at}")
 
 
-def _node(message: Any) -> Node:
-    return Node(
+def _node(message: Any) -> ChakraNode:
+    return ChakraNode(
         id=message.id,
         name=message.name,
         kind=message.type,

@@ -8,7 +8,7 @@ blocks that an earlier request had as part of the same prefix, with a cache that
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -73,7 +73,7 @@ class Summary:
     kinds: dict[str, float]
     source: str
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """As JSON values."""
         values = asdict(self)
         for name in ("dispersion", "autocorrelation"):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -150,13 +150,13 @@ def _inner(model: Model, search: Search, sizes: dict[str, int]) -> Iterator[Layo
             for vp in _choices(search, "vp", _virtual_sizes(model, sizes["pp"], local // micro)):
                 for zero in _choices(search, "zero", [1, 3] if sizes["pp"] == 1 else [1]):
                     for recompute in recomputes:
+                        given: dict[str, Any] = {**sizes, "recompute": recompute}
                         layout = Layout(
-                            **sizes,  # type: ignore[arg-type]
+                            **given,
                             ep=ep,
                             micro_batch=micro,
                             vp=vp,
                             zero=zero,
-                            recompute=recompute,  # type: ignore[arg-type]
                             global_batch=search.global_batch,
                             schedule="interleaved" if vp > 1 else "1f1b",
                             overlap_tensor=sizes["tp"] > 1,

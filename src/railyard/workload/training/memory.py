@@ -7,7 +7,7 @@ flight, and buffers: logits, gathered parameters, one layer's working set, and w
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -111,9 +111,9 @@ class LayoutError(InputError):
     """
 
     def __init__(
-        self, message: str, *, table: MemoryTable | None = None, nearest: tuple[Layout, ...] = (), **place: object
+        self, message: str, *, table: MemoryTable | None = None, nearest: tuple[Layout, ...] = (), **place: Any
     ) -> None:
-        super().__init__(message, **place)  # type: ignore[arg-type]
+        super().__init__(message, **place)
         self.table = table
         self.nearest = nearest
 

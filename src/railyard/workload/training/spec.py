@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from railyard.catalog import Model
@@ -114,9 +114,9 @@ class Layout:
         replicas = self.dp * self.cp
         return min(self.fsdp_shard, replicas) if self.fsdp_shard else replicas
 
-    def replace(self, **changes: object) -> Layout:
+    def replace(self, **changes: Any) -> Layout:
         """A copy with some fields changed."""
-        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+        return dataclasses.replace(self, **changes)
 
     def __str__(self) -> str:
         parts = [f"TP {self.tp}", f"PP {self.pp}", f"DP {self.dp}"]
@@ -374,6 +374,6 @@ class Training:
         """Optimizer steps of the token budget, rounded up."""
         return -(-self.tokens // self.step_tokens)
 
-    def replace(self, **changes: object) -> Training:
+    def replace(self, **changes: Any) -> Training:
         """A copy with some fields changed."""
-        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+        return dataclasses.replace(self, **changes)

@@ -15,7 +15,7 @@ import numpy as np
 
 from railyard.errors import InputError
 from railyard.scenario.packet import assign, fabric, names
-from railyard.study.traffic.simulate import Run, run
+from railyard.study.traffic.simulate import TrafficRun, run
 from railyard_validation.packet.htsim_flags import Command, command
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ def _run(asked: Command, folder: Path, seed: int) -> Report:
     preset = fabric(asked.preset)
     topology = folder / "topologies" / asked.topology if asked.topology else None
     settings = assign(preset.settings, asked.sets)
-    return run(Run(folder / "matrices" / asked.matrix, topology, preset, settings, seed=seed))
+    return run(TrafficRun(folder / "matrices" / asked.matrix, topology, preset, settings, seed=seed))
 
 
 def _number(text: str | None) -> float | None:

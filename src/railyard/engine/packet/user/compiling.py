@@ -134,7 +134,7 @@ def _wrapped(numba: Any, hook: str, body: Any, function: Any) -> Callable[..., A
 
 
 def _ack(carray: Any, body: Any) -> Callable[..., Any]:
-    def call(flow, ack, hops, network):  # type: ignore[no-untyped-def] # noqa: ANN001,ANN202,ARG001
+    def call(flow: Any, ack: Any, hops: Any, network: Any) -> int:  # noqa: ARG001
         body(carray(flow, 1)[0], carray(ack, 1)[0], carray(network, 1)[0])
         return 1
 
@@ -142,7 +142,7 @@ def _ack(carray: Any, body: Any) -> Callable[..., Any]:
 
 
 def _ack_with_hops(carray: Any, body: Any) -> Callable[..., Any]:
-    def call(flow, ack, hops, network):  # type: ignore[no-untyped-def] # noqa: ANN001,ANN202
+    def call(flow: Any, ack: Any, hops: Any, network: Any) -> int:
         body(carray(flow, 1)[0], carray(ack, 1)[0], carray(hops, _HOPS), carray(network, 1)[0])
         return 1
 
@@ -150,7 +150,7 @@ def _ack_with_hops(carray: Any, body: Any) -> Callable[..., Any]:
 
 
 def _timed(carray: Any, body: Any) -> Callable[..., Any]:
-    def call(flow, now_ps, network):  # type: ignore[no-untyped-def] # noqa: ANN001,ANN202
+    def call(flow: Any, now_ps: Any, network: Any) -> int:
         body(carray(flow, 1)[0], now_ps, carray(network, 1)[0])
         return 1
 
@@ -158,7 +158,7 @@ def _timed(carray: Any, body: Any) -> Callable[..., Any]:
 
 
 def _sent(carray: Any, body: Any) -> Callable[..., Any]:
-    def call(flow, size_bytes, now_ps, network):  # type: ignore[no-untyped-def] # noqa: ANN001,ANN202
+    def call(flow: Any, size_bytes: Any, now_ps: Any, network: Any) -> int:
         body(carray(flow, 1)[0], size_bytes, now_ps, carray(network, 1)[0])
         return 1
 
@@ -166,14 +166,14 @@ def _sent(carray: Any, body: Any) -> Callable[..., Any]:
 
 
 def _next(carray: Any, body: Any) -> Callable[..., Any]:
-    def call(path, now_ps, random, paths):  # type: ignore[no-untyped-def] # noqa: ANN001,ANN202
+    def call(path: Any, now_ps: Any, random: Any, paths: Any) -> Any:
         return body(carray(path, 1)[0], now_ps, random, paths) + 1
 
     return call
 
 
 def _feedback(carray: Any, body: Any) -> Callable[..., Any]:
-    def call(path, entropy, what, now_ps):  # type: ignore[no-untyped-def] # noqa: ANN001,ANN202
+    def call(path: Any, entropy: Any, what: Any, now_ps: Any) -> int:
         body(carray(path, 1)[0], entropy, what, now_ps)
         return 1
 
@@ -181,7 +181,7 @@ def _feedback(carray: Any, body: Any) -> Callable[..., Any]:
 
 
 def _choose(carray: Any, body: Any) -> Callable[..., Any]:
-    def call(ports, count, random, now_ps):  # type: ignore[no-untyped-def] # noqa: ANN001,ANN202
+    def call(ports: Any, count: Any, random: Any, now_ps: Any) -> Any:
         return body(carray(ports, count), random, now_ps) + 1
 
     return call

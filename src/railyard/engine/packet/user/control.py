@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from railyard.engine.packet.mechanisms import names_of
 from railyard.engine.packet.user.compiling import Functions, check_function
@@ -28,7 +27,7 @@ controls: Registry[UserControl] = Registry("congestion control", taken=names_of(
 """Controls in Python by the name that settings call them."""
 
 
-def functions_of(given: type, allowed: tuple[str, ...], kind: str) -> dict[str, Any]:
+def functions_of(given: type, allowed: tuple[str, ...], kind: str) -> dict[str, object]:
     """The functions of a user's class by name.
 
     Raises:

@@ -108,9 +108,9 @@ def _together(training: Training, asked: Communication) -> Iterator[Problem]:
         )
     for name in ("asynchronous", "scheduling"):
         record = getattr(asked, name)
-        if record is not None and len(getattr(asked.compression, "kind", "")) > 0:
+        if record is not None and asked.compression is not None:
             yield Problem(
-                f"`{asked.compression.kind}` with `{record.kind}` is not modelled",  # type: ignore[union-attr]
+                f"`{asked.compression.kind}` with `{record.kind}` is not modelled",
                 key=f"communication.{name}",
                 found=record.kind,
                 allowed="one of the two",
