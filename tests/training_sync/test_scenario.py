@@ -100,9 +100,8 @@ def test_a_shared_table_has_no_sparse_gradient():
 
 def test_the_result_carries_price_and_published_effect():
     values = copy.deepcopy(BASE)
-    values["compare"] = {
-        "vary": {"communication": [{"compression": "powersgd"}, {"local_updates": {"kind": "diloco", "workers": 2}}]}
-    }
+    updates = {"kind": "diloco", "workers": 2, "inner_steps": 3}
+    values["compare"] = {"vary": {"communication": [{"compression": "powersgd"}, {"local_updates": updates}]}}
     result = execute(load.from_values(values)).result.plain()
     result_from(json.dumps(result))
     power, diloco = result["variants"]
@@ -110,7 +109,11 @@ def test_the_result_carries_price_and_published_effect():
     assert any("1905.13727" in finding["source"] for finding in power["communication"]["convergence"])
     assert any("2311.08105" in line for line in diloco["warnings"])
     assert diloco["communication"]["between_workers"]["sent_bytes"] > 0
-    assert any(row["cause"] == "outer update" and row["seconds"] > 0 for row in diloco["time"])
+    (outer,) = [row["seconds"] for row in diloco["time"] if row["cause"] == "outer update"]
+    assert outer > 0
+    # All rows are the step, the part of a meeting that falls on each step among them.
+    assert diloco["step"]["seconds"] == pytest.approx(sum(row["seconds"] for row in diloco["time"]), rel=1e-4)
+    assert outer > 1e-3 * diloco["step"]["seconds"]
 
 
 def test_the_search_for_a_layout_takes_only_those_that_work():
