@@ -263,6 +263,23 @@ def test_cables_and_switches_in_closed_form(case, cables, switches):
     assert sum(group.count for group in wiring.groups) == switches == wiring.nodes - wiring.ports
 
 
+@pytest.mark.parametrize(
+    ("spec", "endpoints", "borders", "ports", "inside", "between"),
+    [
+        # 4 links of 2 rates to one other site, and 8 into the own one, fill the one switch of 16 rates of a site.
+        (MultiSite(links=4, link_bps=2 * RATE, inner=LeafSpine()), Endpoints(32, 2), 2, 4 + 8, 16, 4),
+        # 3 links to each of two sites: 12 rates out and 12 in are too much for one; each of three has 4 and 4.
+        (MultiSite(sites=3, links=3, inner=LeafSpine()), Endpoints(24, 2), 9, 2 + 4, 36, 9),
+    ],
+)
+def test_border_switches_carry_as_much_in_as_out(spec, endpoints, *, borders, ports, inside, between):
+    wiring = Case(spec, endpoints).build()
+    (group,) = [group for group in wiring.groups if group.role == "border"]
+    assert (group.count, group.ports) == (borders, ports)
+    cables = {tier.name: int((wiring.tier == row).sum()) // 2 for row, tier in enumerate(wiring.tiers)}
+    assert (cables["border"], cables["inter-site"]) == (inside, between)
+
+
 def test_rails_of_one_index_are_one_switch_apart():
     wiring = Case(RailOptimized(), Endpoints(8, 4)).build()
     ports = wiring.port_of
