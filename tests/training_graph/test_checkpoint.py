@@ -61,6 +61,20 @@ def test_an_asynchronous_checkpoint_stalls_for_the_copy_alone(jobs, yard, shape)
     assert plain_end.max() < end.max() <= plain_end.max() + with_it.duration_ps[copies].max()
 
 
+def test_what_is_gathered_is_copied_behind_the_gather(jobs, yard, shape):
+    """Two replicas: the first has all of the state of its two, once it is gathered behind the whole step."""
+    saved = Checkpoint(asynchronous=True, gathered=True, interval_steps=100)
+    training = jobs.training(yard.dense, checkpoint=saved, **shape)
+    graph = jobs.graph(training, checkpoint=True)
+    start, end = yard.play(graph, lambda g, t: 10**9 if g.kind[t] == Kind.COLLECTIVE else 0)
+    (gathers, copies) = (yard.chosen(graph, op=op) for op in ("gather state", "copy to host"))
+    assert len(copies) == 4
+    # Stage by stage: a stage of a pipeline ends before the next one.
+    assert (np.sort(start[copies]) == np.repeat(np.sort(end[gathers]), len(copies) // len(gathers))).all()
+    optimizer = yard.chosen(graph, phase="optimizer")
+    assert start[gathers].min() >= end[optimizer].min()
+
+
 def test_a_paced_write_holds_up_a_step_that_is_shorter(jobs, yard, shape):
     training = jobs.training(yard.dense, checkpoint=Checkpoint(interval_steps=2), **shape)
     graph = jobs.graph(training)
