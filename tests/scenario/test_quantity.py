@@ -48,6 +48,24 @@ def test_any_text_is_a_number_or_a_kind_refusal(quantity, text):
     assert all(item["type"] == "unit" for item in found)
 
 
+@pytest.mark.parametrize(
+    ("quantity", "largest", "more"),
+    [
+        (q.RATE, "1000 Pb/s", "1001 Pb/s"),
+        (q.SIZE, "9223372036854775807 B", "9300000000 GB"),  # 64 bits with a sign
+        (q.TIME, "106 days", "107 days"),  # the same in picoseconds
+        (q.COUNT, 9_007_199_254_740_992, 9_007_199_254_740_994),  # integers that a float has all of: 2^53
+        (q.YEARS, "100 years", "101 years"),
+        (q.RATIO, 1_000_000, 1_000_001),
+    ],
+    ids=lambda value: getattr(value, "kind", ""),
+)
+def test_the_largest_value_is_taken(quantity, largest, more):
+    assert quantity.read(largest) > 0
+    with pytest.raises(q.InputError, match="is at most"):
+        quantity.read(more)
+
+
 def test_plain_values_are_not_bent():
     for kind, wrong in (
         (q.Natural, True),

@@ -351,3 +351,51 @@ def test_tables_are_a_schedule_whichever_of_the_four_is_slowest(micro_batches, d
         slowest.add(int(np.argmax([float(part) for part in (beat.attention, beat.dispatch, beat.ffn, beat.combine)])))
     assert 0 in slowest
     assert slowest & ({1} if dispatch_s > 1e-9 else {3} if combine_s > 1e-9 else {2})
+
+
+def test_times_of_a_micro_batch_by_hand():
+    """Two rows of the table: the exchange's part for each token is a residual of 6,144 to two groups of experts."""
+    exchange = SideExchange(2e-12, 5e-12, 4e-6, far=True)
+    cost = mixtral(3, exchange=exchange)
+    exchange_s = profile("vllm", KNOWN.accelerator("h800-sxm")).exchange_s
+    row = int(np.searchsorted(cost.tokens, 700))
+    vectors = cost.tokens[row] / 3 * 6144 * 2
+    # 8 us from a message's start to the wire and to its notice, beside the path; 2 bytes an element, there and back.
+    assert cost.beat.dispatch[row] == pytest.approx(4e-6 + exchange_s + 8e-6 + vectors * 2 * 2e-12, rel=1e-9)
+    assert cost.beat.combine[row] == pytest.approx(4e-6 + exchange_s + 8e-6 + vectors * 2 * 5e-12, rel=1e-9)
+    near = mixtral(3, exchange=replace(exchange, far=False))
+    assert cost.beat.dispatch[row] - near.beat.dispatch[row] == pytest.approx(8e-6, rel=1e-6)
+
+
+def test_experts_of_8_bits_are_sent_a_byte_an_element():
+    """There in one byte, back in two."""
+    attention = side("h800-sxm", 4e11, tp=8, precision="fp8")
+    ffn = side("h800-sxm", 4e11, tp=1, dp_attention=8, ep=8, precision="fp8")
+    exchange = SideExchange(2e-12, 2e-12, 0.0, far=False)
+    beat = apart_cost(KNOWN.model("mixtral-8x22b"), attention, ffn, exchange, micro_batches=2).beat
+    latency = attention.software.exchange_s
+    assert (beat.combine - latency) / (beat.dispatch - latency) == pytest.approx(2.0)
+
+
+def test_what_both_sides_draw():
+    """Eight and eight of 700 W: a fifth without work; a third and half of 14 % of memory more while a side works."""
+    cost = mixtral(3)
+    assert cost.idle_w == pytest.approx(0.20 * 16 * 700)
+    iteration = float(cost.beat.iteration_s(56, 3)[-1])
+    busy = [3 * 56 * float(part[-1]) / iteration for part in (cost.beat.attention, cost.beat.ffn)]
+    assert cost.busy_w == pytest.approx((0.33 + 0.07) * 5600 * sum(busy), rel=1e-9)
+    assert cost.joule_per_kv_token == pytest.approx(0.07 * 5600 * cost.attention_per_kv_s, rel=1e-9)
+    assert cost.host_per_seq_s > profile("vllm", KNOWN.accelerator("h800-sxm")).host_per_sequence_s / 2
+
+
+def test_a_window_is_read_for_every_sequence():
+    """gpt-oss-120b: every second layer reads 128 tokens of 2 x 8 heads x 64 x 2 bytes for each that decodes."""
+    attention = side("h100-sxm", 4e11, tp=1, precision="mxfp4")
+    ffn = side("h100-sxm", 4e11, tp=1, dp_attention=2, ep=2, precision="mxfp4")
+    model = KNOWN.model("gpt-oss-120b")
+    one, _ = halves(model, attention, ffn)
+    cost = apart_cost(model, attention, ffn, network(attention, ffn), micro_batches=1)
+    rate = one.rows.device.hbm_bytes_s[0] * attention.software.kv_fraction
+    tokens = int(cost.tokens[-1])
+    read = float(cost.beat.attention[-1]) - one.layer_s(float(tokens))
+    assert read == pytest.approx(tokens * 0.5 * 128 * 2048 / rate, rel=1e-6)
