@@ -8,6 +8,7 @@
 #include "core/harness.hpp"
 #include "packet/balance/user.hpp"
 #include "packet/control/hpcc.hpp"
+#include "packet/control/nscc.hpp"
 #include "packet/control/swift.hpp"
 #include "packet/control/user_control.hpp"
 
@@ -223,6 +224,90 @@ struct Delayed {
 };
 
 }  // namespace
+
+namespace {
+
+// 200 Gb/s over 9 us are 225,000 bytes, 1.5 times the reference of 100 Gb/s over 12 us; the target is half of its RTT.
+NsccConstants network_signalled() { return NsccConstants::make(4150, 4000, 200e9, 9 * kMicrosecond, 6 * kMicrosecond, 3); }
+
+}  // namespace
+
+TEST(nscc_scales_its_constants_with_the_network) {
+  const NsccConstants c = network_signalled();
+  CHECK(near(c.alpha, 4.0 * 4000 * 1.5 * 0.5 / 6e6));
+  CHECK(near(c.fair, 5.0 * 4000 * 1.5));
+  CHECK(near(c.fast, 0.375));
+  CHECK(near(c.eta, 900));
+  CHECK(c.adjust_bytes == 8 * 4150);
+}
+
+TEST(nscc_opens_with_one_and_a_half_bandwidth_delay_products) {
+  const NsccConstants c = network_signalled();
+  Nscc flow;
+  flow.open(c, 0);
+  CHECK(flow.window == 337'500 && flow.most == 337'500);
+  flow.open(c, 50'000);
+  CHECK(flow.window == 50'000 && flow.most == 337'500);
+  flow.see_rtt(c, 8 * kMicrosecond);  // the shortest counts
+  flow.see_rtt(c, 9 * kMicrosecond);
+  CHECK(flow.base_rtt == 8 * kMicrosecond && flow.most == 300'000);
+}
+
+TEST(nscc_averages_delays_of_its_own_network) {
+  const NsccConstants c = network_signalled();
+  Nscc flow;
+  flow.open(c, 0);
+  flow.see_delay(c, 8 * kMicrosecond, true);
+  CHECK(flow.mean_delay == 100'000);  // 0.0125 of 8 us
+  flow.see_delay(c, 8 * kMicrosecond, false);
+  CHECK(flow.mean_delay == 28'125 + 98'750);  // not marked and late: a quarter of the base RTT instead
+  flow.see_delay(c, 6 * kMicrosecond, false);
+  CHECK(flow.mean_delay == 75'000 + 125'289);  // not above the target
+}
+
+TEST(nscc_increases_and_cuts_in_closed_form) {
+  const NsccConstants c = network_signalled();
+  Nscc flow;
+  flow.open(c, 100'000);
+  flow.on_ack(c, false, 7 * kMicrosecond, 4000, 0, kMicrosecond);  // late, not marked: fair
+  CHECK(flow.increase == 120'000'000 && flow.window == 100'000);
+  flow.on_received(33'201);  // more than 8 packets: what added up is applied
+  flow.on_ack(c, false, 6 * kMicrosecond, 4000, 0, 2 * kMicrosecond);
+  CHECK(flow.window == 100'000 + 2400 && flow.increase == 0 && flow.received == 0);
+  // 3 us below the target: 0.002 x 4,000 x 3e6; a round trip is over, so that it is applied with eta.
+  flow.on_ack(c, false, 3 * kMicrosecond, 4000, 0, 10 * kMicrosecond);
+  CHECK(flow.window == 102'400 + 234 + 900);
+  flow.mean_delay = 8 * kMicrosecond;
+  flow.on_ack(c, true, 7 * kMicrosecond, 4000, 0, 15 * kMicrosecond);
+  CHECK(flow.window == 82'827);  // 1 - 0.8 x 2 us / 8 us
+  flow.on_ack(c, true, 7 * kMicrosecond, 4000, 0, 15 * kMicrosecond + 1);
+  CHECK(flow.window == 82'827);  // once a round trip
+  flow.mean_delay = 60 * kMicrosecond;
+  flow.adapt_at = 40 * kMicrosecond;
+  flow.on_ack(c, true, 7 * kMicrosecond, 4000, 0, 25 * kMicrosecond);
+  CHECK(flow.window == 41'413 + 900);  // half at most; and a round trip is over again
+}
+
+TEST(nscc_falls_to_what_was_achieved) {
+  const NsccConstants c = network_signalled();
+  Nscc flow;
+  flow.open(c, 0);
+  flow.on_ack(c, false, 2 * kMicrosecond, 4000, 0, kMicrosecond);
+  CHECK(flow.adapt_at == 16 * kMicrosecond);  // a base RTT and the target later
+  flow.on_received(42'186);                   // less than an eighth of 337,500
+  flow.on_nack(c, 4000, false, 70'000, 16 * kMicrosecond + 1);
+  CHECK(flow.window == 42'186 && flow.to_ignore == 70'000 && flow.ignored == 0);
+  CHECK(flow.adapt_at == 31 * kMicrosecond + 1);
+  flow.on_nack(c, 4000, false, 70'000, 17 * kMicrosecond);  // of what was in flight: ignored
+  CHECK(flow.window == 42'186 && flow.ignored == 4000);
+  flow.on_received(66'000);
+  flow.on_nack(c, 4000, false, 70'000, 18 * kMicrosecond);
+  CHECK(flow.window == 38'186);
+  flow.on_timeout(c, 1000);
+  CHECK(flow.window == 37'186);
+  flow.on_timeout(c, 40'000);
+  CHECK(flow.window == 4150);  // a packet at least
+}
 
 TEST(swift_adds_one_packet_a_round_trip) {
   SwiftOptions rule;
