@@ -153,7 +153,7 @@ def _sides(
         )
     device = ffn.cluster.accelerator
     one = Side(Machine.of(pool.cluster), pool.layout, software)
-    return one, Side(Machine.of(ffn.cluster), ffn.layout, profile(software.name, device, own=profiles))
+    return one, Side(Machine.of(ffn.cluster), ffn.layout, profile(software.name, device, profiles=profiles))
 
 
 def _weights(side: Side, skew: float) -> NDArray[np.float64]:

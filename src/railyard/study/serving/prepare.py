@@ -194,7 +194,7 @@ def service_on(
         pools = place_pools(serving, catalog, networks)
         profiles = memo.get("profiles", serving.profiles, lambda: profiles_of(draft.folder, serving.profiles))
         software = tuple(
-            profile(serving.software or SOFTWARE, pool.cluster.accelerator, own=profiles) for pool in pools
+            profile(serving.software or SOFTWARE, pool.cluster.accelerator, profiles=profiles) for pool in pools
         )
         costs = costs_of(model, networks, pools, software, requests=requests, memo=memo, profiles=profiles)
         links = _links(serving, networks, pools, costs)

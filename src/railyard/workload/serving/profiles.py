@@ -91,20 +91,22 @@ def assemble(
     return ServingSoftware(name=engine, architecture=architecture, date=year, source=source, **values)
 
 
-def profile(engine: str, device: Accelerator, year: str = _NEWEST, *, own: Profiles | None = None) -> ServingSoftware:
+def profile(
+    engine: str, device: Accelerator, year: str = _NEWEST, *, profiles: Profiles | None = None
+) -> ServingSoftware:
     """The constants of an engine of that year on a device; where recorded runs gave the device's own, those.
 
     Args:
         engine: `vllm`, `sglang`, `tensorrt-llm` or `deepseek`.
         device: On which it runs.
         year: Of the engine's version; the newest that was read when left out.
-        own: A user's, in the place of those that ship.
+        profiles: A user's, in the place of those that ship.
 
     Raises:
         InputError: No such engine is known.
     """
     known = table_profile(engine, device, year)
-    found = (shipped() | (own or {})).get((engine, device.name))
+    found = (shipped() | (profiles or {})).get((engine, device.name))
     return known if found is None else found.over(known)
 
 
