@@ -124,3 +124,6 @@ class StudyKind(Generic[D, V, P, O, M]):
 
 
 kinds: Registry[StudyKind[Any, Any, Any, Any, Any]] = Registry("kind of work", package="railyard.study.kinds")
+
+TRIALS = 10
+"""About so many simulations a variant besides those of its seeds, for the progress bar only."""

@@ -4,17 +4,37 @@ from __future__ import annotations
 
 import csv
 import textwrap
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     Cells = dict[str | None, str | list[str] | None]
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """A row of measurements.
+
+    Attributes:
+        id: Of the row; `line 7` where the cell is empty.
+        line: In the file, from 1.
+        text: Cells as they stand; empty cells are left out.
+    """
+
+    id: str
+    line: int
+    text: dict[str, str]
+
+    def get(self, name: str, default: str = "") -> str:
+        """A cell as text."""
+        return self.text.get(name, default)
 
 
 def read_rows(path: Path, required: Sequence[str], row: Callable[[Cells, int, list[str]], T]) -> list[T]:
@@ -54,6 +74,22 @@ def _check(header: list[str], required: Sequence[str], path: Path) -> None:
             found=textwrap.shorten(", ".join(header), 80, placeholder=" ...") or "an empty file",
             allowed=", ".join(required) + " and more",
         )
+
+
+def number_of(text: Mapping[str, str], name: str, low: float, high: float, *, integer: bool = False) -> float:
+    """A cell as a number.
+
+    Raises:
+        ValueError: It is none, or out of range; says so with the column's name.
+    """
+    try:
+        value = float(text[name])
+    except ValueError:
+        raise ValueError(f"{name}: `{text[name]}` is no number") from None
+    if not low <= value <= high or (integer and value != int(value)):
+        kind = f"an integer from {low:.0f} to {high:.0f}" if integer else "a number of zero or more"
+        raise ValueError(f"{name}: `{text[name]}` is not {kind}")
+    return value
 
 
 def cells_of(cells: Cells) -> dict[str, str]:

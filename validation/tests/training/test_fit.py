@@ -30,11 +30,11 @@ def composer(cases):
 
 def test_only_the_fewest_servers_of_a_family_are_fitted(cases):
     small = smallest_scale(cases)
-    ranks = {family: {case.row.whole["n_gpu"] for case in small if case.family == family} for family in ("vTrain",)}
+    ranks = {family: {case.row.integers["n_gpu"] for case in small if case.family == family} for family in ("vTrain",)}
     assert max(ranks["vTrain"]) <= 8  # its runs on one node stand for those on several
-    assert {case.row.whole["n_gpu"] for case in small if case.family == "llm-foundry"} == {8}
+    assert {case.row.integers["n_gpu"] for case in small if case.family == "llm-foundry"} == {8}
     gpt = [case for case in small if case.row.get("model") == "GPT-3-175B" and case.family == "MLPerf Training"]
-    assert max(case.row.whole["n_gpu"] for case in gpt) <= 1536  # Oracle's own smallest; NVIDIA's are 512
+    assert max(case.row.integers["n_gpu"] for case in gpt) <= 1536  # Oracle's own smallest; NVIDIA's are 512
     assert all(case.row.get("tier", "A") == "A" or "Megatron-Bridge" in case.family for case in small)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.graph import parquet, perfetto
 from railyard.scenario.variants import expand, resolved
 from railyard.study.inputs import write_inputs
-from railyard.study.kind import StudyKind, kinds
+from railyard.study.kind import TRIALS, StudyKind, kinds
+from railyard.study.timeline_files import write_timeline
 from railyard.study.trace.measuring import measure
 from railyard.study.trace.prepare import prepare
 from railyard.study.trace.simulate import simulate
@@ -20,19 +20,14 @@ if TYPE_CHECKING:
     from railyard.study.trace.prepare import PreparedTrace
     from railyard.study.trace.simulate import SimulatedTrace
 
-_TRIALS = 10
-"""About so many simulations a variant besides those of its seeds, for the progress bar only."""
-
 
 def _run(job: PreparedTrace, control: Control) -> SimulatedTrace:
-    count = control.counted(len(job.seeds) + _TRIALS)
+    count = control.counted(len(job.seeds) + TRIALS)
     return simulate(job, stop=control.stop, done=count)
 
 
 def _write(folder: Path, simulated: SimulatedTrace, found: MeasuredTrace) -> None:
-    """The run as Parquet, and a few of the trace's ranks for Perfetto."""
-    parquet.write_record(simulated.by_trace, folder / "timeline.parquet")
-    perfetto.write(simulated.by_trace, folder / "trace.json", ranks=found.sampled_ranks)
+    write_timeline(folder, simulated.by_trace, found.sampled_ranks)
 
 
 TRACE = kinds.add(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from railyard_validation.csv_rows import cells_of, read_rows
+from railyard_validation.csv_rows import TableRow, cells_of, number_of, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,26 +30,16 @@ _SAME = ("accelerator", "isl", "osl", "load", "ttft_ms", "tpot_ms")
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(TableRow):
     """One measured point.
 
     Attributes:
-        id: Of the row; `line 7` where the cell is empty.
-        line: In the file, from 1.
-        text: Cells as they stand; empty cells are left out.
         real: Numbers; unknown ones are left out.
         problem: Why the row cannot be read, or "".
     """
 
-    id: str
-    line: int
-    text: dict[str, str]
     real: dict[str, float] = field(default_factory=dict)
     problem: str = ""
-
-    def get(self, name: str, default: str = "") -> str:
-        """A cell as text."""
-        return self.text.get(name, default)
 
 
 def read(path: Path) -> list[Row]:
@@ -66,19 +56,10 @@ def _row(cells: Cells, line: int, header: list[str]) -> Row:
     identity = text.get("id", f"line {line}")
     if cells.get(None) or any(cells.get(name) is None for name in header):
         return Row(identity, line, text, problem=f"line {line}: not as many cells as the {len(header)} columns")
-    real: dict[str, float] = {}
-    for name in _REAL:
-        if name not in text:
-            continue
-        try:
-            value = float(text[name])
-        except ValueError:
-            return Row(identity, line, text, problem=f"line {line}: {name}: `{text[name]}` is no number")
-        if not 0.0 <= value <= 1e15:
-            return Row(
-                identity, line, text, problem=f"line {line}: {name}: `{text[name]}` is not a number of zero or more"
-            )
-        real[name] = value
+    try:
+        real = {name: number_of(text, name, 0.0, 1e15) for name in _REAL if name in text}
+    except ValueError as error:
+        return Row(identity, line, text, problem=f"line {line}: {error}")
     return Row(identity, line, text, real)
 
 

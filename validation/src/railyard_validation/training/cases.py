@@ -125,7 +125,7 @@ def job_of(row: Row, catalog: Catalog) -> tuple[Training, Machine, tuple[str, ..
     """
     if row.problem:
         raise InputError(row.problem)
-    absent = [name for name in ("n_gpu", "seq_len", "global_batch_seqs") if not row.whole.get(name)]
+    absent = [name for name in ("n_gpu", "seq_len", "global_batch_seqs") if not row.integers.get(name)]
     if absent:
         raise _SilentRow(f"line {row.line}: {', '.join(absent)} unknown or zero")
     defaults: list[str] = []
@@ -138,7 +138,7 @@ def job_of(row: Row, catalog: Catalog) -> tuple[Training, Machine, tuple[str, ..
     software, machine = software_of(row, device, recipe, defaults), machine_of(row, device, defaults)
     layout = layout_of(row, model, machine, software, defaults, recipe=recipe)
     training = Training(
-        model=model, layout=layout, seq_len=row.whole["seq_len"], software=software, precision=precision
+        model=model, layout=layout, seq_len=row.integers["seq_len"], software=software, precision=precision
     )
     return training, machine, tuple(defaults)
 
@@ -147,7 +147,7 @@ def _measured(row: Row, training: Training) -> tuple[float, str]:
     """Step seconds and where they come from: published, or derived from tokens/s or from TFLOP/s."""
     reported = row.get("metric_reported")
     rate = row.real.get("tokens_per_s_per_gpu")
-    tokens, ranks = training.step_tokens, row.whole["n_gpu"]
+    tokens, ranks = training.step_tokens, row.integers["n_gpu"]
     if rate and (row.real.get("step_time_s") is None or "DERIVED" in reported):
         return tokens / (rate * ranks), "step seconds derived from tokens/s/GPU"
     if row.real.get("step_time_s"):

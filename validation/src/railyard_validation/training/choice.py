@@ -39,7 +39,7 @@ def settled(
         precision: Of its matrix products.
     """
     tried = [
-        Training(model=model, layout=one, seq_len=row.whole["seq_len"], software=software, precision=precision)
+        Training(model=model, layout=one, seq_len=row.integers["seq_len"], software=software, precision=precision)
         for one in _choices(row, layout, model)
     ]
     columns = Columns.of(tried, [machine.accelerator] * len(tried))
@@ -53,7 +53,7 @@ def _choices(row: Row, layout: Layout, model: Model) -> Iterator[Layout]:
     for micro_batch in _MICRO_BATCHES:
         one = layout.replace(micro_batch=micro_batch)
         try:
-            check(model, one, row.whole["seq_len"], layout.ranks)
+            check(model, one, row.integers["seq_len"], layout.ranks)
         except InputError:
             continue
         yield one

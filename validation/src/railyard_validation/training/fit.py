@@ -63,7 +63,7 @@ class Fit:
 def scored(case: Case) -> bool:
     """Whether a run counts: tier A, and of Megatron-Bridge those of tier B whose micro-batch is known."""
     tier = case.row.get("tier", "A")
-    known = _MICRO_BATCH_KNOWN in case.family and "micro_batch" in case.row.whole
+    known = _MICRO_BATCH_KNOWN in case.family and "micro_batch" in case.row.integers
     return tier == "A" or (tier == "B" and known)
 
 
@@ -84,7 +84,7 @@ def _group(case: Case) -> tuple[str, ...]:
 
 
 def _servers(case: Case) -> int:
-    return -(-case.row.whole["n_gpu"] // case.row.whole.get("gpus_per_node", 8))
+    return -(-case.row.integers["n_gpu"] // case.row.integers.get("gpus_per_node", 8))
 
 
 def fit(

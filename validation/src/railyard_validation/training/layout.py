@@ -115,20 +115,20 @@ def layout_of(
         InputError: The parallel sizes are unknown and cannot be guessed, or do not multiply out to the accelerators.
     """
     row = _completed(row, recipe)
-    if "tp" not in row.whole and "pp" not in row.whole:
+    if "tp" not in row.integers and "pp" not in row.integers:
         return _chosen(row, model, machine, software, defaults)
     row = _with_both(row, defaults)
     sizes = {name: _size(row, name, defaults) for name in ("tp", "pp", "cp", "ep")}
-    ranks = row.whole["n_gpu"]
+    ranks = row.integers["n_gpu"]
     rest = sizes["tp"] * sizes["pp"] * sizes["cp"]
-    dp = row.whole.get("dp", ranks // rest)
+    dp = row.integers.get("dp", ranks // rest)
     if rest * dp != ranks:
         if ranks % (rest * dp) or "treat DP as given" not in row.get("notes"):
             text = f"tp x pp x cp x dp = {rest * dp}, not the {ranks} accelerators of the run"
             raise InputError(text, key="dp", found=dp)
         sizes["cp"] *= ranks // (rest * dp)
         defaults.append(f"context parallel {sizes['cp']}, so that the product is the number of accelerators")
-    batch = row.whole["global_batch_seqs"]
+    batch = row.integers["global_batch_seqs"]
     if batch < dp or batch % dp:
         raise InputError(
             f"the global batch of {batch} sequences does not divide over {dp} data-parallel replicas",
@@ -163,8 +163,8 @@ def layout_of(
         context_heads="CP a2a" in overlap,
         **sizes,
     )
-    check(model, layout, row.whole["seq_len"], ranks)
-    if "micro_batch" in row.whole:
+    check(model, layout, row.integers["seq_len"], ranks)
+    if "micro_batch" in row.integers:
         return layout
     layout = settled(
         row,
@@ -182,13 +182,13 @@ def _completed(row: Row, recipe: Recipe | None) -> Row:
     """The row with the recipe's sizes where its own cells are empty."""
     if recipe is None:
         return row
-    sizes = {name: size for name, size in recipe.sizes.items() if name != "vp" and name not in row.whole}
+    sizes = {name: size for name, size in recipe.sizes.items() if name != "vp" and name not in row.integers}
     text = dict(row.text)
     if "vp" in recipe.sizes and not row.get("vpp"):
         text["vpp"] = str(recipe.sizes["vp"])
     if recipe.sharded and "fsdp_zero" not in row.text:
         text["fsdp_zero"] = "FSDP"
-    return dataclasses.replace(row, text=text, whole={**row.whole, **sizes})
+    return dataclasses.replace(row, text=text, integers={**row.integers, **sizes})
 
 
 def _modules(row: Row, recipe: Recipe | None) -> tuple[str, ...]:
@@ -203,12 +203,12 @@ def _chosen(row: Row, model: Model, machine: Machine, software: SoftwareProfile,
     found = auto(
         model,
         machine,
-        row.whole["n_gpu"],
-        global_batch=row.whole["global_batch_seqs"],
-        seq_len=row.whole["seq_len"],
+        row.integers["n_gpu"],
+        global_batch=row.integers["global_batch_seqs"],
+        seq_len=row.integers["seq_len"],
         software=software,
         precision=precision_of(row, machine.accelerator, []),
-        fixed={"micro_batch": row.whole["micro_batch"]} if "micro_batch" in row.whole else None,
+        fixed={"micro_batch": row.integers["micro_batch"]} if "micro_batch" in row.integers else None,
     )
     defaults.append(f"layout unknown; taken: the fastest that fits ({found})")
     return found
@@ -216,20 +216,20 @@ def _chosen(row: Row, model: Model, machine: Machine, software: SoftwareProfile,
 
 def _with_both(row: Row, defaults: list[str]) -> Row:
     """The row with tensor and pipeline parallelism: a missing one is what the others leave of the accelerators."""
-    absent = [name for name in ("tp", "pp") if name not in row.whole]
+    absent = [name for name in ("tp", "pp") if name not in row.integers]
     if not absent:
         return row
-    known = row.whole.get("tp", row.whole.get("pp", 1)) * row.whole.get("cp", 1)
-    ranks = row.whole["n_gpu"]
-    rest = ranks // (known * row.whole["dp"]) if "dp" in row.whole else 1
+    known = row.integers.get("tp", row.integers.get("pp", 1)) * row.integers.get("cp", 1)
+    ranks = row.integers["n_gpu"]
+    rest = ranks // (known * row.integers["dp"]) if "dp" in row.integers else 1
     defaults.append(f"{absent[0]} {max(1, rest)}")
-    return dataclasses.replace(row, whole={**row.whole, absent[0]: max(1, rest)})
+    return dataclasses.replace(row, integers={**row.integers, absent[0]: max(1, rest)})
 
 
 def _size(row: Row, name: str, defaults: list[str]) -> int:
-    if name in row.whole:
-        return max(1, row.whole[name])
-    if name == "cp" or row.whole.get("experts"):
+    if name in row.integers:
+        return max(1, row.integers[name])
+    if name == "cp" or row.integers.get("experts"):
         defaults.append(f"{name} 1")
     return 1
 
@@ -261,7 +261,7 @@ def _virtual(row: Row, model: Model, pp: int, defaults: list[str]) -> int:
 
 
 def _micro_batch(row: Row, local: int, pp: int, defaults: list[str]) -> int:
-    known = row.whole.get("micro_batch")
+    known = row.integers.get("micro_batch")
     if known and "torchtitan" in row.get("framework") and pp > 1:
         # torchtitan's local batch is cut into one micro-batch a stage unless told otherwise.
         defaults.append(f"local batch of {known} cut into {pp} micro-batches")
@@ -297,7 +297,7 @@ def _zero(row: Row, defaults: list[str]) -> tuple[int, int]:
     stage = next((stage for pattern, stage in _SHARDING if re.search(pattern, text.lower())), 1)
     # Shards inside a server, copies between them: PyTorch's HYBRID_SHARD.
     hybrid = stage == 3 and re.search("hsdp|hybrid", text.lower())
-    return stage, row.whole.get("gpus_per_node", 8) if hybrid else 0
+    return stage, row.integers.get("gpus_per_node", 8) if hybrid else 0
 
 
 def _keeps_every_second(row: Row) -> bool:

@@ -60,7 +60,7 @@ def machine_of(row: Row, device: Accelerator, defaults: list[str]) -> Machine:
         device: Its accelerator.
         defaults: Receives a line for each fact that had to be assumed.
     """
-    per_node = row.whole.get("gpus_per_node", 8)
+    per_node = row.integers.get("gpus_per_node", 8)
     domain = re.search(r"domain (\d+)", row.get("scale_up"))
     ranks = (
         int(domain.group(1)) if domain else max(per_node, device.scale_up_domain if device.scale_up_domain > 8 else 1)
@@ -70,7 +70,7 @@ def machine_of(row: Row, device: Accelerator, defaults: list[str]) -> Machine:
     # Gaudi's network ports are on the accelerator; tables name the hosts' own NICs, which carry none of its traffic.
     if gbps is None or device.architecture.startswith("gaudi"):
         gbps = usual
-        if row.whole["n_gpu"] > ranks:
+        if row.integers["n_gpu"] > ranks:
             defaults.append(f"network {gbps:.0f} Gb/s per accelerator")
     return Machine(
         accelerator=device,

@@ -37,7 +37,7 @@ def model_of(row: Row, catalog: Catalog, defaults: list[str]) -> Model:
         InputError: They do not fit together.
     """
     known = _known(row, catalog)
-    if "layers" not in row.whole or "hidden" not in row.whole:
+    if "layers" not in row.integers or "hidden" not in row.integers:
         if known is None:
             raise UnknownShapeError(
                 f"the dimensions of `{row.get('model')}` are neither in the table nor in the catalogue", key="layers"
@@ -58,29 +58,29 @@ def _known(row: Row, catalog: Catalog) -> Model | None:
 def _from_row(row: Row, known: Model | None, defaults: list[str]) -> Model:
     gated = row.get("gated_mlp", "0") == "1"
     latent = _latent(row, defaults)
-    experts = row.whole.get("experts", 0)
-    heads, hidden = row.whole.get("heads", 0), row.whole["hidden"]
+    experts = row.integers.get("experts", 0)
+    heads, hidden = row.integers.get("heads", 0), row.integers["hidden"]
     if not heads:
         raise UnknownShapeError("the number of attention heads is unknown", key="heads")
     sizes: dict[str, Any] = {
-        "layers": row.whole["layers"],
+        "layers": row.integers["layers"],
         "hidden": hidden,
         "heads": heads,
         "kv_heads": heads if latent else _kv_heads(row, heads, defaults),
-        "head_dim": latent.nope_dim + latent.rope_dim if latent else row.whole.get("head_dim", hidden // heads),
-        "ffn": row.whole.get("ffn", 0 if experts else 4 * hidden),
-        "vocab": row.whole.get("vocab", _GPT_VOCAB),
+        "head_dim": latent.nope_dim + latent.rope_dim if latent else row.integers.get("head_dim", hidden // heads),
+        "ffn": row.integers.get("ffn", 0 if experts else 4 * hidden),
+        "vocab": row.integers.get("vocab", _GPT_VOCAB),
         "experts": experts,
-        "experts_per_token": row.whole.get("topk", 0),
-        "moe_ffn": row.whole.get("moe_ffn", 0),
-        "shared_experts": row.whole.get("shared_experts", 0),
+        "experts_per_token": row.integers.get("topk", 0),
+        "moe_ffn": row.integers.get("moe_ffn", 0),
+        "shared_experts": row.integers.get("shared_experts", 0),
     }
     _note_assumed(row, defaults)
     if known is not None:
         return _overlaid(known, sizes, latent, row)
     plain: dict[str, Any] = {"gated_mlp": gated, "tied_embeddings": not gated, "norm": "rms" if gated else "layer"}
     # Models without a gate are of the GPT family: learned positions (or ALiBi), no rotary ones.
-    plain |= {"learned_positions": 0 if gated else row.whole["seq_len"], "max_seq": row.whole["seq_len"]}
+    plain |= {"learned_positions": 0 if gated else row.integers["seq_len"], "max_seq": row.integers["seq_len"]}
     start = 1 if experts and sizes["ffn"] else 0
     if start:
         defaults.append("first layer dense, the others with experts")
@@ -126,7 +126,7 @@ def _latent(row: Row, defaults: list[str]) -> MLA | None:
 
 
 def _note_assumed(row: Row, defaults: list[str]) -> None:
-    if "vocab" not in row.whole:
+    if "vocab" not in row.integers:
         defaults.append(f"vocabulary {_GPT_VOCAB}")
-    if "ffn" not in row.whole and not row.whole.get("experts"):
+    if "ffn" not in row.integers and not row.integers.get("experts"):
         defaults.append("feed-forward width 4 x hidden")

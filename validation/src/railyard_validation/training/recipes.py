@@ -142,7 +142,7 @@ def _mlperf(row: Row, source: str) -> Recipe | None:
         for known in _table("mlperf_v5.1_configs.csv")
         if known["benchmark"] == f"llama31_{size}"
         and known["submitter"] == submitter
-        and int(known["gpus"]) == row.whole.get("n_gpu")
+        and int(known["gpus"]) == row.integers.get("n_gpu")
         and known["gpu"] in ("", gpu)
     ]
     cited = row.get("source_loc")
@@ -204,7 +204,7 @@ def _said(row: Row, name: str) -> int | None:
     if name == "vp":
         text = row.get("vpp")
         return int(text) if text.isdigit() else None
-    return row.whole.get(_CELLS.get(name, name))
+    return row.integers.get(_CELLS.get(name, name))
 
 
 def _differs(row: Row, known: dict[str, str]) -> tuple[str, ...]:
