@@ -155,7 +155,7 @@ def test_active_parameters_are_the_published_ones(model, published, within):
 
 
 @pytest.mark.parametrize(
-    ("model", "layout", "tokens", "most", "held_bytes"),
+    ("model", "layout", "tokens", "most", "allocator_bytes"),
     [
         # 1 GB of libraries, half of communicators; 2 bytes of 3,000 x (3 x 28,672 / 4 + 2 x 8,192).
         ("llama-3-70b", {"tp": 4}, 3000, 100, 1.5e9 + 2 * 3000 * (21_504 + 16_384)),
@@ -167,8 +167,8 @@ def test_active_parameters_are_the_published_ones(model, published, within):
         ("llama-3-70b", {"tp": 4}, None, None, 1.5e9 + 6 * 1024 * 128_256),
     ],
 )
-def test_workspace(model, layout, tokens, most, held_bytes):
-    assert workspace_bytes(rows(model, 8, **layout), tokens, most)[0] == pytest.approx(held_bytes, rel=1e-9)
+def test_workspace(model, layout, tokens, most, allocator_bytes):
+    assert workspace_bytes(rows(model, 8, **layout), tokens, most)[0] == pytest.approx(allocator_bytes, rel=1e-9)
 
 
 def test_workspace_of_a_small_device():

@@ -222,14 +222,14 @@ def _lines(beat: Beat, layers: int, m: int) -> tuple[F, F]:
     Returns:
         Slopes in x, float64[lines], and the lines at x = 0 by row of tokens, float64[lines, k].
     """
-    once, own = beat.round_s, beat.attention
+    once, attention = beat.round_s, beat.attention
     others = np.maximum(beat.ffn, np.maximum(beat.dispatch, beat.combine))
     slopes: NDArray[np.float64] = np.array([1.0, layers, layers + m - 1.0, layers * m])
     constants = (
         once + (m - 1) * others + (layers - 1) * m * others,
         once + (m - 1) * others + (layers - 1) * once,
-        once + (m - 1) * own + (layers - 1) * once,
-        once + (m - 1) * own + (layers - 1) * m * own,
+        once + (m - 1) * attention + (layers - 1) * once,
+        once + (m - 1) * attention + (layers - 1) * m * attention,
     )
     return slopes, np.stack(constants)
 

@@ -80,8 +80,10 @@ def build(
     ahead = asked is not None and asked.scheduling is not None
     # What is late runs beside everything, whatever the layout overlaps.
     late = asked is not None and asked.asynchronous is not None
-    beside_all = layout.replace(overlap_gradient=True, overlap_parameter=True) if late else layout
-    plan = data.DataPlan.of(beside_all, lattice, parts, splits_backward=schedule.splits_backward, reduce_ahead=ahead)
+    overlapped_layout = layout.replace(overlap_gradient=True, overlap_parameter=True) if late else layout
+    plan = data.DataPlan.of(
+        overlapped_layout, lattice, parts, splits_backward=schedule.splits_backward, reduce_ahead=ahead
+    )
     pieces = cut(emission, parts, plan.split(emission))
     program = Program(lattice, parts.stages, layout.micro_batches)
     if times_of is None:

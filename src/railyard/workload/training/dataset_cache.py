@@ -40,23 +40,23 @@ def hit_rate(policy: CachePolicy, cache_bytes: float, dataset_bytes: float, serv
         dataset_bytes: Above 0.
         servers: That read the dataset together.
     """
-    held = min(cache_bytes / dataset_bytes, 1.0)
-    if policy == "none" or held <= 0:
+    share = min(cache_bytes / dataset_bytes, 1.0)
+    if policy == "none" or share <= 0:
         return 0.0
     if policy == "shared":
-        return min(servers * held, 1.0)
-    if held >= 1.0:
+        return min(servers * share, 1.0)
+    if share >= 1.0:
         return 1.0
     if policy == "pinned":
-        return held
-    return _random_replacement(held, servers) if policy == "page-cache" else _least_recent(held, servers)
+        return share
+    return _random_replacement(share, servers) if policy == "page-cache" else _least_recent(share, servers)
 
 
-def _random_replacement(held: float, servers: int) -> float:
+def _random_replacement(share: float, servers: int) -> float:
     low, high = 0.0, 1.0
     for _ in range(_STEPS):
         missed = (low + high) / 2
-        if 1 - _survival(missed / (servers * held), servers) > missed:
+        if 1 - _survival(missed / (servers * share), servers) > missed:
             low = missed
         else:
             high = missed
@@ -71,12 +71,12 @@ def _survival(rate: float, servers: int) -> float:
     return (gone / rate) ** 2 / servers / (1 - (1 - 1 / servers) * (1 - gone))
 
 
-def _least_recent(held: float, servers: int) -> float:
+def _least_recent(share: float, servers: int) -> float:
     span = 2.0 + _LONGEST_GAPS * servers
     time = np.linspace(0.0, span, min(_MOST_POINTS, round(span * _POINTS_PER_EPOCH)))
     within = _gap_cdf(time, servers)
     covered = np.concatenate([[0.0], np.cumsum(np.diff(time) * (1 - (within[1:] + within[:-1]) / 2))]) / servers
-    lasts = float(np.interp(held, covered, time))
+    lasts = float(np.interp(share, covered, time))
     return float(np.interp(lasts, time, within))
 
 
@@ -85,10 +85,10 @@ def _gap_cdf(time: NDArray[np.float64], servers: int) -> NDArray[np.float64]:
 
     At t = n + x all shifts up to n - 2 are within, that of n - 1 up to 1 - (1 - x)^2 / 2, that of n up to x^2 / 2.
     """
-    whole = np.floor(time)
-    part, kept = time - whole, 1 - 1 / servers
-    before, last = (np.where(whole >= 1, _power(kept, whole - 1), 0.0), _power(kept, whole))
-    passed = np.where(whole >= 1, 1 - before, 0.0)
+    epochs = np.floor(time)
+    part, kept = time - epochs, 1 - 1 / servers
+    before, last = (np.where(epochs >= 1, _power(kept, epochs - 1), 0.0), _power(kept, epochs))
+    passed = np.where(epochs >= 1, 1 - before, 0.0)
     return passed + before / servers * (1 - (1 - part) ** 2 / 2) + last / servers * part**2 / 2
 
 

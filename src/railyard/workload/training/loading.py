@@ -87,19 +87,19 @@ def load_of(training: Training, servers: int) -> Load:
     check(data, form)
     sequences = layout.replica_batch / layout.cp
     text, items = form.bytes_per_token * training.seq_len, form.items_per_sequence
-    whole = sequences * (text + items * form.item_size_bytes)
+    total = sequences * (text + items * form.item_size_bytes)
     hit = 0.0
     if data.cache != "none" and data.epoch == "later":
         hit = hit_rate(data.cache, data.cache_size_bytes, data.dataset_size_bytes, servers)
     pieces = sequences * ((1 if text else 0) * _requests(text, form) + items * _requests(form.item_size_bytes, form))
     asked = 1 if form.access == "sequential" else max(1, math.ceil(pieces * (1 - hit)))
     prepare_ps = sequences * (training.seq_len * form.token_time_ps + items * form.item_time_ps)
-    _check_amount(whole)
-    stored = round(whole * (1 - hit))
+    _check_amount(total)
+    stored = round(total * (1 - hit))
     varied = items * form.item_size_bytes * form.item_spread / math.sqrt(sequences * items) if items else 0.0
     mean = text + items * form.item_size_bytes
     return Load(
-        stored, round(whole) - stored, min(asked, _LARGEST_COUNT), prepare_ps * 1e-12, varied / mean if mean else 0.0
+        stored, round(total) - stored, min(asked, _LARGEST_COUNT), prepare_ps * 1e-12, varied / mean if mean else 0.0
     )
 
 

@@ -58,7 +58,7 @@ class MemoryRow:
         )
 
     @property
-    def held_bytes(self) -> int:
+    def allocator_bytes(self) -> int:
         """Peak of what the allocator holds from the device, as frameworks report `reserved` memory."""
         return self.total_bytes - round(RUNTIME_BYTES)
 

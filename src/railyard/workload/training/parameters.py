@@ -25,8 +25,12 @@ def _latent_down(model: Model) -> float:
 
 
 def _attention(model: Model, layout: Layout) -> float:
-    whole = _latent_down(model)
-    return whole + (model.attention_parameters() - whole) / layout.tp + model.norms_per_layer * model.norm_parameters()
+    replicated = _latent_down(model)
+    return (
+        replicated
+        + (model.attention_parameters() - replicated) / layout.tp
+        + model.norms_per_layer * model.norm_parameters()
+    )
 
 
 def layer_dense(model: Model, layout: Layout) -> float:

@@ -104,11 +104,11 @@ def assemble(values: Mapping[str, Mapping[str, float]]) -> dict[str, SoftwarePro
         base = found[record.base] if record.base else SoftwareProfile(name="")
         plain = {field.name: getattr(base, field.name) for field in fields(SoftwareProfile)}
         numbers = {**record.prior, **values.get(record.key, {})}
-        found[record.key] = SoftwareProfile(**{**plain, **record.stated, **whole(numbers), **record.about})
+        found[record.key] = SoftwareProfile(**{**plain, **record.stated, **integral(numbers), **record.about})
     return found
 
 
-def whole(values: Mapping[str, float]) -> dict[str, Any]:
+def integral(values: Mapping[str, float]) -> dict[str, Any]:
     """The same constants with times in integer picoseconds."""
     return {name: round(value) if name.endswith(_TIMES) else value for name, value in values.items()}
 
@@ -142,13 +142,13 @@ def origin(known: SoftwareProfile, name: str) -> str:
     key = key_of(known)
     while key:
         record = chain[key]
-        said = f"profile {record.about['name']}: {record.about['source']}"
+        source = f"profile {record.about['name']}: {record.about['source']}"
         if name in fitted().get(key, {}).get("values", {}):
-            return f"fitted, {said}"
+            return f"fitted, {source}"
         if name in record.prior:
-            return f"prior, {said}"
+            return f"prior, {source}"
         if name in record.stated:
-            return f"stated, {said}"
+            return f"stated, {source}"
         key = record.base
     return "default of all profiles"
 

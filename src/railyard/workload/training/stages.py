@@ -127,13 +127,13 @@ def virtual_stages(model: Model, layout: Layout) -> tuple[VirtualStage, ...]:
 
 def rank_stages(model: Model, layout: Layout) -> tuple[StageCounts, ...]:
     """What each pipeline rank holds, summed over its chunks."""
-    held = virtual_stages(model, layout)
+    chunks = virtual_stages(model, layout)
     return tuple(
         StageCounts(
-            layers=sum(v.layers for v in held if v.stage == rank),
-            moe_layers=sum(v.moe_layers for v in held if v.stage == rank),
-            embedding=any(v.embedding for v in held if v.stage == rank),
-            head=any(v.head for v in held if v.stage == rank),
+            layers=sum(v.layers for v in chunks if v.stage == rank),
+            moe_layers=sum(v.moe_layers for v in chunks if v.stage == rank),
+            embedding=any(v.embedding for v in chunks if v.stage == rank),
+            head=any(v.head for v in chunks if v.stage == rank),
         )
         for rank in range(layout.pp)
     )

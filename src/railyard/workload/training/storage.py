@@ -51,7 +51,7 @@ def read_samples(step: Step) -> list[NDArray[np.int64]]:
     worker_s = load.worker_s(latency_s, data.queue_depth, cache_seconds(step.training, cluster, load))
     least_s = load.prepare_s / cores_of(step.training, cluster.server.host_cores, cluster.ranks_per_server)
     if data.prefetch and data.workers:
-        return _beside(step, load, worker_s, least_s)
+        return _preparing(step, load, worker_s, least_s)
     loaded = _reads(step, load.stored_bytes, load.requests, _START)
     if worker_s > 0:
         each = max(worker_s / max(1, min(data.workers, step.training.layout.micro_batches)), least_s)
@@ -62,7 +62,7 @@ def read_samples(step: Step) -> list[NDArray[np.int64]]:
     return []
 
 
-def _beside(step: Step, load: Load, worker_s: float, least_s: float) -> list[NDArray[np.int64]]:
+def _preparing(step: Step, load: Load, worker_s: float, least_s: float) -> list[NDArray[np.int64]]:
     """Workers that load while the step computes; `least_s`: with all cores of the host at work."""
     workers = 1 if step.training.data is None else min(step.training.data.workers, max(1, load.stored_bytes))
     if worker_s <= 0:
@@ -164,8 +164,8 @@ def _check(saved: Checkpoint, step: Step) -> None:
     ranks, server = step.cluster.ranks, step.cluster.ranks_per_server
     together = 1 if saved.gathered else min(server, ranks)
     layout, most = step.training.layout, step.cluster.server.host_memory_bytes
-    held = int(state_share(step).max()) * (layout.dp * layout.cp if saved.gathered else 1)
-    held = held * together * (saved.memory_copies + 1) if saved.asynchronous or saved.memory_copies else 0
+    host_bytes = int(state_share(step).max()) * (layout.dp * layout.cp if saved.gathered else 1)
+    host_bytes = host_bytes * together * (saved.memory_copies + 1) if saved.asynchronous or saved.memory_copies else 0
     problems = [
         Problem(message, key=f"checkpoint.{key}", found=str(found), allowed=allowed)
         for wrong, message, key, found, allowed in (
@@ -180,8 +180,8 @@ def _check(saved: Checkpoint, step: Step) -> None:
             (saved.memory_copies * server >= ranks and saved.memory_copies > 0,
              "there are too few other servers for so many copies", "memory_copies", saved.memory_copies,
              f"at most {max(0, -(-ranks // server) - 1)}"),
-            (held > most, "the state of a server's accelerators and its copies do not fit in the host's memory",
-             "memory_copies" if saved.memory_copies else "asynchronous", format_size(held),
+            (host_bytes > most, "the state of a server's accelerators and its copies do not fit in the host's memory",
+             "memory_copies" if saved.memory_copies else "asynchronous", format_size(host_bytes),
              f"at most {format_size(most)}"),
         )
         if wrong

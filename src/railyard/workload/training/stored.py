@@ -31,7 +31,7 @@ def data_s(training: Training, rates: StorageRates, compute_s: float) -> float:
     if load.cached_bytes and data.cache_read_bps > 0:
         cache_s = load.cached_bytes * 8 * together / data.cache_read_bps
     worker_s = load.worker_s(rates.latency_s, data.queue_depth, cache_s)
-    whole_s = step_s(
+    total_s = step_s(
         compute_s,
         read_s + rates.latency_s,
         worker_s,
@@ -40,7 +40,7 @@ def data_s(training: Training, rates: StorageRates, compute_s: float) -> float:
         batches=training.layout.micro_batches,
         least_s=load.prepare_s / cores_of(training, rates.cores, rates.ranks_per_server),
     )
-    return whole_s - compute_s
+    return total_s - compute_s
 
 
 def checkpoint_bytes(training: Training) -> float:

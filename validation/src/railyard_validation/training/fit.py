@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.workload.training import profiles
-from railyard.workload.training.profiles import whole
+from railyard.workload.training.profiles import integral
 from railyard_validation import robust
 from railyard_validation.training.cases import predicted_s
 
@@ -149,9 +149,9 @@ def _fit_one(
         free = [name for name in record.free if bounds[name].experts == experts]
         runs = [case for case in cases if bool(case.training.model.experts) == experts]
         if free and runs:
-            start = dataclasses.replace(known[record.key], **whole(values))
+            start = dataclasses.replace(known[record.key], **integral(values))
             values |= _fit_some(runs, {**known, record.key: start}, record.key, free, predict)
-    done = {**known, record.key: dataclasses.replace(known[record.key], **whole(values))}
+    done = {**known, record.key: dataclasses.replace(known[record.key], **integral(values))}
     reached = zip(predict(refitted(cases, done)), cases, strict=True)
     error = float(np.mean([abs(predicted / case.measured - 1.0) for predicted, case in reached]))
     return Fit(values, tuple(case.row.id for case in cases), error)
@@ -167,7 +167,7 @@ def _fit_some(
     measured = np.log([case.measured for case in cases])
 
     def misses(logs: Logs) -> Logs:
-        values = whole(dict(zip(free, np.exp(logs).tolist(), strict=True)))
+        values = integral(dict(zip(free, np.exp(logs).tolist(), strict=True)))
         tried = refitted(cases, {**known, key: dataclasses.replace(start, **values)})
         return np.log(predict(tried)) - measured
 

@@ -51,7 +51,7 @@ def _result(row: Row, catalog: Catalog) -> TrainingResult:
     except InputError as error:
         return skipped(row, error.problems[0].headline(), bad=is_wrong(error))
     stages = memory(training, machine.accelerator).rows
-    held = max(stage.held_bytes if "reserved" in metric else stage.allocated_bytes for stage in stages)
+    held = max(stage.allocator_bytes if "reserved" in metric else stage.allocated_bytes for stage in stages)
     predicted = held / _GIB
     if not math.isfinite(predicted) or predicted <= 0:
         return skipped(row, "the model gives no finite memory for this configuration")
