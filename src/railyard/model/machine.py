@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from railyard.model.storage import StorageRates
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from railyard.catalog import Accelerator
     from railyard.cluster import Cluster
@@ -78,17 +78,31 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
+class Slowdowns:
+    """How many times longer the bytes of each class of communicators take than each with the network to itself.
+
+    Attributes:
+        inside: By class (`tp`, `cp`, `ep`, `pp`, `dp`, `edp`), on scale-up links.
+        outside: By class, on NICs and the network.
+    """
+
+    inside: Mapping[str, F]
+    outside: Mapping[str, F]
+
+
+@dataclass(frozen=True, slots=True)
 class MachineColumns:
-    """Machines of many designs, in bytes/s."""
+    """Machines of many designs, in bytes/s; `slowed` where communications share links with others."""
 
     up_bytes_s: F
     out_bytes_s: F
     domain: F
     peers: F
     nvls: F
+    slowed: Slowdowns | None = None
 
     @classmethod
-    def of(cls, machines: Sequence[Machine]) -> MachineColumns:
+    def of(cls, machines: Sequence[Machine], slowed: Slowdowns | None = None) -> MachineColumns:
         """Columns of many machines."""
         rows = np.array(
             [
@@ -97,7 +111,15 @@ class MachineColumns:
             ],
             dtype=np.float64,
         ).reshape(len(machines), 5)
-        return cls(*(np.ascontiguousarray(rows[:, column]) for column in range(5)))
+        up, out, domain, peers, nvls = (np.ascontiguousarray(rows[:, column]) for column in range(5))
+        return cls(up, out, domain, peers, nvls, slowed)
+
+    def seen_by(self, name: str) -> MachineColumns:
+        """The machines as a class of communicators finds them."""
+        if self.slowed is None:
+            return self
+        up, out = self.up_bytes_s / self.slowed.inside[name], self.out_bytes_s / self.slowed.outside[name]
+        return replace(self, up_bytes_s=up, out_bytes_s=out, slowed=None)
 
     def inside_bytes_s(self, local: F) -> F:
         """What a rank reaches of its scale-up rate with `local - 1` others of its domain.

@@ -63,6 +63,22 @@ def collective_s(kind: CollectiveKind, size_bytes: F, group: Group, machine: Mac
     return np.where(n > 1, LAUNCH_S + steps + np.maximum(inside, outside) / fraction, 0.0)
 
 
+def wire_bytes(kind: CollectiveKind, size_bytes: F, group: Group, machine: MachineColumns) -> tuple[F, F]:
+    """Bytes that one rank sends on its scale-up links and through its own NICs, as `collective_s` counts them.
+
+    Args:
+        kind: Of the collective.
+        size_bytes: As nccl-tests counts it.
+        group: Its communicator.
+        machine: Sizes of domains.
+    """
+    n, local = group.ranks, group.local(machine)
+    if kind == CollectiveKind.ALL_TO_ALL:
+        return size_bytes * (local - 1.0) / n, size_bytes * (n - local) / n
+    moved = (2.0 if kind == CollectiveKind.ALL_REDUCE else 1.0) * size_bytes * (n - 1.0) / n
+    return np.where(local > 1, moved, 0.0), np.where(n > local, moved / local, 0.0)
+
+
 def wire_bytes_s(group: Group, machine: MachineColumns, fraction: F, *, exchange: bool = False) -> F:
     """Bytes per second that each rank sends while a large collective runs, 0 in a group of one.
 

@@ -16,14 +16,16 @@ import numpy as np
 
 from railyard.graph import CollectiveKind
 from railyard.model.routing import places_visited
+from railyard.workload.training.alpha_beta import Group
 from railyard.workload.training.operators import gemm_rate
 
 if TYPE_CHECKING:
     from railyard.model.columns import F
     from railyard.workload.training.columns import Columns
+    from railyard.workload.training.pipeline_ranks import RankColumns
 
 Phase = Literal["forward", "backward"]
-Group = Literal["tp", "cp", "ep"]
+Class = Literal["tp", "cp", "ep"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class Exchange:
 
     part: str
     kind: CollectiveKind
-    group: Group
+    group: Class
     phase: Phase
     size_bytes: F
     count: F
@@ -58,6 +60,36 @@ def exchanges(columns: Columns, domain: F) -> list[Exchange]:
         domain: Ranks of a scale-up domain.
     """
     return [*_tensor(columns), *_context(columns), *_experts(columns, domain)]
+
+
+def places(columns: Columns, rank: RankColumns) -> dict[str, F]:
+    """How often a rank holds each part of the model that `Exchange.part` names."""
+    return {
+        "attention": rank.layers,
+        "mlp": rank.layers - rank.moe_layers,
+        "experts": rank.moe_layers,
+        "shared": rank.moe_layers,
+        "embedding": rank.embedding,
+        "head": rank.head,
+        "input": columns.layout.vp - rank.embedding,
+        "output": columns.layout.vp - rank.head,
+    }
+
+
+def repeats(columns: Columns, exchange: Exchange, phase: str) -> F | float:
+    """How often a pass runs an exchange; backward runs the forward ones again under full recomputation."""
+    layer_part = exchange.part not in ("embedding", "head", "input", "output")
+    again = columns.layout.recompute_full if layer_part and exchange.phase == "forward" else 0.0
+    if exchange.part == "experts" and exchange.phase == "forward":
+        again = np.maximum(again, columns.layout.again_moe)
+    return (exchange.phase == phase) + again * (phase == "backward")
+
+
+def groups(columns: Columns) -> dict[str, Group]:
+    """Communicators of the classes of exchanges."""
+    layout = columns.layout
+    one = np.ones_like(layout.tp)
+    return {"tp": Group(layout.tp, one), "cp": Group(layout.cp, layout.tp), "ep": Group(layout.ep, layout.expert_tp)}
 
 
 def _tensor(columns: Columns) -> list[Exchange]:

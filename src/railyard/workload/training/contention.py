@@ -90,11 +90,12 @@ def concurrent_passes(columns: Columns, machine: MachineColumns) -> ConcurrentPa
     units = columns.device.units
     expert, data = None, None
     if np.any((layout.overlap_expert > 0) & (layout.ep > 1)):
-        wire = wire_bytes_s(Group(layout.ep, layout.expert_tp), machine, software.expert_fraction, exchange=True)
+        group, seen = Group(layout.ep, layout.expert_tp), machine.seen_by("ep")
+        wire = wire_bytes_s(group, seen, software.expert_fraction, exchange=True)
         expert = layer_passes(_smaller(columns, software.expert_ctas / units, _EXCHANGE_ACCESSES * wire))
     if np.any((layout.dp * layout.cp > 1) & ((layout.overlap_gradient > 0) | (layout.overlap_parameter > 0))):
         group = Group(np.where(layout.zero >= 3, layout.shard, layout.dp * layout.cp), layout.tp)
-        wire = wire_bytes_s(group, machine, software.collective_fraction)
+        wire = wire_bytes_s(group, machine.seen_by("dp"), software.collective_fraction)
         data = layer_passes(_smaller(columns, software.data_ctas / units, _REDUCTION_ACCESSES * wire))
     return ConcurrentPasses(_share(columns, software.tensor_ctas / units), expert, data)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from railyard.model.columns import F
-    from railyard.model.machine import Machine
+    from railyard.model.machine import Machine, Slowdowns
     from railyard.workload.training.spec import Training
 
 
@@ -82,7 +82,11 @@ class Estimate:
 
 
 def estimate(
-    trainings: Sequence[Training], machines: Sequence[Machine], *, change: Callable[[Columns], Columns] | None = None
+    trainings: Sequence[Training],
+    machines: Sequence[Machine],
+    *,
+    change: Callable[[Columns], Columns] | None = None,
+    slowed: Slowdowns | None = None,
 ) -> Estimate:
     """Step times of many designs.
 
@@ -90,13 +94,14 @@ def estimate(
         trainings: One job a design.
         machines: The machine of each, in the same order.
         change: Of the columns before anything is computed, such as a detail switched off in all designs.
+        slowed: What communications lose to those that they share links with; None: nothing.
     """
     columns = Columns.of(trainings, [machine.accelerator for machine in machines])
     columns = columns if change is None else change(columns)
-    machine, pipeline = MachineColumns.of(machines), PipelineRanks.of(trainings)
+    machine, pipeline = MachineColumns.of(machines, slowed), PipelineRanks.of(trainings)
     passes, around = layer_passes(columns), AdaptedDesigns.of(trainings, machines)
-    slowed = concurrent_passes(columns, machine)
-    kinds = [rank_times(columns, passes, kind, machine, (slowed, around)) for kind in pipeline.kinds]
+    concurrent = concurrent_passes(columns, machine)
+    kinds = [rank_times(columns, passes, kind, machine, (concurrent, around)) for kind in pipeline.kinds]
     totals = np.array(
         [np.where(kind.ranks > 0, times.total, 0.0) for kind, times in zip(pipeline.kinds, kinds, strict=True)]
     )

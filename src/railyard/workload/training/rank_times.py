@@ -129,37 +129,18 @@ def rank_times(
     )
 
 
-def _groups(columns: Columns) -> dict[str, Group]:
-    layout = columns.layout
-    one = np.ones_like(layout.tp)
-    return {"tp": Group(layout.tp, one), "cp": Group(layout.cp, layout.tp), "ep": Group(layout.ep, layout.expert_tp)}
-
-
 def _exposed(columns: Columns, rank: RankColumns, machine: MachineColumns, phase: str, loss: Loss) -> _Exposed:
     """Exposed collectives of one pass; backward runs the forward ones again under full recomputation."""
-    counts = {
-        "attention": rank.layers,
-        "mlp": rank.layers - rank.moe_layers,
-        "experts": rank.moe_layers,
-        "shared": rank.moe_layers,
-        "embedding": rank.embedding,
-        "head": rank.head,
-        "input": columns.layout.vp - rank.embedding,
-        "output": columns.layout.vp - rank.head,
-    }
-    groups = _groups(columns)
+    counts = communication.places(columns, rank)
+    groups, seen = communication.groups(columns), {name: machine.seen_by(name) for name in ("tp", "cp", "ep")}
     found = {name: np.zeros_like(rank.layers) for name in ("tp", "cp", "ep")}
     contention, started, under = np.zeros_like(rank.layers), np.zeros_like(rank.layers), np.zeros_like(rank.layers)
     for exchange in communication.exchanges(columns, machine.domain):
-        layer_part = exchange.part not in ("embedding", "head", "input", "output")
-        again = columns.layout.recompute_full if layer_part and exchange.phase == "forward" else 0.0
-        if exchange.part == "experts" and exchange.phase == "forward":
-            again = np.maximum(again, columns.layout.again_moe)
-        times = (exchange.phase == phase) + again * (phase == "backward")
+        times = communication.repeats(columns, exchange, phase)
         fraction = columns.software.collective_fraction
         if exchange.kind == CollectiveKind.ALL_TO_ALL:
             fraction = columns.software.expert_fraction
-        spent = collective_s(exchange.kind, exchange.size_bytes, groups[exchange.group], machine, fraction)
+        spent = collective_s(exchange.kind, exchange.size_bytes, groups[exchange.group], seen[exchange.group], fraction)
         collectives = exchange.count * counts[exchange.part] * times
         started = started + collectives
         spent = spent * collectives
@@ -193,6 +174,7 @@ def _sharded(
     The next layer's parameters are gathered under this layer; the first gather and the last scatter have nothing above.
     """
     layout, software, (loss, around) = columns.layout, columns.software, hooks
+    apart, machine = machine.seen_by("edp"), machine.seen_by("dp")
     group = Group(layout.shard, layout.tp)
     layers = np.maximum(rank.layers, 1.0)
     parameter_bytes = (rank.dense + rank.expert) * 2.0
@@ -205,7 +187,7 @@ def _sharded(
     replicas = layout.dp * layout.cp / layout.shard
     outer = Group(replicas, layout.tp * layout.shard)
     across = collective_s(
-        CollectiveKind.ALL_REDUCE, grads / layers / layout.shard, outer, machine, software.collective_fraction
+        CollectiveKind.ALL_REDUCE, grads / layers / layout.shard, outer, apart, software.collective_fraction
     )
     gather, scatter = layers * each, layers * (spread + across)
     under = software.shard_overlap * layout.overlap_gradient
@@ -213,8 +195,8 @@ def _sharded(
     lead = np.maximum(gather - under * forward, each)
     # Sums over replicas have a queue of their own, and the NICs for themselves where shards stay inside a domain.
     inner = again + layers * spread
-    apart = layout.shard * layout.tp <= machine.domain
-    busy = np.where(apart, np.maximum(inner, layers * across), inner + layers * across)
+    alone = layout.shard * layout.tp <= machine.domain
+    busy = np.where(alone, np.maximum(inner, layers * across), inner + layers * across)
     trail = np.maximum(busy - under * backward, spread + across)
     share = scatter / np.maximum(again + scatter, 1e-12)
     taken = (gather - lead) * loss.forward["dp"] + (again + scatter - trail) * loss.backward["dp"]
@@ -224,7 +206,7 @@ def _sharded(
 
 def _send_s(columns: Columns, machine: MachineColumns) -> F:
     stride = columns.layout.tp * columns.layout.cp * columns.layout.dp
-    sent = send_s(communication.pipeline_bytes(columns), stride, machine)
+    sent = send_s(communication.pipeline_bytes(columns), stride, machine.seen_by("pp"))
     return np.where(columns.layout.pp > 1, sent, 0.0)
 
 

@@ -71,7 +71,8 @@ def _shared_embedding_s(columns: Columns, machine: MachineColumns) -> F:
     size = model.vocab * model.hidden * columns.software.gradient_bytes / layout.tp
     stride = np.maximum(layout.pp - 1.0, 1.0) * layout.tp * layout.cp * layout.dp
     ends = Group(np.full_like(layout.pp, 2.0), stride)
-    summed = collective_s(CollectiveKind.ALL_REDUCE, size, ends, machine, columns.software.collective_fraction)
+    seen = machine.seen_by("pp")
+    summed = collective_s(CollectiveKind.ALL_REDUCE, size, ends, seen, columns.software.collective_fraction)
     return np.where((model.tied > 0) & (layout.pp > 1), summed, 0.0)
 
 
@@ -94,9 +95,9 @@ def _traffic(
     layout = columns.layout
     replicas = layout.dp * layout.cp
     experts = layout.tp * replicas / (layout.ep * layout.expert_tp)
-    reduce, gather = _reduce_and_gather(columns, machine, dense, Group(replicas, layout.tp), layers)
+    reduce, gather = _reduce_and_gather(columns, machine.seen_by("dp"), dense, Group(replicas, layout.tp), layers)
     more_reduce, more_gather = _reduce_and_gather(
-        columns, machine, expert, Group(np.maximum(experts, 1.0), layout.ep * layout.expert_tp), layers
+        columns, machine.seen_by("edp"), expert, Group(np.maximum(experts, 1.0), layout.ep * layout.expert_tp), layers
     )
     reduce, gather, coding = around.once("dense", dense, layers, reduce, gather)
     more_reduce, more_gather, more_coding = around.once("expert", expert, layers, more_reduce, more_gather)

@@ -1,0 +1,223 @@
+"""Contention of thousands of designs at once: classes of traffic on tiers of networks, as arrays.
+
+A design is a network and the classes of communicators of a job on it. Each class has its bytes a step, its pattern and
+its place in rank order; what a class meets is a sum over the others, so that no design is looked at by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.engine.contention import fullest, slowdown
+from railyard.engine.tiers import PATTERNS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from railyard.engine.contention import F
+    from railyard.engine.tiers import Pattern, Tiers
+
+
+@dataclass(frozen=True)
+class Networks:
+    """Networks of d designs; t tiers, those that a network lacks carry everything.
+
+    Attributes:
+        index: int64[d], which network each design has.
+        port_bps: float64[networks].
+        ports: float64[networks], NIC ports of an accelerator.
+        ranks: float64[networks].
+        links: float64[networks, t].
+        units: float64[networks, t].
+        link_bps: float64[networks, t].
+        paths: float64[networks].
+        crossing: float64[networks, t, 2, 3, k, k], on average and at most.
+    """
+
+    index: NDArray[np.int64]
+    port_bps: F
+    ports: F
+    ranks: F
+    links: F
+    units: F
+    link_bps: F
+    paths: F
+    crossing: F
+
+    @classmethod
+    def of(cls, tiers: Sequence[Tiers], index: NDArray[np.int64]) -> Networks:
+        """Different networks side by side.
+
+        Args:
+            tiers: Each network once.
+            index: int64[d], the network of each design.
+        """
+        most = max(len(each.names) for each in tiers)
+        wide = max(each.crossing.shape[-1] for each in tiers)
+
+        def column(name: str) -> F:
+            return np.array([float(getattr(each, name)) for each in tiers])
+
+        def padded(name: str, fill: float) -> F:
+            rows = [np.append(getattr(each, name), np.full(most - len(each.names), fill)) for each in tiers]
+            return np.array(rows, np.float64)
+
+        return cls(
+            index=np.asarray(index, np.int64),
+            port_bps=column("port_bps"),
+            ports=column("ports"),
+            ranks=column("ranks"),
+            links=padded("links", 1.0),
+            units=padded("units", 1.0),
+            link_bps=padded("link_bps", np.inf),
+            paths=column("paths"),
+            crossing=np.array([_grown(each.crossing, most, wide) for each in tiers]),
+        )
+
+
+def _grown(crossing: F, tiers: int, wide: int) -> F:
+    """The table with room for more tiers, which nothing crosses, and for larger groups, which are like the largest."""
+    more = wide - crossing.shape[-1]
+    same = (0, 0)
+    grown = np.pad(crossing, (same, same, same, (0, more), (0, more)), mode="edge")
+    return np.pad(grown, ((0, tiers - len(crossing)), same, same, same, same))
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Classes of communicators, c of each of d designs. Times are those of one step at full speed, of one accelerator.
+
+    Attributes:
+        patterns: How each class talks.
+        paced: bool[c], whether the groups of a class drift apart, rather than start all at once.
+        queues: int64[c]; classes of one queue take turns on an accelerator's links, those of different ones meet there.
+        domains: float64[d, c], scale-up domains that a group spans.
+        hop: float64[d, c], domains from one of them to the next.
+        inside_s: float64[d, c], of its bytes on scale-up links.
+        outside_s: float64[d, c], of its bytes on NICs.
+        ranks: float64[d], accelerators of the job.
+    """
+
+    patterns: tuple[Pattern, ...]
+    paced: NDArray[np.bool_]
+    queues: NDArray[np.int64]
+    domains: F
+    hop: F
+    inside_s: F
+    outside_s: F
+    ranks: F
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """How many times longer communications take than each with the network to itself.
+
+    Attributes:
+        inside: float64[d, c], on scale-up links.
+        outside: float64[d, c], on NICs and the network.
+        demand: float64[d, c, t], share of a tier's busiest link that a class asks for at full speed.
+        utilization: float64[d, t], mean over the step of all links of a tier, all classes together.
+    """
+
+    inside: F
+    outside: F
+    demand: F
+    utilization: F
+
+
+def contention(networks: Networks, classes: Classes, step_s: F, others: F | None = None) -> Stretch:
+    """What classes of traffic lose to one another, to collisions of hashed flows and to oversubscription.
+
+    A class runs on all its accelerators at once, for a share of the step; it meets others for their shares. Classes of
+    one queue take turns on an accelerator's links, but not on those between switches, which accelerators share.
+
+    Args:
+        networks: Of the designs.
+        classes: Of their jobs.
+        step_s: float64[d], over which the bytes of a step are spread.
+        others: float64[d, t], utilization of the tiers by other jobs; None: there are none.
+    """
+    spread, most = _crossed(networks, classes)
+    demand = _paced(_demand(networks, classes, most), classes, step_s)
+    full = np.maximum(1.0, demand.max(axis=2))
+    busy = np.minimum(1.0, classes.outside_s * full / step_s[:, None])
+    taken = busy[:, :, None] * np.minimum(demand, 1.0)
+    turns = classes.queues[:, None] == classes.queues[None, :]
+    met = taken.sum(axis=1, keepdims=True) - taken
+    met[:, :, 0] = taken[:, :, 0] @ ~turns
+    if others is not None:
+        met = met + others[:, None, :]
+    outside = slowdown(demand * (1.0 + met), np.zeros(())).max(axis=2)
+    inside = _inside(classes, turns, step_s)
+    oversubscription = (networks.ranks * networks.ports * networks.port_bps)[:, None] / (
+        networks.units * networks.links * networks.link_bps
+    )
+    share = (classes.outside_s / step_s[:, None])[:, :, None] * spread
+    utilization = share.sum(axis=1) * oversubscription[networks.index]
+    return Stretch(inside, outside, demand, utilization)
+
+
+def _paced(demand: F, classes: Classes, step_s: F) -> F:
+    """The demand of classes whose groups drift apart: that of a queue that shares its processor, 1 / (1 - load).
+
+    Groups that start together collide, those that lose come later the next time, and then meet no more than by chance.
+    """
+    load = demand * (classes.outside_s / step_s[:, None])[:, :, None]
+    met = np.minimum(1.0 / np.maximum(1.0 - load, 1e-9), demand)
+    return np.where(classes.paced[None, :, None] & (demand > 1.0), np.maximum(met, 1.0), demand)
+
+
+def _inside(classes: Classes, turns: NDArray[np.bool_], step_s: F) -> F:
+    """Scale-up links: what others carry there, where a class would have them to itself otherwise."""
+    slower = np.maximum(classes.inside_s, classes.outside_s)
+    asked = np.divide(classes.inside_s, slower, out=np.zeros_like(slower), where=slower > 0)
+    met = np.minimum(classes.inside_s / step_s[:, None], 1.0) @ ~turns
+    return slowdown(asked * (1.0 + met), np.zeros(()))
+
+
+def _crossed(networks: Networks, classes: Classes) -> tuple[F, F]:
+    """float64[d, c, t], shares of the bytes of a class that leave their unit, on average and at most.
+
+    Between powers of two by logarithms.
+    """
+    most = networks.crossing.shape[-1] - 1
+    hop, wide = (np.clip(np.log2(np.maximum(each, 1.0)), 0.0, most) for each in (classes.hop, classes.domains))
+    low = [np.minimum(np.floor(each), max(most - 1, 0)).astype(np.int64) for each in (hop, wide)]
+    pattern = np.array([PATTERNS.index(each) for each in classes.patterns])
+    found = np.zeros((*hop.shape, networks.links.shape[1], 2))
+    for far in (0, 1):
+        for large in (0, 1):
+            part = _weight(hop - low[0], far) * _weight(wide - low[1], large)
+            at = [np.minimum(each + step, most) for each, step in zip(low, (far, large), strict=True)]
+            table = networks.crossing[networks.index[:, None], :, :, pattern[None, :], at[0], at[1]]
+            found += part[:, :, None, None] * table
+    found *= (classes.outside_s > 0)[:, :, None, None]
+    return found[..., 0], found[..., 1]
+
+
+def _weight(part: F, upper: int) -> F:
+    return part if upper else 1.0 - part
+
+
+def _demand(networks: Networks, classes: Classes, crossed: F) -> F:
+    """float64[d, c, t], share of the busiest link of a tier that a class takes when all its accelerators send."""
+    index = networks.index
+    links, units, link_bps = (each[index][:, None, :] for each in (networks.links, networks.units, networks.link_bps))
+    ports, port_bps, ranks, paths = (
+        each[index][:, None, None] for each in (networks.ports, networks.port_bps, networks.ranks, networks.paths)
+    )
+    exchanged = np.array([pattern == "exchange" for pattern in classes.patterns])
+    peers = np.where(exchanged, np.maximum(classes.domains - 1.0, 1.0), 1.0)[:, :, None]
+    below = ranks * ports / units
+    split = np.maximum(paths, 1.0) * peers
+    used = np.maximum(units * np.minimum(classes.ranks[:, None, None] / ranks, 1.0), 1.0)
+    even = below * crossed / links
+    fullest_link = fullest(below * crossed * split, links, 2.0 * used) / split
+    hashed = (paths > 0) & (crossed > 0)
+    found: F = np.where(hashed, np.maximum(fullest_link, even), even) * port_bps / link_bps
+    return found

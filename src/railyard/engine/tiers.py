@@ -1,0 +1,189 @@
+"""A network folded by symmetry to a few numbers a tier: what of a ring, an exchange or a send crosses it, how hashed.
+
+A *unit* of a tier is what its links join: a leaf with its NICs for the links from leafs to spines, a pod for those to
+cores. Which share of the messages of a group leaves its unit depends on how many scale-up domains the group spans, how
+far apart they are in rank order and where servers stand; it is counted on the cluster itself, for powers of two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster, Network
+    from railyard.engine.contention import F
+
+PATTERNS = ("ring", "exchange", "send")
+Pattern = Literal["ring", "exchange", "send"]
+
+
+@dataclass(frozen=True)
+class Tiers:
+    """One network; arrays over its t tiers, the first of which are the NICs, each a unit of its own.
+
+    Attributes:
+        names: Of the tiers.
+        port_bps: Line rate of a NIC's port.
+        ports: Of an accelerator.
+        ranks: Accelerators of the cluster.
+        links: float64[t], links up of a unit.
+        units: float64[t], how many there are.
+        link_bps: float64[t], what one of them carries: less background traffic, times what the fabric reaches.
+        paths: Hashed paths of a connection; 0 where bytes are spread evenly.
+        crossing: float64[t, 2, 3, k, d], share of what NICs send to other domains that leaves their unit, on average
+            and out of the unit that most leaves: by pattern, for groups of 2^d domains that are 2^k domains apart.
+            Of sends the second is that of one stage at a time.
+    """
+
+    names: tuple[str, ...]
+    port_bps: float
+    ports: int
+    ranks: int
+    links: F
+    units: F
+    link_bps: F
+    paths: int
+    crossing: F
+
+    @property
+    def oversubscription(self) -> F:
+        """float64[t], what the NICs below a unit can send over what its links carry."""
+        found: F = self.ranks * self.ports * self.port_bps / (self.units * self.links * self.link_bps)
+        return found
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Tiers:
+        """The back-end of a cluster, in the order in which it numbers its servers.
+
+        Raises:
+            InputError: Switches are not alike (a dragonfly, a torus): their links carry more than what leaves a unit.
+        """
+        network = cluster.back_end
+        ports = network.port_of_rank.shape[1]
+        out = network.port_links(int(network.port_of_rank[0, 0]))[0]
+        found = [_Tier.of(cluster, number) for number in _numbers(network)]
+        units = np.array([cluster.ranks * ports, *(tier.units for tier in found)], np.float64)
+        links = np.array([cluster.ranks * ports, *(tier.links for tier in found)], np.float64)
+        up_bps = cluster.links.rate_bps[out].sum() * units[0]
+        domains = np.arange(0, cluster.ranks - cluster.ranks % cluster.scale_up_domain, cluster.scale_up_domain)
+        every = [np.arange(len(domains)), *(tier.unit_of_rank[domains] for tier in found)]
+        return cls(
+            names=tuple(tier.name for tier in network.tiers[: len(every)]),
+            port_bps=float(cluster.links.line_bps[out].sum()),
+            ports=ports,
+            ranks=cluster.ranks,
+            links=links / units,
+            units=units,
+            link_bps=np.array([up_bps, *(tier.up_bps for tier in found)]) / links,
+            paths=cluster.fabric.paths if cluster.fabric.hashed else 0,
+            crossing=_crossings(every),
+        )
+
+
+def _numbers(network: Network) -> range:
+    """Tiers of links above those of the NICs."""
+    if network.fabric.load_balancing == "ideal":
+        return range(0)
+    if network.wiring.classes is None:
+        raise InputError(
+            "contention in closed form knows networks of leafs, spines and cores",
+            key="back_end.topology",
+            found=network.topology,
+            hint="the engine `flow` knows every topology",
+        )
+    return range(1, len(network.wiring.tiers))
+
+
+@dataclass(frozen=True)
+class _Tier:
+    """Links of one tier and the units below them.
+
+    Attributes:
+        unit_of_rank: int64[ranks], by the first NIC of each.
+        units: How many units have ranks.
+        links: One way, up from these.
+        up_bps: All of them together.
+    """
+
+    unit_of_rank: NDArray[np.int64]
+    units: int
+    links: int
+    up_bps: float
+
+    @classmethod
+    def of(cls, cluster: Cluster, number: int) -> _Tier:
+        network = cluster.back_end
+        wiring = network.wiring
+        unit = _joined(wiring.nodes, wiring.source, wiring.target, wiring.tier < number)
+        of_rank = unit[network.port_of_rank[:, 0]]
+        used = np.unique(unit[network.port_of_rank])
+        up = np.flatnonzero((wiring.tier == number) & np.isin(unit[wiring.source], used))
+        rate = cluster.links.rate_bps[network.link_offset + up]
+        return cls(of_rank, len(used), len(up), float(rate.sum()))
+
+
+def _joined(
+    nodes: int, source: NDArray[np.int32], target: NDArray[np.int32], chosen: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """int64[nodes], the lowest node that each is joined to by the chosen links."""
+    lowest = np.arange(nodes)
+    source, target = source[chosen], target[chosen]
+    while True:
+        before = lowest.copy()
+        np.minimum.at(lowest, target, lowest[source])
+        if np.array_equal(before, lowest):
+            return lowest
+
+
+def _crossings(units: Sequence[NDArray[np.int64]]) -> F:
+    """float64[t, 2, 3, k, d], see `Tiers.crossing`; groups that do not fit are like the largest that do."""
+    most = max((len(unit) for unit in units), default=1).bit_length()
+    found = np.zeros((len(units), 2, len(PATTERNS), most, most))
+    for tier, unit in enumerate(units):
+        number = np.unique(unit, return_inverse=True)[1].ravel()
+        for hop in range(most):
+            for wide in range(most):
+                if (1 << (hop + wide)) <= len(unit):
+                    found[tier, ..., hop, wide] = _shares(number, 1 << hop, 1 << wide)
+                else:
+                    nearest = (hop, wide - 1) if wide > 1 else (hop - 1, wide)
+                    found[tier, ..., hop, wide] = found[tier, ..., nearest[0], nearest[1]]
+    return found
+
+
+def _shares(unit: NDArray[np.int64], hop: int, wide: int) -> F:
+    """float64[2, 3], of groups of `wide` domains that are `hop` apart, one beside the other."""
+    if wide == 1:
+        return np.zeros((2, len(PATTERNS)))
+    blocks = len(unit) // (hop * wide)
+    groups = unit[: blocks * hop * wide].reshape(blocks, wide, hop)
+    size = np.bincount(groups.ravel(), minlength=int(unit.max()) + 1)
+    ring = (groups != np.roll(groups, -1, axis=1)).astype(np.float64)
+    near = sum((groups == groups[:, each : each + 1]).astype(np.float64) for each in range(wide)) - 1.0
+    leaving = [ring, 1.0 - near / (wide - 1)]
+    by_unit = [np.bincount(groups.ravel(), each.ravel(), minlength=len(size)) for each in leaving]
+    sends, at_once = _sends(groups, size)
+    fullest = [float(np.max(each / np.maximum(size, 1))) for each in by_unit]
+    return np.array([[float(each.mean()) for each in leaving] + [sends], [*fullest, at_once]])
+
+
+def _sends(groups: NDArray[np.int64], size: NDArray[np.int64]) -> tuple[float, float]:
+    """Sends to the next of a group that leave their unit: of all, and of one stage at a time out of or into a unit."""
+    source, target = groups[:, :-1], groups[:, 1:]
+    away = source != target
+    stage = np.broadcast_to(np.arange(source.shape[1])[None, :, None], source.shape)
+    most = 0.0
+    for end in (source, target):
+        count = np.bincount((stage * len(size) + end)[away], minlength=1)
+        share = count / np.maximum(size[np.arange(len(count)) % len(size)], 1)
+        most = max(most, float(share.max()))
+    return float(away.mean()), most

@@ -1,0 +1,148 @@
+"""What a step puts on links by class of communicators, for thousands of designs; the counterpart of `estimate`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from railyard.graph import CollectiveKind
+from railyard.workload.training import communication
+from railyard.workload.training.alpha_beta import Group, wire_bytes
+
+if TYPE_CHECKING:
+    from railyard.model.columns import F
+    from railyard.model.machine import MachineColumns
+    from railyard.workload.training.columns import Columns
+    from railyard.workload.training.pipeline_ranks import PipelineRanks, RankColumns
+
+CLASSES = ("tp", "cp", "ep", "pp", "dp", "edp")
+"""Communicators: tensor, context, expert and pipeline parallel, replicas of dense and of expert parameters."""
+
+Pattern = Literal["ring", "exchange", "send"]
+PATTERNS: tuple[Pattern, ...] = ("ring", "ring", "exchange", "send", "ring", "ring")
+"""How each class talks."""
+
+PACED = (False, False, False, True, False, False)
+"""Whether groups of a class drift apart: sends between stages do, collectives of a layer or of all replicas do not."""
+
+QUEUES = (0, 0, 0, 0, 1, 1)
+"""Classes of one queue take turns on an accelerator: what computation waits for, and the data streams."""
+
+_GATHER, _SCATTER, _REDUCE = CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_REDUCE
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Of d designs and c classes, float64[d, c].
+
+    Attributes:
+        domains: Scale-up domains that a group spans.
+        hop: Domains from one of these to the next.
+        inside_s: Seconds of a step's bytes of the fullest rank on its scale-up links, at full speed.
+        outside_s: The same through its NICs.
+    """
+
+    domains: F
+    hop: F
+    inside_s: F
+    outside_s: F
+
+
+def traffic(columns: Columns, pipeline: PipelineRanks, machine: MachineColumns) -> Traffic:
+    """What one step of each design sends.
+
+    Args:
+        columns: The designs.
+        pipeline: What ranks hold.
+        machine: Rates, of every class alone.
+    """
+    groups = _groups(columns)
+    sent = _sharded(columns, pipeline, machine, groups) | {"pp": _sends(columns, machine)}
+    fullest = {name: np.max([getattr(kind, name) for kind in pipeline.kinds], axis=0) for name in _RANK}
+    for name, amount in _exchanged(columns, type(pipeline.first)(**fullest), machine).items():
+        sent[name] = amount
+    stride = [groups[name].stride for name in CLASSES]
+    local = [groups[name].local(machine) for name in CLASSES]
+    spanned = [np.ceil(groups[name].ranks / each) for name, each in zip(CLASSES, local, strict=True)]
+    return Traffic(
+        domains=np.stack(spanned, axis=1),
+        hop=np.stack([np.maximum(each / machine.domain, 1.0) for each in stride], axis=1),
+        inside_s=np.stack([sent[name][0] / machine.up_bytes_s for name in CLASSES], axis=1),
+        outside_s=np.stack([sent[name][1] / machine.out_bytes_s for name in CLASSES], axis=1),
+    )
+
+
+_RANK = ("ranks", "layers", "moe_layers", "embedding", "head", "dense", "expert")
+
+
+def _groups(columns: Columns) -> dict[str, Group]:
+    layout = columns.layout
+    replicas = layout.dp * layout.cp
+    experts = np.maximum(layout.tp * replicas / (layout.ep * layout.expert_tp), 1.0)
+    return {
+        **communication.groups(columns),
+        "pp": Group(layout.pp, layout.tp * replicas),
+        "dp": Group(np.where(layout.zero >= 3, layout.shard, replicas), layout.tp),
+        "edp": Group(np.where(layout.zero >= 3, replicas / layout.shard, experts), _expert_stride(columns)),
+    }
+
+
+def _expert_stride(columns: Columns) -> F:
+    """Of replicas of experts; under ZeRO-3 the class is that of the sums over groups of shards."""
+    layout = columns.layout
+    return np.where(layout.zero >= 3, layout.tp * layout.shard, layout.ep * layout.expert_tp)
+
+
+def _exchanged(columns: Columns, rank: RankColumns, machine: MachineColumns) -> dict[str, tuple[F, F]]:
+    """Bytes inside and outside domains of tensor-, context- and expert-parallel collectives."""
+    groups, counts = communication.groups(columns), communication.places(columns, rank)
+    sent = {name: (np.zeros_like(rank.layers), np.zeros_like(rank.layers)) for name in groups}
+    for exchange in communication.exchanges(columns, machine.domain):
+        often = sum(communication.repeats(columns, exchange, phase) for phase in ("forward", "backward"))
+        times = columns.layout.micro_batches * exchange.count * counts[exchange.part] * often
+        moved = wire_bytes(exchange.kind, exchange.size_bytes, groups[exchange.group], machine)
+        sent[exchange.group] = _sum(sent[exchange.group], moved, times)
+    return sent
+
+
+def _sends(columns: Columns, machine: MachineColumns) -> tuple[F, F]:
+    """Activations to the next stage and gradients to the one before, of all chunks."""
+    layout = columns.layout
+    moved = 2.0 * layout.vp * layout.micro_batches * communication.pipeline_bytes(columns) * (layout.pp > 1)
+    near = layout.tp * layout.cp * layout.dp < machine.domain
+    return np.where(near, moved, 0.0), np.where(near, 0.0, moved)
+
+
+def _sharded(
+    columns: Columns, pipeline: PipelineRanks, machine: MachineColumns, groups: dict[str, Group]
+) -> dict[str, tuple[F, F]]:
+    """Reductions of gradients and gathers of parameters, once a step or, under ZeRO-3, with every micro-batch."""
+    layout, each = columns.layout, columns.software.gradient_bytes
+    dense, expert = (np.max([getattr(kind, name) for kind in pipeline.kinds], axis=0) for name in ("dense", "expert"))
+    split = layout.zero >= 3
+    first = np.where(split, dense + expert, dense)
+    often = np.where(split, layout.micro_batches, 1.0)
+    kept = (layout.zero < 1).astype(np.float64)
+    reduced = _sum(
+        wire_bytes(_REDUCE, first * each * kept, groups["dp"], machine),
+        wire_bytes(_SCATTER, first * each * (1.0 - kept), groups["dp"], machine),
+        1.0,
+    )
+    gathers = np.where(split, 1.0 + layout.reshard, 1.0 - kept)
+    gathered = wire_bytes(_GATHER, first * 2.0 * gathers, groups["dp"], machine)
+    whole = np.where(split, (dense + expert) / layout.shard, expert)
+    summed = split | (kept > 0)
+    second = _sum(
+        wire_bytes(_REDUCE, whole * each * summed, groups["edp"], machine),
+        wire_bytes(_SCATTER, whole * (each + 2.0) * ~summed, groups["edp"], machine),
+        1.0,
+    )
+    zero = (np.zeros_like(dense), np.zeros_like(dense))
+    return {"dp": _sum(zero, _sum(reduced, gathered, 1.0), often), "edp": _sum(zero, second, often)}
+
+
+def _sum(one: tuple[F, F], other: tuple[F, F], times: F | float) -> tuple[F, F]:
+    """One and so many times the other, inside and outside."""
+    return one[0] + times * other[0], one[1] + times * other[1]
