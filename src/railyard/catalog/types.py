@@ -156,6 +156,20 @@ class Server(Entry):
         )
     )
     price_usd: Range = field(metadata=f.money_range("price", "Price of the server without its accelerators and NICs"))
+    host_memory_bps: float = field(
+        default=4.9152e12,
+        metadata=f.rate(
+            "host_memory_bandwidth",
+            "All processors' memory together; when not given, DDR5-4800 on 8 channels of two sockets",
+        ),
+    )
+    socket_bps: float = field(
+        default=960e9,
+        metadata=f.rate(
+            "socket_bandwidth",
+            "Between two memory domains of the host, ONE WAY; when not given, three UPI 2.0 links of 48 GB/s at 83 %",
+        ),
+    )
     host_cores: int = field(
         default=0, metadata=f.count("host_cores", "Cores of the processors, without their threads; 0 where not known")
     )

@@ -174,7 +174,10 @@ def _place(rows: _Rows, plan: NetworkPlan, nodes: int, left: dict[tuple[str, str
         ]
     )
     rate = wiring.line_bps * share[wiring.tier] * _usable(plan)
+    at_end = np.zeros(wiring.nodes, np.int64)
+    at_end[wiring.port_of] = plan.host.latency_ps
     delay = np.array([run.delay_ps for run in plan.runs], np.int64)[wiring.tier]
+    delay += at_end[wiring.source] + at_end[wiring.target]
     switched = (wiring.target >= wiring.ports) | (wiring.source < wiring.ports)
     block = _Block(
         rate_bps=rate,
@@ -199,7 +202,7 @@ def _crossbar(rows: _Rows, plan: NetworkPlan, nodes: int, prefix: str) -> int:
     ends = np.concatenate([port, switch]), np.concatenate([switch, port])
     return rows.add(
         _Block(
-            rate_bps=line * plan.usable,
+            rate_bps=line * np.tile(_usable_by(plan)[: wiring.ports], 2),
             line_bps=line,
             latency_ps=hop,
             tier=len(rows.tiers) - 1,
@@ -211,10 +214,15 @@ def _crossbar(rows: _Rows, plan: NetworkPlan, nodes: int, prefix: str) -> int:
 
 def _usable(plan: NetworkPlan) -> NDArray[np.float64]:
     """float64[links], what the NIC at an end can use of a link; 1 between switches and at storage servers."""
-    wiring = plan.wiring
-    factor = np.ones(wiring.nodes)
-    factor[wiring.port_of.ravel()] = plan.usable
-    return np.minimum(factor[wiring.source], factor[wiring.target])
+    factor = _usable_by(plan)
+    return np.minimum(factor[plan.wiring.source], factor[plan.wiring.target])
+
+
+def _usable_by(plan: NetworkPlan) -> NDArray[np.float64]:
+    """float64[nodes], the same of what stands at a node."""
+    factor = np.ones(plan.wiring.nodes)
+    factor[plan.wiring.port_of] = plan.usable
+    return factor
 
 
 def _storage_rows(

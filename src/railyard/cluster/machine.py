@@ -114,6 +114,11 @@ class Cluster:
                 listed.append(network)
         return tuple(listed)
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a reader of its results must know of it."""
+        return self.plans["back_end"].host.remarks
+
     def server_of(self, rank: NDArray[np.int32]) -> NDArray[np.int32]:
         """Server of each rank."""
         return np.asarray(rank) // self.ranks_per_server

@@ -10,6 +10,7 @@ import numpy as np
 
 from railyard.cluster import cabling
 from railyard.cluster.boxes import parts_of
+from railyard.cluster.host_path import HostSpec, host_path, unbounded
 from railyard.cluster.spec import NetworkSpec
 from railyard.cluster.topology.wiring import Endpoints
 from railyard.errors import InputError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Catalog, Nic, Storage, Switch
     from railyard.cluster.hardware import Hardware
+    from railyard.cluster.host_path import HostPath
     from railyard.cluster.spec import ClusterSpec, StorageSpec
     from railyard.cluster.topology.wiring import Parts, Wiring
     from railyard.fabric.fabric import Fabric
@@ -38,7 +40,7 @@ class NetworkPlan:
         wiring: Links and routes.
         runs: Cables of each tier.
         link_bps: Rate of a NIC's link, bit/s.
-        usable: What a NIC can use of its link's rate, at most 1.
+        host: What the host lets each NIC of a server move.
         port_of_rank: int32[ranks, NICs of a rank].
         storage_ports: int32[storage servers, ports of each].
     """
@@ -52,9 +54,14 @@ class NetworkPlan:
     wiring: Wiring
     runs: tuple[cabling.CableRun, ...]
     link_bps: float
-    usable: float
+    host: HostPath
     port_of_rank: NDArray[np.int32]
     storage_ports: NDArray[np.int32]
+
+    @property
+    def usable(self) -> NDArray[np.float64]:
+        """float64[NICs of a server], what each can use of its link's rate, at most 1."""
+        return np.minimum(self.host.rate_bps / self.link_bps, 1.0)
 
     @property
     def crossbar(self) -> bool:
@@ -155,7 +162,7 @@ class _Job:
             wiring=wiring,
             runs=self._runs(catalog, wiring, _lanes(parts, switches)),
             link_bps=link_bps,
-            usable=min(1.0, self.most_bps / link_bps),
+            host=self._host(hardware),
             port_of_rank=_ports_of_ranks(wiring.port_of, hardware, self.nics),
             storage_ports=wiring.extra[: ports * self.storage_servers].reshape(self.storage_servers, ports),
         )
@@ -165,6 +172,14 @@ class _Job:
             return self.network.fabric.resolve()
         except InputError as error:
             raise error.located(key="fabric") from None
+
+    def _host(self, hardware: Hardware) -> HostPath:
+        if self.key == "back_end":
+            most_bps = np.full(self.nics, self.most_bps)
+            return host_path(hardware.server, nics_of_ranks(hardware, self.nics), most_bps, self.network.host)
+        if self.network.host != HostSpec():
+            raise InputError("how accelerators reach NICs is a matter of the back-end", key="gpudirect")
+        return unbounded(self.nics, self.most_bps)
 
     def _link_bps(self) -> float:
         asked = self.network.link_rate_bps
@@ -218,9 +233,15 @@ def _lanes(parts: Parts, switches: dict[str, Switch]) -> int:
 
 
 def _ports_of_ranks(port_of: NDArray[np.int32], hardware: Hardware, nics: int) -> NDArray[np.int32]:
-    """int32[ranks, NICs of a rank]: a rank has its own NICs, or shares one when there are fewer NICs than ranks."""
+    """int32[ranks, NICs of a rank], ports."""
+    columns = nics_of_ranks(hardware, nics)
+    return port_of[:, columns].reshape(hardware.ranks, columns.shape[1]).astype(np.int32)
+
+
+def nics_of_ranks(hardware: Hardware, nics: int) -> NDArray[np.int64]:
+    """int64[accelerators in use in a server, NICs of each]: its own NICs, or a shared one where there are fewer."""
     local = np.arange(hardware.per_server)
     each = max(1, nics // hardware.per_server)
     first = local * each if nics >= hardware.per_server else local * nics // hardware.per_server
-    columns = first[:, None] + np.arange(each)
-    return port_of[:, columns].reshape(hardware.ranks, each).astype(np.int32)
+    columns: NDArray[np.int64] = first[:, None] + np.arange(each)
+    return columns

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from railyard.cluster.host_path import HostSpec
 from railyard.cluster.topology.leaf_spine import LeafSpine
 from railyard.fabric.fabric import FabricSpec
 
@@ -27,6 +28,7 @@ class NetworkSpec:
         lengths_m: Cable length by tier (`nic`, `leaf-spine`, `spine-core`, ...), m; tiers left out have the family's
             default.
         seed: Seed of the switches' hashes.
+        host: How bytes get from accelerators to the NICs of the back-end.
     """
 
     topology: TopologySpec = field(default_factory=LeafSpine)
@@ -36,6 +38,7 @@ class NetworkSpec:
     spine_switch: str | None = None
     lengths_m: Mapping[str, float] = field(default_factory=dict)
     seed: int = 0
+    host: HostSpec = field(default_factory=HostSpec)
 
 
 @dataclass(frozen=True)

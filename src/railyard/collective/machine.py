@@ -39,7 +39,7 @@ class CollectiveMachine:
         scale_up_latency_ps: One way between two ranks of a domain.
         latency_factor: What-if factor on latencies, 1 for a cluster as it is.
         nvls: Whether the scale-up switch reduces.
-        nic_bps: Of one NIC port, one way, on the wire, as far as its host can use it.
+        nic_bps: Of a server's slowest NIC port, one way, on the wire, as far as its host can use it.
         payload_efficiency: Share of the wire rate that is payload.
         path_latency_ps: One way between two ranks of different domains, near and far ones alike, no queue.
         next_latency_ps: The same between a domain and the next one.
@@ -88,9 +88,10 @@ def machine_of(cluster: Cluster, measured: LogConstants = MEASURED) -> Collectiv
     """The record of a cluster, and of what was measured of its library."""
     accelerator, scale_up, network = cluster.accelerator, cluster.scale_up, cluster.back_end
     ports = network.port_of_rank[:, 0]
-    other = np.array([cluster.servers - 1, min(1, cluster.servers - 1)]) * cluster.ranks_per_server
-    far_ps, next_ps = network.path_latency_ps(ports[[0, 0]], ports[other])
-    out, _ = network.port_links(int(ports[0]))
+    rates = [_rate_bps(cluster, int(port)) for port in ports[: cluster.ranks_per_server]]
+    slowest = int(np.argmin(rates))
+    other = np.array([cluster.servers - 1, min(1, cluster.servers - 1)]) * cluster.ranks_per_server + slowest
+    far_ps, next_ps = network.path_latency_ps(ports[[slowest, slowest]], ports[other])
     return CollectiveMachine(
         architecture=accelerator.architecture.lower(),
         library=LIBRARIES.get(accelerator.vendor.lower(), "other"),
@@ -104,7 +105,7 @@ def machine_of(cluster: Cluster, measured: LogConstants = MEASURED) -> Collectiv
         scale_up_latency_ps=scale_up.latency_ps,
         latency_factor=_latency_factor(cluster),
         nvls=scale_up.nvls,
-        nic_bps=float(cluster.links.rate_bps[out].sum()),
+        nic_bps=rates[slowest],
         payload_efficiency=network.fabric.payload_efficiency,
         path_latency_ps=int(far_ps),
         next_latency_ps=int(next_ps),
@@ -112,6 +113,11 @@ def machine_of(cluster: Cluster, measured: LogConstants = MEASURED) -> Collectiv
         simple_only=cluster.nic.name in SIMPLE_ONLY,
         measured=measured,
     )
+
+
+def _rate_bps(cluster: Cluster, port: int) -> float:
+    out, _ = cluster.back_end.port_links(port)
+    return float(cluster.links.rate_bps[out].sum())
 
 
 def _latency_factor(cluster: Cluster) -> float:

@@ -72,6 +72,7 @@ class FluidEngine:
             progress=progress,
         )
         timeline.meta["left_out"] = [*self.left_out, *cluster.fabric.left_out]
+        timeline.meta["warnings"] += cluster.remarks
         return timeline
 
     def run(

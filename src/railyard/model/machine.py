@@ -65,12 +65,13 @@ class Machine:
         accelerator, server = cluster.accelerator, cluster.server
         network = cluster.spec.back_end
         link_bps = (network.link_rate_bps if network is not None else None) or cluster.nic.rate_bps
+        usable = float(cluster.plans["back_end"].usable.min())
         return cls(
             accelerator=accelerator,
             scale_up_bps=accelerator.scale_up_collective_bps,
             scale_up_domain=cluster.scale_up_domain,
             scale_up_peers=cluster.scale_up.peers if cluster.scale_up.kind == "mesh" else 0,
-            scale_out_bps=link_bps * server.nics_per_accelerator * cluster.fabric.payload_efficiency,
+            scale_out_bps=link_bps * usable * server.nics_per_accelerator * cluster.fabric.payload_efficiency,
             nvls=accelerator.nvls,
             share=cluster.fabric.congestion_efficiency,
             storage=StorageRates.of(cluster),

@@ -48,7 +48,7 @@ class StorageRates:
         server_bps = rank_bps = float("inf")
         if not found.local and network is not None:
             plan = next(plan for plan in cluster.plans.values() if plan.name == network.name)
-            nic_bps = plan.link_bps * plan.usable * network.fabric.payload_efficiency
+            nic_bps = plan.link_bps * float(plan.usable.min()) * network.fabric.payload_efficiency
             server_bps, rank_bps = nic_bps * plan.nics, nic_bps * plan.port_of_rank.shape[1]
         return cls(
             read_bps=entry.read_bps * found.count,

@@ -7,6 +7,7 @@ from pydantic import Discriminator, Field, Tag, create_model
 
 from railyard import units
 from railyard.catalog.types import Accelerator, Nic, Server, Switch
+from railyard.cluster.host_path import HostSpec
 from railyard.cluster.placement import policies
 from railyard.cluster.spec import Background, ClusterSpec, NetworkSpec, Placement, StorageSpec
 from railyard.fabric.fabric import FabricSpec
@@ -40,6 +41,17 @@ class NetworkSection(Section):
         examples=[{"nic": "3 m"}],
     )
     seed: Natural = Field(default=0, description="Seed of the switches' hash functions; the seed of the run is added.")
+    transport: Literal["rdma", "tcp"] = Field(
+        default="rdma", description="RDMA, or TCP through the kernel and host memory; of the back-end."
+    )
+    gpudirect: Literal["auto", "on", "off"] = Field(
+        default="auto",
+        description="From accelerator to NIC without host memory: `auto` where both are in one memory domain, as NCCL"
+        " does; `on` always; `off` never. Of the back-end.",
+    )
+    tcp_cores: Positive = Field(
+        default=4, description="Cores that serve a NIC under TCP, half of them for each direction."
+    )
 
     def spec(self) -> NetworkSpec:
         """The record that the cluster room takes."""
@@ -51,6 +63,7 @@ class NetworkSection(Section):
             spine_switch=self.spine_switch,
             lengths_m=dict(self.cable_length),
             seed=self.seed,
+            host=HostSpec(self.gpudirect, self.transport, self.tcp_cores),
         )
 
 

@@ -149,7 +149,7 @@ class PacketEngine:
             "seed": seed,
             "jitter": asdict(jitter),
             "faults": [{"kind": type(fault).__name__, **asdict(fault)} for fault in faults],
-            "warnings": [],
+            "warnings": list(cluster.remarks),
             "events": result.meta["events"],
             "left_out": [*left_out, *_slicing_notes(slicing), *self.left_out, *placed.left_out],
             "slice": slicing.factor,

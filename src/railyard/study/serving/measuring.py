@@ -227,6 +227,7 @@ def _warnings(job: ServingJob, run: Record, found: Served) -> Iterator[str]:
         )
     elif run.meta["outcome"] == "stuck":
         yield "requests were left that no replica will ever serve: replicas are away and do not come back"
+    yield from (remark for cluster in job.networks.clusters for remark in cluster.remarks)
     yield from too_long(job.requests, job.model)
     yield from refused(found, "the cache of any replica")
     yield from thrashed(job.requests, run)

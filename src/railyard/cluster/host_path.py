@@ -1,0 +1,197 @@
+"""Between an accelerator's memory and a NIC's port: PCIe, host memory, the link between sockets, the kernel's TCP.
+
+Every bound is a share of something that all NICs of a server use at once, as collectives do, each sending and receiving
+at the same rate; one NIC alone may be faster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.catalog import Server
+
+GpuDirect = Literal["auto", "on", "off"]
+Transport = Literal["rdma", "tcp"]
+
+STAGING_PS = 2_000_000
+"""Through host memory, each host: a write over PCIe that has to be seen before the NIC reads it. A stated default: two
+round trips of PCIe at 0.9 us (Neugebauer et al., SIGCOMM 2018, median of small reads under load)."""
+SOCKET_PS = 300_000
+"""Over the link between sockets, each host: remote memory is 60 to 130 ns further away, and a transfer with its
+completion crosses two to three times. A stated default."""
+TCP_PS = 5_000_000
+"""The kernel's TCP, each host, beyond RDMA. A stated default: netperf's TCP_RR takes 25 to 30 us there and back where
+RDMA takes 5."""
+TCP_CORE_BPS = 42e9
+"""What a core receives through the kernel's TCP with all offloads and 9,000-byte packets, bound by copies (Cai et al.,
+Understanding Host Network Stack Overheads, SIGCOMM 2021)."""
+PEER_SOCKET_BPS = 176e9
+"""From device to device over the link between sockets, one way: 22 GB/s (NCCL 2.30, src/graph/topo.h, Sapphire Rapids;
+6 to 40 GB/s for others)."""
+_STAGED_PASSES, _TCP_PASSES = 2, 4
+"""Times that a byte crosses host memory: written and read; the kernel's copy reads and writes it once more."""
+
+
+@dataclass(frozen=True)
+class HostSpec:
+    """How bytes get from accelerators to NICs.
+
+    Attributes:
+        gpudirect: `auto`: from device to device where both are in one memory domain, else through host memory, as by
+            NCCL's default level (NCCL_NET_GDR_LEVEL=PXB); `on`: always from device to device; `off`: never.
+        transport: `rdma`, or `tcp` through the kernel and host memory.
+        tcp_cores: Cores that serve a NIC under TCP, half of them for each direction.
+    """
+
+    gpudirect: GpuDirect = "auto"
+    transport: Transport = "rdma"
+    tcp_cores: int = 4
+
+    def __post_init__(self) -> None:
+        if self.transport == "tcp" and self.gpudirect == "on":
+            raise InputError(
+                "TCP goes through host memory", key="gpudirect", found="on", allowed="auto, off", hint="transport: rdma"
+            )
+        if self.tcp_cores < 2:
+            raise InputError(
+                "TCP takes a core for each direction", key="tcp_cores", found=self.tcp_cores, allowed="2 or more"
+            )
+
+
+@dataclass(frozen=True)
+class HostPath:
+    """What a server's host lets each of its NICs move.
+
+    Attributes:
+        rate_bps: float64[NICs of a server], one way, while all of them send and receive.
+        latency_ps: int64[NICs of a server], added to the link of a NIC in each direction.
+        cores: Of each server, busy with TCP at that rate.
+        remarks: What bounds it, where something does.
+    """
+
+    rate_bps: NDArray[np.float64]
+    latency_ps: NDArray[np.int64]
+    cores: float = 0.0
+    remarks: tuple[str, ...] = ()
+
+
+def unbounded(nics: int, rate_bps: float) -> HostPath:
+    """NICs that nothing but their rate bounds."""
+    return HostPath(np.full(nics, rate_bps), np.zeros(nics, np.int64))
+
+
+def host_path(server: Server, nics_of: NDArray[np.int64], nic_bps: NDArray[np.float64], spec: HostSpec) -> HostPath:
+    """The path of each back-end NIC of a server.
+
+    Args:
+        server: Sockets, memory, PCIe and cores.
+        nics_of: int64[accelerators in use, NICs of each], NICs of a server by their number.
+        nic_bps: float64[NICs of a server], what each moves with direct access: its rate or its share of PCIe.
+        spec: How bytes get there.
+
+    Raises:
+        InputError: TCP would take more cores than there are.
+    """
+    return _Host(server, nics_of, nic_bps, spec).path()
+
+
+@dataclass(frozen=True)
+class _Host:
+    server: Server
+    nics_of: NDArray[np.int64]
+    nic_bps: NDArray[np.float64]
+    spec: HostSpec
+
+    @property
+    def nics(self) -> int:
+        return len(self.nic_bps)
+
+    def path(self) -> HostPath:
+        away = self._away()
+        staged = self._staged(away.sum(axis=(0, 1)))
+        bounds = {
+            "PCIe between the host and its devices": self._pcie(np.maximum(staged, away.sum(axis=(0, 1)))),
+            "host memory": self._memory(staged),
+            "the link between sockets": self._socket(away),
+            "the cores that run TCP": self._tcp(),
+        }
+        rate = np.minimum(self.nic_bps, np.min(list(bounds.values()), axis=0))
+        latency = STAGING_PS * (staged > 0) + SOCKET_PS * (away.sum(axis=(0, 1)) > 0) + TCP_PS * self._is_tcp
+        cores = (
+            self.nics * self.spec.tcp_cores * float(rate.mean()) / float(self._tcp().mean()) if self._is_tcp else 0.0
+        )
+        return HostPath(rate, latency.astype(np.int64), cores, tuple(self._remarks(bounds, rate, cores)))
+
+    @property
+    def _is_tcp(self) -> bool:
+        return self.spec.transport == "tcp"
+
+    def _away(self) -> NDArray[np.float64]:
+        """float64[domains, domains, NICs]: share of a NIC's traffic whose accelerator lies in another memory domain."""
+        domains = self.server.numa_nodes
+        away = np.zeros((domains, domains, self.nics))
+        users = np.bincount(self.nics_of.ravel(), minlength=self.nics)
+        accelerators, column = np.indices(self.nics_of.shape)
+        for accelerator, nic in zip(accelerators.ravel(), self.nics_of[accelerators, column].ravel(), strict=True):
+            here, there = self.server.accelerator_numa[accelerator], self.server.nic_numa[nic]
+            away[here, there, nic] += (here != there) / users[nic]
+        return away
+
+    def _staged(self, away: NDArray[np.float64]) -> NDArray[np.float64]:
+        """float64[NICs], share of the traffic that goes through host memory."""
+        if self._is_tcp or self.spec.gpudirect == "off":
+            return np.ones(self.nics)
+        return away if self.spec.gpudirect == "auto" else np.zeros(self.nics)
+
+    def _pcie(self, twice: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What does not stay below a PCIe switch crosses its uplink in both directions at once: sent and received."""
+        each = self.server.pcie_bps * len(self.nics_of) / self.nics
+        most: NDArray[np.float64] = np.divide(each, 2.0 * twice, out=np.full(self.nics, np.inf), where=twice > 0)
+        return most
+
+    def _memory(self, staged: NDArray[np.float64]) -> NDArray[np.float64]:
+        passes = _TCP_PASSES if self._is_tcp else _STAGED_PASSES
+        taken = 2.0 * passes * staged.sum()
+        return np.where(staged > 0, self.server.host_memory_bps / taken if taken else np.inf, np.inf)
+
+    def _socket(self, away: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The fuller direction of each pair of domains: what leaves one side's NICs and what reaches the other's."""
+        load = away.sum(axis=2) + away.sum(axis=2).T
+        most = PEER_SOCKET_BPS if self.spec.gpudirect == "on" else self.server.socket_bps
+        share = np.divide(most, load, out=np.full(load.shape, np.inf), where=load > 0)
+        each: NDArray[np.float64] = np.where(away > 0, share[:, :, None], np.inf).min(axis=(0, 1))
+        return each
+
+    def _tcp(self) -> NDArray[np.float64]:
+        return np.full(self.nics, self.spec.tcp_cores / 2 * TCP_CORE_BPS if self._is_tcp else np.inf)
+
+    def _remarks(self, bounds: dict[str, NDArray[np.float64]], rate: NDArray[np.float64], cores: float) -> list[str]:
+        slow = int(np.argmin(rate))
+        found = []
+        if rate[slow] < self.nic_bps[slow]:
+            name = min(bounds, key=lambda bound: bounds[bound][slow])
+            found.append(
+                f"{name} bounds a NIC at {rate[slow] / 1e9:.0f} of {self.nic_bps[slow] / 1e9:.0f} Gb/s while all NICs"
+                " of a server send and receive"
+            )
+        if self._is_tcp:
+            self._check_cores(cores)
+            found.append(f"TCP keeps {cores:.0f} cores of each server busy; their power and price are not counted")
+        return found
+
+    def _check_cores(self, cores: float) -> None:
+        if self.server.host_cores and cores > self.server.host_cores:
+            raise InputError(
+                "TCP takes more cores than a server has",
+                key="tcp_cores",
+                found=f"{self.spec.tcp_cores} for each of {self.nics} NICs",
+                allowed=f"at most {self.server.host_cores // self.nics}",
+            )
