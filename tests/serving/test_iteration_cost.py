@@ -65,6 +65,30 @@ def test_beyond_a_scale_up_domain_halves_take_turns() -> None:
     assert found.network[0] < 0.2 * found.total_s[0]
 
 
+def test_what_cannot_hide_behind_the_other_half_is_exposed() -> None:
+    """Halves of 16 ranks in two servers; on slow enough NICs the exchange is longer than all that runs beside it."""
+    known = columns([profile("deepseek", KNOWN.accelerator("h200-sxm"))])
+    layout = ServingLayout(dp_attention=16, ep=16, precision="fp8")
+    decoding = one(256, 256, 256 * 1500, 0)
+
+    def on(scale_out_bps: float) -> tuple[float, float, float]:
+        there = Machine.of_device(KNOWN.accelerator("h200-sxm"), scale_out_bps)
+        found = parts(Deployments.of((KNOWN.model("deepseek-v3"), layout, there)), known, decoding)
+        other = found.matrices + found.experts + found.passes + found.kernels
+        return float(found.network[0]), float(found.hidden[0]), float(other[0])
+
+    exposed, hidden, other = on(400e9)
+    assert exposed == 0
+    assert 0.1 * other < hidden < other
+    exposed, hidden, other = on(1e9)
+    assert hidden == other
+    # A quarter of the rate makes what goes between the servers, and nothing else, four times as long.
+    slower = on(0.25e9)[0] - exposed
+    # 16 tokens a rank, 7168 elements of 3 bytes, once to the other server (half of 2), 58 layers, both halves.
+    sent = 58 * 16 * 7168 * 3 * (2 / 2) * 8 / 1e9 / min(float(known.exchange_fraction[0]), 0.95)
+    assert slower == pytest.approx(3 * sent, rel=0.05)
+
+
 def test_weights_of_a_rank_are_those_of_the_checkpoint() -> None:
     # deepseek-ai/DeepSeek-R1: 671 G parameters of 8 bits, embeddings of 16; on 8 ranks with experts spread.
     dep, _ = rows("deepseek-v3", "h200-sxm", tp=8, ep=8, precision="fp8", kv_bits=8)

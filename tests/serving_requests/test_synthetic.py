@@ -80,12 +80,14 @@ def test_classes_have_their_shares_and_lengths() -> None:
 def test_turns_grow_by_what_was_said_and_share_it() -> None:
     plan = Sessions(turns=4, think_s=5, system_tokens=100, system_prompts=2, block_tokens=16)
     requests = synthetic(5000, rate_per_s=20, sessions=plan, input_tokens=50, output_tokens=30)
-    first = {}
+    first, begun = {}, 0
     for row in range(len(requests)):
         session, prompt = int(requests.session[row]), int(requests.input_tokens[row])
         assert len(requests.blocks_of(row)) == prompt // 16
         if session not in first:
-            assert prompt == 150
+            assert prompt >= 150
+            assert (prompt - 150) % 80 == 0  # turns before the first request
+            begun += prompt > 150
         else:
             before = first[session]
             assert prompt == int(requests.input_tokens[before]) + 30 + 50
@@ -93,6 +95,8 @@ def test_turns_grow_by_what_was_said_and_share_it() -> None:
             assert np.array_equal(shared, requests.blocks_of(row)[: len(shared)])
             assert requests.arrival_ps[row] - requests.arrival_ps[before] >= 30 * 20_000_000_000
         first[session] = row
+    # Under way at any time: 20 / 4 starts a second, for three mean gaps of 5.6 s; a gap later each has sent or ended.
+    assert begun == pytest.approx(20 / 4 * 3 * 5.6, rel=0.3)
     heads = {requests.blocks_of(row)[5] for row in range(len(requests))}  # tokens 80 to 96: in the system prompt
     assert len(heads) == 2
     assert len({requests.blocks_of(row)[6] for row in first.values()}) == len(first)  # beyond it: one's own
@@ -109,6 +113,12 @@ def test_hits_of_endless_conversations_are_counted_exactly() -> None:
         hits += before.get(session, 0) // 10
         before[session] = prompt
     assert summarize(requests).prefix_hit_rate == pytest.approx(hits / blocks, rel=1e-12)
+
+
+def test_conversations_have_the_rate_asked_for_from_the_first_request_on() -> None:
+    plan = Sessions(turns=5, think_s=30)
+    rates = [synthetic(200, rate_per_s=8, sessions=plan, output_tokens=100, seed=seed).rate_per_s for seed in range(30)]
+    assert np.mean(rates) == pytest.approx(8, rel=0.05)
 
 
 def test_conversations_reach_the_rate_asked_for() -> None:

@@ -233,7 +233,7 @@ function Pools({ variant }: { variant: Served }) {
           <div class="bar-row">
             <span class="name">{pool.role}: {pool.replicas} on {pool.accelerators} {pool.accelerator}</span>
             <StackedBar whole={1} parts={shares.map(({ key, name, color }) => ({ name, color, value: pool[key], tip: `${name} ${percent(pool[key])}` }))} />
-            <span class="value">{percent(pool.prompt + pool.decode + pool.network)}</span>
+            <span class="value">{percent(pool.prompt + pool.decode + pool.network)}{pool.hidden ? `; ${percent(pool.hidden)} of the time collectives run behind it` : ""}</span>
           </div>
         ))}
       </div>

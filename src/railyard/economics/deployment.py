@@ -60,6 +60,7 @@ class Use:
         prompt: Share of the time in which prompts are computed.
         decode: Share in which answers are.
         network: Share in collectives that nothing hides.
+        hidden: Share in which collectives run behind other work.
     """
 
     accelerator: Accelerator
@@ -68,6 +69,7 @@ class Use:
     prompt: float = 0.0
     decode: float = 0.0
     network: float = 0.0
+    hidden: float = 0.0
 
 
 @dataclass(frozen=True)

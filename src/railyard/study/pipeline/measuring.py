@@ -153,6 +153,7 @@ def _pools(job: PipelineJob, name: str, uses: list[Use]) -> Iterator[PoolRow]:
             prompt=use.prompt,
             decode=use.decode,
             network=use.network,
+            hidden=use.hidden,
         )
 
 

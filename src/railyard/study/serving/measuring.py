@@ -193,6 +193,7 @@ def _pool(job: ServingJob, run: Record, number: int, use: Use) -> ModelPoolRow:
         prompt=use.prompt,
         decode=use.decode,
         network=use.network,
+        hidden=use.hidden,
         apart=sides_of(pool, job.costs[number], tokens, cached),
     )
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from railyard.catalog import Range
 from railyard.cluster.bill import bill_of
 from railyard.economics.deployment import Use
@@ -13,6 +11,7 @@ from railyard.economics.parts import Part, component_of
 from railyard.study.serving.attention_ffn import ffn_share
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from railyard.catalog import Accelerator
@@ -37,10 +36,12 @@ def uses_of(job: ServingJob, run: Record, span_s: float) -> list[Use]:
         if pool.role == "both":
             prompt = min(busy, _prompt_s(cost, totals["input_tokens"][rows], totals["pairs"][rows]))
         tokens = float(totals["tokens"][rows].sum()) / max(float(totals["iterations"][rows].sum()), 1.0)
-        each = float(np.interp(tokens, cost.tokens, cost.network_s))
-        network = min(busy, each * float(totals["iterations"][rows].sum()))
+        each, behind = cost.collectives_s(tokens, pool.layout.dp_attention)
+        iterations = float(totals["iterations"][rows].sum())
+        network, hidden = min(busy, each * iterations), min(busy, behind * iterations)
         rest = 1 - network / busy if busy > 0 else 0.0
-        shares = [part / total_s if total_s > 0 else 0.0 for part in (prompt * rest, (busy - prompt) * rest, network)]
+        spent = prompt * rest, (busy - prompt) * rest, network, hidden
+        shares = [part / total_s if total_s > 0 else 0.0 for part in spent]
         energy, other = metered_j(run, rows, cost.idle_w, _unloaded_w(pool), span_s), ffn_share(pool)
         count = int(pool.ranks.size)
         drawn = drawn_w(pool.cluster.accelerator, energy * (1 - other), count, span_s)

@@ -168,6 +168,7 @@ def apart_cost(
         tokens=tokens,
         compute_s=iteration - exposed + m * one.head_s(),
         network_s=exposed,
+        hidden_s=np.maximum(m * layers * (beat.dispatch + beat.combine) - exposed, 0.0),
         host_s=attention.software.host_s,
         host_per_seq_s=one.side.software.host_per_sequence_s / one.side.layout.dp_attention + float(added.logits_s[0]),
         attention_per_kv_token_s=0.0,

@@ -47,6 +47,7 @@ class IterationCost:
     Attributes:
         tokens: i64[k], ascending, from 1 to the most that an iteration takes.
         compute_s, network_s: f64[k], of that many tokens; the network's part is exposed.
+        hidden_s: f64[k], collectives that run behind other work, not in the iteration's time.
         host_s, host_per_seq_s: Of every iteration, of every sequence in it.
         attention_per_kv_token_s, attention_per_sequence_s, attention_floor_s: Of sequences that decode.
         attention_per_pair_s: Of prompts, for each query and key pair.
@@ -68,6 +69,7 @@ class IterationCost:
     tokens: NDArray[np.int64]
     compute_s: Floats
     network_s: Floats
+    hidden_s: Floats
     host_s: float
     host_per_seq_s: float
     attention_per_kv_token_s: float
@@ -106,6 +108,18 @@ class IterationCost:
             self.host_s + self.host_per_seq_s * sequences + base + decode + self.attention_per_pair_s * pairs
         )
         return found
+
+    def collectives_s(self, tokens: float, copies: int = 1) -> tuple[float, float]:
+        """Seconds of an iteration's collectives: those that nothing hides, and those that run behind other work.
+
+        Args:
+            tokens: In the iteration of a replica, or of one of the copies in lockstep.
+            copies: As many go in lockstep.
+        """
+        hidden = float(np.interp(tokens, self.tokens, self.hidden_s))
+        if len(self.joint_tokens):
+            return float(np.interp(tokens * copies, self.joint_tokens, self.joint_network_s)), hidden
+        return float(np.interp(tokens, self.tokens, self.network_s)), hidden
 
 
 def iteration_cost(
@@ -153,7 +167,8 @@ def iteration_costs(
     none, one = np.zeros_like(layout.tp), np.ones_like(layout.tp)
     grids = np.geomspace(one, np.maximum(max_batched_tokens, 2.0), _ROWS).round()
     table = parts(rows, software, IterationLoad(grids, none, none, none))
-    compute, network = table.matrices + table.experts + table.passes + table.kernels, table.network
+    compute = table.matrices + table.experts + table.passes + table.kernels
+    network, hidden = (np.broadcast_to(each, compute.shape) for each in (table.network, table.hidden))
     each = slopes(rows, software)
     ranks, limit = layout.tp * layout.dp * layout.pp * layout.cp, device.tdp_w
     scalars = {
@@ -177,8 +192,9 @@ def iteration_costs(
         tokens, distinct = np.unique(grids[:, row].astype(np.int64), return_index=True)
         values: dict[str, Any] = {name: float(column[row]) for name, column in scalars.items()}
         stages = int(layout.pp[row])
-        tables = compute[distinct, row], network[distinct, row]
-        found.append(IterationCost(tokens, *tables, pipeline_stages=stages, **values))
+        values |= {"compute_s": compute[distinct, row], "network_s": network[distinct, row]}
+        values |= {"hidden_s": hidden[distinct, row], "pipeline_stages": stages}
+        found.append(IterationCost(tokens, **values))
     return found
 
 

@@ -7,8 +7,9 @@ before, and what is new:
 
 so that each turn shares all of its predecessor's whole blocks but the last, and all conversations of a system prompt
 share its blocks. The next turn comes when the answer has been given (at an assumed pace, for the generator does not
-know the deployment) and the user has thought. Conversations start at rate / mean turns; before the first of them have
-ended, the rate is below the one asked for.
+know the deployment) and the user has thought. Conversations start at rate / mean turns. Those that a request is drawn
+from began before it, as in a service that is up: what they sent before the first request is left out, so that the rate
+is the one asked for from the beginning, and the prompts of the first minutes are as long as later ones.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ CHAT_OUTPUT = LogNormal(mean=211, value=424, percent=90, most=16_384)
 
 
 _MOST_BARREN = 10_000
+_WARM = 7.0
+"""Mean ends of a conversation that pass before the first request: the rate then lacks e^-7, a thousandth."""
+_SAMPLE = 1024
 _FEWEST = 1024
 """Turns of conversations that are made at a time at least: of the last few requests hardly any is ready at once."""
 
@@ -195,10 +199,24 @@ class _Maker:
         turns = self.sessions.turns if self.sessions else 1.0
         process = {name: getattr(self.arrivals, name) for name in ("kind", "cv", "period_s", "swing", "on_s", "off_s")}
         self.clock = Clock(Arrivals(self.arrivals.rate_per_s / turns, **process), self.seed)
+        self.origin = self._origin()
         self.choice, self.turns, self.thinking, self.prompts = (generator(self.seed, n) for n in (2, 3, 4, 5))
         self.lengths = [
             (generator(self.seed, 16 + 2 * n), generator(self.seed, 17 + 2 * n)) for n in range(len(self.classes))
         ]
+
+    def _origin(self) -> int:
+        """Time of the first request in ps after the first conversation: when as many are under way as always."""
+        plan = self.sessions
+        if plan is None or plan.turns <= 1:
+            return 0
+        shares = np.diff(self.bounds, prepend=0.0, append=1.0)
+        random = generator(self.seed, 6), generator(self.seed, 7)
+        answers = sum(
+            share * one.draw(random, _SAMPLE)[1].mean() for share, one in zip(shares, self.classes, strict=True)
+        )
+        gap_s = plan.think_s + answers * plan.answer_s_per_token
+        return round(_WARM * plan.turns * gap_s * PS_PER_S)
 
     def single(self, count: int) -> RequestTable:
         """The next requests that stand alone."""
@@ -210,7 +228,7 @@ class _Maker:
     def conversations(self, chunk: int) -> RequestTable:
         """Starts further conversations and gives the turns that none of a later one can precede."""
         plan = self.sessions or Sessions()
-        starts = self.clock.next(max(1, math.ceil(chunk / plan.turns)))
+        starts = self.clock.next(max(1, math.ceil(chunk / plan.turns))) - self.origin
         turns = self.turns.geometric(1 / plan.turns, len(starts))
         session = np.repeat(np.arange(self.started, self.started + len(starts)), turns)
         system = (self.prompts.random(len(starts)) * plan.system_prompts).astype(np.int64)
@@ -225,6 +243,7 @@ class _Maker:
         fits = prompt <= plan.most_input_tokens
         self.started += len(starts)
         self.barren = 0 if fits.any() else self.barren + len(starts)
+        fits &= arrival >= 0
         if self.barren > _MOST_BARREN:
             raise InputError("no prompt is as short as this", key="most_input_tokens", found=plan.most_input_tokens)
         return self._ready([column[fits] for column in rows], int(starts[-1]), plan)

@@ -54,8 +54,9 @@ class IterationTimes:
 
     Attributes:
         matrices, experts, cache, prompt, passes, kernels: On the device.
-        network: Collectives, which decoding does not hide.
+        network: Collectives that nothing hides.
         host: Between iterations.
+        hidden: Collectives behind the work of the other half of a batch; not in the iteration's time.
     """
 
     matrices: F
@@ -66,6 +67,7 @@ class IterationTimes:
     kernels: F
     network: F
     host: F
+    hidden: F
 
     @property
     def compute_s(self) -> F:
@@ -115,6 +117,7 @@ def parts(deployments: Deployments, software: ServingSoftwareColumns, load: Iter
         kernels=kernels,
         network=network - hidden + _gather(deployments, software, load) + (layout.pp - 1.0) * _SCALE_OUT_S,
         host=software.host_s + software.host_per_sequence_s * load.sequences / layout.dp,
+        hidden=hidden,
     )
 
 

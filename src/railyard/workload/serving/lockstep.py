@@ -65,6 +65,7 @@ def copy_cost(
         tokens=tokens,
         compute_s=(alone.matrices + alone.passes + alone.kernels)[:, 0],
         network_s=np.zeros(len(tokens)),
+        hidden_s=alone.hidden[:, 0],
         joint_tokens=together.tokens,
         joint_compute_s=joint.experts[:, 0],
         joint_network_s=joint.network[:, 0],
