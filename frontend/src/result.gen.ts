@@ -464,6 +464,8 @@ export interface ModelPoolRow {
   decode: number;
   /** of the run, for collectives that nothing hides, 0 to 1 */
   network: number;
+  /** of the run, for collectives that run behind other work, 0 to 1 */
+  hidden: number;
   /** null where attention and feed-forward networks are together */
   apart: ApartFigures | null;
 }
@@ -784,6 +786,8 @@ export interface PoolRow {
   decode: number;
   /** of the run, for collectives that nothing hides, 0 to 1 */
   network: number;
+  /** of the run, for collectives that run behind other work, 0 to 1 */
+  hidden: number;
 }
 
 /** What one kind of part draws. */

@@ -185,7 +185,7 @@ class PoolRow(Figures):
     prompt: Share = Field(description="of the run, for prompts, 0 to 1")
     decode: Share = Field(description="of the run, for answers, 0 to 1")
     network: Share = Field(description="of the run, for collectives that nothing hides, 0 to 1")
-    hidden: Share = Field(default=0.0, description="of the run, for collectives that run behind other work, 0 to 1")
+    hidden: Share = Field(description="of the run, for collectives that run behind other work, 0 to 1")
 
 
 class ModelPoolRow(PoolRow):
