@@ -215,7 +215,7 @@ class _Maker:
         answers = sum(
             share * one.draw(random, _SAMPLE)[1].mean() for share, one in zip(shares, self.classes, strict=True)
         )
-        gap_s = plan.think_s + answers * plan.answer_s_per_token
+        gap_s = plan.think_s + float(answers) * plan.answer_s_per_token
         return round(_WARM * plan.turns * gap_s * PS_PER_S)
 
     def single(self, count: int) -> RequestTable:
