@@ -22,8 +22,6 @@ class BitWindow {
 
   std::uint32_t first() const { return first_; }
   std::uint32_t count() const { return count_; }
-  /// One past the highest number ever set.
-  std::uint32_t end() const { return end_; }
 
   bool has(const WordArena& arena, std::uint32_t sequence) const {
     return sequence - first_ < size() && BitRing::test(arena.at(block_), mask(), sequence);

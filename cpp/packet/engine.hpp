@@ -10,6 +10,7 @@
 #include "packet/context.hpp"
 #include "packet/fabric/link_layer.hpp"
 #include "packet/progress.hpp"
+#include "packet/stall.hpp"
 
 namespace railyard::packet {
 
@@ -25,7 +26,8 @@ class Engine {
   Engine(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options, const Derived& derived,
          Exchange* part)
       : context_(network, traffic, options, derived, part), links_(context_), fabric_(context_),
-        transport_(context_, fabric_), progress_(context_.flows.unfinished()) {
+        transport_(context_, fabric_),
+        progress_(context_.flows.unfinished(), Progress::patience(timeout_of(options, derived))) {
     context_.flows.begin();
     schedule_controls();
   }
@@ -87,7 +89,28 @@ class Engine {
     dispatch(due);
     if ((++context_.outcome.events & 0x3fff) != 0) return;
     heartbeat(context_.outcome.events, context_.now);
-    progress_.check(unfinished(), context_.now);
+    if (!progress_.comes_on(unfinished(), context_.now, [this] { return acknowledged_bytes(); })) stall();
+  }
+
+  std::int64_t acknowledged_bytes() const {
+    std::int64_t sum = 0;
+    for (std::uint32_t flow = 0; flow < context_.traffic.source.size(); ++flow)
+      if (under_way(flow)) sum += transport_.acknowledged_bytes(flow);
+    return sum;
+  }
+
+  bool under_way(std::uint32_t flow) const {
+    const Outcome& outcome = context_.outcome;
+    return outcome.start_ps[flow] >= 0 && outcome.finish_ps[flow] < 0;
+  }
+
+  /// Nothing has moved for long. A fault that is still to come may mend it: then it goes on.
+  void stall() {
+    if (context_.now <= last_fault_) return;
+    std::vector<Stalled> flows;
+    for (std::uint32_t flow = 0; flow < context_.traffic.source.size(); ++flow)
+      if (under_way(flow)) flows.push_back({flow, transport_.acknowledged_bytes(flow)});
+    throw_stalled(context_, links_, flows, progress_.moved_at());
   }
 
   /// Fetches what coming events will touch, in three steps, each by way of what the one before has fetched.
@@ -148,7 +171,7 @@ class Engine {
 
   void start(std::uint32_t flow) {
     const bool sends = context_.flows.start(flow, context_.now);
-    progress_.started(sends, context_.now);
+    progress_.started(sends);
     if (sends) transport_.start(flow);
   }
 
@@ -158,7 +181,6 @@ class Engine {
     if (links_.faulty() && !passes(index)) return;
     const std::uint32_t host = fabric_.arrive(index);
     if (host == kNone) return;
-    progress_.arrived(context_.now);
     // WHY a copy: answers are new packets, and making them may move the slab.
     const Packet packet = context_.slab[index];
     context_.slab.release(index);
@@ -183,6 +205,7 @@ class Engine {
     if (options.sample_ps > 0) context_.wheel.push(0, event(Event::control, 0));
     for (std::uint32_t row = 0; row < options.faults.size(); ++row) {
       const Ps at = options.faults.at_ps[row];
+      last_fault_ = std::max(last_fault_, at + std::max<Ps>(options.reroute_ps, 0));
       context_.wheel.push(at, event(Event::control, 2 * row + 1));
       const bool rerouted = options.faults.kind[row] == static_cast<std::uint8_t>(FaultColumns::Kind::rate);
       if (options.reroute_ps >= 0 && rerouted)
@@ -245,6 +268,7 @@ class Engine {
   }
 
   Ps until_ = 0;
+  Ps last_fault_ = -1;  ///< When the last one has happened and routes know of it.
   Context context_;
   LinkLayer links_;
   Fabric fabric_;

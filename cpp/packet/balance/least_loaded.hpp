@@ -11,11 +11,12 @@
 namespace railyard::packet {
 
 /// Adaptive routing: of the equal-cost egresses one of those with the shortest queue, in four bands (below 5, 10, 20 % of
-/// its limit, above; last those that are held back), sampled at most every 0.1 us; among equals by lot.
+/// its limit, above; then those that are held back; last, those whose link is down: a switch knows its own ports, and an
+/// empty queue before a dead link must not draw traffic), sampled at most every 0.1 us; among equals by lot.
 class LeastLoaded {
  public:
   static constexpr Ps kSample = 100'000;
-  static constexpr int kWorst = 4;
+  static constexpr int kHeldBack = 4, kDown = 5;
 
   LeastLoaded(std::size_t links, std::size_t nodes, std::uint64_t seed) : seed_(seed), sampled_(links), draws_(nodes) {}
 
@@ -23,7 +24,7 @@ class LeastLoaded {
   std::uint32_t choose(Ports& ports, std::uint32_t node, const Choice& choice, Ps now) {
     std::array<std::uint32_t, 256> best;
     std::uint32_t count = 0;
-    int least = kWorst + 1;
+    int least = kDown + 1;
     for (std::uint32_t at = 0; at < choice.width; ++at) {
       const int band = band_of(ports, choice.links[at], now);
       if (band < least) {
@@ -53,7 +54,8 @@ class LeastLoaded {
     Sample& sample = sampled_[link];
     if (now - sample.at <= kSample) return sample.band;
     sample.at = now;
-    if (ports.paused(link)) return sample.band = kWorst;
+    if (ports.down(link)) return sample.band = kDown;
+    if (ports.paused(link)) return sample.band = kHeldBack;
     const std::int64_t depth = ports.depth(link, now);
     const std::int64_t limit = ports.limit(link);
     sample.band = 20 * depth < limit ? 0 : 10 * depth < limit ? 1 : 5 * depth < limit ? 2 : 3;

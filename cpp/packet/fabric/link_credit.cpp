@@ -415,6 +415,7 @@ std::uint32_t CreditFabric::look_ahead_middle(std::uint32_t index) {
   if (node < context_.hosts) return node;
   if (adaptive_ && packet.size >= kAdaptiveLeast) return kNone;
   if (packet.following == kNone) packet.following = by_table(node, packet);
+  if (adaptive_ && packet.following != kNone && ports_[packet.following].down) packet.following = kNone;
   if (packet.following != kNone) __builtin_prefetch(ports_.data() + packet.following, 1);
   return kNone;
 }

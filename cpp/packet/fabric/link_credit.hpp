@@ -255,6 +255,8 @@ class CreditFabric {
       const Choice choice = context_.routes.find(node, packet.destination);
       if (adaptive_ && choice.width > 1 && packet.size >= kAdaptiveLeast) egress = least_loaded(node, choice);
       else egress = by_table(node, packet);
+      // A switch that chooses knows its own ports.
+      if (adaptive_ && egress != kNone && ports_[egress].down) egress = least_loaded(node, choice);
     }
     packet.ingress = link;
     if (egress == kNone) return drop(index);

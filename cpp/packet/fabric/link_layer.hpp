@@ -20,6 +20,7 @@ class LinkLayer {
   void set_down(std::uint32_t link, bool down) { at(link).down = down; }
   bool down(std::uint32_t link) const { return links_[link].down; }
   void set_errors(std::uint32_t link, double per_bit) { at(link).errors = per_bit; }
+  double errors(std::uint32_t link) const { return links_[link].errors; }
 
   /// Whether the packet arrives now. If not it has been taken: lost, or due later.
   bool passes(std::uint32_t index) {

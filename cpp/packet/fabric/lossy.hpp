@@ -66,6 +66,7 @@ class LossyFabric {
     if (node < context_.hosts) return node;
     if (adaptive_ && packet.size >= kAdaptiveLeast) return kNone;
     packet.following = context_.routes.hashed(node, packet.destination, packet.key);
+    if (adaptive_ && packet.following != kNone && ports_.down(packet.following)) packet.following = kNone;
     if (packet.following != kNone) ports_.prefetch(packet.following);
     return kNone;
   }
@@ -92,7 +93,7 @@ class LossyFabric {
   Ps paused_ps(std::uint32_t) const { return 0; }
 
  private:
-  /// Smaller packets are hashed, as in htsim.
+  /// Smaller packets are hashed, as in htsim, unless that link is down: a switch that chooses knows its own ports.
   static constexpr std::uint16_t kAdaptiveLeast = 100;
 
   std::uint32_t uplink(std::uint32_t host, std::uint32_t index) const {
@@ -114,11 +115,15 @@ class LossyFabric {
     if (link == kNone) {
       const Choice choice = context_.routes.find(node, packet.destination);
       if (choice.width == 0) return lose(index);
-      if (choice.width == 1) link = *choice.links;
-      else if (adaptive_ && packet.size >= kAdaptiveLeast) link = egress_choice_.choose(ports_, node, choice, context_.now);
-      else link = choice.links[context_.routes.pick(node, packet.key, choice.width)];
+      link = choice.width == 1 ? *choice.links : choose(node, packet, choice);
     }
     ports_.enqueue(link, index, context_.now);
+  }
+
+  std::uint32_t choose(std::uint32_t node, const Packet& packet, const Choice& choice) {
+    if (adaptive_ && packet.size >= kAdaptiveLeast) return egress_choice_.choose(ports_, node, choice, context_.now);
+    const std::uint32_t hashed = choice.links[context_.routes.pick(node, packet.key, choice.width)];
+    return adaptive_ && ports_.down(hashed) ? egress_choice_.choose(ports_, node, choice, context_.now) : hashed;
   }
 
   Context& context_;

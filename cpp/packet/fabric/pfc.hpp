@@ -68,6 +68,7 @@ class PfcFabric {
   void settle(Ps now);
   /// Whether the link's egress has been told to pause any class.
   bool paused(std::uint32_t link) const { return ports_[link].paused != 0; }
+  bool down(std::uint32_t link) const { return !down_.empty() && down_[link]; }
   std::int64_t marks(std::uint32_t link) const { return marks_[link]; }
   /// How long it has been told to.
   Ps paused_ps(std::uint32_t link) const {
@@ -93,7 +94,7 @@ class PfcFabric {
 
  private:
   static constexpr std::uint8_t kFrameRank = 8;
-  /// Smaller packets are hashed, as in htsim.
+  /// Smaller packets are hashed, as in htsim, unless that link is down: a switch that chooses knows its own ports.
   static constexpr std::uint16_t kAdaptiveLeast = 100;
 
   /// The egress of a link: one cache line.
@@ -189,7 +190,6 @@ class PfcFabric {
   bool admit(Switch& home, std::uint32_t from, unsigned rank, std::uint32_t egress, std::uint32_t size);
   void enqueue(std::uint32_t link, std::uint32_t index, std::uint32_t local, unsigned rank);
   void settle(const Switch& home);
-  bool down(std::uint32_t link) const { return !down_.empty() && down_[link]; }
   void lose(std::uint32_t index) {
     ++context_.outcome.counters.lost;
     context_.slab.release(index);
@@ -420,7 +420,8 @@ inline std::uint32_t PfcFabric::route(std::uint32_t node, Packet& packet) {
   if (choice.width == 0) return kNone;
   if (choice.width == 1) return *choice.links;
   if (adaptive_ && packet.size >= kAdaptiveLeast) return egress_choice_.choose(*this, node, choice, context_.now);
-  return choice.links[context_.routes.pick(node, packet.key, choice.width)];
+  const std::uint32_t hashed = choice.links[context_.routes.pick(node, packet.key, choice.width)];
+  return adaptive_ && down(hashed) ? egress_choice_.choose(*this, node, choice, context_.now) : hashed;
 }
 
 inline void PfcFabric::enter(std::uint32_t node, std::uint32_t index) {
@@ -515,6 +516,7 @@ inline std::uint32_t PfcFabric::look_ahead_middle(std::uint32_t index) {
   __builtin_prefetch(&ingresses_[std::size_t{link.slot} * ranks_ + rank_of_[packet.klass]], 1);
   if (adaptive_ && packet.size >= kAdaptiveLeast) return kNone;
   packet.following = context_.routes.hashed(link.target, packet.destination, packet.key);
+  if (adaptive_ && packet.following != kNone && down(packet.following)) packet.following = kNone;
   if (packet.following == kNone) return kNone;
   prefetch(packet.following);
   __builtin_prefetch(&queues_[std::size_t{packet.following} * ranks_ + rank_of_[packet.klass]], 1);

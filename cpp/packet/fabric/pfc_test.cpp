@@ -4,7 +4,6 @@
 #include "core/harness.hpp"
 #include "packet/fabric/driver_test.hpp"
 #include "packet/fabric/pfc.hpp"
-#include "packet/progress.hpp"
 
 using namespace driver;
 
@@ -385,12 +384,3 @@ TEST(pfc_link_that_goes_down_drops_what_waits_and_comes_back_clean) {
   CHECK(driver.fabric.ingress_bytes(2, 0) == 0 && !driver.fabric.paused(2) && !driver.fabric.paused(4));
 }
 
-TEST(pfc_progress_tells_of_flows_that_nothing_comes_of) {
-  Progress progress(3);
-  progress.started(true, 0);
-  progress.check(3, Progress::kMost);
-  CHECK_THROWS(Stuck, "1 flows are under way", progress.check(3, Progress::kMost + 1));
-  progress.check(2, 2 * Progress::kMost);  // it has finished: the others wait for work that takes its time
-  progress.started(false, 0);
-  progress.check(1, 2 * Progress::kMost);
-}

@@ -109,6 +109,7 @@ class Ports {
   const PortClass& klass(std::uint32_t link) const { return classes_[ports_[link].klass()]; }
   std::int64_t limit(std::uint32_t link) const { return klass(link).limit; }
   bool paused(std::uint32_t) const { return false; }
+  bool down(std::uint32_t link) const { return klass(link).down; }
   void prefetch(std::uint32_t link) const { __builtin_prefetch(ports_.data() + link, 1); }
   /// Fetches what waits at a port that has been fetched.
   void prefetch_line(std::uint32_t link) const {

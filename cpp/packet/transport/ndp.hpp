@@ -40,6 +40,10 @@ class Ndp : public Interface<Ndp<Fabric>, Fabric> {
   }
 
   double rate(std::uint32_t) const { return 0; }
+  /// Of the flow's payload, what the sender knows to have arrived in order.
+  std::int64_t acknowledged_bytes(std::uint32_t flow) const {
+    return std::min<std::int64_t>(std::int64_t{senders_[flow].window.first()} * mss_, context_.traffic.size_bytes[flow]);
+  }
 
   void look_ahead_sender(std::uint32_t flow) const { fetch(senders_[flow]); }
   void look_ahead_middle(std::uint32_t host, const Packet& packet) const {

@@ -42,6 +42,13 @@ class Rdma : public Interface<Rdma<Fabric>, Fabric> {
     return pairs_[flow].ps_per_byte > 0 ? 8e12 / pairs_[flow].ps_per_byte : line_bps_[pairs_[flow].source];
   }
 
+  /// Of the flow's payload, what the sender knows to have arrived.
+  std::int64_t acknowledged_bytes(std::uint32_t flow) const {
+    const QueuePair& pair = pairs_[flow];
+    const std::uint32_t beyond = rule_.out_of_order && pair.started ? pair.got.count() : 0;
+    return std::min((std::int64_t{pair.acked} + beyond) * mss_, context_.traffic.size_bytes[flow]);
+  }
+
   void look_ahead_sender(std::uint32_t flow) const;
   void look_ahead_middle(std::uint32_t host, const Packet& packet) const;
   void look_ahead_near(std::uint32_t) const {}

@@ -146,8 +146,7 @@ void Rdma<Fabric>::on_timer(std::uint32_t flow) {
   this->send_while_permitted(flow);
 }
 
-/// Nothing has moved for a retransmission timeout: everything that is out counts as lost; with selective recovery, where
-/// later packets have arrived, only the gaps below them do.
+/// Nothing has moved for a retransmission timeout: everything that is out counts as lost.
 template <class Fabric>
 void Rdma<Fabric>::expire(QueuePair& pair, std::uint32_t flow) {
   ++context_.outcome.counters.timeouts;
@@ -155,8 +154,7 @@ void Rdma<Fabric>::expire(QueuePair& pair, std::uint32_t flow) {
   if (!rule_.out_of_order) {
     pair.next = pair.acked;
   } else {
-    const std::uint32_t end = pair.got.count() != 0 ? pair.got.end() : pair.next;
-    for (std::uint32_t at = pair.acked; at != end; ++at)
+    for (std::uint32_t at = pair.acked; at != pair.next; ++at)
       if (!pair.got.has(bits_, at)) pair.again.set(bits_, at);
   }
   balancer_.feedback(flow, 0, Feedback::timeout, context_.now);

@@ -34,6 +34,8 @@ class Uec : public Interface<Uec<Control, Fabric>, Fabric> {
     return senders_[flow].account.credit();
   }
   double rate(std::uint32_t) const { return 0; }
+  /// Of the flow's bytes on the wire, what the sender knows to have arrived.
+  std::int64_t acknowledged_bytes(std::uint32_t flow) const { return senders_[flow].received; }
 
   void look_ahead_sender(std::uint32_t flow) const;
   void look_ahead_middle(std::uint32_t host, const Packet& packet) const;
