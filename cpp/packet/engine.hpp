@@ -205,11 +205,12 @@ class Engine {
     if (options.sample_ps > 0) context_.wheel.push(0, event(Event::control, 0));
     for (std::uint32_t row = 0; row < options.faults.size(); ++row) {
       const Ps at = options.faults.at_ps[row];
-      last_fault_ = std::max(last_fault_, at + std::max<Ps>(options.reroute_ps, 0));
+      const Ps reroute = at == 0 ? std::min<Ps>(options.reroute_ps, 0) : options.reroute_ps;  // 0: so it was before
+      last_fault_ = std::max(last_fault_, at + std::max<Ps>(reroute, 0));
       context_.wheel.push(at, event(Event::control, 2 * row + 1));
       const bool rerouted = options.faults.kind[row] == static_cast<std::uint8_t>(FaultColumns::Kind::rate);
-      if (options.reroute_ps >= 0 && rerouted)
-        context_.wheel.push(at + options.reroute_ps, event(Event::control, 2 * row + 2));
+      if (reroute >= 0 && rerouted)
+        context_.wheel.push(at + reroute, event(Event::control, 2 * row + 2));
     }
   }
 

@@ -77,7 +77,7 @@ struct Options : OptionSet {
   std::uint8_t control_class = 7;       ///< Traffic class of acknowledgements and their like; above 7: their flow's.
   Ps end_ps = 0;                        ///< 0: until everything has finished.
   FaultColumns faults;
-  Ps reroute_ps = 50'000'000;           ///< From a link's end or return to routes that know of it; below 0: never.
+  Ps reroute_ps = 50'000'000;           ///< From a link's end or return to routes that know of it (at time 0 they do); below 0: never.
   bool link_retry = false;              ///< Links send again what arrives wrong; else it is lost.
   std::uint32_t threads = 1;
   Ps sample_ps = 0;                     ///< Time between samples of queues and flows; 0: none.

@@ -16,6 +16,28 @@ export interface ApartFigures {
   network_busy: number;
 }
 
+/** Background traffic while the job ran: what the job cost it. */
+export interface BackgroundRow {
+  /** label of the flows */
+  group: string;
+  /** that began before the job's last flow was done */
+  flows: number;
+  /** of them, those that were done by then, 0 to 1 */
+  finished_share: number;
+  /** mean completion time, us */
+  mean_us: number;
+  /** 99th percentile, us */
+  p99_us: number;
+  /** greatest, us */
+  max_us: number;
+  /** mean of the same flows on a network without the job, us */
+  alone_mean_us: number;
+  /** their 99th percentile, us */
+  alone_p99_us: number;
+  /** mean over mean alone */
+  slowdown: number;
+}
+
 /** A figure at the cheap end of every assumption, in the middle, and at the dear end. */
 export interface Band {
   /** every assumption at its cheap end */
@@ -618,6 +640,8 @@ export interface PacketFigures {
   flows?: SenderSeries;
   /** pauses; absent where nothing was paused */
   storm?: StormFigures;
+  /** background traffic while the job ran, by group; absent where there was none */
+  background?: BackgroundRow[];
   /** reordering */
   reorder?: ReorderFigures;
 }

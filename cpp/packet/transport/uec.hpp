@@ -34,8 +34,12 @@ class Uec : public Interface<Uec<Control, Fabric>, Fabric> {
     return senders_[flow].account.credit();
   }
   double rate(std::uint32_t) const { return 0; }
-  /// Of the flow's bytes on the wire, what the sender knows to have arrived.
-  std::int64_t acknowledged_bytes(std::uint32_t flow) const { return senders_[flow].received; }
+  /// Of the flow's payload, what the sender knows to have arrived in order.
+  std::int64_t acknowledged_bytes(std::uint32_t flow) const {
+    const Sender& sender = senders_[flow];
+    const std::uint32_t first = sender.window.first();
+    return std::min(std::int64_t{first - std::min(first, sender.requests)} * mss_, sender.size);
+  }
 
   void look_ahead_sender(std::uint32_t flow) const;
   void look_ahead_middle(std::uint32_t host, const Packet& packet) const;

@@ -1,5 +1,6 @@
 import { List } from "../parts";
 import type { PacketVariant } from "../packet";
+import { Background } from "./background";
 import { Completion } from "./completion";
 import { Counters } from "./counters";
 import { Queues } from "./queues";
@@ -13,6 +14,7 @@ export function Packets({ variant, all, said }: { variant: PacketVariant; all: P
   return (
     <>
       <Completion variant={variant} all={all} />
+      <Background all={all} />
       {packet.queues && packet.queues.rows.length > 0 && <Queues queues={packet.queues} />}
       {packet.storm && <PauseStorm storm={packet.storm} />}
       {packet.flows && packet.flows.rows.length > 0 && <Senders flows={packet.flows} />}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard import api
-from railyard.api import jobs, served, words
+from railyard.api import background, jobs, served, words
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.errors import InputError
@@ -81,3 +81,9 @@ def show(finished: api.Run) -> None:
     for cells in rows:
         table.add(*cells)
     table.print()
+    if beside := list(background.rows(result)):
+        table = Table(background.HEADINGS, background.RIGHT, turn=True)
+        for cells in beside:
+            table.add(*cells)
+        emit("")
+        table.print()

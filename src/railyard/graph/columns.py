@@ -195,6 +195,16 @@ TABLES.add(
     ),
 )
 TABLES.add(
+    "background",
+    TableKind(
+        "a flow of background traffic",
+        _columns(
+            Column("row", "int64", "Its row in the record."),
+            Column("alone_ps", "int64", "How long it takes on a network without the job."),
+        ),
+    ),
+)
+TABLES.add(
     "sampled_flows", TableKind("a flow that was sampled", _columns(Column("flow", "int32", "Its row in the record.")))
 )
 TABLES.add(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
+from railyard.measure.background import background
 from railyard.percentile import percentile
 from railyard.result.packet import FlowTimes, PacketFigures, QueueSeries, SenderSeries, StormFigures, TailRow
 
@@ -81,6 +82,7 @@ def packet_section(
         fct_us=FlowTimes(**(_times(times) if len(times) else _NO_TIMES)),
         fct_cdf=distribution(times),
         tails=tuple(_tails(flows, name)),
+        background=tuple(background(flows)) or None,
         packets={kind: int(number) for kind, number in packets.items()},
         constants=dict(constants or {}),
         left_out=tuple(left_out),

@@ -31,6 +31,20 @@ class TailRow(Figures):
     slowest: str = Field(description="source and target of the slowest flow")
 
 
+class BackgroundRow(Figures):
+    """Background traffic while the job ran: what the job cost it."""
+
+    group: str = Field(description="label of the flows")
+    flows: Count = Field(description="that began before the job's last flow was done")
+    finished_share: float = Field(description="of them, those that were done by then, 0 to 1")
+    mean_us: float = Field(description="mean completion time, us")
+    p99_us: float = Field(description="99th percentile, us")
+    max_us: float = Field(description="greatest, us")
+    alone_mean_us: float = Field(description="mean of the same flows on a network without the job, us")
+    alone_p99_us: float = Field(description="their 99th percentile, us")
+    slowdown: float = Field(description="mean over mean alone")
+
+
 class QueueRow(Figures):
     """The egress queue of one link in time."""
 
@@ -117,4 +131,7 @@ class PacketFigures(Figures):
     queues: QueueSeries | None = Field(default=None, description="queues in time")
     flows: SenderSeries | None = Field(default=None, description="senders in time")
     storm: StormFigures | None = Field(default=None, description="pauses; absent where nothing was paused")
+    background: tuple[BackgroundRow, ...] | None = Field(
+        default=None, description="background traffic while the job ran, by group; absent where there was none"
+    )
     reorder: ReorderFigures | None = Field(default=None, description="reordering")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
+from railyard.engine.packet.running import run
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster
     from railyard.engine.packet.assembly import LoweredTraffic
+    from railyard.engine.packet.records import Network
+    from railyard.engine.packet.settings import Settings
 
     Ints = NDArray[np.int64]
 
@@ -103,6 +106,31 @@ def with_background(
             for number, at in enumerate(times)
         ]
     return _appended(lowered, parts, tuple(labels))
+
+
+def alone(network: Network, lowered: LoweredTraffic, first: int, settings: Settings) -> dict[str, NDArray[np.int64]]:
+    """How long the flows of bursts take on a network without the step.
+
+    Args:
+        network: The same.
+        lowered: The step's traffic with the bursts behind it.
+        first: First row of the bursts.
+        settings: Those of the run.
+
+    Returns:
+        `row`: the flows' rows in the record of flows; `alone_ps`. Nothing where there are no bursts.
+    """
+    traffic = lowered.traffic
+    bursts = len(traffic.source) - first
+    if not bursts:
+        return {}
+    columns = ("source", "target", "size_bytes", "start_ps", "delay_ps", "need", "klass")
+    rows = {name: getattr(traffic, name)[first:] for name in columns}
+    none = np.empty(0, np.int32)
+    free = {"dep_ptr": np.zeros(bursts + 1, np.int64), "dep_idx": none, "dep_at": none.astype(np.uint8)}
+    found = run(network, replace(traffic, **rows, **free), replace(settings, sample_ps=None, sample_links=()))
+    flows = int((lowered.label_of >= 0).sum())
+    return {"row": np.arange(flows - bursts, flows), "alone_ps": found.end_ps - found.start_ps}
 
 
 class _Burst(NamedTuple):

@@ -15,7 +15,7 @@ from railyard.engine.joint import joint
 from railyard.engine.lowering import Entities, Lowered, lower
 from railyard.engine.packet.alone import IdleNetwork, measured
 from railyard.engine.packet.assembly import LoweredTraffic, assemble
-from railyard.engine.packet.background import Bursts, with_background
+from railyard.engine.packet.background import Bursts, alone, with_background
 from railyard.engine.packet.fabrics import settings_of
 from railyard.engine.packet.flows import HostNames, flows_of
 from railyard.engine.packet.lowering import Lowering
@@ -134,6 +134,7 @@ class PacketEngine:
         alone_ps = np.append(lowered.entities.even_ps, 0)[lowered.entity]
         traffic = assemble(lowering, placed, blocks, slicing, alone_ps)
         expected_ps = _expected_ps(lowering, slicing) if self.background or self.samples else 0
+        sends = len(traffic.traffic.source)
         traffic = with_background(traffic, cluster, self.background, expected_ps)
         sampled = self._sampled(lowering, placed)
         settings = replace(
@@ -143,6 +144,7 @@ class PacketEngine:
         )
         result = run(placed.network, traffic.traffic, settings, progress=_reported(progress, len(graph)))
         _raise_if_stuck(result, traffic, HostNames(cluster.ranks, placed.storage, placed.scale_up))
+        background = alone(placed.network, traffic, sends, settings)
         timed = _timed(graph, _took_ps(graph, traffic, result, slicing, duration_ps))
         meta: dict[str, object] = {
             "engine": self.name,
@@ -169,7 +171,7 @@ class PacketEngine:
                 **({} if merged.alone else {"job": merged.job}),
             },
             tables={"links": {"bytes": link_bytes}},
-            parts={"flows": flows_of(traffic, result, placed, cluster, sampled)},
+            parts={"flows": flows_of(traffic, result, placed, cluster, sampled, background=background)},
             meta=meta,
             jobs=() if merged.graph is merged.jobs[0].work else merged.jobs,
         )

@@ -40,7 +40,13 @@ class HostNames:
 
 
 def flows_of(
-    lowered: LoweredTraffic, found: Record, placed: Placed, cluster: Cluster, sampled: NDArray[np.int64]
+    lowered: LoweredTraffic,
+    found: Record,
+    placed: Placed,
+    cluster: Cluster,
+    sampled: NDArray[np.int64],
+    *,
+    background: dict[str, NDArray[np.int64]],
 ) -> Record:
     """The flows of a run, without the work between them. Times are those of the slice that was simulated.
 
@@ -50,6 +56,7 @@ def flows_of(
         placed: Where.
         cluster: The cluster.
         sampled: int64[links], sampled links, in the packet network's numbers.
+        background: How long flows of background traffic take without the step, see `background.alone`.
 
     Returns:
         `meta` has `packets` by kind, `constants` with their units in the name, and the fields of `HostNames`.
@@ -61,6 +68,8 @@ def flows_of(
     if tables:
         rate_bps = placed.network.rate_bps[sampled].astype(np.float64)
         tables["sampled_links"] = {"link": placed.link[sampled].astype(np.int32), "rate_bps": rate_bps}
+    if background:
+        tables["background"] = background
     return Record(
         rows="flows",
         who=np.asarray(traffic.source[rows], np.int32),
