@@ -1,0 +1,101 @@
+"""A dead spine, and one that dies: the rest of the network carries what it can, and no switch feeds a dead port."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from railyard.errors import SimulationError
+from railyard.scenario.packet import assign, fabric
+from railyard.study.traffic.simulate import Run, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from railyard.study.traffic.report import Report
+
+ADAPTIVE = ("spectrum-x", "infiniband")
+SPRAYING = (*ADAPTIVE, "uec", "scheduled")
+
+
+def lines_of(path: Path, source: list[int], target: list[int], size_bytes: int) -> Path:
+    rows = [f"{a},{b},{size_bytes},0" for a, b in zip(source, target, strict=True)]
+    path.write_text("\n".join(["source,target,size_bytes,start_us", *rows]) + "\n")
+    return path
+
+
+def faults_of(path: Path, *rows: str) -> Path:
+    path.write_text("\n".join(["at,where,event,value", *rows]) + "\n")
+    return path
+
+
+def of(name: str, traffic: Path, faults: Path | None, *sets: str, seed: int = 0) -> Report:
+    preset = fabric(name)
+    return run(Run(traffic, None, preset, assign(preset.settings, sets), seed=seed, faults=faults))
+
+
+def counts(report: Report) -> dict[str, int]:
+    return {**report.packets, **report.record.meta["packets"]}
+
+
+def permutation(path: Path, hosts: int, size_bytes: int, seed: int) -> Path:
+    order = np.random.default_rng(seed).permutation(hosts).tolist()
+    return lines_of(path, order, [*order[1:], order[0]], size_bytes)
+
+
+@pytest.mark.parametrize(
+    ("shape", "where", "size_bytes", "seed"),
+    [((2, 32), "spine1", 2_000_000, 0), ((2, 128), "spine6", 1_300_000, 3), ((3, 16), "core2", 3_100_000, 1)],
+)
+def test_with_a_dead_spine_fabrics_that_spray_beat_hashing(
+    tmp_path: Path, shape: tuple[int, int], where: str, size_bytes: int, seed: int
+) -> None:
+    tiers, hosts = shape
+    traffic = permutation(tmp_path / "permutation.csv", hosts, size_bytes, seed)
+    faults = faults_of(tmp_path / "faults.csv", f"0,{where},down,")
+    sets = (f"hosts={hosts}", f"tiers={tiers}")
+    hashed = of("roce", traffic, faults, *sets, seed=seed).fct_us()
+    for name in SPRAYING:
+        found = of(name, traffic, faults, *sets, seed=seed).fct_us()
+        assert found["max"] <= hashed["max"], name
+        assert found["mean"] <= hashed["mean"], name
+
+
+@pytest.mark.parametrize("name", ADAPTIVE)
+def test_a_spine_that_dies_costs_one_timeout(tmp_path: Path, name: str) -> None:
+    traffic = permutation(tmp_path / "permutation.csv", 32, 2_000_000, 0)
+    faults = faults_of(tmp_path / "faults.csv", "17 us,spine1,down,")
+    shape = ("hosts=32", "tiers=2")
+    well = of(name, traffic, None, *shape).fct_us()["max"]
+    found = of(name, traffic, faults, *shape)
+    packets = counts(found)
+    assert packets["timeouts"] > 0
+    assert found.fct_us()["max"] < 4194.3 + 2 * well
+    # What was on its way is lost, and nothing after it.
+    assert packets["retransmitted"] < 0.05 * packets["new"]
+
+
+def test_an_empty_queue_before_a_dead_link_draws_nothing(tmp_path: Path) -> None:
+    traffic = permutation(tmp_path / "permutation.csv", 32, 2_000_000, 0)
+    faults = faults_of(tmp_path / "faults.csv", "17 us,spine1,down,")
+    known = counts(of("spectrum-x", traffic, faults, "hosts=32", "tiers=2", "reroute=1us"))
+    late = counts(of("spectrum-x", traffic, faults, "hosts=32", "tiers=2", "reroute=never"))
+    assert late["dropped"] <= known["dropped"] + 32
+
+
+def test_routes_know_what_was_dead_before_the_run(tmp_path: Path) -> None:
+    traffic = permutation(tmp_path / "permutation.csv", 32, 1_000_000, 0)
+    faults = faults_of(tmp_path / "faults.csv", "0,spine1,down,")
+    packets = counts(of("roce", traffic, faults, "hosts=32", "tiers=2"))
+    assert packets["dropped"] == packets["lost"] == packets["retransmitted"] == 0
+
+
+@pytest.mark.parametrize("name", ["uec", "dcqcn-ns3", "ndp-htsim"])
+def test_a_run_that_no_packet_gets_through_ends_with_flow_and_cause(tmp_path: Path, name: str) -> None:
+    traffic = lines_of(tmp_path / "flows.csv", [3, 5], [9, 9], 40_000)
+    faults = faults_of(tmp_path / "faults.csv", "1 us,h9-leaf4,errors,1e-4")
+    cause = r"flow 0 \(host 3 to host 9\).* bit errors of 0.0001 on the link .* lose every packet of \d+ bytes"
+    with pytest.raises(SimulationError, match=cause):
+        of(name, traffic, faults, "hosts=16", "switching=lossy")
