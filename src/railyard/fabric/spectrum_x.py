@@ -17,10 +17,16 @@ PACKETS = Packets(
         "rdma_out_of_order": True,
         "rdma_ack_packets": 1,
     },
-    sources=("docs/explanation/packet-rdma.md: which parameters are public, how we put them together",),
+    sources=(
+        "docs/explanation/packet-rdma.md: which parameters are public, how we put them together",
+        "DOCA PCC, sample rtt_template: one probe at a time, flags of notifications and gaps",
+        "NVIDIA, Adaptive Retransmission: Parameters Control; linux-rdma/perftest issue 251: the timer",
+    ),
     left_out=(
         "how switches weigh queues (unpublished): the shortest of the equal-cost queues in four bands is taken",
+        "notices of neighbours about their ports and queues: routes learn of links further on after `reroute`",
         "how the control puts its parameters together (unpublished): our reading",
+        "how interfaces find a lost packet among those out of order (unpublished): by the timer alone",
         "planes of one interface and their failover",
     ),
 )
