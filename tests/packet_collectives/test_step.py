@@ -209,6 +209,15 @@ def test_bursts_beside_a_step_slow_it():
     _, busy = pair(rows, [APART], fabric="uec", own=replace(EXACT, background=(burst,)))
     assert "incast beside" in [label.name for label in busy.parts["flows"].labels]
     assert busy.makespan_ps > quiet.makespan_ps
+    assert "background" not in quiet.parts["flows"].tables
+    flows, table = busy.parts["flows"], busy.parts["flows"].table("background")
+    row, alone_ps = table["row"], table["alone_ps"]
+    assert {flows.labels[label].name for label in flows.what[row]} == {"incast beside"}
+    assert (flows.size_bytes[row] == 10**6).all()
+    # Each of 32 ends no earlier than its own bytes take, the last no earlier than all of them do.
+    assert alone_ps.min() > 10**6 * 8e12 / 400e9
+    assert alone_ps.max() > 32 * 10**6 * 8e12 / 400e9
+    assert len(row) % 32 == 0
 
 
 # ------------------------------------------------------------------------------------------------------------ bad input

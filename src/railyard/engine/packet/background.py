@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
+from railyard.engine.packet.records import Traffic
 from railyard.engine.packet.running import run
 from railyard.errors import InputError
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster
     from railyard.engine.packet.assembly import LoweredTraffic
-    from railyard.engine.packet.records import Network
+    from railyard.engine.packet.records import PacketNetwork
     from railyard.engine.packet.settings import Settings
 
     Ints = NDArray[np.int64]
@@ -108,7 +109,9 @@ def with_background(
     return _appended(lowered, parts, tuple(labels))
 
 
-def alone(network: Network, lowered: LoweredTraffic, first: int, settings: Settings) -> dict[str, NDArray[np.int64]]:
+def alone(
+    network: PacketNetwork, lowered: LoweredTraffic, first: int, settings: Settings
+) -> dict[str, NDArray[np.int64]]:
     """How long the flows of bursts take on a network without the step.
 
     Args:
@@ -124,11 +127,10 @@ def alone(network: Network, lowered: LoweredTraffic, first: int, settings: Setti
     bursts = len(traffic.source) - first
     if not bursts:
         return {}
-    columns = ("source", "target", "size_bytes", "start_ps", "delay_ps", "need", "klass")
-    rows = {name: getattr(traffic, name)[first:] for name in columns}
-    none = np.empty(0, np.int32)
-    free = {"dep_ptr": np.zeros(bursts + 1, np.int64), "dep_idx": none, "dep_at": none.astype(np.uint8)}
-    found = run(network, replace(traffic, **rows, **free), replace(settings, sample_ps=None, sample_links=()))
+    columns = (traffic.source, traffic.target, traffic.size_bytes, traffic.start_ps, traffic.klass)
+    source, target, size_bytes, start_ps, klass = (column[first:] for column in columns)
+    only = Traffic.of(traffic.hosts, source, target, size_bytes, start_ps=start_ps, klass=klass)
+    found = run(network, only, replace(settings, sample_ps=None, sample_links=()))
     flows = int((lowered.label_of >= 0).sum())
     return {"row": np.arange(flows - bursts, flows), "alone_ps": found.end_ps - found.start_ps}
 
