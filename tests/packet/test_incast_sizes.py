@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from railyard.scenario.packet import assign, fabric
-from railyard.study.traffic.simulate import Run, run
+from railyard.study.traffic.simulate import TrafficRun, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ def over_ideal(folder: Path, name: str, senders: list[int], size_bytes: int, *se
     rows = [f"{source},64,{size_bytes},0" for source in senders]
     traffic.write_text("\n".join(["source,target,size_bytes,start_us", *rows]) + "\n")
     preset = fabric(name)
-    found = run(Run(traffic, None, preset, assign(preset.settings, ["hosts=128", *sets]), seed=seed))
+    found = run(TrafficRun(traffic, None, preset, assign(preset.settings, ["hosts=128", *sets]), seed=seed))
     assert found.ended.all()
     return found.last_finish_us * 1e-6 * RATE_BPS / (8 * size_bytes * len(senders))
 

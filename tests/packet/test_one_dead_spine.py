@@ -9,7 +9,7 @@ import pytest
 
 from railyard.errors import SimulationError
 from railyard.scenario.packet import assign, fabric
-from railyard.study.traffic.simulate import Run, run
+from railyard.study.traffic.simulate import TrafficRun, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,7 @@ def faults_of(path: Path, *rows: str) -> Path:
 
 def of(name: str, traffic: Path, faults: Path | None, *sets: str, seed: int = 0) -> Report:
     preset = fabric(name)
-    return run(Run(traffic, None, preset, assign(preset.settings, sets), seed=seed, faults=faults))
+    return run(TrafficRun(traffic, None, preset, assign(preset.settings, sets), seed=seed, faults=faults))
 
 
 def counts(report: Report) -> dict[str, int]:
