@@ -72,6 +72,10 @@ def test_closed_work_waits_for_all_of_the_step_before():
     work = graph(rows, [[], [], [0, 1]], need=np.array([0, 0, 1], np.int32), dep_at=np.zeros(2, np.uint8))
     two = repeat(closed(work), 2).validate()
     assert [waits(two, task) for task in range(8)] == [[], [], [0, 1], [2], [3], [3], [4, 5], [6]]
+    ending = closed(work)  # a computation of no length beside all streams, which meets nobody
+    assert [int(getattr(ending, name)[-1]) for name in ("kind", "rank", "peer", "duration_ps", "count", "stream")] == [
+        Kind.COMPUTE, 0, -1, 0, 1, Stream.FREE,
+    ]  # fmt: skip
     assert two.need.tolist() == [0, 0, 1, 1, 1, 1, 1, 1]
     assert two.dep_at.tolist() == [0, 0, 1, 1, 1, 0, 0, 1]
 

@@ -89,6 +89,8 @@ def test_tests_that_import_a_module_come_before_those_that_only_reach_it(tmp_pat
         "src/railyard/seam/two.py": "",
         "tests/c/test_seam.py": "from railyard.seam import ONE\n",
         "src/railyard/apart.py": "if TYPE_CHECKING:\n    from railyard.low import inner\n",
+        "src/railyard/cli.py": "",
+        "tests/d/test_commands.py": "from railyard import cli\n",
         "tests/a/test_far.py": "from railyard import high\n",
         "tests/b/test_near.py": "from railyard.low import point\n",
         "tests/c/test_other.py": "from railyard import apart\n",
@@ -96,10 +98,11 @@ def test_tests_that_import_a_module_come_before_those_that_only_reach_it(tmp_pat
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    near_first = ["tests/b/test_near.py", "tests/a/test_far.py"]
+    commands = "tests/d/test_commands.py"  # may reach anything by its name
+    near_first = ["tests/b/test_near.py", "tests/a/test_far.py", commands]
     assert files_for(tmp_path, "src/railyard/low/inner.py") == near_first
     assert files_for(tmp_path, "cpp/src/run.cpp") == near_first
-    assert files_for(tmp_path, "src/railyard/apart.py") == ["tests/c/test_other.py"]
-    assert files_for(tmp_path, "src/railyard/seam/two.py") == ["tests/c/test_seam.py"]
+    assert files_for(tmp_path, "src/railyard/apart.py") == ["tests/c/test_other.py", commands]
+    assert files_for(tmp_path, "src/railyard/seam/two.py") == ["tests/c/test_seam.py", commands]
     assert files_for(tmp_path, "src/railyard/low/by_name.py") == near_first
-    assert files_for(tmp_path, "src/railyard/seam/__init__.py") == ["tests/c/test_seam.py"]
+    assert files_for(tmp_path, "src/railyard/seam/__init__.py") == ["tests/c/test_seam.py", commands]

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _PACKAGE = "railyard"
+# Commands find what they run by its name: whoever calls them may reach any module.
+_COMMANDS = ("railyard.cli", "railyard.api")
 
 
 def files_for(root: Path, path: str, seconds: Mapping[str, float] | None = None) -> list[str]:
@@ -37,7 +39,12 @@ def files_for(root: Path, path: str, seconds: Mapping[str, float] | None = None)
             ranked.append((distance - shared + 0.4 * log2(1.0 + (seconds or {}).get(name, 1.0)), name))
         ranked = [one for one in ranked if one[0] < inf]
         module = module.rpartition(".")[0]
-    return [name for _, name in sorted(ranked)]
+    near = [name for _, name in sorted(ranked)]
+    return near + sorted(name for name, file in files.items() if name not in near and _by_name(root, file))
+
+
+def _by_name(root: Path, file: Path) -> bool:
+    return any(name.startswith(_COMMANDS) for name in _distances(root, file))
 
 
 def _distance(distances: Mapping[str, int], module: str) -> float:
