@@ -112,6 +112,20 @@ def test_a_nic_is_no_faster_than_its_share_of_pcie():
     assert fast.server.pcie_bps < 800e9
 
 
+def test_all_networks_are_exchanged_by_identity():
+    """Three networks of their own, and one that is two at once."""
+    apart = machine(front_end=NetworkSpec(), storage=StorageSpec("vast-ebox", 6, NetworkSpec()))
+    assert len(apart.networks) == 3
+    copies = {id(network): dataclasses.replace(network, name=f"other {network.name}") for network in apart.networks}
+    other = apart.with_networks(copies)
+    found = [network.name for network in (other.back_end, other.front_end, other.storage)]
+    assert found == [f"other {network.name}" for network in (apart.back_end, apart.front_end, apart.storage)]
+    front = machine(front_end=NetworkSpec(), storage=StorageSpec("vast-ebox", 6))
+    same = front.with_networks({id(network): dataclasses.replace(network, name="other") for network in front.networks})
+    assert same.storage is same.front_end
+    assert same.storage.name == "other"
+
+
 def test_storage_lies_where_it_is_put():
     own = NetworkSpec(LeafSpine())
     front = machine(front_end=NetworkSpec(), storage=StorageSpec("vast-ebox", 6))
