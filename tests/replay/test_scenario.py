@@ -87,6 +87,16 @@ def test_the_examples_run(tmp_path, engine):
         assert (finished.folder / "inputs").is_dir()
 
 
+@pytest.mark.parametrize(("trigger", "said"), [("send_done_trigger", True), ("recv_done_trigger", False)])
+def test_waiting_for_a_sender_lacks_the_way_back(tmp_path, trigger, said):
+    file = tmp_path / "m.cm"
+    rows = ["Nodes 4", "Connections 2", "Triggers 1", f"0->1 id 1 start 0 size 9000 {trigger} 1"]
+    file.write_text("\n".join([*rows, "1->2 id 2 trigger 1 size 9000", "trigger id 1 oneshot"]))
+    draft = load.from_values(scenario({"file": str(file), "ranks_per_server": 1}))
+    left_out = study.run(draft, engine="flow").result.plain()["provenance"]["left_out"]
+    assert any("acknowledgements on their way back" in line for line in left_out) is said
+
+
 def test_flow_and_packet_agree_on_the_schedule(tmp_path):
     lengths = [
         study.run(load.load(EXAMPLES / "goal.yaml"), engine=engine).result.plain()["variants"][0]["step"]["seconds"]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from railyard.errors import InputError
 from railyard.workload.training.formats import formats
-from railyard.workload.training.loading import load_of, loading_s, mean_step_s, step_s
+from railyard.workload.training.loading import cache_seconds, load_of, loading_s, mean_step_s, step_s
 from railyard.workload.training.spec import DataLoading
 
 SPAN = st.floats(1e-3, 10.0)
@@ -115,3 +117,20 @@ def test_formats_say_where_they_come_from():
         assert form.source
         assert form.confidence in {"measured", "vendor", "estimated"}
         assert form.summary
+
+
+@pytest.mark.parametrize(
+    ("every_rank", "read_bps", "seconds"),
+    [
+        # A server of 8 has 4 groups of 2, of which the 3 replicas need 3; each reads 5 MB at 4 GB/s in all.
+        (False, 32e9, 3 * 5e6 / 4e9),
+        (True, 32e9, 6 * 5e6 / 4e9),
+        (False, 0.0, 0.0),  # as fast as it is asked
+    ],
+)
+def test_a_server_reads_its_cache_for_all_its_ranks(every_rank, read_bps, seconds):
+    training = SimpleNamespace(
+        data=SimpleNamespace(cache_read_bps=read_bps, every_rank=every_rank), layout=SimpleNamespace(dp=3, cp=1, tp=2)
+    )
+    cluster, load = SimpleNamespace(ranks_per_server=8), SimpleNamespace(cached_bytes=5e6)
+    assert cache_seconds(training, cluster, load) == pytest.approx(seconds)
