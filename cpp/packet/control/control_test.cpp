@@ -309,6 +309,78 @@ TEST(nscc_falls_to_what_was_achieved) {
   CHECK(flow.window == 4150);  // a packet at least
 }
 
+TEST(nscc_falls_after_more_than_four_targets_of_delay) {
+  const NsccConstants c = network_signalled();
+  const Ps late = 16 * kMicrosecond + 1;
+  for (const Ps beyond : {0, 1}) {
+    Nscc flow;
+    flow.open(c, 0);
+    flow.on_ack(c, false, 30 * kMicrosecond, 4000, 0, kMicrosecond);  // the first round trip only begins to count
+    CHECK(flow.window == 337'500);
+    flow.on_ack(c, false, 24 * kMicrosecond + beyond, 4000, 0, late);
+    CHECK(flow.window == (beyond ? 4150 : 337'500));
+  }
+}
+
+TEST(nscc_stays_where_an_eighth_was_achieved) {
+  const NsccConstants c = network_signalled();
+  Nscc flow;
+  flow.open(c, 0);
+  flow.on_ack(c, false, 2 * kMicrosecond, 4000, 0, kMicrosecond);
+  flow.on_received(42'187);
+  flow.on_nack(c, 4000, false, 70'000, 16 * kMicrosecond + 1);
+  CHECK(flow.window == 333'500 && flow.to_ignore == 0);
+}
+
+TEST(nscc_remembers_a_loss_until_the_round_trip_is_over) {
+  const NsccConstants c = network_signalled();
+  Nscc flow;
+  flow.open(c, 0);
+  flow.on_ack(c, false, 2 * kMicrosecond, 4000, 0, kMicrosecond);
+  flow.on_nack(c, 4000, true, 70'000, 5 * kMicrosecond);  // spared
+  CHECK(flow.window == 337'500 && flow.mean_delay == 112'500);  // 0.0125 of a round trip
+  flow.on_received(5000);
+  flow.on_ack(c, false, 2 * kMicrosecond, 4000, 8000, 16 * kMicrosecond + 1);
+  CHECK(flow.window == 5000 && flow.to_ignore == 8000 && !flow.adapt_asked);
+  flow.ignored = 7500;  // the rest of what was in flight: this mark counts again
+  flow.on_nack(c, 500, false, 70'000, 17 * kMicrosecond);
+  CHECK(flow.window == 4500);
+}
+
+TEST(nscc_adds_eta_once_a_round_trip) {
+  const NsccConstants c = network_signalled();
+  Nscc flow;
+  flow.open(c, 100'000);
+  flow.last_adjust = 10 * kMicrosecond;
+  flow.on_received(33'201);
+  flow.on_ack(c, false, 6 * kMicrosecond, 4000, 0, 18 * kMicrosecond);
+  CHECK(flow.window == 100'000 + 1200);
+  flow.on_received(33'200);
+  flow.on_ack(c, false, 6 * kMicrosecond, 4000, 0, 18 * kMicrosecond);
+  CHECK(flow.window == 101'200);  // 8 packets, not more
+  flow.on_received(1);
+  flow.on_ack(c, false, 6 * kMicrosecond, 0, 0, 19 * kMicrosecond);
+  CHECK(flow.window == 101'200 + 1185 + 900);  // 30,000 x 4,000 / 101,200, and eta 9 us later
+}
+
+TEST(nscc_is_fast_once_a_window_has_met_no_queue) {
+  const NsccConstants c = network_signalled();
+  Nscc flow;
+  flow.open(c, 8000);
+  const auto quick = [&](Ps delay) { flow.on_ack(c, false, delay, 4000, 0, 2 * kMicrosecond); };
+  quick(0);
+  quick(0);
+  CHECK(flow.window == 8000 && !flow.fast);
+  quick(0);
+  CHECK(flow.window == 8000 + 1500 && flow.fast);  // 0.375 of 4,000
+  quick(0);
+  CHECK(flow.window == 8000 + 3000);
+  quick(kMicrosecond);  // a queue: all over again
+  CHECK(!flow.fast && flow.fast_bytes == 0);
+  quick(0);
+  CHECK(flow.window == 11'000 && !flow.fast);
+}
+
 TEST(swift_adds_one_packet_a_round_trip) {
   SwiftOptions rule;
   rule.first_packets = 50;
