@@ -301,6 +301,7 @@ TEST(nscc_falls_to_what_was_achieved) {
   flow.on_nack(c, 4000, false, 70'000, 17 * kMicrosecond);  // of what was in flight: ignored
   CHECK(flow.window == 42'186 && flow.ignored == 4000);
   flow.on_received(66'000);
+  CHECK(flow.ignored == 70'000);
   flow.on_nack(c, 4000, false, 70'000, 18 * kMicrosecond);
   CHECK(flow.window == 38'186);
   flow.on_timeout(c, 1000);
@@ -375,6 +376,9 @@ TEST(nscc_is_fast_once_a_window_has_met_no_queue) {
   CHECK(flow.window == 8000 + 1500 && flow.fast);  // 0.375 of 4,000
   quick(0);
   CHECK(flow.window == 8000 + 3000);
+  flow.on_ack(c, true, 6 * kMicrosecond, 4000, 0, 2 * kMicrosecond);  // late and marked: over
+  CHECK(!flow.fast && flow.fast_bytes == 0 && flow.window == 11'000);
+  flow.fast = true;
   quick(kMicrosecond);  // a queue: all over again
   CHECK(!flow.fast && flow.fast_bytes == 0);
   quick(0);
