@@ -11,6 +11,7 @@ from railyard.cluster import hashing, paths
 from railyard.cluster.bundle import fold
 from railyard.cluster.detour import spread as detour_spread
 from railyard.cluster.topology import (
+    BCube,
     Box,
     Dragonfly,
     DualPlane,
@@ -22,6 +23,7 @@ from railyard.cluster.topology import (
     RailOptimized,
     ThreeTier,
     Torus,
+    ZCube,
 )
 
 from .wired import CASES, LARGE, RATE, SMALL, Case, every_case, flow_matrix, joined, thinned
@@ -107,14 +109,14 @@ def test_paths_are_shortest(case):
     """Against Dijkstra on the bare graph, in which ports pass nothing on unless they are routers themselves."""
     wiring = case.build()
     source, target = joined(case, wiring)
-    passing = (wiring.target >= wiring.ports) if case.spec.kind != "torus" else np.ones(wiring.links, bool)
+    passing = (wiring.target >= wiring.ports) | wiring.routes_through_ports
     graph = coo_matrix(
         (np.ones(passing.sum()), (wiring.source[passing], wiring.target[passing])), shape=(wiring.nodes, wiring.nodes)
     ).tocsr()
     hops = paths.hashed(wiring.routing, wiring.target, source, target).lengths
     best = shortest_path(graph, unweighted=True, indices=np.unique(source))
     rows = np.searchsorted(np.unique(source), source)
-    if case.spec.kind == "torus":
+    if wiring.routes_through_ports:
         assert (hops == best[rows, target]).all()
         return
     last = [wiring.source[(wiring.target == port)] for port in range(wiring.ports)]
@@ -234,6 +236,15 @@ def test_bisection_is_no_more_than_any_cut_lets_through(case):
         (Case(Torus(dimensions=(4, 4, 8)), Endpoints(128, 1)), 2 * 16 * RATE / 6),
         (Case(Dragonfly(p=2, a=4, h=2), Endpoints(72, 1)), 4 * 5 * RATE),
         (Case(MultiSite(links=4, link_bps=2 * RATE, inner=LeafSpine()), Endpoints(32, 2)), 8 * RATE),
+        # Half of the ports of each of the 8 switches of a level, at half of a NIC's rate.
+        (Case(BCube(), Endpoints(16, 4)), 8 * 4 * RATE / 2),
+        # Level 1: 5 switches of 3 ports, of which one stands alone; level 0 would lose 3 x 2.
+        (Case(BCube(dimensions=(5, 3)), Endpoints(15, 1)), 5 * 1 * RATE / 2),
+        (Case(BCube(levels=3), Endpoints(27, 1)), 9 * 1 * RATE / 3),
+        # 4 of 8 rows: 32 NICs, each with half of its rate to a column, and as many links from rows to columns.
+        (Case(ZCube(), Endpoints(16, 4)), 32 * RATE),
+        # 4 rows of 7 NICs; with links of a quarter of a NIC between rows and columns 2 x 7 x 3/4 cross.
+        (Case(ZCube(columns=7, uplink_bps=RATE / 4), Endpoints(14, 2)), 2 * 7 * 0.75 * RATE),
     ],
     ids=str,
 )
@@ -254,6 +265,15 @@ def test_bisection_in_closed_form(case, expected):
         (Case(DualPlane(), Endpoints(32, 4)), 2 * (128 + 128), 2 * (8 + 4)),
         (Case(Dragonfly(p=2, a=4, h=2), Endpoints(72, 1)), 72 + 9 * 6 + 36, 36),
         (Case(Torus(dimensions=(4, 4, 8)), Endpoints(128, 1)), 3 * 128, 0),
+        # n^(k+1) servers, (k+1) n^k switches, a cable a server and level.
+        (Case(BCube(), Endpoints(16, 4)), 2 * 64, 2 * 8),
+        (Case(BCube(levels=3), Endpoints(27, 1)), 3 * 27, 3 * 9),
+        (Case(BCube(dimensions=(5, 3)), Endpoints(15, 1)), 2 * 15, 3 + 5),
+        (Case(BCube(dimensions=(7, 9)), Endpoints(21, 3)), 2 * 63, 9 + 7),
+        # 2 n switches for n^2 NICs, and n^2 cables between them.
+        (Case(ZCube(), Endpoints(16, 4)), 2 * 64 + 64, 2 * 8),
+        # 23 NICs in rows of 5: five rows, the last one with 3.
+        (Case(ZCube(), Endpoints(7, 3, 2)), 2 * 23 + 25, 10),
     ],
     ids=str,
 )
@@ -278,6 +298,55 @@ def test_border_switches_carry_as_much_in_as_out(spec, endpoints, *, borders, po
     assert (group.count, group.ports) == (borders, ports)
     cables = {tier.name: int((wiring.tier == row).sum()) // 2 for row, tier in enumerate(wiring.tiers)}
     assert (cables["border"], cables["inter-site"]) == (inside, between)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "endpoints"), [((8, 8), Endpoints(16, 4)), ((7, 9), Endpoints(21, 3)), ((2, 3, 4), Endpoints(8, 3))]
+)
+def test_a_path_of_a_bcube_has_a_switch_for_every_digit_that_differs(sizes, endpoints):
+    wiring = Case(BCube(dimensions=sizes), endpoints).build()
+    ports = np.arange(wiring.ports)
+    digits = np.array(np.unravel_index(ports, sizes, order="F"))
+    source, target = (part.ravel().astype(np.int32) for part in np.meshgrid(ports, ports))
+    apart = source != target
+    source, target = source[apart], target[apart]
+    differ = (digits[:, source] != digits[:, target]).sum(axis=0)
+    path = paths.hashed(wiring.routing, wiring.target, source, target)
+    assert (path.lengths == 2 * differ).all()
+    first = paths.spread(wiring.routing, wiring.target, source, target)
+    leaving = wiring.source[first.link] == source[first.rows()]
+    assert (np.bincount(first.rows()[leaving]) == differ).all()
+
+
+def test_a_path_of_a_zcube_is_one_switch_in_a_row_or_column_and_two_elsewhere():
+    wiring = Case(ZCube(columns=7), Endpoints(21, 3)).build()
+    ports = np.arange(63)
+    source, target = (part.ravel().astype(np.int32) for part in np.meshgrid(ports, ports))
+    apart = source != target
+    source, target = source[apart], target[apart]
+    same = (source // 7 == target // 7) | (source % 7 == target % 7)
+    path = paths.hashed(wiring.routing, wiring.target, source, target)
+    assert (path.lengths == np.where(same, 2, 3)).all()
+    usage = paths.spread(wiring.routing, wiring.target, source, target)
+    assert (usage.lengths == np.where(same, 2, 6)).all()
+
+
+def test_uniform_traffic_loads_all_links_between_the_switches_of_a_zcube_alike():
+    wiring = Case(ZCube(), Endpoints(16, 4)).build()
+    source, target = joined(Case(ZCube(), Endpoints(16, 4)), wiring)
+    usage = paths.spread(wiring.routing, wiring.target, source, target)
+    load = np.bincount(usage.link, weights=usage.share, minlength=wiring.links)
+    between = load[wiring.tier == 1]
+    # 7 x 7 NICs of other rows and columns get half of a flow from each of 8 NICs of a row, over 8 links.
+    assert between == pytest.approx(8 * 49 * 0.5 / 8)
+
+
+def test_a_zcube_has_a_third_fewer_switches_than_two_planes_of_leafs_and_spines():
+    """The published saving: 4,096 NICs of two ports on switches of 128."""
+    box = Box("25.6T", 64 * RATE, RATE, 128)
+    flat, tree = (Case(spec, Endpoints(512, 8), box, box).build() for spec in (ZCube(), DualPlane(inner=LeafSpine())))
+    assert [sum(group.count for group in wiring.groups) for wiring in (flat, tree)] == [128, 192]
+    assert {group.ports for group in flat.groups} == {128}
 
 
 def test_rails_of_one_index_are_one_switch_apart():

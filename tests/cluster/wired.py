@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 
 from railyard.cluster.topology import (
+    BCube,
     Box,
     Dragonfly,
     DualPlane,
@@ -20,6 +21,7 @@ from railyard.cluster.topology import (
     RailOptimized,
     ThreeTier,
     Torus,
+    ZCube,
     topologies,
 )
 
@@ -91,6 +93,15 @@ CASES = [
     Case(Torus(dimensions=(2, 3, 5)), Endpoints(30, 1)),
     Case(Torus(dimensions=(7,)), Endpoints(7, 1)),
     Case(Torus(), SIXTY_FOUR),
+    Case(BCube(), SIXTY_FOUR),
+    Case(BCube(dimensions=(5, 3)), Endpoints(15, 1)),
+    Case(BCube(levels=3), Endpoints(9, 3)),
+    Case(BCube(dimensions=(2, 3, 4)), Endpoints(7, 3, 3)),
+    Case(BCube(levels=1), Endpoints(5, 3)),
+    Case(ZCube(), SIXTY_FOUR),
+    Case(ZCube(), Endpoints(7, 3, 2)),
+    Case(ZCube(columns=5), Endpoints(9, 3)),
+    Case(ZCube(columns=16), Endpoints(3, 5)),
     Case(MultiSite(inner=LeafSpine()), SIXTY_FOUR),
     Case(
         MultiSite(sites=4, inner=RailOptimized(servers_per_leaf=4), oversubscription=2.0),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from railyard.cluster.topology.bcube import BCube
 from railyard.cluster.topology.dragonfly import Dragonfly
 from railyard.cluster.topology.dual_plane import DualPlane
 from railyard.cluster.topology.fat_tree import FatTree
@@ -14,6 +15,7 @@ from railyard.cluster.topology.rail_optimized import RailOptimized
 from railyard.cluster.topology.three_tier import ThreeTier
 from railyard.cluster.topology.torus import Torus
 from railyard.cluster.topology.wiring import Box, Endpoints, Parts, SwitchGroup, Tier, TopologySpec, Wiring, topologies
+from railyard.cluster.topology.zcube import ZCube
 from railyard.errors import InputError
 from railyard.schema import field as f
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "BCube",
     "Box",
     "Dragonfly",
     "DualPlane",
@@ -38,6 +41,7 @@ __all__ = [
     "TopologySpec",
     "Torus",
     "Wiring",
+    "ZCube",
     "from_mapping",
     "topologies",
 ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+import numpy as np
+
 from railyard.cluster.topology.compose import side_by_side
 from railyard.cluster.topology.rail_optimized import RailOptimized
 from railyard.cluster.topology.wiring import Endpoints, Parts, TopologySpec, Wiring, impossible, topologies
@@ -44,7 +46,8 @@ class DualPlane:
         if self.planes < 1:
             raise impossible("there is at least one plane", key="planes", found=self.planes, possible="write 2")
         plane = self.inner.build(endpoints, replace(parts, link_bps=parts.link_bps / self.planes))
-        if not plane.groups or plane.routing.most_records == 0:
+        access = np.bincount(plane.source[plane.source < plane.ports])
+        if not plane.groups or plane.routing.most_records == 0 or access.max(initial=0) > 1:
             raise impossible(
                 "planes are made of switches", key="inner", found=self.inner.kind, possible="use a Clos family inside"
             )

@@ -175,6 +175,7 @@ class Wiring:
         bisection_bps: Capacity between the best-chosen halves of the servers, bit/s, one way.
         pod_ports: Ports of the largest unit below the top tier.
         detour: Port numbers and share of traffic of non-minimal routes; None where all routes are minimal.
+        ports_forward: Whether ports pass on the traffic of others that reaches them through switches.
     """
 
     ports: int
@@ -192,6 +193,7 @@ class Wiring:
     bisection_bps: float
     pod_ports: int
     detour: Detour | None = None
+    ports_forward: bool = False
 
     @property
     def links(self) -> int:
@@ -202,6 +204,11 @@ class Wiring:
     def joins_ports(self) -> bool:
         """Whether ports are joined to one another without a switch, so that one's link out is another's link in."""
         return bool(((self.source < self.ports) & (self.target < self.ports)).any())
+
+    @property
+    def routes_through_ports(self) -> bool:
+        """Whether paths lead through ports that are neither of their ends."""
+        return self.ports_forward or self.joins_ports
 
     @property
     def used(self) -> NDArray[np.int32]:

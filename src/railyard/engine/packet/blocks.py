@@ -64,9 +64,9 @@ class NetworkBlock:
 
 
 def with_routers(block: NetworkBlock) -> NetworkBlock:
-    """A torus: every port becomes a host and a router, for the engine's hosts pass nothing on.
+    """A torus or a BCube: every port becomes a host and a router, for the engine's hosts pass nothing on.
 
-    Router `p` takes the place of port `p`: links between ports join routers; a link of the port's whole rate leads from
+    Router `p` takes the place of port `p`: links of ports are the routers'; a link of the port's whole rate leads from
     the host to its router and back.
     """
     ports = block.hosts

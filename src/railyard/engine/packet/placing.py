@@ -73,7 +73,9 @@ def place(cluster: Cluster, *, scale_up: bool, packet_bytes: int, header_bytes: 
         InputError: Scale-up is a torus, whose accelerators pass on the packets of others.
     """
     back_end = cluster.back_end
-    reduces = back_end.fabric.sharp and back_end.fabric.load_balancing != "ideal" and not back_end.wiring.joins_ports
+    reduces = (
+        back_end.fabric.sharp and back_end.fabric.load_balancing != "ideal" and not back_end.wiring.routes_through_ports
+    )
     blocks = [network_block(cluster, back_end, reduces=reduces)]
     storage = 0
     if cluster.storage is not None and cluster.storage is not back_end:
@@ -172,7 +174,7 @@ def network_block(cluster: Cluster, network: Network, *, reduces: bool = False) 
         record=_connected(table),
         choices=np.maximum(table.choices, 0).astype(np.int64),
     )
-    if wiring.joins_ports:
+    if wiring.routes_through_ports:
         return with_routers(block)
     return with_reducers(block, reducer_nodes(network)) if reduces else block
 
