@@ -59,6 +59,7 @@ struct FaultColumns {
     link_factor = 0,  ///< Capacity of link `target` becomes nominal x value.
     rank_speed = 1,   ///< Computations of rank `target` proceed at nominal speed x value.
     rank_late = 2,    ///< The computation running on rank `target`, or the next one, takes `value` ps longer.
+    rerouted = 3,     ///< From now on entity `target` flows as row `value` says; what flows takes what is left along.
   };
   std::span<const std::int64_t> at_ps;
   std::span<const std::uint8_t> kind;

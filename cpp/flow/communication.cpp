@@ -19,26 +19,31 @@ Ps time_for(double amount, double per_second) {
   return whole + (exact - static_cast<double>(whole) > kRoundingPs ? 1 : 0);
 }
 
-void Run::find_alone_times() {
-  for (std::uint32_t e = 0; e < entities_.size(); ++e) {
-    Service& service = services_[e];
-    service.latency = entities_.latency_ps[e];
-    service.bits = entities_.volume_bytes[e] * 8;
-    service.alone = time_for(service.bits, sharing_.alone_rate(e));
-  }
+void Run::find_alone_time(std::uint32_t entity) {
+  Service& service = services_[entity];
+  service.latency = entities_.latency_ps[entity];
+  service.bits = entities_.volume_bytes[entity] * 8;
+  service.alone = time_for(service.bits, sharing_.alone_rate(entity));
 }
 
 void Run::begin_flow(TaskId id) {
-  const std::uint32_t entity = schedule_[id].entity;
-  Service& service = services_[entity];
+  const std::uint32_t row = row_of(schedule_[id].entity);
+  Service& service = services_[row];
   ++service.runs;
   if (service.bits <= 0) return complete(id);
-  const FlowId flow = sharing_.add(entity);
+  launch(id, row, service.bits);
+}
+
+/// Sets so many bits of a task flowing by a row.
+void Run::launch(TaskId id, std::uint32_t row, double bits) {
+  const Service& service = services_[row];
+  const FlowId flow = sharing_.add(row);
   if (flow >= motions_.size()) motions_.resize(flow + 1);
   Motion& motion = motions_[flow];
-  motion = {.bits = service.bits, .updated = now(), .task = id, .stamp = motion.stamp + 1};
+  motion = {.bits = bits, .updated = now(), .task = id, .stamp = motion.stamp + 1};
   if (sharing_.flow(flow).dirty || service.alone == kNever) return;  // settle() will find its rate
-  motion.due = motion.event_at = now() + service.alone;
+  const Ps alone = bits == service.bits ? service.alone : time_for(bits, sharing_.alone_rate(row));
+  motion.due = motion.event_at = now() + alone;
   push(motion.due, Topic::flowed, flow, motion.stamp);
 }
 
@@ -86,6 +91,7 @@ void Run::schedule(Motion& motion, FlowId id, double rate) {
 /// One recomputation for all that happened at this picosecond.
 void Run::settle() {
   if (!changed_links_.empty()) apply_link_faults();
+  if (rerouted_) reroute();
   if (!changed_ranks_.empty()) apply_contention();
   if (!sharing_.unsettled()) return;
   sharing_.settle();

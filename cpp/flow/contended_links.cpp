@@ -102,6 +102,11 @@ std::vector<std::uint8_t> crowded_links(const GraphColumns& graph, const EntityC
   for (const std::uint32_t e : order) {
     if (users[e].owner == User::kSeveral) census.fill(e);
   }
+  // WHY: no task names the row that an entity takes later, so nothing says with whom that shares its links.
+  for (std::size_t row = 0; row < faults.size(); ++row) {
+    if (static_cast<FaultColumns::Kind>(faults.kind[row]) == FaultColumns::Kind::rerouted)
+      census.fill(static_cast<std::uint32_t>(faults.value[row]));
+  }
   std::vector<std::uint8_t> flags = census.crowded();
   // WHY: a link that loses capacity can bind although its crowd fitted before; one that gains lets entities ask for more.
   for (std::size_t row = 0; row < faults.size(); ++row) {

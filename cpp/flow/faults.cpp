@@ -7,7 +7,7 @@
 
 namespace railyard {
 
-void check_faults(const FaultColumns& faults, std::size_t links, std::size_t ranks) {
+void check_faults(const FaultColumns& faults, std::size_t links, std::size_t ranks, std::size_t entities) {
   using Fault = FaultColumns::Kind;
   if (faults.kind.size() != faults.size() || faults.target.size() != faults.size() ||
       faults.value.size() != faults.size()) {
@@ -16,22 +16,33 @@ void check_faults(const FaultColumns& faults, std::size_t links, std::size_t ran
   for (std::size_t row = 0; row < faults.size(); ++row) {
     const auto kind = static_cast<Fault>(faults.kind[row]);
     const double value = faults.value[row];
-    const std::size_t targets = kind == Fault::link_factor ? links : ranks;
+    const std::size_t targets = kind == Fault::link_factor ? links : kind == Fault::rerouted ? entities : ranks;
     if (faults.at_ps[row] < 0 || faults.target[row] < 0 || static_cast<std::size_t>(faults.target[row]) >= targets ||
-        kind > Fault::rank_late || !std::isfinite(value) || value < 0 || value > 4e18 ||
-        (kind == Fault::rank_speed && value <= 0)) {
+        kind > Fault::rerouted || !std::isfinite(value) || value < 0 || value > 4e18 ||
+        (kind == Fault::rank_speed && value <= 0) ||
+        (kind == Fault::rerouted && value >= static_cast<double>(entities))) {
       throw std::invalid_argument("fault out of range (row " + std::to_string(row) + ")");
     }
   }
 }
 
-void Run::watch_ranks() {
+void Run::watch_faults() {
+  std::vector<std::uint32_t> links;
   for (std::uint32_t row = 0; row < faults_.size(); ++row) {
     push(faults_.at_ps[row], Topic::fault, row);
-    if (static_cast<FaultColumns::Kind>(faults_.kind[row]) == FaultColumns::Kind::link_factor) continue;
-    rank_state_.resize(static_cast<std::size_t>(schedule_.graph().ranks));
-    rank_state_[static_cast<std::size_t>(faults_.target[row])].watched = true;
+    const auto target = static_cast<std::size_t>(faults_.target[row]);
+    switch (static_cast<FaultColumns::Kind>(faults_.kind[row])) {
+      case FaultColumns::Kind::link_factor: links.push_back(static_cast<std::uint32_t>(target)); break;
+      case FaultColumns::Kind::rerouted: moved_bits_.resize(entities_.size()); break;
+      case FaultColumns::Kind::rank_speed:
+      case FaultColumns::Kind::rank_late:
+        rank_state_.resize(static_cast<std::size_t>(schedule_.graph().ranks));
+        rank_state_[target].watched = true;
+        break;
+    }
   }
+  if (!links.empty()) sharing_.watch(links);
+  for (std::uint32_t e = 0; e < moved_bits_.size(); ++e) row_of_.push_back(e);
 }
 
 void Run::fault_event(std::uint32_t row) {
@@ -40,6 +51,10 @@ void Run::fault_event(std::uint32_t row) {
     case FaultColumns::Kind::link_factor:
       changed_links_.push_back(static_cast<std::uint32_t>(target));
       changed_capacity_.push_back(capacity_bps_[static_cast<std::size_t>(target)] * faults_.value[row]);
+      break;
+    case FaultColumns::Kind::rerouted:
+      row_of_[static_cast<std::size_t>(target)] = static_cast<std::uint32_t>(faults_.value[row]);
+      rerouted_ = true;
       break;
     case FaultColumns::Kind::rank_speed: set_speed(target, faults_.value[row]); break;
     case FaultColumns::Kind::rank_late: delay(target, static_cast<Ps>(faults_.value[row])); break;
@@ -69,10 +84,29 @@ void Run::delay(std::int32_t rank, Ps by) {
 }
 
 void Run::apply_link_faults() {
-  sharing_.set_capacities(changed_links_, changed_capacity_);
-  find_alone_times();
+  for (const std::uint32_t entity : sharing_.set_capacities(changed_links_, changed_capacity_)) find_alone_time(entity);
   changed_links_.clear();
   changed_capacity_.clear();
+}
+
+/// What flows by a row that is its entity's no more goes on by the new one, with what is left of it.
+void Run::reroute() {
+  rerouted_ = false;
+  for (FlowId id = 0, count = static_cast<FlowId>(motions_.size()); id < count; ++id) {
+    Motion& motion = motions_[id];
+    if (motion.task == kNoTask) continue;
+    const TaskId task = motion.task;
+    const std::uint32_t before = sharing_.flow(id).entity, after = row_of_[schedule_[task].entity];
+    if (before == after) continue;
+    move(motion, id, sharing_.flow(id).rate);
+    const double left = services_[before].bits > 0 ? motion.bits / services_[before].bits : 0;
+    moved_bits_[before] -= motion.bits;
+    moved_bits_[after] += left * services_[after].bits;
+    motion.task = kNoTask;
+    ++motion.stamp;
+    sharing_.remove(id);
+    launch(task, after, left * services_[after].bits);
+  }
 }
 
 /// A rank that was to be late but computed nothing any more was not: the caller should know.

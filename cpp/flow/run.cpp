@@ -32,8 +32,8 @@ Run::Run(const GraphColumns& graph, const EntityColumns& entities, std::span<con
     }
   }
   if (!graph.need.empty()) released_.resize(schedule_.size());
-  find_alone_times();
-  watch_ranks();
+  for (std::uint32_t e = 0; e < entities_.size(); ++e) find_alone_time(e);
+  watch_faults();
   watch_contention();
 }
 
@@ -172,7 +172,7 @@ void Run::start(TaskId id) {
   if (!task.is_computation()) {
     task.start = now();
     if (contending_) come_or_go(id, 1);
-    push(now() + services_[task.entity].latency, Topic::latency_over, id);
+    push(now() + services_[row_of(task.entity)].latency, Topic::latency_over, id);
     return;
   }
   const Ps duration = spread(task.start, task.rank, id);
@@ -222,7 +222,8 @@ void Run::write_columns() {
 void Run::write_link_bytes() {
   result_.link_bytes.assign(capacity_bps_.size(), 0.0);
   for (std::size_t e = 0; e < entities_.size(); ++e) {
-    const double bytes = entities_.volume_bytes[e] * static_cast<double>(services_[e].runs);
+    double bytes = entities_.volume_bytes[e] * static_cast<double>(services_[e].runs);
+    if (!moved_bits_.empty()) bytes += moved_bits_[e] / 8;
     for (auto k = entities_.link_ptr[e]; k < entities_.link_ptr[e + 1]; ++k) {
       const auto pair = static_cast<std::size_t>(k);
       result_.link_bytes[static_cast<std::size_t>(entities_.link_idx[pair])] += bytes * entities_.link_share[pair];
@@ -235,7 +236,7 @@ void Run::write_link_bytes() {
 Result simulate(const GraphColumns& graph, const EntityColumns& entities, std::span<const double> capacity_bps,
                 const FaultColumns& faults, const Options& options, const Poll& poll) {
   check_entities(entities, capacity_bps);
-  check_faults(faults, capacity_bps.size(), static_cast<std::size_t>(std::max(graph.ranks, 0)));
+  check_faults(faults, capacity_bps.size(), static_cast<std::size_t>(std::max(graph.ranks, 0)), entities.size());
   return Run(graph, entities, capacity_bps, faults, options, poll).finish();
 }
 

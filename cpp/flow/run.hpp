@@ -19,7 +19,7 @@ namespace railyard {
 Ps time_for(double amount, double per_second);
 
 /// Throws std::invalid_argument when a fault is impossible.
-void check_faults(const FaultColumns& faults, std::size_t links, std::size_t ranks);
+void check_faults(const FaultColumns& faults, std::size_t links, std::size_t ranks, std::size_t entities);
 
 class Run {
  public:
@@ -93,19 +93,23 @@ class Run {
   void write_link_bytes();
 
   // flowing.cpp: communications
-  void find_alone_times();
+  void find_alone_time(std::uint32_t entity);
   void begin_flow(TaskId id);
+  void launch(TaskId id, std::uint32_t row, double bits);
   void flow_event(FlowId id, std::uint32_t stamp);
   void settle();
   void move(Motion& motion, FlowId id, double rate);
   void schedule(Motion& motion, FlowId id, double rate);
 
   // faults.cpp: computations that a fault concerns, and faults themselves
-  void watch_ranks();
+  void watch_faults();
   void fault_event(std::uint32_t row);
   void set_speed(std::int32_t rank, double speed);
   void delay(std::int32_t rank, Ps by);
   void apply_link_faults();
+  void reroute();
+  /// The row by which an entity flows now.
+  std::uint32_t row_of(std::uint32_t entity) const { return row_of_.empty() ? entity : row_of_[entity]; }
   void note_idle_faults();
 
   // beside.cpp: computations whose speed changes while they run, and the communications beside them
@@ -144,6 +148,9 @@ class Run {
   std::vector<std::int32_t> changed_ranks_;
   std::vector<std::uint32_t> changed_links_;
   std::vector<double> changed_capacity_;
+  std::vector<std::uint32_t> row_of_;  ///< By entity; empty where none is ever rerouted.
+  std::vector<double> moved_bits_;     ///< By row: what reroutes took to it or, negative, from it.
+  bool rerouted_ = false;              ///< Since the last settle().
   std::vector<bool> released_;  ///< Tasks that wait for nothing any more; empty where every task waits for all.
   std::size_t done_ = 0;
   Result result_;

@@ -210,16 +210,34 @@ void Sharing::detach(FlowId id) {
   }
 }
 
-void Sharing::set_capacities(std::span<const std::uint32_t> changed, std::span<const double> capacity_bps) {
-  for (FlowId id = 0; id < flows_.size(); ++id) {
-    if (flows_[id].active) detach(id);
+void Sharing::watch(std::span<const std::uint32_t> watched) {
+  for (const std::uint32_t link : watched) users_.try_emplace(link);
+  for (std::uint32_t e = 0; e < entities_.size(); ++e) {
+    for (auto k = entities_.link_ptr[e]; k < entities_.link_ptr[e + 1]; ++k) {
+      const auto link = static_cast<std::uint32_t>(entities_.link_idx[static_cast<std::size_t>(k)]);
+      if (const auto found = users_.find(link); found != users_.end()) found->second.push_back(e);
+    }
   }
-  touched_.clear();
-  for (std::size_t i = 0; i < changed.size(); ++i) links_.set_capacity(changed[i], capacity_bps[i]);
-  find_alone_rates();
+}
+
+std::vector<std::uint32_t> Sharing::set_capacities(std::span<const std::uint32_t> changed,
+                                                   std::span<const double> capacity_bps) {
+  std::vector<std::uint32_t> entities;
+  for (const std::uint32_t index : changed) {
+    const std::vector<std::uint32_t>& users = users_.at(index);
+    entities.insert(entities.end(), users.begin(), users.end());
+  }
+  std::sort(entities.begin(), entities.end());
+  entities.erase(std::unique(entities.begin(), entities.end()), entities.end());
+  std::vector<FlowId> flows;
   for (FlowId id = 0; id < flows_.size(); ++id) {
+    if (flows_[id].active && std::binary_search(entities.begin(), entities.end(), flows_[id].entity)) flows.push_back(id);
+  }
+  for (const FlowId id : flows) detach(id);
+  for (std::size_t i = 0; i < changed.size(); ++i) links_.set_capacity(changed[i], capacity_bps[i]);
+  for (const std::uint32_t e : entities) rows_[e].alone_rate = railyard::alone_rate(entities_, e, links_.capacities());
+  for (const FlowId id : flows) {
     Flow& flow = flows_[id];
-    if (!flow.active) continue;
     note_change(id);
     flow.rate = flow.level = 0;
     flow.max_rate = rows_[flow.entity].alone_rate;
@@ -227,6 +245,7 @@ void Sharing::set_capacities(std::span<const std::uint32_t> changed, std::span<c
     flow.dirty = false;
     mark_dirty(id);
   }
+  return entities;
 }
 
 void Sharing::note_change(FlowId id) {

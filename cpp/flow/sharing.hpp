@@ -68,8 +68,10 @@ class Sharing {
   /// A flow that asks for no more than `most`, which is positive.
   FlowId add(std::uint32_t entity, double most);
   void remove(FlowId flow);
-  /// New capacities; every active flow is dirty afterwards.
-  void set_capacities(std::span<const std::uint32_t> links, std::span<const double> capacity_bps);
+  /// Notes which entities use some links, whose capacities may change. Called once, before set_capacities().
+  void watch(std::span<const std::uint32_t> links);
+  /// New capacities of watched links; the flows on them are dirty afterwards. Returns the entities that use them.
+  std::vector<std::uint32_t> set_capacities(std::span<const std::uint32_t> links, std::span<const double> capacity_bps);
 
   /// Finds the rates of all that additions, removals and new capacities have touched.
   void settle();
@@ -191,6 +193,7 @@ class Sharing {
   std::vector<FlowId> dirty_;
   std::vector<std::uint32_t> touched_;  ///< Links that lost a flow while they could bind.
   std::vector<RateChange> changes_;
+  std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> users_;  ///< Of watched links: their entities.
   std::uint32_t epoch_ = 0;
   Effort effort_;
 

@@ -140,6 +140,7 @@ TEST(sharing_follows_capacities) {
   std::vector<FlowId> active;
   for (std::uint32_t e = 0; e < 20; ++e) active.push_back(sharing.add(e));
   sharing.settle();
+  sharing.watch(std::vector<std::uint32_t>{0, 1, 2, 3, 4, 5});
   for (std::uint32_t link = 0; link < 6; ++link) {
     const std::vector<std::uint32_t> changed{link};
     capacity[link] = link == 3 ? 0.0 : 1e9 * (1 + link);

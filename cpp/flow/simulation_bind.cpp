@@ -105,7 +105,7 @@ void bind_inputs(nb::module_& m) {
            "comm_ptr"_a, "comm_ranks"_a, "entity"_a, "loss_index"_a = nb::none(), "loss"_a = nb::none(),
            "contenders"_a = 0, "release_ps"_a = nb::none(), "delay_ps"_a = nb::none(), "need"_a = nb::none(),
            "task_key"_a = nb::none(), "rank_key"_a = nb::none());
-  nb::class_<Faults>(m, "Faults", "Columns of faults: kind 0 link factor, 1 rank speed, 2 rank late.")
+  nb::class_<Faults>(m, "Faults", "Columns of faults: kind 0 link factor, 1 rank speed, 2 rank late, 3 rerouted.")
       .def(nb::init<Column<std::int64_t>, Column<std::uint8_t>, Column<std::int32_t>, Column<double>>(),
            nb::kw_only(), "at_ps"_a, "kind"_a, "target"_a, "value"_a);
 }

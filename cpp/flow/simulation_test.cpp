@@ -72,6 +72,42 @@ TEST(simulation_applies_faults) {
   CHECK_THROWS(std::invalid_argument, "fault", play(graph, entities, {8e12}, {}, {at, kind, target, wrong}));
 }
 
+TEST(simulation_reroutes_what_flows_and_what_follows) {
+  GraphRows graph;
+  graph.add(Kind::transfer, 0, 0, 0, 0);
+  graph.add(Kind::transfer, 0, 0, 0, 0, {0});
+  EntityRows entities;
+  entities.add({{0, 1.0}}, 1'000, 1, 1e300, 3);
+  entities.add({{1, 2.0}}, 1'000, 1, 1e300, 11);
+  const std::vector<std::int64_t> at{403, 703};
+  const std::vector<std::uint8_t> kind{0, 3};
+  const std::vector<std::int32_t> target{0, 0};
+  const std::vector<double> value{0.0, 1};
+  const Result result = play(graph, entities, {8e12, 8e12}, {}, {at, kind, target, value});
+  // 400 bytes before the death, nothing for 300 ps, 600 bytes at half a byte a ps; then 1,000 bytes by the new way.
+  CHECK(result.end_ps == (BigVector<Ps>{1'903, 1'903 + 11 + 2'000}));
+  CHECK(result.link_bytes == (std::vector<double>{400, 2 * 1'600}));
+  const std::vector<double> wrong{0.0, 2};
+  CHECK_THROWS(std::invalid_argument, "fault", play(graph, entities, {8e12, 8e12}, {}, {at, kind, target, wrong}));
+}
+
+TEST(simulation_shares_the_links_of_a_new_way) {
+  GraphRows graph;
+  graph.ranks = 2;
+  graph.add(Kind::transfer, 0, 0, 0, 0);
+  graph.add(Kind::transfer, 1, 0, 0, 1);
+  EntityRows entities;
+  entities.add({{0, 1.0}}, 1'000);
+  entities.add({{1, 1.0}}, 1'000);
+  entities.add({{1, 1.0}}, 1'000);
+  const std::vector<std::int64_t> at{200, 200};
+  const std::vector<std::uint8_t> kind{0, 3};
+  const std::vector<std::int32_t> target{0, 0};
+  const std::vector<double> value{0.0, 2};
+  const Result result = play(graph, entities, {8e12, 8e12}, {}, {at, kind, target, value});
+  CHECK(result.end_ps == (BigVector<Ps>{1'800, 1'800}));
+}
+
 TEST(simulation_records_links) {
   GraphRows graph;
   graph.add(Kind::transfer, 0, 0, 0, 0);

@@ -163,6 +163,14 @@ class Cluster:
             scale_up=replace(self.scale_up, ranks=ranks, domain=domain),
         )
 
+    def without(self, links: NDArray[np.int64]) -> Cluster:
+        """The same machine whose routes keep off some links; where none is left they go on to lead to a dead one.
+
+        Args:
+            links: Ids of physical links.
+        """
+        return self.with_networks({id(network): network.without(links) for network in self.networks})
+
     def with_networks(self, copies: Mapping[int, Network]) -> Cluster:
         """With other networks, by the identity of those that they replace."""
         return replace(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ import numpy as np
 from railyard.cluster import detour, hashing, paths
 from railyard.cluster.links import Csr, CsrWeighted
 from railyard.cluster.topology.wiring import ACCESS_CROSSBAR
+from railyard.cluster.withdrawal import withdrawn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -105,6 +106,16 @@ class Network:
             below = capacity[0] / 2 if tier.kind == "long" else capacity[index - 1 if tier.name != "border" else 0]
             out[tier.name] = below / capacity[index]
         return out
+
+    def without(self, links: NDArray[np.int64]) -> Network:
+        """The same network whose routes keep off some of the cluster's links, as far as there are others.
+
+        Bundles keep their routes: a fabric that sprays uses what is left of each.
+        """
+        own = links[(links >= self.link_offset) & (links < self.link_offset + self.wiring.links)] - self.link_offset
+        if not len(own):
+            return self
+        return replace(self, wiring=replace(self.wiring, routing=withdrawn(self.wiring, own)))
 
     @cached_property
     def _salts(self) -> NDArray[np.uint64]:

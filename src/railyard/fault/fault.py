@@ -1,0 +1,131 @@
+"""The base of every kind of fault: when it comes, what it asks of places, and the registry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from railyard.errors import InputError
+from railyard.fault.effect import Spell
+from railyard.registry import Registry
+from railyard.schema import field as f
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from railyard.fault.effect import Effect
+
+    Links = NDArray[np.int64]
+
+MOST_SPELLS = 10_000
+
+
+class Places(Protocol):
+    """Names of links, switches and hosts as numbers of directed links.
+
+    Every method raises InputError for a place that is not there, with the nearest that is.
+    """
+
+    def link(self, number: int) -> Links:
+        """One directed link by its number."""
+        ...
+
+    def tier(self, name: str) -> Links:
+        """Both directions of all links of a tier."""
+        ...
+
+    def cable(self, ends: str) -> Links:
+        """Both directions of all cables between two nodes: `leaf 0 - spine 1`."""
+        ...
+
+    def switch(self, name: str) -> Links:
+        """Both directions of all links of a switch."""
+        ...
+
+    def nic(self, host: int, nic: int, port: int | None) -> Links:
+        """Both directions of the links of a host's NIC, or of one of its ports."""
+        ...
+
+    def host(self, host: int) -> Links:
+        """Both directions of all links of a host."""
+        ...
+
+    def ranks_of_host(self, host: int) -> tuple[int, ...]:
+        """The ranks that run on a host."""
+        ...
+
+    def rank(self, rank: int) -> int:
+        """The rank, if there is one."""
+        ...
+
+    def every_link(self) -> Links:
+        """All links."""
+        ...
+
+
+class Fault(Protocol):
+    """Something that goes wrong: a frozen record of its keys, and what it does."""
+
+    kind: ClassVar[str]
+
+    def effects(self, places: Places) -> Iterator[Effect]:
+        """What it does to links and ranks.
+
+        Raises:
+            InputError: A place that it names is not there.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spells:
+    """When a fault holds: once or several times, for a while or for good.
+
+    Attributes:
+        at_ps: When it begins, ps from the start of the run.
+        for_ps: How long it lasts; None: for good.
+        every_ps: From one beginning to the next; None: it comes once.
+        times: How often it comes, with `every_ps`.
+    """
+
+    at_ps: int = field(default=0, metadata=f.time("at", "When it begins, from the start of the run", "20 ms"))
+    for_ps: int | None = field(default=None, metadata=f.time("for", "How long it lasts; for good when left out", "5 s"))
+    every_ps: int | None = field(
+        default=None, metadata=f.time("every", "From one beginning to the next, of what flaps", "30 s")
+    )
+    times: int = field(default=1, metadata=f.count("times", "How often it comes, with `every`"))
+
+    def __post_init__(self) -> None:
+        """Refuses times that cannot be."""
+        expect(self.at_ps >= 0, "a fault begins before the run", "at", f"{self.at_ps} ps", "at least 0 s")
+        expect(self.for_ps is None or self.for_ps > 0, "a fault lasts some time", "for", self.for_ps, "above 0 s")
+        expect(1 <= self.times <= MOST_SPELLS, "expected a number of times", "times", self.times, f"1 to {MOST_SPELLS}")
+        if self.times == 1 and self.every_ps is None:
+            return
+        expect(self.every_ps is not None, "what comes several times has a period", "every", None, "a time")
+        expect(self.for_ps is not None, "what comes several times lasts some time", "for", None, "a time")
+        between = self.every_ps is not None and self.for_ps is not None and self.every_ps > self.for_ps
+        expect(between, "it comes again before it is over", "every", self.every_ps, f"above {self.for_ps} ps")
+
+    @property
+    def spells(self) -> tuple[Spell, ...]:
+        """From when on and until when, in the order of time."""
+        step = self.every_ps or 0
+        begins = [self.at_ps + turn * step for turn in range(self.times)]
+        return tuple(Spell(begin, None if self.for_ps is None else begin + self.for_ps) for begin in begins)
+
+
+def expect(holds: bool, message: str, key: str, found: object, allowed: str) -> None:
+    """Refuses a key's value.
+
+    Raises:
+        InputError: `holds` is false.
+    """
+    if not holds:
+        raise InputError(message, key=key, found=found, allowed=allowed)
+
+
+faults: Registry[type[Fault]] = Registry("fault", package="railyard.fault")
