@@ -198,7 +198,9 @@ void Run::complete(TaskId id) {
 
 void Run::explain_deadlock() {
   for (const Motion& motion : motions_) {
-    if (motion.task != kNoTask) result_.stuck.push_back(static_cast<std::int32_t>(motion.task));
+    if (motion.task == kNoTask) continue;
+    result_.stuck.push_back(static_cast<std::int32_t>(motion.task));
+    result_.stuck_since_ps.push_back(schedule_[motion.task].start);
   }
   result_.outcome = Result::Outcome::stalled;
   if (!result_.stuck.empty()) return;

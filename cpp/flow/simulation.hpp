@@ -31,6 +31,7 @@ struct Result {
   BigVector<Ps> contention_ps;              ///< Longer by communications beside it; empty when nothing is slowed that way.
   std::vector<double> link_bytes;       ///< On the wire, of all that ended.
   std::vector<std::int32_t> stuck;
+  std::vector<Ps> stuck_since_ps;  ///< Start of each where the run is stalled.
   std::vector<std::int32_t> idle_faults;  ///< Rows of rank_late that met no computation.
   std::vector<double> probe_bytes;      ///< [sample][link] row-major, by integration of rates over time.
   Ps probe_interval_ps = 0;

@@ -118,6 +118,7 @@ void bind_results(nb::module_& m) {
       .def_prop_ro("contention_ps", column_of<Result, &Result::contention_ps>())
       .def_prop_ro("link_bytes", column_of<Result, &Result::link_bytes>())
       .def_prop_ro("stuck", column_of<Result, &Result::stuck>())
+      .def_prop_ro("stuck_since_ps", column_of<Result, &Result::stuck_since_ps>())
       .def_prop_ro("idle_faults", column_of<Result, &Result::idle_faults>())
       .def_prop_ro("probe_bytes", column_of<Result, &Result::probe_bytes>())
       .def_ro("probe_interval_ps", &Result::probe_interval_ps)

@@ -2,7 +2,7 @@
 
     RailyardError
     ├── InputError        what the user wrote is wrong: exit code 2
-    ├── SimulationError   a run cannot finish: exit code 1
+    ├── SimulationError   a run cannot finish: exit code 1 (`Hung`: for dead links)
     └── StaleCoreError    Railyard was updated and its compiled part was not: exit code 1
 
 An `InputError` names the file, line, key, what was found, what is allowed and the nearest right spelling, and may carry
@@ -35,6 +35,20 @@ class Stopped(RailyardError):
 
 class SimulationError(RailyardError):
     """A run cannot finish: a deadlock, a flow without a path, a fault that never ends."""
+
+
+class Hung(SimulationError):
+    """Communications wait for dead links that nothing brings back.
+
+    Attributes:
+        since_ps: From when on the first of them has waited, in simulated time: its start, or the links' death.
+        what: That one, in words.
+    """
+
+    def __init__(self, message: str, since_ps: int, what: str) -> None:
+        super().__init__(message)
+        self.since_ps = since_ps
+        self.what = what
 
 
 class StaleCoreError(RailyardError):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from railyard.engine.packet import Fault, Settings, Traffic, crossbar, leaf_spine, run
+from railyard.engine.packet import LinkFault, Settings, Traffic, crossbar, leaf_spine, run
 from railyard.engine.packet.faults import both_ways, down, errors, flapping, of_node, slow
 from railyard.errors import InputError
 
@@ -105,7 +105,9 @@ def test_without_any_way_left_a_run_ends_when_told(network):
 def test_wrong_faults_are_refused(network, fault):
     with pytest.raises(InputError):
         run(
-            network, pair(), Settings(faults=(Fault(**{"at_ps": 0, "link": 0, "kind": "rate", "value": 0.0, **fault}),))
+            network,
+            pair(),
+            Settings(faults=(LinkFault(**{"at_ps": 0, "link": 0, "kind": "rate", "value": 0.0, **fault}),)),
         )
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.engine.packet import Fault, PacketNetwork, Settings, Traffic, fat_tree, leaf_spine, run
+from railyard.engine.packet import LinkFault, PacketNetwork, Settings, Traffic, fat_tree, leaf_spine, run
 from railyard.engine.packet.faults import down
 from railyard.errors import InputError, SimulationError
 from railyard.fabric import fabrics
@@ -194,7 +194,7 @@ def test_a_link_that_dies_costs_what_was_on_it_and_the_detection():
 
 def test_bit_errors_give_credits_back():
     network = ndr(8)
-    errors = tuple(Fault(0, link, "errors", 3e-8) for link in range(network.links))
+    errors = tuple(LinkFault(0, link, "errors", 3e-8) for link in range(network.links))
     found = run(
         network,
         Traffic.of(8, [0, 1, 2], [7, 6, 5], 1_000_000),

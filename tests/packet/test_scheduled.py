@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.engine.packet import (
-    Fault,
+    LinkFault,
     PacketNetwork,
     Settings,
     Traffic,
@@ -150,7 +150,9 @@ def test_a_dead_link_costs_its_share() -> None:
     found = run(
         network,
         Traffic.of(HOSTS, source, target, size),
-        replace(FABRIC, faults=(Fault(at_ps=20_000_000, link=link, kind="rate", value=0.0),), rdma_rto_ps=200_000_000),
+        replace(
+            FABRIC, faults=(LinkFault(at_ps=20_000_000, link=link, kind="rate", value=0.0),), rdma_rto_ps=200_000_000
+        ),
     )
     assert found.ended.all()
     assert "scheduled" in found.meta

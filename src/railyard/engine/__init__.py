@@ -7,28 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from railyard.engine.contract import (
-        DegradeLink,
         Engine,
-        Fault,
         Jitter,
-        Late,
         Probes,
         Progress,
-        SlowAccelerator,
         Stall,
         engines,
         get,
     )
 
 __all__ = [
-    "DegradeLink",
     "Engine",
-    "Fault",
     "Jitter",
-    "Late",
     "Probes",
     "Progress",
-    "SlowAccelerator",
     "Stall",
     "engines",
     "get",

@@ -1,4 +1,4 @@
-"""What every engine takes and gives: the protocol, the faults, jitter and probes, and the registry."""
+"""What every engine takes and gives: the protocol, jitter and probes, and the registry."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster
     from railyard.collective.policy import CollectivePolicy
+    from railyard.fault import Fault
     from railyard.graph import Job, Record
 
 Progress = Callable[[int, int, int], None]
@@ -23,88 +24,6 @@ Progress = Callable[[int, int, int], None]
 def _check(holds: bool, message: str, key: str, found: object, allowed: str) -> None:
     if not holds:
         raise InputError(message, key=key, found=found, allowed=allowed)
-
-
-def _check_interval(start_ps: int, end_ps: int | None) -> None:
-    _check(start_ps >= 0, "a fault begins before the run", "start", start_ps, "at least 0 ps")
-    _check(end_ps is None or end_ps > start_ps, "a fault ends before it begins", "end", end_ps, f"after {start_ps} ps")
-
-
-def _check_factor(factor: float, message: str) -> None:
-    _check(0 < factor < 1, message, "factor", factor, "above 0 and below 1, such as 50 %")
-
-
-@dataclass(frozen=True)
-class Late:
-    """One rank is late once: the computation that runs at `at_ps`, or the next one, takes `by_ps` longer.
-
-    Attributes:
-        rank: The rank.
-        by_ps: How much longer, in ps.
-        at_ps: From when on, in ps.
-    """
-
-    rank: int
-    by_ps: int
-    at_ps: int = 0
-
-    def __post_init__(self) -> None:
-        _check(self.by_ps >= 0, "a rank cannot be early", "by", self.by_ps, "at least 0 ps")
-        _check(self.at_ps >= 0, "a fault begins before the run", "at", self.at_ps, "at least 0 ps")
-
-
-@dataclass(frozen=True)
-class SlowAccelerator:
-    """One accelerator computes slower for a while; a computation in flight is slowed from then on.
-
-    Attributes:
-        rank: The rank.
-        factor: Speed as a share of the nominal speed, between 0 and 1; 0.8 takes 1.25 times as long.
-        start_ps: From when on, in ps.
-        end_ps: Until when, in ps; None: to the end of the run.
-    """
-
-    rank: int
-    factor: float
-    start_ps: int = 0
-    end_ps: int | None = None
-
-    def __post_init__(self) -> None:
-        _check_factor(self.factor, "a slow accelerator has some of its speed, and not all of it")
-        _check_interval(self.start_ps, self.end_ps)
-
-
-@dataclass(frozen=True)
-class DegradeLink:
-    """A link, or every link of a tier, carries less for a while; rates are shared anew at once.
-
-    Attributes:
-        factor: Capacity as a share of the link's rate, between 0 and 1.
-        link: Id of one directed link in the cluster's table.
-        tier: Name of a tier as in `cluster.links.tiers`, or its last word ("leaf-spine" on every network that has one).
-        start_ps: From when on, in ps.
-        end_ps: Until when, in ps; None: to the end of the run.
-    """
-
-    factor: float
-    link: int | None = None
-    tier: str | None = None
-    start_ps: int = 0
-    end_ps: int | None = None
-
-    def __post_init__(self) -> None:
-        _check_factor(self.factor, "a degraded link has some of its capacity, and not all of it")
-        _check(
-            (self.link is None) != (self.tier is None),
-            "either a link or a tier is degraded",
-            "link",
-            None,
-            "one of both",
-        )
-        _check_interval(self.start_ps, self.end_ps)
-
-
-Fault = Late | SlowAccelerator | DegradeLink
 
 
 @dataclass(frozen=True)
@@ -219,7 +138,8 @@ class Engine(Protocol):
 
         Raises:
             InputError: Jobs, cluster, faults or probes do not fit together.
-            SimulationError: The run cannot finish: tasks form a dependency cycle, or for a dead link.
+            Hung: Communications wait for dead links that nothing brings back.
+            SimulationError: The run cannot finish: tasks form a dependency cycle.
         """
         ...
 

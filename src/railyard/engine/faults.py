@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from railyard import _core
-from railyard.engine.contract import DegradeLink, Fault, Late, SlowAccelerator
-from railyard.errors import InputError, did_you_mean
+from railyard.errors import InputError
+from railyard.fault import LinkErrors, LinkRate, RankDeath, RankDelay, RankSpeed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from railyard.cluster.links import LinkTable
+    from railyard.engine.outages import Outage
+    from railyard.fault import Effect, Fault, Places
 
-_LINK_FACTOR, _RANK_SPEED, _RANK_LATE = 0, 1, 2
+_LINK_FACTOR, _RANK_SPEED, _RANK_LATE, REROUTED = 0, 1, 2, 3
+
+Row = tuple[int, int, int, float, int]
+"""When, kind, target, value, index of the fault."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +33,10 @@ class FaultColumns:
 
     Attributes:
         at_ps: int64, when.
-        kind: uint8; 0: factor of a link's rate, 1: speed of a rank, 2: delay of a rank's computation in ps.
-        target: int32, link or rank.
-        value: float64, the new factor, speed or the delay.
+        kind: uint8; 0: factor of a link's rate, 1: speed of a rank, 2: delay of a rank's computation in ps, 3: row by
+            which an entity flows.
+        target: int32, link, rank or entity.
+        value: float64, the new factor, speed, the delay, the row.
         origin: int32, index of the fault that a row comes from, -1 where several overlap.
     """
 
@@ -39,6 +45,18 @@ class FaultColumns:
     target: NDArray[np.int32]
     value: NDArray[np.float64]
     origin: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> FaultColumns:
+        """From rows."""
+        at, kind, target, value, origin = zip(*rows, strict=True) if rows else ((),) * 5
+        return cls(
+            np.array(at, np.int64),
+            np.array(kind, np.uint8),
+            np.array(target, np.int32),
+            np.array(value, np.float64),
+            np.array(origin, np.int32),
+        )
 
     def core(self) -> _core.Faults:
         """The same for the core, which copies nothing."""
@@ -59,93 +77,116 @@ def placed(faults: Sequence[Fault], rank: NDArray[np.int32]) -> tuple[Fault, ...
 
 
 def _placed(fault: Fault, rank: NDArray[np.int32], index: int) -> Fault:
-    if isinstance(fault, DegradeLink):
+    own = getattr(fault, "rank", None)
+    if own is None:
         return fault
-    _check_rank(fault.rank, len(rank), index)
-    return replace(fault, rank=int(rank[fault.rank]))
+    if not 0 <= own < len(rank):
+        allowed = f"0 to {len(rank) - 1}"
+        raise InputError("there is no such rank", key=f"faults.{index}.rank", found=own, allowed=allowed)
+    return cast("Fault", replace(cast("Any", fault), rank=int(rank[own])))
 
 
-def expand(faults: Sequence[Fault], links: LinkTable, ranks: int) -> FaultColumns:
-    """Faults as changes of state; where faults of one kind overlap on one thing, their factors are multiplied.
+def noted(faults: Sequence[Fault]) -> list[dict[str, object]]:
+    """Faults as plain values, for the record's `meta`."""
+    return [{"kind": fault.kind, **asdict(cast("Any", fault))} for fault in faults]
 
-    Args:
-        faults: What goes wrong.
-        links: The cluster's links; a bundle loses what its members lose.
-        ranks: Number of ranks.
+
+def effects_of(faults: Sequence[Fault], places: Places) -> list[tuple[int, Effect]]:
+    """What faults do, each with the index of its fault.
 
     Raises:
-        InputError: A fault names a rank, link or tier that does not exist.
+        InputError: A place that a fault names is not there.
     """
-    rows: list[tuple[int, int, int, float, int]] = []
+    found: list[tuple[int, Effect]] = []
     for index, fault in enumerate(faults):
-        if not isinstance(fault, DegradeLink):
-            _check_rank(fault.rank, ranks, index)
-        if isinstance(fault, Late):
-            rows.append((fault.at_ps, _RANK_LATE, fault.rank, float(fault.by_ps), index))
-    rows += _speeds([fault for fault in faults if isinstance(fault, SlowAccelerator)])
-    rows += _capacities([(i, fault) for i, fault in enumerate(faults) if isinstance(fault, DegradeLink)], links)
-    at, kind, target, value, origin = zip(*rows, strict=True) if rows else ((),) * 5
-    return FaultColumns(
-        np.array(at, np.int64),
-        np.array(kind, np.uint8),
-        np.array(target, np.int32),
-        np.array(value, np.float64),
-        np.array(origin, np.int32),
+        try:
+            found += [(index, effect) for effect in fault.effects(places)]
+        except InputError as error:
+            raise error.located(key=f"faults.{index}") from None
+    return found
+
+
+def expand(effects: Iterable[tuple[int, Effect]], links: LinkTable, outages: Sequence[Outage] = ()) -> list[Row]:
+    """Effects as changes of state; where those of one kind overlap on one thing, their factors are multiplied.
+
+    Args:
+        effects: With the index of the fault of each.
+        links: The cluster's links; a bundle loses what its members lose.
+        outages: Of dead links.
+
+    Raises:
+        InputError: An effect that no flow can have.
+    """
+    rows: list[Row] = []
+    speeds: list[RankSpeed] = []
+    rates: list[LinkRate] = []
+    for index, effect in effects:
+        match effect:
+            case RankDelay():
+                rows.append((effect.at_ps, _RANK_LATE, effect.rank, float(effect.by_ps), index))
+            case RankSpeed():
+                speeds.append(effect)
+            case LinkRate() if effect.factor > 0:
+                rates.append(effect)
+            case RankDeath() | LinkErrors():
+                _refuse(effect, index)
+    return [*rows, *_speeds(speeds), *_capacities(rates, outages, links)]
+
+
+def _refuse(effect: RankDeath | LinkErrors, index: int) -> None:
+    if isinstance(effect, LinkErrors):
+        raise InputError(
+            "flows know no bit errors", key=f"faults.{index}", hint="use the engine `packet`, or `railyard packet`"
+        )
+    raise InputError(
+        "an engine runs the step of a job that lives",
+        key=f"faults.{index}",
+        hint="in a scenario the death of a rank ends the step, and the job starts again from its checkpoint",
     )
 
 
-def _check_rank(rank: int, ranks: int, index: int) -> None:
-    if not 0 <= rank < ranks:
-        raise InputError("there is no such rank", key=f"faults[{index}].rank", found=rank, allowed=f"0 to {ranks - 1}")
-
-
-def _speeds(faults: Sequence[SlowAccelerator]) -> Iterator[tuple[int, int, int, float, int]]:
-    by_rank: dict[int, list[SlowAccelerator]] = defaultdict(list)
-    for fault in faults:
-        by_rank[fault.rank].append(fault)
+def _speeds(effects: Sequence[RankSpeed]) -> Iterator[Row]:
+    by_rank: dict[int, list[RankSpeed]] = defaultdict(list)
+    for effect in effects:
+        by_rank[effect.rank].append(effect)
     for rank, of_rank in by_rank.items():
         for at in _times(of_rank):
-            yield at, _RANK_SPEED, rank, float(np.prod([f.factor for f in of_rank if _holds(f, at)])), -1
+            yield at, _RANK_SPEED, rank, float(np.prod([e.factor for e in of_rank if e.spell.holds(at)])), -1
 
 
-def _capacities(
-    faults: Sequence[tuple[int, DegradeLink]], links: LinkTable
-) -> Iterator[tuple[int, int, int, float, int]]:
-    reached = [(fault, _links_of(fault, links, index)) for index, fault in faults]
+def _capacities(effects: Sequence[LinkRate], outages: Sequence[Outage], links: LinkTable) -> Iterator[Row]:
     before = links.rate_bps
-    for at in _times([fault for fault, _ in reached]):
+    times = {time for outage in outages for time in outage.times}
+    for at in sorted({*_times(effects), *times}):
         rate = links.rate_bps.copy()
-        for fault, link in reached:
-            if _holds(fault, at):
-                rate[link] *= fault.factor
-        rate = links.with_bundles(rate)
+        for effect in effects:
+            if effect.spell.holds(at):
+                rate[effect.link] *= effect.factor
+        rate = _with_outages(rate, outages, links, at)
         for changed in np.flatnonzero(rate != before).tolist():
             nominal = links.rate_bps[changed]
             yield at, _LINK_FACTOR, changed, float(rate[changed] / nominal) if nominal > 0 else 0.0, -1
         before = rate
 
 
-def _times(faults: Sequence[SlowAccelerator] | Sequence[DegradeLink]) -> list[int]:
-    return sorted({f.start_ps for f in faults} | {f.end_ps for f in faults if f.end_ps is not None})
+def _with_outages(
+    rate_bps: NDArray[np.float64], outages: Sequence[Outage], links: LinkTable, at_ps: int
+) -> NDArray[np.float64]:
+    """Rates with bundles: what is sprayed over a dead link stops until routes know, and then has what is left."""
+    usable = rate_bps.copy()
+    for outage in outages:
+        if outage.is_dead(at_ps) or outage.is_withdrawn(at_ps):
+            usable[outage.link] = 0.0
+        if outage.is_dead(at_ps):
+            rate_bps[outage.link] = 0.0
+    rate_bps[links.physical :] = links.with_bundles(usable)[links.physical :]
+    for outage in outages:
+        if outage.is_dead(at_ps) and not outage.is_withdrawn(at_ps):
+            bundle = links.bundle_of[outage.link]
+            rate_bps[bundle[bundle >= 0]] = 0.0
+    return rate_bps
 
 
-def _holds(fault: SlowAccelerator | DegradeLink, at: int) -> bool:
-    return fault.start_ps <= at and (fault.end_ps is None or at < fault.end_ps)
-
-
-def _links_of(fault: DegradeLink, links: LinkTable, index: int) -> NDArray[np.int32]:
-    if fault.link is not None:
-        if not 0 <= fault.link < links.physical:
-            allowed = f"0 to {links.physical - 1}"
-            raise InputError("there is no such link", key=f"faults[{index}].link", found=fault.link, allowed=allowed)
-        return np.array([fault.link], np.int32)
-    tiers = [name for name in links.tiers if fault.tier in (name, name.split()[-1])]
-    if not tiers:
-        raise InputError(
-            f"the cluster has no tier `{fault.tier}`",
-            key=f"faults[{index}].tier",
-            found=fault.tier,
-            allowed=links.tiers,
-            hint=did_you_mean(str(fault.tier), links.tiers),
-        )
-    return np.concatenate([links.of_tier(name) for name in tiers])
+def _times(effects: Sequence[RankSpeed] | Sequence[LinkRate]) -> list[int]:
+    ends = {effect.spell.end_ps for effect in effects} - {None}
+    return sorted({effect.spell.begin_ps for effect in effects} | cast("set[int]", ends))

@@ -9,12 +9,16 @@ import numpy as np
 
 from railyard import _core
 from railyard.engine import probing
-from railyard.engine.contract import Fault, Jitter, Late, Probes, Progress
-from railyard.engine.faults import FaultColumns, expand, placed
+from railyard.engine.contract import Jitter, Probes, Progress
+from railyard.engine.faults import FaultColumns, effects_of, expand, noted, placed
 from railyard.engine.joint import jitter_keys, joint
 from railyard.engine.lowering import Lowered, lower
+from railyard.engine.outages import outages_of
+from railyard.engine.rerouting import Rerouted, rerouted
 from railyard.engine.stalls import drawn, swung
-from railyard.errors import InputError, SimulationError
+from railyard.errors import Hung, InputError, SimulationError
+from railyard.fault import Late, LinkRate
+from railyard.fault.cluster_places import ClusterPlaces, LinkPlaces
 from railyard.graph import Kind, Record
 from railyard.graph.record import fingerprint
 
@@ -24,7 +28,9 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.cluster.links import LinkTable
     from railyard.collective.policy import CollectivePolicy
+    from railyard.engine.faults import Row
     from railyard.engine.joint import Keys
+    from railyard.fault import Effect, Fault
     from railyard.graph import Job, Merged, TaskGraph
     from railyard.graph.record import Table
 
@@ -61,12 +67,20 @@ class FluidEngine:
     ) -> Record:
         """Runs all jobs to their end; see `Engine.simulate`."""
         merged, arranged = joint(jobs, cluster)
-        timeline = self.run(
+        there = placed(faults, merged.every_rank)
+        effects = effects_of(there, ClusterPlaces.of(arranged))
+        outages = outages_of(effects, arranged)
+        lowered = lower(merged.graph, arranged, policy)
+        found = rerouted(lowered, outages, merged.graph, arranged, policy) if outages else Rerouted(lowered)
+        stalls = effects_of(drawn(merged, jitter, seed), ClusterPlaces.of(arranged)) if jitter.stalls else []
+        rows = [*expand([*effects, *_unnumbered(stalls)], arranged.links, outages), *found.rows]
+        timeline = self._played(
             merged,
-            lower(merged.graph, arranged, policy),
+            found.lowered,
             arranged.links,
+            rows,
+            there,
             seed=seed,
-            faults=placed(faults, merged.every_rank),
             probes=probes,
             jitter=jitter,
             progress=progress,
@@ -90,12 +104,34 @@ class FluidEngine:
         """Runs jobs whose communications have been lowered already, for instance once for many seeds.
 
         Raises:
-            InputError: Columns, faults or probes do not fit together.
+            InputError: Columns, faults or probes do not fit together, or a link dies, which asks for other paths.
             SimulationError: The run cannot finish.
         """
-        graph = merged.graph
-        stalls = drawn(merged, jitter, seed) if jitter.stalls else ()
-        changes = expand((*faults, *stalls), links, graph.ranks)
+        places = LinkPlaces(links, merged.graph.ranks)
+        effects = effects_of(faults, places)
+        if any(isinstance(effect, LinkRate) and effect.factor == 0 for _, effect in effects):
+            raise InputError("links that die ask for other paths, which `simulate` finds", key="faults")
+        stalls = effects_of(drawn(merged, jitter, seed), places) if jitter.stalls else []
+        rows = expand([*effects, *_unnumbered(stalls)], links)
+        return self._played(
+            merged, lowered, links, rows, faults, seed=seed, probes=probes, jitter=jitter, progress=progress
+        )
+
+    def _played(
+        self,
+        merged: Merged,
+        lowered: Lowered,
+        links: LinkTable,
+        rows: Sequence[Row],
+        faults: Sequence[Fault],
+        *,
+        seed: int,
+        probes: Probes,
+        jitter: Jitter,
+        progress: Progress | None,
+    ) -> Record:
+        """Runs a graph with the changes of state that faults make."""
+        graph, changes = merged.graph, FaultColumns.of(rows)
         probed = probing.wanted(probes, links)
         try:
             result = _core.simulate(
@@ -113,7 +149,7 @@ class FluidEngine:
             )
         except ValueError as error:  # the core's word for columns that do not fit together
             raise InputError(str(error)) from error
-        _raise_if_stuck(result, graph)
+        _raise_if_stuck(result, graph, changes)
         if progress is not None:
             progress(len(graph), len(graph), int(result.end_ps.max(initial=0)))
         meta = {
@@ -191,25 +227,35 @@ def _about(
     seed: int, faults: Sequence[Fault], jitter: Jitter, changes: FaultColumns, result: _core.Result
 ) -> dict[str, object]:
     origins = [int(changes.origin[row]) for row in result.idle_faults]
-    idle = [fault for origin in origins if origin < len(faults) and isinstance(fault := faults[origin], Late)]
+    idle = [fault for origin in origins if 0 <= origin < len(faults) and isinstance(fault := faults[origin], Late)]
     return {
         "seed": seed,
         "jitter": asdict(jitter),
-        "faults": [{"kind": type(fault).__name__, **asdict(fault)} for fault in faults],
+        "faults": noted(faults),
         "warnings": [f"rank {fault.rank} computes nothing any more when it is to be late" for fault in idle],
         "events": result.events,
     }
 
 
-def _raise_if_stuck(result: _core.Result, graph: TaskGraph) -> None:
+def _unnumbered(effects: Sequence[tuple[int, Effect]]) -> list[tuple[int, Effect]]:
+    """Effects of what is nobody's fault."""
+    return [(-1, effect) for _, effect in effects]
+
+
+def _raise_if_stuck(result: _core.Result, graph: TaskGraph, changes: FaultColumns) -> None:
     if not (result.cycle or result.stalled):
         return
     tasks = [describe(graph, int(task)) for task in result.stuck[:SHOWN]]
     more = f", and {len(result.stuck) - SHOWN} more" if len(result.stuck) > SHOWN else ""
     if result.cycle:
         raise SimulationError(f"{len(result.stuck)} tasks form a dependency cycle: {' <- '.join(tasks)}{more}")
-    raise SimulationError(
-        f"{len(result.stuck)} communications wait for links without capacity: {', '.join(tasks)}{more}"
+    dead_ps = changes.at_ps[(changes.kind == 0) & (changes.value == 0)]
+    first = int(np.argmin(result.stuck_since_ps))
+    since_ps = max(int(result.stuck_since_ps[first]), int(dead_ps.min(initial=0)))
+    raise Hung(
+        f"{len(result.stuck)} communications wait for links without capacity: {', '.join(tasks)}{more}",
+        since_ps,
+        describe(graph, int(result.stuck[first])),
     )
 
 

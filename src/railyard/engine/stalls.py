@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.engine.contract import Late
+from railyard.fault import Late
 from railyard.graph import Kind, Stream
 
 if TYPE_CHECKING:

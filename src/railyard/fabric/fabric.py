@@ -80,6 +80,16 @@ class Fabric:
         default=1.0,
         metadata=f.fraction("incast_efficiency", "Utilization of a receiver's link under many senders"),
     )
+    reroute_ps: int = field(
+        default=100_000_000_000,
+        metadata=f.time("reroute", "From a link's death, or return, to routes that know of it everywhere", "100 ms"),
+    )
+    retransmit_ps: int = field(
+        default=0,
+        metadata=f.time(
+            "retransmit", "Until a sender repeats what was lost without a trace; each further try too", "4.2 ms"
+        ),
+    )
     sharp: bool = field(default=False, metadata=f.flag("sharp", "Whether switches reduce in the network"))
     left_out: tuple[str, ...] = ()
     sources: Mapping[str, Provenance] = field(default_factory=dict, compare=False, repr=False)
@@ -98,6 +108,18 @@ class Fabric:
     def fabric_efficiency(self) -> float:
         """Usable share of the line rate of links between switches."""
         return self.cell_efficiency * self.congestion_efficiency
+
+    def recovery_ps(self, reroute_ps: int | None = None) -> int:
+        """From a link's death until its traffic moves again on other paths.
+
+        Whatever is on its way is lost, and what follows until routes know; senders try again whenever their timer runs
+        out, first with success after that.
+
+        Args:
+            reroute_ps: Until routes know; None: the fabric's.
+        """
+        known = self.reroute_ps if reroute_ps is None else reroute_ps
+        return known if self.retransmit_ps <= 0 else -(-known // self.retransmit_ps) * self.retransmit_ps
 
     @property
     def bundled(self) -> bool:

@@ -36,12 +36,16 @@ IDEAL = fabrics.add(
         hop_latency_ps=350_000,
         nic_latency_ps=2_350_000,
         switches=(("tomahawk-5", "tomahawk-5"), ("tomahawk-6", "tomahawk-6")),
+        reroute_ps=0,
+        retransmit_ps=0,
         packets=PACKETS,
         families=("ethernet", "infiniband", "scheduled-leaf", "scheduled-fabric"),
         left_out=(
             "everything between the NICs but one hop's latency for each switch of the topology that it is laid over",
         ),
         sources={
+            "reroute_ps": estimated("0", "an ideal crossbar has no paths to lose but a port's own", 2025),
+            "retransmit_ps": estimated("0", "nothing is ever lost without a trace", 2025),
             "header_bytes": estimated("26 B", "the smallest overhead of the fabrics compared (infiniband)", 2025),
             "hop_latency_ps": estimated("0.35 us", "the lowest of the fabrics compared (infiniband)", 2025),
             "nic_latency_ps": estimated("2.35 us", "the lowest of the fabrics compared (infiniband)", 2025),

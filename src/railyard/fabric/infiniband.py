@@ -49,12 +49,23 @@ INFINIBAND = fabrics.add(
             ("quantum-x800-q3400", "quantum-x800-q3400"),
         ),
         families=("infiniband",),
+        reroute_ps=1_000_000_000,
+        retransmit_ps=4_194_304_000,
         packets=PACKETS,
         left_out=(
             "head-of-line blocking in a virtual lane: a stalled receiver holds back others that share its lane",
             "credits that run out on long links: one lane has at most 128 KiB in flight",
         ),
         sources={
+            "reroute_ps": estimated(
+                "1 ms",
+                "SHIELD and adaptive routing repair in switches, vendor: milliseconds; a sweep of the subnet manager "
+                "without them takes 10 s by OpenSM's default interval",
+                2026,
+            ),
+            "retransmit_ps": estimated(
+                "4.19 ms", "4.096 us x 2^10, InfiniBand's coding of the local timeout, as its packets have it", 2025
+            ),
             "load_balancing": vendor("adaptive", "NCCL turns adaptive routing on for InfiniBand", 2026),
             "header_bytes": vendor(
                 "26 B", "LRH 8, BTH 12, ICRC 4, VCRC 2 (InfiniBand architecture specification)", 2020

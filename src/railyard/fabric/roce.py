@@ -58,6 +58,8 @@ ROCE = fabrics.add(
         incast_efficiency=0.90,
         switches=(("tomahawk-5", "tomahawk-5"), ("tomahawk-6", "tomahawk-6")),
         families=("ethernet",),
+        reroute_ps=100_000_000_000,
+        retransmit_ps=4_194_304_000,
         packets=PACKETS,
         left_out=(
             "pause spreading to victims: PFC holds back flows that only share a switch with a congested one",
@@ -65,6 +67,15 @@ ROCE = fabrics.add(
             "the time DCQCN takes to find its rate: a flow has its fair share at once",
         ),
         sources={
+            "reroute_ps": estimated(
+                "100 ms, of 10 ms to 1 s",
+                "ports see light go within milliseconds, BGP then withdraws and ECMP groups are written: sub-second "
+                "(RFC 7938, section 7); BFD of 3 x 100 ms where no light goes",
+                2026,
+            ),
+            "retransmit_ps": estimated(
+                "4.19 ms", "4.096 us x 2^10, InfiniBand's coding of the local timeout, as its packets have it", 2025
+            ),
             "qps": vendor("1", "NCCL default NCCL_IB_QPS_PER_CONNECTION=1", 2026),
             "e_ecmp": measured(
                 "true", "Meta, RDMA over Ethernet for distributed AI training (SIGCOMM 2024): E-ECMP", 2024

@@ -47,6 +47,8 @@ SCHEDULED = fabrics.add(
         congestion_efficiency=1.0,
         incast_efficiency=0.995,
         switches=(("jericho3-ai-leaf", "ramon3-fabric"),),
+        reroute_ps=1_000_000,
+        retransmit_ps=4_194_304_000,
         packets=PACKETS,
         families=("scheduled-leaf", "scheduled-fabric"),
         left_out=(
@@ -54,6 +56,14 @@ SCHEDULED = fabrics.add(
             "buffers that spill from the chip to its memory when very many senders wait",
         ),
         sources={
+            "reroute_ps": estimated(
+                "1 us",
+                "reachability cells in hardware, as its packets have it; vendors say sub-microsecond to microseconds",
+                2025,
+            ),
+            "retransmit_ps": estimated(
+                "4.19 ms", "4.096 us x 2^10, InfiniBand's coding of the local timeout, as its packets have it", 2025
+            ),
             "load_balancing": vendor("cells", "Broadcom Jericho3-AI and Ramon3; Meta DSF (FBOSS sources)", 2025),
             "header_bytes": vendor("82 B", "RoCEv2 framing between NIC and leaf, see `roce`", 2014),
             "transport_efficiency": measured("98.7 %", "as `roce`: the same NICs and transport", 2025),

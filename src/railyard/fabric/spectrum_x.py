@@ -46,12 +46,23 @@ SPECTRUM_X = fabrics.add(
         incast_efficiency=0.95,
         switches=(("spectrum-4-sn5600", "spectrum-4-sn5600"), ("spectrum-6-sn6600", "spectrum-6-sn6600")),
         families=("ethernet",),
+        reroute_ps=1_000_000_000,
+        retransmit_ps=4_194_304_000,
         packets=PACKETS,
         left_out=(
             "the control loop of its congestion control, which is not public: a flow has its fair share at once",
             "NICs that cannot place out of order: the switch would hash their flows",
         ),
         sources={
+            "reroute_ps": estimated(
+                "1 ms",
+                "adaptive routing leaves out ports that are down; how soon far switches know is not published: BGP as "
+                "on `roce` would take 100 ms",
+                2026,
+            ),
+            "retransmit_ps": estimated(
+                "4.19 ms", "4.096 us x 2^10, InfiniBand's coding of the local timeout, as its packets have it", 2025
+            ),
             "load_balancing": vendor("adaptive", "NVIDIA Spectrum-X: ROCE_ADAPTIVE_ROUTING_EN=1", 2025),
             "header_bytes": vendor("82 B", "RoCEv2 framing, see `roce`", 2014),
             "transport_efficiency": measured("98.7 %", "as `roce`: the same NICs and transport", 2025),

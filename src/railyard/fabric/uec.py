@@ -42,12 +42,18 @@ UEC = fabrics.add(
         incast_efficiency=0.993,
         switches=(("tomahawk-5", "tomahawk-5"), ("tomahawk-6", "tomahawk-6")),
         families=("ethernet",),
+        reroute_ps=100_000_000,
+        retransmit_ps=0,
         packets=PACKETS,
         left_out=(
             "trimmed and repeated packets under a burst: only their mean cost is in the efficiencies",
             "the tail of a spray over few packets: p99 of a 2 MB permutation is 64 us, where 45 us is ideal",
         ),
         sources={
+            "reroute_ps": estimated(
+                "100 us", "REPS stops using entropies that time out: below 100 us (REPS, 2025)", 2025
+            ),
+            "retransmit_ps": estimated("0", "what is missing is seen by what comes after it, on other paths", 2025),
             "load_balancing": estimated("spray", "UET 1.0, mixed entropy policy of the reference simulator", 2025),
             "header_bytes": vendor(
                 "122 B",

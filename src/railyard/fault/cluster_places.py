@@ -158,7 +158,8 @@ class ClusterPlaces(LinkPlaces):
         if not 0 <= port < len(out):
             raise InputError("the NIC has no such port", key="port", found=port, allowed=f"0 to {len(out) - 1}")
         far = target[out[port]]
-        return links[(source[links] == far) | (target[links] == far)]
+        found: Links = links[(source[links] == far) | (target[links] == far)]
+        return found
 
     def _ports(self, network: Network, host: int) -> Links:
         """Port numbers of a host's NICs, by NIC."""

@@ -1,11 +1,11 @@
-"""What is done to a cluster and its job: faults, jitter, and the variants to compare."""
+"""What is done to a job: what is fixed about collectives, jitter, and the variants to compare."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from railyard.scenario.quantity import Flag, Natural, Ratio, Text, Time
+from railyard.scenario.quantity import Flag, Ratio, Text, Time
 from railyard.scenario.section import Section
 
 
@@ -47,49 +47,6 @@ class JitterSection(Section):
         " closed form around an undisturbed step, unless a spread is given above; `drawn` lets the engine draw noise"
         " and interruptions by the seed; `none` does without.",
     )
-
-
-class LateSection(Section):
-    """One rank reaches its next task late by a given time."""
-
-    kind: Literal["late"]
-    rank: Natural = Field(description="The rank.")
-    by: Time = Field(description="How late.", examples=["20 us"])
-    at: Time = Field(
-        default=0, description="From when on; the computation that runs then, or the next one, takes longer."
-    )
-
-
-class SlowAcceleratorSection(Section):
-    """One accelerator computes slower than it should."""
-
-    kind: Literal["slow-accelerator"]
-    rank: Natural = Field(description="The rank.")
-    factor: Ratio = Field(
-        gt=0.0, lt=1.0, description="Speed as a share of the nominal speed; 0.8 takes 1.25 times as long."
-    )
-    start: Time = Field(default=0, description="From when on.")
-    end: Time | None = Field(default=None, description="Until when; to the end of the step when left out.")
-
-
-class DegradeLinkSection(Section):
-    """A link, or all links of a tier, carries less than its rate."""
-
-    kind: Literal["degrade-link"]
-    tier: Text | None = Field(default=None, description="All links of this tier.", examples=["leaf-spine"])
-    link: Natural | None = Field(default=None, description="One directed link by its index.")
-    factor: Ratio = Field(gt=0.0, lt=1.0, description="Capacity as a share of the link's rate, above 0 and below 1.")
-    start: Time = Field(default=0, description="From when on.")
-    end: Time | None = Field(default=None, description="Until when; to the end of the step when left out.")
-
-    @model_validator(mode="after")
-    def _one_target(self) -> "DegradeLinkSection":
-        if (self.tier is None) == (self.link is None):
-            raise PydanticCustomError("target", "either `tier` or `link` says what is degraded")
-        return self
-
-
-FaultSection = Annotated[LateSection | SlowAcceleratorSection | DegradeLinkSection, Field(discriminator="kind")]
 
 
 class VariantSection(Section):

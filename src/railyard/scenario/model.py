@@ -6,15 +6,17 @@ from pydantic import Field
 
 from railyard.errors import InputError
 from railyard.scenario.cluster import ClusterSection
-from railyard.scenario.conditions import CollectivesSection, CompareSection, FaultSection, JitterSection
+from railyard.scenario.conditions import CollectivesSection, CompareSection, JitterSection
 from railyard.scenario.economics import EconomicsSection
 from railyard.scenario.packet_section import PacketSection
 from railyard.scenario.pipeline import PipelineSection
 from railyard.scenario.plan_section import PlanSection
 from railyard.scenario.quantity import Natural, Text
+from railyard.scenario.recovery import RecoverySection
 from railyard.scenario.section import Section
 from railyard.scenario.serving import ServingSection
 from railyard.scenario.trace import TraceSection
+from railyard.scenario.unions import FaultSection
 from railyard.scenario.workload import JobSection, TrainingSection, WorkloadSection
 
 FORMAT = "railyard/1"
@@ -49,6 +51,9 @@ class Scenario(Section):
     )
     jitter: JitterSection = Field(default_factory=JitterSection, description="Random differences in compute time.")
     faults: tuple[FaultSection, ...] = Field(default=(), description="What goes wrong, and when.")
+    recovery: RecoverySection = Field(  # type: ignore[valid-type]
+        default_factory=RecoverySection, description="What a job does after a death that ends it."
+    )
     economics: EconomicsSection = Field(
         default_factory=EconomicsSection, description="Prices and rates that differ from the catalogue."
     )

@@ -1,4 +1,4 @@
-"""Sections of a topology and a fabric, made from their registries: a new family is a choice here by itself."""
+"""Sections of topologies, fabrics and faults, made from their registries: a new family is a choice here by itself."""
 
 import functools
 import operator
@@ -9,7 +9,8 @@ from pydantic import BeforeValidator, Field, create_model
 from railyard.cluster.topology import topologies
 from railyard.fabric import fabrics
 from railyard.fabric.fabric import Fabric
-from railyard.scenario.section import Section, keys_of, section_of
+from railyard.fault.fault import Fault, faults
+from railyard.scenario.section import Section, build, keys_of, section_of
 from railyard.schema.field import records
 
 
@@ -18,8 +19,12 @@ def tagged(key: str) -> BeforeValidator:
     return BeforeValidator(lambda value: {key: value} if isinstance(value, str) else value)
 
 
+def _class(kind: str) -> str:
+    return "".join(part.capitalize() for part in kind.replace("_", "-").split("-"))
+
+
 def _title(kind: str) -> str:
-    return "".join(part.capitalize() for part in kind.replace("_", "-").split("-")) + "Topology"
+    return _class(kind) + "Topology"
 
 
 def _union(sections: list[type[Section]]) -> Any:
@@ -56,6 +61,22 @@ def topology_spec(section: Any) -> Any:
         if value is not None:
             values[name] = topology_spec(value) if isinstance(value, Section) else value
     return record(**values)
+
+
+_FAULTS = [section_of(record, _class(kind) + "Fault", tag=("kind", kind)) for kind, record in faults.items()]
+
+#: One of the kinds of faults, told apart by `kind`.
+FaultSection: Any = Annotated[functools.reduce(operator.or_, _FAULTS), Field(discriminator="kind")]
+
+
+def fault_of(section: Any) -> Fault:
+    """The record of a fault's section.
+
+    Raises:
+        InputError: The record refuses the values.
+    """
+    fault: Fault = build(section, faults.get(section.kind))
+    return fault
 
 
 _FABRIC_KEYS = keys_of(Fabric)

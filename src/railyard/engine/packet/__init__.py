@@ -1,6 +1,6 @@
 """The packet engine: every packet, every queue. See `docs/explanation/packet.md`."""
 
-from railyard.engine.packet.faults import Fault
+from railyard.engine.packet.faults import LinkFault
 from railyard.engine.packet.mechanisms import CONSTANTS, MECHANISMS, Mechanism, MechanismField, names_of
 from railyard.engine.packet.networks import crossbar, fat_tree, leaf_spine
 from railyard.engine.packet.records import (
@@ -34,7 +34,7 @@ __all__ = [
     "MECHANISMS",
     "TIMEOUT",
     "TRIMMED",
-    "Fault",
+    "LinkFault",
     "Mechanism",
     "MechanismField",
     "PacketFates",

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from railyard.engine.contract import DegradeLink, Fault, Jitter, Probes, Progress, engines
+from railyard.engine.contract import Jitter, Probes, Progress, engines
+from railyard.engine.faults import effects_of, expand, noted
 from railyard.engine.faults import placed as placed_faults
 from railyard.engine.flow import FLOW
 from railyard.engine.joint import joint
@@ -18,11 +19,14 @@ from railyard.engine.packet.assembly import LoweredTraffic, assemble
 from railyard.engine.packet.background import Bursts, alone, with_background
 from railyard.engine.packet.fabrics import settings_of
 from railyard.engine.packet.flows import HostNames, flows_of
+from railyard.engine.packet.link_faults import link_faults
 from railyard.engine.packet.lowering import Lowering
 from railyard.engine.packet.placing import Placed, place
 from railyard.engine.packet.running import run
 from railyard.engine.packet.task_flows import Slicing
 from railyard.errors import InputError, SimulationError
+from railyard.fault import Late, LinkRate, SlowAccelerator
+from railyard.fault.cluster_places import ClusterPlaces
 from railyard.graph import Kind, Merged, Record
 from railyard.graph.record import fingerprint
 
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from railyard.collective.policy import CollectivePolicy
     from railyard.engine.packet.settings import Settings
     from railyard.engine.packet.task_flows import TaskFlows
+    from railyard.fault import Effect, Fault
     from railyard.graph import Job, TaskGraph
 
 BUDGET_HOPS = 3e8
@@ -115,6 +120,7 @@ class PacketEngine:
         _check(probes)
         merged, cluster = joint(jobs, cluster)
         graph, faults = merged.graph, placed_faults(faults, merged.every_rank)
+        effects = [effect for _, effect in effects_of(faults, ClusterPlaces.of(cluster))]
         policy = policy or CollectivePolicy()
         lowered = lower(graph, cluster, policy)
         duration_ps = _durations(merged, cluster, lowered, (seed, jitter), faults)
@@ -126,7 +132,7 @@ class PacketEngine:
             packet_bytes=settings.mtu_bytes,
             header_bytes=settings.header_bytes,
         )
-        placed = _degraded(placed, cluster, faults)
+        placed = _degraded(placed, cluster, [effect for effect in effects if _is_of_all_time(effect)])
         settings = replace(settings, base_rtt_ps=settings.base_rtt_ps or placed.base_rtt_ps)
         slicing, blocks = self._sliced(lowering, placed, settings)
         bench = IdleNetwork(cluster, placed, settings, policy)
@@ -141,6 +147,8 @@ class PacketEngine:
             settings,
             sample_ps=max(expected_ps // self.samples, 1000) if len(sampled) else None,
             sample_links=tuple(sampled.tolist()),
+            faults=link_faults([effect for effect in effects if not _is_of_all_time(effect)], placed, slicing.factor),
+            reroute_ps=round(cluster.fabric.reroute_ps / slicing.factor),
         )
         result = run(placed.network, traffic.traffic, settings, progress=_reported(progress, len(graph)))
         _raise_if_stuck(result, traffic, HostNames(cluster.ranks, placed.storage, placed.scale_up))
@@ -150,7 +158,7 @@ class PacketEngine:
             "engine": self.name,
             "seed": seed,
             "jitter": asdict(jitter),
-            "faults": [{"kind": type(fault).__name__, **asdict(fault)} for fault in faults],
+            "faults": noted(faults),
             "warnings": list(cluster.remarks),
             "events": result.meta["events"],
             "left_out": [*left_out, *_slicing_notes(slicing), *self.left_out, *placed.left_out],
@@ -267,31 +275,26 @@ def _durations(
 ) -> NDArray[np.int64]:
     """How long computations take: with jitter, faults, or communications beside them as long as in the flow engine."""
     graph, (seed, jitter) = merged.graph, drawn
-    others = [fault for fault in faults if not isinstance(fault, DegradeLink)]
+    others = [fault for fault in faults if isinstance(fault, Late | SlowAccelerator)]
     if not others and jitter == Jitter() and graph.loss_index is None:
         return graph.duration_ps
     timeline = FLOW.run(merged, lowered, cluster.links, seed=seed, faults=others, jitter=jitter)
     return np.where(graph.kind == Kind.COMPUTE, timeline.end_ps - timeline.start_ps, graph.duration_ps)
 
 
-def _degraded(placed: Placed, cluster: Cluster, faults: Sequence[Fault]) -> Placed:
-    """The network with the rates of degraded links.
+def _is_of_all_time(effect: Effect) -> bool:
+    """Whether links have another rate during the entire run."""
+    spell = effect.spell if isinstance(effect, LinkRate) and effect.factor > 0 else None
+    return spell is not None and spell.begin_ps == 0 and spell.end_ps is None
 
-    Raises:
-        InputError: A link is degraded for a part of the run only.
-    """
-    from railyard.engine.faults import expand
 
-    degraded = [fault for fault in faults if isinstance(fault, DegradeLink)]
-    if not degraded:
+def _degraded(placed: Placed, cluster: Cluster, effects: Sequence[Effect]) -> Placed:
+    """The network with the rates of links that are degraded during the entire run."""
+    if not effects:
         return placed
-    if any(fault.start_ps > 0 or fault.end_ps is not None for fault in degraded):
-        raise InputError(
-            "the packet engine degrades links for an entire step only", key="faults", hint="leave out `from` and `to`"
-        )
-    changes = expand(degraded, cluster.links, cluster.ranks)
     factor = np.ones(len(cluster.links) + 1)
-    factor[changes.target] = changes.value
+    for _, _, link, kept, _ in expand(enumerate(effects), cluster.links):
+        factor[link] = kept
     rate = np.maximum(np.rint(placed.network.rate_bps * factor[placed.link]), 1).astype(np.int64)
     return replace(placed, network=replace(placed.network, rate_bps=rate))
 

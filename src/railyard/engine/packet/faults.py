@@ -20,7 +20,7 @@ _KINDS = ("rate", "errors")
 
 
 @dataclass(frozen=True)
-class Fault:
+class LinkFault:
     """One thing that happens to one directed link.
 
     Attributes:
@@ -69,35 +69,35 @@ def of_node(network: PacketNetwork, node: int) -> NDArray[np.int64]:
     return np.flatnonzero((network.link_source == node) | (network.link_target == node))
 
 
-def down(links: Iterable[int], at_ps: int, up_ps: int | None = None) -> list[Fault]:
+def down(links: Iterable[int], at_ps: int, up_ps: int | None = None) -> list[LinkFault]:
     """Links that go down, and come back if `up_ps` says when: a cable, or (`of_node`) a switch that dies."""
     numbers = [int(link) for link in links]
-    gone = [Fault(at_ps, link, "rate", 0.0) for link in numbers]
-    return gone if up_ps is None else gone + [Fault(up_ps, link, "rate", 1.0) for link in numbers]
+    gone = [LinkFault(at_ps, link, "rate", 0.0) for link in numbers]
+    return gone if up_ps is None else gone + [LinkFault(up_ps, link, "rate", 1.0) for link in numbers]
 
 
-def flapping(links: Iterable[int], at_ps: int, *, down_ps: int, up_ps: int, times: int) -> list[Fault]:
+def flapping(links: Iterable[int], at_ps: int, *, down_ps: int, up_ps: int, times: int) -> list[LinkFault]:
     """Links that go down `times` times for `down_ps`, with `up_ps` between."""
     numbers = list(links)
-    faults: list[Fault] = []
+    faults: list[LinkFault] = []
     for turn in range(times):
         begin = at_ps + turn * (down_ps + up_ps)
         faults += down(numbers, begin, begin + down_ps)
     return faults
 
 
-def slow(links: Iterable[int], at_ps: int, factor: float) -> list[Fault]:
+def slow(links: Iterable[int], at_ps: int, factor: float) -> list[LinkFault]:
     """Links that keep a part of their rate: a degraded lane, or (`of_node`) a slow host."""
-    return [Fault(at_ps, int(link), "rate", factor) for link in links]
+    return [LinkFault(at_ps, int(link), "rate", factor) for link in links]
 
 
-def errors(links: Iterable[int], at_ps: int, bit_error_ratio: float) -> list[Fault]:
+def errors(links: Iterable[int], at_ps: int, bit_error_ratio: float) -> list[LinkFault]:
     """Links of whose bits a part arrives wrong."""
-    return [Fault(at_ps, int(link), "errors", bit_error_ratio) for link in links]
+    return [LinkFault(at_ps, int(link), "errors", bit_error_ratio) for link in links]
 
 
 def columns(
-    faults: Iterable[Fault],
+    faults: Iterable[LinkFault],
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.uint8], NDArray[np.float64]]:
     """Times, links, kinds and values, in the order of time."""
     rows = sorted(faults, key=lambda fault: (fault.at_ps, fault.link))

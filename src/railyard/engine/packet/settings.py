@@ -12,7 +12,7 @@ from railyard.engine.packet.user.control import UserControl, controls
 from railyard.engine.packet.user.loading import is_user, load
 
 if TYPE_CHECKING:
-    from railyard.engine.packet.faults import Fault
+    from railyard.engine.packet.faults import LinkFault
     from railyard.engine.packet.user.compiling import Functions
     from railyard.registry import Registry
 
@@ -63,7 +63,7 @@ class Settings:
 
     seed: int = 0
     failed_links: tuple[int, ...] = ()
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[LinkFault, ...] = ()
     sample_links: tuple[int, ...] = ()
     sample_flows: tuple[int, ...] = ()
 

@@ -8,6 +8,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from railyard.result.bottleneck import BottleneckFigures
+from railyard.result.fault import FaultFigures
 from railyard.result.money import CapexFigures, StepPower, TrainingCost
 from railyard.result.network import CollectiveRow, NetworkFigures, TopologyFigures
 from railyard.result.packet import PacketFigures
@@ -42,6 +43,9 @@ class StepVariant(BaseVariant):
     storage: StorageFigures = Field(description="what storage does to the step")
     collectives: tuple[CollectiveRow, ...] = Field(description="the most time-consuming first")
     packet: PacketFigures | None = Field(default=None, description="absent where another engine ran")
+    faults: tuple[FaultFigures, ...] | None = Field(
+        default=None, description="what died, and what it cost; absent where nothing did"
+    )
     warnings: tuple[str, ...] = Field(description="what to know before the figures are believed")
     digest: str = Field(description="fingerprint of the timeline")
 

@@ -17,9 +17,9 @@ from railyard.study.jobs.drafts import as_job, draft_of
 from railyard.study.memo import Memo
 from railyard.study.serving.prepare import service_on
 from railyard.study.trace.prepare import placement_of, read_trace
-from railyard.study.training.conditions import fault_of, jitter_of, policy_of
+from railyard.study.training.conditions import jitter_of, policy_of
 from railyard.study.training.packet_engine import engine_of
-from railyard.study.training.prepare import prepared
+from railyard.study.training.prepare import faults_of, prepared
 from railyard.workload.training.build import build
 from railyard.workload.training.jitter import law_of
 
@@ -133,7 +133,7 @@ def _shared(variant: Variant, memo: Memo, engine: str | None) -> Shared:
         tenants=tenants,
         engine=engine_of(draft, machine, name),
         policy=policy,
-        faults=tuple(fault_of(fault) for fault in scenario.faults),
+        faults=faults_of(draft),
         jitter=jitter_of(scenario.jitter, law_of(machine.accelerator), 1),
     )
 

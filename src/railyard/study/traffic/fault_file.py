@@ -18,7 +18,7 @@ import csv
 from typing import TYPE_CHECKING
 
 from railyard import units
-from railyard.engine.packet.faults import Fault, both_ways, of_node
+from railyard.engine.packet.faults import LinkFault, both_ways, of_node
 from railyard.errors import InputError, did_you_mean
 from railyard.workload.replay.text_file import decimal, lines
 
@@ -33,7 +33,7 @@ COLUMNS = ("at", "where", "event", "value")
 EVENTS = ("down", "up", "rate", "errors")
 
 
-def read(path: Path, network: PacketNetwork, names: LinkNames) -> tuple[Fault, ...]:
+def read(path: Path, network: PacketNetwork, names: LinkNames) -> tuple[LinkFault, ...]:
     """The faults of a file, in the order of its lines.
 
     Args:
@@ -52,7 +52,7 @@ def read(path: Path, network: PacketNetwork, names: LinkNames) -> tuple[Fault, .
         raise InputError(
             "the first line names the columns", file=path, line=rows[0][0], found=rows[0][1], allowed=",".join(COLUMNS)
         )
-    faults: list[Fault] = []
+    faults: list[LinkFault] = []
     for number, text in rows[1:]:
         try:
             faults += _faults(_cells(text), network, names)
@@ -65,7 +65,7 @@ def _cells(text: str) -> list[str]:
     return [cell.strip() for cell in next(csv.reader([text]))]
 
 
-def _faults(cells: list[str], network: PacketNetwork, names: LinkNames) -> list[Fault]:
+def _faults(cells: list[str], network: PacketNetwork, names: LinkNames) -> list[LinkFault]:
     if len(cells) != len(COLUMNS):
         raise InputError("as many cells as the heading has", found=len(cells), allowed=len(COLUMNS))
     at, where, event, value = cells
@@ -76,11 +76,12 @@ def _faults(cells: list[str], network: PacketNetwork, names: LinkNames) -> list[
     if event in ("down", "up"):
         if value:
             raise InputError(f"{event!r} takes no value", key="value", found=value)
-        return [Fault(at_ps, link, "rate", float(event == "up")) for link in links]
+        return [LinkFault(at_ps, link, "rate", float(event == "up")) for link in links]
     if not value:
         raise InputError(f"{event!r} needs a value", key="value", allowed="0 to 1")
     return [
-        Fault(at_ps, link, "rate" if event == "rate" else "errors", decimal(value, "value", high=1.0)) for link in links
+        LinkFault(at_ps, link, "rate" if event == "rate" else "errors", decimal(value, "value", high=1.0))
+        for link in links
     ]
 
 

@@ -1,16 +1,14 @@
-"""From sections of a scenario to what engines take: faults, jitter, what is fixed about collectives."""
+"""From sections of a scenario to what engines take: jitter, what is fixed about collectives."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from railyard.collective.policy import CollectivePolicy
-from railyard.engine import DegradeLink, Jitter, Late, SlowAccelerator, Stall
-from railyard.scenario.conditions import LateSection, SlowAcceleratorSection
+from railyard.engine import Jitter, Stall
 
 if TYPE_CHECKING:
-    from railyard.engine import Fault
-    from railyard.scenario.conditions import CollectivesSection, FaultSection, JitterSection
+    from railyard.scenario.conditions import CollectivesSection, JitterSection
     from railyard.workload.training.jitter import JitterLaw
 
 
@@ -42,16 +40,3 @@ def jitter_of(section: JitterSection, law: JitterLaw, micro_batches: int) -> Jit
         return Jitter(section.sigma, section.rank_sigma)
     stalls = tuple(Stall(kind.rate_hz, kind.mean_s) for kind in law.interruptions)
     return Jitter(section.sigma, section.rank_sigma, law.sigma / max(micro_batches, 1) ** 0.5, stalls)
-
-
-def fault_of(section: FaultSection) -> Fault:
-    """What goes wrong.
-
-    Raises:
-        InputError: It ends before it begins.
-    """
-    if isinstance(section, LateSection):
-        return Late(section.rank, section.by, section.at)
-    if isinstance(section, SlowAcceleratorSection):
-        return SlowAccelerator(section.rank, section.factor, section.start, section.end)
-    return DegradeLink(section.factor, section.link, section.tier, section.start, section.end)

@@ -25,6 +25,7 @@ from railyard.result.step import TimeShare
 from railyard.result.training import CommunicationFigures, MemoryFigures, MemoryStage, StorageFigures
 from railyard.result.variants.training import TrainingVariant
 from railyard.study.training.collectives import collective_rows
+from railyard.study.training.deaths import sentences
 from railyard.study.training.hash_seeds import hashes
 from railyard.study.training.packet_figures import packets_of
 from railyard.study.training.storing import checkpoint_of, loading_of, storage_warnings
@@ -124,7 +125,9 @@ def measure(simulated: Simulated) -> MeasuredTraining:
             checkpoint=checkpoint_of(job, saved, step_s, cost.jct),
         ),
         collectives=collective_rows(timeline, job.cluster, job.policy),
+        faults=simulated.faults or None,
         warnings=(
+            *sentences(simulated.faults),
             *timeline.meta.get("warnings", []),
             *([] if price is None else price.notes()),
             *_straddling(job),

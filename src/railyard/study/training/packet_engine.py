@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from railyard.errors import InputError
+
 if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.engine import Engine
@@ -62,6 +64,12 @@ def _settings(section: PacketSection, cluster: Cluster) -> tuple[EngineSettings,
     else:
         preset = fabric(section.fabric)
         base, left_out = preset.settings, preset.left_out
+    if "reroute" in section.set:
+        raise InputError(
+            "the fabric says when routes know of dead links, on every engine alike",
+            key="set.reroute",
+            hint="write `cluster.back_end.fabric.reroute`",
+        )
     given = assign(base, [f"{key}={value}" for key, value in section.set.items()])
     return engine_settings(given), left_out
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from railyard.errors import InputError
 from railyard.scenario.load import blaming, dump
+from railyard.scenario.unions import fault_of
 from railyard.study import compose
 from railyard.study.memo import Memo
-from railyard.study.training.conditions import fault_of, jitter_of, policy_of
+from railyard.study.training.conditions import jitter_of, policy_of
 from railyard.study.training.packet_engine import engine_of
 from railyard.workload.training.jitter import law_of
 
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.collective import CollectivePolicy
     from railyard.economics.assumptions import Assumptions
-    from railyard.engine import Engine, Fault, Jitter
+    from railyard.engine import Engine, Jitter
+    from railyard.fault import Fault
     from railyard.graph import TaskGraph
     from railyard.scenario.load import Draft
     from railyard.scenario.variants import Variant

@@ -6,15 +6,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from railyard.engine import DegradeLink, Jitter
+from railyard.engine import Jitter
 from railyard.engine import get as engine_named
 from railyard.engine.fluid import FluidEngine
 from railyard.engine.lowering import lower
 from railyard.errors import Stopped
+from railyard.fault import DegradeLink, Late, SlowAccelerator
 from railyard.graph import Job, Kind, Merged
 from railyard.measure import bottleneck
 from railyard.percentile import percentile
 from railyard.scenario.load import blaming
+from railyard.study.training.deaths import priced, told_apart
 from railyard.study.training.hash_seeds import hashes, redrawn
 from railyard.study.training.storing import Saved, state_flows
 from railyard.workload.training.loading import with_faster_loading
@@ -26,9 +28,10 @@ if TYPE_CHECKING:
     from threading import Event
 
     from railyard.cluster import Cluster
-    from railyard.engine import Fault
+    from railyard.fault import Fault
     from railyard.graph import Record, TaskGraph
     from railyard.measure.bottleneck import Bottleneck, Resource
+    from railyard.result.fault import FaultFigures
     from railyard.study.training.prepare import Graphs, Prepared
 
 
@@ -43,6 +46,7 @@ class Simulated:
         saved: What a checkpoint takes.
         bottleneck: What would help.
         meeting_s: How much longer a mean step is for meetings of workers that step by themselves.
+        faults: What deaths cost.
     """
 
     job: Prepared
@@ -51,6 +55,7 @@ class Simulated:
     saved: Saved
     bottleneck: Bottleneck
     meeting_s: float = 0.0
+    faults: tuple[FaultFigures, ...] = ()
 
 
 def simulate(job: Prepared, *, stop: Event, done: Callable[[str], None], workers: int = 1) -> Simulated:
@@ -67,9 +72,13 @@ def simulate(job: Prepared, *, stop: Event, done: Callable[[str], None], workers
         SimulationError: The run cannot finish.
         Stopped: `stop` was set.
     """
-    bench = StepRuns(job, job.graphs, stop, done)
     with blaming(job.variant.draft, "workload", "training"):
         graph = job.graphs.of(job.training, job.cluster)
+    whole = job
+    bench = StepRuns(job, job.graphs, stop, done)
+    deaths = told_apart(bench, graph)
+    job = deaths.later(job)
+    bench = replace(bench, job=job)
     pool = ThreadPoolExecutor(max_workers=workers)
     try:
         samples_s = bench.samples_s(graph, pool) if bench.random else ()
@@ -86,9 +95,10 @@ def simulate(job: Prepared, *, stop: Event, done: Callable[[str], None], workers
         tried = replace(bench.for_trials(graph, step_s), stall_s=stall_s)
         trials = {resource.name: pool.submit(tried.better, resource, bottleneck.FACTOR) for resource in found}
         search = bottleneck.find(step_s + stall_s + meeting_s, found, BottleneckTrials(trials, tried.better))
+        lost = priced(deaths, replace(bench, job=replace(whole, cluster=redrawn(whole.cluster, seed))), graph, saved)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-    return Simulated(bench.job, timeline, samples_s or (step_s,) * len(job.seeds), saved, search, meeting_s)
+    return Simulated(bench.job, timeline, samples_s or (step_s,) * len(job.seeds), saved, search, meeting_s, lost)
 
 
 @dataclass(frozen=True)
@@ -182,7 +192,8 @@ class StepRuns:
     def seed_s(self, graph: TaskGraph) -> Callable[[int], float]:
         """Step time in seconds by seed; what communications load is found once where no fabric hashes."""
         job, engine = self.job, self.job.engine
-        if not isinstance(engine, FluidEngine) or hashes(job.cluster):
+        paths_stay = all(isinstance(fault, DegradeLink | Late | SlowAccelerator) for fault in job.faults)
+        if not isinstance(engine, FluidEngine) or hashes(job.cluster) or not paths_stay:
             return lambda seed: self.step(graph, redrawn(job.cluster, seed), seed=seed).makespan_ps * 1e-12
         lowered, merged = lower(graph, job.cluster, job.policy), Merged.of(graph)
 
@@ -214,7 +225,7 @@ class StepRuns:
         if resource.divides_jitter:
             jitter = jitter.steadier(factor)
             if factor >= bottleneck.UNLIMITED:
-                faults = tuple(fault for fault in faults if isinstance(fault, DegradeLink))
+                faults = tuple(fault for fault in faults if not isinstance(fault, Late | SlowAccelerator))
         timeline = self.step(graph, cluster, seed=self.seed, faults=faults, jitter=jitter)
         step_s, stall_s = timeline.makespan_ps * 1e-12, self.stall_s
         if stall_s > 0 and resource.family == "storage":
