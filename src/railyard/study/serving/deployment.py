@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from railyard.engine.serving import Links
     from railyard.engine.serving.deployment import LoadFrom
     from railyard.scenario.serving import RouterSection, ServingSection
+    from railyard.study.serving.deaths import ReplicaDeath
     from railyard.study.serving.placing import PlacedPool
 
 _PS = 1e12
@@ -42,6 +43,7 @@ def deployment(
     model: Model,
     links: Links | None,
     hash_tokens: int,
+    deaths: tuple[ReplicaDeath, ...] = (),
 ) -> Deployment:
     """What the engine runs.
 
@@ -52,6 +54,7 @@ def deployment(
         model: What answers.
         links: Between them.
         hash_tokens: Tokens of a hashed block of the requests; 0 where no prefixes are known.
+        deaths: Replicas that die; they read their weights from their disks once they are back.
 
     Raises:
         InputError: An outage names a replica that is not there; guesses of which nobody says what they take.
@@ -64,7 +67,7 @@ def deployment(
         links=links,
         transfers=Transfers(serving.transfer.overlap),
         store=Store() if store is None else Store(store.capacity, store.rate or 0.0, store.latency),
-        outages=_outages(serving, pools, costs),
+        outages=_outages(serving, pools, costs, deaths),
     )
 
 
@@ -146,7 +149,9 @@ def _router(section: RouterSection) -> Router:
     return Router(section.kind, section.prefix_weight, section.load_weight, section.move)
 
 
-def _outages(serving: ServingSection, pools: tuple[PlacedPool, ...], costs: tuple[Any, ...]) -> Outages:
+def _outages(
+    serving: ServingSection, pools: tuple[PlacedPool, ...], costs: tuple[Any, ...], deaths: tuple[ReplicaDeath, ...]
+) -> Outages:
     rows = serving.outages
     each = [one for one in zip(pools, costs, strict=True) for _ in range(one[0].replicas)]
     replicas = len(each)
@@ -161,10 +166,13 @@ def _outages(serving: ServingSection, pools: tuple[PlacedPool, ...], costs: tupl
         if row.end <= row.start:
             raise InputError("it ends before it begins", key=f"outages.{number}.end", found=f"{row.end:g} s")
     read = [_disk_s(*each[row.replica], row.load_rate) if row.load_from == "disk" else 0.0 for row in rows]
+    away = [(row.replica, row.start, row.end + disk_s) for row, disk_s in zip(rows, read, strict=True)]
+    away += [(one.replica, one.begin_s, one.end_s + _disk_s(*each[one.replica], _DISK_BPS)) for one in deaths]
+    load = [LOADS.index(_LOADS[row.load_from]) for row in rows] + [LOADS.index(_LOADS[None])] * len(deaths)
     return Outages(
-        np.array([row.replica for row in rows], np.int32),
-        np.array([round(row.start * _PS) for row in rows], np.int64),
-        np.array([round((row.end + disk_s) * _PS) for row, disk_s in zip(rows, read, strict=True)], np.int64),
-        np.array([row.drain for row in rows], np.bool_),
-        np.array([LOADS.index(_LOADS[row.load_from]) for row in rows], np.uint8),
+        np.array([replica for replica, _, _ in away], np.int32),
+        np.array([round(begin_s * _PS) for _, begin_s, _ in away], np.int64),
+        np.array([round(end_s * _PS) for _, _, end_s in away], np.int64),
+        np.array([row.drain for row in rows] + [False] * len(deaths), np.bool_),
+        np.array(load, np.uint8),
     )

@@ -25,7 +25,7 @@ from railyard.result.serving import (
 from railyard.result.variants.serving import ServedVariant, ServingVariant
 from railyard.study.serving.attention_ffn import sides_of
 from railyard.study.serving.figures import latencies_of, requests_of, slo_of, throughput_of
-from railyard.study.serving.notes import drained, refused, thrashed, too_long
+from railyard.study.serving.notes import died, drained, refused, thrashed, too_long
 from railyard.study.serving.spending import idle_of, parts_of_bill, uses_of
 from railyard.workload.serving.reuse import reuse
 
@@ -220,6 +220,7 @@ def _warnings(job: ServingJob, run: Record, found: Served) -> Iterator[str]:
             f"{idle} of {there} accelerators belong to no pool: dollars and watts count them, tokens a second of a GPU"
             " do not"
         )
+    yield from died(job.deaths, run)
     if run.meta["overloaded"]:
         late, end_s = int((found.status == UNFINISHED).sum()), run.meta["end_ps"] * 1e-12
         yield (

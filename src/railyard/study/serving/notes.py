@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.measure.serving.served import DROPPED
+from railyard.study.deaths import span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from railyard.catalog import Model
     from railyard.graph import Record
     from railyard.graph.request_table import RequestTable
     from railyard.measure.serving.served import Served
+    from railyard.study.serving.deaths import ReplicaDeath
 
 _AGAIN = 0.05
 """Share of computed prompt tokens that had been computed before, from which on a cache is called too small."""
@@ -53,6 +55,25 @@ def computed_again(requests: RequestTable, run: Record) -> float:
     once = (requests.input_tokens - run.column("cached_tokens"))[begun].sum()
     lost = (requests.input_tokens * run.column("requeued").astype(np.int64)).sum()
     return max(computed - float(once) - float(lost), 0.0) / computed if computed > 0 else 0.0
+
+
+def died(deaths: Sequence[ReplicaDeath], run: Record) -> Iterator[str]:
+    """Replicas that died, and the requests that began anew for it.
+
+    Args:
+        deaths: Of the scenario.
+        run: What became of the requests.
+    """
+    for what, begin_s, end_s in sorted({(one.what, one.begin_s, one.end_s) for one in deaths}):
+        gone = sorted(one.replica for one in deaths if (one.what, one.begin_s) == (what, begin_s))
+        plural = "replica" if len(gone) == 1 else "replicas"
+        yield (
+            f"{what} at {span(begin_s)} takes {plural} {', '.join(map(str, gone))} away for {span(end_s - begin_s)} and"
+            " the loading of weights"
+        )
+    if deaths:
+        anew = int((run.column("requeued") > 0).sum())
+        yield f"{anew} requests began anew on other replicas, their keys and values lost"
 
 
 def thrashed(requests: RequestTable, run: Record) -> Iterator[str]:

@@ -12,6 +12,7 @@ from railyard.study import compose
 from railyard.study.memo import Memo
 from railyard.study.serving.collective_links import with_collectives
 from railyard.study.serving.costing import costs_of
+from railyard.study.serving.deaths import replica_deaths
 from railyard.study.serving.deployment import deployment
 from railyard.study.serving.networks import networks_of
 from railyard.study.serving.placing import PROMPTS, ROLES, separate_needs
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from railyard.scenario.cluster import ClusterSection
     from railyard.scenario.serving import ServingSection
     from railyard.scenario.variants import Variant
+    from railyard.study.serving.deaths import ReplicaDeath
     from railyard.study.serving.networks import Networks
     from railyard.study.serving.placing import PlacedPool
     from railyard.workload.serving.devices import Profiles
@@ -60,6 +62,7 @@ class ServingJob:
         deployment: What the engine runs.
         requests: What is asked.
         assumptions: Prices and rates.
+        deaths: Replicas that die.
     """
 
     variant: Variant
@@ -73,6 +76,7 @@ class ServingJob:
     deployment: Deployment
     requests: RequestTable
     assumptions: Assumptions
+    deaths: tuple[ReplicaDeath, ...] = ()
 
     @property
     def entry_ps(self) -> int:
@@ -139,11 +143,17 @@ def job_of(variant: Variant, memo: Memo) -> ServingJob:
         InputError: It cannot be run; with the place in the scenario.
     """
     scenario = variant.draft.scenario
-    return service_of(variant, scenario.serving, scenario.cluster, _SERVING, memo)
+    return service_of(variant, scenario.serving, scenario.cluster, _SERVING, memo, dies=True)
 
 
 def service_of(
-    variant: Variant, serving: ServingSection, machine: ClusterSection, place: tuple[str, ...], memo: Memo
+    variant: Variant,
+    serving: ServingSection,
+    machine: ClusterSection,
+    place: tuple[str, ...],
+    memo: Memo,
+    *,
+    dies: bool = False,
 ) -> ServingJob:
     """One model that answers, ready to run: a scenario's, or a stage of its pipeline.
 
@@ -153,6 +163,7 @@ def service_of(
         machine: What it runs on.
         place: Where the section stands in the scenario.
         memo: What other variants have made.
+        dies: Whether the scenario's faults are its.
 
     Raises:
         InputError: It cannot be run; with the place in the scenario.
@@ -161,11 +172,17 @@ def service_of(
     catalog = memo.get("catalog", scenario.catalog, lambda: compose.catalog_of(draft))
     key = [scenario.catalog, dump(machine)]
     cluster = memo.get("cluster", key, lambda: compose.cluster_of(draft, catalog, machine))
-    return service_on(cluster, variant, serving, place, memo)
+    return service_on(cluster, variant, serving, place, memo, dies=dies)
 
 
 def service_on(
-    cluster: Cluster, variant: Variant, serving: ServingSection, place: tuple[str, ...], memo: Memo
+    cluster: Cluster,
+    variant: Variant,
+    serving: ServingSection,
+    place: tuple[str, ...],
+    memo: Memo,
+    *,
+    dies: bool = False,
 ) -> ServingJob:
     """One model that answers on a cluster, ready to run.
 
@@ -175,6 +192,7 @@ def service_on(
         serving: How it answers.
         place: Where the section stands in the scenario.
         memo: What other variants have made.
+        dies: Whether the scenario's faults are its.
 
     Raises:
         InputError: It cannot be run; with the place in the scenario.
@@ -198,10 +216,14 @@ def service_on(
         )
         costs = costs_of(model, networks, pools, software, requests=requests, memo=memo, profiles=profiles)
         links = _links(serving, networks, pools, costs)
-        deployed = deployment(serving, pools, costs, model=model, links=links, hash_tokens=requests.block_tokens)
     joined = networks.clusters[0]
+    deaths = replica_deaths(draft, pools, joined) if dies else ()
+    with blaming(draft, *place):
+        deployed = deployment(
+            serving, pools, costs, model=model, links=links, hash_tokens=requests.block_tokens, deaths=deaths
+        )
     return ServingJob(
-        variant, serving, model, joined, networks, pools, costs, software, deployed, requests, assumptions
+        variant, serving, model, joined, networks, pools, costs, software, deployed, requests, assumptions, deaths
     )
 
 

@@ -1,40 +1,122 @@
-"""Reads faults in time from a CSV file, one a line, under a heading.
+"""Reads faults from a YAML file, the same records as a scenario's `faults`.
 
-    at,where,event,value
-    20 us,h3-leaf0,down,
-    60 us,h3-leaf0,up,
-    10 us,leaf0-spine1,rate,0.25
-    5 us,core2,down,
-    0 us,*,errors,1e-9
+    faults:
+      - {kind: link-down, cable: h3 - leaf0, at: 20 us, for: 40 us}
+      - {kind: degrade-link, cable: leaf0 - spine1, factor: 25 %, at: 10 us}
+      - {kind: switch-down, switch: core2, at: 5 us}
+      - {kind: bit-errors, ratio: 1e-9}
 
-`where` is a cable (two nodes and a dash between), a node with all its links, or `*`, every link; both directions of
-each. Nodes are h0, h1, ... (hosts), leaf0, ..., spine0, ..., core0, .... `down` and `up` need no value; `rate` takes
-the part that is kept, `errors` the part of bits that arrives wrong.
+Nodes are h0, h1, ... (hosts), leaf0, ..., spine0, ..., core0, ....
 """
 
 from __future__ import annotations
 
-import csv
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from railyard import units
-from railyard.engine.packet.faults import LinkFault, both_ways, of_node
-from railyard.errors import InputError, did_you_mean
-from railyard.workload.replay.text_file import decimal, lines
+import numpy as np
+from pydantic import Field
+
+from railyard.engine.packet.faults import both_ways, of_node
+from railyard.engine.packet.link_faults import changes
+from railyard.errors import InputError
+from railyard.scenario import problems
+from railyard.scenario.load import check
+from railyard.scenario.section import Section
+from railyard.scenario.unions import FaultSection, fault_of
+from railyard.schema import yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
     from railyard.engine.packet import PacketNetwork
+    from railyard.engine.packet.faults import LinkFault
+    from railyard.fault import Effect
+    from railyard.fault.fault import Links
     from railyard.study.traffic.played import LinkNames
 
-COLUMNS = ("at", "where", "event", "value")
-EVENTS = ("down", "up", "rate", "errors")
+
+class FaultFile(Section):
+    """What goes wrong in a network of packets."""
+
+    faults: tuple[FaultSection, ...] = Field(min_length=1, description="What goes wrong, and when.")
+
+
+@dataclass(frozen=True)
+class TreePlaces:
+    """Places of a tree of packets; see `railyard.fault.Places`.
+
+    Attributes:
+        network: Its links.
+        names: Of its nodes.
+    """
+
+    network: PacketNetwork
+    names: LinkNames
+
+    def link(self, number: int) -> Links:
+        """See `Places`."""
+        if not 0 <= number < self.network.links:
+            allowed = f"0 to {self.network.links - 1}"
+            raise InputError("there is no such link", key="link", found=number, allowed=allowed)
+        return np.array([number], np.int64)
+
+    def tier(self, name: str) -> Links:
+        """See `Places`."""
+        found = [link for link in range(self.network.links) if self.names.tier(link) == name]
+        if not found:
+            allowed = sorted({self.names.tier(link) for link in range(self.network.links)})
+            raise InputError("the network has no such tier", key="tier", found=name, allowed=allowed)
+        return np.array(found, np.int64)
+
+    def cable(self, ends: str) -> Links:
+        """See `Places`."""
+        names = ends.replace(" ", "").split("-")
+        if len(names) != 2:
+            raise InputError("expected two nodes", key="cable", found=ends, allowed="such as `leaf0 - spine1`")
+        try:
+            one, other = (self.names.number(name, "cable") for name in names)
+            return both_ways(self.network, one, other)
+        except InputError as error:
+            if error.problems[0].key == "cable":
+                raise
+            raise InputError("no cable joins the two", key="cable", found=ends) from None
+
+    def switch(self, name: str) -> Links:
+        """See `Places`."""
+        number = self.names.number(name.replace(" ", ""), "switch")
+        if number < self.network.hosts:
+            raise InputError("a host is no switch", key="switch", found=name, hint="write `kind: host-down`")
+        return of_node(self.network, number)
+
+    def nic(self, host: int, nic: int, port: int | None) -> Links:
+        """See `Places`."""
+        if nic or port:
+            raise InputError("a host has one NIC of one port here", key="nic" if nic else "port", found=nic or port)
+        return self.host(host)
+
+    def host(self, host: int) -> Links:
+        """See `Places`."""
+        if host >= self.network.hosts:
+            allowed = f"0 to {self.network.hosts - 1}"
+            raise InputError("there is no such host", key="host", found=host, allowed=allowed)
+        return of_node(self.network, host)
+
+    def ranks_of_host(self, _host: int) -> tuple[int, ...]:
+        """Flows belong to hosts; nothing computes."""
+        return ()
+
+    def rank(self, rank: int) -> int:
+        """See `Places`."""
+        raise InputError("flows between hosts have no ranks", key="rank", found=rank, hint="run it as a scenario")
+
+    def every_link(self) -> Links:
+        """See `Places`."""
+        return np.arange(self.network.links, dtype=np.int64)
 
 
 def read(path: Path, network: PacketNetwork, names: LinkNames) -> tuple[LinkFault, ...]:
-    """The faults of a file, in the order of its lines.
+    """The faults of a file.
 
     Args:
         path: The file.
@@ -42,55 +124,14 @@ def read(path: Path, network: PacketNetwork, names: LinkNames) -> tuple[LinkFaul
         names: Of its nodes.
 
     Raises:
-        InputError: The file cannot be read or a line is wrong; with the line.
+        InputError: The file cannot be read, or a fault is impossible; with its place.
     """
-    rows = [(number, text) for number, text in lines(path) if text.strip() and not text.startswith("#")]
-    if not rows:
-        raise InputError("the file holds no faults", file=path, allowed=",".join(COLUMNS))
-    heading = tuple(_cells(rows[0][1]))
-    if heading != COLUMNS:
-        raise InputError(
-            "the first line names the columns", file=path, line=rows[0][0], found=rows[0][1], allowed=",".join(COLUMNS)
-        )
-    faults: list[LinkFault] = []
-    for number, text in rows[1:]:
+    tree = yaml.read(path, if_empty="such as `faults: [{kind: switch-down, switch: spine0, at: 5 us}]`")
+    places = TreePlaces(network, names)
+    effects: list[Effect] = []
+    for number, section in enumerate(check(tree, FaultFile).faults):
         try:
-            faults += _faults(_cells(text), network, names)
+            effects += fault_of(section).effects(places)
         except InputError as error:
-            raise error.located(file=path, line=number) from None
-    return tuple(faults)
-
-
-def _cells(text: str) -> list[str]:
-    return [cell.strip() for cell in next(csv.reader([text]))]
-
-
-def _faults(cells: list[str], network: PacketNetwork, names: LinkNames) -> list[LinkFault]:
-    if len(cells) != len(COLUMNS):
-        raise InputError("as many cells as the heading has", found=len(cells), allowed=len(COLUMNS))
-    at, where, event, value = cells
-    if event not in EVENTS:
-        raise InputError("unknown event", key="event", found=event, allowed=EVENTS, hint=did_you_mean(event, EVENTS))
-    at_ps = units.time(at)
-    links = _links(where, network, names)
-    if event in ("down", "up"):
-        if value:
-            raise InputError(f"{event!r} takes no value", key="value", found=value)
-        return [LinkFault(at_ps, link, "rate", float(event == "up")) for link in links]
-    if not value:
-        raise InputError(f"{event!r} needs a value", key="value", allowed="0 to 1")
-    return [
-        LinkFault(at_ps, link, "rate" if event == "rate" else "errors", decimal(value, "value", high=1.0))
-        for link in links
-    ]
-
-
-def _links(where: str, network: PacketNetwork, names: LinkNames) -> Iterable[int]:
-    if where == "*":
-        return range(network.links)
-    ends = [names.number(part.strip()) for part in where.split("-")]
-    if len(ends) == 1:
-        return [int(link) for link in of_node(network, ends[0])]
-    if len(ends) == 2:
-        return [int(link) for link in both_ways(network, *ends)]
-    raise InputError("a node, a cable A-B, or *", key="where", found=where)
+            raise problems.place(error, tree, ("faults", str(number))) from None
+    return tuple(changes(effects, np.arange(network.links)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.errors import InputError
+from railyard.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,8 +38,12 @@ class LinkNames:
         """From where to where."""
         return f"{self._node(int(self._wired.source[number]))}->{self._node(int(self._wired.target[number]))}"
 
-    def number(self, name: str) -> int:
+    def number(self, name: str, key: str) -> int:
         """The node of a name.
+
+        Args:
+            name: Such as `leaf3`.
+            key: That names it, for errors.
 
         Raises:
             InputError: There is none.
@@ -47,15 +51,17 @@ class LinkNames:
         kind = name.rstrip("0123456789")
         digits = name[len(kind) :]
         if kind not in self._kinds or not digits:
-            raise InputError("no such node", key="where", found=name, allowed=self._allowed())
+            raise self._unknown(name, key)
         first, last = self._first[self._kinds.index(kind) : self._kinds.index(kind) + 2]
         if int(digits) >= last - first:
-            raise InputError("no such node", key="where", found=name, allowed=self._allowed())
+            raise self._unknown(name, key)
         return int(first) + int(digits)
 
-    def _allowed(self) -> str:
-        counts = zip(self._kinds, np.diff(self._first).tolist(), strict=True)
-        return ", ".join(f"{kind}0 to {kind}{count - 1}" for kind, count in counts if count)
+    def _unknown(self, name: str, key: str) -> InputError:
+        counts = [(kind, int(count)) for kind, count in zip(self._kinds, np.diff(self._first), strict=True) if count]
+        allowed = ", ".join(f"{kind}0 to {kind}{count - 1}" for kind, count in counts)
+        near = [f"{kind}{number}" for kind, count in counts for number in range(min(count, 1024))]
+        return InputError("no such node", key=key, found=name, allowed=allowed, hint=did_you_mean(name, near))
 
     def tier(self, number: int) -> str:
         """`nic`, `leaf-spine` or `spine-core`."""

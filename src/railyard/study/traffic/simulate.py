@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.errors import InputError
-from railyard.study.traffic import fault_file, htsim_topology
+from railyard.study.traffic import htsim_topology
 from railyard.study.traffic.htsim_wiring import LINK_TIERS, wire
 from railyard.study.traffic.played import LinkNames, Played
 from railyard.study.traffic.report import Report
@@ -102,6 +102,8 @@ def run(given: TrafficRun, *, progress: Callable[[int, int], None] | None = None
     settings = _settings(given, tree, network, overrides)
     names = LinkNames(tree, network, LINK_TIERS)
     if given.faults is not None:
+        from railyard.study.traffic import fault_file  # what it imports, a run without faults has no use for
+
         settings = replace(settings, faults=fault_file.read(given.faults, links, names))
     play = partial(simulate, links, threads=given.threads, progress=progress)
     result = play(sent.traffic, settings)

@@ -17,6 +17,7 @@ from railyard.measure.job import USUAL_INTERVAL_S
 from railyard.result.fault import FaultFigures, LostTime
 from railyard.scenario.load import blaming
 from railyard.scenario.section import build
+from railyard.study.deaths import cut_off, span, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,6 +72,11 @@ class Death:
         return None if None in ends else max(cast("list[int]", ends)) * PS
 
     @property
+    def begins_s(self) -> tuple[float, ...]:
+        """When it comes, each time."""
+        return tuple(sorted({_begin_ps(effect) * PS for effect in self.effects}))
+
+    @property
     def spell_s(self) -> float | None:
         """How long it lasts each time; None: for good."""
         length_ps = getattr(self.fault, "for_ps", None)
@@ -81,23 +87,12 @@ class Death:
         """Ranks whose processes it ends."""
         return tuple(rank for effect in self.effects if isinstance(effect, RankDeath) for rank in effect.ranks)
 
-    @property
-    def what(self) -> str:
-        """It in words: `switch-down: leaf 0`."""
-        named = {key: getattr(self.fault, key, None) for key in ("switch", "cable", "host", "nic", "port", "rank")}
-        words = [
-            str(value) if key in ("switch", "cable") else f"{key} {value}"
-            for key, value in named.items()
-            if value is not None
-        ]
-        return f"{self.fault.kind}: {', '.join(words)}"
-
     def hosts(self, cluster: Cluster) -> int:
         """Hosts that it kills, or of which it cuts off a NIC altogether."""
         ranks = set(self.kills)
         links = [effect.link for effect in self.effects if isinstance(effect, LinkRate)]
         if links:
-            ranks |= _cut_off(np.unique(np.concatenate(links)), cluster)
+            ranks |= cut_off(np.unique(np.concatenate(links)), cluster)
         return len({rank // cluster.ranks_per_server for rank in ranks})
 
 
@@ -188,19 +183,6 @@ def _on_flow(bench: StepRuns) -> StepRuns:
     return replace(bench, job=replace(bench.job, engine=engine_named("flow")))
 
 
-def _cut_off(link: np.ndarray[Any, np.dtype[np.int64]], cluster: Cluster) -> set[int]:
-    """Ranks with a NIC of which every link is gone."""
-    network, ends = cluster.back_end, cluster.links
-    source = ends.source[: ends.physical].astype(np.int64) - network.node_offset
-    alive = np.ones(ends.physical, np.bool_)
-    alive[link] = False
-    port = (source >= 0) & (source < network.ports)
-    before = np.bincount(source[port], minlength=network.ports)
-    after = np.bincount(source[port & alive], minlength=network.ports)
-    gone = np.flatnonzero((before > 0) & (after == 0))
-    return set(np.flatnonzero(np.isin(network.port_of_rank, gone).any(axis=1)).tolist())
-
-
 @dataclass(frozen=True)
 class Costs:
     """What is known about the job when its deaths are priced.
@@ -248,9 +230,12 @@ def _survived(death: Death, deaths: Deaths, bench: StepRuns, graph: TaskGraph, c
     hit = bench.step(graph, cluster, seed=bench.seed, faults=(*deaths.plain, death.fault))
     stall_s = max(hit.makespan_ps * PS - costs.healthy_s, 0.0)
     slower = _slower(death, deaths, bench, graph)
-    rest_s = 0.0 if death.ends_s is None else max(death.ends_s - hit.makespan_ps * PS, 0.0)
+    again = sum(begin_s >= hit.makespan_ps * PS for begin_s in death.begins_s)
+    within = len(death.begins_s) - again
+    rest_s = 0.0 if death.ends_s is None or again else max(death.ends_s - hit.makespan_ps * PS, 0.0)
     parts = (
         ("traffic stands still until it has other paths, and has fewer of them in this step", stall_s),
+        ("the same in later steps, each time that it comes", again * stall_s / max(within, 1)),
         ("later steps, with fewer paths", rest_s * (1 - 1 / slower)),
     )
     known_s, over_s = _known_s(death, cluster), death.spell_s
@@ -342,7 +327,7 @@ def _figures(
     listed = tuple(LostTime(cause=cause, seconds=seconds) for cause, seconds in parts if seconds > 0)
     lost_s = sum(part.seconds for part in listed)
     return FaultFigures(
-        what=death.what,
+        what=words(death.fault),
         at_s=death.at_s,
         outcome=outcome,
         hosts=death.hosts(cluster),
@@ -360,25 +345,18 @@ def sentences(found: Sequence[FaultFigures]) -> list[str]:
 
 
 def _sentence(one: FaultFigures) -> str:
-    begin = f"{one.what} at {_span(one.at_s)}"
+    begin = f"{one.what} at {span(one.at_s)}"
     if one.outcome == "unnoticed":
         return f"{begin}: nothing of this step crosses it"
     if one.outcome == "aborted":
         most = max(one.parts, key=lambda part: part.seconds)
         return (
-            f"{begin} ends the job, aborted {_span(one.detection_s)} later: {_span(one.lost_s)} lost, most of it"
-            f" {_span(most.seconds)} {most.cause}"
+            f"{begin} ends the job, aborted {span(one.detection_s)} later: {span(one.lost_s)} lost, most of it"
+            f" {span(most.seconds)} {most.cause}"
         )
     how = "has other paths" if one.outcome == "rerouted" else "is back"
     slower = f"; later steps take {one.slower:.3g} times as long" if one.slower > 1 + 1e-3 else ""
     return (
-        f"{begin}: traffic stands still for {_span(one.detection_s)} until it {how}, the step is"
-        f" {_span(one.stall_s)} longer{slower}"
+        f"{begin}: traffic stands still for {span(one.detection_s)} until it {how}, the step is"
+        f" {span(one.stall_s)} longer{slower}"
     )
-
-
-def _span(seconds: float) -> str:
-    for unit, size in (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return "0 s"
