@@ -8,6 +8,7 @@ from tests.agreement import yard
 
 from railyard import engine
 from railyard.cluster.topology import RailOptimized
+from railyard.fault import Late
 from railyard.graph import CollectiveKind, Job
 from railyard.measure.decompose import decompose
 from railyard.measure.lockstep import lockstep
@@ -31,7 +32,7 @@ def test_one_of_ten_thousand_late_by_20_us(collectives):
     what = steps(collectives)
     calm = engine.get("flow").simulate([Job(what)], cluster)
     each = calm.makespan_ps // collectives
-    faults = [engine.Late(rank=LATE, by_ps=20 * US, at_ps=each * index) for index in range(collectives)]
+    faults = [Late(rank=LATE, by_ps=20 * US, at_ps=each * index) for index in range(collectives)]
     late = engine.get("flow").simulate([Job(what)], cluster, faults=faults)
     assert late.makespan_ps - calm.makespan_ps == 20 * US * collectives
     assert lockstep(decompose(calm)).gpu_seconds_lost == 0

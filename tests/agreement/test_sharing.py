@@ -12,6 +12,7 @@ from tests.agreement import yard
 
 from railyard import engine
 from railyard.cluster.topology import LeafSpine, RailOptimized
+from railyard.fault import DegradeLink
 from railyard.graph import CollectiveKind, Job
 
 LEAFS, HOSTS = 33, 32
@@ -153,7 +154,7 @@ def test_a_degraded_uplink_slows_only_who_crosses_it():
     used = calm.table("links")["bytes"][uplinks]
     from_first = cluster.links.source[uplinks] == cluster.links.target[cluster.back_end.port_links(0)[0][0]]
     hit = uplinks[np.flatnonzero(from_first & (used == used[from_first].max()))[0]]
-    slow = engine.get("flow").simulate([Job(what)], cluster, faults=[engine.DegradeLink(factor=0.5, link=int(hit))])
+    slow = engine.get("flow").simulate([Job(what)], cluster, faults=[DegradeLink(factor=0.5, link=int(hit))])
     later = slow.end_ps - calm.end_ps
     flows = round(float(calm.table("links")["bytes"][hit]) / (yard.GIB / cluster.fabric.payload_efficiency))
     assert flows >= 2

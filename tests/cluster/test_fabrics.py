@@ -176,3 +176,20 @@ def test_cells_want_leafs_and_spines():
     with pytest.raises(InputError, match="Clos") as caught:
         machine("scheduled", topology=Dragonfly(p=4, a=4, h=4))
     assert caught.value.problems[0].key == "back_end.topology.kind"
+
+
+def test_senders_of_flows_and_of_packets_try_again_after_the_same_time():
+    from railyard.engine.packet.mechanisms import CONSTANTS
+
+    for name, fabric in fabrics.items():
+        constants = fabric.packets.constants
+        if constants.get("transport") == "rdma":
+            assert fabric.retransmit_ps == constants.get("rdma_rto_ps", CONSTANTS["rdma_rto_ps"].default), name
+        for field in ("reroute_ps", "retransmit_ps"):
+            assert field in fabric.sources, name
+
+
+@pytest.mark.parametrize(("reroute", "timer", "recovery"), [(7, 3, 9), (9, 3, 9), (1, 3, 3), (0, 3, 0), (7, 0, 7)])
+def test_traffic_moves_again_with_the_first_try_after_routes_know(reroute, timer, recovery):
+    fabric = FabricSpec("roce", {"reroute_ps": reroute, "retransmit_ps": timer}).resolve()
+    assert fabric.recovery_ps() == recovery

@@ -11,6 +11,7 @@ from railyard import catalog, cluster, engine
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
 from railyard.collective import CollectivePolicy
 from railyard.engine.lowering import lower
+from railyard.fault import DegradeLink
 from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, TaskGraph
 
 GIB = 1 << 30
@@ -139,7 +140,7 @@ def test_what_the_fabric_leaves_out_is_said():
 def test_a_degraded_tier_slows_what_crosses_it():
     here = machine("leaf-spine", "roce")
     graph = graph_of([transfer(0, 8, GIB)])
-    fault = engine.DegradeLink(0.5, tier="nic")
+    fault = DegradeLink(0.5, tier="nic")
     healthy = engine.get("flow").simulate([Job(graph)], here).makespan_ps
     degraded = engine.get("flow").simulate([Job(graph)], here, faults=[fault]).makespan_ps
     assert degraded == pytest.approx(2 * healthy, rel=0.01)

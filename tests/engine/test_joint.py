@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from railyard import catalog, cluster, engine
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
-from railyard.engine import Jitter, Late, Stall
+from railyard.engine import Jitter, Stall
 from railyard.engine.joint import SEED_BITS, joint
 from railyard.errors import InputError
+from railyard.fault import Late
 from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, TaskGraph
 from railyard.graph.merge import merge
 

@@ -7,6 +7,7 @@ import pytest
 
 from railyard import engine
 from railyard.errors import InputError
+from railyard.fault import Late
 from railyard.graph import Stream
 
 from .hand import Entity, Graph, Links, lowered
@@ -110,7 +111,7 @@ def test_lockstep_one_late_rank_of_ten_thousand_costs_a_fifth_of_a_gpu_second():
     for rank in range(ranks):
         graph.compute(rank, 1_000_000_000)
     together = graph.collective(0, 0, stream=0)
-    faults = [engine.Late(rank=1234, by_ps=late_ps)]
+    faults = [Late(rank=1234, by_ps=late_ps)]
     timeline = play(graph, [Entity({0: 1.0}, 1_000)], faults=faults)
     waited = timeline.start_ps[together] - timeline.end_ps[:ranks]
     assert waited.sum() * 1e-12 == pytest.approx(0.2, rel=1e-3)

@@ -7,6 +7,7 @@ import pytest
 
 from railyard import catalog, cluster, engine
 from railyard.collective import CollectivePolicy
+from railyard.fault import DegradeLink, Late, SlowAccelerator
 from railyard.graph import Communicators, Job, Kind, Label, TaskGraph
 from railyard.measure.causes import Cause
 from railyard.measure.decompose import decompose
@@ -47,9 +48,9 @@ def play(graph, machine, **more):
 DISTURBED = {
     "quiet": {},
     "jitter": {"jitter": engine.Jitter(sigma=0.05, rank_sigma=0.02)},
-    "late": {"faults": (engine.Late(rank=5, by_ps=300 * US, at_ps=0),)},
-    "slow": {"faults": (engine.SlowAccelerator(rank=9, factor=0.8),)},
-    "degraded": {"faults": (engine.DegradeLink(tier="leaf-spine", factor=0.3),)},
+    "late": {"faults": (Late(rank=5, by_ps=300 * US, at_ps=0),)},
+    "slow": {"faults": (SlowAccelerator(rank=9, factor=0.8),)},
+    "degraded": {"faults": (DegradeLink(tier="leaf-spine", factor=0.3),)},
 }
 
 
@@ -118,7 +119,7 @@ def test_one_gpu_of_ten_thousand_in_the_engine(facts):
         labels=[Label("backward", "layer"), Label("gradient", "all-reduce", "dp")],
         communicators=Communicators(np.array([0, ranks]), np.arange(ranks, dtype=np.int32), ["dp"]),
     )
-    late = engine.Late(rank=17, by_ps=20 * US, at_ps=0)
+    late = Late(rank=17, by_ps=20 * US, at_ps=0)
     line = play(graph, machine, faults=(late,), policy=CollectivePolicy(algorithm={"dp": "tree"}))
     found = lockstep(decompose(line))
     assert found.gpu_seconds_lost == pytest.approx(0.2, rel=2e-4)

@@ -251,7 +251,7 @@ def _raise_if_stuck(result: _core.Result, graph: TaskGraph, changes: FaultColumn
         raise SimulationError(f"{len(result.stuck)} tasks form a dependency cycle: {' <- '.join(tasks)}{more}")
     dead_ps = changes.at_ps[(changes.kind == 0) & (changes.value == 0)]
     first = int(np.argmin(result.stuck_since_ps))
-    since_ps = max(int(result.stuck_since_ps[first]), int(dead_ps.min(initial=0)))
+    since_ps = max(int(result.stuck_since_ps[first]), int(dead_ps.min()) if dead_ps.size else 0)
     raise Hung(
         f"{len(result.stuck)} communications wait for links without capacity: {', '.join(tasks)}{more}",
         since_ps,

@@ -144,7 +144,8 @@ class Fabric:
 
     def as_modelled(self, simulator: str, name: str, summary: str, packets: Packets) -> Fabric:
         """This fabric under another name, with the packets of a simulator."""
-        return replace(self, name=name, summary=summary, packets=packets, model_of=simulator)
+        timer_ps = packets.constants.get("rdma_rto_ps", self.retransmit_ps)
+        return replace(self, name=name, summary=summary, packets=packets, model_of=simulator, retransmit_ps=timer_ps)
 
     def scaled(self, latency: float) -> Fabric:
         """A copy with all latencies multiplied."""

@@ -45,6 +45,8 @@ def constants_of(fabric: Fabric) -> dict[str, Any]:
         given["load_balancing"] = fabric.load_balancing
         if given.get("transport") == "rdma":
             given["rdma_out_of_order"] = fabric.load_balancing in _ANY_ORDER
+    if fabric.retransmit_ps not in (0, known.retransmit_ps) and given.get("transport") == "rdma":
+        given["rdma_rto_ps"] = fabric.retransmit_ps
     return given
 
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from railyard.economics.evaluate import Economics
     from railyard.economics.sources import Source
     from railyard.measure.decompose import Decomposition
+    from railyard.result.fault import FaultFigures
     from railyard.study.training.prepare import Prepared
     from railyard.study.training.simulate import Simulated
     from railyard.study.training.storing import Saved
@@ -51,6 +52,12 @@ class Priced(TypedDict, total=False):
     """The price of a way of communicating, where the job has one."""
 
     communication: CommunicationFigures
+
+
+class Died(TypedDict, total=False):
+    """What died, where anything did."""
+
+    faults: tuple[FaultFigures, ...]
 
 
 @dataclass(frozen=True)
@@ -125,7 +132,6 @@ def measure(simulated: Simulated) -> MeasuredTraining:
             checkpoint=checkpoint_of(job, saved, step_s, cost.jct),
         ),
         collectives=collective_rows(timeline, job.cluster, job.policy),
-        faults=simulated.faults or None,
         warnings=(
             *sentences(simulated.faults),
             *timeline.meta.get("warnings", []),
@@ -135,12 +141,17 @@ def measure(simulated: Simulated) -> MeasuredTraining:
         ),
         digest=str(timeline.meta["digest"]),
         **communication,
+        **_died(simulated.faults),
         **packets_of(timeline, job.cluster),
     )
     left_out = _words(timeline.meta.get("left_out"))
     if timeline.meta.get("engine") == "packet":
         left_out = (*left_out, "what would help is tried on the flow engine: its shares of the step, not its queues")
     return MeasuredTraining(variant, tuple(_sources(job, cost)), left_out, tuple(_defaults(job)), tuple(ranks))
+
+
+def _died(faults: tuple[FaultFigures, ...]) -> Died:
+    return {"faults": faults} if faults else {}
 
 
 def _around(job: Prepared) -> Around | None:

@@ -13,6 +13,7 @@ from railyard.cluster import Cluster, ClusterSpec, FabricSpec, NetworkSpec, buil
 from railyard.cluster.topology import LeafSpine
 from railyard.collective import CollectivePolicy
 from railyard.engine.packet import Settings, Traffic, leaf_spine, run
+from railyard.fault import DegradeLink
 from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, Stream, TaskGraph
 from railyard_validation.fabric.figure import Case, Row, figure
 from railyard_validation.fabric.packets import RATE_BPS, ROCE_SETTINGS, SCHEDULED
@@ -115,13 +116,13 @@ def _ends(fabric: str, seed: int, *, qps: int = 1, impaired: int | None = None) 
     return np.asarray((line.end_ps - line.start_ps) * 1e-12)
 
 
-def _halved(cluster: Cluster, ranks: NDArray[np.int64]) -> list[engine.DegradeLink]:
+def _halved(cluster: Cluster, ranks: NDArray[np.int64]) -> list[DegradeLink]:
     """Half the rate on every NIC of these ranks, both ways."""
     ports = cluster.back_end.node_offset + cluster.back_end.port_of_rank[ranks].ravel()
     links = cluster.links
     own = np.isin(links.source, ports) | np.isin(links.target, ports)
     chosen = np.flatnonzero(own & (links.tier == links.tiers.index("nic")))
-    return [engine.DegradeLink(0.5, link=int(link)) for link in chosen]
+    return [DegradeLink(0.5, link=int(link)) for link in chosen]
 
 
 def _one_each(members: Sequence[NDArray[np.int64]]) -> TaskGraph:

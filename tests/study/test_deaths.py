@@ -1,0 +1,180 @@
+"""Deaths in training and serving runs: outcome, stall, every part of the lost time, hand-computed."""
+
+from __future__ import annotations
+
+import pytest
+
+import railyard
+from railyard.errors import InputError
+from railyard.fault.recovery import Recovery
+
+STEP = {
+    "name": "step",
+    "cluster": {
+        "accelerators": 16,
+        "server": "hgx-h100",
+        "back_end": {
+            "topology": {"kind": "dual-plane", "inner": {"kind": "rail-optimized", "servers_per_leaf": 2}},
+            "fabric": {"name": "roce", "reroute": "9 ms", "retransmit": "4 ms"},
+        },
+    },
+    "workload": {
+        "training": {
+            "model": "llama-3.2-1b",
+            "global_batch": 16,
+            "sequence": 2048,
+            "parallelism": {"tp": 1, "zero": 3, "micro_batch": 1, "recompute": "none"},
+        }
+    },
+}
+SINGLE = {"cluster__back_end__topology": {"kind": "rail-optimized", "servers_per_leaf": 2}}
+SERVE = {
+    "name": "serve",
+    "cluster": {"accelerators": 32, "server": "hgx-h100", "back_end": {"topology": "rail-optimized", "fabric": "roce"}},
+    "workload": {
+        "serving": {
+            "model": "llama-3-70b",
+            "precision": "fp8",
+            "requests": {"synthetic": {"arrivals": "poisson", "rate": 12, "input": 900, "output": 150, "count": 400}},
+            "pools": {"both": {"replicas": 8, "tp": 4}},
+        }
+    },
+}
+
+
+def variant(base, *faults, engine=None, **changes):
+    """The only variant of a run, with other values by dotted key (`__` for the dot)."""
+    overrides = {key.replace("__", "."): value for key, value in changes.items()}
+    found = railyard.run({**base, "faults": list(faults)}, overrides=overrides, engine=engine, out=None)
+    return found.result.plain()["variants"][0]
+
+
+def parts(fault):
+    return {part["cause"]: part["seconds"] for part in fault["parts"]}
+
+
+def test_aborts_take_what_nccl_waits_or_the_watchdog():
+    assert Recovery().abort_s == pytest.approx(4.096e-6 * 2**20 * 7)
+    assert Recovery(ib_timeout=22, ib_retries=7).abort_s == pytest.approx(120.26, abs=0.01)
+    assert Recovery(ib_timeout=25).abort_s == 600.0
+    with pytest.raises(InputError, match="ib_timeout"):
+        Recovery(ib_timeout=40)
+
+
+LEAF = {"kind": "switch-down", "switch": "plane 0 leaf 0", "at": "5 ms"}
+
+
+@pytest.fixture(scope="module")
+def healthy():
+    return variant(STEP)
+
+
+def test_a_dead_leaf_under_two_planes_stalls_the_step_until_the_first_try_after_routes_know(healthy):
+    """9 ms until routes know, tries every 4 ms: 12 ms."""
+    found = variant(STEP, LEAF)
+    (fault,) = found["faults"]
+    assert fault["outcome"] == "rerouted"
+    assert fault["detection_s"] == pytest.approx(12e-3)
+    assert fault["stall_s"] == pytest.approx(12e-3, rel=0.05)
+    assert fault["lost_s"] == pytest.approx(fault["stall_s"])
+    assert fault["hosts"] == 0
+    assert found["step"]["seconds"] == pytest.approx(healthy["step"]["seconds"] * fault["slower"])
+    assert "faults" not in healthy
+
+
+def test_both_engines_agree_on_the_stall_of_dead_leafs_ports_nics_and_hosts():
+    flow = variant(STEP, LEAF)["faults"][0]
+    packet = variant(STEP, LEAF, engine="packet")["faults"][0]
+    assert packet["outcome"] == flow["outcome"]
+    assert packet["stall_s"] == pytest.approx(flow["stall_s"], rel=0.1)
+
+
+def test_the_same_leaf_of_single_homed_nics_ends_the_job_part_by_part(healthy):
+    """8 hosts a leaf of the rail: both hosts lose NIC 0, and one spare is too few."""
+    single = {**SINGLE, "recovery__spares": 1, "recovery__repair": "2 h", "recovery__diagnosis": "1 min"}
+    (fault,) = variant(STEP, {**LEAF, "switch": "leaf 0"}, **single)["faults"]
+    assert fault["outcome"] == "aborted"
+    assert fault["hosts"] == 2
+    found = parts(fault)
+    hung_s = found.pop("this step until it hangs")
+    assert 5e-3 <= hung_s <= healthy["step"]["seconds"]
+    assert found == {
+        "until the job is aborted": pytest.approx(4.096e-6 * 2**20 * 7),
+        "diagnosis": 60.0,
+        "until it is repaired": 7200.0,
+        "start of the processes": 374.0,
+        "work since the last checkpoint, on the mean": 900.0,
+    }
+    assert fault["lost_s"] == pytest.approx(hung_s + sum(found.values()))
+    assert fault["detection_s"] == pytest.approx(hung_s - 5e-3 + 4.096e-6 * 2**20 * 7)
+
+
+def test_a_dead_host_has_its_place_taken_by_a_spare():
+    (fault,) = variant(STEP, {"kind": "host-down", "host": 1, "at": "5 ms"}, recovery__spares=1)["faults"]
+    found = parts(fault)
+    assert found["until the job is aborted"] == 5.0
+    assert found["until a spare has its place"] == 60.0
+    assert found["this step until it hangs"] == pytest.approx(5e-3)
+    assert fault["lost_s"] == pytest.approx(5e-3 + 5 + 600 + 60 + 374 + 900)
+
+
+def test_a_nic_that_is_back_before_the_abort_is_waited_for_and_after_it_is_not():
+    down = {"kind": "nic-down", "host": 1, "nic": 2, "at": "5 ms", "for": "6 ms"}
+    (fault,) = variant(STEP, down)["faults"]
+    assert fault["outcome"] == "waited"
+    assert fault["stall_s"] == pytest.approx(8e-3, rel=0.07)  # two tries of 4 ms
+    (fault,) = variant(STEP, {**down, "for": "40 s"}, recovery__diagnosis="1 s")["faults"]
+    assert fault["outcome"] == "aborted"
+    assert parts(fault)["until it is back"] == pytest.approx(40 - 30.0648 - 1, abs=0.01)
+
+
+def test_a_flapping_nic_costs_its_stall_each_time():
+    down = {"kind": "nic-down", "host": 1, "nic": 2, "at": "5 ms", "for": "3 ms", "every": "1 s", "times": 4}
+    (fault,) = variant(STEP, down)["faults"]
+    assert fault["stall_s"] == pytest.approx(4e-3, rel=0.12)
+    assert fault["lost_s"] == pytest.approx(4 * fault["stall_s"])
+
+
+def test_work_since_the_checkpoint_and_its_loading_are_lost():
+    saved = {
+        "cluster__storage": {"name": "local-nvme", "servers": 2},
+        "workload__training__checkpoint": {"interval_steps": 40},
+    }
+    found = variant(STEP, {"kind": "accelerator-down", "rank": 3, "at": "5 ms"}, **saved)
+    (fault,) = found["faults"]
+    lost = parts(fault)
+    assert lost["work since the last checkpoint, on the mean"] == pytest.approx(20 * found["step"]["p50_s"], rel=0.05)
+    assert lost["loading the checkpoint"] == pytest.approx(found["storage"]["checkpoint"]["read_s"])
+
+
+@pytest.mark.parametrize(
+    ("fault", "key"),
+    [
+        ({"kind": "switch-down", "switch": "leaf 0"}, "faults.0.switch"),
+        ({"kind": "nic-down", "host": 2}, "faults.0.host"),
+        ({"kind": "accelerator-down", "rank": 16}, "faults.0.rank"),
+        ({"kind": "host-down", "host": 0, "at": "-1 s"}, "faults.0.at"),
+        ({"kind": "link-down", "cable": "plane 0 leaf 0 - plane 1 leaf 0"}, "faults.0.cable"),
+    ],
+)
+def test_impossible_deaths_are_refused_with_their_place(fault, key):
+    with pytest.raises(InputError) as caught:
+        variant(STEP, fault)
+    assert caught.value.problems[0].key == key
+
+
+def test_a_dead_host_takes_its_replicas_away_and_a_spare_brings_them_back():
+    dead = {"kind": "host-down", "host": 1, "at": "10 s"}
+    spared = variant(SERVE, dead, recovery__spares=1)
+    (away, anew) = spared["warnings"]
+    assert "replicas 2, 3 away for 1.08 min" in away  # 60 s and the 5 s until the launcher knows
+    assert int(anew.split()[0]) > 0
+    gone = variant(SERVE, dead)
+    assert "1.32 d" in gone["warnings"][0]
+
+
+def test_a_nic_takes_no_replica_away_that_does_not_need_it():
+    found = variant(SERVE, {"kind": "nic-down", "host": 1, "nic": 0, "at": "10 s"})
+    assert found["warnings"] == []
+    with pytest.raises(InputError, match="something is dead"):
+        variant(SERVE, {"kind": "late", "rank": 3, "by": "1 ms"})
