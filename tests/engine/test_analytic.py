@@ -100,5 +100,5 @@ def test_bytes_on_links_and_times_alone_are_those_of_flow():
 def test_a_lone_stream_on_a_degraded_link_is_as_long_as_on_flow():
     graph = Graph(1)
     graph.transfer(0, 0, 0)
-    fault = engine.DegradeLink(0.4, link=0)
+    fault = DegradeLink(0.4, link=0)
     assert ends(graph, [Entity({0: 1.0}, 1_000)], faults=[fault]) == [2.5]

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.engine.contract import Fault, Jitter, Probes, Progress, engines
+from railyard.engine.contract import Jitter, Probes, Progress, engines
 from railyard.engine.fluid import FluidEngine
 from railyard.engine.overlap import Spans, contended, full_speed_bps, stretches
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from railyard.cluster.links import LinkTable
     from railyard.engine.contention import F
+    from railyard.engine.fluid import Changes
     from railyard.engine.lowering import Lowered
     from railyard.graph import Merged, Record
 
@@ -31,23 +30,23 @@ Over 18 draws of six jobs whose steps contention makes up to 2.3 times longer, 4
 class AnalyticEngine(FluidEngine):
     """Runs a graph without contention, stretches what met, and runs it again."""
 
-    def run(
+    def played(
         self,
         merged: Merged,
         lowered: Lowered,
         links: LinkTable,
+        changes: Changes,
         *,
-        seed: int = 0,
-        faults: Sequence[Fault] = (),
-        probes: Probes = Probes(),  # noqa: B008 - frozen
-        jitter: Jitter = Jitter(),  # noqa: B008 - frozen
-        progress: Progress | None = None,
+        seed: int,
+        probes: Probes,
+        jitter: Jitter,
+        progress: Progress | None,
     ) -> Record:
-        """Runs jobs whose communications have been lowered already; see `FluidEngine.run`."""
+        """Runs a graph with the changes of state that faults make; see `FluidEngine.played`."""
 
         def ran(these: Lowered) -> Record:
-            run = super(AnalyticEngine, self).run
-            return run(merged, these, links, seed=seed, faults=faults, probes=probes, jitter=jitter, progress=progress)
+            play = super(AnalyticEngine, self).played
+            return play(merged, these, links, changes, seed=seed, probes=probes, jitter=jitter, progress=progress)
 
         record = ran(lowered)
         uses = contended(merged.graph, lowered, links.rate_bps)
@@ -81,6 +80,7 @@ ANALYTIC = engines.add(
         left_out=(
             "the order within contention: a communication is slowed by the mean of what it meets, all its repetitions"
             " alike; what one loses no other gains",
+            "other paths around dead links share them as the designed ones do",
             "what a degraded link costs beyond its own communications: their slowdown by others is that at full rate",
             "packets and queues: there is no loss, no pause and no queueing delay",
             "jitter of communications: only computations vary",

@@ -38,6 +38,19 @@ SHOWN = 8  # tasks named in a message
 
 
 @dataclass(frozen=True)
+class Changes:
+    """What faults change in a run.
+
+    Attributes:
+        rows: Changes of state.
+        faults: As they were given.
+    """
+
+    rows: tuple[Row, ...]
+    faults: tuple[Fault, ...]
+
+
+@dataclass(frozen=True)
 class FluidEngine:
     """An engine of the C++ core; the record of `flow` and `analytic`. See `Engine` for the contract.
 
@@ -74,16 +87,9 @@ class FluidEngine:
         found = rerouted(lowered, outages, merged.graph, arranged, policy) if outages else Rerouted(lowered)
         stalls = effects_of(drawn(merged, jitter, seed), ClusterPlaces.of(arranged)) if jitter.stalls else []
         rows = [*expand([*effects, *_unnumbered(stalls)], arranged.links, outages), *found.rows]
-        timeline = self._played(
-            merged,
-            found.lowered,
-            arranged.links,
-            rows,
-            there,
-            seed=seed,
-            probes=probes,
-            jitter=jitter,
-            progress=progress,
+        changes = Changes(tuple(rows), there)
+        timeline = self.played(
+            merged, found.lowered, arranged.links, changes, seed=seed, probes=probes, jitter=jitter, progress=progress
         )
         timeline.meta["left_out"] = [*self.left_out, *cluster.fabric.left_out]
         timeline.meta["warnings"] += cluster.remarks
@@ -112,18 +118,15 @@ class FluidEngine:
         if any(isinstance(effect, LinkRate) and effect.factor == 0 for _, effect in effects):
             raise InputError("links that die ask for other paths, which `simulate` finds", key="faults")
         stalls = effects_of(drawn(merged, jitter, seed), places) if jitter.stalls else []
-        rows = expand([*effects, *_unnumbered(stalls)], links)
-        return self._played(
-            merged, lowered, links, rows, faults, seed=seed, probes=probes, jitter=jitter, progress=progress
-        )
+        changes = Changes(tuple(expand([*effects, *_unnumbered(stalls)], links)), tuple(faults))
+        return self.played(merged, lowered, links, changes, seed=seed, probes=probes, jitter=jitter, progress=progress)
 
-    def _played(
+    def played(
         self,
         merged: Merged,
         lowered: Lowered,
         links: LinkTable,
-        rows: Sequence[Row],
-        faults: Sequence[Fault],
+        changes: Changes,
         *,
         seed: int,
         probes: Probes,
@@ -131,14 +134,14 @@ class FluidEngine:
         progress: Progress | None,
     ) -> Record:
         """Runs a graph with the changes of state that faults make."""
-        graph, changes = merged.graph, FaultColumns.of(rows)
+        graph, columns = merged.graph, FaultColumns.of(changes.rows)
         probed = probing.wanted(probes, links)
         try:
             result = _core.simulate(
                 _core_graph(swung(merged, jitter, seed), lowered, jitter_keys(merged)),
                 lowered.entities.core(),
                 links.rate_bps,
-                faults=changes.core(),
+                faults=columns.core(),
                 seed=_seed(seed),
                 task_sigma=float(jitter.sigma),
                 rank_sigma=float(jitter.rank_sigma),
@@ -149,12 +152,12 @@ class FluidEngine:
             )
         except ValueError as error:  # the core's word for columns that do not fit together
             raise InputError(str(error)) from error
-        _raise_if_stuck(result, graph, changes)
+        _raise_if_stuck(result, graph, columns)
         if progress is not None:
             progress(len(graph), len(graph), int(result.end_ps.max(initial=0)))
         meta = {
             "engine": self.name,
-            **_about(seed, faults, jitter, changes, result),
+            **_about(seed, changes.faults, jitter, columns, result),
             "left_out": list(self.left_out),
         }
         return _record(merged, lowered, result, meta, probing.series(result, probes, links))
