@@ -7,6 +7,7 @@ import pytest
 
 from railyard import engine
 from railyard.engine.fluid import FluidEngine
+from railyard.fault import DegradeLink
 
 from .hand import Entity, Graph, Links, lowered
 
