@@ -27,7 +27,7 @@ def lines_of(path: Path, source: list[int], target: list[int], size_bytes: int) 
 
 
 def faults_of(path: Path, *rows: str) -> Path:
-    path.write_text("\n".join(["at,where,event,value", *rows]) + "\n")
+    path.write_text("\n".join(["faults:", *(f"- {{{row}}}" for row in rows)]) + "\n")
     return path
 
 
@@ -54,7 +54,7 @@ def test_with_a_dead_spine_fabrics_that_spray_beat_hashing(
 ) -> None:
     tiers, hosts = shape
     traffic = permutation(tmp_path / "permutation.csv", hosts, size_bytes, seed)
-    faults = faults_of(tmp_path / "faults.csv", f"0,{where},down,")
+    faults = faults_of(tmp_path / "faults.yaml", f"kind: switch-down, switch: {where}")
     sets = (f"hosts={hosts}", f"tiers={tiers}")
     hashed = of("roce", traffic, faults, *sets, seed=seed).fct_us()
     for name in SPRAYING:
@@ -66,7 +66,7 @@ def test_with_a_dead_spine_fabrics_that_spray_beat_hashing(
 @pytest.mark.parametrize("name", ADAPTIVE)
 def test_a_spine_that_dies_costs_one_timeout(tmp_path: Path, name: str) -> None:
     traffic = permutation(tmp_path / "permutation.csv", 32, 2_000_000, 0)
-    faults = faults_of(tmp_path / "faults.csv", "17 us,spine1,down,")
+    faults = faults_of(tmp_path / "faults.yaml", "kind: switch-down, switch: spine1, at: 17 us")
     shape = ("hosts=32", "tiers=2")
     well = of(name, traffic, None, *shape).fct_us()["max"]
     found = of(name, traffic, faults, *shape)
@@ -79,7 +79,7 @@ def test_a_spine_that_dies_costs_one_timeout(tmp_path: Path, name: str) -> None:
 
 def test_an_empty_queue_before_a_dead_link_draws_nothing(tmp_path: Path) -> None:
     traffic = permutation(tmp_path / "permutation.csv", 32, 2_000_000, 0)
-    faults = faults_of(tmp_path / "faults.csv", "17 us,spine1,down,")
+    faults = faults_of(tmp_path / "faults.yaml", "kind: switch-down, switch: spine1, at: 17 us")
     known = counts(of("spectrum-x", traffic, faults, "hosts=32", "tiers=2", "reroute=1us"))
     late = counts(of("spectrum-x", traffic, faults, "hosts=32", "tiers=2", "reroute=never"))
     assert late["dropped"] <= known["dropped"] + 32
@@ -87,7 +87,7 @@ def test_an_empty_queue_before_a_dead_link_draws_nothing(tmp_path: Path) -> None
 
 def test_routes_know_what_was_dead_before_the_run(tmp_path: Path) -> None:
     traffic = permutation(tmp_path / "permutation.csv", 32, 1_000_000, 0)
-    faults = faults_of(tmp_path / "faults.csv", "0,spine1,down,")
+    faults = faults_of(tmp_path / "faults.yaml", "kind: switch-down, switch: spine1")
     packets = counts(of("roce", traffic, faults, "hosts=32", "tiers=2"))
     assert packets["dropped"] == packets["lost"] == packets["retransmitted"] == 0
 
@@ -95,7 +95,7 @@ def test_routes_know_what_was_dead_before_the_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["uec", "dcqcn-ns3", "ndp-htsim"])
 def test_a_run_that_no_packet_gets_through_ends_with_flow_and_cause(tmp_path: Path, name: str) -> None:
     traffic = lines_of(tmp_path / "flows.csv", [3, 5], [9, 9], 40_000)
-    faults = faults_of(tmp_path / "faults.csv", "1 us,h9-leaf4,errors,1e-4")
+    faults = faults_of(tmp_path / "faults.yaml", "kind: bit-errors, cable: h9 - leaf4, ratio: 1e-4, at: 1 us")
     cause = r"flow 0 \(host 3 to host 9\).* bit errors of 0.0001 on the link .* lose every packet of \d+ bytes"
     with pytest.raises(SimulationError, match=cause):
         of(name, traffic, faults, "hosts=16", "switching=lossy")
