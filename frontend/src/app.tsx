@@ -8,6 +8,7 @@ import { isServing } from "./serving";
 import { Bottleneck } from "./views/bottleneck";
 import { Comparison } from "./views/comparison";
 import { Cost } from "./views/cost";
+import { Faults } from "./views/faults";
 import { isJobs, Jobs } from "./views/jobs";
 import { Memory, Collectives } from "./views/tables";
 import { Network } from "./views/network";
@@ -83,6 +84,7 @@ function Training({ variant, packets }: { variant: Stepped; packets: ComponentCh
   return (
     <>
       <Summary variant={variant} />
+      <Faults variant={variant} />
       <Waterfall variant={variant} />
       <Bottleneck variant={variant} />
       <Timeline key={variant.name} variant={variant} />

@@ -256,6 +256,28 @@ export interface DraftFigures {
   tokens_per_iteration: number;
 }
 
+/** One death, and what became of the job. */
+export interface FaultFigures {
+  /** what died, in words */
+  what: string;
+  /** from the start of the step, s */
+  at_s: number;
+  /** rerouted, waited (until it was back), aborted, or unnoticed */
+  outcome: string;
+  /** hosts that it takes away or cuts off */
+  hosts: number;
+  /** from the death until routes keep off it, or until the job is aborted, s */
+  detection_s: number;
+  /** how much longer the step is in which it happens; of an aborted one all of it, s */
+  stall_s: number;
+  /** a later step over a healthy one, while it lasts; 1 where nothing is lost */
+  slower: number;
+  /** of the job, all parts, s; without later steps that are slower */
+  lost_s: number;
+  /** of that time */
+  parts: LostTime[];
+}
+
 /** Flow completion times to the last acknowledgement at the sender; null where nothing has finished. */
 export interface FlowTimes {
   /** least, us */
@@ -442,6 +464,14 @@ export interface LockstepFigures {
   events: number;
   /** the costliest first */
   worst_ranks: LateRank[];
+}
+
+/** A part of the time that a fault costs a job. */
+export interface LostTime {
+  /** what it goes into */
+  cause: string;
+  /** s */
+  seconds: number;
 }
 
 /** Memory by pipeline stage. */
@@ -1376,6 +1406,8 @@ export interface TraceVariant {
   collectives: CollectiveRow[];
   /** absent where another engine ran */
   packet?: PacketFigures;
+  /** what died, and what it cost; absent where nothing did */
+  faults?: FaultFigures[];
   /** what to know before the figures are believed */
   warnings: string[];
   /** fingerprint of the timeline */
@@ -1478,6 +1510,8 @@ export interface TrainingVariant {
   collectives: CollectiveRow[];
   /** absent where another engine ran */
   packet?: PacketFigures;
+  /** what died, and what it cost; absent where nothing did */
+  faults?: FaultFigures[];
   /** what to know before the figures are believed */
   warnings: string[];
   /** fingerprint of the timeline */

@@ -111,6 +111,15 @@ def test_collective_algorithm(shell):
     assert "hub" in shell.refused("run", "seam.yaml", "--set", "collectives.algorithm.tp=hubb")
 
 
+def test_kind_of_fault(shell):
+    shell.add("brown_out")
+    plain, slow = (shell.scenario(more=more) for more in ("", "faults: [{kind: brown-out, switch: leaf 0, at: 1 ms}]"))
+    assert plain["digest"] != slow["digest"]
+    assert "leaf 0" in shell.refused("run", "seam.yaml", "--set", "faults=[{kind: brown-out, switch: leav 0}]")
+    (shell.folder / "faults.yaml").write_text("faults: [{kind: brown-out, switch: leaf0}]")
+    assert shell.packet("--faults", "faults.yaml")["digest"] != shell.packet()["digest"]
+
+
 def test_placement_policy(shell):
     shell.add("backward")
     packed, backward = (shell.scenario(placement=name) for name in ("packed", "backward"))
