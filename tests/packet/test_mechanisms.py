@@ -45,7 +45,11 @@ ACTIVE = {
 DEEP = {"size_bytes": 2_000_000, "queue_packets": 5_000, "ecn_low_packets": 20, "ecn_high_packets": 500}
 for _name in RDMA:
     ACTIVE[_name] |= DEEP
-ACTIVE["spectrum"] |= {"spectrum_hyper_interval_ps": 40 * US, "spectrum_most_delay_ps": 150 * US}
+ACTIVE["spectrum"] |= {
+    "spectrum_threshold_ps": 3 * US,
+    "spectrum_hyper_interval_ps": 40 * US,
+    "spectrum_most_delay_ps": 150 * US,
+}
 ACTIVE["dcqcn"] |= {
     "dcqcn_increase_interval_ps": 5 * US,
     "dcqcn_fast_recovery": 1,

@@ -94,7 +94,7 @@ VARIED: dict[str, tuple[Settings, dict[str, tuple[Any, Any]]]] = {
     "Spectrum-X": (
         Settings(**fabrics.get("spectrum-x").packets.constants),
         {
-            "spectrum_threshold_ps": (10_000_000, 25_000_000),
+            "spectrum_threshold_ps": (5_000_000, 25_000_000),
             "spectrum_responsiveness": (0.05, 0.2),
             "spectrum_most_decrease": (0.9, 0.99),
             "spectrum_additive_share": (32 / 2**20, 288 / 2**20),

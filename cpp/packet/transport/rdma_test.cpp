@@ -224,18 +224,18 @@ Acknowledged answer(Ps now, Ps rtt) {
 
 }  // namespace
 
-TEST(a_long_round_trip_cuts_once_a_returned_probe_and_the_first_time_most) {
+TEST(a_long_delay_cuts_once_a_returned_probe_and_the_first_time_most) {
   SpectrumBench bench;
   const Spectrum control(bench.options, bench.derived);
   control.open(bench.state, 0);
-  control.on_ack(bench.state, answer(18 * kMicrosecond, 18 * kMicrosecond));
+  control.on_ack(bench.state, answer(28 * kMicrosecond, 28 * kMicrosecond));
   // Half a threshold of excess at a responsiveness of 0.1: 5 %, of which 3 % are allowed; the first time to half.
   CHECK(near(bench.state.rate_bps, kLine * 0.5));
   control.on_ack(bench.state, answer(300 * kMicrosecond, 283 * kMicrosecond));  // it stood in the same queue
   CHECK(near(bench.state.rate_bps, kLine * 0.5));
-  control.on_ack(bench.state, answer(36 * kMicrosecond, 18 * kMicrosecond));
+  control.on_ack(bench.state, answer(56 * kMicrosecond, 28 * kMicrosecond));
   CHECK(near(bench.state.rate_bps, kLine * 0.5 * 63570 / 65536));
-  control.on_ack(bench.state, answer(49 * kMicrosecond, 13 * kMicrosecond));
+  control.on_ack(bench.state, answer(79 * kMicrosecond, 23 * kMicrosecond));
   CHECK(near(bench.state.rate_bps, kLine * 0.5 * 63570 / 65536 * (1 - 0.1 / 12)));
 }
 
@@ -260,25 +260,31 @@ TEST(a_gap_counts_with_a_round_trip_beyond_the_greatest_delay) {
   control.on_ack(bench.state, answer(10 * kMicrosecond, 10 * kMicrosecond));
   CHECK(bench.state.rate_bps == kLine);
   control.on_timeout(bench.state, kMicrosecond);
-  control.on_ack(bench.state, answer(1000 * kMicrosecond, 260 * kMicrosecond));
+  control.on_ack(bench.state, answer(1000 * kMicrosecond, 270 * kMicrosecond));
   CHECK(near(bench.state.rate_bps, kLine * 0.5));
   control.on_nack(bench.state, 1001 * kMicrosecond);
-  control.on_ack(bench.state, answer(1300 * kMicrosecond, 260 * kMicrosecond));
+  control.on_ack(bench.state, answer(1300 * kMicrosecond, 270 * kMicrosecond));
   CHECK(near(bench.state.rate_bps, kLine * 0.5 * 0.85));
-  control.on_ack(bench.state, answer(1600 * kMicrosecond, 260 * kMicrosecond));
+  control.on_ack(bench.state, answer(1600 * kMicrosecond, 270 * kMicrosecond));
   CHECK(near(bench.state.rate_bps, kLine * 0.5 * 0.85 * 0.94));
-  for (Ps now = 2000; now < 100'000; now += 300) control.on_ack(bench.state, answer(now * kMicrosecond, 260 * kMicrosecond));
+  for (Ps now = 2000; now < 100'000; now += 300) control.on_ack(bench.state, answer(now * kMicrosecond, 270 * kMicrosecond));
   CHECK(near(bench.state.rate_bps, kLine / 16384));
 }
 
-TEST(a_short_round_trip_raises_the_rate_up_to_the_line) {
+TEST(a_short_delay_raises_the_rate_up_to_the_line) {
   SpectrumBench bench;
   const Spectrum control(bench.options, bench.derived);
   control.open(bench.state, 0);
   control.on_cnp(bench.state, kMicrosecond);
   control.on_ack(bench.state, answer(12 * kMicrosecond, 10 * kMicrosecond));
-  control.on_ack(bench.state, answer(22 * kMicrosecond, 10 * kMicrosecond));
-  CHECK(near(bench.state.rate_bps, kLine * (0.5 * (1 + 0.1 / 6) + 96.0 / 1048576)));
-  for (Ps now = 32; now < 800; now += 10) control.on_ack(bench.state, answer(now * kMicrosecond, 10 * kMicrosecond));
+  control.on_ack(bench.state, answer(31 * kMicrosecond, 19 * kMicrosecond));
+  double rate = 0.5 * (1 + 0.1 / 4) + 96.0 / 1048576;
+  CHECK(near(bench.state.rate_bps, kLine * rate));
+  control.on_ack(bench.state, answer(39 * kMicrosecond, 8 * kMicrosecond));
+  rate = rate * 69468 / 65536 + 96.0 / 1048576;
+  CHECK(near(bench.state.rate_bps, kLine * rate));
+  control.on_ack(bench.state, answer(56 * kMicrosecond, 17 * kMicrosecond));  // 9 us beyond the least that was seen
+  CHECK(near(bench.state.rate_bps, kLine * (rate * (1 + 0.1 / 4) + 96.0 / 1048576)));
+  for (Ps now = 66; now < 300; now += 10) control.on_ack(bench.state, answer(now * kMicrosecond, 10 * kMicrosecond));
   CHECK(bench.state.rate_bps == kLine && bench.state.whole);
 }

@@ -30,7 +30,7 @@ PACKETS = Packets(
         "planes of one interface and their failover",
     ),
 )
-"""The switches of RoCE with adaptive routing a packet, placement out of order, rates by round-trip times."""
+"""The switches of RoCE with adaptive routing a packet, placement out of order, rates by queueing delay."""
 
 SPECTRUM_X = fabrics.add(
     "spectrum-x",
