@@ -14,6 +14,8 @@ namespace railyard::packet {
 
 namespace {
 
+constexpr double kMostQueueBytes = 1 << 30;
+
 void need(bool condition, const char* what) {
   if (!condition) throw std::invalid_argument(what);
 }
@@ -216,7 +218,7 @@ Derived derive(const NetworkColumns& network, const TrafficColumns& traffic, con
   const double bdp = static_cast<double>(derived.base_rtt_ps) * 1e-12 * static_cast<double>(derived.rate_bps) / 8;
   const std::int64_t mtu = options.mtu_bytes;
   const double bdp_packets = std::max(1.0, std::ceil(bdp / static_cast<double>(mtu)));
-  const double depth = options.trim ? bdp_packets : 5 * bdp_packets;
+  const double depth = std::min(options.trim ? bdp_packets : 5 * bdp_packets, std::floor(kMostQueueBytes / static_cast<double>(mtu)));
   derived.queue_bytes = mtu * packets_of(options.queue_packets == 0 ? -1 : options.queue_packets, depth);
   const bool pulled = options.transport == "eqds" || options.transport == "ndp";
   // Where receivers pull nobody heeds marks: none are made unless they are asked for.
@@ -224,7 +226,7 @@ Derived derive(const NetworkColumns& network, const TrafficColumns& traffic, con
   derived.ecn_low_bytes = mtu * packets_of(options.ecn_low_packets, pulled ? 2 * queue_packets : 0.2 * bdp_packets);
   derived.ecn_high_bytes = mtu * packets_of(options.ecn_high_packets, pulled ? 2 * queue_packets : 0.8 * bdp_packets);
   need(derived.ecn_low_bytes <= derived.ecn_high_bytes, "the lower marking threshold lies above the upper one");
-  need(derived.queue_bytes < (std::int64_t{1} << 30), "the queue is longer than 1 GiB");
+  need(static_cast<double>(derived.queue_bytes) <= kMostQueueBytes, "the queue is longer than 1 GiB");
   derived.window_bytes = static_cast<std::int64_t>(1.5 * static_cast<double>(static_cast<std::int64_t>(bdp)));
   if (pulled && options.window_packets > 0) derived.window_bytes = mtu * options.window_packets;
   derived.min_rto_ps = timeout(options, derived);

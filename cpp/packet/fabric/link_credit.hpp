@@ -181,12 +181,12 @@ class CreditFabric {
   void set_rate(std::uint32_t link, double factor);
 
   /// Blocks: of the buffer, that the sender may still use, that the far end has granted, that it holds (tests).
-  std::int32_t buffer() const { return buffer_; }
+  std::int32_t buffer(std::uint32_t link) const { return buffer_[link]; }
   std::int32_t credit(std::uint32_t link, unsigned lane) const { return lane_at(ports_[link], link, lane).credit; }
   std::int32_t granted(std::uint32_t link, unsigned lane) const { return inputs_[input(link, lane)].granted; }
   std::int32_t held(std::uint32_t link, unsigned lane) const {
     const CreditInput& in = inputs_[input(link, lane)];
-    return buffer_ - in.granted - in.freed - in.later;
+    return buffer_[link] - in.granted - in.freed - in.later;
   }
 
  private:
@@ -206,6 +206,7 @@ class CreditFabric {
   // Set-up.
   void lay_out_queues();
   void pair_links();
+  std::int32_t flying_blocks(std::size_t link) const;
   std::uint16_t class_of(std::uint64_t rate_bps, Ps latency, bool to_host);
 
   static std::int32_t blocks(std::uint32_t bytes) { return static_cast<std::int32_t>((bytes + kBlock - 1) / kBlock); }
@@ -360,7 +361,8 @@ class CreditFabric {
   bool adaptive_, hashed_, fifo_, uniform_ = true, watching_ = false;
   std::uint32_t lanes_, mtu_, header_;
   unsigned ahead_;  ///< Packets settled beyond the one whose turn it is.
-  std::int32_t buffer_, update_blocks_, mtu_blocks_;
+  std::vector<std::int32_t> buffer_;  ///< Of a lane in blocks, by link.
+  std::int32_t update_blocks_, mtu_blocks_;
   std::uint64_t begun_ = 0, begun_before_ = 0;  ///< Packets; the same when lanes were last watched.
   unsigned still_ = 0;                          ///< How often since then nothing had moved.
   DestinationRoutes tables_;

@@ -13,6 +13,9 @@ const Registration kLinkCredit{Mechanism
      .fields = {
          field<&LinkCreditOptions::buffer_bytes>("buffer_bytes", "bytes", between(64, 4294967295.0),
                "Input buffer of a port for each virtual lane."),
+         field<&LinkCreditOptions::reach_ps>("reach_ps", "ps", kTimeRange,
+               "Boxes at the ends of long links: a lane holds at least what the link carries in its round trip, or in so "
+               "much of it."),
          field<&LinkCreditOptions::lanes>("lanes", "", between(1, 8),
                "Virtual lanes; traffic class c travels in lane c modulo their number."),
          field<&LinkCreditOptions::update_bytes>("update_bytes", "bytes", kBytesRange,

@@ -13,6 +13,7 @@ struct LinkCreditOptions {
   static constexpr std::uint32_t kMostLanes = 8;
 
   std::int64_t buffer_bytes = 131'072;   ///< Input buffer of a port and lane: the 2,048 blocks that 12-bit counters can tell of.
+  Ps reach_ps = 0;                       ///< Boxes for long links: a lane holds what a round trip carries, up to so long a one.
   std::uint32_t lanes = 1;               ///< Virtual lanes; traffic class c travels in lane c modulo this.
   std::int64_t update_bytes = 16'384;    ///< Space set free before a credit packet tells of it.
   Ps update_period_ps = 5'242'880;       ///< Less is told of after so long: 65,536 byte times of a 100 Gb/s lane.

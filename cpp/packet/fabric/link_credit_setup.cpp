@@ -29,9 +29,11 @@ CreditFabric::CreditFabric(Context& context)
     need(options_.high_weight[lane] != 0 || options_.low_weight[lane] != 0,
          "link credit: a lane without weight would never send");
   need(links * lanes_ < kIndexMask, "link credit: too many links and lanes");
-  buffer_ = static_cast<std::int32_t>(options_.buffer_bytes / kBlock);
+  const auto smallest = static_cast<std::int32_t>(options_.buffer_bytes / kBlock);
+  buffer_.resize(links);
+  for (std::size_t link = 0; link < links; ++link) buffer_[link] = std::max(smallest, flying_blocks(link));
   // WHY not more than what is left beside a packet: space that is not told of must never be all that keeps the sender.
-  const std::int64_t update = std::min<std::int64_t>(options_.update_bytes / kBlock, buffer_ - mtu_blocks_);
+  const std::int64_t update = std::min<std::int64_t>(options_.update_bytes / kBlock, smallest - mtu_blocks_);
   update_blocks_ = static_cast<std::int32_t>(std::max<std::int64_t>(update, 1));
   ports_.resize(links);
   if (lanes_ > 2) more_.resize(links * (lanes_ - 2));
@@ -55,10 +57,20 @@ CreditFabric::CreditFabric(Context& context)
   lay_out_queues();
   for (std::uint32_t link = 0; link < links; ++link) {
     for (unsigned lane = 0; lane < lanes_; ++lane) {
-      lane_at(ports_[link], link, lane).credit = buffer_;
-      inputs_[input(link, lane)].granted = buffer_;
+      lane_at(ports_[link], link, lane).credit = buffer_[link];
+      inputs_[input(link, lane)].granted = buffer_[link];
     }
   }
+}
+
+/// What a link carries in its round trip, or in `reach_ps` of it, and the credit that is told of late.
+std::int32_t CreditFabric::flying_blocks(std::size_t link) const {
+  if (options_.reach_ps == 0) return 0;
+  const Ps round = std::min<Ps>(2 * context_.network.latency_ps[link], options_.reach_ps);
+  const double bytes = static_cast<double>(round) * 1e-12 * static_cast<double>(context_.network.rate_bps[link]) / 8;
+  const double whole = (bytes + static_cast<double>(options_.update_bytes)) / static_cast<double>(kBlock);
+  need(whole < static_cast<double>(std::numeric_limits<std::int32_t>::max()) / 4, "link credit: a buffer beyond 32 GiB");
+  return static_cast<std::int32_t>(whole) + 2 * mtu_blocks_;
 }
 
 void CreditFabric::pair_links() {

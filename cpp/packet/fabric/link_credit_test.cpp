@@ -55,7 +55,7 @@ HandNetwork ring(std::int32_t size) {
 }
 
 void check_credit(Run& run) {
-  const std::int32_t buffer = run.fabric.buffer();
+  const std::int32_t buffer = run.fabric.buffer(0);
   for (std::uint32_t link = 0; link < run.network.link_source.size(); ++link)
     for (unsigned lane = 0; lane < run.options.of<LinkCreditOptions>().lanes; ++lane) {
       const std::int32_t here = run.fabric.credit(link, lane), granted = run.fabric.granted(link, lane);

@@ -142,6 +142,7 @@ void PfcFabric::lay_out_buffers() {
                               ? options_.headroom_bytes
                               : headroom_of(rate, std::max(sort.latency, sorts_[ports_[outs_[at]].sort].latency),
                                             options_.response_ps, mtu_, options_.frame_bytes));
+      if (options_.headroom_most_bytes > 0) headroom_.back() = std::min(headroom_.back(), options_.headroom_most_bytes);
       own += (headroom_.back() + options_.reserve_bytes) * lossless_ranks;
     }
     const auto derived = static_cast<std::int64_t>(capacity * PfcOptions::kBufferPs * 1e-12 / 8);

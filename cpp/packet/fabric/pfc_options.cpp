@@ -62,6 +62,9 @@ const Registration kPfc{Mechanism
                "Guaranteed beside the shared buffer. HPCC's ns-3: 4,096."),
          field<&PfcOptions::headroom_bytes>("headroom_bytes", "bytes", kBytesRange,
                "For what comes after the pause was sent.").or_else(std::int64_t{0}, "2 delay rate + 3 MTU + frame"),
+         field<&PfcOptions::headroom_most_bytes>("headroom_most_bytes", "bytes", kBytesRange,
+               "The most that an ingress gets of it, whatever its link needs: packets beyond are "
+               "lost.").or_else(std::int64_t{0}, "no bound"),
          field<&PfcOptions::frame_bytes>("frame_bytes", "bytes", between(1, 65535), "A pause frame."),
          field<&PfcOptions::response_ps>("response_ps", "ps", kTimeRange, "From the arrival of a pause to its effect."),
          field<&PfcOptions::watch_ps>("watch_ps", "ps", kPositiveTimeRange,

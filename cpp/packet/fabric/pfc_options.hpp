@@ -30,6 +30,7 @@ struct PfcOptions {
   std::int64_t resume_bytes = 3556;         ///< Let go so far below the dynamic threshold. Tomahawk 5 in SONiC: 3,556.
   std::int64_t reserve_bytes = 0;           ///< Guaranteed. HPCC's ns-3: 4,096.
   std::int64_t headroom_bytes = 0;          ///< For what comes after the pause was sent; 0: derived (`headroom_of`).
+  std::int64_t headroom_most_bytes = 0;     ///< What the buffer leaves an ingress for it; 0: as much as it needs.
   std::int64_t frame_bytes = 64;            ///< A pause frame.
   Ps response_ps = 0;                       ///< From the arrival of a pause to its effect.
   Ps watch_ps = 100'000'000;                ///< How often to look for a deadlock while links are paused.

@@ -19,7 +19,7 @@ CONFIDENCES = ("vendor", "measured", "estimated", "user")
 DATATYPES = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp6", "fp4")
 SCALE_UP_KINDS = ("switched", "mesh", "torus", "none")
 SWITCH_FAMILIES = ("ethernet", "infiniband", "scheduled-leaf", "scheduled-fabric")
-CABLE_KINDS = ("dac", "aec", "optic", "fibre")
+CABLE_KINDS = ("dac", "aec", "optic", "fibre", "amplifier", "terminal", "route")
 
 
 @dataclass(frozen=True)
@@ -231,6 +231,10 @@ class Switch(Entry):
     )
     fabric_ports: int = field(default=0, metadata=f.count("fabric_ports", "Cell-fabric lanes of a scheduled leaf"))
     reduces: bool = field(default=False, metadata=f.flag("reduces", "Whether it can reduce in the network (SHARP)"))
+    long_haul_m: float = field(
+        default=0.0,
+        metadata=f.length("long_haul", "Distance for which ports hold credits; 0: as any switch", "40 km"),
+    )
 
     def ports_at(self, rate_bps: float) -> int:
         """Ports of the box when each runs at `rate_bps` or the next speed its lanes allow below the highest.
@@ -243,13 +247,19 @@ class Switch(Entry):
 
 @dataclass(frozen=True, kw_only=True)
 class Cable(Entry):
-    """A cable or one optical module.
+    """A cable, one optical module, or a part of a line between sites.
 
-    Copper is priced a cable. An optic is priced a module: a link takes one at each end, with a `fibre` between.
+    Copper is priced a cable. An optic is priced a module: a link takes one at each end, with a `fibre` between. A line
+    has a `terminal` at each end of a fibre pair, an `amplifier` after every span, and a `route` for every kilometre.
     """
 
     kind: str = field(
-        metadata=f.choice("kind", "Copper, active copper, optical module or fibre", CABLE_KINDS, sourced=True)
+        metadata=f.choice(
+            "kind",
+            "Copper, active copper, optic, fibre, part of a line",
+            CABLE_KINDS,
+            sourced=True,
+        )
     )
     rate_bps: float = field(metadata=f.rate("rate", "Highest rate, ONE WAY; of fibre, of the modules it serves"))
     reach_m: float = field(metadata=f.length("reach", "Longest length that works"))

@@ -11,6 +11,7 @@ from railyard.cluster.bundle import fold
 from railyard.cluster.links import LinkTable
 from railyard.cluster.machine import Cluster, StorageServers
 from railyard.cluster.network import Network
+from railyard.cluster.reach import credit_bps
 from railyard.cluster.topology.wiring import ACCESS_CROSSBAR
 from railyard.errors import InputError
 
@@ -36,6 +37,7 @@ class _Block:
     tier: ArrayLike
     source: Integers
     target: Integers
+    reach_bps: ArrayLike = np.inf
 
     def column(self, name: str) -> NDArray[Any]:
         """One column at full length."""
@@ -64,8 +66,10 @@ class _Rows:
             return np.concatenate([block.column(name) for block in self.blocks]).astype(kind)
 
         return LinkTable(
-            rate_bps=column("rate_bps", np.float64),
+            rate_bps=np.minimum(column("rate_bps", np.float64), column("reach_bps", np.float64)),
             line_bps=column("line_bps", np.float64),
+            free_bps=column("rate_bps", np.float64),
+            reach_bps=column("reach_bps", np.float64),
             latency_ps=column("latency_ps", np.int64),
             tier=column("tier", np.int16),
             source=column("source", np.int32),
@@ -106,7 +110,8 @@ def assemble(
     bundle_of, first_bundle = _bundle_rows(rows, placed)
     links = rows.table(bundle_of)
     links.with_bundles(links.rate_bps)
-    links.with_bundles(links.line_bps)
+    for column in (links.line_bps, links.free_bps, links.reach_bps):
+        links.with_bundles(column)
     networks = {key: _network(item, links, first_bundle[key]) for key, item in placed.items()}
     return Cluster(
         spec=spec,
@@ -179,10 +184,12 @@ def _place(rows: _Rows, plan: NetworkPlan, nodes: int, left: dict[tuple[str, str
     delay = np.array([run.delay_ps for run in plan.runs], np.int64)[wiring.tier]
     delay += at_end[wiring.source] + at_end[wiring.target]
     switched = (wiring.target >= wiring.ports) | (wiring.source < wiring.ports)
+    latency = delay + np.where(switched, fabric.hop_latency_ps, 0)
     block = _Block(
         rate_bps=rate,
         line_bps=wiring.line_bps,
-        latency_ps=delay + np.where(switched, fabric.hop_latency_ps, 0),
+        reach_bps=credit_bps(fabric, wiring.line_bps, latency, plan.reach_ps),
+        latency_ps=latency,
         tier=first_tier + wiring.tier,
         source=wiring.source.astype(np.int64) + nodes,
         target=wiring.target.astype(np.int64) + nodes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from railyard.cluster.topology.wiring import Box, Parts
@@ -31,7 +32,24 @@ def parts_of(
         leaf, spine = (overridden(entry, overrides, "switch") for entry in (leaf, spine))
     _check(leaf, fabric, link_bps, "switch")
     _check(spine, fabric, 0.0, "spine_switch")
-    return Parts(link_bps, box(leaf), box(spine)), {leaf.name: leaf, spine.name: spine}
+    switches = {leaf.name: leaf, spine.name: spine}
+    if spec.border_switch is None:
+        return Parts(link_bps, box(leaf), box(spine)), switches
+    border = _border(catalog, spec, fabric)
+    return Parts(link_bps, box(leaf), box(spine), box(border)), {**switches, border.name: border}
+
+
+def _border(catalog: Catalog, spec: NetworkSpec, fabric: Fabric) -> Switch:
+    if spec.topology.kind != "multi-site":
+        raise InputError(
+            f"a border switch stands at the end of long links, which {spec.topology.kind} does not have",
+            key="border_switch",
+            found=spec.border_switch,
+            hint="use `topology: {kind: multi-site, ...}`",
+        )
+    border = _named(catalog, str(spec.border_switch), "border_switch")
+    _check(border, replace(fabric, sharp=False), 0.0, "border_switch")
+    return border
 
 
 def box(entry: Switch) -> Box:

@@ -100,6 +100,8 @@ class LinkTable:
         rate_bps: float64[links], rate that flows can use: line rate less what background traffic takes, times the
             utilization that the fabric reaches on shared tiers.
         line_bps: float64[links], rate on the wire.
+        free_bps: float64[links], the same as `rate_bps` without what distance takes.
+        reach_bps: float64[links], most that distance leaves (see `railyard.cluster.reach`); inf for no bound.
         latency_ps: int64[links], propagation plus the switch at the far end.
         tier: int16[links], index into `tiers`.
         source: int32[links], node at the near end.
@@ -110,6 +112,8 @@ class LinkTable:
 
     rate_bps: NDArray[np.float64]
     line_bps: NDArray[np.float64]
+    free_bps: NDArray[np.float64]
+    reach_bps: NDArray[np.float64]
     latency_ps: NDArray[np.int64]
     tier: NDArray[np.int16]
     source: NDArray[np.int32]
@@ -145,7 +149,7 @@ class LinkTable:
             float64[links] in bit/s.
         """
         rate = self.rate_bps.copy()
-        rate[link] *= factor
+        rate[link] = np.minimum(self.free_bps[link] * factor, self.reach_bps[link])
         return self.with_bundles(rate)
 
     def with_bundles(self, rate_bps: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -176,4 +180,12 @@ class LinkTable:
     def scaled(self, factor: NDArray[np.float64], *, latency: float = 1.0) -> LinkTable:
         """A copy whose rates are multiplied by `factor[links]` and whose latencies by `latency`; the rest is shared."""
         latency_ps = self.latency_ps if latency == 1.0 else np.rint(self.latency_ps * latency).astype(np.int64)
-        return replace(self, rate_bps=self.rate_bps * factor, line_bps=self.line_bps * factor, latency_ps=latency_ps)
+        free, reach = self.free_bps * factor, self.reach_bps / latency
+        return replace(
+            self,
+            rate_bps=np.minimum(free, reach),
+            line_bps=self.line_bps * factor,
+            free_bps=free,
+            reach_bps=reach,
+            latency_ps=latency_ps,
+        )

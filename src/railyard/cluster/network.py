@@ -243,17 +243,40 @@ class Network:
     def path_latency_ps(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32]) -> NDArray[np.int64]:
         """One way, first bit, no queue: both NICs, the fabric's setup, every cable and every switch of a shortest path.
 
-        On `ideal`, ports that the topology does not join count as joined by one switch.
+        A setup (a credit's round trip) goes there and back over the long links of the path before the message does. On
+        `ideal`, ports that the topology does not join count as joined by one switch.
         """
+        crossed = self.crossed_ps(src_port, dst_port)
+        ends = np.full(crossed.shape, self.fabric.end_latency_ps)
+        if self.fabric.setup_latency_ps and self._long.any():
+            ends += 2 * self._walked_ps(src_port, dst_port, np.where(self._long, self.link_latency_ps, 0))[0]
+        return np.where(_int32(src_port) != _int32(dst_port), crossed + ends, 0)
+
+    def crossed_ps(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32]) -> NDArray[np.int64]:
+        """The part of `path_latency_ps` between the NICs: every cable and every switch."""
         src, dst = _int32(src_port), _int32(dst_port)
-        ptr, link, joined = paths.walked(self.routing, self.wiring.target, src, dst)
-        total = np.concatenate([[0], np.cumsum(self.link_latency_ps[link + self.link_offset])])
-        crossed = total[ptr[1:]] - total[ptr[:-1]]
+        crossed, joined = self._walked_ps(src, dst, self.link_latency_ps)
         if not joined.all():
             if self.fabric.load_balancing != "ideal":
                 paths.refuse(src, dst, ~joined)
             crossed = np.where(joined, crossed, self._crossbar_latency_ps(src, dst))
-        return np.where(src != dst, crossed + self.fabric.end_latency_ps, 0)
+        return np.where(src != dst, crossed, 0)
+
+    def _walked_ps(
+        self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], latency_ps: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Sum of a column of the cluster's links along shortest paths, and whether there is one."""
+        ptr, link, joined = paths.walked(self.routing, self.wiring.target, _int32(src_port), _int32(dst_port))
+        total = np.concatenate([[0], np.cumsum(latency_ps[link + self.link_offset])])
+        return total[ptr[1:]] - total[ptr[:-1]], joined
+
+    @cached_property
+    def _long(self) -> NDArray[np.bool_]:
+        """bool[links of the cluster], the network's links between sites."""
+        long_links = np.zeros(len(self.link_latency_ps), np.bool_)
+        kinds = np.array([tier.kind == "long" for tier in self.wiring.tiers])
+        long_links[self.link_offset : self.link_offset + self.wiring.links] = kinds[self.wiring.tier]
+        return long_links
 
     def _crossbar_latency_ps(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.int64]:
         """The sender's link, one switch, the receiver's link."""

@@ -11,6 +11,7 @@ import numpy as np
 from railyard.cluster import cabling
 from railyard.cluster.boxes import parts_of
 from railyard.cluster.host_path import HostSpec, host_path, unbounded
+from railyard.cluster.reach import headroom_bytes, headroom_left_bytes, round_trip_ps
 from railyard.cluster.spec import NetworkSpec
 from railyard.cluster.topology.wiring import Endpoints
 from railyard.errors import InputError
@@ -62,6 +63,35 @@ class NetworkPlan:
     def usable(self) -> NDArray[np.float64]:
         """float64[NICs of a server], what each can use of its link's rate, at most 1."""
         return np.minimum(self.host.rate_bps / self.link_bps, 1.0)
+
+    @property
+    def border(self) -> Switch | None:
+        """What stands at the ends of long links; None where there are none."""
+        names = [group.box for group in self.wiring.groups if group.role == "border"]
+        return self.switches[names[0]] if names else None
+
+    @property
+    def reach_ps(self) -> float:
+        """Round trip for which the ends of long links hold credits."""
+        return 0.0 if self.border is None else round_trip_ps(self.border.long_haul_m)
+
+    @property
+    def long_tier(self) -> int:
+        """Index of the tier of long links; -1 where there are none."""
+        return next((index for index, tier in enumerate(self.wiring.tiers) if tier.kind == "long"), -1)
+
+    @property
+    def headroom_left_bytes(self) -> int:
+        """What the buffer at their ends leaves each long link for headroom; 0 where there are none."""
+        return 0 if self.border is None else headroom_left_bytes(self.border, self.wiring, self.long_tier)
+
+    @property
+    def headroom_needed_bytes(self) -> int:
+        """What a long link needs; 0 where there are none or the fabric does not pause."""
+        if self.border is None or not self.fabric.pauses:
+            return 0
+        rate = float(self.wiring.line_bps[self.wiring.tier == self.long_tier].max())
+        return headroom_bytes(rate, self.runs[self.long_tier].length_m)
 
     @property
     def crossbar(self) -> bool:
@@ -152,6 +182,7 @@ class _Job:
         ports = 0 if self.storage is None else max(1, math.ceil(self.storage.network_bps / link_bps * (1 - 1e-9)))
         extra = ports * self.storage_servers + self.gateways
         wiring = self._wire(Endpoints(hardware.servers, self.nics, extra), parts, fabric)
+        _check_headroom(fabric, wiring, switches)
         return NetworkPlan(
             name=self.key.replace("_", "-"),
             spec=self.network,
@@ -221,6 +252,26 @@ class _Job:
                 key=f"lengths.{tier.name}",
             )
             for rate, tier in zip(rates, wiring.tiers, strict=True)
+        )
+
+
+def _check_headroom(fabric: Fabric, wiring: Wiring, switches: dict[str, Switch]) -> None:
+    """Refuses headroom that the ports of a switch do not have together."""
+    for group in wiring.groups:
+        box = switches[group.box]
+        if fabric.headroom_bytes * group.ports > box.buffer_bytes:
+            raise InputError(
+                f"headroom larger than the buffer: {group.ports} ports of {box.name} share"
+                f" {box.buffer_bytes / 1e6:g} MB",
+                key="fabric.headroom",
+                found=f"{fabric.headroom_bytes / 1e6:g} MB",
+                allowed=f"at most {box.buffer_bytes / group.ports / 1e6:.3g} MB",
+            )
+    if fabric.headroom_bytes and not fabric.pauses:
+        raise InputError(
+            f"the fabric `{fabric.name}` does not pause: it has no headroom",
+            key="fabric.headroom",
+            found=f"{fabric.headroom_bytes / 1e6:g} MB",
         )
 
 

@@ -25,6 +25,7 @@ class NetworkSpec:
         link_rate_bps: Rate of a NIC's link, bit/s, one way; None takes the NIC's.
         switch: Catalogue name of the switch of the lowest tier; None takes the fabric's usual one for the rate.
         spine_switch: The same for the tiers above; None takes the fabric's partner of `switch`.
+        border_switch: Of the ends of long links between sites; None takes the usual one of the upper tiers.
         lengths_m: Cable length by tier (`nic`, `leaf-spine`, `spine-core`, ...), m; tiers left out have the family's
             default.
         seed: Seed of the switches' hashes.
@@ -36,6 +37,7 @@ class NetworkSpec:
     link_rate_bps: float | None = None
     switch: str | None = None
     spine_switch: str | None = None
+    border_switch: str | None = None
     lengths_m: Mapping[str, float] = field(default_factory=dict)
     seed: int = 0
     host: HostSpec = field(default_factory=HostSpec)

@@ -90,6 +90,22 @@ class Fabric:
             "retransmit", "Until a sender repeats what was lost without a trace; each further try too", "4.2 ms"
         ),
     )
+    credit_buffer_bytes: int = field(
+        default=0,
+        metadata=f.size("credit_buffer", "Input buffer of a link for each virtual lane; 0: no link credits", "128 KiB"),
+    )
+    credit_update_bytes: int = field(
+        default=0, metadata=f.size("credit_update", "Space set free before the sender is told of it", "16 KiB")
+    )
+    pauses: bool = field(default=False, metadata=f.flag("pauses", "Whether switches pause their neighbours (PFC)"))
+    headroom_bytes: int = field(
+        default=0,
+        metadata=f.size(
+            "headroom",
+            "Buffer of a link for what comes after a pause; 0: as the switch has",
+            "1 MiB",
+        ),
+    )
     sharp: bool = field(default=False, metadata=f.flag("sharp", "Whether switches reduce in the network"))
     left_out: tuple[str, ...] = ()
     sources: Mapping[str, Provenance] = field(default_factory=dict, compare=False, repr=False)

@@ -43,6 +43,8 @@ INFINIBAND = fabrics.add(
         nic_latency_ps=2_350_000,
         congestion_efficiency=0.97,
         incast_efficiency=0.99,
+        credit_buffer_bytes=128 * 1024,
+        credit_update_bytes=16 * 1024,
         sharp=False,
         switches=(
             ("quantum-2-qm9700", "quantum-2-qm9700"),
@@ -52,10 +54,7 @@ INFINIBAND = fabrics.add(
         reroute_ps=1_000_000_000,
         retransmit_ps=4_194_304_000,
         packets=PACKETS,
-        left_out=(
-            "head-of-line blocking in a virtual lane: a stalled receiver holds back others that share its lane",
-            "credits that run out on long links: one lane has at most 128 KiB in flight",
-        ),
+        left_out=("head-of-line blocking in a virtual lane: a stalled receiver holds back others that share its lane",),
         sources={
             "reroute_ps": estimated(
                 "1 ms",
@@ -81,6 +80,12 @@ INFINIBAND = fabrics.add(
             "incast_efficiency": estimated(
                 "99 %", "credits never let a link idle that someone waits for; no public measurement", 2026
             ),
+            "credit_buffer_bytes": vendor(
+                "128 KiB",
+                "2,048 blocks of 64 B: all that 12-bit counters tell of (InfiniBand specification)",
+                2020,
+            ),
+            "credit_update_bytes": estimated("16 KiB", "four packets; not published", 2026),
             "sharp": vendor("false", "an option of the deployment", 2026),
         },
     ),

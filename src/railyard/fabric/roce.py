@@ -55,6 +55,7 @@ ROCE = fabrics.add(
         hop_latency_ps=900_000,
         nic_latency_ps=2_600_000,
         congestion_efficiency=0.98,
+        pauses=True,
         incast_efficiency=0.90,
         switches=(("tomahawk-5", "tomahawk-5"), ("tomahawk-6", "tomahawk-6")),
         families=("ethernet",),
@@ -76,6 +77,7 @@ ROCE = fabrics.add(
             "retransmit_ps": estimated(
                 "4.19 ms", "4.096 us x 2^10, InfiniBand's coding of the local timeout, as its packets have it", 2025
             ),
+            "pauses": vendor("true", "RoCE v2 in a lossless class: IEEE 802.1Qbb", 2026),
             "qps": vendor("1", "NCCL default NCCL_IB_QPS_PER_CONNECTION=1", 2026),
             "e_ecmp": measured(
                 "true", "Meta, RDMA over Ethernet for distributed AI training (SIGCOMM 2024): E-ECMP", 2024

@@ -43,6 +43,7 @@ SPECTRUM_X = fabrics.add(
         hop_latency_ps=900_000,
         nic_latency_ps=2_600_000,
         congestion_efficiency=0.95,
+        pauses=True,
         incast_efficiency=0.95,
         switches=(("spectrum-4-sn5600", "spectrum-4-sn5600"), ("spectrum-6-sn6600", "spectrum-6-sn6600")),
         families=("ethernet",),
@@ -63,6 +64,7 @@ SPECTRUM_X = fabrics.add(
             "retransmit_ps": estimated(
                 "4.19 ms", "4.096 us x 2^10, InfiniBand's coding of the local timeout, as its packets have it", 2025
             ),
+            "pauses": vendor("true", "RoCE v2 in a lossless class: IEEE 802.1Qbb", 2026),
             "load_balancing": vendor("adaptive", "NVIDIA Spectrum-X: ROCE_ADAPTIVE_ROUTING_EN=1", 2025),
             "header_bytes": vendor("82 B", "RoCEv2 framing, see `roce`", 2014),
             "transport_efficiency": measured("98.7 %", "as `roce`: the same NICs and transport", 2025),

@@ -35,6 +35,10 @@ class NetworkSection(Section):
     spine_switch: Text | None = Field(
         default=None, description="Switch of the tiers above; else the usual partner of `switch`."
     )
+    border_switch: Text | None = Field(
+        default=None,
+        description="Switch at the ends of long links between sites, such as one for long distances; else a usual one.",
+    )
     cable_length: dict[Text, Length] = Field(
         default_factory=dict,
         description="Cable lengths by tier; others as usual for the family.",
@@ -61,6 +65,7 @@ class NetworkSection(Section):
             link_rate_bps=self.link_rate,
             switch=self.switch,
             spine_switch=self.spine_switch,
+            border_switch=self.border_switch,
             lengths_m=dict(self.cable_length),
             seed=self.seed,
             host=HostSpec(self.gpudirect, self.transport, self.tcp_cores),

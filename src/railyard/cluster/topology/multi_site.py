@@ -97,7 +97,7 @@ class MultiSite:
 
     def _border(self, site: Endpoints, parts: Parts) -> _Border:
         """Border switches of a site: the fewest over which the long links divide evenly."""
-        box = parts.leaf if parts.leaf.fabric_bps > 0 else parts.spine
+        box = parts.border or (parts.leaf if parts.leaf.fabric_bps > 0 else parts.spine)
         rate = self.link_bps if self.link_bps is not None else box.port_rate_bps
         if not 0 < rate <= box.port_rate_bps:
             raise impossible(

@@ -88,11 +88,13 @@ class Parts:
         link_bps: Rate of a NIC's link, bit/s.
         leaf: Switch of the lowest tier.
         spine: Switch of the tiers above.
+        border: Switch at the ends of long links; None: as in the tiers above, or a scheduled leaf.
     """
 
     link_bps: float
     leaf: Box
     spine: Box
+    border: Box | None = None
 
     def uplink(self, asked_bps: float | None) -> float:
         """Rate of the links between switches: as asked, else that of the NICs, as far as the ports go."""

@@ -341,7 +341,8 @@ def _no_links() -> LinkTable:
     from railyard.cluster.links import LinkTable
 
     none, integers = np.empty(0), np.empty(0, np.int32)
-    return LinkTable(none, none, np.empty(0, np.int64), np.empty(0, np.int16), integers, integers, (), integers)
+    rows = np.empty(0, np.int64), np.empty(0, np.int16)
+    return LinkTable(none, none, none, none, *rows, integers, integers, (), integers)
 
 
 def _link_bytes(placed: Placed, lowering: Lowering, result: Record, slicing: Slicing) -> NDArray[np.float64]:

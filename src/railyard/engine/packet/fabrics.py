@@ -21,10 +21,29 @@ _ANY_ORDER = frozenset({"adaptive", "spray"})
 
 def settings_of(cluster: Cluster, fabric: Fabric) -> Settings:
     """The engine's settings for a fabric, usually the cluster's own, on the paths of a cluster."""
-    given = constants_of(fabric)
+    given = {**constants_of(fabric), **_over_distance(cluster, fabric)}
     if given.get("congestion_control") == "constant":
         given["window_packets"] = max(given.get("window_packets", 1), _window_packets(cluster, given))
     return Settings(**given)
+
+
+PATIENCE = 100
+"""Unloaded round trips after which what is out is sent again: NCCL's 4.3 s (timeout 20) are 400 of them at 1,000 km."""
+
+
+def _over_distance(cluster: Cluster, fabric: Fabric) -> dict[str, Any]:
+    """What the ends of long links hold, and how long senders wait: nothing without long links."""
+    plan = cluster.plans["back_end"]
+    if plan.border is None:
+        return {}
+    packets = constants_of(fabric)
+    round_ps = base_rtt_ps(cluster, packets["mtu_bytes"], packets["header_bytes"])
+    given: dict[str, Any] = {"rdma_rto_ps": max(CONSTANTS["rdma_rto_ps"].default, PATIENCE * round_ps)}
+    if fabric.credit_buffer_bytes:
+        given["link_credit_reach_ps"] = round(plan.reach_ps)
+    if fabric.pauses:
+        given["pfc_headroom_most_bytes"] = plan.headroom_left_bytes
+    return given
 
 
 def constants_of(fabric: Fabric) -> dict[str, Any]:
@@ -40,6 +59,11 @@ def constants_of(fabric: Fabric) -> dict[str, Any]:
     given.setdefault("mtu_bytes", fabric.mtu_bytes + fabric.header_bytes)
     if given.get("transport") == "rdma":
         given.setdefault("rdma_qps", fabric.qps)
+    if fabric.credit_buffer_bytes:
+        given.setdefault("link_credit_buffer_bytes", fabric.credit_buffer_bytes)
+        given.setdefault("link_credit_update_bytes", fabric.credit_update_bytes)
+    if fabric.headroom_bytes:
+        given.setdefault("pfc_headroom_bytes", fabric.headroom_bytes)
     known = fabrics.get(fabric.name)
     if fabric.load_balancing != known.load_balancing and fabric.load_balancing in CONSTANTS["load_balancing"].words:
         given["load_balancing"] = fabric.load_balancing

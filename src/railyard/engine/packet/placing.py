@@ -214,7 +214,7 @@ def _rates(cluster: Cluster, network: Network, ids: Ints, source: Ints, target: 
     first = int(cluster.links.tier[network.link_offset])
     kind = np.array([name == "access" for name in kinds])[cluster.links.tier[ids] - first]
     factor = np.where(kind, fabric.transport_efficiency, 1 / fabric.fabric_efficiency)
-    rate: NDArray[np.float64] = cluster.links.rate_bps[ids] * factor
+    rate: NDArray[np.float64] = cluster.links.free_bps[ids] * factor
     servers = cluster.storage_servers
     if servers is None or servers.local or network is not cluster.storage or not servers.ports.size:
         return rate
@@ -301,8 +301,7 @@ def base_rtt_ps(cluster: Cluster, packet_bytes: int, header_bytes: int) -> int:
     if not len(far):
         return 0
     ideal = network.fabric.load_balancing == "ideal"
-    longest = typical_path_ps(cluster, network) if ideal else int(network.path_latency_ps(near, far).max())
-    crossed = longest if ideal else longest - network.fabric.end_latency_ps
+    crossed = typical_path_ps(cluster, network) if ideal else int(network.crossed_ps(near, far).max())
     links = 2 if ideal else int(network.hops(near, far).max()) + 1
     out, _ = network.port_links(int(near[0]))
     bits = 8 * links * (packet_bytes + header_bytes)

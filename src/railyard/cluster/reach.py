@@ -1,0 +1,69 @@
+"""What distance leaves of a link: credits come back after a round trip, and no more is on its way than they allow.
+
+    rate <= (buffer of a virtual lane - credit told of late) / (2 latency of the link)
+
+A switch's lane holds 128 KiB, which carries 400 Gb/s over 130 m of round trip and 1.1 Gb/s over 80 km. Boxes for long
+links hold what a round trip of their reach carries. Links that pause (PFC) carry their rate at any distance; what lies
+on the wire when a pause is sent must fit into the headroom of the far end, else it is lost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.cluster.cabling import FIBRE_S_PER_M
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.catalog import Switch
+    from railyard.cluster.topology.wiring import Wiring
+    from railyard.fabric.fabric import Fabric
+
+MAX_FRAME_BYTES = 9216
+"""Largest frame of lossless Ethernet, of which 802.1Qbb counts three beside what flies."""
+
+PAUSE_BYTES = 64
+
+HEADROOM_SHARE = 0.5
+"""Most of a switch's buffer that headroom may take, so that half is left to queues. Tomahawk 5's tables in SONiC give
+it 20 to 29.5 of 173 MB."""
+
+
+def round_trip_ps(length_m: float) -> float:
+    """Light there and back."""
+    return 2 * length_m * FIBRE_S_PER_M * 1e12
+
+
+def credit_bps(
+    fabric: Fabric, line_bps: NDArray[np.float64], latency_ps: NDArray[np.int64], reach_ps: float
+) -> NDArray[np.float64]:
+    """Most that credits let through, float64[links] in bit/s; inf on a fabric without link credits.
+
+    Args:
+        fabric: Gives a lane's buffer and how late space is told of.
+        line_bps: float64[links].
+        latency_ps: int64[links], one way, switch included.
+        reach_ps: Round trip for which boxes at the ends of long links hold credits; 0 for none.
+    """
+    if not fabric.credit_buffer_bytes:
+        return np.full(len(line_bps), np.inf)
+    round_ps = np.maximum(2.0 * latency_ps, 1.0)
+    lane = 8.0 * max(fabric.credit_buffer_bytes - fabric.credit_update_bytes, 1)
+    held = np.maximum(lane, line_bps * np.minimum(round_ps, reach_ps) * 1e-12)
+    bound: NDArray[np.float64] = held / (round_ps * 1e-12)
+    return bound
+
+
+def headroom_bytes(line_bps: float, length_m: float) -> int:
+    """What an ingress must hold beyond its threshold: a round trip at the rate, three frames, the pause (802.1Qbb)."""
+    return round(line_bps * round_trip_ps(length_m) * 1e-12 / 8) + 3 * MAX_FRAME_BYTES + PAUSE_BYTES
+
+
+def headroom_left_bytes(border: Switch, wiring: Wiring, tier: int) -> int:
+    """What a border's buffer leaves each of its long links for headroom."""
+    long_links = wiring.target[wiring.tier == tier]
+    most = int(np.bincount(long_links).max()) if len(long_links) else 1
+    return int(HEADROOM_SHARE * border.buffer_bytes) // most
