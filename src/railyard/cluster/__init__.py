@@ -12,6 +12,7 @@ from railyard.cluster.links import Csr, CsrWeighted, LinkTable
 from railyard.cluster.machine import Cluster, StorageServers
 from railyard.cluster.names import link_name, node_name
 from railyard.cluster.network import Network
+from railyard.cluster.notes import notes_of
 from railyard.cluster.scale_up import ScaleUp
 from railyard.cluster.spec import Background, ClusterSpec, NetworkSpec, Placement, StorageSpec
 from railyard.cluster.topology import TopologySpec, topologies
@@ -40,5 +41,6 @@ __all__ = [
     "fabrics",
     "link_name",
     "node_name",
+    "notes_of",
     "topologies",
 ]

@@ -19,13 +19,23 @@ if TYPE_CHECKING:
 
 NOTHING = Range(0.0, 0.0, 0.0)
 
+LINE = ("line-terminal", "line-amplifier", "dark-fibre-route")
+"""Catalogue's parts of a line between sites."""
+
+COHERENT_M = 80_000.0
+"""Modules of this reach have wavelengths that share a fibre pair; others take a pair each."""
+
+UNAMPLIFIED_M = 40_000.0
+"""Spans up to here need no amplifier on the way (400ZR without amplifiers: 11 dB)."""
+
 
 @dataclass(frozen=True)
 class BillRow:
     """One item.
 
     Attributes:
-        kind: `accelerator`, `server`, `nic`, `switch`, `cable` (copper), `optic`, `fibre` or `storage`.
+        kind: `accelerator`, `server`, `nic`, `switch`, `cable` (copper), `optic`, `fibre`, `terminal`, `amplifier`,
+            `route` (lines between sites) or `storage`.
         name: Catalogue name.
         count: How many.
         price_usd: Of one.
@@ -104,6 +114,7 @@ def bill_of(cluster: Cluster) -> BillOfMaterials:
         rows += _switch_rows(plan)
         for index, run in enumerate(plan.runs):
             rows += _cable_rows(plan, index, run, unpriced)
+            rows += _line_rows(cluster, plan, index, run)
     if cluster.storage_servers is not None:
         entry = cluster.storage_servers.entry
         price = entry.price_usd_per_tb.scaled(entry.capacity_bytes / 1e12)
@@ -137,6 +148,40 @@ def _switch_rows(plan: NetworkPlan) -> list[BillRow]:
         BillRow("switch", box, number, plan.switches[box].price_usd, plan.switches[box].power_w, plan.name, role)
         for (role, box), number in count.items()
     ]
+
+
+def _line_rows(cluster: Cluster, plan: NetworkPlan, index: int, run: CableRun) -> list[BillRow]:
+    """Fibre in the ground between sites with what lights it: pairs between every two sites, shared by wavelengths."""
+    wiring = plan.wiring
+    tier = wiring.tiers[index]
+    links = int(np.count_nonzero(wiring.tier == index)) // 2
+    if tier.kind != "long" or not links:
+        return []
+    terminal, amplifier, route = (cluster.catalog.cable(name) for name in LINE)
+    rate = float(wiring.line_bps[wiring.tier == index].max())
+    shares = run.cable is None or run.cable.reach_m >= COHERENT_M
+    routes = _site_pairs(plan, index)
+    each = math.ceil(links / routes * rate / route.rate_bps * (1 - 1e-9)) if shares else math.ceil(links / routes)
+    pairs = routes * each
+    spans = math.ceil(run.length_m / amplifier.reach_m) if shares and run.length_m > UNAMPLIFIED_M else 0
+    lengths = math.ceil(run.length_m / route.reach_m)
+    counts = ((terminal, 2 * pairs if shares else 0), (amplifier, pairs * max(spans - 1, 0)), (route, pairs * lengths))
+    return [
+        BillRow(part.kind, part.name, count, part.price_usd, part.power_w, plan.name, tier.name)
+        for part, count in counts
+        if count
+    ]
+
+
+def _site_pairs(plan: NetworkPlan, index: int) -> int:
+    """Pairs of sites that long links join."""
+    wiring = plan.wiring
+    first, count = next((group.first, group.count) for group in wiring.groups if group.role == "border")
+    sites = max(2, round(wiring.ports / max(wiring.pod_ports, 1)))
+    border = count // sites
+    ends = np.stack([wiring.source, wiring.target])[:, wiring.tier == index]
+    site = (ends - first) // border
+    return len(np.unique(np.sort(site, axis=0), axis=1).T)
 
 
 def _cable_rows(plan: NetworkPlan, index: int, run: CableRun, unpriced: list[str]) -> list[BillRow]:

@@ -13,16 +13,17 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Range
 
-ACCELERATORS, SERVERS, NICS, SWITCHES, OPTICS, STORAGE = (
+ACCELERATORS, SERVERS, NICS, SWITCHES, OPTICS, LINES, STORAGE = (
     "accelerators",
     "servers",
     "NICs",
     "switches",
     "optics and cables",
+    "lines between sites",
     "storage",
 )
-COMPONENTS = (ACCELERATORS, SERVERS, NICS, SWITCHES, OPTICS, STORAGE)
-NETWORK_COMPONENTS = (NICS, SWITCHES, OPTICS)
+COMPONENTS = (ACCELERATORS, SERVERS, NICS, SWITCHES, OPTICS, LINES, STORAGE)
+NETWORK_COMPONENTS = (NICS, SWITCHES, OPTICS, LINES)
 
 COMPONENT_OF_KIND = {
     "accelerator": ACCELERATORS,
@@ -34,6 +35,9 @@ COMPONENT_OF_KIND = {
     "fibre": OPTICS,
     "dac": OPTICS,
     "aec": OPTICS,
+    "amplifier": LINES,
+    "terminal": LINES,
+    "route": LINES,
     "storage": STORAGE,
 }
 

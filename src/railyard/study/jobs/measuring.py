@@ -9,6 +9,7 @@ import numpy as np
 
 from railyard.cluster.bill import bill_of
 from railyard.cluster.names import link_name
+from railyard.cluster.notes import notes_of
 from railyard.economics.cost import JobFacts
 from railyard.economics.deployment import deployment_cost
 from railyard.economics.evaluate import evaluate
@@ -120,7 +121,11 @@ def measure(compared: Compared) -> MeasuredJobs:
         jobs=tuple(rows),
         network=None if record is None else _network(shared, record),
         rounds=RoundsFigures(count=together.rounds, moved=together.moved, agree=together.moved < ENOUGH),
-        warnings=(*_warnings(compared), *([] if record is None else record.meta.get("warnings", []))),
+        warnings=(
+            *_warnings(compared),
+            *notes_of(shared.machine),
+            *([] if record is None else record.meta.get("warnings", [])),
+        ),
         digest=_digest(together),
     )
     left_out = () if record is None else tuple(str(words) for words in record.meta.get("left_out", ()))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.cluster.notes import notes_of
 from railyard.economics.deployment import Use, deployment_cost
 from railyard.economics.serving import PaidGoodput as Sold
 from railyard.economics.sources import Source, of_entry
@@ -230,6 +231,8 @@ def _warnings(job: ServingJob, run: Record, found: Served) -> Iterator[str]:
     elif run.meta["outcome"] == "stuck":
         yield "requests were left that no replica will ever serve: replicas are away and do not come back"
     yield from (remark for cluster in job.networks.clusters for remark in cluster.remarks)
+    for cluster in job.networks.clusters:
+        yield from notes_of(cluster)
     yield from too_long(job.requests, job.model)
     yield from refused(found, "the cache of any replica")
     yield from thrashed(job.requests, run)

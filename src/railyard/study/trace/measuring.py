@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.bill import bill_of
+from railyard.cluster.notes import notes_of
 from railyard.economics.hourly import hourly
 from railyard.economics.parts import Part, component_of
 from railyard.economics.sources import of_entry
@@ -93,7 +94,7 @@ def measure(simulated: SimulatedTrace) -> MeasuredTrace:
         topology=topology_picture(job.cluster, carried.load),
         storage=StorageFigures(data=None, checkpoint=None),
         collectives=collective_rows(record, job.cluster, job.policy),
-        warnings=(*record.meta.get("warnings", []), *job.trace.lacks, *_never(job)),
+        warnings=(*record.meta.get("warnings", []), *job.trace.lacks, *_never(job), *notes_of(job.cluster)),
         digest=str(record.meta["digest"]),
         **packets_of(record, job.cluster),
     )

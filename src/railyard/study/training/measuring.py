@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 from railyard.cluster.bill import bill_of
+from railyard.cluster.notes import notes_of
 from railyard.economics.cost import JobFacts
 from railyard.economics.evaluate import evaluate
 from railyard.economics.parts import Part, component_of
@@ -137,6 +138,7 @@ def measure(simulated: Simulated) -> MeasuredTraining:
             *timeline.meta.get("warnings", []),
             *([] if price is None else price.notes()),
             *_straddling(job),
+            *notes_of(job.cluster),
             *storage_warnings(job, loading, saved, step_s, cost.jct),
         ),
         digest=str(timeline.meta["digest"]),
@@ -291,7 +293,6 @@ def _defaults(job: Prepared) -> Iterator[str]:
             yield f"switches: {', '.join(names)}"
     if scenario.repeat == 1 and hashes(cluster):
         yield "one draw of the ECMP hashes; `repeat: 8` shows the spread"
-    yield from (f"no part in the catalogue, not priced: {words}" for words in bill_of(cluster).unpriced)
 
 
 def _words(value: object) -> tuple[str, ...]:

@@ -1,0 +1,53 @@
+"""What to know of a cluster before its figures are believed: what is not priced, what distance does to its links."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.cluster.bill import bill_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from railyard.cluster.machine import Cluster
+    from railyard.cluster.plan import NetworkPlan
+
+
+FELT = 0.97
+"""Credits that leave less than this share of a long link's rate are worth a warning."""
+
+
+def notes_of(cluster: Cluster) -> Iterator[str]:
+    """Sentences for the warnings of a result."""
+    yield from (f"no part in the catalogue, not priced: {words}" for words in bill_of(cluster).unpriced)
+    for plan in cluster.plans.values():
+        if plan.border is not None:
+            yield from _slowed(cluster, plan)
+            yield from _lossy(plan)
+
+
+def _slowed(cluster: Cluster, plan: NetworkPlan) -> Iterator[str]:
+    """Long links whose credits run out."""
+    tiers = cluster.links.tiers
+    name = plan.wiring.tiers[plan.long_tier].name
+    tier = tiers.index(name if plan.name == "back-end" else f"{plan.name} {name}")
+    links = np.flatnonzero(cluster.links.tier[: cluster.links.physical] == tier)
+    left, line = float(cluster.links.reach_bps[links].min()), float(cluster.links.line_bps[links].max())
+    if left < FELT * line:
+        yield (
+            f"{plan.fabric.name} over {plan.runs[plan.long_tier].length_m / 1e3:g} km: credits leave"
+            f" {left / 1e9:.3g} of {line / 1e9:g} Gb/s a link; boxes for long distances (`border_switch`) hold more"
+        )
+
+
+def _lossy(plan: NetworkPlan) -> Iterator[str]:
+    """Long links that a pause does not stop in time."""
+    needed, left = plan.headroom_needed_bytes, plan.fabric.headroom_bytes or plan.headroom_left_bytes
+    if needed > left and plan.border is not None:
+        yield (
+            f"{plan.fabric.name} over {plan.runs[plan.long_tier].length_m / 1e3:g} km: a link needs"
+            f" {needed / 1e6:.3g} MB of headroom, {plan.border.name} leaves it {left / 1e6:.3g} MB: incasts of other"
+            " sites lose packets, which only the packet engine shows"
+        )
