@@ -13,7 +13,7 @@ from railyard.cluster import build as cluster_build
 from railyard.cluster.topology import MultiSite
 from railyard.collective import CollectivePolicy, lower_collectives, lower_storage, lower_transfers, machine_of
 from railyard.collective.measured import MEASURED
-from railyard.collective.timing import LINK_CEILING, WIRE
+from railyard.collective.timing import LINK_CEILING, SHARP_SHARE, WIRE
 from railyard.errors import InputError
 from railyard.graph import CollectiveKind as Kind
 
@@ -154,10 +154,10 @@ def test_halving_doubling_and_hierarchical_need_the_bytes_of_a_ring(build, group
 def test_sharp_sends_once(build, group):
     cluster = build(128, "hgx-h100", "infiniband", sharp=True)
     ranks = group(np.arange(16) * 8)
-    table = _one(cluster, ranks, Kind.ALL_REDUCE, policy=_forced(Kind.ALL_REDUCE, "collnet"))
+    table = _one(cluster, ranks, Kind.ALL_REDUCE, policy=_forced(Kind.ALL_REDUCE, "collnet-chain"))
     links, share = table.row(0)
     assert (cluster.links.rate_bps[links] / share).min() == pytest.approx(8 * _goodput(cluster))
-    assert _moving_s(table) == pytest.approx(8 * GIB / cluster.nic.rate_bps / MEASURED.sharp_share, rel=1e-6)
+    assert _moving_s(table) == pytest.approx(8 * GIB / cluster.nic.rate_bps / SHARP_SHARE, rel=1e-6)
 
 
 def test_in_switch_reduction_inside_a_server(build, group):

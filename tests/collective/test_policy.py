@@ -54,7 +54,7 @@ def test_wrong_words_are_refused(arguments, message):
     ("machine", "algorithm", "reason"),
     [
         (("dgx-a100", 8), "nvls", "cannot reduce"),
-        (("hgx-h100", 16), "collnet", "does not reduce in its switches"),
+        (("hgx-h100", 16), "collnet-direct", "does not reduce in its switches"),
         (("hgx-h100", 8), "nvls-tree", "one domain only"),
         (("hgx-h100", 8), "torus", "fill a torus"),
     ],

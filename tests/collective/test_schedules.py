@@ -144,9 +144,10 @@ def test_a_mesh_ring_uses_every_link_alike():
     assert pattern.share[inside] == pytest.approx(np.full(168, pattern.share[inside][0]))
 
 
-def test_collnet_asks_each_nic_for_its_part_once():
+@pytest.mark.parametrize("name", ["collnet-direct", "collnet-chain", "nvls-sharp"])
+def test_reduction_in_the_network_asks_each_nic_for_its_part_once(name):
     shape = Shape.grid(16, 8)
-    pattern = ALGORITHMS.get("collnet").pattern(Kind.ALL_REDUCE, shape)
+    pattern = ALGORITHMS.get(name).pattern(Kind.ALL_REDUCE, shape)
     assert pattern.share[pattern.target == NETWORK] == pytest.approx(np.full(128, 1 / 8))
 
 

@@ -29,9 +29,10 @@ COUNTED = [
     ("hierarchical", Kind.REDUCE_SCATTER, THREE, Steps(scale_up=1, scale_out=2, peers=4)),
     ("hierarchical-all-to-all", EVERYBODY, THREE, Steps(scale_up=1, scale_out=1, peers=6)),
     # to the network's switches and back, between all-to-alls of 4 peers
-    ("collnet", REDUCE, THREE, Steps(scale_up=2, scale_out=2, peers=8)),
-    ("collnet", REDUCE, Shape.grid(3, 1), Steps(scale_out=2)),
-    ("nvls", REDUCE, THREE, Steps(switch=1, scale_out=2)),
+    ("collnet-direct", REDUCE, THREE, Steps(scale_up=2, reduction=1, peers=8)),
+    ("collnet-direct", REDUCE, Shape.grid(3, 1), Steps(reduction=1)),
+    ("collnet-chain", REDUCE, THREE, Steps(scale_up=8, reduction=1)),
+    ("nvls-sharp", REDUCE, THREE, Steps(switch=1, reduction=1)),
     ("nvls", REDUCE, ONE, Steps(switch=1)),
     # a tree over 9 domains has 4 levels below its root
     ("nvls-tree", REDUCE, Shape.grid(9, 4), Steps(switch=1, scale_out=8)),

@@ -25,9 +25,9 @@ def cases():
 def able(name, kind, shape):
     if name == "torus" or (name == "pat" and shape.per_domain > 1):
         return False
-    if name in {"hierarchical", "hierarchical-all-to-all", "collnet"}:
+    if name in {"hierarchical", "hierarchical-all-to-all", "collnet-direct", "collnet-chain"}:
         return shape.domains > 1 and shape.per_domain > 1
-    if name in {"nvls", "nvls-tree"}:
+    if name in {"nvls", "nvls-sharp", "nvls-tree"}:
         return shape.per_domain > 2 and (name == "nvls" or shape.domains > 1)
     power = shape.ranks & (shape.ranks - 1) == 0
     return name != "halving-doubling" or kind == CollectiveKind.ALL_REDUCE or power

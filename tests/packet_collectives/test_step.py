@@ -161,10 +161,11 @@ def test_scale_up_as_packets_reduces_in_its_switches():
         assert packet.makespan_ps >= flow.makespan_ps * 0.9
 
 
-def test_switches_of_the_network_reduce():
+@pytest.mark.parametrize("algorithm", ["collnet-direct", "collnet-chain", "nvls-sharp"])
+def test_switches_of_the_network_reduce(algorithm):
     cluster = yard.machine(64, "infiniband", LeafSpine(ports_per_leaf=16), overrides={"sharp": True})
     graph = yard.graph(64, [yard.collective(REDUCE, 64 * MIB)], [SIXTY_FOUR])
-    policy = by(REDUCE, "collnet")
+    policy = by(REDUCE, algorithm)
     flow = engine.get("flow").simulate([Job(graph)], cluster, policy=policy)
     own = replace(EXACT, settings=settings_of(cluster, fabrics.get("uec")))
     packet = own.simulate([Job(graph)], cluster, policy=policy)

@@ -32,13 +32,20 @@ class Steps:
         scale_up: Inside a scale-up domain, from accelerator to accelerator.
         scale_out: Through NICs.
         switch: Passes through a reducing scale-up switch.
+        reduction: Passes through the reducing switches of the network, up to the root of their tree and down again.
         peers: Messages that one rank posts one after another without waiting for them.
     """
 
     scale_up: float = 0.0
     scale_out: float = 0.0
     switch: float = 0.0
+    reduction: float = 0.0
     peers: float = 0.0
+
+    @property
+    def paths(self) -> float:
+        """Ways through the network from domain to domain: a pass through its reducing switches is one."""
+        return self.scale_out + self.reduction
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,11 @@ class Algorithm:
     route: str = "mixed"
     phased: bool = False
     staged: str | None = None
+
+    @property
+    def reduces_in_network(self) -> bool:
+        """Whether the network's switches add for it."""
+        return self.family == "collnet" or self.name == "nvls-sharp"
 
     def relayed_pattern(self, kind: CollectiveKind, shape: Shape, rails: NDArray[np.int64]) -> Pattern:
         """The pattern on an aligned shape when edges that change rails go through peers; see `Pattern.relayed`."""

@@ -11,11 +11,11 @@ from railyard.collective import peers
 from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.machine import Case, CollectiveMachine, machine_of
 from railyard.collective.policy import CollectivePolicy, kind_word
+from railyard.collective.rank_load import load_of
 from railyard.collective.timing import (
     LINK_CEILING,
     WIRE,
     by_channels,
-    load_of,
     one_after_another,
     timing,
 )

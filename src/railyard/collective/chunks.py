@@ -62,14 +62,42 @@ def tree_chunk_bytes(
     return chunk
 
 
-def switch_loop_bytes(case: Case, size: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Bytes of one loop of in-switch reduction."""
+def collnet_fill_us(
+    case: Case, egress: float, size: NDArray[np.float64], rate_gbs: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Filling of CollNet's pipeline: a chunk of every channel, once for each stage on the way, float64[k].
+
+    Args:
+        case: What is to be done where.
+        egress: Bytes through a rank's scale-up links for each byte; 0 where a domain has one rank.
+        size: float64[k], bytes.
+        rate_gbs: float64[k], what it moves once filled.
+    """
+    channels, hops = 2 * channels_of(case), 2 * (case.shape.per_domain - 1)
+    chunk = np.minimum(collnet_chunk_bytes(size / channels, case.shape.per_domain), size / channels)
+    inside = hops * max(egress, 1.0) / rate_gbs
+    outside = 2 / (case.machine.nic_bps / 8e9 * case.shape.ports)
+    fill: NDArray[np.float64] = channels * chunk * (inside / 2 + outside) / 1e3
+    return fill
+
+
+def collnet_chunk_bytes(channel_bytes: NDArray[np.float64], depth: int) -> NDArray[np.float64]:
+    """Chunk of a CollNetChain channel (NCCL 2.30): 256 KiB, halved while the data is only a few; `depth` ranks."""
+    chunk = np.full(channel_bytes.shape, 256.0 * KIB)
+    for chunks, least in ((64, 128), (8, 64), (1, 32)):
+        for _ in range(3):
+            chunk = np.where((channel_bytes < chunks * depth * chunk) & (chunk > least * KIB), chunk / 2, chunk)
+    return chunk
+
+
+def switch_loop_bytes(case: Case, size: NDArray[np.float64], algorithm: str) -> NDArray[np.float64]:
+    """Bytes of one loop of in-switch reduction; trees of domains take chunks of at most 64 KiB."""
     shape = case.shape
     hopper = constants.generation_name(case.machine.architecture) == "hopper"
     channels = 16 if hopper else (24 if shape.domains == 1 else 32)
     heads = channels * shape.per_domain
     chunk = switch_chunk_bytes(size, heads)
-    if shape.domains > 1:
+    if algorithm == "nvls-tree":
         chunk = np.minimum(chunk, 64 * KIB)
     loop: NDArray[np.float64] = np.clip(size, 1, heads * chunk)
     return loop

@@ -61,10 +61,6 @@ class LogConstants:
     switch_many_ranks: float = 0.87
     """Factor on it with more than 16 ranks in a domain: GB200 and GB300 with 64 ranks."""
 
-    sharp_share: float = 0.5
-    """Share of a NIC's rate in reduction by the network's switches: 195 of 400 GB/s a server (H100, 8 x NDR400,
-    SHARP)."""
-
     chain_chunk_bytes: float = 64 * KIB
     """Data of a channel that a rank of a chain passes on at a time, as broadcasts and reductions of 8 A100 fill."""
 

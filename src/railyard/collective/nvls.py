@@ -2,8 +2,7 @@
 
 Each rank is the head of one part of the data: it reads its part as the sum over all ranks, which the switch forms on
 the way, and writes the result once, which the switch hands to all. A rank's link carries the whole data once in each
-direction plus its own part, instead of nearly twice the data. Across domains the heads let the network's switches add
-as well, so this needs a fabric that reduces (SHARP).
+direction plus its own part, instead of nearly twice the data. Across domains see `nvls_sharp` and `nvls_tree`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
-from railyard.collective.pattern import NETWORK, Pattern, domain_switch
+from railyard.collective.pattern import Pattern, domain_switch
 from railyard.collective.schedule import Schedule, Send
 from railyard.graph import CollectiveKind
 
@@ -36,13 +35,8 @@ def switch_refusal(shape: Shape, machine: CollectiveMachine) -> str | None:
 
 
 def _refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
-    refusal = switch_refusal(shape, machine)
-    if refusal is None and shape.domains > 1:
-        if not machine.sharp:
-            return "across domains it needs a fabric that reduces in its switches"
-        if kind != CollectiveKind.ALL_REDUCE:
-            return "across domains it does all-reduce only"
-    return refusal
+    del kind
+    return switch_refusal(shape, machine) or ("there are several domains" if shape.domains > 1 else None)
 
 
 def switch_edges(
@@ -60,17 +54,12 @@ def switch_edges(
 
 
 def _pattern(kind: CollectiveKind, shape: Shape) -> Pattern:
-    edges = switch_edges(kind, shape)
-    if shape.domains > 1:
-        rank = np.arange(shape.ranks)
-        network = np.full(shape.ranks, NETWORK)
-        edges += [(rank, network, 1 / shape.per_domain), (network, rank, 1 / shape.per_domain)]
-    return Pattern.of(edges)
+    return Pattern.of(switch_edges(kind, shape))
 
 
 def _steps(kind: CollectiveKind, shape: Shape) -> Steps:
-    del kind
-    return Steps(switch=1, scale_out=2 if shape.domains > 1 else 0)
+    del kind, shape
+    return Steps(switch=1)
 
 
 def reduce_to_heads(shape: Shape) -> list[tuple[Send, ...]]:
@@ -96,9 +85,6 @@ def _schedule(kind: CollectiveKind, shape: Shape) -> Schedule:
     steps: list[tuple[Send, ...]] = []
     if kind != CollectiveKind.ALL_GATHER:
         steps += reduce_to_heads(shape)
-    if shape.domains > 1:
-        rises = tuple(Send(rank, NETWORK, (rank % p,), reduce=True) for rank in range(shape.ranks))
-        steps += [rises, tuple(Send(NETWORK, send.source, send.chunks) for send in rises)]
     if kind != CollectiveKind.REDUCE_SCATTER:
         steps += multicast_from_heads(shape)
     return Schedule(kind, shape.ranks, p, tuple(steps), tuple(range(p)))
@@ -108,7 +94,7 @@ ALGORITHM = ALGORITHMS.add(
     "nvls",
     Algorithm(
         name="nvls",
-        summary="The scale-up switch adds and multicasts; across domains the network's switches add as well",
+        summary="The scale-up switch adds and multicasts, inside one domain",
         kinds=(CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER),
         protocols=("simple",),
         family="nvls",

@@ -16,7 +16,6 @@ Each constant below says on which published measurements it rests.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -24,8 +23,15 @@ import numpy as np
 
 from railyard.collective import peers
 from railyard.collective.algorithm import ALGORITHMS
-from railyard.collective.chunks import SYNC_RANKS, channels_of, switch_loop_bytes, switch_sync_us, tree_fill_us
-from railyard.collective.pattern import Pattern
+from railyard.collective.chunks import (
+    SYNC_RANKS,
+    channels_of,
+    collnet_fill_us,
+    switch_loop_bytes,
+    switch_sync_us,
+    tree_fill_us,
+)
+from railyard.collective.rank_load import load_of
 from railyard.collective.tree import levels
 from railyard.collective.tuner import constants, nccl, rccl
 from railyard.collective.tuner.plan import ChannelPlan
@@ -36,7 +42,6 @@ if TYPE_CHECKING:
 
     from railyard.collective.algorithm import Algorithm, Steps
     from railyard.collective.machine import Case, CollectiveMachine
-    from railyard.collective.shape import Shape
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -47,6 +52,11 @@ bytes."""
 LINK_CEILING = 0.87
 """Share of a switched scale-up link's rate that data can reach: copies reach 392 of 450 GB/s (H100) and 777 of 900
 (GB200)."""
+
+SHARP_SHARE = 0.8
+"""Share of a NIC's rate that reduction by the network's switches reaches under NCCL: about 20 of 25 GB/s (its
+maintainer, NVIDIA/nccl issue 320). The switches themselves reach 0.95 under MPI (Graham et al., ISC 2020): what NICs
+bound is up to 19 % faster where a plugin reaches that."""
 
 SWITCH_PASS_US = 25.0
 """A pass through the scale-up switch's reduction (NCCL 2.30)."""
@@ -68,57 +78,6 @@ class Timing:
     rate_gbs: NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class RankLoad:
-    """What an algorithm asks of the busiest rank, in bytes per byte of the collective's size.
-
-    Attributes:
-        scale_up: Through a rank's scale-up links, one way, with relays to the right NIC and, in a torus, data of
-            others.
-        pair: From one rank to one other of its domain.
-        port: Through one NIC port, one way.
-    """
-
-    scale_up: float
-    pair: float
-    port: float
-
-
-@lru_cache(maxsize=4096)
-def load_of(name: str, kind: CollectiveKind, shape: Shape) -> RankLoad:
-    """The load of an algorithm on a shape."""
-    algorithm = ALGORITHMS.get(name)
-    local = np.arange(shape.ranks) - shape.offsets[shape.domain_of]
-    rails = local * min(shape.ports, shape.per_domain) // shape.per_domain
-    joined = shape.aligned and shape.scale_up != "none"
-    pattern = algorithm.relayed_pattern(kind, shape, rails) if joined else algorithm.pattern(kind, shape)
-    out = pattern.scale_out(shape)
-    inside, outside = pattern.part(~out), pattern.part(out)
-    pairs = inside.share[(inside.source >= 0) & (inside.target >= 0)]
-    carried = Pattern(inside.source, inside.target, inside.share * _hops(inside, shape))
-    nic = np.bincount(shape.domain_of * shape.per_domain + rails, outside.loads(shape.ranks))
-    nics_of_rank = max(1, shape.ports // shape.per_domain)
-    return RankLoad(
-        scale_up=float(carried.loads(shape.ranks).max()),
-        pair=float(pairs.max(initial=0.0)),
-        port=float(nic.max()) / nics_of_rank,
-    )
-
-
-def _hops(edges: Pattern, shape: Shape) -> NDArray[np.int64]:
-    """Links that an edge crosses: in a torus the distance, for others pass the data on; elsewhere 1."""
-    total = np.ones(len(edges), np.int64)
-    if not shape.torus:
-        return total
-    total[:] = 0
-    stride = 1
-    for size in shape.torus:
-        apart = np.abs(edges.source // stride % size - edges.target // stride % size)
-        total += np.minimum(apart, size - apart)
-        stride *= size
-    return total
-
-
 def timing(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[np.float64]) -> Timing:
     """Floor and rate of one algorithm and protocol at many sizes.
 
@@ -132,15 +91,13 @@ def timing(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[
     steps = algorithm.steps(case.kind, case.shape)
     inside_us = _inside_us(case, algorithm, protocol, steps)
     rate = _rate_gbs(case, algorithm, protocol, size)
-    floor = (
-        _base_us(case.machine, algorithm, protocol) + inside_us + steps.scale_out * case.measured.software_us[protocol]
-    )
+    floor = _base_us(case.machine, algorithm, protocol) + inside_us + _outside_us(case, algorithm, protocol, steps)
     latency = np.full(size.shape, floor)
     if protocol == "simple":
         latency += _pipeline_us(case, algorithm, size, rate, inside_us)
     if algorithm.family == "tree" and protocol != "ll" and case.machine.library == "nccl":
         latency += tree_fill_us(case, protocol, size)
-    return Timing(latency, steps.scale_out, rate)
+    return Timing(latency, steps.paths, rate)
 
 
 @dataclass(frozen=True)
@@ -153,6 +110,7 @@ class Pace:
         post_us: Each message that a rank posts before.
         pass_us: A pass through a reducing scale-up switch.
         software_us: A message through a NIC, without the path itself.
+        reduce_us: A pass through the network's reducing switches, without the path itself.
         rate_gbs: float64[k], as in `Timing`.
     """
 
@@ -161,6 +119,7 @@ class Pace:
     post_us: float
     pass_us: float
     software_us: float
+    reduce_us: float
     rate_gbs: NDArray[np.float64]
 
 
@@ -173,11 +132,11 @@ def pace(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[np
     total = timing(case, algorithm, protocol, size_bytes)
     steps = algorithm.steps(case.kind, case.shape)
     inside_us = _inside_us(case, algorithm, protocol, steps)
-    counted = np.full(len(size_bytes), inside_us + steps.scale_out * case.measured.software_us[protocol])
+    counted = np.full(len(size_bytes), inside_us + _outside_us(case, algorithm, protocol, steps))
     if protocol == "simple" and case.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
         counted = counted + _pipeline_us(case, algorithm, size_bytes, total.rate_gbs, inside_us)
-    if algorithm.family == "nvls" and case.shape.domains > 1:
-        counted = counted + _switch_pipeline_us(case, algorithm, size_bytes, total.rate_gbs)
+    if algorithm.family in ("nvls", "collnet") and case.shape.domains > 1:
+        counted = counted + _pipeline_us(case, algorithm, size_bytes, total.rate_gbs, inside_us)
     factor = case.machine.latency_factor
     return Pace(
         start_us=total.latency_us - counted,
@@ -185,6 +144,7 @@ def pace(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[np
         post_us=factor * _peer_us(case.machine),
         pass_us=factor * SWITCH_PASS_US,
         software_us=case.measured.software_us[protocol],
+        reduce_us=reduce_us(algorithm),
         rate_gbs=total.rate_gbs,
     )
 
@@ -206,6 +166,21 @@ def _inside_us(case: Case, algorithm: Algorithm, protocol: str, steps: Steps) ->
     return machine.latency_factor * inside
 
 
+def _outside_us(case: Case, algorithm: Algorithm, protocol: str, steps: Steps) -> float:
+    """The steps through NICs, without the paths themselves."""
+    return steps.scale_out * case.measured.software_us[protocol] + steps.reduction * reduce_us(algorithm)
+
+
+def reduce_us(algorithm: Algorithm) -> float:
+    """What a pass through the network's reducing switches takes without the path: NCCL's constant less its path; us.
+
+    The constant is of NVIDIA's own clusters, and holds what switches take to add (no public figure).
+    """
+    if not algorithm.reduces_in_network:
+        return 0.0
+    return constants.NETWORK_US[algorithm.name][constants.PROTOCOLS.index("simple")] - constants.NETWORK_PATH_US
+
+
 def _peer_us(machine: CollectiveMachine) -> float:
     return machine.measured.rccl_peer_us if machine.library == "rccl" else machine.measured.peer_us
 
@@ -215,11 +190,12 @@ def _hop_us(machine: CollectiveMachine, algorithm: Algorithm, protocol: str) -> 
     index = constants.PROTOCOLS.index(protocol)
     family = algorithm.family if algorithm.family == "tree" else "ring"
     if machine.library == "nccl":
+        row = algorithm.name if algorithm.family == "collnet" else family
         generation = constants.generation_name(machine.architecture)
         chain = algorithm.route == "chain"
         factors = machine.measured.simple_hop_factor if protocol == "simple" else machine.measured.hop_factor
         factor = 1.0 if machine.pcie or (chain and protocol == "simple") else factors[generation]
-        return factor * (constants.PCI_US if machine.pcie else constants.NVLINK_US)[family][index]
+        return factor * (constants.PCI_US if machine.pcie else constants.NVLINK_US)[row][index]
     if machine.library == "rccl":
         return rccl.LINK_US[family][index]
     return machine.scale_up_latency_ps * 1e-6 * (1.0, 1.5, 3.0)[index] / machine.latency_factor
@@ -280,16 +256,20 @@ def _simple_gbs(case: Case, algorithm: Algorithm, egress: float) -> float:
 
 def _in_switch_gbs(case: Case, algorithm: Algorithm, egress: float) -> float:
     """Reduction in switches: of the scale-up, of the network, or both."""
-    plan = case.machine.plan_bps / 8e9
     bounds = [inf]
-    if algorithm.family == "nvls":
-        bounds.append(plan * _switch_share(case) / egress)
-    elif egress:
-        bounds.append(plan * case.measured.peer_share / egress)
-    if algorithm.name != "nvls-tree" and case.shape.domains > 1:
+    if egress:
+        bounds.append(case.machine.plan_bps / 8e9 * _reducing_share(case, algorithm) / egress)
+    if algorithm.reduces_in_network:
         port = load_of(algorithm.name, case.kind, case.shape).port
-        bounds.append(case.machine.nic_bps / 8e9 * case.measured.sharp_share / port)
+        bounds.append(case.machine.nic_bps / 8e9 * SHARP_SHARE / port)
     return min(bounds)
+
+
+def _reducing_share(case: Case, algorithm: Algorithm) -> float:
+    """Share of the planned scale-up rate that a kernel around switches that add reaches."""
+    if algorithm.family == "nvls":
+        return _switch_share(case)
+    return constants.BOTH_WAYS_SHARE if algorithm.name == "collnet-chain" else case.measured.peer_share
 
 
 def _switch_share(case: Case) -> float:
@@ -316,6 +296,8 @@ def _pipeline_us(
     """What loops over the buffers of Simple and the filling of pipelines add, float64[k]."""
     if algorithm.family == "nvls":
         return _switch_pipeline_us(case, algorithm, size, rate)
+    if algorithm.family == "collnet":
+        return collnet_fill_us(case, load_of(algorithm.name, case.kind, case.shape).scale_up, size, rate)
     if algorithm.family == "peer" and by_channels(case.machine, case.shape.domains):
         return peers.fill_us(case.shape.ranks, size / case.shape.ranks, "simple", case.measured)
     if algorithm.family != "ring" or algorithm.floods:
@@ -338,25 +320,30 @@ def _synchronised_gbs(
     """
     if algorithm.family != "nvls":
         return np.full(size.shape, rate_gbs)
-    loop = switch_loop_bytes(case, size)
-    switched = _in_switch_gbs(case, ALGORITHMS.get("nvls-tree" if case.shape.domains > 1 else "nvls"), _egress(case))
+    loop = switch_loop_bytes(case, size, algorithm.name)
+    switched = _switched_gbs(case)
     slowed: NDArray[np.float64] = loop / (loop / switched + 1e3 * switch_sync_us(case))
     return np.minimum(slowed, rate_gbs)
 
 
-def _egress(case: Case) -> float:
-    """What in-switch reduction puts on a rank's scale-up link, per byte."""
-    name = "nvls-tree" if case.shape.domains > 1 and case.kind == CollectiveKind.ALL_REDUCE else "nvls"
-    return load_of(name, case.kind, case.shape).scale_up
+def _switched_gbs(case: Case) -> float:
+    """In-switch reduction inside a domain between synchronisations, whatever joins the domains."""
+    name = "nvls-tree" if case.shape.domains > 1 else "nvls"
+    return _in_switch_gbs(case, ALGORITHMS.get(name), load_of(name, case.kind, case.shape).scale_up)
 
 
 def _switch_pipeline_us(
     case: Case, algorithm: Algorithm, size: NDArray[np.float64], rate: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """In-switch reduction: loops of channels x heads x chunk; domains on the way fill one after another."""
+    """In-switch reduction: loops of channels x heads x chunk; domains on the way fill one after another.
+
+    With SHARP the network is one level, and its stages are filled without the synchronisation of a loop, which is in
+    NCCL's constants for it; those of trees were read off logs together with this fill.
+    """
     deep = levels(case.shape.domains) if algorithm.name == "nvls-tree" else min(1, case.shape.domains - 1)
     stages = 1.2 + 4 * deep
-    filled: NDArray[np.float64] = stages * switch_loop_bytes(case, size) / (1e3 * rate)
+    filling = np.maximum(rate, _switched_gbs(case)) if algorithm.reduces_in_network else rate
+    filled: NDArray[np.float64] = stages * switch_loop_bytes(case, size, algorithm.name) / (1e3 * filling)
     return filled
 
 

@@ -17,6 +17,7 @@ from railyard.collective.lowering.table import EntityTable, Limits, even_bps, ga
 from railyard.collective.lowering.usage import stacked, usage
 from railyard.collective.machine import Case, machine_of
 from railyard.collective.timing import WIRE, one_after_another, timing
+from railyard.collective.window import window_s
 from railyard.errors import InputError
 from railyard.graph import CollectiveKind
 
@@ -144,10 +145,8 @@ class _Lowering:
             for name in np.unique(self.algorithm[mine[of_kind]]):
                 chosen = mine[of_kind & (self.algorithm[mine] == name)]
                 self._load(group, kind, str(name), chosen, place[wanted.comm[chosen]])
-                algorithm = ALGORITHMS.get(str(name))
-                steps = algorithm.steps(kind, group.shape).scale_out
-                path_ps = paths.latency_ps(algorithm.route, steps)[place[wanted.comm[chosen]]]
-                self.latency_ps[chosen] += np.rint(path_ps + steps * self.policy.network_overhead_ps).astype(np.int64)
+                case = Case(machine, group.shape, kind, self.policy.version_number)
+                self._cross(case, str(name), chosen, (paths, place[wanted.comm[chosen]]))
         self.latency_ps[mine] = (self.latency_ps[mine] + self.policy.launch_ps) * wanted.count[mine]
 
     def _choose(self, case: Case, name: str, chosen: NDArray[np.int64]) -> None:
@@ -166,6 +165,28 @@ class _Lowering:
             self.factor[rows] = WIRE[protocol]
             self.latency_ps[rows] = np.rint(time.latency_us[picked[at]] * 1e6).astype(np.int64)
             self.rate_cap_bps[rows] = time.rate_gbs[picked[at]] * 8e9
+
+    def _cross(self, case: Case, name: str, chosen: NDArray[np.int64], found: tuple[Paths, NDArray[np.int64]]) -> None:
+        """Adds the paths through the network, and caps rates at what slots of the library's buffers let across them.
+
+        Args:
+            case: What is done where.
+            name: Algorithm.
+            chosen: int64[k], requests.
+            found: The paths of the communicators of that shape, and which of them each request has.
+        """
+        paths, of_comm = found
+        algorithm = ALGORITHMS.get(name)
+        steps = algorithm.steps(case.kind, case.shape).paths
+        path_ps = paths.latency_ps(algorithm.route, steps)[of_comm]
+        self.latency_ps[chosen] += np.rint(path_ps + steps * self.policy.network_overhead_ps).astype(np.int64)
+        size = self.wanted.size_bytes[chosen].astype(np.float64)
+        far_s = 1e-12 * paths.far_ps[of_comm]
+        for protocol in np.unique(self.protocol[chosen]):
+            at = self.protocol[chosen] == protocol
+            least_s = np.maximum(window_s(case, name, str(protocol), size[at], far_s[at]) - 1e-12 * path_ps[at], 0.0)
+            bound = np.divide(8 * size[at], least_s, out=np.full(len(least_s), np.inf), where=least_s > 0)
+            self.rate_cap_bps[chosen[at]] = np.minimum(self.rate_cap_bps[chosen[at]], bound)
 
     def _load(
         self,

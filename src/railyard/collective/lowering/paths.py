@@ -43,6 +43,12 @@ class Paths:
         far_ps = _between(cluster, group, some, some + max(1, domains // 2))
         return Paths(near_ps, (near_ps.mean(axis=1) + far_ps.mean(axis=1)) / 2)
 
+    @property
+    def far_ps(self) -> NDArray[np.int64]:
+        """int64[c], the longest path between neighbouring domains."""
+        longest: NDArray[np.int64] = self.next_ps.max(axis=1)
+        return longest
+
     def latency_ps(self, route: str, steps: float) -> NDArray[np.float64]:
         """float64[c]: sum of the paths of steps that follow one another.
 

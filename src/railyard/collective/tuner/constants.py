@@ -16,27 +16,39 @@ BASE_US = {"tree": (6.8, 14.0, 8.4), "ring": (6.6, 14.0, 8.4), "pat": (8.0, 8.0,
 NVLINK_US = {
     "tree": (0.6, 1.25, 4.0),
     "ring": (0.6, 1.9, 3.4),
-    "collnet": (0.0, 0.0, 3.7),
+    "collnet-direct": (0.0, 0.0, 3.7),
+    "collnet-chain": (0.0, 0.0, 2.8),
     "nvls": (0.0, 0.0, 25.0),
+    "nvls-sharp": (0.0, 0.0, 25.0),
     "nvls-tree": (0.0, 0.0, 25.0),
     "pat": (0.0, 0.0, 4.0),
 }
 PCI_US = {
     "tree": (1.0, 1.9, 4.0),
     "ring": (1.0, 2.5, 5.7),
-    "collnet": (0.0, 0.0, 3.7),
+    "collnet-direct": (0.0, 0.0, 3.7),
+    "collnet-chain": (0.0, 0.0, 2.8),
     "nvls": (0.0, 0.0, 0.0),
+    "nvls-sharp": (0.0, 0.0, 0.0),
     "nvls-tree": (0.0, 0.0, 0.0),
     "pat": (0.0, 0.0, 4.0),
 }
 NETWORK_US = {
     "tree": (5.0, 8.5, 14.0),
     "ring": (2.7, 4.0, 14.0),
-    "collnet": (0.0, 0.0, 31.0),
-    "nvls": (0.0, 0.0, 18.0),
+    "collnet-direct": (0.0, 0.0, 31.0),
+    "collnet-chain": (0.0, 0.0, 30.0),
+    "nvls": (0.0, 0.0, 0.0),
+    "nvls-sharp": (0.0, 0.0, 18.0),
     "nvls-tree": (0.0, 0.0, 20.9),
     "pat": (0.0, 0.0, 14.0),
 }
+NETWORK_PATH_US = 3.5
+"""Of these, what is the path between NICs: InfiniBand through two tiers, on which NVIDIA tunes them."""
+
+BOTH_WAYS_SHARE = 0.92
+"""Share of the planned rate of kernels that reduce upwards and copy downwards at once (NCCL's trees)."""
+
 POST_OVERHEAD_US = 1.0
 """Posting a network operation (Intel x86 and default); three times that for Simple."""
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.tuner import constants as c
-from railyard.collective.tuner.plan import ChannelPlan, ring_plan, switch_plan, tree_plan
+from railyard.collective.tuner.plan import ChannelPlan, collnet_plan, ring_plan, switch_plan, tree_plan
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from railyard.collective.machine import Case
 
 _SERVES = {
-    CollectiveKind.ALL_REDUCE: ("tree", "ring", "collnet", "nvls", "nvls-tree"),
+    CollectiveKind.ALL_REDUCE: ("tree", "ring", "collnet-direct", "collnet-chain", "nvls", "nvls-sharp", "nvls-tree"),
     CollectiveKind.ALL_GATHER: ("ring", "pat", "nvls"),
     CollectiveKind.REDUCE_SCATTER: ("ring", "pat", "nvls"),
     CollectiveKind.BROADCAST: ("ring",),
@@ -36,8 +37,7 @@ def estimates(case: Case, size_bytes: NDArray[np.float64]) -> dict[tuple[str, st
         size_bytes: float64[k].
 
     Returns:
-        float64[k] by (algorithm, protocol), algorithms in NCCL's words: "tree", "ring", "collnet", "nvls", "nvls-tree",
-        "pat".
+        float64[k] by (algorithm, protocol), algorithms in Railyard's words.
     """
     out = {}
     for algorithm in _SERVES.get(case.kind, ()):
@@ -52,17 +52,15 @@ def estimates(case: Case, size_bytes: NDArray[np.float64]) -> dict[tuple[str, st
 
 def _offered(algorithm: str, case: Case) -> bool:
     """Whether NCCL considers an algorithm at all."""
-    machine, shape = case.machine, case.shape
-    several = shape.domains > 1
-    adds = machine.sharp and case.kind == CollectiveKind.ALL_REDUCE
+    shape = case.shape
     if algorithm == "pat":
-        return several and shape.per_domain == 1 and case.version >= (2, 23)
-    if algorithm == "collnet":
-        return several and adds
-    switch = machine.nvls and machine.scale_up == "switched" and shape.per_domain > 2 and shape.even
-    if algorithm == "nvls":
-        return switch and (not several or adds)
-    return algorithm != "nvls-tree" or (switch and several)
+        return shape.domains > 1 and shape.per_domain == 1 and case.version >= (2, 23)
+    if algorithm in ("tree", "ring"):
+        return True
+    record = ALGORITHMS.get(algorithm)
+    return record.refusal(case.kind, shape, case.machine) is None and (
+        record.family == "collnet" or case.machine.scale_up == "switched"
+    )
 
 
 def _time_us(case: Case, algorithm: str, protocol: int, size: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -83,7 +81,8 @@ def _time_us(case: Case, algorithm: str, protocol: int, size: NDArray[np.float64
 def _plan(case: Case, algorithm: str) -> ChannelPlan:
     if algorithm.startswith("nvls"):
         return switch_plan(case.machine, case.shape)
-    return (tree_plan if algorithm == "tree" else ring_plan)(case.machine, case.shape)
+    plans = {"tree": tree_plan, "collnet-direct": collnet_plan, "collnet-chain": collnet_plan}
+    return plans.get(algorithm, ring_plan)(case.machine, case.shape)
 
 
 def tree_correction(protocol: str, size_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -100,7 +99,7 @@ def _algorithm_gbs(case: Case, algorithm: str, protocol: int, plan: ChannelPlan)
     bus = bus_gbs(case, algorithm, protocol, plan)
     if kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
         return bus
-    if algorithm in ("ring", "nvls", "nvls-tree", "pat"):
+    if algorithm in ("ring", "nvls", "nvls-sharp", "nvls-tree", "pat"):
         steps = 2 * (n - 1) if kind == CollectiveKind.ALL_REDUCE else n - 1
         return bus * n / steps
     return bus * 0.5
@@ -111,7 +110,7 @@ def bus_gbs(case: Case, algorithm: str, protocol: int, plan: ChannelPlan) -> flo
 
     Args:
         case: What is to be done where.
-        algorithm: In NCCL's words.
+        algorithm: In Railyard's words.
         protocol: 0 LL, 1 LL128, 2 Simple.
         plan: Channels and their speeds.
     """
@@ -119,10 +118,12 @@ def bus_gbs(case: Case, algorithm: str, protocol: int, plan: ChannelPlan) -> flo
     generation = c.generation(case.machine.architecture, case.version)
     row = min(shape.domains, 3) - 1
     channels = plan.channels
-    if algorithm in ("nvls", "nvls-tree"):
+    if algorithm.startswith("nvls"):
         return _switch_gbs(case, algorithm, plan, generation)
-    bus = channels * (plan.intra if shape.domains <= 2 or algorithm == "collnet" else plan.inter)
-    if algorithm == "collnet":
+    bus = channels * (plan.intra if shape.domains <= 2 or algorithm.startswith("collnet") else plan.inter)
+    if algorithm == "collnet-chain":
+        return bus
+    if algorithm == "collnet-direct":
         heads = shape.per_domain / channels
         factor = heads - (heads - 1) / 2
         return bus / factor * (0.85 if generation.nvls_efficiency else 1.0)
@@ -134,7 +135,7 @@ def bus_gbs(case: Case, algorithm: str, protocol: int, plan: ChannelPlan) -> flo
     caps = (
         min(bus / 3.8, generation.ll_max[row]),
         min(bus * (7 / 9 if shape.domains == 1 else 120 / 128), channels * generation.tree_ll128[row]),
-        min(0.92 * bus, channels * generation.tree_simple[row]),
+        min(c.BOTH_WAYS_SHARE * bus, channels * generation.tree_simple[row]),
     )
     return caps[protocol]
 
@@ -156,7 +157,7 @@ def latency_us(case: Case, algorithm: str, protocol: int) -> float:
 
     Args:
         case: What is to be done where.
-        algorithm: In NCCL's words.
+        algorithm: In Railyard's words.
         protocol: 0 LL, 1 LL128, 2 Simple.
     """
     n, domains, p = case.shape.ranks, case.shape.domains, case.shape.per_domain
@@ -170,9 +171,11 @@ def latency_us(case: Case, algorithm: str, protocol: int) -> float:
     by_name = {
         "tree": base + 2 * ((n / domains - 1) * intra + levels * inter),
         "pat": base + levels * inter / 3.5 + 2.8 * n,
-        "collnet": 2 * (min(1, p - 1) * intra + (p - 1) * 0.4) + inter,
+        "collnet-direct": 2 * (min(1, p - 1) * intra + (p - 1) * 0.4) + inter,
+        "collnet-chain": 2 * (p - 1) * intra + inter,
         "nvls-tree": intra + 2 * levels * inter,
-        "nvls": intra + (inter if domains > 1 else 0.0),
+        "nvls": intra,
+        "nvls-sharp": intra + inter,
     }
     return by_name[algorithm]
 

@@ -41,6 +41,7 @@ class Class:
         tasks: int64[tasks], their tasks in the graph.
         tempo: Sizes and latencies.
         network_ps: Mean path between the domains of the communicators.
+        far_ps: Longest path between neighbouring domains of them.
         label: For people: `dp all-reduce`.
         loop_bytes: What in-switch reduction works on at a time; 0 for other algorithms.
     """
@@ -53,6 +54,7 @@ class Class:
     tasks: Ints
     tempo: Tempo
     network_ps: float
+    far_ps: float
     label: str
     loop_bytes: float = 0.0
 
@@ -91,14 +93,19 @@ def collective_classes(
             chosen = mine[inverse.ravel() == number]
             word = str(names[name_of.ravel()[entity[chosen[0]]]])
             case = Case(here, group.shape, CollectiveKind.ALL_REDUCE)
-            found = (tasks[chosen], group.members[row[chosen]], word, float(paths.mixed_ps.mean()))
+            found = (tasks[chosen], group.members[row[chosen]], word, paths)
             yield _collective(graph, cluster, policy, case, found)
 
 
 def _collective(
-    graph: TaskGraph, cluster: Cluster, policy: CollectivePolicy, case: Case, found: tuple[Ints, Ints, str, float]
+    graph: TaskGraph,
+    cluster: Cluster,
+    policy: CollectivePolicy,
+    case: Case,
+    found: tuple[Ints, Ints, str, Paths],
 ) -> Class:
-    tasks, members, word, network_ps = found
+    tasks, members, word, paths = found
+    mixed = float(paths.mixed_ps.mean())
     name, protocol = word.split("/")
     task = int(tasks[0])
     kind = CollectiveKind(int(graph.collective[task]))
@@ -112,7 +119,8 @@ def _collective(
         members=members,
         tasks=tasks,
         tempo=collective_tempo(cluster, version, (name, protocol), (size, count), policy),
-        network_ps=network_ps if ALGORITHMS.get(name).route == "mixed" else float(case.machine.next_latency_ps),
+        network_ps=mixed if ALGORITHMS.get(name).route == "mixed" else float(case.machine.next_latency_ps),
+        far_ps=float(paths.far_ps.max()),
         label=f"{graph.communicators.group[graph.rank[task]]} {kind.name.lower().replace('_', '-')}",
         loop_bytes=_loop_bytes(version, name, size),
     )
@@ -121,7 +129,7 @@ def _collective(
 def _loop_bytes(case: Case, name: str, size_bytes: int) -> float:
     if ALGORITHMS.get(name).family != "nvls":
         return 0.0
-    return float(switch_loop_bytes(case, np.array([size_bytes], np.float64))[0])
+    return float(switch_loop_bytes(case, np.array([size_bytes], np.float64), name)[0])
 
 
 def transfer_classes(graph: TaskGraph, cluster: Cluster, lowered: Lowered, policy: CollectivePolicy) -> Iterator[Class]:
@@ -154,5 +162,6 @@ def transfer_classes(graph: TaskGraph, cluster: Cluster, lowered: Lowered, polic
             tasks=tasks[chosen],
             tempo=transfer_tempo(cluster, int(graph.size_bytes[task]), int(graph.count[task]), protocol, policy),
             network_ps=0.0,
+            far_ps=0.0,
             label=f"{label.group or 'pp'} transfer",
         )

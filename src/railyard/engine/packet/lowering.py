@@ -6,6 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from railyard.collective.window import (
+    CHUNK_BYTES,
+    LONG_PS,
+    RING_BYTES,
+    RINGS,
+    SLOTS,
+    steps_in_flight,
+    tree_chunk,
+)
 from railyard.engine.packet.classes import collective_classes, transfer_classes
 from railyard.engine.packet.legs import (
     FROM_NETWORK,
@@ -21,7 +30,7 @@ from railyard.engine.packet.legs import (
 from railyard.engine.packet.pacing import up_rate_bps
 from railyard.engine.packet.placing import typical_path_ps
 from railyard.engine.packet.plan import Planner
-from railyard.engine.packet.plans import IN_FLIGHT, Grain, plan
+from railyard.engine.packet.plans import Grain, plan
 from railyard.engine.packet.stored import storage_flows
 from railyard.engine.packet.task_flows import TaskFlows
 from railyard.errors import InputError
@@ -43,15 +52,6 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
-
-CHUNK_BYTES = 512 * 1024
-"""What NCCL's proxy gives a NIC at a time: a slot of its buffer of 4 MiB in 8 steps (protocol Simple)."""
-
-LEAST_CHUNK_BYTES = {"ll": 8 * 1024, "ll128": 16 * 1024, "simple": 32 * 1024}
-"""NCCL halves a tree's chunks down to 32 KiB while fewer than `PIECES_A_LEVEL` of them fill each level; LL and LL128
-pass data on line by line, for which smaller pieces stand."""
-
-PIECES_A_LEVEL = 8
 
 CHAIN_CHUNK_BYTES = 128 * 1024
 """Chunk of a broadcast's chain; a twelfth of what a channel carries where that is less (NCCL 2.30)."""
@@ -159,13 +159,14 @@ class Lowering:
             each, chunk = size / shape.per_domain, one.loop_bytes / shape.per_domain / SLICES
         else:
             each = size / (2 * shape.per_domain)
-            wanted = PIECES_A_LEVEL * max(shape.domains, 2).bit_length()
-            chunk = min(max(each / wanted, LEAST_CHUNK_BYTES[one.protocol]), CHUNK_BYTES)
+            chunk = float(tree_chunk(each, shape.domains, one.protocol))
         pieces = min(each / max(chunk, 1), MOST_PIECES, each / slicing.factor / slicing.packet_bytes)
         pieces = max(1, round(pieces / slicing.coarser))
         ringed = one.algorithm in ("ring", "hierarchical")
         sent = size * max(merge, 1) / (along * shape.per_domain) if ringed else each * one.tempo.out_factor / pieces
-        in_flight = int(np.clip(np.ceil(WIRE_BYTES * slicing.factor / max(sent, 1)) + 1, 2, IN_FLIGHT))
+        if one.far_ps > LONG_PS:
+            return _over_distance(one, merge, pieces, each / (chunk * pieces), size / (along * shape.per_domain))
+        in_flight = int(np.clip(np.ceil(WIRE_BYTES * slicing.factor / max(sent, 1)) + 1, 2, SLOTS))
         return Grain(max(1.0, merge), pieces, in_flight)
 
     def _ranks(self, legs: PlanLegs, members: Ints) -> tuple[Ints, Ints]:
@@ -195,11 +196,7 @@ class Lowering:
             near, far = pairs.astype(np.int32)
             ideal = network.fabric.load_balancing == "ideal"
             hops = np.ones(len(near)) if ideal else network.hops(near, far).astype(float)
-            latency = (
-                np.full(len(near), typical_path_ps(cluster, network))
-                if ideal
-                else network.path_latency_ps(near, far) - network.fabric.end_latency_ps
-            )
+            latency = np.full(len(near), typical_path_ps(cluster, network)) if ideal else network.crossed_ps(near, far)
             line = cluster.links.rate_bps[network.port_links(int(near[0]))[0]].sum()
             known = np.where(near != far, latency + hops * 8e12 * slicing.packet_bytes / line, 0.0)
             path[:, nics] = known[inverse.ravel()].reshape(len(path), -1)
@@ -262,6 +259,23 @@ def _csr(legs: PlanLegs) -> dict[str, Any]:
     ptr = np.zeros(len(legs) + 1, np.int64)
     np.cumsum(np.bincount(legs.edges.after, minlength=len(legs)), out=ptr[1:])
     return {"ptr": ptr, "before": legs.edges.before[order], "at": legs.edges.at[order]}
+
+
+def _over_distance(one: Class, merge: float, pieces: int, coarser: float, step_bytes: float) -> Grain:
+    """Over long paths slots bind: as many sends are on their way as the library has slots for.
+
+    Args:
+        one: What is sent.
+        merge: Steps of a ring in a send.
+        pieces: Pieces of what goes through a tree.
+        coarser: How many of the library's chunks are in one of them.
+        step_bytes: A step of a ring on one channel.
+    """
+    slots = steps_in_flight(one.algorithm, one.protocol)
+    if one.algorithm in RINGS:
+        return Grain(max(1.0, merge), 1, slots, int(np.ceil(step_bytes / RING_BYTES)))
+    halves = SLICES if one.loop_bytes else 1  # what in-switch reduction works on at a time is sent in slices
+    return Grain(max(1.0, merge), pieces, max(1, round(slots * halves / max(coarser, 1.0))))
 
 
 def _check_paths(cluster: Cluster, classes: Sequence[Class], policy: CollectivePolicy) -> None:

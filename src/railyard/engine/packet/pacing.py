@@ -9,7 +9,8 @@ import numpy as np
 
 from railyard.collective import ALGORITHMS, Case, machine_of
 from railyard.collective.lowering.routes import scale_up_efficiency
-from railyard.collective.timing import WIRE, Pace, load_of, pace, transfer_us
+from railyard.collective.rank_load import load_of
+from railyard.collective.timing import WIRE, pace, transfer_us
 from railyard.engine.packet.legs import FROM_NETWORK, FROM_SWITCH, OUT, TO_NETWORK, TO_SWITCH, UP
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Tempo:
         post_ps: Each message posted before.
         pass_ps: Half a pass through a reducing scale-up switch.
         out_ps: A step through NICs without the links between them.
+        reduce_ps: Half a pass through the network's reducing switches, without the path.
         up_factor: Bytes on scale-up links per byte of data: flags, and what makes them as slow as the kernels.
         out_factor: The same through NICs.
     """
@@ -47,6 +49,7 @@ class Tempo:
     post_ps: float
     pass_ps: float
     out_ps: float
+    reduce_ps: float
     up_factor: float
     out_factor: float
 
@@ -62,11 +65,11 @@ class Tempo:
         Args:
             legs: Legs.
             path_ps: float64[legs], latency of the links that its packets cross.
-            network_ps: Mean path between domains, for legs that end at a reducing switch of the network, which stands
-                for a tree of them.
+            network_ps: Mean path between domains: what a pass through the reducing switches of the network takes, whose
+                tree stands for half of it each way.
         """
         out = legs.steps * (self.out_ps + path_ps)
-        reduced = legs.steps * (self.out_ps + network_ps)
+        reduced = legs.steps * (self.reduce_ps + network_ps / 2)
         inside = legs.steps * np.maximum(self.hop_ps, path_ps)
         switch = legs.steps * np.maximum(self.pass_ps, path_ps)
         kinds = [legs.kind == OUT, np.isin(legs.kind, (TO_NETWORK, FROM_NETWORK)), legs.kind == UP]
@@ -91,14 +94,15 @@ def collective_tempo(
         hop_ps=pace_of.hop_us * PS_PER_US,
         post_ps=pace_of.post_us * PS_PER_US,
         pass_ps=pace_of.pass_us * PS_PER_US / 2,
-        out_ps=_out_ps(cluster, pace_of, policy),
+        out_ps=pace_of.software_us * PS_PER_US + _ends_ps(cluster, policy),
+        reduce_ps=(pace_of.reduce_us * PS_PER_US + _ends_ps(cluster, policy)) / 2,
         up_factor=up,
         out_factor=out,
     )
 
 
-def _out_ps(cluster: Cluster, pace_of: Pace, policy: CollectivePolicy) -> float:
-    return pace_of.software_us * PS_PER_US + policy.network_overhead_ps + cluster.fabric.nic_latency_ps
+def _ends_ps(cluster: Cluster, policy: CollectivePolicy) -> float:
+    return policy.network_overhead_ps + float(cluster.fabric.nic_latency_ps)
 
 
 def transfer_tempo(cluster: Cluster, size_bytes: int, count: int, protocol: str, policy: CollectivePolicy) -> Tempo:
@@ -113,9 +117,8 @@ def transfer_tempo(cluster: Cluster, size_bytes: int, count: int, protocol: str,
         hop_ps=transfer_us(machine, protocol) * PS_PER_US,
         post_ps=0.0,
         pass_ps=0.0,
-        out_ps=machine.measured.software_us[protocol] * PS_PER_US
-        + policy.network_overhead_ps
-        + cluster.fabric.nic_latency_ps,
+        out_ps=machine.measured.software_us[protocol] * PS_PER_US + _ends_ps(cluster, policy),
+        reduce_ps=0.0,
         up_factor=max(WIRE[protocol], up_rate_bps(cluster) / planned) if switched else WIRE[protocol],
         out_factor=WIRE[protocol],
     )
@@ -128,8 +131,7 @@ def _factors(cluster: Cluster, case: Case, name: str, protocol: str, rate_gbs: f
         return wire, wire
     wanted = 1 / (rate_gbs * 1e9)  # seconds a byte of the collective's size
     load = load_of(name, case.kind, case.shape)
-    family = ALGORITHMS.get(name).family
-    if family == "collnet" or (family == "nvls" and name == "nvls" and case.shape.domains > 1):
+    if ALGORITHMS.get(name).reduces_in_network:
         machine = case.machine
         taken = 8 * load.port * wire / (machine.nic_bps * machine.payload_efficiency)
         return wire, wire * max(1.0, wanted / taken) if taken > 0 else wire

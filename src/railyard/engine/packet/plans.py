@@ -13,6 +13,7 @@ from railyard.collective.broadcast import chains
 from railyard.collective.direct import all_pairs
 from railyard.collective.ring import orders
 from railyard.collective.tree import rooted_channels
+from railyard.collective.window import SLOTS
 from railyard.engine.packet.plan import Planner, SendPlan, cuts
 from railyard.engine.packet.records import AT_SENDER
 from railyard.errors import InputError
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from railyard.collective import Shape
 
     Ints = NDArray[np.int64]
-
-IN_FLIGHT = 8
-"""Sends of one edge that are under way at most: the steps of a buffer of NCCL (`NCCL_STEPS`)."""
 
 PEERS_IN_FLIGHT = 16
 """Peers of an all-to-all that a rank sends to at a time: half of NCCL's 32 channels for grouped sends and receives, of
@@ -50,11 +48,13 @@ class Grain:
         pieces: Parts that follow one another through a tree or chain.
         in_flight: Sends of one edge that are under way at a time. A connection sends one after another, while flows
             share a NIC, so no more than it takes to keep the wire busy.
+        loops: Times that a ring goes round for parts of the data, which follow one another.
     """
 
     merge: float = 1.0
     pieces: int = 1
-    in_flight: int = IN_FLIGHT
+    in_flight: int = SLOTS
+    loops: int = 1
 
     def sends(self, steps: int) -> int:
         """Sends for so many steps over one edge."""
@@ -108,11 +108,14 @@ def _ring(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
 
 def _ring_of(planner: Planner, rings: Ints, rounds: int, each: float, shape: Shape, grain: Grain) -> Ints:  # noqa: PLR0917
     """Rings (channels, members) of so many steps that carry `each`. Returns the sends (sends, channels, members)."""
-    steps = cuts(rounds, grain.sends(rounds))
+    once = cuts(rounds, grain.sends(rounds))
+    steps = np.tile(once, grain.loops)
     source, target = rings, np.roll(rings, -1, axis=1)
     height = steps[:, None, None]
-    ids = planner.sends(source[None], target[None], height * each, steps=height, lanes=float(_lanes(shape, len(rings))))
-    planner.wait(ids[1:], np.roll(ids, 1, axis=2)[:-1])
+    share = height * each / grain.loops
+    ids = planner.sends(source[None], target[None], share, steps=height, lanes=float(_lanes(shape, len(rings))))
+    passed_on = np.arange(1, len(ids)) % len(once) != 0
+    planner.wait(ids[1:][passed_on], np.roll(ids, 1, axis=2)[:-1][passed_on])
     _slots(planner, ids, grain, shape.domain_of[source] != shape.domain_of[target])
     return ids
 

@@ -107,7 +107,6 @@ CONSTANTS = (
     Constant("library.peer_share", 1.0, 0.8, 1.0),
     Constant("library.switch_share", 0.85, 0.7, 1.0),
     Constant("library.switch_many_ranks", 1.0, 0.7, 1.0),
-    Constant("library.sharp_share", 1.0, 0.35, 1.0),
     Constant("library.chain_chunk_bytes", 512.0 * KIB, 16.0 * KIB, 512.0 * KIB),
     Constant("library.mesh_share", 1.0, 0.8, 1.0),
     Constant("library.mesh_peer_share", 1.0, 0.7, 1.0),

@@ -270,7 +270,8 @@ def _policy(
     wish: _Wish, log: NcclLog, block: Block, collective: str, *, stack_ps: float, constants: Constants
 ) -> CollectivePolicy:
     """The library's version, what the table forces, and what network software adds."""
-    forced = {collective: block.algorithm} if block.algorithm else {}
+    algorithm = block.algorithm or _forced(log)
+    forced = {collective: algorithm} if algorithm else {}
     return CollectivePolicy(
         algorithm=forced,
         protocol=dict.fromkeys(forced, "simple"),
@@ -278,6 +279,21 @@ def _policy(
         network_overhead_ps=round(stack_ps),
         measured=constants.library,
     )
+
+
+_NCCL_NAMES = {
+    "collnetdirect": "collnet-direct",
+    "collnetchain": "collnet-chain",
+    "nvlstree": "nvls-tree",
+    "ring": "ring",
+    "tree": "tree",
+}
+
+
+def _forced(log: NcclLog) -> str:
+    """The algorithm that its launch forces, in Railyard's words; empty where the library chose."""
+    forced = re.search(r"NCCL_ALGO=(\w+)", log.headers.get("config", ""))
+    return _NCCL_NAMES.get(forced.group(1).lower(), "") if forced else ""
 
 
 def _version(wish: _Wish, log: NcclLog) -> str:
