@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from railyard.engine.packet.whole import PacketEngine
 from tests.agreement import yard
 
 from railyard import engine
@@ -12,6 +11,7 @@ from railyard.cluster import notes_of
 from railyard.cluster.reach import headroom_bytes
 from railyard.cluster.topology import LeafSpine, MultiSite
 from railyard.collective import CollectivePolicy
+from railyard.engine.packet.engine import PacketEngine
 from railyard.errors import InputError
 from railyard.graph import CollectiveKind as Kind
 from railyard.graph import Job

@@ -227,8 +227,32 @@ def test_copper_where_it_reaches_and_optics_beyond():
         (row.tier, row.kind) for row in bill_of(near) if row.network == "back-end" and row.kind in {"cable", "optic"}
     }
     assert kinds == {("nic", "cable"), ("leaf-spine", "optic")}
-    far = machine(back_end=NetworkSpec(MultiSite(inner=LeafSpine(), distance_m=500_000.0)))
-    assert any("inter-site" in words for words in bill_of(far).unpriced)
+    far, farther = (
+        bill_of(machine(back_end=NetworkSpec(MultiSite(inner=LeafSpine(), distance_m=distance_m))))
+        for distance_m in (500_000.0, 1_500_000.0)
+    )
+    assert not far.unpriced
+    assert any("inter-site" in words for words in farther.unpriced)
+
+
+def test_lines_between_sites_are_priced_by_the_kilometre():
+    """256 NICs of 400 Gb/s on two sites, 4:1: 16 links of 800 Gb/s in one fibre pair; 7 spans of 80 km have 6 ends."""
+    bill = bill_of(machine(back_end=NetworkSpec(MultiSite(inner=LeafSpine(), distance_m=500_000.0))))
+    found = {row.kind: (row.count, row.price_usd.typical) for row in bill if row.tier == "inter-site"}
+    assert found == {
+        "optic": (32, 22_000.0),
+        "fibre": (16, 30.0),
+        "terminal": (2, 30_000.0),
+        "amplifier": (6, 25_000.0),
+        "route": (500, 1_250.0),
+    }
+
+
+def test_modules_of_short_reach_take_a_fibre_pair_each():
+    bill = bill_of(machine(back_end=NetworkSpec(MultiSite(sites=4, inner=LeafSpine(), distance_m=1_500.0))))
+    pairs = bill.of("fibre")[-1].count
+    assert [row.count for row in bill.of("route")] == [2 * pairs]
+    assert not bill.of("terminal")
 
 
 def test_cell_lanes_share_cables():

@@ -37,10 +37,11 @@ def case(build, domains, per_domain, kind=Kind.ALL_REDUCE, *, server="hgx-h100",
         (1, 5, Kind.BROADCAST, "ring", SIMPLE, 8.4 + 3.4),
         (2, 5, Kind.REDUCE, "ring", SIMPLE, 8.4 + 14.0),
         (8, 1, Kind.ALL_GATHER, "pat", SIMPLE, 8.0 + 3 * 14.0 / 3.5 + 2.8 * 8),
-        (4, 3, Kind.ALL_REDUCE, "collnet", SIMPLE, 2 * (3.7 + 2 * 0.4) + 31.0),
-        (4, 1, Kind.ALL_REDUCE, "collnet", SIMPLE, 31.0),
+        (4, 3, Kind.ALL_REDUCE, "collnet-direct", SIMPLE, 2 * (3.7 + 2 * 0.4) + 31.0),
+        (4, 1, Kind.ALL_REDUCE, "collnet-direct", SIMPLE, 31.0),
+        (4, 3, Kind.ALL_REDUCE, "collnet-chain", SIMPLE, 2 * 2 * 2.8 + 30.0),
         (4, 3, Kind.ALL_REDUCE, "nvls-tree", SIMPLE, 25.0 + 2 * 2 * 20.9),
-        (4, 3, Kind.ALL_REDUCE, "nvls", SIMPLE, 25.0 + 18.0),
+        (4, 3, Kind.ALL_REDUCE, "nvls-sharp", SIMPLE, 25.0 + 18.0),
         (1, 3, Kind.ALL_REDUCE, "nvls", SIMPLE, 25.0),
     ],
 )
@@ -90,7 +91,8 @@ def test_bus_bandwidth_of_rings_and_trees(build, domains, algorithm, plan, bus_g
     [
         (4, 1, Kind.ALL_GATHER, "pat", NARROW, 27.0),  # three quarters of 36
         # 8 ranks on 2 channels: 4 heads a channel, 4 - 3 / 2 of them one after the other, 85 % efficiency.
-        (4, 8, Kind.ALL_REDUCE, "collnet", NARROW, 48 / 2.5 * 0.85),
+        (4, 8, Kind.ALL_REDUCE, "collnet-direct", NARROW, 48 / 2.5 * 0.85),
+        (4, 8, Kind.ALL_REDUCE, "collnet-chain", NARROW, 48.0),
         # One of 8 heads sends nothing; an all-gather carries 7/8 once where an all-reduce carries all twice.
         (1, 8, Kind.ALL_REDUCE, "nvls", ChannelPlan(8, 40.0, 40.0), 40 * 0.85 * 7 / 8 * 2 * 8),
         (1, 8, Kind.ALL_GATHER, "nvls", ChannelPlan(8, 40.0, 40.0), 40 * 0.85 * 7 / 8 * 7 / 8 * 8),
@@ -98,7 +100,7 @@ def test_bus_bandwidth_of_rings_and_trees(build, domains, algorithm, plan, bus_g
         (2, 8, Kind.ALL_REDUCE, "nvls-tree", ChannelPlan(8, 40.0, 40.0), 57.7 * 8),
         (3, 8, Kind.ALL_REDUCE, "nvls-tree", ChannelPlan(8, 40.0, 24.0), 24.0 * 8),
         (3, 8, Kind.ALL_REDUCE, "nvls-tree", ChannelPlan(8, 60.0, 48.0), 45.5 * 8),
-        (3, 8, Kind.ALL_REDUCE, "nvls", ChannelPlan(8, 40.0, 24.0), 24.0 * 8),
+        (3, 8, Kind.ALL_REDUCE, "nvls-sharp", ChannelPlan(8, 40.0, 24.0), 24.0 * 8),
     ],
 )
 def test_bus_bandwidth_of_switches(build, *, domains, per_domain, kind, algorithm, plan, bus_gbs):

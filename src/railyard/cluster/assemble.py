@@ -182,14 +182,13 @@ def _place(rows: _Rows, plan: NetworkPlan, nodes: int, left: dict[tuple[str, str
     at_end = np.zeros(wiring.nodes, np.int64)
     at_end[wiring.port_of] = plan.host.latency_ps
     delay = np.array([run.delay_ps for run in plan.runs], np.int64)[wiring.tier]
-    delay += at_end[wiring.source] + at_end[wiring.target]
     switched = (wiring.target >= wiring.ports) | (wiring.source < wiring.ports)
-    latency = delay + np.where(switched, fabric.hop_latency_ps, 0)
+    wire_ps = delay + np.where(switched, fabric.hop_latency_ps, 0)
     block = _Block(
         rate_bps=rate,
         line_bps=wiring.line_bps,
-        reach_bps=credit_bps(fabric, wiring.line_bps, latency, plan.reach_ps),
-        latency_ps=latency,
+        reach_bps=credit_bps(fabric, wiring.line_bps, wire_ps, plan.reach_ps),
+        latency_ps=wire_ps + at_end[wiring.source] + at_end[wiring.target],
         tier=first_tier + wiring.tier,
         source=wiring.source.astype(np.int64) + nodes,
         target=wiring.target.astype(np.int64) + nodes,
