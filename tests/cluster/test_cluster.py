@@ -248,6 +248,14 @@ def test_lines_between_sites_are_priced_by_the_kilometre():
     }
 
 
+def test_borders_of_a_scheduled_fabric_are_cabled_singly():
+    """Lanes of cells share a module of 800 Gb/s; links of 400 Gb/s to a border do not make one of 3.2 Tb/s."""
+    sites = MultiSite(inner=LeafSpine(), distance_m=80_000.0)
+    bill = bill_of(machine(back_end=NetworkSpec(sites, FabricSpec("scheduled"))))
+    assert not bill.unpriced
+    assert any(row.tier == "border" for row in bill)
+
+
 def test_modules_of_short_reach_take_a_fibre_pair_each():
     bill = bill_of(machine(back_end=NetworkSpec(MultiSite(sites=4, inner=LeafSpine(), distance_m=1_500.0))))
     pairs = bill.of("fibre")[-1].count

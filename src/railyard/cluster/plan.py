@@ -191,7 +191,7 @@ class _Job:
             nic=self.nic,
             nics=self.nics,
             wiring=wiring,
-            runs=self._runs(catalog, wiring, _lanes(parts, switches)),
+            runs=self._runs(catalog, wiring, _lanes(parts, switches), parts.leaf.port_rate_bps),
             link_bps=link_bps,
             host=self._host(hardware),
             port_of_rank=_ports_of_ranks(wiring.port_of, hardware, self.nics),
@@ -236,7 +236,7 @@ class _Job:
             )
         return wiring
 
-    def _runs(self, catalog: Catalog, wiring: Wiring, lanes: int) -> tuple[cabling.CableRun, ...]:
+    def _runs(self, catalog: Catalog, wiring: Wiring, lanes: int, most: float) -> tuple[cabling.CableRun, ...]:
         names = [tier.name for tier in wiring.tiers]
         for name in self.network.lengths_m:
             if name not in names:
@@ -248,7 +248,7 @@ class _Job:
                 rate,
                 tier,
                 self.network.lengths_m.get(tier.name),
-                lanes=lanes if tier.kind == "fabric" else 1,
+                lanes=lanes if tier.kind == "fabric" and rate * lanes <= most * (1 + 1e-9) else 1,
                 key=f"lengths.{tier.name}",
             )
             for rate, tier in zip(rates, wiring.tiers, strict=True)
