@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, make_dataclass
 
 import numpy as np
+import pytest
 
+from railyard import catalog
 from railyard.model.columns import columns_of, table_of, take
+from railyard.model.machine import Machine, MachineColumns, Slowdowns
 
 Columns = make_dataclass("Columns", ["twice", "name"])
 
@@ -44,3 +47,12 @@ def test_rows_are_taken_at_every_depth():
     assert found.inner.twice.tolist() == [3.0, 1.0]
     assert found.inner.name.tolist() == [6.0, 4.0]
     assert found.other.tolist() == [9.0, 7.0]
+
+
+def test_rows_are_taken_of_what_others_slow_and_where_nobody_does():
+    machine = Machine.of_device(catalog.load().accelerator("h100-sxm"), 400e9)
+    slowed = Slowdowns({"dp": np.array([1.0, 1.25, 1.5])}, {"dp": np.array([2.0, 2.5, 4.0])})
+    alone, met = (take(MachineColumns.of([machine] * 3, each), np.array([2, 0])) for each in (None, slowed))
+    assert alone.slowed is None
+    assert met.slowed.outside["dp"].tolist() == [4.0, 2.0]
+    assert met.seen_by("dp").out_bytes_s == pytest.approx([400e9 / 8 / 4, 400e9 / 8 / 2])

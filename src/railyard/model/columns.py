@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +59,16 @@ def table_of(items: Sequence[Item], values: Callable[[Item], Sequence[float]], k
 
 
 def take(columns: Kind, index: NDArray[np.int64]) -> Kind:
-    """Rows of columns, by number."""
-    parts = [getattr(columns, field.name) for field in fields(columns)]
-    return type(columns)(*(part[index] if isinstance(part, np.ndarray) else take(part, index) for part in parts))
+    """Rows of columns, by number; records and mappings of columns row by row, what is absent stays so."""
+    found: Kind = _taken(columns, index)
+    return found
+
+
+def _taken(part: Any, index: NDArray[np.int64]) -> Any:
+    if part is None:
+        return None
+    if isinstance(part, np.ndarray):
+        return part[index]
+    if isinstance(part, Mapping):
+        return {name: _taken(value, index) for name, value in part.items()}
+    return type(part)(*(_taken(getattr(part, field.name), index) for field in fields(part)))

@@ -95,7 +95,7 @@ def parse(content: Mapping[str, Any], file: str) -> Profiles:
             if not isinstance(entry, dict) or not isinstance(entry.get("constants"), dict):
                 raise InputError("a profile has a table `constants`", file=file, key=key)
             runs = tuple(
-                ProfiledRun(str(run.get("name", "")), str(run.get("digest", "")), tuple(run.get("told", ())))
+                ProfiledRun(str(run.get("name", "")), str(run.get("digest", "")), tuple(run.get("given", ())))
                 for run in entry.get("runs", ())
             )
             constants = _constants(entry["constants"], file, f"{key}.constants")
@@ -125,6 +125,6 @@ def written(profiles: Profiles) -> str:
         lines += [f"{constant} = {value:.4g}" for constant, value in profile.constants.items()]
         for run in profile.runs:
             given = ", ".join(f'"{one}"' for one in run.given)
-            lines += ["", f"[[{name}.runs]]", f'name = "{run.name}"', f'digest = "{run.digest}"', f"told = [{given}]"]
+            lines += ["", f"[[{name}.runs]]", f'name = "{run.name}"', f'digest = "{run.digest}"', f"given = [{given}]"]
         lines.append("")
     return "\n".join(lines)
