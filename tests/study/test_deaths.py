@@ -178,3 +178,11 @@ def test_a_nic_takes_no_replica_away_that_does_not_need_it():
     assert found["warnings"] == []
     with pytest.raises(InputError, match="something is dead"):
         variant(SERVE, {"kind": "late", "rank": 3, "by": "1 ms"})
+
+
+def test_what_explains_a_run_explains_the_steps_after_its_deaths(tmp_path):
+    dead = {"kind": "host-down", "host": 1, "at": "5 ms"}
+    run = railyard.run({**STEP, "faults": [dead, LEAF]}, out=tmp_path)
+    explained = railyard.explain(run.folder)
+    (step_s,) = run.result.plain()["variants"][0]["step"]["samples"]
+    assert any(remedy.step_s is not None and 0 < remedy.step_s < step_s for remedy in explained.remedies)

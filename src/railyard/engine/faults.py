@@ -141,7 +141,7 @@ def _refuse(effect: RankDeath | LinkErrors, index: int) -> None:
     raise InputError(
         "an engine runs the step of a job that lives",
         key=f"faults.{index}",
-        hint="in a scenario the death of a rank ends the step, and the job starts again from its checkpoint",
+        hint="where a scenario has one training job, that starts again from its checkpoint; links die in any run",
     )
 
 

@@ -20,6 +20,7 @@ from railyard.result.variants.training import TrainingVariant
 from railyard.scenario import load
 from railyard.study.folder import of_variant
 from railyard.study.study import prepare
+from railyard.study.training.deaths import told_apart
 from railyard.study.training.hash_seeds import redrawn
 from railyard.study.training.measuring import economics
 from railyard.study.training.prepare import Graphs, Prepared
@@ -249,7 +250,15 @@ def _job(file: Path, result: Result, number: int) -> Prepared:
     if len(jobs) != len(result.variants):
         text = f"the scenario beside the result has {len(jobs)} variants, the result {len(result.variants)}"
         raise InputError(text, file=file)
-    return jobs[number]
+    return _later(jobs[number])
+
+
+def _later(job: Prepared) -> Prepared:
+    """The job in the steps of which the result tells: those after its deaths."""
+    if not job.faults:
+        return job
+    bench = _bench(job)
+    return told_apart(bench, bench.graphs.of(job.training, job.cluster)).later(job)
 
 
 def _timeline(folder: Path, job: Prepared, number: int, stored: TrainingVariant) -> tuple[Record, tuple[str, ...]]:
