@@ -17,6 +17,7 @@ TITLES = {
     "switches": "Switches",
     "cables": "Cables, optics and fibre",
     "storage": "Storage",
+    "memory-pools": "Memory pools",
     "models": "Models",
     "prices": "Prices and the rest of the world",
 }

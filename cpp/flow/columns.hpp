@@ -9,7 +9,15 @@
 namespace railyard {
 
 /// What a task is; the numbers are those of the graph's `kind` column.
-enum class Kind : std::uint8_t { compute = 0, transfer = 1, collective = 2, read = 3, write = 4 };
+enum class Kind : std::uint8_t {
+  compute = 0,
+  transfer = 1,
+  collective = 2,
+  read = 3,   ///< Of storage.
+  write = 4,  ///< To storage.
+  load = 5,   ///< Of the memory pool.
+  store = 6,  ///< To the memory pool.
+};
 
 /// The stream on whose tasks only dependencies and release times bear: they never queue behind one another.
 inline constexpr std::uint8_t kFreeStream = 12;

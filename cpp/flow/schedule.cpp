@@ -114,7 +114,7 @@ void Schedule::check_task(std::size_t i, std::size_t entities) const {
   const bool computes = graph_.kind[i] == static_cast<std::uint8_t>(Kind::compute);
   const bool collective = graph_.kind[i] == static_cast<std::uint8_t>(Kind::collective);
   const auto groups = static_cast<std::int32_t>(graph_.comm_ptr.size() - 1);
-  if (graph_.kind[i] > static_cast<std::uint8_t>(Kind::write)) refuse("unknown kind", i);
+  if (graph_.kind[i] > static_cast<std::uint8_t>(Kind::store)) refuse("unknown kind", i);
   if (graph_.rank[i] < 0 || graph_.rank[i] >= (collective ? groups : graph_.ranks)) refuse("rank out of range", i);
   if (collective && members(graph_.rank[i]).empty()) refuse("communicator without members", i);
   if (computes && (graph_.duration_ps[i] < 0 || graph_.duration_ps[i] > kNever / 1024)) refuse("duration out of range", i);

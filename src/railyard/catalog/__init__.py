@@ -8,7 +8,7 @@
 from railyard.catalog.model import MLA, Model
 from railyard.catalog.show import Listing, Row
 from railyard.catalog.store import KINDS, Catalog, load
-from railyard.catalog.types import Accelerator, Cable, Entry, Nic, Price, Range, Server, Storage, Switch
+from railyard.catalog.types import Accelerator, Cable, Entry, MemoryPool, Nic, Price, Range, Server, Storage, Switch
 from railyard.schema.provenance import Provenance
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Entry",
     "Listing",
     "Model",
+    "MemoryPool",
     "Nic",
     "Price",
     "Provenance",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.catalog.model import Model
-from railyard.catalog.types import Accelerator, Cable, Entry, Nic, Server, Storage, Switch
+from railyard.catalog.types import Accelerator, Cable, Entry, MemoryPool, Nic, Server, Storage, Switch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,6 +83,20 @@ def _storage(entry: Entry) -> Iterator[Finding]:
     yield from _positive(entry, read_bps="read_bandwidth", write_bps="write_bandwidth", capacity_bytes="capacity")
 
 
+def _memory_pool(entry: Entry) -> Iterator[Finding]:
+    if not isinstance(entry, MemoryPool):
+        return
+    yield from _positive(
+        entry,
+        read_bps="read_bandwidth",
+        write_bps="write_bandwidth",
+        capacity_bytes="capacity",
+        port_bps="port_rate",
+    )
+    if (entry.attachment == "cxl") != (entry.servers > 0):
+        yield "servers", "must be more than zero for CXL, and 0 where a network leads to the unit"
+
+
 def _model(entry: Entry) -> Iterator[Finding]:
     if not isinstance(entry, Model):
         return
@@ -107,5 +121,6 @@ _RULES = {
     Switch: _switch,
     Cable: _cable,
     Storage: _storage,
+    MemoryPool: _memory_pool,
     Model: _model,
 }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from railyard import units
 from railyard.catalog.model import Model
-from railyard.catalog.types import Accelerator, Cable, Entry, Nic, Price, Range, Server, Storage, Switch
+from railyard.catalog.types import Accelerator, Cable, Entry, MemoryPool, Nic, Price, Range, Server, Storage, Switch
 from railyard.schema.field import FieldRecord, records
 
 if TYPE_CHECKING:
@@ -177,6 +177,13 @@ _COLUMNS: dict[type[Entry], dict[str, Callable[[Entry], str]]] = {
         "write": _column(Storage, lambda it: units.format_byte_rate(it.write_bps)),
         "capacity": _column(Storage, lambda it: _value_text(it, "capacity_bytes")),
         "price a TB": _column(Storage, lambda it: _money(it.price_usd_per_tb)),
+    },
+    MemoryPool: {
+        "attachment": _column(MemoryPool, lambda it: it.attachment),
+        "read": _column(MemoryPool, lambda it: units.format_byte_rate(it.read_bps)),
+        "port": _column(MemoryPool, lambda it: units.format_byte_rate(it.port_bps)),
+        "capacity": _column(MemoryPool, lambda it: _said(it, "capacity_bytes")),
+        "price a TB": _column(MemoryPool, lambda it: _money(it.price_usd_per_tb)),
     },
     Model: {
         "parameters": _column(Model, lambda it: _billions(it.parameters())),

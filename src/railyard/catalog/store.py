@@ -11,7 +11,7 @@ from railyard.catalog.index import NameIndex, key_of
 from railyard.catalog.model import Model
 from railyard.catalog.parse import Parser
 from railyard.catalog.show import Listing, Row, describe, listing
-from railyard.catalog.types import Accelerator, Cable, Entry, Nic, Price, Server, Storage, Switch
+from railyard.catalog.types import Accelerator, Cable, Entry, MemoryPool, Nic, Price, Server, Storage, Switch
 from railyard.errors import InputError, Problem, did_you_mean
 from railyard.schema import yaml
 
@@ -28,6 +28,7 @@ KINDS: dict[str, type[Entry]] = {
     "switches": Switch,
     "cables": Cable,
     "storage": Storage,
+    "memory-pools": MemoryPool,
     "models": Model,
     "prices": Price,
 }
@@ -92,6 +93,10 @@ class Catalog:
         """The storage system of that name or alias; InputError with the nearest name when there is none."""
         return self._get(Storage, "storage", name)
 
+    def memory_pool(self, name: str) -> MemoryPool:
+        """The memory pool of that name or alias; InputError with the nearest name when there is none."""
+        return self._get(MemoryPool, "memory-pools", name)
+
     def model(self, name: str) -> Model:
         """The model of that name or alias; InputError with the nearest name when there is none."""
         return self._get(Model, "models", name)
@@ -104,8 +109,8 @@ class Catalog:
         """The names of a kind, sorted.
 
         Args:
-            kind: `accelerators`, `servers`, `nics`, `switches`, `cables`, `storage`, `models` or `prices`; the singular
-                is understood too.
+            kind: `accelerators`, `servers`, `nics`, `switches`, `cables`, `storage`, `memory-pools`, `models` or
+                `prices`; the singular is understood too.
 
         Raises:
             InputError: No such kind.

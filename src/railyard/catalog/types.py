@@ -19,6 +19,7 @@ CONFIDENCES = ("vendor", "measured", "estimated", "user")
 DATATYPES = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp6", "fp4")
 SCALE_UP_KINDS = ("switched", "mesh", "torus", "none")
 SWITCH_FAMILIES = ("ethernet", "infiniband", "scheduled-leaf", "scheduled-fabric")
+POOL_ATTACHMENTS = ("cxl", "network")
 CABLE_KINDS = ("dac", "aec", "optic", "fibre", "amplifier", "terminal", "route")
 
 
@@ -292,6 +293,29 @@ class Storage(Entry):
         default=0,
         metadata=f.count("iops", "Random reads of 4 KiB that one node serves a second; 0 where only bandwidth limits"),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryPool(Entry):
+    """One unit of a memory pool: a CXL expander, expanders behind a CXL switch, or a host that lends its memory."""
+
+    attachment: str = field(
+        metadata=f.choice(
+            "attachment", "How servers reach it: by CXL, or by RDMA over a network", POOL_ATTACHMENTS, sourced=True
+        )
+    )
+    read_bps: float = field(metadata=f.rate("read_bandwidth", "Reads from one unit, of all servers together"))
+    write_bps: float = field(metadata=f.rate("write_bandwidth", "Writes to one unit, of all servers together"))
+    capacity_bytes: int = field(metadata=f.size("capacity", "Memory of one unit that others can use"))
+    latency_ps: int = field(metadata=f.time("latency", "Of a read, no queue; of a host without the network"))
+    port_bps: float = field(
+        metadata=f.rate("port_rate", "ONE WAY: CXL port of one server to the unit; NICs of a host together")
+    )
+    servers: int = field(
+        metadata=f.count("servers", "Servers that one unit has CXL ports for; 0 where a network leads to it")
+    )
+    power_w: Range = field(metadata=f.power_range("power", "Drawn by one unit"))
+    price_usd_per_tb: Range = field(metadata=f.money_per_terabyte_range("price", "Price of its capacity, all parts in"))
 
 
 @dataclass(frozen=True, kw_only=True)

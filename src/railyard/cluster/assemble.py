@@ -10,6 +10,7 @@ import numpy as np
 from railyard.cluster.bundle import fold
 from railyard.cluster.links import LinkTable
 from railyard.cluster.machine import Cluster, StorageServers
+from railyard.cluster.memory_pool import TIERS, PooledMemory, host_rates
 from railyard.cluster.network import Network
 from railyard.cluster.reach import credit_bps
 from railyard.cluster.topology.wiring import ACCESS_CROSSBAR
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from railyard.cluster.arrays import Integers
     from railyard.cluster.bundle import Bundles
     from railyard.cluster.hardware import Hardware
+    from railyard.cluster.memory_pool import PoolPlan
     from railyard.cluster.plan import NetworkPlan
     from railyard.cluster.scale_up import ScaleUp
     from railyard.cluster.spec import Background, ClusterSpec
@@ -92,9 +94,14 @@ class _Placed:
 
 
 def assemble(
-    spec: ClusterSpec, catalog: Catalog, hardware: Hardware, plans: dict[str, NetworkPlan], storage: Storage | None
+    spec: ClusterSpec,
+    catalog: Catalog,
+    hardware: Hardware,
+    plans: dict[str, NetworkPlan],
+    stores: tuple[Storage | None, PoolPlan | None],
 ) -> Cluster:
     """The cluster from its plans."""
+    storage, pool = stores
     rows = _Rows()
     scale_up = hardware.scale_up
     rows.tiers.append("scale-up")
@@ -107,6 +114,8 @@ def assemble(
         nodes += plan.wiring.nodes + plan.crossbar
     home = next((item for item in placed.values() if item.plan.storage_ports.size), None)
     servers = None if storage is None else _storage_rows(rows, storage, home, hardware, nodes)
+    nodes += 0 if servers is None else servers.count
+    memory = None if pool is None else _pool_rows(rows, pool, placed.get(pool.network), hardware, nodes)
     bundle_of, first_bundle = _bundle_rows(rows, placed)
     links = rows.table(bundle_of)
     links.with_bundles(links.rate_bps)
@@ -127,11 +136,12 @@ def assemble(
         front_end=networks.get("front_end"),
         storage=next((networks[key] for key, item in placed.items() if item is home), None),
         storage_servers=servers,
+        memory_pool=memory,
         scale_up=scale_up,
         hardware=hardware,
         plans=plans,
         catalog=catalog,
-        nodes=nodes + (0 if servers is None else servers.count),
+        nodes=nodes + (0 if memory is None else 2 * memory.units),
     )
 
 
@@ -249,6 +259,60 @@ def _storage_rows(
     reads = _Block(rate_bps=read, line_bps=read, latency_ps=0, tier=tier, source=device, target=gate)
     writes = _Block(rate_bps=write, line_bps=write, latency_ps=0, tier=tier + 1, source=gate, target=device)
     return StorageServers(storage, count, home is None, ports, number + rows.add(reads), number + rows.add(writes))
+
+
+def _pool_rows(rows: _Rows, pool: PoolPlan, home: _Placed | None, hardware: Hardware, first_node: int) -> PooledMemory:
+    """Links of the units' memory, and of the servers' CXL ports to them; a unit is its memory and what it hangs on."""
+    entry, count = pool.entry, pool.units
+    host_bps, host_bytes, host_ps = host_rates(hardware.server)
+    memory = first_node + np.arange(count, dtype=np.int64)
+    gate, ports = memory + count, np.empty((count, 0), np.int32)
+    if home is not None:
+        ports = home.plan.pool_ports
+        gate = ports[:, 0].astype(np.int64) + home.node_offset
+    first = len(rows.tiers)
+    rows.tiers += TIERS
+    number = np.arange(count, dtype=np.int32)
+    load_bps, store_bps = (host_bps, host_bps) if entry is None else (entry.read_bps, entry.write_bps)
+    load = number + rows.add(_even(load_bps, first, memory, gate))
+    store = load if entry is None else number + rows.add(_even(store_bps, first + 1, gate, memory))
+    inward, outward = _pool_ports(rows, pool, gate, hardware.per_server, first + 2)
+    return PooledMemory(
+        entry=entry,
+        network=pool.network,
+        capacity_bytes=host_bytes if entry is None else entry.capacity_bytes,
+        latency_ps=host_ps if entry is None else entry.latency_ps,
+        load_bps=load_bps,
+        store_bps=store_bps,
+        load_link=load,
+        store_link=store,
+        ports=ports,
+        unit=pool.unit,
+        port_load=inward,
+        port_store=outward,
+        port_bps=np.inf if entry is None else entry.port_bps,
+    )
+
+
+def _pool_ports(
+    rows: _Rows, pool: PoolPlan, gate: NDArray[np.int64], per_server: int, tier: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Links of CXL ports, int32[servers, units of each] towards the servers and away; the host's memory needs none."""
+    servers, each = pool.unit.shape
+    if pool.entry is None or not each:
+        none = np.empty((servers, 0), np.int32)
+        return none, none
+    unit, server = gate[pool.unit.ravel()], np.repeat(np.arange(servers, dtype=np.int64) * per_server, each)
+    number = np.arange(servers * each, dtype=np.int32)
+    inward = number + rows.add(_even(pool.entry.port_bps, tier, unit, server))
+    outward = number + rows.add(_even(pool.entry.port_bps, tier, server, unit))
+    return inward.reshape(servers, each), outward.reshape(servers, each)
+
+
+def _even(rate_bps: float, tier: int, source: NDArray[np.int64], target: NDArray[np.int64]) -> _Block:
+    """Links alike, without latency of their own."""
+    rate = np.full(len(source), rate_bps)
+    return _Block(rate_bps=rate, line_bps=rate, latency_ps=0, tier=tier, source=source, target=target)
 
 
 def _bundle_rows(rows: _Rows, placed: dict[str, _Placed]) -> tuple[NDArray[np.int32], dict[str, int]]:

@@ -35,7 +35,7 @@ class BillRow:
 
     Attributes:
         kind: `accelerator`, `server`, `nic`, `switch`, `cable` (copper), `optic`, `fibre`, `terminal`, `amplifier`,
-            `route` (lines between sites) or `storage`.
+            `route` (lines between sites), `storage` or `memory-pool`.
         name: Catalogue name.
         count: How many.
         price_usd: Of one.
@@ -120,7 +120,18 @@ def bill_of(cluster: Cluster) -> BillOfMaterials:
         price = entry.price_usd_per_tb.scaled(entry.capacity_bytes / 1e12)
         network = "" if cluster.storage is None else cluster.storage.name
         rows.append(BillRow("storage", entry.name, cluster.storage_servers.count, price, entry.power_w, network))
+    rows += _pool_rows(cluster)
     return BillOfMaterials(tuple(row for row in rows if row.count), tuple(unpriced))
+
+
+def _pool_rows(cluster: Cluster) -> list[BillRow]:
+    """Units of the memory pool; the hosts' own memory is part of the servers."""
+    pool = cluster.memory_pool
+    if pool is None or pool.entry is None:
+        return []
+    price = pool.entry.price_usd_per_tb.scaled(pool.entry.capacity_bytes / 1e12)
+    network = "" if cluster.pool_network is None else cluster.pool_network.name
+    return [BillRow("memory-pool", pool.entry.name, pool.units, price, pool.entry.power_w, network)]
 
 
 def _idle_rows(cluster: Cluster) -> list[BillRow]:

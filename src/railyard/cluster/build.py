@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from railyard.cluster.assemble import assemble
 from railyard.cluster.hardware import Hardware
+from railyard.cluster.memory_pool import plan_pool
 from railyard.cluster.placement import place
 from railyard.cluster.plan import plan_networks
 from railyard.cluster.spec import PACKED
@@ -37,6 +38,7 @@ def build(spec: ClusterSpec, catalog: Catalog, placement: Placement = PACKED) ->
             storage = catalog.storage(spec.storage.name)
         except InputError as error:
             raise error.located(key="storage.name") from None
-    plans = plan_networks(spec, catalog, hardware, storage)
-    cluster = assemble(spec, catalog, hardware, plans, storage)
+    pool = plan_pool(spec, catalog, hardware.servers)
+    plans = plan_networks(spec, catalog, hardware, (storage, pool))
+    cluster = assemble(spec, catalog, hardware, plans, (storage, pool))
     return replace(cluster.arranged(place(cluster, placement)), placement=placement)

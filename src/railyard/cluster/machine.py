@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.cluster.memory_pool import TIERS
 from railyard.cluster.spec import PACKED
 from railyard.errors import InputError, did_you_mean
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from railyard.catalog import Accelerator, Catalog, Nic, Server, Storage
     from railyard.cluster.hardware import Hardware
     from railyard.cluster.links import LinkTable
+    from railyard.cluster.memory_pool import PooledMemory
     from railyard.cluster.network import Network
     from railyard.cluster.plan import NetworkPlan
     from railyard.cluster.scale_up import ScaleUp
@@ -72,6 +74,7 @@ class Cluster:
         front_end: Network between hosts, or None.
         storage: Network on which storage lies (may be another of the networks), or None.
         storage_servers: Storage nodes, or None.
+        memory_pool: Memory beyond the accelerators' own, or None.
         scale_up: Domains and their links.
         hardware: Counts and parts.
         plans: How each network was planned, by key.
@@ -93,6 +96,7 @@ class Cluster:
     front_end: Network | None
     storage: Network | None
     storage_servers: StorageServers | None = field(repr=False)
+    memory_pool: PooledMemory | None = field(repr=False)
     scale_up: ScaleUp
     hardware: Hardware = field(repr=False)
     plans: Mapping[str, NetworkPlan] = field(repr=False)
@@ -113,6 +117,12 @@ class Cluster:
             if network is not None and all(network is not known for known in listed):
                 listed.append(network)
         return tuple(listed)
+
+    @property
+    def pool_network(self) -> Network | None:
+        """The network on which the memory pool lies; None where there is none, or no pool."""
+        where = None if self.memory_pool is None else self.memory_pool.network
+        return self.back_end if where == "back_end" else self.front_end if where == "front_end" else None
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -190,6 +200,7 @@ class Cluster:
         fabric_tiers: float | Mapping[str, float] = 1.0,
         latency: float = 1.0,
         storage: float = 1.0,
+        memory_pool: float = 1.0,
     ) -> Cluster:
         """A what-if copy that shares everything that does not change.
 
@@ -202,15 +213,18 @@ class Cluster:
                 (`leaf-spine`; any tier of the link table will do).
             latency: Factor on every network and scale-up latency.
             storage: Factor on storage devices and on the front-end and storage networks.
+            memory_pool: Factor on the memory pool and its CXL ports.
 
         Raises:
             InputError: A tier is unknown or a factor not positive.
         """
         given = {"scale_up": scale_up, "nic": nic, "latency": latency, "storage": storage, "flops": flops}
+        given["memory_pool"] = memory_pool
         for name, value in {**given, "memory_bandwidth": memory_bandwidth}.items():
             if not value > 0:
                 raise InputError("a factor is more than zero", key=name, found=value)
         factor = self._tier_factors(scale_up, nic, fabric_tiers, storage)
+        factor[np.isin(self.links.tiers, TIERS)] = memory_pool
         links = self.links.scaled(factor[self.links.tier], latency=latency)
         accelerator = self.accelerator
         accelerator = replace(

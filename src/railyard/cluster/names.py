@@ -30,7 +30,8 @@ def node_name(cluster: Cluster, node: int) -> str:
         if 0 <= local < network.nodes:
             return f"{network.name} {_local_name(cluster, network, local)}"
     last = max(network.node_offset + network.nodes for network in cluster.networks)
-    return f"storage {node - last}"
+    beyond, stored = node - last, 0 if cluster.storage_servers is None else cluster.storage_servers.count
+    return f"storage {beyond}" if beyond < stored else _pool_name(cluster, beyond - stored)
 
 
 def link_name(cluster: Cluster, link: int) -> str:
@@ -46,6 +47,12 @@ def link_name(cluster: Cluster, link: int) -> str:
     if link < cluster.links.physical:
         return text
     return f"{text} and its like ({int(np.count_nonzero(cluster.links.bundle_of == link))} links)"
+
+
+def _pool_name(cluster: Cluster, number: int) -> str:
+    """Units of the memory pool, first their memory, then what their CXL ports lead to."""
+    units = 1 if cluster.memory_pool is None else cluster.memory_pool.units
+    return f"memory pool {number % units}" + (" switch" if number >= units else "")
 
 
 def _local_name(cluster: Cluster, network: Network, node: int) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from railyard.catalog import Catalog, Nic, Storage, Switch
     from railyard.cluster.hardware import Hardware
     from railyard.cluster.host_path import HostPath
+    from railyard.cluster.memory_pool import PoolPlan
     from railyard.cluster.spec import ClusterSpec, StorageSpec
     from railyard.cluster.topology.wiring import Parts, Wiring
     from railyard.fabric.fabric import Fabric
@@ -44,6 +45,7 @@ class NetworkPlan:
         host: What the host lets each NIC of a server move.
         port_of_rank: int32[ranks, NICs of a rank].
         storage_ports: int32[storage servers, ports of each].
+        pool_ports: int32[units of the memory pool, ports of each].
     """
 
     name: str
@@ -58,6 +60,7 @@ class NetworkPlan:
     host: HostPath
     port_of_rank: NDArray[np.int32]
     storage_ports: NDArray[np.int32]
+    pool_ports: NDArray[np.int32]
 
     @property
     def usable(self) -> NDArray[np.float64]:
@@ -100,13 +103,14 @@ class NetworkPlan:
 
 
 def plan_networks(
-    spec: ClusterSpec, catalog: Catalog, hardware: Hardware, storage: Storage | None
+    spec: ClusterSpec, catalog: Catalog, hardware: Hardware, stores: tuple[Storage | None, PoolPlan | None]
 ) -> dict[str, NetworkPlan]:
     """The networks of a cluster by the key of the spec: `back_end`, `front_end`, `storage`.
 
     Raises:
         InputError: A network cannot be built.
     """
+    storage, pool = stores
     home = _storage_home(spec, storage)
     nodes = spec.storage.servers if spec.storage is not None else 0
     asked: list[tuple[str, NetworkSpec, Nic, int, float]] = [
@@ -121,8 +125,9 @@ def plan_networks(
     plans = {}
     for key, network, nic, nics, most_bps in asked:
         here = home == key
+        lent = pool if pool is not None and pool.network == key else None
         gateways = spec.gateway_ports if key == "back_end" else 0
-        job = _Job(key, network, nic, nics, most_bps, storage if here else None, nodes if here else 0, gateways)
+        job = _Job(key, network, nic, nics, most_bps, storage if here else None, nodes if here else 0, lent, gateways)
         try:
             plans[key] = job.plan(catalog, spec, hardware)
         except InputError as error:
@@ -162,6 +167,11 @@ def _check_storage(storage: StorageSpec) -> None:
         )
 
 
+def _ports_for(rate_bps: float, link_bps: float) -> int:
+    """Ports that carry a rate."""
+    return max(1, math.ceil(rate_bps / link_bps * (1 - 1e-9)))
+
+
 @dataclass(frozen=True)
 class _Job:
     """What is needed to wire one network."""
@@ -173,14 +183,16 @@ class _Job:
     most_bps: float
     storage: Storage | None
     storage_servers: int
+    pool: PoolPlan | None
     gateways: int
 
     def plan(self, catalog: Catalog, spec: ClusterSpec, hardware: Hardware) -> NetworkPlan:
         fabric = self._fabric()
         link_bps = self._link_bps()
         parts, switches = parts_of(catalog, self.network, fabric, link_bps, spec.overrides.get("switch", {}))
-        ports = 0 if self.storage is None else max(1, math.ceil(self.storage.network_bps / link_bps * (1 - 1e-9)))
-        extra = ports * self.storage_servers + self.gateways
+        ports = 0 if self.storage is None else _ports_for(self.storage.network_bps, link_bps)
+        stored, (lenders, lent) = ports * self.storage_servers, self._pool_ports(link_bps)
+        extra = stored + lenders * lent + self.gateways
         wiring = self._wire(Endpoints(hardware.servers, self.nics, extra), parts, fabric)
         _check_headroom(fabric, wiring, switches)
         return NetworkPlan(
@@ -195,8 +207,15 @@ class _Job:
             link_bps=link_bps,
             host=self._host(hardware),
             port_of_rank=_ports_of_ranks(wiring.port_of, hardware, self.nics),
-            storage_ports=wiring.extra[: ports * self.storage_servers].reshape(self.storage_servers, ports),
+            storage_ports=wiring.extra[:stored].reshape(self.storage_servers, ports),
+            pool_ports=wiring.extra[stored : stored + lenders * lent].reshape(lenders, lent),
         )
+
+    def _pool_ports(self, link_bps: float) -> tuple[int, int]:
+        """Units of the memory pool on this network, and ports of each."""
+        if self.pool is None or self.pool.entry is None:
+            return 0, 0
+        return self.pool.units, _ports_for(self.pool.entry.port_bps, link_bps)
 
     def _fabric(self) -> Fabric:
         try:

@@ -12,6 +12,7 @@ from railyard.fabric.fabric import FabricSpec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from railyard.cluster.memory_pool import PoolNetwork
     from railyard.cluster.topology.wiring import TopologySpec
 
 
@@ -59,6 +60,21 @@ class StorageSpec:
 
 
 @dataclass(frozen=True)
+class MemoryPoolSpec:
+    """A memory pool.
+
+    Attributes:
+        name: Catalogue name of a unit; empty for the hosts' own memory.
+        units: Expanders, boxes or hosts that lend memory; the hosts' own memory has one a server.
+        network: `host`: each server's own memory; `cxl`: ports of the servers; `back_end` or `front_end`: RDMA.
+    """
+
+    name: str = ""
+    units: int = 1
+    network: PoolNetwork = "cxl"
+
+
+@dataclass(frozen=True)
 class Background:
     """Traffic of others: part of the capacity of a tier is taken.
 
@@ -83,6 +99,7 @@ class ClusterSpec:
         back_end: Network between accelerators.
         front_end: Network between hosts; None leaves it out.
         storage: Storage system; None leaves it out.
+        memory_pool: Memory beyond the accelerators' own; None leaves it out.
         overrides: Catalogue values that differ, by record and attribute: `{"accelerator": {"memory_bps": 2.6e13}}`;
             records are `accelerator`, `server`, `nic`, `switch`.
         background: Traffic of others.
@@ -96,6 +113,7 @@ class ClusterSpec:
     back_end: NetworkSpec = field(default_factory=NetworkSpec)
     front_end: NetworkSpec | None = None
     storage: StorageSpec | None = None
+    memory_pool: MemoryPoolSpec | None = None
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     background: tuple[Background, ...] = ()
     ranks_per_domain: int | None = None

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
 from railyard.collective.choice import Choice, Choices, choose, choose_many
-from railyard.collective.lowering import EntityTable, Requests, lower_collectives, lower_storage, lower_transfers
+from railyard.collective.lowering import (
+    EntityTable,
+    Requests,
+    lower_collectives,
+    lower_pool,
+    lower_storage,
+    lower_transfers,
+)
 from railyard.collective.lowering.groups import shape_of
 from railyard.collective.machine import Case, CollectiveMachine, machine_of
 from railyard.collective.pattern import NETWORK, Pattern, domain_switch
@@ -32,6 +39,7 @@ __all__ = [
     "choose_many",
     "domain_switch",
     "lower_collectives",
+    "lower_pool",
     "lower_storage",
     "lower_transfers",
     "machine_of",

@@ -39,6 +39,7 @@ COMPONENT_OF_KIND = {
     "terminal": LINES,
     "route": LINES,
     "storage": STORAGE,
+    "memory-pool": STORAGE,
 }
 
 

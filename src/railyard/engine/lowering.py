@@ -119,7 +119,7 @@ def lower(graph: TaskGraph, cluster: Cluster, policy: CollectivePolicy | None = 
         policy: What is fixed about collectives; None: everything chosen as the library would.
 
     Raises:
-        InputError: Something has no path, or the cluster has no storage to read from.
+        InputError: Something has no path, or the cluster has no storage to read from or no memory pool.
     """
     from railyard.collective.policy import CollectivePolicy
 
@@ -137,8 +137,9 @@ def lower(graph: TaskGraph, cluster: Cluster, policy: CollectivePolicy | None = 
         np.flatnonzero(kind == Kind.COLLECTIVE),
         np.flatnonzero(kind == Kind.TRANSFER),
         np.flatnonzero((kind == Kind.READ) | (kind == Kind.WRITE)),
+        np.flatnonzero((kind == Kind.LOAD) | (kind == Kind.STORE)),
     ]
-    lowerers = (_collectives, _transfers, _storage)
+    lowerers = (_collectives, _transfers, _storage, _memory_pool)
     tables = [
         low(graph, cluster, first[part], policy or CollectivePolicy())
         for low, part in zip(lowerers, parts, strict=True)
@@ -174,3 +175,11 @@ def _storage(graph: TaskGraph, cluster: Cluster, tasks: NDArray[np.int32], _poli
 
     writes = graph.kind[tasks] == Kind.WRITE
     return lower_storage(cluster, graph.rank[tasks], writes, graph.size_bytes[tasks], graph.count[tasks])
+
+
+def _memory_pool(
+    graph: TaskGraph, cluster: Cluster, tasks: NDArray[np.int32], _policy: CollectivePolicy
+) -> EntityTable:
+    from railyard.collective import lower_pool
+
+    return lower_pool(cluster, graph.rank[tasks], graph.kind[tasks] == Kind.STORE, graph.size_bytes[tasks])

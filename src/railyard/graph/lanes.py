@@ -14,9 +14,12 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
+_BEYOND = max(Stream)
+"""Tracks from here on are further lanes of the stream `FREE`."""
+
 
 def tracks_of(rank: Ints, stream: Ints, start: Ints, end: Ints) -> Ints:
-    """The track of each slice: its stream, or for the stream `FREE` that number plus a lane.
+    """The track of each slice: its stream, and beyond all streams the further lanes of the stream `FREE`.
 
     Slices of one lane do not overlap; each takes the lowest lane that is free when it starts (greedy colouring of an
     interval graph, which needs no more lanes than slices that overlap at one time).
@@ -34,7 +37,8 @@ def tracks_of(rank: Ints, stream: Ints, start: Ints, end: Ints) -> Ints:
     free = np.flatnonzero(stream == Stream.FREE)
     free = free[np.lexsort((end[free], start[free], rank[free]))]
     for part in np.split(free, np.flatnonzero(np.diff(rank[free])) + 1):
-        track[part] += _lanes(start[part].tolist(), end[part].tolist())
+        lanes = _lanes(start[part].tolist(), end[part].tolist())
+        track[part] = np.where(lanes > 0, _BEYOND + lanes, Stream.FREE)
     return track
 
 
@@ -53,5 +57,4 @@ def _lanes(start: list[int], end: list[int]) -> Ints:
 
 def track_name(track: int) -> str:
     """What a track is called: its stream, and from the second lane on its number."""
-    lane = track - Stream.FREE
-    return Stream(min(track, Stream.FREE)).name.lower() + (f" {lane + 1}" if lane > 0 else "")
+    return Stream(track).name.lower() if track <= _BEYOND else f"free {track - _BEYOND + 1}"

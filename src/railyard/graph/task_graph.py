@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 
 
 class Kind(IntEnum):
-    """What a task is."""
+    """What a task is; reads and writes are of storage, loads and stores of the memory pool."""
 
     COMPUTE = 0
     TRANSFER = 1
     COLLECTIVE = 2
     READ = 3
     WRITE = 4
+    LOAD = 5
+    STORE = 6
 
 
 @unique
@@ -48,6 +50,8 @@ class Stream(IntEnum):
     LOADER = 10
     COPY = 11
     FREE = 12
+    LOAD = 13
+    STORE = 14
 
 
 AT_SENDER, AT_RECEIVER = 0, 1
@@ -132,11 +136,11 @@ class TaskGraph:
     Attributes:
         ranks: Number of ranks; every rank index is below it.
         kind: uint8[n], a `Kind`.
-        rank: int32[n]; rank of a computation, read or write; source of a transfer; communicator of a collective.
+        rank: int32[n]; rank of a computation, read, write, load or store; source of a transfer; communicator of a collective.
         peer: int32[n]; destination of a transfer, else -1.
         duration_ps: int64[n]; of a computation on a nominal accelerator, else 0.
-        size_bytes: int64[n]; of a transfer, read, write, or of ONE invocation of a collective.
-        count: int32[n]; back-to-back invocations of a collective or transfer, requests of a read or write, at least 1.
+        size_bytes: int64[n]; of a transfer, read, write, load, store, or of ONE invocation of a collective.
+        count: int32[n]; back-to-back invocations of a collective or transfer, requests of a read or write (load, store), at least 1.
         collective: uint8[n], a `CollectiveKind`; 0 where none.
         stream: uint8[n], a `Stream`.
         label: int32[n], index into `labels`.

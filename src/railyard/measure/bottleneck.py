@@ -70,6 +70,7 @@ MEMORY = Resource("accelerator memory bandwidth", "compute", ("memory_bandwidth"
 SCALE_UP = Resource("scale-up bandwidth", "network", ("scale_up",))
 NIC = Resource("NIC rate", "network", ("nic",))
 LATENCY = Resource("network latency", "network", shorter=("latency",))
+MEMORY_POOL = Resource("memory pool", "storage", ("memory_pool",))
 STORAGE = Resource("storage", "storage", ("storage",))
 LOADERS = Resource("loader workers", "storage", rebuilds_workload=True, divides_loading=True)
 STEADINESS = Resource("steady accelerators", "software", divides_jitter=True)
@@ -169,6 +170,8 @@ def resources(cluster: Cluster, record: Record, *, jitter: bool = False, checkpo
     kinds = record.graph.kind
     if checkpoints or ((kinds == Kind.READ) | (kinds == Kind.WRITE)).any():
         found.append(STORAGE)
+    if ((kinds == Kind.LOAD) | (kinds == Kind.STORE)).any():
+        found.append(MEMORY_POOL)
     if (record.graph.stream == Stream.LOADER).any():
         found.append(LOADERS)
     return [*found, STEADINESS] if jitter else found

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from railyard.measure.ledger import Ledger
 
+_COMMUNICATES = (Kind.TRANSFER, Kind.COLLECTIVE, Kind.LOAD, Kind.STORE)
 AT_STEP_END = -2
 """Stands for the barrier between this step and the next one, where a communication task that was crossed is named."""
 
@@ -52,10 +53,10 @@ class Charger:
     ledger: Ledger
 
     def is_communication(self, task: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Transfers and collectives, but those that feed or save a step: what waits for them waits for storage."""
+        """Transfers, collectives, loads and stores, but those that feed or save a step: their waits are for storage."""
         kind, label = self.record.graph.kind[task], self.record.graph.label[task]
         stored = self.vocabulary.checkpoint[label] | self.vocabulary.data[label]
-        found: NDArray[np.bool_] = np.isin(kind, (Kind.TRANSFER, Kind.COLLECTIVE)) & ~stored
+        found: NDArray[np.bool_] = np.isin(kind, _COMMUNICATES) & ~stored
         return found
 
     def compute(self, rank: NDArray[np.int64], task: NDArray[np.int64], amount_ps: NDArray[np.int64]) -> None:

@@ -109,7 +109,8 @@ def distinguished(
 def _what(kind: Kind, collective: int) -> str:
     if kind is Kind.COLLECTIVE:
         return kind_word(CollectiveKind(collective))
-    return {Kind.TRANSFER: "send", Kind.READ: "read", Kind.WRITE: "write"}.get(kind, "")
+    words = {Kind.TRANSFER: "send", Kind.READ: "read", Kind.WRITE: "write", Kind.LOAD: "load", Kind.STORE: "store"}
+    return words.get(kind, "")
 
 
 def _looks(labels: list[Label]) -> tuple[list[tuple[str, str, str]], NDArray[np.int64]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.model.memory_pool import PoolRates
 from railyard.model.storage import StorageRates
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Machine:
         nvls: Whether the scale-up switch reduces.
         share: Of the scale-out rate left by other traffic and by what the fabric loses to collisions.
         storage: The storage system; None where there is none, or its time is left out.
+        memory_pool: Memory beyond the accelerators' own; None where there is none.
     """
 
     accelerator: Accelerator
@@ -48,6 +50,7 @@ class Machine:
     nvls: bool = False
     share: float = 1.0
     storage: StorageRates | None = None
+    memory_pool: PoolRates | None = None
 
     @classmethod
     def of_device(cls, accelerator: Accelerator, scale_out_bps: float, domain: int | None = None) -> Machine:
@@ -75,6 +78,7 @@ class Machine:
             nvls=accelerator.nvls,
             share=cluster.fabric.congestion_efficiency,
             storage=StorageRates.of(cluster),
+            memory_pool=PoolRates.of(cluster),
         )
 
 

@@ -9,7 +9,7 @@ from railyard import units
 from railyard.catalog.types import Accelerator, Nic, Server, Switch
 from railyard.cluster.host_path import HostSpec
 from railyard.cluster.placement import policies
-from railyard.cluster.spec import Background, ClusterSpec, NetworkSpec, Placement, StorageSpec
+from railyard.cluster.spec import Background, ClusterSpec, MemoryPoolSpec, NetworkSpec, Placement, StorageSpec
 from railyard.fabric.fabric import FabricSpec
 from railyard.scenario.quantity import Length, Natural, Positive, Rate, Ratio, Text
 from railyard.scenario.section import Key, Section, keys_of
@@ -92,6 +92,26 @@ class StorageSection(Section):
         return StorageSpec(self.name, self.servers, network)
 
 
+class MemoryPoolSection(Section):
+    """Memory beyond the accelerators' own: optimizer state or keys and values are kept there (a tier)."""
+
+    name: Text = Field(
+        default="", description="A memory pool of the catalogue; left out with `network: host`.", examples=["cxl-pool"]
+    )
+    units: Positive = Field(
+        default=1, description="Expanders, boxes or lending hosts; the hosts' own memory has one a server."
+    )
+    network: Literal["host", "cxl", "back_end", "front_end"] = Field(
+        default="cxl",
+        description="How it is reached: `host`: each server's own memory; `cxl`: ports of the servers; by RDMA over the"
+        " `back_end` or the `front_end`, beside their traffic.",
+    )
+
+    def spec(self) -> MemoryPoolSpec:
+        """The record that the cluster room takes."""
+        return MemoryPoolSpec(self.name, self.units, self.network)
+
+
 class BackgroundSection(Section):
     """Traffic of others: part of the capacity of a network is taken."""
 
@@ -143,6 +163,9 @@ class ClusterSection(Section):
         default=None, description="The network between hosts; left out when missing."
     )
     storage: StorageSection | None = Field(default=None, description="The storage system; left out when missing.")
+    memory_pool: MemoryPoolSection | None = Field(
+        default=None, description="Memory beyond the accelerators' own; left out when missing."
+    )
     overrides: _Figures = Field(default_factory=_Figures, description="Figures that differ from the catalogue.")
     background: tuple[BackgroundSection, ...] = Field(default=(), description="Traffic of others.")
     placement: Literal[_KEEPS_DOMAINS] = Field(  # type: ignore[valid-type]
@@ -169,6 +192,7 @@ class ClusterSection(Section):
             back_end=self.back_end.spec(),
             front_end=None if self.front_end is None else self.front_end.spec(),
             storage=None if self.storage is None else self.storage.spec(),
+            memory_pool=None if self.memory_pool is None else self.memory_pool.spec(),
             overrides=self._overrides(),
             background=tuple(Background(item.network, item.load, item.tier) for item in self.background),
             ranks_per_domain=self.ranks_per_domain,

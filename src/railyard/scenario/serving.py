@@ -274,10 +274,10 @@ class StoreSection(Section):
     """Keys and values kept outside the replicas, for all of them."""
 
     capacity: Size = Field(description="Its size.", examples=["10 TiB"])
-    place: Literal["apart", "storage"] = Field(
+    place: Literal["apart", "storage", "memory_pool"] = Field(
         default="apart",
-        description="`apart`: each replica reads at `rate`, and writing costs nothing; `storage`: on the cluster's"
-        " storage, read and written over links that others share.",
+        description="`apart`: each replica reads at `rate`, and writing costs nothing; `storage` or `memory_pool`: on"
+        " the cluster's, read and written over links that others share.",
     )
     rate: Rate | None = Field(
         default=None, description="At which each replica reads a store that is `apart`.", examples=["100 Gb/s"]
@@ -287,9 +287,7 @@ class StoreSection(Section):
     @model_validator(mode="after")
     def _reached(self) -> "StoreSection":
         if (self.rate is None) == (self.place == "apart"):
-            raise PydanticCustomError(
-                "rate", "a store that is `apart` has a `rate`, one on `storage` that of its links"
-            )
+            raise PydanticCustomError("rate", "a store that is `apart` has a `rate`, another one that of its links")
         return self
 
 

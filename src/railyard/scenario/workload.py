@@ -12,6 +12,7 @@ from railyard.scenario.quantity import Count, Flag, Positive, Span, Text
 from railyard.scenario.section import Section, section_of
 from railyard.scenario.serving import ServingSection
 from railyard.scenario.trace import TraceSection
+from railyard.workload.training.offload import Offload
 from railyard.workload.training.spec import Checkpoint, DataLoading, Layout, Precision, SoftwareProfile
 
 _LayoutKeys = section_of(Layout, "LayoutKeys", skip=frozenset({"global_batch"}), optional=True)
@@ -44,6 +45,10 @@ def _file(value: object) -> object:
     return {"file": value} if isinstance(value, str) else value
 
 
+def _state(value: object) -> object:
+    return {"state": value} if isinstance(value, str) else value
+
+
 def _how(value: object) -> str:
     return "auto" if isinstance(value, str) else "keys"
 
@@ -51,9 +56,11 @@ def _how(value: object) -> str:
 if TYPE_CHECKING:
     DataSection = Section
     CheckpointSection = Section
+    OffloadSection = Section
 else:
     DataSection = section_of(DataLoading, "DataSection")
     CheckpointSection = section_of(Checkpoint, "CheckpointSection")
+    OffloadSection = section_of(Offload, "OffloadSection")
 
 
 class TrainingSection(Section):
@@ -92,6 +99,9 @@ class TrainingSection(Section):
     )
     data: DataSection | None = Field(default=None, description="Reading of samples from storage.")
     checkpoint: CheckpointSection | None = Field(default=None, description="Writing of checkpoints to storage.")
+    offload: Annotated[OffloadSection, BeforeValidator(_state)] | None = Field(
+        default=None, description="State kept in the cluster's `memory_pool`: `optimizer`, or its section."
+    )
 
 
 def _policy(value: object) -> object:

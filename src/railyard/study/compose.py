@@ -15,6 +15,7 @@ from railyard.scenario.section import fields_given
 from railyard.study import bounds
 from railyard.workload.training import formats, loading, profiles
 from railyard.workload.training.layout import auto, check, check_fit, domain_use
+from railyard.workload.training.offload import Offload
 from railyard.workload.training.spec import Checkpoint, DataLoading, Layout, SoftwareProfile, Training
 from railyard.workload.training.sync.check import check_communication
 
@@ -144,7 +145,9 @@ def training_of(draft: Draft, cluster: Cluster, model: Model) -> Training:
             data=_record(section.data, DataLoading),
             checkpoint=_record(section.checkpoint, Checkpoint),
             communication=communication_of(section.communication),
+            offload=_record(section.offload, Offload),
         )
+        _check_offload(job, cluster)
         if job.data is not None:
             with blaming(draft, *_TRAINING, "data"):
                 loading.check(job.data, formats.format_of(job.data))
@@ -152,6 +155,19 @@ def training_of(draft: Draft, cluster: Cluster, model: Model) -> Training:
         if isinstance(section.parallelism, str) or section.parallelism.auto:
             return _best(job, cluster, given)
         return _fitting(job.replace(layout=written_layout(given, section.global_batch, cluster.ranks)), cluster)
+
+
+def _check_offload(job: Training, cluster: Cluster) -> None:
+    if job.offload is None:
+        return
+    if job.offload.parts < 1:
+        raise InputError("state comes in at least one part", key="offload.parts", found=job.offload.parts)
+    if cluster.memory_pool is None:
+        raise InputError(
+            "`offload` needs a memory pool in the cluster",
+            key="offload",
+            hint="write for example `memory_pool: {network: host}` under `cluster`",
+        )
 
 
 def _given(section: TrainingSection) -> dict[str, Any]:
@@ -217,6 +233,7 @@ def _best(job: Training, cluster: Cluster, given: dict[str, Any]) -> Training:
         precision=job.precision,
         fixed={name: value for name, value in given.items() if name in _SEARCHED},
         communication=job.communication,
+        offload=job.offload,
     )
     further = {name: value for name, value in given.items() if name not in _SEARCHED}
     return _fitting(job.replace(layout=found.replace(**further)), cluster)

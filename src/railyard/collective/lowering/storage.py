@@ -61,8 +61,8 @@ def lower_storage(
     path_ps = np.zeros(len(ranks), np.int64)
     if not servers.local and cluster.storage is not None:
         near, far = cluster.storage.port_of_rank[ranks][row], servers.ports[node]
-        source, target = _directed(near, far, writes[row])
-        load = LinkLoads.joined([load, _network_load(cluster.storage, row, source, target)])
+        source, target = directed(near, far, writes[row])
+        load = LinkLoads.joined([load, network_load(cluster.storage, row, source, target)])
         path_ps = cluster.storage.path_latency_ps(source[::stripes, 0], target[::stripes, 0])
     limits = Limits(
         volume_bytes=np.asarray(size_bytes, np.float64),
@@ -114,11 +114,11 @@ def stripes_of(
         raise InputError("the job reads or writes data, but the cluster has no storage", key="cluster.storage")
     node, stripes = _nodes(cluster, servers, ranks)
     row = np.repeat(np.arange(len(ranks)), stripes)
-    source, target = _directed(network.port_of_rank[ranks][row], servers.ports[node], write[row])
+    source, target = directed(network.port_of_rank[ranks][row], servers.ports[node], write[row])
     return source.reshape(len(ranks), -1), target.reshape(len(ranks), -1)
 
 
-def _directed(
+def directed(
     near: NDArray[np.int32], far: NDArray[np.int32], write: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Sending and receiving ports, one column for each pair of NICs that work side by side."""
@@ -128,7 +128,7 @@ def _directed(
     return np.where(writes, here, there).astype(np.int32), np.where(writes, there, here).astype(np.int32)
 
 
-def _network_load(
+def network_load(
     network: Network, row: NDArray[np.int64], source: NDArray[np.int32], target: NDArray[np.int32]
 ) -> LinkLoads:
     """Loads of the stripes; stripe k belongs to request `row[k]`."""

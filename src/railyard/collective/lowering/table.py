@@ -44,7 +44,7 @@ class EntityTable:
             share).
         even_ps: int64[n], the same if its flows were spread evenly over equal links, so that they never collide with
             one another; at most `alone_ps`, and equal to it on fabrics that spread them.
-        algorithm: str[n], name in the registry; "transfer", "read", "write" or "none" otherwise.
+        algorithm: str[n], name in the registry; "transfer", "read", "write", "load", "store" or "none" otherwise.
         protocol: str[n].
     """
 

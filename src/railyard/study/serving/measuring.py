@@ -47,7 +47,7 @@ LEFT_OUT = (
     "a pool with servers of its own has its own accelerators, scale-up and NICs; the network between is the cluster's,"
     " unless it has one of its own; a gateway between networks has links and a latency, and no price",
     "requests reach replicas, and tokens reach users, in no time",
-    "what is written to host memory, or to a store apart from the cluster's storage, costs nothing",
+    "what is written to host memory, or to a store apart from the cluster's storage and memory pool, costs nothing",
     "the percentiles' computation contains what other requests in the same batches take",
 )
 

@@ -151,6 +151,7 @@ def _separate(section: PoolSection, catalog: Catalog, cluster: Cluster, sides: t
             back_end=section.network.spec(),
             front_end=None,
             storage=None,
+            memory_pool=None,
             overrides=cluster.spec.overrides if section.server is None else {},
             background=(),
             ranks_per_domain=None,

@@ -87,7 +87,14 @@ def _kept(table: list[tuple[tuple[Any, ...], T]], key: tuple[Any, ...], make: Ca
 
 def _alike(training: Training, cluster: Cluster) -> tuple[Any, ...]:
     """What is equal where computations are the same."""
-    return (training, cluster.accelerator, cluster.server, cluster.ranks, cluster.storage is None)
+    return (
+        training,
+        cluster.accelerator,
+        cluster.server,
+        cluster.ranks,
+        cluster.storage is None,
+        cluster.spec.memory_pool,
+    )
 
 
 @dataclass(frozen=True)

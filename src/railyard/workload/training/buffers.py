@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.workload.training.activations import layer_activations
+from railyard.workload.training.offload import MASTER_BYTES
 
 if TYPE_CHECKING:
     from railyard.model.columns import F
@@ -20,8 +21,13 @@ if TYPE_CHECKING:
 
 
 def optimizer_bytes(columns: Columns) -> F:
-    """Bytes a parameter: the 4-byte master copy and two moments."""
-    return 4.0 + 2.0 * columns.software.moment_bytes
+    """Bytes a parameter on the accelerator: the 4-byte master copy and two moments, or buffers for parts of them.
+
+    Under zero 3 the master copy is the parameter, and stays.
+    """
+    resident = columns.job.resident
+    master = np.where(columns.layout.zero >= 3, 1.0, resident)
+    return master * MASTER_BYTES + 2.0 * columns.software.moment_bytes * resident
 
 
 def shards(columns: Columns) -> tuple[F, F]:

@@ -128,7 +128,8 @@ class JobColumns:
     """What the job itself adds: sequence length, width of its GEMM operands in bits, load of its busiest expert rank.
 
     `kept_dense` and `kept_expert` are bytes a parameter that its way of communicating keeps on the device; `dispatch`
-    the bytes of tokens on their way to experts, over those of 16 bits; `dispatch_cast` the traffic of coding a number.
+    the bytes of tokens on their way to experts, over those of 16 bits; `dispatch_cast` the traffic of coding a number; `resident` the
+    share of the optimizer's state that lies in the accelerator's own memory.
     """
 
     seq_len: F
@@ -139,6 +140,7 @@ class JobColumns:
     kept_expert: F
     dispatch: F
     dispatch_cast: F
+    resident: F
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +246,7 @@ def _job_row(job: tuple[Training, Accelerator]) -> dict[str, float]:
     row |= {f"kept_{name}": kept_bytes(training, name, device.scale_up_domain) for name in ("dense", "expert")}
     coded = None if training.communication is None else training.communication.dispatch
     return row | {
+        "resident": 1.0 if training.offload is None else training.offload.resident,
         "dispatch": 1.0 if coded is None else coded.share(),
         "dispatch_cast": 0.0 if coded is None else coded.cast_bytes(),
     }

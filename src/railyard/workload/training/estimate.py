@@ -19,6 +19,7 @@ from railyard.workload.training import stored
 from railyard.workload.training.columns import Columns
 from railyard.workload.training.contention import concurrent_passes
 from railyard.workload.training.jitter import median_delay_s
+from railyard.workload.training.offload import state_bytes
 from railyard.workload.training.passes import layer_passes
 from railyard.workload.training.pipeline_ranks import PipelineRanks
 from railyard.workload.training.rank_times import RankTimes, rank_times
@@ -122,7 +123,7 @@ def estimate(
         "gradient_s": sync.gradient + batches * times.gradient,
         "parameter_s": sync.parameter + batches * times.parameter,
         "encoding_s": sync.encoding + batches * times.encoding,
-        "optimizer_s": sync.optimizer,
+        "optimizer_s": sync.optimizer + _offloaded(trainings, machines, held, sync.optimizer),
         "fixed_s": columns.software.step_s,
     }
     parts["outer_s"] = around.meetings(pipeline, np.sum(list(parts.values()), axis=0))
@@ -146,6 +147,26 @@ def _stored(trainings: Sequence[Training], machines: Sequence[Machine], compute_
             waits["data_s"][row] = stored.data_s(training, machine.storage, float(compute_s[row]))
             waits["checkpoint_s"][row] = stored.checkpoint_s(training, machine.storage)
     return waits
+
+
+def _offloaded(trainings: Sequence[Training], machines: Sequence[Machine], held: HeldColumns, update_s: F) -> F:
+    """What the update takes longer because its state comes from the memory pool and goes back to it."""
+    longer = np.zeros(len(trainings))
+    for row, (training, machine) in enumerate(zip(trainings, machines, strict=True)):
+        offload, pool = training.offload, machine.memory_pool
+        if offload is None or pool is None:
+            continue
+        layout = training.layout
+        each = state_bytes(training.software.moment_bytes, layout.zero) * 8.0 / offload.parts
+        dense, expert = (layout.shard_ranks, max(layout.edp, 1)) if layout.zero else (1, 1)
+        bits = each * max(float(kind.dense[row]) / dense + float(kind.expert[row]) / expert for kind in held.kinds)
+        load_bps, store_bps = (
+            (pool.both_load_bps, pool.both_store_bps) if offload.overlap else (pool.load_bps, pool.store_bps)
+        )
+        part_s = float(update_s[row]) / offload.parts
+        took_s = offload.update_s(bits / load_bps + pool.latency_s, part_s, bits / store_bps + pool.latency_s)
+        longer[row] = took_s - float(update_s[row])
+    return longer
 
 
 def _bubble(columns: Columns, times: RankTimes, rest: F) -> F:

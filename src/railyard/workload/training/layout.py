@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from railyard.catalog import Accelerator, Model
     from railyard.model.machine import Machine
     from railyard.workload.training.memory import MemoryTable
+    from railyard.workload.training.offload import Offload
     from railyard.workload.training.spec import Precision, SoftwareProfile
     from railyard.workload.training.sync.spec import Communication
 
@@ -236,6 +237,7 @@ def auto(
     precision: Precision = "bf16",
     fixed: Mapping[str, int | str] | None = None,
     communication: Communication | None = None,
+    offload: Offload | None = None,
 ) -> Layout:
     """The fastest layout that fits.
 
@@ -249,6 +251,7 @@ def auto(
         precision: Of the matrix products.
         fixed: Sizes that are given, by the names of `Layout`.
         communication: What the job does about limits of the network.
+        offload: State kept in the machine's memory pool.
 
     Raises:
         InputError: The device has no units for the precision.
@@ -259,7 +262,7 @@ def auto(
     search = Search(
         accelerators=accelerators, domain=domain, global_batch=global_batch, seq_len=seq_len, fixed=dict(fixed or {})
     )
-    trainings = _trainings(model, search, software, precision, communication)
+    trainings = _trainings(model, search, software, precision, (communication, offload))
     if not trainings:
         given = ", ".join(f"{name} {value}" for name, value in search.fixed.items())
         raise LayoutError(
@@ -279,7 +282,7 @@ def _trainings(
     search: Search,
     software: SoftwareProfile,
     precision: Precision,
-    communication: Communication | None = None,
+    ways: tuple[Communication | None, Offload | None] = (None, None),
 ) -> list[Training]:
     """One job a layout; layouts with which the job's way of communicating does not work are left out."""
     found = []
@@ -290,9 +293,10 @@ def _trainings(
             seq_len=search.seq_len,
             software=software,
             precision=precision,
-            communication=communication,
+            communication=ways[0],
+            offload=ways[1],
         )
-        if communication is None or communicates(job):
+        if ways[0] is None or communicates(job):
             found.append(job)
     return found
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from railyard.catalog import Model
+    from railyard.workload.training.offload import Offload
     from railyard.workload.training.sync.spec import Communication
 
 Schedule = Literal["1f1b", "interleaved", "zero-bubble", "dualpipe"]
@@ -349,6 +350,7 @@ class Training:
         data: Reading of samples; None when their time is left out.
         checkpoint: Writing of checkpoints; None when their time is left out.
         communication: What the job does about limits of the network; None sends everything, in every step.
+        offload: State kept in the cluster's memory pool; None keeps all on the accelerators.
     """
 
     model: Model
@@ -363,6 +365,7 @@ class Training:
     data: DataLoading | None = None
     checkpoint: Checkpoint | None = None
     communication: Communication | None = None
+    offload: Offload | None = None
 
     @property
     def step_tokens(self) -> int:

@@ -8,6 +8,7 @@ import numpy as np
 
 from railyard.graph import CollectiveKind, Kind, Stream
 from railyard.workload.training import compute as costs
+from railyard.workload.training.parallel.offloaded import update_in_parts
 from railyard.workload.training.parallel.parameter import gather_behind_optimizer
 from railyard.workload.training.program import NONE
 from railyard.workload.training.sync.meeting import meet
@@ -36,7 +37,7 @@ def finish(step: Step, pending: list[Pending], *, meeting: bool = False) -> NDAr
     _shared_embedding(step, order, pending)
     _split_norms(step, order + 1)
     clip = _gradient_norm(step, order + 2)
-    end = _optimizer(step, order + 3)
+    end = _optimizer(step, order + 3, [] if clip is None else [np.broadcast_to(clip, step.training.layout.pp)])
     if clip is not None:
         for awaited in (*_latest(step, pending), *_overlapped(step)):
             step.program.wait(clip, awaited)
@@ -125,8 +126,8 @@ def _gradient_norm(step: Step, order: int) -> NDArray[np.int64] | None:
     )
 
 
-def _optimizer(step: Step, order: int) -> NDArray[np.int64]:
-    """The update of what each rank holds, and the host's fixed time of a step.
+def _optimizer(step: Step, order: int, clip: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """The update of what each rank holds, or of what it keeps elsewhere, and the host's fixed time of a step.
 
     The buffer of gradients is passed over twice more, for its norm and to clear it. `optimizer_ps` counts parameters,
     so those bytes are put as the parameters whose update moves as many.
@@ -136,10 +137,22 @@ def _optimizer(step: Step, order: int) -> NDArray[np.int64]:
     buffer = updated if training.layout.zero >= 2 else _parameters(step, 1, 1)
     moved = updated + 2.0 * buffer * software.gradient_bytes / software.optimizer_bytes
     update = [costs.optimizer_ps(training, step.cluster.accelerator, count) for count in moved.tolist()]
-    slots = _on_all(step, order, "update", np.array(update, np.int64))
+    took = np.array(update, np.int64)
+    if training.offload is None:
+        slots = _on_all(step, order, "update", took)
+    else:
+        awaited = [*clip, _last_computed(step)]
+        slots = update_in_parts(step, training.offload, order, (own, took), awaited)
     if training.software.step_ps:
         slots = _on_all(step, order + 1, "host", np.full(pp, training.software.step_ps))
     return slots
+
+
+def _last_computed(step: Step) -> NDArray[np.int64]:
+    """int64[pp], the last computation of every stage's passes."""
+    last = np.zeros(step.training.layout.pp, np.int64)
+    last[step.pieces.stage] = step.pieces.compute
+    return last
 
 
 def _on_all(step: Step, order: int, op: str, duration_ps: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -61,6 +61,8 @@ class Slots:
         return Slots(*(getattr(self, field.name)[order] for field in fields(self)))
 
 
+_GROUPS = {Kind.LOAD: "memory", Kind.STORE: "memory"}
+"""What waits for the memory pool are called, beside the classes of communicators."""
 _DTYPES = {
     "space": np.int8,
     "stage": np.int32,
@@ -127,7 +129,7 @@ class Program:
         """
         order = np.atleast_1d(np.asarray(order, np.int64))
         grouped = kind == Kind.COLLECTIVE
-        group = self.lattice.spaces[space].label if grouped else "pp" if phase == "pipeline" else ""
+        group = self.lattice.spaces[space].label if grouped else _GROUPS.get(kind, "pp" if phase == "pipeline" else "")
         family = self._labels.setdefault((phase, op, group), len(self._labels))
         layers, batches = np.asarray(virtual_stage, np.int64), np.asarray(micro_batch, np.int64)
         columns: dict[str, ArrayLike] = {

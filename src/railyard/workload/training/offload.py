@@ -1,0 +1,66 @@
+"""State that a job keeps in the cluster's memory pool instead of the accelerators' own memory.
+
+The update needs all of it once a step, and it does not fit: it comes and goes in parts. Each part is loaded, updated on
+the accelerator and stored again. With overlap there are three buffers on the accelerator, so that one part is loaded
+and another stored while a third is updated, and the first three are loaded while the step computes; without it there is
+one, and the parts follow one another behind the step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+MASTER_BYTES = 4
+"""Of a parameter in 32 bits, which mixed-precision training updates."""
+_BUFFERS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offload:
+    """State kept in the cluster's memory pool, loaded for each update and stored again.
+
+    Attributes:
+        state: `optimizer`: master parameters and moments; under ZeRO 3, where the master parameters are the
+            parameters, the moments alone.
+        parts: Parts in which it comes and goes; three of them (without overlap one) stay on the accelerator as buffers.
+        overlap: The next part is loaded and the last one stored while one is updated, and the first three are loaded
+            while the step computes; else each is loaded, updated and stored by turns.
+    """
+
+    state: Literal["optimizer"] = "optimizer"
+    parts: int = 8
+    overlap: bool = True
+
+    @property
+    def buffers(self) -> int:
+        """Parts that have room on the accelerator."""
+        return min(self.parts, _BUFFERS) if self.overlap else 1
+
+    @property
+    def resident(self) -> float:
+        """Share of the state that takes up memory of the accelerator."""
+        return self.buffers / self.parts
+
+    def update_s(self, load_s: float, update_s: float, store_s: float) -> float:
+        """How long the update of a step takes behind its computations.
+
+        Args:
+            load_s: To load a part.
+            update_s: To update it.
+            store_s: To store it.
+        """
+        if not self.overlap:
+            return self.parts * (load_s + update_s + store_s)
+        loaded, updated, stored = [0.0] * self.buffers, 0.0, [0.0] * self.parts
+        for part in range(self.parts):
+            if part >= self.buffers:
+                loaded.append(max(loaded[-1], stored[part - self.buffers]) + load_s)
+            updated = max(updated, loaded[part]) + update_s
+            stored[part] = max(updated, stored[part - 1] if part else 0.0) + store_s
+        return stored[-1]
+
+
+def state_bytes(moment_bytes: int, zero: int) -> int:
+    """Bytes of a parameter's state that can be kept elsewhere."""
+    return 2 * moment_bytes + (MASTER_BYTES if zero < 3 else 0)
