@@ -10,8 +10,8 @@ from railyard.cluster.bill import bill_of
 from railyard.cluster.build import build
 from railyard.cluster.links import Csr, CsrWeighted, LinkTable
 from railyard.cluster.machine import Cluster, StorageServers
-from railyard.cluster.names import link_name, node_name
 from railyard.cluster.memory_pool import PooledMemory
+from railyard.cluster.names import link_name, node_name
 from railyard.cluster.network import Network
 from railyard.cluster.notes import notes_of
 from railyard.cluster.scale_up import ScaleUp

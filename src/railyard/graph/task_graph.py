@@ -136,11 +136,13 @@ class TaskGraph:
     Attributes:
         ranks: Number of ranks; every rank index is below it.
         kind: uint8[n], a `Kind`.
-        rank: int32[n]; rank of a computation, read, write, load or store; source of a transfer; communicator of a collective.
+        rank: int32[n]; rank of a computation, read, write, load or store; source of a transfer; communicator of a
+            collective.
         peer: int32[n]; destination of a transfer, else -1.
         duration_ps: int64[n]; of a computation on a nominal accelerator, else 0.
         size_bytes: int64[n]; of a transfer, read, write, load, store, or of ONE invocation of a collective.
-        count: int32[n]; back-to-back invocations of a collective or transfer, requests of a read or write (load, store), at least 1.
+        count: int32[n]; back-to-back invocations of a collective or transfer, requests of a read or write, at least
+            1.
         collective: uint8[n], a `CollectiveKind`; 0 where none.
         stream: uint8[n], a `Stream`.
         label: int32[n], index into `labels`.

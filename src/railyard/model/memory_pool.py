@@ -16,14 +16,13 @@ class PoolRates:
     Attributes:
         load_bps: Of one rank, bit/s, while nothing is stored.
         store_bps: Of one rank, bit/s, while nothing is loaded.
-        both_load_bps, both_store_bps: Of one rank while all load and store at once.
-        latency_s: Of a load or store, the network in.
+        together_bps: Of one rank, loads and stores together, where they share what they cross; infinite elsewhere.
+        latency_s: Of a load or store, without the network.
     """
 
     load_bps: float
     store_bps: float
-    both_load_bps: float
-    both_store_bps: float
+    together_bps: float
     latency_s: float
 
     @classmethod
@@ -33,13 +32,11 @@ class PoolRates:
         if pool is None:
             return None
         load_bps, store_bps = (_of_rank(cluster, pool, rate) for rate in (pool.load_bps, pool.store_bps))
-        half = _of_rank(cluster, pool, pool.load_bps / 2)
-        together = (half, half) if pool.network == "host" else (load_bps, store_bps)
+        together_bps = pool.load_bps / cluster.ranks_per_server if pool.network == "host" else float("inf")
         return cls(
             load_bps=load_bps,
             store_bps=store_bps,
-            both_load_bps=together[0],
-            both_store_bps=together[1],
+            together_bps=together_bps,
             latency_s=pool.latency_ps * 1e-12,
         )
 
@@ -48,10 +45,10 @@ def _of_rank(cluster: Cluster, pool: PooledMemory, unit_bps: float) -> float:
     """What a rank gets of units of that rate when all ranks ask at once."""
     network, per_server = cluster.pool_network, cluster.ranks_per_server
     if network is None:
-        each, sharing = pool.unit.shape[1], pool.servers_of_unit(cluster.servers)
+        each, sharing = int(pool.unit.shape[1]), pool.servers_of_unit(cluster.servers)
         server_bps = each * min(unit_bps / sharing, pool.port_bps)
-        return min(server_bps / per_server, cluster.server.pcie_bps)
+        return float(min(server_bps / per_server, cluster.server.pcie_bps))
     plan = next(plan for plan in cluster.plans.values() if plan.name == network.name)
     nic_bps = plan.link_bps * float(plan.usable.min()) * network.fabric.payload_efficiency
     lent_bps = min(unit_bps, plan.link_bps * pool.ports.shape[1] * network.fabric.payload_efficiency) * pool.units
-    return min(lent_bps / cluster.ranks, nic_bps * plan.nics / per_server, nic_bps * plan.port_of_rank.shape[1])
+    return float(min(lent_bps / cluster.ranks, nic_bps * plan.nics / per_server, nic_bps * plan.port_of_rank.shape[1]))

@@ -88,6 +88,23 @@ def units_of(cluster: Cluster, pool: PooledMemory, ranks: NDArray[np.int64]) -> 
     return unit.ravel(), stripes
 
 
+def pool_stripes(
+    cluster: Cluster, ranks: NDArray[np.int64], store: NDArray[np.bool_]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Sending and receiving ports of all stripes of each request, int32[k, stripes x pairs of NICs].
+
+    Raises:
+        InputError: The cluster has no memory pool on a network.
+    """
+    pool, network = pool_of(cluster), cluster.pool_network
+    if network is None:
+        raise InputError("the memory pool lies on no network", key="cluster.memory_pool.network")
+    unit, stripes = units_of(cluster, pool, ranks)
+    row = np.repeat(np.arange(len(ranks)), stripes)
+    source, target = directed(network.port_of_rank[ranks][row], pool.ports[unit], store[row])
+    return source.reshape(len(ranks), -1), target.reshape(len(ranks), -1)
+
+
 def _port_load(cluster: Cluster, pool: PooledMemory, ranks: NDArray[np.int64], stores: NDArray[np.bool_]) -> LinkLoads:
     """Loads of the CXL ports of the ranks' servers; none where the memory is the host's own."""
     home, each = ranks // cluster.ranks_per_server, pool.port_load.shape[1]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from railyard.cluster.memory_pool import TIERS as POOL_TIERS
 from railyard.engine.contract import Jitter, Probes, Progress, engines
 from railyard.engine.faults import effects_of, expand, noted
 from railyard.engine.faults import placed as placed_faults
@@ -138,7 +139,7 @@ class PacketEngine:
         bench = IdleNetwork(cluster, placed, settings, policy)
         blocks = measured(bench, lowering, blocks, slicing, self.budget_hops)
         alone_ps = np.append(lowered.entities.even_ps, 0)[lowered.entity]
-        traffic = assemble(lowering, placed, blocks, slicing, alone_ps)
+        traffic = assemble(lowering, placed, blocks, slicing, _unsent_ps(merged, lowering, alone_ps))
         expected_ps = _expected_ps(lowering, slicing) if self.background or self.samples else 0
         sends = len(traffic.traffic.source)
         traffic = with_background(traffic, cluster, self.background, expected_ps)
@@ -264,10 +265,14 @@ def hops_of(lowering: Lowering, payload_bytes: int, *, packets: bool) -> float:
     """Packets of all kinds times the links that they cross, from what the flow engine would load links with."""
     links = lowering.cluster.links
     counted = np.ones(len(links), np.bool_)
-    for name in ("storage read", "storage write", *(() if packets else ("scale-up",))):
+    for name in (*_MODELLED, *(() if packets else ("scale-up",))):
         if name in links.tiers:
             counted &= links.tier != links.tiers.index(name)
     return float(_load(lowering)[counted].sum()) / payload_bytes * (1 + ACKNOWLEDGEMENTS)
+
+
+_MODELLED = ("storage read", "storage write", *POOL_TIERS)
+"""Tiers that no packet crosses: devices limit the links of their ports, CXL is no network of packets."""
 
 
 def _durations(
@@ -286,6 +291,16 @@ def _is_of_all_time(effect: Effect) -> bool:
     """Whether links have another rate during the entire run."""
     spell = effect.spell if isinstance(effect, LinkRate) and effect.factor > 0 else None
     return spell is not None and spell.begin_ps == 0 and spell.end_ps is None
+
+
+def _unsent_ps(merged: Merged, lowering: Lowering, alone_ps: NDArray[np.int64]) -> NDArray[np.int64]:
+    """int64[n], how long communications take that cross no network: those of memory pools as in the flow engine."""
+    graph, cluster = merged.graph, lowering.cluster
+    pooled = np.isin(graph.kind, (Kind.LOAD, Kind.STORE))
+    if not pooled.any() or cluster.pool_network is not None:
+        return alone_ps
+    timeline = FLOW.run(merged, lowering.lowered, cluster.links)
+    return np.where(pooled, timeline.end_ps - timeline.start_ps, alone_ps)
 
 
 def _degraded(placed: Placed, cluster: Cluster, effects: Sequence[Effect]) -> Placed:
@@ -352,7 +367,7 @@ def _link_bytes(placed: Placed, lowering: Lowering, result: Record, slicing: Sli
     known = placed.link >= 0
     carried = np.bincount(placed.link[known], result.table("links")["bytes"][known] * slicing.factor, minlength=links)
     load = _load(lowering)
-    modelled = ["storage read", "storage write", *(() if slicing.packets else ("scale-up",))]
+    modelled = [*_MODELLED, *(() if slicing.packets else ("scale-up",))]
     for name in modelled:
         if name in cluster.links.tiers:
             in_tier = cluster.links.tier == cluster.links.tiers.index(name)

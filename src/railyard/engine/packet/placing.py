@@ -22,6 +22,7 @@ from railyard.engine.packet.blocks import (
 )
 from railyard.engine.packet.records import PacketNetwork
 from railyard.engine.packet.scale_up_block import scale_up_block
+from railyard.errors import InputError
 from railyard.routes import Routes
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Placed:
     Attributes:
         network: The network.
         link: int64[links], id in the cluster's link table, -1 where it has none.
-        storage: First host of the storage network's ports; 0 where storage lies on the back-end.
+        storage: First host of the ports of the network of storage and memory pool; 0 where that is the back-end.
         scale_up: First of the ranks' hosts on scale-up, -1 where scale-up is not made of packets.
         domain_switch: First of the hosts that stand for reducing scale-up switches, -1 where there are none.
         reducer: int64[ports], host of the reducing switch next to each back-end port; empty where the fabric has none.
@@ -78,9 +79,10 @@ def place(cluster: Cluster, *, scale_up: bool, packet_bytes: int, header_bytes: 
     )
     blocks = [network_block(cluster, back_end, reduces=reduces)]
     storage = 0
-    if cluster.storage is not None and cluster.storage is not back_end:
+    away = _away(cluster)
+    if away is not None:
         storage = sum(block.hosts for block in blocks)
-        blocks.append(network_block(cluster, cluster.storage))
+        blocks.append(network_block(cluster, away))
     first = switch = -1
     if scale_up and cluster.scale_up.kind != "none":
         first = sum(block.hosts for block in blocks)
@@ -89,7 +91,7 @@ def place(cluster: Cluster, *, scale_up: bool, packet_bytes: int, header_bytes: 
     network, link = joined(blocks)
     left_out = [
         "the non-minimal routes of the topology: packets take minimal ones"
-        for part in (back_end, cluster.storage)
+        for part in (back_end, away)
         if part is not None and part.wiring.detour is not None
     ]
     return Placed(
@@ -102,6 +104,23 @@ def place(cluster: Cluster, *, scale_up: bool, packet_bytes: int, header_bytes: 
         base_rtt_ps=base_rtt_ps(cluster, packet_bytes, header_bytes),
         left_out=tuple(dict.fromkeys(left_out)),
     )
+
+
+def _away(cluster: Cluster) -> Network | None:
+    """The network beside the back-end on which storage or the memory pool lies.
+
+    Raises:
+        InputError: They lie on two.
+    """
+    found = (cluster.storage, cluster.pool_network)
+    stores = [network for network in found if network is not None and network is not cluster.back_end]
+    if len(stores) == 2 and stores[0] is not stores[1]:
+        raise InputError(
+            "the packet engine simulates one network beside the back-end, and storage and memory pool lie on two",
+            key="memory_pool.network",
+            allowed="back_end, or the network of storage",
+        )
+    return stores[0] if stores else None
 
 
 def joined(blocks: Sequence[NetworkBlock]) -> tuple[PacketNetwork, Ints]:
@@ -215,15 +234,18 @@ def _rates(cluster: Cluster, network: Network, ids: Ints, source: Ints, target: 
     kind = np.array([name == "access" for name in kinds])[cluster.links.tier[ids] - first]
     factor = np.where(kind, fabric.transport_efficiency, 1 / fabric.fabric_efficiency)
     rate: NDArray[np.float64] = cluster.links.free_bps[ids] * factor
-    servers = cluster.storage_servers
-    if servers is None or servers.local or network is not cluster.storage or not servers.ports.size:
-        return rate
-    width = servers.ports.shape[1]
-    reads = np.full(network.ports, np.inf)
-    writes = np.full(network.ports, np.inf)
-    reads[servers.ports] = (cluster.links.rate_bps[servers.read_link] / width)[:, None]
-    writes[servers.ports] = (cluster.links.rate_bps[servers.write_link] / width)[:, None]
     ports = network.ports
+    reads, writes = np.full(ports, np.inf), np.full(ports, np.inf)
+    servers, pool = cluster.storage_servers, cluster.memory_pool
+    devices: list[tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]] = []
+    if servers is not None and network is cluster.storage:
+        devices.append((servers.ports, servers.read_link, servers.write_link))
+    if pool is not None and network is cluster.pool_network:
+        devices.append((pool.ports, pool.load_link, pool.store_link))
+    for at, read, write in devices:
+        width = max(at.shape[1], 1)
+        reads[at] = (cluster.links.rate_bps[read] / width)[:, None]
+        writes[at] = (cluster.links.rate_bps[write] / width)[:, None]
     rate = np.where(source < ports, np.minimum(rate, reads[np.minimum(source, ports - 1)]), rate)
     return np.where(target < ports, np.minimum(rate, writes[np.minimum(target, ports - 1)]), rate)
 

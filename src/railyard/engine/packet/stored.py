@@ -1,11 +1,13 @@
-"""Reads and writes of storage as flows of a traffic class of their own."""
+"""Reads and writes of storage and of a memory pool on a network, as flows of a traffic class of their own."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.collective.lowering.memory_pool import pool_stripes
 from railyard.collective.lowering.storage import stripes_of
 from railyard.engine.packet.plan import GATE
 from railyard.engine.packet.records import AT_RECEIVER
@@ -13,11 +15,11 @@ from railyard.engine.packet.task_flows import TaskFlows
 from railyard.graph import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    from railyard.cluster import Cluster
+    from railyard.cluster import Cluster, Network
     from railyard.engine.packet.placing import Placed
     from railyard.engine.packet.task_flows import Slicing
     from railyard.graph import TaskGraph
@@ -28,24 +30,51 @@ STORAGE_CLASS = 1
 
 def storage_flows(graph: TaskGraph, cluster: Cluster, placed: Placed, slicing: Slicing) -> Iterator[TaskFlows]:
     """Flows of the reads and writes that cross a network, by direction and size; local disks are no network."""
-    servers, network = cluster.storage_servers, cluster.storage
-    if servers is None or servers.local or network is None:
-        return
-    for kind in (Kind.READ, Kind.WRITE):
+    servers, pool = cluster.storage_servers, cluster.memory_pool
+    if servers is not None and cluster.storage is not None:
+        about = _Stored(cluster.storage, stripes_of, servers.latency_ps, "storage", (Kind.READ, Kind.WRITE))
+        yield from _flows(graph, cluster, placed, slicing, about)
+    if pool is not None and cluster.pool_network is not None:
+        about = _Stored(cluster.pool_network, pool_stripes, pool.latency_ps, "memory pool", (Kind.LOAD, Kind.STORE))
+        yield from _flows(graph, cluster, placed, slicing, about)
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What is read and written.
+
+    Attributes:
+        network: On which it lies.
+        stripes: Sending and receiving ports of requests.
+        latency_ps: Of a device.
+        name: For labels.
+        kinds: What reads and what writes.
+    """
+
+    network: Network
+    stripes: Callable[..., tuple[NDArray[np.int32], NDArray[np.int32]]]
+    latency_ps: int
+    name: str
+    kinds: tuple[Kind, Kind]
+
+
+def _flows(graph: TaskGraph, cluster: Cluster, placed: Placed, slicing: Slicing, about: _Stored) -> Iterator[TaskFlows]:
+    network, first = about.network, 0 if about.network is cluster.back_end else placed.storage
+    for kind in about.kinds:
         every = np.flatnonzero(graph.kind == kind)
         for size in np.unique(graph.size_bytes[every]):
             tasks = every[graph.size_bytes[every] == size]
-            write = np.full(len(tasks), kind == Kind.WRITE)
-            source, target = stripes_of(cluster, graph.rank[tasks].astype(np.int64), write)
+            write = np.full(len(tasks), kind == about.kinds[1])
+            source, target = about.stripes(cluster, graph.rank[tasks].astype(np.int64), write)
             rows = source.shape[1]
             path_ps = network.path_latency_ps(source[:, 0], target[:, 0])
             links_ps = float((path_ps - network.fabric.end_latency_ps).mean())
-            fixed_ps = (servers.latency_ps + 2 * float(path_ps.mean())) / slicing.factor
+            fixed_ps = (about.latency_ps + 2 * float(path_ps.mean())) / slicing.factor
             yield TaskFlows(
                 tasks=tasks,
                 rows=rows,
-                source=source.ravel().astype(np.int64) + placed.storage,
-                target=target.ravel().astype(np.int64) + placed.storage,
+                source=source.ravel().astype(np.int64) + first,
+                target=target.ravel().astype(np.int64) + first,
                 size_bytes=_sizes(int(size) / slicing.factor, rows, len(tasks)),
                 delay_ps=np.zeros(len(tasks) * rows, np.int64),
                 klass=STORAGE_CLASS,
@@ -55,7 +84,7 @@ def storage_flows(graph: TaskGraph, cluster: Cluster, placed: Placed, slicing: S
                 last=np.arange(rows),
                 start_ps=max(fixed_ps - links_ps, 0.0),
                 surplus_ps=max(links_ps - fixed_ps, 0.0),
-                label="storage write" if kind == Kind.WRITE else "storage read",
+                label=f"{about.name} {kind.name.lower()}",
             )
 
 

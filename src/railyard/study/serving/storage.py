@@ -94,8 +94,9 @@ def _storage_links(
     """From storage or the memory pool to each replica or back; every rank moves its part."""
     away = [pool.role for pool in pools if pool.home != 0]
     if away:
+        place = "storage" if lower is lower_storage else "memory pool"
         raise InputError(
-            f"the cluster's {'storage' if lower is lower_storage else 'memory pool'} has no way to the pool `{away[0]}`, which has a network of its own",
+            f"the cluster's {place} has no way to the pool `{away[0]}`, which has a network of its own",
             key=f"pools.{away[0]}.network",
         )
     cluster = networks.clusters[0]

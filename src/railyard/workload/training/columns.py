@@ -128,8 +128,8 @@ class JobColumns:
     """What the job itself adds: sequence length, width of its GEMM operands in bits, load of its busiest expert rank.
 
     `kept_dense` and `kept_expert` are bytes a parameter that its way of communicating keeps on the device; `dispatch`
-    the bytes of tokens on their way to experts, over those of 16 bits; `dispatch_cast` the traffic of coding a number; `resident` the
-    share of the optimizer's state that lies in the accelerator's own memory.
+    the bytes of tokens on their way to experts, over those of 16 bits; `dispatch_cast` the traffic of coding a number;
+    `resident` the share of the optimizer's state that lies in the accelerator's own memory.
     """
 
     seq_len: F

@@ -160,12 +160,9 @@ def _offloaded(trainings: Sequence[Training], machines: Sequence[Machine], held:
         each = state_bytes(training.software.moment_bytes, layout.zero) * 8.0 / offload.parts
         dense, expert = (layout.shard_ranks, max(layout.edp, 1)) if layout.zero else (1, 1)
         bits = each * max(float(kind.dense[row]) / dense + float(kind.expert[row]) / expert for kind in held.kinds)
-        load_bps, store_bps = (
-            (pool.both_load_bps, pool.both_store_bps) if offload.overlap else (pool.load_bps, pool.store_bps)
-        )
         part_s = float(update_s[row]) / offload.parts
-        took_s = offload.update_s(bits / load_bps + pool.latency_s, part_s, bits / store_bps + pool.latency_s)
-        longer[row] = took_s - float(update_s[row])
+        took_s = offload.update_s(bits / pool.load_bps + pool.latency_s, part_s, bits / pool.store_bps + pool.latency_s)
+        longer[row] = max(took_s, part_s + offload.moved * bits / pool.together_bps) - float(update_s[row])
     return longer
 
 

@@ -337,7 +337,8 @@ def nearest_that_fit(training: Training, accelerator: Accelerator, count: int = 
         seq_len=training.seq_len,
         fixed={},
     )
-    tried = _trainings(training.model, search, training.software, training.precision, training.communication)
+    ways = training.communication, training.offload
+    tried = _trainings(training.model, search, training.software, training.precision, ways)
     good = [found.layout for found in _that_fit(tried, accelerator)] if tried else []
     return tuple(sorted(good, key=lambda layout: _distance(layout, asked))[:count])
 

@@ -42,6 +42,11 @@ class Offload:
         """Share of the state that takes up memory of the accelerator."""
         return self.buffers / self.parts
 
+    @property
+    def moved(self) -> int:
+        """Parts that are loaded or stored behind the computations of a step."""
+        return 2 * self.parts - (self.buffers if self.overlap else 0)
+
     def update_s(self, load_s: float, update_s: float, store_s: float) -> float:
         """How long the update of a step takes behind its computations.
 

@@ -66,8 +66,8 @@ def update_in_parts(
 
 def _add(step: Step, kind: Kind, stream: Stream, order: int, op: str, **columns: Any) -> NDArray[np.int64]:
     stages = np.arange(step.training.layout.pp)
-    where = {"stage": stages, "order": np.full(len(stages), order)}
-    return step.program.add("rank", kind, stream, phase="optimizer", op=op, **where, **columns)
+    orders = np.full(len(stages), order)
+    return step.program.add("rank", kind, stream, stage=stages, order=orders, phase="optimizer", op=op, **columns)
 
 
 def check_room(cluster: Cluster, rank_bytes: NDArray[np.float64]) -> None:
