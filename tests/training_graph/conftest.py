@@ -71,6 +71,8 @@ class Jobs:
             servers=-(-ranks // 8),
             ranks_per_server=8,
             storage_servers=None,
+            memory_pool=None,
+            plans={"back_end": SimpleNamespace(usable=np.ones(1))},
         )
 
     def graph(self, training, **options):

@@ -182,7 +182,7 @@ _COLUMNS: dict[type[Entry], dict[str, Callable[[Entry], str]]] = {
         "attachment": _column(MemoryPool, lambda it: it.attachment),
         "read": _column(MemoryPool, lambda it: units.format_byte_rate(it.read_bps)),
         "port": _column(MemoryPool, lambda it: units.format_byte_rate(it.port_bps)),
-        "capacity": _column(MemoryPool, lambda it: _said(it, "capacity_bytes")),
+        "capacity": _column(MemoryPool, lambda it: _value_text(it, "capacity_bytes")),
         "price a TB": _column(MemoryPool, lambda it: _money(it.price_usd_per_tb)),
     },
     Model: {

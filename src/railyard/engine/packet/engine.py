@@ -24,6 +24,7 @@ from railyard.engine.packet.link_faults import link_faults
 from railyard.engine.packet.lowering import Lowering
 from railyard.engine.packet.placing import Placed, place
 from railyard.engine.packet.running import run
+from railyard.engine.packet.stored import unsent_ps
 from railyard.engine.packet.task_flows import Slicing
 from railyard.errors import InputError, SimulationError
 from railyard.fault import Late, LinkRate, SlowAccelerator
@@ -139,7 +140,7 @@ class PacketEngine:
         bench = IdleNetwork(cluster, placed, settings, policy)
         blocks = measured(bench, lowering, blocks, slicing, self.budget_hops)
         alone_ps = np.append(lowered.entities.even_ps, 0)[lowered.entity]
-        traffic = assemble(lowering, placed, blocks, slicing, _unsent_ps(merged, lowering, alone_ps))
+        traffic = assemble(lowering, placed, blocks, slicing, unsent_ps(merged, lowered, cluster, alone_ps))
         expected_ps = _expected_ps(lowering, slicing) if self.background or self.samples else 0
         sends = len(traffic.traffic.source)
         traffic = with_background(traffic, cluster, self.background, expected_ps)
@@ -291,16 +292,6 @@ def _is_of_all_time(effect: Effect) -> bool:
     """Whether links have another rate during the entire run."""
     spell = effect.spell if isinstance(effect, LinkRate) and effect.factor > 0 else None
     return spell is not None and spell.begin_ps == 0 and spell.end_ps is None
-
-
-def _unsent_ps(merged: Merged, lowering: Lowering, alone_ps: NDArray[np.int64]) -> NDArray[np.int64]:
-    """int64[n], how long communications take that cross no network: those of memory pools as in the flow engine."""
-    graph, cluster = merged.graph, lowering.cluster
-    pooled = np.isin(graph.kind, (Kind.LOAD, Kind.STORE))
-    if not pooled.any() or cluster.pool_network is not None:
-        return alone_ps
-    timeline = FLOW.run(merged, lowering.lowered, cluster.links)
-    return np.where(pooled, timeline.end_ps - timeline.start_ps, alone_ps)
 
 
 def _degraded(placed: Placed, cluster: Cluster, effects: Sequence[Effect]) -> Placed:

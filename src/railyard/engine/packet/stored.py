@@ -9,6 +9,7 @@ import numpy as np
 
 from railyard.collective.lowering.memory_pool import pool_stripes
 from railyard.collective.lowering.storage import stripes_of
+from railyard.engine.flow import FLOW
 from railyard.engine.packet.plan import GATE
 from railyard.engine.packet.records import AT_RECEIVER
 from railyard.engine.packet.task_flows import TaskFlows
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster, Network
+    from railyard.engine.lowering import Lowered
     from railyard.engine.packet.placing import Placed
     from railyard.engine.packet.task_flows import Slicing
-    from railyard.graph import TaskGraph
+    from railyard.graph import Merged, TaskGraph
 
 STORAGE_CLASS = 1
 """Traffic class of storage, beside the collectives' class 0."""
@@ -37,6 +39,15 @@ def storage_flows(graph: TaskGraph, cluster: Cluster, placed: Placed, slicing: S
     if pool is not None and cluster.pool_network is not None:
         about = _Stored(cluster.pool_network, pool_stripes, pool.latency_ps, "memory pool", (Kind.LOAD, Kind.STORE))
         yield from _flows(graph, cluster, placed, slicing, about)
+
+
+def unsent_ps(merged: Merged, lowered: Lowered, cluster: Cluster, alone_ps: NDArray[np.int64]) -> NDArray[np.int64]:
+    """int64[n], how long communications take that no packet carries: loads by CXL or from the host as flows do."""
+    pooled = np.isin(merged.graph.kind, (Kind.LOAD, Kind.STORE))
+    if not pooled.any() or cluster.pool_network is not None:
+        return alone_ps
+    timeline = FLOW.run(merged, lowered, cluster.links)
+    return np.where(pooled, timeline.end_ps - timeline.start_ps, alone_ps)
 
 
 @dataclass(frozen=True)

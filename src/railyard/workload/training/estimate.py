@@ -123,7 +123,7 @@ def estimate(
         "gradient_s": sync.gradient + batches * times.gradient,
         "parameter_s": sync.parameter + batches * times.parameter,
         "encoding_s": sync.encoding + batches * times.encoding,
-        "optimizer_s": sync.optimizer + _offloaded(trainings, machines, held, sync.optimizer),
+        "optimizer_s": sync.optimizer + _offloaded(trainings, machines, pipeline, sync.optimizer),
         "fixed_s": columns.software.step_s,
     }
     parts["outer_s"] = around.meetings(pipeline, np.sum(list(parts.values()), axis=0))
@@ -149,7 +149,7 @@ def _stored(trainings: Sequence[Training], machines: Sequence[Machine], compute_
     return waits
 
 
-def _offloaded(trainings: Sequence[Training], machines: Sequence[Machine], held: HeldColumns, update_s: F) -> F:
+def _offloaded(trainings: Sequence[Training], machines: Sequence[Machine], pipeline: PipelineRanks, update_s: F) -> F:
     """What the update takes longer because its state comes from the memory pool and goes back to it."""
     longer = np.zeros(len(trainings))
     for row, (training, machine) in enumerate(zip(trainings, machines, strict=True)):
@@ -159,7 +159,7 @@ def _offloaded(trainings: Sequence[Training], machines: Sequence[Machine], held:
         layout = training.layout
         each = state_bytes(training.software.moment_bytes, layout.zero) * 8.0 / offload.parts
         dense, expert = (layout.shard_ranks, max(layout.edp, 1)) if layout.zero else (1, 1)
-        bits = each * max(float(kind.dense[row]) / dense + float(kind.expert[row]) / expert for kind in held.kinds)
+        bits = each * max(float(kind.dense[row]) / dense + float(kind.expert[row]) / expert for kind in pipeline.kinds)
         part_s = float(update_s[row]) / offload.parts
         took_s = offload.update_s(bits / pool.load_bps + pool.latency_s, part_s, bits / pool.store_bps + pool.latency_s)
         longer[row] = max(took_s, part_s + offload.moved * bits / pool.together_bps) - float(update_s[row])

@@ -142,7 +142,7 @@ def _optimizer(step: Step, order: int, clip: list[NDArray[np.int64]]) -> NDArray
         slots = _on_all(step, order, "update", took)
     else:
         awaited = [*clip, _last_computed(step)]
-        slots = update_in_parts(step, training.offload, order, (own, took), awaited)
+        slots = update_in_parts(step, training.offload, order, (updated, took), awaited)
     if training.software.step_ps:
         slots = _on_all(step, order + 1, "host", np.full(pp, training.software.step_ps))
     return slots
