@@ -76,6 +76,64 @@ def test_a_wrong_fault_is_named(play, line, told):
     assert error.value.problems[0].line == 3
 
 
+TABLE = "at,where,event,value\n"
+
+
+@pytest.fixture
+def play_table(tmp_path):
+    def go(rows: str):
+        (tmp_path / "one.cm").write_text(MATRIX)
+        (tmp_path / "faults.csv").write_text(TABLE + rows)
+        preset = fabric("uec-htsim")
+        return run(TrafficRun(tmp_path / "one.cm", None, preset, preset.settings, faults=tmp_path / "faults.csv"))
+
+    return go
+
+
+@pytest.mark.parametrize(
+    ("rows", "records"),
+    [
+        ("5 us,h0-leaf0,down,\n60 us,h0-leaf0,up,\n", "- {kind: link-down, cable: h0-leaf0, at: 5 us, for: 55 us}\n"),
+        ("0 us,h15-leaf7,rate,0.5\n", "- {kind: degrade-link, cable: h15-leaf7, factor: 50 %}\n"),
+        ("# noise\n0 us,*,errors,1e-6\n", "- {kind: bit-errors, ratio: 1e-6}\n"),
+        ("5 us,core0,down,\n", "- {kind: switch-down, switch: core0, at: 5 us}\n"),
+    ],
+)
+def test_a_table_of_events_is_what_the_records_are(play, play_table, rows, records):
+    assert play_table(rows).record.meta["digest"] == play(records).record.meta["digest"]
+
+
+@pytest.mark.parametrize(
+    ("row", "named"),
+    [
+        ("5 us,rack1,down,", "no such node"),
+        ("5 us,h0-h1,down,", "no cable"),
+        ("5 us,h0-leaf0,dwon,", "did you mean `down`"),
+        ("5,h0-leaf0,down,", "unit"),
+        ("5 us,h0-leaf0,down,1", "takes no value"),
+        ("5 us,h0-leaf0,rate,1.5", "1"),
+        ("5 us,h0-leaf0,rate,", "needs a value"),
+        ("-5 us,h0-leaf0,down,", "negative"),
+        ("5 us,a-b-c,down,", "two nodes"),
+        ("5 us,h0-leaf0,down", "cells"),
+    ],
+)
+def test_a_wrong_row_is_named_with_its_line(play_table, row, named):
+    with pytest.raises(InputError, match=r"faults\.csv") as error:
+        play_table(f"1 s,h1,down,\n{row}\n")
+    assert named in str(error.value)
+    assert error.value.problems[0].line == 3
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "at,where,event\n1 us,h0,down\n"])
+def test_a_table_without_its_heading_is_refused(tmp_path, play_table, text):
+    (tmp_path / "one.cm").write_text(MATRIX)
+    (tmp_path / "faults.csv").write_text(text)
+    preset = fabric("uec-htsim")
+    with pytest.raises(InputError, match="at,where,event,value"):
+        run(TrafficRun(tmp_path / "one.cm", None, preset, preset.settings, faults=tmp_path / "faults.csv"))
+
+
 @given(st.text(max_size=60))
 def test_any_text_is_read_or_refused(tmp_path_factory, text):
     folder = tmp_path_factory.mktemp("fuzz")

@@ -144,7 +144,8 @@ def packet(
         int, typer.Option("--threads", min=1, max=256, help="Threads; results do not depend on it.")
     ] = 1,
     faults: Annotated[
-        Path | None, typer.Option("--faults", metavar="FILE.yaml", help="What goes wrong, and when.")
+        Path | None,
+        typer.Option("--faults", metavar="FILE", help="What goes wrong, and when: FILE.yaml, or a table FILE.csv."),
     ] = None,
     fct: Annotated[Path | None, typer.Option("--fct", metavar="FILE.csv", help="Write a row a flow.")] = None,
     report: Annotated[

@@ -50,7 +50,8 @@ class TrafficRun:
         seed: Of every random choice.
         threads: Threads of the engine; results do not depend on it.
         probe: Whether the run is made again with samples of queues and senders, for the report.
-        faults: File of what happens to links in time; see `railyard.study.traffic.fault_file`.
+        faults: File of what happens to links in time: records as a scenario has them, see
+            `railyard.study.traffic.fault_file`, or a table in CSV, see `fault_table`.
         kind: Of the work.
     """
 
@@ -102,9 +103,10 @@ def run(given: TrafficRun, *, progress: Callable[[int, int], None] | None = None
     settings = _settings(given, tree, network, overrides)
     names = LinkNames(tree, network, LINK_TIERS)
     if given.faults is not None:
-        from railyard.study.traffic import fault_file  # what it imports, a run without faults has no use for
+        from railyard.study.traffic import fault_file, fault_table  # a run without faults has no use for them
 
-        settings = replace(settings, faults=fault_file.read(given.faults, links, names))
+        form = fault_table if given.faults.suffix == ".csv" else fault_file
+        settings = replace(settings, faults=form.read(given.faults, links, names))
     play = partial(simulate, links, threads=given.threads, progress=progress)
     result = play(sent.traffic, settings)
     cpu_s = _cpu_s() - begin

@@ -1,0 +1,94 @@
+"""Reads faults in time from a table, as logs of events have them: one a line, under a heading.
+
+    at,where,event,value
+    20 us,h3-leaf0,down,
+    60 us,h3-leaf0,up,
+    10 us,leaf0-spine1,rate,0.25
+    5 us,core2,down,
+    0 us,*,errors,1e-9
+
+`where` is a cable (two nodes and a dash between), a node with all its links, or `*`, every link; both directions of
+each. Nodes are h0, h1, ... (hosts), leaf0, ..., spine0, ..., core0, .... `down` and `up` need no value; `rate` takes
+the part that is kept, `errors` the part of bits that arrives wrong.
+"""
+
+from __future__ import annotations
+
+import csv
+from typing import TYPE_CHECKING
+
+from railyard import units
+from railyard.engine.packet.faults import LinkFault, of_node
+from railyard.errors import InputError, did_you_mean
+from railyard.study.traffic.fault_file import TreePlaces
+from railyard.workload.replay.text_file import decimal, lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from railyard.engine.packet import PacketNetwork
+    from railyard.study.traffic.played import LinkNames
+
+COLUMNS = ("at", "where", "event", "value")
+EVENTS = ("down", "up", "rate", "errors")
+
+
+def read(path: Path, network: PacketNetwork, names: LinkNames) -> tuple[LinkFault, ...]:
+    """The faults of a file, in the order of its lines.
+
+    Args:
+        path: The file.
+        network: Whose links they are.
+        names: Of its nodes.
+
+    Raises:
+        InputError: The file cannot be read or a line is wrong; with the line.
+    """
+    rows = [(number, text) for number, text in lines(path) if text.strip() and not text.startswith("#")]
+    if not rows:
+        raise InputError("the file holds no faults", file=path, allowed=",".join(COLUMNS))
+    heading = tuple(_cells(rows[0][1]))
+    if heading != COLUMNS:
+        raise InputError(
+            "the first line names the columns", file=path, line=rows[0][0], found=rows[0][1], allowed=",".join(COLUMNS)
+        )
+    faults: list[LinkFault] = []
+    for number, text in rows[1:]:
+        try:
+            faults += _faults(_cells(text), network, names)
+        except InputError as error:
+            raise error.located(file=path, line=number) from None
+    return tuple(faults)
+
+
+def _cells(text: str) -> list[str]:
+    return [cell.strip() for cell in next(csv.reader([text]))]
+
+
+def _faults(cells: list[str], network: PacketNetwork, names: LinkNames) -> list[LinkFault]:
+    if len(cells) != len(COLUMNS):
+        raise InputError("as many cells as the heading has", found=len(cells), allowed=len(COLUMNS))
+    at, where, event, value = cells
+    if event not in EVENTS:
+        raise InputError("unknown event", key="event", found=event, allowed=EVENTS, hint=did_you_mean(event, EVENTS))
+    at_ps = units.time(at)
+    links = _links(where, network, names)
+    if event in ("down", "up"):
+        if value:
+            raise InputError(f"{event!r} takes no value", key="value", found=value)
+        return [LinkFault(at_ps, link, "rate", float(event == "up")) for link in links]
+    if not value:
+        raise InputError(f"{event!r} needs a value", key="value", allowed="0 to 1")
+    return [
+        LinkFault(at_ps, link, "rate" if event == "rate" else "errors", decimal(value, "value", high=1.0))
+        for link in links
+    ]
+
+
+def _links(where: str, network: PacketNetwork, names: LinkNames) -> Iterable[int]:
+    if where == "*":
+        return range(network.links)
+    if "-" not in where:
+        return [int(link) for link in of_node(network, names.number(where, "where"))]
+    return [int(link) for link in TreePlaces(network, names).cable(where)]
