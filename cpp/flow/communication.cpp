@@ -91,8 +91,15 @@ void Run::schedule(Motion& motion, FlowId id, double rate) {
 /// One recomputation for all that happened at this picosecond.
 void Run::settle() {
   if (!changed_links_.empty()) apply_link_faults();
-  if (rerouted_) reroute();
+  if (rerouted_) {
+    find_rates();  // WHY: what moves is brought up to now at the rate that it had, which a change of its links hides
+    reroute();
+  }
   if (!changed_ranks_.empty()) apply_contention();
+  find_rates();
+}
+
+void Run::find_rates() {
   if (!sharing_.unsettled()) return;
   sharing_.settle();
   for (const RateChange& change : sharing_.changes()) {

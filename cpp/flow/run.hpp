@@ -98,6 +98,7 @@ class Run {
   void launch(TaskId id, std::uint32_t row, double bits);
   void flow_event(FlowId id, std::uint32_t stamp);
   void settle();
+  void find_rates();
   void move(Motion& motion, FlowId id, double rate);
   void schedule(Motion& motion, FlowId id, double rate);
 
