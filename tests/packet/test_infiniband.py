@@ -90,6 +90,17 @@ def test_a_buffer_bounds_the_rate_by_the_round_trip_of_its_credit():
         assert on_wire(8_192_000) / (found.duration_ps[0] - 8_000_000) == pytest.approx(bound, rel=0.02)
 
 
+@pytest.mark.parametrize(("reach_us", "share"), [(0, None), (100, 1 / 2), (200, 1.0), (400, 1.0)])
+def test_boxes_for_long_links_hold_what_their_round_trip_carries(reach_us, share):
+    """Links of 100 us, 400 Gb/s: 128 KiB less 16 KiB a round trip of 200 us, or what so much of it carries."""
+    far = leaf_spine(2, leaf_hosts=1, spines=1, rate_bps=G400, latency_ps=100_000_000)
+    options = {**STATIC, "link_credit_reach_ps": reach_us * 10**6, "rdma_rto_ps": 10**11}
+    size = 200_000_000
+    took_s = run(far, Traffic.of(2, 0, 1, size), Settings(**options)).column("receiver_finish_ps")[0] * 1e-12
+    expected = 8 * 112 * 1024 / 200e-6 if share is None else share * G400
+    assert 8 * on_wire(size) / (took_s - 400e-6) == pytest.approx(expected, rel=0.02)
+
+
 def incast(settings, size=1_000_000):
     """Hosts of leaves 0 and 1 send to host 24; meanwhile host 3 sends to host 30, which nobody else wants."""
     network = ndr(32, leaf_hosts=8, spines=8)

@@ -83,6 +83,7 @@ RARE = {
     "rdma_control_class": "switches without flow control know no classes",
     "control_class": "switches without flow control know no classes",
     "link_credit_high_limit": "no lane has high priority",
+    "link_credit_reach_ps": "links of 1 us hold more than their round trip carries",
     "link_credit_watch_ps": _STILL,
     "pfc_watch_ps": _STILL,
     "pfc_stall_ps": _STILL,

@@ -187,3 +187,20 @@ def test_every_setting_can_be_written():
 def test_wrong_values_are_refused(text):
     with pytest.raises(InputError):
         assign(PacketSettings(), [text])
+
+
+@pytest.mark.parametrize(("most", "loses"), [(0, False), (100_000, True), (10_000_000, False)])
+def test_an_ingress_with_less_headroom_than_its_link_needs_loses_packets(most, loses):
+    """Links of 50 us at 100 Gb/s: 1.25 MB fly when a pause leaves; hosts of the other leaf send to one."""
+    far = leaf_spine(8, leaf_hosts=4, spines=1, rate_bps=10**11, latency_ps=50_000_000)
+    traffic = Traffic.of(8, [0, 1, 2, 3, 5], [4] * 5, 20_000_000)
+    options = {
+        "transport": "rdma",
+        "rdma_control": "line-rate",
+        "switching": "pfc",
+        "trim": False,
+        "rdma_rto_ps": 10**10,
+        "pfc_headroom_most_bytes": most,
+    }
+    found = run(far, traffic, Settings(**options))
+    assert (found.meta["packets"]["dropped"] > 0) == loses
