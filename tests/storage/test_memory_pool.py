@@ -160,15 +160,20 @@ def test_what_cannot_be_is_refused_by_name(spec, key, words):
 
 def test_an_update_in_parts_by_hand():
     """Loads of 3, updates of 1, stores of 2, five parts: the fourth load waits for the first store, which ends at 3."""
-    assert Offload(parts=5).update_s(3.0, 1.0, 2.0) == 12.0
-    assert Offload(parts=5, overlap=False).update_s(3.0, 1.0, 2.0) == 30.0
-    assert Offload(parts=2).update_s(3.0, 1.0, 2.0) == 5.0
+    assert Offload(parts=5).update_s(3.0, 1.0, 2.0, 100.0) == 10.0
+    assert Offload(parts=5, overlap=False).update_s(3.0, 1.0, 2.0, 100.0) == 30.0
+    assert Offload(parts=2).update_s(3.0, 1.0, 2.0, 100.0) == 2.0
 
 
-def job(offload="optimizer", pool=None, **changed):
+def test_buffers_that_do_not_change_in_time_hold_the_update_up():
+    """From 4 before on: stored at -2, 0, 2, loaded at 1, 4, 7, 10, 13; the last update ends at 14."""
+    assert Offload(parts=5).update_s(3.0, 1.0, 2.0, 4.0) == 14.0
+
+
+def job(offload="optimizer", pool=None, global_batch=32, **changed):
     """A training job, ready to run."""
     layout = {"tp": 8, "dp": 2, "zero": 1, "micro_batch": 1} | changed
-    section = {"model": "llama-3-8b", "global_batch": 32, "sequence": 2048, "parallelism": layout}
+    section = {"model": "llama-3-8b", "global_batch": global_batch, "sequence": 2048, "parallelism": layout}
     machine = {"accelerators": 16, "server": "hgx-h100", "back_end": {"fabric": "ideal"}}
     pool = {"memory_pool": {"name": "cmm-b"}} if pool is None else pool
     training = section | ({} if offload is None else {"offload": offload})
@@ -181,9 +186,9 @@ def step_s(found):
     return engine.get("flow").simulate([Job(graph)], found.cluster).makespan_ps * 1e-12
 
 
-def test_the_step_is_longer_by_the_stores_that_nothing_hides():
-    """12 bytes a parameter at 30 GB/s behind the first of 7 updates; updates and the host's work lie under stores."""
-    away, here = job({"parts": 7}), job(None)
+def test_the_step_is_longer_by_what_nothing_hides():
+    """Four of seven parts are stored behind the step at 30 GB/s, then the last is loaded at 60 and updated."""
+    away, here = job({"parts": 7}, global_batch=128), job(None, global_batch=128)
     state = 12 * stored_parameters(away)
     graph, host_s = here.graphs.of(here.training, here.cluster), here.training.software.step_ps * 1e-12
     update_s = next(
@@ -191,9 +196,9 @@ def test_the_step_is_longer_by_the_stores_that_nothing_hides():
         for task in range(len(graph))
         if graph.labels[graph.label[task]].op == "update"
     )
-    expected_s = state / 30e9 - update_s * 6 / 7 - host_s
+    expected_s = (4 * state / 30e9 + state / 60e9 + 2 * update_s) / 7 - update_s
     assert step_s(away) - step_s(here) == pytest.approx(expected_s, rel=1e-4)
-    turns = job({"parts": 7, "overlap": False})
+    turns = job({"parts": 7, "overlap": False}, global_batch=128)
     assert step_s(turns) - step_s(here) == pytest.approx(state / 30e9 + state / 60e9 - host_s, rel=1e-4)
 
 
@@ -212,7 +217,7 @@ def test_the_closed_form_agrees_with_the_engine(pool, overlap):
 
     flow_s = step_s(away) - step_s(here)
     # What both directions share makes the end of the stores less regular than the closed form has it.
-    assert closed_s(away) - closed_s(here) == pytest.approx(flow_s, rel=0.1 if pool == {"network": "host"} else 0.01)
+    assert closed_s(away) - closed_s(here) == pytest.approx(flow_s, rel=0.1 if pool == {"network": "host"} else 0.02)
 
 
 def test_memory_of_the_accelerator_is_relieved():

@@ -97,8 +97,15 @@ def _ports(
     boxes = _boxes(box, [f"server {number}" for number in range(cluster.servers)])
     if network.extra_ports.size:
         row_of[network.extra_ports], box_of[network.extra_ports] = 0, len(boxes)
-        boxes.append(PictureBox(label="storage", count=len(network.extra_ports)))
+        boxes.append(PictureBox(label=_beyond(cluster, network), count=len(network.extra_ports)))
     return boxes
+
+
+def _beyond(cluster: Cluster, network: Network) -> str:
+    """What stands at the ports that are no servers'."""
+    if network is not cluster.pool_network:
+        return "storage"
+    return "storage and memory pool" if network is cluster.storage else "memory pool"
 
 
 def _spread(nodes: int) -> NDArray[np.int64]:

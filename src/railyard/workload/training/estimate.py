@@ -123,9 +123,11 @@ def estimate(
         "gradient_s": sync.gradient + batches * times.gradient,
         "parameter_s": sync.parameter + batches * times.parameter,
         "encoding_s": sync.encoding + batches * times.encoding,
-        "optimizer_s": sync.optimizer + _offloaded(trainings, machines, pipeline, sync.optimizer),
+        "optimizer_s": sync.optimizer,
         "fixed_s": columns.software.step_s,
     }
+    passes_s = np.sum(list(parts.values()), axis=0) - sync.optimizer - columns.software.step_s
+    parts["optimizer_s"] = sync.optimizer + _offloaded(trainings, machines, pipeline, (sync.optimizer, passes_s))
     parts["outer_s"] = around.meetings(pipeline, np.sum(list(parts.values()), axis=0))
     parts |= _stored(trainings, machines, np.sum(list(parts.values()), axis=0))
     ranks = np.array([float(training.layout.ranks) for training in trainings])
@@ -149,9 +151,11 @@ def _stored(trainings: Sequence[Training], machines: Sequence[Machine], compute_
     return waits
 
 
-def _offloaded(trainings: Sequence[Training], machines: Sequence[Machine], pipeline: PipelineRanks, update_s: F) -> F:
+def _offloaded(
+    trainings: Sequence[Training], machines: Sequence[Machine], pipeline: PipelineRanks, times_s: tuple[F, F]
+) -> F:
     """What the update takes longer because its state comes from the memory pool and goes back to it."""
-    longer = np.zeros(len(trainings))
+    longer, (update_s, compute_s) = np.zeros(len(trainings)), times_s
     for row, (training, machine) in enumerate(zip(trainings, machines, strict=True)):
         offload, pool = training.offload, machine.memory_pool
         if offload is None or pool is None:
@@ -161,7 +165,8 @@ def _offloaded(trainings: Sequence[Training], machines: Sequence[Machine], pipel
         dense, expert = (layout.shard_ranks, max(layout.edp, 1)) if layout.zero else (1, 1)
         bits = each * max(float(kind.dense[row]) / dense + float(kind.expert[row]) / expert for kind in pipeline.kinds)
         part_s = float(update_s[row]) / offload.parts
-        took_s = offload.update_s(bits / pool.load_bps + pool.latency_s, part_s, bits / pool.store_bps + pool.latency_s)
+        load_s, store_s = bits / pool.load_bps + pool.latency_s, bits / pool.store_bps + pool.latency_s
+        took_s = offload.update_s(load_s, part_s, store_s, float(compute_s[row]))
         longer[row] = max(took_s, part_s + offload.moved * bits / pool.together_bps) - float(update_s[row])
     return longer
 

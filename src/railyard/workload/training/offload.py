@@ -2,8 +2,9 @@
 
 The update needs all of it once a step, and it does not fit: it comes and goes in parts. Each part is loaded, updated on
 the accelerator and stored again. With overlap there are three buffers on the accelerator, so that one part is loaded
-and another stored while a third is updated, and the first three are loaded while the step computes; without it there is
-one, and the parts follow one another behind the step.
+and another stored while a third is updated. The last three are stored, and the first three loaded in their place, while
+the next step computes; in a run of equal steps each begins with that. Without overlap there is one buffer, and parts
+follow one another behind the step.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ class Offload:
         state: `optimizer`: master parameters and moments; under ZeRO 3, where the master parameters are the
             parameters, the moments alone.
         parts: Parts in which it comes and goes; three of them (without overlap one) stay on the accelerator as buffers.
-        overlap: The next part is loaded and the last one stored while one is updated, and the first three are loaded
-            while the step computes; else each is loaded, updated and stored by turns.
+        overlap: The next part is loaded and the last one stored while one is updated, and the three that have buffers
+            change while the step computes; else each is loaded, updated and stored by turns.
     """
 
     state: Literal["optimizer"] = "optimizer"
@@ -45,25 +46,27 @@ class Offload:
     @property
     def moved(self) -> int:
         """Parts that are loaded or stored behind the computations of a step."""
-        return 2 * self.parts - (self.buffers if self.overlap else 0)
+        return 2 * (self.parts - (self.buffers if self.overlap else 0))
 
-    def update_s(self, load_s: float, update_s: float, store_s: float) -> float:
+    def update_s(self, load_s: float, update_s: float, store_s: float, compute_s: float) -> float:
         """How long the update of a step takes behind its computations.
 
         Args:
             load_s: To load a part.
             update_s: To update it.
             store_s: To store it.
+            compute_s: Of the computations, under which the buffers change.
         """
         if not self.overlap:
             return self.parts * (load_s + update_s + store_s)
-        loaded, updated, stored = [0.0] * self.buffers, 0.0, [0.0] * self.parts
+        # When the buffers are free; time begins behind the computations.
+        free = [(part + 1) * store_s - compute_s for part in range(self.buffers)]
+        loaded, updated = -compute_s, 0.0
         for part in range(self.parts):
-            if part >= self.buffers:
-                loaded.append(max(loaded[-1], stored[part - self.buffers]) + load_s)
-            updated = max(updated, loaded[part]) + update_s
-            stored[part] = max(updated, stored[part - 1] if part else 0.0) + store_s
-        return stored[-1]
+            loaded = max(loaded, free[part]) + load_s
+            updated = max(updated, loaded) + update_s
+            free.append(max(updated, free[-1]) + store_s)
+        return updated
 
 
 def state_bytes(moment_bytes: int, zero: int) -> int:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from railyard.workload.training.offload import Offload
     from railyard.workload.training.parallel.step import Step
 
-# Parts that wait for nothing but their buffers start with the step, before everything else.
+# What the buffers held is stored, and the first parts loaded in its place, from the beginning of the step on.
 _START = -4
 
 
@@ -49,19 +49,27 @@ def update_in_parts(
     check_room(step.cluster, size * (1.0 - offload.resident))
     part_bytes = np.ceil(size / offload.parts).astype(np.int64)
     part_ps = np.rint(update_ps / offload.parts).astype(np.int64)
-    updates: list[NDArray[np.int64]] = []
-    stores: list[NDArray[np.int64]] = []
+    ahead = offload.buffers if offload.overlap else 0
+    # What frees the buffer of each part.
+    free = [[_moves(step, Kind.STORE, _START, part_bytes)] for _ in range(ahead)] or [awaited]
+    updates = awaited[-1]
     for part in range(offload.parts):
-        ahead = offload.overlap and part < offload.buffers
-        loads = _add(step, Kind.LOAD, Stream.LOAD, _START if ahead else order, "load state", size_bytes=part_bytes)
-        free = [stores[part - offload.buffers]] if part >= offload.buffers else [] if ahead else awaited
-        for one in free:
+        loads = _moves(step, Kind.LOAD, _START if part < ahead else order, part_bytes)
+        for one in free[part]:
             step.program.wait(loads, one)
-        updates.append(_add(step, Kind.COMPUTE, Stream.COMPUTE, order, "update", duration_ps=part_ps))
-        step.program.wait(updates[-1], loads)
-        stores.append(_add(step, Kind.STORE, Stream.STORE, order, "store state", size_bytes=part_bytes))
-        step.program.wait(stores[-1], updates[-1])
-    return updates[-1]
+        updates = _add(step, Kind.COMPUTE, Stream.COMPUTE, order, "update", duration_ps=part_ps)
+        step.program.wait(updates, loads)
+        if part < offload.parts - ahead:
+            stores = _moves(step, Kind.STORE, order, part_bytes)
+            step.program.wait(stores, updates)
+            free.append([stores])
+    return updates
+
+
+def _moves(step: Step, kind: Kind, order: int, size_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Loads or stores of a part."""
+    stream, op = (Stream.LOAD, "load state") if kind == Kind.LOAD else (Stream.STORE, "store state")
+    return _add(step, kind, stream, order, op, size_bytes=size_bytes)
 
 
 def _add(step: Step, kind: Kind, stream: Stream, order: int, op: str, **columns: Any) -> NDArray[np.int64]:
