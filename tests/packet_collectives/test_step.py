@@ -11,7 +11,7 @@ from tests.agreement import yard
 from railyard import engine
 from railyard.cluster.topology import Dragonfly, DualPlane, FatTree, LeafSpine, RailOnly, RailOptimized, Torus
 from railyard.collective import CollectivePolicy
-from railyard.engine.packet.background import Bursts
+from railyard.engine.bursts import Bursts
 from railyard.engine.packet.engine import PacketEngine
 from railyard.engine.packet.fabrics import settings_of
 from railyard.engine.packet.placing import place

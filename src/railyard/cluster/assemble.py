@@ -61,7 +61,9 @@ class _Rows:
         self.count += len(block.rate_bps)
         return first
 
-    def table(self, bundle_of: NDArray[np.int32]) -> LinkTable:
+    def table(
+        self, bundle_of: NDArray[np.int32], moved: NDArray[np.float64], remaining_efficiency: NDArray[np.float64]
+    ) -> LinkTable:
         """The finished table."""
 
         def column(name: str, kind: type[np.generic]) -> NDArray[Any]:
@@ -78,6 +80,8 @@ class _Rows:
             target=column("target", np.int32),
             tiers=tuple(self.tiers),
             bundle_of=bundle_of,
+            moved=moved,
+            remaining_efficiency=remaining_efficiency,
         )
 
 
@@ -117,7 +121,7 @@ def assemble(
     nodes += 0 if servers is None else servers.count
     memory = None if pool is None else _pool_rows(rows, pool, placed.get(pool.network), hardware, nodes)
     bundle_of, first_bundle = _bundle_rows(rows, placed)
-    links = rows.table(bundle_of)
+    links = rows.table(bundle_of, _moved(placed), _remaining_efficiency(placed))
     links.with_bundles(links.rate_bps)
     for column in (links.line_bps, links.free_bps, links.reach_bps):
         links.with_bundles(column)
@@ -332,6 +336,27 @@ def _bundle_rows(rows: _Rows, placed: dict[str, _Placed]) -> tuple[NDArray[np.in
         zero = np.zeros(len(sample))
         rows.add(_Block(rate_bps=zero, line_bps=zero, latency_ps=latency, tier=tier, source=source, target=target))
     return bundle_of, first
+
+
+def _moved(placed: dict[str, _Placed]) -> NDArray[np.float64]:
+    """Of all bundles: how well load moves off a slower member, which switches see upwards of them and not downwards."""
+    parts = [np.empty(0)]
+    for item in placed.values():
+        if item.bundles is None:
+            continue
+        wiring, behavior, sample = item.plan.wiring, item.plan.fabric.behaves, item.bundles.sample
+        height = np.zeros(wiring.nodes)
+        for group in wiring.groups:
+            height[group.first : group.first + group.count] = group.tier
+        up = height[wiring.target[sample]] > height[wiring.source[sample]]
+        parts.append(np.where(up, behavior.moved_up, behavior.moved_down))
+    return np.concatenate(parts)
+
+
+def _remaining_efficiency(placed: dict[str, _Placed]) -> NDArray[np.float64]:
+    items = [item for item in placed.values() if item.bundles is not None]
+    values = [item.plan.fabric.behaves.remaining_efficiency for item in items]
+    return np.repeat(values, [len(item.bundles.sample) for item in items if item.bundles is not None]).astype(float)
 
 
 def _network(item: _Placed, links: LinkTable, first_bundle: int) -> Network:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.cluster.uneven import uneven_bps
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -108,6 +110,8 @@ class LinkTable:
         target: int32[links], node at the far end.
         tiers: Names of the tiers, unique over the networks: `scale-up`, `back-end nic`, `back-end leaf-spine`.
         bundle_of: int32[physical], bundle of a link, or -1.
+        moved: float64[bundles], of what a slower member cannot carry, the share that moves to the others.
+        remaining_efficiency: float64[bundles], of the rate that members have left when some are gone, what is reached.
     """
 
     rate_bps: NDArray[np.float64]
@@ -120,6 +124,8 @@ class LinkTable:
     target: NDArray[np.int32]
     tiers: tuple[str, ...]
     bundle_of: NDArray[np.int32] = field(repr=False)
+    moved: NDArray[np.float64] = field(default_factory=lambda: np.empty(0), repr=False)
+    remaining_efficiency: NDArray[np.float64] = field(default_factory=lambda: np.empty(0), repr=False)
 
     def __len__(self) -> int:
         return len(self.rate_bps)
@@ -139,7 +145,7 @@ class LinkTable:
         return np.flatnonzero(self.tier[:end] == self.tiers.index(name)).astype(np.int32)
 
     def degraded(self, link: NDArray[np.int32], factor: float) -> NDArray[np.float64]:
-        """Rates of all links when the rates of some are multiplied by `factor`; bundles lose what their members lose.
+        """Rates of all links when the rates of some are multiplied by `factor`; bundles follow their members.
 
         Args:
             link: Physical link ids.
@@ -153,11 +159,15 @@ class LinkTable:
         return self.with_bundles(rate)
 
     def with_bundles(self, rate_bps: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Sets the rate of every bundle to the sum over its members, in place; returns the array."""
+        """Sets the rate of every bundle from those of its members, in place; returns the array.
+
+        Their sum, unless some are slower or gone: see `railyard.cluster.uneven`.
+        """
         member = np.flatnonzero(self.bundle_of >= 0)
-        bundles = len(self) - self.physical
-        index = self.bundle_of[member] - self.physical
-        rate_bps[self.physical :] = np.bincount(index, weights=rate_bps[member], minlength=bundles)
+        index, rate = self.bundle_of[member] - self.physical, rate_bps[member]
+        rate_bps[self.physical :] = np.bincount(index, weights=rate, minlength=len(self) - self.physical)
+        uneven, reached = uneven_bps(rate, self.rate_bps[member], index, self.moved, self.remaining_efficiency)
+        rate_bps[self.physical + uneven] = reached
         return rate_bps
 
     def to_physical(self, load: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from railyard import _core
 from railyard.engine import probing
+from railyard.engine.background import foreground, with_background
+from railyard.engine.bursts import Bursts, until
 from railyard.engine.contract import Jitter, Probes, Progress
+from railyard.engine.doubts import doubts
 from railyard.engine.faults import FaultColumns, effects_of, expand, noted, placed
 from railyard.engine.joint import jitter_keys, joint
 from railyard.engine.lowering import Lowered, lower
@@ -59,12 +63,14 @@ class FluidEngine:
         summary: One sentence.
         contention: Whether communications share links or each has the network to itself.
         left_out: What its result does not contain.
+        background: Other traffic on the back-end while the jobs would run without it.
     """
 
     name: str
     summary: str
     contention: bool
     left_out: tuple[str, ...]
+    background: tuple[Bursts, ...] = ()
 
     def simulate(
         self,
@@ -88,11 +94,21 @@ class FluidEngine:
         stalls = effects_of(drawn(merged, jitter, seed), ClusterPlaces.of(arranged)) if jitter.stalls else []
         rows = [*expand([*effects, *_unnumbered(stalls)], arranged.links, outages), *found.rows]
         changes = Changes(tuple(rows), there)
-        timeline = self.played(
-            merged, found.lowered, arranged.links, changes, seed=seed, probes=probes, jitter=jitter, progress=progress
+        played = partial(
+            self.played,
+            links=arranged.links,
+            changes=changes,
+            seed=seed,
+            probes=probes,
+            jitter=jitter,
+            progress=progress,
         )
+        timeline = played(merged, found.lowered)
+        if self.background:
+            bursts = tuple(until(arranged, self.background, timeline.makespan_ps))
+            timeline = foreground(played(*with_background(merged, found.lowered, arranged, bursts)), merged)
         timeline.meta["left_out"] = [*self.left_out, *cluster.fabric.left_out]
-        timeline.meta["warnings"] += cluster.remarks
+        timeline.meta["warnings"] += [*cluster.remarks, *doubts(arranged, faults, self.background)]
         return timeline
 
     def run(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError
+from railyard.fabric.behavior import OBLIVIOUS, Behavior, measured
 from railyard.registry import Registry
 from railyard.schema import field as f
 
@@ -32,6 +33,7 @@ class Fabric:
         packets: The same fabric packet by packet.
         model_of: The simulator whose model of the fabric this is; empty: a fabric that is bought. What flows see of
             such a model is what they see of the fabric that it models.
+        behavior: How it behaves where links differ or others share them; None: as packet runs of its composition.
     """
 
     name: str
@@ -107,6 +109,7 @@ class Fabric:
         ),
     )
     sharp: bool = field(default=False, metadata=f.flag("sharp", "Whether switches reduce in the network"))
+    behavior: Behavior | None = field(default=None, repr=False)
     left_out: tuple[str, ...] = ()
     sources: Mapping[str, Provenance] = field(default_factory=dict, compare=False, repr=False)
 
@@ -146,6 +149,27 @@ class Fabric:
     def hashed(self) -> bool:
         """Whether flows are hashed onto equal links, where they can collide."""
         return self.load_balancing in {"ecmp", "flowlet"}
+
+    @property
+    def composition(self) -> str:
+        """Load balancing, flow control and congestion control of its packets, as `behavior.json` names them."""
+        given = self.packets.constants
+        control = given.get("rdma_control") if given.get("transport") == "rdma" else given.get("congestion_control")
+        balancing = "cells" if given.get("switching") == "scheduled" else given.get("load_balancing")
+        if self.load_balancing != fabrics.get(self.name).load_balancing:
+            balancing = self.load_balancing
+        return f"{balancing}, {given.get('switching')}, {control}"
+
+    @property
+    def behaves(self) -> Behavior:
+        """How it behaves where links differ or others share them; what was not measured is taken to be without loss.
+
+        An oblivious spray is the exception: by its definition no load moves.
+        """
+        if self.behavior is not None:
+            return self.behavior
+        plain = OBLIVIOUS if self.composition.startswith("spray, lossy, ") else Behavior()
+        return measured().get(self.composition, plain)
 
     @property
     def paths(self) -> int:

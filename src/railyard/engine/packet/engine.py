@@ -17,7 +17,7 @@ from railyard.engine.joint import joint
 from railyard.engine.lowering import Entities, Lowered, lower
 from railyard.engine.packet.alone import IdleNetwork, measured
 from railyard.engine.packet.assembly import LoweredTraffic, assemble
-from railyard.engine.packet.background import Bursts, alone, with_background
+from railyard.engine.packet.background import alone, with_background
 from railyard.engine.packet.fabrics import settings_of
 from railyard.engine.packet.flows import HostNames, flows_of
 from railyard.engine.packet.link_faults import link_faults
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.cluster.links import LinkTable
     from railyard.collective.policy import CollectivePolicy
+    from railyard.engine.bursts import Bursts
     from railyard.engine.packet.settings import Settings
     from railyard.engine.packet.task_flows import TaskFlows
     from railyard.fault import Effect, Fault

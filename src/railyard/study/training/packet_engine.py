@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
+from railyard.engine.fluid import FluidEngine
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.engine import Engine
+    from railyard.engine.bursts import Bursts
     from railyard.engine.packet.settings import Settings as EngineSettings
     from railyard.scenario.load import Draft
     from railyard.scenario.packet.settings import PacketSettings
@@ -27,14 +29,15 @@ def engine_of(draft: Draft, cluster: Cluster, name: str) -> Engine:
     """
     from railyard import engine as engines
 
-    engine = engines.get(name)
+    engine, section = engines.get(name), draft.scenario.packet
+    background = _background(section)
+    if isinstance(engine, FluidEngine):
+        return replace(engine, background=background)
     if name != "packet":
         return engine
-    from railyard.engine.packet.background import Bursts
     from railyard.engine.packet.engine import PacketEngine
     from railyard.scenario.load import blaming
 
-    section = draft.scenario.packet
     with blaming(draft, "packet"):
         settings, left_out = _settings(section, cluster)
     return PacketEngine(
@@ -43,11 +46,16 @@ def engine_of(draft: Draft, cluster: Cluster, name: str) -> Engine:
         budget_hops=section.budget_hops,
         budget_sends=int(section.budget_sends),
         scale_up=section.scale_up,
-        background=tuple(
-            Bursts(one.pattern, one.ports, one.size, one.every, one.targets, one.traffic_class)
-            for one in section.beside
-        ),
+        background=background,
         samples=section.samples,
+    )
+
+
+def _background(section: PacketSection) -> tuple[Bursts, ...]:
+    from railyard.engine.bursts import Bursts
+
+    return tuple(
+        Bursts(one.pattern, one.ports, one.size, one.every, one.targets, one.traffic_class) for one in section.beside
     )
 
 

@@ -193,7 +193,7 @@ class StepRuns:
         """Step time in seconds by seed; what communications load is found once where no fabric hashes."""
         job, engine = self.job, self.job.engine
         paths_stay = all(isinstance(fault, DegradeLink | Late | SlowAccelerator) for fault in job.faults)
-        if not isinstance(engine, FluidEngine) or hashes(job.cluster) or not paths_stay:
+        if not isinstance(engine, FluidEngine) or engine.background or hashes(job.cluster) or not paths_stay:
             return lambda seed: self.step(graph, redrawn(job.cluster, seed), seed=seed).makespan_ps * 1e-12
         lowered, merged = lower(graph, job.cluster, job.policy), Merged.of(graph)
 

@@ -1,0 +1,52 @@
+"""Where the flow engine is known to be far from packets, or was never held to them: warnings that name the engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.engine.contract import DegradeLink
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from railyard.cluster import Cluster
+    from railyard.engine.bursts import Bursts
+    from railyard.engine.contract import Fault
+
+WORDS = {"slower link": "a slower link", "background": "background traffic", "incast": "an incast"}
+
+
+def doubts(cluster: Cluster, faults: Sequence[Fault], background: Sequence[Bursts]) -> Iterator[str]:
+    """A warning for every situation of a run in which another engine should be asked.
+
+    Args:
+        cluster: Whose back-end fabric answers.
+        faults: Of the run.
+        background: Other traffic of the run.
+    """
+    fabric = cluster.fabric
+    for situation in _situations(cluster, faults, background):
+        spread = fabric.behaves.spread.get(situation)
+        if spread is None:
+            yield (
+                f"how `{fabric.name}` behaves with {WORDS[situation]} was not compared with packets: "
+                "use the engine `packet`"
+            )
+        elif fabric.behaves.uncertain(situation):
+            low, high = spread
+            yield (
+                f"with {WORDS[situation]} slowdowns on `{fabric.name}` lie {low:+.0%} to {high:+.0%} from those of "
+                "packets: use the engine `packet`"
+            )
+
+
+def _situations(cluster: Cluster, faults: Sequence[Fault], background: Sequence[Bursts]) -> list[str]:
+    found = []
+    ideal = cluster.fabric.load_balancing == "ideal"
+    if not ideal and any(isinstance(fault, DegradeLink) for fault in faults):
+        found.append("slower link")
+    if any(one.pattern != "incast" for one in background):
+        found.append("background")
+    if any(one.pattern == "incast" for one in background):
+        found.append("incast")
+    return found
