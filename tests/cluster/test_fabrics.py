@@ -16,7 +16,7 @@ from railyard.fabric import from_mapping
 every_fabric = pytest.mark.parametrize(
     "fabric", [record for _, record in fabrics.items()], ids=lambda record: record.name
 )
-STRUCTURE = {"packets", "model_of", "name", "summary", "switches", "families", "left_out", "sources"}
+STRUCTURE = {"packets", "behavior", "model_of", "name", "summary", "switches", "families", "left_out", "sources"}
 DEFAULTS = {field.name: field.default for field in fields(Fabric)}
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Derives how fabrics behave where links differ or others share them: from packet runs, for the flow engine.
 
-Usage: validation/tools/fabric_behavior.py [--fabrics NAME,...] [--check]
+Usage: validation/tools/fabric_behavior.py [--fabrics NAME,...] [--check] [--page]
 
 Every fabric runs collectives of 64 accelerators packet by packet: alone, with one uplink or one downlink at a quarter
 of its rate, with a dead spine, beside permutations that load every port to 30 %, and beside incasts. The values of
@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,17 +27,27 @@ from railyard import catalog
 from railyard import engine as engines
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.topology import LeafSpine
-from railyard.engine import DegradeLink
 from railyard.engine.bursts import Bursts
 from railyard.engine.packet.engine import PacketEngine
 from railyard.engine.packet.fabrics import settings_of
 from railyard.fabric.behavior import Behavior
 from railyard.fabric.fabric import bought, fabrics
+from railyard.fault import DegradeLink
 from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, Stream, TaskGraph
 from railyard.percentile import percentile
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+
 OUT = Path(__file__).parents[2] / "src/railyard/fabric/behavior.json"
-RANKS, SERVER, LEAF, SPINES = 64, "hgx-h100", 16, 8
+RANKS, SERVER, LEAF = 64, "hgx-h100", 16
+SPINES = {"scheduled": 9}
+"""A scheduled leaf's uplinks divide by 9; the others have 8."""
+
 SEEDS = (0, 1)
 MIB = 1 << 20
 WORKS = {
@@ -83,25 +94,31 @@ class Case:
     oversubscription: float
     situation: str
 
-    def cluster(self, behavior: Behavior | None, seed: int):
-        topology = LeafSpine(ports_per_leaf=LEAF, spines=SPINES, oversubscription=self.oversubscription)
+    def cluster(self, behavior: Behavior | None, seed: int) -> Cluster:
+        """Where it runs; `None`: the behavior that stands in the package."""
+        topology = LeafSpine(
+            ports_per_leaf=LEAF, spines=SPINES.get(self.fabric, 8), oversubscription=self.oversubscription
+        )
         network = NetworkSpec(fabric=FabricSpec(self.fabric, {"behavior": behavior}), topology=topology, seed=seed)
         return build(ClusterSpec(RANKS, SERVER, network), known())
 
     def job(self) -> Job:
+        """What runs."""
         kind, size_bytes = WORKS[self.work]
         return Job(collective(kind, size_bytes))
 
-    def faults(self, cluster) -> tuple[DegradeLink, ...]:
+    def faults(self, cluster: Cluster) -> tuple[DegradeLink, ...]:
+        """The slower link, where there is one."""
         if "degraded" not in self.situation:
             return ()
         ends = (RANKS, RANKS + RANKS // LEAF + 3)
         link = first_link(cluster, *(ends if "uplink" in self.situation else ends[::-1]))
-        return (DegradeLink(KEPT, link=link),)
+        return (DegradeLink(factor=KEPT, link=link),)
 
 
 @cache
-def known():
+def known() -> catalog.Catalog:
+    """The catalogue, read once."""
     return catalog.load()
 
 
@@ -127,26 +144,29 @@ def collective(kind: CollectiveKind, size_bytes: int) -> TaskGraph:
     )
 
 
-def first_link(cluster, source: int, target: int) -> int:
+def first_link(cluster: Cluster, source: int, target: int) -> int:
+    """The first link of the back-end between two of its nodes."""
     wiring = cluster.back_end.wiring
     found = np.flatnonzero((wiring.source == source) & (wiring.target == target))
     return int(found[0]) + cluster.back_end.link_offset
 
 
-def spine_links(cluster):
+def spine_links(cluster: Cluster) -> NDArray[np.int64]:
     """The network's own numbers of the links of one spine."""
     wiring, spine = cluster.back_end.wiring, RANKS + RANKS // LEAF + 3
     return np.flatnonzero((wiring.source == spine) | (wiring.target == spine))
 
 
-def without_spine(cluster):
+def without_spine(cluster: Cluster) -> Cluster:
     """A cluster one of whose spines is dead, for the flow engine."""
-    rate = cluster.links.rate_bps.copy()
-    rate[spine_links(cluster) + cluster.back_end.link_offset] = 0.0
+    dead = spine_links(cluster) + cluster.back_end.link_offset
+    cluster, rate = cluster.without(dead), cluster.links.rate_bps.copy()
+    rate[dead] = 0.0
     return replace(cluster, links=replace(cluster.links, rate_bps=cluster.links.with_bundles(rate)))
 
 
 def packet_ps(case: Case, seed: int) -> int:
+    """How long it takes packet by packet."""
     cluster = case.cluster(None, seed)
     settings = settings_of(cluster, cluster.fabric)
     if case.situation == "dead spine":
@@ -156,6 +176,7 @@ def packet_ps(case: Case, seed: int) -> int:
 
 
 def flow_ps(case: Case, behavior: Behavior | None, seed: int = 0) -> int:
+    """How long it takes in the flow engine."""
     cluster = case.cluster(behavior, seed)
     faults = case.faults(cluster)
     if case.situation == "dead spine":
@@ -172,15 +193,15 @@ class Comparison:
 
     @cached_property
     def hashed(self) -> bool:
+        """Whether its flows are hashed, so that seeds of switches count."""
         return fabrics.get(self.fabric).hashed
 
     def cases(self, situation: str) -> list[Case]:
+        """What is run in a situation."""
         if self.fabric == "ideal" and situation in UNEVEN:
             return []  # a crossbar has neither uplinks nor spines
-        if self.hashed and situation == "dead spine":
-            return []  # its flows are hashed anew, which no value describes
         loads = (1.0,) if situation in BACKGROUND else OVERSUBSCRIPTIONS
-        works = [name for name in WORKS if not (situation in UNEVEN and name.startswith("ring,"))]
+        works = [name for name in WORKS if not (situation in UNEVEN and name == "ring, smaller")]
         return [Case(self.fabric, work, load, situation) for work in works for load in loads]
 
     @cached_property
@@ -199,6 +220,7 @@ class Comparison:
         return packet_ps(case, seed)
 
     def flow(self, case: Case, behavior: Behavior | None, seed: int = 0) -> float:
+        """The flow engine's slowdown."""
         seed = seed if self.hashed else 0
         return flow_ps(case, behavior, seed) / self._flow_healthy_ps(replace(case, situation="healthy"), seed)
 
@@ -215,6 +237,7 @@ class Comparison:
         ]
 
     def error(self, behavior: Behavior, *situations: str) -> float:
+        """Mean absolute logarithm of flow over packet."""
         found = [abs(math.log(ratio)) for situation in situations for ratio in self.ratios(situation, behavior)]
         return fmean(found) if found else 0.0
 
@@ -228,14 +251,15 @@ class Comparison:
             behavior = self._best(behavior, name, values, *BACKGROUND)
         return behavior
 
-    def _best(self, behavior: Behavior, name: str, values, *situations: str) -> Behavior:
+    def _best(self, behavior: Behavior, name: str, values: Sequence[float], *situations: str) -> Behavior:
         tried = [replace(behavior, **{name: round(float(value), 4)}) for value in values]
         errors = [self.error(one, *situations) for one in tried]
         plain = self.error(behavior, *situations)
         best = int(np.argmin(errors))
         return tried[best] if errors[best] < plain - 1e-4 else behavior
 
-    def row(self, behavior: Behavior) -> dict:
+    def row(self, behavior: Behavior) -> dict[str, Any]:
+        """What the file says of it."""
         names = ("moved_up", "moved_down", "remaining_efficiency", "background_weight", "withheld")
         ratios: dict[str, list[float]] = {}
         runs = []
@@ -268,7 +292,7 @@ WEIGHTS = ("background_weight", 2.0 ** np.arange(-4, 3.1, 0.5))
 WITHHELD = ("withheld", (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0))
 
 PROVENANCE = {
-    "cluster": f"{RANKS} accelerators of {SERVER}, leaf-spine, {LEAF} ports a leaf, {SPINES} spines, 400 Gb/s",
+    "cluster": f"{RANKS} accelerators of {SERVER}, {LEAF} ports a leaf, 8 spines (scheduled: 9), 400 Gb/s",
     "oversubscription": list(OVERSUBSCRIPTIONS),
     "works": {name: f"{kind.name.lower()}, {size >> 20} MiB" for name, (kind, size) in WORKS.items()},
     "situations": {
@@ -285,12 +309,28 @@ PROVENANCE = {
 }
 
 
+def pages(table: dict[str, Any]) -> Iterator[str]:
+    """Lines of Markdown: slowdowns of the flow engine and of packets, by fabric, work and situation."""
+    yield "| fabric | work | " + " | ".join(SITUATIONS[1:]) + " |"
+    yield "|---" * (1 + len(SITUATIONS)) + "|"
+    for row in table["compositions"].values():
+        found = {(one["situation"], one["work"]): one for one in row["slowdowns"] if one["oversubscription"] == 1}
+        for work in ("ring", "all-to-all"):
+            ones = [found.get((situation, work)) for situation in SITUATIONS[1:]]
+            words = ["" if one is None else f"{one['flow']:.2f} / {fmean(one['packet']):.2f}" for one in ones]
+            yield f"| `{row['fabric']}` | {work} | " + " | ".join(words) + " |"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fabrics", default=",".join(bought()))
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--page", action="store_true", help="print the table of the documentation and run nothing")
     given = parser.parse_args()
     table = json.loads(OUT.read_text(encoding="utf-8")) if OUT.exists() else {"compositions": {}}
+    if given.page:
+        print("\n".join(pages(table)))
+        return
     for name in given.fabrics.split(","):
         comparison, fabric = Comparison(name), fabrics.get(name)
         behavior = fabric.behaves if given.check else comparison.fitted()

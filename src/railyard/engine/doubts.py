@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.engine.contract import DegradeLink
+from railyard.fault import DegradeLink, LinkDown, SwitchDown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from railyard.cluster import Cluster
     from railyard.engine.bursts import Bursts
-    from railyard.engine.contract import Fault
+    from railyard.fault import Fault
 
-WORDS = {"slower link": "a slower link", "background": "background traffic", "incast": "an incast"}
+WORDS = {
+    "slower link": "a slower link",
+    "dead spine": "a dead link",
+    "background": "background traffic",
+    "incast": "an incast",
+}
 
 
 def doubts(cluster: Cluster, faults: Sequence[Fault], background: Sequence[Bursts]) -> Iterator[str]:
@@ -45,6 +50,8 @@ def _situations(cluster: Cluster, faults: Sequence[Fault], background: Sequence[
     ideal = cluster.fabric.load_balancing == "ideal"
     if not ideal and any(isinstance(fault, DegradeLink) for fault in faults):
         found.append("slower link")
+    if not ideal and any(isinstance(fault, LinkDown | SwitchDown) for fault in faults):
+        found.append("dead spine")
     if any(one.pattern != "incast" for one in background):
         found.append("background")
     if any(one.pattern == "incast" for one in background):

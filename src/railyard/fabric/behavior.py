@@ -39,7 +39,7 @@ class Behavior:
     remaining_efficiency: float = 1.0
     background_weight: float = 1.0
     withheld: float = 0.0
-    spread: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    spread: Mapping[str, tuple[float, float]] = field(default_factory=dict, hash=False)
 
     def uncertain(self, situation: str) -> bool:
         """Whether the flow engine's slowdowns lie further than `WIDE` from those of packets, or were not compared."""

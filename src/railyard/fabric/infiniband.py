@@ -54,7 +54,7 @@ INFINIBAND = fabrics.add(
         reroute_ps=1_000_000_000,
         retransmit_ps=4_194_304_000,
         packets=PACKETS,
-        left_out=("head-of-line blocking in a virtual lane: a stalled receiver holds back others that share its lane",),
+        left_out=("head-of-line blocking behind the job's own incasts; other traffic's is as packet runs gave it",),
         sources={
             "reroute_ps": estimated(
                 "1 ms",

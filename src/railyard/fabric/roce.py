@@ -63,7 +63,7 @@ ROCE = fabrics.add(
         retransmit_ps=4_194_304_000,
         packets=PACKETS,
         left_out=(
-            "pause spreading to victims: PFC holds back flows that only share a switch with a congested one",
+            "pauses that spread from the job's own incasts; other traffic's are as packet runs gave them",
             "packet loss and go-back-N after a misconfigured headroom",
             "the time DCQCN takes to find its rate: a flow has its fair share at once",
         ),

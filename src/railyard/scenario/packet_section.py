@@ -39,5 +39,7 @@ class PacketSection(Section):
     scale_up: Literal["model", "packets"] = Field(
         default="model", description="Whether transfers inside a scale-up domain take modelled time or are packets."
     )
-    beside: tuple[BesideSection, ...] = Field(default=(), description="Other traffic while the step runs.")
+    beside: tuple[BesideSection, ...] = Field(
+        default=(), description="Other traffic while the step runs, for all engines."
+    )
     samples: Natural = Field(default=120, le=10_000, description="How often queues are sampled, about; 0 for never.")

@@ -1,0 +1,52 @@
+"""Flow against packet where fabrics differ: a slower link, other traffic, an incast, at 64 accelerators.
+
+`fabric/behavior.json` has the full comparison; these are other sizes than those that it was derived from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.agreement import yard
+
+from railyard import engine
+from railyard.cluster.topology import LeafSpine
+from railyard.engine.bursts import Bursts
+from railyard.engine.packet.engine import PacketEngine
+from railyard.fault import DegradeLink
+from railyard.graph import CollectiveKind, Job
+
+SPINES = LeafSpine(ports_per_leaf=16, spines=8)
+SERVERS = np.array([0, 2, 4, 6, 1, 3, 5, 7])
+RANKS = (SERVERS[:, None] * 8 + np.arange(8)).ravel()
+WORKS = {"ring": (CollectiveKind.ALL_GATHER, 96 << 20), "all-to-all": (CollectiveKind.ALL_TO_ALL, 12 << 20)}
+BACKGROUND = {
+    "healthy": (),
+    "slower link": (),
+    "background": (Bursts("permutation", 64, 500_000, 33_000_000),),
+    "incast": (Bursts("incast", 12, 400_000, 170_000_000),),
+}
+
+
+def makespans(fabric, work, situation):
+    """Seconds of the flow engine and of packets."""
+    cluster = yard.machine(64, fabric, SPINES)
+    kind, size = WORKS[work]
+    wiring = cluster.back_end.wiring
+    link = int(np.flatnonzero((wiring.source == 65) & (wiring.target == 68 + 5))[0]) + cluster.back_end.link_offset
+    faults = (DegradeLink(factor=0.25, link=link),) if situation == "slower link" else ()
+    job = Job(yard.graph(64, [yard.collective(kind, size)], [RANKS]))
+    background = BACKGROUND[situation]
+    engines = replace(engine.get("flow"), background=background), PacketEngine(samples=0, background=background)
+    return [each.simulate([job], cluster, faults=faults).makespan_ps * 1e-12 for each in engines]
+
+
+@pytest.mark.parametrize("fabric", ["infiniband", "uec", "scheduled"])
+@pytest.mark.parametrize(
+    ("work", "situation"), [("all-to-all", "slower link"), ("ring", "background"), ("all-to-all", "incast")]
+)
+def test_slowdowns_agree(fabric, work, situation):
+    flow, packet = np.array(makespans(fabric, work, situation)) / makespans(fabric, work, "healthy")
+    assert flow == pytest.approx(packet, rel=0.2)
