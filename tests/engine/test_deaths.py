@@ -63,6 +63,15 @@ def test_traffic_stands_still_until_the_first_try_after_routes_know():
     assert np.sort(moved[moved > 0])[0] + np.sort(moved)[-1] == pytest.approx(whole)
 
 
+def test_what_is_dead_before_the_run_is_known_to_routes():
+    """As in the engine `packet`: a flow that is hashed anew from the start never stands still."""
+    here = machine(reroute_ps=7 * MS, retransmit_ps=3 * MS)
+    well = play(here, [(0, 8)])
+    for plane in (0, 1):
+        dead = play(here, [(0, 8)], SwitchDown(f"plane {plane} leaf 0"))
+        assert dead.end_ps[0] == well.end_ps[0]
+
+
 def test_bytes_are_conserved_over_a_reroute():
     here = machine(reroute_ps=MS, retransmit_ps=0)
     pairs = [(rank, (rank + 8) % 32) for rank in range(32)]

@@ -32,14 +32,12 @@ from railyard.engine.packet.engine import PacketEngine
 from railyard.engine.packet.fabrics import settings_of
 from railyard.fabric.behavior import Behavior
 from railyard.fabric.fabric import bought, fabrics
-from railyard.fault import DegradeLink
+from railyard.fault import DegradeLink, Fault, SwitchDown
 from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, Stream, TaskGraph
 from railyard.percentile import percentile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
 
@@ -107,8 +105,10 @@ class Case:
         kind, size_bytes = WORKS[self.work]
         return Job(collective(kind, size_bytes))
 
-    def faults(self, cluster: Cluster) -> tuple[DegradeLink, ...]:
-        """The slower link, where there is one."""
+    def faults(self, cluster: Cluster) -> tuple[Fault, ...]:
+        """The slower link or the dead spine, where there is one."""
+        if self.situation == "dead spine":
+            return (SwitchDown(switch="spine 3"),)
         if "degraded" not in self.situation:
             return ()
         ends = (RANKS, RANKS + RANKS // LEAF + 3)
@@ -151,26 +151,10 @@ def first_link(cluster: Cluster, source: int, target: int) -> int:
     return int(found[0]) + cluster.back_end.link_offset
 
 
-def spine_links(cluster: Cluster) -> NDArray[np.int64]:
-    """The network's own numbers of the links of one spine."""
-    wiring, spine = cluster.back_end.wiring, RANKS + RANKS // LEAF + 3
-    return np.flatnonzero((wiring.source == spine) | (wiring.target == spine))
-
-
-def without_spine(cluster: Cluster) -> Cluster:
-    """A cluster one of whose spines is dead, for the flow engine."""
-    dead = spine_links(cluster) + cluster.back_end.link_offset
-    cluster, rate = cluster.without(dead), cluster.links.rate_bps.copy()
-    rate[dead] = 0.0
-    return replace(cluster, links=replace(cluster.links, rate_bps=cluster.links.with_bundles(rate)))
-
-
 def packet_ps(case: Case, seed: int) -> int:
     """How long it takes packet by packet."""
     cluster = case.cluster(None, seed)
     settings = settings_of(cluster, cluster.fabric)
-    if case.situation == "dead spine":
-        settings = replace(settings, failed_links=tuple(spine_links(cluster).tolist()))
     engine = PacketEngine(settings=settings, budget_hops=1e9, samples=0, background=BACKGROUND.get(case.situation, ()))
     return engine.simulate([case.job()], cluster, seed=seed, faults=case.faults(cluster)).makespan_ps
 
@@ -178,11 +162,8 @@ def packet_ps(case: Case, seed: int) -> int:
 def flow_ps(case: Case, behavior: Behavior | None, seed: int = 0) -> int:
     """How long it takes in the flow engine."""
     cluster = case.cluster(behavior, seed)
-    faults = case.faults(cluster)
-    if case.situation == "dead spine":
-        cluster = without_spine(cluster)
     engine = replace(engines.get("flow"), background=BACKGROUND.get(case.situation, ()))
-    return engine.simulate([case.job()], cluster, faults=faults).makespan_ps
+    return engine.simulate([case.job()], cluster, faults=case.faults(cluster)).makespan_ps
 
 
 @dataclass(frozen=True)

@@ -79,10 +79,11 @@ def _of_effect(effect: LinkRate, cluster: Cluster) -> list[Outage]:
 
 def _of_network(link: NDArray[np.int64], effect: LinkRate, network: Network) -> Outage:
     begin, end, fabric = effect.spell.begin_ps, effect.spell.end_ps, network.fabric
+    withdrawn = begin + fabric.recovery_ps() if begin > 0 else 0  # routes know what is dead before the run
     return Outage(
         link,
         begin,
         None if end is None else begin + fabric.recovery_ps(end - begin),
-        begin + fabric.recovery_ps(),
-        None if end is None else max(end + fabric.reroute_ps, begin + fabric.recovery_ps()),
+        withdrawn,
+        None if end is None else max(end + fabric.reroute_ps, withdrawn),
     )
