@@ -30,7 +30,7 @@ Routes::Routes(const NetworkColumns& network, std::uint64_t seed)
     Node& at = nodes_[node];
     at.begin = static_cast<std::uint32_t>(network.record_ptr[node]);
     at.end = static_cast<std::uint32_t>(network.record_ptr[node + 1]);
-    at.salt = static_cast<std::uint32_t>(stream_key(seed, Stream::salt, node));
+    at.salt = network.salt.empty() ? static_cast<std::uint32_t>(stream_key(seed, Stream::salt, node)) : network.salt[node];
     lay_out(at, network.hosts);
   }
 }

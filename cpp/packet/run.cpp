@@ -39,6 +39,7 @@ void check_network(const NetworkColumns& network) {
            static_cast<std::size_t>(network.record_ptr.back()) == records &&
            std::is_sorted(network.record_ptr.begin(), network.record_ptr.end()),
        "record_ptr");
+  need(network.salt.empty() || network.salt.size() == network.nodes, "salt");
   need(network.hi.size() == records && network.first.size() == records && network.width.size() == records &&
            network.stride.size() == records,
        "columns of routing records differ in length");
@@ -106,6 +107,7 @@ void check_traffic(const NetworkColumns& network, const TrafficColumns& traffic)
     need(traffic.need[flow] >= 0 && traffic.need[flow] <= traffic.dep_ptr[flow + 1] - traffic.dep_ptr[flow] &&
              (traffic.need[flow] > 0) == (traffic.dep_ptr[flow + 1] > traffic.dep_ptr[flow]),
          "a flow needs more dependencies than it has, or none of those it has");
+  need(traffic.path_key.empty() || traffic.path_key.size() == flows, "path_key has not one row a flow");
   need(within(traffic.dep_at, 0, 2), "dep_at is neither 0 (sender) nor 1 (receiver)");
   need(within(traffic.klass, 0, 8), "a traffic class is not in [0, 8)");
   check_acyclic(traffic);

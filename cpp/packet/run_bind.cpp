@@ -20,11 +20,12 @@ struct PacketNodes {
   Column<std::int32_t> lo, hi;
   Column<std::int64_t> first;
   Column<std::int32_t> width, stride, choices;
+  Column<std::uint32_t> salt;
 
   NetworkColumns columns() const {
     return {hosts,          nodes,    view(link_source), view(link_target), view(rate_bps), view(latency_ps),
             view(record_ptr), view(lo), view(hi),          view(first),       view(width),    view(stride),
-            view(choices)};
+            view(choices),  view(salt)};
   }
 };
 
@@ -35,10 +36,12 @@ struct PacketFlows {
   Column<std::int64_t> delay_ps;
   Column<std::int32_t> need;
   Column<std::uint8_t> dep_at, klass;
+  Column<std::uint32_t> path_key;
 
   TrafficColumns columns() const {
     return {view(source),  view(target),   view(size_bytes), view(start_ps), view(dep_ptr),
-            view(dep_idx), view(delay_ps), view(need),       view(dep_at),   view(klass)};
+            view(dep_idx), view(delay_ps), view(need),       view(dep_at),   view(klass),
+            view(path_key)};
   }
 };
 
@@ -69,15 +72,17 @@ void bind_columns(nb::module_& m) {
   nb::class_<PacketNodes>(m, "PacketNetwork", "Links and routes; holds the arrays, copies nothing.")
       .def(nb::init<std::uint32_t, std::uint32_t, Column<std::int32_t>, Column<std::int32_t>, Column<std::int64_t>,
                     Column<std::int64_t>, Column<std::int64_t>, Column<std::int32_t>, Column<std::int32_t>,
-                    Column<std::int64_t>, Column<std::int32_t>, Column<std::int32_t>, Column<std::int32_t>>(),
+                    Column<std::int64_t>, Column<std::int32_t>, Column<std::int32_t>, Column<std::int32_t>,
+                    Column<std::uint32_t>>(),
            nb::kw_only(), "hosts"_a, "nodes"_a, "link_source"_a, "link_target"_a, "rate_bps"_a, "latency_ps"_a,
-           "record_ptr"_a, "lo"_a, "hi"_a, "first"_a, "width"_a, "stride"_a, "choices"_a);
+           "record_ptr"_a, "lo"_a, "hi"_a, "first"_a, "width"_a, "stride"_a, "choices"_a,
+           "salt"_a);
   nb::class_<PacketFlows>(m, "PacketTraffic", "Flows; holds the arrays, copies nothing.")
       .def(nb::init<Column<std::int32_t>, Column<std::int32_t>, Column<std::int64_t>, Column<std::int64_t>,
                     Column<std::int64_t>, Column<std::int32_t>, Column<std::int64_t>, Column<std::int32_t>,
-                    Column<std::uint8_t>, Column<std::uint8_t>>(),
+                    Column<std::uint8_t>, Column<std::uint8_t>, Column<std::uint32_t>>(),
            nb::kw_only(), "source"_a, "target"_a, "size_bytes"_a, "start_ps"_a, "dep_ptr"_a, "dep_idx"_a,
-           "delay_ps"_a, "need"_a, "dep_at"_a, "klass"_a);
+           "delay_ps"_a, "need"_a, "dep_at"_a, "klass"_a, "path_key"_a);
   nb::class_<LinkFaults>(m, "PacketFaults", "What happens to links in time; holds the arrays, copies nothing.")
       .def(nb::init<Column<std::int64_t>, Column<std::int32_t>, Column<std::uint8_t>, Column<double>>(), nb::kw_only(),
            "at_ps"_a, "link"_a, "kind"_a, "value"_a);

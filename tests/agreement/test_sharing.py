@@ -12,11 +12,15 @@ from tests.agreement import yard
 
 from railyard import engine
 from railyard.cluster.topology import LeafSpine, RailOptimized
+from railyard.collective import CollectivePolicy
 from railyard.fault import DegradeLink
 from railyard.graph import CollectiveKind, Job
 
 LEAFS, HOSTS = 33, 32
 SPRAYING = ("infiniband", "spectrum-x", "uec", "scheduled")
+
+
+SINGLE = CollectivePolicy(connections=1)
 
 
 def leafs_of_32(qps, seed=0):
@@ -40,7 +44,7 @@ def one_leaf_after_another(cluster):
         first = len(rows)
         rows += [*flows, {"deps": tuple(range(first, first + HOSTS))}]
         before = (len(rows) - 1,)
-    line = engine.get("flow").simulate([Job(yard.graph(cluster.ranks, rows))], cluster)
+    line = engine.get("flow").simulate([Job(yard.graph(cluster.ranks, rows))], cluster, policy=SINGLE)
     moved = np.array([row.get("size_bytes", 0) > 0 for row in rows])
     took = yard.moving_s(line)[moved].reshape(LEAFS, HOSTS)
     return 8 * yard.GIB / (400e9 * cluster.fabric.payload_efficiency) / took
@@ -149,12 +153,13 @@ def test_a_degraded_uplink_slows_only_who_crosses_it():
     ends = list(from_leaf(0)) + list(from_leaf(5))
     rows = [yard.transfer(int(a), int(b), yard.GIB) for a, b in ends]
     what = yard.graph(cluster.ranks, rows)
-    calm = engine.get("flow").simulate([Job(what)], cluster)
+    calm = engine.get("flow").simulate([Job(what)], cluster, policy=SINGLE)
     uplinks = cluster.links.of_tier("leaf-spine")
     used = calm.table("links")["bytes"][uplinks]
     from_first = cluster.links.source[uplinks] == cluster.links.target[cluster.back_end.port_links(0)[0][0]]
     hit = uplinks[np.flatnonzero(from_first & (used == used[from_first].max()))[0]]
-    slow = engine.get("flow").simulate([Job(what)], cluster, faults=[DegradeLink(factor=0.5, link=int(hit))])
+    broken = [DegradeLink(factor=0.5, link=int(hit))]
+    slow = engine.get("flow").simulate([Job(what)], cluster, policy=SINGLE, faults=broken)
     later = slow.end_ps - calm.end_ps
     flows = round(float(calm.table("links")["bytes"][hit]) / (yard.GIB / cluster.fabric.payload_efficiency))
     assert flows >= 2

@@ -129,10 +129,12 @@ def test_bundles_and_real_links_give_the_same_rates():
     assert cluster.links.to_physical(load) == pytest.approx(expected, abs=1e-9)
 
 
-def test_without_e_ecmp_all_queue_pairs_take_one_path():
-    cluster = machine("roce", accelerators=64, qps=8, e_ecmp=False, topology=LeafSpine(ports_per_leaf=8))
-    usage = permutation(cluster, 0)
+def test_queue_pairs_with_one_source_port_take_one_path_unless_switches_hash_their_numbers():
+    own = {"accelerators": 64, "qps": 8, "topology": LeafSpine(ports_per_leaf=8)}
+    usage = permutation(machine("roce", source_port="pair-of-ports", **own), 0)
     assert (usage.share == 1.0).all()
+    for apart in ({"source_port": "pair-of-ports", "e_ecmp": True}, {"source_port": "queue-pair"}):
+        assert permutation(machine("roce", **own, **apart), 0).share.min() == 1 / 8
 
 
 def test_flowlets_spread_a_flow_without_more_queue_pairs():

@@ -30,7 +30,7 @@ def test_picks_are_uniform_for_any_width():
 
 
 def test_salts_and_subflows_differ():
-    assert len(np.unique(hashing.salts(100_000))) == 100_000
+    assert len(np.unique(hashing.salts(100_000))) > 99_990  # of 2^32: one pair is alike by chance
     assert len(np.unique(hashing.subflows(np.arange(10_000, dtype=np.uint64), 8))) == 80_000
     assert (hashing.salts(100, seed=1) != hashing.salts(100, seed=2)).all()
 

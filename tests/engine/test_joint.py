@@ -152,15 +152,17 @@ def test_bytes_of_jobs_add_up_on_every_link(name):
     assert together[fabric].sum() == pytest.approx(sent, rel=1e-9 if name != "packet" else 0.01)
 
 
-def test_jobs_slow_each_other_in_packets_about_as_in_flows():
+@pytest.mark.parametrize(("fabric", "within"), [("uec", 0.05), ("roce", 0.2)])
+def test_jobs_slow_each_other_in_packets_about_as_in_flows(fabric, within):
+    """Flows know nothing of pauses: under sixteen times as much as a link carries they hold back both directions."""
     jobs = jobs_of(64 * MIB, 64 * MIB)
     ratio = {}
     for name in ("flow", "packet"):
         own = engine.get(name)
-        alone = own.simulate(jobs[:1], machine()).makespan_ps
-        ratio[name] = own.simulate(jobs, machine()).makespan_ps / alone
+        alone = own.simulate(jobs[:1], machine(fabric)).makespan_ps
+        ratio[name] = own.simulate(jobs, machine(fabric)).makespan_ps / alone
     assert ratio["flow"] == pytest.approx(2.0, rel=0.05)
-    assert ratio["packet"] == pytest.approx(ratio["flow"], rel=0.15)
+    assert ratio["packet"] == pytest.approx(ratio["flow"], rel=within)
 
 
 def test_one_job_in_the_order_of_the_accelerators_is_its_own_graph():

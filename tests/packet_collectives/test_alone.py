@@ -26,8 +26,8 @@ def block(task: int, size_bytes: int) -> TaskFlows:
     one = np.zeros(1, np.int64)
     return TaskFlows(
         tasks=np.array([task]), rows=1, source=one, target=one, size_bytes=np.array([size_bytes]), delay_ps=one,
-        klass=0, ptr=np.zeros(2, np.int64), before=NONE, at=NONE.astype(np.uint8), last=one, start_ps=0,
-        surplus_ps=-1.0, label="",
+        path_key=np.zeros(1, np.uint32), klass=0, ptr=np.zeros(2, np.int64), before=NONE, at=NONE.astype(np.uint8),
+        last=one, start_ps=0, surplus_ps=-1.0, label="",
     )  # fmt: skip
 
 

@@ -321,7 +321,7 @@ def test_the_network_part_of_the_first_token_follows_the_fabric():
     """Hashed paths over a quarter of the uplinks, cells, a perfect network: each faster than the one before."""
     found = study("oversubscribed")
     roce, cells, ideal = (found[name]["ttft_parts"]["mean"]["transfer_s"] for name in ("roce", "scheduled", "ideal"))
-    assert roce > 1.5 * cells > 1.5 * ideal
+    assert roce > 1.1 * cells > 1.1 * ideal
     for serving in found.values():
         for level, parts in serving["ttft_parts"].items():
             assert sum(parts.values()) == pytest.approx(serving["ttft_s"][level])

@@ -33,6 +33,7 @@ class Interface {
  protected:
   Interface(Context& context, Fabric& fabric)
       : context_(context), fabric_(fabric), key_seed_(stream_key(context.options.seed, Stream::key, 0)),
+        one_path_(context.options.load_balancing == "ecmp" && !context.traffic.path_key.empty()),
         control_class_(context.options.transport == "rdma" ? kClasses : context.options.control_class) {
     if constexpr (Fabric::kBackpressure) waiting_.resize(context.hosts);
   }
@@ -89,7 +90,9 @@ class Interface {
   Transport& self() { return static_cast<Transport&>(*this); }
   bool free(const Nic& nic) const { return !nic.slot && context_.now >= nic.busy_until; }
 
+  /// What switches hash: of a connection with a given path always the same.
   std::uint32_t key_of(std::uint32_t flow, std::uint16_t entropy) const {
+    if (one_path_) return context_.traffic.path_key[flow];
     return static_cast<std::uint32_t>(mix(key_seed_ ^ (std::uint64_t{flow} << 16 | entropy)) >> 32);
   }
 
@@ -172,6 +175,7 @@ class Interface {
 
   static constexpr std::uint8_t kClasses = 8;
   std::uint64_t key_seed_;
+  bool one_path_;  ///< Whether every flow has a path of its own and keeps it.
   std::uint8_t control_class_;  ///< Of what answers data; kClasses: its flow's. RDMA says it by itself.
   std::vector<std::array<std::uint32_t, kClasses>> waiting_;  ///< Flows in the round by class, where there is backpressure.
 };

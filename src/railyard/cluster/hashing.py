@@ -34,10 +34,17 @@ def finalized(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return out
 
 
-def salts(count: int, *, seed: int = 0) -> NDArray[np.uint64]:
-    """One salt a switch, so that two tiers never make the same choice for the same flow (no polarization)."""
+def salts(count: int, *, seed: int = 0, shared: bool = False) -> NDArray[np.uint32]:
+    """One salt a switch, so that two tiers never make the same choice for the same flow (no polarization).
+
+    Args:
+        count: Nodes.
+        seed: Of all salts.
+        shared: Whether all switches have one salt, as switches have that were left as they were delivered.
+    """
     base = np.uint64((seed * 0x9E3779B97F4A7C15 + 0x5851F42D4C957F2D) & 0xFFFFFFFFFFFFFFFF)
-    return mix(np.arange(count, dtype=np.uint64) * np.uint64(0xD1342543DE82EF95) + base)
+    owner = np.zeros(count, np.uint64) if shared else np.arange(count, dtype=np.uint64)
+    return finalized(mix(owner * np.uint64(0xD1342543DE82EF95) + base)).astype(np.uint32)
 
 
 def pick(hashed: NDArray[np.uint64], width: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -45,7 +52,24 @@ def pick(hashed: NDArray[np.uint64], width: NDArray[np.int32]) -> NDArray[np.int
     return (((hashed >> np.uint64(32)) * width.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
 
 
+def path_keys(entropy: NDArray[np.uint64]) -> NDArray[np.uint32]:
+    """What switches hash of each flow: 32 bits."""
+    return (mix(entropy) >> np.uint64(32)).astype(np.uint32)
+
+
+def chosen(key: NDArray[np.uint32], salt: NDArray[np.uint32], width: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Which of `width` equal links a switch takes. The packet engine's `Routes::pick` does the same, bit by bit."""
+    bits = (key ^ salt) * np.uint32(0x9E3779B1)
+    bits = (bits ^ (bits >> np.uint32(15))) * np.uint32(0x85EBCA77)
+    bits = (bits ^ (bits >> np.uint32(13))) * np.uint32(0xC2B2AE3D)
+    return ((bits.astype(np.uint64) * width.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
+
+
+def subflow(key: NDArray[np.uint64], lane: int) -> NDArray[np.uint64]:
+    """Entropy of one of the queue pairs of every connection."""
+    return mix(key.astype(np.uint64) ^ mix(np.full(1, lane + 1, np.uint64)))
+
+
 def subflows(key: NDArray[np.uint64], count: int) -> NDArray[np.uint64]:
-    """Entropy of the `count` queue pairs of every flow, flow-major: what the UDP source port of each would be."""
-    lanes = mix(np.arange(1, count + 1, dtype=np.uint64))
-    return mix(key.astype(np.uint64)[:, None] ^ lanes[None, :]).ravel()
+    """Entropy of the `count` queue pairs of every connection, connection by connection."""
+    return np.stack([subflow(key, lane) for lane in range(count)], axis=1).ravel()

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from railyard.routes import Routes
 
 
+_SOURCE_PORTS = np.uint64(0x3FFF)  # beside the two uppermost bits, which RoCE sets
+
+
 @dataclass(frozen=True, eq=False)
 class Network:
     """A wired network with its fabric. All link ids that it gives are those of the cluster's `LinkTable`.
@@ -118,8 +121,9 @@ class Network:
         return replace(self, wiring=replace(self.wiring, routing=withdrawn(self.wiring, own)))
 
     @cached_property
-    def _salts(self) -> NDArray[np.uint64]:
-        return hashing.salts(self.wiring.nodes, seed=self.seed)
+    def salts(self) -> NDArray[np.uint32]:
+        """uint32[nodes], what each switch adds to what it hashes."""
+        return hashing.salts(self.wiring.nodes, seed=self.seed, shared=self.fabric.shared_hash)
 
     def usage(
         self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], flow_key: NDArray[np.uint64]
@@ -153,7 +157,7 @@ class Network:
         """
         src, dst = _int32(src_port), _int32(dst_port)
         path = paths.hashed(
-            self.routing, self.wiring.target, src, dst, entropy=np.asarray(entropy, np.uint64), salt=self._salts
+            self.routing, self.wiring.target, src, dst, entropy=np.asarray(entropy, np.uint64), salt=self.salts
         )
         return Csr(path.ptr, path.link + np.int32(self.link_offset))
 
@@ -161,12 +165,31 @@ class Network:
         self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], flow_key: NDArray[np.uint64], count: int
     ) -> CsrWeighted:
         """Each transfer over `count` hashed paths, each with the same share; paths may coincide."""
-        entropy = hashing.subflows(np.asarray(flow_key, np.uint64), count)
-        path = self.hashed(np.repeat(src_port, count), np.repeat(dst_port, count), entropy)
+        pair = hashing.subflows(np.asarray(flow_key, np.uint64), count)
+        source, target = np.repeat(src_port, count), np.repeat(dst_port, count)
+        path = self.hashed(source, target, self._entropy(source, target, pair))
         if count == 1:
             return path.weighted()
         rows = path.rows() // count
         return CsrWeighted.gathered(len(src_port), rows, path.link, np.full(len(path.link), 1 / count))
+
+    def path_keys(
+        self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], flow_key: NDArray[np.uint64], lane: int = 0
+    ) -> NDArray[np.uint32]:
+        """uint32[transfers], what switches hash of queue pair `lane` of each connection; as in `split`."""
+        return hashing.path_keys(self._entropy(src_port, dst_port, hashing.subflow(flow_key, lane)))
+
+    def _entropy(
+        self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], pair: NDArray[np.uint64]
+    ) -> NDArray[np.uint64]:
+        """The addresses and the UDP source port; with `e_ecmp` the number of the queue pair too.
+
+        Linux draws 14 bits of the source port from the numbers of both queue pairs.
+        """
+        if not self.fabric.e_ecmp:
+            pair = pair & _SOURCE_PORTS if self.fabric.source_port == "queue-pair" else np.zeros_like(pair)
+        ends = hashing.mix(src_port.astype(np.uint64) << np.uint64(32) | dst_port.astype(np.uint64))
+        return hashing.mix(ends ^ hashing.mix(pair))
 
     def spread(
         self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], *, physical: bool = False

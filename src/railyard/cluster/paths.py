@@ -61,7 +61,7 @@ def hashed(
     port: NDArray[np.int32],
     *,
     entropy: NDArray[np.uint64] | None = None,
-    salt: NDArray[np.uint64] | None = None,
+    salt: NDArray[np.uint32] | None = None,
 ) -> Csr:
     """One path per flow; at every switch the flow's entropy and the switch's salt are hashed to an equal-cost link.
 
@@ -71,7 +71,7 @@ def hashed(
         source: int32[flows], node at which each flow begins.
         port: int32[flows], port at which it ends.
         entropy: uint64[flows], what the switches hash; None takes the first link everywhere.
-        salt: uint64[nodes].
+        salt: uint32[nodes].
 
     Raises:
         InputError: A pair has no path.
@@ -88,10 +88,11 @@ def _walk(
     port: NDArray[np.int32],
     *,
     entropy: NDArray[np.uint64] | None = None,
-    salt: NDArray[np.uint64] | None = None,
+    salt: NDArray[np.uint32] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.bool_]]:
     flows = len(source)
     ok = np.ones(flows, np.bool_)
+    key = np.zeros(flows, np.uint32) if entropy is None else hashing.path_keys(entropy)
     active = np.flatnonzero(source != port)
     node, goal = source[active], port[active]
     steps: list[tuple[NDArray[np.int64], NDArray[np.int32]]] = []
@@ -102,8 +103,8 @@ def _walk(
         if (lost := width == 0).any():
             ok[active[lost]] = False
             active, node, goal, first, width = (part[~lost] for part in (active, node, goal, first, width))
-        if entropy is not None and salt is not None and bool((width > 1).any()):
-            first = first + hashing.pick(hashing.mix(entropy[active] ^ salt[node]), width)
+        if salt is not None and bool((width > 1).any()):
+            first = first + hashing.chosen(key[active], salt[node], width)
         link = table.choices[first]
         steps.append((active, link))
         node = target[link]

@@ -31,11 +31,13 @@ class Pattern:
         source: int64[e]; position, or a switch when negative (`domain_switch`, `NETWORK`).
         target: int64[e]; the same.
         share: float64[e]; bytes over the edge per byte of the collective's size (nccl-tests size).
+        merged: int64[e]; edges of rings and trees that an edge stands for: each has connections of its own.
     """
 
     source: NDArray[np.int64]
     target: NDArray[np.int64]
     share: NDArray[np.float64]
+    merged: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.share)
@@ -46,8 +48,9 @@ class Pattern:
         groups = [(source, target, np.broadcast_to(share, source.shape)) for source, target, share in edges]
         if not groups:
             none = np.empty(0, np.int64)
-            return Pattern(none, none, np.empty(0))
-        return _summed(*(np.concatenate(column) for column in zip(*groups, strict=True)))
+            return Pattern(none, none, np.empty(0), none)
+        source, target, share = (np.concatenate(column) for column in zip(*groups, strict=True))
+        return _summed(source, target, share, np.ones(len(source), np.int64))
 
     def scale_out(self, shape: Shape) -> NDArray[np.bool_]:
         """bool[e]: whether an edge leaves its scale-up domain."""
@@ -74,8 +77,10 @@ class Pattern:
         peer = shape.offsets[shape.domain_of[source]] + place
         peer = np.where(rails[source] == rails[target], source, peer)
         moved = peer != source
-        kept = (self.source[~crossing], self.target[~crossing], self.share[~crossing])
-        return Pattern.of([kept, (source[moved], peer[moved], share[moved]), (peer, target, share)])
+        merged = self.merged[crossing]
+        kept = (self.source[~crossing], self.target[~crossing], self.share[~crossing], self.merged[~crossing])
+        parts = (kept, (source[moved], peer[moved], share[moved], merged[moved]), (peer, target, share, merged))
+        return _summed(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
     def loads(self, ranks: int) -> NDArray[np.float64]:
         """float64[ranks]: the larger of what leaves each position and of what reaches it."""
@@ -85,15 +90,17 @@ class Pattern:
 
     def part(self, chosen: NDArray[np.bool_]) -> Pattern:
         """Some of the edges."""
-        return Pattern(self.source[chosen], self.target[chosen], self.share[chosen])
+        return Pattern(self.source[chosen], self.target[chosen], self.share[chosen], self.merged[chosen])
 
 
-def _summed(source: NDArray[np.int64], target: NDArray[np.int64], share: NDArray[np.float64]) -> Pattern:
-    used = share > 0
-    source, target, share = source[used], target[used], share[used]
-    order = np.lexsort((target, source))
-    source, target, share = source[order], target[order], share[order]
+def _summed(
+    source: NDArray[np.int64], target: NDArray[np.int64], share: NDArray[np.float64], merged: NDArray[np.int64]
+) -> Pattern:
+    used = np.flatnonzero(share > 0)
+    order = used[np.lexsort((target[used], source[used]))]
+    source, target, share, merged = source[order], target[order], share[order], merged[order]
     if len(source) == 0:
-        return Pattern(source, target, share)
+        return Pattern(source, target, share, merged)
     first = np.concatenate([[True], (source[1:] != source[:-1]) | (target[1:] != target[:-1])])
-    return Pattern(source[first], target[first], np.add.reduceat(share, np.flatnonzero(first)))
+    begin = np.flatnonzero(first)
+    return Pattern(source[first], target[first], np.add.reduceat(share, begin), np.add.reduceat(merged, begin))

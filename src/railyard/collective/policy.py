@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PROTOCOLS = ("ll", "ll128", "simple")
+MOST_CONNECTIONS = 64
+"""Channels that NCCL has at most (`MAXCHANNELS`)."""
+
 SELECTORS = ("library", "best")
 _NONE: Mapping[str, str] = MappingProxyType({})
 
@@ -41,6 +44,8 @@ class CollectivePolicy:
             is known; for them it is always `best`.
         pxn: Whether a transfer to another rail goes through the peer that owns that rail's NIC. Without scale-up it
             cannot.
+        connections: Connections to a neighbour through each NIC; None: as many as the library opens, see
+            `railyard.collective.connections`.
         version: Version of NCCL whose constants the choice follows, "2.18" to "2.30"; newer ones are taken as the last.
         launch_ps: Added to every invocation: what the host's way of launching costs beyond the library's own floor.
         network_overhead_ps: Added to every step through a NIC: what a virtualized or socket-based network stack costs.
@@ -51,6 +56,7 @@ class CollectivePolicy:
     protocol: Mapping[str, str] = field(default_factory=lambda: _NONE)
     selector: str = "library"
     pxn: bool = True
+    connections: int | None = None
     version: str = "2.30"
     launch_ps: int = 0
     network_overhead_ps: int = 0
@@ -73,6 +79,9 @@ class CollectivePolicy:
             hint = did_you_mean(self.selector, SELECTORS)
             raise InputError("unknown selector", key="selector", found=self.selector, allowed=SELECTORS, hint=hint)
 
+        if self.connections is not None and not 1 <= self.connections <= MOST_CONNECTIONS:
+            most = f"1 to {MOST_CONNECTIONS}"
+            raise InputError("out of range", key="connections", found=self.connections, allowed=most)
         self.version_number  # noqa: B018 - refuses what is no version
 
     @property
@@ -93,7 +102,15 @@ class CollectivePolicy:
 
     def _identity(self) -> tuple[object, ...]:
         fixed = (tuple(sorted(self.algorithm.items())), tuple(sorted(self.protocol.items())))
-        return (*fixed, self.selector, self.pxn, self.version, self.launch_ps, self.network_overhead_ps)
+        return (
+            *fixed,
+            self.selector,
+            self.pxn,
+            self.connections,
+            self.version,
+            self.launch_ps,
+            self.network_overhead_ps,
+        )
 
     def algorithm_for(self, kind: CollectiveKind, group: str) -> str | None:
         """The algorithm that is fixed for a kind and group, or None.

@@ -45,7 +45,7 @@ def load_of(name: str, kind: CollectiveKind, shape: Shape) -> RankLoad:
     out = pattern.scale_out(shape)
     inside, outside = pattern.part(~out), pattern.part(out)
     pairs = inside.share[(inside.source >= 0) & (inside.target >= 0)]
-    carried = Pattern(inside.source, inside.target, inside.share * _hops(inside, shape))
+    carried = Pattern(inside.source, inside.target, inside.share * _hops(inside, shape), inside.merged)
     nic = np.bincount(shape.domain_of * shape.per_domain + rails, outside.loads(shape.ranks))
     nics_of_rank = max(1, shape.ports // shape.per_domain)
     return RankLoad(

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from railyard.collective.choice import DEFAULT_POLICY
+from railyard.collective.connections import opened
+from railyard.collective.lowering.groups import shape_of
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
@@ -84,9 +87,22 @@ class Tiers:
             links=links / units,
             units=units,
             link_bps=np.array([up_bps, *(tier.up_bps for tier in found)]) / links,
-            paths=cluster.fabric.paths if cluster.fabric.hashed else 0,
+            paths=_paths(cluster),
             crossing=_crossings(every),
         )
+
+
+def _paths(cluster: Cluster) -> int:
+    """Paths of what goes between two NICs in a ring over the cluster, of all queue pairs; 0 where none is hashed."""
+    fabric = cluster.fabric
+    if not fabric.hashed:
+        return 0
+    if not fabric.tells_queue_pairs_apart:
+        return fabric.paths
+    ranks = np.arange(cluster.ranks - cluster.ranks % cluster.scale_up_domain, dtype=np.int32)
+    return (
+        fabric.paths * opened(cluster, shape_of(cluster, ranks), "ring", DEFAULT_POLICY) if len(ranks) else fabric.paths
+    )
 
 
 def _numbers(network: Network) -> range:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from railyard.fabric.packets import Packets
     from railyard.schema.provenance import Provenance
 
+SOURCE_PORTS = ("queue-pair", "pair-of-ports")
 LOAD_BALANCING = ("ecmp", "flowlet", "spray", "adaptive", "cells", "ideal")
 
 
@@ -60,10 +61,22 @@ class Fabric:
     families: tuple[str, ...]
     packets: Packets = field(repr=False)
     model_of: str = ""
-    qps: int = field(default=1, metadata=f.count("qps", "Queue pairs of a connection; each is hashed by itself"))
+    qps: int = field(default=1, metadata=f.count("qps", "Queue pairs of a connection, which all carry the same bytes"))
+    source_port: str = field(
+        default="queue-pair",
+        metadata=f.choice(
+            "source_port",
+            "Whether each queue pair has a UDP source port of its own, or all between two ports one",
+            SOURCE_PORTS,
+        ),
+    )
     e_ecmp: bool = field(
-        default=True,
-        metadata=f.flag("e_ecmp", "Whether switches hash the queue pair too, so that each takes its own path"),
+        default=False,
+        metadata=f.flag("e_ecmp", "Whether switches hash the number of the queue pair too, whatever its source port"),
+    )
+    shared_hash: bool = field(
+        default=False,
+        metadata=f.flag("shared_hash", "Whether all switches hash with one seed, so that tiers choose alike"),
     )
     flowlets: int = field(default=8, metadata=f.count("flowlets", "Paths among which a flow's flowlets settle"))
     mtu_bytes: int = field(default=4096, metadata=f.size("mtu", "Payload of a full packet", "4 KiB"))
@@ -176,7 +189,12 @@ class Fabric:
         """Hashed paths over which one transfer is split."""
         if self.load_balancing == "flowlet":
             return self.qps * self.flowlets
-        return self.qps if self.e_ecmp else 1
+        return self.qps if self.tells_queue_pairs_apart else 1
+
+    @property
+    def tells_queue_pairs_apart(self) -> bool:
+        """Whether queue pairs between the same two ports may take different paths."""
+        return self.e_ecmp or self.source_port == "queue-pair"
 
     def incast(self, fan_in: int) -> float:
         """Utilization of a receiver's link when `fan_in` senders share it."""

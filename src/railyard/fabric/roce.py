@@ -38,7 +38,11 @@ PACKETS = Packets(
         "dcqcn_least_kept": 0.8,
     },
     sources=("docs/explanation/packet-rdma.md: constants with their sources",),
-    left_out=("the responder's end-to-end credits", "the interface's limits in packets a second"),
+    left_out=(
+        "the responder's end-to-end credits",
+        "the interface's limits in packets a second",
+        "the rate of a queue pair from one message of a collective to the next: each begins at line rate",
+    ),
 )
 """RoCE v2 as it is built for training: hashed paths, priority flow control, DCQCN."""
 
@@ -49,7 +53,6 @@ ROCE = fabrics.add(
         summary="RoCEv2 over Ethernet switches: flows hashed onto paths (ECMP), lossless by PFC, DCQCN",
         load_balancing="ecmp",
         qps=1,
-        e_ecmp=True,
         header_bytes=82,
         transport_efficiency=0.987,
         hop_latency_ps=900_000,
@@ -79,8 +82,13 @@ ROCE = fabrics.add(
             ),
             "pauses": vendor("true", "RoCE v2 in a lossless class: IEEE 802.1Qbb", 2026),
             "qps": vendor("1", "NCCL default NCCL_IB_QPS_PER_CONNECTION=1", 2026),
-            "e_ecmp": measured(
-                "true", "Meta, RDMA over Ethernet for distributed AI training (SIGCOMM 2024): E-ECMP", 2024
+            "source_port": vendor(
+                "queue-pair",
+                "NCCL sets no flow label; Linux then derives the source port from the queue pairs (mlx5 since 5.8)",
+                2020,
+            ),
+            "e_ecmp": vendor(
+                "false", "switches as delivered hash five fields; E-ECMP is Meta's setting (SIGCOMM 2024)", 2024
             ),
             "header_bytes": vendor(
                 "82 B",

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from railyard.scenario.quantity import Flag, Ratio, Text, Time
+from railyard.scenario.quantity import Flag, Positive, Ratio, Text, Time
 from railyard.scenario.section import Section
 
 
@@ -25,6 +25,10 @@ class CollectivesSection(Section):
     )
     pxn: Flag = Field(
         default=True, description="Transfers to another rail go through the peer that owns that rail's NIC."
+    )
+    connections: Positive | None = Field(
+        default=None,
+        description="Channels to a neighbour through each NIC; left out: as many as the library opens.",
     )
     launch: Time = Field(default=0, description="Added to every invocation of a collective by the host.")
     network_overhead: Time = Field(

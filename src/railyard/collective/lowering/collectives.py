@@ -12,6 +12,7 @@ from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.choice import DEFAULT_POLICY, NOTHING, choose_many
 from railyard.collective.lowering.even import equal_sets
 from railyard.collective.lowering.groups import CommunicatorClass, groups
+from railyard.collective.lowering.hidden import left_over
 from railyard.collective.lowering.paths import Paths
 from railyard.collective.lowering.table import EntityTable, Limits, even_bps, gather, solo_bps, table
 from railyard.collective.lowering.usage import stacked, usage
@@ -120,6 +121,9 @@ class _Lowering:
         self.protocol = np.full(size, NOTHING[1], "U8")
         self.row = np.zeros(size, np.int64)  # into a first row that has no links
         self.factor = np.ones(size)
+        self.edge_s = np.zeros(size)
+        self.outside = np.zeros(size)  # share of a ring's edges that go through NICs
+        self.steps = np.ones(size)
         self.parts = [CsrWeighted(np.zeros(2, np.int64), np.empty(0, np.int32), np.empty(0))]
 
     def lower(self, group: CommunicatorClass) -> None:
@@ -177,7 +181,9 @@ class _Lowering:
         """
         paths, of_comm = found
         algorithm = ALGORITHMS.get(name)
-        steps = algorithm.steps(case.kind, case.shape).paths
+        every = algorithm.steps(case.kind, case.shape)
+        steps = every.paths
+        self.steps[chosen] = every.scale_up + every.scale_out
         path_ps = paths.latency_ps(algorithm.route, steps)[of_comm]
         self.latency_ps[chosen] += np.rint(path_ps + steps * self.policy.network_overhead_ps).astype(np.int64)
         size = self.wanted.size_bytes[chosen].astype(np.float64)
@@ -199,20 +205,23 @@ class _Lowering:
         """Links of requests of one kind and algorithm; a communicator is lowered once, however many its requests."""
         needed, inverse = np.unique(place, return_inverse=True)
         at = inverse.ravel()
-        part = CommunicatorClass(group.shape, group.index[needed], group.members[needed])
-        use = usage(self.cluster, part, name, kind, self.policy)
+        use = usage(self.cluster, group.part(needed), name, kind, self.policy)
         self.row[chosen] = sum(len(item) for item in self.parts) + at
         self.parts.append(use.links)
         self.fair_weight[chosen] = use.fair_weight[at] / self.factor[chosen]
+        self.edge_s[chosen] = use.edge_s[at] * self.factor[chosen]
+        self.outside[chosen] = group.shape.domains / group.shape.ranks
 
     def table(self) -> EntityTable:
         """The finished table."""
         idle = self.algorithm == NOTHING[0]
         links = gather(stacked(self.parts), self.row, self.factor)
         even_cap_bps = self._add_phases(links)
+        latency_ps, even_latency_ps = self._left_over(links)
         limits = Limits(
             volume_bytes=np.where(idle, 0.0, self.wanted.size_bytes.astype(np.float64) * self.wanted.count),
-            latency_ps=self.latency_ps,
+            latency_ps=latency_ps,
+            even_latency_ps=even_latency_ps,
             rate_cap_bps=self.rate_cap_bps,
             fair_weight=self.fair_weight,
             algorithm=self.algorithm,
@@ -243,3 +252,32 @@ class _Lowering:
         self.rate_cap_bps[rows] = one_after_another(scale_up, network)
         even_cap_bps[rows] = one_after_another(scale_up, spread)
         return even_cap_bps
+
+    def _left_over(self, links: CsrWeighted) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Latencies of rings beside their slowest edges, as flows are hashed and spread evenly; others as they are."""
+        latency_ps, even_ps = self.latency_ps.copy(), self.latency_ps.copy()
+        rows = np.flatnonzero(self.edge_s > 0)
+        if len(rows) == 0:
+            return latency_ps, even_ps
+        every, cap = self.cluster.links, self.rate_cap_bps[rows]
+        rings = gather(links, rows, np.ones(len(rows)))
+        bits = 8e12 * self.wanted.size_bytes[rows].astype(np.float64) * self.wanted.count[rows]
+        slowest = bits / solo_bps(rings, cap, every.rate_bps)
+        near = bits / solo_bps(rings, cap, np.where(self._ends(), every.rate_bps, np.inf))
+        sets = equal_sets(self.cluster)
+        even = slowest if sets is None else bits / even_bps(rings, cap, every.rate_bps, sets)
+        outside = self.outside[rows]
+        mean = (1 - outside) * near + outside * np.maximum(bits / 8 * self.edge_s[rows], near)
+        latency = self.latency_ps[rows].astype(np.float64)
+        latency_ps[rows] = np.rint(left_over(latency, self.steps[rows], mean, slowest))
+        mean = (1 - outside) * near + outside * np.maximum(even, near)
+        even_ps[rows] = np.rint(left_over(latency, self.steps[rows], mean, even))
+        return latency_ps, even_ps
+
+    def _ends(self) -> NDArray[np.bool_]:
+        """bool[links]: links of ranks: scale-up, and those of NICs."""
+        every, network = self.cluster.links, self.cluster.back_end
+        first = int(every.tier[network.link_offset])
+        ends = [first + at for at, tier in enumerate(network.tiers) if tier.kind == "access"]
+        inside = [at for at, name in enumerate(every.tiers) if name == "scale-up"]
+        return np.isin(every.tier, [*ends, *inside])

@@ -32,6 +32,10 @@ class CommunicatorClass:
     index: NDArray[np.int64]
     members: NDArray[np.int64]
 
+    def part(self, chosen: slice | NDArray[np.int64]) -> CommunicatorClass:
+        """Some of the communicators."""
+        return CommunicatorClass(self.shape, self.index[chosen], self.members[chosen])
+
 
 def shape_of(cluster: Cluster, ranks: NDArray[np.int32]) -> Shape:
     """The shape of one communicator.

@@ -76,6 +76,7 @@ def _between(
     offsets, domains = group.shape.offsets, group.shape.domains
     source = group.members[:, offsets[first]].ravel()
     target = group.members[:, offsets[second % domains]].ravel()
-    _, legs = through_peers(cluster, Legs(np.arange(len(source)), source, target, np.ones(len(source))))
+    each = np.ones(len(source), np.int64)
+    _, legs = through_peers(cluster, Legs(np.arange(len(source)), source, target, each.astype(float), each))
     ports = cluster.back_end.port_of_rank[:, 0]
     return cluster.back_end.path_latency_ps(ports[legs.source], ports[legs.target]).reshape(-1, len(first))

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster.hashing import mix
+from railyard.collective.connections import connection_keys
 from railyard.collective.measured import MEASURED, LogConstants
+from railyard.collective.policy import MOST_CONNECTIONS
 from railyard.collective.timing import LINK_CEILING
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
+    from railyard.cluster.network import Network
 
 BATCH = 1 << 19
 """Legs that are routed at once; keeps the memory of a large all-to-all in bounds."""
@@ -29,49 +31,63 @@ class Legs:
         source: int64[k], ranks.
         target: int64[k], ranks.
         share: float64[k], bytes per byte of the entity's volume.
+        connections: int64[k], connections through each NIC that share it.
     """
 
     entity: NDArray[np.int64]
     source: NDArray[np.int64]
     target: NDArray[np.int64]
     share: NDArray[np.float64]
+    connections: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.entity)
 
     def part(self, chosen: NDArray[np.bool_] | slice) -> Legs:
         """Some of the legs."""
-        return Legs(self.entity[chosen], self.source[chosen], self.target[chosen], self.share[chosen])
+        return Legs(*(getattr(self, name)[chosen] for name in _COLUMNS))
 
     @staticmethod
     def joined(parts: list[Legs]) -> Legs:
         """Legs of several lists."""
-        return Legs(
-            np.concatenate([part.entity for part in parts]),
-            np.concatenate([part.source for part in parts]),
-            np.concatenate([part.target for part in parts]),
-            np.concatenate([part.share for part in parts]),
-        )
+        return Legs(*(np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS))
+
+
+_COLUMNS = ("entity", "source", "target", "share", "connections")
 
 
 @dataclass(frozen=True)
 class LinkLoads:
-    """Loads in any order: entry i puts `share[i]` bytes of wire on `link[i]` per byte of volume of `entity[i]`."""
+    """Loads in any order: entry i puts `share[i]` bytes of wire on `link[i]` per byte of volume of `entity[i]`.
+
+    Attributes:
+        entity: int64[k].
+        link: int64[k].
+        share: float64[k].
+        edge: int64[k], number of the connection between NICs that does it; -1: none.
+        ring: int64[k], number of the ring that the connection is of, if it is of one: its rail and channel.
+    """
 
     entity: NDArray[np.int64]
     link: NDArray[np.int64]
     share: NDArray[np.float64]
+    edge: NDArray[np.int64]
+    ring: NDArray[np.int64]
+
+    @staticmethod
+    def without_edges(entity: NDArray[np.int64], link: NDArray[np.int64], share: NDArray[np.float64]) -> LinkLoads:
+        """Loads that no connection between NICs makes."""
+        none = np.full(len(entity), -1)
+        return LinkLoads(entity, link, share, none, none)
 
     @staticmethod
     def joined(parts: list[LinkLoads]) -> LinkLoads:
         """Loads of several lists."""
         if not parts:
-            return LinkLoads(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
-        return LinkLoads(
-            np.concatenate([part.entity for part in parts]),
-            np.concatenate([part.link for part in parts]),
-            np.concatenate([part.share for part in parts]),
-        )
+            none = np.empty(0, np.int64)
+            return LinkLoads(none, none, np.empty(0), none, none)
+        names = ("entity", "link", "share", "edge", "ring")
+        return LinkLoads(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 def rail_of_local(cluster: Cluster) -> NDArray[np.int64]:
@@ -96,8 +112,7 @@ def through_peers(cluster: Cluster, legs: Legs) -> tuple[Legs, Legs]:
     peer = legs.source - here + there
     same_domain = legs.source // cluster.scale_up_domain == peer // cluster.scale_up_domain
     moved = (rails[here] != rails[there]) & same_domain
-    up = Legs(legs.entity[moved], legs.source[moved], peer[moved], legs.share[moved])
-    return up, Legs(legs.entity, np.where(moved, peer, legs.source), legs.target, legs.share)
+    return replace(legs.part(moved), target=peer[moved]), replace(legs, source=np.where(moved, peer, legs.source))
 
 
 def scale_up_efficiency(cluster: Cluster, measured: LogConstants = MEASURED) -> float:
@@ -112,7 +127,7 @@ def scale_up_load(cluster: Cluster, legs: Legs, measured: LogConstants = MEASURE
     """Loads of legs within domains."""
     path = cluster.scale_up.path(legs.source.astype(np.int32), legs.target.astype(np.int32))
     rows = path.rows()
-    return LinkLoads(
+    return LinkLoads.without_edges(
         legs.entity[rows], path.link.astype(np.int64), legs.share[rows] / scale_up_efficiency(cluster, measured)
     )
 
@@ -123,42 +138,65 @@ def switch_load(
     """Loads between ranks and the reducing switch of their domain; `out` for towards the switch."""
     links = cluster.scale_up.egress if out else cluster.scale_up.ingress
     link = links(rank.astype(np.int32)).astype(np.int64)
-    return LinkLoads(entity, link, share / scale_up_efficiency(cluster))
+    return LinkLoads.without_edges(entity, link, share / scale_up_efficiency(cluster))
 
 
-def scale_out_load(cluster: Cluster, legs: Legs, *, floods: bool = False) -> LinkLoads:
+def scale_out_load(
+    cluster: Cluster, legs: Legs, communicator: NDArray[np.uint64], *, floods: bool = False
+) -> LinkLoads:
     """Loads of legs through the back-end network, spread over all NICs of a rank.
 
     Args:
         cluster: The cluster.
         legs: Legs between ranks.
+        communicator: uint64[entities], whose connections they use; see `connection_keys`.
         floods: The senders to one port send at the same time, so that the receiver's link suffers from incast.
     """
     ports = cluster.back_end.port_of_rank
     nics = ports.shape[1]
-    parts = []
+    parts: list[LinkLoads] = []
+    edges = 0
     for begin in range(0, len(legs), BATCH):
         batch = legs.part(slice(begin, begin + BATCH))
         for nic in range(nics):
             source, target = ports[batch.source, nic], ports[batch.target, nic]
             slowed = _incast(cluster, batch, target) if floods else np.ones(len(batch))
-            parts.append(_routed(cluster, batch, (source, target), slowed))
+            part = _routed(cluster, batch, communicator, (source, target), slowed)
+            parts.append(replace(part, edge=edges + part.edge))
+            edges += int(part.edge.max(initial=-1)) + 1
     return LinkLoads.joined(parts)
 
 
 def _routed(
-    cluster: Cluster, legs: Legs, ports: tuple[NDArray[np.int32], NDArray[np.int32]], slowed: NDArray[np.float64]
+    cluster: Cluster,
+    legs: Legs,
+    communicator: NDArray[np.uint64],
+    ports: tuple[NDArray[np.int32], NDArray[np.int32]],
+    slowed: NDArray[np.float64],
 ) -> LinkLoads:
     """Loads of legs between one pair of NICs each; their ranks have as many others."""
     network = cluster.back_end
-    usage = network.usage(*ports, flow_keys(legs.entity, *ports))
-    rows = usage.rows()
+    leg, channel = _opened(network, legs)
+    source, target = ports[0][leg], ports[1][leg]
+    usage = network.usage(source, target, connection_keys(communicator[legs.entity[leg]], source, target, channel))
+    edge = usage.rows()
+    rows = leg[edge]
     nics = network.port_of_rank.shape[1]
-    share = usage.share * legs.share[rows] / (nics * network.fabric.payload_efficiency)
+    each = legs.share / (nics * network.fabric.payload_efficiency * np.bincount(leg, minlength=len(legs)))
+    share = usage.share * each[rows]
     end = cluster.links.target[usage.link] - network.node_offset
     arrives = end == ports[1][rows]  # in a torus legs also pass ports on their way to another
     share = np.where(arrives, share / slowed[rows], share)
-    return LinkLoads(legs.entity[rows], usage.link.astype(np.int64), share)
+    ring = legs.source[leg] % cluster.ranks_per_server * MOST_CONNECTIONS + channel
+    return LinkLoads(legs.entity[rows], usage.link.astype(np.int64), share, edge, ring[edge])
+
+
+def _opened(network: Network, legs: Legs) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The leg and the channel of every connection; one a leg where all take the same links."""
+    several = network.fabric.hashed and network.fabric.tells_queue_pairs_apart
+    count = legs.connections if several else np.ones(len(legs), np.int64)
+    leg = np.repeat(np.arange(len(legs)), count)
+    return leg, np.arange(len(leg)) - np.repeat(np.cumsum(count) - count, count)
 
 
 def _incast(cluster: Cluster, legs: Legs, target: NDArray[np.int32]) -> NDArray[np.float64]:
@@ -168,12 +206,6 @@ def _incast(cluster: Cluster, legs: Legs, target: NDArray[np.int32]) -> NDArray[
     efficiency = np.array([cluster.fabric.incast(int(fan)) for fan in range(int(count.max(initial=1)) + 1)])
     utilization: NDArray[np.float64] = efficiency[count[inverse.ravel()]]
     return utilization
-
-
-def flow_keys(entity: NDArray[np.int64], source: NDArray[np.int32], target: NDArray[np.int32]) -> NDArray[np.uint64]:
-    """Entropy of the connection of each leg: a hash of its communicator and its ports."""
-    pair = mix(source.astype(np.uint64) * np.uint64(0x1F123BB5) + target.astype(np.uint64))
-    return mix(pair ^ mix(entity.astype(np.uint64)))
 
 
 def network_load(
@@ -197,6 +229,6 @@ def network_load(
     within = np.arange(total[-1]) - np.repeat(total[:-1], repeats)
     link = flat[np.repeat(begin[spot], repeats) + within]
     each = np.repeat(share, ports.shape[1]) / (ports.shape[1] * repeats * network.fabric.payload_efficiency)
-    return LinkLoads(
+    return LinkLoads.without_edges(
         np.repeat(np.repeat(entity, ports.shape[1]), repeats), link.astype(np.int64), np.repeat(each, repeats)
     )

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster import CsrWeighted
-from railyard.collective.lowering.routes import LinkLoads, flow_keys
+from railyard.collective.connections import port_pairs
+from railyard.collective.lowering.routes import LinkLoads
 from railyard.collective.lowering.table import EntityTable, Limits, table
 from railyard.errors import InputError
 
@@ -57,7 +58,7 @@ def lower_storage(
     device = np.where(writes[row], servers.write_link[node], servers.read_link[node]).astype(np.int64)
     requests = np.ones(len(ranks)) if count is None else np.asarray(count, np.float64)
     busy = _busy(servers, writes, np.asarray(size_bytes), requests)
-    load = LinkLoads(row, device, busy[row] / stripes)
+    load = LinkLoads.without_edges(row, device, busy[row] / stripes)
     path_ps = np.zeros(len(ranks), np.int64)
     if not servers.local and cluster.storage is not None:
         near, far = cluster.storage.port_of_rank[ranks][row], servers.ports[node]
@@ -137,8 +138,8 @@ def network_load(
     parts = []
     for pair in range(pairs):
         ports = source[:, pair], target[:, pair]
-        usage = network.usage(*ports, flow_keys(row, *ports))
+        usage = network.usage(*ports, port_pairs(*ports))
         entry = usage.rows()
         share = usage.share / (stripes[entry] * pairs * network.fabric.payload_efficiency)
-        parts.append(LinkLoads(row[entry], usage.link.astype(np.int64), share))
+        parts.append(LinkLoads.without_edges(row[entry], usage.link.astype(np.int64), share))
     return LinkLoads.joined(parts)

@@ -73,7 +73,7 @@ class EntityTable:
 class Limits:
     """What bounds entities besides links; columns as in `EntityTable`.
 
-    `even_cap_bps` is the cap where flows are spread evenly; None: the same.
+    `even_cap_bps` and `even_latency_ps` are cap and latency where flows are spread evenly; None: the same.
     """
 
     volume_bytes: NDArray[np.float64]
@@ -83,18 +83,20 @@ class Limits:
     algorithm: NDArray[np.str_]
     protocol: NDArray[np.str_]
     even_cap_bps: NDArray[np.float64] | None = None
+    even_latency_ps: NDArray[np.int64] | None = None
 
 
 def table(usage: CsrWeighted, limits: Limits, cluster: Cluster) -> EntityTable:
     """Puts usage and limits together and works out the time alone, as flows are hashed and spread evenly."""
     rate_bps = cluster.links.rate_bps
-    alone_ps = _duration_ps(limits, solo_bps(usage, limits.rate_cap_bps, rate_bps))
+    alone_ps = _duration_ps(limits, limits.latency_ps, solo_bps(usage, limits.rate_cap_bps, rate_bps))
     even_ps = alone_ps
     sets = equal_sets(cluster)
     if sets is not None:
         cap = limits.rate_cap_bps if limits.even_cap_bps is None else limits.even_cap_bps
+        latency_ps = limits.latency_ps if limits.even_latency_ps is None else limits.even_latency_ps
         # sums round differently from single links
-        even_ps = np.minimum(alone_ps, _duration_ps(limits, even_bps(usage, cap, rate_bps, sets)))
+        even_ps = np.minimum(alone_ps, _duration_ps(limits, latency_ps, even_bps(usage, cap, rate_bps, sets)))
     return EntityTable(
         link_ptr=usage.ptr,
         link_idx=usage.link,
@@ -130,9 +132,9 @@ def even_bps(
     return solo_bps(usage, rate_cap_bps, rate_bps)
 
 
-def _duration_ps(limits: Limits, solo: NDArray[np.float64]) -> NDArray[np.int64]:
+def _duration_ps(limits: Limits, latency_ps: NDArray[np.int64], solo: NDArray[np.float64]) -> NDArray[np.int64]:
     moving = np.divide(8e12 * limits.volume_bytes, solo, out=np.zeros(len(solo)), where=solo > 0)
-    duration: NDArray[np.int64] = limits.latency_ps + np.ceil(np.minimum(moving, LONGEST_PS)).astype(np.int64)
+    duration: NDArray[np.int64] = latency_ps + np.ceil(np.minimum(moving, LONGEST_PS)).astype(np.int64)
     return duration
 
 

@@ -9,10 +9,12 @@ import numpy as np
 from railyard.cluster import CsrWeighted
 from railyard.collective import peers
 from railyard.collective.choice import DEFAULT_POLICY, PEER_LL_BYTES
+from railyard.collective.connections import opened, pair_of_ranks
 from railyard.collective.lowering import routes
 from railyard.collective.lowering.routes import Legs, LinkLoads
 from railyard.collective.lowering.table import EntityTable, Limits, gather, table
 from railyard.collective.machine import CollectiveMachine, machine_of
+from railyard.collective.shape import Shape
 from railyard.collective.timing import WIRE, by_channels, transfer_us
 from railyard.errors import InputError
 
@@ -53,12 +55,13 @@ def lower_transfers(
     Raises:
         InputError: A rank is not in the cluster, or two ranks have no path.
     """
-    legs = Legs(
-        np.arange(len(source)), np.asarray(source, np.int64), np.asarray(target, np.int64), np.ones(len(source))
-    )
+    machine = machine_of(cluster, policy.measured)
+    nics = cluster.back_end.port_of_rank.shape[1]
+    each = opened(cluster, Shape.grid(2, 1), "transfer", policy)
+    ends = np.asarray(source, np.int64), np.asarray(target, np.int64)
+    legs = Legs(np.arange(len(source)), *ends, np.ones(len(source)), np.full(len(source), each))
     _check(cluster, legs)
     size = np.asarray(size_bytes, np.float64)
-    machine = machine_of(cluster, policy.measured)
     inside = legs.source // cluster.scale_up_domain == legs.target // cluster.scale_up_domain
     away = legs.source != legs.target
     counted = inside & by_channels(machine, 1)
@@ -78,7 +81,7 @@ def lower_transfers(
         latency += np.where(
             counted & ~small, np.rint(peers.fill_us(ranks, size, "simple", machine.measured) * 1e6), 0
         ).astype(np.int64)
-    pairs = np.where(inside, 1, cluster.back_end.port_of_rank.shape[1] * cluster.fabric.qps)
+    pairs = np.where(inside, 1, nics * each * cluster.fabric.qps)
     limits = Limits(
         volume_bytes=np.where(away, size * count, 0.0),
         latency_ps=np.where(away, latency * np.asarray(count, np.int64), 0),
@@ -113,7 +116,7 @@ def _usage(
         if policy.pxn:
             to_peers, out = routes.through_peers(cluster, out)
             up = Legs.joined([up, to_peers])
-        parts.append(routes.scale_out_load(cluster, out))
+        parts.append(routes.scale_out_load(cluster, out, pair_of_ranks(cluster, legs.source, legs.target)))
         ports = cluster.back_end.port_of_rank[:, 0]
         path_ps[out.entity] = cluster.back_end.path_latency_ps(ports[out.source], ports[out.target])
     if len(up):

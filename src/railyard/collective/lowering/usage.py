@@ -9,7 +9,9 @@ import numpy as np
 
 from railyard.cluster import CsrWeighted
 from railyard.collective.algorithm import ALGORITHMS
+from railyard.collective.connections import communicators_of, opened
 from railyard.collective.lowering import routes
+from railyard.collective.lowering.hidden import edge_seconds
 from railyard.collective.lowering.routes import Legs, LinkLoads
 from railyard.collective.pattern import NETWORK
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
+    from railyard.collective.algorithm import Algorithm
     from railyard.collective.lowering.groups import CommunicatorClass
     from railyard.collective.pattern import Pattern
     from railyard.collective.policy import CollectivePolicy
@@ -30,14 +33,20 @@ class Usage:
     Attributes:
         links: Rows of the communicators.
         fair_weight: float64[c].
+        edge_s: float64[c], see `edge_seconds`; 0 for algorithms whose edges make no cycle.
     """
 
     links: CsrWeighted
     fair_weight: NDArray[np.float64]
+    edge_s: NDArray[np.float64]
 
 
 def usage(
-    cluster: Cluster, group: CommunicatorClass, name: str, kind: CollectiveKind, policy: CollectivePolicy
+    cluster: Cluster,
+    group: CommunicatorClass,
+    name: str,
+    kind: CollectiveKind,
+    policy: CollectivePolicy,
 ) -> Usage:
     """Lowers algorithm `name` for every communicator of a group."""
     algorithm = ALGORITHMS.get(name)
@@ -45,14 +54,16 @@ def usage(
         pattern = algorithm.relayed_pattern(kind, group.shape, _rails(cluster, group))
     else:
         pattern = algorithm.pattern(kind, group.shape)
+    each = opened(cluster, group.shape, name, policy)
     batch = max(1, routes.BATCH // max(len(pattern), 1))
     parts = [
-        _batch(cluster, group.members[begin : begin + batch], pattern, group, policy, floods=algorithm.floods)
+        _batch(cluster, group.part(slice(begin, begin + batch)), pattern, each, policy, algorithm)
         for begin in range(0, len(group.members), batch)
     ]
     return Usage(
         links=stacked([part.links for part in parts]),
         fair_weight=np.concatenate([part.fair_weight for part in parts]),
+        edge_s=np.concatenate([part.edge_s for part in parts]),
     )
 
 
@@ -62,20 +73,22 @@ def _rails(cluster: Cluster, group: CommunicatorClass) -> NDArray[np.int64]:
     return rails
 
 
-def _batch(
+def _batch(  # noqa: PLR0917 - one communicator class, its edges, and how they are to be lowered
     cluster: Cluster,
-    members: NDArray[np.int64],
-    pattern: Pattern,
     group: CommunicatorClass,
+    pattern: Pattern,
+    each: int,
     policy: CollectivePolicy,
-    *,
-    floods: bool,
+    algorithm: Algorithm,
 ) -> Usage:
-    count = len(members)
+    members, count = group.members, len(group.members)
     out = pattern.scale_out(group.shape)
     ranks = (pattern.source >= 0) & (pattern.target >= 0)
-    up_legs = _legs(members, pattern, ranks & ~out)
-    out_legs = _legs(members, pattern, ranks & out)
+    trees = algorithm.name in ("tree", "nvls-tree")
+    connections = each * pattern.merged if trees else np.full(len(pattern), each)
+    up_legs = _legs(members, pattern, connections, ranks & ~out)
+    out_legs = _legs(members, pattern, connections, ranks & out)
+    communicator = communicators_of(group.index, algorithm.name)
     parts: list[LinkLoads] = []
     if policy.pxn and len(out_legs):
         to_peers, out_legs = routes.through_peers(cluster, out_legs)
@@ -83,16 +96,21 @@ def _batch(
     if len(up_legs):
         parts.append(routes.scale_up_load(cluster, up_legs, policy.measured))
     if len(out_legs):
-        parts.append(routes.scale_out_load(cluster, out_legs, floods=floods))
+        parts.append(routes.scale_out_load(cluster, out_legs, communicator, floods=algorithm.floods))
     parts += _switch_parts(cluster, members, pattern)
     load = LinkLoads.joined(parts)
+    links = CsrWeighted.gathered(count, load.entity, load.link, load.share)
+    cycle = algorithm.route == "ring" and len(out_legs) > 0
     return Usage(
-        links=CsrWeighted.gathered(count, load.entity, load.link, load.share),
+        links=links,
         fair_weight=_fair_weight(cluster, count, up_legs, out_legs, pattern),
+        edge_s=edge_seconds(links, load, cluster.links.rate_bps) if cycle else np.zeros(count),
     )
 
 
-def _legs(members: NDArray[np.int64], pattern: Pattern, chosen: NDArray[np.bool_]) -> Legs:
+def _legs(
+    members: NDArray[np.int64], pattern: Pattern, connections: NDArray[np.int64], chosen: NDArray[np.bool_]
+) -> Legs:
     """Edges of the pattern for every communicator, communicator by communicator."""
     source, target, share = pattern.source[chosen], pattern.target[chosen], pattern.share[chosen]
     count = len(members)
@@ -101,6 +119,7 @@ def _legs(members: NDArray[np.int64], pattern: Pattern, chosen: NDArray[np.bool_
         members[:, source].ravel(),
         members[:, target].ravel(),
         np.tile(share, count),
+        np.tile(connections[chosen], count),
     )
 
 
@@ -124,7 +143,7 @@ def _fair_weight(cluster: Cluster, count: int, up_legs: Legs, out_legs: Legs, pa
     """Queue pairs over the bytes they carry; where nothing leaves a domain, connections over the bytes they carry."""
     if len(out_legs):
         pairs = cluster.back_end.port_of_rank.shape[1] * cluster.fabric.qps
-        flows = np.bincount(out_legs.entity, minlength=count) * pairs
+        flows = np.bincount(out_legs.entity, weights=out_legs.connections, minlength=count) * pairs
         carried = np.bincount(out_legs.entity, weights=out_legs.share, minlength=count)
         return np.asarray(flows / carried, np.float64)
     if len(up_legs):

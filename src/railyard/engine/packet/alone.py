@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from railyard.engine.packet.settings import Settings
     from railyard.engine.packet.task_flows import Slicing, TaskFlows
 
-SHARE = 1.0
-"""Of the budget of hops that may go into this, beside the run itself."""
+LEAST_HOPS = 5e7
+"""Of packets times links that may go into this where flows are hashed: no estimate knows where a communication's own
+flows meet."""
 
 HOPS = 4.5
 """Links that a packet and its acknowledgement cross, for the estimate."""
@@ -52,6 +53,11 @@ class IdleNetwork:
         return int(result.end_ps[traffic.end[0]] - result.start_ps[traffic.begin[0]])
 
 
+def measuring_hops(budget_hops: float, *, hashed: bool) -> float:
+    """Packets times links that may go into this beside the run itself."""
+    return max(budget_hops, LEAST_HOPS) if hashed else budget_hops
+
+
 def single(graph: TaskGraph, task: int) -> TaskGraph:
     """A graph of one task."""
     names = ("kind", "rank", "peer", "duration_ps", "size_bytes", "count", "collective", "stream", "label")
@@ -72,7 +78,7 @@ def measured(
     if slicing.factor == 1 and slicing.coarser == 1:
         return blocks
     entity, volume = lowering.lowered.entity, lowering.lowered.entities
-    left = SHARE * budget_hops
+    left = budget_hops
     out = list(blocks)
     weight = [float(volume.even_ps[entity[block.tasks[0]]]) * len(block.tasks) for block in blocks]
     for at in sorted(range(len(blocks)), key=lambda index: -weight[index]):

@@ -102,7 +102,7 @@ def assemble(
     np.cumsum(every, out=ptr[1:])
     last = np.concatenate([*finals, np.empty(0, np.int64)])
 
-    def column(name: str, head: Ints, tail: Ints, kind: type[Scalar]) -> NDArray[Scalar]:
+    def column(name: str, head: NDArray[np.generic], tail: NDArray[np.generic], kind: type[Scalar]) -> NDArray[Scalar]:
         return np.concatenate([head, *(getattr(block, name) for block in blocks), tail]).astype(kind)
 
     label_of, labels = _labels(blocks, tasks, rows)
@@ -117,6 +117,7 @@ def assemble(
         dep_at=np.concatenate([*when, np.full(len(last), AT_RECEIVER, np.uint8)]),
         need=_need(graph, every),
         delay_ps=column("delay_ps", np.rint(start).astype(np.int64), np.zeros(many, np.int64), np.int64),
+        path_key=column("path_key", np.zeros(tasks, np.uint32), np.zeros(many, np.uint32), np.uint32),
         klass=np.concatenate(
             [
                 np.zeros(tasks, np.uint8),

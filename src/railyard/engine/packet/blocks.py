@@ -47,6 +47,7 @@ class NetworkBlock:
         link: int64[links], the cluster's id of each, -1 for none.
         record: Routes.
         choices: int64[].
+        salt: uint32[nodes], what each switch adds to what it hashes; None: nothing is hashed.
     """
 
     hosts: int
@@ -58,6 +59,7 @@ class NetworkBlock:
     link: Ints
     record: RoutingRecord
     choices: Ints
+    salt: NDArray[np.uint32] | None = None
 
 
 # ------------------------------------------------------------------------------------------- ports that pass packets on
@@ -96,6 +98,7 @@ def with_routers(block: NetworkBlock) -> NetworkBlock:
         link=np.concatenate([block.link, np.full(2 * ports, -1)]),
         record=record,
         choices=np.concatenate([block.choices, up, down]),
+        salt=None if block.salt is None else np.concatenate([np.zeros(ports, np.uint32), block.salt]),
     )
 
 
@@ -168,4 +171,5 @@ def with_reducers(block: NetworkBlock, leaf: Ints) -> NetworkBlock:
         link=np.concatenate([block.link, np.full(2 * count, -1)]),
         record=record,
         choices=np.concatenate([block.choices, up, down, attached]),
+        salt=None if block.salt is None else np.insert(block.salt, ports, np.zeros(count, np.uint32)),
     )

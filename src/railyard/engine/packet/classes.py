@@ -9,6 +9,7 @@ import numpy as np
 
 from railyard.collective import ALGORITHMS, Case, Shape, machine_of
 from railyard.collective.chunks import switch_loop_bytes
+from railyard.collective.connections import communicators_of, pair_of_ranks
 from railyard.collective.lowering.groups import groups
 from railyard.collective.lowering.paths import Paths
 from railyard.engine.packet.pacing import collective_tempo, transfer_tempo
@@ -39,6 +40,7 @@ class Class:
         shape: Of the communicator; two ranks for a transfer.
         members: int64[tasks, positions], ranks.
         tasks: int64[tasks], their tasks in the graph.
+        communicators: uint64[tasks], whose connections they use; see `connection_keys`.
         tempo: Sizes and latencies.
         network_ps: Mean path between the domains of the communicators.
         far_ps: Longest path between neighbouring domains of them.
@@ -52,6 +54,7 @@ class Class:
     shape: Shape
     members: Ints
     tasks: Ints
+    communicators: NDArray[np.uint64]
     tempo: Tempo
     network_ps: float
     far_ps: float
@@ -118,6 +121,7 @@ def _collective(
         shape=case.shape,
         members=members,
         tasks=tasks,
+        communicators=communicators_of(graph.rank[tasks], name),
         tempo=collective_tempo(cluster, version, (name, protocol), (size, count), policy),
         network_ps=mixed if ALGORITHMS.get(name).route == "mixed" else float(case.machine.next_latency_ps),
         far_ps=float(paths.far_ps.max()),
@@ -160,6 +164,7 @@ def transfer_classes(graph: TaskGraph, cluster: Cluster, lowered: Lowered, polic
             shape=Shape.grid(1, 2) if inside[at] else Shape.grid(2, 1),
             members=np.stack([source[chosen], target[chosen]], axis=1),
             tasks=tasks[chosen],
+            communicators=pair_of_ranks(cluster, source[chosen], target[chosen]),
             tempo=transfer_tempo(cluster, int(graph.size_bytes[task]), int(graph.count[task]), protocol, policy),
             network_ps=0.0,
             far_ps=0.0,

@@ -15,7 +15,7 @@ from railyard.engine.faults import placed as placed_faults
 from railyard.engine.flow import FLOW
 from railyard.engine.joint import joint
 from railyard.engine.lowering import Entities, Lowered, lower
-from railyard.engine.packet.alone import IdleNetwork, measured
+from railyard.engine.packet.alone import IdleNetwork, measured, measuring_hops
 from railyard.engine.packet.assembly import LoweredTraffic, assemble
 from railyard.engine.packet.background import alone, with_background
 from railyard.engine.packet.fabrics import settings_of
@@ -139,7 +139,8 @@ class PacketEngine:
         settings = replace(settings, base_rtt_ps=settings.base_rtt_ps or placed.base_rtt_ps)
         slicing, blocks = self._sliced(lowering, placed, settings)
         bench = IdleNetwork(cluster, placed, settings, policy)
-        blocks = measured(bench, lowering, blocks, slicing, self.budget_hops)
+        spent = measuring_hops(self.budget_hops, hashed=cluster.fabric.hashed)
+        blocks = measured(bench, lowering, blocks, slicing, spent)
         alone_ps = np.append(lowered.entities.even_ps, 0)[lowered.entity]
         traffic = assemble(lowering, placed, blocks, slicing, unsent_ps(merged, lowered, cluster, alone_ps))
         expected_ps = _expected_ps(lowering, slicing) if self.background or self.samples else 0
@@ -205,7 +206,8 @@ class PacketEngine:
         if self.settings is not None:
             return replace(self.settings, seed=seed), list(self.stands_in)
         fabric = cluster.fabric
-        return replace(settings_of(cluster, fabric), seed=seed), list(fabric.packets.left_out)
+        settings = replace(settings_of(cluster, fabric), seed=seed, rdma_qps=1)  # plans have a leg for every queue pair
+        return settings, list(fabric.packets.left_out)
 
     def _sliced(self, lowering: Lowering, placed: Placed, settings: Settings) -> tuple[Slicing, list[TaskFlows]]:
         """The finest slicing within the budgets, and its flows.

@@ -29,6 +29,8 @@ JOIN, UP, OUT, TO_SWITCH, FROM_SWITCH, TO_NETWORK, FROM_NETWORK = range(7)
 """Kinds of legs: nothing moves; within a domain; through NICs; to and from a reducing scale-up switch; to and from the
 reducing switches of the network."""
 
+_MEASURES = ("share", "steps", "posted", "lanes")
+
 THROUGH_NICS = (OUT, TO_NETWORK, FROM_NETWORK)
 
 
@@ -43,6 +45,8 @@ class PlanLegs:
         leave_by: int64[k], position whose place in its server the sender has, in the source's server; -1: its own.
         arrive_at: int64[k], the same for the receiving rank, in the source's server; -1: the target itself.
         nic: int64[k], which NIC of the ranks.
+        channel: int64[k], which of the connections between the two NICs.
+        lane: int64[k], which queue pair of the connection.
         share: float64[k], bytes per byte of the collective's size.
         steps: float64[k].
         posted: float64[k].
@@ -57,6 +61,8 @@ class PlanLegs:
     leave_by: Ints
     arrive_at: Ints
     nic: Ints
+    channel: Ints
+    lane: Ints
     share: Floats
     steps: Floats
     posted: Floats
@@ -74,7 +80,7 @@ class PlanLegs:
         return found
 
 
-def legs_of(cluster: Cluster, plan: SendPlan, members: Ints, *, pxn: bool) -> PlanLegs:
+def legs_of(cluster: Cluster, plan: SendPlan, members: Ints, *, pxn: bool, opened: int = 1) -> PlanLegs:
     """The legs of a plan.
 
     Args:
@@ -82,13 +88,15 @@ def legs_of(cluster: Cluster, plan: SendPlan, members: Ints, *, pxn: bool) -> Pl
         plan: Sends between positions.
         members: int64[positions], ranks. Communicators whose members sit alike have the same legs.
         pxn: Whether sends to another rail go through the peer that owns the right NIC.
+        opened: Connections that share each send, through every NIC.
     """
     kind = _kinds(cluster, plan, members)
     relayed = _relayed(cluster, plan, members, kind) if pxn else np.zeros(len(plan), np.bool_)
     nics = cluster.back_end.port_of_rank.shape[1]
     fabric = cluster.back_end.fabric
-    pairs = nics * (fabric.qps if fabric.hashed else 1)
-    paths = np.where(kind == OUT, pairs, np.where(np.isin(kind, THROUGH_NICS), nics, 1)).astype(np.int64)
+    lanes = fabric.qps if fabric.hashed else 1
+    through = np.where(np.isin(kind, THROUGH_NICS), nics, 1)
+    paths = np.where(kind == OUT, nics * lanes * opened, through).astype(np.int64)
     count = paths + relayed.astype(np.int64)
     first: Ints = np.cumsum(count) - count
     row = np.repeat(np.arange(len(plan)), count)
@@ -103,6 +111,8 @@ def legs_of(cluster: Cluster, plan: SendPlan, members: Ints, *, pxn: bool) -> Pl
         leave_by=np.where(~to_peer & relayed[row], target[row], -1),
         arrive_at=np.where(to_peer, target[row], -1),
         nic=np.maximum(turn, 0) % nics,
+        channel=plan.channel[row] * opened + np.maximum(turn, 0) // (nics * lanes),
+        lane=np.maximum(turn, 0) // nics % lanes,
         share=plan.share[row] * every,
         steps=np.where(to_peer, 0.0, plan.steps[row]),
         posted=np.where(to_peer | ~relayed[row], plan.posted[row], 0.0),
@@ -222,7 +232,7 @@ def _kept(legs: PlanLegs, edges: Edges, local: NDArray[np.bool_], work: Floats) 
     kept = needed[edges.after]
     after, before, at = edges.after[kept], edges.before[kept], edges.at[kept]
     left = Edges(number[after], np.where(before >= 0, number[np.maximum(before, 0)], before), at)
-    names = ("kind", "source", "target", "leave_by", "arrive_at", "nic", "share", "steps", "posted", "lanes")
+    names = ("kind", "source", "target", "leave_by", "arrive_at", "nic", "channel", "lane", *_MEASURES)
     columns = {name: getattr(legs, name)[needed] for name in names}
     return replace(legs, **columns, edges=left, last=number[legs.last]), work[needed], np.flatnonzero(needed)
 
@@ -266,7 +276,7 @@ def prepared(
     more = _edge(rest, number[rest], AT_RECEIVER)
     edges = joined_edges([Edges(np.where(moved, number[after], after), before, at), more])
     origin = np.concatenate([np.arange(len(legs)), rest])
-    names = ("kind", "source", "target", "leave_by", "arrive_at", "nic", "share", "steps", "posted", "lanes")
+    names = ("kind", "source", "target", "leave_by", "arrive_at", "nic", "channel", "lane", *_MEASURES)
     columns = {name: getattr(legs, name)[origin] for name in names}
     columns["kind"][len(legs) :] = JOIN
     works = np.concatenate([local, np.ones(len(rest), np.bool_)])

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from railyard.collective import machine_of
+from railyard.collective.connections import connection_keys, opened, peers_at_once
 from railyard.collective.window import (
     CHUNK_BYTES,
     LONG_PS,
@@ -66,7 +68,10 @@ WIRE_BYTES = 600_000
 MOST_PIECES = 128
 """Pieces that follow one another through a tree or chain at most; more would fill it a little faster."""
 
-LEAST_SENDS = 4
+IN_PARALLEL = ("ring", "broadcast", "reduce")
+"""Algorithms whose channels over the same edges are pipelines of their own; the others wait for all of them."""
+
+LEAST_SENDS = 8
 """Sends over one edge of a ring into which a slice is cut at least, where the algorithm has as many steps."""
 
 
@@ -81,6 +86,7 @@ class Lowering:
         self.lowered = lowered
         self.policy = policy
         self.duration_ps = duration_ps
+        self.machine = machine_of(cluster, policy.measured)
         self.classes = [
             *collective_classes(graph, cluster, lowered, policy),
             *transfer_classes(graph, cluster, lowered, policy),
@@ -126,6 +132,7 @@ class Lowering:
             target=target,
             size_bytes=np.tile(np.where(local, 0, np.maximum(np.rint(moved), 1)).astype(np.int64), len(one.tasks)),
             delay_ps=np.tile(np.rint(delay).astype(np.int64), len(one.tasks)),
+            path_key=self._path_keys(legs, one),
             klass=0,
             **_csr(legs),
             last=legs.last,
@@ -141,7 +148,37 @@ class Lowering:
             sends = planner.build()
         else:
             sends = plan(one.algorithm, one.kind, one.shape, self._grain(one, slicing))
-        return legs_of(self.cluster, sends, one.members[0], pxn=self.policy.pxn)
+        each = 1 if self._parallel(one) else self._opened(one)
+        return legs_of(self.cluster, sends, one.members[0], pxn=self.policy.pxn, opened=each)
+
+    def _parallel(self, one: Class) -> bool:
+        """Whether channels are pipelines of their own; over long paths they share the slots of one."""
+        return one.algorithm in IN_PARALLEL and one.far_ps <= LONG_PS
+
+    def _opened(self, one: Class) -> int:
+        """Connections to a neighbour through each NIC, where they can take different paths."""
+        network = self.cluster.back_end
+        if not (network.fabric.hashed and network.fabric.tells_queue_pairs_apart):
+            return 1
+        return opened(self.cluster, one.shape, one.algorithm, self.policy)
+
+    def _peers(self, one: Class) -> int:
+        return peers_at_once(self.machine, one.shape, self.cluster.back_end.port_of_rank.shape[1])
+
+    def _path_keys(self, legs: PlanLegs, one: Class) -> NDArray[np.uint32]:
+        """uint32[tasks x legs], what switches hash of each leg through NICs; 0 for the others."""
+        network = self.cluster.back_end
+        source, target = (ports.astype(np.int32) for ports in self._ports(legs, one.members))
+        keys = np.zeros(source.shape, np.uint32)
+        if not network.fabric.hashed:
+            return keys.ravel()
+        for lane in np.unique(legs.lane[legs.nics]):
+            rows = np.flatnonzero(legs.nics & (legs.lane == lane))
+            ends = source[:, rows].ravel(), target[:, rows].ravel()
+            owner = np.repeat(one.communicators, len(rows))
+            connection = connection_keys(owner, *ends, np.tile(legs.channel[rows], len(one.tasks)))
+            keys[:, rows] = network.path_keys(*ends, connection, int(lane)).reshape(len(keys), -1)
+        return keys.ravel()
 
     def _grain(self, one: Class, slicing: Slicing) -> Grain:
         """Ring steps are merged as much as the run is sliced, so that sends keep their size; pieces keep theirs too."""
@@ -152,8 +189,9 @@ class Lowering:
         if one.kind == CollectiveKind.ALL_TO_ALL:
             merge = slicing.coarser  # a peer's message may become short, but all peers are there
         size = one.tempo.size_bytes / one.tempo.count
+        channels = self._opened(one) if self._parallel(one) else 1
         if one.algorithm in ("broadcast", "reduce"):
-            each = size / shape.per_domain
+            each = size / (shape.per_domain * channels)
             chunk = min(CHAIN_CHUNK_BYTES, each / 12)
         elif one.loop_bytes:
             each, chunk = size / shape.per_domain, one.loop_bytes / shape.per_domain / SLICES
@@ -163,11 +201,12 @@ class Lowering:
         pieces = min(each / max(chunk, 1), MOST_PIECES, each / slicing.factor / slicing.packet_bytes)
         pieces = max(1, round(pieces / slicing.coarser))
         ringed = one.algorithm in ("ring", "hierarchical")
-        sent = size * max(merge, 1) / (along * shape.per_domain) if ringed else each * one.tempo.out_factor / pieces
+        ring_bytes = size * max(merge, 1) / (along * shape.per_domain * channels)
+        sent = ring_bytes if ringed else each * one.tempo.out_factor / pieces
         if one.far_ps > LONG_PS:
             return _over_distance(one, merge, pieces, each / (chunk * pieces), size / (along * shape.per_domain))
         in_flight = int(np.clip(np.ceil(WIRE_BYTES * slicing.factor / max(sent, 1)) + 1, 2, SLOTS))
-        return Grain(max(1.0, merge), pieces, in_flight)
+        return Grain(max(1.0, merge), pieces, in_flight, channels=channels, peers=self._peers(one))
 
     def _ranks(self, legs: PlanLegs, members: Ints) -> tuple[Ints, Ints]:
         """Sending and receiving ranks, int64[tasks, legs]."""

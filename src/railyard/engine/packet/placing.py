@@ -26,7 +26,7 @@ from railyard.errors import InputError
 from railyard.routes import Routes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -169,8 +169,18 @@ def joined(blocks: Sequence[NetworkBlock]) -> tuple[PacketNetwork, Ints]:
         rate_bps=np.maximum(np.rint(column("rate_bps")), 1).astype(np.int64),
         latency_ps=column("latency_ps").astype(np.int64),
         routes=routes,
+        salt=_salts(blocks, node, nodes),
     )
     return network, column("link")
+
+
+def _salts(blocks: Sequence[NetworkBlock], node: Callable[[int, Ints], Ints], nodes: int) -> NDArray[np.uint32]:
+    """uint32[nodes], those of the cluster's switches: a flow takes the path that it has in the flow engine."""
+    salts = np.zeros(nodes, np.uint32)
+    for at, block in enumerate(blocks):
+        if block.salt is not None:
+            salts[node(at, np.arange(block.nodes))] = block.salt
+    return salts
 
 
 # ------------------------------------------------------------------------------------------------------------ networks
@@ -192,6 +202,7 @@ def network_block(cluster: Cluster, network: Network, *, reduces: bool = False) 
         link=ids,
         record=_connected(table),
         choices=np.maximum(table.choices, 0).astype(np.int64),
+        salt=network.salts,
     )
     if wiring.routes_through_ports:
         return with_routers(block)

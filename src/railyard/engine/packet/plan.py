@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
+_KINDS = (np.int64, np.int64, *4 * (np.float64,), np.int64)  # source, target, share, steps, posted, lanes, channel
+
 GATE = -1
 """In `Plan.dep_idx`: the collective's own start."""
 
@@ -37,6 +39,7 @@ class SendPlan:
         steps: float64[s], steps of the algorithm that a send stands for; 0 for a join.
         posted: float64[s], messages that the sender posts before this one.
         lanes: float64[s], sends that share their sender's scale-up links at the same time.
+        channel: int64[s], which of the connections between its two ends a send takes, counted in channels.
         dep_ptr: int64[s + 1].
         dep_idx: int64[], sends that come first, or `GATE`.
         dep_at: uint8[], whether they are done at their sender (0) or at their receiver (1).
@@ -49,6 +52,7 @@ class SendPlan:
     steps: Floats
     posted: Floats
     lanes: Floats
+    channel: Ints
     dep_ptr: Ints
     dep_idx: Ints
     dep_at: NDArray[np.uint8]
@@ -88,15 +92,16 @@ class Planner:
         steps: ArrayLike = 1.0,
         posted: ArrayLike = 0.0,
         lanes: ArrayLike = 1.0,
+        channel: ArrayLike = 0,
     ) -> Ints:
         """Adds sends, whose columns are broadcast; their numbers, in the shape of the columns."""
-        columns = np.broadcast_arrays(*(np.asarray(part) for part in (source, target, share, steps, posted, lanes)))
+        columns = np.broadcast_arrays(
+            *(np.asarray(part) for part in (source, target, share, steps, posted, lanes, channel))
+        )
         shape = columns[0].shape
         flat = [part.ravel() for part in columns]
         count = len(flat[0])
-        self._columns.append(
-            [*(part.astype(np.int64) for part in flat[:2]), *(part.astype(float) for part in flat[2:])]
-        )
+        self._columns.append([part.astype(kind) for part, kind in zip(flat, _KINDS, strict=True)])
         ids = self._count + np.arange(count).reshape(shape)
         self._count += count
         return ids
@@ -114,7 +119,7 @@ class Planner:
 
     def build(self) -> SendPlan:
         """The plan; what waits for nothing waits for the collective's start."""
-        none = (np.empty(0, np.int64), np.empty(0, np.int64), *(np.empty(0) for _ in range(4)))
+        none = [np.empty(0, kind) for kind in _KINDS]
         columns = [np.concatenate(parts) for parts in zip(none, *self._columns, strict=True)]
         edges = joined_edges(self._edges)
         waiting = np.zeros(self._count, np.bool_)
@@ -127,14 +132,14 @@ class Planner:
 
 
 def with_edges(columns: Sequence[NDArray[Any]], edges: Edges, last: Ints) -> SendPlan:
-    """A plan of columns (source, target, share, steps, posted, lanes) and waits in any order."""
-    source, target, share, steps, posted, lanes = columns
+    """A plan of columns (source, target, share, steps, posted, lanes, channel) and waits in any order."""
+    source, target, share, steps, posted, lanes, channel = columns
     count = len(source)
     order = np.argsort(edges.after, kind="stable")
     ptr = np.zeros(count + 1, np.int64)
     np.cumsum(np.bincount(edges.after, minlength=count), out=ptr[1:])
     before, at = edges.before[order], edges.at[order]
-    return SendPlan(source, target, share, steps, posted, lanes, ptr, before, at, last)
+    return SendPlan(source, target, share, steps, posted, lanes, channel, ptr, before, at, last)
 
 
 def joined_edges(parts: list[Edges]) -> Edges:

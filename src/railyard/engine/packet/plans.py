@@ -25,12 +25,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.collective import Shape
+    from railyard.collective.schedule import Send
 
     Ints = NDArray[np.int64]
 
-PEERS_IN_FLIGHT = 16
-"""Peers of an all-to-all that a rank sends to at a time: half of NCCL's 32 channels for grouped sends and receives, of
-which a NIC's peer gets two."""
 
 MOST_SCHEDULED = 128
 """Ranks up to which the schedule of an algorithm without a plan of its own is taken message by message."""
@@ -46,6 +44,8 @@ class Grain:
     Attributes:
         merge: Steps over one edge that become one send, at least 1; of an all-to-all, peers for which one stands.
         pieces: Parts that follow one another through a tree or chain.
+        channels: Rings or chains over the same edges, each with connections of its own.
+        peers: Peers of an all-to-all that a rank sends to at a time.
         in_flight: Sends of one edge that are under way at a time. A connection sends one after another, while flows
             share a NIC, so no more than it takes to keep the wire busy.
         loops: Times that a ring goes round for parts of the data, which follow one another.
@@ -55,6 +55,8 @@ class Grain:
     pieces: int = 1
     in_flight: int = SLOTS
     loops: int = 1
+    channels: int = 1
+    peers: int = 128
 
     def sends(self, steps: int) -> int:
         """Sends for so many steps over one edge."""
@@ -99,21 +101,30 @@ def _slots(planner: Planner, ids: Ints, grain: Grain, apart: NDArray[np.bool_] |
 def _ring(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     """Send m of an edge passes on what send m - 1 of the edge before it brought."""
     planner = Planner()
-    rings = np.stack(orders(shape))
+    rings, channel = _several(np.stack(orders(shape)), grain)
     channels, ranks = rings.shape
     rounds = _rounds(kind, ranks)
-    _ring_of(planner, rings, rounds, 1 / (ranks * channels), shape, grain)
+    _ring_of(planner, rings, rounds, 1 / (ranks * channels), shape, grain, channel)
     return planner.build()
 
 
-def _ring_of(planner: Planner, rings: Ints, rounds: int, each: float, shape: Shape, grain: Grain) -> Ints:  # noqa: PLR0917
+def _several(orders: Ints, grain: Grain) -> tuple[Ints, Ints]:
+    """Each order as often as there are channels over it, and the number of each among those."""
+    return np.repeat(orders, grain.channels, axis=0), np.tile(np.arange(grain.channels), len(orders))
+
+
+def _ring_of(  # noqa: PLR0917
+    planner: Planner, rings: Ints, rounds: int, each: float, shape: Shape, grain: Grain, channel: Ints
+) -> Ints:
     """Rings (channels, members) of so many steps that carry `each`. Returns the sends (sends, channels, members)."""
     once = cuts(rounds, grain.sends(rounds))
     steps = np.tile(once, grain.loops)
     source, target = rings, np.roll(rings, -1, axis=1)
     height = steps[:, None, None]
     share = height * each / grain.loops
-    ids = planner.sends(source[None], target[None], share, steps=height, lanes=float(_lanes(shape, len(rings))))
+    lanes = float(_lanes(shape, len(rings)))
+    channels = channel[None, :, None]
+    ids = planner.sends(source[None], target[None], share, steps=height, lanes=lanes, channel=channels)
     passed_on = np.arange(1, len(ids)) % len(once) != 0
     planner.wait(ids[1:][passed_on], np.roll(ids, 1, axis=2)[:-1][passed_on])
     _slots(planner, ids, grain, shape.domain_of[source] != shape.domain_of[target])
@@ -125,20 +136,36 @@ def _lanes(shape: Shape, channels: int) -> int:
     return max(1, channels // max(1, shape.per_domain - 1)) if shape.scale_up == "mesh" else channels
 
 
+class Turns:
+    """Counts how many channels already have an edge: trees may share one, and each has a connection of its own."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[int, int], int] = {}
+
+    def of(self, source: Ints, target: Ints) -> Ints:
+        """int64[k], the number of each edge among equal ones so far; counts it."""
+        turns = np.zeros(len(source), np.int64)
+        for at, edge in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
+            turns[at] = self._seen.get(edge, 0)
+            self._seen[edge] = int(turns[at]) + 1
+        return turns
+
+
 def _tree(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     """Up every tree and down again, piece by piece: a parent sends on what all its children have brought."""
     del kind
     planner = Planner()
     parents = rooted_channels(shape)
     pieces, lanes = grain.pieces, float(_lanes(shape, len(parents)))
+    turns = Turns()
     for parent in parents:
         child = np.flatnonzero(parent >= 0)
         place = np.full(shape.ranks, -1)
         place[child] = np.arange(len(child))
         above = parent[child]
         share = np.full((pieces, 1), 1 / (len(parents) * pieces))
-        up = planner.sends(child[None], above[None], share, lanes=lanes)
-        down = planner.sends(above[None], child[None], share, lanes=lanes)
+        up = planner.sends(child[None], above[None], share, lanes=lanes, channel=turns.of(child, above))
+        down = planner.sends(above[None], child[None], share, lanes=lanes, channel=turns.of(above, child))
         inner = place[above] >= 0
         planner.wait(up[:, place[above[inner]]], up[:, inner])
         planner.wait(down[:, inner], down[:, place[above[inner]]])
@@ -153,12 +180,13 @@ def _tree(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
 def _chain(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     """A broadcast down every chain, or a reduction up it, piece by piece."""
     planner = Planner()
-    walks = np.stack(chains(shape))
+    walks, channel = _several(np.stack(chains(shape)), grain)
     if kind == CollectiveKind.REDUCE:
         walks = walks[:, ::-1]
     source, target = walks[:, :-1], walks[:, 1:]
     share = np.full((grain.pieces, 1, 1), 1 / (len(walks) * grain.pieces))
-    ids = planner.sends(source[None], target[None], share, lanes=float(_lanes(shape, len(walks))))
+    lanes = float(_lanes(shape, len(walks)))
+    ids = planner.sends(source[None], target[None], share, lanes=lanes, channel=channel[None, :, None])
     planner.wait(ids[:, :, 1:], ids[:, :, :-1])
     _slots(planner, ids, grain, shape.domain_of[source] != shape.domain_of[target])
     return planner.build()
@@ -171,9 +199,9 @@ def _pairwise(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     ranks = shape.ranks
     turns, each = _turns(ranks, grain)
     rank, turn = np.arange(ranks), turns[:, None]
-    at_once = _peer_lanes(shape, float(min(PEERS_IN_FLIGHT, len(turns))))
+    at_once = _peer_lanes(shape, float(min(grain.peers, len(turns))))
     ids = planner.sends(rank[None], (rank + turn) % ranks, each / ranks, posted=turn, lanes=at_once)
-    _peers(planner, ids)
+    _peers(planner, ids, grain)
     return planner.build()
 
 
@@ -184,9 +212,9 @@ def _turns(ranks: int, grain: Grain) -> tuple[Ints, float]:
     return turns, (ranks - 1) / len(turns)
 
 
-def _peers(planner: Planner, ids: Ints) -> None:
-    if len(ids) > PEERS_IN_FLIGHT:
-        planner.wait(ids[PEERS_IN_FLIGHT:], ids[:-PEERS_IN_FLIGHT], at=AT_SENDER)
+def _peers(planner: Planner, ids: Ints, grain: Grain) -> None:
+    if len(ids) > grain.peers:
+        planner.wait(ids[grain.peers :], ids[: -grain.peers], at=AT_SENDER)
 
 
 def _peer_lanes(shape: Shape, at_once: float) -> float:
@@ -204,9 +232,11 @@ def _staged_all_to_all(kind: CollectiveKind, shape: Shape, grain: Grain) -> Send
     local = np.arange(p)
     source = domain * p + local
     target = (domain + turn) % domains * p + local
-    ids = planner.sends(source[None], target, each * p / ranks, posted=turn + p - 1, lanes=float(PEERS_IN_FLIGHT))
+    ids = planner.sends(
+        source[None], target, each * p / ranks, posted=turn + p - 1, lanes=float(min(grain.peers, domains))
+    )
     planner.wait(ids, joins[source][None])
-    _peers(planner, ids)
+    _peers(planner, ids, grain)
     return planner.build()
 
 
@@ -261,7 +291,7 @@ def _hierarchical(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     joins = _inside(planner, shape, 1 / p) if kind in _REDUCES else None
     rails = np.arange(shape.ranks).reshape(domains, p).T
     rounds = _rounds(kind, domains)
-    ids = _ring_of(planner, rails, rounds, 1 / (domains * p), shape, grain)
+    ids = _ring_of(planner, rails, rounds, 1 / (domains * p), shape, grain, np.zeros(p, np.int64))
     if joins is not None:
         planner.wait(ids[0], joins[rails])
     if kind in _GATHERS:
@@ -299,11 +329,27 @@ def _halving(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     return planner.build()
 
 
+class _Halves:
+    """Which of the two trees that share an edge a message of an NVLS tree belongs to, by the half that it carries."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[int, int], list[int]] = {}
+
+    def of(self, send: Send) -> int:
+        """The number of the message's tree among those over its edge."""
+        trees = self._seen.setdefault((send.source, send.target), [])
+        half = send.chunks[0] % 2
+        if half not in trees:
+            trees.append(half)
+        return trees.index(half)
+
+
 def _scheduled(name: str, kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     """Any algorithm, from its own messages: each waits for those that brought its chunks to its source."""
     schedule = ALGORITHMS.get(name).schedule(kind, shape)
     pieces = 1 if ALGORITHMS.get(name).phased else grain.pieces
     planner = Planner()
+    halves = _Halves() if name == "nvls-tree" else None
     brought: dict[tuple[int, int], list[Ints]] = {}
     for step in schedule.steps:
         lanes: dict[int, int] = {}
@@ -312,7 +358,8 @@ def _scheduled(name: str, kind: CollectiveKind, shape: Shape, grain: Grain) -> S
         arrived = []
         for send in step:
             share = np.full(pieces, len(send.chunks) * schedule.chunk_share / pieces)
-            ids = planner.sends(send.source, send.target, share, lanes=float(lanes[send.source]))
+            channel = halves.of(send) if halves is not None else 0
+            ids = planner.sends(send.source, send.target, share, lanes=float(lanes[send.source]), channel=channel)
             known = {int(first[0]): first for chunk in send.chunks for first in brought.get((send.source, chunk), ())}
             for first in known.values():
                 planner.wait(ids, first)

@@ -32,6 +32,7 @@ class PacketNetwork:
         rate_bps: int64[links], bit/s.
         latency_ps: int64[links], from the last bit's departure to its arrival at the next queue, ps.
         routes: Equal-cost links from every node to every host.
+        salt: uint32[nodes], what each switch adds to what it hashes; None: drawn from the seed of the run.
     """
 
     hosts: int
@@ -41,6 +42,7 @@ class PacketNetwork:
     rate_bps: NDArray[np.int64]
     latency_ps: NDArray[np.int64]
     routes: Routes
+    salt: NDArray[np.uint32] | None = None
 
     @property
     def links(self) -> int:
@@ -75,6 +77,8 @@ class Traffic:
         dep_at: uint8[len(dep_idx)], when a dependency is done: 0 when its sender has the last acknowledgement, 1 when
             its receiver has every byte.
         klass: uint8[flows], traffic class, 0..7.
+        path_key: uint32[flows], what switches hash of a flow where each keeps one path (`ecmp`): flows of one
+            connection have one key. None: drawn from the seed of the run, for each flow.
     """
 
     hosts: int
@@ -88,6 +92,7 @@ class Traffic:
     need: NDArray[np.int32]
     dep_at: NDArray[np.uint8]
     klass: NDArray[np.uint8]
+    path_key: NDArray[np.uint32] | None = None
 
     @property
     def travels(self) -> NDArray[np.bool_]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from railyard.graph.record import Table
 
 MOST_THREADS = 255
+_NO_KEYS = np.empty(0, np.uint32)
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,7 @@ def run(
         width=routes.width,
         stride=routes.stride,
         choices=routes.choices,
+        salt=_NO_KEYS if network.salt is None else network.salt,
     )
     flows = _core.PacketTraffic(
         source=traffic.source,
@@ -177,6 +179,7 @@ def run(
         need=traffic.need,
         dep_at=traffic.dep_at,
         klass=traffic.klass,
+        path_key=_NO_KEYS if traffic.path_key is None else traffic.path_key,
     )
     at_ps, link, kind, value = fault_columns(settings.faults)
     try:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.collective.connections import port_pairs
 from railyard.collective.lowering.memory_pool import pool_stripes
 from railyard.collective.lowering.storage import stripes_of
 from railyard.engine.flow import FLOW
@@ -88,6 +89,7 @@ def _flows(graph: TaskGraph, cluster: Cluster, placed: Placed, slicing: Slicing,
                 target=target.ravel().astype(np.int64) + first,
                 size_bytes=_sizes(int(size) / slicing.factor, rows, len(tasks)),
                 delay_ps=np.zeros(len(tasks) * rows, np.int64),
+                path_key=network.path_keys(source.ravel(), target.ravel(), port_pairs(source.ravel(), target.ravel())),
                 klass=STORAGE_CLASS,
                 ptr=np.arange(rows + 1),
                 before=np.full(rows, GATE),

@@ -40,6 +40,7 @@ class TaskFlows:
         target: int64[tasks x rows].
         size_bytes: int64[tasks x rows].
         delay_ps: int64[tasks x rows].
+        path_key: uint32[tasks x rows], what switches hash of each.
         klass: Traffic class.
         ptr: int64[rows + 1], waits of one task's flows.
         before: int64[], flow of the task, or `GATE`.
@@ -56,6 +57,7 @@ class TaskFlows:
     target: Ints
     size_bytes: Ints
     delay_ps: Ints
+    path_key: NDArray[np.uint32]
     klass: int
     ptr: Ints
     before: Ints

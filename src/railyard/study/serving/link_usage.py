@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.collective.lowering.routes import flow_keys
+from railyard.collective.connections import connection_keys
 from railyard.collective.lowering.transfers import lower_transfers
 from railyard.collective.machine import machine_of
 from railyard.collective.timing import WIRE, transfer_us
@@ -174,7 +174,8 @@ def _to_ports(usage: StageLinks, home: int, lanes: Lanes, ranks: Ints, port: Int
     for nic in range(nics):
         ports = network.port_of_rank[ranks, nic].astype(np.int32)
         source, target = (ports, gates) if out else (gates, ports)
-        found = network.usage(source, target, flow_keys(lanes.lane, source, target))
+        keys = connection_keys(lanes.lane.astype(np.uint64), source, target, np.zeros_like(lanes.lane))
+        found = network.usage(source, target, keys)
         row = found.rows()
         share = found.share * lanes.share[row] * WIRE["simple"] / (nics * network.fabric.payload_efficiency)
         usage.put(lanes.lane[row], found.link + usage.networks.offsets[home], share)

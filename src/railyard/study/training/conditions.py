@@ -25,6 +25,7 @@ def policy_of(section: CollectivesSection) -> CollectivePolicy:
         pxn=section.pxn,
         launch_ps=section.launch,
         network_overhead_ps=section.network_overhead,
+        connections=section.connections,
     )
 
 
