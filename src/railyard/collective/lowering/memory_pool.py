@@ -46,7 +46,7 @@ def lower_pool(
     unit, stripes = units_of(cluster, pool, ranks)
     row = np.repeat(np.arange(len(ranks)), stripes)
     device = np.where(stores[row], pool.store_link[unit], pool.load_link[unit]).astype(np.int64)
-    load, path_ps = LinkLoads(row, device, np.full(len(row), 1 / stripes)), np.zeros(len(ranks), np.int64)
+    load, path_ps = LinkLoads.without_edges(row, device, np.full(len(row), 1 / stripes)), np.zeros(len(ranks), np.int64)
     network, cap_bps = cluster.pool_network, np.inf
     if network is not None:
         near, far = network.port_of_rank[ranks][row], pool.ports[unit]
@@ -110,4 +110,4 @@ def _port_load(cluster: Cluster, pool: PooledMemory, ranks: NDArray[np.int64], s
     home, each = ranks // cluster.ranks_per_server, pool.port_load.shape[1]
     row = np.repeat(np.arange(len(ranks)), each)
     port = np.where(stores[:, None], pool.port_store[home], pool.port_load[home]).ravel().astype(np.int64)
-    return LinkLoads(row, port, np.full(len(row), 1 / max(each, 1)))
+    return LinkLoads.without_edges(row, port, np.full(len(row), 1 / max(each, 1)))
