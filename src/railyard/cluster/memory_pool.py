@@ -8,7 +8,7 @@ the network; loads and stores are two directions of a port, and of the memory of
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.catalog import Catalog, MemoryPool, Server
-    from railyard.cluster.spec import ClusterSpec, MemoryPoolSpec
+    from railyard.cluster.spec import ClusterSpec, MemoryPoolSpec, PoolNetwork
 
-PoolNetwork = Literal["host", "cxl", "back_end", "front_end"]
 TIERS = ("memory pool load", "memory pool store", "memory pool port")
 _HOST_PS = 100_000
 """A load of a host's own memory: 100 ns, as DDR5 takes on two sockets (Liu et al., ASPLOS 2025: 90 to 120 ns)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from railyard.cluster.host_path import HostSpec
 from railyard.cluster.topology.leaf_spine import LeafSpine
@@ -12,8 +12,10 @@ from railyard.fabric.fabric import FabricSpec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from railyard.cluster.memory_pool import PoolNetwork
     from railyard.cluster.topology.wiring import TopologySpec
+
+
+PoolNetwork = Literal["host", "cxl", "back_end", "front_end"]
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from railyard.fault import Effect, Fault
     from railyard.graph import TaskGraph
     from railyard.study.training.prepare import Prepared
-    from railyard.study.training.simulate import StepRuns
+    from railyard.study.training.step_runs import StepRuns
     from railyard.study.training.storing import Saved
 
 PS = 1e-12
@@ -122,7 +122,7 @@ class Deaths:
         )
 
 
-def told_apart(bench: StepRuns, graph: TaskGraph) -> Deaths:
+def sorted_out(bench: StepRuns, graph: TaskGraph) -> Deaths:
     """Which deaths the job survives: in the order of time, each beside those before it that it survives.
 
     The flow engine says whether something hangs, whatever engine the step runs on: that is a question of routes.

@@ -20,12 +20,13 @@ from railyard.result.variants.training import TrainingVariant
 from railyard.scenario import load
 from railyard.study.folder import of_variant
 from railyard.study.study import prepare
-from railyard.study.training.deaths import told_apart
+from railyard.study.training.deaths import sorted_out
 from railyard.study.training.hash_seeds import redrawn
 from railyard.study.training.measuring import economics
 from railyard.study.training.prepare import Graphs, Prepared
 from railyard.study.training.remedies import remedies
-from railyard.study.training.simulate import Simulated, StepRuns
+from railyard.study.training.simulate import Simulated
+from railyard.study.training.step_runs import StepRuns
 from railyard.study.training.storing import Saved
 
 if TYPE_CHECKING:
@@ -258,7 +259,7 @@ def _later(job: Prepared) -> Prepared:
     if not job.faults:
         return job
     bench = _bench(job)
-    return told_apart(bench, bench.graphs.of(job.training, job.cluster)).later(job)
+    return sorted_out(bench, bench.graphs.of(job.training, job.cluster)).later(job)
 
 
 def _timeline(folder: Path, job: Prepared, number: int, stored: TrainingVariant) -> tuple[Record, tuple[str, ...]]:
