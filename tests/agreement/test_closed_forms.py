@@ -14,6 +14,7 @@ from tests.agreement import traffic, yard
 
 from railyard.cluster import topologies
 from railyard.cluster.topology import (
+    BCube,
     Dragonfly,
     DualPlane,
     FatTree,
@@ -23,6 +24,7 @@ from railyard.cluster.topology import (
     RailOptimized,
     ThreeTier,
     Torus,
+    ZCube,
 )
 from railyard.graph import CollectiveKind
 
@@ -43,6 +45,8 @@ SHAPES = {
     "dual-plane": DualPlane(inner=RailOptimized(servers_per_leaf=2)),
     "dragonfly": Dragonfly(p=8, a=4, h=1, uplink_bps=800e9),
     "torus": Torus(dimensions=(8, 8)),
+    "bcube": BCube(),
+    "zcube": ZCube(),
     "multi-site": MultiSite(sites=2, distance_m=1000.0, oversubscription=1.0, inner=LeafSpine(ports_per_leaf=8)),
 }
 
