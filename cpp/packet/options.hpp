@@ -23,7 +23,7 @@ struct NetworkColumns {
   std::span<const std::int32_t> lo, hi;
   std::span<const std::int64_t> first;
   std::span<const std::int32_t> width, stride, choices;
-  std::span<const std::uint32_t> salt;  ///< Of every node's hash; empty: drawn from the seed.
+  std::span<const std::uint32_t> salt = {};  ///< Of every node's hash; empty: drawn from the seed.
 };
 
 /// One row a flow. A flow may start when `need` of its dependencies are done, not before start_ps, and then delay_ps later.
@@ -38,7 +38,7 @@ struct TrafficColumns {
   std::span<const std::int32_t> need;     ///< 0 .. number of dependencies.
   std::span<const std::uint8_t> dep_at;   ///< One row a dependency.
   std::span<const std::uint8_t> klass;    ///< Traffic class, 0 .. 7.
-  std::span<const std::uint32_t> path_key;  ///< What switches hash of a flow with one path; empty: drawn from the seed.
+  std::span<const std::uint32_t> path_key = {};  ///< What switches hash of a flow with one path; empty: drawn from the seed.
 };
 
 /// What happens to links in time, one row each, in the order of time.

@@ -10,6 +10,7 @@ from tests.agreement import yard
 
 from railyard import engine
 from railyard.cluster.topology import LeafSpine
+from railyard.collective import CollectivePolicy
 from railyard.engine.bursts import Bursts, until
 from railyard.errors import InputError
 from railyard.fabric.behavior import Behavior
@@ -27,7 +28,8 @@ def machine(fabric="ideal", **behavior):
 def took_s(cluster, source, target, *bursts):
     """Seconds of one transfer of 40 MB without its latency."""
     flow = replace(engine.get("flow"), background=bursts)
-    line = flow.simulate([Job(yard.graph(64, [yard.transfer(source, target, SIZE)]))], cluster)
+    one = CollectivePolicy(connections=1)
+    line = flow.simulate([Job(yard.graph(64, [yard.transfer(source, target, SIZE)]))], cluster, policy=one)
     assert len(line) == 1
     return yard.moving_s(line)[0] + line.column("latency_ps")[0] * 1e-12, line
 

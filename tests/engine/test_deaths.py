@@ -8,6 +8,7 @@ import pytest
 from railyard import catalog, cluster, engine
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
 from railyard.cluster.topology import DualPlane, LeafSpine
+from railyard.collective import CollectivePolicy
 from railyard.errors import Hung, InputError
 from railyard.fault import DegradeLink, HostDown, LinkDown, NicDown, SwitchDown
 from railyard.graph import Job, Kind, Label, TaskGraph
@@ -45,7 +46,8 @@ def transfers(pairs, size_bytes=10**9):
 
 
 def play(machine, pairs, *faults, size_bytes=10**9):
-    return engine.get("flow").simulate(transfers(pairs, size_bytes), machine, faults=faults)
+    one = CollectivePolicy(connections=1)  # else a transfer has parts on both planes
+    return engine.get("flow").simulate(transfers(pairs, size_bytes), machine, faults=faults, policy=one)
 
 
 def test_traffic_stands_still_until_the_first_try_after_routes_know():

@@ -88,11 +88,12 @@ def _fullest_of_many(flows: F, links: F, sets: F) -> F:
 def _fullest(flows: F, links: F, sets: F) -> F:
     mean = flows / links
     fewer, expected, below = _Truncated.none(mean), np.zeros_like(flows), np.zeros_like(flows)
-    for most in range(int(np.max(mean + 12.0 * np.sqrt(mean), initial=0.0)) + 20):
+    terms = np.floor(mean + 12.0 * np.sqrt(mean)) + 20.0  # of each row, so that rows know nothing of each other
+    for most in range(int(np.max(terms, initial=0.0))):
         fewer = fewer.and_one_more(most, mean)
         below = np.maximum(below, fewer.at_most(flows, links))
         below = np.where(most >= flows, 1.0, np.where(most * links < flows * (1 - 1e-9), 0.0, below))
-        expected = expected + (1.0 - below**sets)
+        expected = expected + np.where(most < terms, 1.0 - below**sets, 0.0)
     return np.where(links > 1, expected, flows)
 
 
