@@ -8,6 +8,7 @@ is visited backwards, so that the ring leaves by the last member's own NIC.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,15 +25,17 @@ if TYPE_CHECKING:
 Order = NDArray[np.int64]
 
 
+@lru_cache(maxsize=256)
 def orders(shape: Shape) -> list[Order]:
-    """The positions in ring order, one array a channel."""
+    """The positions in ring order, one array a channel; kept for a shape, not to be changed."""
     if shape.domains == 1 and shape.scale_up != "mesh":
         return [np.arange(shape.ranks)]
     return [np.concatenate(walks) for walks in channels(shape)]
 
 
+@lru_cache(maxsize=256)
 def channels(shape: Shape) -> list[list[Order]]:
-    """For each channel the walk through the members of every domain, as positions."""
+    """For each channel the walk through the members of every domain, as positions; kept, not to be changed."""
     if shape.scale_up == "mesh" and shape.even and shape.per_domain > 2:
         walks = zigzags(shape.per_domain)
         return [
