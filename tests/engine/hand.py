@@ -56,6 +56,7 @@ def entities(rows):
         latency_ps=np.array([row.latency for row in rows], np.int64),
         rate_cap_bps=np.array([row.cap for row in rows], np.float64),
         fair_weight=np.array([row.weight for row in rows], np.float64),
+        even_latency_ps=np.array([row.latency for row in rows], np.int64),
         even_ps=np.zeros(len(rows), np.int64),
     )
 

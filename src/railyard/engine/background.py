@@ -152,6 +152,7 @@ def _entities(cluster: Cluster, flows: Flows) -> Entities:
         latency_ps=latency,
         rate_cap_bps=np.full(count, np.inf),
         fair_weight=np.full(count, fabric.qps * fabric.behaves.background_weight),
+        even_latency_ps=latency,
         even_ps=latency + np.ceil(8e12 * flows.size_bytes / alone_bps).astype(np.int64),
     )
 

@@ -185,7 +185,7 @@ def _record(
     optional = {
         "blocker": result.blocker,
         "alone_ps": np.append(lowered.entities.even_ps, 0)[lowered.entity],  # entity -1, a computation, finds the 0
-        "latency_ps": np.append(lowered.entities.latency_ps, 0)[lowered.entity],
+        "latency_ps": np.append(lowered.entities.even_latency_ps, 0)[lowered.entity],
     }
     if not merged.alone:
         optional["job"] = merged.job

@@ -33,6 +33,8 @@ class Entities:
         latency_ps: int64[m], fixed part before the volume flows.
         rate_cap_bps: float64[m], bits of volume per second; infinity where none.
         fair_weight: float64[m], rates grow in proportion to it.
+        even_latency_ps: int64[m], the part of `even_ps` that does not shrink with bandwidth; more than `latency_ps`
+            where a ring hides latency behind an edge whose flows collide.
         even_ps: int64[m], duration with the network to itself and its flows spread evenly, latency included; what the
             timeline calls alone.
     """
@@ -44,6 +46,7 @@ class Entities:
     latency_ps: NDArray[np.int64]
     rate_cap_bps: NDArray[np.float64]
     fair_weight: NDArray[np.float64]
+    even_latency_ps: NDArray[np.int64]
     even_ps: NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -73,6 +76,7 @@ class Entities:
             latency_ps=_column([table.latency_ps for table in tables], np.dtype(np.int64)),
             rate_cap_bps=_column([table.rate_cap_bps for table in tables], np.dtype(np.float64)),
             fair_weight=_column([table.fair_weight for table in tables], np.dtype(np.float64)),
+            even_latency_ps=_column([table.even_latency_ps for table in tables], np.dtype(np.int64)),
             even_ps=_column([table.even_ps for table in tables], np.dtype(np.int64)),
         )
 

@@ -93,5 +93,6 @@ def _some(entities: Entities, index: NDArray[np.int64]) -> Entities:
         latency_ps=entities.latency_ps[index],
         rate_cap_bps=entities.rate_cap_bps[index],
         fair_weight=entities.fair_weight[index],
+        even_latency_ps=entities.even_latency_ps[index],
         even_ps=entities.even_ps[index],
     )

@@ -42,6 +42,7 @@ class EntityTable:
         fair_weight: float64[n], weight in max-min sharing; see the module.
         alone_ps: int64[n], duration with the network to itself: latency + volume / min(cap, min over links of rate /
             share).
+        even_latency_ps: int64[n], the part of `even_ps` that does not move with bandwidth.
         even_ps: int64[n], the same if its flows were spread evenly over equal links, so that they never collide with
             one another; at most `alone_ps`, and equal to it on fabrics that spread them.
         algorithm: str[n], name in the registry; "transfer", "read", "write", "load", "store" or "none" otherwise.
@@ -56,6 +57,7 @@ class EntityTable:
     rate_cap_bps: NDArray[np.float64]
     fair_weight: NDArray[np.float64]
     alone_ps: NDArray[np.int64]
+    even_latency_ps: NDArray[np.int64]
     even_ps: NDArray[np.int64]
     algorithm: NDArray[np.str_]
     protocol: NDArray[np.str_]
@@ -90,13 +92,15 @@ def table(usage: CsrWeighted, limits: Limits, cluster: Cluster) -> EntityTable:
     """Puts usage and limits together and works out the time alone, as flows are hashed and spread evenly."""
     rate_bps = cluster.links.rate_bps
     alone_ps = _duration_ps(limits, limits.latency_ps, solo_bps(usage, limits.rate_cap_bps, rate_bps))
-    even_ps = alone_ps
+    even_ps, even_latency_ps = alone_ps, limits.latency_ps
     sets = equal_sets(cluster)
     if sets is not None:
         cap = limits.rate_cap_bps if limits.even_cap_bps is None else limits.even_cap_bps
         latency_ps = limits.latency_ps if limits.even_latency_ps is None else limits.even_latency_ps
         # sums round differently from single links
-        even_ps = np.minimum(alone_ps, _duration_ps(limits, latency_ps, even_bps(usage, cap, rate_bps, sets)))
+        spread_ps = _duration_ps(limits, latency_ps, even_bps(usage, cap, rate_bps, sets))
+        even_ps = np.minimum(alone_ps, spread_ps)
+        even_latency_ps = np.where(spread_ps <= alone_ps, latency_ps, limits.latency_ps)
     return EntityTable(
         link_ptr=usage.ptr,
         link_idx=usage.link,
@@ -106,6 +110,7 @@ def table(usage: CsrWeighted, limits: Limits, cluster: Cluster) -> EntityTable:
         rate_cap_bps=limits.rate_cap_bps,
         fair_weight=limits.fair_weight,
         alone_ps=alone_ps,
+        even_latency_ps=even_latency_ps,
         even_ps=even_ps,
         algorithm=limits.algorithm,
         protocol=limits.protocol,

@@ -171,7 +171,7 @@ class PacketEngine:
         }
         blocker, link_bytes = timed.column("blocker"), _link_bytes(placed, lowering, result, slicing)
         meta["digest"] = fingerprint(timed.start_ps, timed.end_ps, blocker, link_bytes)
-        latency_ps = np.append(lowered.entities.latency_ps, 0)[lowered.entity]
+        latency_ps = np.append(lowered.entities.even_latency_ps, 0)[lowered.entity]
         found = Record.of_tasks(
             graph,
             timed.start_ps,
@@ -337,6 +337,7 @@ def _timed(graph: TaskGraph, took_ps: NDArray[np.int64]) -> Record:
         latency_ps=took_ps[talks],
         rate_cap_bps=np.full(count, np.inf),
         fair_weight=np.ones(count),
+        even_latency_ps=took_ps[talks],
         even_ps=took_ps[talks],
     )
     fixed = Lowered(entities, entity)
