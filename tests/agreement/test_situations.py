@@ -30,8 +30,8 @@ BACKGROUND = {
 }
 
 
-def makespans(fabric, work, situation):
-    """Seconds of the flow engine and of packets."""
+def records(fabric, work, situation):
+    """What the flow engine and packets find."""
     cluster = yard.machine(64, fabric, SPINES)
     kind, size = WORKS[work]
     wiring = cluster.back_end.wiring
@@ -40,14 +40,19 @@ def makespans(fabric, work, situation):
     job = Job(yard.graph(64, [yard.collective(kind, size)], [RANKS]))
     background = BACKGROUND[situation]
     engines = replace(engine.get("flow"), background=background), PacketEngine(samples=0, background=background)
-    return [each.simulate([job], cluster, faults=faults).makespan_ps * 1e-12 for each in engines]
+    return [each.simulate([job], cluster, faults=faults) for each in engines]
+
+
+def makespans(fabric, work, situation):
+    """Their seconds."""
+    return [record.makespan_ps * 1e-12 for record in records(fabric, work, situation)]
 
 
 CASES = [
     (fabric, work, situation)
     for fabric in ("infiniband", "uec", "scheduled")
     for work, situation in (("all-to-all", "slower link"), ("ring", "background"), ("all-to-all", "incast"))
-    if (fabric, situation) != ("uec", "slower link")  # 29 % slower in packets, of which the result warns
+    if (fabric, situation) != ("uec", "slower link")  # see the test below
 ]
 
 
@@ -55,3 +60,10 @@ CASES = [
 def test_slowdowns_agree(fabric, work, situation):
     flow, packet = np.array(makespans(fabric, work, situation)) / makespans(fabric, work, "healthy")
     assert flow == pytest.approx(packet, rel=0.13)
+
+
+def test_where_slowdowns_do_not_agree_the_result_names_the_other_engine():
+    """A slow uplink of `uec` costs this all-to-all 29 % in packets and nothing in flow, which knows that it may."""
+    flow, packet = records("uec", "all-to-all", "slower link")
+    assert packet.makespan_ps > 1.13 * flow.makespan_ps
+    assert any("use the engine `packet`" in warning for warning in flow.meta["warnings"])
