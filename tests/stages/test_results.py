@@ -43,7 +43,9 @@ def test_caches_of_a_model_are_those_of_the_serving_workload() -> None:
 def test_what_a_cascade_finds_in_its_caches_is_said() -> None:
     """Its first answers do not stream, for another model may replace them; their hits count all the same."""
     large = {**LARGE, "when": {"share": 0.0}, "after": ["small"]}
-    assert measured({"small": SMALL, "large": large}, TALKS)["serving"]["kv"]["hit_rate"] > 0.2
+    # Conversations that began before the first request find a cold cache: the run is long enough for the others.
+    talks = {**TALKS, "count": 1500}
+    assert measured({"small": SMALL, "large": large}, talks)["serving"]["kv"]["hit_rate"] > 0.3
 
 
 @pytest.mark.parametrize(("prefill", "decode"), [("l40s-8", "hgx-h100"), ("hgx-h100", "l40s-8")])
