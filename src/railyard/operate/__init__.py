@@ -1,0 +1,1 @@
+"""Many jobs on one cluster for months: queue, placement, contention, failures, recovery, goodput."""

@@ -1,0 +1,1 @@
+"""Placement policies of a scheduler: one file each."""
