@@ -46,6 +46,7 @@ def test_help_and_version(railyard):
         (["schema"], {"--help"}),
         (["catalog", "list"], {"--json", "--catalog", "--help"}),
         (["catalog", "show"], {"--json", "--catalog", "--help"}),
+        (["calibrate", "runs"], {"--table", "--out", "--force", "--json", "--help"}),
         (
             ["calibrate", "device"],
             {

@@ -297,6 +297,24 @@ def calibrate_device(
     calibrate.device(device, entry=entry, out=out, force=force, quick=quick, collectives=collectives, as_json=json)
 
 
+@calibration.command("runs")
+def calibrate_runs(
+    *,
+    table: Annotated[
+        Path, typer.Option("--table", metavar="FILE", help="Your measurements; what they are, their columns tell.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE.toml", help="Write the constants that were fitted.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    json: Json = False,
+) -> None:
+    """Fit constants to a few measurements of your own, with how sure they are."""
+    from railyard.cli import calibrate
+
+    calibrate.runs(table, out=out, force=force, as_json=json)
+
+
 @calibration.command("serving")
 def calibrate_serving(
     *,

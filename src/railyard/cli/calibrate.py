@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import statistics
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from railyard.calibrate.calibration import Calibration, Sample
     from railyard.calibrate.device import Device
     from railyard.calibrate.runs.compare import RunsReport
+    from railyard.calibrate.tables import Calibrated
     from railyard.catalog import Accelerator, Catalog
 
 DEVICES = ("auto", "cuda", "cpu")
@@ -127,6 +130,72 @@ def serving(runs: Path, *, out: Path | None, force: bool, as_json: bool) -> None
     emit("")
     runs_table(report)
     say(f"wrote {out}" if out else "hint: `--out FILE.toml` writes the profiles")
+
+
+def runs(table: Path, *, out: Path | None, force: bool, as_json: bool) -> None:
+    """Fits constants to a user's own measurements.
+
+    Args:
+        table: A file of a kind that `calibrate.tables` knows.
+        out: File of constants to write, or None.
+        force: Whether the file may take the place of another one.
+        as_json: Everything as JSON.
+
+    Raises:
+        InputError: The file is of no known kind or wrong, or the one to write exists.
+    """
+    from railyard.calibrate import tables, write
+
+    if out is not None and out.exists() and not force:
+        raise InputError("the file exists already and is left as it is", file=out, hint="`--force` replaces it")
+    kind, source = tables.read(table)
+    found = kind.calibrate(source, catalog.load())
+    if out is not None:
+        write(found.written, out, force=force)
+    if as_json:
+        content = {**asdict(found), "out": str(out) if out else None}
+        emit(json.dumps(finite(content), indent=1, allow_nan=False))
+        return
+    _constants_table(found)
+    emit("")
+    _judged_table(found)
+    for line in found.skipped:
+        say(f"skipped: {line}")
+    say(f"wrote {out}: {found.use}" if out else f"hint: `--out FILE.toml` writes the constants, for {found.use}")
+
+
+def finite(content: Any) -> Any:
+    """The same with null in the place of numbers that are none."""
+    if isinstance(content, dict):
+        return {key: finite(value) for key, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
+
+
+def _constants_table(found: Calibrated) -> None:
+    table = Table(("constant", "of", "shipped", "yours", "+-", "told by your rows"), right=(2, 3, 4, 5))
+    for one in found.constants:
+        spread = (one.high - one.low) / (2.0 * one.value)
+        table.add(one.name, one.of, f"{one.before:.4g}", f"{one.value:.4g}", percent(spread), percent(one.told))
+    table.print()
+
+
+def _judged_table(found: Calibrated) -> None:
+    unit = found.unit
+    table = Table(("row", f"measured, {unit}", "shipped", "yours", "without this row"), right=(1, 2, 3, 4))
+    for row in found.rows:
+        errors = [row.before, row.after, row.left_out]
+        signed = [f"{100.0 * (value / row.measured - 1.0):+.1f} %" if math.isfinite(value) else "" for value in errors]
+        table.add(row.name, f"{row.measured:.4g}", *signed)
+    for name, of in (("mean |error|", statistics.fmean), ("median |error|", statistics.median)):
+        cells = []
+        for column in ("before", "after", "left_out"):
+            misses = [abs(getattr(row, column) / row.measured - 1.0) for row in found.rows]
+            known = [miss for miss in misses if math.isfinite(miss)]
+            cells.append(percent(of(known)) if known else "")
+        table.add(name, "", *cells)
+    table.print()
 
 
 def runs_table(report: RunsReport) -> None:

@@ -35,6 +35,9 @@ class SoftwareSection(SoftwareOverrides):  # type: ignore[misc, valid-type]
     profile: Text | None = Field(
         default=None, description="Name of a profile; the newest for the accelerator when left out."
     )
+    constants: Text | None = Field(
+        default=None, description="File of constants that `railyard calibrate runs` wrote, relative to the scenario."
+    )
 
 
 def _profile(value: object) -> object:

@@ -13,7 +13,7 @@ from railyard.scenario.communication import communication_of
 from railyard.scenario.load import blaming
 from railyard.scenario.section import fields_given
 from railyard.study import bounds
-from railyard.workload.training import formats, loading, profiles
+from railyard.workload.training import calibrated, formats, loading, profiles
 from railyard.workload.training.layout import auto, check, check_fit, domain_use
 from railyard.workload.training.offload import Offload
 from railyard.workload.training.spec import Checkpoint, DataLoading, Layout, SoftwareProfile, Training
@@ -138,7 +138,7 @@ def training_of(draft: Draft, cluster: Cluster, model: Model) -> Training:
             model=model,
             layout=Layout(global_batch=section.global_batch),
             seq_len=section.sequence,
-            software=_software(section, cluster),
+            software=_software(section, cluster, draft.folder),
             precision=section.precision,
             tokens=section.tokens,
             routing_skew=section.routing_skew,
@@ -210,10 +210,15 @@ def written_layout(given: dict[str, Any], global_batch: int, ranks: int) -> Layo
     return Layout(global_batch=global_batch, **{**implied, **given})
 
 
-def _software(section: TrainingSection, cluster: Cluster) -> SoftwareProfile:
+def _software(section: TrainingSection, cluster: Cluster, folder: Path) -> SoftwareProfile:
     written = section.software
     device = cluster.accelerator
     base = profiles.default(device) if written.profile is None else profiles.profile(written.profile, device)
+    if written.constants is not None:
+        file = folder / written.constants
+        if not file.is_file():
+            raise InputError("there is no such file of constants", key="software.constants", found=written.constants)
+        base = calibrated.over(base, calibrated.read_constants(file))
     return dataclasses.replace(base, **fields_given(written, SoftwareProfile))
 
 

@@ -1,0 +1,1 @@
+"""Kinds of measurements that `railyard calibrate runs` takes; a file here registers one."""

@@ -1,0 +1,272 @@
+"""A user's own table of training steps: every cell is read strictly, and a wrong one names its line and column."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from railyard.catalog import Model
+from railyard.errors import InputError, did_you_mean
+from railyard.model import flops
+from railyard.model.machine import Machine
+from railyard.workload.training import profiles
+from railyard.workload.training.layout import check
+from railyard.workload.training.precision import check_precision
+from railyard.workload.training.spec import DISPATCHERS, RECOMPUTE_MODULES, Layout, SoftwareProfile, Training
+
+if TYPE_CHECKING:
+    from railyard.calibrate.tables.kind import Source
+    from railyard.catalog import Accelerator, Catalog
+    from railyard.errors import Problem
+    from railyard.workload.training.spec import Precision
+
+NEEDED = ("gpu", "n_gpu", "model", "seq_len", "global_batch_seqs")
+"""Columns without which a row says nothing."""
+METRICS = ("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu")
+"""One of these cells says what was measured; the first that is filled counts."""
+
+_LAYOUT = ("tp", "pp", "cp", "ep", "dp", "vpp", "micro_batch", "fsdp_shard", "expert_tp")
+_SHAPE = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab")
+_FLAGS = ("seq_parallel", "overlap_tensor", "overlap_expert", "overlap_gradient", "overlap_parameter", "gated_mlp")
+_WORDS = ("id", "software", "precision", "recompute", "zero", "dispatcher", "notes")
+_NETWORK = ("gpus_per_node", "scale_out_gbps")
+COLUMNS = (*NEEDED, *METRICS, *_LAYOUT, *_SHAPE, *_FLAGS, *_WORDS, *_NETWORK)
+"""All columns that a table may have."""
+
+_YES, _NO = ("1", "yes", "true", "on"), ("0", "no", "false", "off")
+_PRECISIONS: dict[str, Precision] = {
+    "bf16": "bf16",
+    "fp16": "fp16",
+    "fp8": "fp8",
+    "mxfp8": "fp8",
+    "fp4": "fp4",
+    "nvfp4": "fp4",
+}
+_ZERO = {"0": 0, "none": 0, "1": 1, "2": 2, "3": 3, "fsdp": 3}
+# What collectives reach of a NIC's line rate over a healthy fabric (NCCL logs: 45 to 48 of 50 GB/s).
+_NIC_FRACTION = 0.92
+_MOST = {"layers": 4096, "vocab": 10_000_000, "n_gpu": 10_000_000}
+_LARGEST = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Step:
+    """One measured training step.
+
+    Attributes:
+        line: In the table, from 1.
+        name: Its id, or its line.
+        training, machine: What ran on what.
+        measured_s: Seconds.
+    """
+
+    line: int
+    name: str
+    training: Training
+    machine: Machine
+    measured_s: float
+
+
+def steps_of(source: Source, catalog: Catalog) -> list[Step]:
+    """The steps of a table.
+
+    Raises:
+        InputError: A column is unknown, or cells are wrong: all of them, each with its line.
+    """
+    _check_columns(source)
+    reader = csv.DictReader(io.StringIO(source.text), skipinitialspace=True)
+    found: list[Step] = []
+    problems: list[Problem] = []
+    for cells in reader:
+        try:
+            found.append(_Row(source, reader.line_num, cells).step(catalog))
+        except InputError as error:
+            problems += error.located(file=source.path, line=reader.line_num).problems
+    if problems:
+        raise InputError.many(problems)
+    if not found:
+        raise InputError("the table has no rows", file=source.path)
+    return found
+
+
+def _check_columns(source: Source) -> None:
+    for name in source.columns:
+        if name not in COLUMNS:
+            raise InputError(
+                f"a table of training steps has no column `{name}`",
+                file=source.path,
+                line=1,
+                found=name,
+                allowed=", ".join(COLUMNS),
+                hint=did_you_mean(name, COLUMNS),
+            )
+
+
+class _Row:
+    """Cells of one line, and what they mean."""
+
+    def __init__(self, source: Source, line: int, cells: dict[str | Any, str | Any]) -> None:
+        self.line = line
+        self.path = source.path
+        if None in cells or None in cells.values():
+            raise InputError(f"a row needs {len(source.columns)} cells, as many as the heading")
+        self.cells = {name.strip(): value.strip() for name, value in cells.items() if value.strip()}
+
+    def step(self, catalog: Catalog) -> Step:
+        for name in NEEDED:
+            if name not in self.cells:
+                raise InputError("the cell is empty", key=name)
+        device = catalog.accelerator(self.cells["gpu"])
+        training = self._training(catalog, device)
+        return Step(
+            self.line,
+            self.cells.get("id", f"line {self.line}"),
+            training,
+            self._machine(device),
+            self._seconds(training),
+        )
+
+    def _training(self, catalog: Catalog, device: Accelerator) -> Training:
+        model, seq_len = self._model(catalog), self._count("seq_len")
+        software = self._software(device)
+        precision = self._choice("precision", _PRECISIONS, "bf16")
+        check_precision(precision, device)
+        layout = self._layout()
+        check(model, layout, seq_len, self._count("n_gpu"))
+        return Training(model=model, layout=layout, seq_len=seq_len, software=software, precision=precision)
+
+    def _software(self, device: Accelerator) -> SoftwareProfile:
+        name = self.cells.get("software")
+        found = profiles.default(device) if name is None else profiles.profile(name, device)
+        if "dispatcher" not in self.cells:
+            return found
+        dispatcher = self._choice("dispatcher", {one: one for one in DISPATCHERS}, "alltoall")
+        return dataclasses.replace(found, dispatcher=dispatcher)
+
+    def _model(self, catalog: Catalog) -> Model:
+        shape: dict[str, Any] = {name: self._count(name) for name in _SHAPE if name in self.cells}
+        try:
+            known = catalog.model(self.cells["model"])
+        except InputError:
+            if not {"layers", "hidden", "heads"} <= shape.keys():
+                raise
+        else:
+            return dataclasses.replace(known, **shape) if shape else known
+        gated = self._flag("gated_mlp", default=True)
+        heads, hidden = shape["heads"], shape["hidden"]
+        usual: dict[str, Any] = {"kv_heads": heads, "head_dim": hidden // heads, "ffn": 4 * hidden, "vocab": 51200}
+        return Model(
+            name=self.cells["model"],
+            gated_mlp=gated,
+            tied_embeddings=not gated,
+            norm="rms" if gated else "layer",
+            learned_positions=0 if gated else self._count("seq_len"),
+            max_seq=self._count("seq_len"),
+            **{**usual, **shape},
+        )
+
+    def _layout(self) -> Layout:
+        degrees = ("tp", "pp", "cp", "ep", "expert_tp")
+        sizes: dict[str, Any] = {name: self._count(name) if name in self.cells else 1 for name in degrees}
+        ranks, inner = self._count("n_gpu"), sizes["tp"] * sizes["pp"] * sizes["cp"]
+        if "dp" not in self.cells and ranks % inner:
+            raise InputError(f"tp x pp x cp = {inner} does not divide the {ranks} accelerators", key="tp")
+        vp = self._count("vpp") if "vpp" in self.cells else 1
+        recompute, modules = self._recompute()
+        flags: dict[str, Any] = {
+            name: self._flag(name, default=True) for name in ("overlap_gradient", "overlap_parameter")
+        }
+        flags |= {name: self._flag(name, default=False) for name in ("overlap_tensor", "overlap_expert")}
+        return Layout(
+            global_batch=self._count("global_batch_seqs"),
+            dp=self._count("dp") if "dp" in self.cells else ranks // inner,
+            vp=vp,
+            zero=self._choice("zero", _ZERO, "1"),
+            schedule="interleaved" if vp > 1 else "1f1b",
+            reshard=sizes["pp"] == 1,
+            fsdp_shard=self._count("fsdp_shard") if "fsdp_shard" in self.cells else 0,
+            sequence_parallel=self._flag("seq_parallel", default=sizes["tp"] > 1),
+            micro_batch=self._count("micro_batch") if "micro_batch" in self.cells else 1,
+            recompute=recompute,
+            recompute_modules=modules,
+            **sizes,
+            **flags,
+        )
+
+    def _recompute(self) -> tuple[Any, tuple[str, ...]]:
+        text = self.cells.get("recompute", "none")
+        if text in ("none", "selective", "full"):
+            return text, ()
+        modules = tuple(text.replace("+", " ").replace(";", " ").split())
+        for module in modules:
+            if module not in RECOMPUTE_MODULES:
+                allowed = ("none", "selective", "full", *RECOMPUTE_MODULES)
+                raise InputError(
+                    f"nothing that is recomputed is called `{module}`",
+                    key="recompute",
+                    found=text,
+                    allowed=allowed,
+                    hint=did_you_mean(module, allowed),
+                )
+        return "none", modules
+
+    def _machine(self, device: Accelerator) -> Machine:
+        per_node = self._count("gpus_per_node") if "gpus_per_node" in self.cells else 8
+        domain = max(per_node, device.scale_up_domain)
+        gbps = self._number("scale_out_gbps") if "scale_out_gbps" in self.cells else 400.0
+        return dataclasses.replace(
+            Machine.of_device(device, gbps * 1e9 * _NIC_FRACTION, domain),
+            scale_up_peers=device.scale_up_domain - 1 if device.scale_up_kind == "mesh" else 0,
+            nvls=device.nvls,
+        )
+
+    def _seconds(self, training: Training) -> float:
+        filled = next((name for name in METRICS if name in self.cells), None)
+        if filled is None:
+            raise InputError(f"one of {', '.join(METRICS)} must be filled", key=METRICS[0])
+        value, ranks = self._number(filled), self._count("n_gpu")
+        if filled == "step_time_s":
+            return value
+        if filled == "tokens_per_s_per_gpu":
+            return training.step_tokens / (value * ranks)
+        useful = flops.model_flops_per_token(training.model, training.seq_len, causal=True) * training.step_tokens
+        return useful / (value * 1e12 * ranks)
+
+    def _count(self, name: str) -> int:
+        value, most = self._number(name), _MOST.get(name, _LARGEST)
+        if value != int(value) or not 1 <= value <= most:
+            raise InputError(
+                "expected a whole number", key=name, found=self.cells[name], allowed=f"an integer from 1 to {most:,}"
+            )
+        return int(value)
+
+    def _number(self, name: str) -> float:
+        try:
+            value = float(self.cells[name])
+        except ValueError:
+            value = math.nan
+        if not (math.isfinite(value) and value > 0):
+            raise InputError("expected a number above 0", key=name, found=self.cells[name])
+        return value
+
+    def _flag(self, name: str, *, default: bool) -> bool:
+        text = self.cells.get(name, "yes" if default else "no").lower()
+        if text not in (*_YES, *_NO):
+            raise InputError("expected yes or no", key=name, found=text, allowed=", ".join((*_YES, *_NO)))
+        return text in _YES
+
+    def _choice(self, name: str, choices: dict[str, Any], default: str) -> Any:
+        text = self.cells.get(name, default).lower()
+        if text not in choices:
+            raise InputError(
+                f"expected one of {', '.join(choices)}",
+                key=name,
+                found=text,
+                allowed=", ".join(choices),
+                hint=did_you_mean(text, choices),
+            )
+        return choices[text]
