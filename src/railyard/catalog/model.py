@@ -6,10 +6,17 @@ last thousandth: see `docs/explanation/catalog.md` for the sums.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
 
+from railyard.catalog.block import Block, Kind, Recurrent
 from railyard.catalog.types import Entry
 from railyard.schema import field as f
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ATTENTION_BIASES = ("none", "qkv", "all")
 NORMS = ("rms", "layer", "layer-no-bias")
@@ -36,10 +43,11 @@ class MLA:
 
 @dataclass(frozen=True, kw_only=True)
 class Model(Entry):
-    """A decoder-only transformer, dense or with experts.
+    """A decoder: attention or recurrence, dense or with experts.
 
-    Layers count from 0. Layer `i` has experts when `experts > 0`, `i >= moe_layer_start` and
-    `(i - moe_layer_start) % moe_every == 0`; the others have a dense MLP of width `ffn`.
+    Layers count from 0. Without `blocks` layer `i` has experts when `experts > 0`, `i >= moe_layer_start` and
+    `(i - moe_layer_start) % moe_every == 0`, the others have a dense MLP of width `ffn`, and all have attention.
+    Where layers differ otherwise, `blocks` lists them in order, and `kinds` is what everybody counts by.
     """
 
     layers: int = field(metadata=f.count("layers", "Transformer layers"))
@@ -63,6 +71,12 @@ class Model(Entry):
         default=1, metadata=f.count("groups_per_token", "Groups in which the experts of one token lie")
     )
     moe_ffn: int = field(default=0, metadata=f.count("moe_ffn", "Width of one routed expert"))
+    expert_dim: int = field(
+        default=0,
+        metadata=f.count(
+            "expert_dim", "Width of the vector that routed experts take, where it is projected; 0: hidden"
+        ),
+    )
     shared_experts: int = field(default=0, metadata=f.count("shared_experts", "Experts that every token visits"))
     shared_ffn: int = field(default=0, metadata=f.count("shared_ffn", "Width of one shared expert; 0 means `moe_ffn`"))
     shared_gate: bool = field(
@@ -83,6 +97,20 @@ class Model(Entry):
     )
     sparse_keys: int = field(
         default=0, metadata=f.count("sparse_keys", "Keys that a learned index picks for each query; 0 for all")
+    )
+    index_heads: int = field(default=0, metadata=f.count("index_heads", "Heads of that index; 0 without"))
+    index_dim: int = field(default=0, metadata=f.count("index_dim", "Dimensions of a head of that index"))
+    blocks: tuple[Block, ...] = field(
+        default=(), metadata=f.each("blocks", "Layers in order, where they differ by more than experts", Block)
+    )
+    recurrent: Recurrent | None = field(
+        default=None, metadata=f.nested("recurrent", "The recurrence of the layers that have one", Recurrent)
+    )
+    side_parameters: int = field(
+        default=0,
+        metadata=f.count(
+            "side_parameters", "Held and not used by tokens of text: vision and audio towers, side tables"
+        ),
     )
     mtp_layers: int = field(
         default=0, metadata=f.count("mtp_layers", "Multi-token-prediction layers behind the last layer")
@@ -118,8 +146,20 @@ class Model(Entry):
         """Dimensions of a head's value."""
         return self.mla.v_dim if self.mla else self.head_dim
 
+    @cached_property
+    def layer_kinds(self) -> tuple[Kind, ...]:
+        """The kind of each layer, each counted once: `kinds` with the order kept."""
+        return tuple(_written(self)) if self.blocks else tuple(_ruled(self))
+
+    @cached_property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Layers that are alike, and how many they are."""
+        return tuple(replace(kind, layers=count) for kind, count in Counter(self.layer_kinds).items())
+
     def has_experts(self, layer: int) -> bool:
         """Whether that layer, counted from 0, has routed experts."""
+        if self.blocks:
+            return layer < len(self.layer_kinds) and self.layer_kinds[layer].feed == "experts"
         behind = layer - self.moe_layer_start
         return self.experts > 0 and behind >= 0 and behind % self.moe_every == 0
 
@@ -130,19 +170,36 @@ class Model(Entry):
 
     def window(self, layer: int) -> int | None:
         """Tokens that the layer, counted from 0, attends to; None when it attends to all before."""
+        if self.blocks:
+            return self.layer_kinds[layer].window
         if self.sliding_window is None:
             return None
         full = self.sliding_every > 1 and layer % self.sliding_every == self.sliding_every - 1
         return None if full else self.sliding_window
 
     def attention_parameters(self) -> int:
-        """Parameters of one layer's attention: projections, their biases, sinks, norms within."""
+        """Parameters of one layer's attention by the model's heads: projections, biases, sinks, norms within, index."""
         if self.mla:
-            return self._latent_attention_parameters(self.mla)
-        queries, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim
+            return self._latent_attention_parameters(self.mla) + self.index_parameters()
+        return self.grouped_parameters(self.heads, self.kv_heads, self.head_dim) + self.index_parameters()
+
+    def grouped_parameters(self, heads: int, kv_heads: int, head_dim: int) -> int:
+        """Parameters of one layer's attention with so many heads of queries, and of keys and values."""
+        queries, keys = heads * head_dim, kv_heads * head_dim
         weights = self.hidden * (queries + 2 * keys) + queries * self.hidden
         bias = {"none": 0, "qkv": queries + 2 * keys, "all": queries + 2 * keys + self.hidden}[self.attention_bias]
-        return weights + bias + (2 * self.head_dim if self.qk_norm else 0) + (self.heads if self.attention_sinks else 0)
+        return weights + bias + (2 * head_dim if self.qk_norm else 0) + (heads if self.attention_sinks else 0)
+
+    def index_parameters(self) -> int:
+        """Parameters of the learned index that picks keys: its queries, one key and its norm, weights of its heads.
+
+        Queries come from the compressed ones where there are such (DeepSeek-V3.2, arXiv 2512.02556).
+        """
+        if not self.index_heads:
+            return 0
+        low = self.mla.q_lora if self.mla and self.mla.q_lora else self.hidden
+        queries = low * self.index_heads * self.index_dim
+        return queries + self.hidden * self.index_dim + 2 * self.index_dim + self.hidden * self.index_heads
 
     def _latent_attention_parameters(self, mla: MLA) -> int:
         queries = self.heads * (mla.nope_dim + mla.rope_dim)
@@ -157,19 +214,22 @@ class Model(Entry):
         Args:
             width: Of its hidden layer; the dense MLP's when None.
         """
-        wide = self.ffn if width is None else width
+        return self._mlp(self.ffn if width is None else width, self.hidden)
+
+    def _mlp(self, width: int, outer: int) -> int:
         matrices = 3 if self.gated_mlp else 2
-        bias = (matrices - 1) * wide + self.hidden if self.mlp_bias else 0
-        return matrices * self.hidden * wide + bias
+        bias = (matrices - 1) * width + outer if self.mlp_bias else 0
+        return matrices * outer * width + bias
 
     def expert_parameters(self) -> int:
         """Parameters of one routed expert."""
-        return self.mlp_parameters(self.moe_ffn)
+        return self._mlp(self.moe_ffn, self.expert_dim or self.hidden)
 
     def shared_parameters(self) -> int:
-        """Parameters of one layer's shared experts together, with their gate."""
+        """Parameters of one layer's shared experts together, their gate, and projections to the routed ones."""
         gate = self.hidden if self.shared_gate else 0
-        return self.shared_experts * self.mlp_parameters(self.shared_ffn or self.moe_ffn) + gate
+        projected = 2 * self.hidden * self.expert_dim
+        return self.shared_experts * self.mlp_parameters(self.shared_ffn or self.moe_ffn) + gate + projected
 
     def router_parameters(self) -> int:
         """Parameters of one layer's router."""
@@ -186,11 +246,25 @@ class Model(Entry):
             layer: Counted from 0; layers from `layers` on are the multi-token-prediction layers.
             active: Only what one token uses.
         """
-        mixing = self.attention_parameters() + self.norms_per_layer * self.norm_parameters()
-        if not (self.has_experts(layer) or (self.experts and layer >= self.layers)):
-            return mixing + self.mlp_parameters()
+        if layer >= self.layers:
+            mixing = self.attention_parameters() + self.norms_per_layer * self.norm_parameters()
+            return mixing + self.feed_parameters("experts" if self.experts else "dense", self.ffn, active=active)
+        kind = self.layer_kinds[layer]
+        mixing = kind.mixer_parameters + kind.norms * self.norm_parameters()
+        return mixing + self.feed_parameters(kind.feed, kind.ffn, active=active)
+
+    def feed_parameters(self, feed: str, width: int, *, active: bool = False) -> int:
+        """Parameters of what feeds forward in one layer.
+
+        Args:
+            feed: `dense`, `experts` or `none`.
+            width: Of a dense MLP.
+            active: Only what one token uses.
+        """
+        if feed != "experts":
+            return self.mlp_parameters(width) if feed == "dense" else 0
         routed = self.experts_per_token if active else self.experts
-        return mixing + routed * self.expert_parameters() + self.shared_parameters() + self.router_parameters()
+        return routed * self.expert_parameters() + self.shared_parameters() + self.router_parameters()
 
     def embedding_parameters(self) -> int:
         """Parameters of the input embedding and the learned positions."""
@@ -219,4 +293,82 @@ class Model(Entry):
 
     def _total(self, *, active: bool) -> int:
         layers = sum(self.layer_parameters(layer, active=active) for layer in range(self.layers))
-        return self.embedding_parameters() + layers + self.norm_parameters() + self.head_parameters()
+        aside = 0 if active else self.side_parameters
+        return self.embedding_parameters() + layers + self.norm_parameters() + self.head_parameters() + aside
+
+
+def _ruled(model: Model) -> Iterator[Kind]:
+    """Layers of a model without blocks."""
+    cached = model.mla.kv_lora + model.mla.rope_dim if model.mla else 2 * model.kv_heads * model.head_dim
+    score = model.mla.nope_dim + model.mla.rope_dim if model.mla else model.head_dim
+    known: dict[tuple[int | None, bool], Kind] = {}
+    for layer in range(model.layers):
+        key = (model.window(layer), model.has_experts(layer))
+        if key not in known:
+            known[key] = Kind(
+                layers=1,
+                mixer="attention",
+                feed="experts" if key[1] else "dense",
+                heads=model.heads,
+                kv_heads=model.kv_heads,
+                score_dim=score,
+                value_dim=model.value_dim,
+                window=key[0],
+                kv_elements=float(cached),
+                compression=1,
+                mixer_parameters=model.attention_parameters(),
+                plain=True,
+                ffn=0 if key[1] else model.ffn,
+                norms=model.norms_per_layer,
+            )
+        yield known[key]
+
+
+def _written(model: Model) -> Iterator[Kind]:
+    """Layers of a model by its blocks."""
+    for block in model.blocks:
+        kind = _attending(model, block) if block.mixer == "attention" else _without_cache(model, block)
+        yield from [kind] * block.layers
+
+
+def _attending(model: Model, block: Block) -> Kind:
+    heads, kv_heads = block.heads or model.heads, block.kv_heads or model.kv_heads
+    dim, latent = block.head_dim or model.head_dim, model.mla
+    by_heads = model.attention_parameters() if latent else model.grouped_parameters(heads, kv_heads, dim)
+    cached = block.cache_elements or (latent.kv_lora + latent.rope_dim if latent else 2 * kv_heads * dim)
+    return Kind(
+        layers=1,
+        mixer="attention",
+        feed=block.feed,
+        heads=heads,
+        kv_heads=kv_heads,
+        score_dim=latent.nope_dim + latent.rope_dim if latent else dim,
+        value_dim=latent.v_dim if latent else dim,
+        window=block.window or None,
+        kv_elements=cached / block.compression if block.cached else 0.0,
+        compression=block.compression,
+        mixer_parameters=block.mixer_parameters or by_heads,
+        plain=not block.mixer_parameters,
+        ffn=(block.ffn or model.ffn) if block.feed == "dense" else 0,
+        norms=block.norms,
+    )
+
+
+def _without_cache(model: Model, block: Block) -> Kind:
+    inside = model.recurrent.parameters if block.mixer == "recurrent" and model.recurrent else block.mixer_parameters
+    return Kind(
+        layers=1,
+        mixer=block.mixer,
+        feed=block.feed,
+        heads=0,
+        kv_heads=0,
+        score_dim=0,
+        value_dim=0,
+        window=None,
+        kv_elements=0.0,
+        compression=1,
+        mixer_parameters=inside,
+        plain=False,
+        ffn=(block.ffn or model.ffn) if block.feed == "dense" else 0,
+        norms=block.norms,
+    )

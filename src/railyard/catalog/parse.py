@@ -123,6 +123,7 @@ class Parser:
             "flag": self._flag,
             "numbers": self._numbers,
             "record": self._record,
+            "records": self._each,
         }
         return readers[record.shape](record, node, attribute)
 
@@ -219,6 +220,13 @@ class Parser:
         before = len(self.problems)
         values = self._values(record.record, node, known, f"{attribute}.")
         return record.record(**values) if len(self.problems) == before else None
+
+    def _each(self, record: FieldRecord, node: Node, attribute: str) -> tuple[Any, ...]:
+        if node.items is None:
+            self._report(node, attribute, "expected a list of mappings", found=kind_of(node.value))
+            return ()
+        found = [self._record(record, item, f"{attribute}[{index}]") for index, item in enumerate(node.items)]
+        return tuple(item for item in found if item is not None)
 
     def _sourced(self, node: Node, attribute: str) -> Node | None:
         """The node of the bare value, its origin remembered."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,15 +11,19 @@ import numpy as np
 from railyard.model.columns import columns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from railyard.catalog import Model
+    from railyard.catalog.block import Kind
     from railyard.model.columns import F
 
 
 @dataclass(frozen=True, slots=True)
 class ModelColumns:
     """Architecture; 0 where a part is absent. Parameters are of one layer, one expert, one table.
+
+    Where layers are not alike, a column is of their mean layer: products with `layers` are exact in weights, FLOPs and
+    bytes, and what a kernel loses on each shape is that of the mean shape.
 
     Attributes:
         layers, moe_layers, hidden, heads, kv_heads, head_dim, ffn, moe_ffn, vocab, experts: As in the catalogue.
@@ -30,7 +35,15 @@ class ModelColumns:
         topk, group_share, groups: Routed experts of one token; share of the groups of experts in which they lie; groups
             of ranks in which they lie at most.
         shared_ffn: Of all shared experts of a layer together.
-        window, windowed: Keys that a windowed layer sees, and the share of the layers that have the window.
+        window, windowed: Keys that a windowed layer sees, and the share of attention's work in layers with the window.
+        windowed_cache: The same share of the cached elements.
+        joined: Entries of the cache that a token of layers without a window makes, below 1 where tokens are compressed.
+        plain, cored, mixers: Shares of the layers with attention by the model's heads, with attention of any kind, and
+            with anything that mixes tokens.
+        dense: Share of the layers without experts that have a dense MLP.
+        mixed_parameters: Of mixers other than attention by the model's heads: recurrences, compressed attention.
+        state_elements, conv_elements, scan_flops: Of recurrences: elements that one sequence keeps, FLOPs of one token.
+        expert_dim: Width of the vector that routed experts take.
         sparse_keys: Keys that a learned index picks for each query; 0 for all.
         mtp: Multi-token-prediction layers.
         total_parameters, expert_share: Of the model; routed experts' share of them.
@@ -66,6 +79,17 @@ class ModelColumns:
     groups: F
     window: F
     windowed: F
+    windowed_cache: F
+    joined: F
+    plain: F
+    cored: F
+    mixers: F
+    dense: F
+    mixed_parameters: F
+    state_elements: F
+    conv_elements: F
+    scan_flops: F
+    expert_dim: F
     sparse_keys: F
     mtp: F
     attention_parameters: F
@@ -103,39 +127,85 @@ class ModelColumns:
     def causal_pairs(self, tokens: F) -> F:
         """Query and key pairs of one sequence in a mean layer: causal, and within the window where there is one."""
         near = np.minimum(tokens, np.maximum(self.window, 1.0))
-        full = (1.0 - self.windowed) * tokens * tokens / 2.0
+        full = self.joined * (1.0 - self.windowed) * tokens * tokens / 2.0
         pairs: F = self.windowed * (tokens * near - near * near / 2.0) + full
         return pairs
 
 
-_COUNTED = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "experts", "moe_ffn", "moe_layers")
+_COUNTED = ("layers", "hidden", "vocab", "experts", "moe_ffn", "moe_layers")
 _LATENT = ("q_lora", "kv_lora", "rope_dim", "nope_dim", "v_dim")
 
 
 def _row(model: Model) -> dict[str, float]:
     row = {name: float(getattr(model, name)) for name in (*_COUNTED, "sparse_keys")}
     row |= {"gated": model.gated_mlp, "tied": model.tied_embeddings, "rotary": not model.learned_positions}
-    row |= {"biased": model.mlp_bias, "mtp": model.mtp_layers}
+    row |= {"biased": model.mlp_bias, "mtp": model.mtp_layers, "expert_dim": model.expert_dim or model.hidden}
     row["shared_ffn"] = model.shared_experts * (model.shared_ffn or model.moe_ffn)
-    return row | _attention(model) | _routing(model) | _parameters(model)
+    return row | _attention(model) | _layers(model) | _routing(model) | _parameters(model)
+
+
+def mean(kinds: Iterable[Kind], value: Callable[[Kind], float], weight: Callable[[Kind], float] | None = None) -> float:
+    """Mean over layers of a value of their kinds: that value itself where all have the same; 0 over none.
+
+    Args:
+        kinds: Layers by kind.
+        value: Of a layer of a kind.
+        weight: Of a layer of a kind; 1 when None.
+    """
+    found = [(kind.layers * (weight(kind) if weight else 1.0), value(kind)) for kind in kinds]
+    found = [(count, each) for count, each in found if count > 0]
+    if len({each for _, each in found}) <= 1:
+        return float(found[0][1]) if found else 0.0
+    return sum(count * each for count, each in found) / sum(count for count, _ in found)
 
 
 def _attention(model: Model) -> dict[str, float]:
+    """Of the mean layer with attention; cached elements are of the mean layer of the model."""
     latent = model.mla
     row = {name: float(getattr(latent, name)) if latent else 0.0 for name in _LATENT}
-    row |= {"latent": latent is not None, "value_dim": model.value_dim}
-    row |= {"window": model.sliding_window or 0, "windowed": _windowed(model)}
-    if latent:
-        cached = latent.kv_lora + latent.rope_dim
-        score = latent.nope_dim + latent.rope_dim
-        return row | {"score_dim": score, "decode_dim": latent.kv_lora + cached, "kv_elements": cached}
-    both = 2 * model.head_dim
-    return row | {"score_dim": model.head_dim, "decode_dim": both, "kv_elements": both * model.kv_heads}
+    attending = [kind for kind in model.kinds if kind.heads]
+    row |= {name: mean(attending, attrgetter(name)) for name in ("heads", "kv_heads")}
+    for name in ("score_dim", "value_dim"):
+        row[name] = mean(attending, attrgetter(name), attrgetter("heads"))
+    row |= {"latent": latent is not None, "head_dim": row["score_dim"], **_windows(attending)}
+    row["decode_dim"] = 2 * latent.kv_lora + latent.rope_dim if latent else row["score_dim"] + row["value_dim"]
+    return row | {"kv_elements": mean(model.kinds, attrgetter("kv_elements"))}
 
 
-def _windowed(model: Model) -> float:
-    """Share of the layers whose attention sees a window only."""
-    return sum(model.window(layer) is not None for layer in range(model.layers)) / model.layers
+def _windows(attending: Sequence[Kind]) -> dict[str, float]:
+    near = [kind for kind in attending if kind.window is not None]
+    far = [kind for kind in attending if kind.window is None]
+
+    def windowed(kind: Kind) -> float:
+        return float(kind.window is not None)
+
+    def work(kind: Kind) -> float:
+        return float(kind.heads * (kind.score_dim + kind.value_dim))
+
+    return {
+        "window": mean(near, lambda kind: float(kind.window or 0)),
+        "windowed": mean(attending, windowed, work),
+        "windowed_cache": mean(attending, windowed, attrgetter("kv_elements")),
+        "joined": mean(far, lambda kind: 1.0 / kind.compression) if far else 1.0,
+    }
+
+
+def _layers(model: Model) -> dict[str, float]:
+    """Which parts the layers have, as shares of them, and the recurrence of the mean layer."""
+    kinds, recurrent = model.kinds, model.recurrent
+    without = [kind for kind in kinds if kind.feed != "experts"]
+    recurring = mean(kinds, lambda kind: float(kind.mixer == "recurrent")) if recurrent else 0.0
+    found = {
+        "plain": mean(kinds, lambda kind: float(kind.plain)),
+        "cored": mean(kinds, lambda kind: float(kind.mixer == "attention")),
+        "mixers": mean(kinds, lambda kind: float(kind.mixer != "none")),
+        "dense": mean(without, lambda kind: float(kind.feed == "dense")) if without else 1.0,
+        "mixed_parameters": mean(kinds, lambda kind: 0.0 if kind.plain else float(kind.mixer_parameters)),
+        "ffn": mean([kind for kind in without if kind.feed == "dense"], attrgetter("ffn")),
+    }
+    state = (recurrent.state_elements, recurrent.conv, recurrent.scan_flops) if recurrent else (0.0, 0.0, 0.0)
+    names = ("state_elements", "conv_elements", "scan_flops")
+    return found | {name: recurring * each for name, each in zip(names, state, strict=True)}
 
 
 def _routing(model: Model) -> dict[str, float]:
@@ -146,9 +216,11 @@ def _routing(model: Model) -> dict[str, float]:
 
 def _parameters(model: Model) -> dict[str, float]:
     total, routed = model.parameters(), model.moe_layers * model.experts * model.expert_parameters()
+    without = [kind for kind in model.kinds if kind.feed != "experts"]
     row: dict[str, float] = {"total_parameters": total, "expert_share": routed / total}
-    for name, present in (("attention", 1), ("mlp", model.ffn), ("embedding", 1)):
-        row[f"{name}_parameters"] = getattr(model, f"{name}_parameters")() if present else 0.0
+    row["attention_parameters"] = mean(model.kinds, attrgetter("mixer_parameters"))
+    row["mlp_parameters"] = mean(without, lambda kind: model.feed_parameters(kind.feed, kind.ffn)) if model.ffn else 0.0
+    row["embedding_parameters"] = model.embedding_parameters()
     for name in ("expert", "shared", "router"):
         row[f"{name}_parameters"] = getattr(model, f"{name}_parameters")() if model.experts else 0.0
     return row

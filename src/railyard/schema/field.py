@@ -51,7 +51,8 @@ class FieldRecord:
     Attributes:
         key: The key in the file.
         shape: `value` (one number), `range` (low, typical, high), `table` (numbers by name), `text`, `choice`, `flag`,
-            `list` (texts), `numbers` (integers), `record` (a nested record), `topology` (one within another).
+            `list` (texts), `numbers` (integers), `record` (a nested record), `records` (a list of
+            them), `topology` (one within another).
         help: One sentence for people, with the convention that could be misread (one way, dense, per accelerator).
         read: Text to number; raises `units.UnitError`.
         unit: An example of a right value, for messages and the reference page.
@@ -187,6 +188,11 @@ def topology(key: str, help_: str) -> dict[str, FieldRecord]:
 def nested(key: str, help_: str, record: type[Any]) -> dict[str, FieldRecord]:
     """A record within the record."""
     return _meta(FieldRecord(key, "record", help_, record=record))
+
+
+def each(key: str, help_: str, record: type[Any]) -> dict[str, FieldRecord]:
+    """A list of records within the record."""
+    return _meta(FieldRecord(key, "records", help_, record=record))
 
 
 def records(entry: type[Any]) -> Mapping[str, FieldRecord]:

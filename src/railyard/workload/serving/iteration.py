@@ -29,6 +29,8 @@ _SCALE_OUT_S = 12e-6
 LINE_SHARE = 0.95
 # Bytes of an index key of sparse attention: 128 dimensions of 8 bits and a scale (DeepSeek-V3.2 report).
 _INDEX_BYTES = 132.0
+# Of an element of a recurrence's state, which engines keep in 32 bits (`mamba_ssm_dtype`, `mamba_ssm_cache_dtype`).
+_STATE_BYTES = 4.0
 # Rows of a tile of a grouped product: DeepGEMM aligns groups to 128; kernels in 16 bits take 16 where an expert has few
 # (vLLM's fused experts while there are no more tokens than experts).
 _TILE, _TILE_16_BITS = 128.0, 16.0
@@ -104,7 +106,7 @@ def parts(deployments: Deployments, software: ServingSoftwareColumns, load: Iter
     passes = _passes(deployments, software, share)
     # An index of keys has projections, a norm, rotary, a cast, logits and a choice of its own: as many kernels again.
     indexed = np.where(model.sparse_keys > 0, 2.0, 1.0)
-    kernels = model.layers * (software.layer_s + software.latent_layer_s * model.latent * indexed)
+    kernels = model.layers * (software.layer_s + software.latent_layer_s * model.latent * model.cored * indexed)
     kernels = turns * (kernels + model.moe_layers * software.moe_layer_s)
     network = turns * _network(deployments, software, each)
     hidden = np.where(turns > 1, np.minimum(network, matrices + experts + passes + kernels), 0.0)
@@ -194,25 +196,37 @@ def _seen(deployments: Deployments, load: IterationLoad) -> F:
     model = deployments.model
     near = np.minimum(load.kv_tokens, load.sequences * model.window)
     picked = np.where(model.sparse_keys > 0, load.sequences * model.sparse_keys, np.inf)
-    return model.windowed * near + (1.0 - model.windowed) * np.minimum(load.kv_tokens, picked)
+    return model.windowed_cache * near + (1.0 - model.windowed_cache) * np.minimum(load.kv_tokens, picked)
+
+
+def state_bytes(deployments: Deployments) -> F:
+    """Bytes that recurrences keep of one sequence in a mean layer on one rank: states in 32 bits, convolutions in 16.
+
+    Heads are split over the tensor-parallel ranks.
+    """
+    model = deployments.model
+    size: F = (_STATE_BYTES * model.state_elements + 2.0 * model.conv_elements) / deployments.layout.tp
+    return size
 
 
 def _cache(deployments: Deployments, software: ServingSoftwareColumns, load: IterationLoad) -> F:
-    """Attention of the sequences that decode."""
+    """Attention of the sequences that decode; states of recurrences are read and written, whatever the context."""
     model, layout, device = deployments.model, deployments.layout, deployments.device
     seen = _seen(deployments, load) / layout.dp
     index = np.where(model.sparse_keys > 0, load.kv_tokens / layout.dp * _INDEX_BYTES, 0.0)
     memory = device.hbm_bytes_s * software.kv_fraction
-    flops = 2.0 * seen * model.heads / layout.tp * model.decode_dim
+    flops = 2.0 * seen * model.cored * model.heads / layout.tp * model.decode_dim
+    states = 2.0 * load.sequences / layout.dp * state_bytes(deployments)
     math = np.where(model.latent > 0, flops / (device.gemm16 * software.latent_fraction), 0.0)
-    return model.layers * (longer(seen * cache_bytes(deployments) / memory, math) + index / memory)
+    return model.layers * (longer(seen * cache_bytes(deployments) / memory, math) + (index + states) / memory)
 
 
 def _prompt(deployments: Deployments, software: ServingSoftwareColumns, load: IterationLoad) -> F:
-    """Attention of prompts: query and key pairs of all heads."""
+    """Attention of prompts: query and key pairs of all heads, and scans of recurrences at the same rate."""
     model, layout, device = deployments.model, deployments.layout, deployments.device
     flops = model.core_flops(load.pairs / layout.dp * model.heads / layout.tp)
-    return model.layers * flops / (device.attention * software.attention_fraction)
+    scans = model.scan_flops * (load.tokens - load.sequences) / layout.dp / layout.tp
+    return model.layers * (model.cored * flops + scans) / (device.attention * software.attention_fraction)
 
 
 def _passes(deployments: Deployments, software: ServingSoftwareColumns, load: IterationLoad) -> F:
@@ -225,7 +239,9 @@ def _network(deployments: Deployments, software: ServingSoftwareColumns, load: I
     """All-reduces of tensor parallelism, dispatch and combine of experts."""
     model, layout, machine = deployments.model, deployments.layout, deployments.machine
     apart = (layout.dp > 1) & (model.moe_layers > 0)
-    reduces = np.where(apart, 2.0 * model.layers - model.moe_layers, 2.0 * model.layers)
+    feeds = model.moe_layers + (model.layers - model.moe_layers) * model.dense
+    both = model.mixers * model.layers + feeds
+    reduces = np.where(apart, both - model.moe_layers, both)
     size = load.tokens / layout.dp * model.hidden * 2.0
     far = np.ceil(layout.tp / machine.domain)
     latency = software.reduce_s * (1.0 + _PEER_SHARE * (np.minimum(layout.tp, machine.domain) - 2.0))
@@ -251,7 +267,7 @@ def _exchange(deployments: Deployments, software: ServingSoftwareColumns, load: 
     gathered = ranks <= _SERVER
     copies = np.where(gathered, ranks, np.minimum(np.maximum(model.topk, 1.0), ranks)) * (1.0 - 1.0 / ranks)
     abroad = np.minimum(np.minimum(model.topk, model.groups), domains) * (1.0 - 1.0 / domains)
-    size = load.tokens / ranks * model.hidden * np.where(gathered, 4.0, 3.0)
+    size = load.tokens / ranks * model.expert_dim * np.where(gathered, 4.0, 3.0)
     far = size * abroad / (machine.out_bytes_s * np.minimum(software.exchange_fraction, LINE_SHARE))
     near = size * copies / (machine.up_bytes_s * software.exchange_fraction)
     latency = 2.0 * software.exchange_s + np.where(domains > 1, 2.0 * _SCALE_OUT_S, 0.0)

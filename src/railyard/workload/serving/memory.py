@@ -89,7 +89,7 @@ def cache_tokens(
     model, layout = deployments.model, deployments.layout
     used = weight_bytes(deployments) + workspace_bytes(deployments, tokens, most)
     free = deployments.device.memory_bytes * share - used
-    each = cache_bytes(deployments) * model.layers * (1.0 - model.windowed) / layout.pp
+    each = cache_bytes(deployments) * model.layers * (1.0 - model.windowed_cache) / layout.pp
     return np.maximum(free, 0.0) / np.maximum(each, 1.0) * layout.dp
 
 

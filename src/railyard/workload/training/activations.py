@@ -85,7 +85,7 @@ def _masks(columns: Columns, residual: F) -> F:
 def _scores(columns: Columns) -> F:
     """Softmax output (2), dropout output (2) and its mask (1) of the whole score matrix."""
     heads = columns.model.heads / columns.layout.tp
-    return 5.0 * columns.tokens * heads * columns.job.seq_len
+    return 5.0 * columns.tokens * heads * columns.job.seq_len * columns.model.cored
 
 
 def _attention(columns: Columns, residual: F, stays: _Stays) -> F:
@@ -100,13 +100,16 @@ def _attention(columns: Columns, residual: F, stays: _Stays) -> F:
     # Exchanged by heads, attention keeps its output as it left the kernel, and the projection as it came back.
     twice = np.where((layout.cp > 1) & (layout.context_heads > 0), 2.0 * columns.tokens * heads * value_dim, 0.0)
     norm = residual * (2.0 + _saved(columns) * stays.norm)
-    return norm + kept + twice + latent + statistics + _masks(columns, residual)
+    # What the products of other mixers make is kept in front of the convolution and behind it: estimated.
+    mixed = columns.tokens * 2.0 * 2.0 * model.mixed_parameters / model.hidden / layout.tp
+    found = model.mixers * norm + model.cored * kept + model.cored * twice + model.plain * latent
+    return found + model.cored * statistics + model.mixers * _masks(columns, residual) + mixed
 
 
 def _mlp(columns: Columns, residual: F, stays: _Stays) -> F:
     width = columns.model.ffn / columns.layout.tp
     norm = residual * (2.0 + _saved(columns) * stays.norm)
-    return norm + _inner(columns, columns.tokens, width) * stays.mlp + _masks(columns, residual)
+    return columns.model.dense * (norm + _inner(columns, columns.tokens, width) * stays.mlp + _masks(columns, residual))
 
 
 def _inner(columns: Columns, tokens: F, width: F, activation: F | float = 1.0) -> F:
@@ -118,7 +121,7 @@ def _experts(columns: Columns, residual: F, stays: _Stays) -> F:
     model, layout = columns.model, columns.layout
     received = columns.split_tokens * model.topk * layout.expert_tp * columns.job.imbalance
     # Each routed token is kept as it enters its expert and as it comes back, to weight it by its probability.
-    routed = received * model.hidden * (_saved(columns) + 2.0)
+    routed = received * model.expert_dim * (_saved(columns) + 2.0)
     inner = _inner(columns, received, model.moe_ffn / layout.expert_tp, stays.activation)
     shared = _inner(columns, columns.tokens, model.shared_ffn / layout.tp) * stays.shared
     router = columns.split_tokens * model.experts * 8.0

@@ -29,6 +29,10 @@ _ROTARY = ((4.0, 20.0), (4.0, 20.0))
 # bytes, of which this share goes forward.
 _FUSED_LOSS = (6.0, 4.0)
 _LOSS_FORWARD = 0.73
+# Three passes over what a mixer's products make, 16 bits read and written; estimated, as are the kernels of its scan
+# (Mamba-2's chunked form: states of chunks, their passing on, outputs, and cumulative sums).
+_MIXED = (6.0, 12.0)
+_SCAN_KERNELS = 5.0
 # Kernels of the same passes, (fused, one operation at a time).
 _KERNELS = {
     "norm": (1.0, 6.0),
@@ -68,21 +72,46 @@ def attention_block(columns: Columns) -> list[Operator]:
     qkv = grouped * (heads + 2.0 * groups) * model.head_dim
     turned = np.where(model.latent > 0, heads * model.rope_dim + model.rope_dim, (heads + groups) * model.head_dim)
     rotary = tokens * turned * model.rotary
+    latent = [operator.times(model.plain) for operator in _latent_projections(columns, tokens, heads)]
+    norm = _pass(columns, "attention norm", split * model.hidden, _NORM, kernels="norm", fused=software.fused_norm)
+    residual = _pass(
+        columns,
+        "attention residual",
+        split * model.hidden,
+        _RESIDUAL,
+        kernels="residual",
+        fused=software.fused_residual,
+    )
     return [
-        _pass(columns, "attention norm", split * model.hidden, _NORM, kernels="norm", fused=software.fused_norm),
-        op.linear(columns, "qkv", tokens, model.hidden, qkv),
-        *_latent_projections(columns, tokens, heads),
-        _pass(columns, "rotary", rotary, _ROTARY, kernels="rotary", fused=software.fused_rope),
-        op.attention(columns),
-        op.linear(columns, "projection", tokens, heads * model.value_dim, model.hidden),
-        _pass(
-            columns,
-            "attention residual",
-            split * model.hidden,
-            _RESIDUAL,
-            kernels="residual",
-            fused=software.fused_residual,
-        ),
+        norm.times(model.mixers),
+        op.linear(columns, "qkv", tokens, model.hidden, qkv).times(model.plain),
+        *latent,
+        _pass(columns, "rotary", rotary, _ROTARY, kernels="rotary", fused=software.fused_rope).times(model.plain),
+        op.attention(columns).times(model.cored),
+        op.linear(columns, "projection", tokens, heads * model.value_dim, model.hidden).times(model.plain),
+        residual.times(model.mixers),
+        *(_mixed(columns, tokens) if np.any(model.mixed_parameters > 0) else []),
+    ]
+
+
+def _mixed(columns: Columns, tokens: F) -> list[Operator]:
+    """Mixers other than attention by the model's heads, estimated: products by their weights, passes, the scan.
+
+    What the products make is convolved, gated and normalised: three passes over it. The scan in chunks is products of
+    small matrices, at the rate of an attention core.
+    """
+    model, layout, software = columns.model, columns.layout, columns.software
+    features = model.mixed_parameters / model.hidden / layout.tp
+    made = tokens * features
+    flops = tokens * model.scan_flops / layout.tp
+    forward = flops / (columns.device.attention * software.attention_forward)
+    back = 2.0 * flops / (columns.device.attention * software.attention_backward)
+    one = np.where(flops > 0, 1.0, 0.0)
+    scan = op.Operator("scan", forward, back, np.zeros_like(flops), flops, _SCAN_KERNELS * one, _SCAN_KERNELS * one)
+    return [
+        op.linear(columns, "mixer", tokens, model.hidden, features),
+        op.stream(columns, "mixer passes", made * _MIXED[0], made * _MIXED[1], 3.0),
+        dataclasses.replace(scan, core=True),
     ]
 
 
@@ -146,6 +175,7 @@ def moe_block(columns: Columns) -> list[Operator]:
     received = routed * layout.expert_tp * columns.job.imbalance
     each, width = received / experts, model.moe_ffn / layout.expert_tp
     scores = split * model.experts
+    projected = np.where(model.expert_dim != model.hidden, model.expert_dim, 0.0)
     padded = np.where((columns.job.bits < 16) & (software.fused_experts == 0), _PAD_BYTES, 0.0)
     moved = np.where(software.alltoall > 0, *_PERMUTE_BYTES) + padded
     sixteen = np.full_like(split, 16.0)
@@ -156,15 +186,16 @@ def moe_block(columns: Columns) -> list[Operator]:
         op.stream(
             columns,
             "permute",
-            routed * model.hidden * moved,
-            routed * model.hidden * moved,
+            routed * model.expert_dim * moved,
+            routed * model.expert_dim * moved,
             _PERMUTE_KERNELS,
         ),
-        grouped(columns, "experts up", each, model.hidden, width * (1.0 + model.gated), groups=experts),
+        *([op.linear(columns, "expert vectors", split, model.hidden, 2.0 * projected)] if np.any(projected) else []),
+        grouped(columns, "experts up", each, model.expert_dim, width * (1.0 + model.gated), groups=experts),
         _clamp(columns, received * width),
         _activation(columns, "experts activation", received * width),
-        grouped(columns, "experts down", each, width, model.hidden, groups=experts),
-        _expert_bias(columns, received * model.hidden, experts),
+        grouped(columns, "experts down", each, width, model.expert_dim, groups=experts),
+        _expert_bias(columns, received * model.expert_dim, experts),
         *_mlp(columns, "shared", columns.tokens, model.shared_ffn / layout.tp),
         _pass(
             columns,

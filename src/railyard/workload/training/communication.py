@@ -102,8 +102,8 @@ def _tensor(columns: Columns) -> list[Exchange]:
     expert_block = np.where(columns.layout.expert_tp > 1, 1.0, 0.0)
     found: list[Exchange] = []
     for part, share in (
-        ("attention", 1.0),
-        ("mlp", 1.0),
+        ("attention", columns.model.mixers),
+        ("mlp", columns.model.dense),
         ("shared", columns.model.shared_ffn > 0),
         ("experts", expert_block),
     ):
@@ -182,7 +182,7 @@ def _context(columns: Columns) -> list[Exchange]:
     latent = model.heads / layout.tp * (model.score_dim + model.value_dim)
     width = np.where(model.latent > 0, latent, 2.0 * groups * model.head_dim)
     size = columns.tokens * layout.cp * width * 2.0
-    many = np.where(layout.cp > 1, 1.0, 0.0)
+    many = np.where(layout.cp > 1, model.cored, 0.0)
     hidden = columns.software.context_overlap
     return [
         Exchange("attention", CollectiveKind.ALL_GATHER, "cp", "forward", size, many, hidden),
@@ -194,7 +194,7 @@ def _context(columns: Columns) -> list[Exchange]:
 def _experts(columns: Columns, domain: F) -> list[Exchange]:
     layout, model = columns.layout, columns.model
     width = (columns.software.dispatch_bytes + 2.0) / 2.0  # of the way there and the way back, on average
-    size = columns.split_tokens * model.topk * model.hidden * width * _copies(columns, domain)
+    size = columns.split_tokens * model.topk * model.expert_dim * width * _copies(columns, domain)
     many = np.where(layout.ep > 1, 2.0, 0.0)
     # The exchange ends when the busiest rank has received its tokens.
     size = size * columns.job.dispatch * columns.job.imbalance

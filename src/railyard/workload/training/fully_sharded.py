@@ -85,14 +85,15 @@ def fully_sharded(columns: Columns, rank: RankColumns, place: F) -> ShardedColum
 def _widths(columns: Columns, rank: RankColumns) -> _Widths:
     model, layout = columns.model, columns.layout
     score_dim, value_dim = model.score_dim, model.value_dim
-    heads = model.heads / layout.tp
+    heads = model.cored * model.heads / layout.tp
+    mixed = 2.0 * columns.tokens * model.mixed_parameters / model.hidden / layout.tp
     received = columns.split_tokens * model.topk * layout.expert_tp * columns.job.imbalance
-    plain = columns.tokens * model.ffn / layout.tp
+    plain = columns.tokens * model.dense * model.ffn / layout.tp
     experts = received * model.moe_ffn / layout.expert_tp + columns.tokens * model.shared_ffn / layout.tp
     return _Widths(
         residual=2.0 * columns.split_tokens * model.hidden,
         gathered=2.0 * columns.tokens * model.hidden,
-        query=2.0 * columns.tokens * heads * score_dim,
+        query=2.0 * columns.tokens * heads * score_dim + mixed,
         key=2.0 * columns.tokens * heads * score_dim,
         value=2.0 * columns.tokens * heads * value_dim,
         inner=2.0 * np.where(rank.moe_layers > 0, np.maximum(experts, plain * (rank.layers > rank.moe_layers)), plain),

@@ -79,8 +79,10 @@ def _divisions(model: Model, layout: Layout, seq_len: int) -> Iterator[Problem]:
         yield uneven("tp", layout.tp, "attention heads", model.heads)
     if model.kv_heads % layout.tp and layout.tp % model.kv_heads:
         yield uneven("tp", layout.tp, "key-value heads", model.kv_heads)
-    if model.ffn % layout.tp:
-        yield uneven("tp", layout.tp, "columns of the feed-forward layer", model.ffn)
+    for width in sorted({model.ffn, *(kind.ffn for kind in model.kinds)}):
+        if width % layout.tp:
+            yield uneven("tp", layout.tp, "columns of the feed-forward layer", width)
+            break
     if seq_len % layout.cp:
         yield uneven("cp", layout.cp, "tokens of a sequence", seq_len)
     if layout.ep > 1 and not model.experts:

@@ -13,7 +13,7 @@ Each kernel adds the device's gap between two kernels. Times are seconds, for on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -73,6 +73,11 @@ class Operator:
     launches_backward: F
     core: bool = False
     last: bool = False
+
+    def times(self, share: F) -> Operator:
+        """The same in that share of the layers."""
+        names = ("forward", "backward_input", "backward_weight", "flops", "launches", "launches_backward")
+        return replace(self, **{name: share * getattr(self, name) for name in names})
 
 
 def gemm_rate(columns: Columns, bits: F) -> F:

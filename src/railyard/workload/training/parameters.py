@@ -6,10 +6,14 @@ Works on one (model, layout) or on columns of them: only arithmetic on their fie
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from railyard.model.architecture import mean
 
 if TYPE_CHECKING:
     from railyard.catalog import Model
+    from railyard.catalog.block import Kind
     from railyard.workload.training.spec import Layout
 
 
@@ -24,23 +28,30 @@ def _latent_down(model: Model) -> float:
     )
 
 
-def _attention(model: Model, layout: Layout) -> float:
-    replicated = _latent_down(model)
-    return (
-        replicated
-        + (model.attention_parameters() - replicated) / layout.tp
-        + model.norms_per_layer * model.norm_parameters()
-    )
+def _mixer(model: Model, kind: Kind, layout: Layout) -> float:
+    replicated = _latent_down(model) if kind.plain else 0.0
+    return replicated + (kind.mixer_parameters - replicated) / layout.tp + kind.norms * model.norm_parameters()
 
 
 def layer_dense(model: Model, layout: Layout) -> float:
-    """One layer with a dense MLP."""
-    return _attention(model, layout) + model.mlp_parameters() / layout.tp
+    """The mean layer without experts."""
+
+    def parameters(kind: Kind) -> float:
+        return _mixer(model, kind, layout) + model.feed_parameters(kind.feed, kind.ffn) / layout.tp
+
+    return mean([kind for kind in model.kinds if kind.feed != "experts"] or _plain(model), parameters)
 
 
 def layer_moe_dense(model: Model, layout: Layout) -> float:
-    """One layer with experts, without its routed experts."""
-    return _attention(model, layout) + model.shared_parameters() / layout.tp + model.router_parameters()
+    """The mean layer with experts, without its routed experts."""
+    beside = model.shared_parameters() / layout.tp + model.router_parameters()
+    with_experts = [kind for kind in model.kinds if kind.feed == "experts"] or _plain(model)
+    return mean(with_experts, lambda kind: _mixer(model, kind, layout) + beside)
+
+
+def _plain(model: Model) -> list[Kind]:
+    """A layer with the model's heads and width, as a prediction layer is where no other is like it."""
+    return [replace(kind, ffn=model.ffn, feed="dense") for kind in model.kinds[:1]]
 
 
 def layer_expert(model: Model, layout: Layout) -> float:

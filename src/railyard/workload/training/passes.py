@@ -77,7 +77,7 @@ def layer_passes(columns: Columns) -> LayerPasses:
     """Passes of every part of the model, of each design."""
     host = columns.software.layer_host_s
     attention = _total(columns, blocks.attention_block(columns), "attention", host / 2.0)
-    mlp = _total(columns, blocks.mlp_block(columns), "mlp", host / 2.0)
+    mlp = _total(columns, blocks.mlp_block(columns), "mlp", host / 2.0).times(columns.model.dense)
     has_experts = np.where(columns.model.experts > 0, 1.0, 0.0)
     experts = _total(columns, blocks.moe_block(columns), "experts", host / 2.0).times(has_experts)
     zero = np.zeros_like(host)

@@ -41,9 +41,14 @@ def mlp_matrices(hidden: int, ffn: float, count: float, *, gated: bool) -> list[
 
 def dense_matrices(model: Model, layout: Layout) -> tuple[Matrix, ...]:
     """Of all parameters of the model but the routed experts, on one tensor-parallel rank, all stages together."""
-    tp, plain = layout.tp, model.layers - model.moe_layers
-    found = [Matrix(m.rows, m.columns, m.count * model.layers) for m in attention_matrices(model, tp)]
-    found += mlp_matrices(model.hidden, model.ffn / tp, plain, gated=model.gated_mlp)
+    tp = layout.tp
+    plain = sum(kind.layers for kind in model.kinds if kind.plain)
+    found = [Matrix(m.rows, m.columns, m.count * plain) for m in attention_matrices(model, tp) if plain]
+    mixed = [kind for kind in model.kinds if not kind.plain and kind.mixer_parameters]
+    found += [Matrix(model.hidden, kind.mixer_parameters / model.hidden / tp, kind.layers) for kind in mixed]
+    for width in sorted({kind.ffn for kind in model.kinds}):
+        count = sum(kind.layers for kind in model.kinds if kind.ffn == width)
+        found += mlp_matrices(model.hidden, width / tp, count, gated=model.gated_mlp)
     if model.moe_layers:
         shared = model.shared_experts * (model.shared_ffn or model.moe_ffn) / tp
         found += mlp_matrices(model.hidden, shared, model.moe_layers, gated=model.gated_mlp)
@@ -57,7 +62,8 @@ def expert_matrices(model: Model, layout: Layout) -> tuple[Matrix, ...]:
     if not model.experts:
         return ()
     count = model.moe_layers * model.experts / layout.ep
-    return tuple(mlp_matrices(model.hidden, model.moe_ffn / layout.expert_tp, count, gated=model.gated_mlp))
+    outer, width = model.expert_dim or model.hidden, model.moe_ffn / layout.expert_tp
+    return tuple(mlp_matrices(outer, width, count, gated=model.gated_mlp))
 
 
 @lru_cache(maxsize=256)
