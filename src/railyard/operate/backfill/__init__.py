@@ -1,0 +1,1 @@
+"""Who may overtake a job that waits for nodes. One file each."""

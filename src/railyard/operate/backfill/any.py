@@ -1,0 +1,28 @@
+"""`any`: whatever fits goes; large jobs may starve. Kueue calls it BestEffortFIFO."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.operate.discipline import Backfill, backfills
+
+if TYPE_CHECKING:
+    from railyard.operate.scheduler import Scheduler
+
+
+class _Open:
+    def blocked(self, _job: int) -> bool:
+        return True
+
+    def admits(self, _job: int) -> bool:
+        return True
+
+    def started(self, _job: int) -> None:
+        return
+
+
+def _gate(_scheduler: Scheduler) -> _Open:
+    return _Open()
+
+
+ANY = backfills.add("any", Backfill("any", "Whatever fits starts; large jobs may wait for ever.", _gate))

@@ -1,0 +1,45 @@
+"""`easy`: nobody delays the first job that waits.
+
+Source: D. Lifka, "The ANL/IBM SP Scheduling System", JSSPP 1995. The first job's start is foreseen from the ends that
+running jobs promised, by nodes and accelerators of nodes; where it asks for more (one leaf, segments), its policy is
+tried on what will be free then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.operate.discipline import Backfill, backfills
+
+if TYPE_CHECKING:
+    from railyard.operate.scheduler import Scheduler
+
+
+class _Easy:
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.first = -1
+        self.shadow_us = -1
+        self.extra = 0
+
+    def blocked(self, job: int) -> bool:
+        if self.first < 0:
+            self.first = job
+        return True
+
+    def admits(self, job: int) -> bool:
+        if self.first < 0:
+            return True
+        if self.shadow_us < 0:
+            self.shadow_us, self.extra = self.scheduler.foreseen(self.first)
+        return self._in_time(job) or self.scheduler.state.nodes[job] <= self.extra
+
+    def started(self, job: int) -> None:
+        if self.shadow_us >= 0 and not self._in_time(job):
+            self.extra -= self.scheduler.state.nodes[job]
+
+    def _in_time(self, job: int) -> bool:
+        return self.scheduler.promised_us(job) <= self.shadow_us
+
+
+EASY = backfills.add("easy", Backfill("easy", "Who does not delay the first that waits may overtake.", _Easy))

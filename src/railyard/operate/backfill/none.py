@@ -1,0 +1,28 @@
+"""`none`: who waits holds up everybody behind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.operate.discipline import Backfill, backfills
+
+if TYPE_CHECKING:
+    from railyard.operate.scheduler import Scheduler
+
+
+class _Closed:
+    def blocked(self, _job: int) -> bool:
+        return False
+
+    def admits(self, _job: int) -> bool:
+        return True
+
+    def started(self, _job: int) -> None:
+        return
+
+
+def _gate(_scheduler: Scheduler) -> _Closed:
+    return _Closed()
+
+
+NONE = backfills.add("none", Backfill("none", "Nobody overtakes: who waits holds up everybody behind.", _gate))

@@ -1,0 +1,68 @@
+"""What a queue discipline is, and what a rule of backfill is: records in `queue/` and `backfill/`, one file each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from railyard.registry import Registry
+
+if TYPE_CHECKING:
+    from railyard.operate.scheduler import Scheduler
+    from railyard.operate.state import State
+
+
+Key = Callable[["State", int], tuple[float, ...]]
+"""Of the state of a run and a job: what it is sorted by, smallest first. Submission breaks ties."""
+
+
+@dataclass(frozen=True)
+class Discipline:
+    """A queue discipline; its record is its registration.
+
+    Attributes:
+        name: What users write.
+        summary: Who is next, in one sentence.
+        key: See `Key`.
+        renews: Whether keys move while jobs wait; they are then taken anew every `renew_us` of the rules.
+        preempts: Whether a waiting job may take the place of running ones whose keys are larger.
+    """
+
+    name: str
+    summary: str
+    key: Key
+    renews: bool = False
+    preempts: bool = False
+
+
+class Gate(Protocol):
+    """Says in one pass over the queue who may still start."""
+
+    def blocked(self, job: int) -> bool:
+        """Notes a job that cannot start now; False ends the pass."""
+
+    def admits(self, job: int) -> bool:
+        """Whether a job may start now although others before it wait."""
+
+    def started(self, job: int) -> None:
+        """Notes a job that did."""
+
+
+@dataclass(frozen=True)
+class Backfill:
+    """A rule of backfill; its record is its registration.
+
+    Attributes:
+        name: What users write.
+        summary: Who may overtake, in one sentence.
+        gate: A gate for one pass.
+    """
+
+    name: str
+    summary: str
+    gate: Callable[[Scheduler], Gate]
+
+
+disciplines: Registry[Discipline] = Registry("queue discipline", package="railyard.operate.queue")
+backfills: Registry[Backfill] = Registry("backfill", package="railyard.operate.backfill")

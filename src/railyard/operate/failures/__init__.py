@@ -1,0 +1,1 @@
+"""What breaks, when, for how long; fits and forecasts of it."""

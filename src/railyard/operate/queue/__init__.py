@@ -1,0 +1,1 @@
+"""Queue disciplines: who is next. One file each."""

@@ -1,0 +1,207 @@
+"""What a failure does to jobs and nodes, and what is done about it: detection, roll back, spares, restart, repair.
+
+A job of which a node stops hangs until that is seen. Then it goes back to its last checkpoint and goes on at once on
+spares where there are enough, else with fewer nodes where it may, else it leaves its nodes and waits in the queue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.operate.failures.fault import Effect
+from railyard.operate.ledger import Outcome
+from railyard.operate.rules import PPM
+from railyard.operate.state import ENDED
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.operate.failures.fault import Fault
+    from railyard.operate.loop import Operation
+
+VAIN = 100
+"""A job that fails so often without getting further is given up: its checkpoints are too far apart for its size."""
+
+
+@dataclass
+class Active:
+    """A fault that is not over.
+
+    Attributes:
+        nodes: Those that were hit and are out of service, or will be.
+        effect: What it does.
+        mode: Which it is.
+        began_us: When it came.
+        jobs: Jobs that it hit, with the number of their attempt and the work that they had done.
+        repair_us: From detection until the nodes are back.
+    """
+
+    nodes: tuple[int, ...]
+    effect: Effect
+    mode: int
+    began_us: int
+    repair_us: int
+    jobs: list[tuple[int, int, int]] = field(default_factory=list)
+
+
+def happens(run: Operation, fault: Fault) -> None:
+    """A fault comes: jobs hang, slow down, stand still or go on with wrong numbers."""
+    state = run.state
+    nodes = [node for node in fault.nodes if not state.broken[node]]
+    jobs = sorted({job for node in nodes for job in state.jobs_of_node[node]})
+    if not nodes:
+        return
+    run.ledger.faulted(fault, nodes, jobs)
+    if fault.effect == Effect.STALL:
+        for job in jobs:
+            _stall(run, job, fault.stall_us)
+        return
+    if fault.effect == Effect.CRASH:
+        jobs = jobs[:1]
+    if not jobs and fault.effect != Effect.OUT:
+        return
+    for job in jobs:
+        state.book(job)
+    active = Active(tuple(nodes), fault.effect, fault.mode, state.now_us, fault.repair_us)
+    active.jobs = [(job, state.attempts[job], state.done_us[job]) for job in jobs]
+    if fault.effect == Effect.OUT:
+        _break(run, active)
+    for job in jobs:
+        _impair(run, job, fault)
+    number, run.known = run.known, run.known + 1
+    run.active[number] = active
+    _plan(run, number, fault)
+
+
+def _plan(run: Operation, number: int, fault: Fault) -> None:
+    """Plans when the fault is seen and, of nodes that are out at once, when they are back."""
+    from railyard.operate.loop import Event
+
+    now = run.state.now_us
+    run.push(now + fault.detect_us, Event.DETECT, number)
+    run.pending += 1
+    if fault.effect == Effect.OUT:
+        run.push(now + max(fault.repair_us, fault.detect_us), Event.REPAIR, number)
+        run.pending += 1
+
+
+def _break(run: Operation, active: Active) -> None:
+    nodes = np.array(active.nodes, np.int32)
+    run.state.broken[nodes] = True
+    run.state.free.out(nodes)
+
+
+def _impair(run: Operation, job: int, fault: Fault) -> None:
+    state = run.state
+    if fault.effect in (Effect.OUT, Effect.CRASH):
+        state.hung[job] = True
+        run.promise(job)
+    elif fault.effect == Effect.SLOW:
+        state.straggler_ppm[job] = min(state.straggler_ppm[job], fault.slow_ppm)
+        run.promise(job)
+
+
+def _stall(run: Operation, job: int, stall_us: int) -> None:
+    """A job stands still: its work goes on later."""
+    state = run.state
+    state.book(job)
+    state.ready_us[job] = max(state.ready_us[job], state.now_us) + stall_us
+    run.promise(job)
+
+
+def detected(run: Operation, number: int) -> None:
+    """A fault is seen: nodes that still run are drained, jobs recover."""
+    from railyard.operate.loop import Event
+
+    active, state = run.active[number], run.state
+    if active.effect in (Effect.SLOW, Effect.CORRUPT):
+        _break(run, active)
+        run.push(state.now_us + active.repair_us, Event.REPAIR, number)
+        run.pending += 1
+    for job, attempt, done_us in active.jobs:
+        if job in state.placed and state.attempts[job] == attempt:
+            _recover(run, job, active, done_us)
+    if active.effect == Effect.CRASH:
+        del run.active[number]
+
+
+def _recover(run: Operation, job: int, active: Active, done_us: int) -> None:
+    state, rules = run.state, run.rules.recovery
+    state.book(job)
+    state.failed[job] += 1
+    kept = rules.kept(state.done_us[job])
+    if active.effect == Effect.CORRUPT:
+        kept = rules.kept(min(done_us, state.done_us[job]))
+    if active.effect == Effect.SLOW and rules.grace and not state.hung[job]:
+        kept = state.done_us[job]
+    state.roll_back(job, kept)
+    if _in_vain(run, job, kept):
+        run.over(job, ENDED, Outcome.VAIN)
+        return
+    placed = state.placed[job]
+    lost = placed[state.broken[placed]]
+    if not _on_spares(run, job, lost) and not _smaller(run, job, lost):
+        run.leave(job, Outcome.FAILED)
+        run.scheduler.add(job)
+
+
+def _in_vain(run: Operation, job: int, kept_us: int) -> bool:
+    state = run.state
+    further = kept_us > state.best_us[job]
+    state.vain[job] = 0 if further else state.vain[job] + 1
+    state.best_us[job] = max(kept_us, state.best_us[job])
+    return state.vain[job] >= VAIN
+
+
+def _on_spares(run: Operation, job: int, lost: NDArray[np.int32]) -> bool:
+    """Puts spares in the place of lost nodes, in the same ranks; of a crash the job begins again where it is."""
+    state = run.state
+    if len(lost) > len(run.spares):
+        return False
+    taken, run.spares = run.spares[: len(lost)], run.spares[len(lost) :]
+    nodes = state.placed[job].copy()
+    if len(lost):
+        fresh = np.array(taken, np.int32)
+        nodes[np.isin(nodes, lost)] = fresh
+        state.broken[fresh] = False
+        run.service(fresh)
+    _go_on(run, job, nodes, run.rules.recovery.resume_us if len(lost) else run.rules.recovery.restart_us)
+    return True
+
+
+def _smaller(run: Operation, job: int, lost: NDArray[np.int32]) -> bool:
+    """Goes on without the lost nodes."""
+    state = run.state
+    nodes = state.placed[job]
+    nodes = nodes[~np.isin(nodes, lost)]
+    if not run.rules.recovery.elastic or len(nodes) < int(state.jobs.least_nodes[job]):
+        return False
+    _go_on(run, job, nodes, run.rules.recovery.restart_us)
+    return True
+
+
+def _go_on(run: Operation, job: int, nodes: NDArray[np.int32], delay_us: int) -> None:
+    state = run.state
+    run.ledger.left(job, Outcome.MOVED)
+    state.exchange(job, nodes)
+    state.begun_us[job] = state.now_us
+    state.attempts[job] += 1
+    state.hung[job] = False
+    state.straggler_ppm[job] = PPM
+    state.ready_us[job] = state.now_us + delay_us
+    run.started.add(job)
+    run.promise(job)
+
+
+def repaired(run: Operation, number: int) -> None:
+    """Nodes come back, as spares while there are too few of those."""
+    active, state = run.active.pop(number), run.state
+    for node in active.nodes:
+        if len(run.spares) < run.rules.recovery.spares:
+            run.spares.append(node)
+        else:
+            state.broken[node] = False
+    run.service(np.array(active.nodes, np.int32))

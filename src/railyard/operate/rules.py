@@ -1,0 +1,106 @@
+"""How a cluster is run: queue, backfill, placement, quotas, windows, checkpoints, spares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SECOND = 1_000_000
+HOUR = 3600 * SECOND
+DAY = 24 * HOUR
+PPM = 1_000_000
+
+
+@dataclass(frozen=True)
+class Window:
+    """Nodes that are kept free for a time: maintenance, or the reservation of a tenant.
+
+    Attributes:
+        start_us: From when.
+        end_us: Until when.
+        nodes: Their numbers.
+        tenant: Who may use them meanwhile; empty: nobody.
+    """
+
+    start_us: int
+    end_us: int
+    nodes: tuple[int, ...]
+    tenant: str = ""
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What is done about what breaks.
+
+    Attributes:
+        interval_us: Useful work between two checkpoints; 0: there are none, and a job begins again.
+        stall_us: How long the job stands still for one.
+        restart_us: From the moment that nodes are there until work goes on: processes, connections, loading.
+        resume_us: The same where a spare takes over and the others keep their processes.
+        spares: Nodes that are kept out of the queue, to take over.
+        grace: Whether a job that is preempted writes a checkpoint before it goes.
+        elastic: Whether a job that may be smaller goes on without a node that broke.
+    """
+
+    interval_us: int = HOUR
+    stall_us: int = 0
+    restart_us: int = 0
+    resume_us: int = 0
+    spares: int = 0
+    grace: bool = True
+    elastic: bool = False
+
+    @property
+    def pace_ppm(self) -> int:
+        """Share of the time that is not spent on checkpoints, in millionths."""
+        return PPM if not self.interval_us else self.interval_us * PPM // (self.interval_us + self.stall_us)
+
+    def kept(self, done_us: int) -> int:
+        """What is left of so much work after a loss."""
+        return done_us // self.interval_us * self.interval_us if self.interval_us else 0
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How jobs are chosen and placed.
+
+    Attributes:
+        discipline: Name of a queue discipline.
+        backfill: Name of a rule of backfill.
+        policy: Name of a placement policy.
+        depth: Jobs behind the first that waits which a pass looks at (Slurm: `bf_max_job_test`, 500).
+        renew_us: How often keys of disciplines that move are taken anew (Slurm: PriorityCalcPeriod, 5 minutes).
+        half_life_us: Of usage, for fair share (Slurm: PriorityDecayHalfLife, 7 days).
+        attained_us: Accelerator time up to which a job counts as new (`least-attained`).
+        shares: Of tenants, for fair share; 1 for others.
+        quotas: Accelerators of tenants at most at once; others have no limit.
+        borrow: Whether a tenant may have more while nobody needs it; who needs what is its quota's preempts those.
+        windows: Maintenance and reservations.
+        within: Level in whose groups jobs of several nodes must lie; empty: anywhere.
+        setup_us: From placement until a job's work begins, each time that it starts.
+        recovery: See the class.
+        seed: Of policies that draw.
+    """
+
+    discipline: str = "fifo"
+    backfill: str = "easy"
+    policy: str = "first-fit"
+    depth: int = 500
+    renew_us: int = 300 * SECOND
+    half_life_us: int = 7 * DAY
+    attained_us: int = 8 * HOUR
+    shares: Mapping[str, float] = field(default_factory=dict)
+    quotas: Mapping[str, int] = field(default_factory=dict)
+    borrow: bool = False
+    windows: tuple[Window, ...] = ()
+    within: str = ""
+    setup_us: int = 0
+    recovery: Recovery = field(default_factory=Recovery)
+    seed: int = 0
+
+    def share_of(self, tenant: str) -> float:
+        """Share of a tenant."""
+        return self.shares.get(tenant, 1.0)

@@ -1,0 +1,258 @@
+"""One pass over the queue: who starts now, and where."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.operate.discipline import backfills, disciplines
+from railyard.operate.policy import Request, policies
+from railyard.operate.rules import PPM
+from railyard.operate.state import WAITING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from railyard.operate.free import Free
+    from railyard.operate.rules import Window
+    from railyard.operate.state import State
+
+    Entry = tuple[tuple[float, ...], int]
+
+NEVER = 2**62
+"""A time that does not come."""
+
+
+class Scheduler:
+    """Keeps the queue and starts jobs.
+
+    Args:
+        state: Of the run.
+        start: Called with a job and its nodes when it gets them.
+        stop: Called with a job that has to give way.
+
+    Attributes:
+        queue: Waiting jobs by key and submission.
+        fresh: Those that came since the last pass.
+    """
+
+    def __init__(
+        self, state: State, start: Callable[[int, NDArray[np.int32]], None], stop: Callable[[int], None]
+    ) -> None:
+        rules = state.rules
+        self.state, self._start, self._stop = state, start, stop
+        self.discipline = disciplines.get(rules.discipline)
+        self.backfill = backfills.get(rules.backfill)
+        self.policy = policies.get(rules.policy)
+        self.queue: list[Entry] = []
+        self.fresh: set[int] = set()
+        self.quota = [rules.quotas.get(name, -1) for name in state.jobs.tenants]
+        self._full = int(state.tree.accelerators.max())
+        self._failing: dict[tuple[int, str, int, int], int] = {}
+
+    def add(self, job: int) -> None:
+        """Puts a job into the queue."""
+        self.state.status[job] = WAITING
+        self.state.waiting += 1
+        insort(self.queue, (self.discipline.key(self.state, job), job))
+        self.fresh.add(job)
+
+    def renew(self) -> None:
+        """Takes the keys of all waiting jobs anew."""
+        self.state.decay()
+        self.queue = sorted((self.discipline.key(self.state, job), job) for _, job in self.queue)
+
+    def run(self, *, everything: bool) -> None:
+        """Starts who can start.
+
+        Args:
+            everything: Whether something became free or keys moved since the last pass; else only new jobs can start.
+        """
+        gate, fresh = self.backfill.gate(self), self.fresh
+        self.fresh, self._failing = set(), {}
+        waits = False
+        for entry in self.queue[: self.state.rules.depth]:
+            job = entry[1]
+            if (everything or job in fresh) and not self._over_quota(job):
+                if self._fits(job) and gate.admits(job) and self._try(job):
+                    gate.started(job)
+                    self._leave(entry)
+                    continue
+                if not waits and self._make_room(entry):
+                    self._leave(entry)
+                    continue
+            waits = True
+            if not gate.blocked(job):
+                break
+
+    def _leave(self, entry: Entry) -> None:
+        del self.queue[bisect_left(self.queue, entry)]
+
+    def _fits(self, job: int) -> bool:
+        """Whether there might be room."""
+        state = self.state
+        each, least = state.each[job], int(state.jobs.least_nodes[job])
+        if each == self._full:
+            return least <= state.free.idle
+        return least * each <= state.free.accelerators
+
+    def _try(self, job: int) -> bool:
+        request = self._request(job, self.state.free)
+        if request is None:
+            return False
+        shape = (request.each, request.within, request.segment, request.switches)
+        if request.nodes >= self._failing.get(shape, NEVER):
+            return False
+        nodes = self._place(job, request)
+        if nodes is None:
+            self._failing[shape] = request.nodes
+            return False
+        self._start(job, nodes)
+        return True
+
+    def _request(self, job: int, free: Free) -> Request | None:
+        """What a job asks for now; elastic jobs take what there is."""
+        state = self.state
+        nodes, each, least = state.nodes[job], state.each[job], int(state.jobs.least_nodes[job])
+        if least < nodes:
+            nodes = min(nodes, free.count(each))
+            if nodes < least:
+                return None
+        within = state.rules.within if nodes > 1 else ""
+        return Request(nodes, each, within=within, job=job, seed=state.rules.seed)
+
+    def _place(self, job: int, request: Request) -> NDArray[np.int32] | None:
+        free, state = self.state.free, self.state
+        if not state.rules.windows:
+            return self.policy.place(request, free)
+        hidden, opened = self._masks(job)
+        free.out(hidden)
+        free.back(opened)
+        found = self.policy.place(request, free)
+        free.back(hidden)
+        free.out(opened)
+        return found
+
+    def _masks(self, job: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Nodes that a job may not use, since a window comes before its end, and reserved ones that it may."""
+        state = self.state
+        hidden, opened = np.zeros(state.tree.nodes, np.bool_), np.zeros(state.tree.nodes, np.bool_)
+        end, tenant = self.promised_us(job), state.jobs.tenants[state.tenant[job]]
+        for window in state.rules.windows:
+            nodes = np.array(window.nodes, np.int32)
+            if window.tenant == tenant and self.open(window):
+                opened[nodes] = True
+            elif state.now_us < window.start_us < end and window.tenant != tenant:
+                hidden[nodes] = True
+        opened &= ~state.free.up & ~state.broken
+        hidden &= state.free.up
+        return np.flatnonzero(hidden).astype(np.int32), np.flatnonzero(opened).astype(np.int32)
+
+    def open(self, window: Window) -> bool:
+        """Whether a window is now."""
+        return window.start_us <= self.state.now_us < window.end_us
+
+    def promise_us(self, job: int) -> int:
+        """How long a job says that it will have its nodes."""
+        state = self.state
+        limit = state.limit_us[job]
+        pace = state.rules.recovery.pace_ppm
+        return limit if limit >= 0 else state.rules.setup_us + -(-state.left_us(job) * PPM // pace)
+
+    def promised_us(self, job: int) -> int:
+        """When a job that started now would promise to end."""
+        return self.state.now_us + self.promise_us(job)
+
+    def foreseen(self, job: int) -> tuple[int, int]:
+        """When a waiting job will start if all promises are kept, and how many nodes more will be free then."""
+        state = self.state
+        each, wanted = state.each[job], int(state.jobs.least_nodes[job])
+        request = replace(Request(wanted, each), within=state.rules.within if wanted > 1 else "")
+        have = state.free.count(each)
+        room: dict[int, int] = {}
+        trial = state.free.copy() if request.constrained else None
+        for end_us, moment in self._by_end():
+            for one in moment:
+                have += self._freed(one, each, room)
+                if trial is not None:
+                    trial.give(state.placed[one], state.each[one])
+            if have >= wanted and (trial is None or self.policy.place(request, trial) is not None):
+                return max(end_us, state.now_us), have - wanted
+        return NEVER, 0
+
+    def _by_end(self) -> Iterator[tuple[int, list[int]]]:
+        """Running jobs by promised end."""
+        moment: list[int] = []
+        last = -1
+        for end_us, job in self.state.ends:
+            if moment and end_us != last:
+                yield last, moment
+                moment = []
+            moment.append(job)
+            last = end_us
+        if moment:
+            yield last, moment
+
+    def _freed(self, job: int, each: int, room: dict[int, int]) -> int:
+        """Nodes that have room for `each` once a job is gone and had not before; `room` is kept up."""
+        state, gained = self.state, 0
+        held, up = state.each[job], state.free.up
+        for node in state.placed[job].tolist():
+            before = room.get(node, int(state.free.room[node]))
+            after = before + held if up[node] else before
+            room[node] = after
+            gained += before < each <= after
+        return gained
+
+    def _over_quota(self, job: int) -> bool:
+        """Whether a job waits for its own tenant's jobs."""
+        state = self.state
+        tenant = state.tenant[job]
+        quota = self.quota[tenant]
+        return quota >= 0 and not state.rules.borrow and state.used[tenant] + state.accelerators[job] > quota
+
+    def _make_room(self, entry: Entry) -> bool:
+        """Starts a job in the place of others, where the discipline or a quota gives it the right."""
+        victims = self._victims(entry)
+        if not victims:
+            return False
+        state, job = self.state, entry[1]
+        if state.free.accelerators + sum(state.held(one) for one in victims) < state.accelerators[job]:
+            return False
+        request = Request(state.nodes[job], state.each[job], job=job, seed=state.rules.seed)
+        trial = state.free.copy()
+        for count, victim in enumerate(victims, 1):
+            trial.give(state.placed[victim], state.each[victim])
+            nodes = self.policy.place(request, trial) if trial.accelerators >= state.accelerators[job] else None
+            if nodes is not None:
+                self._evict(victims[:count], nodes)
+                self._start(job, nodes)
+                return True
+        return False
+
+    def _evict(self, victims: list[int], nodes: NDArray[np.int32]) -> None:
+        """Stops those that stand on nodes that are wanted."""
+        wanted = set(nodes.tolist())
+        for victim in victims:
+            if not wanted.isdisjoint(self.state.placed[victim].tolist()):
+                self._stop(victim)
+
+    def _victims(self, entry: Entry) -> list[int]:
+        """Running jobs that a waiting one may displace, the least entitled and youngest first."""
+        state = self.state
+        if self.discipline.preempts:
+            keys = [(self.discipline.key(state, job), job) for job in state.placed]
+            found = [(key, state.begun_us[job], job) for key, job in keys if key > entry[0]]
+            return [job for _, _, job in sorted(found, reverse=True)]
+        tenant, job = state.tenant[entry[1]], entry[1]
+        quota = self.quota[tenant]
+        if not state.rules.borrow or quota < 0 or state.used[tenant] + state.accelerators[job] > quota:
+            return []
+        over = {one for one, most in enumerate(self.quota) if 0 <= most < state.used[one]}
+        young = [(state.begun_us[one], one) for one in state.placed if state.tenant[one] in over]
+        return [one for _, one in sorted(young, reverse=True)]

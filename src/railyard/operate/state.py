@@ -1,0 +1,212 @@
+"""Where a run stands: what each job has, has done and has lost, who waits, who runs, what is free.
+
+Time is booked when a job's speed changes: so much of what it had was work, so much each of the losses. All of it is
+whole numbers, accelerator-microseconds, so that what jobs had is exactly the sum of what became of it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.operate.free import Free
+from railyard.operate.rules import PPM
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.operate.jobs import JobTable
+    from railyard.operate.rules import Rules
+    from railyard.operate.tree import NodeTree
+
+FUTURE, WAITING, RUNNING, DONE, ENDED, STUCK = range(6)
+"""Of a job: not submitted; in the queue; placed; finished; ended early; still waiting when nothing could help."""
+
+LOSSES = ("setup", "contention", "straggler", "checkpoint", "hang", "lost")
+"""What becomes of accelerator time besides work."""
+
+
+class State:
+    """The state of a run; lists have an entry a job.
+
+    Attributes:
+        now_us: The time.
+        status: See `FUTURE` and the others.
+        done_us: Work done, in time at full size and speed.
+        first_us: First start; -1: none yet.
+        end_us: When it ended; -1: not yet.
+        since_us: Up to when its time is booked.
+        ready_us: When its work begins or goes on, after setup or restart.
+        version: Counts promises, so that old ones are known.
+        contention_ppm: Speed beside its neighbours, in millionths of its speed alone.
+        straggler_ppm: Speed of its slowest node.
+        hung: Whether it stands still for a failure that nobody has seen yet.
+        placed: Nodes of running jobs, in the order of ranks.
+        ends: Running jobs by the end that their users or their work promise.
+        usage: Decaying accelerator time by tenant.
+        busy: Accelerators in use.
+        waiting: Jobs in the queue.
+        used: Accelerators in use by tenant.
+        broken: Whether nodes wait for repair, or are spares.
+        vain: Failures since it last got further; `best_us`: how far that was.
+        spent: Accelerator-microseconds of each job: work, then `LOSSES`.
+    """
+
+    def __init__(self, jobs: JobTable, tree: NodeTree, rules: Rules) -> None:
+        count = len(jobs)
+        self.jobs, self.tree, self.rules = jobs, tree, rules
+        self.free = Free(tree)
+        self.now_us = 0
+        self.nodes: list[int] = jobs.nodes.tolist()
+        self.each: list[int] = jobs.each.tolist()
+        self.work_us: list[int] = jobs.work_us.tolist()
+        self.limit_us: list[int] = jobs.limit_us.tolist()
+        self.accelerators: list[int] = jobs.accelerators.tolist()
+        self.tenant: list[int] = jobs.tenant.tolist()
+        self.status = [FUTURE] * count
+        self.done_us = [0] * count
+        self.first_us = [-1] * count
+        self.end_us = [-1] * count
+        self.begun_us = [-1] * count
+        self.since_us = [0] * count
+        self.ready_us = [0] * count
+        self.version = [0] * count
+        self.contention_ppm = [PPM] * count
+        self.straggler_ppm = [PPM] * count
+        self.hung = [False] * count
+        self.attempts = [0] * count
+        self.preempted = [0] * count
+        self.failed = [0] * count
+        self.vain = [0] * count
+        self.best_us = [0] * count
+        self.spent = [[0] * (1 + len(LOSSES)) for _ in range(count)]
+        self.placed: dict[int, NDArray[np.int32]] = {}
+        self.ends: list[tuple[int, int]] = []
+        self.promise: dict[int, int] = {}
+        self.usage = [0.0] * len(jobs.tenants)
+        self.usage_us = 0
+        self.used = [0] * len(jobs.tenants)
+        self.busy = self.waiting = 0
+        self.broken = np.zeros(tree.nodes, np.bool_)
+        self.jobs_of_node: list[list[int]] = [[] for _ in range(tree.nodes)]
+        self.met = np.diff(jobs.after_ptr).tolist()
+
+    def held(self, job: int) -> int:
+        """Accelerators that a running job has."""
+        return len(self.placed[job]) * self.each[job]
+
+    def left_us(self, job: int) -> int:
+        """Work that is left, in time at full size and speed."""
+        return self.work_us[job] - self.done_us[job]
+
+    def pace_ppm(self, job: int) -> int:
+        """Work done in a microsecond, in millionths of a microsecond at full size and speed."""
+        if self.hung[job]:
+            return 0
+        pace = self.contention_ppm[job] * self.straggler_ppm[job] // PPM * self.rules.recovery.pace_ppm // PPM
+        return pace * len(self.placed[job]) // self.nodes[job]
+
+    def begin(self, job: int, nodes: NDArray[np.int32], setup_us: int, promised_us: int) -> None:
+        """Places a job."""
+        self.placed[job] = nodes
+        self.free.take(nodes, self.each[job])
+        for node in nodes.tolist():
+            self.jobs_of_node[node].append(job)
+        held = len(nodes) * self.each[job]
+        self.busy += held
+        self.used[self.tenant[job]] += held
+        self.status[job] = RUNNING
+        self.waiting -= 1
+        self.attempts[job] += 1
+        self.since_us[job] = self.begun_us[job] = self.now_us
+        self.ready_us[job] = self.now_us + setup_us
+        if self.first_us[job] < 0:
+            self.first_us[job] = self.now_us
+        self.contention_ppm[job] = self.straggler_ppm[job] = PPM
+        self.hung[job] = False
+        self.promise[job] = promised_us
+        insort(self.ends, (promised_us, job))
+
+    def release(self, job: int) -> NDArray[np.int32]:
+        """Takes a job off its nodes; its time must be booked."""
+        nodes = self.placed.pop(job)
+        self.free.give(nodes, self.each[job])
+        for node in nodes.tolist():
+            self.jobs_of_node[node].remove(job)
+        held = len(nodes) * self.each[job]
+        self.busy -= held
+        self.used[self.tenant[job]] -= held
+        del self.ends[bisect_left(self.ends, (self.promise.pop(job), job))]
+        self.version[job] += 1
+        return nodes
+
+    def book(self, job: int) -> None:
+        """Books a running job's time up to now."""
+        since, now = self.since_us[job], self.now_us
+        if now == since:
+            return
+        self.since_us[job] = now
+        held, spent = self.held(job), self.spent[job]
+        self._use(self.tenant[job], held * (now - since))
+        setup = min(now, max(self.ready_us[job], since)) - since
+        spent[1] += setup * held
+        wall = now - since - setup
+        if self.hung[job]:
+            spent[5] += wall * held
+            return
+        done = min(wall * self.pace_ppm(job) // PPM, self.left_us(job))
+        self.done_us[job] += done
+        self._split(job, wall * held, done * self.accelerators[job])
+
+    def _split(self, job: int, total: int, work: int) -> None:
+        """What of a job's time was work, and what of the rest neighbours, stragglers and checkpoints cost."""
+        spent = self.spent[job]
+        beside = total - total * self.contention_ppm[job] // PPM
+        slow = (total - beside) - (total - beside) * self.straggler_ppm[job] // PPM
+        rest = total - work
+        beside = min(beside, rest)
+        slow = min(slow, rest - beside)
+        spent[0] += work
+        spent[2] += beside
+        spent[3] += slow
+        spent[4] += rest - beside - slow
+
+    def exchange(self, job: int, nodes: NDArray[np.int32]) -> None:
+        """Gives a running job other nodes in place of some or all of its nodes, or fewer."""
+        before = self.placed[job]
+        gone, come = np.setdiff1d(before, nodes), np.setdiff1d(nodes, before)
+        self.free.give(gone, self.each[job])
+        self.free.take(come, self.each[job])
+        for node in gone.tolist():
+            self.jobs_of_node[node].remove(job)
+        for node in come.tolist():
+            self.jobs_of_node[node].append(job)
+        change = (len(nodes) - len(before)) * self.each[job]
+        self.busy += change
+        self.used[self.tenant[job]] += change
+        self.placed[job] = nodes
+
+    def roll_back(self, job: int, kept_us: int) -> None:
+        """Takes back work that is lost."""
+        lost = (self.done_us[job] - kept_us) * self.accelerators[job]
+        self.done_us[job] = kept_us
+        self.spent[job][0] -= lost
+        self.spent[job][6] += lost
+
+    def finish_us(self, job: int) -> int:
+        """When a running job ends if nothing changes; -1: never."""
+        pace = self.pace_ppm(job)
+        if pace <= 0:
+            return -1
+        return max(self.now_us, self.ready_us[job]) + -(-self.left_us(job) * PPM // pace)
+
+    def _use(self, tenant: int, amount: int) -> None:
+        self.usage[tenant] += amount
+
+    def decay(self) -> None:
+        """Lets usage decay up to now."""
+        factor = 0.5 ** ((self.now_us - self.usage_us) / self.rules.half_life_us)
+        self.usage = [value * factor for value in self.usage]
+        self.usage_us = self.now_us
