@@ -67,7 +67,7 @@ class Algorithm:
             edges to write down, so large communicators take it.
         floods: Whether a rank gets data of many others at the same time (incast), instead of from few in turn.
         route: Between which domains steps go: "ring" from each to the next and round again, "chain" from the first to
-            the last, "mixed" also far.
+            the last, "exchange" to all others at once, "mixed" also far.
         phased: Whether what it does inside domains and what it does between them follow one another, so that their
             times add up. Others pass data on in a pipeline, in which the slowest link counts.
     """
@@ -86,6 +86,11 @@ class Algorithm:
     route: str = "mixed"
     phased: bool = False
     staged: str | None = None
+
+    @property
+    def to_the_next(self) -> bool:
+        """Whether its steps between domains go from each to the next only."""
+        return self.route in {"ring", "chain"}
 
     @property
     def reduces_in_network(self) -> bool:

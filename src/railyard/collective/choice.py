@@ -221,7 +221,7 @@ def predicted_us(
     algorithm = ALGORITHMS.get(name)
     time = timing(case, algorithm, protocol, size_bytes)
     machine = case.machine
-    path_ps = machine.path_latency_ps if algorithm.route == "mixed" else machine.next_latency_ps
+    path_ps = machine.next_latency_ps if algorithm.to_the_next else machine.path_latency_ps
     path_us = (path_ps + policy.network_overhead_ps) * 1e-6
     scale_up, nics = (rate / WIRE[protocol] for rate in links_gbs(case, name))
     inside = np.minimum(time.rate_gbs, scale_up)

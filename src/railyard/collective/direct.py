@@ -86,5 +86,6 @@ ALGORITHM = ALGORITHMS.add(
         schedule=_schedule,
         sources=("RCCL develop 2026-08, direct all-gather and reduce-scatter; facts on MI300X meshes",),
         floods=True,
+        route="exchange",
     ),
 )

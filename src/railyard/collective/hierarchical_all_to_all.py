@@ -91,6 +91,7 @@ ALGORITHM = ALGORITHMS.add(
         schedule=_schedule,
         sources=("DeepSpeed-MoE, ICML 2022 (hierarchical all-to-all)", "NCCL PXN"),
         floods=True,
+        route="exchange",
         phased=True,
     ),
 )

@@ -52,6 +52,7 @@ ALGORITHM = ALGORITHMS.add(
         schedule=_schedule,
         sources=("NCCL 2.30, grouped sends and receives",),
         floods=True,
+        route="exchange",
         staged="hierarchical-all-to-all",
     ),
 )

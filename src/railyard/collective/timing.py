@@ -95,7 +95,7 @@ def timing(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[
     latency = np.full(size.shape, floor)
     if protocol == "simple":
         latency += _pipeline_us(case, algorithm, size, rate, inside_us)
-    if algorithm.family == "tree" and protocol != "ll" and case.machine.library == "nccl":
+    if algorithm.family == "tree" and _fills_chunks(case, protocol):
         latency += tree_fill_us(case, protocol, size)
     return Timing(latency, steps.paths, rate)
 
@@ -105,7 +105,8 @@ class Pace:
     """The same as `Timing` in parts, for engines that replay messages; us.
 
     Attributes:
-        start_us: float64[k], before the first message and for everything that no message stands for.
+        start_us: float64[k], before the first message and for everything that no message stands for, with `fill_us`.
+        fill_us: float64[k], filling of the pipeline; messages that are replayed piece by piece fill some of it.
         hop_us: A message inside a domain.
         post_us: Each message that a rank posts before.
         pass_us: A pass through a reducing scale-up switch.
@@ -115,6 +116,7 @@ class Pace:
     """
 
     start_us: NDArray[np.float64]
+    fill_us: NDArray[np.float64]
     hop_us: float
     post_us: float
     pass_us: float
@@ -124,22 +126,14 @@ class Pace:
 
 
 def pace(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[np.float64]) -> Pace:
-    """Latencies of single messages whose sums along the algorithm's steps are those of `timing`; same arguments.
-
-    The filling of a chain, or of a tree over switched domains, is left out: who replays messages fills it. That of a
-    tree of chunks stays in: messages are replayed in other pieces than its chunks.
-    """
+    """Latencies of single messages whose sums along the algorithm's steps are those of `timing`; same arguments."""
     total = timing(case, algorithm, protocol, size_bytes)
     steps = algorithm.steps(case.kind, case.shape)
     inside_us = _inside_us(case, algorithm, protocol, steps)
-    counted = np.full(len(size_bytes), inside_us + _outside_us(case, algorithm, protocol, steps))
-    if protocol == "simple" and case.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
-        counted = counted + _pipeline_us(case, algorithm, size_bytes, total.rate_gbs, inside_us)
-    if algorithm.family in ("nvls", "collnet") and case.shape.domains > 1:
-        counted = counted + _pipeline_us(case, algorithm, size_bytes, total.rate_gbs, inside_us)
     factor = case.machine.latency_factor
     return Pace(
-        start_us=total.latency_us - counted,
+        start_us=total.latency_us - inside_us - _outside_us(case, algorithm, protocol, steps),
+        fill_us=_fill_us(case, algorithm, protocol, size_bytes, total.rate_gbs),
         hop_us=factor * _hop_us(case.machine, algorithm, protocol),
         post_us=factor * _peer_us(case.machine),
         pass_us=factor * SWITCH_PASS_US,
@@ -147,6 +141,21 @@ def pace(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[np
         reduce_us=reduce_us(algorithm),
         rate_gbs=total.rate_gbs,
     )
+
+
+def _fill_us(
+    case: Case, algorithm: Algorithm, protocol: str, size: NDArray[np.float64], rate: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The part of the latencies that fills pipelines, float64[k]; a tree's chunks are not what engines replay."""
+    chain = case.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE)
+    if protocol == "simple" and (chain or algorithm.family in ("nvls", "collnet")):
+        return _pipeline_us(case, algorithm, size, rate, 0.0)
+    return np.zeros(size.shape)
+
+
+def _fills_chunks(case: Case, protocol: str) -> bool:
+    """Whether a tree's filling is counted by its chunks."""
+    return protocol != "ll" and case.machine.library == "nccl"
 
 
 def _base_us(machine: CollectiveMachine, algorithm: Algorithm, protocol: str) -> float:
@@ -218,7 +227,7 @@ def _rate_gbs(case: Case, algorithm: Algorithm, protocol: str, size: NDArray[np.
 
 def _tree_factor(case: Case, protocol: str, size: NDArray[np.float64]) -> NDArray[np.float64] | float:
     """NCCL's factor on a tree's bandwidth; where `tree_fill_us` counts the filling, what is left at large sizes."""
-    if protocol != "ll" and case.machine.library == "nccl":
+    if _fills_chunks(case, protocol):
         return constants.TREE_CORRECTION[protocol][-1]
     return nccl.tree_correction(protocol, size)
 

@@ -26,22 +26,25 @@ class Paths:
     Attributes:
         next_ps: int64[c, domains], from each domain to the next one, from the last to the first; 0 for one domain.
         mixed_ps: float64[c], mean over neighbouring domains and domains half-way round, which count alike.
+        widest_ps: float64[c], the longest of these.
     """
 
     next_ps: NDArray[np.int64]
     mixed_ps: NDArray[np.float64]
+    widest_ps: NDArray[np.float64]
 
     @staticmethod
     def of(cluster: Cluster, group: CommunicatorClass) -> Paths:
         """The paths between the first members of domains."""
         count, domains = len(group.members), group.shape.domains
         if domains == 1:
-            return Paths(np.zeros((count, 1), np.int64), np.zeros(count))
+            return Paths(np.zeros((count, 1), np.int64), np.zeros(count), np.zeros(count))
         every = np.arange(domains)
         near_ps = _between(cluster, group, every, every + 1)
         some = np.unique(np.linspace(0, domains - 1, min(SAMPLE, domains)).astype(np.int64))
         far_ps = _between(cluster, group, some, some + max(1, domains // 2))
-        return Paths(near_ps, (near_ps.mean(axis=1) + far_ps.mean(axis=1)) / 2)
+        widest_ps = np.maximum(near_ps.max(axis=1), far_ps.max(axis=1)).astype(np.float64)
+        return Paths(near_ps, (near_ps.mean(axis=1) + far_ps.mean(axis=1)) / 2, widest_ps)
 
     @property
     def far_ps(self) -> NDArray[np.int64]:
@@ -54,11 +57,12 @@ class Paths:
 
         Args:
             route: "ring": each step goes to the next domain, and the slowest of all ways round counts; "chain": the
-                same from the first domain; "mixed": any.
+                same from the first domain; "exchange": each goes to everybody at once, and the farthest counts;
+                "mixed": any.
             steps: Their number; whole for rings and chains.
         """
-        if route == "mixed":
-            return steps * self.mixed_ps
+        if route in {"mixed", "exchange"}:
+            return steps * (self.mixed_ps if route == "mixed" else self.widest_ps)
         domains = self.next_ps.shape[1]
         rounds, rest = divmod(int(steps), domains)
         begun = np.zeros((len(self.next_ps), 2 * domains + 1), np.int64)

@@ -123,7 +123,7 @@ def _collective(
         tasks=tasks,
         communicators=communicators_of(graph.rank[tasks], name),
         tempo=collective_tempo(cluster, version, (name, protocol), (size, count), policy),
-        network_ps=mixed if ALGORITHMS.get(name).route == "mixed" else float(case.machine.next_latency_ps),
+        network_ps=float(case.machine.next_latency_ps) if ALGORITHMS.get(name).to_the_next else mixed,
         far_ps=float(paths.far_ps.max()),
         label=f"{graph.communicators.group[graph.rank[task]]} {kind.name.lower().replace('_', '-')}",
         loop_bytes=_loop_bytes(version, name, size),

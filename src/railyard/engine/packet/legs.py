@@ -29,7 +29,10 @@ JOIN, UP, OUT, TO_SWITCH, FROM_SWITCH, TO_NETWORK, FROM_NETWORK = range(7)
 """Kinds of legs: nothing moves; within a domain; through NICs; to and from a reducing scale-up switch; to and from the
 reducing switches of the network."""
 
-_MEASURES = ("share", "steps", "posted", "lanes")
+_COLUMNS = (
+    *("kind", "source", "target", "leave_by", "arrive_at", "nic", "channel", "lane"),
+    *("share", "steps", "posted", "lanes"),
+)
 
 THROUGH_NICS = (OUT, TO_NETWORK, FROM_NETWORK)
 
@@ -115,7 +118,7 @@ def legs_of(cluster: Cluster, plan: SendPlan, members: Ints, *, pxn: bool, opene
         lane=np.maximum(turn, 0) // nics % lanes,
         share=plan.share[row] * every,
         steps=np.where(to_peer, 0.0, plan.steps[row]),
-        posted=np.where(to_peer | ~relayed[row], plan.posted[row], 0.0),
+        posted=plan.posted[row],
         lanes=plan.lanes[row],
         edges=_edges(plan, first, relayed, paths, np.isin(kind, THROUGH_NICS)),
         last=_several(first + relayed, paths, plan.last),
@@ -218,6 +221,35 @@ def drawn_together(legs: PlanLegs, local: NDArray[np.bool_], work_ps: Floats) ->
     return _kept(legs, edges, local, work)
 
 
+def in_turn(
+    legs: PlanLegs, local: NDArray[np.bool_], moving_ps: Floats, work_ps: Floats
+) -> tuple[PlanLegs, Floats, Ints]:
+    """Lets local work that waits for other work at its sender begin when its bytes have left, not when they have come.
+
+    Args:
+        legs: Legs.
+        local: bool[k], those that are local work.
+        moving_ps: float64[k], how long the bytes of each occupy its link.
+        work_ps: float64[k], until those who wait for each may pass it on.
+
+    Returns:
+        Legs with one more for each that others wait for so, their work, and of which leg before each is a part.
+    """
+    after, before, at = legs.edges
+    waits = (at == AT_SENDER) & (before >= 0)
+    waits[waits] = local[after[waits]] & local[before[waits]]
+    rows = np.unique(before[waits])
+    number = np.full(len(legs), -1)
+    number[rows] = len(legs) + np.arange(len(rows))
+    before, at = np.where(waits, number[before], before), np.where(waits, AT_RECEIVER, at).astype(np.uint8)
+    link = number[after] >= 0  # what a leg waits for, its link waits for too
+    edges = joined_edges([Edges(after, before, at), Edges(number[after[link]], before[link], at[link])])
+    origin = np.concatenate([np.arange(len(legs)), rows])
+    work = np.concatenate([work_ps, moving_ps[rows]])
+    columns = {name: getattr(legs, name)[origin] for name in _COLUMNS}
+    return replace(legs, **columns, edges=edges), work, origin
+
+
 def _kept(legs: PlanLegs, edges: Edges, local: NDArray[np.bool_], work: Floats) -> tuple[PlanLegs, Floats, Ints]:
     """Without work that nothing waits for any more."""
     needed = ~local
@@ -232,8 +264,7 @@ def _kept(legs: PlanLegs, edges: Edges, local: NDArray[np.bool_], work: Floats) 
     kept = needed[edges.after]
     after, before, at = edges.after[kept], edges.before[kept], edges.at[kept]
     left = Edges(number[after], np.where(before >= 0, number[np.maximum(before, 0)], before), at)
-    names = ("kind", "source", "target", "leave_by", "arrive_at", "nic", "channel", "lane", *_MEASURES)
-    columns = {name: getattr(legs, name)[needed] for name in names}
+    columns = {name: getattr(legs, name)[needed] for name in _COLUMNS}
     return replace(legs, **columns, edges=left, last=number[legs.last]), work[needed], np.flatnonzero(needed)
 
 
@@ -276,8 +307,7 @@ def prepared(
     more = _edge(rest, number[rest], AT_RECEIVER)
     edges = joined_edges([Edges(np.where(moved, number[after], after), before, at), more])
     origin = np.concatenate([np.arange(len(legs)), rest])
-    names = ("kind", "source", "target", "leave_by", "arrive_at", "nic", "channel", "lane", *_MEASURES)
-    columns = {name: getattr(legs, name)[origin] for name in names}
+    columns = {name: getattr(legs, name)[origin] for name in _COLUMNS}
     columns["kind"][len(legs) :] = JOIN
     works = np.concatenate([local, np.ones(len(rest), np.bool_)])
     taken = np.concatenate([delay, delay[rest]])

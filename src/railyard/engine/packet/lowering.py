@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +10,6 @@ import numpy as np
 from railyard.collective import machine_of
 from railyard.collective.connections import connection_keys, opened, peers_at_once
 from railyard.collective.window import (
-    CHUNK_BYTES,
     LONG_PS,
     RING_BYTES,
     RINGS,
@@ -22,10 +22,12 @@ from railyard.engine.packet.legs import (
     FROM_NETWORK,
     FROM_SWITCH,
     JOIN,
+    OUT,
     TO_NETWORK,
     TO_SWITCH,
     UP,
     drawn_together,
+    in_turn,
     legs_of,
     prepared,
 )
@@ -59,8 +61,7 @@ CHAIN_CHUNK_BYTES = 128 * 1024
 """Chunk of a broadcast's chain; a twelfth of what a channel carries where that is less (NCCL 2.30)."""
 
 SLICES = 2
-"""Slices of a step (NCCL: chunks of 4 slots in slices of 2): the NIC of a peer begins with the first one while the
-second one is on its way to it, so a relay costs one slice."""
+"""Slices of what in-switch reduction works on at a time, which are passed on as they come."""
 
 WIRE_BYTES = 600_000
 """What keeps a wire busy for a round trip: 400 Gb/s for 12 us."""
@@ -104,21 +105,24 @@ class Lowering:
         return [*made, *storage_flows(self.graph, self.cluster, placed, slicing)]
 
     def _block(self, one: Class, placed: Placed, slicing: Slicing) -> TaskFlows:
-        legs = self._legs(one, slicing)
+        grain = self._grain(one, slicing)
+        legs = self._legs(one, grain)
         members = one.members[:1]
         moved = one.tempo.bytes_of(legs) / slicing.factor
         path_ps = self._path_ps(legs, members, slicing)[0]
         fixed_ps = one.tempo.fixed_ps(legs, path_ps, one.network_ps) / slicing.factor
         local = legs.kind == JOIN
-        inside = np.isin(legs.kind, (UP, TO_SWITCH, FROM_SWITCH))
-        work = np.zeros(len(legs))
+        work = np.where(local, fixed_ps, 0.0)
         if not slicing.packets:
+            inside = np.isin(legs.kind, (UP, TO_SWITCH, FROM_SWITCH))
             local |= inside
-            rate = up_rate_bps(self.cluster)
-            passed = np.where(legs.steps > 0, moved, np.minimum(moved / SLICES, CHUNK_BYTES))
-            work[inside] = fixed_ps[inside] + 8e12 * (passed * legs.lanes)[inside] / rate
-            number = np.arange(len(legs))
-            legs, work, number = drawn_together(legs, local, work)
+            moving_ps = self._inside_ps(legs, members, moved)
+            passed_on_ps = moving_ps / grain.chunks
+            passed_on_ps[legs.last] = moving_ps[legs.last]
+            work[inside] = fixed_ps[inside] + passed_on_ps[inside]
+            legs, work, number = in_turn(legs, local, moving_ps, work)
+            legs, work, kept = drawn_together(legs, local[number], work)
+            number = number[kept]
             moved, fixed_ps, local, path_ps = moved[number], fixed_ps[number], local[number], path_ps[number]
         delay = np.where(local, work, np.maximum(fixed_ps - path_ps, 0.0))
         legs, local, delay, number = prepared(legs, local, delay)
@@ -136,20 +140,68 @@ class Lowering:
             klass=0,
             **_csr(legs),
             last=legs.last,
-            start_ps=one.tempo.count * one.tempo.start_ps / slicing.factor,
+            start_ps=one.tempo.count * (one.tempo.start_ps - self._filled_ps(one, slicing)) / slicing.factor,
             surplus_ps=self._surplus_ps(legs, moved, delay + np.where(local, 0.0, path_ps), excess, local),
             label=one.label,
         )
 
-    def _legs(self, one: Class, slicing: Slicing) -> PlanLegs:
+    def _inside_ps(self, legs: PlanLegs, members: Ints, moved: Floats) -> Floats:
+        """float64[legs], what each occupies its rank's scale-up links for, 0 for legs through NICs.
+
+        What goes on to a peer's NIC is on its way there while the NIC sends: only what scale-up is slower by counts.
+        """
+        inside = np.isin(legs.kind, (UP, TO_SWITCH, FROM_SWITCH))
+        taken = np.zeros(len(legs))
+        if not inside.any():
+            return taken
+        rate = up_rate_bps(self.cluster)
+        taken[inside] = 8e12 * (moved * legs.lanes)[inside] / rate
+        relayed = inside & (legs.steps == 0)
+        if relayed.any():
+            up, out = legs.kind == UP, legs.kind == OUT
+            nic = self._ports(legs, members)[0][0]
+            on_nic_s = np.bincount(nic[out], moved[out]).max() / self._line_bps()
+            on_link_s = np.bincount(legs.source[up], moved[up]).max() / rate
+            taken[relayed] *= max(0.0, 1 - on_nic_s / on_link_s)
+        return taken
+
+    def _line_bps(self) -> float:
+        """What the links of a NIC's port carry together, bit/s."""
+        network = self.cluster.back_end
+        return float(self.cluster.links.rate_bps[network.port_links(int(network.port_of_rank[0, 0]))[0]].sum())
+
+    def _legs(self, one: Class, grain: Grain) -> PlanLegs:
         if one.algorithm == "transfer":
             planner = Planner()
             planner.sends(np.array([0]), np.array([1]), 1.0)
             sends = planner.build()
         else:
-            sends = plan(one.algorithm, one.kind, one.shape, self._grain(one, slicing))
+            sends = plan(one.algorithm, one.kind, one.shape, grain)
         each = 1 if self._parallel(one) else self._opened(one)
         return legs_of(self.cluster, sends, one.members[0], pxn=self.policy.pxn, opened=each)
+
+    def _filled_ps(self, one: Class, slicing: Slicing) -> float:
+        """What pieces that are replayed fill of a pipeline: the way of one among others, less the pace of the next.
+
+        The first pieces meet idle NICs, the last ones NICs that all others share: the mean of both counts. At most what
+        the cost model says of the filling, which is what stages that are not replayed take besides.
+        """
+        if one.tempo.fill_ps == 0:
+            return 0.0
+        grain = self._grain(one, slicing)
+        sends = plan(one.algorithm, one.kind, one.shape, replace(grain, pieces=1))
+        legs = legs_of(self.cluster, sends, one.members[0], pxn=self.policy.pxn)
+        moved = one.tempo.bytes_of(legs) / (one.tempo.count * grain.pieces)
+        inside = np.isin(legs.kind, (UP, TO_SWITCH, FROM_SWITCH))
+        moving_ps = self._inside_ps(legs, one.members[:1], moved)
+        moving_ps[legs.nics] = 8e12 * moved[legs.nics] / self._line_bps()
+        source, target = (ports[0] for ports in self._ports(legs, one.members[:1]))
+        loads = [np.bincount(end[legs.nics], moving_ps[legs.nics], minlength=1) for end in (source, target)]
+        shared_ps = np.maximum(loads[0][source[legs.nics]], loads[1][target[legs.nics]])
+        moving_ps[legs.nics] = (moving_ps[legs.nics] + shared_ps) / 2
+        loads.append(np.bincount(legs.source[inside], moving_ps[inside] / legs.lanes[inside], minlength=1))
+        pace_ps = max(float(load.max()) for load in loads)
+        return min(max(_longest(legs, moving_ps) - pace_ps, 0.0), one.tempo.fill_ps)
 
     def _parallel(self, one: Class) -> bool:
         """Whether channels are pipelines of their own; over long paths they share the slots of one."""
@@ -204,9 +256,12 @@ class Lowering:
         ring_bytes = size * max(merge, 1) / (along * shape.per_domain * channels)
         sent = ring_bytes if ringed else each * one.tempo.out_factor / pieces
         if one.far_ps > LONG_PS:
-            return _over_distance(one, merge, pieces, each / (chunk * pieces), size / (along * shape.per_domain))
+            far = _over_distance(one, merge, pieces, each / (chunk * pieces), size / (along * shape.per_domain))
+            return replace(far, inside=far.in_flight if slicing.packets else 1)
         in_flight = int(np.clip(np.ceil(WIRE_BYTES * slicing.factor / max(sent, 1)) + 1, 2, SLOTS))
-        return Grain(max(1.0, merge), pieces, in_flight, channels=channels, peers=self._peers(one))
+        inside = in_flight if slicing.packets else 1
+        chunks = 1.0 if ringed else max(1.0, each / (chunk * pieces))
+        return Grain(max(1.0, merge), pieces, in_flight, inside, chunks, channels=channels, peers=self._peers(one))
 
     def _ranks(self, legs: PlanLegs, members: Ints) -> tuple[Ints, Ints]:
         """Sending and receiving ranks, int64[tasks, legs]."""
@@ -236,8 +291,7 @@ class Lowering:
             ideal = network.fabric.load_balancing == "ideal"
             hops = np.ones(len(near)) if ideal else network.hops(near, far).astype(float)
             latency = np.full(len(near), typical_path_ps(cluster, network)) if ideal else network.crossed_ps(near, far)
-            line = cluster.links.rate_bps[network.port_links(int(near[0]))[0]].sum()
-            known = np.where(near != far, latency + hops * 8e12 * slicing.packet_bytes / line, 0.0)
+            known = np.where(near != far, latency + hops * 8e12 * slicing.packet_bytes / self._line_bps(), 0.0)
             path[:, nics] = known[inverse.ravel()].reshape(len(path), -1)
         reducing = np.isin(legs.kind, (TO_NETWORK, FROM_NETWORK))
         if reducing.any():
@@ -268,9 +322,7 @@ class Lowering:
         """How much longer a task alone takes because latencies of links could not be divided."""
         if not excess_ps.any():
             return 0.0
-        network = self.cluster.back_end
-        line = float(self.cluster.links.rate_bps[network.port_links(int(network.port_of_rank[0, 0]))[0]].sum())
-        busy = np.where(local, 0.0, 8e12 * moved / line)
+        busy = np.where(local, 0.0, 8e12 * moved / self._line_bps())
         sender = np.bincount(legs.source[~local], busy[~local], minlength=1)
         with_it = max(_longest(legs, total_ps + busy), float(sender.max(initial=0)) + float(excess_ps.max()))
         without = max(_longest(legs, total_ps + busy - excess_ps), float(sender.max(initial=0)))

@@ -12,6 +12,7 @@ from railyard.collective.lowering.routes import scale_up_efficiency
 from railyard.collective.rank_load import load_of
 from railyard.collective.timing import WIRE, pace, transfer_us
 from railyard.engine.packet.legs import FROM_NETWORK, FROM_SWITCH, OUT, TO_NETWORK, TO_SWITCH, UP
+from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,9 +34,10 @@ class Tempo:
         size_bytes: Of all invocations together.
         count: Invocations, each of which pays the latencies.
         start_ps: Before the first leg, one invocation.
+        fill_ps: The part of it that fills pipelines, as far as pieces that are replayed do not.
         hop_ps: A step inside a domain.
         post_ps: Each message posted before.
-        pass_ps: Half a pass through a reducing scale-up switch.
+        pass_ps: One way to or from a reducing scale-up switch.
         out_ps: A step through NICs without the links between them.
         reduce_ps: Half a pass through the network's reducing switches, without the path.
         up_factor: Bytes on scale-up links per byte of data: flags, and what makes them as slow as the kernels.
@@ -45,6 +47,7 @@ class Tempo:
     size_bytes: float
     count: int
     start_ps: float
+    fill_ps: float
     hop_ps: float
     post_ps: float
     pass_ps: float
@@ -91,14 +94,20 @@ def collective_tempo(
         size_bytes=float(size_bytes) * count,
         count=count,
         start_ps=float(pace_of.start_us[0]) * PS_PER_US + policy.launch_ps,
+        fill_ps=float(pace_of.fill_us[0]) * PS_PER_US,
         hop_ps=pace_of.hop_us * PS_PER_US,
         post_ps=pace_of.post_us * PS_PER_US,
-        pass_ps=pace_of.pass_us * PS_PER_US / 2,
+        pass_ps=pace_of.pass_us * PS_PER_US / _passes(case.kind),
         out_ps=pace_of.software_us * PS_PER_US + _ends_ps(cluster, policy),
         reduce_ps=(pace_of.reduce_us * PS_PER_US + _ends_ps(cluster, policy)) / 2,
         up_factor=up,
         out_factor=out,
     )
+
+
+def _passes(kind: CollectiveKind) -> int:
+    """Ways to and from the reducing switch of a domain that follow one another in what the library counts as a pass."""
+    return 4 if kind == CollectiveKind.ALL_REDUCE else 2
 
 
 def _ends_ps(cluster: Cluster, policy: CollectivePolicy) -> float:
@@ -114,6 +123,7 @@ def transfer_tempo(cluster: Cluster, size_bytes: int, count: int, protocol: str,
         size_bytes=float(size_bytes) * count,
         count=count,
         start_ps=transfer_us(machine, "base") * PS_PER_US + policy.launch_ps,
+        fill_ps=0.0,
         hop_ps=transfer_us(machine, protocol) * PS_PER_US,
         post_ps=0.0,
         pass_ps=0.0,

@@ -37,7 +37,7 @@ class SendPlan:
         target: int64[s], the same; equal to the source for a join, which moves nothing.
         share: float64[s], bytes per byte of the collective's size.
         steps: float64[s], steps of the algorithm that a send stands for; 0 for a join.
-        posted: float64[s], messages that the sender posts before this one.
+        posted: float64[s], messages that a join posts: a group of sends is launched when all are posted.
         lanes: float64[s], sends that share their sender's scale-up links at the same time.
         channel: int64[s], which of the connections between its two ends a send takes, counted in channels.
         dep_ptr: int64[s + 1].
@@ -106,9 +106,9 @@ class Planner:
         self._count += count
         return ids
 
-    def joins(self, at: ArrayLike) -> Ints:
-        """Adds one join at each position."""
-        return self.sends(at, at, 0.0, steps=0.0)
+    def joins(self, at: ArrayLike, *, posted: ArrayLike = 0.0) -> Ints:
+        """Adds one join at each position, after which it has posted so many messages."""
+        return self.sends(at, at, 0.0, steps=0.0, posted=posted)
 
     def wait(self, after: Ints, before: Ints, *, at: int = AT_RECEIVER) -> None:
         """Row by row: `after` waits for `before`; both are broadcast."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.collective import Shape
-    from railyard.collective.schedule import Send
+    from railyard.collective.schedule import Schedule, Send
 
     Ints = NDArray[np.int64]
 
@@ -48,12 +49,16 @@ class Grain:
         peers: Peers of an all-to-all that a rank sends to at a time.
         in_flight: Sends of one edge that are under way at a time. A connection sends one after another, while flows
             share a NIC, so no more than it takes to keep the wire busy.
+        inside: The same of an edge inside a domain; one sends the next piece when the last one has left.
+        chunks: The library's chunks in a piece: the first one is passed on while the others come.
         loops: Times that a ring goes round for parts of the data, which follow one another.
     """
 
     merge: float = 1.0
     pieces: int = 1
     in_flight: int = SLOTS
+    inside: int = 1
+    chunks: float = 1.0
     loops: int = 1
     channels: int = 1
     peers: int = 128
@@ -87,15 +92,21 @@ def _rounds(kind: CollectiveKind, ranks: int) -> int:
     return (2 if kind == CollectiveKind.ALL_REDUCE else 1) * (ranks - 1)
 
 
-def _slots(planner: Planner, ids: Ints, grain: Grain, apart: NDArray[np.bool_] | None = None) -> None:
-    """Every send waits until the one `in_flight` before it in the first axis is acknowledged; where `apart`."""
-    if len(ids) <= grain.in_flight:
+def _slots(planner: Planner, ids: Ints, in_flight: int, where: NDArray[np.bool_] | None = None) -> None:
+    """Every send waits until the one `in_flight` before it in the first axis has left its sender."""
+    if len(ids) <= in_flight:
         return
-    after, before = ids[grain.in_flight :], ids[: -grain.in_flight]
-    if apart is not None:
-        chosen = np.broadcast_to(apart, after.shape)
+    after, before = ids[in_flight:], ids[:-in_flight]
+    if where is not None:
+        chosen = np.broadcast_to(where, after.shape)
         after, before = after[chosen], before[chosen]
     planner.wait(after, before, at=AT_SENDER)
+
+
+def _pieces(planner: Planner, ids: Ints, grain: Grain, apart: NDArray[np.bool_]) -> None:
+    """Pieces over each edge, first axis, one after another; `apart` between domains."""
+    _slots(planner, ids, grain.in_flight, apart)
+    _slots(planner, ids, grain.inside, ~apart)
 
 
 def _ring(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
@@ -127,7 +138,7 @@ def _ring_of(  # noqa: PLR0917
     ids = planner.sends(source[None], target[None], share, steps=height, lanes=lanes, channel=channels)
     passed_on = np.arange(1, len(ids)) % len(once) != 0
     planner.wait(ids[1:][passed_on], np.roll(ids, 1, axis=2)[:-1][passed_on])
-    _slots(planner, ids, grain, shape.domain_of[source] != shape.domain_of[target])
+    _slots(planner, ids, grain.in_flight, shape.domain_of[source] != shape.domain_of[target])
     return ids
 
 
@@ -172,8 +183,8 @@ def _tree(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
         heads = np.flatnonzero(~inner)
         planner.wait(down[:, heads][:, :, None], up[:, heads][:, None, :])
         apart = shape.domain_of[child] != shape.domain_of[above]
-        _slots(planner, up, grain, apart)
-        _slots(planner, down, grain, apart)
+        _pieces(planner, up, grain, apart)
+        _pieces(planner, down, grain, apart)
     return planner.build()
 
 
@@ -188,7 +199,7 @@ def _chain(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     lanes = float(_lanes(shape, len(walks)))
     ids = planner.sends(source[None], target[None], share, lanes=lanes, channel=channel[None, :, None])
     planner.wait(ids[:, :, 1:], ids[:, :, :-1])
-    _slots(planner, ids, grain, shape.domain_of[source] != shape.domain_of[target])
+    _pieces(planner, ids, grain, shape.domain_of[source] != shape.domain_of[target])
     return planner.build()
 
 
@@ -200,7 +211,8 @@ def _pairwise(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     turns, each = _turns(ranks, grain)
     rank, turn = np.arange(ranks), turns[:, None]
     at_once = _peer_lanes(shape, float(min(grain.peers, len(turns))))
-    ids = planner.sends(rank[None], (rank + turn) % ranks, each / ranks, posted=turn, lanes=at_once)
+    ids = planner.sends(rank[None], (rank + turn) % ranks, each / ranks, lanes=at_once)
+    planner.wait(ids, planner.joins(rank, posted=ranks - 1)[None])
     _peers(planner, ids, grain)
     return planner.build()
 
@@ -232,10 +244,10 @@ def _staged_all_to_all(kind: CollectiveKind, shape: Shape, grain: Grain) -> Send
     local = np.arange(p)
     source = domain * p + local
     target = (domain + turn) % domains * p + local
-    ids = planner.sends(
-        source[None], target, each * p / ranks, posted=turn + p - 1, lanes=float(min(grain.peers, domains))
-    )
-    planner.wait(ids, joins[source][None])
+    ids = planner.sends(source[None], target, each * p / ranks, lanes=float(min(grain.peers, domains)))
+    grouped = planner.joins(np.arange(ranks), posted=domains - 1)
+    planner.wait(grouped, joins)
+    planner.wait(ids, grouped[source][None])
     _peers(planner, ids, grain)
     return planner.build()
 
@@ -271,11 +283,12 @@ def _among(planner: Planner, shape: Shape, grid: tuple[int, int], share: float, 
     source, target = all_pairs(p)
     base = p * np.arange(count)[:, None]
     first, second = base + source[None], base + target[None]
-    turn = (target - source) % p
-    ids = planner.sends(first, second, share, posted=turn, lanes=_peer_lanes(shape, p - 1.0))
+    grouped = planner.joins(np.arange(shape.ranks), posted=p - 1)
+    ids = planner.sends(first, second, share, lanes=_peer_lanes(shape, p - 1.0))
+    planner.wait(ids, grouped[first])
     if after is not None:
         for row in after:
-            planner.wait(ids, row[first])
+            planner.wait(grouped, row)
     joins = planner.joins(np.arange(shape.ranks))
     planner.wait(joins[second], ids)
     if after is not None:
@@ -344,6 +357,41 @@ class _Halves:
         return trees.index(half)
 
 
+class _ScaleUpLinks:
+    """How many sends of a schedule share a rank's scale-up link, out of it or into it, at a time.
+
+    Those of one step share it. In a pipeline all steps are under way at once: the one that moves the most is charged
+    what the others move over the link meanwhile, so that pieces follow one another at the pace of the link.
+    """
+
+    def __init__(self, schedule: Schedule, shape: Shape, *, pipelined: bool) -> None:
+        self._shape = shape
+        self._count: list[Counter[tuple[int, bool]]] = []
+        moved: list[Counter[tuple[int, bool]]] = []
+        for step in schedule.steps:
+            inside = [send for send in step if not _leaves(shape, send.source, send.target)]
+            self._count.append(Counter(map(_end, inside)))
+            chunks: Counter[tuple[int, bool]] = Counter()
+            for send in inside:
+                chunks[_end(send)] += len(send.chunks)
+            moved.append(chunks)
+        total: Counter[tuple[int, bool]] = sum(moved, Counter())
+        largest = {end: max(range(len(moved)), key=lambda at: moved[at][end]) for end in total}
+        self._busiest = {(at, end): total[end] / moved[at][end] for end, at in largest.items()} if pipelined else {}
+
+    def lanes(self, step: int, send: Send) -> float:
+        """Sends like this one in its step that its rank's link carries at the same time."""
+        if _leaves(self._shape, send.source, send.target):
+            return 1.0
+        end = _end(send)
+        return self._count[step][end] * self._busiest.get((step, end), 1.0)
+
+
+def _end(send: Send) -> tuple[int, bool]:
+    """The rank whose scale-up link a send inside a domain goes over, and whether out of it."""
+    return (send.source, True) if send.source >= 0 else (send.target, False)
+
+
 def _scheduled(name: str, kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     """Any algorithm, from its own messages: each waits for those that brought its chunks to its source."""
     schedule = ALGORITHMS.get(name).schedule(kind, shape)
@@ -351,20 +399,17 @@ def _scheduled(name: str, kind: CollectiveKind, shape: Shape, grain: Grain) -> S
     planner = Planner()
     halves = _Halves() if name == "nvls-tree" else None
     brought: dict[tuple[int, int], list[Ints]] = {}
-    for step in schedule.steps:
-        lanes: dict[int, int] = {}
-        for send in step:
-            lanes[send.source] = lanes.get(send.source, 0) + 1
+    links = _ScaleUpLinks(schedule, shape, pipelined=pieces > 1)
+    for number, step in enumerate(schedule.steps):
         arrived = []
         for send in step:
             share = np.full(pieces, len(send.chunks) * schedule.chunk_share / pieces)
             channel = halves.of(send) if halves is not None else 0
-            ids = planner.sends(send.source, send.target, share, lanes=float(lanes[send.source]), channel=channel)
+            ids = planner.sends(send.source, send.target, share, lanes=links.lanes(number, send), channel=channel)
             known = {int(first[0]): first for chunk in send.chunks for first in brought.get((send.source, chunk), ())}
             for first in known.values():
                 planner.wait(ids, first)
-            if _leaves(shape, send.source, send.target):
-                _slots(planner, ids, grain)
+            _slots(planner, ids, grain.in_flight if _leaves(shape, send.source, send.target) else grain.inside)
             arrived.append((send, ids))
         for send, ids in arrived:
             for chunk in send.chunks:
