@@ -97,9 +97,30 @@ def _memory_pool(entry: Entry) -> Iterator[Finding]:
         yield "servers", "must be more than zero for CXL, and 0 where a network leads to the unit"
 
 
+# More than any model has: what is beyond is a slip of the pen, and would be looked at layer by layer.
+_MOST = {
+    "layers": 10_000,
+    "hidden": 1_000_000,
+    "heads": 100_000,
+    "head_dim": 1_000_000,
+    "ffn": 100_000_000,
+    "moe_ffn": 100_000_000,
+    "vocab": 100_000_000,
+    "experts": 100_000,
+    "mtp_layers": 1_000,
+}
+
+
 def _model(entry: Entry) -> Iterator[Finding]:
     if not isinstance(entry, Model):
         return
+    absurd = [(key, most) for key, most in _MOST.items() if getattr(entry, key) > most]
+    yield from ((key, f"is more than any model has; at most {most:,}") for key, most in absurd)
+    if not absurd:
+        yield from _shape(entry)
+
+
+def _shape(entry: Model) -> Iterator[Finding]:
     sizes = {
         name: name for name in ("layers", "hidden", "heads", "kv_heads", "head_dim", "vocab", "max_seq", "moe_every")
     }
@@ -110,8 +131,30 @@ def _model(entry: Entry) -> Iterator[Finding]:
         yield from _positive(entry, experts_per_token="experts_per_token", moe_ffn="moe_ffn")
         if entry.experts_per_token > entry.experts:
             yield "experts_per_token", f"must not exceed experts ({entry.experts})"
-    if entry.moe_every and entry.moe_layers < entry.layers and not entry.ffn:
+    if entry.blocks:
+        yield from _blocks(entry)
+    elif entry.moe_every and entry.moe_layers < entry.layers and not entry.ffn:
         yield "ffn", "must be more than zero where a layer has no experts"
+
+
+def _blocks(entry: Model) -> Iterator[Finding]:
+    """What the blocks of a model need of it and of each other."""
+    count = sum(block.layers for block in entry.blocks)
+    if count != entry.layers:
+        yield "blocks", f"have {count} layers together, not the model's {entry.layers}"
+    if any(block.compression < 1 for block in entry.blocks):
+        yield "blocks.compression", "must be more than zero"
+    if any(block.mixer == "recurrent" for block in entry.blocks) and entry.recurrent is None:
+        yield "recurrent", "must be there where a layer is recurrent"
+    if any(block.feed == "experts" for block in entry.blocks) and not entry.experts:
+        yield "experts", "must be more than zero where a layer has them"
+    if any(block.feed == "dense" and not (block.ffn or entry.ffn) for block in entry.blocks):
+        yield "ffn", "must be more than zero where a layer has no experts"
+    for block in entry.blocks:
+        heads, groups = block.heads or entry.heads, block.kv_heads or entry.kv_heads
+        if block.mixer == "attention" and groups and heads % groups:
+            yield "blocks.kv_heads", f"must divide heads ({heads})"
+            return
 
 
 _RULES = {

@@ -40,6 +40,13 @@ class MLA:
     nope_dim: int = field(metadata=f.count("nope_dim", "Other dimensions of a head's query and key"))
     v_dim: int = field(metadata=f.count("v_dim", "Dimensions of a head's value"))
 
+    def parameters(self, hidden: int, heads: int) -> int:
+        """Parameters of one layer's projections and the norms of its latents."""
+        queries = heads * (self.nope_dim + self.rope_dim)
+        query = hidden * self.q_lora + self.q_lora + self.q_lora * queries if self.q_lora else hidden * queries
+        down = hidden * (self.kv_lora + self.rope_dim) + self.kv_lora
+        return query + down + self.kv_lora * heads * (self.nope_dim + self.v_dim) + heads * self.v_dim * hidden
+
 
 @dataclass(frozen=True, kw_only=True)
 class Model(Entry):
@@ -180,7 +187,7 @@ class Model(Entry):
     def attention_parameters(self) -> int:
         """Parameters of one layer's attention by the model's heads: projections, biases, sinks, norms within, index."""
         if self.mla:
-            return self._latent_attention_parameters(self.mla) + self.index_parameters()
+            return self.mla.parameters(self.hidden, self.heads) + self.index_parameters()
         return self.grouped_parameters(self.heads, self.kv_heads, self.head_dim) + self.index_parameters()
 
     def grouped_parameters(self, heads: int, kv_heads: int, head_dim: int) -> int:
@@ -200,13 +207,6 @@ class Model(Entry):
         low = self.mla.q_lora if self.mla and self.mla.q_lora else self.hidden
         queries = low * self.index_heads * self.index_dim
         return queries + self.hidden * self.index_dim + 2 * self.index_dim + self.hidden * self.index_heads
-
-    def _latent_attention_parameters(self, mla: MLA) -> int:
-        queries = self.heads * (mla.nope_dim + mla.rope_dim)
-        query = self.hidden * mla.q_lora + mla.q_lora + mla.q_lora * queries if mla.q_lora else self.hidden * queries
-        down = self.hidden * (mla.kv_lora + mla.rope_dim) + mla.kv_lora
-        up = mla.kv_lora * self.heads * (mla.nope_dim + mla.v_dim)
-        return query + down + up + self.heads * mla.v_dim * self.hidden
 
     def mlp_parameters(self, width: int | None = None) -> int:
         """Parameters of one MLP.

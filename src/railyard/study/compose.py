@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import TYPE_CHECKING, Any
 
 from railyard import catalog as catalogs
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from railyard.scenario.workload import TrainingSection
 
 _TRAINING = ("workload", "training")
+# Behind the path of a configuration: the family by whose names it is read, where its type is not known.
+_LIKE = re.compile(r"\s+as\s+(?=[\w.-]+$)")
 _SEARCHED = frozenset({"tp", "pp", "dp", "cp", "ep", "vp", "zero", "micro_batch", "recompute"})
 """What the search over layouts decides, where the scenario does not."""
 
@@ -98,6 +101,7 @@ def model_file(folder: Path, name: str) -> Path | None:
         folder: Of the scenario.
         name: As written there.
     """
+    name = _LIKE.split(name)[0]
     path = folder / name
     if name.endswith(".json") or "/" in name:
         return path / "config.json" if path.is_dir() else path
@@ -118,11 +122,12 @@ def model_of(folder: Path, name: str, catalog: Catalog) -> Model:
     path = model_file(folder, name)
     if path is None:
         return catalog.model(name)
+    like = _LIKE.split(name)[1:]
     if not path.is_file():
         raise InputError("there is no such file", found=path)
     from railyard.catalog.hugging_face import hf_config
 
-    return hf_config.read(path)
+    return hf_config.read(path, like=like[0] if like else "")
 
 
 def training_of(draft: Draft, cluster: Cluster, model: Model) -> Training:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from railyard.errors import InputError, Problem, did_you_mean
@@ -14,7 +15,11 @@ if TYPE_CHECKING:
 MAX_BYTES = 4 * 1024 * 1024
 LARGEST_COUNT = 10**9
 # Several models hide the language model's own fields one level down.
-NESTED_KEYS = ("text_config", "language_config", "llm_config")
+NESTED_KEYS = ("thinker_config", "text_config", "language_config", "llm_config")
+# What the outer level says for the language model too.
+_OUTER_KEYS = ("model_type", "tie_word_embeddings")
+# More layers than any decoder has; each is looked at.
+MOST_LAYERS = 10_000
 
 
 class ConfigFile:
@@ -35,8 +40,8 @@ class ConfigFile:
         self.problems: list[Problem] = []
         for key in NESTED_KEYS:
             if isinstance(self.fields.get(key), dict):
-                self.fields = {**{"model_type": self.fields.get("model_type")}, **self.fields[key]}
-                break
+                said = {name: self.fields[name] for name in _OUTER_KEYS if name in self.fields}
+                self.fields = {**said, **self.fields[key]}
 
     def has(self, key: str) -> bool:
         """Whether the key is there and not null."""
@@ -91,7 +96,55 @@ class ConfigFile:
             return []
         return value
 
-    def table(self, key: str) -> dict[str, object]:
+    def numbers(self, key: str) -> list[int]:
+        """A list of integers under the key; empty when it is absent."""
+        value = self.fields.get(key)
+        if value is None:
+            return []
+        if not isinstance(value, list) or any(isinstance(item, bool) or not isinstance(item, int) for item in value):
+            self._report(key, "must be a list of integers", found=value)
+            return []
+        return value
+
+    def per_layer(self, key: str, *, default: int) -> int:
+        """An integer, or a list of one for each layer that are all the same."""
+        value = self.fields.get(key)
+        if not isinstance(value, list):
+            return self.count(key, default=default)
+        found = self.numbers(key)
+        if len(set(found)) > 1:
+            self._report(key, "differs between layers, which is not read for this family", found=found)
+        return found[0] if found else default
+
+    def layers(self, *keys: str) -> int:
+        """The number of layers, small enough to look at each.
+
+        Args:
+            keys: What it may be called; `num_hidden_layers` when none is given.
+        """
+        names = keys or ("num_hidden_layers",)
+        count = self.count(*names)
+        key = next((name for name in names if self.has(name)), None)
+        if key is not None and self.fields[key] == count and not 0 < count <= MOST_LAYERS:
+            self._report(key, "is no number of layers", found=count, allowed=f"1 to {MOST_LAYERS}")
+            return 0
+        return count
+
+    def check_kinds(self, key: str, allowed: set[str]) -> None:
+        """Refuses names of layers in a list that mean nothing here."""
+        for kind in dict.fromkeys(self.words(key)):
+            if kind not in allowed:
+                names = ", ".join(sorted(allowed))
+                hint = did_you_mean(kind, sorted(allowed))
+                self._report(key, f"`{kind}` is no known kind of layer", found=kind, allowed=names, hint=hint)
+
+    def check_length(self, key: str, found: int, layers: int) -> bool:
+        """Whether a list has an item for each layer; refused otherwise."""
+        if found != layers:
+            self._report(key, "must have an item for each layer", found=found, allowed=layers)
+        return found == layers
+
+    def table(self, key: str) -> dict[str, Any]:
         """An object under the key; empty when it is absent."""
         value = self.fields.get(key)
         if value is None:
@@ -100,6 +153,20 @@ class ConfigFile:
             self._report(key, "must be an object", found=value)
             return {}
         return value
+
+    def inner(self, key: str) -> ConfigFile:
+        """The object under the key, asked in the same way; its problems are this file's."""
+        found = copy(self)
+        found.fields = self.table(key)
+        return found
+
+    def outside(self, key: str) -> ConfigFile | None:
+        """An object beside the language model's, asked in the same way; None without."""
+        if not isinstance(self.outer.get(key), dict):
+            return None
+        found = copy(self)
+        found.fields = self.outer[key]
+        return found
 
     def divided(self, key: str, above: int, below_key: str, below: int) -> int:
         """`above / below`, which has to come out even.
@@ -136,7 +203,10 @@ class ConfigFile:
 
     def _report(self, key: str, message: str, **details: object) -> None:
         line, column = self._place(key)
-        details_text = {name: None if value is None else str(value)[:80] for name, value in details.items()}
+        longest = {"found": 80}
+        details_text = {
+            name: None if value is None else str(value)[: longest.get(name, 4000)] for name, value in details.items()
+        }
         self.problems.append(Problem(message, file=str(self.path), line=line, column=column, key=key, **details_text))
 
     def _place(self, key: str) -> tuple[int | None, int | None]:

@@ -1,137 +1,104 @@
-"""What each `model_type` of a Hugging Face configuration calls its dimensions, and which parts its layers have.
-
-One function a family. To add one: write a function from `ConfigFile` to the fields of a `Model` and register it under
-its `model_type`. The defaults are those of the `transformers` configuration classes, where a file may leave a key out.
-"""
+"""Decoders whose layers follow a plain rule: Llama and its descendants, experts, latent attention, windows."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from railyard.catalog import MLA
-from railyard.registry import Registry
+from railyard.catalog.hugging_face.family import (
+    Fields,
+    base,
+    bias,
+    deepseek_experts,
+    native_names,
+    qwen_window,
+    register,
+    routed,
+    sparse_steps,
+    window_layers,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from railyard.catalog.hugging_face.config_file import ConfigFile
 
-Fields = dict[str, Any]
 
-families: Registry[Callable[[ConfigFile], Fields]] = Registry("model_type")
-
-
-def _register(*names: str) -> Callable[[Callable[[ConfigFile], Fields]], Callable[[ConfigFile], Fields]]:
-    def add(family: Callable[[ConfigFile], Fields]) -> Callable[[ConfigFile], Fields]:
-        for name in names:
-            families.add(name, family)
-        return family
-
-    return add
-
-
-def base(config: ConfigFile, *, tied: bool = False) -> Fields:
-    """The fields that Llama and all its descendants name alike.
-
-    Args:
-        config: The file.
-        tied: Whether embeddings are shared where the file does not say.
-    """
-    hidden = config.count("hidden_size")
-    heads = config.count("num_attention_heads")
-    head_dim = config.optional_count("head_dim")
-    if head_dim is None:
-        head_dim = config.divided("hidden_size", hidden, "num_attention_heads", heads) if heads else 0
-    return {
-        "layers": config.count("num_hidden_layers"),
-        "hidden": hidden,
-        "heads": heads,
-        "kv_heads": config.count("num_key_value_heads", default=heads),
-        "head_dim": head_dim,
-        "ffn": config.count("intermediate_size"),
-        "gated_mlp": True,
-        "vocab": config.count("vocab_size"),
-        "tied_embeddings": config.flag("tie_word_embeddings", default=tied),
-        "max_seq": config.count("max_position_embeddings", default=4096),
-        "norm": "rms",
-    }
-
-
-def _bias(config: ConfigFile, *, default: bool = False, which: str = "all") -> str:
-    return which if config.flag("attention_bias", default=default) else "none"
-
-
-@_register("llama")
+@register("llama", "internlm2", "Yi", "aquila", "xverse")
 def llama(config: ConfigFile) -> Fields:
     """Llama 1 to 3 and whoever calls itself so."""
     return base(config) | {
-        "attention_bias": _bias(config),
+        "attention_bias": bias(config),
         "mlp_bias": config.flag("mlp_bias", default=False),
     }
 
 
-@_register("mistral", "phi3", "internlm3", "granite")
+@register("mistral", "phi3", "internlm3", "granite")
 def mistral(config: ConfigFile) -> Fields:
     """Llama without biases, perhaps with a sliding window."""
     return base(config) | {"sliding_window": config.optional_count("sliding_window")}
 
 
-@_register("mixtral", "phimoe")
+@register("mixtral", "phimoe")
 def mixtral(config: ConfigFile) -> Fields:
     """Experts in every layer, each of the width that a dense model calls `intermediate_size`."""
     fields = mistral(config)
-    experts = _routed(config, config.count("num_local_experts"), fields["ffn"])
+    experts = routed(config, config.count("num_local_experts"), fields["ffn"])
     return fields | experts | {"ffn": 0}
 
 
-@_register("minimax_m2")
+@register("mimo")
+def mimo(config: ConfigFile) -> Fields:
+    """MiMo 7B: Qwen 2 with a layer that predicts a further token."""
+    return qwen2(config) | {"mtp_layers": config.count("num_nextn_predict_layers", default=0)}
+
+
+@register("minimax_m2")
 def minimax(config: ConfigFile) -> Fields:
     """MiniMax M2: Mixtral's shape with normalised queries and keys and a bias on the router's choice."""
     router_bias = config.flag("use_routing_bias", default=True)
     return mixtral(config) | {"qk_norm": config.flag("use_qk_norm", default=True), "router_bias": router_bias}
 
 
-@_register("qwen2")
+@register("qwen2", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text", "qwen2_5_omni_text")
 def qwen2(config: ConfigFile) -> Fields:
     """Qwen 1.5 to 2.5, dense: a bias on queries, keys and values."""
-    return base(config) | {"attention_bias": "qkv", "sliding_window": _qwen_window(config)}
+    return base(config) | {"attention_bias": "qkv", "sliding_window": qwen_window(config)}
 
 
-@_register("qwen2_moe")
+@register("qwen2_moe")
 def qwen2_moe(config: ConfigFile) -> Fields:
     """Qwen 1.5 and 2 with experts: one shared expert of its own width, behind a gate."""
-    fields = qwen2(config) | _sparse_steps(config)
-    fields |= _routed(config, config.count("num_experts"), config.count("moe_intermediate_size"))
+    fields = qwen2(config) | sparse_steps(config)
+    fields |= routed(config, config.count("num_experts"), config.count("moe_intermediate_size"))
     shared = config.count("shared_expert_intermediate_size", default=0)
     return fields | {"shared_experts": 1 if shared else 0, "shared_ffn": shared, "shared_gate": shared > 0}
 
 
-@_register("qwen3")
+@register("qwen3", "qwen3_vl_text")
 def qwen3(config: ConfigFile) -> Fields:
     """Qwen 3, dense: normalised queries and keys."""
-    window = _qwen_window(config)
-    return base(config) | {"attention_bias": _bias(config), "qk_norm": True, "sliding_window": window}
+    window = qwen_window(config)
+    return base(config) | {"attention_bias": bias(config), "qk_norm": True, "sliding_window": window}
 
 
-@_register("qwen3_moe", "qwen3_vl_moe", "qwen3_vl_moe_text", "qwen3_omni_moe")
+@register("qwen3_moe", "qwen3_vl_moe", "qwen3_vl_moe_text", "qwen3_omni_moe_text")
 def qwen3_moe(config: ConfigFile) -> Fields:
     """Qwen 3 with experts."""
-    fields = qwen3(config) | _sparse_steps(config)
-    return fields | _routed(config, config.count("num_experts"), config.count("moe_intermediate_size"))
+    fields = qwen3(config) | sparse_steps(config)
+    return fields | routed(config, config.count("num_experts"), config.count("moe_intermediate_size"))
 
 
-@_register("glm4_moe")
+@register("glm4_moe")
 def glm4_moe(config: ConfigFile) -> Fields:
     """GLM 4.5: DeepSeek's experts with grouped-query attention."""
     fields = base(config) | {
-        "attention_bias": _bias(config, which="qkv"),
+        "attention_bias": bias(config, which="qkv"),
         "qk_norm": config.flag("use_qk_norm", default=False),
     }
     mtp_layers = config.count("num_nextn_predict_layers", default=0)
-    return fields | _deepseek_experts(config) | {"router_bias": True, "mtp_layers": mtp_layers}
+    return fields | deepseek_experts(config) | {"router_bias": True, "mtp_layers": mtp_layers}
 
 
-@_register("deepseek_v2")
+@register("deepseek_v2")
 def deepseek_v2(config: ConfigFile) -> Fields:
     """DeepSeek V2: latent attention, first layers dense, routed and shared experts."""
     nope = config.count("qk_nope_head_dim")
@@ -144,10 +111,10 @@ def deepseek_v2(config: ConfigFile) -> Fields:
         v_dim=config.count("v_head_dim"),
     )
     fields = base(config) | {"head_dim": nope + rope, "mla": mla}
-    return fields | (_deepseek_experts(config) if config.has("n_routed_experts") else {})
+    return fields | (deepseek_experts(config) if config.has("n_routed_experts") else {})
 
 
-@_register("deepseek_v3", "kimi_k2")
+@register("deepseek_v3", "kimi_k2")
 def deepseek_v3(config: ConfigFile) -> Fields:
     """DeepSeek V3: as V2, with a bias on the router's choice and multi-token prediction."""
     biased = config.word("topk_method", "noaux_tc") == "noaux_tc" and config.has("n_routed_experts")
@@ -157,27 +124,36 @@ def deepseek_v3(config: ConfigFile) -> Fields:
     }
 
 
-@_register("gpt_oss")
+@register("deepseek_v32", "glm_moe_dsa")
+def deepseek_v32(config: ConfigFile) -> Fields:
+    """DeepSeek V3.2 and GLM 5: as V3, with a learned index that picks the keys of a query."""
+    return deepseek_v3(config) | {
+        "sparse_keys": config.count("index_topk"),
+        "index_heads": config.count("index_n_heads"),
+        "index_dim": config.count("index_head_dim"),
+    }
+
+
+@register("gpt_oss")
 def gpt_oss(config: ConfigFile) -> Fields:
     """GPT-OSS: biases everywhere, attention sinks, every second layer with a window."""
     fields = base(config)
     experts = config.count("num_local_experts")
-    routed = _routed(config, experts, fields["ffn"], "num_experts_per_tok", "experts_per_token")
     return (
         fields
-        | routed
+        | routed(config, experts, fields["ffn"], "num_experts_per_tok", "experts_per_token")
         | {
             "ffn": 0,
             "router_bias": True,
-            "attention_bias": _bias(config, default=True),
+            "attention_bias": bias(config, default=True),
             "attention_sinks": True,
             "mlp_bias": True,
-            **_window_layers(config, period=2),
+            **window_layers(config, period=2),
         }
     )
 
 
-@_register("llama4", "llama4_text")
+@register("llama4", "llama4_text")
 def llama4(config: ConfigFile) -> Fields:
     """Llama 4: one routed and one shared expert a token, in every layer or every second one."""
     fields = base(config)
@@ -185,7 +161,7 @@ def llama4(config: ConfigFile) -> Fields:
     step = config.count("interleave_moe_layer_step", default=1)
     return (
         fields
-        | _routed(config, config.count("num_local_experts"), width)
+        | routed(config, config.count("num_local_experts"), width)
         | {
             "ffn": config.count("intermediate_size_mlp", default=width),
             "shared_experts": 1,
@@ -195,26 +171,26 @@ def llama4(config: ConfigFile) -> Fields:
     )
 
 
-@_register("gemma")
+@register("gemma")
 def gemma(config: ConfigFile) -> Fields:
     """Gemma 1: wide heads, embeddings shared."""
-    return base(config, tied=True) | {"attention_bias": _bias(config)}
+    return base(config, tied=True) | {"attention_bias": bias(config)}
 
 
-@_register("gemma2")
+@register("gemma2")
 def gemma2(config: ConfigFile) -> Fields:
     """Gemma 2: four normalisations a layer, every second layer with a window."""
-    return gemma(config) | {"norms_per_layer": 4, **_window_layers(config, period=2)}
+    return gemma(config) | {"norms_per_layer": 4, **window_layers(config, period=2)}
 
 
-@_register("gemma3", "gemma3_text")
+@register("gemma3", "gemma3_text")
 def gemma3(config: ConfigFile) -> Fields:
     """Gemma 3: as Gemma 2 with normalised queries and keys, and five windows to one full layer."""
     period = config.count("sliding_window_pattern", default=6)
-    return gemma(config) | {"norms_per_layer": 4, "qk_norm": True, **_window_layers(config, period=period)}
+    return gemma(config) | {"norms_per_layer": 4, "qk_norm": True, **window_layers(config, period=period)}
 
 
-@_register("phi")
+@register("phi")
 def phi(config: ConfigFile) -> Fields:
     """Phi 1 and 2: attention and MLP side by side behind one normalisation, biases everywhere."""
     return base(config) | {
@@ -227,24 +203,24 @@ def phi(config: ConfigFile) -> Fields:
     }
 
 
-@_register("gpt_neox")
+@register("gpt_neox")
 def gpt_neox(config: ConfigFile) -> Fields:
     """GPT-NeoX and Pythia: plain MLP, biases, two normalisations."""
     return base(config) | {
         "gated_mlp": False,
         "norm": "layer",
-        "attention_bias": _bias(config, default=True),
+        "attention_bias": bias(config, default=True),
         "mlp_bias": True,
     }
 
 
-@_register("gpt2")
+@register("gpt2")
 def gpt2(config: ConfigFile) -> Fields:
     """GPT-2: its own names, learned positions."""
     hidden, heads = config.count("n_embd"), config.count("n_head")
     positions = config.count("n_positions", "n_ctx")
     return {
-        **_native_names(config, hidden, heads, layers="n_layer"),
+        **native_names(config, hidden, heads, layers="n_layer"),
         "kv_heads": heads,
         "ffn": config.count("n_inner", default=4 * hidden),
         "max_seq": positions,
@@ -255,28 +231,28 @@ def gpt2(config: ConfigFile) -> Fields:
     }
 
 
-@_register("falcon")
+@register("falcon")
 def falcon(config: ConfigFile) -> Fields:
     """Falcon: few key-value heads; the newer ones normalise attention and MLP separately."""
     hidden, heads = config.count("hidden_size", "n_embed"), config.count("num_attention_heads", "n_head")
     new = config.flag("new_decoder_architecture", default=False)
     grouped = config.count("num_kv_heads", "n_head_kv", default=heads) if new else 0
     single = 1 if config.flag("multi_query", default=True) else heads
-    bias = config.flag("bias", default=False)
+    biased = config.flag("bias", default=False)
     parallel = config.flag("parallel_attn", default=True)
     return {
-        **_native_names(config, hidden, heads, layers="num_hidden_layers", other="n_layer"),
+        **native_names(config, hidden, heads, layers="num_hidden_layers", other="n_layer"),
         "kv_heads": grouped or single,
         "ffn": config.count("ffn_hidden_size", default=4 * hidden),
         "max_seq": config.count("max_position_embeddings", default=2048),
         "norm": "layer",
         "norms_per_layer": 1 if parallel and not new else 2,
-        "attention_bias": "all" if bias else "none",
-        "mlp_bias": bias,
+        "attention_bias": "all" if biased else "none",
+        "mlp_bias": biased,
     }
 
 
-@_register("mpt")
+@register("mpt")
 def mpt(config: ConfigFile) -> Fields:
     """MPT: no biases, no positions; key-value heads stand in `attn_config`."""
     hidden, heads = config.count("d_model"), config.count("n_heads")
@@ -290,7 +266,7 @@ def mpt(config: ConfigFile) -> Fields:
         grouped = heads
     free = config.flag("no_bias", default=True)
     return {
-        **_native_names(config, hidden, heads, layers="n_layers"),
+        **native_names(config, hidden, heads, layers="n_layers"),
         "kv_heads": grouped,
         "ffn": ratio * hidden,
         "max_seq": config.count("max_seq_len", default=2048),
@@ -298,53 +274,3 @@ def mpt(config: ConfigFile) -> Fields:
         "attention_bias": "none" if free else "all",
         "mlp_bias": not free,
     }
-
-
-def _native_names(config: ConfigFile, hidden: int, heads: int, *, layers: str, other: str | None = None) -> Fields:
-    return {
-        "layers": config.count(layers, *([other] if other else [])),
-        "hidden": hidden,
-        "heads": heads,
-        "head_dim": config.divided("hidden size", hidden, "heads", heads) if heads else 0,
-        "gated_mlp": False,
-        "vocab": config.count("vocab_size"),
-        "tied_embeddings": config.flag("tie_word_embeddings", default=True),
-    }
-
-
-def _routed(config: ConfigFile, experts: int, width: int, *keys: str) -> Fields:
-    per_token = config.count(*(keys or ("num_experts_per_tok",)))
-    return {"experts": experts, "experts_per_token": per_token, "moe_ffn": width}
-
-
-def _deepseek_experts(config: ConfigFile) -> Fields:
-    routed = _routed(config, config.count("n_routed_experts"), config.count("moe_intermediate_size"))
-    return routed | {
-        "expert_groups": config.count("n_group", default=1) or 1,
-        "groups_per_token": config.count("topk_group", default=1) or 1,
-        "shared_experts": config.count("n_shared_experts", default=0),
-        "moe_layer_start": config.count("first_k_dense_replace", default=0),
-        "moe_every": config.count("moe_layer_freq", default=1),
-    }
-
-
-def _sparse_steps(config: ConfigFile) -> Fields:
-    """Qwen: layer i has experts when i + 1 is a multiple of the step and `mlp_only_layers` does not list i."""
-    step = config.count("decoder_sparse_step", default=1)
-    if config.fields.get("mlp_only_layers"):
-        config.refuse("mlp_only_layers", "lists dense layers one by one, which Railyard cannot express", allowed="[]")
-    return {"moe_every": max(step, 1), "moe_layer_start": max(step - 1, 0)}
-
-
-def _qwen_window(config: ConfigFile) -> int | None:
-    """Qwen writes a window into every file and switches it off by another key."""
-    used = config.flag("use_sliding_window", default=False)
-    return config.optional_count("sliding_window") if used else None
-
-
-def _window_layers(config: ConfigFile, *, period: int) -> Fields:
-    """A window on all layers but each `period`-th; `layer_types` says the same layer by layer where it stands."""
-    kinds = config.words("layer_types")
-    if kinds and "full_attention" in kinds:
-        period = kinds.index("full_attention") + 1
-    return {"sliding_window": config.optional_count("sliding_window"), "sliding_every": period}

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.catalog import Model, Provenance
 from railyard.catalog.checks import check
+from railyard.catalog.hugging_face import decoders, hybrids, layered  # noqa: F401 (they register)
 from railyard.catalog.hugging_face.config_file import ConfigFile
-from railyard.catalog.hugging_face.families import families
+from railyard.catalog.hugging_face.family import families
+from railyard.catalog.hugging_face.towers import towers
 from railyard.errors import did_you_mean
 from railyard.schema.field import records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Configurations with the familiar keys that are nevertheless no decoder-only transformers.
+# Configurations with the familiar keys that are nevertheless no decoders of text, or whose layers are not read.
 REFUSED = {
-    "encoder": (
+    "an encoder": (
         "bert",
         "roberta",
         "deberta",
@@ -27,94 +29,124 @@ REFUSED = {
         "electra",
         "albert",
         "xlm-roberta",
+        "modernbert",
         "vit",
         "clip",
     ),
-    "encoder-decoder": ("t5", "mt5", "bart", "mbart", "pegasus", "whisper", "marian"),
-    "state-space or hybrid": (
-        "mamba",
-        "mamba2",
-        "jamba",
-        "nemotron_h",
-        "bamba",
+    "an encoder-decoder": ("t5", "mt5", "umt5", "bart", "mbart", "pegasus", "whisper", "marian", "t5gemma"),
+    "a hybrid whose layers share or join attention and state space": (
         "zamba",
         "zamba2",
         "falcon_h1",
-        "rwkv",
+        "hymba",
+        "xlstm",
+        "rwkv5",
+        "rwkv6",
+        "rwkv6qwen2",
+        "rwkv7",
+        "gemma3n",
+        "gemma3n_text",
     ),
 }
-# A key by which a family is known, tried in this order; whoever has none of them and no experts is read as a Llama.
+# Families whose language model stands in the same file under a type of its own, or under another family's names.
+WRAPPED = {
+    "qwen3_vl": "qwen3",
+    "qwen3_omni_moe": "qwen3_moe",
+    "kimi_k25": "kimi_k2",
+    "kimi_k3": "kimi_linear",
+    "step3_vl": "step3_text",
+    "step3p7": "step3p5",
+}
+# A key by which a family may be guessed, tried in this order: a hint, never done in silence.
 LIKENESS = {
     "kv_lora_rank": "deepseek_v3",
     "n_routed_experts": "glm4_moe",
     "num_local_experts": "mixtral",
     "shared_expert_intermediate_size": "qwen2_moe",
     "moe_intermediate_size": "qwen3_moe",
+    "num_key_value_heads": "llama",
 }
-HYBRID_KEYS = ("hybrid_override_pattern", "attn_layer_period", "ssm_state_size", "linear_num_value_heads")
+# What the fields of a model are called in configurations, to name the key in which a value is wrong.
+_KEYS = {
+    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    "hidden": ("hidden_size", "n_embd", "d_model"),
+    "heads": ("num_attention_heads", "n_head", "n_heads"),
+    "kv_heads": ("num_key_value_heads", "num_kv_heads"),
+    "head_dim": ("head_dim", "hidden_size"),
+    "vocab": ("vocab_size",),
+    "ffn": ("intermediate_size", "ffn_dim", "ffn_hidden_size"),
+    "experts": ("num_experts", "num_local_experts", "n_routed_experts"),
+    "experts_per_token": ("num_experts_per_tok", "experts_per_token"),
+    "moe_ffn": ("moe_intermediate_size", "intermediate_size"),
+    "max_seq": ("max_position_embeddings",),
+}
 
 
-def read(path: Path) -> Model:
+def read(path: Path, like: str = "") -> Model:
     """The architecture that a `config.json` describes.
 
-    A `model_type` that Railyard does not know is read as the family whose keys it uses, Llama's at last; the summary
-    and the source of every field say so.
+    A `model_type` that Railyard does not know is refused, unless the caller says as which family it is to be read; then
+    the summary and the source of every field say so.
 
     Args:
         path: The file, or the folder of the model in which it lies.
+        like: A known `model_type` by whose names the file is read, whatever it calls itself.
 
     Raises:
-        InputError: The file cannot be read, is of no decoder-only transformer, or lacks a field; says file, key and
-            what is allowed, for all that is wrong at once.
+        InputError: The file cannot be read, is of no decoder of text, of an unknown type, or lacks a field; says file,
+            key and what is allowed, for all that is wrong at once.
     """
     config = ConfigFile(Path(path))
     kind = config.word("model_type")
-    _refuse_others(config, kind)
     config.raise_problems()
-    family = kind if kind in families else _likeness(config, kind)
-    values = _read_like(config, kind, family)
+    family = _asked(config, like) if like else _family(config, kind)
     config.raise_problems()
-    model = _model(config, values, kind, family)
+    values = families.get(family)(config)
+    config.raise_problems()
+    aside = towers(config, values.get("hidden", 0))
+    if aside:
+        values["side_parameters"] = values.get("side_parameters", 0) + aside
+    config.raise_problems()
+    model = _model(config, values, kind, family if like else kind)
     for key, message in check(model):
-        config.refuse(key, message)
+        config.refuse(next((name for name in _KEYS.get(key, ()) if config.has(name)), key), message)
     config.raise_problems()
     return model
 
 
-def _refuse_others(config: ConfigFile, kind: str) -> None:
-    for family, names in REFUSED.items():
-        if kind in names:
-            config.refuse("model_type", f"`{kind}` is of the {family} family", allowed="decoder-only transformers")
+def _asked(config: ConfigFile, like: str) -> str:
+    if like not in families:
+        hint = did_you_mean(like, families)
+        config.refuse("model_type", f"`{like}` is no known type", allowed=", ".join(families), hint=hint)
+    return like
+
+
+def _family(config: ConfigFile, kind: str) -> str:
+    """The family that reads the file: its type's, or that of the language model that it wraps."""
     if config.outer.get("is_encoder_decoder") is True:
-        config.refuse("is_encoder_decoder", "an encoder-decoder model is not read", allowed="decoder-only transformers")
-    for key in HYBRID_KEYS:
-        if config.has(key) and not config.problems:
-            config.refuse(key, "belongs to a hybrid of attention and state-space layers, which is not read")
+        config.refuse("is_encoder_decoder", "an encoder-decoder model is not read", allowed="decoders of text")
+    for what, names in REFUSED.items():
+        if kind in names:
+            config.refuse("model_type", f"`{kind}` is {what}, which is not read", allowed=", ".join(families))
+            return kind
+    found = WRAPPED.get(kind, kind)
+    if found not in families:
+        _unknown(config, kind)
+    return found
 
 
-def _likeness(config: ConfigFile, kind: str) -> str:
-    """The known family whose keys an unknown `model_type` uses."""
-    for key, family in LIKENESS.items():
-        if config.has(key):
-            return family
-    for key in config.fields:
-        if "expert" in key or key.startswith("moe"):
-            message = f"`{kind}` is not known, and this key says that it has experts of an unknown kind"
-            config.refuse(key, message, allowed=", ".join(families))
-    return "llama"
-
-
-def _read_like(config: ConfigFile, kind: str, family: str) -> dict[str, Any]:
-    values = families.get(family)(config)
-    if config.problems and family != kind:
-        message = f"`{kind}` is not known, and the file lacks keys by which it could be read as `{family}`"
-        config.refuse("model_type", message, allowed=", ".join(families), hint=did_you_mean(kind, families))
-    return values
+def _unknown(config: ConfigFile, kind: str) -> None:
+    near = did_you_mean(kind, [*families, *WRAPPED])
+    alike = next((family for key, family in LIKENESS.items() if config.has(key)), "llama")
+    guess = f"to have it read as another family, say which behind the file: `{config.path.name} as {alike}`"
+    what = f"`{kind}` is not known" if kind else "is missing, and by it the layers are known"
+    hint = f"{near}; {guess}" if near else guess
+    config.refuse("model_type", what, found=kind or None, allowed=", ".join(families), hint=hint)
 
 
 def _model(config: ConfigFile, values: Mapping[str, Any], kind: str, family: str) -> Model:
     name = _name(config)
-    note = "" if family == kind else f"; model_type `{kind}` is not known to Railyard and was read as `{family}`"
+    note = "" if family == kind else f"; model_type `{kind}` was read as `{family}`, as asked"
     source = f"{config.path}{note}"
     given = {name: value for name, value in values.items() if value is not None}
     provenance = {
