@@ -352,8 +352,8 @@ class ServingSection(Section):
     """A model that answers requests."""
 
     model: Text = Field(
-        description="A model of the catalogue, or the path of a Hugging Face config.json, relative to the scenario; `FILE as llama` reads"
-        " one of an unknown type by the names of a known one.",
+        description="A model of the catalogue, or the path of a Hugging Face config.json, relative to the scenario;"
+        " `FILE as llama` reads one of an unknown type by the names of a known one.",
         examples=["llama-3-70b", "./config.json"],
     )
     requests: RequestsSection = Field(description="What is asked, and when.")

@@ -70,8 +70,8 @@ class TrainingSection(Section):
     """One training job."""
 
     model: Text = Field(
-        description="A model of the catalogue, or the path of a Hugging Face config.json, relative to the scenario; `FILE as llama` reads"
-        " one of an unknown type by the names of a known one.",
+        description="A model of the catalogue, or the path of a Hugging Face config.json, relative to the scenario;"
+        " `FILE as llama` reads one of an unknown type by the names of a known one.",
         examples=["llama-3-70b", "./config.json"],
     )
     tokens: Count = Field(
