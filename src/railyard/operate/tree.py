@@ -31,6 +31,8 @@ class NodeTree:
         group: One int32[nodes] a level: the group of each node, numbered from 0 in the order of their first nodes.
         group_names: One tuple a level.
         joined: Whether the widest groups reach one another; not where a file describes separate networks.
+        block_nodes: Nodes by which a file says that its narrowest groups count (Slurm's first `BlockSizes`: groups of 18
+            that count as 16 have two spare nodes); 0: as many as the smallest has.
     """
 
     names: tuple[str, ...]
@@ -39,6 +41,7 @@ class NodeTree:
     group: tuple[NDArray[np.int32], ...]
     group_names: tuple[tuple[str, ...], ...]
     joined: bool = True
+    block_nodes: int = 0
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -107,6 +110,7 @@ class NodeTree:
         levels: Sequence[tuple[str, Sequence[str]]],
         *,
         joined: bool = True,
+        block_nodes: int = 0,
     ) -> NodeTree:
         """From a list of nodes.
 
@@ -116,6 +120,7 @@ class NodeTree:
             levels: Name of each level, widest first, and for each node the name of its group there. Groups of one
                 name in different groups of the level above are different groups.
             joined: See the class.
+            block_nodes: See the class.
 
         Raises:
             InputError: Two nodes have one name, or there is no node.
@@ -132,7 +137,13 @@ class NodeTree:
             group_names.append(tuple(path[-1] for path in number))
         counts = np.broadcast_to(np.asarray(accelerators, np.int32), len(names)).copy()
         return NodeTree(
-            tuple(names), counts, tuple(name for name, _ in levels), tuple(group), tuple(group_names), joined
+            tuple(names),
+            counts,
+            tuple(name for name, _ in levels),
+            tuple(group),
+            tuple(group_names),
+            joined,
+            block_nodes,
         )
 
     @staticmethod

@@ -1,0 +1,74 @@
+"""What a discovery found: devices with ports, and the cables between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from railyard.errors import Problem
+
+
+@dataclass(frozen=True)
+class Device:
+    """A switch, or a port of a host.
+
+    Attributes:
+        key: What the discovery calls it, unique in it (a GUID, a chassis).
+        name: Of the switch, or of the host that it belongs to.
+        kind: "switch", "host", or "aggregation" for the reduction engine inside a switch.
+        part: Of a host: the interface's name, such as mlx5_0; else empty.
+        ports: How many it says that it has; 0: unknown.
+        line: Where it stands in the file.
+    """
+
+    key: str
+    name: str
+    kind: str
+    part: str = ""
+    ports: int = 0
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class Cable:
+    """A cable, each once; ends are numbers of devices.
+
+    Attributes:
+        a, b: Devices, the lower number first.
+        a_port, b_port: Ports as the devices count or name them.
+        rate_bps: Data rate in bits per second; 0: not said.
+        line: Where it stands first.
+    """
+
+    a: int
+    a_port: str
+    b: int
+    b_port: str
+    rate_bps: int = 0
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """A network as found.
+
+    Attributes:
+        file: Where it was read.
+        devices: In the order of the file.
+        cables: In the order of the file.
+        problems: What could not be read, with its place; the rest is there all the same.
+    """
+
+    file: str
+    devices: tuple[Device, ...]
+    cables: tuple[Cable, ...]
+    problems: tuple[Problem, ...] = ()
+
+    def neighbours(self) -> list[list[int]]:
+        """Devices at the other ends of each device's cables, as often as there are cables."""
+        found: list[list[int]] = [[] for _ in self.devices]
+        for cable in self.cables:
+            found[cable.a].append(cable.b)
+            found[cable.b].append(cable.a)
+        return found

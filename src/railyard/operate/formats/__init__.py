@@ -1,0 +1,1 @@
+"""Formats of schedulers' and fabric managers' topologies: one file each."""

@@ -1,0 +1,104 @@
+"""Plain lists: names of nodes, and tables with a column for every level of switches, such as Lingjun's."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING
+
+from railyard.errors import InputError
+from railyard.operate.formats.slurm_conf import names_of
+from railyard.operate.topology_file import TopologyFormat, formats
+from railyard.operate.tree import NodeTree
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_NODE = ("node", "ip", "host", "hostname", "name")
+_GPUS = ("accelerators", "gpus", "num_gpus")
+
+
+def nodes_of(text: str, file: str) -> list[str]:
+    """Names of a list: one or several a line, with brackets; `#` begins a comment.
+
+    Raises:
+        InputError: There is none, or a name is there twice.
+    """
+    names = [
+        name
+        for number, line in enumerate(text.splitlines(), 1)
+        for name in names_of(line.split("#", 1)[0].strip(), file, number)
+    ]
+    if not names:
+        raise InputError("there is no node in the file", file=file)
+    return names
+
+
+def _read_names(text: str, file: str) -> NodeTree:
+    return NodeTree.listed(nodes_of(text, file), 1, [])
+
+
+def _read_table(text: str, file: str) -> NodeTree:
+    rows = list(csv.reader(io.StringIO(text, newline="")))
+    header = [cell.strip() for cell in rows[0]]
+    node = next(number for number, cell in enumerate(header) if cell.lower() in _NODE)
+    counts = next((number for number, cell in enumerate(header) if cell.lower() in _GPUS), None)
+    levels = [number for number in range(len(header)) if number not in (node, counts)]
+    for line, row in enumerate(rows[1:], 2):
+        if len(row) != len(header) or not all(cell.strip() for cell in row):
+            raise InputError("a row has not a cell for every column", file=file, line=line, allowed=", ".join(header))
+    body = rows[1:]
+    import numpy as np
+
+    each = 1 if counts is None else np.array([_count(row[counts], file, line) for line, row in enumerate(body, 2)])
+    return NodeTree.listed(
+        [row[node].strip() for row in body], each, [(header[at].lower(), [row[at].strip() for row in body]) for at in levels]
+    )
+
+
+def _count(cell: str, file: str, line: int) -> int:
+    if not cell.strip().isdigit() or not 0 < int(cell) <= 1024:
+        raise InputError("expected a number of accelerators", file=file, line=line, found=cell, allowed="1 to 1024")
+    return int(cell)
+
+
+def _is_table(text: str) -> bool:
+    cells = [cell.strip().lower() for cell in text.split("\n", 1)[0].split(",")]
+    return len(cells) > 1 and any(cell in _NODE for cell in cells)
+
+
+def _write_table(tree: NodeTree) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["node", *tree.levels, "accelerators"])
+    for number, name in enumerate(tree.names):
+        groups: Sequence[str] = [
+            tree.group_names[level][tree.group[level][number]] for level in range(len(tree.levels))
+        ]
+        writer.writerow([name, *groups, int(tree.accelerators[number])])
+    return out.getvalue()
+
+
+formats.add(
+    "table",
+    TopologyFormat(
+        "table",
+        "A CSV with a column `node`, one for every level from the widest, and accelerators if need be",
+        "nodes.csv",
+        _is_table,
+        _read_table,
+        _write_table,
+        source="such as Alibaba's Lingjun topology (ip, DSW, PSW, ASW)",
+    ),
+)
+formats.add(
+    "names",
+    TopologyFormat(
+        "names",
+        "Names of nodes and nothing of how they hang together",
+        "nodes.txt",
+        lambda text: not _is_table(text) and not set("=:{") & set(text),
+        _read_names,
+        lambda tree: "\n".join(tree.names) + "\n",
+    ),
+)

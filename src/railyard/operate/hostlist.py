@@ -1,0 +1,92 @@
+"""Lists of node names in brackets, `node[001-004,007],head`, as Slurm, topograph and others write them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+MOST = 1_000_000
+"""Names that one list may stand for: a slip of the pen such as `n[0-99999999999]` would fill the memory."""
+
+_PART = re.compile(r"[^,\[\]\s]*(?:\[[^\[\]]*\][^,\[\]\s]*)*")
+_SPAN = re.compile(r"(\d+)(?:-(\d+))?")
+
+
+def expand(text: str) -> list[str]:
+    """Names of a list, in order.
+
+    Raises:
+        InputError: A bracket is open, a range falls, or there are more than a million names.
+    """
+    names: list[str] = []
+    for part in _parts(text):
+        names += _names(part, text)
+        if len(names) > MOST:
+            raise InputError("a list of nodes is too long", found=f"more than {MOST:,} names", allowed=f"{MOST:,}")
+    return names
+
+
+def _parts(text: str) -> Iterator[str]:
+    place = 0
+    while place < len(text):
+        found = _PART.match(text, place)
+        end = found.end() if found else place
+        if end < len(text) and text[end] not in ", \t":
+            raise InputError("brackets in a list of nodes do not match", found=text, allowed="such as n[001-004,007]")
+        if end > place:
+            yield text[place:end]
+        place = end + 1
+
+
+def _names(part: str, text: str) -> list[str]:
+    head, bracket, rest = part.partition("[")
+    if not bracket:
+        return [part]
+    inside, _, tail = rest.partition("]")
+    tails = _names(tail, text) if tail else [""]
+    found: list[str] = []
+    for span in inside.split(","):
+        match = _SPAN.fullmatch(span.strip())
+        first, last = (match[1], match[2] or match[1]) if match else ("1", "0")
+        if int(last) < int(first) or (int(last) - int(first) + 1) * len(tails) > MOST:
+            raise InputError("a range in a list of nodes is wrong", found=f"[{span}] in {text}", allowed="such as 001-004")
+        for number in range(int(first), int(last) + 1):
+            found += [f"{head}{number:0{len(first)}d}{end}" for end in tails]
+    return found
+
+
+def compress(names: Iterable[str]) -> str:
+    """The shortest list with one bracket a prefix; names keep their order of prefixes, numbers rise."""
+    groups: dict[tuple[str, int], list[int]] = {}
+    plain: list[str] = []
+    for name in names:
+        found = re.fullmatch(r"(.*?)(\d+)", name)
+        if found:
+            width = len(found[2]) if found[2][0] == "0" or len(found[2]) == 1 else 0
+            groups.setdefault((found[1], width or len(found[2])), []).append(int(found[2]))
+        else:
+            plain.append(name)
+    return ",".join([*plain, *(_brackets(prefix, width, numbers) for (prefix, width), numbers in groups.items())])
+
+
+def _brackets(prefix: str, width: int, numbers: list[int]) -> str:
+    spans: list[list[int]] = []
+    for number in sorted(numbers):
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    texts = [f"{a:0{width}d}" if a == b else f"{a:0{width}d}-{b:0{width}d}" for a, b in spans]
+    return f"{prefix}{texts[0]}" if texts[0].isdigit() and len(texts) == 1 else f"{prefix}[{','.join(texts)}]"
+
+
+def natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    """A key that sorts n2 before n10."""
+    return tuple(
+        (0, int(part), part) if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name) if part
+    )
