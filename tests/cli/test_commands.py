@@ -42,6 +42,8 @@ def test_help_and_version(railyard):
         (["explain"], {"--variant", "--depth", "--remedies", "--no-remedies", "--json", "--quiet", "--help"}),
         (["export"], {"--as", "--out", "--quiet", "--help"}),
         (["trace"], {"--format", "--sort", "--drop-empty", "--json", "--help"}),
+        (["place"], {"--nodes", "--policy", "--format", "--busy", "--json", "--help"}),
+        (["topology"], {"--as", "--format", "--names", "--out", "--help"}),
         (["init"], {"--help"}),
         (["schema"], {"--help"}),
         (["catalog", "list"], {"--json", "--catalog", "--help"}),

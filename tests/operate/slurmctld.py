@@ -50,7 +50,9 @@ def missing(root=""):
     """Why no slurmctld can run here; empty where one can."""
     if os.geteuid() != 0:
         return "slurmctld wants root"
-    found = shutil.which("munged") and (shutil.which("slurmctld") if not root else Path(root, "usr/sbin/slurmctld").exists())
+    found = shutil.which("munged") and (
+        shutil.which("slurmctld") if not root else Path(root, "usr/sbin/slurmctld").exists()
+    )
     return "" if found else "slurmctld and munge are not installed"
 
 
@@ -79,9 +81,15 @@ class Slurmctld:
         key.write_bytes(bytes(range(1, 129)))
         key.chmod(0o600)
         self.munged = [
-            *(["chroot", self.root] if self.root else []), "munged", "--force", f"--socket={self.inside}/munge",
-            f"--key-file={self.inside}/munge.key", f"--pid-file={self.inside}/munge.pid",
-            f"--log-file={self.inside}/munge.log", f"--seed-file={self.inside}/munge.seed", "--num-threads=1",
+            *(["chroot", self.root] if self.root else []),
+            "munged",
+            "--force",
+            f"--socket={self.inside}/munge",
+            f"--key-file={self.inside}/munge.key",
+            f"--pid-file={self.inside}/munge.pid",
+            f"--log-file={self.inside}/munge.log",
+            f"--seed-file={self.inside}/munge.seed",
+            "--num-threads=1",
         ]
 
     def __enter__(self):
@@ -116,11 +124,18 @@ class Slurmctld:
     def placed(self, jobs):
         """Node names of each job, once all have some; those that have none after 10 s have an empty list."""
         for _ in range(100):
-            rows = dict(line.split(" ", 1) for line in self.run("squeue", "-h", "-o", "%i %N").splitlines() if " " in line)
+            rows = dict(
+                line.split(" ", 1) for line in self.run("squeue", "-h", "-o", "%i %N").splitlines() if " " in line
+            )
             if all(rows.get(str(job), "").strip() not in ("", "(null)") for job in jobs):
                 break
             time.sleep(0.1)
         return {job: hostlist(rows.get(str(job), "").strip()) for job in jobs}
+
+    def after_a_while(self, job):
+        """Nodes of a job that probably waits: the scheduler has tried it by then."""
+        time.sleep(1.5)
+        return hostlist(self.run("squeue", "-h", "-j", str(job), "-o", "%N"))
 
     def cancel(self, jobs):
         """Ends jobs and waits until their nodes are free."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from railyard.calibrate.calibration import SHARES
 from railyard.errors import InputError
+from railyard.files import write_text
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from railyard.calibrate.calibration import Calibration
 
 
@@ -99,18 +99,4 @@ def write(text: str, path: Path, *, force: bool = False) -> None:
     """
     if path.exists() and not force:
         raise InputError("the file exists already and is left as it is", file=path, hint="`--force` replaces it")
-    name = ""
-    try:
-        with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8"
-        ) as file:
-            name = file.name
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except OSError as error:
-        raise InputError(f"the file cannot be written: {error.strerror}", file=path) from error
-    finally:
-        if name:
-            Path(name).unlink(missing_ok=True)
+    write_text(path, text)

@@ -193,6 +193,50 @@ def export(
     exporting.export(run, name=name, out=out, quiet=quiet)
 
 
+@app.command(short_help="Which nodes jobs get, by a scheduler's rule.")
+def place(
+    jobs: Annotated[Path, typer.Argument(metavar="JOBS.csv", help="A row a job: nodes, and what else it asks.")],
+    *,
+    nodes: Annotated[
+        Path,
+        typer.Option("--nodes", metavar="FILE", help="The cluster: topology.conf, topology.yaml, ibnetdiscover, CSV."),
+    ],
+    policy: Annotated[str, typer.Option("--policy", metavar="NAME", help="The rule.")] = "slurm-tree",
+    format: Annotated[
+        str | None, typer.Option("--format", metavar="NAME", help="Of the cluster's file; recognised without it.")
+    ] = None,
+    busy: Annotated[Path | None, typer.Option("--busy", metavar="FILE", help="A list of nodes that are taken.")] = None,
+    json: Json = False,
+) -> None:
+    """Place jobs one after another on a cluster, as a scheduler would."""
+    from railyard.cli import place as placing
+
+    placing.place(jobs, nodes=nodes, name=format, policy=policy, busy=busy, as_json=json)
+
+
+@app.command(short_help="How nodes hang together, in the words of a scheduler.")
+def topology(
+    source: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A scenario, a scheduler's file, a discovered fabric.")
+    ],
+    *,
+    target: Annotated[
+        str | None, typer.Option("--as", metavar="NAME", help="Write it as: slurm-tree, slurm-yaml, kueue and others.")
+    ] = None,
+    format: Annotated[
+        str | None, typer.Option("--format", metavar="NAME", help="Of FILE; recognised without it.")
+    ] = None,
+    names: Annotated[
+        Path | None, typer.Option("--names", metavar="FILE", help="Names of a scenario's servers, in order.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to; stdout without it.")] = None,
+) -> None:
+    """Print how the nodes of a cluster hang together, or write it for Slurm, Kueue, Volcano or topograph."""
+    from railyard.cli import place as placing
+
+    placing.topology(source, name=format, target=target, names=names, out=out)
+
+
 @app.command(short_help="What is in a trace of requests: rate, lengths, bursts, shared prefixes.")
 def trace(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The trace; its format is recognised.")],

@@ -54,7 +54,9 @@ def _names(part: str, text: str) -> list[str]:
         match = _SPAN.fullmatch(span.strip())
         first, last = (match[1], match[2] or match[1]) if match else ("1", "0")
         if int(last) < int(first) or (int(last) - int(first) + 1) * len(tails) > MOST:
-            raise InputError("a range in a list of nodes is wrong", found=f"[{span}] in {text}", allowed="such as 001-004")
+            raise InputError(
+                "a range in a list of nodes is wrong", found=f"[{span}] in {text}", allowed="such as 001-004"
+            )
         for number in range(int(first), int(last) + 1):
             found += [f"{head}{number:0{len(first)}d}{end}" for end in tails]
     return found
@@ -62,15 +64,16 @@ def _names(part: str, text: str) -> list[str]:
 
 def compress(names: Iterable[str]) -> str:
     """The shortest list with one bracket a prefix; names keep their order of prefixes, numbers rise."""
+    parts = [(name, re.fullmatch(r"(.*?)(\d+)", name)) for name in names]
+    padded = {(found[1], len(found[2])) for _, found in parts if found and found[2][0] == "0" != found[2]}
     groups: dict[tuple[str, int], list[int]] = {}
     plain: list[str] = []
-    for name in names:
-        found = re.fullmatch(r"(.*?)(\d+)", name)
-        if found:
-            width = len(found[2]) if found[2][0] == "0" or len(found[2]) == 1 else 0
-            groups.setdefault((found[1], width or len(found[2])), []).append(int(found[2]))
-        else:
+    for name, found in parts:
+        if not found:
             plain.append(name)
+            continue
+        key = (found[1], len(found[2]))
+        groups.setdefault(key if key in padded else (found[1], 0), []).append(int(found[2]))
     return ",".join([*plain, *(_brackets(prefix, width, numbers) for (prefix, width), numbers in groups.items())])
 
 
@@ -87,6 +90,4 @@ def _brackets(prefix: str, width: int, numbers: list[int]) -> str:
 
 def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     """A key that sorts n2 before n10."""
-    return tuple(
-        (0, int(part), part) if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name) if part
-    )
+    return tuple((0, int(part), part) if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name) if part)

@@ -1,4 +1,4 @@
-"""Files in which schedulers and fabric managers say how nodes hang together: what a format is, and the file's way to a tree."""
+"""Files in which schedulers and fabric managers say how nodes hang together: formats, and a tree from switches."""
 
 from __future__ import annotations
 
@@ -94,7 +94,10 @@ def tree_of(switches: Sequence[Switch], file: str, *, accelerators: int = 1) -> 
     walk = _Walk(_unique(switches, file))
     for switch in switches:
         _check(switch, walk, file)
-    paths = {leaf.name: _path(leaf, walk, file) for leaf in switches if not leaf.children}
+    if not any(switch.nodes for switch in switches):
+        raise InputError("there is no node in the file", file=file)
+    path = {switch.name: _path(switch, walk, file) for switch in switches}
+    paths = {leaf.name: path[leaf.name] for leaf in switches if not leaf.children}
     height = _heights(paths)
     roots = list(dict.fromkeys(path[-1] for path in paths.values()))
     top = max(height[root] for root in roots)
@@ -103,7 +106,9 @@ def tree_of(switches: Sequence[Switch], file: str, *, accelerators: int = 1) -> 
     leaf_of = {node: leaf.name for leaf in switches for node in leaf.nodes}
     names = sorted(leaf_of, key=natural)
     order = {leaf: number for number, leaf in enumerate(paths)}
-    return _numbered(names, [leaf_of[node] for node in names], order, words, keep, len(roots) == 1, accelerators)
+    return _numbered(
+        names, [leaf_of[node] for node in names], order, words, keep, joined=len(roots) == 1, accelerators=accelerators
+    )
 
 
 def _unique(switches: Sequence[Switch], file: str) -> dict[str, Switch]:
@@ -122,14 +127,14 @@ def _unique(switches: Sequence[Switch], file: str) -> dict[str, Switch]:
                     allowed="one leaf for each node",
                 )
             node_in[node] = switch.name
-    if not node_in:
-        raise InputError("there is no node in the file", file=file)
     return seen
 
 
 def _check(switch: Switch, walk: _Walk, file: str) -> None:
-    def wrong(message: str, **details: str | None) -> InputError:
-        return InputError(message, file=file, line=switch.line or None, **details)
+    def wrong(
+        message: str, allowed: str | None = None, found: str | None = None, hint: str | None = None
+    ) -> InputError:
+        return InputError(message, file=file, line=switch.line or None, allowed=allowed, found=found, hint=hint)
 
     if bool(switch.nodes) == bool(switch.children):
         what = "both nodes and switches" if switch.nodes else "neither nodes nor switches"
@@ -174,6 +179,7 @@ def _numbered(
     order: dict[str, int],
     words: dict[str, list[str]],
     keep: int,
+    *,
     joined: bool,
     accelerators: int,
 ) -> NodeTree:

@@ -31,8 +31,9 @@ class NodeTree:
         group: One int32[nodes] a level: the group of each node, numbered from 0 in the order of their first nodes.
         group_names: One tuple a level.
         joined: Whether the widest groups reach one another; not where a file describes separate networks.
-        block_nodes: Nodes by which a file says that its narrowest groups count (Slurm's first `BlockSizes`: groups of 18
-            that count as 16 have two spare nodes); 0: as many as the smallest has.
+        block_sizes: Slurm's `BlockSizes` in nodes, rising. The first is that by which narrowest groups count (groups of
+            18 that count as 16 have two spare nodes), the others its multiples by powers of two; empty: as many as the
+            smallest group has, times 1, 2, 4, 8 and 16, as Slurm takes it where a file has none.
     """
 
     names: tuple[str, ...]
@@ -41,7 +42,7 @@ class NodeTree:
     group: tuple[NDArray[np.int32], ...]
     group_names: tuple[tuple[str, ...], ...]
     joined: bool = True
-    block_nodes: int = 0
+    block_sizes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -110,7 +111,7 @@ class NodeTree:
         levels: Sequence[tuple[str, Sequence[str]]],
         *,
         joined: bool = True,
-        block_nodes: int = 0,
+        block_sizes: tuple[int, ...] = (),
     ) -> NodeTree:
         """From a list of nodes.
 
@@ -120,7 +121,7 @@ class NodeTree:
             levels: Name of each level, widest first, and for each node the name of its group there. Groups of one
                 name in different groups of the level above are different groups.
             joined: See the class.
-            block_nodes: See the class.
+            block_sizes: See the class.
 
         Raises:
             InputError: Two nodes have one name, or there is no node.
@@ -143,7 +144,7 @@ class NodeTree:
             tuple(group),
             tuple(group_names),
             joined,
-            block_nodes,
+            block_sizes,
         )
 
     @staticmethod

@@ -8,6 +8,8 @@ import json
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from railyard.files import write_text
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -30,6 +32,4 @@ def report_html(result: Result) -> str:
 
 def write_report(result: Result, path: Path) -> None:
     """Writes the report; the file appears whole or not at all."""
-    unfinished = path.with_name(path.name + ".tmp")
-    unfinished.write_text(report_html(result), encoding="utf-8")
-    unfinished.replace(path)
+    write_text(path, report_html(result))

@@ -1,4 +1,4 @@
-"""Output of `ibnetdiscover` (infiniband-diags): every node of an InfiniBand fabric with the far end of each of its ports."""
+"""Output of `ibnetdiscover` (infiniband-diags): nodes of an InfiniBand fabric, and the far end of each port."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 A graph is no tree: a leaf of a scheduler is the hosts that share most of their leaf switches (the rails of one group),
 not the hosts of one switch, and a switch that everybody reaches (storage, management) joins nobody. Spines are no
-parents one by one: what they join without the tier above is a pod. Networks that do not reach one another stay apart; the
-hosts' own, that with most of their cables, is the tree.
+parents one by one: what they join without the tier above is a pod. Networks that do not reach one another stay apart;
+that with most of the hosts' cables is the tree.
 """
 
 from __future__ import annotations

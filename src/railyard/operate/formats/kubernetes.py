@@ -43,7 +43,9 @@ def _node(name: str) -> str:
 def _value(word: str) -> str:
     word = word.replace(",", "_")
     if not _VALUE.fullmatch(word):
-        raise InputError(f"`{word}` is no value of a label", found=word, allowed="up to 63 of A-Z, a-z, 0-9, '-', '_', '.'")
+        raise InputError(
+            f"`{word}` is no value of a label", found=word, allowed="up to 63 of A-Z, a-z, 0-9, '-', '_', '.'"
+        )
     return word
 
 
@@ -70,7 +72,11 @@ def _kueue(tree: NodeTree) -> str:
         "spec": {"nodeLabels": {f"{PREFIX}/fabric": "main"}, "topologyName": "fabric"},
     }
     nodes = [
-        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {f"{PREFIX}/fabric": "main", **found}}}
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": {f"{PREFIX}/fabric": "main", **found}},
+        }
         for name, found in labels(tree).items()
     ]
     return _documents([topology, flavor, *nodes])
@@ -91,7 +97,10 @@ def _hypernodes(tree: NodeTree) -> str:
                 "spec": {
                     "tier": tier[switch.name],
                     "members": [
-                        {"type": kind, "selector": {"exactMatch": {"name": _node(name if kind == "Node" else name.lower())}}}
+                        {
+                            "type": kind,
+                            "selector": {"exactMatch": {"name": _node(name if kind == "Node" else name.lower())}},
+                        }
                         for name in names
                     ],
                 },

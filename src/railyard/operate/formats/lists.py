@@ -52,7 +52,9 @@ def _read_table(text: str, file: str) -> NodeTree:
 
     each = 1 if counts is None else np.array([_count(row[counts], file, line) for line, row in enumerate(body, 2)])
     return NodeTree.listed(
-        [row[node].strip() for row in body], each, [(header[at].lower(), [row[at].strip() for row in body]) for at in levels]
+        [row[node].strip() for row in body],
+        each,
+        [(header[at].lower(), [row[at].strip() for row in body]) for at in levels],
     )
 
 

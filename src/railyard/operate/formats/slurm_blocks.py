@@ -28,8 +28,8 @@ def tree_of_blocks(
 
     Args:
         blocks: Name and nodes of each base block.
-        sizes: `BlockSizes`: nodes of a base block by which Slurm counts, and its multiples by powers of two; empty: as the
-            first block has, times 1, 2, 4, 8 and 16.
+        sizes: `BlockSizes`: nodes of a base block by which Slurm counts, and its multiples by powers of two; empty:
+            as the first block has, times 1, 2, 4, 8 and 16.
         file: For messages.
         line: Where the sizes stand.
 
@@ -62,10 +62,13 @@ def tree_of_blocks(
         tuple(f"block-x{1 << step}" if step else "block" for step in wide),
         tuple(base >> step for step in wide),
         tuple(
-            tuple(",".join(name for name, _ in blocks[first : first + (1 << step)]) for first in range(0, len(blocks), 1 << step))
+            tuple(
+                ",".join(name for name, _ in blocks[first : first + (1 << step)])
+                for first in range(0, len(blocks), 1 << step)
+            )
             for step in wide
         ),
-        block_nodes=sizes[0],
+        block_sizes=tuple(sizes[0] << step for step in steps),
     )
 
 
@@ -110,18 +113,17 @@ def blocks_of(tree: NodeTree) -> tuple[list[tuple[str, list[str]]], list[int]]:
         (name or f"b{number}", [tree.names[node] for node in tree.members[-1][number]])
         for number, name in enumerate(tree.group_names[-1])
     ]
-    base = tree.block_nodes or int(tree.size[-1].min())
-    joined = [int(1 << (int(width) - 1).bit_length()) for width in _widths(tree)]
-    return blocks, sorted({base, *(base * width for width in joined)})
+    least = int(tree.size[-1].min())
+    return blocks, list(tree.block_sizes) or sorted({least, *(least << step for step in _steps(tree))})
 
 
-def _widths(tree: NodeTree) -> list[int]:
-    """Base blocks of the largest group of each wider level."""
-    count, widths = np.ones(len(tree.size[-1]), np.int64), []
+def _steps(tree: NodeTree) -> list[int]:
+    """For each wider level, as a power of two, base blocks of its largest group."""
+    count, steps = np.ones(len(tree.size[-1]), np.int64), []
     for parent in tree.parent[:0:-1]:
         count = np.bincount(parent, weights=count).astype(np.int64)
-        widths.append(int(count.max()))
-    return widths
+        steps.append((int(count.max()) - 1).bit_length())
+    return steps
 
 
 def _write(tree: NodeTree) -> str:

@@ -1,4 +1,4 @@
-"""Slurm's `topology.yaml` (from 25.05 on): several topologies in a file, trees and blocks; the cluster's default is read."""
+"""Slurm's `topology.yaml` (from 25.05 on): several topologies, trees and blocks; the cluster's default is read."""
 
 from __future__ import annotations
 

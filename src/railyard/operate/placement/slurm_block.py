@@ -1,11 +1,10 @@
-"""`slurm-block`: Slurm's `topology/block`, segments of a job in base blocks, blocks joined in pairs in the order of the file.
+"""`slurm-block`: Slurm's `topology/block`: a job in few blocks of neighbours, its segments in base blocks.
 
-A base block is a group of the narrowest level. Wider blocks are 2, 4, 8, ... neighbours in the order of the file, at the
-sizes that `BlockSizes` lists; a job goes into the narrowest block that is wide enough for it, the fullest with room, the
-last of equals. In it Slurm takes base blocks one by one: those of as few narrower blocks (the widest size below the
-job's) as can be, then the fullest that holds the rest, else the emptiest, again the last of equals. `--segment` cuts the
-job into equal parts that are placed so one after another; up to 25.05 a part has to fit into
-a base block.
+A base block is a group of the narrowest level. Wider blocks are 2, 4, 8, ... neighbours in the order of the file, at
+the sizes that `BlockSizes` lists; a job goes into the narrowest block wide enough for it, the fullest with room,
+the last of equals. In it Slurm takes base blocks one by one: those of as few narrower blocks (the widest size below
+the job's) as can be, then the fullest that holds the rest, else the emptiest, again the last of equals. `--segment`
+cuts the job into equal parts that are placed so one after another; up to 25.05 a part has to fit into a base block.
 
 Behaviour read off `slurmctld` 24.11, and the description of its selection in the sources of 24.05 to 26.05.
 """
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from railyard.operate.policy import Request
     from railyard.operate.tree import NodeTree
 
-_DEFAULT_SIZES = range(5)
+_DEFAULT_STEPS = range(5)
 """Slurm joins up to 16 base blocks where a file has no `BlockSizes`, and so where a tree was not read from one."""
 
 
@@ -67,19 +66,14 @@ class Blocks:
 
     @staticmethod
     def of(tree: NodeTree) -> Blocks:
-        """Base blocks are the narrowest groups; wider levels that join 2, 4, 8, ... neighbours are block sizes."""
-        base = len(tree.size[-1])
-        size = tree.block_nodes or int(tree.size[-1].min())
-        if tree.levels[-1] != "block":
-            return Blocks(base, size, tuple(_DEFAULT_SIZES))
-        above, steps = np.arange(base), [0]
-        for parent in tree.parent[:0:-1]:
-            above = parent[above]
-            steps.append(next(step for step in range(1, 17) if np.array_equal(above, np.arange(base) >> step)))
-        return Blocks(base, size, tuple(steps))
+        """Base blocks are the narrowest groups."""
+        least = int(tree.size[-1].min())
+        sizes = tree.block_sizes or tuple(least << step for step in _DEFAULT_STEPS)
+        steps = tuple((size // sizes[0]).bit_length() - 1 for size in sizes)
+        return Blocks(len(tree.size[-1]), sizes[0], steps)
 
     def width(self, nodes: int) -> tuple[int, int, int]:
-        """Of a job: base blocks of the block that it goes into, step of the size below it, how many of those it may touch."""
+        """Base blocks of the block that a job goes into, the step of the size below, how many of those it may touch."""
         least = max(0, (-(-nodes // self.size) - 1).bit_length())
         below = max((step for step in self.steps if step <= least - 1), default=0) if least else 0
         wide = [step for step in self.steps if step >= least]
@@ -102,7 +96,7 @@ def _part(blocks: Blocks, tree: NodeTree, room: NDArray[np.bool_], wanted: int) 
 
 
 def _block(base: NDArray[np.int64], wide: int, below: int, most: int, wanted: int) -> int:
-    """The fullest block with room, the last of equals; -1: there is none. Of narrower blocks only the `most` emptiest count."""
+    """The fullest block with room, the last of equals; -1: none. Of narrower ones the `most` emptiest count."""
     starts = np.arange(0, len(base), wide)
     count = np.add.reduceat(base, starts)
     usable = count
@@ -163,7 +157,7 @@ class _Scan:
         return best, known
 
     def _between(self, one: int, best: int, touches: bool, known: bool, wanted: int) -> int:
-        """Whether the narrower block of one is better (1) or worse (-1) than that of the other: touched, tightest, emptiest."""
+        """Whether the narrower block of one is better (1) or worse (-1): touched, then tightest, then emptiest."""
         if touches != known:
             return 1 if touches else -1
         left, right = self._narrow[one >> self._below], self._narrow[best >> self._below]

@@ -61,10 +61,10 @@ def _last_network(tree: NodeTree, counts: list[NDArray[np.int32]], wanted: int) 
     """The counts of the last of several networks that can hold the job; Slurm takes no other."""
     fitting = np.flatnonzero(counts[0] >= wanted)
     keep = np.arange(len(counts[0])) == (fitting[-1] if len(fitting) else -1)
-    kept = [np.where(keep, counts[0], 0)]
+    kept: list[NDArray[np.int32]] = [np.where(keep, counts[0], 0).astype(np.int32)]
     for parent, count in zip(tree.parent[1:], counts[1:], strict=True):
         keep = keep[parent]
-        kept.append(np.where(keep, count, 0))
+        kept.append(np.where(keep, count, 0).astype(np.int32))
     return kept
 
 
@@ -82,7 +82,7 @@ class _Leafs:
         self._counts = [count.tolist() for count in counts]
         self._renew = renew
         leafs = np.arange(len(counts[-1]))
-        above = [leafs]
+        above: list[NDArray[np.signedinteger]] = [leafs]
         for parent in tree.parent[:0:-1]:
             above.append(parent[above[-1]])
         self._names = [tree.group_names[len(tree.levels) - 1 - step] for step in range(len(above))]
@@ -109,12 +109,12 @@ class _Leafs:
         self._distance += self._hops(leaf)
 
     def _hops(self, leaf: int) -> NDArray[np.int64]:
-        """int64[leafs], cables between two leafs through their narrowest common switch; levels without names have none."""
+        """int64[leafs], cables to each leaf through the narrowest common switch; levels without names have none."""
         apart = self._path != self._path[:, leaf : leaf + 1]
         real = np.array(
             [[bool(names[group]) for group in path] for names, path in zip(self._names, self._above, strict=True)]
         )
-        return (apart & real).sum(axis=0) + (apart & real[:, leaf : leaf + 1]).sum(axis=0)
+        return np.asarray((apart & real).sum(axis=0) + (apart & real[:, leaf : leaf + 1]).sum(axis=0), np.int64)
 
     def _best(self, wanted: int) -> int:
         """The first leaf: all are equally far, so that the scan comes down to a minimum."""

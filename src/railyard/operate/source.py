@@ -1,0 +1,56 @@
+"""The nodes of a cluster, from whatever file describes it: a scenario, a scheduler's file, a discovered fabric."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from railyard.errors import InputError
+from railyard.operate.formats.lists import nodes_of
+from railyard.operate.topology_file import read_topology
+from railyard.operate.tree import NodeTree
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def read_nodes(path: Path, name: str | None = None, names: Path | None = None) -> NodeTree:
+    """The nodes of a cluster.
+
+    Args:
+        path: A scenario, or a file of a format of topologies.
+        name: The format; None: recognised.
+        names: A list of nodes in the order of a scenario's servers; None: node-0, node-1 and so on.
+
+    Raises:
+        InputError: A file cannot be read, or is wrong.
+    """
+    tree = _of_scenario(path) if name is None and _is_scenario(path) else read_topology(path, name)
+    if names is None:
+        return tree
+    found = nodes_of(names.read_text(encoding="utf-8"), str(names))
+    if len(found) != tree.nodes or len(set(found)) != len(found):
+        raise InputError(
+            "the list has not a name for every server", file=str(names), found=len(set(found)), allowed=str(tree.nodes)
+        )
+    return replace(tree, names=tuple(found))
+
+
+def _is_scenario(path: Path) -> bool:
+    if path.suffix not in (".yaml", ".yml"):
+        return False
+    try:
+        return bool(re.search(r"^cluster:", path.read_text(encoding="utf-8"), re.MULTILINE))
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _of_scenario(path: Path) -> NodeTree:
+    from railyard.scenario.load import load
+    from railyard.study.compose import catalog_of, cluster_of
+
+    draft = load(path)
+    # Where a scenario scatters its job, servers are in the order of ranks; here they stand as they are cabled.
+    as_cabled = draft.scenario.cluster.model_copy(update={"placement": "packed"})
+    return NodeTree.of(cluster_of(draft, catalog_of(draft), as_cabled))

@@ -1,0 +1,212 @@
+"""A table of placements to make: jobs one after another, and between them jobs that end."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.errors import InputError, did_you_mean
+from railyard.operate.policy import Request
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from railyard.operate.free import Free
+    from railyard.operate.policy import NodePolicy
+    from railyard.operate.tree import NodeTree
+
+_WORDS = {
+    "job": ("job", "job_id", "jobid", "id", "name"),
+    "nodes": ("nodes", "num_nodes", "n", "n_nodes"),
+    "accelerators": ("accelerators", "gpus", "num_gpus"),
+    "each": ("each", "per_node", "gpus_per_node", "accelerators_per_node"),
+    "segment": ("segment", "slice", "slice_size"),
+    "segment_within": ("segment_within", "slice_within", "slice_level"),
+    "switches": ("switches", "max_switches"),
+    "within": ("within", "required"),
+    "prefers": ("prefers", "preferred"),
+    "event": ("event", "action", "op"),
+    "exclusive": ("exclusive",),
+}
+"""Columns and the names under which they are found in traces and in schedulers' exports."""
+_STARTS = ("", "submit", "start", "place", "run")
+_ENDS = ("end", "ends", "complete", "completed", "cancel", "release", "free")
+_YES, _NO = ("1", "true", "yes", ""), ("0", "false", "no")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One row.
+
+    Attributes:
+        job: Its name.
+        request: What it asks; None: the job of that name ends.
+        line: Where it stands.
+    """
+
+    job: str
+    request: Request | None
+    line: int
+
+
+@dataclass(frozen=True)
+class Placed:
+    """What became of a job.
+
+    Attributes:
+        job: Its name.
+        request: What it asked.
+        nodes: int32[nodes] in the order of ranks; None: it has to wait, or what it asks can never be.
+        line: Where it stands.
+    """
+
+    job: str
+    request: Request
+    nodes: NDArray[np.int32] | None
+    line: int
+
+
+def read_stream(path: Path, tree: NodeTree) -> list[Step]:
+    """Rows of a table of placements.
+
+    Columns: `nodes` (or `accelerators`, with `each` of a node), and as wanted `job`, `segment`, `switches`, `within`,
+    `prefers`, `exclusive`, `event` (submit, end).
+
+    Raises:
+        InputError: Names file, line and column of what is wrong.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError("the table cannot be read", file=str(path), found=str(error)) from error
+    if not rows or not any(cell.strip() for cell in rows[0]):
+        raise InputError("the table is empty", file=str(path), allowed="a heading with `nodes`, and a row a job")
+    columns = _columns([cell.strip() for cell in rows[0]], str(path))
+    steps: list[Step] = []
+    live: set[str] = set()
+    for line, row in enumerate(rows[1:], 2):
+        if not any(cell.strip() for cell in row):
+            continue
+        steps.append(_step(_Row(row, columns, str(path), line), tree, live, len(steps)))
+    return steps
+
+
+def _columns(heading: list[str], file: str) -> dict[str, int]:
+    known = {word: name for name, words in _WORDS.items() for word in words}
+    found: dict[str, int] = {}
+    for number, word in enumerate(heading):
+        name = known.get(word.lower())
+        if name is None:
+            raise InputError(
+                f"there is no column `{word}`",
+                file=file,
+                line=1,
+                found=word,
+                allowed=list(_WORDS),
+                hint=did_you_mean(word.lower(), known),
+            )
+        if name in found:
+            raise InputError(f"two columns say `{name}`", file=file, line=1, found=word)
+        found[name] = number
+    if "nodes" not in found and "accelerators" not in found and "event" not in found:
+        raise InputError("a table of jobs has a column `nodes` or `accelerators`", file=file, line=1)
+    return found
+
+
+@dataclass(frozen=True)
+class _Row:
+    cells: list[str]
+    columns: dict[str, int]
+    file: str
+    line: int
+
+    def text(self, name: str) -> str:
+        at = self.columns.get(name)
+        return "" if at is None or at >= len(self.cells) else self.cells[at].strip()
+
+    def wrong(self, name: str, message: str, allowed: object, hint: str | None = None) -> InputError:
+        return InputError(
+            message, file=self.file, line=self.line, key=name, found=self.text(name) or None, allowed=allowed, hint=hint
+        )
+
+    def count(self, name: str, default: int, least: int = 0) -> int:
+        text = self.text(name)
+        if not text:
+            return default
+        if not text.isdigit() or len(text) > 9 or int(text) < least:
+            raise self.wrong(name, f"expected an integer, got `{text[:40]}`", f"{least} or more")
+        return int(text)
+
+    def level(self, name: str, tree: NodeTree) -> str:
+        text = self.text(name)
+        if text and text not in tree.levels:
+            raise self.wrong(name, f"there is no level `{text}`", tree.levels, did_you_mean(text, tree.levels))
+        return text
+
+
+def _step(row: _Row, tree: NodeTree, live: set[str], number: int) -> Step:
+    job, event = row.text("job") or str(number), row.text("event").lower()
+    if event in _ENDS:
+        if job not in live:
+            raise row.wrong("job", f"the job `{job}` ends and was not submitted before", "a job of an earlier row")
+        live.discard(job)
+        return Step(job, None, row.line)
+    if event not in _STARTS:
+        allowed = [*_STARTS[1:], *_ENDS]
+        raise row.wrong("event", f"there is no event `{event}`", allowed, did_you_mean(event, allowed))
+    if job in live:
+        raise row.wrong("job", f"the job `{job}` is there already", "one row for a job that has not ended")
+    live.add(job)
+    return Step(job, _request(row, tree, number), row.line)
+
+
+def _request(row: _Row, tree: NodeTree, number: int) -> Request:
+    full = int(tree.accelerators.max())
+    exclusive = row.text("exclusive").lower()
+    if exclusive not in _YES + _NO:
+        raise row.wrong("exclusive", f"expected yes or no, got `{exclusive}`", "yes, no")
+    each = row.count("each", full, 1)
+    if each > full:
+        raise row.wrong("each", "no node has so many accelerators", f"at most {full}")
+    wanted = row.count("accelerators", 0, 1)
+    nodes = row.count("nodes", -(-wanted // each), 1)
+    if not nodes:
+        raise row.wrong("nodes", "the job asks for no nodes", "1 or more")
+    if wanted and "nodes" not in row.columns and wanted < each:
+        each = wanted
+    if nodes > tree.nodes:
+        raise row.wrong("nodes", "the job wants more nodes than there are", f"at most {tree.nodes}")
+    return Request(
+        nodes,
+        full if exclusive in _YES[:3] else each,
+        within=row.level("within", tree),
+        prefers=row.level("prefers", tree),
+        segment=row.count("segment", 0),
+        segment_within=row.level("segment_within", tree),
+        switches=row.count("switches", 0),
+        job=number,
+    )
+
+
+def play(steps: list[Step], free: Free, policy: NodePolicy) -> list[Placed]:
+    """Places every job in its turn; one that cannot be placed then gets nothing."""
+    placed: list[Placed] = []
+    live: dict[str, Placed] = {}
+    for step in steps:
+        if step.request is None:
+            ended = live.pop(step.job)
+            if ended.nodes is not None:
+                free.give(ended.nodes, ended.request.each)
+            continue
+        found = Placed(step.job, step.request, policy.place(step.request, free), step.line)
+        if found.nodes is not None:
+            free.take(found.nodes, step.request.each)
+        placed.append(found)
+        live[step.job] = found
+    return placed

@@ -1,0 +1,134 @@
+"""Files of schedulers and discovered fabrics: read, written and read back, and refused by line."""
+
+import contextlib
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railyard.errors import InputError
+from railyard.operate.hostlist import compress, expand
+from railyard.operate.topology_file import formats, read_topology
+
+from .draws import draw_blocks, draw_tree
+
+FABRIC = """\
+vendid=0x2c9
+switchguid=0x1(1)
+Switch\t4 "S-1"\t\t# "MF0;leaf-a:MQM9701/U1" enhanced port 0 lid 1 lmc 0
+[1]\t"H-1"[1](1) \t\t# "one mlx5_0" lid 3 4xNDR
+[2]\t"H-2"[1](2) \t\t# "two mlx5_0" lid 4 4xNDR
+[3]\t"S-2"[1]\t\t# "MF0;spine:MQM9701/U1" lid 2 4xNDR
+
+Switch\t4 "S-3"\t\t# "MF0;leaf-b:MQM9701/U1" enhanced port 0 lid 1 lmc 0
+[1]\t"H-3"[1](3) \t\t# "ten mlx5_0" lid 3 2xHDR
+[3]\t"S-2"[2]\t\t# "MF0;spine:MQM9701/U1" lid 2 4xNDR
+
+Switch\t4 "S-2"\t\t# "MF0;spine:MQM9701/U1" enhanced port 0 lid 2 lmc 0
+[1]\t"S-1"[3]\t\t# "MF0;leaf-a:MQM9701/U1" lid 1 4xNDR
+[2]\t"S-3"[3]\t\t# "MF0;leaf-b:MQM9701/U1" lid 1 4xNDR
+
+Ca\t1 "H-1"\t\t# "one mlx5_0"
+[1](1) \t"S-1"[1]\t\t# lid 3 lmc 0 "MF0;leaf-a:MQM9701/U1" lid 1 4xNDR
+Ca\t1 "H-2"\t\t# "two mlx5_0"
+[1](2) \t"S-1"[2]\t\t# lid 4 lmc 0 "MF0;leaf-a:MQM9701/U1" lid 1 4xNDR
+Ca\t1 "H-3"\t\t# "ten mlx5_0"
+[1](3) \t"S-3"[1]\t\t# lid 3 lmc 0 "MF0;leaf-b:MQM9701/U1" lid 1 2xHDR
+"""
+
+
+def read(tmp_path, text, name="topology.conf"):
+    path = tmp_path / name
+    path.write_text(text)
+    return read_topology(path)
+
+
+def same(one, other):
+    assert one.names == other.names
+    assert one.levels == other.levels
+    for a, b in zip(one.group, other.group, strict=True):
+        assert len(set(zip(a.tolist(), b.tolist(), strict=True))) == int(a.max()) + 1
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("name", ["slurm-tree", "slurm-yaml", "topograph", "table"])
+def test_written_trees_are_read_back(seed, name):
+    tree = formats.get("slurm-tree").read(draw_tree(random.Random(seed)).topology, "drawn")
+    record = formats.get(name)
+    text = record.write(tree)
+    assert record.recognise(text)
+    same(record.read(text, "written"), tree)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_written_blocks_are_read_back(seed):
+    record = formats.get("slurm-block")
+    tree = record.read(draw_blocks(random.Random(seed)).topology, "drawn")
+    back = record.read(record.write(tree), "written")
+    same(back, tree)
+    assert back.block_sizes == tree.block_sizes
+
+
+def test_a_fabric_as_it_was_found(tmp_path):
+    tree = read(tmp_path, FABRIC, "ibnetdiscover.out")
+    assert tree.names == ("one", "ten", "two")
+    assert tree.levels == ("leaf",)
+    assert tree.group_names[0] == ("leaf-a", "leaf-b")
+    assert tree.group[0].tolist() == [0, 1, 0]
+
+
+def test_a_leaf_that_hangs_higher_has_no_pod(tmp_path):
+    tree = read(
+        tmp_path,
+        "SwitchName=a Nodes=n1\nSwitchName=b Nodes=n2\nSwitchName=c Nodes=n3\n"
+        "SwitchName=p Switches=a,b\nSwitchName=r Switches=p,c\n",
+    )
+    assert tree.levels == ("pod", "leaf")
+    assert tree.group_names[0] == ("p", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("SwitchName=a Nodes=n[1-3\n", "conf:1"),
+        ("SwitchName=a Nodes=n[3-1]\n", "range"),
+        ("SwitchName=a Nodes=n[0-99999999999]\n", "range"),
+        ("SwitchName=a Nodes=n1 Speed=4\n", "SwitchName, Nodes, Switches, LinkSpeed"),
+        ("SwitchName=a Nodes=n1\nSwitchName=a Nodes=n2\n", "conf:2"),
+        ("SwitchName=a Nodes=n1\nSwitchName=b Nodes=n1\n", "below two switches"),
+        ("SwitchName=leaf1 Nodes=n1\nSwitchName=r Switches=leaf2\n", "did you mean `leaf1`"),
+        ("SwitchName=a Nodes=n1\nSwitchName=b Switches=c\nSwitchName=c Switches=b\n", "below"),
+        ("SwitchName=a\n", "neither nodes nor switches"),
+        ("BlockName=a Nodes=n[1-4]\nBlockSizes=4,12\n", "power of two"),
+        ("BlockName=a Nodes=n[1-2]\nBlockName=b Nodes=n[3-9]\nBlockSizes=4\n", "fewer nodes"),
+        ("- topology: x\n  flat: true\n", "neither a tree nor blocks"),
+        ("node,leaf\na,\n", "cell for every column"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path, text, words):
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, text)
+    assert words in str(caught.value)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(alphabet="SwitchName=Bok Nde[]0-9,:\n#\"'{}\\-", max_size=120))
+def test_no_text_is_a_fault(text):
+    for name, record in formats.items():
+        if record.read is None or not record.recognise(text):
+            continue
+        with contextlib.suppress(InputError):
+            record.read(text, name)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["n", "rack-a", "x1y"]), st.integers(0, 1200)), min_size=1, unique=True))
+def test_lists_in_brackets(parts):
+    names = [f"{prefix}{number}" for prefix, number in parts]
+    assert sorted(expand(compress(names))) == sorted(names)
+
+
+def test_lists_keep_zeros():
+    assert compress(["n008", "n009", "n010", "n2"]) == "n[008-010],n2"
+    assert expand("n[008-010],n2") == ["n008", "n009", "n010", "n2"]
+    assert expand("r[1-2]-n[1-2]") == ["r1-n1", "r1-n2", "r2-n1", "r2-n2"]
