@@ -5,6 +5,7 @@ import { hasPackets } from "./packet";
 import { hasStep, type Stepped, type Variant } from "./result";
 import type { Result } from "./result.gen";
 import { isServing } from "./serving";
+import { Believed, Verdict } from "./views/believed";
 import { Bottleneck } from "./views/bottleneck";
 import { Comparison } from "./views/comparison";
 import { Cost } from "./views/cost";
@@ -62,6 +63,7 @@ export function App({ result }: { result: Result }) {
         </div>
       </header>
       <main>
+        {result.verdict && <Verdict verdict={result.verdict} />}
         {compared.length > 1 && compared.length === result.variants.length && (
           <Comparison variants={compared} chosen={chosen} choose={choose} />
         )}
@@ -74,6 +76,7 @@ export function App({ result }: { result: Result }) {
         {isJobs(variant) && <Jobs variant={variant} />}
         {isServing(variant) && <ServingDetails key={variant.name} variant={variant} alone={result.variants.length === 1} />}
         {hasStep(variant) ? <Training variant={variant} packets={packets} /> : packets}
+        {"model_error" in variant && variant.model_error && <Believed rows={variant.model_error} />}
         <Provenance result={result} />
       </main>
     </>

@@ -242,6 +242,24 @@ export interface DeploymentPower {
   data_movement_share: number;
 }
 
+/** A variant against the leading one. */
+export interface Difference {
+  /** its name */
+  variant: string;
+  /** its figure over the leading one's, less one */
+  difference: number;
+  /** part of the model's error that does not cancel, as a logarithm */
+  model_band: number;
+  /** of what prices are known, as a logarithm; 0 for times */
+  price_band: number;
+  /** both together, as a share: a difference up to it is a tie */
+  band: number;
+  /** what both take from the same constants, so that its error cancels */
+  shared: "computation" | "software and model" | "nothing";
+  /** whether the difference is inside both bands together */
+  tied: boolean;
+}
+
 /** A draft model that guesses for the stage. */
 export interface DraftFigures {
   /** sequences of an iteration */
@@ -254,6 +272,30 @@ export interface DraftFigures {
   wait_s: number;
   /** of a sequence */
   tokens_per_iteration: number;
+}
+
+/** The band of one predicted figure: eight of ten measurements that no constant was fitted to lay inside. */
+export interface ErrorRow {
+  /** step_s, cpmt, ttft_s, tpot_s, tokens_per_s_per_gpu, power_w */
+  figure: string;
+  /** of the validation's rows that it was read off */
+  family: string;
+  /** low end of the band, in the figure's unit */
+  low: number;
+  /** the figure as predicted */
+  typical: number;
+  /** high end of the band, in the figure's unit */
+  high: number;
+  /** differences up to this share, of two that share software and model, are ties */
+  between: number;
+  /** measurements that it rests on */
+  rows: number;
+  /** whose measurements they are */
+  sources: number;
+  /** what the constants had not seen: source, operator, model; nothing: in sample */
+  held_out: string;
+  /** the same figure by prices alone, beside the band; absent where it has no price */
+  prices?: Band;
 }
 
 /** One death, and what became of the job. */
@@ -386,6 +428,8 @@ export interface JobsVariant {
   name: string;
   /** what sets it apart */
   settings: Record<string, unknown>;
+  /** bands of the predicted figures, from left-out measurements; absent where none was validated */
+  model_error?: ErrorRow[];
   /** of the fabric */
   engine: string;
   /** in the order of the scenario */
@@ -792,6 +836,8 @@ export interface PipelineVariant {
   name: string;
   /** what sets it apart */
   settings: Record<string, unknown>;
+  /** bands of the predicted figures, from left-out measurements; absent where none was validated */
+  model_error?: ErrorRow[];
   /** what became of the requests */
   serving: PipelineServing;
   /** what to know before the figures are believed */
@@ -1066,6 +1112,8 @@ export interface ServingVariant {
   name: string;
   /** what sets it apart */
   settings: Record<string, unknown>;
+  /** bands of the predicted figures, from left-out measurements; absent where none was validated */
+  model_error?: ErrorRow[];
   /** what became of the requests */
   serving: ModelServing;
   /** what to know before the figures are believed */
@@ -1374,6 +1422,8 @@ export interface TraceVariant {
   name: string;
   /** what sets it apart */
   settings: Record<string, unknown>;
+  /** bands of the predicted figures, from left-out measurements; absent where none was validated */
+  model_error?: ErrorRow[];
   /** how long it takes */
   step: StepFigures;
   /** how busy accelerators are */
@@ -1444,6 +1494,8 @@ export interface TrafficVariant {
   name: string;
   /** what sets it apart */
   settings: Record<string, unknown>;
+  /** bands of the predicted figures, from left-out measurements; absent where none was validated */
+  model_error?: ErrorRow[];
   /** what became of the flows */
   packet: PacketFigures;
 }
@@ -1478,6 +1530,8 @@ export interface TrainingVariant {
   name: string;
   /** what sets it apart */
   settings: Record<string, unknown>;
+  /** bands of the predicted figures, from left-out measurements; absent where none was validated */
+  model_error?: ErrorRow[];
   /** how long it takes */
   step: StepFigures;
   /** how busy accelerators are */
@@ -1566,6 +1620,20 @@ export interface UtilizationFigures {
   per_rank: number[];
 }
 
+/** Which variant is best, if that can be said. */
+export interface Verdict {
+  /** the figure that is compared */
+  by: "cpmt" | "step_s" | "goodput_rps";
+  /** the variant whose typical figure is best */
+  leading: string;
+  /** the same where no other is tied with it; null where one is */
+  best: string | null;
+  /** variants that cannot be told from the leading one */
+  ties: string[];
+  /** a row a variant but the leading one */
+  differences: Difference[];
+}
+
 /** A flow that was slowed though it sends to no link where pauses began. */
 export interface Victim {
   /** source and target */
@@ -1600,4 +1668,6 @@ export interface Result {
   provenance: ProvenanceFigures;
   /** in the order of the comparison */
   variants: (TrainingVariant | ServingVariant | PipelineVariant | JobsVariant | TraceVariant | TrafficVariant)[];
+  /** which variant is best and which cannot be told from it; absent without a comparison */
+  verdict?: Verdict;
 }

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-import pytest
-
 from railyard.api import words
+from railyard.result.model_error import Difference, Verdict
 
 HEADLINE = "The spine is full."
 
@@ -26,29 +25,49 @@ def variant(name, rate, cost=None, step_s=2.0, *, samples=None, time=None, setti
     )
 
 
-def why(*variants):
-    return words.why(SimpleNamespace(steps=list(variants), variants=list(variants), jobs=[], served=[]))
+def result(*variants, ties=()):
+    """The cheapest leads; some are tied with it: 1 % apart, with bands of 3 % (model) and 4 % (prices)."""
+    priced = all(one.cpmt for one in variants)
+    leading = min(variants, key=lambda one: one.cpmt.typical if priced else one.step.seconds)
+    rows = tuple(
+        Difference(
+            variant=one.name,
+            difference=0.01 if one.name in ties else 0.5,
+            model_band=0.03,
+            price_band=0.04 if priced else 0.0,
+            band=0.05 if priced else 0.03,
+            shared="computation",
+            tied=one.name in ties,
+        )
+        for one in variants
+        if one is not leading
+    )
+    best = None if ties else leading.name
+    by = "cpmt" if priced else "step_s"
+    verdict = Verdict(by=by, leading=leading.name, best=best, ties=tuple(ties), differences=rows)
+    compared = verdict if len(variants) > 1 else None
+    return SimpleNamespace(steps=list(variants), variants=list(variants), jobs=[], served=[], verdict=compared)
+
+
+def why(*variants, ties=()):
+    return words.why(result(*variants, ties=ties))
 
 
 def test_one_variant_has_its_headline_alone():
     assert why(variant("a", 100)) == HEADLINE
 
 
-@pytest.mark.parametrize(
-    ("cost", "words_on_costs"),
-    [
-        (1.0198, ", and cost the same within what prices are known"),  # within 2 %
-        (1.0202, "; a costs least"),
-    ],
-)
-def test_variants_that_do_alike_within_two_thousandths(cost, words_on_costs):
-    assert why(variant("a", 1000, 1.0), variant("b", 1001.9, cost)) == (
-        f"All 2 variants do alike{words_on_costs}. {HEADLINE}"
+def test_variants_that_cannot_be_told_apart_are_tied():
+    """3 % of the model and 4 % of prices are 5 % together."""
+    assert why(variant("a", 1000, 1.0), variant("b", 1001.9, 1.01), ties=["b"]) == (
+        f"All 2 variants are tied: 1.0 % in dollars a token is inside the error of model and prices (5.0 %). {HEADLINE}"
     )
 
 
 def test_a_variant_without_a_price_is_not_compared_by_cost():
-    assert why(variant("a", 1000, 1.0), variant("b", 1001, None)) == f"All 2 variants do alike. {HEADLINE}"
+    assert why(variant("a", 1000, 1.0), variant("b", 1001, None), ties=["b"]) == (
+        f"All 2 variants are tied: 1.0 % in step time is inside the error of the model (3.0 %). {HEADLINE}"
+    )
 
 
 def test_what_sets_two_apart():
@@ -84,11 +103,12 @@ def test_computation_beside_longer_collectives():
 
 
 def test_peers_of_the_best():
-    """`near` costs 1.9 % more and is 1.9 % slower than `best`: equal to it; `dear` costs 2.1 % more."""
-    best, near, dear = variant("best", 101.9, 1.0), variant("near", 100, 1.019), variant("dear", 100, 1.021)
-    found = why(variant("slow", 50, 2.0), best, near, dear)
-    assert "near: equal to it within what prices are known." in found
+    best, near, dear = variant("best", 101.9, 1.0), variant("near", 100, 1.019), variant("dear", 100, 1.5)
+    found = why(variant("slow", 50, 2.0), best, near, dear, ties=["near"])
+    assert " near is tied with best: 1.0 % in dollars a token is inside" in found
     assert "dear" not in found
+    many = why(variant("slow", 50, 2.0), best, near, dear, ties=["near", "dear"])
+    assert " near, dear are tied with best: at most 1.0 % in dollars a token" in many
 
 
 def test_the_cheapest_is_best_though_another_is_faster():
@@ -97,9 +117,10 @@ def test_the_cheapest_is_best_though_another_is_faster():
     assert why(cheap, fast) == (f"cheap costs least; none gets more than 20.0 % more tokens out of a GPU. {HEADLINE}")
 
 
-def test_of_those_equally_dear_the_fastest_is_best():
-    result = SimpleNamespace(steps=[variant("a", 1000, 1.0), variant("b", 1010, 1.015), variant("c", 1100, 1.03)])
-    assert words.best_variant(result).name == "b"
+def test_of_those_tied_the_fastest_is_told_of():
+    three = variant("a", 1000, 1.0), variant("b", 1010, 1.015), variant("c", 1100, 1.03)
+    assert words.best_variant(result(*three, ties=["b"])).name == "b"
+    assert words.best_variant(result(*three)).name == "a"
 
 
 def test_other_jobs_compare_by_dollars_alone():
@@ -115,8 +136,8 @@ def test_work_without_tokens_is_compared_by_time():
     assert why(variant("a", None, step_s=2.0), variant("b", None, step_s=1.5)) == (
         f"b takes 25.0 % less time than a. {HEADLINE}"
     )
-    assert why(variant("a", None, step_s=2.0), variant("b", None, step_s=1.9961)) == (
-        f"All 2 variants take alike long. {HEADLINE}"
+    assert why(variant("a", None, step_s=2.0), variant("b", None, step_s=1.9961), ties=["a"]) == (
+        f"All 2 variants are tied: 1.0 % in step time is inside the error of the model (3.0 %). {HEADLINE}"
     )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from railyard.api.served import best_variant, why
+from railyard.measure.model_error import ModelError
+from railyard.measure.verdict import verdict_of
 from railyard.result.money import ServingCostFigures
 from railyard.result.result import Result
 from railyard.result.section import Band
-from railyard.result.serving import ModelServing, ObjectiveFigures
+from railyard.result.serving import ModelServing, ObjectiveFigures, RequestsFigures
 from railyard.result.variants.serving import ServingVariant
 
 
@@ -14,12 +16,15 @@ def variant(name, attainment, usd):
     """A variant as far as the choice looks at it: the share in time of 90 % asked for, dollars a million tokens."""
     cost = ServingCostFigures.model_construct(total=Band(low=usd / 2, typical=usd, high=2 * usd))
     slo = ObjectiveFigures.model_construct(attainment=attainment, target=0.9, goodput_rps=attainment)
-    serving = ModelServing.model_construct(slo=slo, cpmt=cost, ttft_parts={})
-    return ServingVariant.model_construct(name=name, serving=serving)
+    requests = RequestsFigures.model_construct(count=1000)
+    serving = ModelServing.model_construct(slo=slo, cpmt=cost, ttft_parts={}, requests=requests)
+    error = ModelError("throughput", "dense", -0.1, 0.1, 0.05, 0.15, -0.05, 0.05, 50, 5, "source")
+    rows = (error.row("cpmt", usd, inverse=True),)
+    return ServingVariant.model_construct(name=name, settings={}, serving=serving, model_error=rows)
 
 
 def of(*variants):
-    return Result.model_construct(variants=variants)
+    return Result.model_construct(variants=variants, verdict=verdict_of(variants))
 
 
 def test_late_answers_are_no_bargain():
@@ -27,6 +32,19 @@ def test_late_answers_are_no_bargain():
     result = of(variant("cheap", 0.86, 3.0), variant("dear", 0.95, 3.2), variant("dearer", 1.0, 4.0))
     assert best_variant(result).name == "dear"
     assert why(result).startswith("dear comes out best of the 2 of 3 variants with 90 % of the requests in time")
+
+
+def test_what_cannot_be_told_apart_is_not_called_best():
+    """3.7 is 15.6 % more than 3.2; ln 1.15 of the model and 0.02 of prices are 0.1412 together, 15.2 %: apart.
+
+    3.6 is 12.5 % more.
+    """
+    assert "comes out best" in why(of(variant("a", 0.95, 3.2), variant("b", 1.0, 3.7)))
+    result = of(variant("a", 0.95, 3.2), variant("b", 1.0, 3.6))
+    assert why(result).startswith("a leads, tied with others, of the 2 of 2 variants with 90 % of the requests in time")
+    assert "All 2 variants are tied: 12.5 % in dollars a token is inside the error of model and prices (15.2 %)" in why(
+        result
+    )
 
 
 def test_where_all_are_late_that_is_said():

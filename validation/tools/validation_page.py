@@ -90,6 +90,7 @@ is stale.
 | what | rows | goal | reached | constants fitted without the source |
 |---|---|---|---|---|
 {goals}
+- [How far to believe a prediction](believe.md): one page, a band for each kind of question.
 - [Training steps](training.md): every source, each also predicted without itself, and the worst rows.
 - [Peak memory](memory.md) and [collectives](collectives.md).
 - Serving: [time per token](serving-tpot.md), [time to the first token](serving-ttft.md),

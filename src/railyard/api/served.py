@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.api import numbers
+from railyard.api import believed, numbers
+from railyard.measure.verdict import may_be_in_time
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +28,7 @@ HEADINGS = (
     "network of p99 TTFT",
     "KV hits",
     "$/M tokens",
+    "its model error",
     "$/M input, split",
     "$/M output, split",
     "power",
@@ -58,6 +60,7 @@ def row(variant: ServedVariant) -> list[str]:
         numbers.percent(serving.network_share.ttft.get("p99")),
         numbers.percent(serving.kv.hit_rate),
         numbers.band(None if cost is None else cost.total),
+        believed.band_of(variant, "cpmt"),
         numbers.band(None if cost is None else cost.split_input),
         numbers.band(None if cost is None else cost.split_output),
         numbers.power(serving.power.total_w.typical),
@@ -78,20 +81,14 @@ def _pair(values: Percentiles) -> str:
 
 
 def _in_time(result: Result) -> list[ServedVariant]:
-    """Variants that answer as large a share of the requests in time as was asked for."""
-    objectives = ((each, each.serving.slo) for each in result.served)
-    return [each for each, slo in objectives if slo.attainment >= slo.target]
+    """Variants that may answer as large a share of the requests in time as was asked for."""
+    return [each for each in result.served if may_be_in_time(each)]
 
 
 def best_variant(result: Result) -> ServedVariant:
-    """The variant that serves a million tokens for least; the one with most goodput where one of them sells none.
-
-    One that misses the objective is only named where all of them do: late answers are no bargain.
-    """
-    variants = _in_time(result) or result.served
-    if all(variant.serving.cpmt for variant in variants):
-        return min(variants, key=lambda variant: variant.serving.cpmt.total.typical)
-    return max(variants, key=lambda variant: variant.serving.slo.goodput_rps)
+    """The variant that leads the comparison: the cheapest in time, or the one with most goodput."""
+    name = None if result.verdict is None else result.verdict.leading
+    return next((variant for variant in result.served if variant.name == name), result.served[0])
 
 
 def first_token(variant: ServedVariant, level: Level = "p99") -> str:
@@ -114,7 +111,8 @@ def why(result: Result) -> str:
     many, good = len(result.served), len(_in_time(result))
     share = f"{100 * best.serving.slo.target:g} % of the requests in time"
     among = f"of the {good} of {many} variants with {share}" if good else f"though no variant has {share}"
-    return f"{best.name} comes out best {among}, {price}.\n{best.name}: {first_token(best)}"
+    leads = "comes out best" if not believed.peers(result) else "leads, tied with others,"
+    return f"{best.name} {leads} {among}, {price}.{believed.ties(result)}\n{best.name}: {first_token(best)}"
 
 
 def explain(result: Result) -> str:
@@ -134,8 +132,9 @@ def card(result: Result, report: Path | None) -> str:
     cost = serving.cpmt
     lines = [
         f"{result.name}: {many} variant{'s' if many > 1 else ''}, {serving.requests.count} requests",
-        f"{'best' if many > 1 else 'latency':<12}{best.name}: TTFT {_pair(serving.ttft_s)},"
+        f"{believed.title(result, 'latency'):<12}{best.name}: TTFT {_pair(serving.ttft_s)},"
         f" TPOT {_pair(serving.tpot_s)} (p50 / p99)",
+        *believed.lines(best),
         f"in time     {numbers.percent(serving.slo.attainment)},"
         f" goodput {numbers.short(serving.slo.goodput_rps)} requests/s",
         f"waiting     {first_token(best)}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from railyard.api import jobs, numbers, served
+from railyard.api import believed, jobs, numbers, served
 from railyard.result.variants.trace import TraceVariant
 
 if TYPE_CHECKING:
@@ -21,12 +21,6 @@ EXPOSED = ("bandwidth", "latency", "contention")
 _LEAST_SLOWED = 0.01
 WAITING = (*EXPOSED, "straggler", "data", "checkpoint")
 
-ALIKE = 0.002
-"""Variants whose throughput differs by less than this are said to do alike."""
-
-PRICED_ALIKE = 0.02
-"""Typical costs that differ by less than this are equal within what prices are known: their bands span far more."""
-
 HEADINGS = (
     "variant",
     "GPU utilization",
@@ -37,9 +31,10 @@ HEADINGS = (
     "power",
     "capex",
     "$/Mtoken low/typ/high",
+    "model error",
     "bottleneck",
 )
-RIGHT = (1, 3, 4, 5, 6, 7, 8)
+RIGHT = (1, 3, 4, 5, 6, 7, 8, 9)
 
 
 def row(variant: StepVariant) -> list[str]:
@@ -54,6 +49,7 @@ def row(variant: StepVariant) -> list[str]:
         numbers.power(variant.power.total_w.typical),
         numbers.dollars(variant.capex.total_usd.typical),
         numbers.band(variant.cpmt),
+        believed.step_band(variant),
         variant.bottleneck.name,
     ]
 
@@ -91,11 +87,12 @@ def card(result: Result, report: Path | None) -> str:
         return served.card(result, report)
     best = best_variant(result)
     variants = result.steps
-    title = "best" if len(variants) > 1 else "step"
+    title = believed.title(result, "step")
     lines = [
         f"{result.name}: {_many(variants)}, engine {result.provenance.engine}",
         f"{title:<12}{best.name}: GPU utilization {numbers.percent(best.utilization.gpu)}, "
         f"step {numbers.seconds(best.step.seconds)}",
+        *believed.lines(best),
         f"waiting     {_waiting(best)}",
         f"cost        {_price(best)}, "
         f"capex {numbers.dollars(best.capex.total_usd.typical)}, "
@@ -175,30 +172,33 @@ def why(result: Result) -> str:
     if len(variants) == 1:
         return headline(best)
     if any(one.utilization.tokens_per_s_per_gpu is None for one in variants):
-        return _fastest(variants)
-    return _by_tokens(variants, best)
+        return _fastest(result)
+    return _by_tokens(result, best)
 
 
-def _by_tokens(variants: Sequence[StepVariant], best: StepVariant) -> str:
-    """Which variant gets the most tokens for its money, and why."""
+def _by_tokens(result: Result, best: StepVariant) -> str:
+    """Which variant gets the most tokens for its money, and why; ties are called ties."""
+    variants = result.steps
     if not _same_job(variants):
-        return f"{_other_jobs(variants)} {best.name}: {headline(best)}"
+        return f"{_other_jobs(variants)}{believed.ties(result)} {best.name}: {headline(best)}"
     worst = min(variants, key=_rate)
-    if _gain(variants, worst) < ALIKE:
-        return f"All {len(variants)} variants do alike{_costs(variants)}. {headline(best)}"
-    if _gain([best], worst) < ALIKE:
+    if believed.all_tied(result):
+        return f"{believed.ties(result).strip()} {headline(best)}"
+    if worst.name in believed.peers(result) or worst is best:
         most = numbers.percent(_gain(variants, best))
-        return f"{best.name} costs least; none gets more than {most} more tokens out of a GPU. {headline(best)}"
-    return f"{_contrast(best, worst)}{_peers(variants, best)} {headline(best)}"
+        least = f"{best.name} costs least; none gets more than {most} more tokens out of a GPU."
+        return f"{least}{believed.ties(result)} {headline(best)}"
+    return f"{_contrast(best, worst)}{believed.ties(result)} {headline(best)}"
 
 
-def _fastest(variants: Sequence[StepVariant]) -> str:
+def _fastest(result: Result) -> str:
     """Which variant of work without tokens is done first, and by how much."""
+    variants = result.steps
     best, worst = max(variants, key=_rate), min(variants, key=_rate)
-    if _gain([best], worst) < ALIKE:
-        return f"All {len(variants)} variants take alike long. {headline(best)}"
+    if believed.all_tied(result):
+        return f"{believed.ties(result).strip()} {headline(best)}"
     saved = numbers.percent(1 - best.step.seconds / worst.step.seconds)
-    return f"{best.name} takes {saved} less time than {worst.name}. {headline(best)}"
+    return f"{best.name} takes {saved} less time than {worst.name}.{believed.ties(result)} {headline(best)}"
 
 
 _JOB = frozenset({"model", "sequence", "server", "workload", "training"})
@@ -231,30 +231,6 @@ def _price_of(variant: StepVariant) -> float:
     """Typical cost, to be compared; infinite where none is known."""
     cost = _cost(variant)
     return math.inf if cost is None else cost
-
-
-def _near(variants: Sequence[StepVariant], best: StepVariant) -> list[StepVariant]:
-    """The variants whose typical cost cannot be told from the best one's."""
-    least = _cost(best)
-    if least is None:
-        return [best]
-    return [one for one in variants if (cost := _cost(one)) is not None and cost <= least * (1 + PRICED_ALIKE)]
-
-
-def _costs(variants: Sequence[StepVariant]) -> str:
-    """What sets apart variants that are equally fast."""
-    costs = [cost for variant in variants if (cost := _cost(variant)) is not None]
-    if len(costs) < len(variants):
-        return ""
-    if max(costs) <= min(costs) * (1 + PRICED_ALIKE):
-        return ", and cost the same within what prices are known"
-    return f"; {min(variants, key=_price_of).name} costs least"
-
-
-def _peers(variants: Sequence[StepVariant], best: StepVariant) -> str:
-    """Names those that do as well as the best within what prices are known."""
-    names = [one.name for one in _near(variants, best) if one is not best and _gain([best], one) < PRICED_ALIKE]
-    return f" {', '.join(names)}: equal to it within what prices are known." if names else ""
 
 
 def _rate(variant: StepVariant) -> float:
@@ -303,13 +279,13 @@ def _slowed(best: StepVariant, worst: StepVariant) -> str:
 
 
 def best_variant(result: Result) -> StepVariant:
-    """The variant to tell of: the fastest of those whose typical costs per million tokens cannot be told apart."""
+    """The variant to tell of: the fastest of those that cannot be told from the leading one."""
     variants = result.steps
-    if all(_cost(variant) for variant in variants):
-        least = min(variants, key=_price_of)
-        same = _near(variants, least) if _same_job(variants) else [least]
-        return max(same, key=lambda variant: (round(_rate(variant) / _rate(least), 3), -_price_of(variant)))
-    return min(variants, key=lambda variant: variant.step.seconds)
+    if result.verdict is None:
+        return variants[0]
+    names = {result.verdict.leading, *(result.verdict.ties if _same_job(variants) else ())}
+    among = [variant for variant in variants if variant.name in names]
+    return max(among, key=lambda variant: (round(_rate(variant) / _rate(among[0]), 3), -_price_of(variant)))
 
 
 def headline(variant: StepVariant) -> str:

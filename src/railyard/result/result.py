@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from railyard.result.model_error import Verdict
 from railyard.result.provenance import ProvenanceFigures
 from railyard.result.section import Figures, Values
 from railyard.result.variants.jobs import JobsVariant
@@ -52,6 +53,9 @@ class Result(Figures):
     scenario: Values = Field(description="what was studied, defaults written out")
     provenance: ProvenanceFigures = Field(description="where the numbers come from")
     variants: tuple[Variant, ...] = Field(min_length=1, description="in the order of the comparison")
+    verdict: Verdict | None = Field(
+        default=None, description="which variant is best and which cannot be told from it; absent without a comparison"
+    )
 
     @property
     def steps(self) -> tuple[StepVariant, ...]:

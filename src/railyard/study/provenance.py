@@ -30,9 +30,12 @@ def result_of(document: Document, plain: dict[str, object], engine: str, measure
         engine: Name of the engine.
         measured: Every variant.
     """
+    from railyard.measure.verdict import verdict_of
     from railyard.result.provenance import ProvenanceFigures, SourceRow
     from railyard.result.result import FORMAT, Result
 
+    variants = tuple(found.variant for found in measured)
+    verdict = verdict_of(variants)
     return Result(
         format=FORMAT,
         name=document.title,
@@ -47,7 +50,8 @@ def result_of(document: Document, plain: dict[str, object], engine: str, measure
             left_out=tuple(_unique(found.left_out for found in measured)),
             defaults=tuple(_unique(found.defaults for found in measured)),
         ),
-        variants=tuple(found.variant for found in measured),
+        variants=variants,
+        **({} if verdict is None else {"verdict": verdict}),
     )
 
 

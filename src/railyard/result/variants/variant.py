@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from railyard.result.bottleneck import BottleneckFigures
 from railyard.result.fault import FaultFigures
+from railyard.result.model_error import ErrorRow
 from railyard.result.money import CapexFigures, StepPower, TrainingCost
 from railyard.result.network import CollectiveRow, NetworkFigures, TopologyFigures
 from railyard.result.packet import PacketFigures
@@ -22,6 +23,10 @@ class BaseVariant(Figures):
 
     name: str = Field(description="how it is called in tables")
     settings: Values = Field(description="what sets it apart")
+    model_error: tuple[ErrorRow, ...] | None = Field(
+        default=None,
+        description="bands of the predicted figures, from left-out measurements; absent where none was validated",
+    )
 
 
 class StepVariant(BaseVariant):

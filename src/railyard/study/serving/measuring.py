@@ -12,6 +12,7 @@ from railyard.cluster.notes import notes_of
 from railyard.economics.deployment import Use, deployment_cost
 from railyard.economics.serving import PaidGoodput as Sold
 from railyard.economics.sources import Source, of_entry
+from railyard.measure.serving.errors import serving_errors
 from railyard.measure.serving.objective import Objective, goodput
 from railyard.measure.serving.percentiles import counted
 from railyard.measure.serving.served import UNFINISHED, Served, served
@@ -108,25 +109,27 @@ def measure(job: ServingJob, run: Record) -> MeasuredServing:
         assumptions=job.assumptions,
     )
     gap_lower_s = np.asarray(gaps["lower_ps"] * 1e-12, np.float64)
+    serving = ModelServing(
+        outcome=run.meta["outcome"],
+        requests=requests_of(job.requests, found),
+        **latencies_of(found, counted(gaps["count"], gap_lower_s)),
+        slo=slo_of(objective, good),
+        throughput=throughput_of(found, good, cost, sum(pool.accelerators for pool in job.pools)),
+        kv=_cache(job, run, found),
+        replicas=replicas_of(job, run, good.span_s),
+        pools=tuple(_pool(job, run, number, use) for number, use in enumerate(uses[: len(job.pools)])),
+        links=_links(job, run, good.span_s),
+        cpmt=cost.section(),
+        power=cost.power.deployment_section(),
+        capex=cost.capex.section(),
+        capacity=None,
+        pareto=(),
+    )
     variant = ServingVariant(
         name=job.variant.name,
         settings=dict(job.variant.settings),
-        serving=ModelServing(
-            outcome=run.meta["outcome"],
-            requests=requests_of(job.requests, found),
-            **latencies_of(found, counted(gaps["count"], gap_lower_s)),
-            slo=slo_of(objective, good),
-            throughput=throughput_of(found, good, cost, sum(pool.accelerators for pool in job.pools)),
-            kv=_cache(job, run, found),
-            replicas=replicas_of(job, run, good.span_s),
-            pools=tuple(_pool(job, run, number, use) for number, use in enumerate(uses[: len(job.pools)])),
-            links=_links(job, run, good.span_s),
-            cpmt=cost.section(),
-            power=cost.power.deployment_section(),
-            capex=cost.capex.section(),
-            capacity=None,
-            pareto=(),
-        ),
+        model_error=serving_errors(serving, experts=bool(job.model.experts)),
+        serving=serving,
         warnings=tuple(_warnings(job, run, found)),
         digest=_digest(run),
     )

@@ -11,6 +11,7 @@ from railyard.cluster.notes import notes_of
 from railyard.economics.cost import JobFacts
 from railyard.economics.evaluate import evaluate
 from railyard.economics.parts import Part, component_of
+from railyard.economics.ranges import band_of
 from railyard.economics.sources import of_entry
 from railyard.engine import Jitter
 from railyard.measure import tracks as timeline_tracks
@@ -18,6 +19,7 @@ from railyard.measure.decompose import decompose
 from railyard.measure.distribution import Around, StepTimes
 from railyard.measure.job import Checkpointing
 from railyard.measure.lockstep import lockstep
+from railyard.measure.model_error import power_error, step_error
 from railyard.measure.network import network_use
 from railyard.measure.picture import topology_picture
 from railyard.measure.stages import stages
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from railyard.economics.sources import Source
     from railyard.measure.decompose import Decomposition
     from railyard.result.fault import FaultFigures
+    from railyard.result.model_error import ErrorRow
     from railyard.study.training.prepare import Prepared
     from railyard.study.training.simulate import Simulated
     from railyard.study.training.storing import Saved
@@ -114,6 +117,7 @@ def measure(simulated: Simulated) -> MeasuredTraining:
     variant = TrainingVariant(
         name=job.variant.name,
         settings=dict(job.variant.settings),
+        model_error=_model_error(job, step_s + stall_s, busy.tokens_per_s_per_gpu, cost),
         layout=str(job.training.layout),
         step=times.section(mean_s=step_s + stall_s),
         utilization=busy.section(gpu=busy.gpu * diluted),
@@ -150,6 +154,16 @@ def measure(simulated: Simulated) -> MeasuredTraining:
     if timeline.meta.get("engine") == "packet":
         left_out = (*left_out, "what would help is tried on the flow engine: its shares of the step, not its queues")
     return MeasuredTraining(variant, tuple(_sources(job, cost)), left_out, tuple(_defaults(job)), tuple(ranks))
+
+
+def _model_error(job: Prepared, step_s: float, rate: float | None, cost: Economics) -> tuple[ErrorRow, ...]:
+    """Bands of step, tokens, cost and power: dollars an hour are prices, so that a token costs what a step errs."""
+    error = step_error(experts=bool(job.training.model.experts), precision=job.training.precision)
+    price = band_of(cost.cpmt.total)
+    rows = [error.row("step_s", step_s), error.row("cpmt", price.typical, prices=price)]
+    if rate is not None:
+        rows.append(error.row("tokens_per_s_per_gpu", rate, inverse=True))
+    return (*rows, power_error().row("power_w", cost.power.total_w.typical))
 
 
 def _died(faults: tuple[FaultFigures, ...]) -> Died:

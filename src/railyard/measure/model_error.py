@@ -1,0 +1,126 @@
+"""The record of model error: for each kind of question the band in which left-out measurements lay.
+
+`data/model_errors.json` is written by `validation/tools/model_errors.py` from every left-out error of the validation;
+how a band is read off them stands in `railyard_validation.bands`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Literal
+
+from railyard.result.model_error import ErrorRow
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from railyard.result.section import Band
+
+Question = Literal["step", "tpot", "ttft", "throughput", "power", "collective"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelError:
+    """Band of one question; shares of the prediction.
+
+    Attributes:
+        question: What is predicted.
+        family: Of models or sizes whose errors go together.
+        low, high: Measured over predicted, less one: eight of ten left-out rows lie between.
+        median: Of |measured / predicted - 1|.
+        between: Band of the difference of two predictions that share software, model and device.
+        calibrated_low, calibrated_high: The band after one factor from three runs of the same model and device.
+        rows, sources: That it rests on.
+        held_out: What their constants had not seen.
+    """
+
+    question: Question
+    family: str
+    low: float
+    high: float
+    median: float
+    between: float
+    calibrated_low: float
+    calibrated_high: float
+    rows: int
+    sources: int
+    held_out: str
+
+    @property
+    def widest(self) -> float:
+        """The farther end of the band, as a share."""
+        return max(-self.low, self.high)
+
+    @property
+    def scatter(self) -> float:
+        """Half the width of the band, as a logarithm: what is left of the error when a bias cancels."""
+        return math.log((1.0 + self.high) / (1.0 + self.low)) / 2.0
+
+    def row(self, figure: str, typical: float, *, inverse: bool = False, prices: Band | None = None) -> ErrorRow:
+        """The band of a figure.
+
+        Args:
+            figure: Its name.
+            typical: As predicted.
+            inverse: Whether the figure falls as what was validated grows: tokens/s of a step.
+            prices: The same figure by prices alone, at their ends.
+        """
+        ends = (typical * (1.0 + self.low), typical * (1.0 + self.high))
+        if inverse:
+            ends = (typical / (1.0 + self.high), typical / (1.0 + self.low))
+        beside = {} if prices is None else {"prices": prices}
+        return ErrorRow(
+            figure=figure,
+            family=f"{self.question}: {self.family}",
+            low=ends[0],
+            typical=typical,
+            high=ends[1],
+            between=self.between,
+            rows=self.rows,
+            sources=self.sources,
+            held_out=self.held_out,
+            **beside,
+        )
+
+
+@cache
+def record() -> Mapping[tuple[str, str], ModelError]:
+    """Every band, by question and family."""
+    text = (files("railyard.measure") / "data" / "model_errors.json").read_text(encoding="utf-8")
+    found = (ModelError(**row) for row in json.loads(text)["bands"])
+    return {(one.question, one.family): one for one in found}
+
+
+def step_error(*, experts: bool, precision: str) -> ModelError:
+    """Of a training step.
+
+    Args:
+        experts: Whether the model has experts.
+        precision: Of its matrix products.
+    """
+    bits = "16 bits" if precision in ("bf16", "fp16") else "8 bits or fewer"
+    return record()["step", f"{'experts' if experts else 'dense'}, {bits}"]
+
+
+def serving_error(question: Question, *, experts: bool) -> ModelError:
+    """Of a figure of serving."""
+    return record()[question, "experts" if experts else "dense"]
+
+
+def power_error() -> ModelError:
+    """Of the power that accelerators draw."""
+    return record()["power", "all"]
+
+
+def collective_error() -> ModelError:
+    """Of one collective of the sizes that training moves."""
+    return record()["collective", "1 to 64 MiB"]
+
+
+def unknown_error() -> ModelError:
+    """Of work that nobody measured: the widest of serving's throughput."""
+    return max((one for one in record().values() if one.question == "throughput"), key=lambda one: one.between)

@@ -1,0 +1,176 @@
+"""Which variant of a comparison is best, and which cannot be told from it.
+
+Two predictions share what they take from the same constants, and that part of their error cancels. What is left
+depends on what sets them apart:
+
+- **the network alone** (same job, layout and accelerators): computations are the same kernels and their error cancels.
+  What differs is exposed communication, x_a and x_b of the steps' share, each with the error e of a collective:
+  band = e sqrt(x_a^2 + x_b^2). The middle of the band of collectives is a bias that both fabrics have of the same
+  library, and cancels; e is half its width, taken as independent from fabric to fabric. That is assumed: no log shows
+  two fabrics under one machine. It is cautious, for more than the bias may cancel.
+- **layout, batch or replicas** with the same model, device and software: the band of a difference, read off pairs of
+  left-out rows that share these (`ErrorRow.between`).
+- **another model, accelerator or precision**: nothing cancels, band = sqrt(e_a^2 + e_b^2).
+
+Work without a band (a pipeline of several models, a trace on other computations) takes the widest of serving's.
+Seeds that were drawn add the standard error of their mean. Prices: both variants are paid at the same end of every
+assumption, so that what they share cancels; what is left is how much their ratio moves from one end to the other, and
+at least `PRICED_ALIKE`.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from railyard.measure.model_error import collective_error, unknown_error
+from railyard.result.model_error import Difference, Verdict
+from railyard.result.variants.serving import ServedVariant
+from railyard.result.variants.variant import BaseVariant, StepVariant
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.result.model_error import ErrorRow
+    from railyard.result.section import Band
+
+PRICED_ALIKE = 0.02
+"""Typical costs that differ by less than this are equal within what prices are known: their bands span far more."""
+
+EXPOSED = ("bandwidth", "latency", "contention", "straggler")
+"""Causes of a step's time that another network changes."""
+
+_NETWORK = frozenset({"fabric", "topology", "oversubscription", "link_rate", "qps"})
+_ELSE = frozenset({"model", "server", "accelerators", "precision", "sequence"})
+# Of a normal distribution: eight of ten draws lie within so many standard deviations.
+_EIGHT_OF_TEN = 1.2816
+
+Figure = Literal["cpmt", "step_s", "goodput_rps"]
+Shared = Literal["computation", "software and model", "nothing"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One variant as the comparison sees it: `value` is better the lower it is."""
+
+    variant: BaseVariant
+    value: float
+    prices: Band | None
+
+
+def verdict_of(variants: Sequence[object]) -> Verdict | None:
+    """What can be said of a comparison; None of one variant, and of work that has neither steps nor requests."""
+    if len(variants) < 2:
+        return None
+    steps = [variant for variant in variants if isinstance(variant, StepVariant)]
+    served = [variant for variant in variants if isinstance(variant, ServedVariant)]
+    if len(steps) == len(variants):
+        return _judged(*_steps(steps))
+    return _judged(*_served(served)) if len(served) == len(variants) else None
+
+
+def _steps(variants: Sequence[StepVariant]) -> tuple[Figure, list[_Side]]:
+    prices = [variant.cpmt for variant in variants]
+    if all(price is not None and price.typical > 0 for price in prices):
+        return "cpmt", [_Side(one, one.cpmt.typical, one.cpmt) for one in variants if one.cpmt is not None]
+    return "step_s", [_Side(one, one.step.seconds, None) for one in variants]
+
+
+def _served(variants: Sequence[ServedVariant]) -> tuple[Figure, list[_Side]]:
+    """Late answers are no bargain: only variants within the objective are compared, unless none is."""
+    good = [variant for variant in variants if may_be_in_time(variant)] or list(variants)
+    if all(variant.serving.cpmt for variant in good):
+        bands = [(one, one.serving.cpmt.total) for one in good if one.serving.cpmt is not None]
+        return "cpmt", [_Side(one, band.typical, band) for one, band in bands]
+    return "goodput_rps", [_Side(one, 1.0 / max(one.serving.slo.goodput_rps, 1e-12), None) for one in good]
+
+
+def may_be_in_time(variant: ServedVariant) -> bool:
+    """Whether as large a share of requests is in time as was asked for, within what so few requests can tell.
+
+    The share p of n requests has the standard error sqrt(p (1 - p) / n); eight of ten runs lie within 1.28 of them.
+    """
+    slo, count = variant.serving.slo, max(variant.serving.requests.count, 1)
+    return slo.attainment + _EIGHT_OF_TEN * math.sqrt(slo.target * (1.0 - slo.target) / count) >= slo.target
+
+
+def _judged(by: Figure, sides: Sequence[_Side]) -> Verdict:
+    first = min(sides, key=lambda side: side.value)
+    rows = tuple(_difference(by, first, side) for side in sides if side is not first)
+    ties = tuple(row.variant for row in rows if row.tied)
+    name = first.variant.name
+    return Verdict(by=by, leading=name, best=None if ties else name, ties=ties, differences=rows)
+
+
+def _difference(by: Figure, first: _Side, other: _Side) -> Difference:
+    shared = shared_by(first.variant, other.variant)
+    model = math.hypot(_model_band(by, first.variant, other.variant, shared), _seeds(first.variant, other.variant))
+    prices = _price_band(first.prices, other.prices)
+    apart, band = other.value / first.value - 1.0, math.expm1(math.hypot(model, prices))
+    shown = apart if by != "goodput_rps" else first.value / other.value - 1.0
+    return Difference(
+        variant=other.variant.name,
+        difference=shown,
+        model_band=model,
+        price_band=prices,
+        band=band,
+        shared=shared,
+        tied=apart <= band,
+    )
+
+
+def shared_by(one: BaseVariant, other: BaseVariant) -> Shared:
+    """What two variants take from the same constants."""
+    absent = object()
+    keys = one.settings.keys() | other.settings.keys()
+    apart = {key for key in keys if one.settings.get(key, absent) != other.settings.get(key, absent)}
+    if any(key.rpartition(".")[2] in _ELSE or key.startswith("cluster.overrides") for key in apart):
+        return "nothing"
+    alike = getattr(one, "layout", None) == getattr(other, "layout", None)
+    network = all(key in _NETWORK or key.startswith("cluster.back_end") for key in apart)
+    steps = isinstance(one, StepVariant) and isinstance(other, StepVariant)
+    return "computation" if steps and alike and network else "software and model"
+
+
+def _model_band(by: Figure, one: BaseVariant, other: BaseVariant, shared: Shared) -> float:
+    """The part of the model's error that does not cancel, as a logarithm."""
+    if shared == "computation" and isinstance(one, StepVariant) and isinstance(other, StepVariant):
+        return math.hypot(*(collective_error().scatter * _exposed(side) for side in (one, other)))
+    rows = [_row(side, by) for side in (one, other)]
+    found = [row for row in rows if row is not None]
+    if len(found) < 2:
+        return math.log1p(unknown_error().between)
+    if shared == "software and model":
+        return math.log1p(max(row.between for row in found))
+    return math.hypot(*(math.log1p(row.widest) for row in found))
+
+
+def _exposed(variant: StepVariant) -> float:
+    return math.fsum(part.share for part in variant.time if part.cause in EXPOSED)
+
+
+def _row(variant: BaseVariant, by: Figure) -> ErrorRow | None:
+    figure = "tokens_per_s_per_gpu" if by == "goodput_rps" else by
+    return next((row for row in variant.model_error or () if row.figure == figure), None)
+
+
+def _seeds(one: BaseVariant, other: BaseVariant) -> float:
+    """Of the mean over the draws of each, as a share of the step."""
+    return _EIGHT_OF_TEN * math.hypot(_standard_error(one), _standard_error(other))
+
+
+def _standard_error(variant: BaseVariant) -> float:
+    samples = variant.step.samples if isinstance(variant, StepVariant) else ()
+    if len(samples) < 2:
+        return 0.0
+    return statistics.stdev(samples) / math.sqrt(len(samples)) / statistics.fmean(samples)
+
+
+def _price_band(one: Band | None, other: Band | None) -> float:
+    """How far the ratio of two prices moves between the ends of what both assume."""
+    if one is None or other is None:
+        return 0.0
+    ratios = [math.log(mine / yours) for mine, yours in zip(other.ends, one.ends, strict=True)]
+    return max(PRICED_ALIKE, *(abs(ratio - ratios[1]) for ratio in ratios))

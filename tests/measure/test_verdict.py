@@ -1,0 +1,184 @@
+"""What a comparison can say: bands of differences by hand, and ties."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from railyard.measure import verdict as verdicts
+from railyard.measure.model_error import ModelError, record
+from railyard.measure.verdict import may_be_in_time, shared_by, verdict_of
+from railyard.result.model_error import ErrorRow
+from railyard.result.section import Band
+from railyard.result.serving import ObjectiveFigures, RequestsFigures, ServingFigures
+from railyard.result.step import StepFigures, TimeShare
+from railyard.result.variants.serving import ServedVariant
+from railyard.result.variants.training import TrainingVariant
+
+# Half the width of the band is 40 %: e^-0.2 to e^0.6.
+COLLECTIVE = ModelError(
+    "collective", "1 to 64 MiB", math.exp(-0.2) - 1.0, math.exp(0.6) - 1.0, 0.1, 0.3, -0.1, 0.1, 100, 5, "operator"
+)
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch):
+    monkeypatch.setattr(verdicts, "collective_error", lambda: COLLECTIVE)
+
+
+def row(figure="cpmt", typical=1.0, low=0.9, high=1.3, between=0.1):
+    return ErrorRow(
+        figure=figure, family="f", low=low * typical, typical=typical, high=high * typical, between=between,
+        rows=9, sources=2, held_out="source",
+    )  # fmt: skip
+
+
+def step(name, cost, exposed=0.0, *, settings=None, samples=(2.0,), layout="tp 8", ends=(0.5, 2.0), **error):
+    """A variant that costs so much a million tokens, with that share of its step exposed."""
+    return TrainingVariant.model_construct(
+        name=name,
+        settings=settings or {},
+        layout=layout,
+        model_error=(row(typical=cost, **error),),
+        step=StepFigures.model_construct(seconds=samples[0], samples=tuple(samples)),
+        cpmt=Band(low=cost * ends[0], typical=cost, high=cost * ends[1]),
+        time=(
+            TimeShare(cause="compute", group="", phase="", seconds=2.0, share=1.0 - exposed),
+            TimeShare(cause="contention", group="", phase="", seconds=0.0, share=exposed),
+        ),
+    )
+
+
+def only(*variants):
+    found = verdict_of(variants)
+    assert found is not None
+    (difference,) = found.differences
+    return found, difference
+
+
+def test_one_variant_has_no_verdict():
+    assert verdict_of([step("a", 1.0)]) is None
+
+
+def test_the_network_alone():
+    """Shares of 15 and 20 % at 40 %: 6 and 8 % of the step, 10 % together; 2 % of prices: 10.2 %."""
+    fabric = [{"fabric": "roce"}, {"cluster.back_end.qps": 4}]
+    found, difference = only(step("a", 1.0, 0.15, settings=fabric[0]), step("b", 1.1, 0.20, settings=fabric[1]))
+    assert difference.shared == "computation"
+    assert difference.model_band == pytest.approx(0.10)
+    assert difference.price_band == pytest.approx(0.02)
+    assert difference.difference == pytest.approx(0.1)
+    assert difference.tied  # ln 1.1 = 9.5 % is inside 10.2 %
+    assert (found.by, found.leading, found.best, found.ties) == ("cpmt", "a", None, ("b",))
+
+
+def test_outside_the_band_one_is_best():
+    """ln 1.11 = 10.4 % is outside 10.2 %."""
+    apart = step("a", 1.0, 0.15, settings={"fabric": "roce"}), step("b", 1.11, 0.20, settings={"fabric": "uec"})
+    found, difference = only(*apart)
+    assert not difference.tied
+    assert (found.best, found.ties) == ("a", ())
+
+
+def test_another_layout_shares_software_and_model():
+    """A layout differs though only the fabric was varied: `auto` chose anew. The wider of the two bands counts."""
+    _, difference = only(step("a", 1.0, between=0.07), step("b", 1.05, layout="tp 4", between=0.11))
+    assert difference.shared == "software and model"
+    assert difference.model_band == pytest.approx(math.log(1.11))
+
+
+def test_another_model_shares_nothing():
+    """Ends of 30 and 40 % are 0.262 and 0.336 in logarithms: 0.427 together, and 2 % of prices."""
+    one = step("a", 1.0, settings={"workload.training.model": "x"}, high=1.3)
+    found, difference = only(one, step("b", 1.5, settings={"workload.training.model": "y"}, high=1.4))
+    assert difference.shared == "nothing"
+    assert difference.model_band == pytest.approx(0.42667, rel=1e-4)
+    assert difference.band == pytest.approx(0.53287, rel=1e-4)
+    assert found.ties == ("b",)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "shared"),
+    [
+        ({"fabric": "roce"}, {}, "computation"),
+        ({"cluster.back_end.topology.distance": "1 km"}, {}, "computation"),
+        ({"workload.training.global_batch": 8}, {}, "software and model"),
+        ({"cluster.accelerators": 8}, {}, "nothing"),
+        ({"cluster.server": "a"}, {"cluster.server": "b"}, "nothing"),
+        ({"cluster.server": "a", "fabric": "roce"}, {"cluster.server": "a", "fabric": "uec"}, "computation"),
+        ({"cluster.overrides.h100.x": 1}, {}, "nothing"),
+    ],
+)
+def test_what_two_share(one, other, shared):
+    assert shared_by(step("a", 1.0, settings=one), step("b", 1.0, settings=other)) == shared
+
+
+def test_draws_add_the_error_of_their_mean():
+    """Samples 1.9, 2.0, 2.1: deviation 0.1, of the mean 0.1 / sqrt 3 / 2; times 1.2816, of both: sqrt 2 of it."""
+    drawn = (2.0, 1.9, 2.1)
+    _, difference = only(step("a", 1.0, samples=drawn), step("b", 1.01, samples=drawn))
+    assert difference.model_band == pytest.approx(1.2816 * 0.1 / math.sqrt(3) / 2 * math.sqrt(2))
+
+
+def test_prices_that_move_together_cancel():
+    """Both cost half or double at the ends: nothing but the least is left. One that triples moves by ln 1.5."""
+    assert only(step("a", 1.0), step("b", 1.05))[1].price_band == pytest.approx(0.02)
+    apart = only(step("a", 1.0), step("b", 1.05, ends=(0.5, 3.0)))[1]
+    assert apart.price_band == pytest.approx(math.log(1.5))
+
+
+def test_without_a_price_steps_are_compared():
+    fast, slow = step("a", 1.0, samples=(2.0,)), step("b", 1.0, samples=(2.6,))
+    free = [one.model_copy(update={"cpmt": None}) for one in (slow, fast)]
+    found, difference = only(*free)
+    assert (found.by, found.best, difference.price_band) == ("step_s", "a", 0.0)
+    assert difference.difference == pytest.approx(0.3)
+
+
+def service(name, attainment, *, count=600, goodput=5.0):
+    return ServedVariant.model_construct(
+        name=name,
+        settings={},
+        model_error=(row("tokens_per_s_per_gpu", 10.0, between=0.2),),
+        serving=ServingFigures.model_construct(
+            cpmt=None,
+            requests=RequestsFigures.model_construct(count=count),
+            slo=ObjectiveFigures.model_construct(target=0.95, attainment=attainment, goodput_rps=goodput),
+        ),
+    )
+
+
+def test_six_hundred_requests_tell_a_share_to_a_point():
+    """1.2816 sqrt(0.95 x 0.05 / 600) = 1.14 %: 93.9 % may be 95 %, 93.8 % is not."""
+    assert may_be_in_time(service("a", 0.9387))
+    assert not may_be_in_time(service("a", 0.9385))
+    assert not may_be_in_time(service("a", 0.9387, count=60_000))
+
+
+def test_services_that_are_late_are_not_compared():
+    found = verdict_of([service("late", 0.5, goodput=9.0), service("a", 0.96), service("b", 0.95, goodput=4.0)])
+    assert found is not None
+    assert (found.by, found.leading, found.ties) == ("goodput_rps", "a", ())
+    (difference,) = found.differences
+    assert (difference.variant, difference.band) == ("b", pytest.approx(0.2))
+    assert difference.difference == pytest.approx(-0.2)  # 5 is 25 % more than 4: outside 20 %
+
+
+def test_every_question_of_the_record_has_a_band():
+    for error in record().values():
+        assert -1.0 < error.low <= 0.0 <= error.high
+        assert 0.0 < error.median <= error.widest
+        assert error.rows >= error.sources >= 1
+    questions = {question for question, _ in record()}
+    assert questions == {"step", "tpot", "ttft", "throughput", "power", "collective"}
+
+
+def test_a_rate_falls_as_a_step_grows():
+    """A step 25 % longer makes a fifth fewer tokens; one 20 % shorter a quarter more."""
+    error = ModelError("step", "f", -0.2, 0.25, 0.1, 0.1, -0.1, 0.1, 9, 2, "source")
+    rate = error.row("tokens_per_s_per_gpu", 100.0, inverse=True)
+    assert (rate.low, rate.high) == pytest.approx((80.0, 125.0))
+    step_row = error.row("step_s", 10.0)
+    assert (step_row.low, step_row.typical, step_row.high) == pytest.approx((8.0, 10.0, 12.5))
+    assert step_row.widest == pytest.approx(0.25)

@@ -1,0 +1,49 @@
+"""The page of believe.md and the shipped record follow from the committed errors."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from railyard.measure.model_error import record
+
+TOOLS = Path(__file__).resolve().parents[1] / "tools"
+
+
+@pytest.fixture
+def tools(monkeypatch):
+    monkeypatch.syspath_prepend(str(TOOLS))
+    yield
+    for name in ("believe_page", "model_errors"):
+        sys.modules.pop(name, None)
+
+
+def test_the_shipped_bands_follow_from_the_committed_errors(tools):
+    import model_errors
+
+    from railyard_validation.bands import bands
+
+    shipped = {key: asdict(error) for key, error in record().items()}
+    for band in bands(model_errors.recorded()):
+        assert shipped.pop((band.question, band.family)) == model_errors._row(band)
+    assert not shipped
+
+
+def test_the_page_is_of_the_shipped_record(tools):
+    import believe_page
+
+    assert believe_page.PAGE.read_text(encoding="utf-8") == believe_page.page()
+
+
+def test_a_line_of_the_page(tools):
+    import believe_page
+
+    from railyard.measure.model_error import ModelError
+
+    error = ModelError("power", "all", -0.104, 0.206, 0.074, 0.126, -0.05, 0.04, 1250, 3, "source")
+    assert believe_page.line(error) == (
+        "| power of the accelerators | all | 7 % | -10 to +21 % | -5 to +4 % | 13 % | 1,250 rows, 3 sources |"
+    )

@@ -1,0 +1,75 @@
+"""Writes docs/validation/believe.md from the record of model error that the package ships.
+
+python validation/tools/believe_page.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from railyard.measure.model_error import record
+
+if TYPE_CHECKING:
+    from railyard.measure.model_error import ModelError
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "validation" / "believe.md"
+QUESTIONS = {
+    "step": "a training step, tokens/s, $/Mtoken of training",
+    "throughput": "tokens/s of a service, its $/Mtoken",
+    "tpot": "time per token (TPOT), median",
+    "ttft": "time to the first token (TTFT), median",
+    "power": "power of the accelerators",
+    "collective": "one collective",
+}
+TEXT = """# How far to believe it
+
+A prediction here is a figure with a band: **of ten measurements that no constant was fitted to, eight lay inside.**
+Each band is read off runs of other people, predicted as yours would be: by constants that had not seen them.
+
+| question | of what | typical miss | real figures lay | with three runs of yours | variants tie up to | rests on |
+|---|---|---|---|---|---|---|
+{rows}
+
+- *Typical miss* is the median; *real figures lay* is the band around a prediction: -10 to +20 % means that a
+  predicted 10 s were measured as 9 to 12 s.
+- **What narrows it: three runs of your own.** Runs of one model on one machine err together. One factor, the median of
+  three measured runs, put on the others gives the band in the fifth column; `railyard calibrate runs --table MINE.csv`
+  fits the constants themselves ([how](../how-to/calibrate.md)). Where the band does not narrow, a row's error is of
+  that row: measure the deployment that you mean to buy.
+- **Comparisons are surer than single figures**, for what two variants share cancels: same software, model and
+  accelerator, other layout or replicas: the sixth column. If only the network differs, computation cancels as well,
+  and what is left is the error of a collective times the share of the step that waits for the network. A difference
+  inside that and inside what prices are known is called a *tie*; *best* is said only outside.
+- **Prices are another matter**: dollars carry a band of their own (low, typical, high) beside this one. Of a service
+  that gets fewer requests than it could answer, a token's cost depends on the requests and errs less than shown.
+
+Written by `validation/tools/believe_page.py` from every left-out error (`validation/data/left_out.csv`,
+`validation/tools/model_errors.py`); kept fresh by continuous integration. No source counts for more than 30 of its
+rows. Rows marked *in sample* were seen by the fit: expect more. The pages behind it: [validation](index.md).
+"""
+
+
+def line(error: ModelError) -> str:
+    """A row of the table."""
+    cells = (
+        QUESTIONS[error.question],
+        error.family,
+        f"{100 * error.median:.0f} %",
+        f"{100 * error.low:+.0f} to {100 * error.high:+.0f} %",
+        f"{100 * error.calibrated_low:+.0f} to {100 * error.calibrated_high:+.0f} %",
+        f"{100 * error.between:.0f} %",
+        f"{error.rows:,} rows, {error.sources} sources{', in sample' if error.held_out == 'nothing' else ''}",
+    )
+    return "| " + " | ".join(cells) + " |"
+
+
+def page() -> str:
+    """All of it."""
+    order = list(QUESTIONS)
+    errors = sorted(record().values(), key=lambda error: order.index(error.question))
+    return TEXT.format(rows="\n".join(map(line, errors)))
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,153 @@
+"""Writes the record of model error: every left-out error of the validation, and the bands that the package ships.
+
+python validation/tools/model_errors.py [training] [collectives] [serving]
+
+Writes validation/data/left_out.csv (a row a left-out error) and src/railyard/measure/data/model_errors.json (a band for
+each question and family). With names only those are computed anew, the others stay as they are on record. Run it, then
+`believe_page.py`, after any change of constants or data.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import sys
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import serving_left_out
+
+from railyard import catalog
+from railyard_validation.bands import INSIDE, ErrorBand, Miss, bands
+from railyard_validation.collectives.left_out import left_out as collectives_left_out
+from railyard_validation.serving.cases import Case as ServingCase
+from railyard_validation.serving.cases import case_of
+from railyard_validation.serving.compare import family, validate_serving
+from railyard_validation.serving.table import read
+from railyard_validation.training.cases import predicted_s, read_cases
+from railyard_validation.training.fit import scored
+from railyard_validation.training.leave_out import left_out
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from railyard.catalog import Catalog
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = ROOT / "validation" / "data"
+ROWS = DATA / "left_out.csv"
+SHIPPED = ROOT / "src" / "railyard" / "measure" / "data" / "model_errors.json"
+# Of the sweep on one node every tenth run stands in the fits, as on the page of training.
+EVERY = 10
+QUESTIONS = {
+    "training": ("step",),
+    "collectives": ("collective",),
+    "serving": ("tpot", "ttft", "throughput", "power"),
+}
+MIB = 1 << 20
+SIZES = ((MIB, "below 1 MiB"), (64 * MIB, "1 to 64 MiB"), (math.inf, "from 64 MiB"))
+
+
+def of_training(known: Catalog) -> Iterator[Miss]:
+    """Steps of judged rows, the source of each left out of the fit."""
+    cases = read_cases(DATA / "training" / "runs.csv", known)[0]
+    single = read_cases(DATA / "training" / "runs_single_node.csv", known)[0]
+    found, _ = left_out([*cases, *single[::EVERY]], "source")
+    mine = found[: len(cases)]
+    for case, predicted in zip(mine, predicted_s(mine), strict=True):
+        if not scored(case):
+            continue
+        job = case.training
+        kind = "experts" if job.model.experts else "dense"
+        bits = "16 bits" if job.precision in ("bf16", "fp16") else "8 bits or fewer"
+        group = "|".join((job.software.name, job.model.name, case.machine.accelerator.name, job.precision))
+        yield Miss("step", f"{kind}, {bits}", case.family, group, math.log(case.measured / predicted), "source")
+
+
+def of_collectives(known: Catalog) -> Iterator[Miss]:
+    """Times of collectives, the logs of each operator left out of the fit."""
+    for one in collectives_left_out(DATA / "nccl", known):
+        for row in one.rows:
+            if row.measured_us and row.predicted_us:
+                size = next(name for most, name in SIZES if row.bytes < most)
+                error = math.log(row.measured_us / row.predicted_us)
+                group = f"{row.log}|{row.collective}"
+                yield Miss("collective", size, one.operator, group, error, "operator")
+
+
+def of_serving(known: Catalog) -> Iterator[Miss]:
+    """TPOT with its model or device left out, whichever errs more; the rest under constants as they stand."""
+    cases = {row.id: case_of(row, known) for row in read(serving_left_out.TABLE)}
+    yield from _left_out_tpot(cases)
+    for metric in QUESTIONS["serving"][1:]:
+        # No throughput and no power of these rows stands in a fit; first tokens do.
+        held_out = "nothing" if metric == "ttft" else "all"
+        for row in validate_serving(serving_left_out.TABLE, known, metric=metric).rows:
+            case = cases.get(row.id)
+            if row.error is not None and isinstance(case, ServingCase):
+                yield _miss(metric, case, -math.log1p(row.error), held_out)
+
+
+def _left_out_tpot(cases: dict[str, ServingCase | str]) -> Iterator[Miss]:
+    with serving_left_out.FOUND.open(encoding="utf-8", newline="") as handle:
+        next(handle)
+        for row in csv.DictReader(handle):
+            case = cases.get(row["id"])
+            error = max((float(row[name]) for name in serving_left_out.PARTS), key=abs)
+            if isinstance(case, ServingCase):
+                yield _miss("tpot", case, -math.log1p(error), "model, device")
+
+
+def _miss(metric: str, case: ServingCase, error: float, held_out: str) -> Miss:
+    kind = "experts" if case.model.experts else "dense"
+    group = "|".join((case.engine, str(case.generation), case.model.name, case.device.name))
+    return Miss(metric, kind if metric != "power" else "all", family(case.row.get("source")), group, error, held_out)
+
+
+PARTS: dict[str, Callable[[Catalog], Iterator[Miss]]] = {
+    "training": of_training,
+    "collectives": of_collectives,
+    "serving": of_serving,
+}
+
+
+def recorded() -> list[Miss]:
+    """The left-out errors on record."""
+    if not ROWS.is_file():
+        return []
+    with ROWS.open(encoding="utf-8", newline="") as handle:
+        return [Miss(**{**row, "error": float(row["error"])}) for row in csv.DictReader(handle)]  # type: ignore[arg-type]
+
+
+def write(misses: list[Miss]) -> None:
+    """The errors, and the bands that follow from them; groups as numbers, for they only tell rows apart."""
+    groups: dict[tuple[str, str], int] = {}
+    with ROWS.open("w", encoding="utf-8", newline="") as handle:
+        writer = csv.writer(handle, lineterminator="\n")
+        writer.writerow([field.name for field in fields(Miss)])
+        for miss in misses:
+            group = groups.setdefault((miss.source, miss.group), len(groups))
+            writer.writerow([miss.question, miss.family, miss.source, group, f"{miss.error:.4f}", miss.held_out])
+    SHIPPED.parent.mkdir(exist_ok=True)
+    SHIPPED.write_text(
+        json.dumps({"inside": INSIDE, "bands": [_row(band) for band in bands(recorded())]}, indent=1) + "\n"
+    )
+
+
+def _row(band: ErrorBand) -> dict[str, object]:
+    return {key: round(value, 4) if isinstance(value, float) else value for key, value in asdict(band).items()}
+
+
+def main(names: list[str]) -> None:
+    known, before = catalog.load(), recorded()
+    found: list[Miss] = []
+    for name, errors in PARTS.items():
+        kept = [miss for miss in before if miss.question in QUESTIONS[name]]
+        found += list(errors(known)) if name in (names or PARTS) or not kept else kept
+    write(found)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
