@@ -294,8 +294,8 @@ export interface ErrorRow {
   sources: number;
   /** what the constants had not seen: source, operator, model; nothing: in sample */
   held_out: string;
-  /** the same figure by prices alone, beside the band; absent where it has no price */
-  prices?: Band;
+  /** the same figure by prices alone; null where it has no price */
+  prices: Band | null;
 }
 
 /** One death, and what became of the job. */
@@ -1112,8 +1112,8 @@ export interface ServingVariant {
   name: string;
   /** what sets it apart */
   settings: Record<string, unknown>;
-  /** bands of the predicted figures, from left-out measurements; absent where none was validated */
-  model_error?: ErrorRow[];
+  /** bands of the predicted figures, from left-out measurements */
+  model_error: ErrorRow[];
   /** what became of the requests */
   serving: ModelServing;
   /** what to know before the figures are believed */
@@ -1530,8 +1530,8 @@ export interface TrainingVariant {
   name: string;
   /** what sets it apart */
   settings: Record<string, unknown>;
-  /** bands of the predicted figures, from left-out measurements; absent where none was validated */
-  model_error?: ErrorRow[];
+  /** bands of the predicted figures, from left-out measurements */
+  model_error: ErrorRow[];
   /** how long it takes */
   step: StepFigures;
   /** how busy accelerators are */

@@ -119,9 +119,10 @@ def test_tables_add_up(finished):
         finished.table("rank")
 
 
-def test_the_printed_card_has_six_lines(finished):
+def test_the_printed_card_has_seven_lines(finished):
     lines = str(finished).splitlines()
-    assert len(lines) == 6
+    assert len(lines) == 7
+    assert lines[2].startswith("model error step ")
     assert lines[0].startswith("small: 2 variants")
     assert lines[-1].endswith("report.html")
 

@@ -30,7 +30,7 @@ def known(monkeypatch):
 def row(figure="cpmt", typical=1.0, low=0.9, high=1.3, between=0.1):
     return ErrorRow(
         figure=figure, family="f", low=low * typical, typical=typical, high=high * typical, between=between,
-        rows=9, sources=2, held_out="source",
+        rows=9, sources=2, held_out="source", prices=None,
     )  # fmt: skip
 
 

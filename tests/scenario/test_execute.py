@@ -17,7 +17,8 @@ from railyard.scenario import load
 from railyard.study.study import run as execute
 
 VARIANT_KEYS = {
-    "name", "settings", "layout", "step", "storage", "utilization", "time", "lockstep", "jct", "power", "capex", "cpmt",
+    "name", "settings", "model_error",
+    "layout", "step", "storage", "utilization", "time", "lockstep", "jct", "power", "capex", "cpmt",
     "bottleneck", "network", "memory", "timeline", "topology", "collectives", "warnings", "digest",
 }  # fmt: skip
 

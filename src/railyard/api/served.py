@@ -125,7 +125,7 @@ def explain(result: Result) -> str:
 
 
 def card(result: Result, report: Path | None) -> str:
-    """Six lines on a run."""
+    """Seven lines on a run."""
     best = best_variant(result)
     serving = best.serving
     many = len(result.served)

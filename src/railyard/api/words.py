@@ -1,4 +1,4 @@
-"""A result in words: the comparison's figures, a card of six lines, and an explanation."""
+"""A result in words: the comparison's figures, a card of seven lines, and an explanation."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def exposed_words(variant: StepVariant) -> str:
 
 
 def card(result: Result, report: Path | None) -> str:
-    """Six lines on a run; of several jobs a line each."""
+    """Seven lines on a run; of several jobs a line each."""
     if jobs.are_jobs(result):
         return jobs.card(result, report)
     if served.is_served(result):

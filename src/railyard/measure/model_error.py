@@ -72,7 +72,6 @@ class ModelError:
         ends = (typical * (1.0 + self.low), typical * (1.0 + self.high))
         if inverse:
             ends = (typical / (1.0 + self.high), typical / (1.0 + self.low))
-        beside = {} if prices is None else {"prices": prices}
         return ErrorRow(
             figure=figure,
             family=f"{self.question}: {self.family}",
@@ -83,7 +82,7 @@ class ModelError:
             rows=self.rows,
             sources=self.sources,
             held_out=self.held_out,
-            **beside,
+            prices=prices,
         )
 
 

@@ -21,9 +21,7 @@ class ErrorRow(Figures):
     rows: Count = Field(description="measurements that it rests on")
     sources: Count = Field(description="whose measurements they are")
     held_out: str = Field(description="what the constants had not seen: source, operator, model; nothing: in sample")
-    prices: Band | None = Field(
-        default=None, description="the same figure by prices alone, beside the band; absent where it has no price"
-    )
+    prices: Band | None = Field(description="the same figure by prices alone; null where it has no price")
 
     @property
     def widest(self) -> float:
@@ -34,7 +32,7 @@ class ErrorRow(Figures):
     def _ordered(self) -> Self:
         slack = SAME * max(abs(self.high), 1e-12)
         if not self.low - slack <= self.typical <= self.high + slack:
-            raise ValueError(f"{self.figure}: {self.typical} is not between {self.low} and {self.high}")
+            raise ValueError(f"{self.figure}: low, typical and high are not in order")
         return self
 
 

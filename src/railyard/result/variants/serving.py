@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from railyard.result.model_error import ErrorRow
 from railyard.result.serving import ModelServing, ServingFigures
 from railyard.result.variants.variant import BaseVariant
 
@@ -19,4 +20,5 @@ class ServedVariant(BaseVariant):
 class ServingVariant(ServedVariant):
     """One model that answers requests."""
 
+    model_error: tuple[ErrorRow, ...] = Field(description="bands of the predicted figures, from left-out measurements")
     serving: ModelServing = Field(description="what became of the requests")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from railyard.result.model_error import ErrorRow
 from railyard.result.money import TrainingCost
 from railyard.result.training import CommunicationFigures
 from railyard.result.variants.variant import StepVariant
@@ -12,6 +13,7 @@ from railyard.result.variants.variant import StepVariant
 class TrainingVariant(StepVariant):
     """A training step, what it costs and what would help."""
 
+    model_error: tuple[ErrorRow, ...] = Field(description="bands of the predicted figures, from left-out measurements")
     layout: str = Field(description="parallelism in words")
     cpmt: TrainingCost = Field(description="cost per million goodput tokens")
     communication: CommunicationFigures | None = Field(
