@@ -7,7 +7,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from railyard.errors import InputError
+from railyard.errors import InputError, Problem, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,14 +46,15 @@ def read_rows(path: Path, required: Sequence[str], row: Callable[[Cells, int, li
         row: Makes a row of its cells, its line (from 1), and the header.
 
     Raises:
-        InputError: The file is missing, is no text, or lacks a column that every table must have.
+        InputError: The file is missing, is no text, lacks a column that every table must have, or has cells that are
+            wrong: all of them, each with line and column.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as handle:
             reader = csv.DictReader(handle)
             header = list(reader.fieldnames or [])
             _check(header, required, path)
-            return [row(cells, reader.line_num, header) for cells in reader]
+            return _rows(reader, header, row, path)
     except FileNotFoundError as error:
         raise InputError("there is no such table", file=path) from error
     except UnicodeDecodeError as error:
@@ -62,6 +63,22 @@ def read_rows(path: Path, required: Sequence[str], row: Callable[[Cells, int, li
     except (csv.Error, OSError) as error:
         said = str(error.strerror if isinstance(error, OSError) else error)
         raise InputError(f"the table cannot be read as CSV: {said}", file=path) from error
+
+
+def _rows(
+    reader: csv.DictReader[str], header: list[str], row: Callable[[Cells, int, list[str]], T], path: Path
+) -> list[T]:
+    """Every row; what is wrong with any is raised at once."""
+    found: list[T] = []
+    problems: list[Problem] = []
+    for cells in reader:
+        try:
+            found.append(row(cells, reader.line_num, header))
+        except InputError as error:
+            problems += error.located(file=path).problems
+    if problems:
+        raise InputError.many(problems)
+    return found
 
 
 def _check(header: list[str], required: Sequence[str], path: Path) -> None:
@@ -76,20 +93,73 @@ def _check(header: list[str], required: Sequence[str], path: Path) -> None:
         )
 
 
-def number_of(text: Mapping[str, str], name: str, low: float, high: float, *, integer: bool = False) -> float:
-    """A cell as a number.
+@dataclass(frozen=True)
+class Column:
+    """What a cell of a column may hold: a number in a range, or one of some words.
+
+    Attributes:
+        low, high: Bounds of a number, both allowed.
+        integer: Whether it has no fraction.
+        words: The words that it may be; empty for numbers.
+    """
+
+    low: float = 0.0
+    high: float = 1e15
+    integer: bool = False
+    words: tuple[str, ...] = ()
+
+    @property
+    def allowed(self) -> str:
+        """What may stand there, for messages."""
+        if self.words:
+            return ", ".join(self.words)
+        if self.integer:
+            return f"an integer from {self.low:.0f} to {self.high:.0f}"
+        return f"a number from {self.low:g} to {self.high:g}"
+
+    def holds(self, cell: str) -> bool:
+        """Whether the cell is right."""
+        if self.words:
+            return cell in self.words
+        try:
+            value = float(cell)
+        except ValueError:
+            return False
+        return self.low <= value <= self.high and not (self.integer and value != int(value))
+
+
+FLAG = Column(words=("0", "1"))
+"""A column of yes and no."""
+
+
+def checked(cells: Cells, line: int, header: list[str], columns: Mapping[str, Column]) -> dict[str, str]:
+    """Cells as text by column, each right for its column; empty ones are left out.
+
+    Args:
+        cells: Of the line.
+        line: From 1.
+        header: The columns of the table.
+        columns: What those that are read as numbers or words may hold.
 
     Raises:
-        ValueError: It is none, or out of range; says so with the column's name.
+        InputError: Cells are wrong, or not as many as columns: all of them, with line, column and what is allowed.
     """
-    try:
-        value = float(text[name])
-    except ValueError:
-        raise ValueError(f"{name}: `{text[name]}` is no number") from None
-    if not low <= value <= high or (integer and value != int(value)):
-        kind = f"an integer from {low:.0f} to {high:.0f}" if integer else "a number of zero or more"
-        raise ValueError(f"{name}: `{text[name]}` is not {kind}")
-    return value
+    extra = cells.get(None)
+    missing = sum(cells.get(name) is None for name in header)
+    if extra or missing:
+        count = len(header) + (len(extra) if isinstance(extra, list) else 0) - missing
+        raise InputError(f"{count} cells under {len(header)} columns", line=line)
+    text = cells_of(cells)
+    wrong = [name for name, column in columns.items() if name in text and not column.holds(text[name])]
+    if wrong:
+        raise InputError.many([_wrong(name, text[name], columns[name], line) for name in wrong])
+    return text
+
+
+def _wrong(name: str, cell: str, column: Column, line: int) -> Problem:
+    message = f"`{cell}` is not {column.allowed}" if not column.words else f"`{cell}` is none of its words"
+    hint = did_you_mean(cell, column.words) if column.words else None
+    return Problem(message, line=line, key=name, found=cell, allowed=column.allowed, hint=hint)
 
 
 def cells_of(cells: Cells) -> dict[str, str]:

@@ -142,11 +142,9 @@ def test_json_has_the_promised_shape(report):
 @pytest.mark.parametrize(
     ("cells", "reason"),
     [
-        ({"layers": "many"}, "line 2: layers: `many` is no number"),
-        ({"layers": "3.5"}, "line 2: layers: `3.5` is not an integer from 0 to 4096"),
-        ({"step_time_s": "nan"}, "line 2: step_time_s: `nan` is not a number of zero or more"),
         ({"n_gpu": ""}, "line 2: n_gpu unknown or zero"),
         ({"gpu": "H1000-SXM"}, "H1000-SXM"),
+        ({"gpu": "TPU-trillium"}, "TPU-trillium"),
         ({"tp": "5"}, "not the 512 accelerators of the run"),
         ({"global_batch_seqs": "2047"}, "does not divide over 16 data-parallel replicas"),
         ({"micro_batch": "3"}, "micro-batch 3 does not divide"),
@@ -166,10 +164,38 @@ def test_bad_rows_are_named_and_the_rest_goes_on(catalog, tmp_path, cells, reaso
 
 def test_a_row_with_too_many_cells_is_named(catalog, tmp_path):
     path = tmp_path / "wide.csv"
-    path.write_text("id,n_gpu,gpu,seq_len,global_batch_seqs\nA,8,H100,2048,64,9,9\n")
-    assert single(catalog, path).reason == "line 2: 7 cells under 5 columns"
-    path.write_text("id,n_gpu,gpu,seq_len,global_batch_seqs\nA,8,H100\n")
-    assert single(catalog, path).reason == "line 2: 3 cells under 5 columns"
+    path.write_text("id,n_gpu,gpu,seq_len,global_batch_seqs\nA,8,H100,2048,64,9,9\nB,8,H100\n")
+    with pytest.raises(InputError) as caught:
+        validate_training(path, catalog)
+    assert [(one.line, one.message) for one in caught.value.problems] == [
+        (2, "7 cells under 5 columns"),
+        (3, "3 cells under 5 columns"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "allowed"),
+    [
+        ("seq_parallel", "banana", "0, 1"),
+        ("gated_mlp", "yes", "0, 1"),
+        ("tier", "a", "A, B, C"),
+        ("layers", "many", "an integer from 1 to 4096"),
+        ("layers", "3.5", "an integer from 1 to 4096"),
+        ("layers", "0", "an integer from 1 to 4096"),
+        ("layers", "1000000000", "an integer from 1 to 4096"),
+        ("hidden", "0", "an integer from 1 to 1000000"),
+        ("vocab", "1e12", "an integer from 1 to 100000000"),
+        ("step_time_s", "nan", "a number from 0 to 1e+15"),
+        ("step_time_s", "-1", "a number from 0 to 1e+15"),
+    ],
+)
+def test_a_wrong_cell_is_an_error_with_its_line_and_column(catalog, tmp_path, column, cell, allowed):
+    path = changed(tmp_path / "bad.csv", **{column: cell})
+    with pytest.raises(InputError) as caught:
+        validate_training(path, catalog)
+    (problem,) = caught.value.problems
+    assert (problem.file, problem.line, problem.key) == (str(path), 2, column)
+    assert (problem.found, problem.allowed) == (cell, allowed)
 
 
 @pytest.mark.parametrize("text", ["", "id,gpu\nA,H100\n", "nonsense"])

@@ -104,7 +104,7 @@ class Case:
 
 def case_of(row: Row, catalog: Catalog) -> Case | str:
     """The case of a row, or the reason why there is none."""
-    parts = row.problem or _known(row, catalog)
+    parts = _known(row, catalog)
     if isinstance(parts, str):
         return parts
     model, device, engine = parts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from railyard_validation.csv_rows import TableRow, cells_of, number_of, read_rows
+from railyard_validation.csv_rows import Column, TableRow, checked, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +26,8 @@ _REAL = (
     "power_w",
     "usd_per_mtok",
 )
+COLUMNS = {name: Column() for name in _REAL}
+"""What the cells of a table may hold, by column; others are text."""
 _SAME = ("accelerator", "isl", "osl", "load", "ttft_ms", "tpot_ms")
 
 
@@ -35,32 +37,25 @@ class Row(TableRow):
 
     Attributes:
         real: Numbers; unknown ones are left out.
-        problem: Why the row cannot be read, or "".
     """
 
     real: dict[str, float] = field(default_factory=dict)
-    problem: str = ""
 
 
 def read(path: Path) -> list[Row]:
     """All rows of a table.
 
     Raises:
-        InputError: The file is missing, is no text, or lacks a column that every table must have.
+        InputError: The file is missing, is no text, or lacks a column that every table must have, or has cells
+            that are wrong.
     """
     return read_rows(path, _REQUIRED, _row)
 
 
 def _row(cells: Cells, line: int, header: list[str]) -> Row:
-    text = cells_of(cells)
-    identity = text.get("id", f"line {line}")
-    if cells.get(None) or any(cells.get(name) is None for name in header):
-        return Row(identity, line, text, problem=f"line {line}: not as many cells as the {len(header)} columns")
-    try:
-        real = {name: number_of(text, name, 0.0, 1e15) for name in _REAL if name in text}
-    except ValueError as error:
-        return Row(identity, line, text, problem=f"line {line}: {error}")
-    return Row(identity, line, text, real)
+    text = checked(cells, line, header, COLUMNS)
+    real = {name: float(text[name]) for name in _REAL if name in text}
+    return Row(text.get("id", f"line {line}"), line, text, real)
 
 
 def same_measurement(rows: Sequence[Row]) -> dict[int, int]:
@@ -71,7 +66,7 @@ def same_measurement(rows: Sequence[Row]) -> dict[int, int]:
     """
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        if "ttft_ms" in row.real and "tpot_ms" in row.real and not row.problem:
+        if "ttft_ms" in row.real and "tpot_ms" in row.real:
             groups.setdefault(tuple(row.get(name) for name in _SAME), []).append(row)
     stands = {row.line: row.line for row in rows}
     for group in groups.values():

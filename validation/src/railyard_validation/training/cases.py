@@ -123,8 +123,6 @@ def job_of(row: Row, catalog: Catalog) -> tuple[Training, Machine, tuple[str, ..
     Raises:
         InputError: The row cannot be read, or lacks a fact without which nothing can be predicted.
     """
-    if row.problem:
-        raise InputError(row.problem)
     absent = [name for name in ("n_gpu", "seq_len", "global_batch_seqs") if not row.integers.get(name)]
     if absent:
         raise _SilentRow(f"line {row.line}: {', '.join(absent)} unknown or zero")

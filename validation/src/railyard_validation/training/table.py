@@ -1,7 +1,7 @@
 """Rows of a table of measured training runs: text to typed facts, with line numbers.
 
 The columns are those of `runs.csv` and of `runs_single_node.csv` (see docs/explanation/training.md); a column that a
-table lacks is an unknown fact, a cell that cannot be read makes its row malformed, and the rest goes on.
+table lacks is an unknown fact, a cell that is not what its column may hold is an error.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from railyard_validation.csv_rows import TableRow, cells_of, number_of, read_rows
+from railyard_validation.csv_rows import FLAG, Column, TableRow, checked, read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from railyard_validation.csv_rows import Cells
@@ -33,10 +32,20 @@ _SHAPE = (
 )
 _PLACE = ("n_gpu", "gpus_per_node", "tp", "pp", "dp", "cp", "ep", "micro_batch", "global_batch_seqs")
 _INTEGERS = (*_SHAPE, *_PLACE)
-# A model of more layers is a typing error, and would be counted layer by layer.
-_MOST_LAYERS = 4096
+# More than any model has: typing errors, some of which would be counted layer by layer.
+_MOST = {"layers": 4096, "hidden": 1_000_000, "vocab": 100_000_000, "experts": 100_000}
+# A model without these is none.
+_LEAST = ("layers", "hidden", "heads", "vocab", *_PLACE)
 _STEPS = ("step_time_s", "step_p5_s", "step_p95_s", "step_p99_s")
 _REAL = (*_STEPS, "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu_pct", "mem_gib")
+_FLAGS = ("seq_parallel", "gated_mlp")
+COLUMNS = {
+    **{name: Column(1 if name in _LEAST else 0, _MOST.get(name, 1e12), integer=True) for name in _INTEGERS},
+    **{name: Column() for name in _REAL},
+    **dict.fromkeys(_FLAGS, FLAG),
+    "tier": Column(words=("A", "B", "C")),
+}
+"""What the cells of a table may hold, by column; others are text."""
 
 
 @dataclass(frozen=True)
@@ -46,39 +55,24 @@ class Row(TableRow):
     Attributes:
         integers: Integers; unknown ones are left out.
         real: Other numbers; unknown ones are left out.
-        problem: Why the row cannot be read, or "".
     """
 
     integers: dict[str, int] = field(default_factory=dict)
     real: dict[str, float] = field(default_factory=dict)
-    problem: str = ""
 
 
 def read(path: Path) -> list[Row]:
     """All rows of a table.
 
     Raises:
-        InputError: The file is missing, is no text, or lacks a column that every table must have.
+        InputError: The file is missing, is no text, or lacks a column that every table must have, or has cells
+            that are wrong.
     """
     return read_rows(path, _REQUIRED, _row)
 
 
 def _row(cells: Cells, line: int, header: list[str]) -> Row:
-    text = cells_of(cells)
-    identity = text.get("id", f"line {line}")
-    extra = cells.get(None)
-    missing = [name for name in header if cells.get(name) is None]
-    if extra or missing:
-        count = len(header) + (len(extra) if isinstance(extra, list) else 0) - len(missing)
-        return Row(identity, line, text, problem=f"line {line}: {count} cells under {len(header)} columns")
-    try:
-        integers = {name: int(_number(text, name)) for name in _INTEGERS if name in text}
-        real = {name: _number(text, name) for name in _REAL if name in text}
-    except ValueError as error:
-        return Row(identity, line, text, problem=f"line {line}: {error}")
-    return Row(identity, line, text, integers, real)
-
-
-def _number(text: Mapping[str, str], name: str) -> float:
-    high = _MOST_LAYERS if name == "layers" else 1e15
-    return number_of(text, name, 1 if name in _PLACE else 0, high, integer=name in _INTEGERS)
+    text = checked(cells, line, header, COLUMNS)
+    integers = {name: int(float(text[name])) for name in _INTEGERS if name in text}
+    real = {name: float(text[name]) for name in _REAL if name in text}
+    return Row(text.get("id", f"line {line}"), line, text, integers, real)
