@@ -1,48 +1,35 @@
-"""Prints how well each operator's collective logs are predicted by constants fitted without them.
+"""Fits the constants that are read off logs, to all operators' logs and to all but each one's.
 
-python validation/tools/collectives_left_out.py FOLDER
+python validation/tools/collectives_left_out.py [--out FILE.csv]
+
+FILE is what `validation_page.py` reads, validation/data/nccl/left_out.csv: a row for every operator and constant; the
+operator `none` is the fit to all logs, whose values, rounded, are those of the product.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from railyard import catalog
-from railyard_validation.collectives.compare import spread
-from railyard_validation.collectives.left_out import left_out
+from railyard_validation.collectives import left_out as left
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from railyard_validation.collectives.compare import CollectiveResult
-
-
-def cells(rows: Iterable[CollectiveResult]) -> list[str]:
-    """Median and 90th percentile from 1 MiB, median below."""
-    rows = list(rows)
-    large = spread([row.error for row in rows if row.error is not None and row.error_of == "busbw"])
-    small = spread([row.error for row in rows if row.error is not None and row.error_of == "time"])
-    values = (large.median_abs_error, large.p90_abs_error, small.median_abs_error)
-    return ["-" if value is None else f"{100 * value:.1f} %" for value in values]
+DATA = Path(__file__).resolve().parents[1] / "data" / "nccl"
 
 
 def main() -> None:
-    """The table, one line an operator, and what was fitted."""
-    everything: list[CollectiveResult] = []
-    before: list[CollectiveResult] = []
-    notes = []
-    print("| operator | logs | busbw, median | p90 | time, median | left out: busbw, median | p90 | time, median |")
-    print("|---|---|---|---|---|---|---|---|")
-    for one in left_out(Path(sys.argv[1]), catalog.load()):
-        everything += one.rows
-        before += one.before
-        print("| " + " | ".join([one.operator, str(one.logs), *cells(one.before), *cells(one.rows)]) + " |", flush=True)
-        fitted = ", ".join(f"{name} {value:.4g}" for name, value in one.fitted.items())
-        notes.append(f"{one.operator}: {fitted}; priors kept: {', '.join(one.kept) or 'none'}")
-    print("| " + " | ".join(["all", "", *cells(before), *cells(everything)]) + " |")
-    print("\n" + "\n".join(notes))
+    """Fits; prints the errors of each operator as it goes, and writes the table."""
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("--out", type=Path, help="where the fitted constants are written")
+    out: Path | None = asked.parse_args().out
+    known = left.Logs(DATA, catalog.load())
+    fits = [left.FittedWithout("none", known.fit(known.logs))]
+    for operator in known.operators:
+        fits.append(known.fit_without(operator))
+        judged = left.judge(known, fits[-1])
+        print(f"{operator}: {left.errors(judged.rows)}, with it {left.errors(judged.before)}", flush=True)
+    if out is not None:
+        left.write(fits, out)
 
 
 if __name__ == "__main__":

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import validation_collectives
 import validation_serving
 
 from railyard import catalog
 from railyard_validation import page as validation
-from railyard_validation.collectives.compare import validate_collectives
-from railyard_validation.collectives.launch import CLASSES
 from railyard_validation.training.cases import kind, predicted_s, read_cases
 from railyard_validation.training.compare import validate_training
 from railyard_validation.training.fit import scored, smallest_scale
@@ -25,7 +24,6 @@ from railyard_validation.training.memory import validate_memory
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from railyard_validation.collectives.compare import CollectivesReport
     from railyard_validation.training.cases import Case
     from railyard_validation.training.compare import TrainingReport
 
@@ -54,7 +52,6 @@ def main() -> None:
     causes = _causes()
     cases, single = read_cases(RUNS, known)[0], read_cases(SINGLE, known)[0]
     steps, peaks = validate_training(RUNS, known), validate_memory(RUNS, known)
-    collectives = validate_collectives(DATA / "nccl", known)
     page = validation.of_training(steps, causes)
     apart = _without_source(cases, single)
     validation.write(
@@ -73,8 +70,8 @@ def main() -> None:
         PAGES / "training.md",
     )
     validation.write(_with(validation.of_training(peaks, causes), lead=MEMORY), PAGES / "memory.md")
-    validation.write(_with(validation.of_collectives(collectives), lead=COLLECTIVES), PAGES / "collectives.md")
-    whole = [*_training_goals(steps, single, apart), *_memory_goals(peaks), *_collective_goals(collectives)]
+    collectives = validation_collectives.write(DATA / "nccl", PAGES / "collectives.md", known)
+    whole = [*_training_goals(steps, single, apart), *_memory_goals(peaks), *collectives]
     whole += validation_serving.write(known)
     lines = ["| " + " | ".join(cells) + " |\n" for cells in whole]
     (PAGES / "index.md").write_text(INDEX.format(goals="".join(lines)), encoding="utf-8")
@@ -113,9 +110,6 @@ table only where their source has no others."""
 MEMORY = """Written by `validation/tools/validation_page.py` from the rows of `validation/data/training/runs.csv`
 that publish a peak of memory; kept fresh by continuous integration. No constant is fitted: the laws stand in
 [memory](../explanation/memory.md)."""
-COLLECTIVES = """Written by `validation/tools/validation_page.py` from the logs of `validation/data/nccl`; kept
-fresh by continuous integration. Each row is one size of one log; what was assumed and where constants come from
-stands in [collectives](../explanation/collectives.md)."""
 CAUSES = """
 ## What may stand behind an error
 
@@ -231,19 +225,6 @@ def _memory_goals(report: TrainingReport) -> list[Goal]:
         for name, errors in report.sources().items()
         if name in ("SimuMax", "torchtitan")
     ]
-
-
-def _collective_goals(report: CollectivesReport) -> list[Goal]:
-    large = report.of(error_of="busbw", healthy=True)
-    figures = f"{100 * (large.median_abs_error or 0):.1f} %, {100 * (large.p90_abs_error or 0):.1f} %"
-    operators = "by operator: [collectives](../explanation/collectives.md)"
-    text = "busbw from 1 MiB, healthy logs: median, 90th percentile"
-    found = [(text, str(large.n), "8 %, 20 %", figures, operators)]
-    for launch in CLASSES:
-        small = report.of(error_of="time", launch=launch, healthy=True)
-        text = f"time below 1 MiB, {launch} launches: median"
-        found.append((text, str(small.n), "25 %", f"{100 * (small.median_abs_error or 0):.1f} %", operators))
-    return found
 
 
 def _absolute(cases: Sequence[Case], predicted: Sequence[float]) -> list[float]:

@@ -139,8 +139,11 @@ def _allowed(case: Case, policy: CollectivePolicy, group: str) -> list[tuple[str
         if refusal is None and wanted in (None, name):
             able += [(name, spoken) for spoken in algorithm.protocols]
     left = [item for item in able if protocol in (None, item[1])]
-    if protocol is None and case.machine.simple_only and case.shape.domains > 1:
-        left = [item for item in left if item[1] == "simple"] or left
+    carrier = case.machine.transport
+    if protocol is None and case.shape.domains > 1:
+        left = [item for item in left if item[1] in carrier.protocols] or left
+    if wanted is None and carrier.families and case.shape.domains > 1:
+        left = [item for item in left if ALGORITHMS.get(item[0]).family in carrier.families] or left
     if not left:
         spoken = sorted({item[1] for item in able})
         what = f"`{wanted}`" if wanted else f"an algorithm for {kind_word(kind)}"
@@ -159,9 +162,7 @@ def _library_score(
     score = np.full((len(candidates), len(size_bytes)), np.inf)
     if case.kind == CollectiveKind.ALL_TO_ALL:
         inside = by_channels(case.machine, case.shape.domains)
-        small = size_bytes / case.shape.ranks <= (
-            peers.ll_bytes(case.shape.ranks, case.measured) if inside else PEER_LL_BYTES
-        )
+        small = size_bytes / case.shape.ranks <= (peers.ll_bytes(case.shape.ranks) if inside else PEER_LL_BYTES)
         for row, (name, protocol) in enumerate(candidates):
             if name == "pairwise":  # grouped sends: LL for small messages, Simple otherwise
                 score[row] = np.where(small == (protocol == "ll"), 0.0, 1.0)

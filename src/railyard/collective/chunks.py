@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
 KIB = 1 << 10
 
-SYNC_RANKS = 16
-"""Ranks beyond which a domain's synchronisation grows by `SYNC_BEYOND` of that a rank: 64 GB200 take 28 us a loop."""
+LL_SHOT_BYTES = 512 * 8
+"""Data that the threads of a channel pass on at once with LL: 512 of 8 bytes (NCCL 2.30)."""
+
+MANY_RANKS = 16
+"""Ranks of a domain beyond which in-switch reduction reaches NCCL's lower efficiency of Blackwell: racks."""
 
 
 def channels_of(case: Case) -> int:
@@ -39,6 +42,25 @@ def tree_fill_us(case: Case, protocol: str, size: NDArray[np.float64]) -> NDArra
     each: NDArray[np.float64] = np.minimum(chunk, size / channels)
     hops = (shape.per_domain - 1) / inside + (depth / outside if depth else 0.0)
     return 2 * each * hops
+
+
+def ll_channels(case: Case, size: NDArray[np.float64], *, parts: int) -> NDArray[np.float64]:
+    """Channels that data fills with LL, float64[k]: NCCL opens another one where each has a shot for every part.
+
+    Args:
+        case: What is to be done where.
+        size: float64[k], bytes.
+        parts: Into how many parts an algorithm cuts a channel's data: a ring one for each rank.
+    """
+    filled: NDArray[np.float64] = np.clip(np.ceil(size / (LL_SHOT_BYTES * parts)), 1, 2 * channels_of(case))
+    return filled
+
+
+def ll_shot_us(case: Case, size: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Time of a hop's first shot of LL in a tree, float64[k]: flags double its bytes."""
+    shot = np.minimum(size / ll_channels(case, size, parts=1), LL_SHOT_BYTES)
+    passed: NDArray[np.float64] = 2 * shot / (1e3 * case.measured.channel_gbs)
+    return passed
 
 
 def tree_chunk_bytes(
@@ -112,8 +134,7 @@ def switch_chunk_bytes(size_bytes: NDArray[np.float64], heads: int) -> NDArray[n
 
 
 def switch_sync_us(case: Case) -> float:
-    """Synchronisation of one loop of in-switch reduction."""
+    """Synchronisation of one loop of in-switch reduction: a fixed part, and one for each rank that all wait for."""
     generation = constants.generation_name(case.machine.architecture)
-    ranks = case.shape.per_domain
-    counted = min(ranks, SYNC_RANKS) + case.measured.sync_beyond * max(ranks - SYNC_RANKS, 0)
-    return case.measured.switch_sync_us.get(generation, case.measured.switch_sync_us["blackwell"]) * counted
+    factor = case.measured.hop_factor(generation, "ll")
+    return factor * (case.measured.switch_sync_us + constants.MULTICAST_RANK_US * case.shape.per_domain)

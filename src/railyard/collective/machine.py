@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective.measured import MEASURED, LogConstants
+from railyard.collective.transports import VERBS, Transport, transport_of
 
 if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.collective.shape import Shape
     from railyard.graph import CollectiveKind
 
-
-SIMPLE_ONLY = ("efa-v1-100g",)
-"""NICs that may write a message out of order, which LL and LL128 cannot stand: the plugin for the first EFA (P4d, P4de)
-sets NCCL_PROTO to Simple, and exempts P5 (aws-ofi-nccl, issue 76 and pull request 280)."""
 
 LIBRARIES = {"nvidia": "nccl", "amd": "rccl"}
 
@@ -44,7 +41,7 @@ class CollectiveMachine:
         path_latency_ps: One way between two ranks of different domains, near and far ones alike, no queue.
         next_latency_ps: The same between a domain and the next one.
         sharp: Whether the network's switches reduce.
-        simple_only: Whether LL and LL128 are not safe through its NICs.
+        transport: What carries its messages between domains, and what that leaves the library to choose.
         measured: Constants of its library that were read off logs.
     """
 
@@ -65,7 +62,7 @@ class CollectiveMachine:
     path_latency_ps: int
     next_latency_ps: int
     sharp: bool
-    simple_only: bool = False
+    transport: Transport = VERBS
     measured: LogConstants = field(default=MEASURED, hash=False)
 
 
@@ -110,7 +107,7 @@ def machine_of(cluster: Cluster, measured: LogConstants = MEASURED) -> Collectiv
         path_latency_ps=int(far_ps),
         next_latency_ps=int(next_ps),
         sharp=network.fabric.sharp,
-        simple_only=cluster.nic.name in SIMPLE_ONLY,
+        transport=transport_of(cluster.nic.name, cluster.hardware.server.name),
         measured=measured,
     )
 

@@ -1,95 +1,94 @@
 """Constants of collective libraries that were read off published logs: what their sources leave out.
 
-Each says on which measurements it rests. What the libraries state themselves is in `tuner`.
+Each says on which measurements it rests; `validation/tools/collectives_left_out.py` fits them, from the priors named in
+`railyard_validation.collectives.left_out`. What the libraries state themselves is in `tuner`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from railyard.collective.tuner import constants
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 KIB = 1 << 10
 
+SOFTWARE_US: Mapping[str, float] = {
+    "ll": constants.NETWORK_US["tree"][0],
+    "ll128": constants.NETWORK_US["tree"][1],
+    "simple": constants.NETWORK_US["tree"][2] - constants.NETWORK_PATH_US,
+}
+"""A step through a NIC without the path itself: proxy thread, doorbell, flag, for Simple the flush. NCCL's constants of
+a tree. Those of LL and LL128 are taken without taking the path off them: floors of two and four servers (8 x H100 and
+8 x A100 over InfiniBand) are 8.1 us a step of LL with its path."""
+
 
 @dataclass(frozen=True)
 class LogConstants:
-    """The constants, in us, GB/s and bytes; shares of 1."""
+    """The constants, in us, GB/s and bytes; shares and factors of 1."""
 
-    software_us: Mapping[str, float] = field(
-        default_factory=lambda: {"ll": 5.0, "ll128": 8.0, "simple": 10.5}, hash=False
-    )
-    """A step through a NIC without the path itself: proxy thread, doorbell, flag, for Simple the flush. NCCL's
-    constants are 5.0, 8.5 and 14 us with the path, of which 3 to 3.5 us are InfiniBand; LL and LL128 are raised to the
-    floors of logs of two and four servers (8 x H100 and 8 x A100 over InfiniBand: 8.1 us a step with its path)."""
+    ampere_hop: float = 1.85
+    """On NCCL's time of a step inside a domain, for Volta and Ampere, whose links and SMs are slower than those of the
+    Hopper it was tuned on: 32 A100 on four servers 55 us; from 16 to 64 MiB 8 A100 are 40 to 60 us above it."""
 
-    hop_factor: Mapping[str, float] = field(
-        default_factory=lambda: {"volta": 1.7, "ampere": 1.7, "hopper": 1.0, "blackwell": 2.1}, hash=False
-    )
-    """On NCCL's 0.6 us a step of LL (and on LL128) inside a domain. Floors of logs: 8 H100 13 to 17 us for 14 steps; 32
-    A100 on four servers 55 us; Blackwell 16 us for 7 steps (B200), 17.9 for 6 and 30 for 14 (GB300)."""
+    blackwell_hop: float = 2.25
+    """The same for Blackwell's LL and LL128 and for its synchronisation of in-switch reduction: 16 us for 7 steps
+    (B200), 17.9 for 6 and 30 for 14 (GB300). NCCL 2.31 itself starts LL kernels of a domain with 4.5 us on Hopper and
+    8.5 on Blackwell."""
 
-    simple_hop_factor: Mapping[str, float] = field(
-        default_factory=lambda: {"volta": 1.7, "ampere": 1.7, "hopper": 1.0, "blackwell": 1.0}, hash=False
-    )
-    """The same on NCCL's 3.4 us a step of Simple: 8 A100 are 40 to 60 us above it from 16 to 64 MiB, 16 A100
-    likewise."""
-
-    gather_share: float = 0.95
-    """Share of the planned rate that a ring's all-gather reaches, which also copies its own part: 223 of 240 GB/s (8
-    A100), 329 of 360 (2 x 8 H200), 672 of 722 (8 B200); all-reduce and reduce-scatter reach 0.97 to 1."""
-
-    peer_us: float = 0.25
+    peer_us: float = 0.3
     """Posting one more message of an all-to-all: 10.9 us for 8 ranks, 15 us for 8 over two trays."""
 
-    rccl_peer_us: float = 1.2
+    rccl_peer_us: float = 1.05
     """The same by RCCL: 38 us for 16 ranks of MI355X on two servers."""
 
-    peer_base_us: float = 8.5
-    """Floor of grouped sends and receives: 9.1 us send-receive, 10.9 us all-to-all on B200."""
+    peer_share: float = 0.907
+    """Share of the planned scale-up rate of kernels that only copy: grouped sends (224 of 240 GB/s on A100, 673 of 722
+    on B200, 667 of 722 on GB300) and a ring's all-gather, which also copies its own part (223 of 240 on A100, 329 of
+    360 on 2 x 8 H200, 672 of 722 on B200); all-reduce and reduce-scatter reach 0.97 to 1."""
 
-    peer_share: float = 0.93
-    """Share of the planned scale-up rate in grouped sends: 224 of 240 (A100), 673 of 722 (B200), 667 of 722 GB/s
-    (GB300)."""
-
-    switch_share: float = 0.88
+    switch_share: float = 0.883
     """Share of the planned scale-up rate that in-switch reduction reaches between synchronisations: H200 with 4 to 8
     ranks; 12.6 more MB in a loop of 8 GB300 take 22.2 us."""
 
-    switch_many_ranks: float = 0.87
-    """Factor on it with more than 16 ranks in a domain: GB200 and GB300 with 64 ranks."""
+    switch_sync_us: float = 3.1
+    """Fixed part of the synchronisation of a loop of in-switch reduction on Hopper; see `chunks.switch_sync_us`. The
+    times of 8 H100 (4.1 us) and 8 GB300 (8.0 us) are what two chunk sizes leave."""
 
-    chain_chunk_bytes: float = 64 * KIB
-    """Data of a channel that a rank of a chain passes on at a time, as broadcasts and reductions of 8 A100 fill."""
-
-    mesh_share: float = 0.92
+    mesh_share: float = 0.885
     """Share of the planned rate on a full mesh: 330 of 350 (MI300X), 409 of 430 GB/s (MI355X), 54.7 of 61.4 (one
     link)."""
 
-    mesh_peer_share: float = 0.85
-    """The same in grouped sends: 361 of 430 GB/s (MI355X)."""
-
-    switch_sync_us: Mapping[str, float] = field(default_factory=lambda: {"hopper": 0.5, "blackwell": 1.0}, hash=False)
-    """Synchronisation of a loop of in-switch reduction, for each rank of the domain up to `chunks.SYNC_RANKS`: what the
-    times of 8 H100 (4.1 us) and 8 GB300 (8.0 us) leave when two chunk sizes are compared."""
-
-    sync_beyond: float = 0.25
-    """Share of `switch_sync_us` that each rank beyond `chunks.SYNC_RANKS` adds."""
-
-    channel_gbs: float = 21.2
+    channel_gbs: float = 20.3
     """What one channel copies, Simple: 84.6 GB/s over 4 (ring of sends, B200), 170 over 8 (all-to-all of 4 GB300)."""
 
-    ll_channel_gbs: float = 5.1
-    """The same with LL: 20.4 GB/s over 4 (B200), 41 over 8 (4 GB300)."""
+    fill_bytes: float = 132 * KIB
+    """What a channel has copied before the receiver sees the first of it, at most its part: of grouped sends, and of a
+    chain, as broadcasts and reductions of 8 A100 fill."""
 
-    ll_bytes: float = 512 * KIB
-    """Largest message inside a domain that moves at the rate of LL: the time steps down beyond it in all-to-alls of 4
-    and 8 and in the ring of sends."""
+    @property
+    def software_us(self) -> Mapping[str, float]:
+        """A step through a NIC without its path, by protocol."""
+        return SOFTWARE_US
 
-    fill_bytes: float = 192 * KIB
-    """What a channel has copied before the receiver sees the first of it, at most its part."""
+    @property
+    def ll_channel_gbs(self) -> float:
+        """What one channel copies with LL, by NCCL's ratio to Simple; 20.4 over 4 (B200) and 41 over 8 (GB300) GB/s."""
+        return self.channel_gbs / constants.LL_SLOWER
+
+    @property
+    def mesh_peer_share(self) -> float:
+        """Share of the planned rate in grouped sends on a full mesh: 361 of 430 GB/s (MI355X)."""
+        return self.mesh_share * self.peer_share
+
+    def hop_factor(self, generation: str, protocol: str) -> float:
+        """On NCCL's time of a step inside a domain, for a generation of its constants and a protocol."""
+        if generation in ("volta", "ampere"):
+            return self.ampere_hop
+        return self.blackwell_hop if generation == "blackwell" and protocol != "simple" else 1.0
 
 
 MEASURED = LogConstants()

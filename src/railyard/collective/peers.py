@@ -26,6 +26,10 @@ power of two)."""
 LARGEST_PART_BYTES = 16 * MIB
 """Part of a channel above which a peer gets twice as many channels (32 steps of 512 KiB)."""
 
+LL_BYTES = CHANNELS * 16 * KIB
+"""Largest message that moves at the rate of LL, NCCL's 16 KiB on each of the channels of grouped sends: the time steps
+down beyond it in all-to-alls of 4 and 8 and in a ring of sends."""
+
 LL_PART_BYTES = 128 * KIB
 """The same for one channel, which bounds communicators so large that a peer has fewer than four."""
 
@@ -49,9 +53,9 @@ def channels_of_peer(ranks: int, message_bytes: NDArray[np.float64]) -> NDArray[
     return channels
 
 
-def ll_bytes(ranks: int, measured: LogConstants) -> float:
+def ll_bytes(ranks: int) -> float:
     """Largest message to one peer that goes by LL."""
-    return min(measured.ll_bytes, LL_PART_BYTES * least_channels(ranks))
+    return min(LL_BYTES, LL_PART_BYTES * least_channels(ranks))
 
 
 def copied_gbs(

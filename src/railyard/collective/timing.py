@@ -24,9 +24,11 @@ import numpy as np
 from railyard.collective import peers
 from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.chunks import (
-    SYNC_RANKS,
+    MANY_RANKS,
     channels_of,
     collnet_fill_us,
+    ll_channels,
+    ll_shot_us,
     switch_loop_bytes,
     switch_sync_us,
     tree_fill_us,
@@ -97,6 +99,8 @@ def timing(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[
         latency += _pipeline_us(case, algorithm, size, rate, inside_us)
     if algorithm.family == "tree" and _fills_chunks(case, protocol):
         latency += tree_fill_us(case, protocol, size)
+    if algorithm.family == "tree" and protocol == "ll" and case.machine.library == "nccl":
+        latency += (steps.scale_up + steps.scale_out) * ll_shot_us(case, size)
     return Timing(latency, steps.paths, rate)
 
 
@@ -163,7 +167,7 @@ def _base_us(machine: CollectiveMachine, algorithm: Algorithm, protocol: str) ->
     if machine.library == "rccl":
         return rccl.BASE_US[index]
     if algorithm.family == "peer":
-        return machine.measured.peer_base_us
+        return constants.BASE_US["ring"][constants.PROTOCOLS.index("simple")]  # one kernel for LL and Simple
     return constants.BASE_US.get(algorithm.family, (0.0, 0.0, 0.0))[index]
 
 
@@ -202,8 +206,8 @@ def _hop_us(machine: CollectiveMachine, algorithm: Algorithm, protocol: str) -> 
         row = algorithm.name if algorithm.family == "collnet" else family
         generation = constants.generation_name(machine.architecture)
         chain = algorithm.route == "chain"
-        factors = machine.measured.simple_hop_factor if protocol == "simple" else machine.measured.hop_factor
-        factor = 1.0 if machine.pcie or (chain and protocol == "simple") else factors[generation]
+        plain = machine.pcie or (chain and protocol == "simple")
+        factor = 1.0 if plain else machine.measured.hop_factor(generation, protocol)
         return factor * (constants.PCI_US if machine.pcie else constants.NVLINK_US)[row][index]
     if machine.library == "rccl":
         return rccl.LINK_US[family][index]
@@ -222,12 +226,15 @@ def _rate_gbs(case: Case, algorithm: Algorithm, protocol: str, size: NDArray[np.
     if protocol == "simple" and algorithm.family != "tree":
         return np.full(size.shape, _simple_gbs(case, algorithm, egress))
     rate = np.full(size.shape, _protocol_gbs(case, algorithm, protocol) / egress)
+    if algorithm.name == "ring" and protocol == "ll" and case.machine.library == "nccl":
+        carried = ll_channels(case, size, parts=case.shape.ranks) * case.measured.channel_gbs / WIRE["ll"]
+        rate = np.minimum(rate, carried / egress)
     return rate * _tree_factor(case, protocol, size) if algorithm.family == "tree" else rate
 
 
 def _tree_factor(case: Case, protocol: str, size: NDArray[np.float64]) -> NDArray[np.float64] | float:
-    """NCCL's factor on a tree's bandwidth; where `tree_fill_us` counts the filling, what is left at large sizes."""
-    if _fills_chunks(case, protocol):
+    """NCCL's factor on a tree's bandwidth; where the filling is counted, what is left at large sizes."""
+    if case.machine.library == "nccl":
         return constants.TREE_CORRECTION[protocol][-1]
     return nccl.tree_correction(protocol, size)
 
@@ -251,7 +258,7 @@ def _simple_gbs(case: Case, algorithm: Algorithm, egress: float) -> float:
     plan = machine.plan_bps / 8e9
     if machine.scale_up == "switched":
         gather = case.kind == CollectiveKind.ALL_GATHER
-        return plan * (case.measured.peer_share if peer else case.measured.gather_share if gather else 1.0) / egress
+        return plan * (case.measured.peer_share if peer or gather else 1.0) / egress
     if machine.scale_up == "mesh" and peer:
         return (
             plan
@@ -282,7 +289,7 @@ def _reducing_share(case: Case, algorithm: Algorithm) -> float:
 
 
 def _switch_share(case: Case) -> float:
-    return case.measured.switch_share * (case.measured.switch_many_ranks if case.shape.per_domain > SYNC_RANKS else 1.0)
+    return case.measured.switch_share * (constants.MANY_RANKS_SHARE if case.shape.per_domain > MANY_RANKS else 1.0)
 
 
 def _protocol_gbs(case: Case, algorithm: Algorithm, protocol: str) -> float:
@@ -313,7 +320,7 @@ def _pipeline_us(
         return np.zeros(size.shape)
     channels = 2 * channels_of(case)  # the library doubles what its graph search finds
     if case.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
-        chunk = np.minimum(case.measured.chain_chunk_bytes, size / (12 * channels))
+        chunk = np.minimum(case.measured.fill_bytes, size / (12 * channels))
         fill: NDArray[np.float64] = (case.shape.ranks - 1) * chunk * channels / (case.machine.plan_bps / 8e6)
         return fill
     loop = channels * case.shape.ranks * 2 * MIB
@@ -371,5 +378,5 @@ def one_after_another(inside: NDArray[np.float64], outside: NDArray[np.float64] 
 def transfer_us(machine: CollectiveMachine, part: str) -> float:
     """Parts of the floor of one send and receive in us: "base", or a hop inside a domain by "ll" or "simple"."""
     if part == "base":
-        return machine.measured.peer_base_us
+        return constants.BASE_US["ring"][constants.PROTOCOLS.index("simple")]
     return _hop_us(machine, ALGORITHMS.get("pairwise"), part) * machine.latency_factor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from railyard import catalog
 from railyard.cli import guard
 from railyard.collective.measured import MEASURED
+from railyard.errors import InputError
 from railyard_validation.collectives import health, nccl_log
 from railyard_validation.collectives import left_out as left
 from railyard_validation.collectives.compare import validate_collectives, validate_log
@@ -17,6 +19,7 @@ from railyard_validation.collectives.constants import CONSTANTS, Constants
 from railyard_validation.collectives.launch import BARE_METAL, CLOUD, PYTHON, Launch, launch_of
 from railyard_validation.collectives.nccl_log import Block, parse
 
+LEFT_OUT = Path(__file__).resolve().parents[2] / "data" / "nccl" / "left_out.csv"
 COLUMNS = "#  size   count  type  redop  root  time  algbw  busbw #wrong  time  algbw  busbw #wrong"
 ROW = "  1024  256  float  sum  -1  16.94  0.06  0.11  0  16.17  0.06  0.11  0"
 
@@ -53,12 +56,12 @@ def test_the_header_tells_the_class_of_launch(config, source, name):
 
 
 def test_a_loop_is_as_slow_as_its_slower_side():
-    """8 A100 driven by one process: 34 to 44 us below 32 KiB, 70 to 102 us at 1 MiB, whatever the collective."""
+    """8 A100 driven by one process: 33 to 44 us below 32 KiB, 70 to 102 us at 1 MiB, whatever the collective."""
     log = _log("1x 8x A100-SXM4-40GB")
     found, _ = launch_of(log, Block(1, gpus_per_process=8), "all-gather", 8)
     sizes = np.array([8, 1 << 20, 1 << 30])
     seen = found.times_us(sizes, np.array([11.0, 25.0, 4000.0]))
-    assert 34 <= seen[0] <= 44
+    assert 33 <= seen[0] <= 44
     assert 70 <= seen[1] <= 102
     assert seen[2] == pytest.approx(4000, rel=0.02)
 
@@ -138,31 +141,59 @@ def test_a_wrong_line_is_named_and_ends_with_a_code(tmp_path, capsys):
 
 
 def test_constants_left_out_come_back(tmp_path, known):
-    """An operator is judged by what others' logs and priors give."""
+    """An operator is judged by what others' logs and priors give: 29 us a call and 12 us for its events, or so."""
     head = ["## collective: all_reduce", "## ranks: 8", COLUMNS.replace("#wrong", "#wrong")]
-    row = "  1048576  262144  float  sum  -1  46.0  22.8  39.9  0  46.0  22.8  39.9  0"
+    row = "  1048576  262144  float  sum  -1  66.0  22.8  39.9  0  66.0  22.8  39.9  0"
     text = "\n".join([*head, row])
     (tmp_path / "1_a.txt").write_text(
         "## config: 1x 8x H200 p5en\n## source: all_reduce_bench.py ml-engineering\n" + text
     )
     (tmp_path / "2_b.txt").write_text("## config: 1x Vultr H200 server\n## source: all_reduce_bench.py\n" + text)
-    found = {one.operator: one for one in left.left_out(tmp_path, known)}
+    logs = left.Logs(tmp_path, known)
+    found = {one.operator: one for one in left.left_out(logs)}
     assert set(found) == {"AWS", "Vultr"}
-    assert "python_events_us" in found["Vultr"].fitted
-    assert all(row.error is not None for one in found.values() for row in one.rows)
+    assert not found["Vultr"].kept
+    index = [constant.name for constant in left.CONSTANTS].index("python_us")
+    without = logs.fit_without("Vultr")
+    assert np.exp(without.x[index]) > 1.2 * left.CONSTANTS[index].prior
+    left.write([without], tmp_path / "left_out.csv")
+    (again,) = left.read(tmp_path / "left_out.csv")
+    assert again.operator == "Vultr"
+    assert again.x == pytest.approx(without.x, abs=1e-4)
 
 
-def test_every_constant_left_out_has_room_on_both_sides():
-    for constant in left.CONSTANTS:
-        assert constant.low <= constant.get(CONSTANTS) <= constant.high, constant.label
-        assert constant.prior in constant.grid()
+def test_a_table_without_a_constant_is_refused(tmp_path):
+    path = tmp_path / "left_out.csv"
+    path.write_text("operator,constant,value\nOCI,host_channel_us,0.2\n")
+    with pytest.raises(InputError, match="constant of OCI is missing"):
+        left.read(path)
+    path.write_text("operator,constant,value\nOCI,host_channel_us,much\n")
+    with pytest.raises(InputError, match="no fitted constant"):
+        left.read(path)
+
+
+def test_shipped_constants_are_those_of_the_fit():
+    """Rounded to two or three digits; `validation/tools/collectives_left_out.py --out` writes the table anew."""
+    everyone = next(fit for fit in left.read(LEFT_OUT) if fit.operator == "none")
+    for constant, value in zip(left.CONSTANTS, np.exp(everyone.x), strict=True):
+        assert constant.get(CONSTANTS) == pytest.approx(value, rel=0.03), constant.name
+
+
+def test_the_operator_left_out_is_predicted_within_the_goals(known):
+    """Median error with the constants fitted to the other operators: 12 % below 1 MiB, 8 % from it (goals of 2026)."""
+    logs = left.Logs(LEFT_OUT.parent, known)
+    rows = [row for fit in left.read(LEFT_OUT) if fit.operator != "none" for row in left.judge(logs, fit).rows]
+    for what, goal in (("time", 0.12), ("busbw", 0.08)):
+        errors = [abs(row.error) for row in rows if row.error_of == what]
+        assert len(errors) > 500
+        assert np.median(errors) < goal
 
 
 def test_one_constant_is_replaced_and_the_others_stay():
-    """Each put into a copy, entries of tables and constants of the product too; what was there before does not move."""
+    """Each put into a copy, those of the product too; what was there before does not move."""
     for constant in left.CONSTANTS:
-        changed = constant.put(CONSTANTS, constant.low)
-        assert constant.get(changed) == constant.low
+        changed = constant.put(CONSTANTS, constant.prior)
+        assert constant.get(changed) == constant.prior
         assert constant.put(changed, constant.get(CONSTANTS)) == CONSTANTS
     assert Constants() == CONSTANTS
 
@@ -173,12 +204,12 @@ def test_constants_reach_the_prediction(known):
     def times(config, constants):
         return np.array([row.predicted_us for row in validate_log(_log(config), known, constants)])
 
-    bare, python = "1x DGX H100", "1x 8x H200 p5en, all_reduce_bench.py"
+    bare, python = "8x B200, 8 B200 GPUs", "1x 8x H200 p5en, all_reduce_bench.py"
     usual = times(bare, CONSTANTS)
-    steps = replace(MEASURED, hop_factor={**MEASURED.hop_factor, "hopper": 3.0})
+    steps = replace(MEASURED, blackwell_hop=MEASURED.blackwell_hop + 2)
     # 1 KiB by LL in a ring of 8: 14 steps, each 0.6 us longer for every 1 of the factor.
     assert times(bare, replace(CONSTANTS, library=steps)) - usual == pytest.approx(2 * 14 * 0.6, rel=1e-6)
-    assert times(python, replace(CONSTANTS, python_host_us=77.0)) == pytest.approx(77.0)
+    assert times(python, replace(CONSTANTS, python_us=77.0)) == pytest.approx(77.0 + CONSTANTS.python_events_us)
     assert (times(bare, CONSTANTS) == usual).all()
 
 

@@ -65,7 +65,7 @@ def lower_transfers(
     inside = legs.source // cluster.scale_up_domain == legs.target // cluster.scale_up_domain
     away = legs.source != legs.target
     counted = inside & by_channels(machine, 1)
-    small = size <= np.where(counted, peers.ll_bytes(ranks, machine.measured), PEER_LL_BYTES)
+    small = size <= np.where(counted, peers.ll_bytes(ranks), PEER_LL_BYTES)
     usage, path_ps = _usage(cluster, legs, inside, away, policy)
     protocol = np.where(small, "ll", "simple")
     factor = np.where(small, WIRE["ll"], WIRE["simple"])

@@ -49,6 +49,15 @@ NETWORK_PATH_US = 3.5
 BOTH_WAYS_SHARE = 0.92
 """Share of the planned rate of kernels that reduce upwards and copy downwards at once (NCCL's trees)."""
 
+LL_SLOWER = 3.8
+"""How much slower NCCL takes LL to be than Simple where flags and not links bound it (its trees)."""
+
+MANY_RANKS_SHARE = 0.74 / 0.85
+"""NCCL's efficiency of in-switch reduction on Blackwell over that on Hopper."""
+
+MULTICAST_RANK_US = 0.137
+"""What one more rank adds to a multicast write inside a domain (NCCL 2.31, copy engines of Blackwell)."""
+
 POST_OVERHEAD_US = 1.0
 """Posting a network operation (Intel x86 and default); three times that for Simple."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard_validation.collectives.constants import CONSTANTS, Constants
+from railyard_validation.collectives.constants import CONSTANTS, HOST_GPU_US, Constants
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,7 +50,7 @@ class Launch:
     Attributes:
         name: One of `CLASSES`.
         host_us: What the host needs for an invocation, whatever its size.
-        host_channel_us: The same for each channel that the size fills.
+        host_channel_us: The same for each further channel that the size fills.
         added_us: On top of the accelerators' own time.
         idle_us: Time to wake a network path that has fallen idle; traffic that takes longer keeps it awake.
     """
@@ -69,7 +69,7 @@ class Launch:
             own_us: float64[k], of accelerators and network.
         """
         channels = np.clip(np.ceil(size_bytes / CHANNEL_BYTES), 1, HOST_CHANNELS)
-        host = self.host_us + self.host_channel_us * channels
+        host = self.host_us + self.host_channel_us * (channels - 1)
         seen: NDArray[np.float64] = np.maximum(host, np.hypot(own_us + self.added_us, self.idle_us))
         return seen
 
@@ -91,26 +91,23 @@ def launch_of(
     own_flags = re.search(r"(?:^|[\s,;])-[nwgb] \d", log.headers.get("config", ""))
     if not own_flags and (_PYTHON.search(about + log.text) or "ml-engineering" in about):
         if _BARRIER.search(log.text):
-            return Launch(PYTHON, added_us=constants.python_barrier_us), (
-                "launched through PyTorch, one call at a time",
-            )
-        return Launch(PYTHON, host_us=constants.python_host_us, added_us=constants.python_events_us), (
-            "launched through PyTorch",
-        )
+            return Launch(PYTHON, added_us=constants.python_us), ("launched through PyTorch, one call at a time",)
+        host_us = constants.python_us + constants.python_events_us
+        return Launch(PYTHON, host_us=host_us, added_us=constants.python_events_us), ("launched through PyTorch",)
     driven = min(block.gpus_per_process, ranks)
     assumed: tuple[str, ...] = ()
     if block.gpus_per_process == 0:
         driven = _driven(about, ranks, several=bool(own_flags))
         assumed = ("one process a GPU, launched by MPI" if driven == 1 else f"one process for {driven} GPUs",)
+    posts = driven * constants.host_peer_us * (ranks - 1) if collective == "all-to-all" else 0.0
+    host_us = driven * HOST_GPU_US
     if driven == 1:
-        return Launch(name), assumed
-    if collective == "all-to-all":
-        posts = driven * constants.host_peer_us * (ranks - 1)
-        return Launch(
-            name, host_us=driven * constants.host_gpu_us + posts, added_us=constants.start_us + posts
-        ), assumed
+        return Launch(name, host_us + posts), assumed
+    together_us = host_us / 2  # kernels of one process start one after another; a rank waits for half of them
+    if posts:
+        return Launch(name, host_us + posts, added_us=together_us + posts), assumed
     handed = constants.host_channel_us if re.search(r"[av]100", about, re.IGNORECASE) else 0.0
-    return Launch(name, driven * constants.host_gpu_us, driven * handed, constants.start_us), assumed
+    return Launch(name, host_us, driven * handed, together_us), assumed
 
 
 def _driven(about: str, ranks: int, *, several: bool) -> int:

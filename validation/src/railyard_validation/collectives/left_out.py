@@ -1,14 +1,17 @@
-"""Collective logs predicted with constants that were fitted without their operator.
+"""Collective logs predicted with constants that were fitted without their system.
 
-Every constant that was read off logs is listed here with what it would be had nobody measured it: the library's own
-constant, or nothing. To judge an operator, its logs are taken out; each constant that they feel is fitted to the other
-operators' logs, one constant after another and twice, from these priors. One that no other operator's logs feel keeps
+Every constant that was read off logs is listed here with what it would be had nobody measured it, and how far that may
+be off: what a library's own source states of it, another's measurement, or a guess, and each says which. The constants
+minimise the miss of the logs less that of the priors (`robust`). To judge an operator, its logs are taken out and the
+constants are fitted anew to the other operators' logs, from these priors. One that no other operator's logs feel keeps
 its prior.
 """
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -16,109 +19,95 @@ import numpy as np
 
 from railyard.errors import InputError
 from railyard_validation.collectives import nccl_log
-from railyard_validation.collectives.compare import validate_log
+from railyard_validation.collectives.compare import spread, validate_log
 from railyard_validation.collectives.constants import CONSTANTS as MEASURED
 from railyard_validation.collectives.constants import Constants
 from railyard_validation.collectives.health import listed_as_odd, number_of, operator_of
+from railyard_validation.robust import Priors, Rows, minimise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from railyard.catalog import Catalog
     from railyard_validation.collectives.compare import CollectiveResult
     from railyard_validation.collectives.nccl_log import NcclLog
 
-LARGEST = 0.7
-"""Errors beyond exp(0.7) count as this: a log that something else ails must not pull a constant."""
+    F = NDArray[np.float64]
 
-PASSES = 2
-STEPS = 10
+KIB = 1 << 10
+COLUMNS = ("operator", "constant", "value")
+STEP = 0.05
+"""By which the logarithm of a constant is moved for its slope; a protocol's change of size is no slope."""
+
+ROWS_OF_LOG = 10
+"""A log's sizes and halves share its machine and its day: together they weigh as so many rows at most."""
+
+MISS = Rows(spread=0.1, huber=2.0)
+ITERATIONS = 40
+PRECISION = 1e-4
 
 
 @dataclass(frozen=True)
 class Constant:
-    """One constant that was read off logs.
+    """One constant that is read off logs.
 
     Attributes:
         name: Field of `Constants`, or of its `library`.
         prior: What it would be had nobody measured it.
-        low: Least value that is tried.
-        high: Largest value that is tried.
-        key: Entry of it, where it is a table.
+        spread: One standard deviation of the prior's logarithm.
+        source: Where the prior comes from.
+        most: Largest value.
     """
 
     name: str
     prior: float
-    low: float
-    high: float
-    key: str = ""
-
-    @property
-    def label(self) -> str:
-        """Name and entry."""
-        return f"{self.name}[{self.key}]" if self.key else self.name
+    spread: float
+    source: str
+    most: float = np.inf
 
     def get(self, constants: Constants) -> float:
         """Its value among these."""
-        value = attrgetter(self.name)(constants)
-        return float(value[self.key] if self.key else value)
+        return float(attrgetter(self.name)(constants))
 
     def put(self, constants: Constants, value: float) -> Constants:
         """These with another value of it."""
         field = self.name.removeprefix("library.")
-        changed: Any = {**attrgetter(self.name)(constants), self.key: value} if self.key else value
+        changed: Any = {field: value}
         if field == self.name:
-            return replace(constants, **{field: changed})
-        return replace(constants, library=replace(constants.library, **{field: changed}))
-
-    def grid(self) -> list[float]:
-        """Values that are tried: even steps from zero, even factors otherwise; the prior too."""
-        spread = np.linspace if self.low <= 0 else np.geomspace
-        return sorted({self.prior, *(float(value) for value in spread(self.low, self.high, STEPS))})
+            return replace(constants, **changed)
+        return replace(constants, library=replace(constants.library, **changed))
 
 
-KIB, US = 1 << 10, 1_000_000
 CONSTANTS = (
-    Constant("host_gpu_us", 0.0, 0.0, 9.0),
-    Constant("host_channel_us", 0.0, 0.0, 0.6),
-    Constant("host_peer_us", 0.0, 0.0, 1.8),
-    Constant("start_us", 0.0, 0.0, 60.0),
-    Constant("python_host_us", 0.0, 0.0, 78.0),
-    Constant("python_events_us", 0.0, 0.0, 36.0),
-    Constant("python_barrier_us", 0.0, 0.0, 60.0),
-    Constant("cloud_stack_ps", 0.0, 0.0, 24.0 * US, "aws"),
-    Constant("cloud_stack_ps", 0.0, 0.0, 36.0 * US, "google"),
-    Constant("virtual_rdma_ps", 0.0, 0.0, 36.0 * US, "google"),
-    Constant("tcpx_efficiency", 1.0, 0.4, 1.0),
-    Constant("tcpx_idle_us", 0.0, 0.0, 1500.0),
-    Constant("put_stack_ps", 0.0, 0.0, 18.0 * US),
-    Constant("put_start_us", 0.0, 0.0, 90.0),
-    Constant("library.software_us", 1.75, 1.0, 12.0, "ll"),
-    Constant("library.software_us", 5.25, 2.0, 18.0, "ll128"),
-    Constant("library.software_us", 10.75, 4.0, 24.0, "simple"),
-    Constant("library.hop_factor", 1.0, 0.7, 3.0, "ampere"),
-    Constant("library.hop_factor", 1.0, 0.7, 3.0, "blackwell"),
-    Constant("library.simple_hop_factor", 1.0, 0.7, 3.0, "ampere"),
-    Constant("library.gather_share", 1.0, 0.85, 1.0),
-    Constant("library.peer_us", 0.0, 0.0, 1.0),
-    Constant("library.rccl_peer_us", 0.0, 0.0, 2.4),
-    Constant("library.peer_base_us", 6.6, 4.0, 16.0),
-    Constant("library.peer_share", 1.0, 0.8, 1.0),
-    Constant("library.switch_share", 0.85, 0.7, 1.0),
-    Constant("library.switch_many_ranks", 1.0, 0.7, 1.0),
-    Constant("library.chain_chunk_bytes", 512.0 * KIB, 16.0 * KIB, 512.0 * KIB),
-    Constant("library.mesh_share", 1.0, 0.8, 1.0),
-    Constant("library.mesh_peer_share", 1.0, 0.7, 1.0),
-    Constant("library.switch_sync_us", 0.0, 0.0, 1.5, "hopper"),
-    Constant("library.switch_sync_us", 0.0, 0.0, 2.0, "blackwell"),
-    Constant("library.sync_beyond", 1.0, 0.0, 1.0),
-    Constant("library.channel_gbs", 20.0, 10.0, 40.0),
-    Constant("library.ll_channel_gbs", 10.0, 2.5, 20.0),
-    Constant("library.ll_bytes", 64.0 * KIB, 16.0 * KIB, 2048.0 * KIB),
-    Constant("library.fill_bytes", 512.0 * KIB, 32.0 * KIB, 512.0 * KIB),
+    Constant("host_channel_us", 0.1, 1.0, "guess: a work item of some hundred bytes over PCIe"),
+    Constant("host_peer_us", 1.0, 0.5, "guess: a quarter of a kernel's launch"),
+    Constant("python_us", 25.0, 0.5, "guess: calls of PyTorch's dispatcher are tens of us"),
+    Constant("python_events_us", 8.4, 0.5, "two events, each queued as a kernel is (nccl-tests, issue 123)"),
+    Constant("efa_us", 3.0, 0.5, "20 us a step in AWS' tuner (aws-ofi-nccl), less proxy and path"),
+    Constant("tcpx_efficiency", 0.8, 0.3, "guess: kernel TCP", 1.0),
+    Constant("tcpx_idle_us", 100.0, 1.5, "guess: a sleeping thread"),
+    Constant("put_start_us", 25.0, 0.7, "guess: as a call whose launch nothing hides"),
+    Constant("library.ampere_hop", 1.0, 0.5, "NCCL's constant"),
+    Constant("library.blackwell_hop", 8.5 / 4.5, 0.15, "LL kernels of a domain in NCCL 2.31"),
+    Constant("library.peer_us", 0.4, 0.5, "NCCL's constant for one more peer of CollNetDirect"),
+    Constant("library.rccl_peer_us", 0.4, 1.0, "NCCL's constant for one more peer of CollNetDirect"),
+    Constant("library.peer_share", 0.92, 0.05, "NCCL's share of kernels that do two things at once", 1.0),
+    Constant("library.switch_share", 0.85, 0.1, "NCCL's efficiency of in-switch reduction", 1.0),
+    Constant("library.switch_sync_us", 3.4, 0.5, "NCCL's step of Simple"),
+    Constant("library.mesh_share", 0.94, 0.02, "330 of 350 GB/s (MI300X) and 409 of 430 (MI355X), published", 1.0),
+    Constant("library.channel_gbs", 20.0, 0.2, "NCCL's speed of a channel and link"),
+    Constant("library.fill_bytes", 256.0 * KIB, 0.7, "NCCL's slice of grouped sends is half of 512 KiB"),
 )
-"""Every constant of times that was read off published logs. HOP_FACTOR of Hopper is NCCL's own; Volta's is Ampere's."""
+"""Every constant of times that is read off published logs."""
+
+PRIORS = Priors(
+    at=np.log([constant.prior for constant in CONSTANTS]),
+    spread=np.array([constant.spread for constant in CONSTANTS]),
+    high=np.log([constant.most for constant in CONSTANTS]),
+)
 
 
 @dataclass(frozen=True)
@@ -129,82 +118,197 @@ class LeftOut:
         operator: Who.
         logs: Its healthy logs that hold collectives.
         rows: Its rows under constants fitted without them.
-        fitted: Those constants, by label.
-        kept: Labels of constants that no other operator's logs feel: they kept their priors.
+        kept: Names of constants that its logs feel and no others: they kept their priors.
         before: Its rows under the constants as they stand.
     """
 
     operator: str
     logs: int
     rows: tuple[CollectiveResult, ...]
-    fitted: Mapping[str, float]
     kept: tuple[str, ...]
     before: tuple[CollectiveResult, ...]
 
 
-def left_out(folder: Path, catalog: Catalog) -> Iterator[LeftOut]:
-    """Every operator of a folder of logs, judged without its own logs.
+@dataclass(frozen=True)
+class FittedWithout:
+    """Constants fitted to all logs but one operator's.
+
+    Attributes:
+        operator: Whose logs were left out; `none` for nobody's.
+        x: Their logarithms, in the order of `CONSTANTS`.
+    """
+
+    operator: str
+    x: F
+
+
+class Logs:
+    """Healthy logs, and what constants make of them; what a constant does not touch is predicted once.
+
+    Attributes:
+        logs: Those of a folder that hold collectives.
+    """
+
+    def __init__(self, folder: Path, catalog: Catalog) -> None:
+        """Reads a folder.
+
+        Raises:
+            InputError: It holds no healthy log of a collective.
+        """
+        listed = listed_as_odd(folder) if folder.is_dir() else frozenset()
+        paths = sorted(path for path in folder.glob("*") if path.suffix in (".txt", ".log"))
+        logs = [log for log in map(nccl_log.read, paths) if number_of(log) not in listed]
+        self.logs = [log for log in logs if healthy_rows(log, catalog, MEASURED)]
+        if not self.logs:
+            raise InputError("the folder holds no healthy log of a collective", file=folder, key="logs")
+        self.catalog = catalog
+        self._seen: dict[tuple[str, tuple[float, ...]], list[CollectiveResult]] = {}
+        self._felt = {log.file: self._feels(log) for log in self.logs}
+
+    def _feels(self, log: NcclLog) -> tuple[int, ...]:
+        """Constants with which a log's predictions move."""
+        stands = healthy_rows(log, self.catalog, MEASURED)
+        moved = []
+        for index, constant in enumerate(CONSTANTS):
+            ends = (constant.get(MEASURED) * factor for factor in (0.5, 1.5))
+            others = (healthy_rows(log, self.catalog, constant.put(MEASURED, end)) for end in ends)
+            if any(_times(rows) != _times(stands) for rows in others):
+                moved.append(index)
+        return tuple(moved)
+
+    @property
+    def operators(self) -> list[str]:
+        """Whose logs these are."""
+        return sorted({operator_of(log) for log in self.logs})
+
+    def fit_without(self, operator: str) -> FittedWithout:
+        """Constants fitted to the other operators' logs; the priors where there are none."""
+        others = [log for log in self.logs if operator_of(log) != operator]
+        return FittedWithout(operator, self.fit(others) if others else PRIORS.at)
+
+    def felt(self, log: NcclLog) -> tuple[int, ...]:
+        """Indices of the constants with which a log's predictions move."""
+        return self._felt[log.file]
+
+    def rows(self, log: NcclLog, x: F) -> list[CollectiveResult]:
+        """Rows of a log that are predicted, under constants of these logarithms."""
+        key = (log.file, tuple(float(x[index]) for index in self.felt(log)))
+        if key not in self._seen:
+            self._seen[key] = healthy_rows(log, self.catalog, constants_of(x))
+        return self._seen[key]
+
+    def misses(self, logs: Sequence[NcclLog], x: F) -> F:
+        """Logarithm of predicted over measured, [row]."""
+        return np.concatenate([_misses(self.rows(log, x)) for log in logs])
+
+    def slopes(self, logs: Sequence[NcclLog], x: F) -> F:
+        """Derivatives of the misses by the logarithms of the constants, [row, constant]."""
+        blocks = []
+        for log in logs:
+            stands = _misses(self.rows(log, x))
+            block = np.zeros((len(stands), len(x)))
+            for index in self.felt(log):
+                moved = x.copy()
+                moved[index] -= STEP
+                block[:, index] = (stands - _misses(self.rows(log, moved))) / STEP
+            blocks.append(block)
+        return np.concatenate(blocks)
+
+    def fit(self, logs: Sequence[NcclLog]) -> F:
+        """Logarithms of the constants that minimise the misses of some logs."""
+        counts = [len(self.rows(log, PRIORS.at)) for log in logs]
+        weight = np.concatenate([np.full(count, min(1.0, ROWS_OF_LOG / count)) for count in counts])
+        return minimise(
+            partial(self.misses, logs),
+            partial(self.slopes, logs),
+            PRIORS,
+            replace(MISS, weight=weight),
+            iterations=ITERATIONS,
+            precision=PRECISION,
+        )
+
+
+def constants_of(x: F) -> Constants:
+    """The constants of these logarithms."""
+    found = MEASURED
+    for constant, value in zip(CONSTANTS, np.exp(x), strict=True):
+        found = constant.put(found, float(value))
+    return found
+
+
+def left_out(known: Logs) -> Iterator[LeftOut]:
+    """Every operator of some logs, judged without its own."""
+    for operator in known.operators:
+        yield judge(known, known.fit_without(operator))
+
+
+def judge(known: Logs, fit: FittedWithout) -> LeftOut:
+    """An operator's rows under constants that were fitted without them."""
+    mine = [log for log in known.logs if operator_of(log) == fit.operator]
+    others = {index for log in known.logs if log not in mine for index in known.felt(log)}
+    kept = {index for log in mine for index in known.felt(log)} - others
+    stands = np.log([constant.get(MEASURED) for constant in CONSTANTS])
+    return LeftOut(
+        fit.operator,
+        len(mine),
+        tuple(row for log in mine for row in known.rows(log, fit.x)),
+        tuple(CONSTANTS[index].name for index in sorted(kept)),
+        tuple(row for log in mine for row in known.rows(log, stands)),
+    )
+
+
+def errors(rows: Sequence[CollectiveResult]) -> str:
+    """Median and 90th percentile by class of size, in words."""
+    parts = []
+    for what, name in (("time", "below 1 MiB"), ("busbw", "from 1 MiB")):
+        found = spread([row.error for row in rows if row.error is not None and row.error_of == what])
+        if found.median_abs_error is not None and found.p90_abs_error is not None:
+            parts.append(f"{name} {found.median_abs_error:.1%} ({found.p90_abs_error:.0%})")
+    return ", ".join(parts)
+
+
+def write(fits: Sequence[FittedWithout], path: Path) -> None:
+    """Writes fitted constants, one a line, in place of what the file held."""
+    lines = [",".join(COLUMNS)]
+    for fit in fits:
+        values = zip(CONSTANTS, np.exp(fit.x), strict=True)
+        lines += [f"{fit.operator},{constant.name},{value:.5g}" for constant, value in values]
+    partial_path = path.with_suffix(".part")
+    partial_path.write_text("\n".join(lines) + "\n", "utf-8")
+    partial_path.replace(path)
+
+
+def read(path: Path) -> list[FittedWithout]:
+    """The fitted constants that `write` wrote.
 
     Raises:
-        InputError: The folder holds no healthy log of a collective.
+        InputError: The file lacks a constant of an operator, or holds no number where one belongs.
     """
-    listed = listed_as_odd(folder) if folder.is_dir() else frozenset()
-    paths = sorted(path for path in folder.glob("*") if path.suffix in (".txt", ".log"))
-    logs = [log for log in map(nccl_log.read, paths) if number_of(log) not in listed]
-    logs = [log for log in logs if _rows([log], catalog, MEASURED)]
-    if not logs:
-        raise InputError("the folder holds no healthy log of a collective", file=folder, key="logs")
-    felt = {constant: _feeling(constant, logs, catalog) for constant in CONSTANTS}
-    for operator in sorted({operator_of(log) for log in logs}):
-        yield _without(operator, logs, felt, catalog)
+    found: dict[str, dict[str, float]] = {}
+    with path.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            try:
+                found.setdefault(row["operator"], {})[row["constant"]] = float(row["value"])
+            except (KeyError, TypeError, ValueError):
+                raise InputError("no fitted constant", file=path, found=str(row), allowed=",".join(COLUMNS)) from None
+    fits = []
+    for operator, values in found.items():
+        lacking = [constant.name for constant in CONSTANTS if constant.name not in values]
+        if lacking:
+            raise InputError(f"a constant of {operator} is missing", file=path, key=lacking[0])
+        fits.append(FittedWithout(operator, np.log([values[constant.name] for constant in CONSTANTS])))
+    return fits
 
 
-def _without(
-    operator: str, logs: Sequence[NcclLog], felt: Mapping[Constant, frozenset[str]], catalog: Catalog
-) -> LeftOut:
-    mine = [log for log in logs if operator_of(log) == operator]
-    names = {log.file for log in mine}
-    others = [log for log in logs if log.file not in names]
-    concerned = [constant for constant in CONSTANTS if felt[constant] & names]
-    free = [constant for constant in concerned if felt[constant] - names]
-    known = MEASURED
-    for constant in concerned:
-        known = constant.put(known, constant.prior)
-    for constant in free * PASSES:
-        known = _fit(constant, known, [log for log in others if log.file in felt[constant]], catalog)
-    fitted = {constant.label: constant.get(known) for constant in free}
-    kept = tuple(constant.label for constant in concerned if constant not in free)
-    rows, before = _rows(mine, catalog, known), _rows(mine, catalog, MEASURED)
-    return LeftOut(operator, len(mine), tuple(rows), fitted, kept, tuple(before))
+def healthy_rows(log: NcclLog, catalog: Catalog, known: Constants) -> list[CollectiveResult]:
+    """Rows of a log that are predicted, where nothing says that the machine was not healthy."""
+    return [row for row in validate_log(log, catalog, known) if row.error is not None and not row.odd]
 
 
-def _fit(constant: Constant, known: Constants, logs: Sequence[NcclLog], catalog: Catalog) -> Constants:
-    """The constants with that value of the grid which has the least error; every operator weighs the same."""
-
-    def miss(tried: Constants) -> float:
-        by_operator: dict[str, list[float]] = {}
-        for row in _rows(logs, catalog, tried):
-            if row.predicted_us and row.measured_us:
-                off = min(abs(float(np.log(row.predicted_us / row.measured_us))), LARGEST)
-                by_operator.setdefault(row.operator, []).append(off)
-        return float(np.mean([np.mean(off) for off in by_operator.values()]))
-
-    return min((constant.put(known, value) for value in constant.grid()), key=miss)
+def _times(rows: Sequence[CollectiveResult]) -> list[float | None]:
+    return [row.predicted_us for row in rows]
 
 
-def _feeling(constant: Constant, logs: Sequence[NcclLog], catalog: Catalog) -> frozenset[str]:
-    """Logs whose predictions move with a constant."""
-
-    def times(known: Constants) -> dict[str, list[float | None]]:
-        return {log.file: [row.predicted_us for row in _rows([log], catalog, known)] for log in logs}
-
-    first, *ends = (
-        times(known) for known in (MEASURED, *(constant.put(MEASURED, end) for end in (constant.low, constant.high)))
-    )
-    return frozenset(log.file for log in logs if any(end[log.file] != first[log.file] for end in ends))
-
-
-def _rows(logs: Sequence[NcclLog], catalog: Catalog, known: Constants) -> list[CollectiveResult]:
-    """Healthy rows that are predicted."""
-    rows = [row for log in logs for row in validate_log(log, catalog, known)]
-    return [row for row in rows if row.error is not None and not row.odd]
+def _misses(rows: Sequence[CollectiveResult]) -> F:
+    predicted, measured = (np.array([getattr(row, name) for row in rows]) for name in ("predicted_us", "measured_us"))
+    return np.asarray(np.log(predicted / measured), np.float64)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from railyard import cluster as clusters
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
 from railyard.collective import CollectivePolicy
+from railyard.collective.machine import machine_of
 from railyard.errors import InputError
 from railyard_validation.collectives.constants import CONSTANTS, Constants
 from railyard_validation.collectives.launch import Launch, launch_of
@@ -109,13 +110,16 @@ def setting(
     wish.defaults += assumed
     if re.search(r"\btcpx\b", text, re.IGNORECASE) and several:
         launch = replace(launch, idle_us=constants.tcpx_idle_us)
-    stack_ps = _stack_ps(wish, server, log, catalog, constants, several=several)
+    stack_ps = _stack_ps(wish, server, catalog, constants, several=several)
     policy = _policy(wish, log, block, collective, stack_ps=stack_ps, constants=constants)
     if not re.search(r"\bctran|\bctring\b|\bctsrd\b", log.headers.get("source", "") + text + block.title):
         return Setting(_built(wish, catalog), policy, tuple(wish.defaults), launch)
     launch = replace(launch, added_us=launch.added_us + constants.put_start_us)
-    puts = replace(policy, network_overhead_ps=policy.network_overhead_ps + round(constants.put_stack_ps))
-    return Setting(_built(wish, catalog), puts, tuple(wish.defaults), launch, policy)
+    built = _built(wish, catalog)
+    path_ps = machine_of(built).path_latency_ps
+    # The note of a put is written when the put is acknowledged: one more way there and back.
+    puts = replace(policy, network_overhead_ps=policy.network_overhead_ps + 2 * path_ps)
+    return Setting(built, puts, tuple(wish.defaults), launch, policy)
 
 
 def _server(log: NcclLog, catalog: Catalog) -> tuple[Server, list[str]]:
@@ -223,7 +227,7 @@ def _fabric(wish: _Wish, server: Server, text: str, catalog: Catalog, constants:
     elif "roce" in lowered:
         name = "roce"
     overrides: dict[str, Any] = {}
-    if name is None and vendor in constants.cloud_stack_ps:
+    if name is None and vendor in ("aws", "google"):
         nic = catalog.nic(server.nic)
         name = "uec" if vendor == "aws" else "roce"  # EFA's datagrams take many paths
         overrides["nic_latency_ps"] = nic.send_latency_ps + nic.receive_latency_ps
@@ -251,19 +255,10 @@ def _network_only(wish: _Wish, server: Server, text: str, ranks: int) -> None:
     wish.defaults.append("scale-up switched off: every rank alone with its NICs")
 
 
-def _stack_ps(
-    wish: _Wish, server: Server, log: NcclLog, catalog: Catalog, constants: Constants, *, several: bool
-) -> float:
-    """What a network stack that is no RDMA verbs, or a virtual machine's, adds to every step."""
-    if not several:
-        return 0
-    vendor = catalog.nic(server.nic).vendor.lower()
-    if vendor in constants.cloud_stack_ps:
-        return constants.cloud_stack_ps[vendor] if wish.fabric.name in ("uec", "roce") else 0
-    google = re.search(
-        r"\bgcp\b|\bgoogle|\bgke\b", log.headers.get("source", "") + "; " + log.description, re.IGNORECASE
-    )
-    return constants.virtual_rdma_ps["google"] if google else 0
+def _stack_ps(wish: _Wish, server: Server, catalog: Catalog, constants: Constants, *, several: bool) -> float:
+    """What a network stack that is no RDMA verbs adds to every step."""
+    efa = catalog.nic(server.nic).vendor.lower() == "aws"
+    return 1e6 * constants.efa_us if several and efa and wish.fabric.name in ("uec", "roce") else 0
 
 
 def _policy(
