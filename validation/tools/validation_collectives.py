@@ -62,7 +62,7 @@ def write(folder: Path, page: Path, catalog: Catalog) -> list[tuple[str, ...]]:
         title="Collectives against published logs, each without its operator",
         lead=_lead(rows, stands),
         columns={"median with it": _by_group(stands)},
-        sections=_operators(judged) + _constants(fits) + NOT_MET,
+        sections=_operators(known, judged) + _constants(fits) + NOT_MET,
     )
     validation.write(shown, page)
     return [_goal(rows, stands, what) for what in CLASSES]
@@ -92,7 +92,7 @@ def _by_group(report: CollectivesReport) -> dict[str, str]:
     return {name: f"{100 * (spread(errors).median_abs_error or 0):.1f} %" for name, errors in found.items()}
 
 
-def _operators(judged: Sequence[left.LeftOut]) -> str:
+def _operators(known: left.Logs, judged: Sequence[left.LeftOut]) -> str:
     lines = [
         "\n## By operator\n",
         "| operator | logs | rows | below 1 MiB | with it | from 1 MiB | with it | kept its prior |",
@@ -100,7 +100,7 @@ def _operators(judged: Sequence[left.LeftOut]) -> str:
     ]
     for one in judged:
         sizes = [_pair(rows, what) for what in CLASSES for rows in (one.rows, one.before)]
-        kept = ", ".join(f"`{name}`" for name in one.kept)
+        kept = ", ".join(f"`{name}`" for name in left.kept(known, one.operator))
         lines.append(f"| {one.operator} | {one.logs} | {len(one.rows)} | {' | '.join(sizes)} | {kept} |")
     return "\n".join(
         [*lines, "", "Median (90th percentile). A constant that no other operator's logs feel keeps its prior.\n"]

@@ -30,7 +30,7 @@ a tree. Those of LL and LL128 are taken without taking the path off them: floors
 class LogConstants:
     """The constants, in us, GB/s and bytes; shares and factors of 1."""
 
-    ampere_hop: float = 1.85
+    ampere_hop: float = 1.88
     """On NCCL's time of a step inside a domain, for Volta and Ampere, whose links and SMs are slower than those of the
     Hopper it was tuned on: 32 A100 on four servers 55 us; from 16 to 64 MiB 8 A100 are 40 to 60 us above it."""
 
@@ -45,7 +45,7 @@ class LogConstants:
     rccl_peer_us: float = 1.05
     """The same by RCCL: 38 us for 16 ranks of MI355X on two servers."""
 
-    peer_share: float = 0.907
+    peer_share: float = 0.906
     """Share of the planned scale-up rate of kernels that only copy: grouped sends (224 of 240 GB/s on A100, 673 of 722
     on B200, 667 of 722 on GB300) and a ring's all-gather, which also copies its own part (223 of 240 on A100, 329 of
     360 on 2 x 8 H200, 672 of 722 on B200); all-reduce and reduce-scatter reach 0.97 to 1."""
@@ -54,18 +54,18 @@ class LogConstants:
     """Share of the planned scale-up rate that in-switch reduction reaches between synchronisations: H200 with 4 to 8
     ranks; 12.6 more MB in a loop of 8 GB300 take 22.2 us."""
 
-    switch_sync_us: float = 3.1
+    switch_sync_us: float = 3.07
     """Fixed part of the synchronisation of a loop of in-switch reduction on Hopper; see `chunks.switch_sync_us`. The
     times of 8 H100 (4.1 us) and 8 GB300 (8.0 us) are what two chunk sizes leave."""
 
-    mesh_share: float = 0.885
+    mesh_share: float = 0.92
     """Share of the planned rate on a full mesh: 330 of 350 (MI300X), 409 of 430 GB/s (MI355X), 54.7 of 61.4 (one
     link)."""
 
     channel_gbs: float = 20.3
     """What one channel copies, Simple: 84.6 GB/s over 4 (ring of sends, B200), 170 over 8 (all-to-all of 4 GB300)."""
 
-    fill_bytes: float = 132 * KIB
+    fill_bytes: float = 128 * KIB
     """What a channel has copied before the receiver sees the first of it, at most its part: of grouped sends, and of a
     chain, as broadcasts and reductions of 8 A100 fill."""
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from railyard.collective import model_error
 from railyard.errors import InputError
 from railyard_validation.collectives import nccl_log
 from railyard_validation.collectives.compare import spread, validate_log
@@ -26,7 +27,7 @@ from railyard_validation.collectives.health import listed_as_odd, number_of, ope
 from railyard_validation.robust import Priors, Rows, minimise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 
 KIB = 1 << 10
 COLUMNS = ("operator", "constant", "value")
+LEAST_OPERATORS = 2
+"""A band of fewer operators would say how alike one's machines are."""
+
 STEP = 0.05
 """By which the logarithm of a constant is moved for its slope; a protocol's change of size is no slope."""
 
@@ -118,14 +122,12 @@ class LeftOut:
         operator: Who.
         logs: Its healthy logs that hold collectives.
         rows: Its rows under constants fitted without them.
-        kept: Names of constants that its logs feel and no others: they kept their priors.
         before: Its rows under the constants as they stand.
     """
 
     operator: str
     logs: int
     rows: tuple[CollectiveResult, ...]
-    kept: tuple[str, ...]
     before: tuple[CollectiveResult, ...]
 
 
@@ -163,7 +165,7 @@ class Logs:
             raise InputError("the folder holds no healthy log of a collective", file=folder, key="logs")
         self.catalog = catalog
         self._seen: dict[tuple[str, tuple[float, ...]], list[CollectiveResult]] = {}
-        self._felt = {log.file: self._feels(log) for log in self.logs}
+        self._felt: dict[str, tuple[int, ...]] = {}
 
     def _feels(self, log: NcclLog) -> tuple[int, ...]:
         """Constants with which a log's predictions move."""
@@ -187,12 +189,14 @@ class Logs:
         return FittedWithout(operator, self.fit(others) if others else PRIORS.at)
 
     def felt(self, log: NcclLog) -> tuple[int, ...]:
-        """Indices of the constants with which a log's predictions move."""
+        """Indices of the constants with which a log's predictions move; found once, in a fifth of a second."""
+        if log.file not in self._felt:
+            self._felt[log.file] = self._feels(log)
         return self._felt[log.file]
 
     def rows(self, log: NcclLog, x: F) -> list[CollectiveResult]:
         """Rows of a log that are predicted, under constants of these logarithms."""
-        key = (log.file, tuple(float(x[index]) for index in self.felt(log)))
+        key = (log.file, tuple(float(x[index]) for index in self._felt.get(log.file, range(len(x)))))
         if key not in self._seen:
             self._seen[key] = healthy_rows(log, self.catalog, constants_of(x))
         return self._seen[key]
@@ -216,6 +220,8 @@ class Logs:
 
     def fit(self, logs: Sequence[NcclLog]) -> F:
         """Logarithms of the constants that minimise the misses of some logs."""
+        for log in logs:
+            self.felt(log)
         counts = [len(self.rows(log, PRIORS.at)) for log in logs]
         weight = np.concatenate([np.full(count, min(1.0, ROWS_OF_LOG / count)) for count in counts])
         return minimise(
@@ -245,16 +251,20 @@ def left_out(known: Logs) -> Iterator[LeftOut]:
 def judge(known: Logs, fit: FittedWithout) -> LeftOut:
     """An operator's rows under constants that were fitted without them."""
     mine = [log for log in known.logs if operator_of(log) == fit.operator]
-    others = {index for log in known.logs if log not in mine for index in known.felt(log)}
-    kept = {index for log in mine for index in known.felt(log)} - others
     stands = np.log([constant.get(MEASURED) for constant in CONSTANTS])
     return LeftOut(
         fit.operator,
         len(mine),
         tuple(row for log in mine for row in known.rows(log, fit.x)),
-        tuple(CONSTANTS[index].name for index in sorted(kept)),
         tuple(row for log in mine for row in known.rows(log, stands)),
     )
+
+
+def kept(known: Logs, operator: str) -> tuple[str, ...]:
+    """Names of the constants that an operator's logs feel and no others': without them they keep their priors."""
+    mine = {index for log in known.logs if operator_of(log) == operator for index in known.felt(log)}
+    others = {index for log in known.logs if operator_of(log) != operator for index in known.felt(log)}
+    return tuple(CONSTANTS[index].name for index in sorted(mine - others))
 
 
 def errors(rows: Sequence[CollectiveResult]) -> str:
@@ -267,15 +277,43 @@ def errors(rows: Sequence[CollectiveResult]) -> str:
     return ", ".join(parts)
 
 
+def bands(judged: Sequence[LeftOut]) -> dict[tuple[str, str], model_error.Band]:
+    """Quantiles of measured over predicted time without the operator, by kind of collective and class of size."""
+    rows: dict[tuple[str, str], list[CollectiveResult]] = {}
+    for one in judged:
+        for row in one.rows:
+            size = model_error.BELOW if row.bytes < model_error.MIB else model_error.FROM
+            for kind in (row.collective, model_error.ANY):
+                rows.setdefault((kind, size), []).append(row)
+    found = {}
+    for key, those in sorted(rows.items()):
+        operators = len({row.operator for row in those})
+        if operators >= LEAST_OPERATORS:
+            low, high = np.quantile(np.exp(-_misses(those)), (model_error.LOW, model_error.HIGH))
+            found[key] = model_error.Band(round(float(low), 3), round(float(high), 3), len(those), operators)
+    return found
+
+
+def write_bands(found: Mapping[tuple[str, str], model_error.Band], path: Path) -> None:
+    """Writes the table that `railyard.collective.model_error` reads."""
+    lines = ["kind,size,low,high,rows,operators"]
+    lines += [f"{kind},{size},{b.low},{b.high},{b.rows},{b.operators}" for (kind, size), b in found.items()]
+    _replace(lines, path)
+
+
 def write(fits: Sequence[FittedWithout], path: Path) -> None:
     """Writes fitted constants, one a line, in place of what the file held."""
     lines = [",".join(COLUMNS)]
     for fit in fits:
         values = zip(CONSTANTS, np.exp(fit.x), strict=True)
         lines += [f"{fit.operator},{constant.name},{value:.5g}" for constant, value in values]
-    partial_path = path.with_suffix(".part")
-    partial_path.write_text("\n".join(lines) + "\n", "utf-8")
-    partial_path.replace(path)
+    _replace(lines, path)
+
+
+def _replace(lines: Sequence[str], path: Path) -> None:
+    begun = path.with_suffix(".part")
+    begun.write_text("\n".join(lines) + "\n", "utf-8")
+    begun.replace(path)
 
 
 def read(path: Path) -> list[FittedWithout]:
