@@ -90,7 +90,7 @@ def in_switch() -> Iterator[Row]:
 )
 def two_servers() -> Iterator[Row]:
     """Floor and plateau over three networks."""
-    efa: dict[str, Any] = {"fabric": "uec", "overhead_ps": CONSTANTS.cloud_stack_ps["aws"], "own_nic": True}
+    efa: dict[str, Any] = {"fabric": "uec", "overhead_ps": round(1e6 * CONSTANTS.efa_us), "own_nic": True}
     for case, server, expected, more in (
         ("InfiniBand", "hgx-h100", 467.0, {"fabric": "infiniband"}),
         ("RoCE", "oci-bm-gpu-h100-8", 471.0, {"fabric": "roce"}),
