@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from railyard.cli import guard
-from railyard.cli.app import app, calibration, catalog, planning
+from railyard.cli.app import app, calibration, catalog, operating, planning
 from railyard_validation.cli import app as validate
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "cli.md"
@@ -28,7 +28,14 @@ one JSON document and nothing else. `NO_COLOR` is heeded, and in a pipe tables h
 | 3 | a fault of Railyard's own; the message names the file that a report needs |
 | 130 | stopped by the user; nothing has been left behind |
 """
-GROUPS = {"": app, "catalog": catalog, "validate": validate, "calibrate": calibration, "plan": planning}
+GROUPS = {
+    "": app,
+    "catalog": catalog,
+    "validate": validate,
+    "calibrate": calibration,
+    "plan": planning,
+    "operate": operating,
+}
 
 
 def main(arguments: list[str]) -> int:

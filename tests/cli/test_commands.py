@@ -48,6 +48,8 @@ def test_help_and_version(railyard):
         (["schema"], {"--help"}),
         (["catalog", "list"], {"--json", "--catalog", "--help"}),
         (["catalog", "show"], {"--json", "--catalog", "--help"}),
+        (["operate", "scenario"], {"--vary", "--json", "--set", "--out", "--quiet", "--help"}),
+        (["operate", "failures"], {"--fit", "--servers", "--days", "--json", "--help"}),
         (["calibrate", "runs"], {"--table", "--out", "--force", "--json", "--help"}),
         (
             ["calibrate", "device"],
@@ -81,6 +83,8 @@ def test_options_are_few_and_frozen(railyard, command, options):
         (["run", "nowhere.yaml"], "no such file"),
         (["run", "nowhere.yaml", "--json"], "no such file"),
         (["compare", "nowhere.yaml", "--vary", "a"], "no such file"),
+        (["operate", "nowhere.yaml"], "no such file"),
+        (["operate", "failures", "--fit", "no.csv", "--servers", "1", "--days", "30"], "cannot be read"),
         (["catalog", "show", "h10"], "did you mean"),
         (["catalog", "list", "gpus"], "no kind"),
     ],

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from railyard.cli.installed import Commands
+from railyard.cli.operate import PLAY, Operating
 
 app = typer.Typer(
     name="railyard",
@@ -28,6 +29,14 @@ calibration = typer.Typer(
 app.add_typer(calibration, name="calibrate")
 planning = typer.Typer(help="What should be built.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(planning, name="plan")
+
+operating = typer.Typer(
+    cls=Operating,
+    help="Play many jobs on one cluster for months: `railyard operate SCENARIO`.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(operating, name="operate")
 
 Scenario = Annotated[Path, typer.Argument(metavar="SCENARIO", help="The scenario, a YAML file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -373,3 +382,33 @@ def calibrate_serving(
     from railyard.cli import calibrate
 
     calibrate.serving(runs, out=out, force=force, as_json=json)
+
+
+@operating.command(PLAY, short_help="Play a scenario; the word may be left out.")
+def operate_scenario(
+    scenario: Scenario,
+    *,
+    vary: Vary = None,
+    set_: Set = None,
+    out: Out = _RUNS,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Play the jobs of a scenario: who waits, who runs where, what breaks, what an hour of use costs."""
+    from railyard.cli import operate
+
+    operate.scenario(scenario, sets=set_ or [], varies=vary or [], out=out, as_json=json, quiet=quiet)
+
+
+@operating.command("failures", short_help="What recorded faults say of the coming weeks.")
+def operate_failures(
+    *,
+    fit: Annotated[Path, typer.Option("--fit", metavar="FILE.csv", help="Faults: day, node, event.")],
+    servers: Annotated[int, typer.Option("--servers", min=1, metavar="N", help="Servers that were watched.")],
+    days: Annotated[float, typer.Option("--days", min=0.0, metavar="D", help="For how long, from day 0.")],
+    json: Json = False,
+) -> None:
+    """Forecast faults a week, repair times and servers away at once, with bands, from recorded faults."""
+    from railyard.cli import operate
+
+    operate.failures(fit, servers=servers, days=days, as_json=json)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -43,6 +43,9 @@ class Contention(Protocol):
 
     def changed(self, state: State, started: Iterable[int], ended: Iterable[int]) -> dict[int, int]:
         """Jobs whose speed is another now, with it, in millionths of that alone."""
+
+    def restore(self, state: State) -> None:
+        """Takes up the jobs that run in a state that was read from a file."""
 
 
 class Operation:
@@ -111,28 +114,20 @@ class Operation:
         """Plans an event."""
         heappush(self.events, (time_us, int(kind), number, version))
 
-    def run(self, *, pause_us: int = -1, progress: Callable[[float], None] | None = None) -> bool:
-        """Plays until every job has ended, or the end of the run, or a pause.
-
-        Args:
-            pause_us: Stops before the first event after this time; -1: does not.
-            progress: Called with the share of jobs that have ended, now and then.
+    def run(self, moments: int = -1) -> bool:
+        """Plays until every job has ended, or the end of the run, or for so many moments.
 
         Returns:
             Whether the run has come to its end.
         """
-        turns = 0
-        while True:
+        while moments:
+            moments -= 1
             time = self._next_us()
             if time < 0 or (0 <= self.until_us < time):
                 self._close()
                 return True
-            if 0 <= pause_us < time:
-                return False
             self._moment(time)
-            turns += 1
-            if progress is not None and not turns % 1024:
-                progress(self.ledger.ended / max(len(self.jobs), 1))
+        return False
 
     def _next_us(self) -> int:
         """When something happens next; -1: nothing more that would move a job."""
@@ -196,7 +191,7 @@ class Operation:
         state, rules = self.state, self.rules.recovery
         state.book(job)
         if not rules.grace or state.hung[job]:
-            state.roll_back(job, rules.kept(state.done_us[job]))
+            state.roll_back(job, rules.kept(state.done_us[job], state.nodes[job]))
         state.preempted[job] += 1
         self.leave(job, Outcome.PREEMPTED)
         self.scheduler.add(job)
@@ -305,10 +300,6 @@ class Operation:
             self.ledger.left(job, Outcome.RUNS)
         if self.until_us < 0:
             state.status = [STUCK if one == WAITING else one for one in state.status]
-
-    def rebuild(self) -> None:
-        """Makes the order of events anew after they were read."""
-        heapify(self.events)
 
 
 def _dependants(jobs: JobTable) -> dict[int, list[int]]:

@@ -132,9 +132,11 @@ def _recover(run: Operation, job: int, active: Active, done_us: int) -> None:
     state, rules = run.state, run.rules.recovery
     state.book(job)
     state.failed[job] += 1
-    kept = rules.kept(state.done_us[job])
+    kept = rules.kept(state.done_us[job], state.nodes[job])
     if active.effect == Effect.CORRUPT:
-        kept = rules.kept(min(done_us, state.done_us[job]))
+        kept = rules.kept(min(done_us, state.done_us[job]), state.nodes[job])
+    if active.effect != Effect.CRASH and not rules.survives:
+        kept = 0
     if active.effect == Effect.SLOW and rules.grace and not state.hung[job]:
         kept = state.done_us[job]
     state.roll_back(job, kept)

@@ -38,9 +38,11 @@ class Recovery:
     Attributes:
         interval_us: Useful work between two checkpoints; 0: there are none, and a job begins again.
         stall_us: How long the job stands still for one.
+        intervals_us: The same of jobs of so many nodes, in place of `interval_us`.
         restart_us: From the moment that nodes are there until work goes on: processes, connections, loading.
         resume_us: The same where a spare takes over and the others keep their processes.
         spares: Nodes that are kept out of the queue, to take over.
+        survives: Whether checkpoints outlive the loss of a node.
         grace: Whether a job that is preempted writes a checkpoint before it goes.
         elastic: Whether a job that may be smaller goes on without a node that broke.
     """
@@ -50,17 +52,24 @@ class Recovery:
     restart_us: int = 0
     resume_us: int = 0
     spares: int = 0
+    survives: bool = True
     grace: bool = True
     elastic: bool = False
+    intervals_us: Mapping[int, int] = field(default_factory=dict)
 
-    @property
-    def pace_ppm(self) -> int:
+    def interval(self, nodes: int) -> int:
+        """Work between two checkpoints of a job."""
+        return self.intervals_us.get(nodes, self.interval_us)
+
+    def pace_ppm(self, nodes: int) -> int:
         """Share of the time that is not spent on checkpoints, in millionths."""
-        return PPM if not self.interval_us else self.interval_us * PPM // (self.interval_us + self.stall_us)
+        interval = self.interval(nodes)
+        return PPM if not interval else interval * PPM // (interval + self.stall_us)
 
-    def kept(self, done_us: int) -> int:
+    def kept(self, done_us: int, nodes: int) -> int:
         """What is left of so much work after a loss."""
-        return done_us // self.interval_us * self.interval_us if self.interval_us else 0
+        interval = self.interval(nodes)
+        return done_us // interval * interval if interval else 0
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,7 @@ class Scheduler:
         """How long a job says that it will have its nodes."""
         state = self.state
         limit = state.limit_us[job]
-        pace = state.rules.recovery.pace_ppm
+        pace = state.rules.recovery.pace_ppm(state.nodes[job])
         return limit if limit >= 0 else state.rules.setup_us + -(-state.left_us(job) * PPM // pace)
 
     def promised_us(self, job: int) -> int:

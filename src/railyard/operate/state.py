@@ -105,7 +105,13 @@ class State:
         """Work done in a microsecond, in millionths of a microsecond at full size and speed."""
         if self.hung[job]:
             return 0
-        pace = self.contention_ppm[job] * self.straggler_ppm[job] // PPM * self.rules.recovery.pace_ppm // PPM
+        pace = (
+            self.contention_ppm[job]
+            * self.straggler_ppm[job]
+            // PPM
+            * self.rules.recovery.pace_ppm(self.nodes[job])
+            // PPM
+        )
         return pace * len(self.placed[job]) // self.nodes[job]
 
     def begin(self, job: int, nodes: NDArray[np.int32], setup_us: int, promised_us: int) -> None:

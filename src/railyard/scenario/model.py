@@ -8,6 +8,7 @@ from railyard.errors import InputError
 from railyard.scenario.cluster import ClusterSection
 from railyard.scenario.conditions import CollectivesSection, CompareSection, JitterSection
 from railyard.scenario.economics import EconomicsSection
+from railyard.scenario.operate import OperateSection
 from railyard.scenario.packet_section import PacketSection
 from railyard.scenario.pipeline import PipelineSection
 from railyard.scenario.plan_section import PlanSection
@@ -116,3 +117,14 @@ class Scenario(Section):
         if self.workload.pipeline is None:
             raise InputError("this needs stages; the scenario has no `pipeline`", key="workload")
         return self.workload.pipeline
+
+    @property
+    def operate(self) -> OperateSection:
+        """The jobs that come and go.
+
+        Raises:
+            InputError: The scenario has none.
+        """
+        if self.workload.operate is None:
+            raise InputError("this needs jobs that come and go; the scenario has no `operate`", key="workload")
+        return self.workload.operate

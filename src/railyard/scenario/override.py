@@ -50,6 +50,10 @@ SHORT: Mapping[str, str] = {
     **{name: f"workload.serving.{name}" for name in ("decode_router", "kv_bits", "gateway", "outages")},
     "stages": "workload.pipeline.stages",
     "between": "workload.pipeline.between",
+    "policy": "workload.operate.placement",
+    "discipline": "workload.operate.queue.discipline",
+    "backfill": "workload.operate.queue.backfill",
+    **{name: f"workload.operate.recovery.{name}" for name in ("interval", "spares", "checkpoint")},
     "electricity": "economics.electricity",
     "pue": "economics.pue",
 }

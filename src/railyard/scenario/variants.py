@@ -128,7 +128,7 @@ def _words(key: str, value: Any) -> str:
         )
         return inner or key.rpartition(".")[2]
     last = key.rpartition(".")[2]
-    plain = last in {"fabric", "topology", "server", "model", "name", "kind", "switch", "engine", "precision"}
+    plain = last in {"fabric", "topology", "server", "model", "name", "kind", "switch", "engine", "precision", "policy"}
     return str(value) if plain and isinstance(value, str) else f"{last.replace('_', ' ')} {value}"
 
 

@@ -6,6 +6,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
 from railyard.scenario.communication import CommunicationSection
+from railyard.scenario.operate import OperateSection
 from railyard.scenario.pipeline import PipelineSection
 from railyard.scenario.placement import PlacementSection
 from railyard.scenario.quantity import Count, Flag, Positive, Span, Text
@@ -154,12 +155,15 @@ class WorkloadSection(Section):
         default=None, description="A trace, schedule or matrix that is run again: a file, or its section."
     )
     jobs: tuple[JobSection, ...] | None = Field(default=None, description="Jobs that share the cluster.")
+    operate: OperateSection | None = Field(
+        default=None, description="Jobs that come and go for months: for `railyard operate`."
+    )
 
     @model_validator(mode="after")
     def _one(self) -> "WorkloadSection":
-        parts = (self.training, self.serving, self.pipeline, self.trace, self.jobs)
+        parts = (self.training, self.serving, self.pipeline, self.trace, self.jobs, self.operate)
         if sum(part is not None for part in parts) != 1:
-            words = "one of `training`, `serving`, `pipeline`, `trace`, `jobs` says what runs"
+            words = "one of `training`, `serving`, `pipeline`, `trace`, `jobs`, `operate` says what runs"
             raise PydanticCustomError("workload", words)
         if self.jobs == ():
             raise PydanticCustomError("workload", "there is no job in `jobs`")

@@ -1,0 +1,127 @@
+"""Recorded faults of servers: a table of events, each taking a server away or giving it back."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+COLUMNS = ("day", "node", "event")
+EVENTS = ("fault_start", "fault_end")
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """Outages of servers, n of them in the order of their start; times in days.
+
+    Attributes:
+        start: float64[n].
+        end: float64[n], the end of what was seen where the server was not back by then.
+        back: bool[n], whether it was.
+        servers: How many there are.
+        days: How long they were watched.
+    """
+
+    start: NDArray[np.float64]
+    end: NDArray[np.float64]
+    back: NDArray[np.bool_]
+    servers: int
+    days: float
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def until(self, day: float) -> History:
+        """What was known on that day."""
+        seen = self.start < day
+        end = self.end[seen]
+        return History(self.start[seen], np.minimum(end, day), self.back[seen] & (end <= day), self.servers, day)
+
+    def out(self, times: NDArray[np.float64]) -> NDArray[np.int64]:
+        """int64[times], servers that are out at each time."""
+        begun = np.searchsorted(np.sort(self.start), times, side="right")
+        over = np.searchsorted(np.sort(self.end[self.back]), times, side="right")
+        return np.asarray(begun - over)
+
+
+def read(path: Path, servers: int, days: float) -> History:
+    """Reads a CSV with the columns day, node, event (fault_start, fault_end).
+
+    Args:
+        path: The file; further columns are left aside.
+        servers: How many servers were watched, those without a fault included.
+        days: For how long, from day 0.
+
+    Raises:
+        InputError: A row is wrong; with its line.
+    """
+    away: dict[str, float] = {}
+    found: list[tuple[float, float, bool]] = []
+    last = 0.0
+    for line, day, node, event in _rows(path):
+        if day < last:
+            raise InputError("days go back", file=path, line=line, found=day, allowed=f"{last:g} or more")
+        if day > days:
+            raise InputError("an event after the last day", file=path, line=line, found=day, allowed=f"0 to {days:g}")
+        last = day
+        if event == "fault_start":
+            if node in away:
+                raise InputError(f"`{node}` fails while it is away", file=path, line=line, key="node", found=node)
+            away[node] = day
+        elif node not in away:
+            raise InputError(f"`{node}` comes back and never went", file=path, line=line, key="node", found=node)
+        else:
+            found.append((away.pop(node), day, True))
+    found = sorted([*found, *((day, days, False) for day in away.values())])
+    if not found:
+        raise InputError("no fault in the file", file=path)
+    start, end, back = (np.array(column) for column in zip(*found, strict=True))
+    return History(start, end, back, servers, days)
+
+
+def _rows(path: Path) -> Iterator[tuple[int, float, str, str]]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as handle:
+            rows = csv.DictReader(handle)
+            _check_columns(path, rows.fieldnames or ())
+            for row in rows:
+                yield _row(path, rows.line_num, row)
+    except OSError as error:
+        raise InputError(f"the file cannot be read: {error.strerror}", file=path) from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"the file is no CSV: {error}", file=path) from None
+
+
+def _check_columns(path: Path, names: object) -> None:
+    listed = list(names) if isinstance(names, list | tuple) else []
+    for name in COLUMNS:
+        if name not in listed:
+            hint = did_you_mean(name, listed)
+            raise InputError(f"no column `{name}`", file=path, line=1, found=", ".join(listed), hint=hint)
+
+
+def _row(path: Path, line: int, row: dict[str, str]) -> tuple[int, float, str, str]:
+    event = row["event"] or ""
+    if event not in EVENTS:
+        hint = did_you_mean(event, EVENTS)
+        raise InputError("no such event", file=path, line=line, key="event", found=event, allowed=EVENTS, hint=hint)
+    try:
+        day = float(row["day"])
+    except (TypeError, ValueError):
+        day = math.nan
+    if not (math.isfinite(day) and day >= 0):
+        raise InputError("no day", file=path, line=line, key="day", found=row["day"], allowed="a number from 0 on")
+    if not row["node"]:
+        raise InputError("no name of a node", file=path, line=line, key="node")
+    return line, day, row["node"], event

@@ -1,0 +1,1 @@
+"""Failure profiles of fleets: one file each."""

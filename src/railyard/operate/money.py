@@ -1,0 +1,52 @@
+"""What an hour of the cluster costs, at the use that a run made of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.cluster.bill import bill_of
+from railyard.economics.assumptions import Assumptions
+from railyard.economics.hourly import hourly
+from railyard.economics.parts import Part, component_of
+from railyard.measure.causes import CAUSES, Cause
+from railyard.measure.decompose import Decomposition, TimeRow
+
+if TYPE_CHECKING:
+    from railyard.operate.prepare import Prepared
+
+SECOND_PS = 10**12
+_CAUSE = {"work": Cause.COMPUTE, "contention": Cause.CONTENTION, "straggler": Cause.STRAGGLER}
+"""What is neither work nor one of these is time in which accelerators wait."""
+
+
+def usd_per_h(prepared: Prepared, time: dict[str, float]) -> tuple[dict[str, float], list[dict[str, Any]]]:
+    """Dollars an hour (low, typical, high), and the sources of every price.
+
+    Args:
+        prepared: Whose cluster and prices.
+        time: Shares of the accelerators' time, as `summary` gives them.
+    """
+    cluster = prepared.cluster
+    scenario = prepared.variant.draft.scenario
+    assumptions = Assumptions.from_catalog(cluster.catalog, scenario.economics.given())
+    parts = [Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in bill_of(cluster)]
+    cost = hourly(_spent(time, cluster.ranks), cluster.accelerator, parts, assumptions)
+    band = cost.section().usd_per_h
+    return {"low": band.low, "typical": band.typical, "high": band.high}, [vars(source) for source in cost.sources]
+
+
+def _spent(time: dict[str, float], ranks: int) -> Decomposition:
+    """The shares as a second of a step, the same of every accelerator."""
+    shares = np.zeros(CAUSES)
+    for name, share in time.items():
+        shares[_CAUSE.get(name, Cause.DEPENDENCY)] += max(share, 0.0)
+    exact = np.rint(shares / shares.sum() * SECOND_PS).astype(np.int64)
+    exact[Cause.DEPENDENCY] += SECOND_PS - exact.sum()
+    rows = tuple(
+        TimeRow(Cause(number).word, "", "", value / SECOND_PS, value / SECOND_PS, int(value) * ranks)
+        for number, value in enumerate(exact.tolist())
+        if value
+    )
+    return Decomposition(SECOND_PS, rows, np.tile(exact, (ranks, 1)), np.zeros(ranks, np.int64), 0)

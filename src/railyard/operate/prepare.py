@@ -1,0 +1,349 @@
+"""From a scenario to a run that can begin: every input error appears here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.errors import InputError, did_you_mean
+from railyard.operate import trace
+from railyard.operate.discipline import backfills, disciplines
+from railyard.operate.drawn import drawn
+from railyard.operate.failures.checkpoint import daly_s, young_s
+from railyard.operate.failures.drawn import DrawnFaults, mttf_s
+from railyard.operate.failures.fault import Effect
+from railyard.operate.failures.modes import HOURS, Mode, profiles
+from railyard.operate.free import Free
+from railyard.operate.loop import Operation
+from railyard.operate.policy import Request, policies
+from railyard.operate.rules import SECOND, Recovery, Rules, Window
+from railyard.operate.tree import NodeTree
+from railyard.scenario.load import blaming
+from railyard.study import compose
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from railyard.cluster import Cluster
+    from railyard.operate.failures.fault import Faults
+    from railyard.operate.jobs import JobTable
+    from railyard.operate.loop import Contention
+    from railyard.scenario.load import Draft
+    from railyard.scenario.operate import ModeSection, OperateSection, RecoverySettings, SyntheticSection
+    from railyard.scenario.variants import Variant
+
+_KEYS = ("workload", "operate")
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A variant, ready to run.
+
+    Attributes:
+        variant: Its name, settings and scenario.
+        cluster: The machine.
+        tree: As a scheduler sees it.
+        jobs: What is submitted.
+        rules: How it is run.
+        modes: What fails.
+        faults: When; None: nothing.
+        contention: How jobs slow one another; None: they do not.
+        notes: What a reader must know.
+    """
+
+    variant: Variant
+    cluster: Cluster
+    tree: NodeTree
+    jobs: JobTable
+    rules: Rules
+    modes: tuple[Mode, ...]
+    faults: Faults | None
+    contention: Contention | None
+    notes: tuple[str, ...] = ()
+
+    def operation(self) -> Operation:
+        """A run at its beginning."""
+        section = self.variant.draft.scenario.operate
+        return Operation(
+            self.jobs,
+            self.tree,
+            self.rules,
+            faults=self.faults,
+            contention=self.contention,
+            every_us=_us(section.sample),
+            until_us=-1 if section.until is None else _us(section.until),
+        )
+
+
+def _us(seconds: float) -> int:
+    return round(seconds * SECOND)
+
+
+def prepare(variant: Variant) -> Prepared:
+    """Everything about a variant.
+
+    Raises:
+        InputError: With the place in the scenario or in the trace.
+    """
+    draft = variant.draft
+    section = draft.scenario.operate
+    catalog = compose.catalog_of(draft)
+    cluster = compose.cluster_of(draft, catalog)
+    tree = NodeTree.of(cluster)
+    jobs = _jobs(draft, tree)
+    with blaming(draft, *_KEYS):
+        modes = _modes(section)
+        rules = _rules(draft, tree, jobs, modes)
+        _check_placeable(jobs, tree, rules)
+    faults = _faults(section, modes, tree, draft.scenario.seed)
+    return Prepared(variant, cluster, tree, jobs, rules, modes, faults, None, tuple(_notes(jobs, tree, section)))
+
+
+@lru_cache(4)
+def _trace(path: Path, name: str, _stamp: int) -> trace.Rows:
+    return trace.read(path, name)
+
+
+def _jobs(draft: Draft, tree: NodeTree) -> JobTable:
+    section = draft.scenario.operate.jobs
+    if section.synthetic is not None:
+        return _drawn(draft, tree, section.synthetic)
+    with blaming(draft, *_KEYS, "jobs"):
+        path = draft.folder / str(section.trace)
+        if not path.is_file():
+            raise InputError("there is no such trace", key="trace", found=section.trace)
+        found = _trace(path, section.format, path.stat().st_mtime_ns)
+        return trace.table(
+            found,
+            tree,
+            start_s=section.start,
+            length_s=section.length,
+            faster=section.faster,
+            shrink=section.shrink,
+        )
+
+
+def _drawn(draft: Draft, tree: NodeTree, section: SyntheticSection) -> JobTable:
+    with blaming(draft, *_KEYS, "jobs", "synthetic"):
+        sizes = {_size(text, tree): share for text, share in section.sizes.items()}
+        if not sizes or min(sizes.values()) < 0 or sum(sizes.values()) <= 0:
+            raise InputError("shares are positive numbers", key="sizes", found=dict(section.sizes))
+        if section.median <= 0:
+            raise InputError("a job takes some time", key="median", found=section.median)
+    return drawn(
+        tree,
+        count=section.count,
+        load=section.load,
+        sizes=sizes,
+        median_s=section.median,
+        p90_s=section.p90,
+        tenants=section.tenants,
+        seed=draft.scenario.seed,
+    )
+
+
+def _size(text: str, tree: NodeTree) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= tree.total:
+        raise InputError(
+            "a size is a number of accelerators of the cluster", key="sizes", found=text, allowed=f"1 to {tree.total}"
+        )
+    return int(text)
+
+
+def _rules(draft: Draft, tree: NodeTree, jobs: JobTable, modes: tuple[Mode, ...]) -> Rules:
+    section, queue = draft.scenario.operate, draft.scenario.operate.queue
+    for key, registry, name in (
+        ("queue.discipline", disciplines, queue.discipline),
+        ("queue.backfill", backfills, queue.backfill),
+        ("placement", policies, section.placement),
+    ):
+        try:
+            registry.get(name)
+        except InputError as error:
+            raise error.located(key=key) from None
+    _known_tenants(jobs, "queue.quotas", queue.quotas)
+    _known_tenants(jobs, "queue.shares", queue.shares)
+    if section.within is not None:
+        try:
+            tree.level(section.within)
+        except InputError as error:
+            raise error.located(key="within") from None
+    return Rules(
+        discipline=queue.discipline,
+        backfill=queue.backfill,
+        policy=section.placement,
+        depth=queue.depth,
+        renew_us=_us(queue.renew),
+        half_life_us=_us(queue.half_life),
+        attained_us=_us(queue.attained),
+        shares=dict(queue.shares),
+        quotas=dict(queue.quotas),
+        borrow=queue.borrow,
+        windows=_windows(section, tree, jobs),
+        within=section.within or "",
+        setup_us=_us(section.setup),
+        recovery=_recovery(section, tree, jobs, modes),
+        seed=draft.scenario.seed,
+    )
+
+
+def _known_tenants(jobs: JobTable, key: str, given: Mapping[str, object]) -> None:
+    for name in given:
+        if name not in jobs.tenants:
+            hint = did_you_mean(name, jobs.tenants)
+            shown = [*jobs.tenants[:12], *(["..."] if len(jobs.tenants) > 12 else [])]
+            raise InputError(f"no job is of the tenant `{name}`", key=key, found=name, allowed=shown, hint=hint)
+
+
+def _windows(section: OperateSection, tree: NodeTree, jobs: JobTable) -> tuple[Window, ...]:
+    found = []
+    for number, window in enumerate(section.windows):
+        first, last = window.nodes
+        if not first <= last < tree.nodes:
+            allowed = f"0 to {tree.nodes - 1}, the first before the last"
+            raise InputError("no such nodes", key=f"windows.{number}.nodes", found=window.nodes, allowed=allowed)
+        if window.tenant is not None:
+            _known_tenants(jobs, f"windows.{number}.tenant", {window.tenant: 0})
+        start = _us(window.start)
+        nodes = tuple(range(first, last + 1))
+        found.append(Window(start, start + _us(window.length), nodes, window.tenant or ""))
+    return tuple(found)
+
+
+def _modes(section: OperateSection) -> tuple[Mode, ...]:
+    failures = section.failures
+    if failures is None:
+        return ()
+    try:
+        modes = {mode.name: mode for mode in profiles.get(failures.profile).modes}
+    except InputError as error:
+        raise error.located(key="failures.profile") from None
+    for number, change in enumerate(failures.modes):
+        try:
+            modes[change.name] = _changed(modes.get(change.name), change)
+        except InputError as error:
+            raise error.located(key=f"failures.modes.{number}") from None
+    return tuple(replace(mode, per_1000_node_days=mode.per_1000_node_days * failures.scale) for mode in modes.values())
+
+
+def _changed(mode: Mode | None, change: ModeSection) -> Mode:
+    if mode is None:
+        if change.per_1000_node_days is None:
+            raise InputError("a mode of your own says how often it comes", key="per_1000_node_days", found="nothing")
+        mode = Mode(change.name, 0.0, Effect.OUT, 60.0, 2 * HOURS, 8 * HOURS, source="the scenario")
+    given = {
+        "per_1000_node_days": change.per_1000_node_days,
+        "repair_s": change.repair,
+        "repair_p90_s": change.repair_p90,
+        "detect_s": change.detect,
+    }
+    mode = replace(mode, **{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]
+    if mode.per_1000_node_days < 0:
+        raise InputError("a rate is zero or more", key="per_1000_node_days", found=mode.per_1000_node_days)
+    return mode
+
+
+def _faults(section: OperateSection, modes: tuple[Mode, ...], tree: NodeTree, seed: int) -> Faults | None:
+    failures = section.failures
+    if failures is None:
+        return None
+    reroute = -1.0 if failures.reroute is None else failures.reroute
+    return DrawnFaults(modes, tree, timeout_s=failures.timeout, reroute_s=reroute, seed=seed)
+
+
+def stall_s(settings: RecoverySettings, each: int) -> float:
+    """How long a job stands still for a checkpoint."""
+    if settings.checkpoint == "sync":
+        return write_s(settings, each)
+    return settings.state * 8 / settings.host_bandwidth
+
+
+def write_s(settings: RecoverySettings, each: int) -> float:
+    """How long a node writes a checkpoint to storage."""
+    return settings.state * each * 8 / settings.bandwidth
+
+
+def _recovery(section: OperateSection, tree: NodeTree, jobs: JobTable, modes: tuple[Mode, ...]) -> Recovery:
+    settings = section.recovery
+    each = int(tree.accelerators.max())
+    if settings.spares >= tree.nodes:
+        allowed = f"less than {tree.nodes}"
+        raise InputError("spares leave no node", key="recovery.spares", found=settings.spares, allowed=allowed)
+    fails = section.failures is not None and bool(modes)
+    stall = stall_s(settings, each) if fails and settings.interval != "none" else 0.0
+    rerouted = section.failures is not None and section.failures.reroute is not None
+    intervals = {
+        nodes: _us(_interval_s(settings, stall, mttf_s(modes, nodes, rerouted=rerouted), each))
+        for nodes in np.unique(jobs.nodes).tolist()
+    }
+    return Recovery(
+        interval_us=0,
+        intervals_us=intervals if fails else {},
+        stall_us=_us(stall),
+        restart_us=_us(settings.restart) if fails else 0,
+        resume_us=_us(settings.resume),
+        spares=settings.spares,
+        survives=settings.checkpoint != "memory",
+        grace=settings.grace,
+        elastic=settings.elastic,
+    )
+
+
+def _interval_s(settings: RecoverySettings, stall: float, mttf: float, each: int) -> float:
+    """Work between two checkpoints; a write to storage ends before the next begins."""
+    if settings.interval == "none" or mttf == float("inf"):
+        return 0.0
+    if isinstance(settings.interval, str):
+        law = young_s if settings.interval == "young" else daly_s
+        found = law(stall, mttf)
+    else:
+        found = settings.interval
+    return max(found, write_s(settings, each)) if settings.checkpoint == "async" else max(found, 1.0)
+
+
+def _check_placeable(jobs: JobTable, tree: NodeTree, rules: Rules) -> None:
+    """Refuses jobs that an empty cluster could not place."""
+    empty = Free(tree)
+    if rules.recovery.spares:
+        empty.out(np.arange(tree.nodes - rules.recovery.spares, tree.nodes, dtype=np.int32))
+    policy = policies.get(rules.policy)
+    shapes = np.stack([jobs.least_nodes, jobs.each, jobs.tenant])
+    _, first = np.unique(shapes[:2], axis=1, return_index=True)
+    for row in first.tolist():
+        nodes, each = int(jobs.least_nodes[row]), int(jobs.each[row])
+        request = Request(nodes, each, within=rules.within if nodes > 1 else "", job=row, seed=rules.seed)
+        if policy.place(request, empty) is None:
+            where = f" within one {rules.within}" if request.within else ""
+            kept = f" beside {rules.recovery.spares} spares" if rules.recovery.spares else ""
+            raise jobs.refuse(
+                row,
+                f"`{rules.policy}` cannot place {nodes} nodes of {each} accelerators{where} even on an empty cluster"
+                f"{kept}: it would wait for ever",
+            )
+    _check_quotas(jobs, rules)
+
+
+def _check_quotas(jobs: JobTable, rules: Rules) -> None:
+    for name, quota in rules.quotas.items():
+        rows = np.flatnonzero((jobs.tenant == jobs.tenants.index(name)) & (jobs.accelerators > quota))
+        if len(rows) and not rules.borrow:
+            row = int(rows[0])
+            found = int(jobs.accelerators[row])
+            raise jobs.refuse(row, f"it is larger than the quota of `{name}`", found=found, allowed=f"at most {quota}")
+
+
+def _notes(jobs: JobTable, tree: NodeTree, section: OperateSection) -> list[str]:
+    """What makes a queue that never drains."""
+    span_us = int(jobs.submit_us[-1]) if section.until is None else _us(section.until)
+    asked = float((jobs.accelerators * jobs.work_us).sum())
+    have = float(tree.total) * max(span_us, 1)
+    if asked > have and len(jobs) > 100:
+        return [
+            f"the queue grows for as long as jobs come: they ask for {asked / have:.2f} times the accelerator time that"
+            " the cluster has until then"
+        ]
+    return []

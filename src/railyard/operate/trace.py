@@ -1,0 +1,358 @@
+"""Job traces: a row a job, whatever wrote them; `traces/` has a file a format."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.errors import InputError, Problem, did_you_mean
+from railyard.operate.jobs import JobTable, check_dependencies
+from railyard.operate.rules import SECOND
+from railyard.registry import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from railyard.operate.tree import NodeTree
+
+MOST_PROBLEMS = 10
+"""An error lists so many faults of a file."""
+_FIELD_BYTES = 1 << 20
+
+
+@dataclass
+class Row:
+    """A job as its trace says it.
+
+    Attributes:
+        name: Of the job.
+        submit_s: When, from any origin.
+        work_s: How long it ran.
+        accelerators: How many it wanted.
+        tenant: Whose it is.
+        priority: Larger goes first.
+        limit_s: What its user promised; None: nothing.
+        nodes: Nodes that it wanted; 0: as many as its accelerators take.
+        least: Accelerators with which it makes do; 0: all.
+        after: Names of jobs before it.
+        work: Its class of work; empty: by the scenario.
+        line: Of the file.
+    """
+
+    name: str
+    submit_s: float
+    work_s: float
+    accelerators: int
+    tenant: str = "all"
+    priority: int = 0
+    limit_s: float | None = None
+    nodes: int = 0
+    least: int = 0
+    after: tuple[str, ...] = ()
+    work: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class TraceFormat:
+    """A format of job traces; its record is its registration.
+
+    Attributes:
+        name: What users write.
+        summary: Whose it is.
+        columns: Columns that it must have, by which it is recognised.
+        row: One job of a row, given as text by column; None leaves it out (never ran, no accelerators).
+        source: Where the format is documented.
+        delimiter: Between columns.
+    """
+
+    name: str
+    summary: str
+    columns: tuple[str, ...]
+    row: Callable[[dict[str, str]], Row | None]
+    source: str
+    delimiter: str = ","
+
+
+formats: Registry[TraceFormat] = Registry("format of job traces", package="railyard.operate.traces")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a trace holds.
+
+    Attributes:
+        rows: Of jobs.
+        left_out: Rows without work for accelerators.
+        format: Its format.
+        file: Where it was read.
+    """
+
+    rows: tuple[Row, ...]
+    left_out: int
+    format: str
+    file: str
+
+
+def read(path: Path, name: str = "auto") -> Rows:
+    """Reads a trace.
+
+    Raises:
+        InputError: With the line of every fault, up to ten.
+    """
+    header, delimiter = _header(path)
+    chosen = _recognised(path, header) if name == "auto" else formats.get(name)
+    missing = [column for column in chosen.columns if column not in header]
+    if missing:
+        hint = did_you_mean(missing[0], header)
+        raise InputError(
+            f"no column `{missing[0]}`, which `{chosen.name}` has",
+            file=path,
+            line=1,
+            found=", ".join(header),
+            hint=hint,
+        )
+    return _rows(path, chosen, delimiter)
+
+
+def _header(path: Path) -> tuple[list[str], str]:
+    try:
+        with path.open(encoding="utf-8-sig", errors="strict") as handle:
+            first = handle.readline(_FIELD_BYTES).rstrip("\r\n")
+    except OSError as error:
+        raise InputError(f"the trace cannot be read: {error.strerror}", file=path) from None
+    except UnicodeDecodeError:
+        raise InputError("the trace is not UTF-8 text", file=path) from None
+    delimiter = "|" if first.count("|") > first.count(",") else ","
+    if not first:
+        raise InputError("the trace is empty", file=path)
+    return [word.strip() for word in first.split(delimiter)], delimiter
+
+
+def _recognised(path: Path, header: Sequence[str]) -> TraceFormat:
+    """The format most of whose columns stand there."""
+    fitting = [record for _, record in formats.items() if set(record.columns) <= set(header)]
+    if not fitting:
+        raise InputError(
+            "no known format has such columns", file=path, line=1, found=", ".join(header), allowed=formats.names()
+        )
+    return max(fitting, key=lambda record: len(record.columns))
+
+
+def _rows(path: Path, chosen: TraceFormat, delimiter: str) -> Rows:
+    rows: list[Row] = []
+    problems: list[Problem] = []
+    left_out = 0
+    with path.open(newline="", encoding="utf-8-sig") as handle:
+        reader = csv.DictReader(handle, delimiter=delimiter, skipinitialspace=True)
+        try:
+            for text in reader:
+                try:
+                    row = _checked(chosen, text)
+                except InputError as error:
+                    problems += error.located(file=path, line=reader.line_num).problems
+                    if len(problems) >= MOST_PROBLEMS:
+                        break
+                    continue
+                if row is None:
+                    left_out += 1
+                else:
+                    row.line = reader.line_num
+                    row.name = row.name or f"line-{row.line}"
+                    rows.append(row)
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise InputError(f"the trace is broken: {error}", file=path, line=reader.line_num) from None
+    problems += _twice(path, rows)
+    if problems:
+        raise InputError.many(problems)
+    if not rows:
+        raise InputError("no job in the trace", file=path)
+    return Rows(tuple(rows), left_out, chosen.name, str(path))
+
+
+def _twice(path: Path, rows: Sequence[Row]) -> list[Problem]:
+    """Jobs of one name, which others could not wait for."""
+    seen: dict[str, int] = {}
+    found = []
+    for row in rows:
+        if row.name in seen:
+            hint = f"the first is in line {seen[row.name]}"
+            found.append(Problem(f"two jobs are called `{row.name}`", file=str(path), line=row.line, hint=hint))
+        seen[row.name] = row.line
+    return found[:MOST_PROBLEMS]
+
+
+def _checked(chosen: TraceFormat, text: dict[str, str]) -> Row | None:
+    for column in chosen.columns:
+        if text.get(column) is None:
+            raise InputError("a row with too few columns", key=column)
+    row = chosen.row(text)
+    if row is None:
+        return None
+    for key, value in (("submission", row.submit_s), ("duration", row.work_s)):
+        if not math.isfinite(value) or value < 0:
+            raise InputError("a time is a number from 0 on", key=key, found=value)
+    if row.accelerators < 1:
+        raise InputError("a job has at least one accelerator", key="accelerators", found=row.accelerators)
+    return row
+
+
+def number(text: dict[str, str], key: str) -> float:
+    """A number of a row.
+
+    Raises:
+        InputError: The field is empty or none.
+    """
+    try:
+        value = float(text[key])
+    except (ValueError, TypeError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise InputError("expected a number", key=key, found=text[key] or "nothing")
+    return value
+
+
+def integer(text: dict[str, str], key: str) -> int:
+    """A whole number of a row.
+
+    Raises:
+        InputError: The field is empty or none.
+    """
+    value = number(text, key)
+    if value != int(value):
+        raise InputError("expected a whole number", key=key, found=text[key])
+    return int(value)
+
+
+def moment(text: dict[str, str], key: str) -> float:
+    """A date and time of a row (UTC where it does not say), in seconds since 1970.
+
+    Raises:
+        InputError: It is none.
+    """
+    try:
+        found = datetime.fromisoformat((text[key] or "").strip())
+    except ValueError:
+        raise InputError(
+            "expected a date and a time", key=key, found=text[key], allowed="2017-10-09 07:01:55"
+        ) from None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
+def table(
+    found: Rows,
+    tree: NodeTree,
+    *,
+    start_s: float = 0.0,
+    length_s: float | None = None,
+    faster: float = 1.0,
+    shrink: bool = False,
+) -> JobTable:
+    """The jobs of a trace on a cluster: accelerators as nodes and accelerators of nodes.
+
+    A job that fits into a node gets a part of one; a larger one gets nodes all to itself, the last of which it may not
+    need in full.
+
+    Args:
+        found: The trace.
+        tree: The cluster.
+        start_s: Leaves out what was submitted earlier, counted from the first.
+        length_s: Leaves out what was submitted later than so long after that.
+        faster: Divides the times between submissions.
+        shrink: Whether jobs larger than the cluster get all of it.
+
+    Raises:
+        InputError: A job is larger than the cluster, waits for one that is not there, or for itself; with its line.
+    """
+    rows = sorted(found.rows, key=lambda row: row.submit_s)
+    first = rows[0].submit_s + start_s
+    last = math.inf if length_s is None else first + length_s
+    rows = [row for row in rows if first <= row.submit_s <= last]
+    if not rows:
+        raise InputError("no job of the trace lies in the time that is taken of it", file=found.file, key="start")
+    full = int(tree.accelerators.max())
+    shapes = [_shape(row, full) for row in rows]
+    if shrink:
+        shapes = [(min(nodes, tree.nodes), each, min(least, tree.nodes)) for nodes, each, least in shapes]
+    jobs = _columns(found, rows, shapes, first, faster)
+    _check_sizes(jobs, tree)
+    check_dependencies(jobs)
+    return jobs
+
+
+def _shape(row: Row, full: int) -> tuple[int, int, int]:
+    """Nodes, accelerators of each, and the fewest nodes."""
+    nodes = row.nodes or -(-row.accelerators // full)
+    each = min(full, -(-row.accelerators // nodes))
+    each = full if nodes > 1 and not row.nodes else each
+    nodes = max(nodes, -(-row.accelerators // each))
+    return nodes, each, min(nodes, max(1, -(-row.least // each))) if row.least else nodes
+
+
+def _columns(
+    found: Rows, rows: Sequence[Row], shapes: Sequence[tuple[int, int, int]], first: float, faster: float
+) -> JobTable:
+    place = {row.name: number for number, row in enumerate(rows)}
+    everyone = {row.name for row in found.rows}
+    tenants = list(dict.fromkeys(row.tenant for row in rows))
+    classes = ["opaque", *dict.fromkeys(row.work for row in rows if row.work)]
+    tenant_of, class_of = ({name: number for number, name in enumerate(names)} for names in (tenants, classes))
+    nodes, each, least = (np.array(column, np.int32) for column in zip(*shapes, strict=True))
+    return JobTable.of(
+        _us((row.submit_s - first) / faster for row in rows),
+        _us(row.work_s for row in rows),
+        nodes,
+        each=each,
+        least_nodes=least,
+        name=tuple(row.name for row in rows),
+        limit_us=_us(-1e-6 if row.limit_s is None else row.limit_s for row in rows),
+        tenant=np.array([tenant_of[row.tenant] for row in rows], np.int32),
+        priority=np.array([row.priority for row in rows], np.int32),
+        work=np.array([class_of.get(row.work, 0) for row in rows], np.int32),
+        line=np.array([row.line for row in rows], np.int32),
+        after=[[place[name] for name in _known(found, row, everyone) if name in place] for row in rows],
+        tenants=tuple(tenants),
+        classes=tuple(classes),
+        file=found.file,
+    )
+
+
+def _us(seconds: Iterable[float]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.array([round(value * SECOND) for value in seconds], np.int64)
+
+
+def _known(found: Rows, row: Row, everyone: set[str]) -> tuple[str, ...]:
+    for name in row.after:
+        if name not in everyone:
+            hint = did_you_mean(name, everyone)
+            raise InputError(
+                f"job `{row.name}` waits for `{name}`, which the trace does not have",
+                file=found.file,
+                line=row.line,
+                hint=hint,
+            )
+    return row.after
+
+
+def _check_sizes(jobs: JobTable, tree: NodeTree) -> None:
+    large = np.flatnonzero(jobs.least_nodes > tree.nodes)
+    problems = [
+        problem
+        for row in large[:MOST_PROBLEMS].tolist()
+        for problem in jobs.refuse(
+            row,
+            "it is larger than the cluster",
+            key="accelerators",
+            found=int(jobs.nodes[row]) * int(jobs.each[row]),
+            allowed=f"at most {tree.total}",
+            hint="`shrink: true` gives it all of the cluster",
+        ).problems
+    ]
+    if problems:
+        raise InputError.many(problems)

@@ -1,0 +1,190 @@
+"""Many jobs on one cluster for months, as `railyard operate` plays them."""
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from railyard.scenario.quantity import Count, Flag, Natural, Number, Positive, Rate, Ratio, Size, Span, Text
+from railyard.scenario.section import Section
+
+_DAY = 86_400.0
+
+
+class SyntheticSection(Section):
+    """Jobs drawn by the seed: arrivals of a Poisson process, log-normal times, sizes by their share."""
+
+    count: Positive = Field(description="Jobs.")
+    load: Ratio = Field(
+        default=0.9, gt=0.0, description="Accelerator time that they ask for, over what the cluster has until the last."
+    )
+    sizes: dict[Text, Number] = Field(
+        default_factory=lambda: {"1": 1.0},
+        description="Accelerators of a job and how often, relative to the others.",
+        examples=[{"1": 0.8, "8": 0.15, "64": 0.05}],
+    )
+    median: Span = Field(default=1800.0, description="Half of the jobs take less.")
+    p90: Span = Field(default=28_800.0, description="Nine in ten take less.")
+    tenants: Positive = Field(default=1, description="Tenants, with equally many jobs each on average.")
+
+
+class TraceOfJobsSection(Section):
+    """Where the jobs come from: one of `trace` and `synthetic`."""
+
+    trace: Text | None = Field(default=None, description="A file, relative to the scenario.")
+    format: Text = Field(
+        default="auto", description="`philly`, `tiresias`, `alibaba`, `sacct`, `csv`; `auto` looks at its columns."
+    )
+    start: Span = Field(default=0.0, description="Leaves out what was submitted earlier, from the trace's first job.")
+    length: Span | None = Field(default=None, description="Leaves out what was submitted later than so long after.")
+    faster: Ratio = Field(default=1.0, gt=0.0, description="Divides the times between submissions: more load.")
+    shrink: Flag = Field(
+        default=False, description="Gives jobs larger than the cluster all of it, instead of refusing the trace."
+    )
+    synthetic: SyntheticSection | None = Field(default=None, description="Jobs that are drawn.")
+
+    @model_validator(mode="after")
+    def _one(self) -> "TraceOfJobsSection":
+        if (self.trace is None) == (self.synthetic is None):
+            raise PydanticCustomError("operate", "expected one of `trace` and `synthetic`")
+        return self
+
+
+class QueueSection(Section):
+    """Who is next, and who may overtake."""
+
+    discipline: Text = Field(
+        default="fifo", description="`fifo`, `priority`, `shortest`, `fair-share`, `least-attained`."
+    )
+    backfill: Text = Field(default="easy", description="`none`, `easy`, `conservative`, `any`.")
+    depth: Positive = Field(default=500, description="Jobs that a pass over the queue looks at.")
+    renew: Span = Field(default=300.0, gt=0.0, description="How often keys are taken anew that move with time.")
+    half_life: Span = Field(default=7 * _DAY, gt=0.0, description="Of usage, for `fair-share`.")
+    attained: Span = Field(
+        default=8 * 3600.0, description="Accelerator time up to which a job is new, for `least-attained`."
+    )
+    shares: dict[Text, Number] = Field(default_factory=dict, description="Of tenants, for `fair-share`; 1 for others.")
+    quotas: dict[Text, Positive] = Field(default_factory=dict, description="Accelerators of tenants at most at once.")
+    borrow: Flag = Field(
+        default=False, description="Tenants may have more while nobody needs it, and give it back when preempted."
+    )
+
+
+class WindowSection(Section):
+    """Nodes that are kept free for a time."""
+
+    start: Span = Field(description="From when, from the start of the run.")
+    length: Span = Field(description="For how long.")
+    nodes: tuple[Natural, Natural] = Field(description="First and last node.", examples=[[0, 31]])
+    tenant: Text | None = Field(default=None, description="Who may use them meanwhile; left out: nobody (maintenance).")
+
+
+class ClassSection(Section):
+    """A class of work: what a step of such jobs computes and sends, as a model of the catalogue or in numbers."""
+
+    name: Text = Field(description="How it is called.")
+    share: Ratio = Field(default=1.0, description="Of the jobs that the trace does not say more of, relative.")
+    least_accelerators: Positive = Field(default=1, description="Only jobs of at least so many.")
+    model: Text | None = Field(
+        default=None, description="A model of the catalogue, data-parallel with its layout inside a node."
+    )
+    tokens: Positive = Field(default=8192, description="Tokens of an accelerator in one step, with `model`.")
+    compute: Span | None = Field(default=None, description="Computation of a step, with `message`.")
+    message: Size | None = Field(default=None, description="Bytes that one accelerator reduces with all others a step.")
+    overlap: Ratio = Field(default=0.5, le=1.0, description="Share of the computation that can hide communication.")
+
+    @model_validator(mode="after")
+    def _one(self) -> "ClassSection":
+        numbers = self.compute is not None and self.message is not None
+        if (self.model is not None) == numbers:
+            raise PydanticCustomError("operate", "expected `model`, or `compute` with `message`")
+        return self
+
+
+class ContentionSection(Section):
+    """How jobs slow one another on the shared network."""
+
+    classes: tuple[ClassSection, ...] = Field(description="What jobs do; each gets one by the seed.")
+    tolerance: Ratio = Field(
+        default=0.005, le=0.5, description="Neighbours that take less than this of a shared link are left out."
+    )
+
+
+class ModeSection(Section):
+    """A way in which things fail, in place of one that is known by that name, or a new one."""
+
+    name: Text = Field(description="Name of a mode, such as `gpu`.")
+    per_1000_node_days: Number | None = Field(default=None, description="How often, a thousand nodes a day.")
+    repair: Span | None = Field(default=None, description="Half of the repairs take less.")
+    repair_p90: Span | None = Field(default=None, description="Nine in ten take less.")
+    detect: Span | None = Field(default=None, description="Until it is seen.")
+
+
+class FailuresSection(Section):
+    """What breaks, how often, and for how long."""
+
+    profile: Text = Field(default="llama3", description="Rates by component: `llama3`, `rsc1`, `rsc2`, `none`.")
+    scale: Number = Field(default=1.0, ge=0.0, description="Multiplies all rates.")
+    modes: tuple[ModeSection, ...] = Field(default=(), description="What differs from the profile.")
+    timeout: Span = Field(default=600.0, description="Of collectives: until a hang is seen.")
+    reroute: Span | None = Field(
+        default=None, description="Until traffic leads around a dead link; left out: as the fabric does."
+    )
+
+
+class RecoverySettings(Section):
+    """What is done about what breaks."""
+
+    interval: Span | Literal["young", "daly", "none"] = Field(
+        default="daly",
+        description="Work between two checkpoints: a time, `young` or `daly` by the job's size, or `none`.",
+    )
+    checkpoint: Literal["sync", "async", "memory", "peers"] = Field(
+        default="sync",
+        description="`sync` stops for the write; `async` copies to the host and writes beside; `memory` keeps it in the"
+        " node's host, lost with the node; `peers` also in another node's.",
+    )
+    state: Size = Field(default=100_000_000_000, description="Bytes that each accelerator writes.")
+    bandwidth: Rate = Field(default=1.6e10, description="Of storage, for each node, while all of a job write.")
+    host_bandwidth: Rate = Field(default=2e11, description="From accelerator to host memory, each.")
+    restart: Span = Field(
+        default=400.0,
+        description="From nodes to the first step: processes, connections, loading. MLPerf v5.0: 368 to 727 s.",
+    )
+    resume: Span = Field(
+        default=120.0, description="The same where a spare takes over and others keep their processes."
+    )
+    spares: Natural = Field(default=0, description="Nodes kept out of the queue to take over.")
+    grace: Flag = Field(default=True, description="Whether who is preempted writes a checkpoint first.")
+    elastic: Flag = Field(default=False, description="Whether jobs that may be smaller go on without a lost node.")
+
+
+def _file(value: object) -> object:
+    return {"trace": value} if isinstance(value, str) else value
+
+
+def _profile(value: object) -> object:
+    return {"profile": value} if isinstance(value, str) else value
+
+
+class OperateSection(Section):
+    """Many jobs on the cluster, for months."""
+
+    jobs: Annotated[TraceOfJobsSection, BeforeValidator(_file)] = Field(description="The jobs: a file, or its section.")
+    queue: QueueSection = Field(default_factory=QueueSection, description="Who is next.")
+    placement: Text = Field(default="first-fit", description="Name of a placement policy.")
+    within: Text | None = Field(
+        default=None, description="Level in whose groups jobs of several nodes must lie: `domain`, `leaf`, `pod`."
+    )
+    setup: Span = Field(default=0.0, description="From placement until work begins.")
+    windows: tuple[WindowSection, ...] = Field(default=(), description="Maintenance and reservations.")
+    contention: ContentionSection | None = Field(default=None, description="Left out: jobs do not slow one another.")
+    failures: Annotated[FailuresSection, BeforeValidator(_profile)] | None = Field(
+        default=None, description="Left out: nothing breaks."
+    )
+    recovery: RecoverySettings = Field(default_factory=RecoverySettings, description="What is done about failures.")
+    until: Span | None = Field(default=None, description="End of the run; left out: when every job has ended.")
+    sample: Span = Field(default=3600.0, gt=0.0, description="Between two samples of the cluster's state.")
+    save_every: Count = Field(
+        default=20_000, ge=1, description="Events between two states on disk, from which a run that was killed goes on."
+    )
