@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from railyard.operate.prepare import prepare as prepare_jobs
 from railyard.scenario import load
+from railyard.scenario.variants import expand
 from railyard.study.study import prepare
 from railyard.study.study import run as execute
 
@@ -35,7 +37,7 @@ def test_there_are_examples():
 def test_an_example_can_be_run_as_it_is(path):
     """Reads, builds every cluster, fits every layout: all that can be wrong in a scenario."""
     draft = load.load(path)
-    jobs = prepare(draft)
+    jobs = [prepare_jobs(one) for one in expand(draft)] if draft.kind == "operate" else prepare(draft)
     assert len({job.variant.name for job in jobs}) == len(jobs)
     first = path.read_text(encoding="utf-8").splitlines()[0]
     assert first == "# yaml-language-server: $schema=railyard.schema.json"
