@@ -56,6 +56,15 @@ def test_engines_agree_at_every_distance(fabric, case, km):
     assert packet == pytest.approx(flow, rel=0.1)
 
 
+def test_an_exchange_is_no_faster_than_light():
+    """Four servers on two sites: half of the next ones are near, and the data waits for the far ones all the same."""
+    topology = MultiSite(sites=2, distance_m=1e6, oversubscription=1.0, inner=LeafSpine())
+    graph = yard.graph(32, [yard.collective(Kind.ALL_TO_ALL, 4096)], [np.arange(32)])
+    policy = CollectivePolicy(algorithm={"all-to-all": "pairwise"})
+    line = engine.get("flow").simulate([Job(graph)], yard.machine(32, "uec", topology), policy=policy)
+    assert line.makespan_ps / 1e9 > 1e6 * 1.468 / 299_792_458 * 1e3
+
+
 @pytest.mark.parametrize(("km", "gbps"), [(10, 8.887), (80, 1.117), (1000, 0.08942)])
 def test_a_lane_s_credits_by_hand(km, gbps):
     """128 KiB less 16 KiB, told of late, over 2 x (5.13 us a km + 0.35 us)."""
