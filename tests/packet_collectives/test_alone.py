@@ -21,6 +21,9 @@ class Bench:
     def took_ps(self, graph: object, task: int, slicing: Slicing) -> int:
         return (FULL_PS if slicing.factor == 1 else IN_SLICE_PS)[task]
 
+    def whole_ps(self, graph: object, task: int, slicing: Slicing) -> float:
+        return FULL_PS[task] + 1000 * (slicing.factor - 1)
+
 
 def block(task: int, size_bytes: int) -> TaskFlows:
     one = np.zeros(1, np.int64)
@@ -31,12 +34,12 @@ def block(task: int, size_bytes: int) -> TaskFlows:
     )  # fmt: skip
 
 
-def surplus_ps(sizes: tuple[int, ...], budget_hops: float, slicing: Slicing) -> list[float]:
+def surplus_ps(sizes: tuple[int, ...], budget_hops: float, slicing: Slicing, coarsest: float = 1.0) -> list[float]:
     volume = SimpleNamespace(even_ps=np.array(EVEN_PS))
     lowered = SimpleNamespace(entity=np.arange(3), entities=volume)
     blocks = [block(task, size) for task, size in enumerate(sizes)]
     lowering = SimpleNamespace(lowered=lowered, graph=None)
-    return [one.surplus_ps for one in measured(Bench(), lowering, blocks, slicing, budget_hops)]
+    return [one.surplus_ps for one in measured(Bench(), lowering, blocks, slicing, budget_hops, coarsest)]
 
 
 SIZE, FIFTH = 4096 * 80, Slicing(factor=5.0)
@@ -61,6 +64,18 @@ def test_the_longest_communications_are_measured_first(budget: float, found: lis
 def test_one_that_is_too_large_leaves_the_budget_to_the_next() -> None:
     """The longest moves three times as much as the budget's two."""
     assert surplus_ps((SIZE, 3 * SIZE, SIZE), 2.01 * HOPS, FIFTH) == [1000 - 2400 / 5, -1, 1700 - 4400 / 5]
+
+
+@pytest.mark.parametrize(
+    ("budget", "coarsest", "found"),
+    [
+        (0.8 * HOPS, 2.0, [-1, 1300 - (3000 + 250) / 5, -1]),  # 1 / 0.8 = 1.25 times as coarse, and nothing is left
+        (0.4 * HOPS, 2.0, [-1, -1, -1]),  # 2.5 times
+        (1.5 * HOPS, 2.0, [-1, 1300 - 3000 / 5, 1700 - (4400 + 1000) / 5]),
+    ],
+)
+def test_where_flows_are_hashed_a_finer_slice_stands_for_the_whole(budget: float, coarsest: float, found: list[float]):
+    assert surplus_ps((SIZE, SIZE, SIZE), budget, FIFTH, coarsest) == pytest.approx(found)
 
 
 @pytest.mark.parametrize(("slicing", "runs"), [(Slicing(), False), (Slicing(coarser=3.0), True)])

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from railyard.engine.packet.settings import Settings
     from railyard.engine.packet.task_flows import Slicing, TaskFlows
 
-LEAST_HOPS = 5e7
-"""Of packets times links that may go into this where flows are hashed: no estimate knows where a communication's own
-flows meet."""
+LEAST_FINER = 4.0
+"""Where flows are hashed, no estimate knows where a communication's own flows meet: one is measured in a slice of its
+own, as fine as the budget allows but so many times as fine as that of the run at least."""
 
 HOPS = 4.5
 """Links that a packet and its acknowledgement cross, for the estimate."""
@@ -44,18 +44,22 @@ class IdleNetwork:
 
     def took_ps(self, graph: TaskGraph, task: int, slicing: Slicing) -> int:
         """How long a task of a graph takes by itself."""
+        return self._ran(graph, task, slicing)[0]
+
+    def whole_ps(self, graph: TaskGraph, task: int, slicing: Slicing) -> float:
+        """How long it would take unsliced, by a slice of it and what the estimate says that this slice adds."""
+        took_ps, surplus_ps = self._ran(graph, task, slicing)
+        return slicing.factor * (took_ps - surplus_ps)
+
+    def _ran(self, graph: TaskGraph, task: int, slicing: Slicing) -> tuple[int, float]:
         alone = single(graph, task)
         lowering = Lowering(
             alone, self.cluster, lower(alone, self.cluster, self.policy), self.policy, alone.duration_ps
         )
-        traffic = assemble(lowering, self.placed, lowering.blocks(self.placed, slicing), slicing, np.zeros(1, np.int64))
+        blocks = lowering.blocks(self.placed, slicing)
+        traffic = assemble(lowering, self.placed, blocks, slicing, np.zeros(1, np.int64))
         result = run(self.placed.network, traffic.traffic, self.settings)
-        return int(result.end_ps[traffic.end[0]] - result.start_ps[traffic.begin[0]])
-
-
-def measuring_hops(budget_hops: float, *, hashed: bool) -> float:
-    """Packets times links that may go into this beside the run itself."""
-    return max(budget_hops, LEAST_HOPS) if hashed else budget_hops
+        return int(result.end_ps[traffic.end[0]] - result.start_ps[traffic.begin[0]]), blocks[0].surplus_ps
 
 
 def single(graph: TaskGraph, task: int) -> TaskGraph:
@@ -71,10 +75,24 @@ def single(graph: TaskGraph, task: int) -> TaskGraph:
     )
 
 
-def measured(
-    bench: IdleNetwork, lowering: Lowering, blocks: list[TaskFlows], slicing: Slicing, budget_hops: float
+def measured(  # noqa: PLR0917
+    bench: IdleNetwork,
+    lowering: Lowering,
+    blocks: list[TaskFlows],
+    slicing: Slicing,
+    budget_hops: float,
+    coarsest: float = 1.0,
 ) -> list[TaskFlows]:
-    """The blocks with what the slice adds to each, as far as the budget goes; those that matter most come first."""
+    """The blocks with what the slice adds to each, as far as the budget goes; those that matter most come first.
+
+    Args:
+        bench: Runs one alone.
+        lowering: The graph.
+        blocks: Flows of its communications.
+        slicing: Of the run.
+        budget_hops: Packets times links that may go into this.
+        coarsest: Where the budget does not hold a communication unsliced, one sliced up to so far stands for it.
+    """
     if slicing.factor == 1 and slicing.coarser == 1:
         return blocks
     entity, volume = lowering.lowered.entity, lowering.lowered.entities
@@ -85,11 +103,12 @@ def measured(
         block = blocks[at]
         moved = float(block.size_bytes[: block.rows].sum()) * slicing.factor
         hops = moved / slicing.packet_bytes * (1 + slicing.factor) / slicing.factor * HOPS
-        if hops > left:
+        if hops > left * max(1.0, coarsest):
             continue
-        left -= hops
+        thinner = max(1.0, hops / left)
+        left -= hops / thinner
         task = int(block.tasks[0])
-        full = replace(slicing, factor=1.0, coarser=1.0)
+        full = replace(slicing, factor=thinner, coarser=1.0)
         took_ps = bench.took_ps(lowering.graph, task, slicing)
-        out[at] = replace(block, surplus_ps=took_ps - bench.took_ps(lowering.graph, task, full) / slicing.factor)
+        out[at] = replace(block, surplus_ps=took_ps - bench.whole_ps(lowering.graph, task, full) / slicing.factor)
     return out

@@ -15,7 +15,7 @@ from railyard.engine.faults import placed as placed_faults
 from railyard.engine.flow import FLOW
 from railyard.engine.joint import joint
 from railyard.engine.lowering import Entities, Lowered, lower
-from railyard.engine.packet.alone import IdleNetwork, measured, measuring_hops
+from railyard.engine.packet.alone import LEAST_FINER, IdleNetwork, measured
 from railyard.engine.packet.assembly import LoweredTraffic, assemble
 from railyard.engine.packet.background import alone, with_background
 from railyard.engine.packet.fabrics import settings_of
@@ -139,8 +139,8 @@ class PacketEngine:
         settings = replace(settings, base_rtt_ps=settings.base_rtt_ps or placed.base_rtt_ps)
         slicing, blocks = self._sliced(lowering, placed, settings)
         bench = IdleNetwork(cluster, placed, settings, policy)
-        spent = measuring_hops(self.budget_hops, hashed=cluster.fabric.hashed)
-        blocks = measured(bench, lowering, blocks, slicing, spent)
+        coarsest = slicing.factor / LEAST_FINER if cluster.fabric.hashed else 1.0
+        blocks = measured(bench, lowering, blocks, slicing, self.budget_hops, coarsest)
         alone_ps = np.append(lowered.entities.even_ps, 0)[lowered.entity]
         traffic = assemble(lowering, placed, blocks, slicing, unsent_ps(merged, lowered, cluster, alone_ps))
         expected_ps = _expected_ps(lowering, slicing) if self.background or self.samples else 0
