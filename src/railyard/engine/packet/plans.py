@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
-MOST_SCHEDULED = 128
+MOST_SCHEDULED = 512
 """Ranks up to which the schedule of an algorithm without a plan of its own is taken message by message."""
 
 _REDUCES = (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER)
