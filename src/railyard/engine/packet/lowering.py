@@ -201,6 +201,7 @@ class Lowering:
         moving_ps[legs.nics] = (moving_ps[legs.nics] + shared_ps) / 2
         loads.append(np.bincount(legs.source[inside], moving_ps[inside] / legs.lanes[inside], minlength=1))
         pace_ps = max(float(load.max()) for load in loads)
+        moving_ps[inside] /= grain.chunks
         return min(max(_longest(legs, moving_ps) - pace_ps, 0.0), one.tempo.fill_ps)
 
     def _parallel(self, one: Class) -> bool:
