@@ -44,6 +44,13 @@ def test_help_and_version(railyard):
         (["trace"], {"--format", "--sort", "--drop-empty", "--json", "--help"}),
         (["place"], {"--nodes", "--policy", "--format", "--busy", "--json", "--help"}),
         (["topology"], {"--as", "--format", "--names", "--out", "--help"}),
+        (
+            ["synthesize"],
+            {
+                *("--links", "--collective", "--size", "--topology", "--chassis", "--switches", "--most-sends"),
+                *("--out", "--json", "--quiet", "--help"),
+            },
+        ),
         (["init"], {"--help"}),
         (["schema"], {"--help"}),
         (["catalog", "list"], {"--json", "--catalog", "--help"}),

@@ -246,6 +246,49 @@ def topology(
     placing.topology(source, name=format, target=target, names=names, out=out)
 
 
+@app.command(short_help="A schedule of a collective for a given network of links.")
+def synthesize(
+    *,
+    links: Annotated[
+        Path, typer.Option("--links", metavar="FILE.csv", help="source, destination, gb_per_s (decimal), latency_us.")
+    ],
+    collective: Annotated[
+        str, typer.Option("--collective", metavar="NAME", help="all-gather, reduce-scatter, all-reduce or all-to-all.")
+    ] = "all-gather",
+    size: Annotated[str, typer.Option("--size", metavar="SIZE", help="Of the whole output, such as 1 MB.")] = "1 MB",
+    topology: Annotated[
+        str | None, typer.Option("--topology", metavar="NAME", help="Which, where the table holds several.")
+    ] = None,
+    chassis: Annotated[
+        str | None, typer.Option("--chassis", metavar="N", help="Which, where the table holds several.")
+    ] = None,
+    switches: Annotated[
+        str | None, typer.Option("--switches", metavar="0,17", help="Nodes that only pass on; guessed without it.")
+    ] = None,
+    most_sends: Annotated[
+        int, typer.Option("--most-sends", metavar="N", min=1, help="Finest schedule to try: more take longer.")
+    ] = 200_000,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE.csv", help="Write a row a send.")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Make a schedule of a collective for any network of links, and say what no schedule beats."""
+    from railyard.cli import synthesize as synthesizing
+
+    synthesizing.synthesize(
+        links,
+        collective=collective,
+        size=size,
+        topology=topology,
+        chassis=chassis,
+        switches=switches,
+        most_sends=most_sends,
+        out=out,
+        as_json=json,
+        quiet=quiet,
+    )
+
+
 @app.command(short_help="What is in a trace of requests: rate, lengths, bursts, shared prefixes.")
 def trace(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The trace; its format is recognised.")],

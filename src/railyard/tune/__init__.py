@@ -1,0 +1,1 @@
+"""Settings and schedules that suit a given fabric."""

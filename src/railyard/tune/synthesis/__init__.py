@@ -1,0 +1,1 @@
+"""Schedules of collectives for a given network."""

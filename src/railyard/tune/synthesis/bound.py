@@ -1,0 +1,112 @@
+"""What no schedule of a collective beats: by latency, and by linear programs over the links' rates (HiGHS).
+
+Reduce-scatter is an all-gather over the reversed links. Of an all-reduce every element of the sum crosses every cut
+with ranks on both sides, if only once and already added up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.errors import InputError, SimulationError
+from railyard.tune.synthesis.routes import shortest_us
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.tune.synthesis.network import Network
+
+_MOST_FLOWS = 400_000
+"""Variables up to which the program of an all-to-all is solved as one; above, rank by rank."""
+
+
+def lower_bound_us(network: Network, collective: str, size: float) -> float:
+    """Microseconds that every schedule takes at least.
+
+    Args:
+        network: The links.
+        collective: One of the registry's.
+        size: As the collective counts it, in bytes.
+    """
+    latency = float(shortest_us(network).max())
+    if collective == "all-to-all":
+        return max(latency, _all_to_all(network, size))
+    if collective == "all-reduce":
+        return max(latency, _across(network, size))
+    return max(latency, _into_each(network if collective == "all-gather" else network.reversed(), size))
+
+
+def _across(network: Network, size: float) -> float:
+    """The narrowest cut between ranks: that of the least maximum flow from or to one of them."""
+    first, *others = network.ranks
+    worst = 0.0
+    for other in others:
+        for source, target in ((first, other), (other, first)):
+            demand = np.zeros((1, network.nodes))
+            demand[0, source], demand[0, target] = size, -size
+            worst = max(worst, _least_time(network, demand))
+    return worst
+
+
+def _into_each(network: Network, size: float) -> float:
+    """Every rank has to get what it lacks: the slowest maximum flow from all others to one."""
+    part = size / len(network.ranks)
+    supply = np.where(network.switch, 0.0, part)
+    worst = 0.0
+    for rank in network.ranks:
+        demand = supply.copy()
+        demand[rank] = part - size
+        worst = max(worst, _least_time(network, demand[None, :]), _at_the_door(network, rank, size - part))
+    return worst
+
+
+def _at_the_door(network: Network, rank: int, size: float) -> float:
+    """Nothing arrives before the latency of the nearest link has passed."""
+    doors = network.target == rank
+    return size / float(network.bytes_per_us[doors].sum()) + float(network.latency_us[doors].min())
+
+
+def _all_to_all(network: Network, size: float) -> float:
+    part = size / len(network.ranks) ** 2
+    demand = np.zeros((len(network.ranks), network.nodes))
+    for row, rank in enumerate(network.ranks):
+        demand[row, network.ranks] = -part
+        demand[row, rank] = part * (len(network.ranks) - 1)
+    if demand.shape[0] * len(network.source) <= _MOST_FLOWS:
+        return _least_time(network, demand)
+    return max(_least_time(network, row[None, :]) for row in demand)
+
+
+def _least_time(network: Network, demand: NDArray[np.float64]) -> float:
+    """The least time in which flows that share the links carry bytes from where there are too many to where they lack.
+
+    Args:
+        network: The links.
+        demand: float64[commodities, nodes], bytes that each node has more than it wants.
+    """
+    try:
+        from scipy.optimize import linprog
+        from scipy.sparse import block_diag, coo_matrix, hstack
+    except ImportError:
+        raise InputError(
+            "the lower bound needs SciPy's linear programs", hint="pip install 'railyard[synthesis]'"
+        ) from None
+    links = len(network.source)
+    at = np.arange(links)
+    leaves = coo_matrix((np.ones(links), (network.source, at)), (network.nodes, links))
+    enters = coo_matrix((np.ones(links), (network.target, at)), (network.nodes, links))
+    kinds = len(demand)
+    keep = block_diag([leaves - enters] * kinds, format="csr")
+    keep = hstack([keep, coo_matrix((keep.shape[0], 1))], format="csr")
+    share = hstack([coo_matrix((1 / network.bytes_per_us, (at, at)), (links, links))] * kinds, format="csr")
+    scale = float(np.abs(demand).max())
+    limit = hstack([share * scale, coo_matrix(-np.ones((links, 1)))], format="csr")
+    cost = np.zeros(keep.shape[1])
+    cost[-1] = 1
+    rows: dict[str, Any] = {"A_ub": limit, "A_eq": keep}  # sparse, which its types do not know
+    found = linprog(cost, b_ub=np.zeros(links), b_eq=demand.ravel() / scale, method="highs", **rows)
+    if found.fun is None:
+        raise SimulationError(f"the linear program of a lower bound was not solved: {found.message}")
+    return float(found.fun)

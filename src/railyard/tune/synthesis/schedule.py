@@ -1,0 +1,150 @@
+"""A schedule: sends, what each has to wait for, and when it goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.tune.synthesis.network import Network
+
+
+@dataclass(frozen=True, eq=False)
+class Sends:
+    """Sends of pieces of equal size, each after those that it waits for.
+
+    Attributes:
+        piece_bytes: Of every send.
+        link: int32[sends], which link.
+        piece: int32[sends], which piece of data.
+        reduce: bool[sends], whether the receiver adds it to what it has.
+        after_ptr: int64[sends + 1], CSR of the sends that have to arrive before.
+        after: int32[], numbers of sends, all lower than that of the one that waits.
+    """
+
+    piece_bytes: float
+    link: NDArray[np.int32]
+    piece: NDArray[np.int32]
+    reduce: NDArray[np.bool_]
+    after_ptr: NDArray[np.int64]
+    after: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.link)
+
+
+class SendList:
+    """Collects sends."""
+
+    def __init__(self, piece_bytes: float) -> None:
+        self.piece_bytes = piece_bytes
+        self._rows: list[tuple[int, int, bool]] = []
+        self._after: list[int] = []
+        self._ptr = [0]
+
+    def add(self, link: int, piece: int, after: list[int], *, reduce: bool = False) -> int:
+        """Number of a new send."""
+        self._rows.append((link, piece, reduce))
+        self._after += after
+        self._ptr.append(len(self._after))
+        return len(self._rows) - 1
+
+    def done(self) -> Sends:
+        """All of them."""
+        link, piece, reduce = (np.array(column) for column in zip(*self._rows, strict=True))
+        return Sends(
+            self.piece_bytes,
+            link.astype(np.int32),
+            piece.astype(np.int32),
+            reduce.astype(np.bool_),
+            np.array(self._ptr, np.int64),
+            np.array(self._after, np.int32),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """Sends with their times.
+
+    Attributes:
+        sends: What is sent.
+        start_us: float64[sends], when each begins to leave; a link carries one at a time.
+        arrive_us: float64[sends], when the last byte is there.
+    """
+
+    sends: Sends
+    start_us: NDArray[np.float64]
+    arrive_us: NDArray[np.float64]
+
+    @property
+    def finish_us(self) -> float:
+        """When the last send has arrived."""
+        return float(self.arrive_us.max())
+
+
+def timed(network: Network, sends: Sends) -> Schedule:
+    """Lets every link send what waits for it, that with the longest way to go first.
+
+    Pieces are stored and forwarded: a node passes a piece on when all of it is there. A link is busy for the bytes of a
+    send, and free again while it is still on its journey.
+    """
+    takes = sends.piece_bytes / network.bytes_per_us[sends.link]
+    late = takes + network.latency_us[sends.link]
+    order = _Order(sends, late)
+    link, takes_list, late_list = sends.link.tolist(), takes.tolist(), late.tolist()
+    start = [0.0] * len(sends)
+    waiting: list[list[tuple[float, int]]] = [[] for _ in range(len(network.source))]
+    busy = [False] * len(network.source)
+    events = [(0.0, 0, send) for send in np.flatnonzero(np.diff(sends.after_ptr) == 0).tolist()]
+    heapify(events)
+    while events:
+        time, kind, number = heappop(events)
+        ready = [number] if kind == 0 else []
+        here = link[number]
+        if kind == 1:
+            busy[here] = False
+        elif kind == 2:
+            ready = order.met(number)
+        for send in ready:
+            heappush(waiting[link[send]], (-order.tail[send], send))
+        for one in {here, *(link[send] for send in ready)}:
+            if not busy[one] and waiting[one]:
+                send = heappop(waiting[one])[1]
+                busy[one], start[send] = True, time
+                heappush(events, (time + takes_list[send], 1, send))
+                heappush(events, (time + late_list[send], 2, send))
+    start_us = np.array(start)
+    return Schedule(sends, start_us, start_us + late)
+
+
+class _Order:
+    """Who waits for whom, and how long the longest chain behind each send is."""
+
+    def __init__(self, sends: Sends, late: NDArray[np.float64]) -> None:
+        count = len(sends)
+        waits = np.diff(sends.after_ptr)
+        owner = np.repeat(np.arange(count), waits)
+        by = np.argsort(sends.after, kind="stable")
+        self._next = owner[by].tolist()
+        self._ptr = np.searchsorted(sends.after[by], np.arange(count + 1)).tolist()
+        self._left = waits.tolist()
+        tail = late.tolist()
+        for send in range(count - 1, -1, -1):
+            behind = self._next[self._ptr[send] : self._ptr[send + 1]]
+            if behind:
+                tail[send] += max(tail[one] for one in behind)
+        self.tail = tail
+
+    def met(self, send: int) -> list[int]:
+        """Sends that wait for nothing more once this one has arrived."""
+        found = []
+        for one in self._next[self._ptr[send] : self._ptr[send + 1]]:
+            self._left[one] -= 1
+            if not self._left[one]:
+                found.append(one)
+        return found
