@@ -1,8 +1,7 @@
-"""Fits the constants of serving engines on a table of measured rows, and writes their effects.
+"""Fits the free effects of serving engines on a table of measured rows, and writes them.
 
-`python validation/tools/fit_serving.py TABLE.csv [--first-token] [--leave-out]`: seconds a token first, with all
-constants but those of the first token; then these, by what the serving engine leaves of them, which alone is done
-with --first-token. With --leave-out it also prints the errors with one model, device or engine left out of the fit.
+`python validation/tools/fit_serving.py TABLE.csv`: which effects are free stands in
+src/railyard/workload/serving/data/constants.toml, each with its cause.
 """
 
 import json
@@ -12,71 +11,28 @@ from pathlib import Path
 import numpy as np
 
 from railyard import catalog
-from railyard.workload.serving.profiles import fitted
-from railyard.workload.serving.software import CONSTANTS
 from railyard_validation.serving import fit as fitting
-from railyard_validation.serving.cases import Case, case_of
-from railyard_validation.serving.model import part, table
-from railyard_validation.serving.queue_fit import first_tokens
-from railyard_validation.serving.table import read, same_measurement
+from railyard_validation.serving.left_out import evidence_of
 
 ROOT = Path(__file__).resolve().parents[2]
 FITTED = ROOT / "src/railyard/workload/serving/data/fitted.json"
-LAST = fitting.FIRST_TOKEN
-# A first token also tells how fast prompts are, but its queue is known less well than an iteration.
-TTFT_WEIGHT = 0.15
-PARTS = {
-    "model": lambda case: case.model.name,
-    "device": lambda case: case.device.name,
-    "engine": lambda case: case.engine,
-}
-
-
-def said(name: str, misses: np.ndarray) -> None:
-    errors = np.abs(np.exp(misses) - 1.0)
-    print(
-        f"{name:24s} n {len(errors):5d}  median {np.median(errors):.3f}  p90 {np.quantile(errors, 0.9):.3f}",
-        file=sys.stderr,
-    )
 
 
 def main() -> None:
-    known = catalog.load()
-    rows = read(Path(sys.argv[1]))
-    stands = same_measurement(rows)
-    found = [case_of(row, known) for row in rows if stands[row.line] == row.line]
-    cases = [case for case in found if isinstance(case, Case) and fitting.told_s(case)]
-    whole = table(cases)
-    made = fitting.design(whole.cases)
-    free = tuple(name for name in CONSTANTS if name not in LAST)
-    first = np.flatnonzero([bool(case.row.real.get("ttft_ms")) and case.kind in ("closed", "split") for case in cases])
-    some = made.rows(first)
-    if "--first-token" in sys.argv:
-        effects = fitting.from_known(made, fitted()["effects"])
-    else:
-        effects = np.zeros((len(CONSTANTS), len(made.names)))
-        effects = fitting.fit(made, fitting.tpot_misses(whole), effects, free, weight=fitting.trust(whole.cases))
-        said("tpot", fitting.tpot_misses(whole)(fitting.software(effects, made)))
-        effects = fitting.fit(
-            some, fitting.ttft_misses(part(whole, first)), effects, LAST, weight=fitting.trust(part(whole, first).cases)
-        )
-        both = made.rows(np.concatenate([np.arange(len(cases)), first]))
-        weight = fitting.trust(whole.cases)
-        weight = np.concatenate([weight, TTFT_WEIGHT * weight[first]])
-        effects = fitting.fit(both, fitting.both_misses(whole, first), effects, weight=weight, iterations=12)
-    effects = first_tokens(part(whole, first), some, effects)
-    said("tpot", fitting.tpot_misses(whole)(fitting.software(effects, made)))
-    said("ttft", fitting.ttft_misses(part(whole, first))(fitting.software(effects, some)))
-    counts = {level: int(made.member[made.group, column].sum()) for column, level in enumerate(made.names)}
+    seen = evidence_of(Path(sys.argv[1]), catalog.load())
+    made = fitting.design(seen.rows.cases)
+    effects = fitting.fit(made, seen)
+    misses = seen.misses(fitting.software(effects, made)).reshape(2, -1)
+    for name, miss, told in zip(("tpot", "ttft"), misses, seen.told, strict=True):
+        errors = np.abs(np.expm1(miss[told > 0]))
+        print(f"{name} n {errors.size}  median {np.median(errors):.3f}  p90 {np.quantile(errors, 0.9):.3f}")
+    counts = (seen.told > 0).sum(axis=1).tolist()
     content = {
-        "source": f"fitted on {len(cases)} published rows of TPOT, {len(first)} of TTFT",
+        "source": f"{len(made.effects)} effects, fitted on {counts[0]} published rows of TPOT, {counts[1]} of TTFT",
         "effects": fitting.as_known(made, effects),
-        "rows": counts,
+        "rows": dict(zip(("/".join(effect) for effect in made.effects), made.member.sum(axis=0).tolist(), strict=True)),
     }
     FITTED.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    if "--leave-out" in sys.argv:
-        for name, by in PARTS.items():
-            said(f"without the {name}", fitting.left_out(whole, by, fitting.tpot_misses, free))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
-"""Writes validation/data/serving/left_out.csv: errors of TPOT with each row's model, or device, left out of the fit.
+"""Writes validation/data/serving/left_out.csv: errors with each row's source, model, or device left out of the fit.
 
 python validation/tools/serving_left_out.py
 
-The fits start from the priors and take some minutes on a sample of the table. `validation/tools/validation_page.py`
-calls this by itself when the table or the constants have changed since.
+`validation/tools/validation_page.py` calls this by itself when the table or the constants have changed since.
 """
 
 from __future__ import annotations
@@ -12,22 +11,13 @@ import csv
 import hashlib
 from pathlib import Path
 
-import numpy as np
-
 from railyard import catalog
-from railyard.workload.serving.software import CONSTANTS
-from railyard_validation.serving import fit as fitting
-from railyard_validation.serving.cases import Case, case_of
-from railyard_validation.serving.model import table
-from railyard_validation.serving.table import read, same_measurement
+from railyard_validation.serving.left_out import EVERY, METRICS, PARTS, errors
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "validation" / "data" / "serving"
 TABLE, FOUND = DATA / "measured.csv", DATA / "left_out.csv"
 CONSTANTS_OF = ROOT / "src" / "railyard" / "workload" / "serving" / "data"
-# Every so many rows stand in the fits: a quarter of them tells the constants nearly as well as all.
-EVERY = 4
-PARTS = {"model": lambda case: case.model.name, "device": lambda case: case.device.name}
 
 
 def digest() -> str:
@@ -43,29 +33,31 @@ def is_fresh() -> bool:
     return FOUND.is_file() and FOUND.read_text(encoding="utf-8").split("\n", 1)[0] == f"# {digest()}"
 
 
-def recorded() -> dict[str, list[float]]:
-    """|error| of every row of the sample, by what was left out."""
+def recorded() -> dict[str, dict[str, dict[str, float]]]:
+    """Signed error of every row of the sample, by metric, what was left out, and row."""
     with FOUND.open(encoding="utf-8", newline="") as handle:
         next(handle)
         rows = list(csv.DictReader(handle))
-    return {name: [abs(float(row[name])) for row in rows] for name in PARTS}
+    found: dict[str, dict[str, dict[str, float]]] = {metric: {name: {} for name in PARTS} for metric in METRICS}
+    for row in rows:
+        for name in PARTS:
+            if row[name]:
+                found[row["metric"]][name][row["id"]] = float(row[name])
+    return found
 
 
 def main() -> None:
-    mark, known = digest(), catalog.load()
-    rows = read(TABLE)
-    stands = same_measurement(rows)
-    found = [case_of(row, known) for row in rows if stands[row.line] == row.line]
-    cases = [case for case in found if isinstance(case, Case) and fitting.told_s(case)][::EVERY]
-    whole = table(cases)
-    free = tuple(name for name in CONSTANTS if name not in fitting.FIRST_TOKEN)
-    errors = {name: np.expm1(fitting.left_out(whole, by, fitting.tpot_misses, free)) for name, by in PARTS.items()}
+    mark = digest()
+    found = errors(TABLE, catalog.load())
     with FOUND.open("w", encoding="utf-8", newline="") as handle:
         handle.write(f"# {mark}\n")
         writer = csv.writer(handle, lineterminator="\n")
-        writer.writerow(["id", *PARTS])
-        for number, case in enumerate(cases):
-            writer.writerow([case.row.id, *(f"{errors[name][number]:.3f}" for name in PARTS)])
+        writer.writerow(["metric", "id", *PARTS])
+        for metric in METRICS:
+            ids = dict.fromkeys(row for name in PARTS for row in found[name][metric])
+            for row in ids:
+                cells = (found[name][metric].get(row) for name in PARTS)
+                writer.writerow([metric, row, *("" if cell is None else f"{cell:.3f}" for cell in cells)])
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from railyard.scenario.load import Draft
     from railyard.scenario.model import Scenario
+    from railyard.study.serving.explain import ServedExplanation
     from railyard.study.training.explain import Explanation
 
 __all__ = ["SERVED_TABLES", "TABLES", "Run", "compare", "explain", "load", "run"]
@@ -82,8 +83,13 @@ def compare(
     return execute(_draft(scenario, changes), [], engine=engine, out=out, progress=progress)
 
 
-def explain(run: str | Path | Run, *, variant: str | None = None, remedies: bool = True) -> Explanation:
-    """Explains a run that was kept: where its step goes, as a tree that adds up, and what each remedy would give.
+def explain(
+    run: str | Path | Run, *, variant: str | None = None, remedies: bool = True
+) -> Explanation | ServedExplanation:
+    """Explains a run that was kept: where its time goes, and what each remedy would give.
+
+    A training step is a tree that adds up; of a serving run it is where requests wait, pool by pool and over time, and
+    what one more replica of each pool would give.
 
     Args:
         run: A folder of a run, its `result.json`, or what `run` or `compare` gave back.
@@ -93,7 +99,7 @@ def explain(run: str | Path | Run, *, variant: str | None = None, remedies: bool
     Raises:
         InputError: There is no such run or variant, its files cannot be read, or the run kept no folder.
     """
-    from railyard.study.training import explain as explaining
+    from railyard.study import explain as explaining
 
     if isinstance(run, Run):
         if run.folder is None:

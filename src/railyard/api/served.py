@@ -11,7 +11,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.result.result import Result
-    from railyard.result.serving import CapacityFigures, Level, Percentiles
+    from railyard.result.serving import (
+        CapacityFigures,
+        Level,
+        Percentiles,
+        QueueRow,
+        ReplicaTrial,
+        ServingFigures,
+    )
     from railyard.result.variants.serving import ServedVariant
 
 HEADINGS = (
@@ -34,6 +41,11 @@ HEADINGS = (
     "power",
 )
 RIGHT = tuple(range(1, len(HEADINGS)))
+_LEVELS = "▁▂▃▄▅▆▇█"
+_NOBODY = 0.05
+"""Requests that wait in the mean of a span, below which a pool is said to have no queue."""
+_HELPS = 0.01
+"""Share by which a trial must differ to be said to help."""
 PARTS = (("queue_s", "queue"), ("compute_s", "compute"), ("network_s", "network"), ("transfer_s", "transfer"))
 
 
@@ -101,11 +113,64 @@ def first_token(variant: ServedVariant, level: Level = "p99") -> str:
     return f"{level} of the time to the first token, {numbers.seconds(getattr(serving.ttft_s, level))}: {shares}"
 
 
+def queues(variant: ServedVariant) -> list[str]:
+    """A line a pool: how many requests wait for it, when most of them, how long, and a picture over time."""
+    return [_queue(row) for row in getattr(variant.serving, "queues", ())]
+
+
+def _queue(row: QueueRow) -> str:
+    if row.waiting_peak < _NOBODY:
+        return f"{row.pool}: nobody waits"
+    waits = (
+        ""
+        if row.wait_p99_s is None
+        else f", each {numbers.seconds(row.wait_p50_s)} / {numbers.seconds(row.wait_p99_s)}"
+    )
+    most = f"most {numbers.short(row.waiting_peak)} at {numbers.seconds(row.peak_s)}"
+    picture = "".join(_LEVELS[round(count / row.waiting_peak * (len(_LEVELS) - 1))] for count in row.over_time)
+    return f"{row.pool}: {numbers.short(row.waiting_mean)} requests wait, {most}{waits} (p50 / p99)  {picture}"
+
+
+def trials(variant: ServedVariant) -> list[str]:
+    """A line a pool: what one more replica of it gave, simulated."""
+    return [_trial(variant.serving, one) for one in getattr(variant.serving, "trials", ())]
+
+
+def _trial(serving: ServingFigures, one: ReplicaTrial) -> str:
+    what = f"one more {_of(one.pool)}replica ({one.accelerators} accelerators)"
+    if one.reason:
+        return f"{what} was not tried: {one.reason}"
+    first = f"TTFT p99 {numbers.seconds(serving.ttft_s.p99)} -> {numbers.seconds(one.ttft_p99_s)}"
+    token = f"TPOT p99 {numbers.seconds(serving.tpot_s.p99)} -> {numbers.seconds(one.tpot_p99_s)}"
+    in_time = f"in time {numbers.percent(serving.slo.attainment)} -> {numbers.percent(one.attainment)}"
+    return f"{what}: {first}, {token}, {in_time}"
+
+
+def _of(pool: str) -> str:
+    return "" if pool == "both" else f"{pool} "
+
+
+def bottleneck(variant: ServedVariant) -> str:
+    """The pool whose growth helps most, `""` where none was tried: the one that requests wait for."""
+    serving = variant.serving
+    tried = [one for one in getattr(serving, "trials", ()) if one.ttft_p99_s is not None]
+    now = serving.ttft_s.p99
+    if not tried or now is None:
+        return ""
+    best = min(tried, key=lambda one: (-round(one.attainment or 0.0, 3), one.ttft_p99_s))
+    first = min(tried, key=lambda one: one.ttft_p99_s)
+    best = first if first.ttft_p99_s < (1.0 - _HELPS) * now else best
+    helps = best.ttft_p99_s < (1.0 - _HELPS) * now or (best.attainment or 0.0) > serving.slo.attainment + _HELPS
+    if not helps:
+        return "one more replica of any pool changes next to nothing: the wait is not for replicas"
+    return f"first tokens wait for the {_of(best.pool)}replicas: {_trial(serving, best)}"
+
+
 def why(result: Result) -> str:
     """Which variant costs least per token in time, and what its first tokens wait for."""
     best = best_variant(result)
     if len(result.served) == 1:
-        return first_token(best)
+        return "\n".join(filter(None, (first_token(best), bottleneck(best))))
     cost = best.serving.cpmt
     price = f"at ${numbers.band(cost.total)} per million tokens in time" if cost else "with most requests in time"
     many, good = len(result.served), len(_in_time(result))
@@ -116,12 +181,14 @@ def why(result: Result) -> str:
 
 
 def explain(result: Result) -> str:
-    """What the first tokens of every variant wait for, percentile by percentile."""
-    lines = []
-    for variant in result.served:
-        lines.append(f"{variant.name}")
-        lines += [f"  {first_token(variant, level)}" for level in ("p50", "p90", "p99", "p999")]
-    return "\n".join(lines)
+    """What the first tokens of every variant wait for: percentile by percentile, pool by pool, and what would help."""
+    return "\n".join(line for variant in result.served for line in (variant.name, *explained(variant)))
+
+
+def explained(variant: ServedVariant) -> list[str]:
+    """The same of one variant, without its name."""
+    parts = [first_token(variant, level) for level in ("p50", "p90", "p99", "p999")]
+    return [f"  {line}" for line in (*parts, *queues(variant), *trials(variant))]
 
 
 def card(result: Result, report: Path | None) -> str:

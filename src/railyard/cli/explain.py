@@ -7,11 +7,12 @@ import textwrap
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from railyard.api import numbers
+from railyard.api import numbers, served
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.measure.explain import TimeNode
-from railyard.study.training import explain as explaining
+from railyard.study import explain as explaining
+from railyard.study.serving.explain import ServedExplanation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +38,9 @@ def explain(run: Path, *, variant: str | None, depth: int, remedies: bool, as_js
     """
     with Progress(wanted=not quiet and remedies) as progress:
         found = explaining.explain(run, variant=variant, with_remedies=remedies, progress=progress)
+    if isinstance(found, ServedExplanation):
+        _served(found, as_json=as_json)
+        return
     if as_json:
         emit(json.dumps(found.to_json(), ensure_ascii=False, allow_nan=False))
         return
@@ -49,6 +53,18 @@ def explain(run: Path, *, variant: str | None, depth: int, remedies: bool, as_js
     if not quiet:
         for note in found.tree.notes:
             emit(_wrapped(note))
+
+
+def _served(found: ServedExplanation, *, as_json: bool) -> None:
+    if as_json:
+        emit(json.dumps(found.to_json(), ensure_ascii=False, allow_nan=False))
+        return
+    variant = found.variant
+    emit(f"{found.name}: {variant.name}" if variant.name != found.name else found.name)
+    emit("\n".join(served.explained(variant)))
+    said = served.bottleneck(variant)
+    if said:
+        emit(_wrapped(said))
 
 
 def _head(found: Explanation) -> str:

@@ -337,8 +337,39 @@ class ServingFigures(Figures):
                 require_equal(what, dollars, cost.usd_per_h.ends[number])
 
 
+class QueueRow(Figures):
+    """Requests that wait for a pool."""
+
+    pool: str = Field(description="role of the pool")
+    waiting_mean: float = Field(description="requests, over the run")
+    waiting_peak: float = Field(description="requests, mean of the fullest of the spans")
+    peak_s: float = Field(description="middle of that span, from the start of the run, s")
+    wait_p50_s: float | None = Field(description="of a request, median, s; null where waiting is counted, not followed")
+    wait_p99_s: float | None = Field(description="of a request, 99th percentile, s")
+    over_time: tuple[float, ...] = Field(description="requests waiting, mean of each of the equal spans of the run")
+    span_s: float = Field(description="length of a span, s")
+
+
+class ReplicaTrial(Figures):
+    """The same requests with one more replica of a pool, simulated."""
+
+    pool: str = Field(description="role of the pool that grows")
+    replicas: Count = Field(description="of the pool then")
+    accelerators: Count = Field(description="of the replica")
+    ttft_p99_s: float | None = Field(default=None, description="99th percentile, s")
+    tpot_p99_s: float | None = Field(default=None, description="99th percentile, s")
+    attainment: Share | None = Field(default=None, description="share that met the objective, 0 to 1")
+    goodput_rps: float | None = Field(default=None, description="requests a second that did")
+    reason: str = Field(default="", description="why it cannot be had, empty where it was simulated")
+
+
 class ModelServing(ServingFigures):
     """One model that answers requests."""
+
+    queues: tuple[QueueRow, ...] = Field(description="a row a pool: where requests wait, and when")
+    trials: tuple[ReplicaTrial, ...] = Field(
+        default=(), description="one more replica of each pool; none where requests are in time and do not queue"
+    )
 
     kv: PoolCacheFigures = Field(description="caches of keys and values")
     replicas: tuple[ModelReplicaRow, ...] = Field(description="a row a replica")

@@ -12,7 +12,7 @@ from railyard.workload.serving.iteration import IterationLoad, parts
 from railyard.workload.serving.layout import ServingLayout
 from railyard.workload.serving.profiles import profile
 from railyard.workload.serving.software import ServingSoftwareColumns, columns
-from railyard_validation.serving.steady import batched_prompt_s
+from railyard.workload.serving.steady import batched_prompt_s
 
 KNOWN = catalog.load()
 DEVICE = KNOWN.accelerator("h100-sxm")

@@ -7,7 +7,7 @@ from railyard import catalog
 from railyard_validation.serving.cases import Case, case_of
 from railyard_validation.serving.metrics import measured, predict
 from railyard_validation.serving.model import deployment_software, steady, table
-from railyard_validation.serving.steady import batched_prompt_s
+from railyard.workload.serving.steady import batched_prompt_s
 from railyard_validation.serving.table import Row
 
 KNOWN = catalog.load()

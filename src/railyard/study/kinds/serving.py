@@ -11,7 +11,8 @@ from railyard.study.kind import StudyKind, kinds
 from railyard.study.serving.capacity import RUN_SHARE, with_curve, with_fronts
 from railyard.study.serving.check import ENGINE, check_engine
 from railyard.study.serving.files import write_variant
-from railyard.study.serving.measuring import latencies, measure, objective_of
+from railyard.study.serving.measuring import as_served, latencies, measure, objective_of
+from railyard.study.serving.one_more import is_worth, with_trials
 from railyard.study.serving.prepare import prepare
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ def _run(job: ServingJob, control: Control) -> Answered:
 def _search(answered: Answered, found: MeasuredServing, control: Control) -> MeasuredServing:
     """The capacity, where the scenario asks for it, and the points of the fronts."""
     job = answered.job
+    if is_worth(found.variant.serving):
+        control.progress(f"one more replica of {job.variant.name}", RUN_SHARE)
+        found = with_trials(found, job, objective_of(job), as_served)
     return with_curve(found, job, objective=objective_of(job), serve=lambda some: _served(job, some), control=control)
 
 

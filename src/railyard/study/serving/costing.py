@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from railyard.study.serving.networks import Networks
     from railyard.study.serving.placing import Ffn, PlacedPool
     from railyard.workload.serving.afd import SideExchange
-    from railyard.workload.serving.cost import IterationCost
+    from railyard.workload.serving.cost import IterationCost, Role
     from railyard.workload.serving.devices import Profiles
     from railyard.workload.serving.layout import ServingLayout
     from railyard.workload.serving.software import ServingSoftware
@@ -63,8 +63,8 @@ def costs_of(
             _divides(model, pool)
             if pool.ffn is None:
                 replica = (model, pool.cluster, pool.layout, constants)
-                most, mixed = pool.section.max_batched_tokens, pool.role == "both"
-                found.append(cost_of(*replica, most=most, memo=memo, mixed=mixed))
+                most = pool.section.max_batched_tokens
+                found.append(cost_of(*replica, most=most, memo=memo, role=pool.role))
                 continue
             sides = _sides(model, pool, pool.ffn, constants, profiles)
             skew = sides[1].software.skew if model.experts else 1.0
@@ -118,7 +118,7 @@ def cost_of(
     *,
     most: int,
     memo: Memo,
-    mixed: bool = False,
+    role: Role = "decode",
 ) -> IterationCost:
     """The cost of an iteration of one replica, made once for all variants.
 
@@ -129,14 +129,14 @@ def cost_of(
         software: Of its accelerators.
         most: Tokens of an iteration.
         memo: What other variants have made.
-        mixed: Whether prompts share iterations with the decoding of others.
+        role: Of the replica.
     """
     of = (model, layout, Machine.of(cluster), software)
 
     def made() -> IterationCost:
-        return iteration_cost(*of, max_batched_tokens=most, mixed=mixed)
+        return iteration_cost(*of, max_batched_tokens=most, role=role)
 
-    cost: IterationCost = memo.get("cost", [repr(of), most, mixed], made)
+    cost: IterationCost = memo.get("cost", [repr(of), most, role], made)
     return cost
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from railyard.economics.sources import Source, of_entry
 from railyard.measure.serving.errors import serving_errors
 from railyard.measure.serving.objective import Objective, goodput
 from railyard.measure.serving.percentiles import counted
+from railyard.measure.serving.queues import PoolRoom, queues
 from railyard.measure.serving.served import UNFINISHED, Served, served
 from railyard.result.serving import (
     LinkRow,
@@ -22,6 +24,7 @@ from railyard.result.serving import (
     ModelReplicaRow,
     ModelServing,
     PoolCacheFigures,
+    QueueRow,
     ReuseRow,
 )
 from railyard.result.variants.serving import ServedVariant, ServingVariant
@@ -90,6 +93,13 @@ def latencies(job: ServingJob, requests: RequestTable, run: Record) -> Served:
     return served(requests.arrival_ps, requests.input_tokens, requests.output_tokens, run, entry_ps=job.entry_ps)
 
 
+def as_served(job: ServingJob) -> Served:
+    """What a job makes of the requests that it was prepared with."""
+    run = job.run(job.requests)
+    sent = job.as_sent(run)
+    return latencies(sent, sent.requests, run)
+
+
 def measure(job: ServingJob, run: Record) -> MeasuredServing:
     """Everything about one variant.
 
@@ -119,6 +129,7 @@ def measure(job: ServingJob, run: Record) -> MeasuredServing:
         replicas=replicas_of(job, run, good.span_s),
         pools=tuple(_pool(job, run, number, use) for number, use in enumerate(uses[: len(job.pools)])),
         links=_links(job, run, good.span_s),
+        queues=_queues(job, run),
         cpmt=cost.section(),
         power=cost.power.deployment_section(),
         capex=cost.capex.section(),
@@ -134,6 +145,31 @@ def measure(job: ServingJob, run: Record) -> MeasuredServing:
         digest=_digest(run),
     )
     return MeasuredServing(variant, found, cost, tuple(_sources(job, cost)), tuple(_defaults(job)))
+
+
+def _queues(job: ServingJob, run: Record) -> tuple[QueueRow, ...]:
+    rooms = tuple(
+        PoolRoom(
+            pool.role,
+            float(pool.section.max_sequences * pool.replicas),
+            float(made.kv_blocks * made.block_tokens * pool.replicas),
+        )
+        for pool, made in zip(job.pools, job.deployment.pools, strict=True)
+    )
+    entered = job.requests.arrival_ps + job.entry_ps
+    return tuple(
+        QueueRow(
+            pool=one.role,
+            waiting_mean=one.waiting_mean,
+            waiting_peak=one.waiting_peak,
+            peak_s=one.peak_s,
+            wait_p50_s=None if math.isnan(one.wait_p50_s) else one.wait_p50_s,
+            wait_p99_s=None if math.isnan(one.wait_p99_s) else one.wait_p99_s,
+            over_time=one.over_time,
+            span_s=one.span_s,
+        )
+        for one in queues(run, rooms, entered, job.requests)
+    )
 
 
 def _cache(job: ServingJob, run: Record, found: Served) -> PoolCacheFigures:
@@ -260,8 +296,7 @@ def _sources(job: ServingJob, cost: DeploymentCost) -> Iterator[Source]:
     for field, origin in fabric.sources.items():
         yield Source(fabric.name, field, origin.value_text, origin.source, origin.year, origin.confidence)
     for software in job.software:
-        year = int(software.date[:4]) if software.date[:4].isdecimal() else 0
-        yield Source("software", "profile", software.name, software.source, year, "measured")
+        yield Source("software", "profile", software.name, software.source, 0, "measured")
 
 
 def _defaults(job: ServingJob) -> Iterator[str]:

@@ -15,7 +15,6 @@ from railyard.measure import bottleneck
 from railyard.measure.decompose import decompose
 from railyard.measure.explain_tree import MEETINGS, STALL, VARIATION, tree_of
 from railyard.result.reading import result_from
-from railyard.result.variants.serving import ServedVariant
 from railyard.result.variants.training import TrainingVariant
 from railyard.scenario import load
 from railyard.study.folder import of_variant
@@ -151,7 +150,7 @@ def explain(
     file = result_file(run)
     result = read_result(file)
     steps = _steps(file, result)
-    number = _number(steps, variant)
+    number = numbered([one.name for one in steps], variant)
     stored = steps[number]
     job = _job(file, result, number)
     timeline, notes = _timeline(file.parent, job, number, stored)
@@ -222,15 +221,16 @@ def _steps(file: Path, result: Result) -> list[TrainingVariant]:
     """
     found = [variant for variant in result.variants if isinstance(variant, TrainingVariant)]
     if len(found) < len(result.variants):
-        served = any(isinstance(variant, ServedVariant) for variant in result.variants)
-        hint = "its report says what first tokens wait for; `run.table('requests')` has every request"
-        what = "a serving run has no step to explain" if served else "only a training step can be explained"
-        raise InputError(what, file=file, hint=hint if served else None)
+        raise InputError("only steps of training and serving runs can be explained", file=file)
     return found
 
 
-def _number(steps: Sequence[TrainingVariant], variant: str | None) -> int:
-    names = [one.name for one in steps]
+def numbered(names: Sequence[str], variant: str | None) -> int:
+    """The number of a variant among names, the first when it is None.
+
+    Raises:
+        InputError: There is none of that name.
+    """
     if variant is None:
         return 0
     if variant not in names:
@@ -241,7 +241,7 @@ def _number(steps: Sequence[TrainingVariant], variant: str | None) -> int:
             allowed=names,
             hint=did_you_mean(variant, names),
         )
-    return names.index(variant)
+    return list(names).index(variant)
 
 
 def _job(file: Path, result: Result, number: int) -> Prepared:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ServingLayoutColumns:
-    """Layout and widths: parallel degrees, bits of weights stored and multiplied, of a cached element with scales."""
+    """Layout and widths: parallel degrees, bits of weights stored (with scales) and multiplied, of a cached one."""
 
     tp: F
     pp: F
@@ -78,8 +78,8 @@ def _layout_row(replica: tuple[Model, ServingLayout, Machine]) -> dict[str, floa
         "cp": layout.cp,
         "ep": layout.ep,
         "expert_tp": max(layout.stage_ranks // layout.ep, 1),
-        "dense_bits": dense,
-        "expert_bits": expert,
+        "dense_bits": dense + layout.scale_bits(dense),
+        "expert_bits": expert + layout.scale_bits(expert),
         "dense_math": layout.math_bits(dense, machine.accelerator),
         "expert_math": layout.math_bits(expert, machine.accelerator),
         "kv_bits": layout.stored_kv_bits,

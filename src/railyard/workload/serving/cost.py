@@ -9,13 +9,13 @@ passes, kernels, collectives), g linear in the decoding sequences and their cach
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from railyard.errors import InputError
 from railyard.workload.serving.columns import Deployments
-from railyard.workload.serving.iteration import IterationLoad, parts
+from railyard.workload.serving.iteration import IterationLoad, late_s, launches_s, parts
 from railyard.workload.serving.memory import cache_tokens, rank_table, token_bytes, weight_bytes
 from railyard.workload.serving.power import BUSY, IDLE, MEMORY, math_j
 from railyard.workload.serving.scale_out import scale_out
@@ -31,13 +31,15 @@ if TYPE_CHECKING:
     from railyard.workload.serving.software import ServingSoftware, ServingSoftwareColumns
 
     Floats = NDArray[np.float64]
+    Role = Literal["both", "prefill", "decode"]
 
 # Rows of the table: enough that a line between two of them is the law within a percent.
 _ROWS = 96
-# Engines whose prompts, among decoding, have iterations of their own without graphs (SGLang, `model_runner.forward`),
-# and tokens of a copy of attention up to which an iteration is a captured graph (`cuda_graph_max_bs` from 80 GB on).
-_LAUNCHED = ("sglang",)
-_CAPTURED = 256.0
+# Engines whose prompts, among decoding, have iterations of their own (SGLang, `model_runner.forward`).
+_APART = ("sglang",)
+# Tokens of a copy of attention up to which an iteration that decodes is a captured graph: 512 in vLLM
+# (`cudagraph_capture_sizes`) and SGLang (`cuda_graph_max_bs` of 8 H200), up to the largest batch in TensorRT-LLM.
+_CAPTURED = 512.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +131,7 @@ def iteration_cost(
     software: ServingSoftware,
     *,
     max_batched_tokens: int = 8192,
-    mixed: bool = False,
+    role: Role = "decode",
 ) -> IterationCost:
     """What an iteration of a replica costs.
 
@@ -139,7 +141,7 @@ def iteration_cost(
         machine: Its accelerators, scale-up domain and the rate of a rank's NIC.
         software: Constants of the engine on that device.
         max_batched_tokens: Most tokens of an iteration.
-        mixed: Whether prompts share iterations with the decoding of others.
+        role: Of the replica: what it does decides which of its iterations hold prompts.
 
     Raises:
         InputError: Weights and a cache of one sequence do not fit; the message has the table and layouts that fit.
@@ -148,8 +150,9 @@ def iteration_cost(
     check_fit(model, layout, machine)
     constants = columns([software])
     found = iteration_costs(rows, constants, np.array([float(max_batched_tokens)]))[0]
-    if mixed:
-        found = mixed_batches(found, software.name, software.prompt_share, layout.dp_attention)
+    found = with_prompts(
+        found, role, Prompting.of(software, float(launches_s(rows, constants)[0]), layout.dp_attention)
+    )
     return replace(found, **scale_out(rows, constants, found.tokens))
 
 
@@ -198,25 +201,53 @@ def iteration_costs(
     return found
 
 
-def mixed_batches(cost: IterationCost, engine: str, share: float, copies: int) -> IterationCost:
-    """The cost of a replica whose prompts share iterations with the decoding of others.
+@dataclass(frozen=True, slots=True)
+class Prompting:
+    """How an engine's iterations with prompts differ from those that decode.
 
-    Where prompts are launched kernel by kernel, between decodes that replay a captured graph, they cost `share` times
-    what their tokens and pairs alone would. Engines that put both into one compiled iteration pay the plain sum.
-
-    Args:
-        cost: By the law.
+    Attributes:
         engine: Its name.
         share: `prompt_share` of the engine.
+        launches_s: Of the kernels of one iteration.
         copies: Of attention.
     """
-    if engine not in _LAUNCHED:
+
+    engine: str
+    share: float
+    launches_s: float
+    copies: int
+
+    @classmethod
+    def of(cls, software: ServingSoftware, launches_s: float, copies: int) -> Prompting:
+        """Of an engine's profile."""
+        return cls(software.name, software.prompt_share, launches_s, copies)
+
+
+def with_prompts(cost: IterationCost, role: Role, prompting: Prompting) -> IterationCost:
+    """The cost of a replica whose iterations hold prompts: these are launched kernel by kernel, which takes the host.
+
+    Beside decoding, iterations of few tokens are captured graphs. Where prompts among decoding have iterations of their
+    own they cost `share` times what their tokens and pairs alone would; engines that put both into one pay the plain
+    sum.
+
+    Args:
+        cost: By the law, without prompts.
+        role: Of the replica; one that decodes only is left as it is.
+        prompting: Of its engine.
+    """
+    if role == "decode":
         return cost
-    captured = _CAPTURED * copies
+    captured = _CAPTURED * prompting.copies if role == "both" else 0.0
+    above = cost.tokens > captured
+    share = prompting.share if role == "both" and prompting.engine in _APART else 1.0
     base = np.interp(captured, cost.tokens, cost.compute_s)
+    compute = (
+        np.where(above, base + share * (cost.compute_s - base), cost.compute_s) if share != 1.0 else cost.compute_s
+    )
+    late = late_s(compute + cost.network_s, prompting.launches_s)
     return replace(
         cost,
-        compute_s=np.where(cost.tokens > captured, base + share * (cost.compute_s - base), cost.compute_s),
+        compute_s=compute + np.where(above, late, 0.0),
         attention_per_pair_s=share * cost.attention_per_pair_s,
     )
 

@@ -57,9 +57,7 @@ class DeviceProfile:
     def over(self, software: ServingSoftware) -> ServingSoftware:
         """A profile with these constants in the place of its own."""
         values = {name: getattr(software, name) for name in CONSTANTS} | dict(self.constants)
-        return ServingSoftware(
-            name=software.name, architecture=software.architecture, date=software.date, source=self.source, **values
-        )
+        return ServingSoftware(name=software.name, architecture=software.architecture, source=self.source, **values)
 
 
 Profiles = dict[tuple[str, str], DeviceProfile]

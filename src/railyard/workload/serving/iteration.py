@@ -9,7 +9,7 @@ read few of them. Decoding reads the cache of every sequence; prompts compute th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -82,7 +82,7 @@ class IterationTimes:
         return self.compute_s + self.network + self.host
 
 
-def longer(one: F, other: F) -> F:
+def longer(one: F, other: F | float) -> F:
     """The longer of two times that overlap, more where they are alike."""
     mean: F = (one**_OVERLAP + other**_OVERLAP) ** (1.0 / _OVERLAP)
     return mean
@@ -104,13 +104,14 @@ def parts(deployments: Deployments, software: ServingSoftwareColumns, load: Iter
     matrices = turns * _matrices(deployments, software, each)
     experts = turns * _experts(deployments, software, each) * model.moe_layers
     passes = _passes(deployments, software, share)
-    # An index of keys has projections, a norm, rotary, a cast, logits and a choice of its own: as many kernels again.
-    indexed = np.where(model.sparse_keys > 0, 2.0, 1.0)
-    kernels = model.layers * (software.layer_s + software.latent_layer_s * model.latent * model.cored * indexed)
+    # An index of keys has projections, a norm, rotary, a cast, logits and a choice of its own.
+    indexed = np.where(model.sparse_keys > 0, software.index_layer_s, 0.0)
+    latent = software.latent_layer_s * model.latent
+    kernels = model.layers * (software.layer_s + (latent + indexed) * model.cored)
     kernels = turns * (kernels + model.moe_layers * software.moe_layer_s)
     network = turns * _network(deployments, software, each)
     hidden = np.where(turns > 1, np.minimum(network, matrices + experts + passes + kernels), 0.0)
-    return IterationTimes(
+    found = IterationTimes(
         matrices=matrices,
         experts=experts,
         cache=_cache(deployments, software, share),
@@ -121,6 +122,23 @@ def parts(deployments: Deployments, software: ServingSoftwareColumns, load: Iter
         host=software.host_s + software.host_per_sequence_s * load.sequences / layout.dp,
         hidden=hidden,
     )
+    late = late_s(found.compute_s + found.network, launches_s(deployments, software))
+    return replace(found, host=found.host + np.where(load.pairs > 0, late, 0.0))
+
+
+def launches_s(deployments: Deployments, software: ServingSoftwareColumns) -> F:
+    """What the host takes to launch the kernels of an iteration with prompts one by one: no graph holds for it."""
+    model = deployments.model
+    seconds: F = model.layers * (software.prompt_layer_s + software.prompt_latent_s * model.latent)
+    return seconds
+
+
+def late_s(device_s: F, launches: F | float) -> F:
+    """What an iteration takes longer than its kernels and collectives because of their launches.
+
+    The host runs ahead of the device, so the longer of both counts; all that decode in the same iteration wait for it.
+    """
+    return longer(device_s, launches) - device_s
 
 
 def _of_context_rank(deployments: Deployments, load: IterationLoad) -> IterationLoad:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 PRECISIONS = ("bf16", "fp16", "fp8", "fp4", "mxfp4")
 _BITS = {"bf16": 16, "fp16": 16, "fp8": 8, "fp4": 4, "mxfp4": 4}
 KV_BITS = (4, 8, 16)
+_FOUR = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +82,16 @@ class ServingLayout:
         """Bits in which weights of so many are multiplied: of 4 without 4-bit matrix units, in 16."""
         narrowest = 4 if "fp4" in device.flops else (8 if "fp8" in device.flops else 16)
         return bits if bits >= narrowest else 16
+
+    def scale_bits(self, bits: int) -> float:
+        """Bits of block scales that a weight of so many bits has beside it.
+
+        NVFP4 has a scale of 8 bits for each 16 elements, MXFP4 for each 32 (OCP Microscaling formats 1.0); those of
+        eight-bit weights, one for 128 x 128 elements or a channel, are left out.
+        """
+        if bits > _FOUR:
+            return 0.0
+        return 8.0 / 32.0 if self.precision == "mxfp4" else 8.0 / 16.0
 
     def weight_bits(self, model: Model) -> tuple[int, int]:
         """Bits of a dense weight and of a routed expert's.

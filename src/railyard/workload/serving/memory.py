@@ -26,8 +26,6 @@ _LOGIT_BYTES = 6.0
 _LARGE_BYTES = 70e9
 _TOKENS, _SMALL_TOKENS = 8192.0, 2048.0
 _SEQUENCES, _SMALL_SEQUENCES = 1024.0, 256.0
-# Bytes of scales beside each narrow weight: one of 8 bits for each 16 (fp4), of 32 bits for each 128 x 128 (fp8).
-_SCALES = 0.5
 _GIB = float(1 << 30)
 
 
@@ -37,8 +35,7 @@ def weight_bytes(deployments: Deployments) -> F:
     experts = model.total_parameters * model.expert_share
     tables = model.head_bytes * 2.0
     dense = np.maximum(model.total_parameters - experts - tables / 2.0, 0.0)
-    narrow = np.where(layout.expert_bits == 4, _SCALES / 8.0, 0.0)
-    routed = experts * (layout.expert_bits / 8.0 + narrow) / (layout.expert_tp * layout.ep)
+    routed = experts * layout.expert_bits / 8.0 / (layout.expert_tp * layout.ep)
     return (dense * layout.dense_bits / 8.0 / layout.tp + routed + tables / layout.tp) / layout.pp
 
 

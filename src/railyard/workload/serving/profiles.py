@@ -1,11 +1,9 @@
-"""Profiles of serving engines: constants of all, of an engine, of an architecture, of both, of a year of both.
+"""Profiles of serving engines: a constant is what is stated of it, moved by the few effects that rows have told.
 
-A constant of one profile is the product of the prior and the effects of the levels that it belongs to:
+    constant = prior * effect(all) * effect(engine) * effect(architecture) * effect(engine, architecture)
 
-    constant = prior * effect(all) * effect(engine) * effect(architecture) * effect(engine, architecture) * effect(year)
-
-so that an engine on a new architecture starts from what is known of either. `data/constants.toml` holds the priors,
-bounds and spreads with their reasons, `data/fitted.json` the effects and how many published rows gave them.
+Most effects are 1: `data/constants.toml` holds the priors, bounds and spreads with their reasons, and which effects are
+free (`fitted`) with the cause behind each; `data/fitted.json` what the published rows made of those.
 """
 
 from __future__ import annotations
@@ -30,33 +28,41 @@ if TYPE_CHECKING:
 
 _DATA = files("railyard.workload.serving") / "data"
 ENGINES = ("vllm", "sglang", "tensorrt-llm", "deepseek")
-_NEWEST = "2026"
+LEVEL_SPREAD = 0.4
+"""One standard deviation of the logarithm of an effect of an engine or an architecture."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConstantPrior:
-    """What a constant is near to, its bounds, the spread of its logarithm over all, and over each level below.
+    """What a constant is near to, its bounds, how sure that is, and which of its effects are fitted.
 
     Attributes:
         prior, low, high: In its own unit.
         spread: One standard deviation of the logarithm of the effect of all.
-        level: The same for each further level.
         why: Reason for the prior.
+        fitted: Levels whose effects rows tell, see `levels`; a constant without any is as stated.
     """
 
     prior: float
     low: float
     high: float
     spread: float
-    level: float
     why: str
+    fitted: tuple[str, ...] = ()
 
 
 @cache
 def constants() -> dict[str, ConstantPrior]:
     """The constants, by field of `ServingSoftware`."""
     written = tomllib.loads((_DATA / "constants.toml").read_text(encoding="utf-8"))
-    return {name: ConstantPrior(**written[name]) for name in CONSTANTS}
+    return {
+        name: ConstantPrior(**{**written[name], "fitted": tuple(written[name].get("fitted", ()))}) for name in CONSTANTS
+    }
+
+
+def free_effects() -> tuple[tuple[str, str], ...]:
+    """Constant and level of every effect that is fitted: as many numbers as the published rows have given."""
+    return tuple((name, level) for name, known in constants().items() for level in known.fitted)
 
 
 @cache
@@ -66,51 +72,46 @@ def fitted() -> dict[str, Any]:
     return found
 
 
-def levels(engine: str, architecture: str, year: str) -> tuple[str, ...]:
+def levels(engine: str, architecture: str) -> tuple[str, ...]:
     """The levels that a profile belongs to, widest first."""
-    both = f"{engine}/{architecture}"
-    return "all", f"{engine}/", f"/{architecture}", both, f"{both}/{year}"
+    return "all", f"{engine}/", f"/{architecture}", f"{engine}/{architecture}"
 
 
 def assemble(
-    engine: str, architecture: str, year: str, effects: Mapping[str, Mapping[str, float]], source: str = ""
+    engine: str, architecture: str, effects: Mapping[str, Mapping[str, float]], source: str = ""
 ) -> ServingSoftware:
     """A profile from effects by level.
 
     Args:
         engine: Of the profile.
         architecture: Of the device.
-        year: Of the engine's version.
         effects: Logarithms by level and constant.
         source: Said in the profile.
     """
     values = {}
     for name, constant in constants().items():
-        total = sum(effects.get(level, {}).get(name, 0.0) for level in levels(engine, architecture, year))
+        total = sum(effects.get(level, {}).get(name, 0.0) for level in levels(engine, architecture))
         values[name] = min(max(constant.prior * math.exp(total), constant.low), constant.high)
-    return ServingSoftware(name=engine, architecture=architecture, date=year, source=source, **values)
+    return ServingSoftware(name=engine, architecture=architecture, source=source, **values)
 
 
-def profile(
-    engine: str, device: Accelerator, year: str = _NEWEST, *, profiles: Profiles | None = None
-) -> ServingSoftware:
-    """The constants of an engine of that year on a device; where recorded runs gave the device's own, those.
+def profile(engine: str, device: Accelerator, *, profiles: Profiles | None = None) -> ServingSoftware:
+    """The constants of an engine on a device; where recorded runs gave the device's own, those.
 
     Args:
         engine: `vllm`, `sglang`, `tensorrt-llm` or `deepseek`.
         device: On which it runs.
-        year: Of the engine's version; the newest that was read when left out.
         profiles: A user's, in the place of those that ship.
 
     Raises:
         InputError: No such engine is known.
     """
-    known = table_profile(engine, device, year)
+    known = table_profile(engine, device)
     found = (shipped() | (profiles or {})).get((engine, device.name))
     return known if found is None else found.over(known)
 
 
-def table_profile(engine: str, device: Accelerator, year: str = _NEWEST) -> ServingSoftware:
+def table_profile(engine: str, device: Accelerator) -> ServingSoftware:
     """The same from the published tables alone.
 
     Raises:
@@ -124,4 +125,4 @@ def table_profile(engine: str, device: Accelerator, year: str = _NEWEST) -> Serv
             allowed=ENGINES,
             hint=did_you_mean(engine, ENGINES),
         )
-    return assemble(engine, device.architecture, year, fitted()["effects"], fitted()["source"])
+    return assemble(engine, device.architecture, fitted()["effects"], fitted()["source"])

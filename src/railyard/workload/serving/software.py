@@ -22,7 +22,7 @@ class ServingSoftware:
     """One engine on one architecture. Fractions are of the device's best measured rate, times are seconds.
 
     Attributes:
-        name, architecture, date, source: Which engine, where, when, and where its constants come from.
+        name, architecture, source: Which engine, where, and where its constants come from.
         weights_fraction: Of the memory rate, reading the weights of dense matrices.
         expert_fraction: The same for routed experts, of which a batch touches many small ones.
         gemm_fraction, grouped_fraction: Of the matrix rate, dense and grouped.
@@ -33,11 +33,13 @@ class ServingSoftware:
         layer_s: Kernels of a layer, without their bytes and FLOPs.
         moe_layer_s: More of them in a layer with experts: router, permutation, quantisation.
         latent_layer_s: More of them in a layer with latent attention.
+        index_layer_s: More of them in a layer whose keys an index picks.
         reduce_s, reduce_fraction: An all-reduce of few bytes; of the link rate that many bytes reach.
         exchange_s, exchange_fraction: The same for the dispatch or combine of experts.
         host_s, host_per_sequence_s: Scheduler, sampling, detokenizing: of an iteration, of a sequence in it.
         prompt_s: Arrival, tokenizer and first schedule of a request.
-        prompt_layer_s, prompt_latent_s: Launches of a prompt's kernels, of any layer and more of a latent one.
+        prompt_layer_s, prompt_latent_s: Launches of the kernels of an iteration with prompts, which no graph holds: of
+            any layer, and more of a latent one.
         skew: Tokens of the busiest rank of experts, over the mean.
         wave_share, split_wave_share: Of the time that the prompts of all users take, what one of them waits in a closed
             loop; the same where prompts have replicas of their own.
@@ -48,7 +50,6 @@ class ServingSoftware:
 
     name: str
     architecture: str = ""
-    date: str = ""
     source: str = ""
     weights_fraction: float = 0.85
     expert_fraction: float = 0.7
@@ -61,6 +62,7 @@ class ServingSoftware:
     layer_s: float = 20e-6
     moe_layer_s: float = 20e-6
     latent_layer_s: float = 15e-6
+    index_layer_s: float = 40e-6
     reduce_s: float = 8e-6
     reduce_fraction: float = 0.7
     exchange_s: float = 25e-6
@@ -96,6 +98,7 @@ class ServingSoftwareColumns:
     layer_s: F
     moe_layer_s: F
     latent_layer_s: F
+    index_layer_s: F
     reduce_s: F
     reduce_fraction: F
     exchange_s: F

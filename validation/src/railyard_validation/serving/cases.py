@@ -54,7 +54,7 @@ class Case:
         domain: Accelerators that reach one another without a NIC: of a scale-up domain or, of cards that have none,
             those on the PCIe of one server.
         decode, prefill: Pools and their layouts; `prefill` None where one pool does both.
-        engine, generation: Whose software, and of which year.
+        engine: Whose software.
         users: Requests in the system, of a closed loop; the batch, where a row gives that.
         rate_per_s: Of an open loop; of a `paced` unit the tokens/s that each user is served; 0 else.
         prompt, output: Mean tokens of a request.
@@ -75,7 +75,6 @@ class Case:
     layout: ServingLayout
     prefill_layout: ServingLayout | None
     engine: str
-    generation: str
     users: float
     rate_per_s: float
     prompt: float
@@ -140,7 +139,6 @@ def case_of(row: Row, catalog: Catalog) -> Case | str:
         layout=layouts[0],
         prefill_layout=layouts[1] if found.prefill else None,
         engine=engine,
-        generation=_generation(row.get("date")),
         users=users,
         rate_per_s=rate,
         prompt=prompt,
@@ -157,13 +155,6 @@ def _domain(device: Accelerator, catalog: Catalog) -> int:
     if device.scale_up_kind != "none" or not device.server:
         return device.scale_up_domain
     return catalog.server(device.server).accelerators
-
-
-def _generation(date: str) -> str:
-    """Which generation of an engine a date belongs to; published rows without one are of its older versions."""
-    if not date or date < "2025-10":
-        return "2025"
-    return "2025-q4" if date < "2026" else "2026"
 
 
 def _known(row: Row, catalog: Catalog) -> tuple[Model, Accelerator, str] | str:

@@ -42,7 +42,7 @@ class ServingResult:
         measured, predicted: Values; the prediction is the serving engine's, request by request, where the row has a
             load, and the closed form's where only a batch is known.
         error: (predicted - measured) / measured.
-        profile: Engine, architecture and year of the constants.
+        profile: Engine and architecture of the constants.
         defaults: Facts that were assumed.
         closed_form, closed_form_error: The same by the closed form that planning and fitting use.
         load: Kind of load (`closed`, `open`, `split`, `offline`, `batch`, `decode`, `other`), with `, incomplete label`
@@ -181,7 +181,7 @@ def _compared(cases: Sequence[Case], metric: str) -> list[ServingResult]:
                 error=predicted.value / measured - 1.0,
                 closed_form=predicted.closed_form,
                 closed_form_error=predicted.closed_form / measured - 1.0,
-                profile=f"{case.engine}/{case.device.architecture}/{case.generation}",
+                profile=f"{case.engine}/{case.device.architecture}",
                 defaults=case.defaults,
                 load=case.kind + (", incomplete label" if case.incomplete else ""),
             )

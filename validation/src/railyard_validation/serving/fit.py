@@ -1,25 +1,26 @@
 """Constants of serving engines from measured rows.
 
-The effects of all levels (`railyard.workload.serving.profiles`) minimise
+The effects that are free (`railyard.workload.serving.profiles.free_effects`) minimise
 
     sum_rows weight * huber(log(predicted / measured) / 0.08) + sum_effects (effect / spread)^2
 
-(`railyard_validation.robust`). Effects of all levels add up in the logarithm of a row's constant, so the slopes along
-one constant serve all its levels.
+(`railyard_validation.robust`) over seconds a token and seconds to the first token at once. Predicted is the closed form
+of the steady state times what the serving engine finds beside it, request by request: the queue, which is counted once,
+with the constants as stated before any fit, so that no row's answer is in it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.model.columns import take
-from railyard.workload.serving.profiles import constants, levels
+from railyard.workload.serving.profiles import LEVEL_SPREAD, constants, free_effects, levels
 from railyard.workload.serving.software import CONSTANTS, ServingSoftwareColumns
 from railyard_validation import robust
-from railyard_validation.serving.model import Table, part, tpot_s, ttft_s
+from railyard_validation.serving.model import part, steady
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,18 +28,22 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard_validation.serving.cases import Case
+    from railyard_validation.serving.model import Table
+    from railyard_validation.serving.states import States
 
     F = NDArray[np.float64]
     Whole = NDArray[np.int64]
-    Misses = Callable[[ServingSoftwareColumns], F]
 
 # Relative error of a row that measurement and missing detail leave.
 _ROW_SPREAD = 0.08
 _HUBER = 1.5
-# Constants that only the first token tells.
-FIRST_TOKEN = ("prompt_s", "prompt_layer_s", "prompt_latent_s", "wave_share", "split_wave_share", "copies_wait")
+# A first token also tells how fast prompts are, but its queue is known less well than an iteration.
+_FIRST_WEIGHT = 0.3
+# Rows of one engine, model, device and precision miss together, by some 20 %: a sweep counts once, however long it is,
+# and all rows as if they were a tenth of their number.
+_COUNTS = 0.1
 _STEP = 1e-3
-_ITERATIONS = 20
+_ITERATIONS = 12
 _PRECISION = 1e-4
 
 
@@ -47,53 +52,47 @@ class Design:
     """Which effects make up the constants of which rows.
 
     Attributes:
-        names: Of the levels.
-        member: [group, level], 1 where the rows of a group belong to a level.
-        group: Of every row.
+        effects: Constant and level of each.
+        member: [row, effect], 1 where a row belongs to the effect's level.
     """
 
-    names: tuple[str, ...]
+    effects: tuple[tuple[str, str], ...]
     member: F
-    group: Whole
 
     def rows(self, index: Whole) -> Design:
         """The design of some rows."""
-        return replace(self, group=self.group[index])
+        return replace(self, member=self.member[index])
 
 
-def design(cases: tuple[Case, ...]) -> Design:
-    """The levels of every row."""
-    of = [levels(case.engine, case.device.architecture, case.generation) for case in cases]
-    names = tuple(dict.fromkeys(name for row in of for name in row))
-    groups = {own: number for number, own in enumerate(dict.fromkeys(of))}
-    member = np.zeros((len(groups), len(names)))
-    for own, number in groups.items():
-        member[number, [names.index(name) for name in own]] = 1.0
-    return Design(names, member, np.array([groups[own] for own in of]))
+def design(cases: tuple[Case, ...], effects: tuple[tuple[str, str], ...] | None = None) -> Design:
+    """The effects of every row; those that are free, unless others are named."""
+    free = free_effects() if effects is None else effects
+    of = [levels(case.engine, case.device.architecture) for case in cases]
+    return Design(free, np.array([[float(level in row) for _, level in free] for row in of]))
 
 
-def software(effects: F, made: Design) -> ServingSoftwareColumns:
-    """Constants of every row from effects[constant, level]."""
+def software(found: F, made: Design) -> ServingSoftwareColumns:
+    """Constants of every row from the logarithms of the effects."""
     values = []
-    for number, name in enumerate(CONSTANTS):
+    for name in CONSTANTS:
         known = constants()[name]
-        each = np.clip(known.prior * np.exp(made.member @ effects[number]), known.low, known.high)
-        values.append(each[made.group])
+        of = [number for number, (constant, _) in enumerate(made.effects) if constant == name]
+        moved = made.member[:, of] @ found[of]
+        values.append(np.clip(known.prior * np.exp(moved), known.low, known.high))
     return ServingSoftwareColumns(*values)
 
 
 def from_known(made: Design, known: Mapping[str, Mapping[str, float]]) -> F:
-    """Effects[constant, level] of a table's levels, 0 where none is known."""
-    return np.array([[known.get(level, {}).get(name, 0.0) for level in made.names] for name in CONSTANTS])
+    """Effects of a design, 0 where none is known."""
+    return np.array([known.get(level, {}).get(name, 0.0) for name, level in made.effects])
 
 
-def as_known(made: Design, effects: F) -> dict[str, dict[str, float]]:
-    """The same by level and constant, without what is too small to matter."""
-    found = {}
-    for column, level in enumerate(made.names):
-        own = {name: float(f"{effects[row, column]:.4g}") for row, name in enumerate(CONSTANTS)}
-        found[level] = {name: value for name, value in own.items() if abs(value) > 1e-3}
-    return found
+def as_known(made: Design, found: F) -> dict[str, dict[str, float]]:
+    """The same by level and constant."""
+    by_level: dict[str, dict[str, float]] = {}
+    for (name, level), value in zip(made.effects, found.tolist(), strict=True):
+        by_level.setdefault(level, {})[name] = float(f"{value:.4g}")
+    return by_level
 
 
 def told_s(case: Case) -> float:
@@ -110,115 +109,113 @@ def told_s(case: Case) -> float:
     return case.row.real.get("tpot_ms", 0.0) / 1e3
 
 
-def tpot_misses(rows: Table) -> Misses:
-    """Logarithm of predicted over measured seconds a token."""
-    measured = np.log([told_s(case) for case in rows.cases])
-
-    def misses(known: ServingSoftwareColumns) -> F:
-        return np.log(tpot_s(rows, known)) - measured
-
-    return misses
+def first_s(case: Case) -> float:
+    """Seconds to the first token that a row of a closed loop tells, 0 where it does not."""
+    return case.row.real.get("ttft_ms", 0.0) / 1e3 if case.kind in ("closed", "split") else 0.0
 
 
-def ttft_misses(rows: Table) -> Misses:
-    """Logarithm of predicted over measured seconds to the first token."""
-    measured = np.log([case.row.real["ttft_ms"] / 1e3 for case in rows.cases])
+@dataclass(frozen=True)
+class Evidence:
+    """Rows with what they tell and what the queue makes of them.
 
-    def misses(known: ServingSoftwareColumns) -> F:
-        return np.log(ttft_s(rows, known)) - measured
+    Attributes:
+        rows: Table.
+        queue: [2, row], seconds a token and to the first one that the engine finds over those of the closed form.
+        told: [2, row], measured seconds, 0 where a row does not tell.
+        weight: [2, row].
+    """
 
-    return misses
+    rows: Table
+    queue: F
+    told: F
+    weight: F
 
+    def part(self, index: Whole) -> Evidence:
+        """Some rows."""
+        return Evidence(part(self.rows, index), self.queue[:, index], self.told[:, index], self.weight[:, index])
 
-def both_misses(rows: Table, first: NDArray[np.int64]) -> Misses:
-    """Misses of TPOT of every row, then of TTFT of those in `first`; the constants come in that order."""
-    of_token, of_first = tpot_misses(rows), ttft_misses(part(rows, first))
-    count = len(rows.cases)
-
-    def misses(known: ServingSoftwareColumns) -> F:
-        whole = take(known, np.arange(count))
-        return np.concatenate([of_token(whole), of_first(take(known, np.arange(count, count + len(first))))])
-
-    return misses
-
-
-def trust(cases: tuple[Case, ...]) -> F:
-    """Weight of a row in the fit: less where facts were assumed, least where a label leaves out what decides."""
-    return np.array([0.15 if case.drafting < 1.0 else (0.4 if case.defaults else 1.0) for case in cases])
-
-
-def fit(
-    made: Design,
-    misses: Misses,
-    start: F,
-    free: tuple[str, ...] = CONSTANTS,
-    *,
-    weight: F | None = None,
-    iterations: int = _ITERATIONS,
-) -> F:
-    """Effects[constant, level] that minimise the misses, from `start` on; constants not in `free` stay."""
-    rows = [CONSTANTS.index(name) for name in free]
-    spread = _spreads(made, free)
-
-    def moved(own: F) -> F:
-        found = start.copy()
-        found[rows] = own.reshape(spread.shape)
-        return found
-
-    def slopes(own: F) -> F:
-        return _slopes(made, misses, moved(own), rows)
-
-    found = robust.minimise(
-        lambda own: misses(software(moved(own), made)),
-        slopes,
-        robust.Priors(np.zeros(spread.size), spread.ravel()),
-        robust.Rows(_ROW_SPREAD, _HUBER, 1.0 if weight is None else weight),
-        start=start[rows].ravel(),
-        iterations=iterations,
-        precision=_PRECISION,
-    )
-    return moved(found)
+    def misses(self, known: ServingSoftwareColumns) -> F:
+        """Logarithms of predicted over measured, [2 x row]; 0 where a row does not tell."""
+        seconds = np.zeros_like(self.told)
+        for index, state in steady(self.rows, known).values():
+            seconds[:, index] = state.tpot_s, state.ttft_s
+        gone = (self.told <= 0) | ~(seconds > 0)
+        ratio = np.where(gone, 1.0, seconds * self.queue / np.where(gone, 1.0, self.told))
+        return np.log(ratio).ravel()
 
 
-def _spreads(made: Design, free: tuple[str, ...]) -> F:
-    """Standard deviation of each effect [constant, level]: that of a constant over all engines, or of one level's."""
-    known = [constants()[name] for name in free]
-    return np.array([[own.spread if level == "all" else own.level for level in made.names] for own in known])
-
-
-def _slopes(made: Design, misses: Misses, effects: F, rows: list[int]) -> F:
-    """Derivatives of the misses, [row, effect]: effects of all levels of a row move its constant alike."""
-    at = misses(software(effects, made))
-    every, levels_of = made.names.index("all"), made.member[made.group]
-    found = []
-    for row in rows:
-        moved = effects.copy()
-        moved[row, every] += _STEP
-        found.append((misses(software(moved, made)) - at)[:, None] / _STEP * levels_of)
-    return np.concatenate(found, axis=1)
-
-
-def left_out(
-    rows: Table,
-    by: Callable[[Case], str],
-    misses_of: Callable[[Table], Misses],
-    free: tuple[str, ...] = CONSTANTS,
-) -> F:
-    """Misses of every row under constants fitted, from the priors on, without the part that it belongs to.
+def evidence(rows: Table, queued: States, planned: States) -> Evidence:
+    """What rows tell.
 
     Args:
         rows: Table.
-        by: The part of a case.
-        misses_of: Misses of a table, to be fitted.
-        free: Constants to be fitted.
+        queued: What the serving engine makes of it.
+        planned: What the closed form does, with the same constants.
     """
-    made = design(rows.cases)
-    names = np.array([by(case) for case in rows.cases])
-    found = np.zeros(len(names))
-    weight = trust(rows.cases)
-    for name in dict.fromkeys(names.tolist()):
-        keep, held = np.flatnonzero(names != name), np.flatnonzero(names == name)
-        start = np.zeros((len(CONSTANTS), len(made.names)))
-        effects = fit(made.rows(keep), misses_of(part(rows, keep)), start, free, weight=weight[keep])
-        found[held] = misses_of(part(rows, held))(software(effects, made.rows(held)))
+    found, stated = (np.stack([each.tpot_s, each.ttft_s]) for each in (queued, planned))
+    known = np.isfinite(found) & (found > 0) & (stated > 0)
+    queue = np.where(known, found, 1.0) / np.where(known, stated, 1.0)
+    told = np.array([[told_s(case) for case in rows.cases], [first_s(case) for case in rows.cases]])
+    weight = trust(rows.cases) * np.array([[1.0], [_FIRST_WEIGHT]]) * (told > 0)
+    return Evidence(rows, queue, told, weight)
+
+
+def trust(cases: tuple[Case, ...]) -> F:
+    """Weight of a row in the fit: less where facts were assumed, least where a label leaves out what decides.
+
+    The middle of a Poisson stream near saturation hangs on flags that its source does not name.
+    """
+    sweeps = [(case.engine, case.model.name, case.device.name, case.layout.precision) for case in cases]
+    count = Counter(sweeps)
+    known = [0.15 if case.drafting < 1.0 else (0.4 if case.defaults else 1.0) for case in cases]
+    streams = [0.1 if case.kind == "open" else 1.0 for case in cases]
+    weight = np.array(known) * streams / [float(count[sweep]) for sweep in sweeps]
+    return weight * (_COUNTS * len(weight) / weight.sum())
+
+
+def fit(made: Design, seen: Evidence, *, start: F | None = None, iterations: int = _ITERATIONS) -> F:
+    """Logarithms of the effects that minimise the misses, from `start` or the priors on."""
+    spread = np.array([constants()[name].spread if level == "all" else LEVEL_SPREAD for name, level in made.effects])
+    return robust.minimise(
+        lambda found: seen.misses(software(found, made)),
+        lambda found: _slopes(made, seen, found),
+        robust.Priors(np.zeros(spread.size), spread),
+        robust.Rows(_ROW_SPREAD, _HUBER, seen.weight.ravel()),
+        start=start,
+        iterations=iterations,
+        precision=_PRECISION,
+    )
+
+
+def _slopes(made: Design, seen: Evidence, found: F) -> F:
+    """Derivatives of the misses, [row, effect]: effects of all levels of a row move its constant alike."""
+    known = software(found, made)
+    at, each = seen.misses(known), {}
+    for name in dict.fromkeys(name for name, _ in made.effects):
+        moved = replace(known, **{name: getattr(known, name) * np.exp(_STEP)})
+        each[name] = (seen.misses(moved) - at) / _STEP
+    member = np.concatenate([made.member, made.member])
+    return np.stack([each[name] * member[:, number] for number, (name, _) in enumerate(made.effects)], axis=1)
+
+
+def left_out(
+    seen: Evidence, by: Callable[[Case], str], cases: tuple[Case, ...], start: F | None = None
+) -> ServingSoftwareColumns:
+    """Constants of cases, fitted from `start` on without the part of the rows that each belongs to.
+
+    Args:
+        seen: Rows and what they tell.
+        by: The part of a case.
+        cases: To be predicted; those of `seen` among them.
+        start: Where the fits begin: it saves time, and decides nothing.
+    """
+    made, wanted = design(seen.rows.cases), design(cases)
+    names, parts = np.array([by(case) for case in seen.rows.cases]), np.array([by(case) for case in cases])
+    found = software(np.zeros(len(wanted.effects)), wanted)
+    for name in dict.fromkeys(parts.tolist()):
+        keep, rest = np.flatnonzero(names != name), np.flatnonzero(parts == name)
+        effects = fit(made.rows(keep), seen.part(keep), start=start)
+        own = software(effects, wanted.rows(rest))
+        for constant in CONSTANTS:
+            getattr(found, constant)[rest] = getattr(own, constant)
     return found

@@ -13,7 +13,7 @@ from railyard.workload.serving.memory import weight_bytes
 from railyard.workload.serving.power import WALL, accelerator_w
 from railyard_validation.serving.model import deployment_software, table
 from railyard_validation.serving.states import planned_states, run_states
-from railyard_validation.serving.steady import batched_prompt_s
+from railyard.workload.serving.steady import batched_prompt_s
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,7 +86,7 @@ def predict(cases: Sequence[Case], metric: str) -> list[Prediction | str]:
     whole = table(cases)
     software = deployment_software(whole.cases)
     planned = planned_states(whole, software)
-    both = [_values(metric, whole, software, state) for state in (run_states(whole, software, planned), planned)]
+    both = [by_cases(metric, whole, software, state) for state in (run_states(whole, software, planned), planned)]
     found: list[Prediction | str] = []
     for value, closed_form in zip(*both, strict=True):
         if isinstance(value, str) or isinstance(closed_form, str):
@@ -96,7 +96,15 @@ def predict(cases: Sequence[Case], metric: str) -> list[Prediction | str]:
     return found
 
 
-def _values(metric: str, whole: Table, software: ServingSoftwareColumns, state: States) -> Sequence[float | str]:
+def by_cases(metric: str, whole: Table, software: ServingSoftwareColumns, state: States) -> Sequence[float | str]:
+    """The model's value of a metric for each row of a table, or why there is none.
+
+    Args:
+        metric: A key of `METRICS`.
+        whole: Rows.
+        software: Rows as long.
+        state: What the deployments do under their loads.
+    """
     if metric == "tpot":
         return list(state.tpot_s.tolist())
     if metric == "ttft":

@@ -14,7 +14,7 @@ from railyard.workload.serving.columns import Deployments
 from railyard.workload.serving.memory import sequences
 from railyard.workload.serving.profiles import profile
 from railyard.workload.serving.software import columns
-from railyard_validation.serving.steady import (
+from railyard.workload.serving.steady import (
     ServingDemand,
     Steady,
     closed_loop,
@@ -123,7 +123,7 @@ def _limit(case: Case) -> float:
 
 def deployment_software(cases: Sequence[Case]) -> ServingSoftwareColumns:
     """The shipped constants of every case."""
-    return columns([profile(case.engine, case.device, case.generation) for case in cases])
+    return columns([profile(case.engine, case.device) for case in cases])
 
 
 def part(whole: Table, index: NDArray[np.int64]) -> Table:

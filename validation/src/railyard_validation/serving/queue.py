@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.engine.serving import Cost, Deployment, Links, Pool, Router, Speculative, simulate
-from railyard.workload.serving.cost import iteration_costs, mixed_batches
+from railyard.workload.serving.cost import Prompting, iteration_costs, with_prompts
+from railyard.workload.serving.iteration import launches_s
 from railyard.workload.serving.memory import cache_tokens
 from railyard_validation.serving.cases import drawn
 from railyard_validation.serving.schedulers import Scheduler, scheduler_of
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.graph import Record
-    from railyard.workload.serving.cost import IterationCost
+    from railyard.workload.serving.cost import IterationCost, Role
     from railyard.workload.serving.software import ServingSoftwareColumns
     from railyard_validation.serving.cases import Case
     from railyard_validation.serving.model import Table
@@ -94,14 +95,20 @@ def served(whole: Table, software: ServingSoftwareColumns, rows: NDArray[np.int6
     ahead = iteration_costs(whole.ahead, software, budget * copies[1])
     room = cache_tokens(whole.behind), cache_tokens(whole.ahead)
     found = {name: np.full(len(schedulers), np.nan) for name in Queued.__dataclass_fields__}
+    launches = launches_s(whole.behind, software), launches_s(whole.ahead, software)
+
+    def _costs(case: Case, row: int) -> tuple[IterationCost, IterationCost]:
+        share = float(software.prompt_share[row])
+        one = Prompting(case.engine, share, float(launches[0][row]), case.decode.dp)
+        other = Prompting(case.engine, share, float(launches[1][row]), case.prefill.dp if case.prefill else 1)
+        role: Role = "decode" if case.prefill else "both"
+        return with_prompts(behind[row], role, one), with_prompts(ahead[row], "prefill", other)
+
     for row in rows.tolist():
         case, scheduler = whole.cases[row], schedulers[row]
         iteration = _decode_s(case, behind[row], float(whole.most[row]))
         rooms = float(room[0][row]), float(room[1][row])
-        cost = behind[row]
-        if case.prefill is None:
-            cost = mixed_batches(cost, case.engine, float(software.prompt_share[row]), case.decode.dp)
-        plan = _Plan(case, scheduler, cost, ahead[row], rooms, float(software.acceptance[row]))
+        plan = _Plan(case, scheduler, *_costs(case, row), rooms, float(software.acceptance[row]))
         for name, value in _either(plan).items():
             found[name][row] = value
         found["iteration_s"][row], found["held"][row] = iteration, scheduler.held

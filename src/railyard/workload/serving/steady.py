@@ -168,11 +168,8 @@ def wave_s(users: F, each: F, decoding: F, share: F) -> F:
 
 
 def arrival_s(deployments: Deployments, software: ServingSoftwareColumns) -> F:
-    """What a request takes beside device and queue: tokenizer, schedule, launches of a prompt without graphs."""
-    model = deployments.model
-    each = software.prompt_layer_s + software.prompt_latent_s * model.latent
-    seconds: F = software.prompt_s + model.layers * each
-    return seconds
+    """What a request takes beside device and queue: tokenizer, first schedule, the answer's way back."""
+    return np.broadcast_to(software.prompt_s, deployments.model.layers.shape)
 
 
 def copies_s(deployments: Deployments, software: ServingSoftwareColumns, iteration: F) -> F:
