@@ -22,10 +22,7 @@ import serving_left_out
 from railyard import catalog
 from railyard_validation.bands import INSIDE, ErrorBand, Miss, bands
 from railyard_validation.collectives.left_out import left_out as collectives_left_out
-from railyard_validation.serving.cases import Case as ServingCase
-from railyard_validation.serving.cases import case_of
-from railyard_validation.serving.compare import family, validate_serving
-from railyard_validation.serving.table import read
+from railyard_validation.serving.left_out import cases_of, source_of
 from railyard_validation.training.cases import predicted_s, read_cases
 from railyard_validation.training.fit import scored
 from railyard_validation.training.leave_out import left_out
@@ -78,32 +75,14 @@ def of_collectives(known: Catalog) -> Iterator[Miss]:
 
 
 def of_serving(known: Catalog) -> Iterator[Miss]:
-    """TPOT with its model or device left out, whichever errs more; the rest under constants as they stand."""
-    cases = {row.id: case_of(row, known) for row in read(serving_left_out.TABLE)}
-    yield from _left_out_tpot(cases)
-    for metric in QUESTIONS["serving"][1:]:
-        # No throughput and no power of these rows stands in a fit; first tokens do.
-        held_out = "nothing" if metric == "ttft" else "all"
-        for row in validate_serving(serving_left_out.TABLE, known, metric=metric).rows:
-            case = cases.get(row.id)
-            if row.error is not None and isinstance(case, ServingCase):
-                yield _miss(metric, case, -math.log1p(row.error), held_out)
-
-
-def _left_out_tpot(cases: dict[str, ServingCase | str]) -> Iterator[Miss]:
-    with serving_left_out.FOUND.open(encoding="utf-8", newline="") as handle:
-        next(handle)
-        for row in csv.DictReader(handle):
-            case = cases.get(row["id"])
-            error = max((float(row[name]) for name in serving_left_out.PARTS), key=abs)
-            if isinstance(case, ServingCase):
-                yield _miss("tpot", case, -math.log1p(error), "model, device")
-
-
-def _miss(metric: str, case: ServingCase, error: float, held_out: str) -> Miss:
-    kind = "experts" if case.model.experts else "dense"
-    group = "|".join((case.engine, str(case.generation), case.model.name, case.device.name))
-    return Miss(metric, kind if metric != "power" else "all", family(case.row.get("source")), group, error, held_out)
+    """Errors of every metric with the row's source left out of the fit."""
+    cases = {case.row.id: case for case in cases_of(serving_left_out.TABLE, known)}
+    for metric, by in serving_left_out.recorded().items():
+        for row, error in by["source"].items():
+            case = cases[row]
+            kind = "all" if metric == "power" else ("experts" if case.model.experts else "dense")
+            group = "|".join((case.engine, case.model.name, case.device.name))
+            yield Miss(metric, kind, source_of(case), group, -math.log1p(error), "source")
 
 
 PARTS: dict[str, Callable[[Catalog], Iterator[Miss]]] = {

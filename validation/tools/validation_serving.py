@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import serving_left_out as held_out
 
+from railyard.workload.serving.profiles import free_effects
 from railyard_validation import page as validation
 from railyard_validation.serving.compare import METRICS, validate_serving
+from railyard_validation.serving.left_out import EVERY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,31 +20,38 @@ if TYPE_CHECKING:
     from railyard_validation.serving.compare import ServingReport
 
     Goal = tuple[str, str, str, str, str]
+    Errors = Mapping[str, Mapping[str, float]]
 
 TABLE = held_out.TABLE
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "validation"
 MLPERF, DEEPSEEK = "MLPerf Inference v5.1", "deepseek-ai/open-infra-index day_6"
 WRITTEN = """Written by `validation/tools/validation_page.py` from `validation/data/serving/measured.csv`; kept
 fresh by continuous integration. Each measurement counts once, however often the tables repeat it."""
-FITTED = """Constants of engines are fitted on rows like these (`validation/tools/fit_serving.py`), by engine,
-architecture and year, never by model or row: the errors below are in sample."""
+STRANGER = """**Without the row's source in the fit: {source}**; without its model {model}; without its device {device}.
+One row in {every} is predicted so, each by constants fitted on the others ({coverage} of the rows that publish it are
+predicted; those that are not stand below, with the reason). {count} constants are fitted at all (`fitted` in
+`src/railyard/workload/serving/data/constants.toml`, by `validation/tools/fit_serving.py`): {names}."""
 LEADS = {
     "tpot": f"""{WRITTEN}
-{FITTED}
 
-Held out, on one row in {held_out.EVERY}:
+{STRANGER}
 
-- with the row's model left out of the fit {{model}};
-- with its device left out {{device}}.""",
+The table below is of constants that have seen its rows.""",
     "ttft": f"""{WRITTEN}
-{FITTED}
 
-A first token waits in a queue: rows that say their load are run request by request, as their benchmarks send them.""",
+{STRANGER}
+
+A first token waits in a queue: rows that say their load are run request by request, as their benchmarks send them. The
+table below is of constants that have seen its rows.""",
     "throughput": f"""{WRITTEN}
+
+{STRANGER}
 
 No throughput is fitted: it follows from the constants of the time per token and of the first token. Rows of one source
 count input tokens, those of another output tokens, each by the accelerators that it names.""",
     "power": f"""{WRITTEN}
+
+{STRANGER}
 
 The law of an accelerator's power was fitted on the ML.ENERGY leaderboard, whose rows carry no licence and are not in
 the table; none of the rows below stands in that fit. MLPerf's are wall power of whole servers: 1.30 W at the wall for
@@ -62,31 +71,43 @@ def write(known: Catalog) -> list[Goal]:
     reports = {metric: validate_serving(TABLE, known, metric=metric) for metric in METRICS}
     for metric, report in reports.items():
         page = validation.of_serving(report)
-        lead = LEADS[metric].format(**{name: _median_and_tail(errors) for name, errors in apart.items()})
+        lead = LEADS[metric].format(**_said(report, apart.get(metric, {})))
         whole = validation.Validation(**{**page.__dict__, "lead": lead})
         validation.write(whole, PAGES / f"serving-{metric}.md")
     return _goals(reports, apart)
 
 
-def _goals(reports: Mapping[str, ServingReport], apart: Mapping[str, Sequence[float]]) -> list[Goal]:
-    token, first = reports["tpot"].summary(), reports["ttft"].summary()
-    without = "; ".join(f"{name} left out: {_percent(np.median(errors))} (goal 15 %)" for name, errors in apart.items())
-    goals = [
-        (
-            "time per token: median, 90th percentile, covered",
-            str(token["n"]),
-            "12 %, 35 %, 95 %",
-            f"{_percent(token['median_abs_error'])}, {_percent(token['p90_abs_error'])}, {_percent(token['coverage'])}",
-            without,
+def _said(report: ServingReport, apart: Errors) -> dict[str, str]:
+    """What a lead is filled with."""
+    effects = free_effects()
+    return {
+        **{name: _median_and_tail(list(errors.values())) for name, errors in apart.items()},
+        "every": str(EVERY),
+        "coverage": _percent(report.summary()["coverage"]),
+        "count": str(len(effects)),
+        "names": ", ".join(
+            f"`{name}`" + ("" if level == "all" else f" of {level.strip('/')}") for name, level in effects
         ),
-        (
-            "time to the first token: median",
-            str(first["n"]),
-            "20 %",
-            _percent(first["median_abs_error"]),
-            "",
-        ),
-    ]
+    }
+
+
+def _goals(reports: Mapping[str, ServingReport], apart: Mapping[str, Errors]) -> list[Goal]:
+    goals = []
+    for metric, text, wanted in (("tpot", "time per token", "12 %"), ("ttft", "time to the first token", "20 %")):
+        found = reports[metric].summary()
+        seen = f"{_percent(found['median_abs_error'])}, {_percent(found['p90_abs_error'])}"
+        without = "; ".join(
+            f"{name} {_median_and_tail(list(errors.values()))}" for name, errors in apart[metric].items()
+        )
+        goals.append(
+            (
+                f"{text}: median, 90th percentile ({_percent(found['coverage'])} covered)",
+                str(found["n"]),
+                f"{wanted} without the source",
+                seen,
+                without,
+            )
+        )
     power = reports["power"].sources()[MLPERF]
     goals.append(
         (
@@ -111,7 +132,8 @@ def _goals(reports: Mapping[str, ServingReport], apart: Mapping[str, Sequence[fl
 
 
 def _median_and_tail(errors: Sequence[float]) -> str:
-    return f"{_percent(np.median(errors))} in the median, {_percent(np.quantile(errors, 0.9))} at the 90th percentile"
+    sizes = np.abs(errors)
+    return f"{_percent(np.median(sizes))} (90th percentile {_percent(np.quantile(sizes, 0.9))})"
 
 
 def _percent(share: float | None) -> str:

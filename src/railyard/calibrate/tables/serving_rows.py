@@ -1,4 +1,4 @@
-"""A user's own table of serving runs in a closed loop: every cell is read strictly, a wrong one names line and column."""
+"""A user's own table of serving runs in a closed loop, read strictly: a wrong cell names its line and column."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NEEDED = ("gpu", "model", "input_tokens", "output_tokens", "concurrency")
 """Columns without which a row says nothing."""
 METRICS = ("tpot_ms", "ttft_ms")
-"""What was measured: median milliseconds a token behind the first, and mean milliseconds to the first; either or both."""
+"""What was measured: median ms a token behind the first, and mean ms to the first; either or both."""
 _DEGREES = ("tp", "pp", "dp_attention", "ep")
 _WORDS = ("id", "software", "precision", "kv_bits", "max_sequences", "notes")
 COLUMNS = (*NEEDED, *METRICS, *_DEGREES, *_WORDS)

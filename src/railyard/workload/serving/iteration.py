@@ -31,9 +31,9 @@ LINE_SHARE = 0.95
 _INDEX_BYTES = 132.0
 # Of an element of a recurrence's state, which engines keep in 32 bits (`mamba_ssm_dtype`, `mamba_ssm_cache_dtype`).
 _STATE_BYTES = 4.0
-# Rows of a tile of a grouped product: DeepGEMM aligns groups to 128; kernels in 16 bits take 16 where an expert has few
-# (vLLM's fused experts while there are no more tokens than experts).
-_TILE, _TILE_16_BITS = 128.0, 16.0
+# Tile of a grouped product in 16 bits over that in fewer: 16 of 128 rows where there are no more tokens than experts
+# (vLLM's fused experts; DeepGEMM aligns groups to 128).
+_TILE_16_BITS = 16.0 / 128.0
 # Accelerators of a server.
 _SERVER = 8.0
 # Each rank beyond two adds so much of an all-reduce's latency: flags of more peers to wait for.
@@ -189,14 +189,18 @@ def _matrices(deployments: Deployments, software: ServingSoftwareColumns, load: 
 
 
 def _experts(deployments: Deployments, software: ServingSoftwareColumns, load: IterationLoad) -> F:
-    """Routed experts of one layer on the busiest rank. Half of an expert's last tile of rows is empty, in the mean."""
+    """Routed experts of one layer on the busiest rank.
+
+    Each product loses the time of some rows: half of its last tile is empty in the mean, and its pipeline fills and
+    drains.
+    """
     model, layout, device = deployments.model, deployments.layout, deployments.device
     each = model.expert_parameters / layout.expert_tp
     found = busiest(model.experts, model.topk, load.tokens, layout.ep)
     read = found * each * layout.expert_bits / 8.0
     skew = np.where(layout.ep > 1, software.skew, 1.0)
-    tile = np.where(layout.expert_math == 16, _TILE_16_BITS, _TILE)
-    padded = load.tokens * model.topk / layout.ep * skew + found * tile / 2.0
+    lost = software.expert_rows * np.where(layout.expert_math == 16, _TILE_16_BITS, 1.0)
+    padded = load.tokens * model.topk / layout.ep * skew + found * lost
     flops = 2.0 * padded * each
     rate = device.best_flops_s(layout.expert_math) * software.grouped_fraction
     return longer(read / (device.hbm_bytes_s * software.expert_fraction), flops / rate)

@@ -26,6 +26,7 @@ class ServingSoftware:
         weights_fraction: Of the memory rate, reading the weights of dense matrices.
         expert_fraction: The same for routed experts, of which a batch touches many small ones.
         gemm_fraction, grouped_fraction: Of the matrix rate, dense and grouped.
+        expert_rows: Rows whose time each expert's product loses, with tiles of 128; an eighth with those of 16 bits.
         kv_fraction: Of the memory rate, reading the cache.
         attention_fraction: Of the attention rate, prompts.
         latent_fraction: Of the 16-bit matrix rate, latent attention in decoding.
@@ -55,6 +56,7 @@ class ServingSoftware:
     expert_fraction: float = 0.7
     gemm_fraction: float = 0.8
     grouped_fraction: float = 0.5
+    expert_rows: float = 64.0
     kv_fraction: float = 0.7
     attention_fraction: float = 0.7
     latent_fraction: float = 0.7
@@ -91,6 +93,7 @@ class ServingSoftwareColumns:
     expert_fraction: F
     gemm_fraction: F
     grouped_fraction: F
+    expert_rows: F
     kv_fraction: F
     attention_fraction: F
     latent_fraction: F

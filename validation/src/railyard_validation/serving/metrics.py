@@ -11,9 +11,9 @@ import numpy as np
 from railyard.workload.serving.iteration import cache_bytes
 from railyard.workload.serving.memory import weight_bytes
 from railyard.workload.serving.power import WALL, accelerator_w
+from railyard.workload.serving.steady import batched_prompt_s
 from railyard_validation.serving.model import deployment_software, table
 from railyard_validation.serving.states import planned_states, run_states
-from railyard.workload.serving.steady import batched_prompt_s
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

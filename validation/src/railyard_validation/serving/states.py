@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.workload.serving.steady import arrival_s
 from railyard_validation.serving.model import steady
 from railyard_validation.serving.queue import runs, served
-from railyard.workload.serving.steady import arrival_s
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
