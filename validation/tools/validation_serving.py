@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,14 +12,18 @@ import serving_left_out as held_out
 
 from railyard.workload.serving.profiles import free_effects
 from railyard_validation import page as validation
-from railyard_validation.serving.compare import METRICS, validate_serving
-from railyard_validation.serving.left_out import EVERY
+from railyard_validation.serving.cases import Case, case_of
+from railyard_validation.serving.compare import family, validate_serving
+from railyard_validation.serving.left_out import EVERY, source_of
+from railyard_validation.serving.metrics import measured
+from railyard_validation.serving.table import read, same_measurement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from railyard.catalog import Catalog
-    from railyard_validation.serving.compare import ServingReport
+    from railyard_validation.serving.compare import ServingResult
+    from railyard_validation.serving.table import Row
 
     Goal = tuple[str, str, str, str, str]
     Errors = Mapping[str, Mapping[str, float]]
@@ -27,22 +33,27 @@ PAGES = Path(__file__).resolve().parents[2] / "docs" / "validation"
 MLPERF, DEEPSEEK = "MLPerf Inference v5.1", "deepseek-ai/open-infra-index day_6"
 WRITTEN = """Written by `validation/tools/validation_page.py` from `validation/data/serving/measured.csv`; kept
 fresh by continuous integration. Each measurement counts once, however often the tables repeat it."""
-STRANGER = """**Without the row's source in the fit: {source}**; without its model {model}; without its device {device}.
-One row in {every} is predicted so, each by constants fitted on the others ({coverage} of the rows that publish it are
-predicted; those that are not stand below, with the reason). {count} constants are fitted at all (`fitted` in
-`src/railyard/workload/serving/data/constants.toml`, by `validation/tools/fit_serving.py`): {names}."""
+STRANGER = """**Without the row's source in the fit: {source}**; without its model {model}; its device {device}.
+One row in {every} of the table is predicted so, by constants that have not seen its source: these are the figure and the
+tables below. {coverage} of the rows that publish it can be predicted; the others are listed with the reason.
+{count} constants are fitted at all (`fitted` in `src/railyard/workload/serving/data/constants.toml`, by
+`validation/tools/fit_serving.py`): {names}."""
+TITLES = {
+    "tpot": "time per token",
+    "ttft": "time to the first token",
+    "throughput": "throughput",
+    "power": "power",
+}
+WANTED = (("tpot", "time per token", "12 %"), ("ttft", "time to the first token", "20 %"))
 LEADS = {
     "tpot": f"""{WRITTEN}
 
-{STRANGER}
-
-The table below is of constants that have seen its rows.""",
+{STRANGER}""",
     "ttft": f"""{WRITTEN}
 
 {STRANGER}
 
-A first token waits in a queue: rows that say their load are run request by request, as their benchmarks send them. The
-table below is of constants that have seen its rows.""",
+A first token waits in a queue: rows that say their load are run request by request, as their benchmarks send them.""",
     "throughput": f"""{WRITTEN}
 
 {STRANGER}
@@ -67,23 +78,64 @@ def write(known: Catalog) -> list[Goal]:
     """Writes a page for each metric; what they reach of the goals."""
     if not held_out.is_fresh():
         held_out.main()
-    apart = held_out.recorded()
-    reports = {metric: validate_serving(TABLE, known, metric=metric) for metric in METRICS}
-    for metric, report in reports.items():
-        page = validation.of_serving(report)
-        lead = LEADS[metric].format(**_said(report, apart.get(metric, {})))
-        whole = validation.Validation(**{**page.__dict__, "lead": lead})
+    apart, rows = held_out.recorded(), _standing()
+    for metric, errors in apart.items():
+        page = _left_out_page(metric, errors["source"], [(row, case_of(row, known)) for row in rows])
+        whole = replace(page, lead=LEADS[metric].format(**_said(errors, page)))
         validation.write(whole, PAGES / f"serving-{metric}.md")
-    return _goals(reports, apart)
+    cost = validate_serving(TABLE, known, metric="cost")
+    validation.write(replace(validation.of_serving(cost), lead=LEADS["cost"]), PAGES / "serving-cost.md")
+    units = [row for row in validate_serving(TABLE, known, metric="throughput").rows if row.source.startswith(DEEPSEEK)]
+    return _goals(apart, [*units, *(row for row in cost.rows if row.source.startswith(DEEPSEEK))])
 
 
-def _said(report: ServingReport, apart: Errors) -> dict[str, str]:
+def _standing() -> list[Row]:
+    """Rows of the table, each measurement once."""
+    rows = read(TABLE)
+    stands = same_measurement(rows)
+    return [row for row in rows if stands[row.line] == row.line]
+
+
+def _left_out_page(
+    metric: str, errors: Mapping[str, float], rows: list[tuple[Row, Case | str]]
+) -> validation.Validation:
+    """The page of one metric: predictions without the row's source, and how much of each source can be predicted."""
+    told = [(row, case, measured(row, metric)) for row, case in rows]
+    known = [(row, case, value) for row, case, value in told if value is not None]
+    refused = [(row, case) for row, case, _ in known if isinstance(case, str)]
+    points = [
+        validation.Point(
+            row.id,
+            source_of(case),
+            value[1],
+            value[1] * (1.0 + errors[row.id]),
+            errors[row.id],
+            "; ".join(case.defaults),
+        )
+        for row, case, value in known
+        if isinstance(case, Case) and row.id in errors
+    ]
+    every = Counter(source_of(case) for _, case, _ in known if isinstance(case, Case))
+    lost = Counter(family(row.get("source")).split(",")[0] for row, _ in refused)
+    covered = {name: f"{100 * count / (count + lost[name]):.0f} %" for name, count in every.items()}
+    covered["all"] = f"{100 * every.total() / (every.total() + len(refused)):.1f} %"
+    return validation.Validation(
+        title=f"Serving against what was measured: {TITLES[metric]}",
+        lead="",
+        quantity=known[0][2][0].replace("_s", ", seconds"),
+        points=points,
+        skipped=[f"line {row.line}: {reason}" for row, reason in refused],
+        columns={"of the source covered": covered},
+    )
+
+
+def _said(apart: Mapping[str, Mapping[str, float]], page: validation.Validation) -> dict[str, str]:
     """What a lead is filled with."""
     effects = free_effects()
     return {
         **{name: _median_and_tail(list(errors.values())) for name, errors in apart.items()},
         "every": str(EVERY),
-        "coverage": _percent(report.summary()["coverage"]),
+        "coverage": page.columns["of the source covered"]["all"],
         "count": str(len(effects)),
         "names": ", ".join(
             f"`{name}`" + ("" if level == "all" else f" of {level.strip('/')}") for name, level in effects
@@ -91,44 +143,29 @@ def _said(report: ServingReport, apart: Errors) -> dict[str, str]:
     }
 
 
-def _goals(reports: Mapping[str, ServingReport], apart: Mapping[str, Errors]) -> list[Goal]:
+def _goals(apart: Mapping[str, Mapping[str, Mapping[str, float]]], services: Sequence[ServingResult]) -> list[Goal]:
     goals = []
-    for metric, text, wanted in (("tpot", "time per token", "12 %"), ("ttft", "time to the first token", "20 %")):
-        found = reports[metric].summary()
-        seen = f"{_percent(found['median_abs_error'])}, {_percent(found['p90_abs_error'])}"
-        without = "; ".join(
-            f"{name} {_median_and_tail(list(errors.values()))}" for name, errors in apart[metric].items()
-        )
-        goals.append(
-            (
-                f"{text}: median, 90th percentile ({_percent(found['coverage'])} covered)",
-                str(found["n"]),
-                f"{wanted} without the source",
-                seen,
-                without,
-            )
-        )
-    power = reports["power"].sources()[MLPERF]
-    goals.append(
-        (
-            "wall power, MLPerf Inference v5.1: median",
-            str(power["n"]),
-            "8 %",
-            _percent(power["median_abs_error"]),
-            "its law is of other rows",
-        )
-    )
-    for row in reports["throughput"].rows:
-        if row.source.startswith(DEEPSEEK) and row.error is not None:
-            text = f"DeepSeek's production unit: {row.metric}"
-            goals.append((text, "1", "12 %", f"{100 * row.error:+.1f} %", "no row of it is fitted"))
-    for row in reports["cost"].rows:
-        if row.source.startswith(DEEPSEEK) and row.error is not None:
+    for metric, text, wanted in WANTED:
+        parts = {name: _median_and_tail(list(errors.values())) for name, errors in apart[metric].items()}
+        others = f"its model left out: {parts['model']}; its device: {parts['device']}"
+        count = str(len(apart[metric]["source"]))
+        goals.append((f"{text}: median without the source", count, wanted, parts["source"], others))
+    power = [error for row, error in apart["power"]["source"].items() if row in _ids(MLPERF)]
+    reached = _percent(np.median(np.abs(power))) if power else "none in the sample"
+    goals.append((f"wall power, {MLPERF}: median", str(len(power)), "8 %", reached, "its law is of other rows"))
+    for row in services:
+        if row.error is None or row.predicted is None or row.measured is None:
+            continue
+        text, reached = f"DeepSeek's production unit: {row.metric}", f"{100 * row.error:+.1f} %"
+        if "usd" in row.metric:
             text = f"DeepSeek's day: ${row.measured:.3f} per million tokens, from predicted rates of its units"
-            goals.append(
-                (text, "1", "12 %", f"${row.predicted:.3f}, {100 * row.error:+.1f} %", "no row of it is fitted")
-            )
+            reached = f"${row.predicted:.3f}, {reached}"
+        goals.append((text, "1", "12 %", reached, "no row of it is fitted"))
     return goals
+
+
+def _ids(source: str) -> set[str]:
+    return {row.id for row in _standing() if row.get("source").startswith(source)}
 
 
 def _median_and_tail(errors: Sequence[float]) -> str:

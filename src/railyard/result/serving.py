@@ -356,11 +356,11 @@ class ReplicaTrial(Figures):
     pool: str = Field(description="role of the pool that grows")
     replicas: Count = Field(description="of the pool then")
     accelerators: Count = Field(description="of the replica")
-    ttft_p99_s: float | None = Field(default=None, description="99th percentile, s")
-    tpot_p99_s: float | None = Field(default=None, description="99th percentile, s")
-    attainment: Share | None = Field(default=None, description="share that met the objective, 0 to 1")
-    goodput_rps: float | None = Field(default=None, description="requests a second that did")
-    reason: str = Field(default="", description="why it cannot be had, empty where it was simulated")
+    ttft_p99_s: float | None = Field(description="99th percentile, s; null where it cannot be had")
+    tpot_p99_s: float | None = Field(description="99th percentile, s; null where it cannot be had")
+    attainment: Share | None = Field(description="share that met the objective, 0 to 1; null where it cannot be had")
+    goodput_rps: float | None = Field(description="requests a second that did; null where it cannot be had")
+    reason: str = Field(description="why it cannot be had, empty where it was simulated")
 
 
 class ModelServing(ServingFigures):
@@ -368,7 +368,7 @@ class ModelServing(ServingFigures):
 
     queues: tuple[QueueRow, ...] = Field(description="a row a pool: where requests wait, and when")
     trials: tuple[ReplicaTrial, ...] = Field(
-        default=(), description="one more replica of each pool; none where requests are in time and do not queue"
+        description="one more replica of each pool; none where requests are in time and do not queue"
     )
 
     kv: PoolCacheFigures = Field(description="caches of keys and values")

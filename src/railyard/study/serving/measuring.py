@@ -130,6 +130,7 @@ def measure(job: ServingJob, run: Record) -> MeasuredServing:
         pools=tuple(_pool(job, run, number, use) for number, use in enumerate(uses[: len(job.pools)])),
         links=_links(job, run, good.span_s),
         queues=_queues(job, run),
+        trials=(),
         cpmt=cost.section(),
         power=cost.power.deployment_section(),
         capex=cost.capex.section(),

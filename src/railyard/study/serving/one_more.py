@@ -60,20 +60,21 @@ def trial(job: ServingJob, number: int, objective: Objective, serve: Serve) -> R
     """
     pool = job.pools[number]
     each = pool.accelerators // pool.replicas
-    plain = ReplicaTrial(pool=pool.role, replicas=pool.replicas + 1, accelerators=each)
+    shape = {"pool": pool.role, "replicas": pool.replicas + 1, "accelerators": each}
     try:
         served = serve(_with_one_more(job, pool, each))
     except (InputError, SimulationError) as error:
         reason = error.problems[0].message if isinstance(error, InputError) else str(error)
-        return plain.model_copy(update={"reason": reason.splitlines()[0]})
+        nothing = dict.fromkeys(("ttft_p99_s", "tpot_p99_s", "attainment", "goodput_rps"))
+        return ReplicaTrial(**shape, **nothing, reason=reason.splitlines()[0])
     good = goodput(served, objective)
-    return plain.model_copy(
-        update={
-            "ttft_p99_s": quantiles(served.ttft_s)["p99"],
-            "tpot_p99_s": quantiles(served.tpot_s)["p99"],
-            "attainment": good.attainment,
-            "goodput_rps": good.requests_per_s,
-        }
+    return ReplicaTrial(
+        **shape,
+        ttft_p99_s=quantiles(served.ttft_s)["p99"],
+        tpot_p99_s=quantiles(served.tpot_s)["p99"],
+        attainment=good.attainment,
+        goodput_rps=good.requests_per_s,
+        reason="",
     )
 
 
