@@ -34,7 +34,7 @@ MLPERF, DEEPSEEK = "MLPerf Inference v5.1", "deepseek-ai/open-infra-index day_6"
 WRITTEN = """Written by `validation/tools/validation_page.py` from `validation/data/serving/measured.csv`; kept
 fresh by continuous integration. Each measurement counts once, however often the tables repeat it."""
 STRANGER = """**Without the row's source in the fit: {source}**; without its model {model}; its device {device}.
-One row in {every} of the table is predicted so, by constants that have not seen its source: these are the figure and the
+One row in {every} is predicted so, by constants that have not seen its source: so are the figure and the
 tables below. {coverage} of the rows that publish it can be predicted; the others are listed with the reason.
 {count} constants are fitted at all (`fitted` in `src/railyard/workload/serving/data/constants.toml`, by
 `validation/tools/fit_serving.py`): {names}."""
