@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from railyard.workload.serving.software import CONSTANTS, columns
 from railyard.workload.serving.steady import ServingDemand, closed_loop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -177,7 +177,7 @@ def _misses(loop: Loop, shipped: ServingSoftware, names: Sequence[str], asked: N
 
 
 def _with(loop: Loop, shipped: ServingSoftware, names: Sequence[str], values: F) -> ServingSoftwareColumns:
-    changed: Mapping[str, float] = dict(zip(names, values.tolist(), strict=True))
+    changed: dict[str, Any] = dict(zip(names, values.tolist(), strict=True))
     return columns([replace(shipped, **changed)] * loop.told_s.shape[1])
 
 

@@ -79,7 +79,7 @@ def queues(
     edges = np.linspace(0.0, float(max(run.meta["end_ps"], 1)), BINS + 1)
     until = np.asarray(run.column("admitted_ps"), np.float64)
     until = np.where(until < 0, edges[-1], until)
-    before = until - entered_ps, _present(entered_ps, until, edges)
+    before = until - entered_ps, _present(np.asarray(entered_ps, np.float64), until, edges)
     return tuple(
         _figures(pool, (np.zeros(0), _beyond(run, pool, asked, edges)) if pool.role == "decode" else before, edges)
         for pool in pools
@@ -92,28 +92,32 @@ def _figures(
     waits, over_time = found
     fullest = int(np.argmax(over_time))
     span = float(edges[1] - edges[0]) * _S
+    median, late = (float(np.quantile(waits, level)) * _S if waits.size else float("nan") for level in (0.5, 0.99))
     return PoolQueue(
-        pool.role,
-        float(over_time.mean()),
-        float(over_time[fullest]),
-        (fullest + 0.5) * span,
-        *((float(np.quantile(waits, level)) * _S if waits.size else float("nan")) for level in (0.5, 0.99)),
-        tuple(over_time.tolist()),
-        span,
+        role=pool.role,
+        waiting_mean=float(over_time.mean()),
+        waiting_peak=float(over_time[fullest]),
+        peak_s=(fullest + 0.5) * span,
+        wait_p50_s=median,
+        wait_p99_s=late,
+        over_time=tuple(over_time.tolist()),
+        span_s=span,
     )
 
 
-def _present(begin: NDArray[np.floating], end: NDArray[np.floating], edges: NDArray[np.float64]) -> NDArray[np.float64]:
+def _present(begin: NDArray[np.float64], end: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.float64]:
     """Mean number of intervals that are open in each span between edges: of each interval, the part that lies in it."""
 
-    def before(moments: NDArray[np.floating]) -> NDArray[np.float64]:
+    def before(moments: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sum over intervals of max(0, edge - moment), at every edge."""
         ordered = np.sort(np.asarray(moments, np.float64))
         sums = np.concatenate([[0.0], np.cumsum(ordered)])
         count = np.searchsorted(ordered, edges)
-        return count * edges - sums[count]
+        past: NDArray[np.float64] = count * edges - sums[count]
+        return past
 
-    return np.diff(before(begin) - before(end)) / np.diff(edges)
+    mean: NDArray[np.float64] = np.diff(before(begin) - before(end)) / np.diff(edges)
+    return mean
 
 
 def _beyond(run: Record, pool: PoolRoom, asked: RequestTable, edges: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -127,4 +131,5 @@ def _beyond(run: Record, pool: PoolRoom, asked: RequestTable, edges: NDArray[np.
     present = _present(begin, end, edges)
     lengths = (asked.input_tokens + asked.output_tokens / 2.0)[came]
     length = max(float(lengths.mean()), 1.0) if came.any() else 1.0
-    return np.maximum(present - min(pool.sequences, pool.tokens / length), 0.0)
+    beyond: NDArray[np.float64] = np.maximum(present - min(pool.sequences, pool.tokens / length), 0.0)
+    return beyond

@@ -60,21 +60,22 @@ def trial(job: ServingJob, number: int, objective: Objective, serve: Serve) -> R
     """
     pool = job.pools[number]
     each = pool.accelerators // pool.replicas
-    shape = {"pool": pool.role, "replicas": pool.replicas + 1, "accelerators": each}
+    replicas, served, reason = pool.replicas + 1, None, ""
     try:
         served = serve(_with_one_more(job, pool, each))
     except (InputError, SimulationError) as error:
-        reason = error.problems[0].message if isinstance(error, InputError) else str(error)
-        nothing = dict.fromkeys(("ttft_p99_s", "tpot_p99_s", "attainment", "goodput_rps"))
-        return ReplicaTrial(**shape, **nothing, reason=reason.splitlines()[0])
-    good = goodput(served, objective)
+        text = error.problems[0].message if isinstance(error, InputError) else str(error)
+        reason = text.splitlines()[0]
+    good = None if served is None else goodput(served, objective)
     return ReplicaTrial(
-        **shape,
-        ttft_p99_s=quantiles(served.ttft_s)["p99"],
-        tpot_p99_s=quantiles(served.tpot_s)["p99"],
-        attainment=good.attainment,
-        goodput_rps=good.requests_per_s,
-        reason="",
+        pool=pool.role,
+        replicas=replicas,
+        accelerators=each,
+        ttft_p99_s=None if served is None else quantiles(served.ttft_s)["p99"],
+        tpot_p99_s=None if served is None else quantiles(served.tpot_s)["p99"],
+        attainment=None if good is None else good.attainment,
+        goodput_rps=None if good is None else good.requests_per_s,
+        reason=reason,
     )
 
 

@@ -170,7 +170,8 @@ def trust(cases: tuple[Case, ...]) -> F:
     known = [0.15 if case.drafting < 1.0 else (0.4 if case.defaults else 1.0) for case in cases]
     streams = [0.1 if case.kind == "open" else 1.0 for case in cases]
     weight = np.array(known) * streams / [float(count[sweep]) for sweep in sweeps]
-    return weight * (_COUNTS * len(weight) / weight.sum())
+    counted: F = weight * (_COUNTS * len(weight) / weight.sum())
+    return counted
 
 
 def fit(made: Design, seen: Evidence, *, start: F | None = None, iterations: int = _ITERATIONS) -> F:
