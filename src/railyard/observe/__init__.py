@@ -1,0 +1,1 @@
+"""From traces, logs and counters to the guilty part."""
