@@ -28,7 +28,7 @@ std::string fault_of(const Context& context, const LinkLayer& links, std::uint32
   if (links.down(link)) return "the link from " + ends(context, link) + " is down";
   const double errors = links.errors(link);
   if (errors <= 0) return "";
-  const double lost = std::min(1.0, errors * 8.0 * static_cast<double>(bytes));
+  const double lost = links.loss(link, bytes);
   return "bit errors of " + number(errors) + " on the link from " + ends(context, link) + " lose " +
          (lost < 1 ? number(100 * lost) + " % of packets" : "every packet") + " of " + std::to_string(bytes) + " bytes";
 }

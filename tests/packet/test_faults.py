@@ -86,6 +86,17 @@ def test_bit_errors_lose_packets_or_delay_them(network, retry):
     assert (found.meta["packets"]["lost"] == 0) == retry
 
 
+@pytest.mark.parametrize(("ratio", "lost"), [(1e-6, 0.0324), (1e-5, 0.2804), (5e-5, 0.8070)])
+def test_a_packet_is_right_when_all_of_its_bits_are(ratio, lost):
+    """1 - (1 - e)^n of 8 x 4,114 bits; errors times bits would be 0.0329, 0.329 and all of them."""
+    network = crossbar(2, rate_bps=G400)
+    into = np.flatnonzero(network.link_target == 1)
+    settings = Settings(mtu_bytes=4114, header_bytes=18, faults=tuple(errors(into, 0, ratio)), link_retry=True, seed=3)
+    found = run(network, Traffic.of(2, [0], [1], 20_000 * 4096), settings)
+    assert found.meta["packets"]["new"] == 20_000
+    assert found.meta["packets"]["link_retries"] / 20_000 == pytest.approx(lost, abs=4 * (lost * (1 - lost) / 2e4) ** 0.5)
+
+
 def test_link_retry_keeps_the_order(network):
     wrong = tuple(errors(range(network.links), 0, 1e-6))
     settings = Settings(faults=wrong, link_retry=True, load_balancing="ecmp", congestion_control="constant")

@@ -95,7 +95,7 @@ def test_routes_know_what_was_dead_before_the_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["uec", "dcqcn-ns3", "ndp-htsim"])
 def test_a_run_that_no_packet_gets_through_ends_with_flow_and_cause(tmp_path: Path, name: str) -> None:
     traffic = lines_of(tmp_path / "flows.csv", [3, 5], [9, 9], 40_000)
-    faults = faults_of(tmp_path / "faults.yaml", "kind: bit-errors, cable: h9 - leaf4, ratio: 1e-4, at: 1 us")
-    cause = r"flow 0 \(host 3 to host 9\).* bit errors of 0.0001 on the link .* lose every packet of \d+ bytes"
+    faults = faults_of(tmp_path / "faults.yaml", "kind: bit-errors, cable: h9 - leaf4, ratio: 1e-2, at: 1 us")
+    cause = r"flow 0 \(host 3 to host 9\).* bit errors of 0.01 on the link .* lose every packet of \d+ bytes"
     with pytest.raises(SimulationError, match=cause):
         of(name, traffic, faults, "hosts=16", "switching=lossy")

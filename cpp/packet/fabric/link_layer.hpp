@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -19,8 +21,14 @@ class LinkLayer {
 
   void set_down(std::uint32_t link, bool down) { at(link).down = down; }
   bool down(std::uint32_t link) const { return links_[link].down; }
-  void set_errors(std::uint32_t link, double per_bit) { at(link).errors = per_bit; }
+  void set_errors(std::uint32_t link, double per_bit) {
+    State& state = at(link);
+    state.errors = per_bit;
+    state.log_intact = std::log1p(-per_bit);
+  }
   double errors(std::uint32_t link) const { return links_[link].errors; }
+  /// The chance that a packet of so many bytes arrives wrong: of n bits, each wrong with chance e, 1 - (1 - e)^n.
+  double loss(std::uint32_t link, std::int64_t bytes) const { return loss(links_[link], bytes); }
 
   /// Whether the packet arrives now. If not it has been taken: lost, or due later.
   bool passes(std::uint32_t index) {
@@ -48,6 +56,7 @@ class LinkLayer {
   struct State {
     bool down = false;
     double errors = 0;
+    double log_intact = 0;  ///< Logarithm of the chance that one bit arrives right.
     Ps held_until = 0;
     std::uint32_t draws = 0;
   };
@@ -75,12 +84,15 @@ class LinkLayer {
     return false;
   }
 
-  /// By the first-order chance, errors x bits: the term left out is below its square.
+  static double loss(const State& state, std::int64_t bytes) {
+    return -std::expm1(8.0 * static_cast<double>(bytes) * state.log_intact);
+  }
+
   bool hit(const Packet& packet, State& state) {
     const std::uint64_t key = stream_key(context_.options.seed, Stream::errors, packet.link);
     const auto limit = static_cast<double>(std::uint64_t{1} << 53);
     const double drawn = static_cast<double>(draw(key, state.draws++) >> 11) / limit;
-    return drawn < state.errors * 8.0 * packet.size;
+    return drawn < loss(state, packet.size);
   }
 
   Context& context_;
