@@ -636,6 +636,10 @@ export interface ModelServing {
   queues: railyard__result__serving__QueueRow[];
   /** one more replica of each pool; none where requests are in time and do not queue */
   trials: ReplicaTrial[];
+  /** what died, and which replicas with it; absent where nothing did */
+  faults?: ReplicaFaultFigures[];
+  /** requests of dead replicas, whose keys and values are lost; absent with `faults` */
+  begun_anew?: number;
 }
 
 /** One part of a figure that has a band. */
@@ -972,6 +976,18 @@ export interface ReorderFigures {
   depth_p99: number;
   /** greatest, packets */
   depth_max: number;
+}
+
+/** One death in a serving run, each time that it comes. */
+export interface ReplicaFaultFigures {
+  /** what died, in words */
+  what: string;
+  /** from the start of the run, s */
+  at_s: number;
+  /** that it takes away, counted over all pools; none: unnoticed */
+  replicas: number[];
+  /** until their processes run again, without the loading of their weights, s */
+  away_s: number;
 }
 
 /** One replica. */

@@ -94,7 +94,9 @@ def test_a_packet_is_right_when_all_of_its_bits_are(ratio, lost):
     settings = Settings(mtu_bytes=4114, header_bytes=18, faults=tuple(errors(into, 0, ratio)), link_retry=True, seed=3)
     found = run(network, Traffic.of(2, [0], [1], 20_000 * 4096), settings)
     assert found.meta["packets"]["new"] == 20_000
-    assert found.meta["packets"]["link_retries"] / 20_000 == pytest.approx(lost, abs=4 * (lost * (1 - lost) / 2e4) ** 0.5)
+    assert found.meta["packets"]["link_retries"] / 20_000 == pytest.approx(
+        lost, abs=4 * (lost * (1 - lost) / 2e4) ** 0.5
+    )
 
 
 def test_link_retry_keeps_the_order(network):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import railyard
@@ -168,14 +170,19 @@ def test_a_dead_host_takes_its_replicas_away_and_a_spare_brings_them_back():
     spared = variant(SERVE, dead, recovery__spares=1)
     (away, anew) = spared["warnings"]
     assert "replicas 2, 3 away for 1.08 min" in away  # 60 s and the 5 s until the launcher knows
-    assert int(anew.split()[0]) > 0
+    assert int(anew.split()[0]) == spared["serving"]["begun_anew"] > 0
+    assert spared["serving"]["faults"] == [
+        {"what": "host-down: host 1", "at_s": pytest.approx(10.0), "replicas": [2, 3], "away_s": pytest.approx(65.0)}
+    ]
     gone = variant(SERVE, dead)
     assert "1.32 d" in gone["warnings"][0]
 
 
 def test_a_nic_takes_no_replica_away_that_does_not_need_it():
     found = variant(SERVE, {"kind": "nic-down", "host": 1, "nic": 0, "at": "10 s"})
-    assert found["warnings"] == []
+    assert found["warnings"] == ["nic-down: host 1, nic 0 at 10 s takes no replica away"]
+    assert found["serving"]["faults"][0]["replicas"] == []
+    assert "faults" not in variant(SERVE)["serving"]
     with pytest.raises(InputError, match="something is dead"):
         variant(SERVE, {"kind": "late", "rank": 3, "by": "1 ms"})
 
@@ -186,3 +193,38 @@ def test_what_explains_a_run_explains_the_steps_after_its_deaths(tmp_path):
     explained = railyard.explain(run.folder)
     (step_s,) = run.result.plain()["variants"][0]["step"]["samples"]
     assert any(remedy.step_s is not None and 0 < remedy.step_s < step_s for remedy in explained.remedies)
+
+
+RING = Path(__file__).parents[2] / "examples/traces/ring.goal"
+TRACE = {
+    "name": "trace",
+    "cluster": {"accelerators": 32, "server": "hgx-h100", "back_end": {"topology": "rail-optimized", "fabric": "roce"}},
+    "workload": {"trace": {"file": str(RING), "ranks_per_server": 4}},
+}
+JOBS = {
+    "name": "jobs",
+    "cluster": STEP["cluster"] | {"back_end": {"topology": SINGLE["cluster__back_end__topology"], "fabric": "roce"}},
+    "workload": {"jobs": [{"name": "only", "accelerators": 16, **STEP["workload"]}]},
+}
+
+
+@pytest.mark.parametrize("engine", ["flow", "packet"])
+@pytest.mark.parametrize(
+    ("base", "fault", "told"),
+    [
+        (TRACE, {"kind": "host-down", "host": 1, "at": "5 us"}, "takes 4 of the accelerators"),
+        (TRACE, {"kind": "switch-down", "switch": "leaf 0", "at": "5 us"}, "leaves task .* without a path"),
+        (JOBS, {"kind": "accelerator-down", "rank": 15, "at": "5 ms"}, "takes 1 of the accelerators"),
+        (JOBS, {"kind": "nic-down", "host": 1, "nic": 2, "at": "1 h"}, "leaves task .* without a path"),
+    ],
+)
+def test_deaths_that_traces_and_jobs_do_not_survive_are_refused_before_the_run(base, fault, told, engine):
+    harmless = {"kind": "degrade-link", "tier": "nic", "factor": 0.5}
+    with pytest.raises(InputError, match=told) as caught:
+        variant(base, harmless, fault, engine=engine)
+    assert caught.value.problems[0].key == "faults.1.kind"
+
+
+def test_a_trace_goes_on_beside_deaths_of_what_it_does_not_use_or_for_a_while():
+    assert variant(TRACE, {"kind": "nic-down", "host": 1, "nic": 2, "at": "5 us"})["step"]["seconds"] > 0
+    assert variant(TRACE, {"kind": "nic-down", "host": 1, "nic": 3, "at": "5 us", "for": "1 ms"})["step"]["seconds"] > 0

@@ -28,3 +28,12 @@ class FaultFigures(Figures):
     slower: float = Field(description="a later step over a healthy one, while it lasts; 1 where nothing is lost")
     lost_s: float = Field(description="of the job, all parts, s; without later steps that are slower")
     parts: tuple[LostTime, ...] = Field(description="of that time")
+
+
+class ReplicaFaultFigures(Figures):
+    """One death in a serving run, each time that it comes."""
+
+    what: str = Field(description="what died, in words")
+    at_s: float = Field(description="from the start of the run, s")
+    replicas: tuple[Count, ...] = Field(description="that it takes away, counted over all pools; none: unnoticed")
+    away_s: float = Field(description="until their processes run again, without the loading of their weights, s")

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, Field, model_validator
 
+from railyard.result.fault import ReplicaFaultFigures
 from railyard.result.money import CapexFigures, DeploymentPower, ServingCostFigures
 from railyard.result.section import SAME, Band, Count, Figures, Share, require_equal
 
@@ -374,6 +375,12 @@ class ModelServing(ServingFigures):
     kv: PoolCacheFigures = Field(description="caches of keys and values")
     replicas: tuple[ModelReplicaRow, ...] = Field(description="a row a replica")
     pools: tuple[ModelPoolRow, ...] = Field(min_length=1, description="a row a pool")
+    faults: tuple[ReplicaFaultFigures, ...] | None = Field(
+        default=None, description="what died, and which replicas with it; absent where nothing did"
+    )
+    begun_anew: Count | None = Field(
+        default=None, description="requests of dead replicas, whose keys and values are lost; absent with `faults`"
+    )
 
 
 class PipelineServing(ServingFigures):

@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from railyard.fault import LinkRate, RankDeath
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
-    from railyard.fault import Fault
+    from railyard.fault import Effect, Fault
+
+
+def is_death(effect: Effect) -> bool:
+    """Whether something is gone, not only slower."""
+    return isinstance(effect, RankDeath) or (isinstance(effect, LinkRate) and effect.factor == 0)
+
+
+def from_the_start(fault: Fault, **changes: Any) -> Fault:
+    """A fault of its kind and place that begins with the step and lasts."""
+    given = {"at_ps": 0, "for_ps": None, "every_ps": None, "times": 1, **changes}
+    return cast("Fault", replace(cast("Any", fault), **given))
+
+
+def cut_off_by(effects: Sequence[Effect], cluster: Cluster) -> set[int]:
+    """Ranks with a NIC of which effects leave no link."""
+    links = [effect.link for effect in effects if isinstance(effect, LinkRate) and effect.factor == 0]
+    return cut_off(np.unique(np.concatenate(links)), cluster) if links else set()
 
 
 def cut_off(link: NDArray[np.int64], cluster: Cluster) -> set[int]:

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.placement import place, policies
+from railyard.engine import get as engine_named
 from railyard.errors import InputError
+from railyard.graph import Job
 from railyard.graph.repeat import closed
 from railyard.scenario.load import blaming, dump
 from railyard.study import compose
+from railyard.study.deaths import from_the_start
+from railyard.study.fatal import refuse_fatal
 from railyard.study.jobs.drafts import as_job, draft_of
 from railyard.study.memo import Memo
 from railyard.study.serving.prepare import service_on
@@ -127,15 +131,37 @@ def _shared(variant: Variant, memo: Memo, engine: str | None) -> Shared:
         _tenant(variant, number, machine.part(_seen(scenario.jobs[number], placement, machine)), placement, memo)
         for number, placement in enumerate(placements)
     )
+    faults = faults_of(draft)
+    _refuse_fatal(draft, faults, machine, tenants, policy)
     return Shared(
         variant=variant,
         machine=machine,
         tenants=tenants,
         engine=engine_of(draft, machine, name),
         policy=policy,
-        faults=faults_of(draft),
+        faults=faults,
         jitter=jitter_of(scenario.jitter, law_of(machine.accelerator), 1),
     )
+
+
+def _refuse_fatal(
+    draft: Draft, faults: tuple[Fault, ...], machine: Cluster, tenants: Sequence[Tenant], policy: CollectivePolicy
+) -> None:
+    """Refuses deaths that a job does not survive; steps follow one another, so that one meets those for good.
+
+    Raises:
+        InputError: There is one.
+    """
+    steps = [Job(tenant.step, tenant.placement) for tenant in tenants if tenant.step is not None]
+    serving = {rank for tenant in tenants if tenant.serving is not None for rank in tenant.placement.tolist()}
+
+    def play(some: tuple[Fault, ...]) -> None:
+        lasting = tuple(from_the_start(fault) for fault in some if getattr(fault, "for_ps", None) is None)
+        if steps and lasting:
+            engine_named("flow").simulate(steps, machine, faults=lasting, policy=policy)
+
+    rank = np.concatenate([tenant.placement for tenant in tenants])
+    refuse_fatal(draft, faults, machine, rank, play, single=serving)
 
 
 def _placements(draft: Draft, machine: Cluster) -> list[NDArray[np.int32]]:

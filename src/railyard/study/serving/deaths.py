@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReplicaDeath:
-    """A replica that is away because something of it died.
+    """One time that something dies, and the replicas that are away for it.
 
     Attributes:
-        replica: Counted over all pools.
+        replicas: Counted over all pools; none where nothing needs what died.
         begin_s: From when on.
-        end_s: Until its processes run again, without the loading of its weights.
+        end_s: Until their processes run again, without the loading of their weights.
         what: What died, in words.
     """
 
-    replica: int
+    replicas: tuple[int, ...]
     begin_s: float
     end_s: float
     what: str
 
 
 def replica_deaths(draft: Draft, pools: Sequence[PlacedPool], cluster: Cluster) -> tuple[ReplicaDeath, ...]:
-    """What the scenario's faults take away.
+    """What the scenario's faults take away, in the order of time.
 
     A replica dies with any of its ranks. A NIC without any link left takes away replicas that need it: those that span
     servers, or that send or get keys and values. Deaths that leave every NIC a link take none away.
@@ -60,31 +60,44 @@ def replica_deaths(draft: Draft, pools: Sequence[PlacedPool], cluster: Cluster) 
     for number, section in enumerate(draft.scenario.faults):
         with blaming(draft, "faults", str(number)):
             fault = fault_of(section)
-            for effect in fault.effects(ClusterPlaces.of(cluster)):
-                found += _of_effect(fault, effect, pools, cluster, recovery)
-    once = {(one.replica, one.begin_s): one for one in found}
-    return tuple(once[key] for key in sorted(once))
+            effects = [_checked(fault, effect) for effect in fault.effects(ClusterPlaces.of(cluster))]
+            found += _of_fault(fault, effects, pools, cluster, recovery)
+    return tuple(sorted(found, key=lambda one: (one.begin_s, one.what)))
 
 
-def _of_effect(
-    fault: Fault, effect: Effect, pools: Sequence[PlacedPool], cluster: Cluster, recovery: Recovery
+def _checked(fault: Fault, effect: Effect) -> LinkRate | RankDeath:
+    if isinstance(effect, RankDeath) or (isinstance(effect, LinkRate) and effect.factor == 0):
+        return effect
+    raise InputError(
+        "a serving run knows faults after which something is dead",
+        key="kind",
+        found=fault.kind,
+        allowed="link-down, switch-down, nic-down, host-down, accelerator-down",
+    )
+
+
+def _of_fault(
+    fault: Fault,
+    effects: Sequence[LinkRate | RankDeath],
+    pools: Sequence[PlacedPool],
+    cluster: Cluster,
+    recovery: Recovery,
 ) -> Iterator[ReplicaDeath]:
-    if isinstance(effect, RankDeath):
-        dead, needed = set(effect.ranks), False
-    elif isinstance(effect, LinkRate) and effect.factor == 0:
-        dead, needed = cut_off(effect.link, cluster), True
-    else:
-        raise InputError(
-            "a serving run knows faults after which something is dead",
-            key="kind",
-            found=fault.kind,
-            allowed="link-down, switch-down, nic-down, host-down, accelerator-down",
-        )
-    begin_s = effect.spell.begin_ps * 1e-12
+    """A row for each time that it comes."""
     back_s = recovery.schedule_s if recovery.spares else recovery.repair_s
-    over_s = begin_s + back_s if effect.spell.end_ps is None else effect.spell.end_ps * 1e-12
-    for replica in _replicas(dead, pools, cluster, needs_nics=needed):
-        yield ReplicaDeath(replica, begin_s, over_s + recovery.process_s, words(fault))
+    for spell in dict.fromkeys(effect.spell for effect in effects):
+        replicas = {
+            replica for effect in effects if effect.spell == spell for replica in _taken(effect, pools, cluster)
+        }
+        begin_s = spell.begin_ps * 1e-12
+        over_s = begin_s + back_s if spell.end_ps is None else spell.end_ps * 1e-12
+        yield ReplicaDeath(tuple(sorted(replicas)), begin_s, over_s + recovery.process_s, words(fault))
+
+
+def _taken(effect: LinkRate | RankDeath, pools: Sequence[PlacedPool], cluster: Cluster) -> Iterator[int]:
+    if isinstance(effect, RankDeath):
+        return _replicas(set(effect.ranks), pools, cluster, needs_nics=False)
+    return _replicas(cut_off(effect.link, cluster), pools, cluster, needs_nics=True)
 
 
 def _replicas(dead: set[int], pools: Sequence[PlacedPool], cluster: Cluster, *, needs_nics: bool) -> Iterator[int]:

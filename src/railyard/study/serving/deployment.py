@@ -167,12 +167,17 @@ def _outages(
             raise InputError("it ends before it begins", key=f"outages.{number}.end", found=f"{row.end:g} s")
     read = [_disk_s(*each[row.replica], row.load_rate) if row.load_from == "disk" else 0.0 for row in rows]
     away = [(row.replica, row.start, row.end + disk_s) for row, disk_s in zip(rows, read, strict=True)]
-    away += [(one.replica, one.begin_s, one.end_s + _disk_s(*each[one.replica], _DISK_BPS)) for one in deaths]
-    load = [LOADS.index(_LOADS[row.load_from]) for row in rows] + [LOADS.index(_LOADS[None])] * len(deaths)
+    away += [
+        (replica, one.begin_s, one.end_s + _disk_s(*each[replica], _DISK_BPS))
+        for one in deaths
+        for replica in one.replicas
+    ]
+    dead = len(away) - len(rows)
+    load = [LOADS.index(_LOADS[row.load_from]) for row in rows] + [LOADS.index(_LOADS[None])] * dead
     return Outages(
         np.array([replica for replica, _, _ in away], np.int32),
         np.array([round(begin_s * _PS) for _, begin_s, _ in away], np.int64),
         np.array([round(end_s * _PS) for _, _, end_s in away], np.int64),
-        np.array([row.drain for row in rows] + [False] * len(deaths), np.bool_),
+        np.array([row.drain for row in rows] + [False] * dead, np.bool_),
         np.array(load, np.uint8),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from railyard.measure.serving.objective import Objective, goodput
 from railyard.measure.serving.percentiles import counted
 from railyard.measure.serving.queues import PoolRoom, queues
 from railyard.measure.serving.served import UNFINISHED, Served, served
+from railyard.result.fault import ReplicaFaultFigures
 from railyard.result.serving import (
     LinkRow,
     ModelPoolRow,
@@ -30,7 +31,7 @@ from railyard.result.serving import (
 from railyard.result.variants.serving import ServedVariant, ServingVariant
 from railyard.study.serving.attention_ffn import sides_of
 from railyard.study.serving.figures import latencies_of, requests_of, slo_of, throughput_of
-from railyard.study.serving.notes import died, drained, refused, thrashed, too_long
+from railyard.study.serving.notes import begun_anew, died, drained, refused, thrashed, too_long
 from railyard.study.serving.spending import idle_of, parts_of_bill, uses_of
 from railyard.workload.serving.reuse import reuse
 
@@ -136,6 +137,7 @@ def measure(job: ServingJob, run: Record) -> MeasuredServing:
         capex=cost.capex.section(),
         capacity=None,
         pareto=(),
+        **_died(job, run),
     )
     variant = ServingVariant(
         name=job.variant.name,
@@ -171,6 +173,28 @@ def _queues(job: ServingJob, run: Record) -> tuple[QueueRow, ...]:
         )
         for one in queues(run, rooms, entered, job.requests)
     )
+
+
+class Died(TypedDict, total=False):
+    """What a result says of deaths: nothing where there are none."""
+
+    faults: tuple[ReplicaFaultFigures, ...]
+    begun_anew: int
+
+
+def _died(job: ServingJob, run: Record) -> Died:
+    if not job.deaths:
+        return {}
+    rows = tuple(
+        ReplicaFaultFigures(
+            what=one.what,
+            at_s=one.begin_s,
+            replicas=one.replicas,
+            away_s=one.end_s - one.begin_s if one.replicas else 0.0,
+        )
+        for one in job.deaths
+    )
+    return {"faults": rows, "begun_anew": begun_anew(run)}
 
 
 def _cache(job: ServingJob, run: Record, found: Served) -> PoolCacheFigures:

@@ -64,16 +64,22 @@ def died(deaths: Sequence[ReplicaDeath], run: Record) -> Iterator[str]:
         deaths: Of the scenario.
         run: What became of the requests.
     """
-    for what, begin_s, end_s in sorted({(one.what, one.begin_s, one.end_s) for one in deaths}):
-        gone = sorted(one.replica for one in deaths if (one.what, one.begin_s) == (what, begin_s))
-        plural = "replica" if len(gone) == 1 else "replicas"
+    for one in deaths:
+        if not one.replicas:
+            yield f"{one.what} at {span(one.begin_s)} takes no replica away"
+            continue
+        plural = "replica" if len(one.replicas) == 1 else "replicas"
         yield (
-            f"{what} at {span(begin_s)} takes {plural} {', '.join(map(str, gone))} away for {span(end_s - begin_s)} and"
-            " the loading of weights"
+            f"{one.what} at {span(one.begin_s)} takes {plural} {', '.join(map(str, one.replicas))} away for"
+            f" {span(one.end_s - one.begin_s)} and the loading of weights"
         )
-    if deaths:
-        anew = int((run.column("requeued") > 0).sum())
-        yield f"{anew} requests began anew on other replicas, their keys and values lost"
+    if any(one.replicas for one in deaths):
+        yield f"{begun_anew(run)} requests began anew on other replicas, their keys and values lost"
+
+
+def begun_anew(run: Record) -> int:
+    """Requests of replicas that died, which others began again."""
+    return int((run.column("requeued") > 0).sum())
 
 
 def thrashed(requests: RequestTable, run: Record) -> Iterator[str]:

@@ -62,7 +62,7 @@ class ServingJob:
         deployment: What the engine runs.
         requests: What is asked.
         assumptions: Prices and rates.
-        deaths: Replicas that die.
+        deaths: What dies, and which replicas with it.
     """
 
     variant: Variant

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.errors import InputError
+from railyard.graph import Job
 from railyard.scenario.load import blaming, dump
 from railyard.study import compose
+from railyard.study.fatal import refuse_fatal
 from railyard.study.memo import Memo
 from railyard.study.training.conditions import policy_of
 from railyard.study.training.packet_engine import engine_of
@@ -84,8 +86,8 @@ def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Prep
 
 
 def _job(variant: Variant, memo: Memo, engine: str | None) -> PreparedTrace:
+    from railyard import engine as engines
     from railyard.economics.assumptions import Assumptions
-    from railyard.engine import Jitter
 
     draft, scenario = variant.draft, variant.draft.scenario
     catalog = memo.get("catalog", scenario.catalog, partial(compose.catalog_of, draft))
@@ -98,6 +100,15 @@ def _job(variant: Variant, memo: Memo, engine: str | None) -> PreparedTrace:
         policy = policy_of(scenario.collectives)
     with blaming(draft, "economics"):
         assumptions = Assumptions.from_catalog(catalog, scenario.economics.given())
+    faults = faults_of(draft)
+    flow = engines.get("flow")
+    refuse_fatal(
+        draft,
+        faults,
+        cluster,
+        placement,
+        lambda some: flow.simulate([Job(trace.graph, placement)], cluster, faults=some, policy=policy),
+    )
     return PreparedTrace(
         variant=variant,
         cluster=cluster,
@@ -106,8 +117,8 @@ def _job(variant: Variant, memo: Memo, engine: str | None) -> PreparedTrace:
         placement=placement,
         engine=engine_of(draft, cluster, compose.engine_name(variant, engine)),
         policy=policy,
-        faults=faults_of(draft),
-        jitter=Jitter(scenario.jitter.sigma, scenario.jitter.rank_sigma),
+        faults=faults,
+        jitter=engines.Jitter(scenario.jitter.sigma, scenario.jitter.rank_sigma),
         assumptions=assumptions,
     )
 

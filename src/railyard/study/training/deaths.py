@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
-
-import numpy as np
+from typing import TYPE_CHECKING, cast
 
 from railyard.engine import get as engine_named
 from railyard.engine.outages import outages_of
@@ -17,7 +15,7 @@ from railyard.measure.job import USUAL_INTERVAL_S
 from railyard.result.fault import FaultFigures, LostTime
 from railyard.scenario.load import blaming
 from railyard.scenario.section import build
-from railyard.study.deaths import cut_off, span, words
+from railyard.study.deaths import cut_off_by, from_the_start, is_death, span, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,10 +87,7 @@ class Death:
 
     def hosts(self, cluster: Cluster) -> int:
         """Hosts that it kills, or of which it cuts off a NIC altogether."""
-        ranks = set(self.kills)
-        links = [effect.link for effect in self.effects if isinstance(effect, LinkRate)]
-        if links:
-            ranks |= cut_off(np.unique(np.concatenate(links)), cluster)
+        ranks = set(self.kills) | cut_off_by(self.effects, cluster)
         return len({rank // cluster.ranks_per_server for rank in ranks})
 
 
@@ -117,7 +112,7 @@ class Deaths:
             return replace(job, faults=self.plain)
         return replace(
             job,
-            faults=(*self.plain, *(_from_the_start(death.fault) for death in lasting)),
+            faults=(*self.plain, *(from_the_start(death.fault) for death in lasting)),
             cluster=_knowing(job.cluster),
         )
 
@@ -132,7 +127,7 @@ def sorted_out(bench: StepRuns, graph: TaskGraph) -> Deaths:
     """
     job = bench.job
     known = [_effects(fault, number, job) for number, fault in enumerate(job.faults)]
-    mortal = [any(_is_death(effect) for effect in effects) for effects in known]
+    mortal = [any(is_death(effect) for effect in effects) for effects in known]
     found = Deaths(tuple(fault for fault, dies in zip(job.faults, mortal, strict=True) if not dies))
     deaths = [Death(fault, effects) for fault, effects, dies in zip(job.faults, known, mortal, strict=True) if dies]
     for death in sorted(deaths, key=lambda death: death.at_s):
@@ -149,16 +144,6 @@ def _effects(fault: Fault, number: int, job: Prepared) -> tuple[Effect, ...]:
         return tuple(fault.effects(ClusterPlaces.of(job.cluster)))
 
 
-def _from_the_start(fault: Fault, **changes: Any) -> Fault:
-    """A fault of its kind and place that begins with the step and lasts."""
-    given = {"at_ps": 0, "for_ps": None, "every_ps": None, "times": 1, **changes}
-    return cast("Fault", replace(cast("Any", fault), **given))
-
-
-def _is_death(effect: Effect) -> bool:
-    return isinstance(effect, RankDeath) or (isinstance(effect, LinkRate) and effect.factor == 0)
-
-
 def _begin_ps(effect: Effect) -> int:
     return effect.spell.begin_ps if isinstance(effect, LinkRate | RankDeath) else 0
 
@@ -167,7 +152,7 @@ def _judged(death: Death, bench: StepRuns, graph: TaskGraph, found: Deaths) -> D
     """A death with the time at which the job hangs for it, if it does."""
     if death.kills:
         return replace(death, hung_s=death.at_s, hung="the processes of its ranks")
-    for_good = _from_the_start(death.fault, at_ps=getattr(death.fault, "at_ps", 0))
+    for_good = from_the_start(death.fault, at_ps=getattr(death.fault, "at_ps", 0))
     others = [one.fault for one in found.survived]
     try:
         _on_flow(bench).step(graph, bench.job.cluster, seed=bench.seed, faults=(*found.plain, *others, for_good))
@@ -260,7 +245,7 @@ def _known_s(death: Death, cluster: Cluster) -> float:
 def _slower(death: Death, deaths: Deaths, bench: StepRuns, graph: TaskGraph) -> float:
     """A later step, which begins with routes that know, over a healthy one, in the flow engine."""
     flow, seed = _on_flow(bench), bench.seed
-    faults = (*deaths.plain, _from_the_start(death.fault))
+    faults = (*deaths.plain, from_the_start(death.fault))
     plain = flow.step(graph, bench.job.cluster, seed=seed, faults=deaths.plain)
     try:
         later = flow.step(graph, _knowing(bench.job.cluster), seed=seed, faults=faults)
