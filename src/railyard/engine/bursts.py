@@ -35,6 +35,7 @@ class Bursts:
         size_bytes: Of every flow.
         every_ps: From one burst to the next.
         klass: Traffic class, 0 to 7; collectives are 0, storage is 1.
+        name: What results call it, behind its pattern.
     """
 
     pattern: Pattern
@@ -43,6 +44,7 @@ class Bursts:
     every_ps: int
     targets: int = 1
     klass: int = 0
+    name: str = "beside"
 
     def __post_init__(self) -> None:
         if self.pattern not in PATTERNS:
@@ -108,4 +110,4 @@ def until(cluster: Cluster, background: Sequence[Bursts], until_ps: int) -> Iter
             found = f"{each} flows, {len(times)} times"
             raise InputError("the bursts have too many flows", key=f"beside[{index}].every", found=found)
         for number, at in enumerate(times):
-            yield Burst(*one.burst(shuffled, number), at, one.size_bytes, one.klass, f"{one.pattern} beside")
+            yield Burst(*one.burst(shuffled, number), at, one.size_bytes, one.klass, f"{one.pattern} {one.name}")

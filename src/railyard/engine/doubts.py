@@ -30,6 +30,11 @@ def doubts(cluster: Cluster, faults: Sequence[Fault], background: Sequence[Burst
         background: Other traffic of the run.
     """
     fabric = cluster.fabric
+    if any(item.network == "back_end" for item in cluster.spec.background):
+        yield (
+            "`cluster.background` is capacity that is not there: what its packets and the job's cost each other is"
+            " simulated by the engine `packet`"
+        )
     for situation in _situations(cluster, faults, background):
         spread = fabric.behaves.spread.get(situation)
         if spread is None:

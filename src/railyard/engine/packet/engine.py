@@ -18,6 +18,7 @@ from railyard.engine.lowering import Entities, Lowered, lower
 from railyard.engine.packet.alone import LEAST_FINER, IdleNetwork, measured
 from railyard.engine.packet.assembly import LoweredTraffic, assemble
 from railyard.engine.packet.background import alone, with_background
+from railyard.engine.packet.crossing import crossing, crossing_hops, lost, sent_share
 from railyard.engine.packet.fabrics import settings_of
 from railyard.engine.packet.flows import HostNames, flows_of
 from railyard.engine.packet.link_faults import link_faults
@@ -143,9 +144,11 @@ class PacketEngine:
         blocks = measured(bench, lowering, blocks, slicing, self.budget_hops, coarsest)
         alone_ps = np.append(lowered.entities.even_ps, 0)[lowered.entity]
         traffic = assemble(lowering, placed, blocks, slicing, unsent_ps(merged, lowered, cluster, alone_ps))
-        expected_ps = _expected_ps(lowering, slicing) if self.background or self.samples else 0
+        others = bool(self.background) or sent_share(cluster) > 0
+        expected_ps = _expected_ps(lowering, slicing) if others or self.samples else 0
         sends = len(traffic.traffic.source)
-        traffic = with_background(traffic, cluster, self.background, expected_ps)
+        bursts = (*self.background, *crossing(cluster, expected_ps))
+        traffic = with_background(traffic, cluster, bursts, expected_ps)
         sampled = self._sampled(lowering, placed)
         settings = replace(
             settings,
@@ -163,7 +166,7 @@ class PacketEngine:
             "seed": seed,
             "jitter": asdict(jitter),
             "faults": noted(faults),
-            "warnings": list(cluster.remarks),
+            "warnings": [*cluster.remarks, *lost(cluster)],
             "events": result.meta["events"],
             "left_out": [*left_out, *_slicing_notes(slicing), *self.left_out, *placed.left_out],
             "slice": slicing.factor,
@@ -217,6 +220,8 @@ class PacketEngine:
         """
         payload = settings.mtu_bytes - settings.header_bytes
         hops = hops_of(lowering, payload, packets=self.scale_up == "packets")
+        if sent_share(lowering.cluster):
+            hops += crossing_hops(lowering.cluster, _expected_ps(lowering, Slicing(1.0)), payload)
         slicing = Slicing(max(1.0, hops / self.budget_hops), 1.0, self.scale_up == "packets", payload)
         if slicing.factor > MOST_SLICES:
             raise InputError(

@@ -20,6 +20,7 @@ from railyard.engine.packet.blocks import (
     with_reducers,
     with_routers,
 )
+from railyard.engine.packet.crossing import sent_share
 from railyard.engine.packet.records import PacketNetwork
 from railyard.engine.packet.scale_up_block import scale_up_block
 from railyard.errors import InputError
@@ -235,15 +236,16 @@ def _connected(table: Routes) -> RoutingRecord:
 
 
 def _rates(cluster: Cluster, network: Network, ids: Ints, source: Ints, target: Ints) -> NDArray[np.float64]:
-    """float64[links]: what is left of line rates by background traffic and NICs.
+    """float64[links]: what is left of line rates by NICs, and by background traffic of which no packets are sent.
 
     The flow engine's utilization of shared tiers is taken out again: queues and collisions are simulated here.
     """
+    left = 1.0 - (sent_share(cluster) if network is cluster.back_end else 0.0)
     fabric = network.fabric
     kinds = [tier.kind for tier in network.tiers]
     first = int(cluster.links.tier[network.link_offset])
     kind = np.array([name == "access" for name in kinds])[cluster.links.tier[ids] - first]
-    factor = np.where(kind, fabric.transport_efficiency, 1 / fabric.fabric_efficiency)
+    factor = np.where(kind, fabric.transport_efficiency, 1 / (fabric.fabric_efficiency * left))
     rate: NDArray[np.float64] = cluster.links.free_bps[ids] * factor
     ports = network.ports
     reads, writes = np.full(ports, np.inf), np.full(ports, np.inf)
