@@ -77,6 +77,40 @@ def test_a_spine_that_dies_costs_one_timeout(tmp_path: Path, name: str) -> None:
     assert packets["retransmitted"] < 0.05 * packets["new"]
 
 
+def test_hashing_waits_for_routes_when_a_spine_dies_in_the_run(tmp_path: Path) -> None:
+    """Routes know after 100 ms on `roce`, 1 ms where switches adapt, 100 us on `uec`, 1 us on `scheduled`."""
+    traffic = permutation(tmp_path / "permutation.csv", 32, 2_000_000, 0)
+    faults = faults_of(tmp_path / "faults.yaml", "kind: switch-down, switch: spine1, at: 17 us")
+    took = {name: of(name, traffic, faults, "hosts=32", "tiers=2").fct_us()["max"] for name in ("roce", *SPRAYING)}
+    assert 100_000 < took["roce"] < 104_500  # and on to the next try, 4.19 ms at most
+    for name in ADAPTIVE:
+        assert 4194 < took[name] < 4400
+    assert took["uec"] < 250
+    assert took["scheduled"] < 150
+
+
+@pytest.mark.parametrize(
+    ("timer", "reroute", "expected"), [("2.1ms", "50us", 2.1), ("2.1ms", "5ms", 6.3), ("67ms", "1ms", 67)]
+)
+def test_the_stall_is_the_first_try_after_routes_know(
+    tmp_path: Path, timer: str, reroute: str, expected: float
+) -> None:
+    traffic = permutation(tmp_path / "permutation.csv", 32, 200_000, 0)
+    faults = faults_of(tmp_path / "faults.yaml", "kind: switch-down, switch: spine1, at: 2 us")
+    found = of("roce", traffic, faults, "hosts=32", "tiers=2", f"rdma_rto={timer}", f"reroute={reroute}")
+    assert found.fct_us()["max"] / 1000 == pytest.approx(expected, rel=0.03)
+
+
+@pytest.mark.parametrize("reroute", ["80us", "100us", "1ms"])
+def test_a_request_that_was_lost_and_sent_again_as_a_packet_ends_its_flow(tmp_path: Path, reroute: str) -> None:
+    """The receiver had everything and answered a request beyond it without taking it: the sender asked for ever."""
+    traffic = permutation(tmp_path / "permutation.csv", 32, 2_000_000, 0)
+    faults = faults_of(tmp_path / "faults.yaml", "kind: switch-down, switch: spine1, at: 17 us")
+    found = of("uec", traffic, faults, "hosts=32", "tiers=2", f"reroute={reroute}")
+    assert found.fct_us()["max"] < 250
+    assert counts(found)["requests"] > 0
+
+
 def test_an_empty_queue_before_a_dead_link_draws_nothing(tmp_path: Path) -> None:
     traffic = permutation(tmp_path / "permutation.csv", 32, 2_000_000, 0)
     faults = faults_of(tmp_path / "faults.yaml", "kind: switch-down, switch: spine1, at: 17 us")

@@ -83,10 +83,13 @@ class Uec : public Interface<Uec<Control, Fabric>, Fabric> {
   void on_pull(const Packet& pull);
   void finish(std::uint32_t flow);
 
+  static constexpr std::uint64_t kMostRequests = 16;
+  std::uint64_t span(std::uint32_t flow) const;
   unsigned log2_span(std::uint32_t flow) const;
 
   // The receiver.
   Receiver& receiver_of(std::uint32_t flow);
+  static void take_what_is_over(Receiver& receiver, std::uint32_t sequence);
   void complete_if_whole(std::uint32_t flow);
   void on_data(std::uint32_t host, const Packet& packet);
   void on_trimmed(std::uint32_t host, const Packet& packet);

@@ -17,6 +17,13 @@ void Uec<Control, Fabric>::complete_if_whole(std::uint32_t flow) {
   if (receiver.out_of_order == 0 && receiver.payload == senders_[flow].size) receiver.complete(received_);
 }
 
+/// Beyond what is complete there are only requests, and those that were lost are asked for no more. WHY not only when a
+/// request comes: one that was lost comes again as a packet.
+template <class Control, class Fabric>
+void Uec<Control, Fabric>::take_what_is_over(Receiver& receiver, std::uint32_t sequence) {
+  if (receiver.completed) receiver.expected = std::max(receiver.expected, sequence + 1);
+}
+
 template <class Control, class Fabric>
 void Uec<Control, Fabric>::on_data(std::uint32_t host, const Packet& packet) {
   Receiver& receiver = receiver_of(packet.flow);
@@ -28,6 +35,7 @@ void Uec<Control, Fabric>::on_data(std::uint32_t host, const Packet& packet) {
     if (marked) congestion_[host].saw_mark();
   }
   const auto echo = static_cast<std::uint16_t>(packet.flags & (kMarked | kRetransmission));
+  take_what_is_over(receiver, packet.sequence);
   if (receiver.has(received_, packet.sequence)) {
     ++context_.outcome.counters.duplicates;
     receiver.unacknowledged = 0;
@@ -59,6 +67,7 @@ void Uec<Control, Fabric>::on_trimmed(std::uint32_t host, const Packet& packet) 
     congestion_[host].saw_packet();
     congestion_[host].saw_trim((packet.flags & kLastHop) != 0);
   }
+  take_what_is_over(receiver, packet.sequence);
   if (receiver.has(received_, packet.sequence)) {
     acknowledge(host, packet, false, static_cast<std::uint16_t>(packet.flags & kRetransmission));
     return;
@@ -83,8 +92,7 @@ void Uec<Control, Fabric>::on_request(std::uint32_t host, const Packet& packet) 
     pacers_[host].saw_request(receiver, packet.flow);
     wake_pacer(host);
   }
-  // Beyond what is complete there are only requests, and those that were lost are asked for no more.
-  if (receiver.completed) receiver.expected = std::max(receiver.expected, packet.sequence + 1);
+  take_what_is_over(receiver, packet.sequence);
   if (receiver.has(received_, packet.sequence)) {
     receiver.unacknowledged = 0;
     acknowledge(host, packet, false, kAnswersRequest);

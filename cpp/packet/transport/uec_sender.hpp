@@ -4,12 +4,17 @@
 
 namespace railyard::packet {
 
-/// Room for a window, or for the whole flow where that is less; it grows where gaps need more.
+/// Packets of a window, or of the whole flow where these are less.
+template <class Control, class Fabric>
+std::uint64_t Uec<Control, Fabric>::span(std::uint32_t flow) const {
+  const std::int64_t packets = (senders_[flow].size + mss_ - 1) / mss_;
+  return static_cast<std::uint64_t>(std::min(packets, derived_.window_bytes / options_.mtu_bytes + 1));
+}
+
+/// Room for as many; it grows where gaps need more.
 template <class Control, class Fabric>
 unsigned Uec<Control, Fabric>::log2_span(std::uint32_t flow) const {
-  const std::int64_t packets = (senders_[flow].size + mss_ - 1) / mss_;
-  const auto span = static_cast<std::uint64_t>(std::min(packets, derived_.window_bytes / options_.mtu_bytes + 1));
-  return std::max<unsigned>(static_cast<unsigned>(std::bit_width(span)), SendWindow::kLeastLog);
+  return std::max<unsigned>(static_cast<unsigned>(std::bit_width(span(flow))), SendWindow::kLeastLog);
 }
 
 template <class Control, class Fabric>
@@ -95,12 +100,14 @@ std::uint32_t Uec<Control, Fabric>::data_packet(std::uint32_t flow, std::uint32_
   return index;
 }
 
-/// Asks the receiver for an answer; it takes a sequence number.
+/// Asks the receiver for an answer; it takes a sequence number. WHY not with many unanswered: those are sent again too, and
+/// where nothing arrives each would bring more of them.
 template <class Control, class Fabric>
 void Uec<Control, Fabric>::request(std::uint32_t flow) {
   Sender& sender = senders_[flow];
   const Ps gap = Control::request_gap(derived_);
-  if (sender.last_request > 0 && context_.now - sender.last_request < gap) {
+  const bool many = sender.window.next() - sender.window.first() >= span(flow) + kMostRequests;
+  if (many || (sender.last_request > 0 && context_.now - sender.last_request < gap)) {
     arm_timer(flow, context_.now);
     return;
   }

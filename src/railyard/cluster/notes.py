@@ -44,10 +44,12 @@ def _slowed(cluster: Cluster, plan: NetworkPlan) -> Iterator[str]:
 
 def _lossy(plan: NetworkPlan) -> Iterator[str]:
     """Long links that a pause does not stop in time."""
-    needed, left = plan.headroom_needed_bytes, plan.fabric.headroom_bytes or plan.headroom_left_bytes
-    if needed > left and plan.border is not None:
+    needed, had = plan.headroom_needed_bytes, plan.headroom_had_bytes
+    if needed > had and plan.border is not None:
+        keeps = plan.crowded_share
+        cost = "which only the packet engine shows" if keeps == 1 else f"which keeps {keeps:.0%} of their rate"
         yield (
             f"{plan.fabric.name} over {plan.runs[plan.long_tier].length_m / 1e3:g} km: a link needs"
-            f" {needed / 1e6:.3g} MB of headroom, {plan.border.name} leaves it {left / 1e6:.3g} MB: incasts of other"
-            " sites lose packets, which only the packet engine shows"
+            f" {needed / 1e6:.3g} MB of headroom, {plan.border.name} leaves it {had / 1e6:.3g} MB: incasts of other"
+            f" sites lose packets, {cost}"
         )

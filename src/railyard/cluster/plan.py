@@ -11,7 +11,7 @@ import numpy as np
 from railyard.cluster import cabling
 from railyard.cluster.boxes import parts_of
 from railyard.cluster.host_path import HostSpec, host_path, unbounded
-from railyard.cluster.reach import headroom_bytes, headroom_left_bytes, round_trip_ps
+from railyard.cluster.reach import headroom_bytes, headroom_left_bytes, headroom_share, round_trip_ps
 from railyard.cluster.spec import NetworkSpec
 from railyard.cluster.topology.wiring import Endpoints
 from railyard.errors import InputError
@@ -95,6 +95,21 @@ class NetworkPlan:
             return 0
         rate = float(self.wiring.line_bps[self.wiring.tier == self.long_tier].max())
         return headroom_bytes(rate, self.runs[self.long_tier].length_m)
+
+    @property
+    def headroom_had_bytes(self) -> int:
+        """What a long link has: as given, else what the buffer at its ends leaves it."""
+        return self.fabric.headroom_bytes or self.headroom_left_bytes
+
+    @property
+    def crowded_share(self) -> float:
+        """What flows over long links to a crowded port keep of their rate; 1 where nothing is lost there.
+
+        Less where a fabric that pauses has too little headroom and sends all again that follows what was lost.
+        """
+        if not self.headroom_needed_bytes or self.fabric.packets.constants.get("rdma_out_of_order"):
+            return 1.0
+        return headroom_share(self.headroom_needed_bytes / max(self.headroom_had_bytes, 1))
 
     @property
     def crossbar(self) -> bool:

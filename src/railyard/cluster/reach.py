@@ -32,6 +32,23 @@ HEADROOM_SHARE = 0.5
 it 20 to 29.5 of 173 MB."""
 
 
+HEADROOMS = 64.0
+"""With so many times the headroom missing, go-back-N gets half of its rate into a crowded port: packet runs of
+`validation/tools/headroom_law.py`."""
+
+
+def headroom_share(needed: float) -> float:
+    """What go-back-N keeps of its rate into a crowded port behind a long link with too little headroom.
+
+    What arrives beyond the headroom after a pause is lost, and with it a round trip of what was sent. The law is that
+    of packet runs; it is not derived.
+
+    Args:
+        needed: Headroom needed, over what there is.
+    """
+    return 1.0 / (1.0 + max(needed - 1.0, 0.0) / HEADROOMS)
+
+
 def round_trip_ps(length_m: float) -> float:
     """Light there and back."""
     return 2 * length_m * FIBRE_S_PER_M * 1e12

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.collective.lowering.routes import sent_again
 from railyard.engine.lowering import Entities, Lowered
 from railyard.graph import Communicators, Job, Kind, Label, Record, Stream, TaskGraph
 from railyard.graph.merge import Merged, merge
@@ -171,4 +172,6 @@ def _charged(cluster: Cluster, usage: CsrWeighted, flows: Flows) -> NDArray[np.f
     out = links.source[usage.link] == flows.source[rows] + home
     at_receiver = np.where(crowd > 1, 1.0 / fabric.incast_efficiency, 1.0)
     withheld = np.where(out, min(fabric.behaves.withheld, 1.0), fabric.behaves.withheld)
-    return np.where(into, at_receiver, 1.0 + withheld * (crowd - 1.0))
+    charged = np.where(into, at_receiver, 1.0 + withheld * (crowd - 1.0))
+    charged *= sent_again(cluster, usage, flows.fan_in)
+    return charged

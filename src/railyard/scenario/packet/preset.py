@@ -40,5 +40,6 @@ def fabric(name: str) -> Preset:
     """
     found = fabrics.get(name)
     packets = found.packets
-    settings = PacketSettings(**packets.constants, **packets.tree)
+    known = {} if found.model_of else {"reroute_ps": found.reroute_ps}
+    settings = PacketSettings(**{**known, **packets.constants, **packets.tree})
     return Preset(name, found.summary, settings, packets.sources, packets.left_out)
