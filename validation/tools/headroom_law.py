@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -45,6 +46,7 @@ def took_ps(case: dict[str, Any], border: str | None) -> tuple[int, float]:
     traffic = Traffic.of(placed.network.hosts, senders, np.full(len(senders), port[SITE]), case["mb"] * 1_000_000)
     plan = cluster.plans["back_end"]
     ratio = plan.headroom_needed_bytes / plan.headroom_left_bytes
+    settings = replace(settings, base_rtt_ps=placed.base_rtt_ps)
     return int(run(placed.network, traffic, settings).end_ps.max()), ratio
 
 
