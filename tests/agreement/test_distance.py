@@ -11,6 +11,8 @@ from railyard.cluster import notes_of
 from railyard.cluster.reach import headroom_bytes
 from railyard.cluster.topology import LeafSpine, MultiSite
 from railyard.collective import CollectivePolicy
+from railyard.engine.background import Flows, _entities
+from railyard.engine.bursts import Bursts, until
 from railyard.engine.packet.engine import PacketEngine
 from railyard.errors import InputError
 from railyard.graph import CollectiveKind as Kind
@@ -110,6 +112,25 @@ def test_headroom_grows_with_distance():
     plan = sites("roce", 80).plans["back_end"]
     assert plan.headroom_needed_bytes == headroom_bytes(800e9, 80_000.0)
     assert plan.headroom_left_bytes == 173_000_000 // 2 // 4  # four long links share half of Tomahawk 5's buffer
+
+
+@pytest.mark.parametrize(("km", "links", "times"), [(100, 4, 1.234), (300, 2, 1.385), (1000, 4, 3.902)])
+def test_incasts_beyond_too_little_headroom_are_sent_again(km, links, times):
+    """1 + (needed / had - 1) / 16: 102.6, 307.8 and 1,026 MB needed, 21.6 or 43.3 had; none on `spectrum-x`."""
+    plan = sites("roce", km, links=links).plans["back_end"]
+    assert 1 / plan.crowded_share == pytest.approx(times, rel=2e-3)
+    assert sites("roce", km, links=links, border_switch="7800R4").plans["back_end"].crowded_share == 1
+    assert sites("spectrum-x", km, links=links).plans["back_end"].crowded_share == 1
+
+
+def test_an_incast_of_another_site_takes_so_many_times_as_long_in_flow():
+    burst = Bursts("incast", 8, 8_000_000, 10**9)
+    both = [sites("roce", 1000, links=4, border_switch=border) for border in (None, "7800R4")]
+    bursts = [tuple(until(cluster, (burst,), 1)) for cluster in both]
+    short, full = (_entities(cluster, Flows.of(one)) for cluster, one in zip(both, bursts, strict=True))
+    moving = [entities.even_ps - entities.latency_ps for entities in (short, full)]
+    assert (moving[0] / moving[1]).max() == pytest.approx(3.902, rel=0.01)
+    assert (moving[0] / moving[1]).min() == pytest.approx(1.0, rel=0.01)  # those of the receiver's site
 
 
 def test_warnings_say_what_distance_takes():

@@ -317,6 +317,8 @@ def main() -> None:
         behavior = fabric.behaves if given.check else comparison.fitted()
         row = comparison.row(behavior)
         print(name, json.dumps(row["values"]), json.dumps(row["spread"]), flush=True)
+        before = table["compositions"].get(fabric.composition, {"spread": {}})["spread"]
+        row["spread"] = {**before, **row["spread"]}  # those of `situations.py` stay
         table["compositions"][fabric.composition] = row
         if not given.check:
             OUT.write_text(json.dumps({"runs": PROVENANCE, **{"compositions": table["compositions"]}}, indent=1) + "\n")

@@ -24,6 +24,7 @@ struct Sender {
   Place place;                    ///< In the NIC's round of flows that want to send.
   std::uint16_t last_size = 0;
   bool done = false, timer = false;
+  std::uint8_t unheard = 0;  ///< Requests since the receiver was heard last.
   std::uint8_t silence = 0;       ///< Timeouts for which it has waited for credit without a word from the receiver.
   Ps last_request = 0;
   Account account;

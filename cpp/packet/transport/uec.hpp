@@ -83,8 +83,7 @@ class Uec : public Interface<Uec<Control, Fabric>, Fabric> {
   void on_pull(const Packet& pull);
   void finish(std::uint32_t flow);
 
-  static constexpr std::uint64_t kMostRequests = 16;
-  std::uint64_t span(std::uint32_t flow) const;
+  static constexpr std::uint8_t kMostRequests = 16;
   unsigned log2_span(std::uint32_t flow) const;
 
   // The receiver.

@@ -4,17 +4,12 @@
 
 namespace railyard::packet {
 
-/// Packets of a window, or of the whole flow where these are less.
-template <class Control, class Fabric>
-std::uint64_t Uec<Control, Fabric>::span(std::uint32_t flow) const {
-  const std::int64_t packets = (senders_[flow].size + mss_ - 1) / mss_;
-  return static_cast<std::uint64_t>(std::min(packets, derived_.window_bytes / options_.mtu_bytes + 1));
-}
-
-/// Room for as many; it grows where gaps need more.
+/// Room for a window, or for the whole flow where that is less; it grows where gaps need more.
 template <class Control, class Fabric>
 unsigned Uec<Control, Fabric>::log2_span(std::uint32_t flow) const {
-  return std::max<unsigned>(static_cast<unsigned>(std::bit_width(span(flow))), SendWindow::kLeastLog);
+  const std::int64_t packets = (senders_[flow].size + mss_ - 1) / mss_;
+  const auto span = static_cast<std::uint64_t>(std::min(packets, derived_.window_bytes / options_.mtu_bytes + 1));
+  return std::max<unsigned>(static_cast<unsigned>(std::bit_width(span)), SendWindow::kLeastLog);
 }
 
 template <class Control, class Fabric>
@@ -100,14 +95,14 @@ std::uint32_t Uec<Control, Fabric>::data_packet(std::uint32_t flow, std::uint32_
   return index;
 }
 
-/// Asks the receiver for an answer; it takes a sequence number. WHY not with many unanswered: those are sent again too, and
-/// where nothing arrives each would bring more of them.
+/// Asks the receiver for an answer; it takes a sequence number. WHY not many without a word of it: those are sent again
+/// too, and where nothing arrives each would bring more of them.
 template <class Control, class Fabric>
 void Uec<Control, Fabric>::request(std::uint32_t flow) {
   Sender& sender = senders_[flow];
   const Ps gap = Control::request_gap(derived_);
-  const bool many = sender.window.next() - sender.window.first() >= span(flow) + kMostRequests;
-  if (many || (sender.last_request > 0 && context_.now - sender.last_request < gap)) {
+  if (sender.unheard >= kMostRequests ||
+      (sender.last_request > 0 && context_.now - sender.last_request < gap)) {
     arm_timer(flow, context_.now);
     return;
   }
@@ -120,6 +115,7 @@ void Uec<Control, Fabric>::request(std::uint32_t flow) {
   packet.sequence = sequence;
   packet.amount = sender.account.target;
   ++sender.requests;
+  ++sender.unheard;
   ++context_.outcome.counters.requests;
   sender.last_request = context_.now;
   arm_timer(flow, context_.now);
@@ -240,6 +236,7 @@ void Uec<Control, Fabric>::on_ack(const Packet& ack) {
   Sender& sender = senders_[ack.flow];
   if (sender.done) return;
   typename Control::State& state = states_[ack.flow];
+  sender.unheard = 0;
   ++context_.outcome.counters.acks;
   const bool marked = (ack.flags & kMarked) != 0;
   const std::int64_t fresh = std::max<std::int64_t>(ack.amount - sender.received, 0);
@@ -268,6 +265,7 @@ template <class Control, class Fabric>
 void Uec<Control, Fabric>::on_nack(const Packet& nack) {
   Sender& sender = senders_[nack.flow];
   if (sender.done) return;
+  sender.unheard = 0;
   ++context_.outcome.counters.nacks;
   if (!sender.window.out(sent_, nack.sequence)) return;
   const std::uint32_t size = size_of(sender, nack.sequence);
@@ -291,6 +289,7 @@ void Uec<Control, Fabric>::on_pull(const Packet& pull) {
   ++context_.outcome.counters.pulls;
   Sender& sender = senders_[pull.flow];
   if (sender.done) return;
+  sender.unheard = 0;
   sender.account.stop_speculating();
   if constexpr (Control::kCredit) sender.account.on_pull(pull.amount, derived_.window_bytes);
   try_to_send(pull.flow);

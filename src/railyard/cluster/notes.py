@@ -47,9 +47,9 @@ def _lossy(plan: NetworkPlan) -> Iterator[str]:
     needed, had = plan.headroom_needed_bytes, plan.headroom_had_bytes
     if needed > had and plan.border is not None:
         keeps = plan.crowded_share
-        cost = "which only the packet engine shows" if keeps == 1 else f"which keeps {keeps:.0%} of their rate"
+        cost = "" if keeps == 1 else f" and keep about {keeps:.0%} of their rate"
         yield (
             f"{plan.fabric.name} over {plan.runs[plan.long_tier].length_m / 1e3:g} km: a link needs"
             f" {needed / 1e6:.3g} MB of headroom, {plan.border.name} leaves it {had / 1e6:.3g} MB: incasts of other"
-            f" sites lose packets, {cost}"
+            f" sites lose packets{cost}; what that costs collectives, use the engine `packet`"
         )

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.collective.lowering.routes import sent_again
 from railyard.engine.lowering import Entities, Lowered
 from railyard.graph import Communicators, Job, Kind, Label, Record, Stream, TaskGraph
 from railyard.graph.merge import Merged, merge
@@ -173,5 +172,14 @@ def _charged(cluster: Cluster, usage: CsrWeighted, flows: Flows) -> NDArray[np.f
     at_receiver = np.where(crowd > 1, 1.0 / fabric.incast_efficiency, 1.0)
     withheld = np.where(out, min(fabric.behaves.withheld, 1.0), fabric.behaves.withheld)
     charged = np.where(into, at_receiver, 1.0 + withheld * (crowd - 1.0))
-    charged *= sent_again(cluster, usage, flows.fan_in)
-    return charged
+    return charged * _sent_again(cluster, usage, flows)
+
+
+def _sent_again(cluster: Cluster, usage: CsrWeighted, flows: Flows) -> NDArray[np.float64]:
+    """float64[entries of usage]: how often a byte of an incast is sent, for packets lost behind long links."""
+    plan, network, rows = cluster.plans["back_end"], cluster.back_end, usage.rows()
+    if plan.crowded_share == 1:
+        return np.ones(len(rows))
+    tier = cluster.links.tier[network.link_offset] - network.wiring.tier[0] + plan.long_tier
+    far = np.bincount(rows[cluster.links.tier[usage.link] == tier], minlength=len(flows.fan_in)) > 0
+    return np.where(far & (flows.fan_in > 1), 1 / plan.crowded_share, 1.0)[rows]

@@ -18,7 +18,15 @@ WORDS = {
     "dead spine": "a dead link",
     "background": "background traffic",
     "incast": "an incast",
+    "oversubscription": "oversubscribed links between switches",
+    "distance": "sites far apart",
 }
+
+OVER = 1.1
+"""Oversubscription that is compared with packets; uneven ports of leafs make a few per cent."""
+
+_WHAT = {"oversubscription": "times", "distance": "times"}
+"""What was compared; slowdowns where a healthy network is the measure."""
 
 
 def doubts(cluster: Cluster, faults: Sequence[Fault], background: Sequence[Bursts]) -> Iterator[str]:
@@ -45,8 +53,8 @@ def doubts(cluster: Cluster, faults: Sequence[Fault], background: Sequence[Burst
         elif fabric.behaves.uncertain(situation):
             low, high = spread
             yield (
-                f"with {WORDS[situation]} slowdowns on `{fabric.name}` lie {low:+.0%} to {high:+.0%} from those of "
-                "packets: use the engine `packet`"
+                f"with {WORDS[situation]} {_WHAT.get(situation, 'slowdowns')} on `{fabric.name}` lie {low:+.0%} to"
+                f" {high:+.0%} from those of packets: use the engine `packet`"
             )
 
 
@@ -61,4 +69,15 @@ def _situations(cluster: Cluster, faults: Sequence[Fault], background: Sequence[
         found.append("background")
     if any(one.pattern == "incast" for one in background):
         found.append("incast")
+    if not ideal and cluster.plans["back_end"].border is not None:
+        found.append("distance")
+    if not ideal and _oversubscribed(cluster):
+        found.append("oversubscription")
     return found
+
+
+def _oversubscribed(cluster: Cluster) -> bool:
+    """Whether some tier between switches of a site carries less than what is below it brings."""
+    long_links = {tier.name for tier in cluster.back_end.tiers if tier.kind == "long"}
+    tiers = cluster.back_end.oversubscription()
+    return any(over > OVER for name, over in tiers.items() if name not in long_links)

@@ -15,7 +15,7 @@ from railyard.collective.timing import LINK_CEILING
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.cluster import Cluster, CsrWeighted
+    from railyard.cluster import Cluster
     from railyard.cluster.network import Network
 
 BATCH = 1 << 19
@@ -160,8 +160,8 @@ def scale_out_load(
         batch = legs.part(slice(begin, begin + BATCH))
         for nic in range(nics):
             source, target = ports[batch.source, nic], ports[batch.target, nic]
-            crowd = _crowd(batch, target) if floods else np.ones(len(batch), np.int64)
-            part = _routed(cluster, batch, communicator, (source, target), crowd)
+            slowed = _incast(cluster, batch, target) if floods else np.ones(len(batch))
+            part = _routed(cluster, batch, communicator, (source, target), slowed)
             parts.append(replace(part, edge=edges + part.edge))
             edges += int(part.edge.max(initial=-1)) + 1
     return LinkLoads.joined(parts)
@@ -172,13 +172,9 @@ def _routed(
     legs: Legs,
     communicator: NDArray[np.uint64],
     ports: tuple[NDArray[np.int32], NDArray[np.int32]],
-    crowd: NDArray[np.int64],
+    slowed: NDArray[np.float64],
 ) -> LinkLoads:
-    """Loads of legs between one pair of NICs each; their ranks have as many others.
-
-    A receiver's link that several senders share is slowed by incast. Where it is beyond a long link with too little
-    headroom, packets are lost and sent again, over all of the path.
-    """
+    """Loads of legs between one pair of NICs each; their ranks have as many others."""
     network = cluster.back_end
     leg, channel = _opened(network, legs)
     source, target = ports[0][leg], ports[1][leg]
@@ -190,8 +186,7 @@ def _routed(
     share = usage.share * each[rows]
     end = cluster.links.target[usage.link] - network.node_offset
     arrives = end == ports[1][rows]  # in a torus legs also pass ports on their way to another
-    share = np.where(arrives, share / _utilization(cluster, crowd)[rows], share)
-    share *= sent_again(cluster, usage, crowd[leg])
+    share = np.where(arrives, share / slowed[rows], share)
     ring = legs.source[leg] % cluster.ranks_per_server * MOST_CONNECTIONS + channel
     return LinkLoads(legs.entity[rows], usage.link.astype(np.int64), share, edge, ring[edge])
 
@@ -204,39 +199,13 @@ def _opened(network: Network, legs: Legs) -> tuple[NDArray[np.int64], NDArray[np
     return leg, np.arange(len(leg)) - np.repeat(np.cumsum(count) - count, count)
 
 
-def _crowd(legs: Legs, target: NDArray[np.int32]) -> NDArray[np.int64]:
-    """int64[k]: how many senders of an entity to a leg's port send at once, itself included."""
+def _incast(cluster: Cluster, legs: Legs, target: NDArray[np.int32]) -> NDArray[np.float64]:
+    """float64[k]: utilization of the receiver's link when all senders of an entity to its port send at once."""
     width = int(target.max()) + 1 if len(target) else 1
     _, inverse, count = np.unique(legs.entity * width + target, return_inverse=True, return_counts=True)
-    senders: NDArray[np.int64] = count[inverse.ravel()]
-    return senders
-
-
-def _utilization(cluster: Cluster, crowd: NDArray[np.int64]) -> NDArray[np.float64]:
-    """float64[k]: of the receiver's link under so many senders."""
-    efficiency = np.array([cluster.fabric.incast(int(fan)) for fan in range(int(crowd.max(initial=1)) + 1)])
-    utilization: NDArray[np.float64] = efficiency[crowd]
+    efficiency = np.array([cluster.fabric.incast(int(fan)) for fan in range(int(count.max(initial=1)) + 1)])
+    utilization: NDArray[np.float64] = efficiency[count[inverse.ravel()]]
     return utilization
-
-
-def sent_again(
-    cluster: Cluster, usage: CsrWeighted, crowd: NDArray[np.int64] | NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """float64[entries of usage]: how often a byte is sent, for packets lost behind long links.
-
-    Args:
-        cluster: Whose back-end it is.
-        usage: Links of flows.
-        crowd: [flows], senders that send to a flow's port at once.
-    """
-    plan = cluster.plans["back_end"]
-    rows = usage.rows()
-    if plan.crowded_share == 1:
-        return np.ones(len(rows))
-    network = cluster.back_end
-    tier = cluster.links.tier[network.link_offset] - network.wiring.tier[0] + plan.long_tier
-    far = np.bincount(rows[cluster.links.tier[usage.link] == tier], minlength=len(crowd)) > 0
-    return np.where(far & (crowd > 1), 1 / plan.crowded_share, 1.0)[rows]
 
 
 def network_load(
