@@ -12,8 +12,9 @@ import pytest
 from tests.agreement import yard
 
 from railyard import engine
-from railyard.cluster.topology import LeafSpine
+from railyard.cluster.topology import LeafSpine, MultiSite
 from railyard.engine.bursts import Bursts
+from railyard.engine.doubts import doubts
 from railyard.engine.packet.engine import PacketEngine
 from railyard.fault import DegradeLink
 from railyard.graph import CollectiveKind, Job
@@ -67,3 +68,29 @@ def test_where_slowdowns_do_not_agree_the_result_names_the_other_engine():
     flow, packet = records("uec", "all-to-all", "slower link")
     assert packet.makespan_ps > 1.13 * flow.makespan_ps
     assert any("use the engine `packet`" in warning for warning in flow.meta["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("fabric", "topology", "told"),
+    [
+        ("uec", LeafSpine(ports_per_leaf=16, oversubscription=2.0), ""),
+        ("spectrum-x", MultiSite(sites=2, distance_m=1e5, inner=LeafSpine()), ""),
+        (
+            "infiniband",
+            MultiSite(sites=2, distance_m=1e5, inner=LeafSpine()),
+            "with sites far apart times on `infiniband`",
+        ),
+        ("infiniband-static", LeafSpine(ports_per_leaf=16), "with nothing in the way times on `infiniband-static`"),
+    ],
+)
+def test_results_name_packets_where_whole_times_differ(fabric, topology, told):
+    found = list(doubts(yard.machine(64, fabric, topology), (), ()))
+    assert [one[: len(told)] for one in found] == ([told] if told else [])
+    assert all(one.endswith("use the engine `packet`") for one in found)
+
+
+def test_what_was_not_compared_far_apart_is_said():
+    topology = MultiSite(sites=2, distance_m=1e5, inner=LeafSpine(oversubscription=2.0))
+    found = " ".join(doubts(yard.machine(64, "roce", topology, overrides=(("load_balancing", "flowlet"),)), (), ()))
+    assert "with sites far apart was not compared" in found
+    assert "with oversubscribed links between switches was not compared" in found

@@ -5,7 +5,7 @@ Usage: validation/tools/situations.py FILE [--fabrics NAME,...] [--ranks N,...] 
 
 A ring and an all-to-all on every fabric: healthy, at 2:1, and on two sites 1 to 1,000 km apart. FILE gets a JSON line
 for each case that was run, and those are not run again. `--page` prints the table of the documentation. `--write` puts
-the spread (10th and 90th percentile of flow over packet, less 1) of oversubscription and distance into `behavior.json`,
+the spread (10th and 90th percentile of flow over packet, less 1) of healthy networks and these into `behavior.json`,
 beside those of `fabric_behavior.py`. One core takes some minutes for 64 accelerators.
 """
 
@@ -39,7 +39,7 @@ MIB = 1 << 20
 WORKS = {"ring": (CollectiveKind.ALL_GATHER, 256 * MIB), "all-to-all": (CollectiveKind.ALL_TO_ALL, 32 * MIB)}
 KM = (1, 10, 100, 1000)
 SITUATIONS = ("healthy", "2:1", *(f"{km} km" for km in KM))
-GROUPS = {"oversubscription": ("2:1",), "distance": tuple(f"{km} km" for km in KM)}
+GROUPS = {"healthy": ("healthy",), "oversubscription": ("2:1",), "distance": tuple(f"{km} km" for km in KM)}
 SEEDS = (0, 1)
 KEYS = ("fabric", "ranks", "work", "situation", "seed")
 LEAF = 16

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from railyard.fault import Fault
 
 WORDS = {
+    "healthy": "nothing in the way",
     "slower link": "a slower link",
     "dead spine": "a dead link",
     "background": "background traffic",
@@ -25,7 +26,7 @@ WORDS = {
 OVER = 1.1
 """Oversubscription that is compared with packets; uneven ports of leafs make a few per cent."""
 
-_WHAT = {"oversubscription": "times", "distance": "times"}
+_WHAT = {"healthy": "times", "oversubscription": "times", "distance": "times"}
 """What was compared; slowdowns where a healthy network is the measure."""
 
 
@@ -59,7 +60,7 @@ def doubts(cluster: Cluster, faults: Sequence[Fault], background: Sequence[Burst
 
 
 def _situations(cluster: Cluster, faults: Sequence[Fault], background: Sequence[Bursts]) -> list[str]:
-    found = []
+    found = ["healthy"] if "healthy" in cluster.fabric.behaves.spread else []
     ideal = cluster.fabric.load_balancing == "ideal"
     if not ideal and any(isinstance(fault, DegradeLink) for fault in faults):
         found.append("slower link")
