@@ -65,7 +65,7 @@ def spoiled(way, change):
 def test_a_run_is_accepted_and_every_key_of_it_is_checked():
     result_from(KEPT)
     assert set(VARIANT) == set(ServingVariant.model_fields)
-    assert set(VARIANT["serving"]) == set(ModelServing.model_fields)
+    assert set(VARIANT["serving"]) == set(ModelServing.model_fields) - {"faults", "begun_anew"}  # nothing died
 
 
 def test_every_key_that_a_run_writes_is_wanted():
