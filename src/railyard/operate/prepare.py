@@ -10,6 +10,8 @@ import numpy as np
 
 from railyard.errors import InputError, did_you_mean
 from railyard.operate import trace
+from railyard.operate.contention.assigned import assigned, refuse_classes, work_class
+from railyard.operate.contention.neighbours import Neighbours
 from railyard.operate.discipline import backfills, disciplines
 from railyard.operate.drawn import drawn
 from railyard.operate.failures.checkpoint import daly_s, young_s
@@ -100,7 +102,19 @@ def prepare(variant: Variant) -> Prepared:
         rules = _rules(draft, tree, jobs, modes)
         _check_placeable(jobs, tree, rules)
     faults = _faults(section, modes, tree, draft.scenario.seed)
-    return Prepared(variant, cluster, tree, jobs, rules, modes, faults, None, tuple(_notes(jobs, tree, section)))
+    contention = _contention(draft, cluster, tree, jobs)
+    return Prepared(variant, cluster, tree, jobs, rules, modes, faults, contention, tuple(_notes(jobs, tree, section)))
+
+
+def _contention(draft: Draft, cluster: Cluster, tree: NodeTree, jobs: JobTable) -> Contention | None:
+    section = draft.scenario.operate.contention
+    if section is None:
+        return None
+    with blaming(draft, *_KEYS, "contention"):
+        refuse_classes(section.classes)
+        classes = [work_class(draft, number, one, cluster) for number, one in enumerate(section.classes)]
+        work = assigned(jobs, section.classes, draft.scenario.seed)
+    return Neighbours(cluster, tree, classes, work, section.tolerance)
 
 
 @lru_cache(4)

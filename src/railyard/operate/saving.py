@@ -83,6 +83,7 @@ def save(run: Operation, path: Path, about: str = "") -> None:
         f"job_{name}": np.array(getattr(state, name), np.int64) for name in _JOB_COLUMNS
     }
     columns |= {f"ledger_{name}": np.array(getattr(ledger, name), np.int64) for name in _LEDGER_TABLES}
+    columns["slowed"] = np.array(state.slowed, np.int64).reshape(-1, 4)
     columns["events"] = np.array(run.events, np.int64).reshape(-1, 4)
     columns["usage"], columns["used"] = np.array(state.usage), np.array(state.used, np.int64)
     columns["up"], columns["broken"] = state.free.up, state.broken
@@ -185,6 +186,7 @@ def _restore(run: Operation, columns: Mapping[str, NDArray[Any]], known: Mapping
     run.events = [tuple(row) for row in columns["events"].tolist()]
     heapify(run.events)
     run.spares = columns["spares"].tolist()
+    state.slowed = [tuple(row) for row in columns["slowed"].tolist()]
     run.active = _active(columns)
     state.usage, state.used = columns["usage"].tolist(), columns["used"].tolist()
     state.broken = columns["broken"].astype(bool)

@@ -50,6 +50,7 @@ class State:
         waiting: Jobs in the queue.
         used: Accelerators in use by tenant.
         broken: Whether nodes wait for repair, or are spares.
+        slowed: Rows of when a job's speed changed: time, job, its speed, the neighbour that takes most (-1: none).
         vain: Failures since it last got further; `best_us`: how far that was.
         spent: Accelerator-microseconds of each job: work, then `LOSSES`.
     """
@@ -79,6 +80,7 @@ class State:
         self.attempts = [0] * count
         self.preempted = [0] * count
         self.failed = [0] * count
+        self.slowed: list[tuple[int, int, int, int]] = []
         self.vain = [0] * count
         self.best_us = [0] * count
         self.spent = [[0] * (1 + len(LOSSES)) for _ in range(count)]

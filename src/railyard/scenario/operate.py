@@ -89,13 +89,13 @@ class ClassSection(Section):
         default=None, description="A model of the catalogue, data-parallel with its layout inside a node."
     )
     tokens: Positive = Field(default=8192, description="Tokens of an accelerator in one step, with `model`.")
-    compute: Span | None = Field(default=None, description="Computation of a step, with `message`.")
-    message: Size | None = Field(default=None, description="Bytes that one accelerator reduces with all others a step.")
+    compute: Span = Field(default=0.0, description="Computation of a step, with `message`.")
+    message: Size = Field(default=0, description="Bytes that one accelerator reduces with all others a step.")
     overlap: Ratio = Field(default=0.5, le=1.0, description="Share of the computation that can hide communication.")
 
     @model_validator(mode="after")
     def _one(self) -> "ClassSection":
-        numbers = self.compute is not None and self.message is not None
+        numbers = self.compute > 0 and self.message > 0
         if (self.model is not None) == numbers:
             raise PydanticCustomError("operate", "expected `model`, or `compute` with `message`")
         return self
