@@ -11,7 +11,7 @@ import { Comparison } from "./views/comparison";
 import { Cost } from "./views/cost";
 import { Faults } from "./views/faults";
 import { isJobs, Jobs } from "./views/jobs";
-import { Memory, Collectives } from "./views/tables";
+import { Collectives, Layouts, Memory } from "./views/tables";
 import { Network } from "./views/network";
 import { Packets } from "./views/packets";
 import { Power } from "./views/power";
@@ -97,6 +97,7 @@ function Training({ variant, packets }: { variant: Stepped; packets: ComponentCh
       <Cost variant={variant} />
       <Power variant={variant} />
       <Collectives variant={variant} />
+      <Layouts variant={variant} />
       <Memory variant={variant} />
     </>
   );

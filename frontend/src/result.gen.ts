@@ -464,6 +464,20 @@ export interface LatencyParts {
   compute_s: number;
 }
 
+/** One layout that `parallelism: auto` looked at. */
+export interface LayoutRow {
+  /** parallelism in words */
+  layout: string;
+  /** step time, s; see `simulated` */
+  step_seconds: number;
+  /** on this network; else in closed form, with its neighbours' error taken out */
+  simulated: boolean;
+  /** of the fullest rank, bytes */
+  memory_bytes: number;
+  /** of the accelerator, bytes */
+  capacity_bytes: number;
+}
+
 /** One of the links that transfers of keys and values load most. */
 export interface LinkRow {
   /** from where to where */
@@ -1596,6 +1610,8 @@ export interface TrainingVariant {
   digest: string;
   /** parallelism in words */
   layout: string;
+  /** the layout that `auto` chose and its runners-up; absent where one is written out */
+  layouts?: LayoutRow[];
   /** price of compressing or postponing communication; absent where the job does neither */
   communication?: CommunicationFigures;
 }

@@ -1,4 +1,4 @@
-import { bytes, count, duration, gibibytes } from "../format";
+import { bytes, count, duration, gibibytes, percent } from "../format";
 import { Section, Table } from "../parts";
 import type { Stepped } from "../result";
 
@@ -55,6 +55,27 @@ export function Memory({ variant }: { variant: Stepped }) {
           { head: "buffers", cell: (row) => gibibytes(row.buffers_bytes) },
           { head: "total", cell: (row) => gibibytes(row.total_bytes) },
           { head: "capacity", cell: (row) => gibibytes(row.capacity_bytes) },
+        ]}
+      />
+    </Section>
+  );
+}
+
+/** The layout that `auto` chose, and its runners-up. */
+export function Layouts({ variant }: { variant: Stepped }) {
+  if (!("layouts" in variant) || !variant.layouts || variant.layouts.length === 0) return null;
+  const first = variant.layouts[0]?.step_seconds ?? 1;
+  return (
+    <Section title="Layouts" note="What auto chose, and the runners-up: steps simulated on this network, or estimated where a simulation was not worth it.">
+      <Table
+        rows={[...variant.layouts]}
+        mark={(row) => row === variant.layouts?.[0]}
+        columns={[
+          { head: "layout", text: true, cell: (row) => row.layout },
+          { head: "step", cell: (row) => duration(row.step_seconds) },
+          { head: "against the chosen", cell: (row) => `${row.step_seconds < first ? "" : "+"}${percent(row.step_seconds / first - 1)}` },
+          { head: "memory of the fullest rank", cell: (row) => `${bytes(row.memory_bytes)} of ${bytes(row.capacity_bytes)}` },
+          { head: "step is", text: true, cell: (row) => (row.simulated ? "simulated" : "estimated") },
         ]}
       />
     </Section>

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard import api
-from railyard.api import background, jobs, served, words
+from railyard.api import background, jobs, layouts, served, words
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.errors import InputError
@@ -81,6 +81,13 @@ def show(finished: api.Run) -> None:
     for cells in rows:
         table.add(*cells)
     table.print()
+    for variant in result.steps:
+        if found := layouts.rows(variant):
+            table = Table(layouts.HEADINGS, layouts.RIGHT, turn=True)
+            for cells in found:
+                table.add(*cells)
+            emit(f"\n{layouts.title(variant, alone=len(result.steps) == 1)}")
+            table.print()
     if beside := list(background.rows(result)):
         table = Table(background.HEADINGS, background.RIGHT, turn=True)
         for cells in beside:

@@ -20,6 +20,16 @@ class MemoryStage(Figures):
     total_bytes: Number = Field(description="bytes")
 
 
+class LayoutRow(Figures):
+    """One layout that `parallelism: auto` looked at."""
+
+    layout: str = Field(description="parallelism in words")
+    step_seconds: float = Field(description="step time, s; see `simulated`")
+    simulated: bool = Field(description="on this network; else in closed form, with its neighbours' error taken out")
+    memory_bytes: Number = Field(description="of the fullest rank, bytes")
+    capacity_bytes: Number = Field(description="of the accelerator, bytes")
+
+
 class MemoryFigures(Figures):
     """Memory by pipeline stage."""
 

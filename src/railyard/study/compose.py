@@ -15,12 +15,13 @@ from railyard.scenario.load import blaming
 from railyard.scenario.section import fields_given
 from railyard.study import bounds
 from railyard.workload.training import calibrated, formats, loading, profiles
-from railyard.workload.training.layout import auto, check, check_fit, domain_use
+from railyard.workload.training.layout import candidates, check, check_fit, domain_use
 from railyard.workload.training.offload import Offload
 from railyard.workload.training.spec import Checkpoint, DataLoading, Layout, SoftwareProfile, Training
 from railyard.workload.training.sync.check import check_communication
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from railyard.catalog import Catalog, Model
@@ -130,8 +131,16 @@ def model_of(folder: Path, name: str, catalog: Catalog) -> Model:
     return hf_config.read(path, like=like[0] if like else "")
 
 
-def training_of(draft: Draft, cluster: Cluster, model: Model) -> Training:
+def training_of(
+    draft: Draft, cluster: Cluster, model: Model, choose: Callable[[Sequence[Training]], Training]
+) -> Training:
     """The training job; its layout is the one written out, or the best that fits.
+
+    Args:
+        draft: The scenario.
+        cluster: On what it runs.
+        model: What it trains.
+        choose: The fastest of the jobs with every layout that fits.
 
     Raises:
         InputError: The layout does not divide, does not fit, or names something unknown.
@@ -158,7 +167,7 @@ def training_of(draft: Draft, cluster: Cluster, model: Model) -> Training:
                 loading.check(job.data, formats.format_of(job.data))
         given = _given(section)
         if isinstance(section.parallelism, str) or section.parallelism.auto:
-            return _best(job, cluster, given)
+            return _best(job, cluster, given, choose)
         return _fitting(job.replace(layout=written_layout(given, section.global_batch, cluster.ranks)), cluster)
 
 
@@ -231,22 +240,15 @@ def _record(section: Any, record: type[Any]) -> Any:
     return None if section is None else record(**fields_given(section, record))
 
 
-def _best(job: Training, cluster: Cluster, given: dict[str, Any]) -> Training:
+def _best(
+    job: Training, cluster: Cluster, given: dict[str, Any], choose: Callable[[Sequence[Training]], Training]
+) -> Training:
     """The job under the fastest layout that fits; sizes that are given stay, and further keys are set on top."""
-    found = auto(
-        job.model,
-        Machine.of(cluster),
-        cluster.ranks,
-        global_batch=job.layout.global_batch,
-        seq_len=job.seq_len,
-        software=job.software,
-        precision=job.precision,
-        fixed={name: value for name, value in given.items() if name in _SEARCHED},
-        communication=job.communication,
-        offload=job.offload,
-    )
+    fixed = {name: value for name, value in given.items() if name in _SEARCHED}
     further = {name: value for name, value in given.items() if name not in _SEARCHED}
-    return _fitting(job.replace(layout=found.replace(**further)), cluster)
+    found = candidates(job, Machine.of(cluster), cluster.ranks, fixed=fixed)
+    asked = [one.replace(layout=one.layout.replace(**further)) for one in found] if further else found
+    return _fitting(choose(asked), cluster)
 
 
 def _fitting(job: Training, cluster: Cluster) -> Training:

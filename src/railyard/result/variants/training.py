@@ -6,7 +6,7 @@ from pydantic import Field
 
 from railyard.result.model_error import ErrorRow
 from railyard.result.money import TrainingCost
-from railyard.result.training import CommunicationFigures
+from railyard.result.training import CommunicationFigures, LayoutRow
 from railyard.result.variants.variant import StepVariant
 
 
@@ -15,6 +15,9 @@ class TrainingVariant(StepVariant):
 
     model_error: tuple[ErrorRow, ...] = Field(description="bands of the predicted figures, from left-out measurements")
     layout: str = Field(description="parallelism in words")
+    layouts: tuple[LayoutRow, ...] | None = Field(
+        default=None, description="the layout that `auto` chose and its runners-up; absent where one is written out"
+    )
     cpmt: TrainingCost = Field(description="cost per million goodput tokens")
     communication: CommunicationFigures | None = Field(
         default=None, description="price of compressing or postponing communication; absent where the job does neither"

@@ -25,7 +25,7 @@ from railyard.measure.picture import topology_picture
 from railyard.measure.stages import stages
 from railyard.measure.utilization import StepWork, utilization
 from railyard.result.step import TimeShare
-from railyard.result.training import CommunicationFigures, MemoryFigures, MemoryStage, StorageFigures
+from railyard.result.training import CommunicationFigures, LayoutRow, MemoryFigures, MemoryStage, StorageFigures
 from railyard.result.variants.training import TrainingVariant
 from railyard.study.training.collectives import collective_rows
 from railyard.study.training.deaths import sentences
@@ -34,6 +34,7 @@ from railyard.study.training.packet_figures import packets_of
 from railyard.study.training.storing import checkpoint_of, loading_of, storage_warnings
 from railyard.workload.training import profiles
 from railyard.workload.training.jitter import law_of
+from railyard.workload.training.memory import memory
 from railyard.workload.training.sync.ledger import ledger
 
 if TYPE_CHECKING:
@@ -56,6 +57,12 @@ class Priced(TypedDict, total=False):
     """The price of a way of communicating, where the job has one."""
 
     communication: CommunicationFigures
+
+
+class Chosen(TypedDict, total=False):
+    """What `auto` chose among, where it did."""
+
+    layouts: tuple[LayoutRow, ...]
 
 
 class Died(TypedDict, total=False):
@@ -147,6 +154,7 @@ def measure(simulated: Simulated) -> MeasuredTraining:
         ),
         digest=str(timeline.meta["digest"]),
         **communication,
+        **_chosen(job),
         **_died(simulated.faults),
         **packets_of(timeline, job.cluster),
     )
@@ -164,6 +172,23 @@ def _model_error(job: Prepared, step_s: float, rate: float | None, cost: Economi
     if rate is not None:
         rows.append(error.row("tokens_per_s_per_gpu", rate, inverse=True))
     return (*rows, power_error().row("power_w", cost.power.total_w.typical))
+
+
+def _chosen(job: Prepared) -> Chosen:
+    if not job.layouts:
+        return {}
+    tables = [memory(tried.training, job.cluster.accelerator).fullest for tried in job.layouts]
+    rows = (
+        LayoutRow(
+            layout=str(tried.layout),
+            step_seconds=tried.step_s,
+            simulated=tried.simulated,
+            memory_bytes=full.total_bytes,
+            capacity_bytes=full.capacity_bytes,
+        )
+        for tried, full in zip(job.layouts, tables, strict=True)
+    )
+    return {"layouts": tuple(rows)}
 
 
 def _died(faults: tuple[FaultFigures, ...]) -> Died:
@@ -244,8 +269,6 @@ def _parts(cluster: Cluster) -> list[Part]:
 
 
 def _memory(job: Prepared) -> MemoryFigures:
-    from railyard.workload.training.memory import memory
-
     return MemoryFigures(rows=tuple(_memory_row(row) for row in memory(job.training, job.cluster.accelerator).rows))
 
 

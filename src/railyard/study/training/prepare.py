@@ -7,12 +7,16 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from railyard.engine import get as engine_named
+from railyard.engine.fluid import FluidEngine
 from railyard.errors import InputError
 from railyard.scenario.load import blaming, dump
 from railyard.scenario.unions import fault_of
 from railyard.study import compose
 from railyard.study.memo import Memo
 from railyard.study.training.conditions import jitter_of, policy_of
+from railyard.study.training.fastest import Fastest, Tried
+from railyard.study.training.hash_seeds import redrawn
 from railyard.study.training.packet_engine import engine_of
 from railyard.workload.training.jitter import law_of
 
@@ -31,7 +35,7 @@ if TYPE_CHECKING:
     from railyard.graph import TaskGraph
     from railyard.scenario.load import Draft
     from railyard.scenario.variants import Variant
-    from railyard.workload.training.spec import Training
+    from railyard.workload.training.spec import Layout, Training
 
 T = TypeVar("T")
 # Tables of a few rows: one a network that is tried.
@@ -112,6 +116,7 @@ class Prepared:
         jitter: Random differences in compute time.
         assumptions: Prices and rates.
         graphs: Task graphs, which variants share.
+        layouts: Of `parallelism: auto` the fastest and its runners-up; empty where a layout is written out.
     """
 
     variant: Variant
@@ -124,6 +129,7 @@ class Prepared:
     jitter: Jitter
     assumptions: Assumptions
     graphs: Graphs = field(default_factory=Graphs, compare=False, repr=False)
+    layouts: tuple[Tried, ...] = ()
 
     @property
     def seeds(self) -> range:
@@ -148,17 +154,54 @@ def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Prep
         key = [extra, dump(draft.scenario.cluster)]
         catalog = memo.get("catalog", extra, partial(compose.catalog_of, draft))
         cluster = memo.get("cluster", key, partial(compose.cluster_of, draft, catalog))
-        job = replace(prepared(variant, catalog, cluster, engine), graphs=graphs)
-        use = compose.domain_use_of(cluster, job.training.layout)
-        if use is not None and cluster.spec.ranks_per_domain is None:
-            place = partial(compose.placed, draft, cluster, catalog, use)
-            job = replace(job, cluster=memo.get("placed cluster", [use, *key], place))
-        jobs.append(job)
+        seats = _Seats(draft, catalog, cluster, memo, key)
+        job = replace(prepared(variant, catalog, cluster, engine, seats), graphs=graphs)
+        jobs.append(replace(job, cluster=seats(job.training.layout)))
     return jobs
 
 
-def prepared(variant: Variant, catalog: Catalog, cluster: Cluster, engine: str | None = None) -> Prepared:
+@dataclass(frozen=True)
+class _Seats:
+    """The cluster as layouts want its domains used.
+
+    Attributes:
+        draft: The scenario.
+        catalog: Where its parts come from.
+        cluster: As it is.
+        memo: Of clusters that were built.
+        key: Of this one.
+    """
+
+    draft: Draft
+    catalog: Catalog
+    cluster: Cluster
+    memo: Memo
+    key: list[Any]
+
+    def __call__(self, layout: Layout | None) -> Cluster:
+        """For a layout; as it is without one."""
+        use = None if layout is None else compose.domain_use_of(self.cluster, layout)
+        if use is None or self.cluster.spec.ranks_per_domain is not None:
+            return self.cluster
+        place = partial(compose.placed, self.draft, self.cluster, self.catalog, use)
+        return self.memo.get("placed cluster", [use, *self.key], place)
+
+
+def prepared(
+    variant: Variant,
+    catalog: Catalog,
+    cluster: Cluster,
+    engine: str | None = None,
+    seats: Callable[[Layout | None], Cluster] | None = None,
+) -> Prepared:
     """One variant on a cluster, ready to run.
+
+    Args:
+        variant: Of a scenario.
+        catalog: Where its parts come from.
+        cluster: On what it runs.
+        engine: In place of the scenario's.
+        seats: The cluster as a layout wants its domains used; None: as it is.
 
     Raises:
         InputError: It cannot be run; with the place in the scenario.
@@ -175,18 +218,34 @@ def prepared(variant: Variant, catalog: Catalog, cluster: Cluster, engine: str |
         policy = policy_of(scenario.collectives)
     with blaming(draft, "economics"):
         assumptions = Assumptions.from_catalog(catalog, scenario.economics.given())
-    training = compose.training_of(draft, cluster, model)
+    ready, graphs = engine_of(draft, cluster, name), Graphs()
+    choose = Fastest(_drawn(seats, cluster, scenario.seed), _fluid(ready), policy, graphs, scenario.seed)
+    training = compose.training_of(draft, cluster, model, choose)
     return Prepared(
         variant=variant,
         catalog=catalog,
         cluster=cluster,
         training=training,
-        engine=engine_of(draft, cluster, name),
+        engine=ready,
         policy=policy,
         faults=faults_of(draft),
         jitter=jitter_of(scenario.jitter, law_of(cluster.accelerator), training.layout.micro_batches),
         assumptions=assumptions,
+        graphs=graphs,
+        layouts=tuple(choose.tried),
     )
+
+
+def _drawn(
+    seats: Callable[[Layout | None], Cluster] | None, cluster: Cluster, seed: int
+) -> Callable[[Layout | None], Cluster]:
+    """The cluster of a layout under the draw of hashes that the run begins with."""
+    return lambda layout: redrawn(cluster if seats is None else seats(layout), seed)
+
+
+def _fluid(engine: Engine) -> Engine:
+    """The engine that layouts are tried on: the run's, or the flow engine where a run is dear."""
+    return engine if isinstance(engine, FluidEngine) else engine_named("flow")
 
 
 def faults_of(draft: Draft) -> tuple[Fault, ...]:

@@ -24,6 +24,8 @@ from railyard.workload.training.sync.check import communicates
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from railyard.catalog import Accelerator, Model
     from railyard.model.machine import Machine
     from railyard.workload.training.memory import MemoryTable
@@ -241,7 +243,9 @@ def auto(
     communication: Communication | None = None,
     offload: Offload | None = None,
 ) -> Layout:
-    """The fastest layout that fits.
+    """The layout that the closed form finds fastest of those that fit, on a network without contention.
+
+    A scenario's `parallelism: auto` simulates the best few on its own network: `railyard.study.training.fastest`.
 
     Args:
         model: Architecture.
@@ -259,48 +263,59 @@ def auto(
         InputError: The device has no units for the precision.
         LayoutError: No layout is valid, or none fits; carries the memory table of the one that comes nearest.
     """
-    check_precision(precision, machine.accelerator)
-    domain = min(machine.scale_up_domain, accelerators)
-    search = Search(
-        accelerators=accelerators, domain=domain, global_batch=global_batch, seq_len=seq_len, fixed=dict(fixed or {})
+    job = Training(
+        model=model,
+        layout=Layout(global_batch=global_batch),
+        seq_len=seq_len,
+        software=software,
+        precision=precision,
+        communication=communication,
+        offload=offload,
     )
-    trainings = _trainings(model, search, software, precision, (communication, offload))
+    good = candidates(job, machine, accelerators, fixed=fixed or {})
+    seconds = estimate(good, [machine] * len(good)).step_s
+    return good[int(np.argmin(seconds))].layout
+
+
+def candidates(job: Training, machine: Machine, accelerators: int, *, fixed: Mapping[str, int | str]) -> list[Training]:
+    """The job under every layout that divides, fits and communicates as the job wants.
+
+    Args:
+        job: Whose layout has nothing but its global batch.
+        machine: On which it runs.
+        accelerators: Ranks to use.
+        fixed: Sizes that are given, by the names of `Layout`.
+
+    Raises:
+        InputError: The device has no units for the precision.
+        LayoutError: No layout is valid, or none fits; carries the memory table of the one that comes nearest.
+    """
+    check_precision(job.precision, machine.accelerator)
+    search = Search(
+        accelerators=accelerators,
+        domain=min(machine.scale_up_domain, accelerators),
+        global_batch=job.layout.global_batch,
+        seq_len=job.seq_len,
+        fixed=dict(fixed),
+    )
+    trainings = _trainings(job, search)
     if not trainings:
         given = ", ".join(f"{name} {value}" for name, value in search.fixed.items())
         raise LayoutError(
-            f"no layout of {model.name} divides {accelerators} accelerators and a global batch of {global_batch}"
-            + (f" with {given}" if given else ""),
+            f"no layout of {job.model.name} divides {accelerators} accelerators and a global batch of"
+            f" {job.layout.global_batch}" + (f" with {given}" if given else ""),
             key="parallelism",
         )
     good = _that_fit(trainings, machine.accelerator)
     if not good:
         raise _none_fits(trainings, machine.accelerator)
-    seconds = estimate(good, [machine] * len(good)).step_s
-    return good[int(np.argmin(seconds))].layout
+    return good
 
 
-def _trainings(
-    model: Model,
-    search: Search,
-    software: SoftwareProfile,
-    precision: Precision,
-    ways: tuple[Communication | None, Offload | None] = (None, None),
-) -> list[Training]:
-    """One job a layout; layouts with which the job's way of communicating does not work are left out."""
-    found = []
-    for layout in layouts(model, search):
-        job = Training(
-            model=model,
-            layout=layout,
-            seq_len=search.seq_len,
-            software=software,
-            precision=precision,
-            communication=ways[0],
-            offload=ways[1],
-        )
-        if ways[0] is None or communicates(job):
-            found.append(job)
-    return found
+def _trainings(job: Training, search: Search) -> list[Training]:
+    """The job under each layout; layouts with which its way of communicating does not work are left out."""
+    found = [job.replace(layout=layout) for layout in layouts(job.model, search)]
+    return found if job.communication is None else [one for one in found if communicates(one)]
 
 
 def _that_fit(trainings: list[Training], accelerator: Accelerator) -> list[Training]:
@@ -339,10 +354,18 @@ def nearest_that_fit(training: Training, accelerator: Accelerator, count: int = 
         seq_len=training.seq_len,
         fixed={},
     )
-    ways = training.communication, training.offload
-    tried = _trainings(training.model, search, training.software, training.precision, ways)
+    tried = _trainings(training, search)
     good = [found.layout for found in _that_fit(tried, accelerator)] if tried else []
     return tuple(sorted(good, key=lambda layout: _distance(layout, asked))[:count])
+
+
+def places(found: Sequence[Layout]) -> NDArray[np.float64]:
+    """Where layouts lie: float64[layouts, 9], doublings of each size, and one for sharding and for recomputation."""
+    sizes = [name for name in _NAMES if name != "zero"]
+    rows = [
+        (*(math.log2(getattr(one, name)) for name in sizes), one.zero == 3, one.recompute != "none") for one in found
+    ]
+    return np.array(rows, np.float64).reshape(len(found), len(sizes) + 2)
 
 
 def _distance(one: Layout, other: Layout) -> float:
