@@ -48,9 +48,9 @@ WORTH = 0.005
 SHOWN = 6
 """The fastest and five runners-up."""
 
-# The closed form's error: a tenth either way at its typical, alike for layouts up to about two doublings apart, and
-# what is left between neighbours; surer by one deviation before a layout is given up.
-_SPREAD, _REACH, _REST, _SURE = 0.15, 2.0, 0.01, 1.0
+# The closed form's error: a tenth either way that all layouts of a scenario share, and as much that those share which
+# lie up to about two doublings apart; what is left between neighbours; deviations before a layout is given up.
+_SPREAD, _REACH, _REST, _SURE = 0.1, 2.0, 0.01, 1.0
 
 
 @dataclass(frozen=True)
@@ -185,15 +185,15 @@ class _Search:
             return self.closed.copy(), np.zeros(len(self.closed))
         seen = self.places[numbers]
         misses = np.array([self.known[number] for number in numbers]) - self.closed[numbers]
-        middle = float(np.mean(misses))
-        among = _alike(seen, seen) + _REST**2 * np.eye(len(numbers))
         to_all = _alike(self.places, seen)
-        solved = np.linalg.solve(among, np.column_stack([misses - middle, to_all.T]))
-        left = _SPREAD**2 - np.sum(to_all * solved[:, 1:].T, axis=1)
-        return self.closed + middle + to_all @ solved[:, 0], np.sqrt(np.maximum(left, 0.0))
+        solved = np.linalg.solve(
+            _alike(seen, seen) + _REST**2 * np.eye(len(numbers)), np.column_stack([misses, to_all.T])
+        )
+        left = 2.0 * _SPREAD**2 - np.sum(to_all * solved[:, 1:].T, axis=1)
+        return self.closed + to_all @ solved[:, 0], np.sqrt(np.maximum(left, 0.0))
 
 
 def _alike(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
     """How much the errors of layouts go together: float64[a, b]."""
     away = np.abs(one[:, None] - other[None]).sum(axis=2)
-    return np.asarray(_SPREAD**2 * np.exp(-away / _REACH))
+    return np.asarray(_SPREAD**2 * (1.0 + np.exp(-away / _REACH)))
