@@ -1346,6 +1346,22 @@ export interface SwingRow {
   cpmt_high: number;
 }
 
+/** Switches of one role: what of their ports is used. */
+export interface SwitchRow {
+  /** leaf, spine, core, router, border */
+  role: string;
+  /** catalogue entry */
+  box: string;
+  /** boxes that are bought */
+  count: number;
+  /** of all of them, at the rate of their links */
+  ports: number;
+  /** with a link */
+  used: number;
+  /** bought and empty */
+  stranded: number;
+}
+
 /** Completion times of one group of flows. */
 export interface TailRow {
   /** `all`, or a label of the flows */
@@ -1432,6 +1448,8 @@ export interface TopologyFigures {
   tiers: string[];
   /** switches */
   nodes: number;
+  /** a row a role and box: ports used and stranded */
+  switches: SwitchRow[];
   /** its drawing */
   picture: Picture | null;
 }

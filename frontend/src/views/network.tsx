@@ -86,6 +86,18 @@ export function Network({ variant }: { variant: Stepped }) {
           { head: "busiest link", cell: (row) => percent(row.max_utilization) },
         ]}
       />
+      <h3>Ports of its switches</h3>
+      <Table
+        rows={[...variant.topology.switches]}
+        columns={[
+          { head: "role", text: true, cell: (row) => row.role },
+          { head: "switch", text: true, cell: (row) => row.box },
+          { head: "boxes", cell: (row) => count(row.count) },
+          { head: "ports bought", cell: (row) => count(row.ports) },
+          { head: "used", cell: (row) => count(row.used) },
+          { head: "stranded", cell: (row) => count(row.stranded) },
+        ]}
+      />
       {hot_links.length > 0 && (
         <details>
           <summary>The busiest links</summary>

@@ -30,11 +30,12 @@ HEADINGS = (
     "JCT",
     "power",
     "capex",
+    "switch ports used",
     "$/Mtoken low/typ/high",
     "model error",
     "bottleneck",
 )
-RIGHT = (1, 3, 4, 5, 6, 7, 8, 9)
+RIGHT = (1, 3, 4, 5, 6, 7, 8, 9, 10)
 
 
 def row(variant: StepVariant) -> list[str]:
@@ -48,6 +49,7 @@ def row(variant: StepVariant) -> list[str]:
         numbers.seconds(None if variant.jct is None else variant.jct.seconds),
         numbers.power(variant.power.total_w.typical),
         numbers.dollars(variant.capex.total_usd.typical),
+        ports_words(variant),
         numbers.band(variant.cpmt),
         believed.step_band(variant),
         variant.bottleneck.name,
@@ -63,6 +65,14 @@ def step_words(variant: StepVariant) -> str:
         return middle
     value, _, unit = low.rpartition(" ")
     return f"{middle} ({value if high.endswith(f' {unit}') else low} to {high})"
+
+
+def ports_words(variant: StepVariant) -> str:
+    """`72 of 576 (504 stranded)`: ports of the back-end's switches that have a link, and those that are empty."""
+    used, ports, stranded = (
+        sum(getattr(row, name) for row in variant.topology.switches) for name in ("used", "ports", "stranded")
+    )
+    return f"{used:,} of {ports:,} ({stranded:,} stranded)"
 
 
 def share_of(variant: StepVariant, causes: Iterable[str]) -> float:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.bill import bill_of
+from railyard.cluster.ports import ports_of
+from railyard.cluster.topology.rail_optimized import RailOptimized
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,10 +24,25 @@ FELT = 0.97
 def notes_of(cluster: Cluster) -> Iterator[str]:
     """Sentences for the warnings of a result."""
     yield from (f"no part in the catalogue, not priced: {words}" for words in bill_of(cluster).unpriced)
+    yield from _half_empty(cluster)
     for plan in cluster.plans.values():
         if plan.border is not None:
             yield from _slowed(cluster, plan)
             yield from _lossy(plan)
+
+
+def _half_empty(cluster: Cluster) -> Iterator[str]:
+    """Leafs of rails that could share a switch."""
+    topology, plan = cluster.spec.back_end.topology, cluster.plans["back_end"]
+    leafs = [row for row in ports_of(plan) if row.role == "leaf"]
+    if not isinstance(topology, RailOptimized) or topology.rails_per_leaf > 1 or plan.nics < 2 or not leafs:
+        return
+    count, ports, used = (sum(getattr(row, name) for row in leafs) for name in ("count", "ports", "used"))
+    if 2 * used <= ports and count > 1:
+        yield (
+            f"{count} leafs use {used} of {ports} ports; rails may share a leaf"
+            " (`topology: {kind: rail-optimized, rails_per_leaf: 2}`), which needs fewer switches"
+        )
 
 
 def _slowed(cluster: Cluster, plan: NetworkPlan) -> Iterator[str]:

@@ -8,7 +8,7 @@ cause often turns into waiting for another when it is removed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -17,10 +17,11 @@ from railyard.graph import Kind, Stream
 from railyard.result.bottleneck import BottleneckFigures, TrialRow
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from railyard.cluster import Cluster
     from railyard.graph import Record
+    from railyard.result.step import TimeShare
 
 FACTOR = 1.25
 UNLIMITED = 1e6
@@ -74,6 +75,21 @@ MEMORY_POOL = Resource("memory pool", "storage", ("memory_pool",))
 STORAGE = Resource("storage", "storage", ("storage",))
 LOADERS = Resource("loader workers", "storage", rebuilds_workload=True, divides_loading=True)
 STEADINESS = Resource("steady accelerators", "software", divides_jitter=True)
+
+
+_NAMES = {
+    "bandwidth": "for bandwidth of the network",
+    "latency": "for latency of the network",
+    "contention": "contention in the network",
+    "straggler": "for stragglers",
+    "bubble": "the pipeline's bubble",
+    "data": "for data",
+    "checkpoint": "for checkpoints",
+    "dependency": "for computations elsewhere",
+    "release": "for work that a trace has not released",
+    "fault": "for injected delays",
+}
+"""Causes of waiting, as sentences name them."""
 
 
 class SimulateVariant(Protocol):
@@ -132,6 +148,21 @@ class Bottleneck:
     headline: str
     ranking: tuple[Trial, ...] = field(default=())
     network_gain: float | None = None
+
+    def led_by(self, time: Iterable[TimeShare]) -> Bottleneck:
+        """The same with a sentence before it that names the largest cause of waiting in the breakdown.
+
+        The resource that helps most may be of another cause: a wait that is removed often turns into another one.
+        """
+        shares: dict[str, float] = {}
+        for part in time:
+            shares[part.cause] = shares.get(part.cause, 0.0) + part.share
+        shares.pop("compute", None)
+        cause = max(shares, key=shares.__getitem__, default="")
+        if not cause or shares[cause] < NEGLIGIBLE:
+            return self
+        most = f"The largest wait is {_NAMES.get(cause, cause)}, {shares[cause]:.1%} of the step."
+        return replace(self, headline=f"{most} {self.headline}")
 
     def section(self) -> BottleneckFigures:
         """The result's `bottleneck`."""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.result.network import Picture, PictureBox, PictureEdge, PictureTier, TopologyFigures
+from railyard.cluster.ports import ports_of
+from railyard.result.network import Picture, PictureBox, PictureEdge, PictureTier, SwitchRow, TopologyFigures
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,6 +56,12 @@ def topology_picture(cluster: Cluster, load: NDArray[np.float64]) -> TopologyFig
         kind=network.topology,
         tiers=tuple(tier.name for tier in wiring.tiers),
         nodes=int(sum(group.count for group in network.groups)),
+        switches=tuple(
+            SwitchRow(
+                role=row.role, box=row.box, count=row.count, ports=row.ports, used=row.used, stranded=row.stranded
+            )
+            for row in ports_of(cluster.plans["back_end"])
+        ),
         picture=Picture(tiers=drawn_rows, edges=tuple(edges)),
     )
 

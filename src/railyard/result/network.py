@@ -77,12 +77,24 @@ class Picture(Figures):
     edges: tuple[PictureEdge, ...] = Field(description="between boxes")
 
 
+class SwitchRow(Figures):
+    """Switches of one role: what of their ports is used."""
+
+    role: str = Field(description="leaf, spine, core, router, border")
+    box: str = Field(description="catalogue entry")
+    count: Count = Field(description="boxes that are bought")
+    ports: Count = Field(description="of all of them, at the rate of their links")
+    used: Count = Field(description="with a link")
+    stranded: Count = Field(description="bought and empty")
+
+
 class TopologyFigures(Figures):
     """The back-end network."""
 
     kind: str = Field(description="name of the topology")
     tiers: tuple[str, ...] = Field(description="names of its link tiers")
     nodes: Count = Field(description="switches")
+    switches: tuple[SwitchRow, ...] = Field(description="a row a role and box: ports used and stranded")
     picture: Picture | None = Field(description="its drawing")
 
 

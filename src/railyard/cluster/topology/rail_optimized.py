@@ -17,6 +17,7 @@ from railyard.cluster.topology.wiring import (
     Endpoints,
     Parts,
     Wiring,
+    divisors,
     impossible,
     topologies,
 )
@@ -39,7 +40,8 @@ class RailOptimized:
          server 0       server 1      server 2
 
     Ports are numbered pod by pod, in a pod rail by rail, in a rail server by server. A third tier is added when the
-    leafs of all rails do not fit under one layer of spines. Storage and gateway ports get leafs of their own.
+    leafs of all rails do not fit under one layer of spines. Storage and gateway ports get leafs of their own. Where few
+    servers would leave most of a leaf empty, several rails may share one (`rails_per_leaf`).
     """
 
     kind: ClassVar[str] = "rail-optimized"
@@ -56,6 +58,9 @@ class RailOptimized:
         default=None,
         metadata=f.count("servers_per_leaf", "Servers of a rail's leaf; as many as there is room for"),
     )
+    rails_per_leaf: int = field(
+        default=1, metadata=f.count("rails_per_leaf", "Rails that share a leaf; a divisor of the NICs of a server")
+    )
     servers_per_pod: int | None = field(
         default=None,
         metadata=f.count("servers_per_pod", "Servers under one layer of spines; as many as there is room for"),
@@ -68,13 +73,35 @@ class RailOptimized:
         """Wires the network; see `TopologySpec`."""
         uplink = parts.uplink(self.uplink_bps)
         clos.positive(self.spine_oversubscription, "spine_oversubscription")
-        down = leaf_ports(self.servers_per_leaf, self.oversubscription, parts, uplink, key="servers_per_leaf")
-        if self.servers_per_leaf is None:
-            down = math.ceil(endpoints.servers / math.ceil(endpoints.servers / down))
+        down = self._servers_of_a_leaf(endpoints, parts, uplink)
         pod = self._pod(endpoints, parts, down, uplink)
-        tree = clos.FoldedClos(down, pod.up, pod.leafs, pod.pods, *pod.upper, parts.link_bps, uplink)
+        sizes = (down * self.rails_per_leaf, pod.up, pod.leafs, pod.pods, *pod.upper)
+        tree = clos.FoldedClos(*sizes, parts.link_bps, uplink)
         look = clos.Look((ACCESS_ROW, LEAF_SPINE, SPINE_CORE), parts.leaf, parts.spine)
-        return clos.wire(tree, *pod.numbers(endpoints, down), look)
+        return clos.wire(tree, *pod.numbers(endpoints, down, self.rails_per_leaf), look)
+
+    def _servers_of_a_leaf(self, endpoints: Endpoints, parts: Parts, uplink_bps: float) -> int:
+        """Servers that a leaf joins, each with as many NICs as rails share it; leafs are filled alike."""
+        shared = self.rails_per_leaf
+        if shared < 1 or endpoints.nics % shared:
+            raise impossible(
+                f"leafs of {shared} rails do not divide the {endpoints.nics} NICs of a server",
+                key="rails_per_leaf",
+                found=shared,
+                possible=", ".join(str(size) for size in divisors(endpoints.nics)),
+            )
+        asked = None if self.servers_per_leaf is None else self.servers_per_leaf * shared
+        most = leaf_ports(asked, self.oversubscription, parts, uplink_bps, key="servers_per_leaf") // shared
+        if most < 1:
+            raise impossible(
+                f"{parts.leaf.name} has too few ports for {shared} rails",
+                key="rails_per_leaf",
+                found=shared,
+                possible="choose fewer rails, or a larger switch",
+            )
+        if self.servers_per_leaf is not None:
+            return most
+        return math.ceil(endpoints.servers / math.ceil(endpoints.servers / most))
 
     def _pod(self, endpoints: Endpoints, parts: Parts, down: int, uplink_bps: float) -> _Pods:
         """The fewest pods that can be wired; a given `servers_per_pod` fixes their number."""
@@ -83,11 +110,11 @@ class RailOptimized:
         for per_pod in self._groups_per_pod(groups, down):
             pods = math.ceil(groups / per_pod)
             even = math.ceil(groups / pods)
-            extra_leafs = math.ceil(math.ceil(endpoints.extra / pods) / down)
-            leafs = endpoints.nics * even + extra_leafs
+            extra_leafs = math.ceil(math.ceil(endpoints.extra / pods) / (down * self.rails_per_leaf))
+            leafs = endpoints.nics // self.rails_per_leaf * even + extra_leafs
             if leafs == 1 and pods == 1:
                 return _Pods(even, 1, 1, 0, (0, 0, 0))
-            up = clos.uplinks_of(down, self.oversubscription, parts, uplink_bps)
+            up = clos.uplinks_of(down * self.rails_per_leaf, self.oversubscription, parts, uplink_bps)
             upper = clos.upper_tiers(leafs, pods, up, self.spine_oversubscription, radix)
             if upper is not None:
                 return _Pods(even, pods, leafs, up, upper)
@@ -122,12 +149,20 @@ class _Pods:
     up: int
     upper: tuple[int, int, int]
 
-    def numbers(self, endpoints: Endpoints, down: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Port numbers of NICs and of the further ports."""
-        pod_ports, rail_ports = self.leafs * down, self.rail_leafs * down
+    def numbers(self, endpoints: Endpoints, down: int, shared: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Port numbers of NICs and of the further ports.
+
+        Args:
+            endpoints: What is joined.
+            down: Servers of a leaf.
+            shared: Rails of a leaf.
+        """
+        pod_ports, rail_ports = self.leafs * down * shared, self.rail_leafs * down
         pod, place = np.divmod(np.arange(endpoints.servers), rail_ports)
-        rail = np.arange(endpoints.nics)
-        port_of = (pod * pod_ports + place)[:, None] + rail * rail_ports
+        leaf, seat = np.divmod(place, down)
+        among, rail = np.divmod(np.arange(endpoints.nics), shared)
+        server = pod * pod_ports + leaf * down * shared + seat
+        port_of = server[:, None] + among * rail_ports * shared + rail * down
         place, pod = np.divmod(np.arange(endpoints.extra), self.pods)
         first = 0 if self.leafs == 1 else endpoints.nics * rail_ports
         extra = pod * pod_ports + first + place

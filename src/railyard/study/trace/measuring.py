@@ -74,20 +74,21 @@ def measure(simulated: SimulatedTrace) -> MeasuredTrace:
     cost = hourly(decomposition, job.cluster.accelerator, bill, job.assumptions)
     busy = utilization(decomposition, None)
     ranks = timeline_tracks.sample_ranks(stages(traces.graph), busy.per_rank)
+    time = _time(decomposition)
     variant = TraceVariant(
         name=job.variant.name,
         settings=dict(job.variant.settings),
         trace=_about(job),
         step=StepTimes(simulated.samples_s).section(mean_s=record.makespan_ps * 1e-12),
         utilization=busy.section(),
-        time=_time(decomposition),
+        time=time,
         lockstep=lockstep(decomposition).section(),
         jct=None,
         power=cost.power.section(),
         capex=cost.capex.section(),
         cost=cost.section(),
         cpmt=None,
-        bottleneck=simulated.bottleneck.section(),
+        bottleneck=simulated.bottleneck.led_by(time).section(),
         network=carried.section(),
         memory=MemoryFigures(rows=()),
         timeline=timeline_tracks.tracks(traces, ranks),

@@ -121,6 +121,7 @@ def measure(simulated: Simulated) -> MeasuredTraining:
     )
     diluted = decomposition.step_s / (decomposition.step_s + sum(seconds for _, _, seconds in added))
     communication: Priced = {} if price is None else {"communication": price.section()}
+    time = _time(decomposition, added)
     variant = TrainingVariant(
         name=job.variant.name,
         settings=dict(job.variant.settings),
@@ -128,13 +129,13 @@ def measure(simulated: Simulated) -> MeasuredTraining:
         layout=str(job.training.layout),
         step=times.section(mean_s=step_s + stall_s),
         utilization=busy.section(gpu=busy.gpu * diluted),
-        time=_time(decomposition, added),
+        time=time,
         lockstep=lockstep(decomposition).section(),
         jct=cost.jct.section() if job.training.tokens else None,
         power=cost.power.section(),
         capex=cost.capex.section(),
         cpmt=cost.section(),
-        bottleneck=simulated.bottleneck.section(),
+        bottleneck=simulated.bottleneck.led_by(time).section(),
         network=carried.section(),
         memory=_memory(job),
         timeline=timeline_tracks.tracks(timeline, ranks),
