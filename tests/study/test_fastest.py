@@ -46,6 +46,17 @@ def test_an_odd_layout_that_cannot_be_run_is_no_neighbour():
     assert search.ranked()[0][0] == 1
 
 
+def test_the_fastest_is_tried_with_other_sharding_and_recomputation():
+    """Of the same sizes are 0 to 2; 3 lies elsewhere, and comes no more once all twins are known."""
+    search = _Search(np.array([[0, 0, 0, 0], [0, 0, 4, 0], [0, 0, 0, 1], [1, 0, 0, 0]], np.float64), np.zeros(4))
+    search.learn(0, 1.0)
+    assert search.twin() == 1
+    search.learn(1, 0.9)
+    assert search.twin() == 2
+    search.learn(2, 2.0)
+    assert search.twin() is None
+
+
 def test_no_more_than_so_many_are_simulated():
     steps = np.full(100, 1.0)
     order, _ = searched([[40.0 * place] for place in range(100)], steps, steps)

@@ -84,8 +84,8 @@ def show(finished: api.Run) -> None:
     for variant in result.steps:
         if found := layouts.rows(variant):
             table = Table(layouts.HEADINGS, layouts.RIGHT, turn=True)
-            for cells in found:
-                table.add(*cells)
+            for line in found:
+                table.add(*line)
             emit(f"\n{layouts.title(variant, alone=len(result.steps) == 1)}")
             table.print()
     if beside := list(background.rows(result)):

@@ -6,7 +6,8 @@ alike. So the error of those that were simulated is carried over to their neighb
 in doublings does (Rasmussen and Williams, 2006, ch. 2), and the layout that may be fastest by the lower end of what is
 then known is simulated next (lower confidence bound: Srinivas et al., ICML 2010). It ends when none may be faster by
 `WORTH`, after `MOST` simulations, or when these had `TASKS` tasks together: on a thousand accelerators the closed form
-has to be trusted further than on a hundred.
+has to be trusted further than on a hundred. At the end the fastest is tried with other micro-batches, sharding and
+recomputation.
 """
 
 from __future__ import annotations
@@ -49,8 +50,12 @@ SHOWN = 6
 """The fastest and five runners-up."""
 
 # The closed form's error: a tenth either way that all layouts of a scenario share, and as much that those share which
-# lie up to about two doublings apart; what is left between neighbours; deviations before a layout is given up.
-_SPREAD, _REACH, _REST, _SURE = 0.1, 2.0, 0.01, 1.0
+# lie up to about two doublings apart, more where steps showed more; what is left between neighbours; deviations
+# before a layout is given up.
+_SPREAD, _REACH, _REST, _SURE = 0.1, 2.0, 0.01, 1.5
+
+# Last columns of places: micro-batch, sharding and recomputation.
+_WAYS = 3
 
 
 @dataclass(frozen=True)
@@ -111,6 +116,9 @@ class Fastest:
         while (number := search.next_one()) is not None and (len(search.known) < FIRST or tasks < TASKS):
             search.learn(number, self._step_s(able[number]))
             tasks += bounds.about_tasks(able[number])
+        while (number := search.twin()) is not None and tasks < TASKS:
+            search.learn(number, self._step_s(able[number]))
+            tasks += bounds.about_tasks(able[number])
         self.tried = [Tried(able[number], step_s, number in search.known) for number, step_s in search.ranked()[:SHOWN]]
         return self.tried[0].training
 
@@ -164,6 +172,15 @@ class _Search:
         over = able >= FIRST and lower[number] > fastest - WORTH
         return None if over else number
 
+    def twin(self) -> int | None:
+        """A layout of the fastest one's degrees, batched, sharded or recomputed otherwise; None when all are known.
+
+        The closed form errs most between these: what parameters and gradients wait for is of another law each.
+        """
+        best = min(self.known, key=self.known.__getitem__)
+        alike = np.flatnonzero((self.places[:, :-_WAYS] == self.places[best, :-_WAYS]).all(axis=1))
+        return next((int(number) for number in alike if int(number) not in self.known), None)
+
     def ranked(self) -> list[tuple[int, float]]:
         """Numbers and steps in s: those that were simulated by their steps, then the others by what is expected."""
         done = sorted(self.known, key=self.known.__getitem__)
@@ -185,15 +202,15 @@ class _Search:
             return self.closed.copy(), np.zeros(len(self.closed))
         seen = self.places[numbers]
         misses = np.array([self.known[number] for number in numbers]) - self.closed[numbers]
-        to_all = _alike(self.places, seen)
-        solved = np.linalg.solve(
-            _alike(seen, seen) + _REST**2 * np.eye(len(numbers)), np.column_stack([misses, to_all.T])
-        )
-        left = 2.0 * _SPREAD**2 - np.sum(to_all * solved[:, 1:].T, axis=1)
+        shared, apart = _SPREAD, max(_SPREAD, float(np.sqrt(np.mean(misses**2))))
+        to_all = shared**2 + apart**2 * _alike(self.places, seen)
+        among = shared**2 + apart**2 * _alike(seen, seen) + _REST**2 * np.eye(len(numbers))
+        solved = np.linalg.solve(among, np.column_stack([misses, to_all.T]))
+        left = shared**2 + apart**2 - np.sum(to_all * solved[:, 1:].T, axis=1)
         return self.closed + to_all @ solved[:, 0], np.sqrt(np.maximum(left, 0.0))
 
 
 def _alike(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
     """How much the errors of layouts go together: float64[a, b]."""
     away = np.abs(one[:, None] - other[None]).sum(axis=2)
-    return np.asarray(_SPREAD**2 * (1.0 + np.exp(-away / _REACH)))
+    return np.asarray(np.exp(-away / _REACH))

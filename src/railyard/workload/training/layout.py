@@ -360,10 +360,14 @@ def nearest_that_fit(training: Training, accelerator: Accelerator, count: int = 
 
 
 def places(found: Sequence[Layout]) -> NDArray[np.float64]:
-    """Where layouts lie: float64[layouts, 9], doublings of each size, and one for sharding and for recomputation."""
+    """Where layouts lie: float64[layouts, 9], doublings of each size, one for recomputation, and four for sharding.
+
+    What gathers parameters layer by layer waits by another law than what does not: each says little of the other.
+    """
     sizes = [name for name in _NAMES if name != "zero"]
     rows = [
-        (*(math.log2(getattr(one, name)) for name in sizes), one.zero == 3, one.recompute != "none") for one in found
+        (*(math.log2(getattr(one, name)) for name in sizes), 4.0 * (one.zero == 3), one.recompute != "none")
+        for one in found
     ]
     return np.array(rows, np.float64).reshape(len(found), len(sizes) + 2)
 
