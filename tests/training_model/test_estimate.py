@@ -158,7 +158,7 @@ def test_llama_405b_on_h100(catalog, machine, dp, batch, measured):
 
 def test_the_newest_profile_of_an_architecture_is_the_default(catalog, h100):
     assert profiles.default(h100).name == "megatron-2026"
-    assert profiles.default(catalog.accelerator("gb200")).architecture == "gb200"
+    assert profiles.default(catalog.accelerator("gb200")).architecture == "blackwell"
     assert profiles.default(catalog.accelerator("a100-sxm-80gb")).architecture == "ampere"
     assert profiles.default(catalog.accelerator("tpu-v5p")).name == "maxtext"
     with pytest.raises(Exception, match="did you mean"):

@@ -14,6 +14,7 @@ import validation_collectives
 import validation_serving
 
 from railyard import catalog
+from railyard.workload.training import profiles
 from railyard_validation import page as validation
 from railyard_validation.training.cases import kind, predicted_s, read_cases
 from railyard_validation.training.compare import validate_training
@@ -22,16 +23,15 @@ from railyard_validation.training.leave_out import left_out
 from railyard_validation.training.memory import validate_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from railyard.catalog import Catalog
     from railyard_validation.training.cases import Case
     from railyard_validation.training.compare import TrainingReport
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA, PAGES = ROOT / "validation" / "data", ROOT / "docs" / "validation"
 RUNS, SINGLE = DATA / "training" / "runs.csv", DATA / "training" / "runs_single_node.csv"
-# Of the sweep on one node every tenth run stands in the fits of these pages: a tenth tells its five constants as well.
-EVERY = 10
 BRIDGE = "Megatron-Bridge performance summary"
 STEP_GOALS = (
     ("MLPerf, dense", ("MLPerf Training",), 5),
@@ -52,39 +52,53 @@ def main() -> None:
     causes = _causes()
     cases, single = read_cases(RUNS, known)[0], read_cases(SINGLE, known)[0]
     steps, peaks = validate_training(RUNS, known), validate_memory(RUNS, known)
-    page = validation.of_training(steps, causes)
-    apart = _without_source(cases, single)
+    strangers = validate_training(RUNS, known, leave_out="source")
+    apart = _errors(strangers)
     validation.write(
         _with(
-            page,
-            lead=TRAINING,
+            validation.of_training(strangers, causes),
+            lead=TRAINING.format(
+                mean=_percent(apart["all"]),
+                median=f"{100 * np.median(apart['all']):.1f} %",
+                rows=len(apart["all"]),
+                each=_percent([float(np.mean(errors)) for name, errors in apart.items() if name != "all"]),
+                inside=_percent(_errors(steps)["all"]),
+                constants=len(profiles.constants()),
+            ),
             columns={
-                "beyond the fitted scale": {
-                    name: f"{100 * np.mean(errors):.1f} %"
-                    for name, errors in _by_kind(_unfitted(cases, single)).items()
+                "with its source": {name: _percent(errors) for name, errors in _errors(steps).items()},
+                "of these beyond the fitted scale": {
+                    name: _percent(errors) for name, errors in _by_kind(_unfitted(cases)).items()
                 },
-                "without its source": {name: f"{100 * np.mean(errors):.1f} %" for name, errors in apart.items()},
             },
-            sections=_single(single) + _calculon(cases) + CAUSES,
+            sections=_by_cause(cases, strangers)
+            + _constants()
+            + _single(single, known)
+            + _calculon(cases, strangers)
+            + CAUSES,
         ),
         PAGES / "training.md",
     )
     validation.write(_with(validation.of_training(peaks, causes), lead=MEMORY), PAGES / "memory.md")
     collectives = validation_collectives.write(DATA / "nccl", PAGES / "collectives.md", known)
-    whole = [*_training_goals(steps, single, apart), *_memory_goals(peaks), *collectives]
+    whole = [*_training_goals(steps, (single, known), apart), *_memory_goals(peaks), *collectives]
     whole += validation_serving.write(known)
-    lines = ["| " + " | ".join(cells) + " |\n" for cells in whole]
+    lines = [
+        "| " + " | ".join((what, rows, goal, without, inside)) + " |\n" for what, rows, goal, inside, without in whole
+    ]
     (PAGES / "index.md").write_text(INDEX.format(goals="".join(lines)), encoding="utf-8")
 
 
 INDEX = """# Validation
 
-Predicted against what the world has measured. Constants are fitted by one law on the smallest scale of each family of
-runs alone (`validation/README.md` holds the rules, and how a new source is judged before it is fitted). Written by
+Predicted against what the world has measured. The figure to expect on a system that nobody fitted is the one *without the
+source*: constants are fitted again with all that its source published left out. Constants are fitted by one law on the
+smallest scale of each family of runs alone (`validation/README.md` holds the rules, and how a new source is judged before
+it is fitted). Written by
 `validation/tools/validation_page.py` from the data in `validation/data`; continuous integration fails when a figure
 is stale.
 
-| what | rows | goal | reached | constants fitted without the source |
+| what | rows | goal | without the source | constants of all sources |
 |---|---|---|---|---|
 {goals}
 - [How far to believe a prediction](believe.md): one page, a band for each kind of question.
@@ -101,12 +115,16 @@ is stale.
 `railyard validate training|memory|collectives|serving|fabric|htsim` runs the same on your own tables and logs;
 `--page FILE` writes such a page.
 """
-TRAINING = """Written by `validation/tools/validation_page.py` from `validation/data/training/runs.csv`; kept fresh
-by continuous integration. Constants are fitted on the smallest scale of each family alone: the rules stand in
-`validation/README.md`. *Beyond the fitted scale* is the mean error of judged rows that no constant was fitted on;
-*without its source* the mean error of judged rows when constants are fitted with all runs of that source left out.
-Rows that cannot prove anything (a missing micro-batch, a derived time) are predicted and drawn, and stand in the
-table only where their source has no others."""
+TRAINING = """**{mean} mean error, {median} median, of {rows} judged steps whose source no constant has seen** ({each} with
+each source counted once; {inside} with the constants that ship, which have seen the smallest runs of each). {constants}
+constants, the same for all software and devices, are fitted.
+
+Written by `validation/tools/validation_page.py` from `validation/data/training/runs.csv`; kept fresh by continuous
+integration. Each source is predicted with constants fitted on the smallest scale of each family of all the others: the
+rules stand in `validation/README.md`. What software overlaps, fuses and launches is stated, with reasons, in
+`profiles.toml`; the reasons were sought with these rows in view, so expect more on rows that nobody saw. Rows that cannot
+prove anything (a missing micro-batch, a derived time) are predicted and drawn, and stand in the table only where their
+source has no others."""
 MEMORY = """Written by `validation/tools/validation_page.py` from the rows of `validation/data/training/runs.csv`
 that publish a peak of memory; kept fresh by continuous integration. No constant is fitted: the laws stand in
 [memory](../explanation/memory.md)."""
@@ -137,62 +155,132 @@ def _by_kind(rows: Iterable[tuple[Case, float]]) -> dict[str, list[float]]:
     return missed
 
 
-def _unfitted(cases: Sequence[Case], single: Sequence[Case]) -> list[tuple[Case, float]]:
-    fitted = {case.row.id for case in smallest_scale([*cases, *single])}
+def _errors(report: TrainingReport) -> dict[str, list[float]]:
+    """|error| of judged rows by kind, and of all."""
+    missed: dict[str, list[float]] = {}
+    for row in report.rows:
+        if row.judged and row.error is not None:
+            for name in (row.kind, "all"):
+                missed.setdefault(name, []).append(abs(row.error))
+    return missed
+
+
+def _percent(errors: Sequence[float]) -> str:
+    return f"{100 * np.mean(errors):.1f} %"
+
+
+def _unfitted(cases: Sequence[Case]) -> list[tuple[Case, float]]:
+    fitted = {case.row.id for case in smallest_scale(cases)}
     held = [case for case in cases if case.row.id not in fitted]
     return list(zip(held, predicted_s(held), strict=True))
 
 
-def _without_source(cases: Sequence[Case], single: Sequence[Case]) -> dict[str, list[float]]:
-    found, _ = left_out([*cases, *single[::EVERY]], "source")
-    own = found[: len(cases)]
-    return _by_kind(zip(own, predicted_s(own), strict=True))
+def _small(case: Case) -> bool:
+    return case.training.model.hidden <= _SMALL
 
 
-def _single(single: Sequence[Case]) -> str:
-    """Runs of vTrain on one node, with their hidden size left out of the fit."""
-    errors = _absolute(single, predicted_s(single))
-    found, names = left_out(single[::EVERY], "hidden")
-    apart = _absolute(found, predicted_s(found))
+_SMALL = 2048
+TRAITS: tuple[tuple[str, Callable[[Case], bool]], ...] = (
+    ("dense, 16 bits", lambda case: not case.training.model.experts and case.training.precision in ("bf16", "fp16")),
+    ("dense, 8 bits", lambda case: not case.training.model.experts and case.training.precision == "fp8"),
+    ("dense, 4 bits", lambda case: not case.training.model.experts and case.training.precision == "fp4"),
+    ("experts, 16 bits", lambda case: bool(case.training.model.experts) and case.training.precision == "bf16"),
+    ("experts, 8 bits", lambda case: bool(case.training.model.experts) and case.training.precision == "fp8"),
+    ("parameters sharded (ZeRO-3, FSDP)", lambda case: case.training.layout.zero >= 3),
+    ("sharded over more than 8 servers", lambda case: case.training.layout.zero >= 3 and case.training.layout.dp > 64),
+    (f"small models (hidden size to {_SMALL})", _small),
+    ("tensor parallel 8", lambda case: case.training.layout.tp >= 8),
+    ("context parallel", lambda case: case.training.layout.cp > 1),
+    ("pipeline parallel", lambda case: case.training.layout.pp > 1),
+    ("every layer recomputed", lambda case: case.training.layout.recompute == "full"),
+    ("Ampere", lambda case: case.machine.accelerator.architecture == "ampere"),
+    ("Hopper", lambda case: case.machine.accelerator.architecture == "hopper"),
+    ("Blackwell", lambda case: case.machine.accelerator.architecture == "blackwell"),
+    ("1,024 accelerators and more", lambda case: case.training.layout.ranks >= 1024),
+)
+
+
+def _by_cause(cases: Sequence[Case], report: TrainingReport) -> str:
+    """The left-out error by what makes a step hard to predict."""
+    errors = {row.id: row.error for row in report.rows if row.judged and row.error is not None}
     lines = []
-    for name in dict.fromkeys(names):
-        own = [error for error, part in zip(apart, names, strict=True) if part == name]
-        lines.append(f"| {name} | {len(own)} | {100 * np.mean(own):.1f} % |\n")
+    for name, holds in TRAITS:
+        own = [errors[case.row.id] for case in cases if case.row.id in errors and holds(case)]
+        if own:
+            cells = (name, str(len(own)), _percent(np.abs(own).tolist()), f"{100 * np.mean(own):+.1f} %")
+            lines.append("| " + " | ".join((*cells, f"{100 * np.quantile(np.abs(own), 0.9):.1f} %")) + " |\n")
+    return f"""
+## By cause
+
+The same steps, without their source, by what makes a step hard to predict; a step stands in every row that it belongs to.
+
+| steps | rows | mean error | signed | 90th percentile |
+|---|---|---|---|---|
+{"".join(lines)}"""
+
+
+def _constants() -> str:
+    fit = profiles.fitted()
+    lines = [
+        f"| {name} | {', '.join(one.fields)} | {one.prior:.4g} +- {100 * one.spread:.0f} % "
+        f"| {fit['values'][name]:.4g} +- {100 * fit['spread'][name]:.1f} % | {one.why} |\n"
+        for name, one in profiles.constants().items()
+    ]
+    return f"""
+## The constants
+
+{len(lines)} constants from {len(fit["rows"])} runs; one standard deviation behind each.
+
+| constant | of a profile | held near to | fitted | why near to that |
+|---|---|---|---|---|
+{"".join(lines)}"""
+
+
+def _single(single: Sequence[Case], known: Catalog) -> str:
+    """Runs of vTrain on one node: none of them is fitted; nor, left out, its runs on several."""
+    errors = _absolute(single, predicted_s(single))
+    apart = _strangers(single, known)
     return f"""
 ## vTrain on one node
 
-{len(single)} runs of `runs_single_node.csv`: mean error {100 * np.mean(errors):.1f} %, median
-{100 * np.median(errors):.1f} %, one profile of software fitted. With one hidden size left out of the fit (every tenth
-run):
+{len(single)} runs of `runs_single_node.csv`, none of them fitted: mean error {_percent(apart)}, median
+{100 * np.median(apart):.1f} % with vTrain left out; {_percent(errors)} with its runs on several nodes among the fitted.
 
-| left out | rows | mean error |
-|---|---|---|
-{"".join(lines)}
 On the same runs one constant MFU errs by 59 %, Calculon by 39 %, vTrain by 8.4 % with a GPU to profile; on the runs
 on several nodes 17.8 %, 11.1 % and 14.7 %.
 """
 
 
-def _calculon(cases: Sequence[Case]) -> str:
+def _strangers(cases: Sequence[Case], known: Catalog) -> list[float]:
+    """|error| of runs with constants fitted without their source."""
+    found, _ = left_out(cases, "source", known)
+    return _absolute(found, predicted_s(found))
+
+
+def _calculon(cases: Sequence[Case], strangers: TrainingReport) -> str:
     own = [case for case in cases if case.family.startswith("Korthikanti")]
     errors = _absolute(own, predicted_s(own))
+    apart = _errors(strangers)["Korthikanti et al. 2022"]
     return f"""
 ## Calculon's own eight rows
 
 Calculon publishes its error on eight steps (Korthikanti et al. 2022, table 5): mean 3.65 %, worst 8.87 %. Railyard on
-the same: mean {100 * np.mean(errors):.2f} %, worst {100 * max(errors):.2f} %.
+the same: mean {100 * np.mean(apart):.2f} %, worst {100 * max(apart):.2f} % without them; mean {100 * np.mean(errors):.2f} %
+with them.
 """
 
 
 Goal = tuple[str, str, str, str, str]
 
 
-def _training_goals(report: TrainingReport, single: Sequence[Case], apart: Mapping[str, Sequence[float]]) -> list[Goal]:
+def _training_goals(
+    report: TrainingReport, node: tuple[Sequence[Case], Catalog], apart: Mapping[str, Sequence[float]]
+) -> list[Goal]:
     """Mean |error| of the step by family, and what a step does once.
 
     Args:
         report: All rows.
-        single: The runs on one node.
+        node: The runs on one node, and the catalogue.
         apart: |error| of judged rows by kind, constants fitted without their source.
     """
     found: list[Goal] = []
@@ -201,9 +289,11 @@ def _training_goals(report: TrainingReport, single: Sequence[Case], apart: Mappi
         others = [error for one in kinds for error in apart.get(one, ())]
         figures = (f"{goal} %", f"{100 * np.mean(errors):.1f} %", f"{100 * np.mean(others):.1f} %")
         found.append((f"{name}: mean error of the step", str(len(errors)), *figures))
+    single, known = node
     alone = _absolute(single, predicted_s(single))
-    size = "by hidden size: see [there](training.md#vtrain-on-one-node)"
-    found.insert(2, ("vTrain, one node", str(len(alone)), "9 %", f"{100 * np.mean(alone):.1f} %", size))
+    found.insert(2, ("vTrain, one node", str(len(alone)), "9 %", _percent(alone), _percent(_strangers(single, known))))
+    whole = (_percent(_errors(report)["all"]), _percent(apart["all"]))
+    found.insert(0, ("training, all judged steps: mean error", str(len(apart["all"])), "10 %", *whole))
     for part in report.fixed:
         if (part.ranks, part.model) in FIXED:
             text = f"fixed part of a step, {part.model} on {part.ranks:,} H100 ({1e3 * part.fixed_s:.0f} ms)"

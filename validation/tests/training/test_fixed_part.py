@@ -26,7 +26,7 @@ def test_the_fixed_part_is_right_by_itself(report) -> None:
         assert part.ranks == ranks
         assert part.fixed_s == pytest.approx(fixed_s, rel=0.01)
         assert part.predicted_fixed_s == pytest.approx(fixed_s, rel=0.15)
-        assert part.predicted_micro_batch_s == pytest.approx(part.micro_batch_s, rel=0.03)
+        assert part.predicted_micro_batch_s == pytest.approx(part.micro_batch_s, rel=0.04)
 
 
 def test_tails_are_within_three_hundredths_but_for_named_rows(report) -> None:

@@ -243,7 +243,8 @@ def test_a_slow_network_that_a_row_states_is_taken(catalog, tmp_path):
 def test_one_machines_rates_do_not_stand_for_another_architecture(catalog):
     hopper, blackwell = (profiles.profile("megatron-lm-2025", catalog.accelerator(name)) for name in ("H100", "B200"))
     assert hopper.gemm_fraction == profiles.profile("megatron-2025", catalog.accelerator("H100")).gemm_fraction
-    assert blackwell.gemm_fraction < hopper.gemm_fraction
+    assert hopper.joule16 == 0.0
+    assert blackwell.joule16 == profiles.profile("megatron-2025", catalog.accelerator("B200")).joule16 > 0.0
     assert hopper.gradient_bytes == blackwell.gradient_bytes == 4
 
 

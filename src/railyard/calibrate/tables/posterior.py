@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -27,7 +27,7 @@ HUBER = 2.0
 """Spreads from which on a miss counts linearly."""
 _STEP = 1e-3
 _ROUNDS = 12
-_SETTLED = 1e-4
+_SETTLED = 0.02
 # Steps that are tried when a whole one overshoots: each half of the one before.
 _HALVINGS = 4
 
@@ -49,37 +49,54 @@ class Posterior:
     Attributes:
         at: Most likely logarithms.
         width: One standard deviation of each.
-        left_out: Misses of each row with the constants of all others, [row].
+        without: Most likely logarithms of all rows but those of a group, by group.
+        left_out: Misses of each row with the constants of all groups but its own, [row].
     """
 
     at: F
     width: F
+    without: dict[str, F]
     left_out: F
 
 
-def posterior(misses: Callable[[F], F], prior: Prior, spread: float) -> Posterior:
-    """The constants that measurements leave most likely, and how sure they are.
+def posterior(
+    misses: Callable[[F], F],
+    prior: Prior,
+    spread: float,
+    *,
+    weight: F | None = None,
+    groups: Sequence[str] | None = None,
+) -> Posterior:
+    """The constants that measurements leave most likely, how sure they are, and what they are without each group.
 
     Args:
         misses: log(predicted / measured), [row], of the logarithms of the constants.
         prior: Of the constants.
         spread: Relative error that measurement and missing detail leave.
+        weight: Of each row; one for all when None.
+        groups: Of each row, such as its source; each row by itself when None.
     """
-    everything = np.ones(len(misses(prior.at)))
-    at, slopes = _most_likely(misses, prior, spread, everything, prior.at)
-    weight = _weights(misses(at), spread)
-    curvature = (slopes * weight[:, None]).T @ slopes / spread**2 + np.diag(prior.width**-2.0)
-    left_out = np.full(len(everything), np.nan)
-    for row in range(len(everything) if len(everything) > 1 else 0):
-        others = everything.copy()
-        others[row] = 0.0
-        without, _ = _most_likely(misses, prior, spread, others, at)
-        left_out[row] = misses(without)[row]
-    return Posterior(at, np.sqrt(np.diag(np.linalg.inv(curvature))), left_out)
+    start = misses(prior.at)
+    counted = np.ones(len(start)) if weight is None else weight
+    names = [str(row) for row in range(len(start))] if groups is None else list(groups)
+    at, slopes = _most_likely(misses, prior, spread, counted, prior.at)
+    weights = counted * _weights(misses(at), spread)
+    curvature = (slopes * weights[:, None]).T @ slopes / spread**2 + np.diag(prior.width**-2.0)
+    left_out, without = np.full(len(start), np.nan), {}
+    for name in dict.fromkeys(names if len(set(names)) > 1 else ()):
+        those = np.array([group == name for group in names])
+        without[name], _ = _most_likely(misses, prior, spread, np.where(those, 0.0, counted), at, slopes)
+        left_out[those] = misses(without[name])[those]
+    return Posterior(at, np.sqrt(np.diag(np.linalg.inv(curvature))), without, left_out)
 
 
-def _most_likely(misses: Callable[[F], F], prior: Prior, spread: float, rows: F, start: F) -> tuple[F, F]:
-    """Where the sum is least, counting rows by their weight, and the slopes of the misses there."""
+def _most_likely(
+    misses: Callable[[F], F], prior: Prior, spread: float, rows: F, start: F, near: F | None = None
+) -> tuple[F, F]:
+    """Where the sum is least, counting rows by their weight, and the slopes of the misses there.
+
+    `near` are slopes at a place so near to the answer that they hold there too.
+    """
 
     def cost(x: F) -> float:
         size = np.abs(misses(x)) / spread
@@ -87,7 +104,7 @@ def _most_likely(misses: Callable[[F], F], prior: Prior, spread: float, rows: F,
         return float(rows @ rowed + np.sum(((x - prior.at) / prior.width) ** 2))
 
     at, last = start, cost(start)
-    slopes = slopes_of(misses, at)
+    slopes = slopes_of(misses, at) if near is None else near
     for _ in range(_ROUNDS):
         miss = misses(at)
         weight = rows * _weights(miss, spread) / spread**2
@@ -101,7 +118,7 @@ def _most_likely(misses: Callable[[F], F], prior: Prior, spread: float, rows: F,
         at, settled, last = better, last - now < _SETTLED, now
         if settled:
             break
-        if moved > 0.3:
+        if moved > 0.3 and near is None:
             slopes = slopes_of(misses, at)
     return at, slopes
 

@@ -97,7 +97,7 @@ def fitted(jobs: Sequence[tuple[Training, Machine]], measured_s: F) -> Fitted:
         jobs: What ran on what.
         measured_s: How long each took, seconds.
     """
-    software, ranges = jobs[0][0].software, profiles.constants()
+    software, ranges = jobs[0][0].software, profiles.ranges()
     names = tuple(name for name in ranges if float(getattr(software, name)) > 0.0)
     before = tuple(float(getattr(software, name)) for name in names)
     width = np.array([ranges[name].spread for name in names])

@@ -53,7 +53,7 @@ def read_constants(path: Path) -> Constants:
 
 
 def _number(name: str, value: Any, path: Path, key: str) -> float:
-    constants = profiles.constants()
+    constants = profiles.ranges()
     if name not in constants:
         raise InputError(
             f"there is no constant `{name}`",

@@ -72,6 +72,9 @@ class SoftwareColumns:
     gemm_fraction: F
     fp8_fraction: F
     fp4_fraction: F
+    joule16: F
+    joule8: F
+    joule4: F
     grouped_fraction: F
     grouped_narrow: F
     narrow_group_s: F

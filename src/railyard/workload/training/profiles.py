@@ -1,15 +1,16 @@
 """Dated constants of training software, one set per (software generation, device architecture or device).
 
 A profile says how near to the device's own best kernels a software came, what it fuses, what its host costs, and what
-it can hide. The records are data: `data/profiles.toml` holds the stated facts and what each fitted constant is held
-near to, `data/fitted.json` the fitted values with the published runs that gave them.
+it can hide. The records are data: `data/profiles.toml` holds the stated facts and what each of the few constants, which
+are the same for all software and devices, is held near to; `data/fitted.json` has their values and the published runs
+that gave them.
 """
 
 from __future__ import annotations
 
 import json
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -28,83 +29,118 @@ _UNMEASURED = "unmeasured-2026"
 
 
 @dataclass(frozen=True, slots=True)
-class ConstantRange:
-    """How a fitted constant may vary.
+class Range:
+    """How far one user's software may lie from what ships.
 
     Attributes:
-        prior: What it is near to in a profile that has no base.
         low, high: Bounds.
-        spread: One standard deviation of its natural logarithm about what it is near to.
-        why: Reason for the prior.
-        experts: Whether it is a constant of expert layers, which only runs with experts can tell.
+        spread: One standard deviation of the natural logarithm about what ships.
+        why: Reason for it.
     """
 
+    low: float
+    high: float
+    spread: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class SharedConstant:
+    """One number for all software and devices, fitted on published runs.
+
+    Attributes:
+        fields: Of `SoftwareProfile`, which it gives or multiplies.
+        prior: What it is held near to.
+        low, high: Bounds.
+        spread: One standard deviation of its natural logarithm about the prior.
+        why: Reason for the prior.
+        on: Keys of profiles, or architectures, for which it holds; empty: all.
+    """
+
+    fields: tuple[str, ...]
     prior: float
     low: float
     high: float
     spread: float
     why: str
-    experts: bool = False
+    on: tuple[str, ...] = ()
+
+    def holds(self, record: ProfileRecord) -> bool:
+        """Whether it holds for a profile."""
+        return not self.on or record.key in self.on or record.about["architecture"] in self.on
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileRecord:
-    """A profile as it is written down, before bases and fits are put together.
+    """A profile as it is written down, before bases and constants are put together.
 
     Attributes:
         key: `name/architecture`, or the name alone.
         base: Key of the profile that holds where this one says nothing, or "".
-        stated: Facts.
-        prior: What free constants are held near to, where that is not the base's value.
-        free: Constants that are fitted.
+        stated: Facts, which no constant moves.
+        share: What this software reaches of a field's constants.
         about: `name`, `architecture`, `date`, `source`.
     """
 
     key: str
     base: str
     stated: Mapping[str, Any]
-    prior: Mapping[str, float]
-    free: tuple[str, ...]
+    share: Mapping[str, float]
     about: Mapping[str, str]
 
 
 @cache
 def records() -> tuple[ProfileRecord, ...]:
     """All profiles as written, each after its base."""
-    settled: dict[str, frozenset[str]] = {"": frozenset()}
-    found = []
-    for written in _written()["profile"]:
-        record = _record(written, settled[written.get("base", "")])
-        settled[record.key] = settled[record.base] | {*record.stated, *record.prior, *record.free}
-        found.append(record)
-    return tuple(found)
+    return tuple(_record(written) for written in _written()["profile"])
 
 
 @cache
-def constants() -> dict[str, ConstantRange]:
-    """The constants that can be fitted, by field of `SoftwareProfile`."""
-    return {name: ConstantRange(**bounds) for name, bounds in _written()["constant"].items()}
+def ranges() -> dict[str, Range]:
+    """What a user's measurements may move, by field of `SoftwareProfile`."""
+    return {name: Range(**bounds) for name, bounds in _written()["range"].items()}
 
 
 @cache
-def fitted() -> dict[str, dict[str, Any]]:
-    """What was fitted, by key: `values`, the `rows` that gave them, and the mean |error| over these."""
-    found: dict[str, dict[str, Any]] = json.loads((_DATA / "fitted.json").read_text(encoding="utf-8"))
+def constants() -> dict[str, SharedConstant]:
+    """The constants that are fitted, by name."""
+    return {
+        name: SharedConstant(**{**written, "fields": tuple(written["fields"]), "on": tuple(written.get("on", ()))})
+        for name, written in _written()["constant"].items()
+    }
+
+
+@cache
+def fitted() -> dict[str, Any]:
+    """What was fitted: `values` and `spread` by constant, the `rows` that gave them, the mean |error| over these."""
+    found: dict[str, Any] = json.loads((_DATA / "fitted.json").read_text(encoding="utf-8"))
     return found
 
 
-def assemble(values: Mapping[str, Mapping[str, float]]) -> dict[str, SoftwareProfile]:
-    """Every profile by its key: base, then stated facts, then priors, then fitted values.
+def assemble(values: Mapping[str, float]) -> dict[str, SoftwareProfile]:
+    """Every profile by its key: constants times this software's shares, then stated facts, its base's first.
 
     Args:
-        values: Fitted constants by key of the profile; a free constant without one keeps its prior.
+        values: Of constants, by name; one without a value keeps its prior.
     """
+    settled: dict[str, tuple[dict[str, Any], dict[str, float]]] = {"": ({}, {})}
     found: dict[str, SoftwareProfile] = {}
     for record in records():
-        base = found[record.base] if record.base else SoftwareProfile(name="")
-        plain = {field.name: getattr(base, field.name) for field in fields(SoftwareProfile)}
-        numbers = {**record.prior, **values.get(record.key, {})}
-        found[record.key] = SoftwareProfile(**{**plain, **record.stated, **integral(numbers), **record.about})
+        stated, share = settled[record.base]
+        stated, share = {**stated, **record.stated}, {**share, **record.share}
+        settled[record.key] = stated, share
+        given = {name: value for name, value in _given(record, values).items() if name not in stated}
+        shared = {name: value * share.get(name, 1.0) for name, value in given.items()}
+        found[record.key] = SoftwareProfile(**{**integral(shared), **stated, **record.about})
+    return found
+
+
+def _given(record: ProfileRecord, values: Mapping[str, float]) -> dict[str, float]:
+    """What constants give the fields of a profile; several of one field multiply."""
+    found: dict[str, float] = {}
+    for name, constant in constants().items():
+        for field in constant.fields if constant.holds(record) else ():
+            found[field] = found.get(field, 1.0) * values.get(name, constant.prior)
     return found
 
 
@@ -115,7 +151,7 @@ def integral(values: Mapping[str, float]) -> dict[str, Any]:
 
 @cache
 def _known() -> tuple[SoftwareProfile, ...]:
-    return tuple(assemble({key: fit["values"] for key, fit in fitted().items()}).values())
+    return tuple(assemble(fitted()["values"]).values())
 
 
 def all_profiles() -> tuple[SoftwareProfile, ...]:
@@ -139,18 +175,14 @@ def origin(known: SoftwareProfile, name: str) -> str:
     shipped = next((one for one in all_profiles() if key_of(one) == key_of(known)), None)
     if shipped is None or getattr(shipped, name) != getattr(known, name):
         return f"the job, on profile {known.name}"
-    key = key_of(known)
+    key, given = key_of(known), _given(chain[key_of(known)], {})
     while key:
         record = chain[key]
         source = f"profile {record.about['name']}: {record.about['source']}"
-        if name in fitted().get(key, {}).get("values", {}):
-            return f"fitted, {source}"
-        if name in record.prior:
-            return f"prior, {source}"
         if name in record.stated:
             return f"stated, {source}"
         key = record.base
-    return "default of all profiles"
+    return "fitted on published runs of all software" if name in given else "default of all profiles"
 
 
 @cache
@@ -158,20 +190,10 @@ def _written() -> dict[str, Any]:
     return tomllib.loads((_DATA / "profiles.toml").read_text(encoding="utf-8"))
 
 
-def _record(written: dict[str, Any], settled: frozenset[str]) -> ProfileRecord:
+def _record(written: dict[str, Any]) -> ProfileRecord:
     about = {name: written.get(name, "") for name in ("name", "architecture", "date", "source")}
     key = f"{about['name']}/{about['architecture']}" if about["architecture"] else about["name"]
-    free = tuple(written.get("free", ()))
-    # A constant that no base says anything about starts from the prior of all profiles.
-    generic = {name: constants()[name].prior for name in free if name not in settled}
-    return ProfileRecord(
-        key=key,
-        base=written.get("base", ""),
-        stated=written.get("stated", {}),
-        prior={**generic, **written.get("prior", {})},
-        free=free,
-        about=about,
-    )
+    return ProfileRecord(key, written.get("base", ""), written.get("stated", {}), written.get("share", {}), about)
 
 
 def names() -> tuple[str, ...]:

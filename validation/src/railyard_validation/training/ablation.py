@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from railyard.workload.training.columns import Columns
     from railyard_validation.training.cases import Case
 
-# Of a sweep on one node that would outweigh all else, so many runs stand for it in the fits.
-_SWEEP = 75
-
 
 @dataclass(frozen=True)
 class Detail:
@@ -94,6 +91,7 @@ DETAILS: tuple[Detail, ...] = (
     Detail("attention kernel", "every attention is a fused kernel", _set("software", flash=1.0)),
     Detail("causal attention", "all keys are computed", _set("job", causal=0.0)),
     Detail("casts", "casting to 8 and 4 bits is free", _set("software", cast_bytes=0.0)),
+    Detail("power", "products run as a cold benchmark does", _set("software", joule16=0.0, joule8=0.0, joule4=0.0)),
     Detail("gaps between kernels", "none", _set("device", gap_s=0.0)),
     Detail("host", "launching is free", _set("software", launch_s=0.0, layer_host_s=0.0, expert_host_s=0.0)),
     Detail("recomputation", "nothing is computed again", _set("layout", recompute_full=0.0, recompute_core=0.0)),
@@ -125,14 +123,14 @@ def ablation(cases: Sequence[Case], details: Sequence[Detail] = DETAILS) -> list
         details: Which to switch off, one at a time.
     """
     judged = [case for case in cases if scored(case)]
-    small = _thinned(smallest_scale(judged))
+    small = smallest_scale(judged)
     found = [_worth(judged, small, None)]
     return found + [_worth(judged, small, detail) for detail in details]
 
 
 def _worth(judged: Sequence[Case], small: Sequence[Case], detail: Detail | None) -> Worth:
     predict = (detail or Detail("", "")).predict
-    known = profiles.assemble({key: done.values for key, done in fit(small, predict).items()})
+    known = profiles.assemble(fit(small, predict=predict).values)
     return Worth(detail, _errors(judged, predict), _errors(refitted(judged, known), predict))
 
 
@@ -143,10 +141,3 @@ def _errors(cases: Sequence[Case], predict: Callable[[Sequence[Case]], list[floa
     every = [error for errors in missed.values() for error in errors]
     return {name: float(np.mean(errors)) for name, errors in {**missed, "all": every}.items()}
 
-
-def _thinned(cases: Sequence[Case]) -> list[Case]:
-    """At most `_SWEEP` runs of each family, evenly taken."""
-    families: dict[str, list[Case]] = {}
-    for case in cases:
-        families.setdefault(case.family, []).append(case)
-    return [case for own in families.values() for case in own[:: -(-len(own) // _SWEEP)]]

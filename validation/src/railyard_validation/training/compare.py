@@ -139,7 +139,7 @@ def validate_training(
         check(leave_out)
     cases, refused = read_cases(table, catalog)
     if leave_out is not None:
-        cases, _ = left_out(cases, leave_out)
+        cases, _ = left_out(cases, leave_out, catalog)
     results = {one.row.line: skipped(one.row, one.reason, bad=one.bad) for one in refused}
     found = estimated(cases)
     fixed: list[FixedPart] = []

@@ -1,26 +1,22 @@
-"""Constants of software profiles from published runs, fitted on the smallest scale of each family alone.
+"""Constants of training software from published runs, fitted on the smallest scale of each family alone.
 
 A family of runs is what one source published for one device, one generation of software, and one kind of model (with
 or without experts; MLPerf's benchmarks each by itself). Of a family only the runs on the fewest servers are fitted;
-larger ones are what the model has to predict. The constants of a profile minimise
-
-    sum_rows huber(log(predicted / measured) / 0.04) + sum_constants (log(constant / prior) / spread)^2
-
-where the prior is the fitted value of the profile that it is based on, so that a generation with few runs stays near
-the one before it.
+larger ones are what the model has to predict. The constants are the same for all software and devices; no source counts
+for more than so many runs of one software, so that a sweep of a hundred does not outvote the others.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.calibrate.tables.posterior import Prior, posterior
 from railyard.workload.training import profiles
-from railyard.workload.training.profiles import integral
-from railyard_validation import robust
 from railyard_validation.training.cases import predicted_s
 
 if TYPE_CHECKING:
@@ -31,31 +27,31 @@ if TYPE_CHECKING:
     from railyard.workload.training.spec import SoftwareProfile
     from railyard_validation.training.cases import Case
 
-    Logs = NDArray[np.float64]
-    Misses = Callable[[Logs], Logs]
+    F = NDArray[np.float64]
     Predict = Callable[[Sequence[Case]], list[float]]
 
 # Relative error of a step that measurement and missing detail leave: rows count in units of it.
-_ROW_SPREAD = 0.04
-# Rows further off than this many spreads count linearly, not squared.
-_HUBER = 2.0
-_ITERATIONS = 30
-_PRECISION = 1e-6
-_STEP = 1e-3
+_ROW_SPREAD = 0.06
+# Runs of one source and software that count in full; of more, each counts less.
+_MOST_RUNS = 10
 _MICRO_BATCH_KNOWN = "Megatron-Bridge"
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Fitted constants of one profile.
+    """Fitted constants.
 
     Attributes:
-        values: By field of the profile.
+        values: By name.
+        spread: One standard deviation of the logarithm of each.
+        without: Values without a part of the rows, by part.
         rows: Ids of the runs that they were fitted on.
         mean_abs_error: Over these rows, in sample.
     """
 
     values: dict[str, float]
+    spread: dict[str, float]
+    without: dict[str, dict[str, float]]
     rows: tuple[str, ...]
     mean_abs_error: float
 
@@ -87,32 +83,48 @@ def _servers(case: Case) -> int:
     return -(-case.row.integers["n_gpu"] // case.row.integers.get("gpus_per_node", 8))
 
 
-def fit(
-    cases: Sequence[Case], predict: Predict = predicted_s, before: Mapping[str, Fit] | None = None
-) -> dict[str, Fit]:
-    """Constants of every profile that has runs among `cases`, bases first.
+def fit(cases: Sequence[Case], parts: Sequence[str] | None = None, predict: Predict = predicted_s) -> Fit:
+    """The constants of all software from runs.
 
     Args:
         cases: Runs to fit on, as of `smallest_scale`.
+        parts: Of each run, such as its source: the fit is done again without each; None: it is not.
         predict: Step seconds of runs; another one than the model's own to see what a part of it is worth.
-        before: An earlier fit by the same prediction: profiles whose runs and bases have not changed keep its values.
     """
-    found: dict[str, Fit] = {}
-    moved: set[str] = set()
-    for record in profiles.records():
-        own = [case for case in cases if profiles.key_of(case.training.software) == record.key]
-        last = (before or {}).get(record.key)
-        same = last is not None and last.rows == tuple(case.row.id for case in own)
-        if record.base not in moved and last is not None and same:
-            found[record.key] = last
-            continue
-        if record.base in moved or last is not None or own:
-            moved.add(record.key)
-        if not own or not record.free:
-            continue
-        known = profiles.assemble({key: done.values for key, done in found.items()})
-        found[record.key] = _fit_one(own, known, record, predict)
-    return found
+    constants = profiles.constants()
+    prior = Prior(
+        at=np.log([constant.prior for constant in constants.values()]),
+        width=np.array([constant.spread for constant in constants.values()]),
+        low=np.log([constant.low for constant in constants.values()]),
+        high=np.log([constant.high for constant in constants.values()]),
+    )
+    measured = np.log([case.measured for case in cases])
+
+    def misses(logs: F) -> F:
+        found: F = np.log(predict(refitted(cases, profiles.assemble(_values(logs))))) - measured
+        return found
+
+    groups = ["all"] * len(cases) if parts is None else list(parts)
+    found = posterior(misses, prior, _ROW_SPREAD, weight=_weight(cases), groups=groups)
+    return Fit(
+        values=_values(found.at),
+        spread=dict(zip(constants, (round(width, 3) for width in found.width.tolist()), strict=True)),
+        without={part: _values(logs) for part, logs in found.without.items()},
+        rows=tuple(case.row.id for case in cases),
+        mean_abs_error=float(np.mean(np.abs(np.expm1(misses(found.at))))),
+    )
+
+
+def _weight(cases: Sequence[Case]) -> F:
+    kinds = [(case.family, profiles.key_of(case.training.software)) for case in cases]
+    count = Counter(kinds)
+    return np.array([min(1.0, _MOST_RUNS / count[kind]) for kind in kinds])
+
+
+def _values(logs: F) -> dict[str, float]:
+    return {
+        name: _rounded(value) for name, value in zip(profiles.constants(), np.exp(logs).tolist(), strict=True)
+    }
 
 
 def refitted(cases: Sequence[Case], known: Mapping[str, SoftwareProfile]) -> list[Case]:
@@ -136,58 +148,6 @@ def refitted(cases: Sequence[Case], known: Mapping[str, SoftwareProfile]) -> lis
     return changed
 
 
-def _fit_one(
-    cases: list[Case], known: Mapping[str, SoftwareProfile], record: profiles.ProfileRecord, predict: Predict
-) -> Fit:
-    """Constants of dense layers on runs without experts first; then those of expert layers on the others.
-
-    An expert layer's own uncertainty would otherwise bend the rate of every matrix product.
-    """
-    bounds = profiles.constants()
-    values: dict[str, float] = {}
-    for experts in (False, True):
-        free = [name for name in record.free if bounds[name].experts == experts]
-        runs = [case for case in cases if bool(case.training.model.experts) == experts]
-        if free and runs:
-            start = dataclasses.replace(known[record.key], **integral(values))
-            values |= _fit_some(runs, {**known, record.key: start}, record.key, free, predict)
-    done = {**known, record.key: dataclasses.replace(known[record.key], **integral(values))}
-    reached = zip(predict(refitted(cases, done)), cases, strict=True)
-    error = float(np.mean([abs(predicted / case.measured - 1.0) for predicted, case in reached]))
-    return Fit(values, tuple(case.row.id for case in cases), error)
-
-
-def _fit_some(
-    cases: list[Case], known: Mapping[str, SoftwareProfile], key: str, free: Sequence[str], predict: Predict
-) -> dict[str, float]:
-    bounds, start = profiles.constants(), known[key]
-    low, high = (np.log([getattr(bounds[name], side) for name in free]) for side in ("low", "high"))
-    spread = np.array([bounds[name].spread for name in free])
-    prior = np.clip(np.log([max(float(getattr(start, name)), 1e-12) for name in free]), low, high)
-    measured = np.log([case.measured for case in cases])
-
-    def misses(logs: Logs) -> Logs:
-        values = integral(dict(zip(free, np.exp(logs).tolist(), strict=True)))
-        tried = refitted(cases, {**known, key: dataclasses.replace(start, **values)})
-        return np.log(predict(tried)) - measured
-
-    logs = robust.minimise(
-        misses,
-        lambda logs: _slopes(misses, logs),
-        robust.Priors(prior, spread, low, high),
-        robust.Rows(_ROW_SPREAD, _HUBER),
-        iterations=_ITERATIONS,
-        precision=_PRECISION,
-    )
-    return {name: _rounded(value) for name, value in zip(free, np.exp(logs).tolist(), strict=True)}
-
-
-def _slopes(misses: Misses, logs: Logs) -> Logs:
-    """Derivatives of the misses, [run, constant], by steps that are greater than what rounding in the model hides."""
-    at = misses(logs)
-    return np.stack([(misses(logs + _STEP * unit) - at) / _STEP for unit in np.eye(len(logs))], axis=1)
-
-
 def _rounded(value: float) -> float:
-    """Three digits: more than the runs can tell."""
-    return float(f"{value:.3g}")
+    """Five digits: more than the runs can tell, and enough for slopes."""
+    return float(f"{value:.5g}")

@@ -1,17 +1,23 @@
-"""Runs predicted with constants that were fitted without them: one source, or one hidden size, left out at a time."""
+"""Runs predicted with constants that were fitted without them: one source, model or hidden size left out at a time."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError, did_you_mean
 from railyard.workload.training import profiles
+from railyard_validation.training.cases import read_cases
 from railyard_validation.training.fit import fit, refitted, smallest_scale
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from railyard.catalog import Catalog
     from railyard_validation.training.cases import Case
+
+PUBLISHED = Path(__file__).parents[3] / "data/training/runs.csv"
+"""The runs that constants are fitted on."""
 
 
 def _source(case: Case) -> str:
@@ -45,15 +51,16 @@ def check(by: str) -> None:
         )
 
 
-def left_out(cases: Sequence[Case], by: str) -> tuple[list[Case], list[str]]:
+def left_out(cases: Sequence[Case], by: str, catalog: Catalog) -> tuple[list[Case], list[str]]:
     """Every run under constants that were fitted without the part that it belongs to.
 
-    The fit sees the smallest scale of each family among `cases`, less the part. A profile that has no runs left keeps
-    the constants of the profile that it is based on, or the priors.
+    The fit sees the smallest scale of each family of the published runs, less the part; runs of a source that is not
+    among them stand under the constants of all.
 
     Args:
         cases: Runs as read.
         by: A key of `PARTS`: `source`, `model` (of one source) or `hidden` (hidden size within one source).
+        catalog: For the published runs.
 
     Returns:
         The runs, in the order of `cases`, and the part that each belongs to.
@@ -62,16 +69,15 @@ def left_out(cases: Sequence[Case], by: str) -> tuple[list[Case], list[str]]:
         InputError: Runs cannot be parted by that.
     """
     check(by)
+    published, _ = read_cases(PUBLISHED, catalog)
+    small = smallest_scale(published)
+    found = fit(small, [PARTS[by](case) for case in small])
+    everything = profiles.assemble(found.values)
+    without = {part: profiles.assemble(values) for part, values in found.without.items()}
     names = [PARTS[by](case) for case in cases]
-    small = smallest_scale(cases)
-    fitted = fit(small)
-    whole = profiles.assemble({key: done.values for key, done in fitted.items()})
     changed: dict[int, Case] = {}
     for name in dict.fromkeys(names):
-        held = [place for place, part in enumerate(names) if part == name]
-        rest = [case for case in small if PARTS[by](case) != name]
-        known = whole
-        if len(rest) < len(small):
-            known = profiles.assemble({key: done.values for key, done in fit(rest, before=fitted).items()})
-        changed |= dict(zip(held, refitted([cases[place] for place in held], known), strict=True))
+        places = [place for place, part in enumerate(names) if part == name]
+        known = without.get(name, everything)
+        changed |= dict(zip(places, refitted([cases[place] for place in places], known), strict=True))
     return [changed[place] for place in range(len(cases))], names
