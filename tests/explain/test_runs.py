@@ -86,7 +86,7 @@ def test_a_constant_is_charged_to_the_profile_that_gave_it(run: Path) -> None:
         one for leaf in railyard.explain(run, remedies=False).tree.root.leaves() if leaf.by for one in leaf.by.constants
     ]
     sources = {one.name: one.source for one in told}
-    assert sources["gemm_fraction"].startswith("stated, profile megatron-2023: MLPerf")
+    assert sources["gemm_fraction"] == "fitted on published runs of all software"
     assert sources["launch_ps"] == "the job, on profile megatron-2024"
 
 

@@ -77,11 +77,11 @@ def test_oversubscription_is_felt_and_the_tier_named():
 
 
 def test_designing_the_network_for_the_job_ends_the_wait():
-    """In the median of the draws 15 to 25 % of the step is waiting at first, on the designed fabric less than 5 %."""
+    """In the median of the draws 14 to 25 % of the step is waiting at first, on the designed fabric less than 5 %."""
     variants = execute(load.load(EXAMPLES / "as-built.yaml")).result.plain()["variants"]
     assert len(set(variants[0]["step"]["samples"])) == 5
     waits = [waiting(variant) for variant in variants]
-    assert 0.15 < waits[0] < 0.25
+    assert 0.14 < waits[0] < 0.25
     assert waits[-1] < 0.05
     assert all(after <= before + 0.005 for before, after in itertools.pairwise(waits))
     busy = [variant["utilization"]["gpu"] for variant in variants]

@@ -63,9 +63,9 @@ def test_steps_are_near_those_of_flow(training, where, seeds, off):
 
 
 def test_what_there_is_to_find():
-    """Sharded parameters of a job in shuffled servers at 4:1: alone it would be 40 % faster than on flow."""
+    """Sharded parameters of a job in shuffled servers at 4:1: alone it would take two thirds as long."""
     training, cluster = job(zero=3, tp=1, pp=1), machine(place="scattered")
-    assert evaluate([training], [Site.of(cluster)]).alone.step_s[0] < 0.65 * flow_s(training, cluster)
+    assert evaluate([training], [Site.of(cluster)]).alone.step_s[0] < 0.67 * flow_s(training, cluster)
 
 
 def test_many_designs_are_many_single_ones():

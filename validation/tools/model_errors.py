@@ -36,8 +36,6 @@ ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "validation" / "data"
 ROWS = DATA / "left_out.csv"
 SHIPPED = ROOT / "src" / "railyard" / "measure" / "data" / "model_errors.json"
-# Of the sweep on one node every tenth run stands in the fits, as on the page of training.
-EVERY = 10
 QUESTIONS = {
     "training": ("step",),
     "collectives": ("collective",),
@@ -50,10 +48,8 @@ SIZES = ((MIB, "below 1 MiB"), (64 * MIB, "1 to 64 MiB"), (math.inf, "from 64 Mi
 def of_training(known: Catalog) -> Iterator[Miss]:
     """Steps of judged rows, the source of each left out of the fit."""
     cases = read_cases(DATA / "training" / "runs.csv", known)[0]
-    single = read_cases(DATA / "training" / "runs_single_node.csv", known)[0]
-    found, _ = left_out([*cases, *single[::EVERY]], "source")
-    mine = found[: len(cases)]
-    for case, predicted in zip(mine, predicted_s(mine), strict=True):
+    found, _ = left_out(cases, "source", known)
+    for case, predicted in zip(found, predicted_s(found), strict=True):
         if not scored(case):
             continue
         job = case.training

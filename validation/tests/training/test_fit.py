@@ -109,7 +109,9 @@ def test_constants_are_few_bounded_and_stand_behind_every_profile():
         assert record.base in seen
         seen.add(record.key)
     for constant in constants.values():
-        assert all(any(place in (one.key, one.about["architecture"]) for one in profiles.records()) for place in constant.on)
+        assert all(
+            any(place in (one.key, one.about["architecture"]) for one in profiles.records()) for place in constant.on
+        )
 
 
 def test_a_share_multiplies_and_a_fact_stands():

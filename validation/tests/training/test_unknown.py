@@ -145,3 +145,14 @@ def test_one_missing_size_is_what_the_others_leave(case):
     found = case(pp="")
     assert found.training.layout.pp == 2
     assert "pp 2" in found.defaults
+
+
+@pytest.mark.parametrize("cells", [{"model": "Llama-2-70B-LoRA"}, {"framework": "Axolotl QLoRA"}])
+def test_adapters_are_refused_by_name(case, cells):
+    with pytest.raises(AssertionError, match="lora trains few weights of a frozen model"):
+        case(**cells)
+
+
+def test_a_scale_a_row_is_read(case):
+    assert case(gpu="H100", precision="fp8 (rowwise)").training.software.fp8_scaling == "row"
+    assert case(gpu="H100", precision="fp8 (tensorwise)").training.software.fp8_scaling == "tensor"

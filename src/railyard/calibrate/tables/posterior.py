@@ -85,13 +85,13 @@ def posterior(
     left_out, without = np.full(len(start), np.nan), {}
     for name in dict.fromkeys(names if len(set(names)) > 1 else ()):
         those = np.array([group == name for group in names])
-        without[name], _ = _most_likely(misses, prior, spread, np.where(those, 0.0, counted), at, slopes)
+        without[name], _ = _most_likely(misses, prior, spread, np.where(those, 0.0, counted), at, near=slopes)
         left_out[those] = misses(without[name])[those]
     return Posterior(at, np.sqrt(np.diag(np.linalg.inv(curvature))), without, left_out)
 
 
 def _most_likely(
-    misses: Callable[[F], F], prior: Prior, spread: float, rows: F, start: F, near: F | None = None
+    misses: Callable[[F], F], prior: Prior, spread: float, rows: F, start: F, *, near: F | None = None
 ) -> tuple[F, F]:
     """Where the sum is least, counting rows by their weight, and the slopes of the misses there.
 

@@ -90,12 +90,13 @@ class Fitted:
     left_out: F
 
 
-def fitted(jobs: Sequence[tuple[Training, Machine]], measured_s: F) -> Fitted:
+def fitted(jobs: Sequence[tuple[Training, Machine]], measured_s: F, *, apart: bool = True) -> Fitted:
     """The constants that steps of one profile leave most likely.
 
     Args:
         jobs: What ran on what.
         measured_s: How long each took, seconds.
+        apart: Whether each step is also predicted without itself.
     """
     software, ranges = jobs[0][0].software, profiles.ranges()
     names = tuple(name for name in ranges if float(getattr(software, name)) > 0.0)
@@ -108,7 +109,8 @@ def fitted(jobs: Sequence[tuple[Training, Machine]], measured_s: F) -> Fitted:
     def misses(logs: F) -> F:
         return np.log(predicted(jobs, dict(zip(names, np.exp(logs).tolist(), strict=True))) / measured_s)
 
-    found = posterior(misses, Prior(at, width, low, high), SPREAD)
+    groups = None if apart else ["all"] * len(jobs)
+    found = posterior(misses, Prior(at, width, low, high), SPREAD, groups=groups)
     return Fitted(
         values=dict(zip(names, (float(f"{value:.4g}") for value in np.exp(found.at)), strict=True)),
         before=before,

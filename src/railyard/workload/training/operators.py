@@ -83,9 +83,9 @@ class Operator:
 def gemm_rate(columns: Columns, bits: F) -> F:
     """FLOP/s of the best large matrix product at that operand width: the software's share, as far as power lasts.
 
-    A benchmark's product ends before the device is warm; a step runs for hours at the power limit, where a joule pays for
-    so many FLOP. GPUs of one process node pay alike: 16-bit products of H100, B200, GB200 and GB300 all take 1 W for
-    about 1 TFLOP/s, so the share of peak falls from one generation to the next.
+    A benchmark's product ends before the device is warm; a step runs for hours at the power limit, where a joule pays
+    for so many FLOP. GPUs of one process node pay alike: 16-bit products of H100, B200, GB200 and GB300 all take 1 W
+    for about 1 TFLOP/s, so the share of peak falls from one generation to the next.
     """
     device, software = columns.device, columns.software
     narrow = np.where(bits == 8, device.gemm8 * software.fp8_fraction, device.gemm4 * software.fp4_fraction)

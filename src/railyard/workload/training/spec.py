@@ -21,6 +21,7 @@ Access = Literal["sequential", "random"]
 CachePolicy = Literal["none", "page-cache", "lru", "pinned", "shared"]
 Attention = Literal["unfused", "flash1", "flash2", "flash3", "cudnn"]
 Dispatcher = Literal["alltoall", "deepep", "hybridep"]
+Scaling = Literal["tensor", "row"]
 
 SCHEDULES: tuple[Schedule, ...] = ("1f1b", "interleaved", "zero-bubble", "dualpipe")
 RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
@@ -140,8 +141,9 @@ class SoftwareProfile:
         attention: Attention kernel family; `unfused` writes the score matrix to memory.
         gemm_fraction: Of the device's best 16-bit GEMM rate that this software's GEMMs reach at large shapes.
         fp8_fraction, fp4_fraction: The same for 8- and 4-bit GEMMs, of the device's best 8-bit share of peak.
-        joule16, joule8, joule4: FLOP of matrix products in 16, 8 and 4 bits that a joule pays for when the device runs at
-            its power limit; with its TDP the rate that a long step sustains. 0: power does not limit.
+        fp8_scaling: One scale of 8-bit operands for a tensor (delayed or current), or one for each row.
+        joule16, joule8, joule4: FLOP of matrix products in 16, 8 and 4 bits that a joule pays for when the device runs
+            at its power limit; with its TDP the rate that a long step sustains. 0: power does not limit.
         grouped_fraction, grouped_narrow: Of the dense GEMM rate that grouped expert GEMMs reach in 16 bits, in 8 or 4.
         narrow_group_ps: Device time of one expert's product in 8 or 4 bits beyond its tiles and operands: small kernels
             that scale and cast each expert's part, one expert after another.
@@ -205,6 +207,7 @@ class SoftwareProfile:
     gemm_fraction: float = 1.0
     fp8_fraction: float = 1.0
     fp4_fraction: float = 1.0
+    fp8_scaling: Scaling = "tensor"
     joule16: float = 0.0
     joule8: float = 0.0
     joule4: float = 0.0

@@ -140,4 +140,3 @@ def _errors(cases: Sequence[Case], predict: Callable[[Sequence[Case]], list[floa
         missed.setdefault(kind(case), []).append(abs(predicted / case.measured - 1.0))
     every = [error for errors in missed.values() for error in errors]
     return {name: float(np.mean(errors)) for name, errors in {**missed, "all": every}.items()}
-

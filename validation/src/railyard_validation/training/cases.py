@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from railyard.model.machine import Machine
     from railyard.workload.training.estimate import Estimate
     from railyard_validation.training.table import Row
+
+# Methods that train a few weights beside a frozen model: no gradients, moments or reductions of the others.
+_ADAPTED = ("lora", "qlora", "dora", "peft")
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,10 @@ def read_cases(table: Path, catalog: Catalog) -> tuple[list[Case], list[Refused]
     return cases, refused
 
 
+def _said(row: Row) -> str:
+    return " ".join(row.get(name) for name in ("model", "framework", "source_doc", "notes")).lower()
+
+
 def is_wrong(error: InputError) -> bool:
     """Whether a row that `job_of` or `case_of` refused is wrong, and not merely silent about a fact."""
     return not isinstance(error, _SilentRow | UnknownShapeError)
@@ -123,6 +131,9 @@ def job_of(row: Row, catalog: Catalog) -> tuple[Training, Machine, tuple[str, ..
     Raises:
         InputError: The row cannot be read, or lacks a fact without which nothing can be predicted.
     """
+    adapted = next((name for name in _ADAPTED if re.search(rf"\b{name}\b", _said(row))), "")
+    if adapted:
+        raise _SilentRow(f"line {row.line}: {adapted} trains few weights of a frozen model, which is not modelled")
     absent = [name for name in ("n_gpu", "seq_len", "global_batch_seqs") if not row.integers.get(name)]
     if absent:
         raise _SilentRow(f"line {row.line}: {', '.join(absent)} unknown or zero")

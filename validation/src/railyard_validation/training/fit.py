@@ -122,9 +122,7 @@ def _weight(cases: Sequence[Case]) -> F:
 
 
 def _values(logs: F) -> dict[str, float]:
-    return {
-        name: _rounded(value) for name, value in zip(profiles.constants(), np.exp(logs).tolist(), strict=True)
-    }
+    return {name: _rounded(value) for name, value in zip(profiles.constants(), np.exp(logs).tolist(), strict=True)}
 
 
 def refitted(cases: Sequence[Case], known: Mapping[str, SoftwareProfile]) -> list[Case]:

@@ -79,6 +79,8 @@ def software_of(
     release = re.search(r"\b(2\d)\.(\d\d)\b", row.get("framework"))
     if release and (int(release.group(1)), int(release.group(2))) <= (25, 4):
         changes["keeps_placeholders"] = False
+    if re.search(r"row-?wise", f"{row.get('precision')} {row.get('framework')} {row.get('notes')}".lower()):
+        changes["fp8_scaling"] = "row"
     if recipe:
         changes |= {"graphs": recipe.graphs, "fused_experts": recipe.fused_experts}
         changes |= {"dispatcher": recipe.dispatcher} if recipe.dispatcher else {}
