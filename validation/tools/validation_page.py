@@ -83,9 +83,7 @@ def main() -> None:
     collectives = validation_collectives.write(DATA / "nccl", PAGES / "collectives.md", known)
     whole = [*_training_goals(steps, (single, known), apart), *_memory_goals(peaks), *collectives]
     whole += validation_serving.write(known)
-    lines = [
-        "| " + " | ".join((what, rows, goal, without, inside)) + " |\n" for what, rows, goal, inside, without in whole
-    ]
+    lines = ["| " + " | ".join(cells) + " |\n" for cells in whole]
     (PAGES / "index.md").write_text(INDEX.format(goals="".join(lines)), encoding="utf-8")
 
 
@@ -98,7 +96,7 @@ before it is fitted). Written by
 `validation/tools/validation_page.py` from the data in `validation/data`; continuous integration fails when a figure
 is stale.
 
-| what | rows | goal | without the source | constants of all sources |
+| what | rows | goal | without the source | else |
 |---|---|---|---|---|
 {goals}
 - [How far to believe a prediction](believe.md): one page, a band for each kind of question.
@@ -294,12 +292,15 @@ def _training_goals(
     for name, kinds, goal in STEP_GOALS:
         errors = [abs(row.error) for row in report.rows if row.judged and row.kind in kinds and row.error is not None]
         others = [error for one in kinds for error in apart.get(one, ())]
-        figures = (f"{goal} %", f"{100 * np.mean(errors):.1f} %", f"{100 * np.mean(others):.1f} %")
+        figures = (f"{goal} %", f"{100 * np.mean(others):.1f} %", f"with it {100 * np.mean(errors):.1f} %")
         found.append((f"{name}: mean error of the step", str(len(errors)), *figures))
     single, known = node
     alone = _absolute(single, predicted_s(single))
-    found.insert(2, ("vTrain, one node", str(len(alone)), "9 %", _percent(alone), _percent(_strangers(single, known))))
-    whole = (_percent(_errors(report)["all"]), _percent(apart["all"]))
+    found.insert(
+        2,
+        ("vTrain, one node", str(len(alone)), "9 %", _percent(_strangers(single, known)), f"with it {_percent(alone)}"),
+    )
+    whole = (_percent(apart["all"]), f"with it {_percent(_errors(report)['all'])}")
     found.insert(0, ("training, all judged steps: mean error", str(len(apart["all"])), "10 %", *whole))
     for part in report.fixed:
         if (part.ranks, part.model) in FIXED:
