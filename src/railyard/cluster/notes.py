@@ -24,15 +24,14 @@ FELT = 0.97
 def notes_of(cluster: Cluster) -> Iterator[str]:
     """Sentences for the warnings of a result."""
     yield from (f"no part in the catalogue, not priced: {words}" for words in bill_of(cluster).unpriced)
-    yield from _half_empty(cluster)
     for plan in cluster.plans.values():
         if plan.border is not None:
             yield from _slowed(cluster, plan)
             yield from _lossy(plan)
 
 
-def _half_empty(cluster: Cluster) -> Iterator[str]:
-    """Leafs of rails that could share a switch."""
+def empty_leafs(cluster: Cluster) -> Iterator[str]:
+    """A sentence on leafs of rails that could share a switch; none where they are more than half full."""
     topology, plan = cluster.spec.back_end.topology, cluster.plans["back_end"]
     leafs = [row for row in ports_of(plan) if row.role == "leaf"]
     if not isinstance(topology, RailOptimized) or topology.rails_per_leaf > 1 or plan.nics < 2 or not leafs:

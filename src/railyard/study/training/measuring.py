@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 from railyard.cluster.bill import bill_of
-from railyard.cluster.notes import notes_of
+from railyard.cluster.notes import empty_leafs, notes_of
 from railyard.economics.cost import JobFacts
 from railyard.economics.evaluate import evaluate
 from railyard.economics.parts import Part, component_of
@@ -329,6 +329,7 @@ def _defaults(job: Prepared) -> Iterator[str]:
         names = sorted({row.name for row in bill_of(cluster) if row.kind == "switch" and row.network == "back-end"})
         if names:
             yield f"switches: {', '.join(names)}"
+    yield from empty_leafs(cluster)
     if scenario.repeat == 1 and hashes(cluster):
         yield "one draw of the ECMP hashes; `repeat: 8` shows the spread"
 
