@@ -11,7 +11,10 @@ from railyard.operate.failures.checkpoint import daly_s, efficiency, young_s
 from railyard.operate.failures.drawn import DrawnFaults, mttf_s
 from railyard.operate.failures.fault import Effect, Fault
 from railyard.operate.failures.modes import Mode, profiles
+from railyard.operate.prepare import prepare
 from railyard.operate.rules import DAY, PPM, Recovery
+from railyard.scenario.load import from_values
+from railyard.scenario.variants import expand
 
 from .yard import S, accounts_add_up, jobs, played, seconds, tree
 
@@ -196,3 +199,36 @@ def test_wrong_histories_are_refused_by_line(tmp_path, text, words):
     file.write_text(text)
     with pytest.raises(InputError, match=words):
         history.read(file, 10, 40)
+
+
+def large(tmp_path, accelerators, days, **recovery):
+    """One job on all of a cluster but 64 spares, under Llama 3's failures."""
+    trace = tmp_path / "one.csv"
+    trace.write_text(f"submit_s,duration_s,accelerators\n0,{2 * days * 86_400},{accelerators}\n")
+    section = {
+        "jobs": str(trace),
+        "until": f"{days} d",
+        "failures": "llama3",
+        "recovery": {"spares": 64, "checkpoint": "async", "state": "350 MB", **recovery},
+    }
+    cluster = {"accelerators": accelerators + 8 * 64, "server": "hgx-h100", "back_end": {"topology": "three-tier"}}
+    draft = from_values({"name": "x", "cluster": cluster, "workload": {"operate": section}})
+    run = prepare(expand(draft)[0]).operation()
+    run.run()
+    accounts_add_up(run)
+    return run.state.failed[0], run.state.spent[0][0] / sum(run.state.spent[0])
+
+
+def test_llama3s_54_days(tmp_path):
+    """419 interruptions and more than 90 % effective time (arXiv 2407.21783); weights of 405B take 350 MB a GPU."""
+    failed, effective = large(tmp_path, 16_384, 54)
+    assert failed == pytest.approx(419, abs=3 * math.sqrt(419))
+    assert 0.93 < effective < 0.985
+    # With fewer checkpoints and an hour to restart it would not have been.
+    assert large(tmp_path, 16_384, 54, interval="1 h", resume="30 min")[1] < 0.9
+
+
+def test_byterobusts_ettr(tmp_path):
+    """97 % over three months on 9,600 GPUs (arXiv 2509.16293); its own rates are not published, Llama 3's stand in."""
+    _, effective = large(tmp_path, 9_600, 90, checkpoint="peers", state="1 GB")
+    assert effective == pytest.approx(0.97, abs=0.012)

@@ -13,6 +13,7 @@ import pytest
 from railyard.cli import guard
 from railyard.errors import InputError
 from railyard.operate import saving
+from railyard.operate.page import busy_share
 from railyard.operate.prepare import prepare
 from railyard.operate.study import operate
 from railyard.scenario.load import from_values
@@ -104,6 +105,14 @@ def test_files(tmp_path):
     jobs = pl.read_parquet(finished.folder / "jobs.parquet")
     assert len(jobs) == 400
     assert not (tmp_path / ".states").exists()
+    page = (finished.folder / "operate.html").read_text()
+    assert "{{" not in page
+    assert "http" not in page
+    run = finished.played[0].run
+    share = busy_share(run)
+    assert share.shape == (16, 400)
+    busy = sum(sum(parts) for parts in run.state.spent) / (128 * run.ledger.time_us)
+    assert share.mean() == pytest.approx(busy, rel=0.01)
     kept = json.loads((finished.folder / "result.json").read_text())
     assert kept == json.loads(json.dumps(finished.result))
 

@@ -62,6 +62,10 @@ def scenario(file: Path, *, sets: Sequence[str], varies: Sequence[str], out: Pat
     if len(finished.result["variants"]) == 1 and len(finished.result["variants"][0]["tenants"]) > 1:
         emit("")
         _tenants(finished.result["variants"][0])
+    worst = [(one["name"], row) for one in finished.result["variants"] for row in one["slowed_by"][:3]]
+    if worst:
+        emit("")
+        _noisy(worst)
     if not quiet:
         words = [f"{one['name']}: {note}" for one in finished.result["variants"] for note in one["notes"]]
         emit("\n".join(["", *words, f"folder: {finished.folder}"]))
@@ -96,6 +100,16 @@ def _time(result: dict[str, Any]) -> None:
     table = Table(("accelerator time", *names), range(1, len(names) + 1), turn=True)
     for one in result["variants"]:
         table.add(one["name"], *(numbers.percent(one["time"][name]) for name in names))
+    table.print()
+
+
+def _noisy(rows: Sequence[tuple[str, dict[str, Any]]]) -> None:
+    """Who cost whom most."""
+    from railyard.api import numbers
+
+    table = Table(("variant", "job", "most slowed by", "GPU-h lost"), (3,))
+    for name, row in rows:
+        table.add(name, row["job"], row["by"], numbers.short(row["accelerator_hours"]))
     table.print()
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from railyard.operate import files, saving
+from railyard.operate import files, page, saving
 from railyard.operate.money import usd_per_h
 from railyard.operate.prepare import prepare
 from railyard.operate.summary import summary
@@ -153,6 +153,7 @@ def _write(out: Path, name: str, result: dict[str, Any], played: Sequence[Played
             place = folders.of_variant(folder, number, one.prepared.variant.name)
             place.mkdir(parents=True, exist_ok=True)
             files.write(one.run, place)
+            page.write(one.run, one.prepared.variant.name, one.figures, place / "operate.html")
     for number in range(len(played)):
         (out / STATES / f"{name}-{number}.npz").unlink(missing_ok=True)
     if (out / STATES).is_dir() and not any((out / STATES).iterdir()):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.operate.rules import HOUR, SECOND
+from railyard.operate.rules import HOUR, PPM, SECOND
 from railyard.operate.state import DONE, ENDED, LOSSES, RUNNING, STUCK, WAITING
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 SHORT_S = 10.0
 """Slowdown is bounded: shorter jobs count as so long. D. Feitelson, "Metrics for parallel job scheduling", 2001."""
+WORST = 10
+"""Pairs of a job and its noisy neighbour that are named."""
 PARTS = ("work", *LOSSES)
 
 
@@ -72,6 +74,7 @@ def summary(run: Operation, usd_per_h: dict[str, float] | None = None) -> dict[s
         **_goodput(run, jobs, span_us),
         "fragmentation": _fragmentation(run),
         "failures": _failures(run),
+        "slowed_by": slowed_by(run),
         "tenants": _tenants(run, jobs, done, span_us, usd_per_h),
     }
     if usd_per_h is not None:
@@ -124,6 +127,24 @@ def _failures(run: Operation) -> dict[str, Any]:
         "jobs_hit": int(faults["jobs"].sum()),
         "by_mode": {str(mode): int(np.count_nonzero(faults["mode"] == mode)) for mode in np.unique(faults["mode"])},
     }
+
+
+def slowed_by(run: Operation) -> list[dict[str, Any]]:
+    """Who cost whom most: pairs by the accelerator time that a job lost while a neighbour sent most of what it met."""
+    state, last = run.state, run.ledger.time_us
+    lost: dict[tuple[int, int], int] = {}
+    since: dict[int, tuple[int, int, int]] = {}
+    ends = [(end if end >= 0 else last, job, PPM, -1) for job, end in enumerate(state.end_us) if state.attempts[job]]
+    for time, job, speed, culprit in sorted([*state.slowed, *ends]):
+        begun, before, who = since.pop(job, (time, PPM, -1))
+        if who >= 0:
+            lost[job, who] = lost.get((job, who), 0) + (time - begun) * (PPM - before) // PPM * state.accelerators[job]
+        since[job] = (time, speed, culprit)
+    worst = sorted(lost.items(), key=lambda pair: (-pair[1], pair[0]))[:WORST]
+    names = run.jobs.name
+    return [
+        {"job": names[job], "by": names[who], "accelerator_hours": value / HOUR} for (job, who), value in worst if value
+    ]
 
 
 def _usd(jobs: dict[str, NDArray[Any]], span_us: int, usd_per_h: dict[str, float]) -> dict[str, Any]:

@@ -4,7 +4,9 @@ A job's neighbours are the jobs that reach over more than one leaf, as it does, 
 are
 where jobs meet. The job and its neighbours run together on the flow engine, all from different phases of their steps,
 until
-the job has done `STEPS` of them; its speed is its step alone over its mean step. Of neighbours the `MOST` that send
+the job has done `STEPS` of them; its speed is its step alone on as few leafs as it could have had over its mean step
+here,
+so that what a scattered placement costs by itself is in it. Of neighbours the `MOST` that send
 most over
 what is shared are taken; what those are slowed by their own other neighbours is left out. How far that is from a run
 of all
@@ -123,12 +125,10 @@ class Neighbours:
         shared = sorted((-self._sends(me, self._where[one]), one) for one in self._meets(job))
         least = self.tolerance * sum(-sent for sent, _ in shared)
         chosen = [one for sent, one in shared[:MOST] if -sent > least]
-        if not chosen:
-            return PPM, -1
         pattern = canonical([me, *(self._where[one] for one in chosen)])
         if pattern not in self._speeds:
             self._speeds[pattern] = self._simulated(pattern)
-        return self._speeds[pattern], chosen[0]
+        return self._speeds[pattern], chosen[0] if chosen else -1
 
     def _sends(self, me: Member, other: Member) -> float:
         """Bytes a second of a neighbour over the leafs that it shares, about: each node there sends its share."""
@@ -156,7 +156,13 @@ class Neighbours:
         self.runs += 1
         record = self._engine.simulate(jobs, self.cluster)
         mean = mean_step_s(record.of(0), STEPS)
-        return min(PPM, round(PPM * alone[0] / mean))
+        return min(PPM, round(PPM * self._step_alone(self._packed(pattern[0])) / mean))
+
+    def _packed(self, one: Member) -> Member:
+        """The same job on as few leafs as it could have had."""
+        sizes = sorted(map(len, self._members), reverse=True)
+        leafs = [leaf for leaf, size in enumerate(sizes) for _ in range(size)]
+        return Member(one.work, one.each, tuple(leafs[: len(one.leafs)]))
 
     def _step_alone(self, one: Member) -> float:
         """A step of a job with the network to itself, in seconds."""
