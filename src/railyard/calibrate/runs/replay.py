@@ -13,7 +13,7 @@ from railyard.workload.serving.columns import Deployments
 from railyard.workload.serving.cost import iteration_cost
 from railyard.workload.serving.layout import ServingLayout
 from railyard.workload.serving.lockstep import copy_cost
-from railyard.workload.serving.memory import cache_tokens
+from railyard.workload.serving.memory import Room, cache_tokens, divide
 from railyard.model.machine import Machine
 
 if TYPE_CHECKING:
@@ -80,6 +80,17 @@ class Setting:
             rows, share=run.memory_share, tokens=float(run.max_batched_tokens), most=float(run.max_sequences)
         )
         return int(capacity[0])
+
+    def room(self, state: float) -> Room:
+        """Cached tokens and sequences of one copy, where states of a sequence take the room of that many tokens."""
+        run = self.run
+        return divide(
+            float(self.cache_tokens() // self.copies),
+            state,
+            run.input_tokens.astype(np.float64) + run.output_tokens,
+            context=float(run.input_tokens.mean() + run.output_tokens.mean() / 2.0),
+            most=run.max_sequences,
+        )
 
 
 def _model(name: str, catalog: Catalog) -> Model:
@@ -161,14 +172,15 @@ def replay(setting: Setting, software: ServingSoftware) -> Replay:
         software,
         max_batched_tokens=run.max_batched_tokens,
     )
+    room = setting.room(cost.state_tokens)
     pool = Pool(
         name=run.name,
         cost=Cost.of(cost),
         replicas=run.dp,
         lockstep=copies,
         block_tokens=run.block_tokens,
-        kv_blocks=run.blocks or setting.cache_tokens() // copies // run.block_tokens,
-        max_sequences=run.max_sequences,
+        kv_blocks=run.blocks or int(room.tokens) // run.block_tokens,
+        max_sequences=room.sequences,
         max_batched_tokens=run.max_batched_tokens,
         prefix_cache=run.prefix_cache,
         ahead=run.ahead,

@@ -11,7 +11,7 @@ from railyard.catalog.checks import check
 from railyard.catalog.hugging_face import decoders, hybrids, layered  # noqa: F401 (they register)
 from railyard.catalog.hugging_face.config_file import ConfigFile
 from railyard.catalog.hugging_face.family import families
-from railyard.catalog.hugging_face.towers import towers
+from railyard.catalog.hugging_face.towers import estimated, towers
 from railyard.errors import did_you_mean
 from railyard.schema.field import records
 
@@ -107,7 +107,8 @@ def read(path: Path, like: str = "") -> Model:
     if aside:
         values["side_parameters"] = values.get("side_parameters", 0) + aside
     config.raise_problems()
-    model = _model(config, values, kind, family if like else kind)
+    guessed = frozenset({"side_parameters"}) if aside and estimated(config) else frozenset()
+    model = _model(config, values, kind, family if like else kind, guessed)
     for key, message in check(model):
         config.refuse(next((name for name in _KEYS.get(key, ()) if config.has(name)), key), message)
     config.raise_problems()
@@ -144,13 +145,13 @@ def _unknown(config: ConfigFile, kind: str) -> None:
     config.refuse("model_type", what, found=kind or None, allowed=", ".join(families), hint=hint)
 
 
-def _model(config: ConfigFile, values: Mapping[str, Any], kind: str, family: str) -> Model:
+def _model(config: ConfigFile, values: Mapping[str, Any], kind: str, family: str, guessed: frozenset[str]) -> Model:
     name = _name(config)
     note = "" if family == kind else f"; model_type `{kind}` was read as `{family}`, as asked"
     source = f"{config.path}{note}"
     given = {name: value for name, value in values.items() if value is not None}
     provenance = {
-        field.name: Provenance(str(given[field.name]), source, 0, "user")
+        field.name: Provenance(str(given[field.name]), source, 0, "estimated" if field.name in guessed else "user")
         for field in dataclass_fields(Model)
         if field.name in given and field.name in records(Model)
     }

@@ -36,6 +36,12 @@ def towers(config: ConfigFile, hidden: int) -> int:
     return total
 
 
+def estimated(config: ConfigFile) -> bool:
+    """Whether a tower's projector is a guess, for its family's tensors are not known."""
+    sections = (config.outside(name) for name in SECTIONS)
+    return any(one is not None and _tower(one, 1) and one.word("model_type") not in _KNOWN for one in sections)
+
+
 def _tower(section: ConfigFile, hidden: int) -> int:
     depth, width = section.count(*_DEPTH, default=0), section.count(*_WIDTH, default=0)
     inner = section.count(*_INNER, default=4 * width)

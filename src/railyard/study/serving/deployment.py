@@ -20,11 +20,13 @@ from railyard.engine.serving import (
 from railyard.engine.serving.deployment import LOADS
 from railyard.errors import InputError
 from railyard.study.serving.speculation import pass_s
+from railyard.workload.serving.memory import Room, divide
 
 if TYPE_CHECKING:
     from railyard.catalog import Model
     from railyard.engine.serving import Links
     from railyard.engine.serving.deployment import LoadFrom
+    from railyard.graph.request_table import RequestTable
     from railyard.scenario.serving import RouterSection, ServingSection
     from railyard.study.serving.deaths import ReplicaDeath
     from railyard.study.serving.placing import PlacedPool
@@ -42,7 +44,7 @@ def deployment(
     *,
     model: Model,
     links: Links | None,
-    hash_tokens: int,
+    requests: RequestTable,
     deaths: tuple[ReplicaDeath, ...] = (),
 ) -> Deployment:
     """What the engine runs.
@@ -53,7 +55,7 @@ def deployment(
         costs: An iteration of a replica of each pool.
         model: What answers.
         links: Between them.
-        hash_tokens: Tokens of a hashed block of the requests; 0 where no prefixes are known.
+        requests: What is asked: how long sequences are, and of how many tokens the blocks are that are hashed.
         deaths: Replicas that die; they read their weights from their disks once they are back.
 
     Raises:
@@ -61,7 +63,7 @@ def deployment(
     """
     store = serving.cache.store
     return Deployment(
-        pools=tuple(_pool(serving, pool, cost, model, hash_tokens) for pool, cost in zip(pools, costs, strict=True)),
+        pools=tuple(_pool(serving, pool, cost, model, requests) for pool, cost in zip(pools, costs, strict=True)),
         router=_router(serving.router),
         decode_router=_router(serving.decode_router),
         links=links,
@@ -71,9 +73,10 @@ def deployment(
     )
 
 
-def _pool(serving: ServingSection, pool: PlacedPool, cost: Any, model: Model, hash_tokens: int) -> Pool:
-    section, cache = pool.section, serving.cache
-    blocks = int(cost.kv_capacity_tokens) // section.block_tokens
+def _pool(serving: ServingSection, pool: PlacedPool, cost: Any, model: Model, requests: RequestTable) -> Pool:
+    section, cache, hash_tokens = pool.section, serving.cache, requests.block_tokens
+    room = _room(pool, cost, requests)
+    blocks = int(room.tokens) // section.block_tokens
     if blocks < 1:
         raise InputError("the cache has no room for a single block", key=f"pools.{pool.role}.block_tokens")
     if cache.prefix and hash_tokens % section.block_tokens:
@@ -91,7 +94,7 @@ def _pool(serving: ServingSection, pool: PlacedPool, cost: Any, model: Model, ha
         role=pool.role,
         block_tokens=section.block_tokens,
         kv_blocks=blocks,
-        max_sequences=section.max_sequences,
+        max_sequences=room.sequences,
         max_batched_tokens=section.max_batched_tokens,
         chunked=section.chunked,
         ahead=section.ahead,
@@ -107,6 +110,18 @@ def _pool(serving: ServingSection, pool: PlacedPool, cost: Any, model: Model, ha
         autoscale=None if scale is None else _autoscale(pool, cost),
         weight_bytes=float(cost.weight_bytes),
         load_s=_disk_s(pool, cost, _DISK_BPS if scale is None else scale.load_rate),
+    )
+
+
+def _room(pool: PlacedPool, cost: Any, requests: RequestTable) -> Room:
+    """Cached tokens and sequences of a replica; without recurrences all that fits, and as the section says."""
+    answers = 0.0 if pool.role == "prefill" else float(requests.output_tokens.mean())
+    return divide(
+        float(cost.kv_capacity_tokens),
+        float(cost.state_tokens),
+        requests.input_tokens.astype(np.float64) + requests.output_tokens,
+        context=float(requests.input_tokens.mean()) + answers / 2.0,
+        most=pool.section.max_sequences,
     )
 
 

@@ -29,9 +29,10 @@ from railyard.result.serving import (
     ReuseRow,
 )
 from railyard.result.variants.serving import ServedVariant, ServingVariant
+from railyard.study.estimates import estimates
 from railyard.study.serving.attention_ffn import sides_of
 from railyard.study.serving.figures import latencies_of, requests_of, slo_of, throughput_of
-from railyard.study.serving.notes import begun_anew, died, drained, refused, thrashed, too_long
+from railyard.study.serving.notes import begun_anew, bounded, died, drained, refused, thrashed, too_long
 from railyard.study.serving.spending import idle_of, parts_of_bill, uses_of
 from railyard.workload.serving.reuse import reuse
 
@@ -297,6 +298,8 @@ def _warnings(job: ServingJob, run: Record, found: Served) -> Iterator[str]:
     yield from (remark for cluster in job.networks.clusters for remark in cluster.remarks)
     for cluster in job.networks.clusters:
         yield from notes_of(cluster)
+    yield from estimates(job.model)
+    yield from bounded(job.model, job.pools, job.deployment.pools)
     yield from too_long(job.requests, job.model)
     yield from refused(found, "the cache of any replica")
     yield from thrashed(job.requests, run)

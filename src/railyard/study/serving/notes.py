@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from railyard.catalog import Model
+    from railyard.engine.serving import Pool
     from railyard.graph import Record
     from railyard.graph.request_table import RequestTable
     from railyard.measure.serving.served import Served
     from railyard.study.serving.deaths import ReplicaDeath
+    from railyard.study.serving.placing import PlacedPool
 
 _AGAIN = 0.05
 """Share of computed prompt tokens that had been computed before, from which on a cache is called too small."""
@@ -41,6 +43,26 @@ def too_long(requests: RequestTable, model: Model) -> Iterator[str]:
             f"{over} of {len(requests)} requests are longer than the {model.max_seq} tokens that {model.name} is made"
             f" for, prompt and answer (the longest {int(tokens.max())}): served as if it took them; engines refuse them"
         )
+
+
+def bounded(model: Model, pools: Sequence[PlacedPool], made: Sequence[Pool]) -> Iterator[str]:
+    """Pools in which states of recurrences leave room for fewer sequences than the section allows.
+
+    Args:
+        model: What answers.
+        pools: As they are written.
+        made: As they run.
+    """
+    if model.recurrent is None:
+        return
+    for pool, runs in zip(pools, made, strict=True):
+        if runs.max_sequences < pool.section.max_sequences:
+            yield (
+                f"pool {pool.role}: memory holds the states of {runs.max_sequences} of the {pool.section.max_sequences}"
+                " sequences that `max_sequences` allows, beside keys and values of requests of this length"
+            )
+    if len(pools) > 1:
+        yield "states of recurrences are not counted in what moves between pools: keys and values are"
 
 
 def computed_again(requests: RequestTable, run: Record) -> float:

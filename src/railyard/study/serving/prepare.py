@@ -219,9 +219,7 @@ def service_on(
     joined = networks.clusters[0]
     deaths = replica_deaths(draft, pools, joined) if dies else ()
     with blaming(draft, *place):
-        deployed = deployment(
-            serving, pools, costs, model=model, links=links, hash_tokens=requests.block_tokens, deaths=deaths
-        )
+        deployed = deployment(serving, pools, costs, model=model, links=links, requests=requests, deaths=deaths)
     return ServingJob(
         variant, serving, model, joined, networks, pools, costs, software, deployed, requests, assumptions, deaths
     )

@@ -27,6 +27,7 @@ from railyard.measure.utilization import StepWork, utilization
 from railyard.result.step import TimeShare
 from railyard.result.training import CommunicationFigures, LayoutRow, MemoryFigures, MemoryStage, StorageFigures
 from railyard.result.variants.training import TrainingVariant
+from railyard.study.estimates import estimates
 from railyard.study.training.collectives import collective_rows
 from railyard.study.training.deaths import sentences
 from railyard.study.training.hash_seeds import hashes
@@ -151,6 +152,7 @@ def measure(simulated: Simulated) -> MeasuredTraining:
             *([] if price is None else price.notes()),
             *_straddling(job),
             *notes_of(job.cluster),
+            *estimates(job.training.model),
             *storage_warnings(job, loading, saved, step_s, cost.jct),
         ),
         digest=str(timeline.meta["digest"]),

@@ -183,6 +183,7 @@ def apart_cost(
         joule_per_kv_token=0.5 * MEMORY * limits[0] * each,
         kv_bytes_per_token=float(token_bytes(one.rows)[0]),
         kv_capacity_tokens=one.cache_tokens,
+        state_tokens=one.state_tokens,
         weight_bytes=one.weight_bytes + other.weight_bytes,
         overlapped_per_kv_token_s=slopes * each / m / layers,
         overlapped_s=np.maximum(iteration - constants, 0.0),
@@ -241,7 +242,7 @@ def check_fit(one: Half, other: Half) -> None:
     Raises:
         InputError: With the table why, and the nearest that fits.
     """
-    if one.cache_tokens < _LEAST_CONTEXT:
+    if one.cache_tokens - one.state_tokens < _LEAST_CONTEXT:
         raise _refused(
             one, "attention", [(tp, one.side.layout.dp_attention) for tp in (1, 2, 4, 8, 16, 32, 64)], _LEAST_CONTEXT
         )

@@ -16,7 +16,7 @@ import numpy as np
 from railyard.errors import InputError
 from railyard.workload.serving.columns import Deployments
 from railyard.workload.serving.iteration import IterationLoad, late_s, launches_s, parts
-from railyard.workload.serving.memory import cache_tokens, rank_table, token_bytes, weight_bytes
+from railyard.workload.serving.memory import cache_tokens, rank_table, state_tokens, token_bytes, weight_bytes
 from railyard.workload.serving.power import BUSY, IDLE, MEMORY, math_j
 from railyard.workload.serving.scale_out import scale_out
 from railyard.workload.serving.slopes import slopes
@@ -59,7 +59,8 @@ class IterationCost:
         joule_per_token: More for each token (math); ...
         joule_per_kv_token: ... each cached token that is read.
         kv_bytes_per_token: Of one token, once, as it is moved between replicas.
-        kv_capacity_tokens: Cached tokens that the replica holds.
+        kv_capacity_tokens: Cached tokens that the replica holds, beside no states of recurrences.
+        state_tokens: Cached tokens in whose room the states of one sequence lie; 0 without recurrences.
         weight_bytes: Of the whole replica.
         scale_out_bytes_per_token: Of its own collectives over its NICs, all of these together; 0: they stay inside.
         scale_out_bps: Rate at which `network_s` has them sent.
@@ -87,6 +88,7 @@ class IterationCost:
     kv_bytes_per_token: float
     kv_capacity_tokens: float
     weight_bytes: float
+    state_tokens: float = field(default=0.0, kw_only=True)
     scale_out_bytes_per_token: float = field(default=0.0, kw_only=True)
     scale_out_bps: float = field(default=0.0, kw_only=True)
     scale_out_slack_s: Floats = field(default_factory=lambda: np.zeros(0), kw_only=True)
@@ -188,6 +190,7 @@ def iteration_costs(
         "joule_per_kv_token": 0.5 * MEMORY * limit * ranks * each.kv_token_s,
         "kv_bytes_per_token": token_bytes(rows),
         "kv_capacity_tokens": cache_tokens(rows) * layout.cp,
+        "state_tokens": state_tokens(rows) * layout.cp,
         "weight_bytes": weight_bytes(rows) * ranks,
     }
     found = []
@@ -266,7 +269,8 @@ def check_fit(model: Model, layout: ServingLayout, machine: Machine, context: in
     """
 
     def fits(tried: ServingLayout) -> bool:
-        return float(cache_tokens(Deployments.of((model, tried, machine)))[0]) * tried.cp >= context
+        rows = Deployments.of((model, tried, machine))
+        return float((cache_tokens(rows) - state_tokens(rows))[0]) * tried.cp >= context
 
     if fits(layout):
         return

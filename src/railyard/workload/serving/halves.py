@@ -14,7 +14,7 @@ import numpy as np
 
 from railyard.workload.serving.columns import Deployments
 from railyard.workload.serving.iteration import IterationLoad, parts
-from railyard.workload.serving.memory import cache_tokens, rank_table, weight_bytes
+from railyard.workload.serving.memory import cache_tokens, rank_table, state_tokens, weight_bytes
 from railyard.workload.serving.power import math_j
 from railyard.workload.serving.slopes import slopes
 from railyard.workload.serving.software import columns
@@ -150,6 +150,11 @@ class Half:
     def cache_tokens(self) -> float:
         """Cached tokens that fit; for the FFN half more than zero where its weights fit."""
         return float(cache_tokens(self.rows)[0])
+
+    @property
+    def state_tokens(self) -> float:
+        """Cached tokens in whose room the states of one sequence lie."""
+        return float(state_tokens(self.rows)[0])
 
     def table(self) -> str:
         """What a rank holds."""

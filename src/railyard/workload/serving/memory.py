@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.workload.serving.iteration import cache_bytes
+from railyard.workload.serving.iteration import cache_bytes, state_bytes
 
 if TYPE_CHECKING:
     from railyard.model.columns import F
@@ -83,11 +84,61 @@ def cache_tokens(
         tokens: Of an iteration at most; the engines' default when None.
         most: Sequences at most; the same.
     """
-    model, layout = deployments.model, deployments.layout
     used = weight_bytes(deployments) + workspace_bytes(deployments, tokens, most)
     free = deployments.device.memory_bytes * share - used
-    each = cache_bytes(deployments) * model.layers * (1.0 - model.windowed_cache) / layout.pp
-    return np.maximum(free, 0.0) / np.maximum(each, 1.0) * layout.dp
+    return np.maximum(free, 0.0) / _token_bytes_of_rank(deployments) * deployments.layout.dp
+
+
+def state_tokens(deployments: Deployments) -> F:
+    """Cached tokens in whose room the states of one sequence lie: `cache_tokens` must hold both; 0 without recurrences.
+
+    A sequence has its states, of its convolutions too, from its admission to its end, however long it is.
+    """
+    states = state_bytes(deployments) * deployments.model.layers / deployments.layout.pp
+    return states / _token_bytes_of_rank(deployments)
+
+
+def _token_bytes_of_rank(deployments: Deployments) -> F:
+    """Cached bytes of one token on one rank; at least one, so that a model without attention has room for states."""
+    model = deployments.model
+    each = cache_bytes(deployments) * model.layers * (1.0 - model.windowed_cache) / deployments.layout.pp
+    return np.maximum(each, 1.0)
+
+
+@dataclass(frozen=True)
+class Room:
+    """How the memory of a replica is divided between tokens and the states of sequences.
+
+    Attributes:
+        tokens: Cached tokens that fit beside the states of that many sequences.
+        sequences: At most.
+    """
+
+    tokens: float
+    sequences: int
+
+
+def divide(capacity: float, state: float, lengths: F, *, context: float, most: int) -> Room:
+    """Divides a replica's memory, so that tokens x their bytes + sequences x their states' bytes fit.
+
+    Engines reserve states beside the cache (SGLang, `max_mamba_cache_size`) or take both from one pool (vLLM's hybrid
+    cache manager). The division here is the one that a common pool has at the mean: as many sequences as fit with
+    `context` tokens each. Of the requests that fit at all, the longest still does.
+
+    Args:
+        capacity: Cached tokens that fit without any state.
+        state: Cached tokens in whose room the states of one sequence lie.
+        lengths: Tokens of each request, prompt and answer.
+        context: Cached tokens of a sequence that runs, in the mean.
+        most: Sequences at most, as the engine is set.
+    """
+    if state <= 0.0:
+        return Room(capacity, most)
+    fitting = lengths[lengths + state <= capacity]
+    longest = float(fitting.max()) if len(fitting) else 0.0
+    bound = min(capacity / (state + max(context, 1.0)), (capacity - longest) / state)
+    running = min(most, max(int(bound), 1))
+    return Room(max(capacity - running * state, 0.0), running)
 
 
 def sequences(deployments: Deployments, context: F, limit: F | float = np.inf) -> F:
@@ -96,7 +147,7 @@ def sequences(deployments: Deployments, context: F, limit: F | float = np.inf) -
     A replica that is known to run although its weights leave no room here is one whose engine takes more memory than
     usual, or whose label is wrong; then nothing is known but the limit.
     """
-    fitting = np.floor(cache_tokens(deployments) / np.maximum(context, 1.0))
+    fitting = np.floor(cache_tokens(deployments) / np.maximum(context + state_tokens(deployments), 1.0))
     return np.minimum(np.where(fitting < 1.0, np.inf, fitting), limit)
 
 
@@ -109,10 +160,13 @@ def rank_table(deployments: Deployments, context: int = 0) -> str:
     """
     model, layout = deployments.model, deployments.layout
     usable = deployments.device.memory_bytes[0] * MEMORY_SHARE
-    cache = (context * cache_bytes(deployments) * model.layers / layout.pp / layout.cp)[0]
+    layers = model.layers / layout.pp
+    cache = (context * cache_bytes(deployments) * layers / layout.cp)[0]
+    states = (state_bytes(deployments) * layers)[0]
     return (
         f"of one rank: weights {weight_bytes(deployments)[0] / _GIB:.1f} GiB,"
         f" workspace {workspace_bytes(deployments)[0] / _GIB:.1f} GiB"
         + (f", cache of one sequence of {context} tokens {cache / _GIB:.2f} GiB" if context else "")
+        + (f", states of one sequence {states / _GIB:.3f} GiB" if states else "")
         + f"; {usable / _GIB:.1f} GiB may be used"
     )
