@@ -52,6 +52,17 @@ PUBLISHED = {
     "gpt-oss-120b": 116_829_156_672,
     "yi-34b": 34_388_917_248,
     "llama-nemotron-super-49b": 49_867_145_216,
+    "bloom": 176_247_271_424,
+    "bloom-560m": 559_214_592,
+    "chatglm2-6b": 6_243_584_000,
+    "ernie-4.5-0.3b": 360_748_032,
+    "exaone-3-7.8b": 7_818_448_896,
+    "granite-3-1b-a400m": 1_334_628_352,
+    "granite-3.1-2b": 2_533_531_648,
+    "internlm2-7b": 7_737_708_544,
+    "mamba-130m": 129_135_360,
+    "olmoe-1b-7b": 6_919_161_856,
+    "starcoder": 15_517_456_384,
     "qwen3-vl-2b": 2_127_532_032,
     "qwen3-vl-30b": 31_070_754_032,
 }
@@ -69,7 +80,20 @@ NAMED = {
     "deepseek-v3": (671.0, 37.6),
     "qwen3-235b-a22b": (235.1, 22.2),
 }
-# Hybrids, sparse attention, layers of different shape: model cards and reports, rounded as they are.
+# As cards and papers print them, in billions, total and active: met to half of the last digit.
+ROUNDED = {
+    "dbrx": ("132", "36", "model card"),
+    "falcon-mamba-7b": ("7.27", "7.27", "arXiv 2410.05355"),
+    "jamba-1.5-mini": ("52", "12", "model card"),
+    "minicpm3-4b": ("4", "4", "model card"),
+    "opt-6.7b": ("6.7", "6.7", "arXiv 2205.01068"),
+    "phi-3.5-moe": ("42", "6.6", "model card and arXiv 2404.14219"),
+    "starcoder2-3b": ("3", "3", "model card"),
+}
+# Counted here from the files, not published to that precision: the cards say 7B of both, which is no check.
+OURS = {"baichuan2-7b": 7_505_973_248, "hunyuan-mt-7b": 7_504_932_864}
+# Hybrids, sparse attention, layers of different shape. The figures are counted here; the words have the publisher's,
+# and `CARDS` holds ours to them.
 UNLIKE = {
     "deepseek-v3.2": (671.0, 38.4, "model card, 671B; active with the index, 37B without it and the input table"),
     "deepseek-v4-flash": (284.0, 13.8, "model card, 284B, 13B active without the input table's 0.5"),
@@ -86,6 +110,76 @@ UNLIKE = {
     "qwen3.5-122b": (122.6, 9.8, "model card, 122B, 10B active"),
     "qwen3.5-397b": (397.0, 17.3, "model card, 397B, 17B active"),
 }
+
+
+# Of `UNLIKE`: total and active as the cards print them, in billions, and how far a count may be from each: cards leave
+# out what the words of `UNLIKE` name (input tables, indices, towers), or round.
+CARDS = {
+    "deepseek-v3.2": (671, 37, 0.0015, 0.045),
+    "deepseek-v4-flash": (284, 13, 0.002, 0.07),
+    "gemma-4-26b-a4b": (25.2, 3.8, 0.025, 0.01),
+    "glm-5": (744, 40, 0.001, 0.05),
+    "kimi-k2.5": (1040, 32.6, 0.013, 0.01),
+    "minimax-m2.5": (230, 10, 0.006, 0.11),
+    "mimo-7b": (7, 7, 0.09, 0.09),
+    "nemotron-3-nano": (31.6, 3.6, 0.002, 0.01),
+    "nemotron-3-super": (120.6, 12.7, 0.001, 0.01),
+    "nemotron-h-56b": (56, 56, 0.006, 0.006),
+    "qwen3.5-27b": (27, 27, 0.016, 0.005),
+    "qwen3.5-35b": (35, 3, 0.004, 0.16),
+    "qwen3.5-122b": (122, 10, 0.006, 0.03),
+    "qwen3.5-397b": (397, 17, 0.001, 0.025),
+}
+
+
+@pytest.mark.parametrize(("name", "card"), CARDS.items())
+def test_our_counts_are_near_the_cards(name, card):
+    model = hf_config.read(DATA / name)
+    assert model.parameters() / 1e9 == pytest.approx(card[0], rel=card[2])
+    assert model.active_parameters() / 1e9 == pytest.approx(card[1], rel=card[3])
+
+
+@pytest.mark.parametrize(("name", "printed"), ROUNDED.items())
+def test_the_count_rounds_to_what_is_printed(name, printed):
+    model = hf_config.read(DATA / name)
+    for count, text in ((model.parameters(), printed[0]), (model.active_parameters(), printed[1])):
+        digits = len(text.partition(".")[2])
+        assert f"{count / 1e9:.{digits}f}" == text
+
+
+@pytest.mark.parametrize(("name", "total"), OURS.items())
+def test_counts_of_our_own_stay(name, total):
+    assert hf_config.read(DATA / name).parameters() == total
+
+
+@pytest.mark.parametrize(
+    ("old", "changes", "like"),
+    [
+        ("falcon-7b", {"model_type": "RefinedWebModel", "new_decoder_architecture": "gone"}, "falcon-7b"),
+        ("falcon-40b", {"model_type": "RefinedWeb", "new_decoder_architecture": "gone"}, "falcon-40b"),
+    ],
+)
+def test_falcons_of_2023_are_read_under_their_first_names(tmp_path, old, changes, like):
+    read = hf_config.read(written(tmp_path, given_config(old, **changes)))
+    assert read.parameters() == hf_config.read(DATA / like).parameters()
+    assert read.kv_heads == hf_config.read(DATA / like).kv_heads
+
+
+def test_phi_moe_has_biases_where_its_file_says():
+    """LayerNorms have biases whatever it says; attention and the head as their keys do."""
+    model = hf_config.read(DATA / "phi-3.5-moe")
+    biases = 32 * (4096 + 1024 + 1024 + 4096) + 32_064 + 65 * 4096
+    assert model.parameters() == 41_872_527_360 + biases
+
+
+def test_the_first_states_of_mamba_and_jamba():
+    """Twice the width in channels, 16 states each, three of four taps kept."""
+    mamba, jamba = (hf_config.read(DATA / name) for name in ("mamba-130m", "jamba-1.5-mini"))
+    assert (mamba.recurrent.state_elements, mamba.recurrent.conv) == (1536 * 16, 3 * 1536)
+    assert (jamba.recurrent.state_elements, jamba.recurrent.conv) == (8192 * 16, 3 * 8192)
+    kinds = [(kind.mixer, kind.feed, kind.layers) for kind in jamba.kinds]
+    assert sum(layers for mixer, _, layers in kinds if mixer == "attention") == 4
+    assert sum(layers for _, feed, layers in kinds if feed == "experts") == 16
 
 
 @pytest.mark.parametrize(("name", "figures"), UNLIKE.items())

@@ -37,7 +37,17 @@ def mistral(config: ConfigFile) -> Fields:
     return base(config) | {"sliding_window": config.optional_count("sliding_window")}
 
 
-@register("mixtral", "phimoe")
+@register("phimoe")
+def phi_moe(config: ConfigFile) -> Fields:
+    """Phi 3.5 MoE: Mixtral with biases on attention, norms and the output projection."""
+    return mixtral(config) | {
+        "norm": "layer",
+        "attention_bias": bias(config),
+        "head_bias": config.flag("lm_head_bias", default=False),
+    }
+
+
+@register("mixtral")
 def mixtral(config: ConfigFile) -> Fields:
     """Experts in every layer, each of the width that a dense model calls `intermediate_size`."""
     fields = mistral(config)
@@ -231,11 +241,14 @@ def gpt2(config: ConfigFile) -> Fields:
     }
 
 
-@register("falcon")
+@register("falcon", "RefinedWebModel", "RefinedWeb")
 def falcon(config: ConfigFile) -> Fields:
-    """Falcon: few key-value heads; the newer ones normalise attention and MLP separately."""
+    """Falcon: few key-value heads; the newer ones normalise attention and MLP separately.
+
+    Files of 2023 call the first of them `RefinedWebModel` (7B) and the newer ones `RefinedWeb` (40B).
+    """
     hidden, heads = config.count("hidden_size", "n_embed"), config.count("num_attention_heads", "n_head")
-    new = config.flag("new_decoder_architecture", default=False)
+    new = config.flag("new_decoder_architecture", default=config.word("model_type") == "RefinedWeb")
     grouped = config.count("num_kv_heads", "n_head_kv", default=heads) if new else 0
     single = 1 if config.flag("multi_query", default=True) else heads
     biased = config.flag("bias", default=False)
