@@ -206,14 +206,24 @@ def _allowed_text(allowed: object) -> str | None:
     return str(allowed)
 
 
+_LOOKS_ALIKE = str.maketrans("oli", "011")
+
+
 def suggest(word: str, allowed: Iterable[str]) -> str | None:
-    """The entry of `allowed` that is spelt most like `word`, or None when nothing comes near."""
+    """The entry of `allowed` that is spelt most like `word`, or None when nothing comes near.
+
+    Where letters alone lead nowhere, those that look like digits count as them: `h1oo` is `h100`.
+    """
     choices = list(allowed)
     lowered = {choice.lower(): choice for choice in choices}
     if word.lower() in lowered:
         return lowered[word.lower()]
     near = difflib.get_close_matches(word.lower(), list(lowered), n=1, cutoff=0.6)
-    return lowered[near[0]] if near else None
+    if near:
+        return lowered[near[0]]
+    alike = {choice.lower().translate(_LOOKS_ALIKE): choice for choice in reversed(choices)}
+    near = difflib.get_close_matches(word.lower().translate(_LOOKS_ALIKE), list(alike), n=1, cutoff=0.6)
+    return alike[near[0]] if near else None
 
 
 def did_you_mean(word: str, allowed: Iterable[str]) -> str | None:

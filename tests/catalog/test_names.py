@@ -203,3 +203,28 @@ def test_no_entry_is_read_before_it_is_asked_for(monkeypatch):
     assert read == ["h200-sxm", "h100-sxm"], "the entry and what it extends"
     fresh.accelerator("h200-sxm")
     assert len(read) == 2
+
+
+@pytest.mark.parametrize(("word", "near"), [("h1oo", "H100"), ("rtx-4O9O", "rtx-4090"), ("lama-3-8b", "llama-3-8b")])
+def test_the_nearest_name_is_said_though_letters_look_like_digits(word, near):
+    with pytest.raises(InputError) as caught:
+        CATALOG.find(word)
+    assert f"did you mean `{near}`?" in str(caught.value)
+
+
+def test_nothing_near_is_no_suggestion():
+    with pytest.raises(InputError) as caught:
+        CATALOG.find("qqqqqqqq")
+    assert "did you mean" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [("h100", "`dgx-h100` or `hgx-h100`"), ("b200", "`dgx-b200` or `hgx-b200`")],
+)
+def test_a_part_of_a_name_is_no_vendors_alias(word, near):
+    """By letters alone the nearest server to `h100` was one operator's, `OCI H100`."""
+    with pytest.raises(InputError) as caught:
+        CATALOG.server(word)
+    assert f"did you mean {near}?" in str(caught.value)
+    assert "OCI" not in str(caught.value.problems[0].hint)

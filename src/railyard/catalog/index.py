@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+_MOST_NEAR = 3
 _BETWEEN = re.compile(r"[^a-z0-9.+]+")
 
 
@@ -68,7 +69,17 @@ class NameIndex:
         return [*self._spellings, *self._extra_spellings, *self._files]
 
     def suggestion(self, word: str) -> str | None:
-        """A hint with the nearest spelling; None when nothing comes near."""
+        """A hint with the nearest spelling; None when nothing comes near.
+
+        A word that is a part of names (`h100` of `hgx-h100`) stands for those with the fewest other parts: spelt most
+        like it may be one vendor's alias.
+        """
+        key = key_of(word)
+        parted = {name: name.split("-") for name in self.names()}
+        having = {name: len(parts) for name, parts in parted.items() if key in parts}
+        near = [f"`{name}`" for name, parts in having.items() if parts == min(having.values())]
+        if near:
+            return f"did you mean {' or '.join(near[:_MOST_NEAR])}?"
         return did_you_mean(word, self.spellings())
 
     def aliases(self) -> list[tuple[str, str]]:
