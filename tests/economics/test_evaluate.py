@@ -175,6 +175,7 @@ def result(evaluated, machine, spent):
         "topology": topology_picture(machine, use.load).plain(),
         "storage": {"data": None, "checkpoint": None},
         "collectives": [],
+        "model_error": [],
         "warnings": [],
         "digest": "x",
     }
