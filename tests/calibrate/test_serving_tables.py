@@ -58,7 +58,7 @@ def test_rows_as_shipped_move_nothing(tmp_path):
     rows = rows_of(tables.read(truth(tmp_path))[1], KNOWN)
     found = fitted(loop_of(rows), profile("vllm", rows[0].device))
     assert np.array(found.values) == pytest.approx(np.array(found.before), rel=1e-3)
-    assert found.seconds[1, 0] == pytest.approx(loop_of(rows).told_s[0], rel=1e-3)
+    assert found.seconds[1, 0] == pytest.approx(loop_of(rows).measured_s[0], rel=1e-3)
 
 
 @pytest.mark.parametrize(

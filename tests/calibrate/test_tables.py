@@ -69,7 +69,7 @@ def test_constants_that_made_the_steps_are_found(tmp_path):
     assert all(abs(row.before / row.measured - 1) > 0.04 for row in found.rows)
     for one in found.constants:
         assert one.low < one.value < one.high
-        assert 0.05 <= one.told <= 1.0
+        assert 0.05 <= one.settled <= 1.0
 
 
 def test_what_is_written_is_what_is_read(tmp_path):

@@ -21,7 +21,7 @@ class Bench:
     def took_ps(self, graph: object, task: int, slicing: Slicing) -> int:
         return (FULL_PS if slicing.factor == 1 else IN_SLICE_PS)[task]
 
-    def whole_ps(self, graph: object, task: int, slicing: Slicing) -> float:
+    def full_ps(self, graph: object, task: int, slicing: Slicing) -> float:
         return FULL_PS[task] + 1000 * (slicing.factor - 1)
 
 

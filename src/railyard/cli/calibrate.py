@@ -177,7 +177,7 @@ def _constants_table(found: Calibrated) -> None:
     table = Table(("constant", "of", "shipped", "yours", "+-", "told by your rows"), right=(2, 3, 4, 5))
     for one in found.constants:
         spread = (one.high - one.low) / (2.0 * one.value)
-        table.add(one.name, one.of, f"{one.before:.4g}", f"{one.value:.4g}", percent(spread), percent(one.told))
+        table.add(one.name, one.of, f"{one.before:.4g}", f"{one.value:.4g}", percent(spread), percent(one.settled))
     table.print()
 
 

@@ -48,7 +48,7 @@ class Constant:
         before: What Railyard ships.
         value: Most likely after the measurements.
         low, high: One standard deviation of what is known of it now, about the value.
-        told: Share of what was open before that the measurements settled: 0, they say nothing; 1, they say all.
+        settled: Share of what was open before that the measurements settled: 0, they say nothing; 1, they say all.
     """
 
     of: str
@@ -57,7 +57,7 @@ class Constant:
     value: float
     low: float
     high: float
-    told: float
+    settled: float
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 SPREAD = 0.03
 """What one user's measurements of loads leave: nightly runs of one recipe differ by 2 to 4 %."""
 # Constants that say less than this of what was open stay as they are in what is written.
-_TOLD = 0.05
+_SETTLED = 0.05
 # Of drafts, of pools apart and of the closed form alone, a closed loop of one replica says nothing.
 _SILENT = ("acceptance", "split_wave_share", "skew")
 
@@ -52,7 +52,7 @@ def calibrate(source: Source, catalog: Catalog) -> Calibrated:
         those = [row for row in rows if (row.software, row.device.name) == (engine, name)]
         found = fitted(loop_of(those), profile(engine, those[0].device))
         of = [_constant(f"{engine}.{name}", one) for one in zip(*found.by_constant, strict=True)]
-        kept = [one for one in of if one.told >= _TOLD]
+        kept = [one for one in of if one.settled >= _SETTLED]
         moved += kept
         judged += _judged(those, found)
         values = {one.name: one.value for one in kept}
@@ -64,8 +64,8 @@ def calibrate(source: Source, catalog: Catalog) -> Calibrated:
 
 
 def _constant(of: str, one: tuple[str, float, float, float, float]) -> Constant:
-    name, before, value, width, told = one
-    return Constant(of, name, before, value, value * math.exp(-width), value * math.exp(width), told)
+    name, before, value, width, settled = one
+    return Constant(of, name, before, value, value * math.exp(-width), value * math.exp(width), settled)
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,13 @@ class Loop:
     Attributes:
         replicas: Rows.
         demand: Rows as long.
-        told_s: [2, row], seconds a token and to the first one; 0 where not measured.
+        measured_s: [2, row], seconds a token and to the first one; 0 where not measured.
         queue: [2, row], by what the closed form is to be multiplied where an engine's schedule is known better; 1 else.
     """
 
     replicas: Deployments
     demand: ServingDemand
-    told_s: F
+    measured_s: F
     queue: F
 
     def seconds(self, known: ServingSoftwareColumns) -> F:
@@ -100,8 +100,8 @@ def loop_of(rows: Sequence[ServedRow]) -> Loop:
     none, one = np.zeros_like(users), np.ones_like(users)
     room = sequences(replicas, prompt + output / 2.0, most * replicas.layout.dp)
     demand = ServingDemand(users, none, prompt, output, room, none, one, np.full_like(users, np.inf), none)
-    told = np.array([[row.tpot_s for row in rows], [row.ttft_s for row in rows]])
-    return Loop(replicas, demand, told, np.ones_like(told))
+    measured = np.array([[row.tpot_s for row in rows], [row.ttft_s for row in rows]])
+    return Loop(replicas, demand, measured, np.ones_like(measured))
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class FittedLoop:
     """Constants of one engine on one device.
 
     Attributes:
-        names, before, values, width, told: Of each constant: shipped, most likely, one standard deviation of the
+        names, before, values, width, settled: Of each constant: shipped, most likely, one standard deviation of the
             logarithm, share of what was open that the rows settled.
         seconds: [3, 2, row]: as shipped, with these constants, and each row without itself.
     """
@@ -118,13 +118,13 @@ class FittedLoop:
     before: tuple[float, ...]
     values: tuple[float, ...]
     width: tuple[float, ...]
-    told: tuple[float, ...]
+    settled: tuple[float, ...]
     seconds: F
 
     @property
     def by_constant(self) -> tuple[tuple[object, ...], ...]:
         """The columns of a constant."""
-        return self.names, self.before, self.values, self.width, self.told
+        return self.names, self.before, self.values, self.width, self.settled
 
 
 def fitted(loop: Loop, shipped: ServingSoftware) -> FittedLoop:
@@ -137,12 +137,12 @@ def fitted(loop: Loop, shipped: ServingSoftware) -> FittedLoop:
     names = tuple(name for name in CONSTANTS if name not in _SILENT)
     before = np.array([getattr(shipped, name) for name in names])
     prior = prior_of(names, before)
-    asked = np.flatnonzero(loop.told_s.ravel() > 0)
+    asked = np.flatnonzero(loop.measured_s.ravel() > 0)
     at = posterior(_misses(loop, shipped, names, asked), prior, SPREAD)
     moved = np.exp(at.at)
-    shape = loop.told_s.shape
-    left_out = np.full(loop.told_s.size, np.nan)
-    left_out[asked] = loop.told_s.ravel()[asked] * np.exp(at.left_out)
+    shape = loop.measured_s.shape
+    left_out = np.full(loop.measured_s.size, np.nan)
+    left_out[asked] = loop.measured_s.ravel()[asked] * np.exp(at.left_out)
     seconds = [loop.seconds(_with(loop, shipped, names, each)) for each in (before, moved)]
     return FittedLoop(
         names,
@@ -167,26 +167,26 @@ def prior_of(names: Sequence[str], before: F) -> Prior:
 
 
 def _misses(loop: Loop, shipped: ServingSoftware, names: Sequence[str], asked: NDArray[np.int64]) -> Callable[[F], F]:
-    told = loop.told_s.ravel()[asked]
+    measured = loop.measured_s.ravel()[asked]
 
     def misses(logs: F) -> F:
         found = loop.seconds(_with(loop, shipped, names, np.exp(logs))).ravel()[asked]
-        return np.log(found / told)
+        return np.log(found / measured)
 
     return misses
 
 
 def _with(loop: Loop, shipped: ServingSoftware, names: Sequence[str], values: F) -> ServingSoftwareColumns:
     changed: dict[str, Any] = dict(zip(names, values.tolist(), strict=True))
-    return columns([replace(shipped, **changed)] * loop.told_s.shape[1])
+    return columns([replace(shipped, **changed)] * loop.measured_s.shape[1])
 
 
 def _judged(rows: Sequence[ServedRow], found: FittedLoop) -> list[Judged]:
     judged = []
     for number, row in enumerate(rows):
         for metric, name in enumerate(("TPOT", "TTFT")):
-            told = (row.tpot_s, row.ttft_s)[metric]
-            if told:
+            measured = (row.tpot_s, row.ttft_s)[metric]
+            if measured:
                 before, after, left_out = (float(each[metric, number]) for each in found.seconds)
-                judged.append(Judged(row.line, f"{row.name} {name}", told, before, after, left_out))
+                judged.append(Judged(row.line, f"{row.name} {name}", measured, before, after, left_out))
     return judged

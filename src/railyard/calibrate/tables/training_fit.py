@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SPREAD = 0.02
 """What one user's measurements of steps leave: runs that were repeated differ by 1 to 2 %."""
 # Constants that say less than this of what was open stay as they are in what is written.
-_TOLD = 0.05
+_SETTLED = 0.05
 
 
 def calibrate(source: Source, catalog: Catalog) -> Calibrated:
@@ -49,7 +49,7 @@ def calibrate(source: Source, catalog: Catalog) -> Calibrated:
         constants += found
         judged += rows
     judged.sort(key=lambda row: row.line)
-    moved = tuple(one for one in constants if one.told >= _TOLD)
+    moved = tuple(one for one in constants if one.settled >= _SETTLED)
     use = "`software: {constants: FILE}` in a scenario's training section"
     return Calibrated("training", "s", moved, tuple(judged), written(moved, source), use)
 
@@ -60,9 +60,9 @@ def _of_profile(key: str, steps: Sequence[Step]) -> tuple[list[Constant], list[J
     found = fitted(jobs, measured)
     after, before = predicted(jobs, found.values), predicted(jobs, {})
     constants = [
-        Constant(key, name, start, value, low=value * math.exp(-width), high=value * math.exp(width), told=told)
-        for (name, value), start, width, told in zip(
-            found.values.items(), found.before, found.width, found.told, strict=True
+        Constant(key, name, start, value, low=value * math.exp(-width), high=value * math.exp(width), settled=settled)
+        for (name, value), start, width, settled in zip(
+            found.values.items(), found.before, found.width, found.settled, strict=True
         )
     ]
     left_out = measured * np.exp(found.left_out)
@@ -79,14 +79,14 @@ class Fitted:
         values: By field of `SoftwareProfile`.
         before: What the profile ships, in the order of `values`.
         width: One standard deviation of the logarithm of each.
-        told: Share of what was open that the steps settled, of each.
+        settled: Share of what was open that the steps settled, of each.
         left_out: log(predicted / measured) of each step, with the constants of all others.
     """
 
     values: Mapping[str, float]
     before: tuple[float, ...]
     width: tuple[float, ...]
-    told: tuple[float, ...]
+    settled: tuple[float, ...]
     left_out: F
 
 
@@ -115,7 +115,7 @@ def fitted(jobs: Sequence[tuple[Training, Machine]], measured_s: F, *, apart: bo
         values=dict(zip(names, (float(f"{value:.4g}") for value in np.exp(found.at)), strict=True)),
         before=before,
         width=tuple(found.width.tolist()),
-        told=tuple((1.0 - (found.width / width) ** 2).tolist()),
+        settled=tuple((1.0 - (found.width / width) ** 2).tolist()),
         left_out=found.left_out,
     )
 

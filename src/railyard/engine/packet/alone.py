@@ -46,7 +46,7 @@ class IdleNetwork:
         """How long a task of a graph takes by itself."""
         return self._ran(graph, task, slicing)[0]
 
-    def whole_ps(self, graph: TaskGraph, task: int, slicing: Slicing) -> float:
+    def full_ps(self, graph: TaskGraph, task: int, slicing: Slicing) -> float:
         """How long it would take unsliced, by a slice of it and what the estimate says that this slice adds."""
         took_ps, surplus_ps = self._ran(graph, task, slicing)
         return slicing.factor * (took_ps - surplus_ps)
@@ -110,5 +110,5 @@ def measured(  # noqa: PLR0917
         task = int(block.tasks[0])
         full = replace(slicing, factor=thinner, coarser=1.0)
         took_ps = bench.took_ps(lowering.graph, task, slicing)
-        out[at] = replace(block, surplus_ps=took_ps - bench.whole_ps(lowering.graph, task, full) / slicing.factor)
+        out[at] = replace(block, surplus_ps=took_ps - bench.full_ps(lowering.graph, task, full) / slicing.factor)
     return out

@@ -85,13 +85,13 @@ def _appended(lowered: LoweredTraffic, parts: list[Burst], labels: tuple[str, ..
         need=np.concatenate([traffic.need, np.zeros(more, np.int32)]),
         delay_ps=np.concatenate([traffic.delay_ps, np.zeros(more, np.int64)]),
         klass=np.concatenate([traffic.klass, repeated([part.klass for part in parts], np.uint8)]),
-        path_key=_own_paths(traffic, more),
+        path_key=_background_paths(traffic, more),
     )
     label_of = np.concatenate([lowered.label_of, repeated([labels.index(part.word) for part in parts], np.int32)])
     return replace(lowered, traffic=grown, label_of=label_of, labels=labels)
 
 
-def _own_paths(traffic: Traffic, more: int) -> NDArray[np.uint32] | None:
+def _background_paths(traffic: Traffic, more: int) -> NDArray[np.uint32] | None:
     """Keys of the paths with those of so many flows more, each of which is a connection of its own."""
     if traffic.path_key is None:
         return None

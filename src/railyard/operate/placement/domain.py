@@ -45,8 +45,8 @@ def _next(free: Free, count: NDArray[np.int32], wanted: int) -> int:
     size = free.tree.size[-1]
     fitting = np.flatnonzero(count >= wanted)
     if len(fitting):
-        whole = count[fitting] == size[fitting]
-        return int(fitting[np.lexsort((fitting, count[fitting], whole & (count[fitting] > wanted)))[0]])
+        intact = count[fitting] == size[fitting]
+        return int(fitting[np.lexsort((fitting, count[fitting], intact & (count[fitting] > wanted)))[0]])
     idle = np.flatnonzero((count == size) & (count > 0))
     candidates = idle if len(idle) else np.flatnonzero(count > 0)
     near = _idle_near(free, count, candidates)

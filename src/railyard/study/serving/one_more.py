@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from railyard.measure.serving.objective import Objective
     from railyard.measure.serving.served import Served
-    from railyard.result.serving import ModelServing
+    from railyard.result.serving import ServingFigures
     from railyard.study.serving.measuring import MeasuredServing
     from railyard.study.serving.placing import PlacedPool
     from railyard.study.serving.prepare import ServingJob
@@ -32,7 +32,7 @@ QUEUED = 0.5
 _POOLS = "workload.serving.pools"
 
 
-def is_worth(serving: ModelServing) -> bool:
+def is_worth(serving: ServingFigures) -> bool:
     """Whether requests are late, or wait so long for a replica that one more could matter."""
     parts = serving.ttft_parts.get("p99")
     late = serving.slo.attainment < serving.slo.target
