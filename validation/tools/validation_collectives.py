@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.calibrate.nccl.rows import MIB
 from railyard_validation import page as validation
 from railyard_validation.collectives import left_out as left
-from railyard_validation.collectives.compare import MIB, CollectivesReport, spread, validate_collectives
+from railyard_validation.collectives.compare import CollectivesReport, spread, validate_collectives
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from railyard.calibrate.nccl.rows import CollectiveResult
     from railyard.catalog import Catalog
-    from railyard_validation.collectives.compare import CollectiveResult
 
 CLASSES = {"time": ("below 1 MiB", "12 %"), "busbw": ("from 1 MiB", "8 %")}
 LEAD = """**With the whole operator (all logs of its systems) left out of every fit, half of the rows are within

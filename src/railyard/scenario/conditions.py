@@ -30,6 +30,10 @@ class CollectivesSection(Section):
         default=None,
         description="Channels to a neighbour through each NIC; left out: as many as the library opens.",
     )
+    constants: Text | None = Field(
+        default=None,
+        description="File of the library's constants that `railyard calibrate runs` wrote, relative to the scenario.",
+    )
     launch: Time = Field(default=0, description="Added to every invocation of a collective by the host.")
     network_overhead: Time = Field(
         default=0, description="Added to every step through a NIC by a virtualized or socket-based stack."

@@ -66,6 +66,8 @@ def _files(draft: Draft) -> dict[str, Path]:
         files[workload.trace.file] = draft.folder / workload.trace.file
     if workload.pipeline is not None:
         files |= _files_of_stages(draft, workload.pipeline)
+    if draft.scenario.collectives.constants is not None:
+        files[draft.scenario.collectives.constants] = draft.folder / draft.scenario.collectives.constants
     if draft.scenario.catalog is not None:
         files[draft.scenario.catalog] = draft.folder / draft.scenario.catalog
     return files

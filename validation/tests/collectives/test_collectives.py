@@ -12,11 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard import catalog
+from railyard.calibrate.nccl import log as nccl_log
+from railyard.calibrate.nccl import log_tables as nccl_tables
+from railyard.calibrate.nccl.log import bus_factor, collective_of, parse
+from railyard.calibrate.nccl.machine import stated_nics
+from railyard.calibrate.nccl.rows import validate_log
 from railyard.errors import InputError
-from railyard_validation.collectives import nccl_log, nccl_tables
-from railyard_validation.collectives.compare import spread, validate_collectives, validate_log
-from railyard_validation.collectives.machine import stated_nics
-from railyard_validation.collectives.nccl_log import bus_factor, collective_of, parse
+from railyard_validation.collectives.compare import spread, validate_collectives
 
 LOGS = Path(__file__).parents[2] / "data" / "nccl"
 TOP = """## name: test

@@ -9,15 +9,17 @@ import numpy as np
 import pytest
 
 from railyard import catalog
+from railyard.calibrate.nccl import health
+from railyard.calibrate.nccl import log as nccl_log
+from railyard.calibrate.nccl.constants import CONSTANTS, Constants
+from railyard.calibrate.nccl.launch import BARE_METAL, CLOUD, PYTHON, Launch, launch_of
+from railyard.calibrate.nccl.log import Block, parse
+from railyard.calibrate.nccl.rows import validate_log
 from railyard.cli import guard
 from railyard.collective.measured import MEASURED
 from railyard.errors import InputError
-from railyard_validation.collectives import health, nccl_log
 from railyard_validation.collectives import left_out as left
-from railyard_validation.collectives.compare import validate_collectives, validate_log
-from railyard_validation.collectives.constants import CONSTANTS, Constants
-from railyard_validation.collectives.launch import BARE_METAL, CLOUD, PYTHON, Launch, launch_of
-from railyard_validation.collectives.nccl_log import Block, parse
+from railyard_validation.collectives.compare import validate_collectives
 
 LEFT_OUT = Path(__file__).resolve().parents[2] / "data" / "nccl" / "left_out.csv"
 COLUMNS = "#  size   count  type  redop  root  time  algbw  busbw #wrong  time  algbw  busbw #wrong"
@@ -162,13 +164,34 @@ def test_constants_left_out_come_back(tmp_path, known):
     assert again.x == pytest.approx(without.x, abs=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("operator,constant\n", "lacks the column value"),
+        ("operator,constant,value\nOCI,host_chanel_us,1\n", "did you mean `host_channel_us`"),
+        ("operator,constant,value\nOCI,host_channel_us,-1\n", "is not a number from"),
+        ("operator,constant,value\nOCI,host_channel_us,nan\n", "is not a number from"),
+        ("operator,constant,value\n,host_channel_us,1\n", "the cell is empty"),
+        ("operator,constant,value\nOCI,host_channel_us,1,2\n", "4 cells under 3 columns"),
+        ("operator,constant,value\nOCI,host_channel_us,1\nOCI,host_channel_us,2\n", "stands twice"),
+    ],
+)
+def test_the_table_of_fits_is_read_strictly(tmp_path, lines, words):
+    path = tmp_path / "left_out.csv"
+    path.write_text(lines, "utf-8")
+    with pytest.raises(InputError) as caught:
+        left.read(path)
+    assert words in str(caught.value)
+    assert "left_out.csv" in str(caught.value)
+
+
 def test_a_table_without_a_constant_is_refused(tmp_path):
     path = tmp_path / "left_out.csv"
     path.write_text("operator,constant,value\nOCI,host_channel_us,0.2\n")
     with pytest.raises(InputError, match="constant of OCI is missing"):
         left.read(path)
     path.write_text("operator,constant,value\nOCI,host_channel_us,much\n")
-    with pytest.raises(InputError, match="no fitted constant"):
+    with pytest.raises(InputError, match=r"`much` is not a number(.|\n)*left_out.csv:2"):
         left.read(path)
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 HUBER = 2.0
 """Spreads from which on a miss counts linearly."""
-_STEP = 1e-3
+STEP = 1e-3
 _ROUNDS = 12
 _SETTLED = 0.02
 # Steps that are tried when a whole one overshoots: each half of the one before.
@@ -66,6 +66,7 @@ def posterior(
     *,
     weight: F | None = None,
     groups: Sequence[str] | None = None,
+    step: float = STEP,
 ) -> Posterior:
     """The constants that measurements leave most likely, how sure they are, and what they are without each group.
 
@@ -75,11 +76,12 @@ def posterior(
         spread: Relative error that measurement and missing detail leave.
         weight: Of each row; one for all when None.
         groups: Of each row, such as its source; each row by itself when None.
+        step: By which a logarithm is moved for its slope: more than what rounding in the model hides.
     """
     start = misses(prior.at)
     counted = np.ones(len(start)) if weight is None else weight
     names = [str(row) for row in range(len(start))] if groups is None else list(groups)
-    at, slopes = _most_likely(misses, prior, spread, counted, prior.at)
+    at, slopes = _most_likely(misses, prior, spread, counted, prior.at, step=step)
     weights = counted * _weights(misses(at), spread)
     curvature = (slopes * weights[:, None]).T @ slopes / spread**2 + np.diag(prior.width**-2.0)
     left_out, without = np.full(len(start), np.nan), {}
@@ -91,7 +93,14 @@ def posterior(
 
 
 def _most_likely(
-    misses: Callable[[F], F], prior: Prior, spread: float, rows: F, start: F, *, near: F | None = None
+    misses: Callable[[F], F],
+    prior: Prior,
+    spread: float,
+    rows: F,
+    start: F,
+    *,
+    near: F | None = None,
+    step: float = STEP,
 ) -> tuple[F, F]:
     """Where the sum is least, counting rows by their weight, and the slopes of the misses there.
 
@@ -104,13 +113,13 @@ def _most_likely(
         return float(rows @ rowed + np.sum(((x - prior.at) / prior.width) ** 2))
 
     at, last = start, cost(start)
-    slopes = slopes_of(misses, at) if near is None else near
+    slopes = slopes_of(misses, at, step) if near is None else near
     for _ in range(_ROUNDS):
         miss = misses(at)
         weight = rows * _weights(miss, spread) / spread**2
         curvature = (slopes * weight[:, None]).T @ slopes + np.diag(prior.width**-2.0)
-        step = -np.linalg.solve(curvature, slopes.T @ (weight * miss) + (at - prior.at) / prior.width**2)
-        tried = [np.clip(at + step / 2.0**halving, prior.low, prior.high) for halving in range(_HALVINGS)]
+        move = -np.linalg.solve(curvature, slopes.T @ (weight * miss) + (at - prior.at) / prior.width**2)
+        tried = [np.clip(at + move / 2.0**halving, prior.low, prior.high) for halving in range(_HALVINGS)]
         better = next((x for x in tried if cost(x) < last), None)
         if better is None:
             break
@@ -119,7 +128,7 @@ def _most_likely(
         if settled:
             break
         if moved > 0.3 and near is None:
-            slopes = slopes_of(misses, at)
+            slopes = slopes_of(misses, at, step)
     return at, slopes
 
 
@@ -127,7 +136,7 @@ def _weights(miss: F, spread: float) -> F:
     return np.minimum(1.0, HUBER * spread / np.maximum(np.abs(miss), 1e-12))
 
 
-def slopes_of(misses: Callable[[F], F], at: F) -> F:
+def slopes_of(misses: Callable[[F], F], at: F, step: float = STEP) -> F:
     """Derivatives of the misses, [row, constant], by steps that are greater than what rounding in a model hides."""
     there = misses(at)
-    return np.stack([(misses(at + _STEP * unit) - there) / _STEP for unit in np.eye(len(at))], axis=1)
+    return np.stack([(misses(at + step * unit) - there) / step for unit in np.eye(len(at))], axis=1)

@@ -125,7 +125,7 @@ def _shared(variant: Variant, memo: Memo, engine: str | None) -> Shared:
     key = [scenario.catalog, dump(scenario.cluster)]
     machine = memo.get("cluster", key, partial(compose.cluster_of, draft, catalog))
     with blaming(draft, "collectives"):
-        policy = policy_of(scenario.collectives)
+        policy = policy_of(scenario.collectives, draft.folder)
     placements = _placements(draft, machine)
     tenants = tuple(
         _tenant(variant, number, machine.part(_seen(scenario.jobs[number], placement, machine)), placement, memo)

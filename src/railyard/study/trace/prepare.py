@@ -97,7 +97,7 @@ def _job(variant: Variant, memo: Memo, engine: str | None) -> PreparedTrace:
     with blaming(draft, *PLACE):
         placement = placement_of(trace.ranks, cluster, scenario.trace.ranks_per_server)
     with blaming(draft, "collectives"):
-        policy = policy_of(scenario.collectives)
+        policy = policy_of(scenario.collectives, draft.folder)
     with blaming(draft, "economics"):
         assumptions = Assumptions.from_catalog(catalog, scenario.economics.given())
     faults = faults_of(draft)

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from railyard.collective.calibrated import read_constants
+from railyard.collective.measured import MEASURED
 from railyard.collective.policy import CollectivePolicy
 from railyard.engine import Jitter, Stall
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from railyard.scenario.conditions import CollectivesSection, JitterSection
     from railyard.workload.training.jitter import JitterLaw
 
 
-def policy_of(section: CollectivesSection) -> CollectivePolicy:
+def policy_of(section: CollectivesSection, folder: Path) -> CollectivePolicy:
     """What is fixed about collectives.
 
+    Args:
+        section: As written.
+        folder: Where the scenario lies, from which its file of constants is found.
+
     Raises:
-        InputError: It names an algorithm that is unknown or does not do that kind.
+        InputError: It names an algorithm that is unknown or does not do that kind, or its constants cannot be read.
     """
+    measured = MEASURED if section.constants is None else read_constants(folder / section.constants)
     return CollectivePolicy(
+        measured=measured,
         algorithm=dict(section.algorithm),
         protocol=dict(section.protocol),
         selector=section.selector,

@@ -215,7 +215,7 @@ def prepared(
     with blaming(draft, "workload", "training", "model"):
         model = compose.model_of(draft.folder, scenario.training.model, catalog)
     with blaming(draft, "collectives"):
-        policy = policy_of(scenario.collectives)
+        policy = policy_of(scenario.collectives, draft.folder)
     with blaming(draft, "economics"):
         assumptions = Assumptions.from_catalog(catalog, scenario.economics.given())
     ready, graphs = engine_of(draft, cluster, name), Graphs()

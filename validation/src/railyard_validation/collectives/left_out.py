@@ -9,21 +9,22 @@ its prior.
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.calibrate.nccl import log as nccl_log
+from railyard.calibrate.nccl.constants import CONSTANTS as MEASURED
+from railyard.calibrate.nccl.constants import Constants
+from railyard.calibrate.nccl.health import listed_as_odd, number_of, operator_of
+from railyard.calibrate.nccl.priors import CONSTANTS, STEP, constants_of
+from railyard.calibrate.nccl.rows import validate_log
 from railyard.collective import model_error
 from railyard.errors import InputError
-from railyard_validation.collectives import nccl_log
-from railyard_validation.collectives.compare import spread, validate_log
-from railyard_validation.collectives.constants import CONSTANTS as MEASURED
-from railyard_validation.collectives.constants import Constants
-from railyard_validation.collectives.health import listed_as_odd, number_of, operator_of
+from railyard_validation.collectives.compare import spread
+from railyard_validation.csv_rows import Column, checked, read_rows
 from railyard_validation.robust import Priors, Rows, minimise
 
 if TYPE_CHECKING:
@@ -32,19 +33,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from railyard.calibrate.nccl.log import NcclLog
+    from railyard.calibrate.nccl.rows import CollectiveResult
     from railyard.catalog import Catalog
-    from railyard_validation.collectives.compare import CollectiveResult
-    from railyard_validation.collectives.nccl_log import NcclLog
+    from railyard_validation.csv_rows import Cells
 
     F = NDArray[np.float64]
 
-KIB = 1 << 10
 COLUMNS = ("operator", "constant", "value")
+_CELLS = {"constant": Column(words=tuple(one.name for one in CONSTANTS)), "value": Column(low=1e-9)}
 LEAST_OPERATORS = 2
 """A band of fewer operators would say how alike one's machines are."""
-
-STEP = 0.05
-"""By which the logarithm of a constant is moved for its slope; a protocol's change of size is no slope."""
 
 ROWS_OF_LOG = 10
 """A log's sizes and halves share its machine and its day: together they weigh as so many rows at most."""
@@ -53,59 +52,6 @@ MISS = Rows(spread=0.1, huber=2.0)
 ITERATIONS = 40
 PRECISION = 1e-4
 
-
-@dataclass(frozen=True)
-class Constant:
-    """One constant that is read off logs.
-
-    Attributes:
-        name: Field of `Constants`, or of its `library`.
-        prior: What it would be had nobody measured it.
-        spread: One standard deviation of the prior's logarithm.
-        source: Where the prior comes from.
-        most: Largest value.
-    """
-
-    name: str
-    prior: float
-    spread: float
-    source: str
-    most: float = np.inf
-
-    def get(self, constants: Constants) -> float:
-        """Its value among these."""
-        return float(attrgetter(self.name)(constants))
-
-    def put(self, constants: Constants, value: float) -> Constants:
-        """These with another value of it."""
-        field = self.name.removeprefix("library.")
-        changed: Any = {field: value}
-        if field == self.name:
-            return replace(constants, **changed)
-        return replace(constants, library=replace(constants.library, **changed))
-
-
-CONSTANTS = (
-    Constant("host_channel_us", 0.1, 1.0, "guess: a work item of some hundred bytes over PCIe"),
-    Constant("host_peer_us", 1.0, 0.5, "guess: a quarter of a kernel's launch"),
-    Constant("python_us", 25.0, 0.5, "guess: calls of PyTorch's dispatcher are tens of us"),
-    Constant("python_events_us", 8.4, 0.5, "two events, each queued as a kernel is (nccl-tests, issue 123)"),
-    Constant("efa_us", 3.0, 0.5, "20 us a step in AWS' tuner (aws-ofi-nccl), less proxy and path"),
-    Constant("tcpx_efficiency", 0.8, 0.3, "guess: kernel TCP", 1.0),
-    Constant("tcpx_idle_us", 100.0, 1.5, "guess: a sleeping thread"),
-    Constant("put_start_us", 25.0, 0.7, "guess: as a call whose launch nothing hides"),
-    Constant("library.ampere_hop", 1.0, 0.5, "NCCL's constant"),
-    Constant("library.blackwell_hop", 8.5 / 4.5, 0.15, "LL kernels of a domain in NCCL 2.31"),
-    Constant("library.peer_us", 0.4, 0.5, "NCCL's constant for one more peer of CollNetDirect"),
-    Constant("library.rccl_peer_us", 0.4, 1.0, "NCCL's constant for one more peer of CollNetDirect"),
-    Constant("library.peer_share", 0.92, 0.05, "NCCL's share of kernels that do two things at once", 1.0),
-    Constant("library.switch_share", 0.85, 0.1, "NCCL's efficiency of in-switch reduction", 1.0),
-    Constant("library.switch_sync_us", 3.4, 0.5, "NCCL's step of Simple"),
-    Constant("library.mesh_share", 0.94, 0.02, "330 of 350 GB/s (MI300X) and 409 of 430 (MI355X), published", 1.0),
-    Constant("library.channel_gbs", 20.0, 0.2, "NCCL's speed of a channel and link"),
-    Constant("library.fill_bytes", 256.0 * KIB, 0.7, "NCCL's slice of grouped sends is half of 512 KiB"),
-)
-"""Every constant of times that is read off published logs."""
 
 PRIORS = Priors(
     at=np.log([constant.prior for constant in CONSTANTS]),
@@ -234,14 +180,6 @@ class Logs:
         )
 
 
-def constants_of(x: F) -> Constants:
-    """The constants of these logarithms."""
-    found = MEASURED
-    for constant, value in zip(CONSTANTS, np.exp(x), strict=True):
-        found = constant.put(found, float(value))
-    return found
-
-
 def left_out(known: Logs) -> Iterator[LeftOut]:
     """Every operator of some logs, judged without its own."""
     for operator in known.operators:
@@ -320,15 +258,13 @@ def read(path: Path) -> list[FittedWithout]:
     """The fitted constants that `write` wrote.
 
     Raises:
-        InputError: The file lacks a constant of an operator, or holds no number where one belongs.
+        InputError: The file lacks a column or a constant of an operator, or a cell holds what its column may not.
     """
     found: dict[str, dict[str, float]] = {}
-    with path.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            try:
-                found.setdefault(row["operator"], {})[row["constant"]] = float(row["value"])
-            except (KeyError, TypeError, ValueError):
-                raise InputError("no fitted constant", file=path, found=str(row), allowed=",".join(COLUMNS)) from None
+    for operator, name, value in read_rows(path, COLUMNS, _fitted):
+        if name in found.setdefault(operator, {}):
+            raise InputError(f"{name} of {operator} stands twice", file=path, key=name)
+        found[operator][name] = value
     fits = []
     for operator, values in found.items():
         lacking = [constant.name for constant in CONSTANTS if constant.name not in values]
@@ -336,6 +272,14 @@ def read(path: Path) -> list[FittedWithout]:
             raise InputError(f"a constant of {operator} is missing", file=path, key=lacking[0])
         fits.append(FittedWithout(operator, np.log([values[constant.name] for constant in CONSTANTS])))
     return fits
+
+
+def _fitted(cells: Cells, line: int, header: list[str]) -> tuple[str, str, float]:
+    text = checked(cells, line, header, _CELLS)
+    absent = [name for name in COLUMNS if name not in text]
+    if absent:
+        raise InputError("the cell is empty", line=line, key=absent[0])
+    return text["operator"], text["constant"], float(text["value"])
 
 
 def healthy_rows(log: NcclLog, catalog: Catalog, known: Constants) -> list[CollectiveResult]:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard import catalog
+from railyard.calibrate.nccl.constants import CONSTANTS
+from railyard.calibrate.nccl.log import bus_factor
+from railyard.calibrate.nccl.machine import Setting
+from railyard.calibrate.nccl.rows import predict
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.topology import RailOptimized
 from railyard.collective import CollectivePolicy
-from railyard_validation.collectives.compare import predict
-from railyard_validation.collectives.constants import CONSTANTS
-from railyard_validation.collectives.machine import Setting
-from railyard_validation.collectives.nccl_log import bus_factor
 from railyard_validation.fabric.figure import Case, Row, figure
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard import catalog
+from railyard.calibrate.nccl.machine import Setting
+from railyard.calibrate.nccl.rows import predict
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.topology import LeafSpine
 from railyard.collective import CollectivePolicy
 from railyard.engine.packet import PacketNetwork, Settings, Traffic, leaf_spine, run
-from railyard_validation.collectives.compare import predict
-from railyard_validation.collectives.machine import Setting
 from railyard_validation.fabric.figure import Case, Row, figure
 from railyard_validation.fabric.packets import ELEPHANT_BYTES, RATE_BPS, wire_ps
 

@@ -8,17 +8,17 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from railyard import cluster as clusters
+from railyard.calibrate.nccl.constants import CONSTANTS, Constants
+from railyard.calibrate.nccl.launch import Launch, launch_of
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
 from railyard.collective import CollectivePolicy
 from railyard.collective.machine import machine_of
 from railyard.errors import InputError
-from railyard_validation.collectives.constants import CONSTANTS, Constants
-from railyard_validation.collectives.launch import Launch, launch_of
 
 if TYPE_CHECKING:
+    from railyard.calibrate.nccl.log import Block, NcclLog
     from railyard.catalog import Catalog, Server
     from railyard.cluster import Cluster
-    from railyard_validation.collectives.nccl_log import Block, NcclLog
 
 _GENERIC = re.compile(r"\w+ (?:server|tray)")
 """Aliases of the servers that stand for an accelerator when a log names only that: `H100 server`, `GB200 tray`."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard_validation.collectives.nccl_log import NcclLog
+    from railyard.calibrate.nccl.log import NcclLog
 
 _WORDS = (
     (r"\buntuned\b|\bno tuning\b|\bdefault settings\b", "untuned, as its header says"),

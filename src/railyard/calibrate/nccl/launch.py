@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard_validation.collectives.constants import CONSTANTS, HOST_GPU_US, Constants
+from railyard.calibrate.nccl.constants import CONSTANTS, HOST_GPU_US, Constants
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard_validation.collectives.nccl_log import Block, NcclLog
+    from railyard.calibrate.nccl.log import Block, NcclLog
 
 BARE_METAL, CLOUD, PYTHON = "bare metal", "cloud", "Python"
 CLASSES = (BARE_METAL, CLOUD, PYTHON)

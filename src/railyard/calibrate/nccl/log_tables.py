@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from railyard_validation.collectives.nccl_log import Block, Malformed, Measurement, NcclLog, bus_factor, collective_of
+from railyard.calibrate.nccl.log import Block, Malformed, Measurement, NcclLog, bus_factor, collective_of
 
 _SIZE = re.compile(r"^\s*([\d.,]+)\s*(B|KiB|KB|MiB|MB|GiB|GB)\s*$", re.IGNORECASE)
 _SCALE = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
