@@ -117,8 +117,8 @@ def _alone(flow, cluster, work, ranks):
 def _together(flow, cluster, classes, ranks, alone):
     counts = [math.ceil(20 * max(alone) / one) for one in alone]
     together = [
-        Job(work.steps(len(where), count), where, start_ps=round(number * PHASE % 1 * own * 1e12), name=str(number))
-        for number, (work, where, count, own) in enumerate(zip(classes, ranks, counts, alone, strict=True))
+        Job(work.steps(len(where), count), where, start_ps=round(number * PHASE % 1 * step_s * 1e12), name=str(number))
+        for number, (work, where, count, step_s) in enumerate(zip(classes, ranks, counts, alone, strict=True))
     ]
     record = flow.simulate(together, cluster)
     last = min(record.of(number).end_ps.max() for number in range(len(together)))

@@ -162,13 +162,13 @@ def test_forecast_of_the_cuts_of_a_history():
         later = np.count_nonzero(known.start >= cut) / (174 - cut) * 7
         inside.append(found.low <= later <= found.high)
     assert sum(inside) >= 7
-    whole = forecasts.forecast(known)
-    assert 11 < whole.mean < 17
-    assert whole.high / whole.low < 4
-    assert 25 < whole.repair_p50_h < 45
-    assert 200 < whole.repair_p90_h < 420
-    assert 8 < whole.out_mean < 13
-    assert 20 < whole.out_p95 < 32
+    found = forecasts.forecast(known)
+    assert 11 < found.mean < 17
+    assert found.high / found.low < 4
+    assert 25 < found.repair_p50_h < 45
+    assert 200 < found.repair_p90_h < 420
+    assert 8 < found.out_mean < 13
+    assert 20 < found.out_p95 < 32
 
 
 def test_repair_times_count_who_is_still_away():

@@ -50,8 +50,8 @@ def test_a_run_goes_on_from_any_state(tmp_path):
         failures={"profile": "rsc1", "scale": 100.0}, queue={"discipline": "fair-share"}, recovery={"spares": 1}
     )
     prepared = prepare(expand(draft)[0])
-    whole = prepared.operation()
-    assert whole.run()
+    straight = prepared.operation()
+    assert straight.run()
     for moments in (3, 150, 700):
         first = prepared.operation()
         assert not first.run(moments)
@@ -59,11 +59,11 @@ def test_a_run_goes_on_from_any_state(tmp_path):
         second = prepared.operation()
         assert saving.load(second, tmp_path / "state.npz")
         assert second.run()
-        assert second.ledger.allocations == whole.ledger.allocations
-        assert second.ledger.series == whole.ledger.series
-        assert second.ledger.faults == whole.ledger.faults
-        assert second.state.spent == whole.state.spent
-        assert second.ledger.nodes == whole.ledger.nodes
+        assert second.ledger.allocations == straight.ledger.allocations
+        assert second.ledger.series == straight.ledger.series
+        assert second.ledger.faults == straight.ledger.faults
+        assert second.state.spent == straight.state.spent
+        assert second.ledger.nodes == straight.ledger.nodes
 
 
 def test_states_of_other_runs_are_left_alone_and_broken_ones_refused(tmp_path):

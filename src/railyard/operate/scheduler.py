@@ -201,10 +201,10 @@ class Scheduler:
     def _freed(self, job: int, each: int, room: dict[int, int]) -> int:
         """Nodes that have room for `each` once a job is gone and had not before; `room` is kept up."""
         state, gained = self.state, 0
-        held, up = state.each[job], state.free.up
+        freed, up = state.each[job], state.free.up
         for node in state.placed[job].tolist():
             before = room.get(node, int(state.free.room[node]))
-            after = before + held if up[node] else before
+            after = before + freed if up[node] else before
             room[node] = after
             gained += before < each <= after
         return gained

@@ -122,9 +122,9 @@ class State:
         self.free.take(nodes, self.each[job])
         for node in nodes.tolist():
             self.jobs_of_node[node].append(job)
-        held = len(nodes) * self.each[job]
-        self.busy += held
-        self.used[self.tenant[job]] += held
+        had = len(nodes) * self.each[job]
+        self.busy += had
+        self.used[self.tenant[job]] += had
         self.status[job] = RUNNING
         self.waiting -= 1
         self.attempts[job] += 1
@@ -143,9 +143,9 @@ class State:
         self.free.give(nodes, self.each[job])
         for node in nodes.tolist():
             self.jobs_of_node[node].remove(job)
-        held = len(nodes) * self.each[job]
-        self.busy -= held
-        self.used[self.tenant[job]] -= held
+        had = len(nodes) * self.each[job]
+        self.busy -= had
+        self.used[self.tenant[job]] -= had
         del self.ends[bisect_left(self.ends, (self.promise.pop(job), job))]
         self.version[job] += 1
         return nodes
@@ -156,30 +156,30 @@ class State:
         if now == since:
             return
         self.since_us[job] = now
-        held, spent = self.held(job), self.spent[job]
-        self._use(self.tenant[job], held * (now - since))
+        had, spent = self.held(job), self.spent[job]
+        self._use(self.tenant[job], had * (now - since))
         setup = min(now, max(self.ready_us[job], since)) - since
-        spent[1] += setup * held
+        spent[1] += setup * had
         wall = now - since - setup
         if self.hung[job]:
-            spent[5] += wall * held
+            spent[5] += wall * had
             return
         done = min(wall * self.pace_ppm(job) // PPM, self.left_us(job))
         self.done_us[job] += done
-        self._split(job, wall * held, done * self.accelerators[job])
+        self._split(job, wall * had, done * self.accelerators[job])
 
     def _split(self, job: int, total: int, work: int) -> None:
         """What of a job's time was work, and what of the rest neighbours, stragglers and checkpoints cost."""
         spent = self.spent[job]
-        beside = total - total * self.contention_ppm[job] // PPM
-        slow = (total - beside) - (total - beside) * self.straggler_ppm[job] // PPM
+        shared = total - total * self.contention_ppm[job] // PPM
+        slow = (total - shared) - (total - shared) * self.straggler_ppm[job] // PPM
         rest = total - work
-        beside = min(beside, rest)
-        slow = min(slow, rest - beside)
+        shared = min(shared, rest)
+        slow = min(slow, rest - shared)
         spent[0] += work
-        spent[2] += beside
+        spent[2] += shared
         spent[3] += slow
-        spent[4] += rest - beside - slow
+        spent[4] += rest - shared - slow
 
     def exchange(self, job: int, nodes: NDArray[np.int32]) -> None:
         """Gives a running job other nodes in place of some or all of its nodes, or fewer."""

@@ -166,15 +166,15 @@ def _tenants(
     fair = finish_time_fairness(run, jobs)
     found = {}
     for number, name in enumerate(run.jobs.tenants):
-        own = run.jobs.tenant == number
-        had, work = int(spent[own].sum()), int(jobs["work_accelerator_us"][own].sum())
+        theirs = run.jobs.tenant == number
+        had, work = int(spent[theirs].sum()), int(jobs["work_accelerator_us"][theirs].sum())
         row: dict[str, Any] = {
-            "jobs": int(own.sum()),
+            "jobs": int(theirs.sum()),
             "accelerator_hours": had / HOUR,
             "useful_accelerator_hours": work / HOUR,
-            "queue_s": spread((jobs["start_us"] - jobs["submit_us"])[own & (jobs["start_us"] >= 0)] / SECOND),
-            "jct_s": spread((jobs["end_us"] - jobs["submit_us"])[own & done] / SECOND),
-            "finish_time_fairness": spread(fair[own & done]),
+            "queue_s": spread((jobs["start_us"] - jobs["submit_us"])[theirs & (jobs["start_us"] >= 0)] / SECOND),
+            "jct_s": spread((jobs["end_us"] - jobs["submit_us"])[theirs & done] / SECOND),
+            "finish_time_fairness": spread(fair[theirs & done]),
         }
         if usd_per_h is not None and work:
             share = had / max(int(spent.sum()), 1)

@@ -143,15 +143,15 @@ class Neighbours:
             return PPM
         alone = [self._step_alone(one) for one in pattern]
         last = STEPS * alone[0] * 1.5 + max(alone)
-        counts = [STEPS, *(math.ceil(last * 1.3 / own) for own in alone[1:])]
+        counts = [STEPS, *(math.ceil(last * 1.3 / step_s) for step_s in alone[1:])]
         jobs = [
             Job(
                 self.classes[one.work].steps(len(ranks), count),
                 ranks,
-                start_ps=round(number * PHASE % 1.0 * own * 1e12),
+                start_ps=round(number * PHASE % 1.0 * step_s * 1e12),
                 name=str(number),
             )
-            for number, (one, ranks, count, own) in enumerate(zip(pattern, where, counts, alone, strict=True))
+            for number, (one, ranks, count, step_s) in enumerate(zip(pattern, where, counts, alone, strict=True))
         ]
         self.runs += 1
         record = self._engine.simulate(jobs, self.cluster)

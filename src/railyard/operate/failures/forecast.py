@@ -115,9 +115,9 @@ def deviation(count: NDArray[np.int64], weight: NDArray[np.float64]) -> float:
     residual = count - mean
     variance = float(weight @ residual**2) / mean**2
     pairs = float((weight[1:] * residual[1:]) @ residual[:-1]) / float(weight[1:].sum())
-    own = pairs / mean**2 / variance if variance > 0 else 0.0
+    found = pairs / mean**2 / variance if variance > 0 else 0.0
     known = len(count) / (len(count) + LEAST_WEEKS * 2)
-    correlation = min(max(known * own + (1 - known) * CORRELATION, 0.0), 0.8)
+    correlation = min(max(known * found + (1 - known) * CORRELATION, 0.0), 0.8)
     alike = (1 + correlation) / (1 - correlation)
     seen = float(weight @ weight)
     return float(np.sqrt(max(variance, 1 / mean) * alike * (seen + 1 / len(count))))
