@@ -39,7 +39,7 @@ ROWS_OF_LOG = 10
 SECTION = "collectives"
 LIBRARY = "library."
 # Constants that say less than this of what was open stay as they are in what is written.
-_TOLD = 0.05
+_SETTLED = 0.05
 _TEST = re.compile(r"\b(\w+)_perf\b")
 
 
@@ -140,11 +140,13 @@ def calibrate(source: Source, catalog: Catalog) -> Calibrated:
     constants = []
     for place, index in enumerate(known.felt):
         constant, value, width = CONSTANTS[index], math.exp(found.at[place]), float(found.width[place])
-        told = 1.0 - (width / constant.spread) ** 2
+        settled = 1.0 - (width / constant.spread) ** 2
         bounds = {"low": value * math.exp(-width), "high": value * math.exp(width)}
-        if told >= _TOLD:
+        if settled >= _SETTLED:
             before = math.exp(start[index])
-            constants.append(Constant(_of(constant.name), _short(constant.name), before, value, **bounds, told=told))
+            constants.append(
+                Constant(_of(constant.name), _short(constant.name), before, value, **bounds, settled=settled)
+            )
     columns = (known.measured_us, known.times_us(start), known.times_us(at), known.measured_us * np.exp(found.left_out))
     judged = [
         Judged(row.line, f"{row.collective} {row.bytes} B", *(float(column[number]) for column in columns))
