@@ -131,7 +131,7 @@ specs = st.one_of(
     st.builds(LeafSpine, ratios, maybe, maybe),
     st.builds(ThreeTier, ratios, ratios, maybe, maybe),
     st.builds(FatTree, maybe),
-    st.builds(RailOptimized, ratios, ratios, maybe, maybe),
+    st.builds(RailOptimized, ratios, ratios, maybe, st.integers(0, 9), maybe),
     st.builds(RailOnly, ratios, maybe),
     st.builds(DualPlane, st.integers(0, 4), st.builds(LeafSpine, ratios, maybe)),
     st.builds(Dragonfly, maybe, maybe, maybe),

@@ -12,7 +12,7 @@ from railyard.engine.stalls import drawn, swung
 from railyard.graph import Job, Merged
 from railyard.scenario import load
 from railyard.study.study import prepare
-from railyard.study.training.prepare import Graphs
+from railyard.study.training.graphs import Graphs
 from railyard.workload.training.jitter import Interruption, JitterLaw
 
 

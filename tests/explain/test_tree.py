@@ -13,7 +13,7 @@ from railyard.measure.explain import TimeNode, TimeTree, shared_out
 from railyard.measure.explain_tree import COMMUNICATION, COMPUTATION, HOST, OPTIMIZER, SPREAD, tree_of
 from railyard.scenario import load
 from railyard.study.study import prepare
-from railyard.study.training.prepare import Graphs
+from railyard.study.training.graphs import Graphs
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

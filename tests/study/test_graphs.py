@@ -6,7 +6,7 @@ import numpy as np
 
 from railyard.scenario import load
 from railyard.study.study import prepare
-from railyard.study.training.prepare import Graphs
+from railyard.study.training.graphs import Graphs
 from railyard.workload.training.build import build
 
 FIRST = Path(__file__).parents[2] / "examples" / "first.yaml"

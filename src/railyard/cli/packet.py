@@ -84,8 +84,8 @@ def _write_page(result: Result, path: Path) -> Path:
 
     try:
         write_report(result, path)
-    except OSError as error:
-        raise InputError(f"the file cannot be written: {error.strerror}", file=path, key="--report") from None
+    except InputError as error:
+        raise error.located(key="--report") from None
     return path
 
 

@@ -22,7 +22,7 @@ from railyard.operate.topology_file import formats
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard.operate.stream import Placed
+    from railyard.operate.stream import PlacedJob
     from railyard.operate.tree import NodeTree
 
 
@@ -69,7 +69,7 @@ def _numbers(tree: NodeTree, path: Path) -> np.ndarray[tuple[int], np.dtype[np.i
     return np.array([tree.number[name] for name in names], np.int32)
 
 
-def _print(tree: NodeTree, placed: list[Placed]) -> None:
+def _print(tree: NodeTree, placed: list[PlacedJob]) -> None:
     table = Table(
         ["job", "wanted", *(f"{level}s" for level in tree.levels), "nodes"], right=range(1, 2 + len(tree.levels))
     )

@@ -19,7 +19,7 @@ from railyard.tune.synthesis.search import synthesize as search
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard.tune.synthesis.network import Network
+    from railyard.tune.synthesis.network import LinkNetwork
     from railyard.tune.synthesis.search import Synthesized
 
 
@@ -80,7 +80,7 @@ def _plain(found: Synthesized) -> dict[str, float | int]:
     }
 
 
-def _print(network: Network, found: Synthesized, size_bytes: int) -> None:
+def _print(network: LinkNetwork, found: Synthesized, size_bytes: int) -> None:
     finish = found.schedule.finish_us
     table = Table(["what", "value", "what it means"], right=[1])
     table.add("finish", f"{finish:,.4g} us", "from the start to the last byte at the last rank")
@@ -103,7 +103,7 @@ def _print(network: Network, found: Synthesized, size_bytes: int) -> None:
     table.print()
 
 
-def sends_csv(network: Network, found: Synthesized) -> str:
+def sends_csv(network: LinkNetwork, found: Synthesized) -> str:
     """A row a send, in the order of their starts."""
     rows = ["start_us,arrive_us,source,destination,piece,bytes,reduce"]
     schedule = found.schedule

@@ -55,7 +55,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedJob:
     """What became of a job.
 
     Attributes:
@@ -194,17 +194,17 @@ def _request(row: _Row, tree: NodeTree, number: int) -> Request:
     )
 
 
-def play(steps: list[Step], free: Free, policy: NodePolicy) -> list[Placed]:
+def play(steps: list[Step], free: Free, policy: NodePolicy) -> list[PlacedJob]:
     """Places every job in its turn; one that cannot be placed then gets nothing."""
-    placed: list[Placed] = []
-    live: dict[str, Placed] = {}
+    placed: list[PlacedJob] = []
+    live: dict[str, PlacedJob] = {}
     for step in steps:
         if step.request is None:
             ended = live.pop(step.job)
             if ended.nodes is not None:
                 free.give(ended.nodes, ended.request.each)
             continue
-        found = Placed(step.job, step.request, policy.place(step.request, free), step.line)
+        found = PlacedJob(step.job, step.request, policy.place(step.request, free), step.line)
         if found.nodes is not None:
             free.take(found.nodes, step.request.each)
         placed.append(found)

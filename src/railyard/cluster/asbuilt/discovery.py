@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Device:
+class FoundDevice:
     """A switch, or a port of a host.
 
     Attributes:
@@ -31,7 +31,7 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Cable:
+class FoundCable:
     """A cable, each once; ends are numbers of devices.
 
     Attributes:
@@ -61,8 +61,8 @@ class Discovery:
     """
 
     file: str
-    devices: tuple[Device, ...]
-    cables: tuple[Cable, ...]
+    devices: tuple[FoundDevice, ...]
+    cables: tuple[FoundCable, ...]
     problems: tuple[Problem, ...] = ()
 
     def neighbours(self) -> list[list[int]]:

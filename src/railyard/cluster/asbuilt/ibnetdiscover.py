@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from railyard.cluster.asbuilt.discovery import Cable, Device, Discovery
+from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice
 from railyard.errors import Problem
 
 LANE_BPS = {
@@ -30,7 +30,7 @@ _ATTRIBUTE = re.compile(r"(vendid|devid|sysimgguid|switchguid|caguid|rtguid)=")
 @dataclass
 class _Reading:
     file: str
-    devices: dict[str, Device] = field(default_factory=dict)
+    devices: dict[str, FoundDevice] = field(default_factory=dict)
     ports: list[tuple[str, str, str, str, int, int]] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
@@ -70,14 +70,14 @@ def _device(reading: _Reading, number: int, found: re.Match[str]) -> str:
     return key
 
 
-def _described(kind: str, key: str, description: str, ports: int, line: int) -> Device:
+def _described(kind: str, key: str, description: str, ports: int, line: int) -> FoundDevice:
     if kind == "Switch":
         named = re.fullmatch(r"MF0;([^:;]+):.*", description)
-        return Device(key, named[1] if named else description, "switch", "", ports, line)
+        return FoundDevice(key, named[1] if named else description, "switch", "", ports, line)
     if "Aggregation Node" in description:
-        return Device(key, description, "aggregation", "", ports, line)
+        return FoundDevice(key, description, "aggregation", "", ports, line)
     host, _, part = description.partition(" ")
-    return Device(key, host or key, "host", part, ports, line)
+    return FoundDevice(key, host or key, "host", part, ports, line)
 
 
 def _joined(reading: _Reading) -> Discovery:
@@ -91,7 +91,7 @@ def _joined(reading: _Reading) -> Discovery:
         before = ends.get((pair[0], pair[1]), (rate, line, 0))
         ends[pair[0], pair[1]] = (max(rate, before[0]), before[1], before[2] + 1)
     _once(reading, ends)
-    cables = tuple(Cable(*a, *b, rate, line) for (a, b), (rate, line, _) in ends.items())
+    cables = tuple(FoundCable(*a, *b, rate, line) for (a, b), (rate, line, _) in ends.items())
     return Discovery(reading.file, tuple(reading.devices.values()), cables, tuple(reading.problems))
 
 

@@ -20,9 +20,9 @@ from railyard.scenario import load
 from railyard.study.folder import of_variant
 from railyard.study.study import prepare
 from railyard.study.training.deaths import sorted_out
+from railyard.study.training.graphs import Graphs
 from railyard.study.training.hash_seeds import redrawn
 from railyard.study.training.measuring import economics
-from railyard.study.training.prepare import Graphs, Prepared
 from railyard.study.training.remedies import remedies
 from railyard.study.training.simulate import Simulated
 from railyard.study.training.step_runs import StepRuns
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from railyard.measure.bottleneck import Resource
     from railyard.measure.explain import TimeTree
     from railyard.result.result import Result
+    from railyard.study.training.prepare import Prepared
     from railyard.study.training.remedies import Remedy
 
     Progress = Callable[[str, float], None]

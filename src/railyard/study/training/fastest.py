@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.collective import CollectivePolicy
     from railyard.engine import Engine
-    from railyard.study.training.prepare import Graphs
+    from railyard.study.training.graphs import Graphs
     from railyard.workload.training.spec import Layout, Training
 
 FIRST = 3

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from railyard.fault import Fault
     from railyard.graph import Record, TaskGraph
     from railyard.measure.bottleneck import Resource
-    from railyard.study.training.prepare import Graphs, Prepared
+    from railyard.study.training.graphs import Graphs
+    from railyard.study.training.prepare import Prepared
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,13 @@ from railyard.tune.synthesis.routes import shortest_us
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.tune.synthesis.network import Network
+    from railyard.tune.synthesis.network import LinkNetwork
 
 _MOST_FLOWS = 400_000
 """Variables up to which the program of an all-to-all is solved as one; above, rank by rank."""
 
 
-def lower_bound_us(network: Network, collective: str, size: float) -> float:
+def lower_bound_us(network: LinkNetwork, collective: str, size: float) -> float:
     """Microseconds that every schedule takes at least.
 
     Args:
@@ -38,7 +38,7 @@ def lower_bound_us(network: Network, collective: str, size: float) -> float:
     return max(latency, _into_each(network if collective == "all-gather" else network.reversed(), size))
 
 
-def _across(network: Network, size: float) -> float:
+def _across(network: LinkNetwork, size: float) -> float:
     """The narrowest cut between ranks: that of the least maximum flow from or to one of them."""
     first, *others = network.ranks
     worst = 0.0
@@ -50,7 +50,7 @@ def _across(network: Network, size: float) -> float:
     return worst
 
 
-def _into_each(network: Network, size: float) -> float:
+def _into_each(network: LinkNetwork, size: float) -> float:
     """Every rank has to get what it lacks: the slowest maximum flow from all others to one."""
     part = size / len(network.ranks)
     supply = np.where(network.switch, 0.0, part)
@@ -62,13 +62,13 @@ def _into_each(network: Network, size: float) -> float:
     return worst
 
 
-def _at_the_door(network: Network, rank: int, size: float) -> float:
+def _at_the_door(network: LinkNetwork, rank: int, size: float) -> float:
     """Nothing arrives before the latency of the nearest link has passed."""
     doors = network.target == rank
     return size / float(network.bytes_per_us[doors].sum()) + float(network.latency_us[doors].min())
 
 
-def _all_to_all(network: Network, size: float) -> float:
+def _all_to_all(network: LinkNetwork, size: float) -> float:
     part = size / len(network.ranks) ** 2
     demand = np.zeros((len(network.ranks), network.nodes))
     for row, rank in enumerate(network.ranks):
@@ -79,7 +79,7 @@ def _all_to_all(network: Network, size: float) -> float:
     return max(_least_time(network, row[None, :]) for row in demand)
 
 
-def _least_time(network: Network, demand: NDArray[np.float64]) -> float:
+def _least_time(network: LinkNetwork, demand: NDArray[np.float64]) -> float:
     """The least time in which flows that share the links carry bytes from where there are too many to where they lack.
 
     Args:

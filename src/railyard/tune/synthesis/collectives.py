@@ -16,15 +16,15 @@ from railyard.tune.synthesis.schedule import SendList
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from railyard.tune.synthesis.network import Network
+    from railyard.tune.synthesis.network import LinkNetwork
     from railyard.tune.synthesis.schedule import Sends
 
-    Build = Callable[[Network, float, int, float], Sends]
+    Build = Callable[[LinkNetwork, float, int, float], Sends]
 
 collectives: Registry[Build] = Registry("collective to synthesize")
 
 
-def _all_gather(network: Network, size: float, cut: int, nearness: float) -> Sends:
+def _all_gather(network: LinkNetwork, size: float, cut: int, nearness: float) -> Sends:
     """Each rank's part along trees of its own, in `cut` pieces."""
     piece = size / len(network.ranks) / cut
     router, sends = Router(network, piece, nearness), SendList(piece)
@@ -33,7 +33,7 @@ def _all_gather(network: Network, size: float, cut: int, nearness: float) -> Sen
     return sends.done()
 
 
-def _broadcast(network: Network, links: list[int], piece: int, sends: SendList, first: list[int]) -> None:
+def _broadcast(network: LinkNetwork, links: list[int], piece: int, sends: SendList, first: list[int]) -> None:
     """Sends down a tree; those that leave the root wait for `first`."""
     arrived: dict[int, list[int]] = {}
     for link in links:
@@ -41,7 +41,7 @@ def _broadcast(network: Network, links: list[int], piece: int, sends: SendList, 
         arrived[int(network.target[link])] = [sends.add(link, piece, before)]
 
 
-def _reduce(network: Network, links: list[int], piece: int, sends: SendList) -> list[int]:
+def _reduce(network: LinkNetwork, links: list[int], piece: int, sends: SendList) -> list[int]:
     """Sends up a tree whose links lead to the root, the lowest first; returns those that arrive there."""
     arrived: dict[int, list[int]] = {}
     last: list[int] = []
@@ -52,7 +52,7 @@ def _reduce(network: Network, links: list[int], piece: int, sends: SendList) -> 
     return last
 
 
-def _no_switches(network: Network) -> None:
+def _no_switches(network: LinkNetwork) -> None:
     if network.switch.any():
         raise InputError(
             "a switch of this network would have to add, which it does not",
@@ -61,7 +61,7 @@ def _no_switches(network: Network) -> None:
         )
 
 
-def _reduce_scatter(network: Network, size: float, cut: int, nearness: float) -> Sends:
+def _reduce_scatter(network: LinkNetwork, size: float, cut: int, nearness: float) -> Sends:
     """The trees of an all-gather over the reversed links, upward."""
     _no_switches(network)
     piece = size / len(network.ranks) / cut
@@ -71,7 +71,7 @@ def _reduce_scatter(network: Network, size: float, cut: int, nearness: float) ->
     return sends.done()
 
 
-def _all_reduce(network: Network, size: float, cut: int, nearness: float) -> Sends:
+def _all_reduce(network: LinkNetwork, size: float, cut: int, nearness: float) -> Sends:
     """Each piece up a tree and down another, as soon as it is there."""
     _no_switches(network)
     piece = size / len(network.ranks) / cut
@@ -84,7 +84,7 @@ def _all_reduce(network: Network, size: float, cut: int, nearness: float) -> Sen
     return sends.done()
 
 
-def _all_to_all(network: Network, size: float, cut: int, nearness: float) -> Sends:
+def _all_to_all(network: LinkNetwork, size: float, cut: int, nearness: float) -> Sends:
     """A path for each piece of each pair; what a rank keeps goes nowhere."""
     ranks = network.ranks
     piece = size / len(ranks) ** 2 / cut

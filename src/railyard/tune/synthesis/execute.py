@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from railyard.tune.synthesis.network import Network
+    from railyard.tune.synthesis.network import LinkNetwork
     from railyard.tune.synthesis.schedule import Schedule
 
 _EPSILON = 1e-9
 
 
-def faults(network: Network, schedule: Schedule, collective: str) -> list[str]:
+def faults(network: LinkNetwork, schedule: Schedule, collective: str) -> list[str]:
     """What is wrong with a schedule; nothing for a sound one."""
     return [*_links(schedule, network), *_order(schedule), *_data(schedule, network, collective)]
 
 
-def _links(schedule: Schedule, network: Network) -> list[str]:
+def _links(schedule: Schedule, network: LinkNetwork) -> list[str]:
     """Two sends on a link at a time, or one that is faster than the link."""
     link, start = schedule.sends.link, schedule.start_us
     takes = schedule.sends.piece_bytes / network.bytes_per_us[link]
@@ -39,7 +39,7 @@ def _order(schedule: Schedule) -> list[str]:
     return [f"send {owner[at]} leaves before {sends.after[at]} has arrived" for at in np.flatnonzero(early)[:3]]
 
 
-def _data(schedule: Schedule, network: Network, collective: str) -> list[str]:
+def _data(schedule: Schedule, network: LinkNetwork, collective: str) -> list[str]:
     """Every piece at its end, with every rank's part in it once."""
     ranks = network.ranks
     home = _homes(schedule, network, collective)
@@ -69,7 +69,7 @@ def _data(schedule: Schedule, network: Network, collective: str) -> list[str]:
     return found[:3]
 
 
-def _homes(schedule: Schedule, network: Network, collective: str) -> list[tuple[int, list[int]]]:
+def _homes(schedule: Schedule, network: LinkNetwork, collective: str) -> list[tuple[int, list[int]]]:
     """Where each piece begins (for sums: is to be), and the ranks that want it."""
     ranks, pieces = network.ranks, int(schedule.sends.piece.max()) + 1
     if collective == "all-to-all":

@@ -27,7 +27,7 @@ _LONELY = 3
 
 
 @dataclass(frozen=True, eq=False)
-class Network:
+class LinkNetwork:
     """A network of directed links.
 
     Attributes:
@@ -62,9 +62,9 @@ class Network:
             found[node].append(link)
         return found
 
-    def reversed(self) -> Network:
+    def reversed(self) -> LinkNetwork:
         """The same with every link the other direction."""
-        return Network(self.target, self.source, self.bytes_per_us, self.latency_us, self.switch)
+        return LinkNetwork(self.target, self.source, self.bytes_per_us, self.latency_us, self.switch)
 
 
 def switches_of(source: Sequence[int], target: Sequence[int], nodes: int) -> list[int]:
@@ -89,7 +89,7 @@ def switches_of(source: Sequence[int], target: Sequence[int], nodes: int) -> lis
 
 def read_network(
     path: Path, *, topology: str | None = None, chassis: str | None = None, switches: Sequence[int] | None = None
-) -> Network:
+) -> LinkNetwork:
     """A network from a table of links: source, destination, gb_per_s (decimal GB/s), latency_us.
 
     Args:
@@ -187,7 +187,9 @@ class _Table:
         return value
 
 
-def build(links: Sequence[tuple[int, int, float, float]], switches: Sequence[int] | None, file: str = "") -> Network:
+def build(
+    links: Sequence[tuple[int, int, float, float]], switches: Sequence[int] | None, file: str = ""
+) -> LinkNetwork:
     """A network of (source, destination, GB/s, latency in us) whose nodes are numbered from 0.
 
     Raises:
@@ -203,7 +205,7 @@ def build(links: Sequence[tuple[int, int, float, float]], switches: Sequence[int
     if wrong is not None:
         raise InputError(f"there is no node {wrong}", key="--switches", found=str(wrong), allowed=f"0 to {nodes - 1}")
     mask = np.isin(np.arange(nodes), chosen)
-    network = Network(
+    network = LinkNetwork(
         np.array(source, np.int32),
         np.array(target, np.int32),
         np.array([link[2] for link in links]) * 1e3,
@@ -216,7 +218,7 @@ def build(links: Sequence[tuple[int, int, float, float]], switches: Sequence[int
     return network
 
 
-def _check_joined(network: Network, file: str) -> None:
+def _check_joined(network: LinkNetwork, file: str) -> None:
     for one in (network, network.reversed()):
         seen, queue = {one.ranks[0]}, [one.ranks[0]]
         while queue:

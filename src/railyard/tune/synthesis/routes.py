@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from railyard.tune.synthesis.network import Network
+    from railyard.tune.synthesis.network import LinkNetwork
 
 
 class Router:
@@ -28,7 +28,7 @@ class Router:
         busy_us: What links carry already; it is added to.
     """
 
-    def __init__(self, network: Network, piece: float, nearness: float, busy_us: list[float] | None = None) -> None:
+    def __init__(self, network: LinkNetwork, piece: float, nearness: float, busy_us: list[float] | None = None) -> None:
         self._network = network
         self._nearness = nearness
         self._busy = [0.0] * len(network.source) if busy_us is None else busy_us
@@ -86,7 +86,7 @@ class Router:
         return [link for node, link in above.items() if node in needed]
 
 
-def shortest_us(network: Network) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+def shortest_us(network: LinkNetwork) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
     """float64[ranks, ranks], the least latency from rank to rank in microseconds."""
     found = np.zeros((len(network.ranks), len(network.ranks)))
     late, target = network.latency_us.tolist(), network.target.tolist()

@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.tune.synthesis.network import Network
+    from railyard.tune.synthesis.network import LinkNetwork
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ class Schedule:
         return float(self.arrive_us.max())
 
 
-def timed(network: Network, sends: Sends) -> Schedule:
+def timed(network: LinkNetwork, sends: Sends) -> Schedule:
     """Lets every link send what waits for it, that with the longest way to go first.
 
     Pieces are stored and forwarded: a node passes a piece on when all of it is there. A link is busy for the bytes of a

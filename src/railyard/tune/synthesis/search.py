@@ -13,7 +13,7 @@ from railyard.tune.synthesis.schedule import timed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from railyard.tune.synthesis.network import Network
+    from railyard.tune.synthesis.network import LinkNetwork
     from railyard.tune.synthesis.schedule import Schedule
 
 _CUTS = (1, 2, 4, 8, 16, 32, 64)
@@ -54,7 +54,7 @@ class Synthesized:
 
 
 def synthesize(
-    network: Network,
+    network: LinkNetwork,
     collective: str,
     size: float,
     *,
