@@ -85,7 +85,8 @@ def test_designing_the_network_for_the_job_ends_the_wait():
     assert waits[-1] < 0.05
     assert all(after <= before + 0.005 for before, after in itertools.pairwise(waits))
     busy = [variant["utilization"]["gpu"] for variant in variants]
-    assert busy[-1] > busy[0] + 0.15
+    # WHY not a figure: what GPUs no longer wait for, they work, however long a step takes.
+    assert busy[-1] - busy[0] == pytest.approx(waits[0] - waits[-1], abs=0.005)
     assert variants[-1]["jct"]["seconds"] < 0.8 * variants[0]["jct"]["seconds"]
     assert variants[-1]["cpmt"]["typical"] < variants[0]["cpmt"]["typical"]
     assert all(variant["capex"]["total_usd"]["typical"] > 0 for variant in variants)

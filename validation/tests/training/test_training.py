@@ -14,6 +14,7 @@ from railyard.errors import InputError
 from railyard.workload.training import profiles
 from railyard_validation.training.cases import family
 from railyard_validation.training.compare import validate_training
+from railyard_validation.training.table import COLUMNS
 
 DATA = Path(__file__).parents[2] / "data"
 RUNS = DATA / "training/runs.csv"
@@ -297,8 +298,15 @@ with RUNS.open() as _handle:
         st.sampled_from(["0", "1e400", "-1", "MLA", "MLA(q_lora5)", "inf", "none", "full", "8x400", "unknown"]),
     ),
 )
-def test_any_cell_leaves_a_row_predicted_or_skipped(catalog, tmp_path, *, column, cell):
-    result = single(catalog, changed(tmp_path / "fuzz.csv", **{column: cell}))
+def test_any_cell_leaves_a_row_predicted_or_skipped_or_is_refused_by_its_column(catalog, tmp_path, *, column, cell):
+    path = changed(tmp_path / "fuzz.csv", **{column: cell})
+    written = cell.strip()
+    if written and column in COLUMNS and not COLUMNS[column].holds(written):
+        with pytest.raises(InputError) as caught:
+            validate_training(path, catalog)
+        assert [(problem.file, problem.key) for problem in caught.value.problems] == [(str(path), column)]
+        return
+    result = single(catalog, path)
     assert result.status in {"ok", "skipped"}
     assert result.status == "ok" or result.reason
 
@@ -316,7 +324,7 @@ def test_wrong_rows_are_named_with_their_line_and_the_rest_goes_on(tmp_path, cap
     rows = list(csv.reader(lines[1:6]))
     rows[1][head.index("gpu")] = "A1000-SXM"
     rows[2][head.index("dp")] = "7"
-    rows[3][head.index("layers")] = "many"
+    rows[3][head.index("tp")] = "5"
     path = tmp_path / "wrong.csv"
     with path.open("w", newline="") as handle:
         csv.writer(handle).writerows([head, *rows])
@@ -326,3 +334,12 @@ def test_wrong_rows_are_named_with_their_line_and_the_rest_goes_on(tmp_path, cap
     assert [row["status"] for row in found["rows"]] == ["ok", "skipped", "skipped", "skipped", "ok"]
     for line in (3, 4, 5):
         assert f"line {line}" in printed.err
+
+
+def test_nothing_is_predicted_from_a_table_with_a_wrong_cell(tmp_path, capsys):
+    path = changed(tmp_path / "wrong.csv", layers="many")
+    assert run(["validate", "training", "--table", str(path), "--json"]) == 2
+    printed = capsys.readouterr()
+    assert not printed.out
+    assert "layers: `many` is not an integer from 1 to 4096" in printed.err
+    assert f"{path}:2" in printed.err
