@@ -308,6 +308,40 @@ def trace(
     traces.trace(file, name=format, sort=sort, drop_empty=drop_empty, as_json=json)
 
 
+@app.command(short_help="What traces of a cluster say: utilization, exposed communication, stragglers.")
+def observe(
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="Traces (files, a folder, an archive), or the folder of a run.")
+    ],
+    *,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE.parquet", help="Write the record, for `railyard export`.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Read what a cluster did and print where its time went, in the measures of a simulated run."""
+    from railyard.cli import observe as observing
+
+    observing.observe(path, out=out, as_json=json)
+
+
+@app.command(short_help="Which part of a cluster is to blame, if any.")
+def diagnose(
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="The folder of a run, a record, operations, flight recorder dumps.")
+    ],
+    *,
+    cluster: Annotated[
+        Path | None, typer.Option("--cluster", metavar="FILE", help="A scenario, of which only `cluster` is read.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Name the link, NIC, accelerator, host or rank that makes a cluster slow or hang, or none where none is sure."""
+    from railyard.cli import observe as observing
+
+    observing.diagnose(path, cluster=cluster, as_json=json)
+
+
 @app.command(short_help="Write a commented scenario to start from.")
 def init(file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The file to write.")] = None) -> None:
     """Write a commented scenario to start from, to stdout without FILE."""

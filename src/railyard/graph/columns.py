@@ -88,6 +88,7 @@ ROWS.add(
     "a request through stages; who: the stage, a number among the parts, whose end was the request's, -1 for none",
 )
 ROWS.add("visits", "a request at one stage; who: the request, a row of the record that this is a part of")
+ROWS.add("kernels", "a kernel, copy or communication of a measured trace; who: the rank that it ran on")
 ROWS.add("flows", "a flow between two hosts, or work on one host; who: the host that sends")
 
 COLUMNS: Registry[Column] = Registry("column of a record")
@@ -103,6 +104,9 @@ for _column in (
     ),
     Column("latency_ps", "int64", "The part of `alone_ps` that does not shrink with bandwidth."),
     Column("slowed_ps", "int64", "How much longer a computation took because of communications at the same time."),
+    Column("communicator", "int32", "Of a measured communication, its communicator, a row of `meta.communicators`."),
+    Column("sequence", "int64", "Of a measured communication, its number in its communicator."),
+    Column("stream", "int64", "Of a measured kernel, the stream of its device."),
     Column("flow", "int64", "Number of a flow in its file, from 1 on."),
     Column("line", "int32", "Line of the file that a flow stands in, 0 where there is none."),
     Column("source", "int32", "Host that sends a flow: `who`."),

@@ -79,7 +79,8 @@ class Label:
 
     Attributes:
         phase: forward, backward, weight, recompute, gradient, parameter, optimizer, pipeline, data or checkpoint; of a
-            trace: trace, or host for what the processor beside the accelerator does.
+            trace: trace, or host for what the processor beside the accelerator does; of measured kernels: compute,
+            communication or copy.
         op: The operation in a word or two.
         group: Class of the communicator ("tp", "dp", "pp", "ep", "cp", "edp"), empty for computation.
         layer: Virtual pipeline stage or layer, -1 where neither applies.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FLOWS = 100_000
 """Rows that a trace holds at most: of more, those of processes spread evenly."""
 
-_NAMES = {"tasks": "rank ", "requests": "replica ", "flows": "h"}
+_NAMES = {"tasks": "rank ", "kernels": "rank ", "requests": "replica ", "flows": "h"}
 
 
 def chosen(record: Record) -> NDArray[np.int64]:

@@ -76,12 +76,12 @@ class Operations:
     @property
     def stages(self) -> int:
         """Pipeline stages."""
-        return self.rank.shape[0]
+        return len(self.rank)
 
     @property
     def data_parallel(self) -> int:
         """Data-parallel ranks."""
-        return self.rank.shape[1]
+        return len(self.rank[0])
 
 
 def read_operations(path: Path) -> Operations:

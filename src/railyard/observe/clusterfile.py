@@ -1,0 +1,38 @@
+"""The cluster that a diagnosis is about: the section `cluster` of a scenario, or a file of that section alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard import catalog as catalogs
+from railyard import cluster as clusters
+from railyard.errors import InputError
+from railyard.scenario import load, problems
+from railyard.scenario.cluster import ClusterSection
+from railyard.schema import yaml
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from railyard.cluster import Cluster
+
+
+def cluster_of(path: Path) -> Cluster:
+    """Builds it. Whatever else stands in the file is not read: not its workload, and not its faults.
+
+    Raises:
+        InputError: The file describes no cluster, or one that cannot be built.
+    """
+    tree = yaml.read(path, if_empty="it has a section `cluster`, as a scenario")
+    section = tree.value.get("cluster", tree)
+    written = load.check(section, ClusterSection)
+    try:
+        return clusters.build(written.spec(), _catalog(path, tree), written.arrangement())
+    except InputError as error:
+        raise problems.place(error, section, ()) from None
+
+
+def _catalog(path: Path, tree: yaml.Node) -> catalogs.Catalog:
+    """The catalogue, with the file's entries over it."""
+    extra = tree.value.get("catalog")
+    return catalogs.load() if extra is None else catalogs.load(path.parent / str(extra.value))

@@ -1,0 +1,124 @@
+"""The diagnosis of whatever lies at a path."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.errors import InputError
+from railyard.graph import TaskGraph
+from railyard.observe.diagnosis.verdict import Diagnosis, Suspect
+from railyard.observe.figures import record_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from railyard.observe.reader import Piece
+
+WORTH_NAMING = 1.03
+"""S from which on ByteDance's study takes a job for one with stragglers; below, nothing is named."""
+
+MAIN_PART = 0.5
+"""Share of the slowdown that the slowest workers, or the last stage, must explain to be named."""
+
+
+def diagnose(path: Path, cluster_file: Path | None = None) -> Diagnosis:
+    """What is wrong.
+
+    Args:
+        path: A run's folder, a record, a table of operations, or traces and dumps.
+        cluster_file: The cluster, where links, NICs and hosts are to be named.
+
+    Raises:
+        InputError: Nothing at the path can be read, or the cluster's file is wrong.
+    """
+    file = record_file(path)
+    if file is None:
+        return _traces(path)
+    if _is_operations(file):
+        return _operations(file)
+    return _record(file, cluster_file)
+
+
+def _is_operations(file: Path) -> bool:
+    import polars as pl
+    from polars.exceptions import PolarsError
+
+    try:
+        return {"optype", "dp_rank"} <= set(pl.read_parquet_schema(file))
+    except (OSError, PolarsError) as error:
+        raise InputError("the file is not readable Parquet", file=file, found=str(error).splitlines()[0]) from None
+
+
+def _record(file: Path, cluster_file: Path | None) -> Diagnosis:
+    from railyard.graph.parquet import read_record
+    from railyard.observe.clusterfile import cluster_of
+    from railyard.observe.diagnosis.simulated import Price
+    from railyard.observe.diagnosis.simulated import diagnose as of_tasks
+    from railyard.observe.price import usd_per_hour
+
+    record = read_record(file)
+    if not isinstance(record.work, TaskGraph):
+        raise InputError(
+            "the record has no task graph, which a diagnosis replays", file=file, found=f"rows: {record.rows}"
+        )
+    cluster = None if cluster_file is None else cluster_of(cluster_file)
+    if cluster is not None and cluster.ranks < record.graph.ranks:
+        raise InputError(
+            "the cluster has fewer accelerators than the record ranks",
+            file=cluster_file,
+            found=cluster.ranks,
+            allowed=f"at least {record.graph.ranks}",
+        )
+    price = Price() if cluster is None else Price(usd_per_hour(record, cluster))
+    return of_tasks(record, cluster, price)
+
+
+def _operations(file: Path) -> Diagnosis:
+    from railyard.observe.whatif.operations import read_operations
+    from railyard.observe.whatif.slowdown import slowdown
+
+    found = slowdown(read_operations(file))
+    answer = Diagnosis(
+        what_if={
+            "S": found.slowdown,
+            "S_t": found.by_kind,
+            "S_dp": dict(enumerate(found.by_data_parallel)),
+            "S_stage": dict(enumerate(found.by_stage)),
+            "S_w": found.by_worker,
+            "M_W": found.workers,
+            "M_S": found.last_stage,
+            "step_s": found.step_s,
+            "ideal_s": found.ideal_s,
+        }
+    )
+    if found.slowdown < WORTH_NAMING:
+        return answer
+    if found.last_stage >= MAIN_PART and len(found.by_stage) > 1:
+        words = f"S {found.slowdown:.4f}; {min(found.last_stage, 1):.0%} of it goes with a last stage like the others"
+        answer.verdict.append(Suspect(f"stage {len(found.by_stage) - 1}", "stage", 0.8, words))
+    if found.workers >= MAIN_PART:
+        slowest = list(found.by_worker)[int(np.argmax(list(found.by_worker.values())))]
+        words = f"S {found.slowdown:.4f}; {min(found.workers, 1):.0%} of it goes without the slowest 3 % of workers"
+        answer.verdict.append(Suspect(f"rank {slowest}", "rank", 0.8, words))
+    answer.unknown = not answer.verdict
+    return answer
+
+
+def _traces(path: Path) -> Diagnosis:
+    from railyard.observe.gather import gather
+
+    found = gather(path)
+    answer = _called(found.pieces)
+    answer.notes += found.remarks
+    return answer
+
+
+def _called(pieces: Sequence[Piece]) -> Diagnosis:
+    from railyard.observe.hangs import diagnose_calls
+
+    if any(piece.calls for piece in pieces):
+        return diagnose_calls(pieces)
+    return Diagnosis(unknown=True, notes=["traces of kernels alone name no part: all ranks of a ring last the same"])

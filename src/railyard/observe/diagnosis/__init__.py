@@ -1,0 +1,1 @@
+"""From a record to the guilty part, or to nothing."""

@@ -1,0 +1,88 @@
+"""What lies at a path as a record and its figures: traces, a run's folder, or a record's file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from railyard.graph import Record, TaskGraph
+from railyard.graph.parquet import read_record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from railyard.measure.decompose import Decomposition
+
+TIMELINE = "timeline.parquet"
+
+
+def record_file(path: Path) -> Path | None:
+    """The record of tasks at a path; None where there are traces."""
+    if path.is_dir() and (path / TIMELINE).is_file():
+        return path / TIMELINE
+    return path if path.is_file() and path.suffix == ".parquet" else None
+
+
+def observed(path: Path) -> tuple[Record, dict[str, Any]]:
+    """The record and its figures.
+
+    Raises:
+        InputError: Nothing there can be read, or the record holds too little.
+    """
+    from railyard.observe.gather import gather
+    from railyard.observe.measured import record_of
+    from railyard.observe.summary import summary
+
+    file = record_file(path)
+    record = record_of(gather(path)) if file is None else read_record(file)
+    if isinstance(record.work, TaskGraph):
+        return record, _simulated(record)
+    record.require("what a trace says", "communicator", "sequence", "stream")
+    return record, summary(record)
+
+
+def _simulated(record: Record) -> dict[str, Any]:
+    """The same keys for a record with its task graph; exposed time has causes there."""
+    from railyard.measure.causes import Cause
+    from railyard.measure.decompose import decompose
+
+    found = decompose(record)
+    step = max(found.step_ps, 1)
+    exposed = [Cause.LATENCY, Cause.BANDWIDTH, Cause.CONTENTION]
+    shares = found.by_rank_ps / step
+    ranks = [
+        {
+            "rank": rank,
+            "utilization": float(row[Cause.COMPUTE]),
+            "exposed": float(row[exposed].sum()),
+            "idle": float(1 - row[Cause.COMPUTE] - row[exposed].sum()),
+            "late_s": float(found.waited_for_ps[rank] * 1e-12),
+        }
+        for rank, row in enumerate(shares)
+    ]
+    return {
+        "span_s": found.step_s,
+        "utilization": float(shares[:, Cause.COMPUTE].mean()),
+        "exposed": float(shares[:, exposed].sum(axis=1).mean()),
+        "idle": float(1 - shares[:, [Cause.COMPUTE, *exposed]].sum(axis=1).mean()),
+        "ranks": ranks,
+        "communicators": _by_group(found),
+        "collectives": [],
+        "stragglers": _late(ranks, found.straggler_events),
+        "clocks": {},
+        "warnings": record.meta.get("warnings", []),
+    }
+
+
+def _by_group(found: Decomposition) -> list[dict[str, Any]]:
+    """Exposed time by class of communicator and cause."""
+    rows: dict[str, dict[str, float]] = {}
+    for row in found.rows:
+        if row.cause in ("latency", "bandwidth", "contention"):
+            causes = rows.setdefault(row.group or "unnamed", {})
+            causes[row.cause] = causes.get(row.cause, 0.0) + row.share
+    return [{"name": name, "exposed": sum(causes.values()), "causes": causes} for name, causes in rows.items()]
+
+
+def _late(ranks: list[dict[str, Any]], events: int) -> list[dict[str, Any]]:
+    late = [{"rank": one["rank"], "late_s": one["late_s"], "collectives": events} for one in ranks if one["late_s"] > 0]
+    return sorted(late, key=lambda one: -one["late_s"])

@@ -1,0 +1,94 @@
+"""Everything that lies at a path, read by whoever recognises it; what cannot be read is named and skipped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from railyard.errors import InputError
+from railyard.observe.reader import readers
+from railyard.observe.sources import sources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from railyard.observe.reader import Piece, Reader
+    from railyard.observe.sources import Source
+
+
+@dataclass
+class Gathered:
+    """What a path holds.
+
+    Attributes:
+        pieces: What was read, traces of times in the order of ranks first.
+        skipped: Names of files that were not, and why.
+    """
+
+    pieces: list[Piece] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def remarks(self) -> list[str]:
+        """All that a reader of the result must know."""
+        read = [f"{piece.source}: {remark}" for piece in self.pieces for remark in piece.remarks]
+        return read + [f"{name} was skipped: {why}" for name, why in self.skipped.items()]
+
+
+def gather(path: Path) -> Gathered:
+    """Reads everything.
+
+    Raises:
+        InputError: There is nothing at the path that could be read.
+    """
+    found = Gathered()
+    for source in sources(path):
+        try:
+            found.pieces.append(_reader(source).read(source))
+        except InputError as error:
+            found.skipped[source.name] = error.problems[0].headline()
+    _place_lone(found)
+    found.pieces = list(_once(found))
+    if not found.pieces:
+        listed = "; ".join(f"{name}: {why}" for name, why in list(found.skipped.items())[:8])
+        formats = ", ".join(reader.summary for _, reader in readers.items())
+        raise InputError("nothing here could be read", file=path, found=listed or "no file", allowed=formats)
+    return found
+
+
+def _reader(source: Source) -> Reader:
+    head = source.head()
+    if not head.strip():
+        raise InputError("the file is empty")
+    for name in readers:
+        reader = readers.get(name)
+        if reader.recognises(source.name, head):
+            return reader
+    raise InputError("no reader knows its format")
+
+
+def _place_lone(found: Gathered) -> None:
+    """A trace that names no rank is rank 0 where it is the only one."""
+    timed = [piece for piece in found.pieces if piece.timed]
+    if len(timed) == 1 and timed[0].rank is None:
+        timed[0].rank = 0
+        timed[0].remarks.append("the trace names no rank, it is taken for rank 0")
+
+
+def _once(found: Gathered) -> Iterable[Piece]:
+    """Of every rank and kind of file the first, and those of one job."""
+    seen: dict[tuple[bool, int | None], str] = {}
+    world = 0
+    for piece in sorted(found.pieces, key=lambda one: (not one.timed, one.rank is None, one.rank or 0, one.source)):
+        key = (piece.timed, piece.rank)
+        if piece.rank is None:
+            found.skipped[piece.source] = "it names no rank, and there are others"
+        elif key in seen:
+            found.skipped[piece.source] = f"rank {piece.rank} is there already, from {seen[key]}"
+        elif piece.timed and world and piece.world and piece.world != world:
+            found.skipped[piece.source] = f"it is of a job of {piece.world} ranks, the others of {world}"
+        else:
+            seen[key] = piece.source
+            world = world or (piece.world if piece.timed else 0)
+            yield piece

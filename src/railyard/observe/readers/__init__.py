@@ -1,0 +1,1 @@
+"""A file a format; a file is its own registration."""

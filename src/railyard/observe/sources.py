@@ -1,0 +1,123 @@
+"""What lies at a path: a file, the files of a folder, the members of an archive; compressed ones are opened."""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+import zipfile
+import zlib
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from railyard.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+GZIP = b"\x1f\x8b"
+MOST_BYTES = 1 << 30
+"""Largest file that is read at once; traces of events are streamed and may be larger."""
+
+DAMAGED = (OSError, EOFError, zlib.error, zipfile.BadZipFile, tarfile.TarError)
+"""What opening and reading a damaged file or archive raises."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Something to read.
+
+    Attributes:
+        name: For people: the path, with the member of an archive behind a colon.
+        opened: A new stream of its bytes, as they lie there.
+    """
+
+    name: str
+    opened: Callable[[], IO[bytes]]
+
+    def stream(self) -> IO[bytes]:
+        """Its bytes, decompressed."""
+        raw = self.opened()
+        packed = raw.read(2) == GZIP
+        raw.seek(0)
+        if not packed:
+            return raw
+        unpacked = gzip.GzipFile(fileobj=raw)
+        unpacked.myfileobj = cast("Any", raw)  # closed with it
+        return cast("IO[bytes]", unpacked)
+
+    def head(self, size: int = 4096) -> bytes:
+        """Its first bytes, decompressed.
+
+        Raises:
+            InputError: It cannot be read.
+        """
+        try:
+            with self.stream() as stream:
+                return stream.read(size)
+        except DAMAGED as error:
+            raise InputError(f"the file cannot be read: {error}", file=self.name) from None
+
+    def everything(self) -> bytes:
+        """All its bytes, decompressed.
+
+        Raises:
+            InputError: It cannot be read, or is too large to be read at once.
+        """
+        try:
+            with self.stream() as stream:
+                found = stream.read(MOST_BYTES + 1)
+        except DAMAGED as error:
+            raise InputError(f"the file cannot be read: {error}", file=self.name) from None
+        if len(found) > MOST_BYTES:
+            raise InputError("the file is too large", file=self.name, allowed=f"up to {MOST_BYTES} bytes")
+        return found
+
+
+def sources(path: Path) -> Iterator[Source]:
+    """Everything at a path, in the order of its names.
+
+    Raises:
+        InputError: There is nothing, or an archive is damaged.
+    """
+    if path.is_dir():
+        for file in sorted(path.rglob("*")):
+            if file.is_file() and not any(part.startswith(".") for part in file.relative_to(path).parts):
+                yield from _of_file(file)
+    elif path.is_file():
+        yield from _of_file(path)
+    else:
+        raise InputError("there is no such file or folder", file=path)
+
+
+def _of_file(file: Path) -> Iterator[Source]:
+    try:
+        if file.suffix == ".zip":
+            yield from _zipped(file)
+        elif file.name.endswith((".tar", ".tar.gz", ".tgz")):
+            yield from _archived(file)
+        else:
+            yield Source(str(file), lambda: file.open("rb"))
+    except DAMAGED as error:
+        raise InputError(f"the archive cannot be read: {error}", file=file) from None
+
+
+def _zipped(file: Path) -> Iterator[Source]:
+    with zipfile.ZipFile(file) as archive:
+        for member in sorted(archive.namelist()):
+            if not member.endswith("/"):
+                yield Source(f"{file}:{member}", lambda member=member: archive.open(member))  # type: ignore[misc]
+
+
+def _archived(file: Path) -> Iterator[Source]:
+    with tarfile.open(file) as archive:
+        members = [member for member in archive.getmembers() if member.isreg()]
+        for member in sorted(members, key=lambda one: one.name):
+            yield Source(f"{file}:{member.name}", lambda member=member: _member(archive, member))  # type: ignore[misc]
+
+
+def _member(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
+    found = archive.extractfile(member)
+    if found is None:
+        raise OSError(f"{member.name} is no file")
+    return found
