@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Protocol
 from railyard.registry import Registry
 
 if TYPE_CHECKING:
-    from railyard.operate.scheduler import Scheduler
     from railyard.operate.state import State
 
 
@@ -34,6 +33,21 @@ class Discipline:
     key: Key
     renews: bool = False
     preempts: bool = False
+
+
+class Queue(Protocol):
+    """What a rule of backfill sees of the scheduler."""
+
+    state: State
+
+    def promise_us(self, job: int) -> int:
+        """How long a job says that it will have its nodes."""
+
+    def promised_us(self, job: int) -> int:
+        """When a job that started now would promise to end."""
+
+    def foreseen(self, job: int) -> tuple[int, int]:
+        """When a waiting job will start if all promises are kept, and how many nodes more will be free then."""
 
 
 class Gate(Protocol):
@@ -61,7 +75,7 @@ class Backfill:
 
     name: str
     summary: str
-    gate: Callable[[Scheduler], Gate]
+    gate: Callable[[Queue], Gate]
 
 
 disciplines: Registry[Discipline] = Registry("queue discipline", package="railyard.operate.queue")

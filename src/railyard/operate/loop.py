@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from railyard.operate import recovery
+from railyard.operate.event import Event
 from railyard.operate.ledger import Ledger, Outcome
 from railyard.operate.rules import PPM
 from railyard.operate.scheduler import Scheduler
@@ -23,19 +23,6 @@ if TYPE_CHECKING:
     from railyard.operate.jobs import JobTable
     from railyard.operate.rules import Rules
     from railyard.operate.tree import NodeTree
-
-
-class Event(IntEnum):
-    """Kinds of events, in the order in which those of one moment are taken: what becomes free can be had at once."""
-
-    END = 0
-    REPAIR = 1
-    CLOSE = 2
-    DETECT = 3
-    FAULT = 4
-    OPEN = 5
-    CHUNK = 6
-    RENEW = 7
 
 
 class Contention(Protocol):

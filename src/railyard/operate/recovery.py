@@ -7,10 +7,11 @@ spares where there are enough, else with fewer nodes where it may, else it leave
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from railyard.operate.event import Event
 from railyard.operate.failures.fault import Effect
 from railyard.operate.ledger import Outcome
 from railyard.operate.rules import PPM
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.operate.failures.fault import Fault
-    from railyard.operate.loop import Operation
+    from railyard.operate.ledger import Ledger
+    from railyard.operate.rules import Rules
+    from railyard.operate.scheduler import Scheduler
+    from railyard.operate.state import State
 
 VAIN = 100
 """A job that fails so often without getting further is given up: its checkpoints are too far apart for its size."""
@@ -47,7 +51,36 @@ class Active:
     jobs: list[tuple[int, int, int]] = field(default_factory=list)
 
 
-def happens(run: Operation, fault: Fault) -> None:
+class Run(Protocol):
+    """What recovery needs of a run."""
+
+    state: State
+    ledger: Ledger
+    rules: Rules
+    scheduler: Scheduler
+    active: dict[int, Active]
+    known: int
+    pending: int
+    spares: list[int]
+    started: set[int]
+
+    def push(self, time_us: int, kind: Event, number: int, version: int = 0) -> None:
+        """Plans an event."""
+
+    def promise(self, job: int) -> None:
+        """Makes a new promise of a job's end."""
+
+    def leave(self, job: int, outcome: Outcome) -> None:
+        """Takes a job from its nodes."""
+
+    def over(self, job: int, status: int, outcome: Outcome) -> None:
+        """Ends a job for good."""
+
+    def service(self, nodes: NDArray[np.int32]) -> None:
+        """Puts nodes that are back into service, or among the spares."""
+
+
+def happens(run: Run, fault: Fault) -> None:
     """A fault comes: jobs hang, slow down, stand still or go on with wrong numbers."""
     state = run.state
     nodes = [node for node in fault.nodes if not state.broken[node]]
@@ -76,10 +109,8 @@ def happens(run: Operation, fault: Fault) -> None:
     _plan(run, number, fault)
 
 
-def _plan(run: Operation, number: int, fault: Fault) -> None:
+def _plan(run: Run, number: int, fault: Fault) -> None:
     """Plans when the fault is seen and, of nodes that are out at once, when they are back."""
-    from railyard.operate.loop import Event
-
     now = run.state.now_us
     run.push(now + fault.detect_us, Event.DETECT, number)
     run.pending += 1
@@ -88,13 +119,13 @@ def _plan(run: Operation, number: int, fault: Fault) -> None:
         run.pending += 1
 
 
-def _break(run: Operation, active: Active) -> None:
+def _break(run: Run, active: Active) -> None:
     nodes = np.array(active.nodes, np.int32)
     run.state.broken[nodes] = True
     run.state.free.out(nodes)
 
 
-def _impair(run: Operation, job: int, fault: Fault) -> None:
+def _impair(run: Run, job: int, fault: Fault) -> None:
     state = run.state
     if fault.effect in (Effect.OUT, Effect.CRASH):
         state.hung[job] = True
@@ -104,7 +135,7 @@ def _impair(run: Operation, job: int, fault: Fault) -> None:
         run.promise(job)
 
 
-def _stall(run: Operation, job: int, stall_us: int) -> None:
+def _stall(run: Run, job: int, stall_us: int) -> None:
     """A job stands still: its work goes on later."""
     state = run.state
     state.book(job)
@@ -112,10 +143,8 @@ def _stall(run: Operation, job: int, stall_us: int) -> None:
     run.promise(job)
 
 
-def detected(run: Operation, number: int) -> None:
+def detected(run: Run, number: int) -> None:
     """A fault is seen: nodes that still run are drained, jobs recover."""
-    from railyard.operate.loop import Event
-
     active, state = run.active[number], run.state
     if active.effect in (Effect.SLOW, Effect.CORRUPT):
         _break(run, active)
@@ -128,7 +157,7 @@ def detected(run: Operation, number: int) -> None:
         del run.active[number]
 
 
-def _recover(run: Operation, job: int, active: Active, done_us: int) -> None:
+def _recover(run: Run, job: int, active: Active, done_us: int) -> None:
     state, rules = run.state, run.rules.recovery
     state.book(job)
     state.failed[job] += 1
@@ -150,7 +179,7 @@ def _recover(run: Operation, job: int, active: Active, done_us: int) -> None:
         run.scheduler.add(job)
 
 
-def _in_vain(run: Operation, job: int, kept_us: int) -> bool:
+def _in_vain(run: Run, job: int, kept_us: int) -> bool:
     state = run.state
     further = kept_us > state.best_us[job]
     state.vain[job] = 0 if further else state.vain[job] + 1
@@ -158,7 +187,7 @@ def _in_vain(run: Operation, job: int, kept_us: int) -> bool:
     return state.vain[job] >= VAIN
 
 
-def _on_spares(run: Operation, job: int, lost: NDArray[np.int32]) -> bool:
+def _on_spares(run: Run, job: int, lost: NDArray[np.int32]) -> bool:
     """Puts spares in the place of lost nodes, in the same ranks; of a crash the job begins again where it is."""
     state = run.state
     if len(lost) > len(run.spares):
@@ -174,7 +203,7 @@ def _on_spares(run: Operation, job: int, lost: NDArray[np.int32]) -> bool:
     return True
 
 
-def _smaller(run: Operation, job: int, lost: NDArray[np.int32]) -> bool:
+def _smaller(run: Run, job: int, lost: NDArray[np.int32]) -> bool:
     """Goes on without the lost nodes."""
     state = run.state
     nodes = state.placed[job]
@@ -185,7 +214,7 @@ def _smaller(run: Operation, job: int, lost: NDArray[np.int32]) -> bool:
     return True
 
 
-def _go_on(run: Operation, job: int, nodes: NDArray[np.int32], delay_us: int) -> None:
+def _go_on(run: Run, job: int, nodes: NDArray[np.int32], delay_us: int) -> None:
     state = run.state
     run.ledger.left(job, Outcome.MOVED)
     state.exchange(job, nodes)
@@ -198,7 +227,7 @@ def _go_on(run: Operation, job: int, nodes: NDArray[np.int32], delay_us: int) ->
     run.promise(job)
 
 
-def repaired(run: Operation, number: int) -> None:
+def repaired(run: Run, number: int) -> None:
     """Nodes come back, as spares while there are too few of those."""
     active, state = run.active.pop(number), run.state
     for node in active.nodes:

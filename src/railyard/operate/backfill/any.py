@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from railyard.operate.discipline import Backfill, backfills
 
 if TYPE_CHECKING:
-    from railyard.operate.scheduler import Scheduler
+    from railyard.operate.discipline import Queue
 
 
 class _Open:
@@ -21,7 +21,7 @@ class _Open:
         return
 
 
-def _gate(_scheduler: Scheduler) -> _Open:
+def _gate(_scheduler: Queue) -> _Open:
     return _Open()
 
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from railyard.operate.discipline import Backfill, backfills
 
 if TYPE_CHECKING:
-    from railyard.operate.scheduler import Scheduler
+    from railyard.operate.discipline import Queue
 
 
 class _Profile:
     """Free accelerators from each time on."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Queue) -> None:
         self.scheduler = scheduler
         state = scheduler.state
         self.times, self.free = [state.now_us], [state.free.accelerators]

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from railyard.operate.discipline import Backfill, backfills
 
 if TYPE_CHECKING:
-    from railyard.operate.scheduler import Scheduler
+    from railyard.operate.discipline import Queue
 
 
 class _Easy:
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Queue) -> None:
         self.scheduler = scheduler
         self.first = -1
         self.shadow_us = -1

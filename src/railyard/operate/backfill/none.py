@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from railyard.operate.discipline import Backfill, backfills
 
 if TYPE_CHECKING:
-    from railyard.operate.scheduler import Scheduler
+    from railyard.operate.discipline import Queue
 
 
 class _Closed:
@@ -21,7 +21,7 @@ class _Closed:
         return
 
 
-def _gate(_scheduler: Scheduler) -> _Closed:
+def _gate(_scheduler: Queue) -> _Closed:
     return _Closed()
 
 
