@@ -202,6 +202,22 @@ def test_scales_of_mxfp4_take_a_quarter_of_a_bit():
     assert (weight_bytes(wide) - weight_bytes(deployments))[0] == pytest.approx(experts * (8 - 4.25) / 8 / 4, rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("device", "tp", "elements"),
+    [
+        ("a100-sxm-80gb", 1, 3072 * 2944),  # 2,880 x 2,880 in tiles of 256 and 128
+        ("l40s", 4, 4 * 3072 * 768),  # 720 of the intermediate dimension on each rank
+        ("h200-sxm", 1, 2880 * 2880),
+    ],
+)
+def test_experts_in_four_bits_fill_the_tiles_of_marlin(device, tp, elements):
+    """gpt-oss-20b: 24 layers of 32 experts of three matrices in 4.25 bits; vLLM, `Mxfp4MoEMethod.create_weights`."""
+    deployments = rows("gpt-oss-20b", 8, device=device, tp=tp, precision="mxfp4")
+    bare = replace(deployments, layout=replace(deployments.layout, expert_padding=np.array([1.0])))
+    more = 24 * 32 * 3 * (elements - 2880 * 2880) * 4.25 / 8 / tp
+    assert (weight_bytes(deployments) - weight_bytes(bare))[0] == pytest.approx(more, rel=2e-3, abs=1.0)
+
+
 def test_scales_of_nvfp4_take_half_a_bit_and_are_read_with_the_weights():
     """Llama 3 70B in fp4 over 4 ranks, one token: 4.5 bits of each dense weight at 0.8 TB/s, little math beside it."""
     times = found(rows("llama-3-70b", 4, device="b200-sxm", tp=4, precision="fp4"), 1, 0, 0, 0)

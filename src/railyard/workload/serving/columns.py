@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ServingLayoutColumns:
-    """Layout and widths: parallel degrees, bits of weights stored (with scales) and multiplied, of a cached one."""
+    """Layout and widths: parallel degrees, bits of weights stored (with scales) and multiplied, of a cached one.
+
+    `expert_padding`: elements of an expert in memory, over those of the checkpoint.
+    """
 
     tp: F
     pp: F
@@ -35,6 +38,7 @@ class ServingLayoutColumns:
     dense_math: F
     expert_math: F
     kv_bits: F
+    expert_padding: F
 
     @property
     def ranks(self) -> F:
@@ -83,4 +87,5 @@ def _layout_row(replica: tuple[Model, ServingLayout, Machine]) -> dict[str, floa
         "dense_math": layout.math_bits(dense, machine.accelerator),
         "expert_math": layout.math_bits(expert, machine.accelerator),
         "kv_bits": layout.stored_kv_bits,
+        "expert_padding": layout.expert_padding(model, machine.accelerator),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,9 @@ PRECISIONS = ("bf16", "fp16", "fp8", "fp4", "mxfp4")
 _BITS = {"bf16": 16, "fp16": 16, "fp8": 8, "fp4": 4, "mxfp4": 4}
 KV_BITS = (4, 8, 16)
 _FOUR = 4
+# Devices on which MXFP4 experts are multiplied by Marlin's kernels, whose tiles are whole: hidden and intermediate.
+_MARLIN = ("ampere", "ada")
+_MARLIN_TILE = (256, 128)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +96,21 @@ class ServingLayout:
         if bits > _FOUR:
             return 0.0
         return 8.0 / 32.0 if self.precision == "mxfp4" else 8.0 / 16.0
+
+    def expert_padding(self, model: Model, device: Accelerator) -> float:
+        """Elements of a routed expert as they lie in memory, over those of the checkpoint.
+
+        Without 4-bit matrix units MXFP4 experts are multiplied by Marlin's kernels on Ampere and Ada, and vLLM fills
+        their rows up to whole tiles: hidden to 256, a rank's part of the intermediate dimension to 128
+        (`Mxfp4MoEMethod.create_weights`). Other kernels, some of which pad too, are taken as without.
+        """
+        if self.precision != "mxfp4" or device.architecture not in _MARLIN or model.experts == 0:
+            return 1.0
+        intermediate = model.moe_ffn / max(self.stage_ranks // self.ep, 1)
+        return math.prod(
+            math.ceil(size / tile) * tile / size
+            for size, tile in zip((model.expert_dim or model.hidden, intermediate), _MARLIN_TILE, strict=True)
+        )
 
     def weight_bits(self, model: Model) -> tuple[int, int]:
         """Bits of a dense weight and of a routed expert's.

@@ -31,12 +31,12 @@ _GIB = float(1 << 30)
 
 
 def weight_bytes(deployments: Deployments) -> F:
-    """Weights of one rank."""
+    """Weights of one rank, as they lie in its memory: with the scales and the padding of narrow ones."""
     model, layout = deployments.model, deployments.layout
     experts = model.total_parameters * model.expert_share
     tables = model.head_bytes * 2.0
     dense = np.maximum(model.total_parameters - experts - tables / 2.0, 0.0)
-    routed = experts * layout.expert_bits / 8.0 / (layout.expert_tp * layout.ep)
+    routed = experts * layout.expert_padding * layout.expert_bits / 8.0 / (layout.expert_tp * layout.ep)
     return (dense * layout.dense_bits / 8.0 / layout.tp + routed + tables / layout.tp) / layout.pp
 
 
