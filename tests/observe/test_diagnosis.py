@@ -10,6 +10,7 @@ import pytest
 from railyard.cli import guard
 from railyard.graph.parquet import read_record, write_record
 from railyard.observe.diagnosis.compute import slow_ranks
+from railyard.observe.diagnosis.simulated import slow_hosts
 from railyard.observe.diagnosis.verdict import Diagnosis
 
 HERE = Path(__file__).parent / "data"
@@ -92,6 +93,16 @@ def test_a_rank_is_slow_beyond_the_spread_of_the_others():
     noisy = np.random.default_rng(5).normal(1, 0.05, 400)
     assert slow_ranks(noisy) == {}
     assert slow_ranks(np.array([1.0, 2.0])) == {}
+
+
+def test_a_slow_host_is_one_part_however_slow_and_uneven():
+    """Paces of 4.96 to 5.04 are one host; one accelerator that keeps pace, or 5 % between them, are not."""
+    rng = np.random.default_rng(3)
+    slow = {rank: 5 + 0.04 * rng.uniform(-1, 1) for rank in range(8, 16)}
+    assert slow_hosts(slow, 8) == [1]
+    assert slow_hosts({**slow, 9: 5.3}, 8) == []
+    assert slow_hosts({rank: ratio for rank, ratio in slow.items() if rank != 9}, 8) == []
+    assert slow_hosts(slow, 0) == []
 
 
 def test_numbers_that_are_not_there_are_null():

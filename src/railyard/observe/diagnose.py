@@ -117,8 +117,11 @@ def _traces(path: Path) -> Diagnosis:
 
 
 def _called(pieces: Sequence[Piece]) -> Diagnosis:
+    from railyard.observe.counts import diagnose_counts
     from railyard.observe.hangs import diagnose_calls
 
     if any(piece.calls for piece in pieces):
         return diagnose_calls(pieces)
+    if any(piece.members for piece in pieces):
+        return diagnose_counts(pieces)
     return Diagnosis(unknown=True, notes=["traces of kernels alone name no part: all ranks of a ring last the same"])

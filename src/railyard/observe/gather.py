@@ -82,7 +82,9 @@ def _once(found: Gathered) -> Iterable[Piece]:
     world = 0
     for piece in sorted(found.pieces, key=lambda one: (not one.timed, one.rank is None, one.rank or 0, one.source)):
         key = (piece.timed, piece.rank)
-        if piece.rank is None:
+        if piece.members:  # of all ranks, as often as somebody asked
+            yield piece
+        elif piece.rank is None:
             found.skipped[piece.source] = "it names no rank, and there are others"
         elif key in seen:
             found.skipped[piece.source] = f"rank {piece.rank} is there already, from {seen[key]}"

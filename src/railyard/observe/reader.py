@@ -68,6 +68,25 @@ class Call:
     shape: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A rank in a communicator, as its library's monitor saw it.
+
+    Attributes:
+        group: The communicator.
+        rank: In it.
+        host: Where; empty where not known.
+        counts: How often it called each collective.
+        missing: `dead`, `unresponsive`, or empty for a rank that answers.
+    """
+
+    group: str
+    rank: int
+    host: str
+    counts: dict[str, int]
+    missing: str = ""
+
+
 @dataclass
 class Piece:
     """What one file says.
@@ -78,6 +97,7 @@ class Piece:
         world: Ranks of the job; 0 where it does not say.
         kernels: What ran.
         calls: Collectives that were called.
+        members: Of communicators, as a monitor of all ranks saw them.
         groups: Members of process groups by name.
         remarks: What a reader of the result must know.
         timed: Whether it is a trace of times, of which there is one a rank.
@@ -88,6 +108,7 @@ class Piece:
     world: int = 0
     kernels: list[Kernel] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
+    members: list[Member] = field(default_factory=list)
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
     timed: bool = False

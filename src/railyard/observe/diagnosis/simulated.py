@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from railyard.observe.diagnosis.network import Delays, Explained
 
 ALIKE = 0.02
-"""Paces of the accelerators of a slow host differ by no more."""
+"""The slowest accelerator of a slow host takes at most so much longer than its fastest."""
 
 NEGLIGIBLE = 1e-4
 """Delays of communications that are less of the step than this name nothing."""
@@ -70,7 +70,7 @@ def _computing(record: Record, cluster: Cluster | None, price: Price, answer: Di
         return
     per_host = 0 if cluster is None else cluster.ranks_per_server
     ideal = _worth(pace)
-    for host in _slow_hosts(slow, per_host):
+    for host in slow_hosts(slow, per_host):
         ranks = range(host * per_host, (host + 1) * per_host)
         mean = float(np.mean([slow.pop(rank) for rank in ranks]))
         answer.verdict.append(
@@ -100,7 +100,7 @@ def _worth(pace: np.ndarray) -> float:
     return float(1 - np.median(known) / known.max())
 
 
-def _slow_hosts(slow: dict[int, float], per_host: int) -> list[int]:
+def slow_hosts(slow: dict[int, float], per_host: int) -> list[int]:
     """Hosts all of whose accelerators are slow, and equally."""
     if per_host < 2:
         return []
@@ -109,7 +109,7 @@ def _slow_hosts(slow: dict[int, float], per_host: int) -> list[int]:
     for host in hosts:
         ratios = [slow.get(rank) for rank in range(host * per_host, (host + 1) * per_host)]
         known = [ratio for ratio in ratios if ratio is not None]
-        if len(known) == per_host and max(known) - min(known) < ALIKE:
+        if len(known) == per_host and max(known) < (1 + ALIKE) * min(known):
             found.append(host)
     return found
 
