@@ -21,7 +21,7 @@ import serving_left_out
 
 from railyard import catalog
 from railyard_validation.bands import INSIDE, ErrorBand, Miss, bands
-from railyard_validation.collectives.left_out import left_out as collectives_left_out
+from railyard_validation.collectives import left_out as collectives
 from railyard_validation.serving.left_out import cases_of, source_of
 from railyard_validation.training.cases import predicted_s, read_cases
 from railyard_validation.training.fit import scored
@@ -60,8 +60,10 @@ def of_training(known: Catalog) -> Iterator[Miss]:
 
 
 def of_collectives(known: Catalog) -> Iterator[Miss]:
-    """Times of collectives, the logs of each operator left out of the fit."""
-    for one in collectives_left_out(DATA / "nccl", known):
+    """Times of collectives, each operator's logs left out of the fits that `collectives_left_out.py` wrote."""
+    logs = collectives.Logs(DATA / "nccl", known)
+    fits = [fit for fit in collectives.read(DATA / "nccl" / "left_out.csv") if fit.operator in logs.operators]
+    for one in (collectives.judge(logs, fit) for fit in fits):
         for row in one.rows:
             if row.measured_us and row.predicted_us:
                 size = next(name for most, name in SIZES if row.bytes < most)
