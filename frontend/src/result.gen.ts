@@ -647,7 +647,7 @@ export interface ModelServing {
   /** loads on the front */
   pareto: FrontPoint[];
   /** a row a pool: where requests wait, and when */
-  queues: railyard__result__serving__QueueRow[];
+  queues: PoolQueueRow[];
   /** one more replica of each pool; none where requests are in time and do not queue */
   trials: ReplicaTrial[];
   /** what died, and which replicas with it; absent where nothing did */
@@ -892,6 +892,26 @@ export interface PoolCacheFigures {
   reuse: ReuseRow[];
 }
 
+/** Requests that wait for a pool. */
+export interface PoolQueueRow {
+  /** role of the pool */
+  pool: string;
+  /** requests, over the run */
+  waiting_mean: number;
+  /** requests, mean of the fullest of the spans */
+  waiting_peak: number;
+  /** middle of that span, from the start of the run, s */
+  peak_s: number;
+  /** of a request, median, s; null where waiting is counted, not followed */
+  wait_p50_s: number | null;
+  /** of a request, 99th percentile, s */
+  wait_p99_s: number | null;
+  /** requests waiting, mean of each of the equal spans of the run */
+  over_time: number[];
+  /** length of a span, s */
+  span_s: number;
+}
+
 /** Alike replicas. */
 export interface PoolRow {
   /** both, prefill, decode, or the stage */
@@ -956,12 +976,28 @@ export interface PublishedEffect {
   source: string;
 }
 
+/** The egress queue of one link in time. */
+export interface QueueRow {
+  /** from where to where */
+  link: string;
+  /** of the link */
+  tier: string;
+  /** at each time, bytes */
+  depth_bytes: number[];
+  /** since the time before, 0 to 1 */
+  utilization: number[];
+  /** packets marked since the time before */
+  marks: number[];
+  /** of the time since the one before, 0 to 1 */
+  paused_share: number[];
+}
+
 /** Queues of some links in time. */
 export interface QueueSeries {
   /** us */
   time_us: number[];
   /** the deepest first */
-  rows: railyard__result__packet__QueueRow[];
+  rows: QueueRow[];
 }
 
 /** Spread over the ranks. */
@@ -1712,42 +1748,6 @@ export interface Waited {
   scale_up: number;
   /** across them, 0 to 1 */
   scale_out: number;
-}
-
-/** The egress queue of one link in time. */
-export interface railyard__result__packet__QueueRow {
-  /** from where to where */
-  link: string;
-  /** of the link */
-  tier: string;
-  /** at each time, bytes */
-  depth_bytes: number[];
-  /** since the time before, 0 to 1 */
-  utilization: number[];
-  /** packets marked since the time before */
-  marks: number[];
-  /** of the time since the one before, 0 to 1 */
-  paused_share: number[];
-}
-
-/** Requests that wait for a pool. */
-export interface railyard__result__serving__QueueRow {
-  /** role of the pool */
-  pool: string;
-  /** requests, over the run */
-  waiting_mean: number;
-  /** requests, mean of the fullest of the spans */
-  waiting_peak: number;
-  /** middle of that span, from the start of the run, s */
-  peak_s: number;
-  /** of a request, median, s; null where waiting is counted, not followed */
-  wait_p50_s: number | null;
-  /** of a request, 99th percentile, s */
-  wait_p99_s: number | null;
-  /** requests waiting, mean of each of the equal spans of the run */
-  over_time: number[];
-  /** length of a span, s */
-  span_s: number;
 }
 
 /** What a study found, and how. */

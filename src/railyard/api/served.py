@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         CapacityFigures,
         Level,
         Percentiles,
-        QueueRow,
+        PoolQueueRow,
         ReplicaTrial,
         ServingFigures,
     )
@@ -118,7 +118,7 @@ def queues(variant: ServedVariant) -> list[str]:
     return [_queue(row) for row in getattr(variant.serving, "queues", ())]
 
 
-def _queue(row: QueueRow) -> str:
+def _queue(row: PoolQueueRow) -> str:
     if row.waiting_peak < _NOBODY:
         return f"{row.pool}: nobody waits"
     waits = (

@@ -338,7 +338,7 @@ class ServingFigures(Figures):
                 require_equal(what, dollars, cost.usd_per_h.ends[number])
 
 
-class QueueRow(Figures):
+class PoolQueueRow(Figures):
     """Requests that wait for a pool."""
 
     pool: str = Field(description="role of the pool")
@@ -367,7 +367,7 @@ class ReplicaTrial(Figures):
 class ModelServing(ServingFigures):
     """One model that answers requests."""
 
-    queues: tuple[QueueRow, ...] = Field(description="a row a pool: where requests wait, and when")
+    queues: tuple[PoolQueueRow, ...] = Field(description="a row a pool: where requests wait, and when")
     trials: tuple[ReplicaTrial, ...] = Field(
         description="one more replica of each pool; none where requests are in time and do not queue"
     )

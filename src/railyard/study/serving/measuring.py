@@ -25,7 +25,7 @@ from railyard.result.serving import (
     ModelReplicaRow,
     ModelServing,
     PoolCacheFigures,
-    QueueRow,
+    PoolQueueRow,
     ReuseRow,
 )
 from railyard.result.variants.serving import ServedVariant, ServingVariant
@@ -151,7 +151,7 @@ def measure(job: ServingJob, run: Record) -> MeasuredServing:
     return MeasuredServing(variant, found, cost, tuple(_sources(job, cost)), tuple(_defaults(job)))
 
 
-def _queues(job: ServingJob, run: Record) -> tuple[QueueRow, ...]:
+def _queues(job: ServingJob, run: Record) -> tuple[PoolQueueRow, ...]:
     rooms = tuple(
         PoolRoom(
             pool.role,
@@ -162,7 +162,7 @@ def _queues(job: ServingJob, run: Record) -> tuple[QueueRow, ...]:
     )
     entered = job.requests.arrival_ps + job.entry_ps
     return tuple(
-        QueueRow(
+        PoolQueueRow(
             pool=one.role,
             waiting_mean=one.waiting_mean,
             waiting_peak=one.waiting_peak,
