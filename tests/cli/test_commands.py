@@ -93,7 +93,7 @@ def test_options_are_few_and_frozen(railyard, command, options):
         (["run", "nowhere.yaml", "--json"], "no such file"),
         (["compare", "nowhere.yaml", "--vary", "a"], "no such file"),
         (["operate", "nowhere.yaml"], "no such file"),
-        (["operate", "failures", "--fit", "no.csv", "--servers", "1", "--days", "30"], "cannot be read"),
+        (["operate", "failures", "--fit", "no.csv", "--servers", "1", "--days", "30"], "there is no such file"),
         (["observe", "nowhere"], "no such file"),
         (["diagnose", "nowhere"], "no such file"),
         (["catalog", "show", "h10"], "did you mean"),
@@ -212,3 +212,11 @@ def test_a_closed_pipe_is_no_fault():
     first.stderr.close()
     first.wait()
     assert err == ""
+
+
+@pytest.mark.parametrize("where", [">&-", ">/dev/full"])
+def test_output_that_cannot_be_written_is_no_fault_of_ours(where):
+    command = f'exec "{sys.executable}" -m railyard.cli catalog list {where}'
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("error: the output cannot be written: ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import tempfile
@@ -29,6 +30,8 @@ def run(arguments: Sequence[str]) -> int:
     """Runs one command and gives the exit code."""
     from railyard.cli.app import command
 
+    if sys.stdout is None:
+        return _unwritten(OSError(errno.EBADF, "stdout is closed"))
     try:
         outcome = command().main(args=list(arguments), prog_name="railyard", standalone_mode=False)
         sys.stdout.flush()
@@ -55,6 +58,19 @@ def _closed(error: BrokenPipeError) -> int:
     del error
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return CLOSED
+
+
+def _unwritten(error: OSError) -> int:
+    """No space, or no stdout: what the command found is lost, and neither the input nor Railyard is at fault."""
+    if sys.stderr is not None:
+        sys.stderr.write(f"{paint('error:', 'red')} the output cannot be written: {error.strerror}\n")
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
+    return 1
+
+
+def _os(error: OSError) -> int:
+    return _unwritten(error) if error.errno in _NOWHERE else _fault(error)
 
 
 def _refused(error: RailyardError) -> int:
@@ -86,6 +102,8 @@ def _fault(error: Exception) -> int:
     return OUR_FAULT
 
 
+_NOWHERE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF)
+
 _ENDINGS: tuple[tuple[Any, Callable[[Any], int]], ...] = (
     (BrokenPipeError, _closed),
     (KeyboardInterrupt, _stopped),
@@ -93,5 +111,6 @@ _ENDINGS: tuple[tuple[Any, Callable[[Any], int]], ...] = (
     (typer.Exit, lambda ending: _code(ending.exit_code)),
     (_UsageProblem, _usage),
     (RailyardError, _refused),
+    (OSError, _os),
     (Exception, _fault),
 )
