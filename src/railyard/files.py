@@ -1,4 +1,4 @@
-"""Files that appear in full or not at all."""
+"""Files that appear in full or not at all, and text of files from strangers."""
 
 from __future__ import annotations
 
@@ -8,15 +8,51 @@ from pathlib import Path
 
 from railyard.errors import InputError
 
+MOST_BYTES = 256 << 20
+"""Of a text that is read at once; a device that never ends would fill the memory."""
+
+
+def read_text(path: Path) -> str:
+    """The text of a file, without a byte order mark.
+
+    A named pipe that nobody writes into reads as empty; opened as other files are, it would never return.
+
+    Raises:
+        InputError: It cannot be read, is larger than `MOST_BYTES`, or is no UTF-8.
+    """
+    try:
+        with open(path, "rb", opener=_without_waiting) as file:
+            data = file.read(MOST_BYTES + 1)
+    except FileNotFoundError as error:
+        raise InputError("there is no such file", file=path) from error
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise InputError(f"the file cannot be read: {reason}", file=path) from error
+    if len(data) > MOST_BYTES:
+        raise InputError(f"the file is larger than {MOST_BYTES >> 20} MiB", file=path)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"the file is no text: byte {error.start} is no UTF-8", file=path) from error
+
+
+def _without_waiting(name: str, flags: int) -> int:
+    number = os.open(name, flags | os.O_NONBLOCK)
+    os.set_blocking(number, True)
+    return number
+
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a file beside its place and moves it there.
+    """Writes a file beside its place and moves it there; into a device or a pipe, such as /dev/stdout, it just writes.
 
     Raises:
         InputError: It cannot be written; nothing is left behind.
     """
     name = ""
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            path.write_text(text, encoding="utf-8")
+            return
         with tempfile.NamedTemporaryFile(
             "w", dir=path.parent, prefix=f".{path.name[:100]}.", delete=False, encoding="utf-8"
         ) as file:

@@ -105,6 +105,12 @@ def test_a_wrong_cell_is_named_with_its_line(tmp_path, cell, told):
     assert told in str(caught.value)
 
 
+def test_a_cell_without_end_is_refused_with_its_line(tmp_path):
+    kind, source = tables.read(write(tmp_path, rows=(ROWS[1], "x" * 200_000), values=(1.0, 2.0)))
+    with pytest.raises(InputError, match=r"mine\.csv:3"):
+        kind.calibrate(source, catalogue.load())
+
+
 def test_unknown_columns_and_tables_are_refused(tmp_path):
     kind, source = tables.read(write(tmp_path, header=HEADER.replace("micro_batch", "micro_bach")))
     with pytest.raises(InputError, match="micro_batch"):

@@ -201,6 +201,16 @@ def test_wrong_histories_are_refused_by_line(tmp_path, text, words):
         history.read(file, 10, 40)
 
 
+@pytest.mark.parametrize(
+    ("servers", "days", "key"),
+    [(10**20, 40, "--servers"), (10, math.inf, "--days"), (10, 1e7, "--days"), (10, 0, "--days")],
+)
+def test_histories_without_end_are_refused(tmp_path, servers, days, key):
+    with pytest.raises(InputError) as caught:
+        history.read(tmp_path / "faults.csv", servers, days)
+    assert caught.value.problems[0].key == key
+
+
 def large(tmp_path, accelerators, days, **recovery):
     """One job on all of a cluster but 64 spares, under Llama 3's failures."""
     trace = tmp_path / "one.csv"

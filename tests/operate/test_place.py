@@ -78,3 +78,25 @@ def test_topology_of_a_scenario(railyard, tmp_path):
     assert code == 0
     assert out.splitlines()[0] == "SwitchName=leaf-0 Nodes=gpu[001-010]"
     assert out.splitlines()[-1] == "SwitchName=root Switches=leaf-[0-12]"
+
+
+def test_a_node_that_is_taken_twice_is_taken_once(railyard, files, tmp_path):
+    (tmp_path / "busy.txt").write_text("n1\nn1\n")
+    code, out, _ = railyard("place", *files("nodes\n3\n"), "--busy", str(tmp_path / "busy.txt"))
+    assert code == 0
+    assert "4 of 8 nodes left" in out
+
+
+@pytest.mark.parametrize("text", ["nodes\n1,2\n", "job,nodes\na,1,3\n"])
+def test_a_cell_beyond_the_heading_is_refused(railyard, files, text):
+    code, _, err = railyard("place", *files(text))
+    assert code == 2
+    assert "more cells than the heading" in err
+    assert "jobs.csv:2" in err
+
+
+def test_a_table_whose_heading_names_no_nodes_is_refused(railyard, files):
+    path = files("nodes\n1\n")[2]
+    code, _, err = railyard("topology", path, "--format", "table")
+    assert code == 2
+    assert "no column names the nodes" in err

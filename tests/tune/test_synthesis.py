@@ -144,6 +144,7 @@ def test_from_the_command_line(capsys):
         ("source,destination,gb_per_s,latency_us\n0,1,x,1\n1,0,1,1\n", "expected a number, got `x`"),
         ("source,destination,gb_per_s,latency_us\n0,1,0,1\n1,0,1,1\n", "l.csv:2"),
         ("source,destination,gb_per_s,latency_us\n0,1,1,1\n", "do not reach one another"),
+        ("source,destination,gb_per_s,latency_us\n0," + "9" * 5000 + ",1,1\n", "expected an integer"),
         ("source,destination,gb_per_s\n0,1,1\n", "`latency_us` is missing"),
         ("source,destnation,gb_per_s,latency_us\n0,1,1,1\n", "did you mean `destination`"),
         ("source,destination,gb_per_s,latency_us\n0,2,1,1\n2,0,1,1\n", "no link has the node 1"),
@@ -156,3 +157,10 @@ def test_what_is_wrong_is_named(tmp_path, text, words):
     with pytest.raises(InputError) as caught:
         read_network(path)
     assert words in str(caught.value)
+
+
+def test_a_choice_among_networks_that_the_table_does_not_tell_apart_is_refused(tmp_path):
+    path = tmp_path / "l.csv"
+    path.write_text("source,destination,gb_per_s,latency_us\n0,1,1,1\n1,0,1,1\n")
+    with pytest.raises(InputError, match="no column `topology`"):
+        read_network(path, topology="dgx1")

@@ -10,7 +10,7 @@ import numpy as np
 from railyard.cli.messages import say
 from railyard.cli.tables import Table, emit
 from railyard.errors import InputError, did_you_mean
-from railyard.files import write_text
+from railyard.files import read_text, write_text
 from railyard.operate.formats.lists import nodes_of
 from railyard.operate.free import Free
 from railyard.operate.hostlist import compress
@@ -57,7 +57,7 @@ def place(jobs: Path, *, nodes: Path, name: str | None, policy: str, busy: Path 
 
 
 def _numbers(tree: NodeTree, path: Path) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    names = nodes_of(path.read_text(encoding="utf-8"), str(path))
+    names = nodes_of(read_text(path), str(path))
     unknown = next((name for name in names if name not in tree.number), None)
     if unknown is not None:
         raise InputError(
@@ -66,7 +66,7 @@ def _numbers(tree: NodeTree, path: Path) -> np.ndarray[tuple[int], np.dtype[np.i
             found=unknown,
             hint=did_you_mean(unknown, tree.names),
         )
-    return np.array([tree.number[name] for name in names], np.int32)
+    return np.array([tree.number[name] for name in dict.fromkeys(names)], np.int32)
 
 
 def _print(tree: NodeTree, placed: list[PlacedJob]) -> None:

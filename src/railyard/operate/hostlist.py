@@ -14,7 +14,10 @@ MOST = 1_000_000
 """Names that one list may stand for: a slip of the pen such as `n[0-99999999999]` would fill the memory."""
 
 _PART = re.compile(r"[^,\[\]\s]*(?:\[[^\[\]]*\][^,\[\]\s]*)*")
-_SPAN = re.compile(r"(\d+)(?:-(\d+))?")
+_DIGITS = 18
+"""Of a number in a name, at most: longer ones are no numbers of nodes."""
+
+_SPAN = re.compile(rf"([0-9]{{1,{_DIGITS}}})(?:-([0-9]{{1,{_DIGITS}}}))?")
 
 
 def expand(text: str) -> list[str]:
@@ -27,7 +30,9 @@ def expand(text: str) -> list[str]:
     for part in _parts(text):
         names += _names(part, text)
         if len(names) > MOST:
-            raise InputError("a list of nodes is too long", found=f"more than {MOST:,} names", allowed=f"{MOST:,}")
+            raise InputError(
+                "a list of nodes is too long", found=f"more than {MOST:,} names", allowed=f"{MOST:,} names"
+            )
     return names
 
 
@@ -53,7 +58,9 @@ def _names(part: str, text: str) -> list[str]:
     for span in inside.split(","):
         match = _SPAN.fullmatch(span.strip())
         first, last = (match[1], match[2] or match[1]) if match else ("1", "0")
-        if int(last) < int(first) or (int(last) - int(first) + 1) * len(tails) > MOST:
+        if (int(last) - int(first) + 1) * len(tails) > MOST:
+            raise InputError("a list of nodes is too long", found=f"[{span}] in {text}", allowed=f"{MOST:,} names")
+        if int(last) < int(first):
             raise InputError(
                 "a range in a list of nodes is wrong", found=f"[{span}] in {text}", allowed="such as 001-004"
             )
@@ -64,7 +71,7 @@ def _names(part: str, text: str) -> list[str]:
 
 def compress(names: Iterable[str]) -> str:
     """The shortest list with one bracket a prefix; names keep their order of prefixes, numbers rise."""
-    parts = [(name, re.fullmatch(r"(.*?)(\d+)", name)) for name in names]
+    parts = [(name, re.fullmatch(rf"(.*?)([0-9]{{1,{_DIGITS}}})", name, re.DOTALL)) for name in names]
     padded = {(found[1], len(found[2])) for _, found in parts if found and found[2][0] == "0" != found[2]}
     groups: dict[tuple[str, int], list[int]] = {}
     plain: list[str] = []
@@ -90,4 +97,8 @@ def _brackets(prefix: str, width: int, numbers: list[int]) -> str:
 
 def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     """A key that sorts n2 before n10."""
-    return tuple((0, int(part), part) if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name) if part)
+    return tuple(
+        (0, int(part), part) if re.fullmatch("[0-9]+", part) else (1, 0, part)
+        for part in re.split(rf"([0-9]{{1,{_DIGITS}}})", name)
+        if part
+    )

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
+from railyard.files import read_text
 from railyard.operate.formats.lists import nodes_of
 from railyard.operate.topology_file import read_topology
 from railyard.operate.tree import NodeTree
@@ -29,7 +30,7 @@ def read_nodes(path: Path, name: str | None = None, names: Path | None = None) -
     tree = _of_scenario(path) if name is None and _is_scenario(path) else read_topology(path, name)
     if names is None:
         return tree
-    found = nodes_of(names.read_text(encoding="utf-8"), str(names))
+    found = nodes_of(read_text(names), str(names))
     if len(found) != tree.nodes or len(set(found)) != len(found):
         raise InputError(
             "the list has not a name for every server", file=str(names), found=len(set(found)), allowed=str(tree.nodes)
@@ -40,10 +41,7 @@ def read_nodes(path: Path, name: str | None = None, names: Path | None = None) -
 def _is_scenario(path: Path) -> bool:
     if path.suffix not in (".yaml", ".yml"):
         return False
-    try:
-        return bool(re.search(r"^cluster:", path.read_text(encoding="utf-8"), re.MULTILINE))
-    except (OSError, UnicodeDecodeError):
-        return False
+    return bool(re.search(r"^cluster:", read_text(path), re.MULTILINE))
 
 
 def _of_scenario(path: Path) -> NodeTree:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError, did_you_mean
+from railyard.files import read_text
 from railyard.operate.policy import Request
 
 if TYPE_CHECKING:
@@ -80,10 +81,10 @@ def read_stream(path: Path, tree: NodeTree) -> list[Step]:
     Raises:
         InputError: Names file, line and column of what is wrong.
     """
+    text = read_text(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")
         rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except csv.Error as error:
         raise InputError("the table cannot be read", file=str(path), found=str(error)) from error
     if not rows or not any(cell.strip() for cell in rows[0]):
         raise InputError("the table is empty", file=str(path), allowed="a heading with `nodes`, and a row a job")
@@ -93,6 +94,14 @@ def read_stream(path: Path, tree: NodeTree) -> list[Step]:
     for line, row in enumerate(rows[1:], 2):
         if not any(cell.strip() for cell in row):
             continue
+        if any(cell.strip() for cell in row[len(rows[0]) :]):
+            raise InputError(
+                "the row has more cells than the heading",
+                file=str(path),
+                line=line,
+                found=len(row),
+                allowed=f"at most {len(rows[0])}",
+            )
         steps.append(_step(_Row(row, columns, str(path), line), tree, live, len(steps)))
     return steps
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.errors import InputError, did_you_mean
+from railyard.files import read_text
 from railyard.operate.hostlist import natural
 from railyard.operate.tree import NodeTree
 from railyard.registry import Registry
@@ -40,6 +41,9 @@ class TopologyFormat:
     source: str = ""
 
 
+MOST_LEVELS = 64
+"""Of switches above a node; networks have two to four, and work grows with the square of a chain."""
+
 formats: Registry[TopologyFormat] = Registry("topology format", package="railyard.operate.formats")
 
 
@@ -49,10 +53,7 @@ def read_topology(path: Path, name: str | None = None) -> NodeTree:
     Raises:
         InputError: The file cannot be read, is of no format that is known, or is wrong.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError("the file cannot be read", file=str(path), found=str(error)) from error
+    text = read_text(path)
     readable = [record for _, record in formats.items() if record.read]
     chosen = formats.get(name) if name else next((record for record in readable if record.recognise(text)), None)
     if chosen is None or chosen.read is None:
@@ -62,7 +63,10 @@ def read_topology(path: Path, name: str | None = None) -> NodeTree:
             allowed=[record.name for record in readable],
             hint="name it with --format",
         )
-    return chosen.read(text, str(path))
+    try:
+        return chosen.read(text, str(path))
+    except InputError as error:
+        raise error.located(file=path) from None
 
 
 @dataclass(frozen=True)
@@ -94,9 +98,9 @@ def tree_of(switches: Sequence[Switch], file: str, *, accelerators: int = 1) -> 
     walk = _Walk(_unique(switches, file))
     for switch in switches:
         _check(switch, walk, file)
+    path = {switch.name: _path(switch, walk, file) for switch in switches}
     if not any(switch.nodes for switch in switches):
         raise InputError("there is no node in the file", file=file)
-    path = {switch.name: _path(switch, walk, file) for switch in switches}
     paths = {leaf.name: path[leaf.name] for leaf in switches if not leaf.children}
     height = _heights(paths)
     roots = list(dict.fromkeys(path[-1] for path in paths.values()))
@@ -153,9 +157,18 @@ def _check(switch: Switch, walk: _Walk, file: str) -> None:
 def _path(leaf: Switch, walk: _Walk, file: str) -> list[str]:
     path = [leaf.name]
     while path[-1] in walk.parent:
-        path.append(walk.parent[path[-1]])
-        if len(path) > len(walk.by_name):
-            raise InputError(f"the switch `{leaf.name}` is below itself", file=file, line=leaf.line or None)
+        above = walk.parent[path[-1]]
+        if above in path:
+            raise InputError(f"the switch `{above}` is below itself", file=file, line=walk.by_name[above].line or None)
+        if len(path) == MOST_LEVELS:
+            raise InputError(
+                "switches are too many levels deep",
+                file=file,
+                line=leaf.line or None,
+                found=leaf.name,
+                allowed=f"{MOST_LEVELS} levels",
+            )
+        path.append(above)
     return path
 
 

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
     from railyard.operate.tree import NodeTree
 
+MOST = 2**31 - 1
+"""Of accelerators, nodes and priorities: tables hold them in 32 bits."""
+
+MOST_S = 1e12
+"""Of seconds: tables hold microseconds in 64 bits."""
+
 MOST_PROBLEMS = 10
 """An error lists so many faults of a file."""
 _FIELD_BYTES = 1 << 20
@@ -196,8 +202,10 @@ def _checked(chosen: TraceFormat, text: dict[str, str]) -> Row | None:
     if row is None:
         return None
     for key, value in (("submission", row.submit_s), ("duration", row.work_s)):
-        if not math.isfinite(value) or value < 0:
-            raise InputError("a time is a number from 0 on", key=key, found=value)
+        if not 0 <= value <= MOST_S:
+            raise InputError("a time is a number from 0 on", key=key, found=value, allowed=f"0 to {MOST_S:g} s")
+    if row.limit_s is not None and not row.limit_s <= MOST_S:
+        raise InputError("a limit is a number of seconds", key="limit", found=row.limit_s, allowed=f"to {MOST_S:g} s")
     if row.accelerators < 1:
         raise InputError("a job has at least one accelerator", key="accelerators", found=row.accelerators)
     return row
@@ -225,8 +233,8 @@ def integer(text: dict[str, str], key: str) -> int:
         InputError: The field is empty or none.
     """
     value = number(text, key)
-    if value != int(value):
-        raise InputError("expected a whole number", key=key, found=text[key])
+    if value != int(value) or abs(value) > MOST:
+        raise InputError("expected a whole number", key=key, found=text[key][:40], allowed=f"up to {MOST:,}")
     return int(value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -127,7 +128,7 @@ class NodeTree:
             InputError: Two nodes have one name, or there is no node.
         """
         if len(set(names)) != len(names):
-            twice = next(name for number, name in enumerate(names) if name in set(names[:number]))
+            twice = Counter(names).most_common(1)[0][0]
             raise InputError(f"two nodes are called `{twice}`", found=twice)
         group, group_names = [], []
         above: Sequence[tuple[str, ...]] = [()] * len(names)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import csv
+import io
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
+from railyard.files import read_text
 from railyard.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from railyard.catalog import Catalog
-
-_MOST_BYTES = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,23 @@ class Source:
     def columns(self) -> tuple[str, ...]:
         """The cells of the first line: the columns, where the file is a table."""
         first = self.text.partition("\n")[0].rstrip("\r")
-        return tuple(cell.strip() for cell in next(csv.reader([first]), []))
+        try:
+            return tuple(cell.strip() for cell in next(csv.reader([first]), []))
+        except csv.Error as error:
+            raise InputError(f"the table is broken: {error}", file=self.path, line=1) from error
+
+    def rows(self) -> Iterator[tuple[int, dict[str, str]]]:
+        """The line of every row of a table, and its cells by column; cells beyond the heading stand under `None`.
+
+        Raises:
+            InputError: A cell is too long.
+        """
+        reader = csv.DictReader(io.StringIO(self.text), skipinitialspace=True)
+        try:
+            for cells in reader:
+                yield reader.line_num, cells
+        except csv.Error as error:
+            raise InputError(f"the table is broken: {error}", file=self.path, line=reader.line_num + 1) from error
 
 
 @dataclass(frozen=True)
@@ -132,7 +148,7 @@ def read(path: Path) -> tuple[TableKind, Source]:
     Raises:
         InputError: It cannot be read, or no kind knows it.
     """
-    source = Source(path, _text(path))
+    source = Source(path, read_text(path))
     found = [kind for _, kind in kinds.items() if kind.recognizes(source)]
     if not found:
         raise InputError(
@@ -143,16 +159,3 @@ def read(path: Path) -> tuple[TableKind, Source]:
             allowed="; ".join(f"{kind.name}: {', '.join(kind.columns)}" for _, kind in kinds.items()),
         )
     return found[0], source
-
-
-def _text(path: Path) -> str:
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise InputError(f"the file is larger than {_MOST_BYTES >> 20} MiB", file=path)
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError as error:
-        raise InputError("there is no such file", file=path) from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"the file is no text: byte {error.start} is no UTF-8", file=path) from error
-    except OSError as error:
-        raise InputError(f"the file cannot be read: {error.strerror}", file=path) from error

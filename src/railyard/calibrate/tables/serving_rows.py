@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -68,14 +66,13 @@ def rows_of(source: Source, catalog: Catalog) -> list[ServedRow]:
         InputError: A column is unknown, or cells are wrong: all of them, each with its line.
     """
     _check_columns(source)
-    reader = csv.DictReader(io.StringIO(source.text), skipinitialspace=True)
     found: list[ServedRow] = []
     problems: list[Problem] = []
-    for cells in reader:
+    for line, cells in source.rows():
         try:
-            found.append(_Cells(source, reader.line_num, cells).row(catalog))
+            found.append(_Cells(source, line, cells).row(catalog))
         except InputError as error:
-            problems += error.located(file=source.path, line=reader.line_num).problems
+            problems += error.located(file=source.path, line=line).problems
     if problems:
         raise InputError.many(problems)
     if not found:

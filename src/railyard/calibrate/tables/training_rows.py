@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -78,14 +76,13 @@ def steps_of(source: Source, catalog: Catalog) -> list[Step]:
         InputError: A column is unknown, or cells are wrong: all of them, each with its line.
     """
     _check_columns(source)
-    reader = csv.DictReader(io.StringIO(source.text), skipinitialspace=True)
     found: list[Step] = []
     problems: list[Problem] = []
-    for cells in reader:
+    for line, cells in source.rows():
         try:
-            found.append(_Row(source, reader.line_num, cells).step(catalog))
+            found.append(_Row(source, line, cells).step(catalog))
         except InputError as error:
-            problems += error.located(file=source.path, line=reader.line_num).problems
+            problems += error.located(file=source.path, line=line).problems
     if problems:
         raise InputError.many(problems)
     if not found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.errors import InputError, did_you_mean
+from railyard.files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 COLUMNS = ("day", "node", "event")
+MOST_SERVERS = 10_000_000
+MOST_DAYS = 36_525
+"""A hundred years: the curves of repairs and of servers away have a point for each hour or so."""
+
 EVENTS = ("fault_start", "fault_end")
 
 
@@ -66,6 +72,9 @@ def read(path: Path, servers: int, days: float) -> History:
     Raises:
         InputError: A row is wrong; with its line.
     """
+    for key, value, most in (("--servers", servers, MOST_SERVERS), ("--days", days, MOST_DAYS)):
+        if not 0 < value <= most:
+            raise InputError("the number is out of range", key=key, found=value, allowed=f"above 0, at most {most:,}")
     away: dict[str, float] = {}
     found: list[tuple[float, float, bool]] = []
     last = 0.0
@@ -92,14 +101,11 @@ def read(path: Path, servers: int, days: float) -> History:
 
 def _rows(path: Path) -> Iterator[tuple[int, float, str, str]]:
     try:
-        with path.open(newline="", encoding="utf-8-sig") as handle:
-            rows = csv.DictReader(handle)
-            _check_columns(path, rows.fieldnames or ())
-            for row in rows:
-                yield _row(path, rows.line_num, row)
-    except OSError as error:
-        raise InputError(f"the file cannot be read: {error.strerror}", file=path) from None
-    except (UnicodeDecodeError, csv.Error) as error:
+        rows = csv.DictReader(io.StringIO(read_text(path), newline=""))
+        _check_columns(path, rows.fieldnames or ())
+        for row in rows:
+            yield _row(path, rows.line_num, row)
+    except csv.Error as error:
         raise InputError(f"the file is no CSV: {error}", file=path) from None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
@@ -39,9 +40,14 @@ def _read_names(text: str, file: str) -> NodeTree:
 
 
 def _read_table(text: str, file: str) -> NodeTree:
-    rows = list(csv.reader(io.StringIO(text, newline="")))
-    header = [cell.strip() for cell in rows[0]]
-    node = next(number for number, cell in enumerate(header) if cell.lower() in _NODE)
+    try:
+        rows = list(csv.reader(io.StringIO(text, newline="")))
+    except csv.Error as error:
+        raise InputError(f"the table is broken: {error}", file=file) from error
+    header = [cell.strip() for cell in rows[0]] if rows else []
+    node = next((number for number, cell in enumerate(header) if cell.lower() in _NODE), None)
+    if node is None:
+        raise InputError("no column names the nodes", file=file, line=1, found=", ".join(header), allowed=_NODE)
     counts = next((number for number, cell in enumerate(header) if cell.lower() in _GPUS), None)
     levels = [number for number in range(len(header)) if number not in (node, counts)]
     for line, row in enumerate(rows[1:], 2):
@@ -59,7 +65,7 @@ def _read_table(text: str, file: str) -> NodeTree:
 
 
 def _count(cell: str, file: str, line: int) -> int:
-    if not cell.strip().isdigit() or not 0 < int(cell) <= 1024:
+    if not re.fullmatch(r"\s*[0-9]{1,4}\s*", cell) or not 0 < int(cell) <= 1024:
         raise InputError("expected a number of accelerators", file=file, line=line, found=cell, allowed="1 to 1024")
     return int(cell)
 

@@ -57,7 +57,8 @@ def names_of(value: str, file: str, line: int) -> tuple[str, ...]:
     try:
         return tuple(expand(value))
     except InputError as error:
-        raise InputError(error.problems[0].message, file=file, line=line, found=value) from error
+        wrong = error.problems[0]
+        raise InputError(wrong.message, file=file, line=line, found=value, allowed=wrong.allowed) from error
 
 
 def _read(text: str, file: str) -> NodeTree:

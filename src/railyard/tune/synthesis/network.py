@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.errors import InputError, did_you_mean
+from railyard.files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,10 +103,10 @@ def read_network(
     Raises:
         InputError: Names file, line and column of what is wrong.
     """
+    text = read_text(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")
         rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except csv.Error as error:
         raise InputError("the table cannot be read", file=str(path), found=str(error)) from error
     table = _Table.of(rows, str(path))
     kept = table.chosen({"topology": topology, "chassis": chassis})
@@ -139,6 +141,8 @@ class _Table:
         lines = [line for line in range(2, len(self.rows) + 1) if any(cell.strip() for cell in self.rows[line - 1])]
         for name, value in wanted.items():
             if name not in self.columns:
+                if value is not None:
+                    raise InputError(f"the table has no column `{name}` to choose by", file=self.file, found=value)
                 continue
             there = list(dict.fromkeys(self.cell(line, name) for line in lines))
             if value is None and len(there) > 1:
@@ -164,7 +168,7 @@ class _Table:
 
     def _node(self, line: int, name: str) -> int:
         text = self.cell(line, name)
-        if not text.isdigit() or int(text) >= _MOST_NODES:
+        if not re.fullmatch("[0-9]{1,9}", text) or int(text) >= _MOST_NODES:
             raise InputError(
                 f"expected an integer, got `{text[:40]}`", file=self.file, line=line, key=name, allowed="0 to 99999"
             )
@@ -182,7 +186,7 @@ class _Table:
                 file=self.file,
                 line=line,
                 key=name,
-                allowed=f"{least:g} or more",
+                allowed=f"{least:g} or more, below 1e9",
             )
         return value
 
