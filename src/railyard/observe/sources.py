@@ -7,6 +7,7 @@ import tarfile
 import zipfile
 import zlib
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from railyard.errors import InputError
@@ -106,14 +107,14 @@ def _zipped(file: Path) -> Iterator[Source]:
     with zipfile.ZipFile(file) as archive:
         for member in sorted(archive.namelist()):
             if not member.endswith("/"):
-                yield Source(f"{file}:{member}", lambda member=member: archive.open(member))  # type: ignore[misc]
+                yield Source(f"{file}:{member}", partial(archive.open, member))
 
 
 def _archived(file: Path) -> Iterator[Source]:
     with tarfile.open(file) as archive:
         members = [member for member in archive.getmembers() if member.isreg()]
         for member in sorted(members, key=lambda one: one.name):
-            yield Source(f"{file}:{member.name}", lambda member=member: _member(archive, member))  # type: ignore[misc]
+            yield Source(f"{file}:{member.name}", partial(_member, archive, member))
 
 
 def _member(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:

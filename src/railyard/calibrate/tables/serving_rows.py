@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from railyard.calibrate.tables.cells import read_rows
 from railyard.errors import InputError, did_you_mean
 from railyard.model.machine import Machine
 from railyard.workload.serving.layout import KV_BITS, PRECISIONS, ServingLayout
@@ -14,7 +15,6 @@ from railyard.workload.serving.profiles import ENGINES
 if TYPE_CHECKING:
     from railyard.calibrate.tables.kind import Source
     from railyard.catalog import Accelerator, Catalog, Model
-    from railyard.errors import Problem
 
 NEEDED = ("gpu", "model", "input_tokens", "output_tokens", "concurrency")
 """Columns without which a row says nothing."""
@@ -65,42 +65,14 @@ def rows_of(source: Source, catalog: Catalog) -> list[ServedRow]:
     Raises:
         InputError: A column is unknown, or cells are wrong: all of them, each with its line.
     """
-    _check_columns(source)
-    found: list[ServedRow] = []
-    problems: list[Problem] = []
-    for line, cells in source.rows():
-        try:
-            found.append(_Cells(source, line, cells).row(catalog))
-        except InputError as error:
-            problems += error.located(file=source.path, line=line).problems
-    if problems:
-        raise InputError.many(problems)
-    if not found:
-        raise InputError("the table has no rows", file=source.path)
-    return found
-
-
-def _check_columns(source: Source) -> None:
-    for name in source.columns:
-        if name not in COLUMNS:
-            raise InputError(
-                f"a table of serving runs has no column `{name}`",
-                file=source.path,
-                line=1,
-                found=name,
-                allowed=", ".join(COLUMNS),
-                hint=did_you_mean(name, COLUMNS),
-            )
+    return read_rows(source, "serving runs", COLUMNS, lambda line, cells: _Cells(line, cells).row(catalog))
 
 
 class _Cells:
     """Cells of one line, and what they mean."""
 
-    def __init__(self, source: Source, line: int, cells: dict[str, str]) -> None:
-        self.line = line
-        if None in cells or None in cells.values():
-            raise InputError(f"expected {len(source.columns)} cells, as many as the heading")
-        self.cells = {name.strip(): value.strip() for name, value in cells.items() if value.strip()}
+    def __init__(self, line: int, cells: dict[str, str]) -> None:
+        self.line, self.cells = line, cells
 
     def row(self, catalog: Catalog) -> ServedRow:
         for name in NEEDED:

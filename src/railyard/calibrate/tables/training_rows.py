@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from railyard.calibrate.tables.cells import read_rows
 from railyard.catalog import Model
 from railyard.errors import InputError, did_you_mean
 from railyard.model import flops
@@ -19,7 +20,6 @@ from railyard.workload.training.spec import DISPATCHERS, RECOMPUTE_MODULES, Layo
 if TYPE_CHECKING:
     from railyard.calibrate.tables.kind import Source
     from railyard.catalog import Accelerator, Catalog
-    from railyard.errors import Problem
     from railyard.workload.training.spec import Precision
 
 NEEDED = ("gpu", "n_gpu", "model", "seq_len", "global_batch_seqs")
@@ -75,43 +75,14 @@ def steps_of(source: Source, catalog: Catalog) -> list[Step]:
     Raises:
         InputError: A column is unknown, or cells are wrong: all of them, each with its line.
     """
-    _check_columns(source)
-    found: list[Step] = []
-    problems: list[Problem] = []
-    for line, cells in source.rows():
-        try:
-            found.append(_Row(source, line, cells).step(catalog))
-        except InputError as error:
-            problems += error.located(file=source.path, line=line).problems
-    if problems:
-        raise InputError.many(problems)
-    if not found:
-        raise InputError("the table has no rows", file=source.path)
-    return found
-
-
-def _check_columns(source: Source) -> None:
-    for name in source.columns:
-        if name not in COLUMNS:
-            raise InputError(
-                f"a table of training steps has no column `{name}`",
-                file=source.path,
-                line=1,
-                found=name,
-                allowed=", ".join(COLUMNS),
-                hint=did_you_mean(name, COLUMNS),
-            )
+    return read_rows(source, "training steps", COLUMNS, lambda line, cells: _Row(line, cells).step(catalog))
 
 
 class _Row:
     """Cells of one line, and what they mean."""
 
-    def __init__(self, source: Source, line: int, cells: dict[str | Any, str | Any]) -> None:
-        self.line = line
-        self.path = source.path
-        if None in cells or None in cells.values():
-            raise InputError(f"a row needs {len(source.columns)} cells, as many as the heading")
-        self.cells = {name.strip(): value.strip() for name, value in cells.items() if value.strip()}
+    def __init__(self, line: int, cells: dict[str, str]) -> None:
+        self.line, self.cells = line, cells
 
     def step(self, catalog: Catalog) -> Step:
         for name in NEEDED:
