@@ -15,7 +15,7 @@ import math
 import sys
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import serving_left_out
 
@@ -95,7 +95,8 @@ def recorded() -> list[Miss]:
     if not ROWS.is_file():
         return []
     with ROWS.open(encoding="utf-8", newline="") as handle:
-        return [Miss(**{**row, "error": float(row["error"])}) for row in csv.DictReader(handle)]  # type: ignore[arg-type]
+        rows: list[dict[str, Any]] = list(csv.DictReader(handle))
+        return [Miss(**{**row, "error": float(row["error"])}) for row in rows]
 
 
 def write(misses: list[Miss]) -> None:

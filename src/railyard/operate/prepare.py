@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -255,7 +255,8 @@ def _changed(mode: Mode | None, change: ModeSection) -> Mode:
         "repair_p90_s": change.repair_p90,
         "detect_s": change.detect,
     }
-    mode = replace(mode, **{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]
+    changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    mode = replace(mode, **changes)
     if mode.per_1000_node_days < 0:
         raise InputError("a rate is zero or more", key="per_1000_node_days", found=mode.per_1000_node_days)
     return mode
