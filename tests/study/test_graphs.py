@@ -24,9 +24,21 @@ def test_a_shared_graph_has_the_losses_of_each_network():
             assert np.array_equal(graph.loss, build(job.training, cluster).loss)
 
 
-def test_the_oldest_graph_goes():
+def test_the_oldest_graph_goes_beyond_so_many_tasks():
+    job = prepare(load.load(FIRST))[0]
+    size = len(Graphs().of(job.training, job.cluster))
+    for tasks, goes in ((int(1.9 * size), True), (int(2.2 * size), False)):
+        graphs = Graphs(most=1, tasks=tasks)
+        kept = graphs.of(job.training, job.cluster)
+        graphs.of(job.training, job.cluster, checkpoint=True)
+        assert (graphs.of(job.training, job.cluster).dep_idx is not kept.dep_idx) == goes
+
+
+def test_all_but_the_last_few_are_forgotten():
     job = prepare(load.load(FIRST))[0]
     graphs = Graphs(most=1)
     kept = graphs.of(job.training, job.cluster)
-    graphs.of(job.training, job.cluster, checkpoint=True)
+    last = graphs.of(job.training, job.cluster, checkpoint=True)
+    graphs.forget()
+    assert graphs.of(job.training, job.cluster, checkpoint=True).dep_idx is last.dep_idx
     assert graphs.of(job.training, job.cluster).dep_idx is not kept.dep_idx

@@ -1,20 +1,22 @@
 """How far `parallelism: auto` stays behind the fastest enumerated layout, over random scenarios.
 
-python validation/tools/auto_layouts.py OUT.csv [--count 50] [--first 0]
+python validation/tools/auto_layouts.py OUT.csv [--count 50] [--first 0] [--steps FOLDER]
 
-Each scenario is drawn from its number: accelerators, server, model, batch, sequence, topology, oversubscription,
-fabric, distance. Every layout that fits is simulated, but those whose computations alone take longer than the chosen
-step, which no network can mend. A line is added to OUT.csv as each ends; those that stand there already are
-not run again.
+Each scenario is drawn from its number, the seed: accelerators, server, model, batch, sequence, topology,
+oversubscription, fabric, distance; one that cannot be built or holds no layout is listed with the reason and not
+counted. Every layout that fits is simulated, but those whose computations alone take longer than the fastest step,
+which no network can mend. A line is added to OUT.csv as each ends; those that stand there already are not run again.
+With `--steps` every simulated step is kept, so that another search is judged by the same.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import json
 import random
 import tempfile
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +28,11 @@ from railyard.graph import Job
 from railyard.model.machine import Machine
 from railyard.scenario import load
 from railyard.scenario.variants import expand
+from railyard.study import compose
+from railyard.study.memo import Memo
+from railyard.study.training.graphs import Graphs
 from railyard.study.training.hash_seeds import redrawn
-from railyard.study.training.prepare import Graphs, prepare
+from railyard.study.training.prepare import Seats, prepare
 from railyard.workload.training.estimate import estimate
 from railyard.workload.training.layout import candidates
 from railyard.workload.training.spec import Layout
@@ -43,7 +48,7 @@ _SURE = 0.97
 def drawn(number: int) -> dict[str, Any]:
     """A scenario, by its number."""
     draw = random.Random(number)
-    ranks = draw.choice([16, 16, 32])
+    ranks = draw.choice([16, 16, 32, 32, 64, 128])
     model = draw.choice(["llama-3-8b", "llama-2-13b", "mixtral-8x7b", "llama-3-70b"])
     topology: dict[str, Any] = {"kind": draw.choice(["leaf-spine", "rail-optimized"])}
     topology["oversubscription"] = draw.choice(["1:1", "2:1", "4:1", "8:1"])
@@ -54,7 +59,7 @@ def drawn(number: int) -> dict[str, Any]:
         "cluster": {
             "accelerators": ranks,
             "server": draw.choice(["hgx-h100", "hgx-h200", "hgx-b200"]),
-            "back_end": {"topology": topology, "fabric": draw.choice(["roce", "infiniband", "uec"])},
+            "back_end": {"topology": topology, "fabric": draw.choice(["roce", "infiniband", "uec", "spectrum-x"])},
         },
         "workload": {
             "training": {
@@ -77,40 +82,69 @@ def prepared(document: dict[str, Any]) -> Prepared:
     return job
 
 
-def step_s(job: Prepared, layout: Layout) -> float:
-    """Of a layout on the job's network."""
-    cluster = redrawn(job.cluster, job.variant.draft.scenario.seed)
-    try:
-        graph = Graphs().of(job.training.replace(layout=layout), cluster)
-        return float(job.engine.simulate([Job(graph)], cluster, seed=0, policy=job.policy).makespan_ps) * 1e-12
-    except (InputError, SimulationError):
-        return float("inf")
+@dataclass
+class Kept:
+    """Simulated steps in s by layout; in a file where there is a folder."""
+
+    job: Prepared
+    seats: Seats
+    path: Path | None
+    steps: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.path is not None and self.path.is_file():
+            self.steps = json.loads(self.path.read_text(encoding="utf-8"))
+
+    def step_s(self, layout: Layout) -> float:
+        """Of a layout, simulated where it was not before."""
+        if str(layout) not in self.steps:
+            self.steps[str(layout)] = self._simulated_s(layout)
+        return self.steps[str(layout)]
+
+    def _simulated_s(self, layout: Layout) -> float:
+        job, seed = self.job, self.job.variant.draft.scenario.seed
+        cluster = redrawn(self.seats(layout), seed)
+        try:
+            graph = Graphs().of(job.training.replace(layout=layout), cluster)
+            record = job.engine.simulate([Job(graph)], cluster, seed=seed, policy=job.policy)
+        except (InputError, SimulationError):
+            return float("inf")
+        return float(record.makespan_ps) * 1e-12
+
+    def keep(self) -> None:
+        """Writes the file."""
+        if self.path is not None:
+            self.path.write_text(json.dumps(self.steps), encoding="utf-8")
 
 
-def judged(number: int) -> dict[str, Any]:
+def judged(number: int, folder: Path | None) -> dict[str, Any]:
     """One line of the table."""
     document = drawn(number)
     job = prepared(document)
     chosen = job.layouts[0]
     plain = job.training.replace(layout=Layout(global_batch=job.training.layout.global_batch))
-    machine = Machine.of(job.cluster)
+    draft = job.variant.draft
+    seats = Seats(draft, job.catalog, compose.cluster_of(draft, job.catalog), Memo(), [])
+    machine = Machine.of(seats.cluster)
     found = candidates(plain, machine, job.cluster.ranks, fixed={})
     alone = estimate(found, [replace(machine, share=1.0)] * len(found))
     least = _SURE * (np.asarray(alone.compute_s) + alone.optimizer_s)
-    steps = {chosen.layout: chosen.step_s}
+    kept = Kept(job, seats, None if folder is None else folder / f"{number}.json")
+    steps = {chosen.layout: kept.step_s(chosen.layout)}
     for place in np.argsort(alone.step_s, kind="stable"):
         layout = found[int(place)].layout
         if layout not in steps and least[place] < min(steps.values()):
-            steps[layout] = step_s(job, layout)
+            steps[layout] = kept.step_s(layout)
+    kept.keep()
     fastest = min(steps, key=steps.__getitem__)
     return {
         "number": number,
         "scenario": _words(document),
         "chosen": str(chosen.layout),
-        "chosen_s": f"{chosen.step_s:.5g}",
+        "chosen_s": f"{steps[chosen.layout]:.5g}",
         "fastest": str(fastest),
         "fastest_s": f"{steps[fastest]:.5g}",
-        "behind": f"{chosen.step_s / steps[fastest] - 1.0:.4f}",
+        "behind": f"{steps[chosen.layout] / steps[fastest] - 1.0:.4f}",
         "fit": len(found),
         "simulated": len(steps),
     }
@@ -130,23 +164,40 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--count", type=int, default=50)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--steps", type=Path)
     given = parser.parse_args()
-    done: set[int] = set()
-    if given.out.is_file():
-        with given.out.open(encoding="utf-8", newline="") as handle:
-            done = {int(row["number"]) for row in csv.DictReader(handle)}
-    for number in range(given.first, given.first + given.count):
-        if number in done:
-            continue
-        try:
-            row = judged(number)
-        except InputError as error:
-            row = dict.fromkeys(COLUMNS, "") | {"number": number, "scenario": str(error).splitlines()[0]}
-        with given.out.open("a", encoding="utf-8", newline="") as handle:
-            writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n")
-            if handle.tell() == 0:
-                writer.writeheader()
-            writer.writerow(row)
+    if given.steps is not None:
+        given.steps.mkdir(parents=True, exist_ok=True)
+    done = {int(row["number"]): row for row in _lines(given.out)}
+    number, counted = given.first, 0
+    while counted < given.count:
+        if number not in done:
+            done[number] = _line(number, given.steps)
+            _append(given.out, done[number])
+        counted += done[number]["behind"] != ""
+        number += 1
+
+
+def _lines(out: Path) -> list[dict[str, Any]]:
+    if not out.is_file():
+        return []
+    with out.open(encoding="utf-8", newline="") as handle:
+        return list(csv.DictReader(handle))
+
+
+def _line(number: int, folder: Path | None) -> dict[str, Any]:
+    try:
+        return judged(number, folder)
+    except InputError as error:
+        return dict.fromkeys(COLUMNS, "") | {"number": number, "scenario": str(error).splitlines()[0]}
+
+
+def _append(out: Path, row: dict[str, Any]) -> None:
+    with out.open("a", encoding="utf-8", newline="") as handle:
+        writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n")
+        if handle.tell() == 0:
+            writer.writeheader()
+        writer.writerow(row)
 
 
 if __name__ == "__main__":

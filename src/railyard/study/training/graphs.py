@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Tables of a few rows: one a network that is tried.
 _MOST_LOSSES = 64
+# Of graphs that variants choose their layouts by; about 100 bytes a task.
+_MOST_TASKS = 2_000_000
 
 
 @dataclass
@@ -26,9 +28,14 @@ class Graphs:
     """Task graphs, built once for all variants whose computations are the same: fabrics do not change what runs.
 
     How much communications slow computations does depend on the network, and is filled in for each.
+
+    Attributes:
+        most: Graphs that are kept whatever their size.
+        tasks: Of all that are kept until `forget`.
     """
 
     most: int = 4
+    tasks: int = _MOST_TASKS
     _graphs: list[tuple[tuple[Any, ...], TaskGraph]] = field(default_factory=list)
     _losses: list[tuple[tuple[Any, ...], NDArray[np.float64]]] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
@@ -48,23 +55,27 @@ class Graphs:
                 self._graphs,
                 (*alike, checkpoint, meeting),
                 lambda: build(training, cluster, checkpoint=checkpoint, meeting=meeting),
-                self.most,
             )
+            while len(self._graphs) > self.most and sum(len(kept) for _, kept in self._graphs) > self.tasks:
+                del self._graphs[0]
             if graph.loss is None:
                 return graph
-            loss = _kept(
-                self._losses, (*alike, machine), lambda: losses(training, cluster.accelerator, machine), _MOST_LOSSES
-            )
+            loss = _kept(self._losses, (*alike, machine), lambda: losses(training, cluster.accelerator, machine))
+            del self._losses[:-_MOST_LOSSES]
             return replace(graph, loss=loss)
 
+    def forget(self) -> None:
+        """Lets go of all but the last few."""
+        with self._lock:
+            del self._graphs[: -self.most]
 
-def _kept(table: list[tuple[tuple[Any, ...], T]], key: tuple[Any, ...], make: Callable[[], T], most: int) -> T:
-    """What a table has under a key; made where it has nothing, and the oldest goes beyond `most`."""
+
+def _kept(table: list[tuple[tuple[Any, ...], T]], key: tuple[Any, ...], make: Callable[[], T]) -> T:
+    """What a table has under a key; made where it has nothing."""
     for known, value in table:
         if known == key:
             return value
     table.append((key, make()))
-    del table[:-most]
     return table[-1][1]
 
 

@@ -81,20 +81,21 @@ def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Prep
     Raises:
         InputError: One of them cannot be run; with the place in the scenario.
     """
-    memo, jobs, graphs = Memo(), [], Graphs()
+    memo, jobs, graphs, choices = Memo(), [], Graphs(), list[Fastest]()
     for variant in variants:
         draft, extra = variant.draft, variant.draft.scenario.catalog
         key = [extra, dump(draft.scenario.cluster)]
         catalog = memo.get("catalog", extra, partial(compose.catalog_of, draft))
         cluster = memo.get("cluster", key, partial(compose.cluster_of, draft, catalog))
-        seats = _Seats(draft, catalog, cluster, memo, key)
-        job = replace(prepared(variant, catalog, cluster, engine, seats), graphs=graphs)
+        seats = Seats(draft, catalog, cluster, memo, key)
+        job = prepared(variant, catalog, cluster, engine, seats, shared=(graphs, choices))
         jobs.append(replace(job, cluster=seats(job.training.layout)))
+    graphs.forget()
     return jobs
 
 
 @dataclass(frozen=True)
-class _Seats:
+class Seats:
     """The cluster as layouts want its domains used.
 
     Attributes:
@@ -126,6 +127,8 @@ def prepared(
     cluster: Cluster,
     engine: str | None = None,
     seats: Callable[[Layout | None], Cluster] | None = None,
+    *,
+    shared: tuple[Graphs, list[Fastest]] | None = None,
 ) -> Prepared:
     """One variant on a cluster, ready to run.
 
@@ -135,6 +138,7 @@ def prepared(
         cluster: On what it runs.
         engine: In place of the scenario's.
         seats: The cluster as a layout wants its domains used; None: as it is.
+        shared: Task graphs and choices of layouts of the variants before.
 
     Raises:
         InputError: It cannot be run; with the place in the scenario.
@@ -151,8 +155,9 @@ def prepared(
         policy = policy_of(scenario.collectives, draft.folder)
     with blaming(draft, "economics"):
         assumptions = Assumptions.from_catalog(catalog, scenario.economics.given())
-    ready, graphs = engine_of(draft, cluster, name), Graphs()
-    choose = Fastest(_drawn(seats, cluster, scenario.seed), _fluid(ready), policy, graphs, scenario.seed)
+    ready, (graphs, choices) = engine_of(draft, cluster, name), shared or (Graphs(), [])
+    drawn = _drawn(seats, cluster, scenario.seed)
+    choose = Fastest(drawn, _fluid(ready), policy, graphs, scenario.seed, cluster, choices)
     training = compose.training_of(draft, cluster, model, choose)
     return Prepared(
         variant=variant,

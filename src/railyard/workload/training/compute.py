@@ -15,9 +15,12 @@ from railyard.workload.training.columns import Columns
 from railyard.workload.training.passes import LayerPasses, Pass, layer_passes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from railyard.catalog import Accelerator
     from railyard.graph import CollectiveKind
     from railyard.model.columns import F
+    from railyard.workload.training.communication import Exchange
     from railyard.workload.training.spec import Training
     from railyard.workload.training.stages import VirtualStage
 
@@ -78,6 +81,44 @@ class StageParameters:
     layer_expert: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class StageCosts:
+    """What the layers of one job cost, found once for all of its virtual stages.
+
+    Attributes:
+        columns: The job as a table of one row.
+        passes: Of its layers, by kind.
+        exchanges: What they send within their stage.
+    """
+
+    columns: Columns
+    passes: LayerPasses
+    exchanges: tuple[Exchange, ...]
+
+    @classmethod
+    def of(cls, training: Training, accelerator: Accelerator) -> StageCosts:
+        """The costs of a job on an accelerator."""
+        columns = Columns.of([training], [accelerator])
+        domain = np.array([float(accelerator.scale_up_domain)])
+        return cls(columns, layer_passes(columns), tuple(communication.exchanges(columns, domain)))
+
+    def times(self, stage: VirtualStage) -> StageTimes:
+        """Computation and collectives of one micro-batch through a virtual stage, from `stages.virtual_stages`."""
+        columns, passes = self.columns, self.passes
+        work = passes.stage(stage.layers, stage.moe_layers, float(stage.embedding), float(stage.head))
+        backward = work.backward_input + work.backward_weight
+        stretch = np.maximum(1.0, work.host_backward / np.maximum(backward, 1e-15))
+        cast = 0.5 * dispatch_cast_s(columns, float(stage.moe_layers))
+        return StageTimes(
+            forward_ps=_ps(np.maximum(work.forward, work.host_forward) + cast),
+            backward_input_ps=_ps(work.backward_input * stretch + cast),
+            backward_weight_ps=_ps(work.backward_weight * stretch),
+            recompute_ps=_ps(recompute_s(columns, passes, work, stage.layers, stage.moe_layers)),
+            flops=float(work.flops[0]),
+            collectives=_collectives(self.exchanges, stage),
+        )
+
+
 def stage_times(training: Training, accelerator: Accelerator, stage: VirtualStage) -> StageTimes:
     """Computation and collectives of one micro-batch through a virtual stage.
 
@@ -86,20 +127,7 @@ def stage_times(training: Training, accelerator: Accelerator, stage: VirtualStag
         accelerator: On which it runs.
         stage: From `stages.virtual_stages`.
     """
-    columns = Columns.of([training], [accelerator])
-    passes = layer_passes(columns)
-    work = passes.stage(stage.layers, stage.moe_layers, float(stage.embedding), float(stage.head))
-    backward = work.backward_input + work.backward_weight
-    stretch = np.maximum(1.0, work.host_backward / np.maximum(backward, 1e-15))
-    cast = 0.5 * dispatch_cast_s(columns, float(stage.moe_layers))
-    return StageTimes(
-        forward_ps=_ps(np.maximum(work.forward, work.host_forward) + cast),
-        backward_input_ps=_ps(work.backward_input * stretch + cast),
-        backward_weight_ps=_ps(work.backward_weight * stretch),
-        recompute_ps=_ps(recompute_s(columns, passes, work, stage.layers, stage.moe_layers)),
-        flops=float(work.flops[0]),
-        collectives=_collectives(columns, stage, np.array([float(accelerator.scale_up_domain)])),
-    )
+    return StageCosts.of(training, accelerator).times(stage)
 
 
 def dispatch_cast_s(columns: Columns, moe_layers: F | float) -> F:
@@ -165,7 +193,7 @@ def p2p_bytes(training: Training, accelerator: Accelerator) -> int:
     return round(float(communication.pipeline_bytes(Columns.of([training], [accelerator]))[0]))
 
 
-def _collectives(columns: Columns, stage: VirtualStage, domain: F) -> tuple[StageCollective, ...]:
+def _collectives(exchanges: Iterable[Exchange], stage: VirtualStage) -> tuple[StageCollective, ...]:
     counts = {
         "attention": stage.layers,
         "mlp": stage.layers - stage.moe_layers,
@@ -177,7 +205,7 @@ def _collectives(columns: Columns, stage: VirtualStage, domain: F) -> tuple[Stag
         "output": int(not stage.head),
     }
     merged: dict[tuple[CollectiveKind, str, str, int, float], int] = {}
-    for exchange in communication.exchanges(columns, domain):
+    for exchange in exchanges:
         count = counts[exchange.part] * int(exchange.count[0])
         key = (
             exchange.kind,

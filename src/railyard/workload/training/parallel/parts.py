@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from railyard.workload.training import compute as costs
+from railyard.workload.training.compute import StageCosts
 from railyard.workload.training.schedule import Op
 from railyard.workload.training.stages import virtual_stages
 
@@ -102,7 +104,8 @@ def parts_of(
         times_of: Replaces `compute.stage_times`, for measured or assumed times.
     """
     number, rows = rows_of(training, segments)
-    times = _remembered(training, accelerator, times_of or costs.stage_times, rows)
+    ask = StageCosts.of(training, accelerator).times if times_of is None else partial(times_of, training, accelerator)
+    times = _remembered(ask, rows)
     parameters_of = [costs.stage_parameters(training, row) for row in rows]
     time_ps = np.zeros((len(rows), len(Op)), np.int64)
     for row, time in enumerate(times):
@@ -152,15 +155,13 @@ def _cut(training: Training, stage: VirtualStage, segments: int) -> list[Virtual
     ]
 
 
-def _remembered(
-    training: Training, accelerator: Accelerator, times_of: TimesOf, rows: list[VirtualStage]
-) -> list[StageTimes]:
+def _remembered(ask: Callable[[VirtualStage], StageTimes], rows: list[VirtualStage]) -> list[StageTimes]:
     """Times of every row; parts that hold the same layers are asked for once."""
     known: dict[tuple[int, int, bool, bool], StageTimes] = {}
     for row in rows:
         key = alike(row)
         if key not in known:
-            known[key] = times_of(training, accelerator, row)
+            known[key] = ask(row)
     return [known[alike(row)] for row in rows]
 
 
