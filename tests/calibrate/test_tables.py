@@ -9,11 +9,14 @@ import pytest
 from railyard import catalog as catalogue
 from railyard.calibrate import tables
 from railyard.calibrate.tables.posterior import HUBER, Prior, posterior
-from railyard.calibrate.tables.training_fit import predicted
+from railyard.calibrate.tables.training_fit import paces, predicted
 from railyard.calibrate.tables.training_rows import steps_of
 from railyard.cli import guard
 from railyard.errors import InputError
 from railyard.workload.training import calibrated, profiles
+from railyard.workload.training.estimate import estimate
+from railyard.workload.training.pace import TRAITS, pace_of
+from railyard.workload.training.spec import OwnRun
 
 HEADER = "id,gpu,n_gpu,model,seq_len,global_batch_seqs,tp,pp,micro_batch,precision,software,step_time_s"
 ROWS = (
@@ -30,12 +33,12 @@ def write(folder, *, rows=ROWS, header=HEADER, values=(10.0, 20.0, 9.0, 4.0)):
     return path
 
 
-def truth(folder, **changed):
-    """The table whose steps are what the model says under changed constants."""
+def truth(folder, pace):
+    """The table whose steps are what the model says where ranks take so many times as long."""
     known = catalogue.load()
     steps = steps_of(tables.read(write(folder))[1], known)
     jobs = [(step.training, step.machine) for step in steps]
-    return write(folder, values=predicted(jobs, changed).tolist())
+    return write(folder, values=predicted(jobs, np.full(len(jobs), pace)).tolist())
 
 
 def test_one_normal_constant_is_found_by_hand():
@@ -57,32 +60,46 @@ def test_a_row_far_off_pulls_by_its_sign_alone():
     assert found.at[0] == pytest.approx(HUBER * 0.1 / 3, rel=1e-2)
 
 
-def test_constants_that_made_the_steps_are_found(tmp_path):
-    path = truth(tmp_path, gemm_fraction=0.8, fp8_fraction=0.8)
-    kind, source = tables.read(path)
+def test_the_pace_that_made_the_steps_is_found(tmp_path):
+    kind, source = tables.read(truth(tmp_path, 1.12))
     assert kind.name == "training"
     found = kind.calibrate(source, catalogue.load())
-    values = {one.name: one for one in found.constants}
-    assert values["gemm_fraction"].value == pytest.approx(0.8, rel=0.04)
-    assert values["fp8_fraction"].value == pytest.approx(0.8, rel=0.06)
-    assert all(abs(row.after / row.measured - 1) < 0.01 for row in found.rows)
-    assert all(abs(row.before / row.measured - 1) > 0.04 for row in found.rows)
-    for one in found.constants:
-        assert one.low < one.value < one.high
-        assert 0.05 <= one.settled <= 1.0
+    (pace,) = found.constants
+    assert pace.name == "pace"
+    # Four runs that agree are believed for the most part, not altogether.
+    assert 1.08 < pace.value < 1.12
+    assert pace.low < pace.value < pace.high
+    assert 0.5 < pace.settled < 1.0
+    for row in found.rows:
+        assert abs(row.after / row.measured - 1) < 0.03 < abs(row.before / row.measured - 1)
+        assert abs(row.after / row.measured - 1) < abs(row.left_out / row.measured - 1)
+        assert abs(row.left_out / row.measured - 1) < abs(row.before / row.measured - 1)
+
+
+def test_paces_are_those_at_which_predictions_meet_measurements(tmp_path):
+    steps = steps_of(tables.read(truth(tmp_path, 0.83))[1], catalogue.load())
+    jobs = [(step.training, step.machine) for step in steps]
+    found = paces(jobs, np.array([step.measured_s for step in steps]))
+    assert np.exp(found.off) == pytest.approx(np.full(4, 0.83), rel=1e-6)
+    assert np.all((found.slope > 0.6) & (found.slope < 1.0))
 
 
 def test_what_is_written_is_what_is_read(tmp_path):
-    kind, source = tables.read(truth(tmp_path, gemm_fraction=0.8))
-    found = kind.calibrate(source, catalogue.load())
+    known = catalogue.load()
+    kind, source = tables.read(truth(tmp_path, 1.12))
+    found = kind.calibrate(source, known)
     (tmp_path / "own.toml").write_text(found.written)
-    constants = calibrated.read_constants(tmp_path / "own.toml")
-    software = profiles.profile("megatron-2025", catalogue.load().accelerator("h100-sxm"))
-    moved = calibrated.over(software, constants)
-    for one in found.constants:
-        assert getattr(moved, one.name) == pytest.approx(one.value, rel=1e-3)
-    other = dataclasses.replace(software, name="megatron-1999")
-    assert calibrated.over(other, constants) == other
+    runs = calibrated.read_runs(tmp_path / "own.toml")
+    device = known.accelerator("h100-sxm")
+    moved = calibrated.over(profiles.profile("megatron-2025", device), runs)
+    assert [run.name for run in moved.own_runs] == ["a", "b", "c", "d"]
+    # A scenario's step is what the command printed for it.
+    for step, row in zip(steps_of(source, known), found.rows, strict=True):
+        job = step.training.replace(software=moved)
+        assert estimate([job], [step.machine]).step_s[0] == pytest.approx(row.after, rel=1e-4)
+        assert pace_of(job, "b200-sxm")[0] == 1.0
+    other = dataclasses.replace(profiles.profile("megatron-2025", device), name="megatron-1999")
+    assert calibrated.over(other, runs) == other
 
 
 @pytest.mark.parametrize(
@@ -122,7 +139,7 @@ def test_unknown_columns_and_tables_are_refused(tmp_path):
 
 
 def test_the_command_prints_and_writes(tmp_path, capsys):
-    path = truth(tmp_path, gemm_fraction=0.8)
+    path = truth(tmp_path, 1.1)
     out = tmp_path / "own.toml"
     assert guard.run(["calibrate", "runs", "--table", str(path), "--out", str(out), "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
@@ -130,22 +147,42 @@ def test_the_command_prints_and_writes(tmp_path, capsys):
     assert out.read_text() == content["written"]
     assert guard.run(["calibrate", "runs", "--table", str(path), "--out", str(out)]) == 2
     assert guard.run(["calibrate", "runs", "--table", str(path)]) == 0
-    assert "gemm_fraction" in capsys.readouterr().out
+    assert "pace" in capsys.readouterr().out
+
+
+RUN = (
+    "[[training.'megatron-2025/hopper']]\ndevice = 'h100-sxm'\nname = 'a'\npace = 1.0\nspread = 0.04\n"
+    "traits = {" + ", ".join(f"{name} = 1" for name in TRAITS) + "}\n"
+)
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
         ("[collectives]\nx = 1", "training"),
-        ("[training.'megatron-2025/hoper']\ngemm_fraction = 1.0", "megatron-2025/hopper"),
-        ("[training.'megatron-2025/hopper']\ngem_fraction = 1.0", "gemm_fraction"),
-        ("[training.'megatron-2025/hopper']\ngemm_fraction = -1.0", "above 0"),
+        (RUN.replace("hopper", "hoper"), "megatron-2025/hopper"),
+        (RUN.replace("pace", "pase"), "pace"),
+        (RUN.replace("pace = 1.0", "pace = -1.0"), "above 0"),
+        (RUN.replace("pace = 1.0\n", ""), "`pace` is missing"),
+        (RUN.replace("seq_len = 1", "seq_len = 'x'"), "traits.seq_len"),
+        (RUN.replace("'a'", "7"), "expected text"),
+        ("[training.'megatron-2025/hopper']\ngemm_fraction = 1.0", "megatron-2025/hopper"),
         ("[training", "TOML"),
     ],
 )
-def test_a_wrong_file_of_constants_is_refused(tmp_path, text, told):
+def test_a_wrong_file_of_own_runs_is_refused(tmp_path, text, told):
     path = tmp_path / "own.toml"
     path.write_text(text)
     with pytest.raises(InputError) as caught:
-        calibrated.read_constants(path)
+        calibrated.read_runs(path)
     assert told in str(caught.value)
+
+
+def test_names_of_runs_survive_their_file(tmp_path):
+    name = 'x"\\\n\u2028é'
+    path = tmp_path / "own.toml"
+    path.write_text(
+        calibrated.written({"megatron-2025/hopper": (OwnRun("h100-sxm", name, 1.0, 0.1, (1.0,) * 17),)}, "t")
+    )
+    (run,) = calibrated.read_runs(path)["megatron-2025/hopper"]
+    assert run.name == name

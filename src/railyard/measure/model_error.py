@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Literal
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from railyard.result.section import Band
 
+# Standard deviations of a normal distribution between which eight of ten, and one of two, lie.
+_EIGHT_OF_TEN, _HALF = 1.2816, 0.6745
 Question = Literal["step", "tpot", "ttft", "throughput", "power", "collective"]
 
 
@@ -59,6 +61,25 @@ class ModelError:
     def scatter(self) -> float:
         """Half the width of the band, as a logarithm: what is left of the error when a bias cancels."""
         return math.log((1.0 + self.high) / (1.0 + self.low)) / 2.0
+
+    def narrowed(self, runs: int, width: float) -> ModelError:
+        """The band where own runs have moved the prediction: eight of ten of a normal error.
+
+        Args:
+            runs: How many.
+            width: One standard deviation of ln(measured / predicted) that they leave.
+        """
+        end = _EIGHT_OF_TEN * width
+        return replace(
+            self,
+            family="own runs",
+            low=math.expm1(-end),
+            high=math.expm1(end),
+            median=math.expm1(_HALF * width),
+            rows=runs,
+            sources=1,
+            held_out="the setting, not the system",
+        )
 
     def row(self, figure: str, typical: float, *, inverse: bool = False, prices: Band | None = None) -> ErrorRow:
         """The band of a figure.

@@ -26,7 +26,10 @@ class ParallelismSection(_LayoutKeys):  # type: ignore[misc, valid-type]
 
 
 SoftwareOverrides = section_of(
-    SoftwareProfile, "SoftwareOverrides", skip=frozenset({"name", "architecture", "date", "source"}), optional=True
+    SoftwareProfile,
+    "SoftwareOverrides",
+    skip=frozenset({"name", "architecture", "date", "source", "own_runs"}),
+    optional=True,
 )
 
 
@@ -37,7 +40,8 @@ class SoftwareSection(SoftwareOverrides):  # type: ignore[misc, valid-type]
         default=None, description="Name of a profile; the newest for the accelerator when left out."
     )
     constants: Text | None = Field(
-        default=None, description="File of constants that `railyard calibrate runs` wrote, relative to the scenario."
+        default=None,
+        description="File that `railyard calibrate runs` wrote of your own steps, relative to the scenario.",
     )
 
 

@@ -231,8 +231,8 @@ def _software(section: TrainingSection, cluster: Cluster, folder: Path) -> Softw
     if written.constants is not None:
         file = folder / written.constants
         if not file.is_file():
-            raise InputError("there is no such file of constants", key="software.constants", found=written.constants)
-        base = calibrated.over(base, calibrated.read_constants(file))
+            raise InputError("there is no such file of own runs", key="software.constants", found=written.constants)
+        base = calibrated.over(base, calibrated.read_runs(file))
     return dataclasses.replace(base, **fields_given(written, SoftwareProfile))
 
 

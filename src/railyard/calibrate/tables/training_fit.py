@@ -1,22 +1,24 @@
-"""Constants of training software from a few measured steps, with how sure they are."""
+"""What a few measured training steps say of the pace of one's own system, and of each of them without itself."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from railyard.calibrate.tables.kind import Calibrated, Constant, Judged
-from railyard.calibrate.tables.posterior import Prior, posterior
 from railyard.calibrate.tables.training_rows import steps_of
-from railyard.workload.training import profiles
+from railyard.model.own_runs import TAIL, expected, noise
+from railyard.workload.training import calibrated, profiles
 from railyard.workload.training.estimate import estimate
-from railyard.workload.training.profiles import integral
+from railyard.workload.training.pace import place, scatter, traits_of
+from railyard.workload.training.spec import OwnRun
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -24,117 +26,128 @@ if TYPE_CHECKING:
     from railyard.calibrate.tables.training_rows import Step
     from railyard.catalog import Catalog
     from railyard.model.machine import Machine
+    from railyard.model.own_runs import Scatter
+    from railyard.workload.training.columns import Columns
     from railyard.workload.training.spec import Training
 
     F = NDArray[np.float64]
+    Job = tuple[Training, Machine]
 
-SPREAD = 0.02
-"""What one user's measurements of steps leave: runs that were repeated differ by 1 to 2 %."""
-# Constants that say less than this of what was open stay as they are in what is written.
-_SETTLED = 0.05
-
-
-def calibrate(source: Source, catalog: Catalog) -> Calibrated:
-    """Constants of each profile of software that a table's rows ran, from these rows alone.
-
-    Raises:
-        InputError: The table is wrong.
-    """
-    steps = steps_of(source, catalog)
-    constants: list[Constant] = []
-    judged: list[Judged] = []
-    for key in dict.fromkeys(profiles.key_of(step.training.software) for step in steps):
-        those = [step for step in steps if profiles.key_of(step.training.software) == key]
-        found, rows = _of_profile(key, those)
-        constants += found
-        judged += rows
-    judged.sort(key=lambda row: row.line)
-    moved = tuple(one for one in constants if one.settled >= _SETTLED)
-    use = "`software: {constants: FILE}` in a scenario's training section"
-    return Calibrated("training", "s", moved, tuple(judged), written(moved, source), use)
+# The least share of a step that a pace moves: of steps that are all network, a run says next to nothing.
+_LEAST = 0.05
+# Bounds of a run's pace, and the rounds in which it is found.
+_FASTEST, _SLOWEST, _ROUNDS = 0.2, 5.0, 8
+_STEP = 1e-3
 
 
-def _of_profile(key: str, steps: Sequence[Step]) -> tuple[list[Constant], list[Judged]]:
-    jobs = [(step.training, step.machine) for step in steps]
-    measured = np.array([step.measured_s for step in steps])
-    found = fitted(jobs, measured)
-    after, before = predicted(jobs, found.values), predicted(jobs, {})
-    constants = [
-        Constant(key, name, start, value, low=value * math.exp(-width), high=value * math.exp(width), settled=settled)
-        for (name, value), start, width, settled in zip(
-            found.values.items(), found.before, found.width, found.settled, strict=True
-        )
-    ]
-    left_out = measured * np.exp(found.left_out)
-    columns = (measured.tolist(), before.tolist(), after.tolist(), left_out.tolist())
-    rows = [Judged(step.line, step.name, *values) for step, *values in zip(steps, *columns, strict=True)]
-    return constants, rows
-
-
-@dataclasses.dataclass(frozen=True)
-class Fitted:
-    """Constants of one profile from steps.
+@dataclass(frozen=True)
+class Paces:
+    """What measured steps say.
 
     Attributes:
-        values: By field of `SoftwareProfile`.
-        before: What the profile ships, in the order of `values`.
-        width: One standard deviation of the logarithm of each.
-        settled: Share of what was open that the steps settled, of each.
-        left_out: log(predicted / measured) of each step, with the constants of all others.
+        at: Places of the runs, [run, trait].
+        off: Logarithm of the pace at which the prediction meets the measurement, [run].
+        slope: Share of the step that the pace moves, [run].
     """
 
-    values: Mapping[str, float]
-    before: tuple[float, ...]
-    width: tuple[float, ...]
-    settled: tuple[float, ...]
-    left_out: F
+    at: F
+    off: F
+    slope: F
 
 
-def fitted(jobs: Sequence[tuple[Training, Machine]], measured_s: F, *, apart: bool = True) -> Fitted:
-    """The constants that steps of one profile leave most likely.
+def paces(jobs: Sequence[Job], measured_s: F) -> Paces:
+    """The pace at which each prediction meets its measurement, by Newton's method.
 
     Args:
         jobs: What ran on what.
         measured_s: How long each took, seconds.
-        apart: Whether each step is also predicted without itself.
     """
-    software, ranges = jobs[0][0].software, profiles.ranges()
-    names = tuple(name for name in ranges if float(getattr(software, name)) > 0.0)
-    before = tuple(float(getattr(software, name)) for name in names)
-    width = np.array([ranges[name].spread for name in names])
-    at = np.log(before)
-    low = np.minimum(np.log([ranges[name].low for name in names]), at)
-    high = np.maximum(np.log([ranges[name].high for name in names]), at)
+    at = np.stack([place(traits_of(training)) for training, _ in jobs])
+    start = np.log(predicted(jobs, np.ones(len(jobs))))
+    slope = np.maximum((np.log(predicted(jobs, np.full(len(jobs), math.exp(_STEP)))) - start) / _STEP, _LEAST)
+    off, wanted = np.zeros(len(jobs)), np.log(measured_s)
+    for _ in range(_ROUNDS):
+        off = np.clip(off + (wanted - start) / slope, math.log(_FASTEST), math.log(_SLOWEST))
+        start = np.log(predicted(jobs, np.exp(off)))
+    return Paces(at, off, slope)
 
-    def misses(logs: F) -> F:
-        return np.log(predicted(jobs, dict(zip(names, np.exp(logs).tolist(), strict=True))) / measured_s)
 
-    groups = None if apart else ["all"] * len(jobs)
-    found = posterior(misses, Prior(at, width, low, high), SPREAD, groups=groups)
-    return Fitted(
-        values=dict(zip(names, (float(f"{value:.4g}") for value in np.exp(found.at)), strict=True)),
-        before=before,
-        width=tuple(found.width.tolist()),
-        settled=tuple((1.0 - (found.width / width) ** 2).tolist()),
-        left_out=found.left_out,
+def predicted(jobs: Sequence[Job], pace: F) -> F:
+    """Step seconds where ranks take so many times as long."""
+
+    def change(columns: Columns) -> Columns:
+        return dataclasses.replace(columns, job=dataclasses.replace(columns.job, pace=pace))
+
+    return estimate([training for training, _ in jobs], [machine for _, machine in jobs], change=change).step_s
+
+
+def own_runs(jobs: Sequence[Job], names: Sequence[str], found: Paces, widths: Scatter) -> tuple[OwnRun, ...]:
+    """Steps of one system as records that a profile can know."""
+    spread = np.sqrt(noise(found.at, found.off, found.slope, widths))
+    return tuple(
+        OwnRun(machine.accelerator.name, name, math.exp(pace), width, traits_of(training))
+        for (training, machine), name, pace, width in zip(jobs, names, found.off.tolist(), spread.tolist(), strict=True)
     )
 
 
-def predicted(jobs: Sequence[tuple[Training, Machine]], values: Mapping[str, float]) -> F:
-    """Step seconds under changed constants."""
-    changed = [
-        training.replace(software=dataclasses.replace(training.software, **integral(values))) for training, _ in jobs
+def calibrate(source: Source, catalog: Catalog) -> Calibrated:
+    """The pace of each system, software on a device, of a table's rows, from these rows alone.
+
+    Raises:
+        InputError: The table is wrong.
+    """
+    systems: dict[tuple[str, str], list[Step]] = {}
+    for step in steps_of(source, catalog):
+        system = profiles.key_of(step.training.software), step.machine.accelerator.name
+        systems.setdefault(system, []).append(step)
+    constants: list[Constant] = []
+    judged: list[Judged] = []
+    runs: dict[str, tuple[OwnRun, ...]] = {}
+    for (key, device), those in systems.items():
+        jobs, widths = [(step.training, step.machine) for step in those], scatter()
+        found = paces(jobs, np.array([step.measured_s for step in those]))
+        runs[key] = (*runs.get(key, ()), *own_runs(jobs, [step.name for step in those], found, widths))
+        constants.append(_typical(f"{key} on {device}", found, widths))
+        judged += _judged(those, jobs, found, widths)
+    judged.sort(key=lambda row: row.line)
+    use = "`software: {constants: FILE}` in a scenario's training section"
+    text = calibrated.written(runs, source.path.name)
+    return Calibrated("training", "s", tuple(constants), tuple(judged), text, use)
+
+
+def _typical(of: str, found: Paces, widths: Scatter) -> Constant:
+    """The mean pace of the measured runs, and how sure that of a run like them is, without what is its own."""
+    each, variances = expected(found.at, found.off, noise(found.at, found.off, found.slope, widths), found.at, widths)
+    value, variance = float(np.mean(each)), float(np.mean(variances))
+    low, high = (math.exp(value + sign * math.sqrt(variance)) for sign in (-1, 1))
+    settled = 1.0 - variance / (widths.system**2 + widths.alike**2)
+    return Constant(of, "pace", 1.0, math.exp(value), low, high, settled)
+
+
+def _judged(steps: Sequence[Step], jobs: Sequence[Job], found: Paces, widths: Scatter) -> list[Judged]:
+    after, _ = expected(found.at, found.off, noise(found.at, found.off, found.slope, widths), found.at, widths)
+    left_out = np.full(len(steps), np.nan)
+    for number in range(len(steps) if len(steps) > 1 else 0):
+        others = np.arange(len(steps)) != number
+        at, off, slope = found.at[others], found.off[others], found.slope[others]
+        left_out[number] = expected(at, off, noise(at, off, slope, widths), found.at[~others], widths)[0][0]
+    known = np.where(np.isnan(left_out), 0.0, left_out)
+    columns = [predicted(jobs, np.exp(each)).tolist() for each in (np.zeros(len(steps)), after, known)]
+    columns[2] = np.where(np.isnan(left_out), np.nan, columns[2]).tolist()
+    return [
+        Judged(step.line, step.name, step.measured_s, *values) for step, *values in zip(steps, *columns, strict=True)
     ]
-    return estimate(changed, [machine for _, machine in jobs]).step_s
 
 
-def written(constants: Sequence[Constant], source: Source) -> str:
-    """The file that `software: {constants: FILE}` takes."""
-    lines = [f"# Written by `railyard calibrate runs` from {source.path.name}; +- is one standard deviation."]
-    for key in dict.fromkeys(one.of for one in constants):
-        lines += ["", f'[training."{key}"]']
-        for one in constants:
-            if one.of == key:
-                spread = 50.0 * (one.high - one.low) / one.value
-                lines.append(f"{one.name} = {one.value:.4g}  # was {one.before:.4g}; +- {spread:.0f} %")
-    return "\n".join(lines) + "\n"
+def left_open(found: Paces, spread: F, at: F, slope: F, widths: Scatter) -> tuple[F, F]:
+    """Logarithm of the pace of other runs, and one standard deviation of the logarithm of their measured step.
+
+    Args:
+        found: What known runs say.
+        spread: Variance of each.
+        at: Places of the others, [other, trait].
+        slope: Share of their step that the pace moves, [other].
+        widths: How runs scatter.
+    """
+    pace, variance = expected(found.at, found.off, spread, at, widths)
+    return pace, np.sqrt(slope**2 * variance + widths.run**2 * TAIL / (TAIL - 2.0))

@@ -36,6 +36,7 @@ from railyard.study.training.storing import checkpoint_of, loading_of, storage_w
 from railyard.workload.training import profiles
 from railyard.workload.training.jitter import law_of
 from railyard.workload.training.memory import memory
+from railyard.workload.training.pace import own_count, pace_of, step_width
 from railyard.workload.training.sync.ledger import ledger
 
 if TYPE_CHECKING:
@@ -170,6 +171,10 @@ def measure(simulated: Simulated) -> MeasuredTraining:
 def _model_error(job: Prepared, step_s: float, rate: float | None, cost: Economics) -> tuple[ErrorRow, ...]:
     """Bands of step, tokens, cost and power: dollars an hour are prices, so that a token costs what a step errs."""
     error = step_error(experts=bool(job.training.model.experts), precision=job.training.precision)
+    device = job.cluster.accelerator.name
+    own = own_count(job.training, device)
+    if own:
+        error = error.narrowed(own, step_width(job.training, device))
     price = band_of(cost.cpmt.total)
     rows = [error.row("step_s", step_s), error.row("cpmt", price.typical, prices=price)]
     if rate is not None:
@@ -315,6 +320,8 @@ def _defaults(job: Prepared) -> Iterator[str]:
         yield f"parallelism: {training.layout}"
     if section.software.profile is None:
         yield f"software: {training.software.name}"
+    if section.software.constants is not None:
+        yield _own_runs(training, cluster.accelerator.name)
     if not profiles.read_on(training.software, cluster.accelerator):
         yield (
             f"efficiency of {cluster.accelerator.name} is estimated from its data sheet and published kernels;"
@@ -334,6 +341,14 @@ def _defaults(job: Prepared) -> Iterator[str]:
     yield from empty_leafs(cluster)
     if scenario.repeat == 1 and hashes(cluster):
         yield "one draw of the ECMP hashes; `repeat: 8` shows the spread"
+
+
+def _own_runs(training: Training, device: str) -> str:
+    count = own_count(training, device)
+    if not count:
+        return f"own runs: none of {profiles.key_of(training.software)} on {device}; nothing of the file is used"
+    pace, width = pace_of(training, device)
+    return f"own runs: {count} on {device} lead to expect {pace:.3g} times the ranks' time, +- {100 * width:.1f} %"
 
 
 def _words(value: object) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from railyard.model.architecture import ModelColumns
 from railyard.model.columns import columns_of
 from railyard.model.device import DeviceColumns
 from railyard.model.routing import imbalance
+from railyard.workload.training.pace import pace_of
 from railyard.workload.training.sync.worker import kept_bytes, worker_job
 
 if TYPE_CHECKING:
@@ -132,7 +133,8 @@ class JobColumns:
 
     `kept_dense` and `kept_expert` are bytes a parameter that its way of communicating keeps on the device; `dispatch`
     the bytes of tokens on their way to experts, over those of 16 bits; `dispatch_cast` the traffic of coding a number;
-    `resident` the share of the optimizer's state that lies in the accelerator's own memory.
+    `resident` the share of the optimizer's state that lies in the accelerator's own memory; `pace` by what a rank's
+    part of a layer takes longer, as own runs say.
     """
 
     seq_len: F
@@ -144,6 +146,7 @@ class JobColumns:
     dispatch: F
     dispatch_cast: F
     resident: F
+    pace: F
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,4 +261,5 @@ def _job_row(job: tuple[Training, Accelerator]) -> dict[str, float]:
         "resident": 1.0 if training.offload is None else training.offload.resident,
         "dispatch": 1.0 if coded is None else coded.share(),
         "dispatch_cast": 0.0 if coded is None else coded.cast_bytes(),
+        "pace": pace_of(training, device.name)[0] if training.software.own_runs else 1.0,
     }

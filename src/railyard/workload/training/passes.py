@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,6 +49,10 @@ class Pass:
     def times(self, count: F | float) -> Pass:
         """The same `count` times."""
         return Pass(*(getattr(self, name) * count for name in Pass.__slots__))
+
+    def paced(self, pace: F) -> Pass:
+        """The same work, taking so many times as long."""
+        return replace(self.times(pace), flops=self.flops)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,4 +134,4 @@ def _total(columns: Columns, operators: Sequence[Operator], block: str, host: F)
         host_backward=split * (launch * backward + host),
         host_modules=host_repeated + modules.checkpoint_s(columns, block),
         flops=sum_of("flops"),
-    )
+    ).paced(columns.job.pace)

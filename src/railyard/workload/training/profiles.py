@@ -29,22 +29,6 @@ _UNMEASURED = "unmeasured-2026"
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """How far one user's software may lie from what ships.
-
-    Attributes:
-        low, high: Bounds.
-        spread: One standard deviation of the natural logarithm about what ships.
-        why: Reason for it.
-    """
-
-    low: float
-    high: float
-    spread: float
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class SharedConstant:
     """One number for all software and devices, fitted on published runs.
 
@@ -93,12 +77,6 @@ class ProfileRecord:
 def records() -> tuple[ProfileRecord, ...]:
     """All profiles as written, each after its base."""
     return tuple(_record(written) for written in _written()["profile"])
-
-
-@cache
-def ranges() -> dict[str, Range]:
-    """What a user's measurements may move, by field of `SoftwareProfile`."""
-    return {name: Range(**bounds) for name, bounds in _written()["range"].items()}
 
 
 @cache

@@ -127,6 +127,25 @@ class Layout:
         return " ".join(parts) + (f", {self.recompute} recompute" if self.recompute != "none" else "")
 
 
+@dataclass(frozen=True, slots=True)
+class OwnRun:
+    """What one measured run says.
+
+    Attributes:
+        device: That it ran on.
+        name: Of the run.
+        pace: By which a rank's part of the step took longer than predicted.
+        spread: One standard deviation of its logarithm: what is the run's own.
+        traits: By the names of `pace.TRAITS`.
+    """
+
+    device: str
+    name: str
+    pace: float
+    spread: float
+    traits: tuple[float, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoftwareProfile:
     """Constants of one generation of training software on one device architecture, dated, with their source.
@@ -197,6 +216,7 @@ class SoftwareProfile:
         narrow_parameter_bytes: Bytes of a layer's parameter under 8-bit products: 2 with the transposed copy that
             Hopper's want, or in 16 bits; 1 where they take either order (Blackwell, one scale a tensor).
         step_ps: Fixed host time of one step (loss sync, gradient norm, scheduler, logging).
+        own_runs: What a user's own runs say of their pace (`railyard calibrate runs`).
     """
 
     name: str
@@ -257,6 +277,7 @@ class SoftwareProfile:
     narrow_parameter_bytes: float = 2.0
     keeps_placeholders: bool = True
     step_ps: int = 5_000_000_000
+    own_runs: tuple[OwnRun, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
