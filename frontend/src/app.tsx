@@ -4,6 +4,7 @@ import { ButtonRow } from "./parts";
 import { hasPackets } from "./packet";
 import { hasStep, type Stepped, type Variant } from "./result";
 import type { Result } from "./result.gen";
+import { isOperate } from "./operate";
 import { isServing } from "./serving";
 import { Believed, Verdict } from "./views/believed";
 import { Bottleneck } from "./views/bottleneck";
@@ -12,6 +13,7 @@ import { Cost } from "./views/cost";
 import { Faults } from "./views/faults";
 import { isJobs, Jobs } from "./views/jobs";
 import { Collectives, Layouts, Memory } from "./views/tables";
+import { OperateComparison, OperateDetails } from "./views/operate";
 import { Network } from "./views/network";
 import { Packets } from "./views/packets";
 import { Power } from "./views/power";
@@ -52,6 +54,7 @@ export function App({ result }: { result: Result }) {
   );
   const compared = result.variants.filter(hasStep);
   const served = result.variants.filter(isServing);
+  const operated = result.variants.filter(isOperate);
   return (
     <>
       <header>
@@ -70,9 +73,13 @@ export function App({ result }: { result: Result }) {
         {served.length > 1 && served.length === result.variants.length && (
           <ServingComparison variants={served} chosen={chosen} choose={choose} />
         )}
+        {operated.length > 1 && operated.length === result.variants.length && (
+          <OperateComparison variants={operated} chosen={chosen} choose={choose} />
+        )}
         {result.variants.length > 1 && (
           <ButtonRow label="Details of" names={result.variants.map((each) => each.name)} chosen={chosen} choose={choose} />
         )}
+        {isOperate(variant) && <OperateDetails key={variant.name} variant={variant} />}
         {isJobs(variant) && <Jobs variant={variant} />}
         {isServing(variant) && <ServingDetails key={variant.name} variant={variant} alone={result.variants.length === 1} />}
         {hasStep(variant) ? <Training variant={variant} packets={packets} /> : packets}

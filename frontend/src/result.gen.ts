@@ -60,6 +60,16 @@ export interface BottleneckFigures {
   network_gain: number | null;
 }
 
+/** What broke. */
+export interface BreakageFigures {
+  /** of nodes in service */
+  faults: number;
+  /** each job as often as it was hit */
+  jobs_hit: number;
+  /** the most frequent first */
+  by_mode: ModeRow[];
+}
+
 /** Bytes that leave a worker for each of its ranks in a mean step. */
 export interface BytesPair {
   /** if all met in every step, bytes */
@@ -140,6 +150,16 @@ export interface CheckpointFigures {
   goodput: number;
   /** with that interval, 0 to 1 */
   best_goodput: number | null;
+}
+
+/** What the cluster cost while it ran. */
+export interface ClusterPrice {
+  /** of the cluster, USD/h */
+  per_h: Band;
+  /** of the run, USD */
+  total: Band;
+  /** USD for each hour of work; null where none was done */
+  per_useful_accelerator_hour: Band | null;
 }
 
 /** Collectives of one group, kind, size and count. */
@@ -336,6 +356,14 @@ export interface FlowTimes {
   max: number | null;
 }
 
+/** Of what is free, what large jobs cannot have; means over the samples. */
+export interface FragmentationFigures {
+  /** of free accelerators: on nodes that others have a part of */
+  accelerators_in_shared_nodes: number;
+  /** of idle nodes: in narrowest groups that are not idle altogether */
+  nodes_in_shared_groups: number;
+}
+
 /** A load on the front of throughput against speed. */
 export interface FrontPoint {
   /** requests a second */
@@ -350,6 +378,18 @@ export interface FrontPoint {
   front: boolean;
   /** no point of any variant beats it by dollar */
   front_usd: boolean;
+}
+
+/** Nodes against time: a byte a cell, row by row, base64. 0 to 200: accelerators that jobs had, of those in service, in half percents. 201: for most of the span broken, 202: a spare, 203: kept free for maintenance or a tenant. */
+export interface HeatFigures {
+  /** groups of neighbouring nodes, in the cluster's order */
+  rows: number;
+  /** spans of time */
+  columns: number;
+  /** name of the first node of each row */
+  first: string[];
+  /** rows x columns bytes, base64 */
+  cells: string;
 }
 
 /** One of the most loaded links. */
@@ -370,6 +410,22 @@ export interface HourlyCost {
   usd_per_run: Band;
   /** capital, energy, space, operations; USD/h */
   breakdown: NamedBand[];
+}
+
+/** What became of the jobs. */
+export interface JobCounts {
+  /** that were submitted */
+  all: number;
+  /** that finished their work */
+  done: number;
+  /** that were ended: at their limit, or after failing too often */
+  ended: number;
+  /** that ran at the end */
+  running: number;
+  /** that waited at the end, or came later */
+  waiting: number;
+  /** that wait for ever */
+  stuck: number;
 }
 
 /** One of the jobs. */
@@ -558,6 +614,16 @@ export interface MemoryStage {
   total_bytes: number;
 }
 
+/** A way in which things failed. */
+export interface ModeRow {
+  /** component and manner */
+  name: string;
+  /** how often */
+  faults: number;
+  /** jobs that it hit */
+  jobs_hit: number;
+}
+
 /** Alike replicas of one model. */
 export interface ModelPoolRow {
   /** both, prefill, decode, or the stage */
@@ -706,6 +772,68 @@ export interface ObjectiveFigures {
   goodput_input_tokens_per_s: number;
   /** their output tokens a second */
   goodput_output_tokens_per_s: number;
+}
+
+/** A run of many jobs on one cluster. */
+export interface OperateFigures {
+  /** how long it was, s */
+  span_s: number;
+  /** of the cluster */
+  nodes: number;
+  /** of the cluster */
+  accelerators: number;
+  /** what became of them */
+  jobs: JobCounts;
+  /** from submission to the end, s; null where none finished */
+  jct_s: SpreadFigures | null;
+  /** from submission to first start, s; null where none started */
+  queue_s: SpreadFigures | null;
+  /** completion over work alone, bounded at 10 s */
+  slowdown: SpreadFigures | null;
+  /** completion over that on an equal part, see tenants */
+  finish_time_fairness: SpreadFigures | null;
+  /** accelerator time that jobs had */
+  utilization: number;
+  /** accelerator time that nodes were in service */
+  in_service: number;
+  /** accelerator time that was work */
+  goodput: number;
+  /** work over the time that jobs had nodes */
+  ettr: number;
+  /** what became of all accelerator time; adds up to 1 */
+  time: TimePart[];
+  /** what is free and cannot be used by large jobs */
+  fragmentation: FragmentationFigures;
+  /** what broke */
+  failures: BreakageFigures;
+  /** small jobs first */
+  sizes: SizeRow[];
+  /** the pairs that cost most; empty without contention */
+  slowed_by: SlowedRow[];
+  /** in the order of the trace */
+  tenants: TenantRow[];
+  /** what it cost */
+  usd: ClusterPrice;
+  /** the cluster over time */
+  series: SeriesFigures;
+  /** nodes against time */
+  heat: HeatFigures;
+}
+
+/** A cluster in time, under one set of rules. */
+export interface OperateVariant {
+  /** how it is called in tables */
+  name: string;
+  /** what sets it apart */
+  settings: Record<string, unknown>;
+  /** bands of the predicted figures, from left-out measurements; absent where none was validated */
+  model_error?: ErrorRow[];
+  /** what it did */
+  operate: OperateFigures;
+  /** what to know before the figures are believed */
+  warnings: string[];
+  /** fingerprint of every allocation */
+  digest: string;
 }
 
 /** Flows, packets and queues of a run of the packet engine. */
@@ -954,8 +1082,8 @@ export interface ProvenanceFigures {
   seed: number;
   /** fingerprint of the first variant's run */
   digest: string;
-  /** date and time, UTC */
-  created: string;
+  /** date and time, UTC; absent where a run that was killed and goes on gives the same bytes */
+  created?: string;
   /** of prices, powers and rates */
   sources: SourceRow[];
   /** what engine and model leave out */
@@ -1138,6 +1266,26 @@ export interface SenderSeries {
   rows: SenderRow[];
 }
 
+/** The cluster over time; one entry a sample, at most a few hundred, evenly thinned. */
+export interface SeriesFigures {
+  /** of the sample, s */
+  time_s: number[];
+  /** jobs in the queue */
+  waiting: number[];
+  /** jobs with nodes */
+  running: number[];
+  /** accelerators that jobs had, of all */
+  busy: number[];
+  /** accelerators free for any job, of all */
+  idle: number[];
+  /** free accelerators of shared nodes, of all */
+  in_shared_nodes: number[];
+  /** idle nodes of groups that are not idle altogether, of all */
+  in_shared_groups: number[];
+  /** accelerators out of service: broken, spare, kept free; of all */
+  out: number[];
+}
+
 /** What a million tokens within the objective cost, USD. */
 export interface ServingCostFigures {
   /** over input and output tokens, USD per million */
@@ -1238,6 +1386,34 @@ export interface SideRow {
   busy: number;
 }
 
+/** Jobs of about one size. */
+export interface SizeRow {
+  /** from how many to how many */
+  accelerators: string;
+  /** of that size */
+  jobs: number;
+  /** that they had */
+  accelerator_hours: number;
+  /** from submission to first start, s; null where none started */
+  queue_s: SpreadFigures | null;
+  /** completion over work alone; null where none finished */
+  slowdown: SpreadFigures | null;
+  /** work over the time they had nodes; null where they had none */
+  ettr: number | null;
+  /** hours with nodes for each failure; null where none failed */
+  mtbf_h: number | null;
+}
+
+/** A job and the neighbour that cost it most. */
+export interface SlowedRow {
+  /** that was slowed */
+  job: string;
+  /** the neighbour that sent most over what they share */
+  by: string;
+  /** that the job lost meanwhile */
+  accelerator_hours: number;
+}
+
 /** The origin of one number. */
 export interface SourceRow {
   /** what it belongs to: `h100-sxm`, `cost of capital` */
@@ -1252,6 +1428,18 @@ export interface SourceRow {
   year: number | string;
   /** vendor, measured, estimated, published or user */
   confidence: string;
+}
+
+/** Mean and percentiles of something that jobs have. */
+export interface SpreadFigures {
+  /** mean */
+  mean: number;
+  /** median */
+  p50: number;
+  /** 95th percentile */
+  p95: number;
+  /** 99th percentile */
+  p99: number;
 }
 
 /** Devices of a stage. */
@@ -1418,6 +1606,26 @@ export interface TailRow {
   slowest: string;
 }
 
+/** A tenant; each pays for the cluster in proportion to the accelerator time that it had. */
+export interface TenantRow {
+  /** as the trace calls it */
+  name: string;
+  /** that it submitted */
+  jobs: number;
+  /** that it had */
+  accelerator_hours: number;
+  /** of which were work */
+  useful_accelerator_hours: number;
+  /** from submission to first start, s; null where none started */
+  queue_s: SpreadFigures | null;
+  /** from submission to the end, s; null where none finished */
+  jct_s: SpreadFigures | null;
+  /** completion over that on an equal part of the cluster; above 1: worse off; null where none finished */
+  finish_time_fairness: SpreadFigures | null;
+  /** USD; null where it did no work */
+  usd_per_useful_accelerator_hour: Band | null;
+}
+
 /** What was served; per accelerator, user and megawatt in output tokens a second. */
 export interface ThroughputFigures {
   /** from the first arrival to the last token, s */
@@ -1450,6 +1658,14 @@ export interface TierRow {
   max_utilization: number;
   /** on all its wires, bytes */
   bytes: number;
+}
+
+/** One thing that became of the accelerators' time. */
+export interface TimePart {
+  /** work, setup, contention, straggler, checkpoint, hang, lost, idle, out of service */
+  name: string;
+  /** of all accelerator time of the run */
+  share: number;
 }
 
 /** One line of the decomposition of a step. */
@@ -1761,7 +1977,7 @@ export interface Result {
   /** where the numbers come from */
   provenance: ProvenanceFigures;
   /** in the order of the comparison */
-  variants: (TrainingVariant | ServingVariant | PipelineVariant | JobsVariant | TraceVariant | TrafficVariant)[];
+  variants: (TrainingVariant | ServingVariant | PipelineVariant | JobsVariant | TraceVariant | TrafficVariant | OperateVariant)[];
   /** which variant is best and which cannot be told from it; absent without a comparison */
   verdict?: Verdict;
 }

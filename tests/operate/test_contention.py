@@ -11,7 +11,7 @@ from railyard.operate.contention.neighbours import PHASE, STEPS, Neighbours, mea
 from railyard.operate.contention.pattern import Member, canonical, placed
 from railyard.operate.contention.work import WorkClass
 from railyard.operate.prepare import prepare
-from railyard.operate.summary import slowed_by
+from railyard.operate.slowed import slowed_by
 from railyard.operate.tree import NodeTree
 from railyard.scenario.load import from_values
 from railyard.scenario.operate import ClassSection

@@ -16,21 +16,9 @@ from railyard.operate.rules import DAY, PPM, Recovery
 from railyard.scenario.load import from_values
 from railyard.scenario.variants import expand
 
-from .yard import S, accounts_add_up, jobs, played, seconds, tree
+from .yard import Given, S, accounts_add_up, jobs, played, seconds, tree
 
 DATA = Path(__file__).parent / "data"
-
-
-class Given:
-    """Faults that are given."""
-
-    chunk_us = 10**15
-
-    def __init__(self, *faults):
-        self.faults = faults
-
-    def chunk(self, number):
-        return self.faults if number == 0 else ()
 
 
 def out(at, node=0, detect=5, repair=1000, effect=Effect.OUT, **more):

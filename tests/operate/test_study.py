@@ -1,5 +1,6 @@
 """A scenario from end to end, as its user meets it."""
 
+import base64
 import json
 import os
 import signal
@@ -7,17 +8,25 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import polars as pl
 import pytest
 
 from railyard.cli import guard
 from railyard.errors import InputError
 from railyard.operate import saving
-from railyard.operate.page import busy_share
+from railyard.operate.accounts import columns
+from railyard.operate.by_size import by_size
+from railyard.operate.failures.fault import Effect, Fault
+from railyard.operate.heat import away_us, busy_us, heat
 from railyard.operate.prepare import prepare
+from railyard.operate.rules import Recovery
 from railyard.operate.study import operate
+from railyard.result.reading import result_from
 from railyard.scenario.load import from_values
 from railyard.scenario.variants import expand
+
+from .yard import Given, S, jobs, played
 
 LEAFS = {"topology": {"kind": "leaf-spine", "ports_per_leaf": 64}}
 CLUSTER = {"accelerators": 128, "server": "hgx-h100", "back_end": LEAFS}
@@ -31,18 +40,21 @@ def scenario(seed=0, **section):
 
 def test_figures_add_up_and_compare():
     found = operate(scenario(failures={"profile": "llama3", "scale": 200.0}), ["backfill=none,easy"]).result
-    assert [one["name"] for one in found["variants"]] == ["backfill none", "backfill easy"]
-    for one in found["variants"]:
-        assert sum(one["time"].values()) == pytest.approx(1.0)
-        assert one["goodput"] == one["time"]["work"]
-        assert one["failures"]["faults"] > 20
-        assert one["jobs"]["done"] + one["jobs"]["ended"] == 400
-        assert one["usd"]["total"]["low"] < one["usd"]["total"]["typical"] < one["usd"]["total"]["high"]
-        tenants = one["tenants"].values()
-        hours = sum(row["useful_accelerator_hours"] for row in tenants)
-        assert hours == pytest.approx(one["time"]["work"] * 128 * one["span_s"] / 3600)
-    none, easy = found["variants"]
-    assert easy["queue_s"]["mean"] < none["queue_s"]["mean"]
+    assert [one.name for one in found.operated] == ["backfill none", "backfill easy"]
+    for one in (variant.operate for variant in found.operated):
+        assert sum(part.share for part in one.time) == pytest.approx(1.0)
+        assert one.goodput == one.share("work")
+        assert one.failures.faults == sum(row.faults for row in one.failures.by_mode) > 20
+        assert one.jobs.done + one.jobs.ended == 400
+        assert one.usd.total.low < one.usd.total.typical < one.usd.total.high
+        hours = sum(row.useful_accelerator_hours for row in one.tenants)
+        assert hours == pytest.approx(one.share("work") * 128 * one.span_s / 3600)
+        assert sum(row.jobs for row in one.sizes) == 400
+        failed = sum(row.accelerator_hours for row in one.sizes)
+        assert failed == pytest.approx(one.utilization * 128 * one.span_s / 3600)
+    none, easy = (variant.operate for variant in found.operated)
+    assert easy.queue_s.mean < none.queue_s.mean
+    assert result_from(found.text()) == found
 
 
 def test_a_run_goes_on_from_any_state(tmp_path):
@@ -62,6 +74,7 @@ def test_a_run_goes_on_from_any_state(tmp_path):
         assert second.ledger.allocations == straight.ledger.allocations
         assert second.ledger.series == straight.ledger.series
         assert second.ledger.faults == straight.ledger.faults
+        assert second.ledger.outages == straight.ledger.outages
         assert second.state.spent == straight.state.spent
         assert second.ledger.nodes == straight.ledger.nodes
 
@@ -92,8 +105,8 @@ def test_killed_and_begun_again_it_writes_the_same_bytes(tmp_path):
     for place in ("killed", "straight"):
         subprocess.run([*command, str(tmp_path / place)], check=True, stdout=subprocess.DEVNULL)
     folders = [next(one for one in (tmp_path / place).iterdir()) for place in ("killed", "straight")]
-    names = sorted(one.name for one in folders[0].iterdir())
-    assert "jobs.parquet" in names
+    names = sorted(one.name for one in folders[0].iterdir() if one.is_file())
+    assert {"jobs.parquet", "report.html", "result.json"} <= set(names)
     for name in names:
         assert (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes(), name
 
@@ -105,16 +118,23 @@ def test_files(tmp_path):
     jobs = pl.read_parquet(finished.folder / "jobs.parquet")
     assert len(jobs) == 400
     assert not (tmp_path / ".states").exists()
-    page = (finished.folder / "operate.html").read_text()
-    assert "{{" not in page
-    assert "http" not in page
-    run = finished.played[0].run
-    share = busy_share(run)
-    assert share.shape == (16, 400)
-    busy = sum(sum(parts) for parts in run.state.spent) / (128 * run.ledger.time_us)
-    assert share.mean() == pytest.approx(busy, rel=0.01)
-    kept = json.loads((finished.folder / "result.json").read_text())
-    assert kept == json.loads(json.dumps(finished.result))
+    assert result_from((finished.folder / "result.json").read_bytes()) == finished.result
+    assert "operate:" in (finished.folder / "scenario.yaml").read_text()
+
+
+def test_the_heat_map_is_what_happened():
+    """Node 1 breaks at 25 % of the time for half of it, node 3 is the spare that takes over, node 2 is used by half."""
+    table = jobs((0, 100, 2), (0, 100, 1), each=np.array([8, 4], np.int32))
+    fault = Fault(25 * S, (1,), Effect.OUT, 0, 0, 50 * S)
+    run = played(table, faults=Given(fault), recovery=Recovery(interval_us=S, spares=1), until=100)
+    assert busy_us(run).sum() == pytest.approx(sum(sum(parts) for parts in run.state.spent))
+    assert away_us(run).sum(axis=(1, 2)).tolist() == pytest.approx([50 * S * 8, (25 + 25) * S * 8, 0])
+    found = heat(run)
+    cells = np.frombuffer(base64.b64decode(found.cells), np.uint8).reshape(found.rows, found.columns)
+    assert cells[:, [10, 180, 350]].tolist() == [[200, 200, 200], [200, 201, 202], [100, 100, 100], [202, 200, 200]]
+    assert found.first == ("n0", "n1", "n2", "n3")
+    assert [row.accelerators for row in by_size(columns(run))] == ["3 to 4", "9 to 16"]
+    assert by_size(columns(run))[1].mtbf_h == pytest.approx(100 / 3600)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +167,7 @@ def test_jobs_that_nothing_could_place_are_refused():
 
 def test_a_queue_that_grows_is_said():
     found = operate(scenario(jobs={"synthetic": {**DRAWN, "load": 1.7}})).result
-    assert "1.70 times" in found["variants"][0]["notes"][0]
+    assert "1.70 times" in found.operated[0].warnings[0]
 
 
 def test_command_line(tmp_path, capsys):
@@ -156,7 +176,14 @@ def test_command_line(tmp_path, capsys):
     file.write_text(json.dumps({"cluster": CLUSTER, "workload": {"operate": section}}))
     assert guard.run(["operate", str(file), "--out", str(tmp_path), "--json"]) == 0
     out = capsys.readouterr().out
-    assert json.loads(out)["variants"][0]["jobs"]["done"] == 400
+    assert json.loads(out)["variants"][0]["operate"]["jobs"]["done"] == 400
+    varied = ["--vary", "policy=first-fit,random", "--quiet"]
+    assert guard.run(["compare", str(file), "--out", str(tmp_path), *varied]) == 0
+    assert "random  " in capsys.readouterr().out
+    assert guard.run(["run", str(file), "--out", str(tmp_path), "--engine", "packet"]) == 2
+    assert "one engine" in capsys.readouterr().err
+    file.with_name("other.yaml").write_text("name: x\ncluster: {accelerators: 8, server: hgx-h100}\n")
+    assert guard.run(["operate", str(file.with_name("other.yaml"))]) == 2
     assert guard.run(["operate", str(file), "--out", str(tmp_path), "--vary", "policy=first-fit,ranodm"]) == 2
     assert "first-fit" in capsys.readouterr().err
     data = os.path.join(os.path.dirname(__file__), "data", "infinitehbd_first_half.csv")  # noqa: PTH118, PTH120

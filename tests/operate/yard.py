@@ -45,3 +45,15 @@ def accounts_add_up(run):
         allocated[job] += (end - start) * count * run.state.each[job]
     assert [sum(parts) for parts in run.state.spent] == allocated.tolist()
     assert run.ledger.busy_us == allocated.sum()
+
+
+class Given:
+    """Faults that are given."""
+
+    chunk_us = 10**15
+
+    def __init__(self, *faults):
+        self.faults = faults
+
+    def chunk(self, number):
+        return self.faults if number == 0 else ()

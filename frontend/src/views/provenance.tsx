@@ -6,7 +6,7 @@ export function Provenance({ result }: { result: Result }) {
   return (
     <Section title="Where the numbers come from">
       <dl>
-        <dt>created</dt><dd>{provenance.created}</dd>
+        {provenance.created !== undefined && <><dt>created</dt><dd>{provenance.created}</dd></>}
         <dt>version, engine, seed</dt><dd>{provenance.version}, {provenance.engine}, {provenance.seed}</dd>
         <dt>digest</dt><dd class="digest">{provenance.digest}</dd>
       </dl>

@@ -11,6 +11,7 @@ from railyard.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from railyard.result.result import Result
     from railyard.scenario.load import Draft
     from railyard.scenario.model import Scenario
     from railyard.study.serving.explain import ServedExplanation
@@ -120,14 +121,17 @@ def execute(
     from railyard.report import write_report
     from railyard.study import study
 
-    finished = study.run(
-        draft,
-        varies,
-        engine=engine,
-        out=None if out is None else Path(out),
-        faces=[lambda result, folder: write_report(result, folder / "report.html")],
-        progress=progress,
-    )
+    def face(result: Result, folder: Path) -> None:
+        write_report(result, folder / "report.html")
+
+    place = None if out is None else Path(out)
+    if draft.kind == "operate":
+        from railyard.operate import study as operating
+
+        operating.check_engine(engine)
+        played = operating.operate(draft, varies, out=place, faces=[face], progress=progress)
+        return Run(played.result.name, played.result, played.folder)
+    finished = study.run(draft, varies, engine=engine, out=place, faces=[face], progress=progress)
     return Run(finished.result.name, finished.result, finished.folder)
 
 

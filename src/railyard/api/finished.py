@@ -27,6 +27,7 @@ TABLES = {
     "capex": "dollars by component",
     "cpmt": "cost per million tokens by part",
     "bottleneck": "what each resource would bring if it were better",
+    "tenants": "each tenant of a cluster in time",
     "sources": "where the numbers come from",
     "tasks": "every task of the step with its start and end (from timeline.parquet)",
 }

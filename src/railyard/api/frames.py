@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.errors import InputError
+from railyard.result.variants.operate import OperateVariant
 from railyard.result.variants.serving import ServedVariant
 from railyard.result.variants.variant import BaseVariant, StepVariant
 
@@ -55,7 +56,28 @@ def _kept(folder: Path | None, file: str, what: str) -> pl.DataFrame:
 def _rows(variant: Variant, name: str) -> Iterable[Row]:
     if isinstance(variant, StepVariant):
         return _STEP_ROWS.get(name, _none)(variant)
+    if isinstance(variant, OperateVariant):
+        return _operated(variant, name)
     return _SERVED_ROWS.get(name, _none)(variant) if isinstance(variant, ServedVariant) else ()
+
+
+def _operated(variant: OperateVariant, name: str) -> Iterable[Row]:
+    """The figures of a cluster in time, where its time went, or its tenants."""
+    found = variant.operate
+    if name == "time":
+        return [part.plain() for part in found.time]
+    if name == "tenants":
+        return [_columns_of(row.plain()) for row in found.tenants]
+    single = ("span_s", "jct_s", "queue_s", "slowdown", "finish_time_fairness", "utilization", "goodput", "ettr", "usd")
+    return [_settings(variant) | _columns_of({key: found[key] for key in single})] if name == "variants" else []
+
+
+def _columns_of(values: Row, head: str = "") -> Row:
+    """Sections within sections as columns: `usd_total_low`."""
+    found: Row = {}
+    for key, value in values.items():
+        found |= _columns_of(value, f"{head}{key}_") if isinstance(value, dict) else {f"{head}{key}": value}
+    return found
 
 
 def _none(_variant: Variant) -> Iterable[Row]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from railyard.api import numbers, served, words
+from railyard.api import numbers, operated, served, words
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +33,8 @@ def card(result: Result, report: Path | None) -> str:
     """The card."""
     if served.is_served(result):
         return _served(result, report)
+    if operated.are_operated(result):
+        return _operated(result, report)
     variants = result.steps[:MOST_VARIANTS]
     rows = "".join(_row(variant) for variant in variants)
     hidden = len(result.steps) - len(variants)
@@ -53,6 +55,18 @@ def _served(result: Result, report: Path | None) -> str:
     place = f"<p>report: <code>{escape(str(report))}</code></p>" if report is not None else ""
     title = f"<h4>{escape(result.name)}</h4><p>{escape(served.why(result))}</p>"
     head = _head(*(escape(title) for title in served.HEADINGS))
+    return f"<div class='railyard'><style>{_STYLE}</style>{title}<table>{head}{rows}</table>{place}</div>"
+
+
+def _operated(result: Result, report: Path | None) -> str:
+    """The card of a cluster in time: every variant's figures."""
+    sheet = next(operated.sheets(result))
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in sheet.rows[:MOST_VARIANTS]
+    )
+    place = f"<p>report: <code>{escape(str(report))}</code></p>" if report is not None else ""
+    title = f"<h4>{escape(result.name)}</h4><p>{escape(operated.why(result))}</p>"
+    head = _head(*(escape(title) for title in sheet.headings))
     return f"<div class='railyard'><style>{_STYLE}</style>{title}<table>{head}{rows}</table>{place}</div>"
 
 

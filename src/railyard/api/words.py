@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from railyard.api import believed, jobs, numbers, served
+from railyard.api import believed, jobs, numbers, operated, served
 from railyard.result.variants.trace import TraceVariant
 
 if TYPE_CHECKING:
@@ -93,6 +93,8 @@ def card(result: Result, report: Path | None) -> str:
     """Seven lines on a run; of several jobs a line each."""
     if jobs.are_jobs(result):
         return jobs.card(result, report)
+    if operated.are_operated(result):
+        return operated.card(result, report)
     if served.is_served(result):
         return served.card(result, report)
     best = best_variant(result)
@@ -133,6 +135,7 @@ def notes(result: Result) -> list[str]:
     found: dict[str, list[str]] = {}
     warned = [(variant.name, variant.warnings) for variant in result.steps]
     warned += [(variant.name, variant.warnings) for variant in result.served]
+    warned += [(variant.name, variant.warnings) for variant in result.operated]
     for name, lines in warned:
         for line in lines:
             found.setdefault(line, []).append(name)
@@ -151,6 +154,8 @@ def explain(result: Result) -> str:
     """Where the step of every variant goes, and what would help."""
     if jobs.are_jobs(result):
         return "\n".join(jobs.notes(result))
+    if operated.are_operated(result):
+        return operated.why(result)
     if served.is_served(result):
         return served.explain(result)
     return "\n\n".join(_explain(variant) for variant in result.steps)
@@ -175,6 +180,8 @@ def why(result: Result) -> str:
     """A sentence or two: which variant is best, by how much, what the others wait for, and what would help the best."""
     if jobs.are_jobs(result):
         return jobs.why(result)
+    if operated.are_operated(result):
+        return operated.why(result)
     if served.is_served(result):
         return served.why(result)
     variants = result.steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard import api
-from railyard.api import background, jobs, layouts, served, words
+from railyard.api import background, jobs, layouts, operated, served, words
 from railyard.cli.progress import Progress
 from railyard.cli.tables import Table, emit
 from railyard.errors import InputError
@@ -14,6 +14,8 @@ from railyard.scenario import load
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from railyard.result.result import Result
 
 
 def run(
@@ -66,9 +68,23 @@ def compare(
     run(scenario, sets=sets, varies=varies, engine=engine, out=out, as_json=as_json, quiet=quiet)
 
 
+def _sheets(result: Result) -> None:
+    """The tables of a cluster in time."""
+    for number, sheet in enumerate(operated.sheets(result)):
+        if number:
+            emit("")
+        table = Table(sheet.headings, range(1, len(sheet.headings)), turn=True)
+        for cells in sheet.rows:
+            table.add(*cells)
+        table.print()
+
+
 def show(finished: api.Run) -> None:
     """The comparison as a table."""
     result = finished.result
+    if operated.are_operated(result):
+        _sheets(result)
+        return
     if jobs.are_jobs(result):
         table = Table(jobs.HEADINGS, jobs.RIGHT, turn=True)
         rows = [cells for variant in result.jobs for cells in jobs.rows(variant)]

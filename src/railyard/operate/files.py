@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from railyard.graph.perfetto.events import write_events
+from railyard.operate.accounts import columns
 from railyard.operate.ledger import Outcome
-from railyard.operate.summary import columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ MOST_SLICES = 300_000
 
 
 def write(run: Operation, folder: Path) -> None:
-    """Writes jobs, allocations, samples and faults as Parquet, and a Perfetto trace."""
+    """Writes jobs, allocations, samples, faults and outages as Parquet, and a Perfetto trace."""
     _parquet(columns(run), folder / "jobs.parquet")
     allocations = run.ledger.columns("allocations")
     first, count = allocations.pop("first"), allocations.pop("count")
@@ -28,6 +28,7 @@ def write(run: Operation, folder: Path) -> None:
     _parquet({**allocations, "nodes": nodes}, folder / "allocations.parquet")
     _parquet(run.ledger.columns("series"), folder / "series.parquet")
     _parquet(run.ledger.columns("faults"), folder / "faults.parquet")
+    _parquet(run.ledger.columns("outages"), folder / "outages.parquet")
     write_events(_events(run), folder / "operate.perfetto.json.gz", {"displayTimeUnit": "ms"})
 
 

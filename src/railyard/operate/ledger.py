@@ -28,9 +28,18 @@ class Outcome(IntEnum):
     RUNS = 6
 
 
+class Away(IntEnum):
+    """Why a node is out of service."""
+
+    BROKEN = 0
+    SPARE = 1
+    WINDOW = 2
+
+
 ALLOCATIONS = ("job", "start_us", "end_us", "outcome", "first", "count")
 SERIES = ("time_us", "waiting", "running", "busy", "free", "idle_nodes", "out_nodes", "broken_free", "broken_idle")
 FAULTS = ("time_us", "mode", "effect", "node", "nodes", "jobs", "accelerators")
+OUTAGES = ("node", "start_us", "end_us", "why")
 
 
 class Ledger:
@@ -45,6 +54,8 @@ class Ledger:
         series: Rows of `SERIES`: `broken_free` counts free accelerators of nodes that others have a part of,
             `broken_idle` idle nodes of the narrowest groups that are not idle altogether.
         faults: Rows of `FAULTS`: accelerators of the jobs that were hit.
+        outages: Rows of `OUTAGES` that are over: a node, from when to when it was out of service, and why (`Away`).
+        out: Nodes that are out of service, since when and why.
     """
 
     def __init__(self, state: State, every_us: int) -> None:
@@ -56,6 +67,8 @@ class Ledger:
         self.nodes: list[int] = []
         self.series: list[tuple[int, ...]] = []
         self.faults: list[tuple[int, ...]] = []
+        self.outages: list[tuple[int, ...]] = []
+        self.out: dict[int, tuple[int, int]] = {}
 
     def advance(self, time_us: int) -> None:
         """Accounts the time up to the next event, in which nothing changes."""
@@ -102,8 +115,22 @@ class Ledger:
         hit = sum(self.state.held(job) for job in jobs)
         self.faults.append((self.state.now_us, fault.mode, int(fault.effect), nodes[0], len(nodes), len(jobs), hit))
 
+    def shut(self, nodes: Sequence[int], why: Away) -> None:
+        """Notes that nodes are out of service from now on."""
+        for node in nodes:
+            if self.out.get(node, (0, -1))[1] != why:
+                self.back([node])
+                self.out[node] = (self.state.now_us, int(why))
+
+    def back(self, nodes: Sequence[int]) -> None:
+        """Notes that nodes are in service again."""
+        for node in nodes:
+            since, why = self.out.pop(node, (self.state.now_us, 0))
+            if since < self.state.now_us:
+                self.outages.append((node, since, self.state.now_us, why))
+
     def columns(self, which: str) -> dict[str, NDArray[np.int64]]:
         """One of the tables, int64[rows] by name."""
-        names = {"allocations": ALLOCATIONS, "series": SERIES, "faults": FAULTS}[which]
+        names = {"allocations": ALLOCATIONS, "series": SERIES, "faults": FAULTS, "outages": OUTAGES}[which]
         rows = np.array(getattr(self, which), np.int64).reshape(-1, len(names))
         return {name: rows[:, number] for number, name in enumerate(names)}

@@ -9,7 +9,7 @@ import numpy as np
 
 from railyard.operate import recovery
 from railyard.operate.event import Event
-from railyard.operate.ledger import Ledger, Outcome
+from railyard.operate.ledger import Away, Ledger, Outcome
 from railyard.operate.rules import PPM
 from railyard.operate.scheduler import Scheduler
 from railyard.operate.state import DONE, ENDED, STUCK, WAITING, State
@@ -88,6 +88,7 @@ class Operation:
             nodes = np.array(self.spares, np.int32)
             self.state.broken[nodes] = True
             self.state.free.out(nodes)
+            self.ledger.shut(self.spares, Away.SPARE)
         for number, window in enumerate(self.rules.windows):
             self.push(window.start_us, Event.OPEN, number)
             self.push(window.end_us, Event.CLOSE, number)
@@ -232,7 +233,16 @@ class Operation:
         shut = closed[nodes]
         self.state.free.out(nodes[shut])
         self.state.free.back(nodes[~shut])
+        self.ledger.back(nodes[~shut].tolist())
+        for node in nodes[shut].tolist():
+            self.ledger.shut([node], self._why(node))
         self._freed = True
+
+    def _why(self, node: int) -> Away:
+        """Why a node is out of service."""
+        if not self.state.broken[node]:
+            return Away.WINDOW
+        return Away.SPARE if node in self.spares else Away.BROKEN
 
     def repaired(self, number: int, _version: int) -> None:
         """Nodes of a fault come back; spares are filled up first."""
@@ -285,6 +295,7 @@ class Operation:
         for job in sorted(state.placed):
             state.book(job)
             self.ledger.left(job, Outcome.RUNS)
+        self.ledger.back(sorted(self.ledger.out))
         if self.until_us < 0:
             state.status = [STUCK if one == WAITING else one for one in state.status]
 

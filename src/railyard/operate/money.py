@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,27 +14,28 @@ from railyard.measure.causes import CAUSES, Cause
 from railyard.measure.decompose import Decomposition, TimeRow
 
 if TYPE_CHECKING:
+    from railyard.economics.sources import Source
     from railyard.operate.prepare import Prepared
+    from railyard.result.section import Band
 
 SECOND_PS = 10**12
 _CAUSE = {"work": Cause.COMPUTE, "contention": Cause.CONTENTION, "straggler": Cause.STRAGGLER}
 """What is neither work nor one of these is time in which accelerators wait."""
 
 
-def usd_per_h(prepared: Prepared, time: dict[str, float]) -> tuple[dict[str, float], list[dict[str, Any]]]:
-    """Dollars an hour (low, typical, high), and the sources of every price.
+def usd_per_h(prepared: Prepared, time: dict[str, float]) -> tuple[Band, tuple[Source, ...]]:
+    """Dollars an hour, and the sources of every price.
 
     Args:
         prepared: Whose cluster and prices.
-        time: Shares of the accelerators' time, as `summary` gives them.
+        time: Shares of the accelerators' time, as `accounts.shares` gives them.
     """
     cluster = prepared.cluster
     scenario = prepared.variant.draft.scenario
     assumptions = Assumptions.from_catalog(cluster.catalog, scenario.economics.given())
     parts = [Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in bill_of(cluster)]
     cost = hourly(_spent(time, cluster.ranks), cluster.accelerator, parts, assumptions)
-    band = cost.section().usd_per_h
-    return {"low": band.low, "typical": band.typical, "high": band.high}, [vars(source) for source in cost.sources]
+    return cost.section().usd_per_h, cost.sources
 
 
 def _spent(time: dict[str, float], ranks: int) -> Decomposition:

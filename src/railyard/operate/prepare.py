@@ -67,6 +67,16 @@ class Prepared:
     contention: Contention | None
     notes: tuple[str, ...] = ()
 
+    @property
+    def defaults(self) -> tuple[str, ...]:
+        """What was chosen because the document did not say."""
+        recovery = self.rules.recovery
+        return tuple(
+            f"a job of {nodes} nodes writes a checkpoint every {interval / 60e6:.1f} min of work"
+            for nodes, interval in sorted(recovery.intervals_us.items())[-1:]
+            if interval
+        )
+
     def operation(self) -> Operation:
         """A run at its beginning."""
         section = self.variant.draft.scenario.operate

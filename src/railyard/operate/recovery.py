@@ -13,7 +13,7 @@ import numpy as np
 
 from railyard.operate.event import Event
 from railyard.operate.failures.fault import Effect
-from railyard.operate.ledger import Outcome
+from railyard.operate.ledger import Away, Outcome
 from railyard.operate.rules import PPM
 from railyard.operate.state import ENDED
 
@@ -123,6 +123,7 @@ def _break(run: Run, active: Active) -> None:
     nodes = np.array(active.nodes, np.int32)
     run.state.broken[nodes] = True
     run.state.free.out(nodes)
+    run.ledger.shut(active.nodes, Away.BROKEN)
 
 
 def _impair(run: Run, job: int, fault: Fault) -> None:

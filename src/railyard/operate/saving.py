@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from railyard.operate.loop import Operation
     from railyard.operate.state import State
 
-FORMAT = "railyard-operate-state/1"
+FORMAT = "railyard-operate-state/2"
 _JOB_COLUMNS = [
     "status",
     "done_us",
@@ -53,7 +53,7 @@ _JOB_COLUMNS = [
 ]
 _STATE_NUMBERS = ("now_us", "usage_us", "busy", "waiting")
 _LEDGER_NUMBERS = ("ended", "busy_us", "up_us", "time_us", "next_us")
-_LEDGER_TABLES = ("allocations", "nodes", "series", "faults")
+_LEDGER_TABLES = ("allocations", "nodes", "series", "faults", "outages")
 _RUN_NUMBERS = ("arrived", "known", "pending")
 
 
@@ -83,6 +83,7 @@ def save(run: Operation, path: Path, about: str = "") -> None:
         f"job_{name}": np.array(getattr(state, name), np.int64) for name in _JOB_COLUMNS
     }
     columns |= {f"ledger_{name}": np.array(getattr(ledger, name), np.int64) for name in _LEDGER_TABLES}
+    columns["out"] = np.array([(node, *row) for node, row in ledger.out.items()], np.int64).reshape(-1, 3)
     columns["slowed"] = np.array(state.slowed, np.int64).reshape(-1, 4)
     columns["events"] = np.array(run.events, np.int64).reshape(-1, 4)
     columns["usage"], columns["used"] = np.array(state.usage), np.array(state.used, np.int64)
@@ -183,6 +184,7 @@ def _restore(run: Operation, columns: Mapping[str, NDArray[Any]], known: Mapping
     for name in _LEDGER_TABLES:
         rows = columns[f"ledger_{name}"]
         setattr(ledger, name, rows.tolist() if rows.ndim == 1 else [tuple(row) for row in rows.tolist()])
+    ledger.out = {node: (since, why) for node, since, why in columns["out"].tolist()}
     run.events = [tuple(row) for row in columns["events"].tolist()]
     heapify(run.events)
     run.spares = columns["spares"].tolist()

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from railyard.operate import files, page, saving
+from railyard.errors import InputError
+from railyard.operate import files, saving
+from railyard.operate.accounts import columns, shares
 from railyard.operate.money import usd_per_h
 from railyard.operate.prepare import prepare
+from railyard.operate.state import STUCK
 from railyard.operate.summary import summary
+from railyard.result.variants.operate import OperateVariant
 from railyard.scenario.variants import expand, resolved
 from railyard.study import folder as folders
-from railyard.study.provenance import version
+from railyard.study.inputs import write_inputs
+from railyard.study.provenance import result_of, version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from railyard.economics.sources import Source
     from railyard.operate.loop import Operation
     from railyard.operate.prepare import Prepared
+    from railyard.result.result import Result
     from railyard.scenario.load import Draft
 
-FORMAT = "railyard-operate/1"
+    Face = Callable[[Result, Path], None]
+
+ENGINE = "flow"
+"""That finds what neighbours cost; the loop itself has no other."""
 STATES = ".states"
 """Folder beside the runs for states of runs that have not ended."""
 
@@ -35,14 +46,35 @@ class Played:
     Attributes:
         prepared: What was played.
         run: How it ended.
-        figures: Of it.
+        variant: As it stands in the result.
         sources: Of its prices.
     """
 
     prepared: Prepared
     run: Operation
-    figures: dict[str, Any]
-    sources: list[dict[str, Any]]
+    variant: OperateVariant
+    sources: tuple[Source, ...]
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of every allocation."""
+        return self.variant.digest
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """What the scenario leaves out, and what the model does."""
+        section = self.prepared.variant.draft.scenario.operate
+        absent = {
+            "jobs do not slow one another: the scenario has no `contention`": section.contention is None,
+            "nothing breaks: the scenario has no `failures`": section.failures is None,
+            "what a job computes is assumed by its class, traces do not say it": section.contention is not None,
+        }
+        return tuple(words for words, holds in absent.items() if holds)
+
+    @property
+    def defaults(self) -> tuple[str, ...]:
+        """What was chosen because the document did not say."""
+        return self.prepared.defaults
 
 
 @dataclass(frozen=True)
@@ -56,8 +88,18 @@ class Finished:
     """
 
     folder: Path | None
-    result: dict[str, Any]
+    result: Result
     played: tuple[Played, ...]
+
+
+def check_engine(engine: str | None) -> None:
+    """Refuses another engine than the one that finds what neighbours cost.
+
+    Raises:
+        InputError: It is another.
+    """
+    if engine not in (None, ENGINE):
+        raise InputError("many jobs for months run on one engine", key="engine", found=engine, allowed=ENGINE)
 
 
 def operate(
@@ -65,6 +107,7 @@ def operate(
     varies: Sequence[str] = (),
     *,
     out: Path | None = None,
+    faces: Sequence[Face] = (),
     progress: Callable[[str, float], None] | None = None,
 ) -> Finished:
     """Plays a scenario with every variant that it compares.
@@ -73,6 +116,7 @@ def operate(
         draft: The scenario.
         varies: `key=a,b,c` in place of what it compares.
         out: Where the folder of the run is put, and states meanwhile; None writes nothing.
+        faces: Each writes further files (the report) into the folder, given the result.
         progress: Called with what is being done, and its share from 0 to 1.
 
     Raises:
@@ -87,9 +131,17 @@ def operate(
     for number, one in enumerate(prepared):
         state = None if out is None else out / STATES / f"{name}-{number}.npz"
         played.append(measured(one, play(one, state, partial(_tell, notify, number, len(prepared)))))
-    result = _result(draft, plain, played)
-    folder = None if out is None else _write(out, name, result, played)
-    return Finished(folder, result, tuple(played))
+    result = result_of(draft, plain, ENGINE, played, dated=False)
+    if out is None:
+        return Finished(None, result, tuple(played))
+    with folders.replaced(out, name) as folder:
+        (folder / "result.json").write_text(result.text(), encoding="utf-8")
+        write_inputs(folder, plain, variants)
+        _write(folder, played)
+        for face in faces:
+            face(result, folder)
+    _forget(out / STATES, [f"{name}-{number}.npz" for number in range(len(played))])
+    return Finished(out / name, result, tuple(played))
 
 
 def _tell(notify: Callable[[str, float], None], number: int, count: int, done: float) -> None:
@@ -113,49 +165,40 @@ def play(prepared: Prepared, state: Path | None, progress: Callable[[float], Non
 
 def measured(prepared: Prepared, run: Operation) -> Played:
     """The figures of a run."""
-    time = summary(run)["time"]
-    usd, sources = usd_per_h(prepared, time)
-    figures = {"usd_per_h": usd, **summary(run, usd), "notes": [*prepared.notes, *_stuck(run)]}
-    names = [mode.name for mode in prepared.modes]
-    figures["failures"]["by_mode"] = {names[int(mode)]: count for mode, count in figures["failures"]["by_mode"].items()}
-    return Played(prepared, run, figures, sources)
+    price, sources = usd_per_h(prepared, shares(run, columns(run)))
+    variant = OperateVariant(
+        name=prepared.variant.name,
+        settings=dict(prepared.variant.settings),
+        operate=summary(run, price, prepared.modes),
+        warnings=(*prepared.notes, *_stuck(run)),
+        digest=_digest(run),
+    )
+    return Played(prepared, run, variant, sources)
+
+
+def _digest(run: Operation) -> str:
+    rows = json.dumps([run.ledger.allocations, run.ledger.nodes, run.ledger.faults, run.state.spent])
+    return hashlib.sha256(rows.encode()).hexdigest()[:16]
 
 
 def _stuck(run: Operation) -> list[str]:
-    from railyard.operate.state import STUCK
-
     left = [run.jobs.name[job] for job, status in enumerate(run.state.status) if status == STUCK]
     if not left:
         return []
     return [f"the queue never drains: {len(left)} jobs wait for ever, the first of them `{left[0]}`"]
 
 
-def _result(draft: Draft, plain: dict[str, Any], played: Sequence[Played]) -> dict[str, Any]:
-    sources = list({json.dumps(source, sort_keys=True): source for one in played for source in one.sources}.values())
-    return {
-        "format": FORMAT,
-        "name": draft.title,
-        "seed": draft.seed,
-        "version": version(),
-        "scenario": plain,
-        "variants": [
-            {"name": one.prepared.variant.name, "settings": dict(one.prepared.variant.settings), **one.figures}
-            for one in played
-        ],
-        "sources": sources,
-    }
+def _write(folder: Path, played: Sequence[Played]) -> None:
+    """Tables and traces of every variant."""
+    for number, one in enumerate(played):
+        place = folders.of_variant(folder, number, one.prepared.variant.name)
+        place.mkdir(parents=True, exist_ok=True)
+        files.write(one.run, place)
 
 
-def _write(out: Path, name: str, result: dict[str, Any], played: Sequence[Played]) -> Path:
-    with folders.replaced(out, name) as folder:
-        (folder / "result.json").write_text(json.dumps(result, indent=1, ensure_ascii=False), encoding="utf-8")
-        for number, one in enumerate(played):
-            place = folders.of_variant(folder, number, one.prepared.variant.name)
-            place.mkdir(parents=True, exist_ok=True)
-            files.write(one.run, place)
-            page.write(one.run, one.prepared.variant.name, one.figures, place / "operate.html")
-    for number in range(len(played)):
-        (out / STATES / f"{name}-{number}.npz").unlink(missing_ok=True)
-    if (out / STATES).is_dir() and not any((out / STATES).iterdir()):
-        (out / STATES).rmdir()
-    return out / name
+def _forget(states: Path, names: Sequence[str]) -> None:
+    """Removes states of runs that have ended."""
+    for name in names:
+        (states / name).unlink(missing_ok=True)
+    if states.is_dir() and not any(states.iterdir()):
+        states.rmdir()

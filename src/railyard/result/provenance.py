@@ -25,7 +25,10 @@ class ProvenanceFigures(Figures):
     engine: str = Field(description="that ran the work")
     seed: int = Field(description="of every random choice")
     digest: str = Field(description="fingerprint of the first variant's run")
-    created: str = Field(description="date and time, UTC")
+    created: str | None = Field(
+        default=None,
+        description="date and time, UTC; absent where a run that was killed and goes on gives the same bytes",
+    )
     sources: tuple[SourceRow, ...] = Field(description="of prices, powers and rates")
     left_out: tuple[str, ...] = Field(description="what engine and model leave out")
     defaults: tuple[str, ...] = Field(description="what was chosen because the document did not say")

@@ -11,6 +11,7 @@ from railyard.result.model_error import Verdict
 from railyard.result.provenance import ProvenanceFigures
 from railyard.result.section import Figures, Values
 from railyard.result.variants.jobs import JobsVariant
+from railyard.result.variants.operate import OperateVariant
 from railyard.result.variants.pipeline import PipelineVariant
 from railyard.result.variants.serving import ServedVariant, ServingVariant
 from railyard.result.variants.trace import TraceVariant
@@ -27,7 +28,7 @@ def kind_of(variant: Any) -> str | None:
         return type(variant).__module__.rpartition(".")[2]
     if "serving" in variant:
         return "pipeline" if isinstance(variant["serving"], dict) and "stages" in variant["serving"] else "serving"
-    form = next((key for key in ("trace", "jobs") if key in variant), None)
+    form = next((key for key in ("trace", "jobs", "operate") if key in variant), None)
     if form is not None:
         return form
     return "training" if "step" in variant or "packet" not in variant else "traffic"
@@ -39,7 +40,8 @@ Variant = Annotated[
     | Annotated[PipelineVariant, Tag("pipeline")]
     | Annotated[JobsVariant, Tag("jobs")]
     | Annotated[TraceVariant, Tag("trace")]
-    | Annotated[TrafficVariant, Tag("traffic")],
+    | Annotated[TrafficVariant, Tag("traffic")]
+    | Annotated[OperateVariant, Tag("operate")],
     Discriminator(kind_of),
 ]
 """A variant of any kind of work; another kind adds its file in `variants/` and its line here."""
@@ -66,6 +68,11 @@ class Result(Figures):
     def jobs(self) -> tuple[JobsVariant, ...]:
         """The variants of several jobs that share a cluster."""
         return tuple(variant for variant in self.variants if isinstance(variant, JobsVariant))
+
+    @property
+    def operated(self) -> tuple[OperateVariant, ...]:
+        """The variants of many jobs for months."""
+        return tuple(variant for variant in self.variants if isinstance(variant, OperateVariant))
 
     @property
     def served(self) -> tuple[ServedVariant, ...]:

@@ -62,6 +62,8 @@ def _files(draft: Draft) -> dict[str, Path]:
         files[served.requests.trace] = draft.folder / served.requests.trace
     if workload.serving is not None and workload.serving.profiles is not None:
         files[workload.serving.profiles] = draft.folder / workload.serving.profiles
+    if workload.operate is not None and workload.operate.jobs.trace is not None:
+        files[workload.operate.jobs.trace] = draft.folder / workload.operate.jobs.trace
     if workload.trace is not None:
         files[workload.trace.file] = draft.folder / workload.trace.file
     if workload.pipeline is not None:

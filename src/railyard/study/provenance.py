@@ -21,7 +21,9 @@ def version() -> str:
     return metadata.version("railyard")
 
 
-def result_of(document: Document, plain: dict[str, object], engine: str, measured: Sequence[Measured]) -> Result:
+def result_of(
+    document: Document, plain: dict[str, object], engine: str, measured: Sequence[Measured], *, dated: bool = True
+) -> Result:
     """The result of all variants.
 
     Args:
@@ -29,6 +31,7 @@ def result_of(document: Document, plain: dict[str, object], engine: str, measure
         plain: The same as plain values, defaults written out.
         engine: Name of the engine.
         measured: Every variant.
+        dated: Whether it holds when it was made; without, the same study gives the same bytes.
     """
     from railyard.measure.verdict import verdict_of
     from railyard.result.provenance import ProvenanceFigures, SourceRow
@@ -45,10 +48,10 @@ def result_of(document: Document, plain: dict[str, object], engine: str, measure
             engine=engine,
             seed=document.seed,
             digest=measured[0].digest,
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
             sources=tuple(SourceRow(**vars(source)) for source in _unique(found.sources for found in measured)),
             left_out=tuple(_unique(found.left_out for found in measured)),
             defaults=tuple(_unique(found.defaults for found in measured)),
+            **({"created": datetime.now(UTC).isoformat(timespec="seconds")} if dated else {}),
         ),
         variants=variants,
         **({} if verdict is None else {"verdict": verdict}),

@@ -1,0 +1,188 @@
+"""What a cluster did in months: waiting, use, what became of its time, who slowed whom, dollars by tenant."""
+
+from __future__ import annotations
+
+import math
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from railyard.result.section import Band, Count, Figures, Share, require_equal
+
+
+class SpreadFigures(Figures):
+    """Mean and percentiles of something that jobs have."""
+
+    mean: float = Field(description="mean")
+    p50: float = Field(description="median")
+    p95: float = Field(description="95th percentile")
+    p99: float = Field(description="99th percentile")
+
+
+class JobCounts(Figures):
+    """What became of the jobs."""
+
+    all: Count = Field(description="that were submitted")
+    done: Count = Field(description="that finished their work")
+    ended: Count = Field(description="that were ended: at their limit, or after failing too often")
+    running: Count = Field(description="that ran at the end")
+    waiting: Count = Field(description="that waited at the end, or came later")
+    stuck: Count = Field(description="that wait for ever")
+
+    @model_validator(mode="after")
+    def _sum(self) -> Self:
+        parts = self.done + self.ended + self.running + self.waiting + self.stuck
+        require_equal("jobs: their parts do not add up", parts, self.all)
+        return self
+
+
+class TimePart(Figures):
+    """One thing that became of the accelerators' time."""
+
+    name: str = Field(description="work, setup, contention, straggler, checkpoint, hang, lost, idle, out of service")
+    share: Share = Field(description="of all accelerator time of the run")
+
+
+class FragmentationFigures(Figures):
+    """Of what is free, what large jobs cannot have; means over the samples."""
+
+    accelerators_in_shared_nodes: Share = Field(description="of free accelerators: on nodes that others have a part of")
+    nodes_in_shared_groups: Share = Field(description="of idle nodes: in narrowest groups that are not idle altogether")
+
+
+class ModeRow(Figures):
+    """A way in which things failed."""
+
+    name: str = Field(description="component and manner")
+    faults: Count = Field(description="how often")
+    jobs_hit: Count = Field(description="jobs that it hit")
+
+
+class BreakageFigures(Figures):
+    """What broke."""
+
+    faults: Count = Field(description="of nodes in service")
+    jobs_hit: Count = Field(description="each job as often as it was hit")
+    by_mode: tuple[ModeRow, ...] = Field(description="the most frequent first")
+
+
+class SizeRow(Figures):
+    """Jobs of about one size."""
+
+    accelerators: str = Field(description="from how many to how many")
+    jobs: Count = Field(description="of that size")
+    accelerator_hours: float = Field(description="that they had")
+    queue_s: SpreadFigures | None = Field(description="from submission to first start, s; null where none started")
+    slowdown: SpreadFigures | None = Field(description="completion over work alone; null where none finished")
+    ettr: Share | None = Field(description="work over the time they had nodes; null where they had none")
+    mtbf_h: float | None = Field(description="hours with nodes for each failure; null where none failed")
+
+
+class SlowedRow(Figures):
+    """A job and the neighbour that cost it most."""
+
+    job: str = Field(description="that was slowed")
+    by: str = Field(description="the neighbour that sent most over what they share")
+    accelerator_hours: float = Field(description="that the job lost meanwhile")
+
+
+class TenantRow(Figures):
+    """A tenant; each pays for the cluster in proportion to the accelerator time that it had."""
+
+    name: str = Field(description="as the trace calls it")
+    jobs: Count = Field(description="that it submitted")
+    accelerator_hours: float = Field(description="that it had")
+    useful_accelerator_hours: float = Field(description="of which were work")
+    queue_s: SpreadFigures | None = Field(description="from submission to first start, s; null where none started")
+    jct_s: SpreadFigures | None = Field(description="from submission to the end, s; null where none finished")
+    finish_time_fairness: SpreadFigures | None = Field(
+        description="completion over that on an equal part of the cluster; above 1: worse off; null where none finished"
+    )
+    usd_per_useful_accelerator_hour: Band | None = Field(description="USD; null where it did no work")
+
+
+class ClusterPrice(Figures):
+    """What the cluster cost while it ran."""
+
+    per_h: Band = Field(description="of the cluster, USD/h")
+    total: Band = Field(description="of the run, USD")
+    per_useful_accelerator_hour: Band | None = Field(description="USD for each hour of work; null where none was done")
+
+
+class SeriesFigures(Figures):
+    """The cluster over time; one entry a sample, at most a few hundred, evenly thinned."""
+
+    time_s: tuple[float, ...] = Field(description="of the sample, s")
+    waiting: tuple[int, ...] = Field(description="jobs in the queue")
+    running: tuple[int, ...] = Field(description="jobs with nodes")
+    busy: tuple[float, ...] = Field(description="accelerators that jobs had, of all")
+    idle: tuple[float, ...] = Field(description="accelerators free for any job, of all")
+    in_shared_nodes: tuple[float, ...] = Field(description="free accelerators of shared nodes, of all")
+    in_shared_groups: tuple[float, ...] = Field(description="idle nodes of groups that are not idle altogether, of all")
+    out: tuple[float, ...] = Field(description="accelerators out of service: broken, spare, kept free; of all")
+
+    @model_validator(mode="after")
+    def _one_length(self) -> Self:
+        lengths = {len(getattr(self, name)) for name in type(self).model_fields}
+        if len(lengths) != 1:
+            raise ValueError(f"series: the columns differ in length: {sorted(lengths)}")
+        return self
+
+
+class HeatFigures(Figures):
+    """Nodes against time: a byte a cell, row by row, base64.
+
+    0 to 200: accelerators that jobs had, of those in service, in half percents. 201: for most of the span broken, 202:
+    a spare, 203: kept free for maintenance or a tenant.
+    """
+
+    rows: Count = Field(description="groups of neighbouring nodes, in the cluster's order")
+    columns: Count = Field(description="spans of time")
+    first: tuple[str, ...] = Field(description="name of the first node of each row")
+    cells: str = Field(description="rows x columns bytes, base64")
+
+    @model_validator(mode="after")
+    def _full(self) -> Self:
+        size = len(self.cells) // 4 * 3 - self.cells[-2:].count("=")
+        if size != self.rows * self.columns or len(self.first) != self.rows:
+            raise ValueError(f"heat: {size} cells, {len(self.first)} names for {self.rows} x {self.columns}")
+        return self
+
+
+class OperateFigures(Figures):
+    """A run of many jobs on one cluster."""
+
+    span_s: float = Field(description="how long it was, s")
+    nodes: Count = Field(description="of the cluster")
+    accelerators: Count = Field(description="of the cluster")
+    jobs: JobCounts = Field(description="what became of them")
+    jct_s: SpreadFigures | None = Field(description="from submission to the end, s; null where none finished")
+    queue_s: SpreadFigures | None = Field(description="from submission to first start, s; null where none started")
+    slowdown: SpreadFigures | None = Field(description="completion over work alone, bounded at 10 s")
+    finish_time_fairness: SpreadFigures | None = Field(description="completion over that on an equal part, see tenants")
+    utilization: Share = Field(description="accelerator time that jobs had")
+    in_service: Share = Field(description="accelerator time that nodes were in service")
+    goodput: Share = Field(description="accelerator time that was work")
+    ettr: Share = Field(description="work over the time that jobs had nodes")
+    time: tuple[TimePart, ...] = Field(min_length=1, description="what became of all accelerator time; adds up to 1")
+    fragmentation: FragmentationFigures = Field(description="what is free and cannot be used by large jobs")
+    failures: BreakageFigures = Field(description="what broke")
+    sizes: tuple[SizeRow, ...] = Field(description="small jobs first")
+    slowed_by: tuple[SlowedRow, ...] = Field(description="the pairs that cost most; empty without contention")
+    tenants: tuple[TenantRow, ...] = Field(min_length=1, description="in the order of the trace")
+    usd: ClusterPrice = Field(description="what it cost")
+    series: SeriesFigures = Field(description="the cluster over time")
+    heat: HeatFigures = Field(description="nodes against time")
+
+    @model_validator(mode="after")
+    def _sums(self) -> Self:
+        require_equal("time: the shares do not add up", math.fsum(part.share for part in self.time), 1.0)
+        return self
+
+    def share(self, name: str) -> float:
+        """What became of the accelerators' time, of all of it.
+
+        Raises:
+            KeyError: There is no such part.
+        """
+        return {part.name: part.share for part in self.time}[name]

@@ -1,0 +1,16 @@
+"""Many jobs on one cluster for months."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from railyard.result.operate import OperateFigures
+from railyard.result.variants.variant import BaseVariant
+
+
+class OperateVariant(BaseVariant):
+    """A cluster in time, under one set of rules."""
+
+    operate: OperateFigures = Field(description="what it did")
+    warnings: tuple[str, ...] = Field(description="what to know before the figures are believed")
+    digest: str = Field(description="fingerprint of every allocation")
