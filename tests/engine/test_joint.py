@@ -16,6 +16,7 @@ from railyard.engine import Jitter, Stall
 from railyard.engine.joint import SEED_BITS, joint
 from railyard.errors import InputError
 from railyard.fault import Late
+from railyard.fault.link_down import LinkDown
 from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, TaskGraph
 from railyard.graph.merge import merge
 
@@ -24,9 +25,9 @@ MIB = 1 << 20
 
 
 @cache
-def machine(fabric="roce"):
-    """Four servers of eight accelerators; two servers under a leaf, which has one link of 400 Gb/s up."""
-    topology = cluster.topologies.get("leaf-spine")(oversubscription=16.0, ports_per_leaf=16, spines=1)
+def machine(fabric="roce", spines=1):
+    """Four servers of eight accelerators; two servers under a leaf, which has one link of 400 Gb/s up to each spine."""
+    topology = cluster.topologies.get("leaf-spine")(oversubscription=16.0 / spines, ports_per_leaf=16, spines=spines)
     network = NetworkSpec(topology, FabricSpec(fabric))
     return cluster.build(ClusterSpec(32, "hgx-h100", network), catalog.load())
 
@@ -106,6 +107,45 @@ def test_three_jobs_one_of_which_starts_late():
     assert found.end_ps[0] - latency == pytest.approx(one // 10 + 3 * rest, abs=4)
     assert found.start_ps[2] == one // 10
     assert found.end_ps[2] - latency == pytest.approx(one // 10 + 3 * rest + (one - rest), abs=4)
+
+
+def test_the_higher_class_goes_first():
+    """One link up, three jobs of 300 MiB: class 1 has 32 of 34 parts, then the two others half each, then one alone."""
+    jobs = jobs_of(300 * MIB, 300 * MIB, 100 * MIB)
+    alone = FLOW.simulate(jobs[:1], machine())
+    latency = int(alone.column("latency_ps")[0])
+    one = int(alone.end_ps[0]) - latency
+    found = FLOW.simulate([jobs[0], dataclasses.replace(jobs[1], priority=1), jobs[2]], machine())
+    took = found.end_ps - latency
+    first, left = one * 34 / 32, one / 3 - one / 32
+    assert took[1] == pytest.approx(first, abs=5)
+    assert took[2] == pytest.approx(first + 2 * left, abs=5)
+    assert took[0] == pytest.approx(one * 7 / 3, abs=5)
+    same = FLOW.simulate([dataclasses.replace(job, priority=3) for job in jobs], machine())
+    assert same.end_ps.tolist() == FLOW.simulate(jobs, machine()).end_ps.tolist()
+
+
+def test_rows_of_dead_links_keep_their_class():
+    """The link that both share dies and both go by another: the higher class is no slower than alone by a tenth."""
+    jobs = jobs_of(300 * MIB, 300 * MIB)
+    two = machine(spines=2)
+    faults = [LinkDown("leaf 0 - spine 0")]
+    alone = FLOW.simulate(jobs[:1], two, faults=faults).end_ps[0]
+    found = FLOW.simulate([dataclasses.replace(jobs[0], priority=1), jobs[1]], two, faults=faults)
+    assert alone < found.end_ps[0] < 1.1 * alone
+
+
+@pytest.mark.parametrize("priority", [-1, 8])
+def test_there_are_eight_classes(priority):
+    jobs = [dataclasses.replace(job, priority=priority) for job in jobs_of(MIB)]
+    with pytest.raises(InputError, match="0 to 7"):
+        FLOW.simulate(jobs, machine())
+
+
+def test_packets_have_one_class():
+    jobs = jobs_of(MIB, MIB)
+    with pytest.raises(InputError, match="`flow`"):
+        engine.get("packet").simulate([dataclasses.replace(jobs[0], priority=1), jobs[1]], machine())
 
 
 def test_jobs_that_share_nothing_change_no_digit_of_each_other():

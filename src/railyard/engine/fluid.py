@@ -18,6 +18,7 @@ from railyard.engine.faults import FaultColumns, effects_of, expand, noted, plac
 from railyard.engine.joint import jitter_keys, joint
 from railyard.engine.lowering import Lowered, lower
 from railyard.engine.outages import outages_of
+from railyard.engine.priorities import prioritized
 from railyard.engine.rerouting import Rerouted, rerouted
 from railyard.engine.stalls import drawn, swung
 from railyard.errors import Hung, InputError, SimulationError
@@ -103,10 +104,11 @@ class FluidEngine:
             jitter=jitter,
             progress=progress,
         )
-        timeline = played(merged, found.lowered)
+        lowered = prioritized(found.lowered, found.rows, merged)
+        timeline = played(merged, lowered)
         if self.background:
             bursts = tuple(until(arranged, self.background, timeline.makespan_ps))
-            timeline = foreground(played(*with_background(merged, found.lowered, arranged, bursts)), merged)
+            timeline = foreground(played(*with_background(merged, lowered, arranged, bursts)), merged)
         timeline.meta["left_out"] = [*self.left_out, *cluster.fabric.left_out]
         timeline.meta["warnings"] += [*cluster.remarks, *doubts(arranged, faults, self.background)]
         return timeline

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.engine.priorities import CLASSES
 from railyard.errors import InputError
 from railyard.graph.merge import Merged, merge
 
@@ -50,6 +51,8 @@ def _check(jobs: Sequence[Job], placements: Sequence[NDArray[np.int32]], cluster
     for number, (job, placement) in enumerate(zip(jobs, placements, strict=True)):
         if job.start_ps < 0:
             raise InputError("a job starts before the run", key="start", found=job.start_ps, allowed="at least 0 ps")
+        if not 0 <= job.priority < CLASSES:
+            raise InputError("there is no such class of traffic", key="priority", found=job.priority, allowed="0 to 7")
         outside = placement[(placement < 0) | (placement >= cluster.ranks)]
         if outside.size:
             raise InputError(

@@ -25,6 +25,7 @@ class Job:
         start_ps: No task starts earlier.
         name: In tables and messages.
         seed: With the seed of a run decides the job's jitter, whatever runs beside it.
+        priority: Class of its traffic on links that it shares with other jobs, 0 to 7; higher ones go first.
     """
 
     work: TaskGraph
@@ -32,6 +33,7 @@ class Job:
     start_ps: int = 0
     name: str = ""
     seed: int = 0
+    priority: int = 0
 
     @property
     def accelerators(self) -> NDArray[np.int32]:

@@ -122,6 +122,7 @@ class PacketEngine:
         from railyard.collective.policy import CollectivePolicy
 
         _check(probes)
+        _one_class(jobs)
         merged, cluster = joint(jobs, cluster)
         graph, faults = merged.graph, placed_faults(faults, merged.every_rank)
         effects = [effect for _, effect in effects_of(faults, ClusterPlaces.of(cluster))]
@@ -251,6 +252,16 @@ def _check(probes: Probes) -> None:
     if probes.samples:
         raise InputError(
             "the packet engine's own probes are set with its settings", key="probes.samples", found=probes.samples
+        )
+
+
+def _one_class(jobs: Sequence[Job]) -> None:
+    if len({job.priority for job in jobs}) > 1:
+        raise InputError(
+            "the packet engine has one class of traffic for all jobs",
+            key="priority",
+            found=sorted({job.priority for job in jobs}),
+            hint="the engine `flow` has eight",
         )
 
 
