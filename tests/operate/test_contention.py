@@ -7,8 +7,9 @@ import pytest
 from railyard import engine
 from railyard.graph import Job
 from railyard.operate.contention.assigned import assigned
-from railyard.operate.contention.neighbours import PHASE, STEPS, Neighbours, mean_step_s
+from railyard.operate.contention.neighbours import Neighbours
 from railyard.operate.contention.pattern import Member, canonical, placed
+from railyard.operate.contention.speeds import PHASE, STEPS, mean_step_s
 from railyard.operate.contention.work import WorkClass
 from railyard.operate.prepare import prepare
 from railyard.operate.slowed import slowed_by
@@ -145,13 +146,13 @@ def test_neighbours_come_and_go_and_the_noisy_one_is_named():
     assert set(found) == {0, 1}
     assert found[0] < 0.99 * apart[0]
     assert [(job, culprit) for _, job, _, culprit in state.slowed] == [(0, -1), (0, 1), (1, 0)]
-    runs = known.runs
+    runs = known.speeds.runs
     state.contention_ppm[0], state.contention_ppm[1] = found[0], found[1]
     del state.placed[1]
     assert known.changed(state, [], [1]) == apart
     state.placed[1], state.contention_ppm[1] = two, 1_000_000
     assert known.changed(state, [1], [])[1] == found[1]
-    assert known.runs == runs
+    assert known.speeds.runs == runs
 
 
 def test_classes_by_name_and_by_share():

@@ -96,3 +96,36 @@ def test_segments_of_blocks():
     assert block(Request(6, 4, segment=3), Free(tree)).tolist() == [8, 9, 10, 12, 13, 14]
     assert block(Request(8, 4, segment=5), Free(tree)) is None
     assert block(Request(10, 4, segment=4), Free(tree)) is None
+
+
+def test_quiet_takes_the_fewest_leafs_and_of_those_the_quietest():
+    """Leafs of 3, 3, 2, 3 with 5 nodes wanted: two will do; 2 is the most quiet, and 1 more quiet than 0 and 3."""
+    free = Free(tree_of([3, 3, 2, 3]))
+    place = policies.get("quiet").place
+    assert place(Request(5, 4), free).tolist() == [0, 1, 2, 3, 4]
+    free.traffic_bps[0][:] = [9.0, 2.0, 1.0, 3.0]
+    assert place(Request(5, 4), free).tolist() == [3, 4, 5, 6, 7]
+    assert place(Request(6, 4), free).tolist() == [3, 4, 5, 8, 9, 10]
+    assert place(Request(2, 4), free).tolist() == [6, 7]  # the tightest: it sends nothing out of a leaf
+    assert place(Request(12, 4), free) is None
+
+
+def test_compatible_asks_the_contention_model():
+    """Leafs of 2: whoever shares leaf 0 or 1 is said to miss nothing, so that the job of 4 goes to both."""
+    free = Free(tree_of([2, 2, 2, 2]))
+    place = policies.get("compatible").place
+    free.traffic_bps[0][:] = [5.0, 5.0, 0.0, 0.0]
+    assert place(Request(4, 4), free).tolist() == [4, 5, 6, 7]
+    asked = []
+
+    def judge(request, nodes):
+        asked.append(nodes.tolist())
+        return 0.25 * len(set(nodes.tolist()) - {0, 1, 2, 3})
+
+    free.judge = judge
+    assert place(Request(4, 4), free).tolist() == [0, 1, 2, 3]
+    assert asked[0] == [4, 5, 6, 7]
+    assert len(asked) == len({tuple(nodes) for nodes in asked}) > 3
+    asked.clear()
+    assert place(Request(2, 4), free).tolist() == [4, 5]
+    assert not asked

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 ABOVE = 32.0
 """Times a class gets what the one below it gets of a full link: 97 %, near to strict priority, and no class starves.
 
-Weights of 802.1Qaz (ETS) go from 1 to 100 %; Crux (SIGCOMM 2024) sets strict priorities, of which NICs and switches have
-eight.
+Weights of 802.1Qaz (ETS) go from 1 to 100 %; Crux (SIGCOMM 2024) sets strict priorities, of which there are eight.
 """
 CLASSES = 8
 

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
+    from railyard.operate.policy import Request
     from railyard.operate.tree import NodeTree
 
 _STALE = 4
@@ -30,6 +33,8 @@ class Free:
         accelerators: Sum of `room`.
         traffic_bps: One float64[groups] a level: what running jobs send out of each group, a mean over their steps;
             zeros where contention is not modelled.
+        judge: Of a request and nodes in the order of ranks: mean demand beyond what uplinks carry that the job would
+            meet there; None where contention is not modelled.
     """
 
     def __init__(self, tree: NodeTree) -> None:
@@ -40,6 +45,7 @@ class Free:
         self.idle = tree.nodes
         self.accelerators = tree.total
         self.traffic_bps = tuple(np.zeros(len(size)) for size in tree.size)
+        self.judge: Callable[[Request, NDArray[np.int32]], float] | None = None
         self._left = tree.accelerators.copy()  # that no job has, of nodes out of service too
         self._by_room: list[list[int]] = [[] for _ in range(int(tree.accelerators.max()) + 1)]
         self._refill()
@@ -52,7 +58,7 @@ class Free:
             setattr(twin, name, getattr(self, name).copy())
         twin.idle_in = tuple(count.copy() for count in self.idle_in)
         twin.traffic_bps = tuple(load.copy() for load in self.traffic_bps)
-        twin.idle, twin.accelerators = self.idle, self.accelerators
+        twin.idle, twin.accelerators, twin.judge = self.idle, self.accelerators, self.judge
         twin._by_room = [list(heap) for heap in self._by_room]
         return twin
 

@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 class Contention(Protocol):
     """How fast jobs are beside their neighbours."""
 
+    def watch(self, state: State) -> None:
+        """Lets placement policies of a run see what jobs send."""
+
+    def moved(self, state: State, job: int) -> None:
+        """Takes note that a job has got nodes, others than before, or none any more."""
+
     def changed(self, state: State, started: Iterable[int], ended: Iterable[int]) -> dict[int, int]:
         """Jobs whose speed is another now, with it, in millionths of that alone."""
 
@@ -79,6 +85,8 @@ class Operation:
         self._submit_us: list[int] = jobs.submit_us.tolist()
         self._later = _dependants(jobs)
         self._freed = False
+        if contention is not None:
+            contention.watch(self.state)
         self._open()
 
     def _open(self) -> None:
@@ -151,8 +159,14 @@ class Operation:
         again = self.state.attempts[job] > 0
         setup = self.rules.recovery.restart_us if again else self.rules.setup_us
         self.state.begin(job, nodes, setup, self.scheduler.promised_us(job))
-        self.started.add(job)
+        self.moved(job)
         self.promise(job)
+
+    def moved(self, job: int) -> None:
+        """Takes note of a job's new nodes, for its neighbours."""
+        self.started.add(job)
+        if self.contention is not None:
+            self.contention.moved(self.state, job)
 
     def promise(self, job: int) -> None:
         """Plans the end of a running job anew."""
@@ -170,6 +184,8 @@ class Operation:
         self.state.book(job)
         self.ledger.left(job, outcome)
         self.state.release(job)
+        if self.contention is not None:
+            self.contention.moved(self.state, job)
         self.ended.add(job)
         self.started.discard(job)
         self._freed = True

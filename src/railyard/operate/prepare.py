@@ -12,6 +12,7 @@ from railyard.errors import InputError, did_you_mean
 from railyard.operate import trace
 from railyard.operate.contention.assigned import assigned, refuse_classes, work_class
 from railyard.operate.contention.neighbours import Neighbours
+from railyard.operate.contention.speeds import Manner
 from railyard.operate.discipline import backfills, disciplines
 from railyard.operate.drawn import drawn
 from railyard.operate.failures.checkpoint import daly_s, young_s
@@ -124,7 +125,8 @@ def _contention(draft: Draft, cluster: Cluster, tree: NodeTree, jobs: JobTable) 
         refuse_classes(section.classes)
         classes = [work_class(draft, number, one, cluster) for number, one in enumerate(section.classes)]
         work = assigned(jobs, section.classes, draft.scenario.seed)
-    return Neighbours(cluster, tree, classes, work, section.tolerance)
+    manner = Manner(section.priorities == "intensity", section.shifts == "compatible")
+    return Neighbours(cluster, tree, classes, work, tolerance=section.tolerance, manner=manner)
 
 
 @lru_cache(4)

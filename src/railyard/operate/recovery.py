@@ -62,10 +62,12 @@ class Run(Protocol):
     known: int
     pending: int
     spares: list[int]
-    started: set[int]
 
     def push(self, time_us: int, kind: Event, number: int, version: int = 0) -> None:
         """Plans an event."""
+
+    def moved(self, job: int) -> None:
+        """Takes note of a job's new nodes."""
 
     def promise(self, job: int) -> None:
         """Makes a new promise of a job's end."""
@@ -224,7 +226,7 @@ def _go_on(run: Run, job: int, nodes: NDArray[np.int32], delay_us: int) -> None:
     state.hung[job] = False
     state.straggler_ppm[job] = PPM
     state.ready_us[job] = state.now_us + delay_us
-    run.started.add(job)
+    run.moved(job)
     run.promise(job)
 
 

@@ -108,6 +108,14 @@ class ContentionSection(Section):
     tolerance: Ratio = Field(
         default=0.005, le=0.5, description="Neighbours that take less than this of a shared link are left out."
     )
+    priorities: Literal["none", "intensity"] = Field(
+        default="none",
+        description="`intensity`: on shared links jobs that compute most for a second of traffic go first (Crux).",
+    )
+    shifts: Literal["none", "compatible"] = Field(
+        default="none",
+        description="`compatible`: steps of jobs that meet are shifted, one sends while others compute (CASSINI).",
+    )
 
 
 class ModeSection(Section):

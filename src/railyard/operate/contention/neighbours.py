@@ -1,47 +1,38 @@
-"""Speeds of running jobs beside their neighbours: the flow engine's, pattern by pattern, each pattern once.
+"""Speeds of running jobs beside their neighbours: who meets whom, and the flow engine's answer by pattern.
 
 A job's neighbours are the jobs that reach over more than one leaf, as it does, and share one with it: uplinks of leafs
-are
-where jobs meet. The job and its neighbours run together on the flow engine, all from different phases of their steps,
-until
-the job has done `STEPS` of them; its speed is its step alone on as few leafs as it could have had over its mean step
-here,
-so that what a scattered placement costs by itself is in it. Of neighbours the `MOST` that send
-most over
-what is shared are taken; what those are slowed by their own other neighbours is left out. How far that is from a run
-of all
-jobs together stands in docs/explanation/operate.md.
+are where jobs meet. Of neighbours the `MOST` that send most over what is shared are taken, and of their own other
+neighbours the `FAR` that send most over what those share; what lies beyond is left out. How far that is from a run of
+all jobs together stands in docs/validation/contention.md.
 """
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
-from railyard import engine
-from railyard.graph import Job
-from railyard.operate.contention.pattern import Member, Pattern, canonical, placed
-from railyard.operate.rules import PPM
+from railyard.operate.contention.pattern import Member, canonical
+from railyard.operate.contention.shifts import excess
+from railyard.operate.contention.speeds import Manner, Speeds
+from railyard.operate.contention.traffic import out_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from railyard.cluster import Cluster
-    from railyard.graph import Record
     from railyard.operate.contention.work import WorkClass
+    from railyard.operate.policy import Request
     from railyard.operate.state import State
     from railyard.operate.tree import NodeTree
 
-STEPS = 12
-SKIPPED = 4
-"""Steps of the job in a run, and how many of them pass before its steps are counted."""
 MOST = 6
-PHASE = 0.6180339887498949
-"""Jobs begin at multiples of the golden section of their steps: no two in phase, and the same in every run."""
+FAR = 6
 
 
 class Neighbours:
-    """Keeps who meets whom, and asks the engine.
+    """Keeps who meets whom, and what is sent out of groups.
 
     Args:
         cluster: The machine.
@@ -49,9 +40,10 @@ class Neighbours:
         classes: Classes of work.
         work: For each job the number of its class; -1: it sends nothing.
         tolerance: Neighbours that send less than this share of what a leaf's uplinks carry are left out.
+        manner: How their traffic is kept apart.
 
     Attributes:
-        runs: Patterns that the engine was asked for.
+        speeds: Of patterns.
     """
 
     def __init__(
@@ -60,22 +52,62 @@ class Neighbours:
         tree: NodeTree,
         classes: Sequence[WorkClass],
         work: Sequence[int],
+        *,
         tolerance: float = 0.0,
+        manner: Manner = Manner(),  # noqa: B008 - frozen
     ) -> None:
-        self.cluster, self.tree, self.classes, self.work = cluster, tree, tuple(classes), list(work)
-        self.tolerance = tolerance
-        self.runs = 0
+        self.tree, self.work, self.tolerance, self.manner = tree, list(work), tolerance, manner
+        self.classes = tuple(classes)
         level = tree.levels.index("leaf") if "leaf" in tree.levels else -1
         self._leaf = tree.group[level] if tree.levels else None
-        self._members = tree.members[level] if tree.levels else ()
-        self._engine = engine.get("flow")
-        self._speeds: dict[Pattern, int] = {}
-        self._alone: dict[Pattern, float] = {}
+        self.speeds = Speeds(cluster, tree.members[level] if tree.levels else (), classes, manner)
         self._on_leaf: dict[int, set[int]] = {}
         self._where: dict[int, Member] = {}
+        self._sent: dict[int, list[dict[int, float]]] = {}
+
+    def watch(self, state: State) -> None:
+        """Lets policies of a run see what is sent, and ask what a placement would meet."""
+        state.free.judge = self.judge
+
+    def moved(self, state: State, job: int) -> None:
+        """Keeps what is sent out of groups up to date: a job has got nodes, others, or none any more."""
+        traffic = state.free.traffic_bps
+        for level, sent in enumerate(self._sent.pop(job, ())):
+            for group, bps in sent.items():
+                traffic[level][group] -= bps
+        if job not in state.placed or self.work[job] < 0:
+            return
+        self._sent[job] = self._sends_out(job, state.placed[job], state.each[job])
+        for level, sent in enumerate(self._sent[job]):
+            for group, bps in sent.items():
+                traffic[level][group] += bps
+
+    def _sends_out(self, job: int, nodes: NDArray[np.int32], each: int) -> list[dict[int, float]]:
+        """Bit/s out of groups by level, whole numbers: what is added and taken away again leaves nothing."""
+        work, found = self.classes[self.work[job]], []
+        for group in self.tree.group:
+            sent = out_bytes(group[nodes], len(nodes) * each, work.message_bytes)
+            found.append({one: float(round(8 * size / max(work.compute_s, 1e-9))) for one, size in sent.items()})
+        return found
+
+    def judge(self, request: Request, nodes: NDArray[np.int32]) -> float:
+        """Mean demand beyond what uplinks carry that a job would meet on some nodes, over the leafs of all it meets."""
+        work = self.work[request.job] if request.job < len(self.work) else -1
+        me = self.member(work, request.each, nodes)
+        if me is None:
+            return 0.0
+        chosen = self._loudest(me, self._on(set(me.leafs), request.job))
+        return (
+            excess(
+                [self.speeds.beat(one) for one in (me, *(self._where[one] for one in chosen))],
+                shifted=self.manner.shifted,
+            )
+            if chosen
+            else 0.0
+        )
 
     def changed(self, state: State, started: Iterable[int], ended: Iterable[int]) -> dict[int, int]:
-        """Speeds of all jobs that share a leaf with one that came or went, and of those that came."""
+        """Speeds of all jobs that a coming or going can touch, and of those that came."""
         touched: set[int] = set()
         for job in sorted({*started, *ended}):
             touched |= self._leave(job)
@@ -92,43 +124,71 @@ class Neighbours:
 
     def restore(self, state: State) -> None:
         """Takes up the jobs that run."""
+        self.watch(state)
         for job in state.placed:
+            self.moved(state, job)
             self._enter(state, job)
 
+    def member(self, work: int, each: int, nodes: NDArray[np.int32]) -> Member | None:
+        """A job as others meet it; None: it meets nobody."""
+        if self._leaf is None or work < 0:
+            return None
+        leafs = tuple(self._leaf[nodes].tolist())
+        return Member(work, each, leafs) if len(set(leafs)) > 1 else None
+
     def _enter(self, state: State, job: int) -> set[int]:
-        """Notes where a job is; gives those that it meets, and itself."""
-        if self._leaf is None or self.work[job] < 0:
+        """Notes where a job is; gives those that it meets and that they meet, and itself."""
+        member = self.member(self.work[job], state.each[job], state.placed[job])
+        if member is None:
             return set()
-        leafs = tuple(self._leaf[state.placed[job]].tolist())
-        if len(set(leafs)) < 2:
-            return set()
-        self._where[job] = Member(self.work[job], state.each[job], leafs)
-        for leaf in set(leafs):
+        self._where[job] = member
+        for leaf in set(member.leafs):
             self._on_leaf.setdefault(leaf, set()).add(job)
-        return {job, *self._meets(job)}
+        return {job, *self._near(job)}
 
     def _leave(self, job: int) -> set[int]:
         """Forgets a job; gives those that it met."""
         if job not in self._where:
             return set()
-        met = self._meets(job)
+        met = self._near(job)
         for leaf in set(self._where.pop(job).leafs):
             self._on_leaf[leaf].discard(job)
         return met
 
+    def _near(self, job: int) -> set[int]:
+        """Who meets a job, and who meets those."""
+        met = self._meets(job)
+        return met.union(*(self._meets(one) for one in met)) - {job}
+
     def _meets(self, job: int) -> set[int]:
-        return {one for leaf in set(self._where[job].leafs) for one in self._on_leaf[leaf]} - {job}
+        return self._on(set(self._where[job].leafs), job)
+
+    def _on(self, leafs: set[int], job: int) -> set[int]:
+        return {one for leaf in leafs for one in self._on_leaf.get(leaf, ())} - {job}
 
     def speed(self, job: int) -> tuple[int, int]:
         """Speed of a running job in millionths of that alone, and the neighbour that takes most; -1: none does."""
         me = self._where[job]
-        shared = sorted((-self._sends(me, self._where[one]), one) for one in self._meets(job))
-        least = self.tolerance * sum(-sent for sent, _ in shared)
-        chosen = [one for sent, one in shared[:MOST] if -sent > least]
+        near = self._loudest(me, self._meets(job))
+        chosen = [*near, *self._beyond(job, near)]
         pattern = canonical([me, *(self._where[one] for one in chosen)])
-        if pattern not in self._speeds:
-            self._speeds[pattern] = self._simulated(pattern)
-        return self._speeds[pattern], chosen[0] if chosen else -1
+        return self.speeds.of(pattern), near[0] if near else -1
+
+    def _loudest(self, me: Member, others: set[int]) -> list[int]:
+        """Those that send most over what they share with a job."""
+        shared = sorted((-self._sends(me, self._where[one]), one) for one in others)
+        least = self.tolerance * sum(-sent for sent, _ in shared)
+        return [one for sent, one in shared[:MOST] if -sent > least]
+
+    def _beyond(self, job: int, near: list[int]) -> list[int]:
+        """Neighbours of neighbours that send most over what they share with those."""
+        sent: dict[int, float] = {}
+        for one in near:
+            for other in self._meets(one) - {job, *near}:
+                sent[other] = sent.get(other, 0.0) + self._sends(self._where[one], self._where[other])
+        order = sorted((-size, other) for other, size in sent.items())
+        least = self.tolerance * sum(sent.values())
+        return [other for size, other in order[:FAR] if -size > least]
 
     def _sends(self, me: Member, other: Member) -> float:
         """Bytes a second of a neighbour over the leafs that it shares, about: each node there sends its share."""
@@ -136,48 +196,3 @@ class Neighbours:
         there = sum(1 for leaf in other.leafs if leaf in here)
         work = self.classes[other.work]
         return there * work.message_bytes / max(work.compute_s, 1e-9)
-
-    def _simulated(self, pattern: Pattern) -> int:
-        where = placed(pattern, self._members, self.cluster.ranks_per_server)
-        if where is None:
-            return PPM
-        alone = [self._step_alone(one) for one in pattern]
-        last = STEPS * alone[0] * 1.5 + max(alone)
-        counts = [STEPS, *(math.ceil(last * 1.3 / step_s) for step_s in alone[1:])]
-        jobs = [
-            Job(
-                self.classes[one.work].steps(len(ranks), count),
-                ranks,
-                start_ps=round(number * PHASE % 1.0 * step_s * 1e12),
-                name=str(number),
-            )
-            for number, (one, ranks, count, step_s) in enumerate(zip(pattern, where, counts, alone, strict=True))
-        ]
-        self.runs += 1
-        record = self._engine.simulate(jobs, self.cluster)
-        mean = mean_step_s(record.of(0), STEPS)
-        return min(PPM, round(PPM * self._step_alone(self._packed(pattern[0])) / mean))
-
-    def _packed(self, one: Member) -> Member:
-        """The same job on as few leafs as it could have had."""
-        sizes = sorted(map(len, self._members), reverse=True)
-        leafs = [leaf for leaf, size in enumerate(sizes) for _ in range(size)]
-        return Member(one.work, one.each, tuple(leafs[: len(one.leafs)]))
-
-    def _step_alone(self, one: Member) -> float:
-        """A step of a job with the network to itself, in seconds."""
-        pattern = canonical([one])
-        if pattern not in self._alone:
-            where = placed(pattern, self._members, self.cluster.ranks_per_server)
-            if where is None:
-                return self.classes[one.work].compute_s
-            job = Job(self.classes[one.work].steps(len(where[0]), STEPS), where[0], start_ps=0, name="alone")
-            self._alone[pattern] = mean_step_s(self._engine.simulate([job], self.cluster), STEPS)
-        return self._alone[pattern]
-
-
-def mean_step_s(record: Record, steps: int) -> float:
-    """Mean of the steps after the first few, in seconds."""
-    each = len(record) // steps
-    ends = record.end_ps.reshape(steps, each).max(axis=1)
-    return float(ends[-1] - ends[SKIPPED - 1]) / (steps - SKIPPED) * 1e-12
