@@ -53,6 +53,7 @@ def test_help_and_version(railyard):
         ),
         (["observe"], {"--out", "--json", "--help"}),
         (["diagnose"], {"--cluster", "--json", "--help"}),
+        (["audit"], {"--ibnetdiscover", "--lldp", "--json", "--help"}),
         (["init"], {"--help"}),
         (["schema"], {"--help"}),
         (["catalog", "list"], {"--json", "--catalog", "--help"}),

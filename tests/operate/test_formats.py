@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railyard.cluster.asbuilt.order import natural
 from railyard.errors import InputError
-from railyard.operate.hostlist import compress, expand, natural
+from railyard.operate.hostlist import compress, expand
 from railyard.operate.topology_file import formats, read_topology
 
 from .draws import draw_blocks, draw_tree

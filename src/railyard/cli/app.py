@@ -342,6 +342,24 @@ def diagnose(
     observing.diagnose(path, cluster=cluster, as_json=json)
 
 
+@app.command(short_help="What is wrong with a network as it was cabled, and what each fault costs.")
+def audit(
+    *,
+    ibnetdiscover: Annotated[
+        Path | None, typer.Option("--ibnetdiscover", metavar="FILE", help="An InfiniBand fabric, as that prints it.")
+    ] = None,
+    lldp: Annotated[
+        Path | None,
+        typer.Option("--lldp", metavar="FOLDER", help="LLDP neighbours, a JSON file a device: lldpd, SONiC, EOS."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Compare a network as found with the regular design that it was meant to be, and price every fault."""
+    from railyard.cli import deploy
+
+    deploy.audit(ibnetdiscover=ibnetdiscover, lldp=lldp, as_json=json)
+
+
 @app.command(short_help="Write a commented scenario to start from.")
 def init(file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The file to write.")] = None) -> None:
     """Write a commented scenario to start from, to stdout without FILE."""

@@ -93,12 +93,3 @@ def _brackets(prefix: str, width: int, numbers: list[int]) -> str:
             spans.append([number, number])
     texts = [f"{a:0{width}d}" if a == b else f"{a:0{width}d}-{b:0{width}d}" for a, b in spans]
     return f"{prefix}{texts[0]}" if texts[0].isdigit() and len(texts) == 1 else f"{prefix}[{','.join(texts)}]"
-
-
-def natural(name: str) -> tuple[tuple[int, int, str], ...]:
-    """A key that sorts n2 before n10."""
-    return tuple(
-        (0, int(part), part) if re.fullmatch("[0-9]+", part) else (1, 0, part)
-        for part in re.split(rf"([0-9]{{1,{_DIGITS}}})", name)
-        if part
-    )

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.cluster.asbuilt.order import natural
 from railyard.errors import InputError, did_you_mean
 from railyard.files import read_text
-from railyard.operate.hostlist import natural
 from railyard.operate.tree import NodeTree
 from railyard.registry import Registry
 

@@ -20,6 +20,8 @@ class FoundDevice:
         part: Of a host: the interface's name, such as mlx5_0; else empty.
         ports: How many it says that it has; 0: unknown.
         line: Where it stands in the file.
+        label: What the file calls it, word by word; its name where that is empty.
+        file: Which file describes it, where there are several.
     """
 
     key: str
@@ -28,6 +30,13 @@ class FoundDevice:
     part: str = ""
     ports: int = 0
     line: int = 0
+    label: str = ""
+    file: str = ""
+
+    @property
+    def described(self) -> str:
+        """What the file calls it."""
+        return self.label or self.name
 
 
 @dataclass(frozen=True)
@@ -39,6 +48,8 @@ class FoundCable:
         a_port, b_port: Ports as the devices count or name them.
         rate_bps: Data rate in bits per second; 0: not said.
         line: Where it stands first.
+        a_mtu, b_mtu: Largest frame that each end takes, in bytes; 0: not said.
+        length_m: What its modules say of its length; 0: nothing.
     """
 
     a: int
@@ -47,6 +58,9 @@ class FoundCable:
     b_port: str
     rate_bps: int = 0
     line: int = 0
+    a_mtu: int = 0
+    b_mtu: int = 0
+    length_m: float = 0.0
 
 
 @dataclass(frozen=True)

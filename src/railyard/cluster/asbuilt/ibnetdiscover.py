@@ -73,11 +73,11 @@ def _device(reading: _Reading, number: int, found: re.Match[str]) -> str:
 def _described(kind: str, key: str, description: str, ports: int, line: int) -> FoundDevice:
     if kind == "Switch":
         named = re.fullmatch(r"MF0;([^:;]+):.*", description)
-        return FoundDevice(key, named[1] if named else description, "switch", "", ports, line)
+        return FoundDevice(key, named[1] if named else description, "switch", "", ports, line, description)
     if "Aggregation Node" in description:
         return FoundDevice(key, description, "aggregation", "", ports, line)
     host, _, part = description.partition(" ")
-    return FoundDevice(key, host or key, "host", part, ports, line)
+    return FoundDevice(key, host or key, "host", part.strip(), ports, line, description)
 
 
 def _joined(reading: _Reading) -> Discovery:

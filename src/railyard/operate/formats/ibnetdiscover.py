@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.asbuilt import ibnetdiscover
+from railyard.cluster.asbuilt.order import natural
 from railyard.errors import InputError
-from railyard.operate.hostlist import natural
 from railyard.operate.topology_file import TopologyFormat, formats
 from railyard.operate.tree import NodeTree
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.cluster.asbuilt.order import natural
 from railyard.errors import InputError
 from railyard.operate.formats.slurm_conf import lines_of, names_of
-from railyard.operate.hostlist import compress, natural
+from railyard.operate.hostlist import compress
 from railyard.operate.topology_file import TopologyFormat, formats
 from railyard.operate.tree import NodeTree
 

@@ -1,0 +1,195 @@
+"""LLDP neighbours, one file a device in a folder: JSON of lldpd, of SONiC's databases and of EOS.
+
+A file is called as its device. Each names, port by port, the neighbour and its port; a cable is there when either end
+says so, and problems are noted where the ends disagree. Ports are compared by what they are, not how they are spelled:
+`Et1/1` is `Ethernet1/1`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice
+from railyard.cluster.asbuilt.lldp_dialects import Neighbour, neighbours
+from railyard.cluster.asbuilt.port_names import same_port
+from railyard.errors import InputError, Problem
+from railyard.files import read_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOST_PORT = re.compile(r"(eth|en[opsx]|ens|enp|eno|ib|mlx|bond|rdma|bnxt|irdma|roce)[\w.-]*\d[\w.-]*")
+"""Names that Linux gives to interfaces of hosts; those of switches begin otherwise."""
+
+FEW = 4
+"""A device with less than this part of the neighbours that its neighbours have is a host."""
+
+
+@dataclass
+class _Reading:
+    folder: str
+    neighbours: dict[str, list[Neighbour]] = field(default_factory=dict)
+    file: dict[str, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def wrong(self, message: str, file: str, found: str) -> None:
+        self.problems.append(Problem(message, file=file, found=found))
+
+
+def read(folder: Path) -> Discovery:
+    """Devices and cables of a folder; files that cannot be read are problems of the result.
+
+    Raises:
+        InputError: It is no folder, or there is no file in it.
+    """
+    if not folder.is_dir():
+        raise InputError("expected a folder with one file a device", file=folder)
+    reading = _Reading(str(folder))
+    paths = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    if not paths:
+        raise InputError("the folder is empty", file=folder, allowed="one JSON file of LLDP neighbours a device")
+    for path in paths:
+        _read_file(reading, path)
+    return _joined(reading)
+
+
+def _read_file(reading: _Reading, path: Path) -> None:
+    name = path.name.removesuffix(".json").removesuffix(".txt")
+    try:
+        document = json.loads(read_text(path))
+    except InputError as error:
+        reading.problems += error.problems
+        return
+    except (json.JSONDecodeError, RecursionError) as error:
+        at = error.lineno if isinstance(error, json.JSONDecodeError) else None
+        reading.problems.append(Problem(f"the file is no JSON: {error}", file=str(path), line=at))
+        return
+    try:
+        found = neighbours(document)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        reading.wrong("LLDP neighbours that are not as any known program writes them", str(path), repr(error))
+        return
+    if found is None:
+        reading.wrong("neither lldpd's, SONiC's nor EOS's LLDP neighbours", str(path), str(document)[:60])
+        return
+    reading.neighbours[name], reading.file[name] = found, str(path)
+    for one in found:
+        if not one.device:
+            reading.wrong("a neighbour has no name", str(path), one.here)
+    reading.neighbours[name] = [one for one in found if one.device]
+
+
+@dataclass
+class _Cable:
+    ends: tuple[tuple[str, str], tuple[str, str]]
+    rate_bps: int
+    mtu: dict[str, int]
+    seen: int = 1
+    length_m: float = 0.0
+
+
+@dataclass
+class _Cables:
+    """Cables as they are found, and the one in each port."""
+
+    listed: list[_Cable] = field(default_factory=list)
+    at_port: dict[tuple[str, str], _Cable] = field(default_factory=dict)
+
+
+def _joined(reading: _Reading) -> Discovery:
+    names = {name.lower(): name for name in reading.neighbours}
+    short = Counter(name.split(".")[0].lower() for name in reading.neighbours)
+    for name in reading.neighbours:
+        if short[name.split(".")[0].lower()] == 1:
+            names.setdefault(name.split(".")[0].lower(), name)
+    cables = _Cables()
+    for here, listed in reading.neighbours.items():
+        for one in listed:
+            far = names.get(one.device.lower(), names.get(one.device.split(".")[0].lower(), one.device))
+            _add(reading, cables, here, far, one)
+    for cable in cables.listed:
+        (a, port), (b, other) = cable.ends
+        if cable.seen == 1 and a in reading.file and b in reading.file:
+            reading.wrong("only one end of a cable sees the other", reading.file[a], f"{a}[{port}] to {b}[{other}]")
+    return _discovery(reading, cables.listed)
+
+
+def _add(reading: _Reading, cables: _Cables, here: str, far: str, one: Neighbour) -> None:
+    mine, theirs = (here, same_port(one.here)), (far, same_port(one.port))
+    known = cables.at_port.get(mine)
+    if known is not None:
+        partner = next(end for end in known.ends if (end[0], same_port(end[1])) != mine)
+        if (partner[0], same_port(partner[1])) == theirs:
+            known.seen += 1
+            known.rate_bps = max(known.rate_bps, one.rate_bps)
+            known.mtu[far] = one.mtu
+            known.length_m = known.length_m or one.length_m
+            return
+        reading.wrong(
+            "two devices say that they are at the end of one port",
+            reading.file[here],
+            f"{here}[{one.here}]: {far}[{one.port}] and {partner[0]}[{partner[1]}]",
+        )
+        return
+    cable = _Cable(((here, one.here), (far, one.port)), one.rate_bps, {far: one.mtu}, length_m=one.length_m)
+    cables.listed.append(cable)
+    cables.at_port[mine] = cable
+    cables.at_port.setdefault(theirs, cable)
+
+
+def _discovery(reading: _Reading, cables: list[_Cable]) -> Discovery:
+    order = dict.fromkeys(reading.neighbours)
+    order.update(dict.fromkeys(device for cable in cables for device, _ in cable.ends))
+    number = {name: at for at, name in enumerate(order)}
+    hosts = _hosts(reading, cables, list(order))
+    devices = tuple(
+        FoundDevice(name, name, "host" if name in hosts else "switch", file=reading.file.get(name, ""))
+        for name in order
+    )
+    listed = []
+    for cable in cables:
+        (a, a_port), (b, b_port) = sorted(cable.ends, key=lambda end: number[end[0]])
+        mtu = cable.mtu.get(a, 0), cable.mtu.get(b, 0)
+        listed.append(
+            FoundCable(number[a], a_port, number[b], b_port, cable.rate_bps, 0, mtu[0], mtu[1], cable.length_m)
+        )
+    return Discovery(reading.folder, devices, tuple(listed), tuple(reading.problems))
+
+
+def _hosts(reading: _Reading, cables: list[_Cable], devices: list[str]) -> set[str]:
+    """Devices that say that they forward nothing, have ports named as Linux names NICs, or far fewer neighbours."""
+    station: dict[str, bool] = {}
+    for listed in reading.neighbours.values():
+        for one in listed:
+            if one.forwards is False:
+                station[one.device] = True
+    ports: dict[str, list[str]] = {}
+    near: dict[str, list[str]] = {}
+    for cable in cables:
+        (a, a_port), (b, b_port) = cable.ends
+        ports.setdefault(a, []).append(a_port)
+        ports.setdefault(b, []).append(b_port)
+        near.setdefault(a, []).append(b)
+        near.setdefault(b, []).append(a)
+    out = set()
+    for name in devices:
+        mine = near.get(name, [])
+        most = max((len(near[other]) for other in mine), default=0)
+        linux = bool(mine) and all(HOST_PORT.fullmatch(port) for port in ports[name])
+        if station.get(name) or (linux and name not in _forwarding(reading)) or (mine and len(mine) * FEW <= most):
+            out.add(name)
+    return out
+
+
+def _forwarding(reading: _Reading) -> set[str]:
+    """Devices whose neighbours hear that they bridge or route, and that have several of them."""
+    return {
+        name
+        for name, listed in reading.neighbours.items()
+        if len({one.device for one in listed}) > 1
+        and any(HOST_PORT.fullmatch(one.port) and one.forwards is False for one in listed)
+    }

@@ -1,0 +1,1 @@
+"""What is wrong with a network as found, and what each fault costs."""

@@ -1,0 +1,105 @@
+"""The audit of a network as found: its faults, priced and in the order in which repairs pay."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from railyard import catalog as catalogs
+from railyard.deploy.audit.differences import differences
+from railyard.deploy.audit.reference import Pricing, price_of
+from railyard.deploy.design.infer import infer, tier_name
+from railyard.deploy.network import Found
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.cluster.asbuilt.discovery import Discovery
+    from railyard.deploy.audit.finding import Finding
+    from railyard.deploy.design.infer import Design
+    from railyard.errors import Problem
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit found.
+
+    Attributes:
+        findings: Dearest first.
+        design: Against what, in figures; `doubts` says what is not sure.
+        repairs: Loss that is left after each repair, in the order of the findings.
+        problems: What of the input could not be read.
+    """
+
+    findings: tuple[Finding, ...]
+    design: dict[str, Any]
+    repairs: tuple[float, ...]
+    problems: tuple[Problem, ...]
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "findings": [finding.plain() for finding in self.findings],
+            "design": self.design,
+            "loss_after_repair": list(self.repairs),
+            "problems": [problem.render() for problem in self.problems],
+        }
+
+
+def audit(discovery: Discovery) -> Audit:
+    """The audit of a network without a plan: against the regular design that explains it best."""
+    found = Found.of(discovery)
+    design = infer(found)
+    pricing = Pricing(found, design, price_of(found, catalogs.load()))
+    findings = in_order([pricing.priced(finding) for finding in differences(found, design)])
+    figures = _design(found, design, pricing, findings)
+    return Audit(tuple(findings), figures, tuple(pricing.after(findings)), discovery.problems)
+
+
+def in_order(findings: Sequence[Finding]) -> list[Finding]:
+    """Dearest first; equals by name."""
+    return sorted(findings, key=lambda one: (-one.usd_per_month, one.a, one.b))
+
+
+def _design(found: Found, design: Design, pricing: Pricing, findings: Sequence[Finding]) -> dict[str, Any]:
+    loss = pricing.together(findings)
+    return {
+        "source": "inferred",
+        "regular": design.regular,
+        "doubts": list(design.doubts),
+        "tiers": {tier_name(tier): design.count(tier) for tier in range(1, int(design.level.max(initial=0)) + 1)},
+        "host_ports": len(found.access),
+        "blocks": [
+            {
+                "lower": tier_name(block.tier),
+                "switches": [len(block.low), len(block.high)],
+                "cables_a_pair": block.trunk,
+                "cables": int(block.meant.sum()),
+                "found": int(block.found.sum()),
+                "rate_bps": block.rate_bps,
+                "worst_shift_load": _worst(pricing, number, findings),
+                "worst_shift_load_designed": _worst(pricing, number, None),
+            }
+            for number, block in enumerate(design.blocks)
+        ],
+        "rails": [len(group.leaf_of) for group in design.groups],
+        "kinds": dict(Counter(finding.kind for finding in findings)),
+        "loss": loss,
+        "usd_per_month": pricing.price.usd(loss),
+        "accelerators": pricing.price.accelerators,
+        "assumptions": pricing.price.words,
+    }
+
+
+def _worst(pricing: Pricing, number: int, findings: Sequence[Finding] | None) -> list[float] | None:
+    """Least and most over the shifts of the flows on the fullest cable; None where it is too large to be played.
+
+    As found: on tables made for what is there, as a subnet manager makes them.
+    """
+    site = pricing.sites[number]
+    if not site.played_whole:
+        return None
+    slow = () if findings is None else (change for one in findings if one.block == number for change in one.changes)
+    played = site.designed if findings is None else site.found([change for change in slow if not change.cables])
+    return [float(played.worst.min()), float(played.worst.max())]

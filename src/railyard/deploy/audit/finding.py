@@ -1,0 +1,77 @@
+"""One thing that is wrong, where, and what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from railyard.deploy.audit.loads import Change
+
+KINDS = {
+    "missing": "a cable of the design is not there, or is dead",
+    "extra": "a cable that the design does not have",
+    "misplaced": "one end of a cable is in the wrong switch",
+    "swapped": "two cables have their ends exchanged",
+    "degraded": "a cable runs slower than its like",
+    "wrong-speed": "a cable runs faster or slower than planned",
+    "mislabelled": "the right devices, but not the planned ports",
+    "wrong-length": "a cable is not as long as planned",
+    "wrong-mtu": "the two ends, or most others, take other frames",
+    "unknown-neighbour": "a device that the plan does not have",
+    "ecmp": "a switch has paths of unequal width",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A fault.
+
+    Attributes:
+        kind: One of `KINDS`.
+        a, b: Ends of the cable, as the file names them, with ports in brackets; `?` where a port is not known.
+        detail: In words.
+        other: Ends of the second cable of a swap.
+        block: Number of the block in which it changes the tables; -1: none.
+        changes: What it changes there.
+        slower: Factor on the time of all communication of those who wait for it, besides the tables.
+        idle: Accelerators that it leaves without a network.
+        loss: Share of the accelerators' time that it costs by itself, from 0 to 1.
+        usd_per_month: The same in dollars.
+        worst_load: Flows on the fullest cable of the worst shift permutation, with this fault alone.
+        all_reduce: Time of an all-reduce by recursive halving and doubling with it over that without.
+        step_s: Step of the scenario with this fault alone; None without a scenario.
+    """
+
+    kind: str
+    a: str
+    b: str
+    detail: str = ""
+    other: tuple[str, str] | None = None
+    block: int = -1
+    changes: tuple[Change, ...] = ()
+    slower: float = 1.0
+    idle: float = 0.0
+    loss: float = 0.0
+    usd_per_month: float = 0.0
+    worst_load: float = 1.0
+    all_reduce: float = 1.0
+    step_s: float | None = field(default=None)
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON has it."""
+        out: dict[str, Any] = {
+            "kind": self.kind,
+            "a": self.a,
+            "b": self.b,
+            "loss": self.loss,
+            "usd_per_month": self.usd_per_month,
+            "detail": self.detail,
+            "worst_load": self.worst_load,
+            "all_reduce": self.all_reduce,
+        }
+        if self.step_s is not None:
+            out["step_s"] = self.step_s
+        if self.other is not None:
+            out["with"] = {"a": self.other[0], "b": self.other[1]}
+        return out

@@ -1,0 +1,225 @@
+"""What a fault costs where nothing is known but the network: a job of reference on all of its hosts.
+
+Each group of hosts under one switch spends `SHARE` of its time on communication that goes through all shift
+permutations of the ports below a block, in the order of their names, each as long as the fullest cable that the group
+uses needs (`loads`): jobs as large as a rack. A fault is priced by itself, against the design without faults. What a
+host's own cable lacks makes its group wait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.deploy.audit.loads import Tables
+from railyard.deploy.design.infer import by_name
+from railyard.economics.assumptions import HOURS_PER_MONTH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from railyard.catalog import Catalog
+    from railyard.deploy.audit.finding import Finding
+    from railyard.deploy.audit.loads import Change
+    from railyard.deploy.design.blocks import Block
+    from railyard.deploy.design.infer import Design
+    from railyard.deploy.network import Found
+
+SHARE = 0.2
+"""Of a step that waits for the network when nothing is known of the job: an assumption, given with every price."""
+
+RENTED = ((200e9, "a100-sxm-80gb"), (400e9, "h100-sxm"), (float("inf"), "b200-sxm"))
+"""Accelerator that hosts with ports up to this rate usually have, one a port, by whose rent an hour is priced."""
+
+MOST = 60_000_000
+"""Entries of the tables of a block (destinations times switches) beyond which shifts are not played."""
+
+REPAIRS = 400
+"""Repairs after each of which the network is played anew."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """A block under one state.
+
+    Attributes:
+        worst: float64[shifts], flows on the fullest cable.
+        groups: float64[shifts], flows on the fullest cable that a switch's ports use, in the mean over ports.
+        shifts: int64[shifts].
+    """
+
+    worst: NDArray[np.float64]
+    groups: NDArray[np.float64]
+    shifts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, tables: Tables) -> Played:
+        """Under some tables."""
+        worst, groups = tables.loads().T
+        return cls(worst, groups, tables.shifts())
+
+    @property
+    def time(self) -> float:
+        """Of all shifts in turn, in units of one without contention."""
+        return float(self.groups.mean()) if len(self.groups) else 1.0
+
+    @property
+    def all_reduce(self) -> float:
+        """Of recursive halving and doubling: half of the bytes to the neighbour, a quarter two further, and so on."""
+        power = np.flatnonzero((self.shifts & (self.shifts - 1)) == 0)
+        weight = 0.5 ** np.arange(1, len(power) + 1)
+        return float((self.worst[power] * weight).sum() / weight.sum()) if len(power) else 1.0
+
+
+class Site:
+    """One block with its destinations, played once as designed and then fault by fault."""
+
+    def __init__(self, found: Found, block: Block) -> None:
+        self.block = block
+        low_of = _destinations(found, block)
+        self.ports = len(low_of)
+        self.played_whole = self.ports * sum(block.meant.shape) <= MOST and self.ports > 1
+        self._low_of = low_of
+
+    @cached_property
+    def tables(self) -> Tables:
+        """As designed."""
+        return Tables(self._low_of, np.arange(self.ports), self.block.meant, spare=2)
+
+    @cached_property
+    def designed(self) -> Played:
+        """Without faults."""
+        return self.play(())
+
+    def play(self, changes: Iterable[Change]) -> Played:
+        """With some."""
+        changes = tuple(changes)
+        tables = self.tables.changed(changes) if changes else self.tables
+        return Played.of(tables)
+
+    def found(self, slow: Sequence[Change]) -> Played:
+        """On new tables for the cables that are there, some of them slow."""
+        tables = Tables(self._low_of, np.arange(self.ports), self.block.found).changed(slow)
+        return Played.of(tables)
+
+    def slower(self, changes: Sequence[Change]) -> tuple[float, Played | None]:
+        """Time of communication with some faults over that without."""
+        if not changes:
+            return 1.0, None
+        if not self.played_whole:
+            return self._counted(changes), None
+        played = self.play(changes)
+        return max(played.time / self.designed.time, 1.0), played
+
+    def _counted(self, changes: Sequence[Change]) -> float:
+        """Where the tables are too large: what the lower switch that lost most has left of its cables."""
+        up = self.block.meant.sum(axis=1).astype(float)
+        left = up.copy()
+        for change in changes:
+            left[change.low] += change.cables if change.cables else change.speed - 1.0
+        return float((up / np.maximum(left, 1.0)).max())
+
+
+def _destinations(found: Found, block: Block) -> NDArray[np.int64]:
+    """The lower switch of each port below a block: hosts by name, or the cables of the tier below, switch by switch."""
+    row = {device: at for at, device in enumerate(block.low.tolist())}
+    if block.tier == 1:
+        below = [(host, leaf) for leaf, host in found.access_ends.tolist() if leaf in row]
+        order = {host: at for at, host in enumerate(by_name(found, [host for host, _ in below]))}
+        return np.array([row[leaf] for host, leaf in sorted(below, key=lambda one: order[one[0]])], np.int64)
+    above = set(block.high.tolist())
+    ends = found.ends[found.between].tolist()
+    count = np.zeros(len(row), np.int64)
+    for one, other in ends:
+        for mine, far in ((one, other), (other, one)):
+            if mine in row and far not in above:
+                count[row[mine]] += 1
+    return np.repeat(np.arange(len(row)), count)
+
+
+@dataclass(frozen=True)
+class Price:
+    """What an hour is worth.
+
+    Attributes:
+        accelerators: How many wait.
+        usd_per_hour: Of one.
+        share: Of a step that is communication.
+        words: Where that comes from.
+    """
+
+    accelerators: int
+    usd_per_hour: float
+    share: float
+    words: str
+
+    def loss(self, slower: float, idle: float) -> float:
+        """Share of all accelerators' time that communication slower by a factor, and idle accelerators, cost."""
+        late = self.share * (slower - 1.0)
+        return 1.0 - (1.0 - min(idle / max(self.accelerators, 1), 1.0)) / (1.0 + late)
+
+    def usd(self, loss: float) -> float:
+        """A month of such a loss."""
+        return loss * self.accelerators * self.usd_per_hour * HOURS_PER_MONTH
+
+
+def price_of(found: Found, catalog: Catalog) -> Price:
+    """An accelerator for each port of a host, at the rent of what has such ports."""
+    known = found.rate_bps[found.access]
+    rate = float(known.max(initial=0)) or 400e9
+    name = next(name for most, name in RENTED if rate <= most)
+    rent = catalog.accelerator(name).rental_usd_per_h.typical
+    words = (
+        f"assumed: one accelerator a host port, rented at ${rent:g}/h ({name}); a job on all of them spends {SHARE:.0%}"
+        " of its time on communication, in all shift permutations under static min-hop routing"
+    )
+    return Price(len(found.access), rent, SHARE, words)
+
+
+class Pricing:
+    """Prices of faults of one network."""
+
+    def __init__(self, found: Found, design: Design, price: Price) -> None:
+        self.price = price
+        self.sites = [Site(found, block) for block in design.blocks]
+        self._known: dict[tuple[int, tuple[Change, ...]], tuple[float, Played | None]] = {}
+
+    def priced(self, finding: Finding) -> Finding:
+        """A fault by itself."""
+        slower, played = self._slower(finding.block, finding.changes)
+        slower *= finding.slower
+        loss = self.price.loss(slower, finding.idle)
+        figures: dict[str, Any] = {"loss": loss, "usd_per_month": self.price.usd(loss)}
+        if played is not None:
+            designed = self.sites[finding.block].designed
+            figures |= {
+                "worst_load": float(played.worst.max()),
+                "all_reduce": played.all_reduce / designed.all_reduce,
+            }
+        return replace(finding, **figures)
+
+    def _slower(self, block: int, changes: tuple[Change, ...]) -> tuple[float, Played | None]:
+        if block < 0:
+            return 1.0, None
+        key = (block, changes)
+        if key not in self._known:
+            self._known[key] = self.sites[block].slower(changes)
+        return self._known[key]
+
+    def together(self, findings: Sequence[Finding]) -> float:
+        """Loss of several faults at once."""
+        slower, idle = 1.0, sum(finding.idle for finding in findings)
+        for number, site in enumerate(self.sites):
+            changes = [change for finding in findings if finding.block == number for change in finding.changes]
+            slower = max(slower, site.slower(changes)[0])
+        slower *= max((finding.slower for finding in findings), default=1.0)
+        return self.price.loss(slower, idle)
+
+    def after(self, order: Sequence[Finding]) -> list[float]:
+        """Loss that is left after each repair, in order; of the first `REPAIRS`."""
+        return [self.together(order[done:]) for done in range(1, min(len(order), REPAIRS) + 1)]

@@ -1,0 +1,1 @@
+"""The regular design that a network as found was meant to be."""

@@ -1,0 +1,190 @@
+"""The regular design that explains a network best, and how sure that is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.cluster.asbuilt.order import natural
+from railyard.deploy.design.blocks import Block, blocks
+from railyard.deploy.design.hosts import Group, groups
+from railyard.deploy.design.levels import levels
+from railyard.deploy.design.port_map import PortMap
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.deploy.network import Found
+
+SURE = 0.7
+"""Blocks in which fewer cables agree with the design are not held against it: it would be a guess."""
+
+STRANGE = 0.05
+"""Share of cables between switches outside all blocks from which on it is no fat tree."""
+
+_TIERS = {1: "leaf", 2: "spine", 3: "core"}
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """What was meant.
+
+    Attributes:
+        level: int8[devices], tier of each switch, 0 for others.
+        blocks: Pairs of tiers that are joined completely, those that are sure.
+        ports: What each block's ports are for.
+        groups: Hosts with several ports that have the same leafs.
+        nameless: Leafs with ports of hosts without a name of their own.
+        stray: Cables between switches that belong to no block.
+        doubts: What is not sure, in words.
+    """
+
+    level: NDArray[np.int8]
+    blocks: tuple[Block, ...]
+    ports: tuple[PortMap, ...]
+    groups: tuple[Group, ...]
+    nameless: frozenset[int]
+    stray: tuple[int, ...]
+    doubts: tuple[str, ...]
+
+    @property
+    def regular(self) -> bool:
+        """Whether it is a fat tree of which nothing is in doubt that changes what is missing."""
+        return bool(self.blocks) and not self.doubts
+
+    def count(self, tier: int) -> int:
+        """Switches of a tier."""
+        return int(np.count_nonzero(self.level == tier))
+
+
+def infer(found: Found) -> Design:
+    """The design of a network as found."""
+    level = levels(found)
+    every = blocks(found, level)
+    sure = [block for block in every if block.sure >= SURE]
+    hosts, nameless = groups(found)
+    stray = _stray(found, sure)
+    doubts = [*_doubts(found, level, every), *_strange(found, level)]
+    ports = tuple(PortMap.of(found, block) for block in sure)
+    doubts += [words for block, ports_of in zip(sure, ports, strict=True) for words in _gaps(found, block, ports_of)]
+    return Design(level, tuple(sure), ports, tuple(hosts), frozenset(nameless), stray, tuple(doubts))
+
+
+def tier_name(tier: int) -> str:
+    """`leaf`, `spine`, `core`, or its number."""
+    return _TIERS.get(tier, f"tier {tier}")
+
+
+def _stray(found: Found, sure: list[Block]) -> tuple[int, ...]:
+    """Cables between switches of tiers that have blocks, but not of one."""
+    inside: set[tuple[int, int]] = set()
+    for block in sure:
+        lows, highs = block.low.tolist(), block.high.tolist()
+        inside.update((low, high) for low in lows for high in highs)
+    ends = found.ends[found.between].tolist()
+    known = {one for pair in inside for one in pair}
+    return tuple(
+        int(number)
+        for number, (one, other) in zip(found.between.tolist(), ends, strict=True)
+        if one in known and other in known and (one, other) not in inside and (other, one) not in inside
+    )
+
+
+def _doubts(found: Found, level: NDArray[np.int8], every: list[Block]) -> list[str]:
+    out = []
+    for block in every:
+        lower, upper = tier_name(block.tier), tier_name(block.tier + 1)
+        if block.sure < SURE:
+            first = found.device(int(block.low[0])).name
+            out.append(
+                f"{len(block.low)} {lower} and {len(block.high)} {upper} switches from {first} on are joined"
+                f" irregularly ({block.sure:.0%} of the cables agree with {block.trunk} a pair): nothing is said to be"
+                " missing there"
+            )
+            continue
+        for low in block.odd:
+            row = int(np.flatnonzero(block.low == low)[0])
+            mine = int(np.bincount(block.meant[row]).argmax())
+            out.append(
+                f"{found.device(low).name} has {mine} cables to each {upper} where others have {block.trunk}: taken as"
+                " meant"
+            )
+    out += _headless(found, level)
+    unreached = int(np.count_nonzero(found.switch & (level == 0)))
+    if unreached and level.any():
+        out.append(f"{unreached} switches are joined to no leaf; they were left out")
+    return out
+
+
+def _headless(found: Found, level: NDArray[np.int8]) -> list[str]:
+    """Switches that nothing of the next tier is joined to, where their like have something."""
+    ends = found.ends[found.between]
+    tiers = level[ends]
+    up = np.zeros(len(level), np.bool_)
+    for near, far in ((0, 1), (1, 0)):
+        up[ends[tiers[:, near] < tiers[:, far], near]] = True
+    alone = np.flatnonzero((level > 0) & (level < level.max(initial=0)) & ~up).tolist()
+    return [
+        f"{found.device(one).name} is joined to no {tier_name(int(level[one]) + 1)} switch, where its like are"
+        for one in alone
+        if up[level == level[one]].any()
+    ]
+
+
+def _strange(found: Found, level: NDArray[np.int8]) -> list[str]:
+    if not len(found.between):
+        return [] if level.any() else ["no host is cabled to a switch: no design can be inferred"]
+    ends = level[found.ends[found.between]]
+    flat = np.abs(ends[:, 0].astype(int) - ends[:, 1]) != 1
+    if flat.mean() <= STRANGE:
+        return []
+    return [
+        f"{np.count_nonzero(flat)} of {len(flat)} cables between switches join no two neighbouring tiers: this is no"
+        " fat tree, and which of those cables are meant is not known"
+    ]
+
+
+def _gaps(found: Found, block: Block, ports: PortMap) -> list[str]:
+    """Ports that all upper switches leave free between others that they use: a lower switch that is not there."""
+    used = {port for listed in ports.down.values() for port in listed}
+    numbers = sorted(int(port) for port in used if port.isdecimal())
+    if len(numbers) < len(used) or len(block.high) < 2 or not numbers:
+        return []
+    taken = {int(port) for device, port in found.taken if device in set(block.high.tolist()) and port.isdecimal()}
+    free = sorted(set(range(numbers[0], numbers[-1])) - taken)
+    if not free or len(free) > len(numbers) / 4:
+        return []
+    upper, lower = tier_name(block.tier + 1), tier_name(block.tier)
+    count = len(free) // max(block.trunk, 1)
+    likely = _absent(found, block)
+    return [
+        f"ports {', '.join(map(str, free))} are free on all {len(block.high)} {upper} switches between ports that are"
+        f" used: {count or 'no'} {lower} may be missing{likely}"
+    ]
+
+
+def _absent(found: Found, block: Block) -> str:
+    """The name that would complete a grid of two numbers, where exactly one is absent."""
+    import re
+
+    names = [found.device(low).name for low in block.low.tolist()]
+    parts = [re.fullmatch(r"(.*?)(\d+)(\D+)(\d+)", name) for name in names]
+    if not all(parts):
+        return ""
+    found_at = {(part[2], part[4]) for part in parts if part}
+    rows, columns = {row for row, _ in found_at}, {column for _, column in found_at}
+    gone = [(row, column) for row in rows for column in columns if (row, column) not in found_at]
+    if len(gone) != 1 or len(found_at) != len(names):
+        return ""
+    row, column = gone[0]
+    heads = Counter((part[1], part[3]) for part in parts if part and part[4] == column)
+    head, between = heads.most_common(1)[0][0]
+    return f" ({head}{row}{between}{column})"
+
+
+def by_name(found: Found, devices: list[int]) -> list[int]:
+    """Devices in the order of their names, those without one by their addresses."""
+    return sorted(devices, key=lambda one: (natural(found.device(one).described), found.device(one).key))
