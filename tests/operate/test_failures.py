@@ -153,10 +153,38 @@ def test_forecast_of_the_cuts_of_a_history():
     found = forecasts.forecast(known)
     assert 11 < found.mean < 17
     assert found.high / found.low < 4
-    assert 25 < found.repair_p50_h < 45
-    assert 200 < found.repair_p90_h < 420
-    assert 8 < found.out_mean < 13
-    assert 20 < found.out_p95 < 32
+    assert 25 < found.repair_p50_h < 32
+    assert 230 < found.repair_p90_h < 265
+    assert 8 < found.out_mean < 11
+    assert 20 < found.out_p95 < 28
+
+
+@pytest.mark.parametrize("together", [1, 10])
+def test_forecast_of_a_process_that_is_known(together):
+    """20 faults a week that come alone or ten at once, repairs of 10 h, one in ten beyond 60 h: Little's law holds."""
+    random = np.random.default_rng(7)
+    events = random.poisson(20 / together / 7 * 560)
+    start = np.sort(np.repeat(random.uniform(0, 560, events), together))
+    length = 10 / 24 * np.exp(math.log(6) / 1.28155 * random.standard_normal(len(start)))
+    known = history.History(start, np.minimum(start + length, 560.0), start + length <= 560, 4000, 560.0)
+    found = forecasts.forecast(known)
+    assert found.low < 20 < found.high
+    assert found.mean == pytest.approx(20, rel=0.25)
+    assert found.repair_p50_h == pytest.approx(10, rel=0.2)
+    assert found.repair_p90_h == pytest.approx(60, rel=0.25)
+    mean_days = 10 / 24 * math.exp((math.log(6) / 1.28155) ** 2 / 2)
+    assert found.out_mean == pytest.approx(found.mean / 7 * mean_days, rel=0.3)
+    alone = found.out_mean + 1.645 * math.sqrt(found.out_mean)
+    assert found.out_p95 == pytest.approx(alone, abs=1.6) if together == 1 else found.out_p95 > alone + 2
+
+
+def test_repairs_under_way_do_not_shorten_the_forecast():
+    """All repairs take 30 days; cut at 45 days, most faults are not back, and those that are say 30 days."""
+    start = np.arange(0.5, 45, 0.5)
+    known = history.History(start, np.minimum(start + 30, 45.0), start + 30 <= 45, 400, 45.0)
+    found = forecasts.forecast(known)
+    assert found.repair_p50_h == pytest.approx(720)
+    assert found.repair_p90_h == pytest.approx(720)
 
 
 def test_repair_times_count_who_is_still_away():

@@ -59,7 +59,7 @@ class FailureProfile:
 
 profiles: Registry[FailureProfile] = Registry("failure profile", package="railyard.operate.failures.profiles")
 
-REPAIR = (30 * HOURS, 341 * HOURS)
+REPAIR = (28 * HOURS, 247 * HOURS)
 """Of 400 GPU servers over 174 days, later weeks counting more: `forecast.py` on stepfun-ai/InfiniteHBD-Trace."""
 QUICK = (2 * HOURS, 8 * HOURS)
 """An estimate: a reboot or a drain that operators plan."""
