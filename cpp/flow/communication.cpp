@@ -42,6 +42,7 @@ void Run::launch(TaskId id, std::uint32_t row, double bits) {
   Motion& motion = motions_[flow];
   motion = {.bits = bits, .updated = now(), .task = id, .stamp = motion.stamp + 1};
   if (sharing_.flow(flow).dirty || service.alone == kNever) return;  // settle() will find its rate
+  note_load(flow, sharing_.flow(flow).rate);
   const Ps alone = bits == service.bits ? service.alone : time_for(bits, sharing_.alone_rate(row));
   motion.due = motion.event_at = now() + alone;
   push(motion.due, Topic::flowed, flow, motion.stamp);
@@ -59,6 +60,7 @@ void Run::flow_event(FlowId id, std::uint32_t stamp) {
   const TaskId task = motion.task;
   motion.task = kNoTask;
   ++motion.stamp;
+  note_load(id, -sharing_.flow(id).rate);
   sharing_.remove(id);
   complete(task);
 }
@@ -76,6 +78,17 @@ void Run::move(Motion& motion, FlowId id, double rate) {
   }
   motion.bits = motion.bits > rate * seconds ? motion.bits - rate * seconds : 0.0;
   motion.updated = now();
+}
+
+/// A flow takes more or less of its links, or as much of links that can carry more or less now.
+void Run::note_load(FlowId id, double rate_change) {
+  if (!full_links_.active()) return;
+  const std::uint32_t entity = sharing_.flow(id).entity;
+  for (auto k = entities_.link_ptr[entity]; k < entities_.link_ptr[entity + 1]; ++k) {
+    const auto pair = static_cast<std::size_t>(k);
+    const auto link = static_cast<std::size_t>(entities_.link_idx[pair]);
+    full_links_.change(link, entities_.link_share[pair] * rate_change, sharing_.links().capacities()[link], now());
+  }
 }
 
 /// A later end needs no new event: the one in the queue finds out when it comes up.
@@ -106,6 +119,7 @@ void Run::find_rates() {
     Motion& motion = motions_[change.flow];
     move(motion, change.flow, change.old_rate);
     schedule(motion, change.flow, sharing_.flow(change.flow).rate);
+    note_load(change.flow, sharing_.flow(change.flow).rate - change.old_rate);
   }
   sharing_.clear_changes();
 }

@@ -104,6 +104,7 @@ void Run::reroute() {
     moved_bits_[after] += left * services_[after].bits;
     motion.task = kNoTask;
     ++motion.stamp;
+    note_load(id, -sharing_.flow(id).rate);
     sharing_.remove(id);
     launch(task, after, left * services_[after].bits);
   }

@@ -23,7 +23,8 @@ Run::Run(const GraphColumns& graph, const EntityColumns& entities, std::span<con
          const FaultColumns& faults, const Options& options, const Poll& poll)
     : entities_(entities), capacity_bps_(capacity_bps), faults_(faults), options_(options), poll_(poll),
       schedule_(graph, entities.size()), sharing_(capacity_bps, entities, crowded()),
-      probe_(options.probe_links, options.probe_samples, capacity_bps.size()), services_(entities.size()) {
+      probe_(options.probe_links, options.probe_samples, capacity_bps.size()),
+      full_links_(options.count_full ? capacity_bps.size() : 0), services_(entities.size()) {
   const JitterSpec& jitter = options.jitter;
   if (jitter.rank_sigma > 0) {
     for (std::size_t rank = 0; rank < static_cast<std::size_t>(graph.ranks); ++rank) {
@@ -233,6 +234,7 @@ void Run::write_link_bytes() {
   }
   result_.probe_interval_ps = probe_.interval();
   if (probe_.active()) result_.probe_bytes = std::move(probe_).take();
+  if (full_links_.active()) result_.link_full_ps = std::move(full_links_).take(now());
 }
 
 Result simulate(const GraphColumns& graph, const EntityColumns& entities, std::span<const double> capacity_bps,

@@ -8,6 +8,7 @@
 
 #include "core/event_queue.hpp"
 #include "core/random.hpp"
+#include "flow/full_links.hpp"
 #include "flow/probe.hpp"
 #include "flow/schedule.hpp"
 #include "flow/sharing.hpp"
@@ -100,6 +101,7 @@ class Run {
   void settle();
   void find_rates();
   void move(Motion& motion, FlowId id, double rate);
+  void note_load(FlowId id, double rate_change);
   void schedule(Motion& motion, FlowId id, double rate);
 
   // faults.cpp: computations that a fault concerns, and faults themselves
@@ -138,6 +140,7 @@ class Run {
   Sharing sharing_;
   EventQueue events_;
   LinkProbe probe_;
+  FullLinks full_links_;
   std::vector<Factor> rank_factor_;
   BigVector<Motion> motions_;
   BigVector<Service> services_;      ///< By entity.

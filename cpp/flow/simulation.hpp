@@ -17,6 +17,7 @@ struct Options {
   bool contention = true;  ///< Off: every communication proceeds as if it had the network to itself.
   std::span<const std::int32_t> probe_links;  ///< Links whose load over time is recorded.
   std::uint32_t probe_samples = 0;            ///< At most so many samples; 0 records nothing.
+  bool count_full = false;                    ///< Counts how long each link is full.
 };
 
 /// What happened.
@@ -30,6 +31,7 @@ struct Result {
   BigVector<std::int32_t> blocker;      ///< The task whose end let this one start, -1 when none.
   BigVector<Ps> contention_ps;              ///< Longer by communications beside it; empty when nothing is slowed that way.
   std::vector<double> link_bytes;       ///< On the wire, of all that ended.
+  std::vector<Ps> link_full_ps;         ///< How long each carried all that it can; empty where nobody counts.
   std::vector<std::int32_t> stuck;
   std::vector<Ps> stuck_since_ps;  ///< Start of each where the run is stalled.
   std::vector<std::int32_t> idle_faults;  ///< Rows of rank_late that met no computation.

@@ -72,12 +72,13 @@ struct Faults {
 
 Result run(const Graph& graph, const Entities& entities, const Column<double>& capacity_bps, const Faults& faults,
            std::uint64_t seed, double task_sigma, double rank_sigma, bool contention,
-           const Column<std::int32_t>& probe_links, std::uint32_t probe_samples,
+           const Column<std::int32_t>& probe_links, std::uint32_t probe_samples, bool count_full,
            const std::optional<Progress>& progress) {
   const Options options{.jitter = {.seed = seed, .task_sigma = task_sigma, .rank_sigma = rank_sigma},
                         .contention = contention,
                         .probe_links = view(probe_links),
-                        .probe_samples = probe_samples};
+                        .probe_samples = probe_samples,
+                        .count_full = count_full};
   Beat beat(progress);
   const Poll poll = [&beat](std::uint64_t done, Ps now) { beat(done, now); };
   nb::gil_scoped_release nogil;
@@ -117,6 +118,7 @@ void bind_results(nb::module_& m) {
       .def_prop_ro("blocker", column_of<Result, &Result::blocker>())
       .def_prop_ro("contention_ps", column_of<Result, &Result::contention_ps>())
       .def_prop_ro("link_bytes", column_of<Result, &Result::link_bytes>())
+      .def_prop_ro("link_full_ps", column_of<Result, &Result::link_full_ps>())
       .def_prop_ro("stuck", column_of<Result, &Result::stuck>())
       .def_prop_ro("stuck_since_ps", column_of<Result, &Result::stuck_since_ps>())
       .def_prop_ro("idle_faults", column_of<Result, &Result::idle_faults>())
@@ -141,7 +143,8 @@ void bind_flow(nb::module_& m) {
   bind_inputs(m);
   bind_results(m);
   m.def("simulate", &run, "graph"_a, "entities"_a, "capacity_bps"_a, nb::kw_only(), "faults"_a, "seed"_a,
-        "task_sigma"_a, "rank_sigma"_a, "contention"_a, "probe_links"_a, "probe_samples"_a, "progress"_a = nb::none(),
+        "task_sigma"_a, "rank_sigma"_a, "contention"_a, "probe_links"_a, "probe_samples"_a, "count_full"_a = false,
+        "progress"_a = nb::none(),
         "Runs a graph to its end with the GIL released; progress is called with (tasks ended, simulated time in ps).");
   m.def(
       "max_min",

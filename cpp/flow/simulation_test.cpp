@@ -124,6 +124,28 @@ TEST(simulation_records_links) {
   CHECK(result.probe_interval_ps * 8 >= result.end_ps[0]);
 }
 
+TEST(simulation_counts_how_long_links_are_full) {
+  GraphRows graph;
+  graph.ranks = 2;
+  graph.add(Kind::transfer, 0, 0, 0, 0);
+  graph.add(Kind::transfer, 1, 0, 0, 1);
+  EntityRows entities;
+  entities.add({{0, 1.0}, {1, 1.0}}, 1'000, 1, 1e300, 100);  // link 1 carries half as much as link 0
+  entities.add({{0, 1.0}, {2, 1.0}}, 900);
+  Options options;
+  options.count_full = true;
+  const std::vector<std::int64_t> at{1'500};
+  const std::vector<std::uint8_t> kind{0};
+  const std::vector<std::int32_t> target{1};
+  const std::vector<double> value{0.5};
+  const Result result = play(graph, entities, {8e12, 4e12, 80e12}, options, {at, kind, target, value});
+  // Alone the second fills link 0 for 100 ps; then both get half of it, the first all of link 1: 800 bytes in 1,600 ps. From
+  // 1,500 on link 1 carries a quarter: 300 bytes of the first are left then, the second has the other three quarters.
+  CHECK(result.end_ps == (BigVector<Ps>{2'700, 1'634}));
+  CHECK(result.link_full_ps == (std::vector<Ps>{1'634, 2'600, 0}));
+  CHECK(play(graph, entities, {8e12, 4e12, 80e12}).link_full_ps.empty());
+}
+
 TEST(simulation_ends_when_poll_throws) {
   GraphRows graph;
   for (int i = 0; i < 1'000; ++i) graph.add(Kind::compute, 0, 0, 1, -1);

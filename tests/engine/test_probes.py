@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from railyard import engine
+from railyard.engine.faults import FaultColumns
+from railyard.engine.probing import counters
 
 from .hand import Entity, Graph
 from .test_semantics import GIGABYTE_PER_S, play
@@ -50,3 +54,25 @@ def test_probing_changes_nothing():
     plain = play(graph, rows, [GIGABYTE_PER_S] * 5)
     probed = play(graph, rows, [GIGABYTE_PER_S] * 5, probes=engine.Probes(samples=32))
     assert plain.digest() == probed.digest()
+
+
+def test_time_at_full_load():
+    """Link 0 is full while 1,000 bytes pass at 1 byte a ns; of link 1 half is used. Counting changes nothing else."""
+    graph = Graph(1)
+    graph.transfer(0, 0, 0)
+    rows = [Entity({0: 1.0, 1: 0.5}, 1_000)]
+    counted = play(graph, rows, [GIGABYTE_PER_S] * 2, probes=engine.Probes(full=True))
+    assert counted.table("links")["full_ps"].tolist() == [1_000_000, 0]
+    assert counted.digest() == play(graph, rows, [GIGABYTE_PER_S] * 2).digest()
+
+
+def test_of_a_bundle_the_slower_member_is_full():
+    """Links 0 to 2 are bundle 3; the bundle was full for 70 ps and link 0 by itself for 5."""
+    links = SimpleNamespace(bundle_of=np.array([3, 3, 3]))
+    result = SimpleNamespace(link_bytes=np.zeros(4), link_full_ps=np.array([5, 0, 0, 70]))
+
+    def full(*rows):
+        return counters(result, FaultColumns.of(rows), links)["full_ps"].tolist()
+
+    assert full() == [75, 70, 70, 70]
+    assert full((0, 0, 1, 0.5, 0)) == [5, 70, 0, 70]

@@ -3,14 +3,16 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from railyard.cli import guard
 from railyard.graph.parquet import read_record, write_record
-from railyard.observe.diagnosis.compute import slow_ranks
-from railyard.observe.diagnosis.simulated import slow_hosts
+from railyard.observe.diagnosis.compute import relative, slow_parts
+from railyard.observe.diagnosis.counters import pointed_at
+from railyard.observe.diagnosis.peers import Observed
 from railyard.observe.diagnosis.verdict import Diagnosis
 
 HERE = Path(__file__).parent / "data"
@@ -19,14 +21,15 @@ name: small
 cluster:
   accelerators: 32
   server: hgx-h100
-  back_end: {topology: rail-optimized, fabric: roce}
+  back_end: {topology: {kind: leaf-spine, ports_per_leaf: 8, spines: 4}, fabric: roce}
 workload:
   training:
     model: llama-3-8b
     tokens: 1 T
     global_batch: 32
     sequence: 2048
-    parallelism: {tp: 2, pp: 4, micro_batch: 1}
+    parallelism: {tp: 2, pp: 2, micro_batch: 1}
+seed: 7
 """
 
 
@@ -36,7 +39,7 @@ def diagnosed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("diagnosis")
     scenario, cluster = folder / "small.yaml", folder / "cluster.yaml"
     scenario.write_text(SCENARIO, encoding="utf-8")
-    cluster.write_text(SCENARIO.split("workload:", maxsplit=1)[0], encoding="utf-8")
+    cluster.write_text(SCENARIO.split("workload:", maxsplit=1)[0] + "seed: 7\n", encoding="utf-8")
 
     def call(capsys, faults="", *, known=True):
         out = folder / f"runs-{abs(hash(faults))}"
@@ -65,11 +68,17 @@ def test_nothing_is_wrong(diagnosed, capsys):
     ("faults", "part", "kind"),
     [
         ("[{kind: slow-accelerator, rank: 13, factor: 90 %}]", "rank 13", "accelerator"),
-        ("[{kind: degrade-link, cable: server 2 nic 3 - leaf 3, factor: 45 %}]", "server 2 nic 3", "nic"),
+        ("[{kind: degrade-link, cable: server 2 nic 3 - leaf 2, factor: 45 %}]", "server 2 nic 3", "nic"),
         (
             "[" + ", ".join(f"{{kind: slow-accelerator, rank: {rank}, factor: 80 %}}" for rank in range(8, 16)) + "]",
             "server 1",
             "host",
+        ),
+        ("[{kind: degrade-link, cable: leaf 1 - spine 2, factor: 40 %}]", "leaf 1 - spine 2", "link"),
+        (
+            "[" + ", ".join(f"{{kind: slow-accelerator, rank: {rank}, factor: 85 %}}" for rank in range(16)) + "]",
+            "stage 0",
+            "stage",
         ),
     ],
 )
@@ -83,26 +92,87 @@ def test_the_part_is_named(diagnosed, capsys, faults, part, kind):
 
 
 def test_without_a_cluster_only_accelerators_are_named(diagnosed, capsys):
-    slow_nic = "[{kind: degrade-link, cable: server 2 nic 3 - leaf 3, factor: 45 %}]"
+    slow_nic = "[{kind: degrade-link, cable: server 2 nic 3 - leaf 2, factor: 45 %}]"
     assert diagnosed(capsys, slow_nic, known=False)["verdict"] == []
 
 
 def test_a_rank_is_slow_beyond_the_spread_of_the_others():
     pace = np.array([1.0, 1.001, 0.999, 1.0, 1.2, np.nan, 1.0])
-    assert slow_ranks(pace) == {4: pytest.approx(1.2)}
+    found = relative(pace, [])
+    assert found.slow == [4]
+    assert found.relative[4] == pytest.approx(1.2, abs=2e-3)
     noisy = np.random.default_rng(5).normal(1, 0.05, 400)
-    assert slow_ranks(noisy) == {}
-    assert slow_ranks(np.array([1.0, 2.0])) == {}
+    assert relative(noisy, []).slow == []
+    assert relative(np.array([1.0, 2.0]), []).slow == []
 
 
 def test_a_slow_host_is_one_part_however_slow_and_uneven():
     """Paces of 4.96 to 5.04 are one host; one accelerator that keeps pace, or 5 % between them, are not."""
     rng = np.random.default_rng(3)
-    slow = {rank: 5 + 0.04 * rng.uniform(-1, 1) for rank in range(8, 16)}
-    assert slow_hosts(slow, 8) == [1]
-    assert slow_hosts({**slow, 9: 5.3}, 8) == []
-    assert slow_hosts({rank: ratio for rank, ratio in slow.items() if rank != 9}, 8) == []
-    assert slow_hosts(slow, 0) == []
+    pace = np.ones(32)
+    pace[8:16] = 5 + 0.04 * rng.uniform(-1, 1, 8)
+
+    def named(values):
+        return [(one.name, one.kind) for one in slow_parts(relative(values, [], 8), [], 8)]
+
+    assert named(pace) == [("server 1", "host")]
+    uneven, partly = pace.copy(), pace.copy()
+    uneven[9], partly[9] = 5.3, 1.0
+    assert all(kind == "accelerator" for _, kind in named(uneven))
+    assert len(named(uneven)) == 8
+    assert len(named(partly)) == 7
+
+
+def test_half_of_all_ranks_are_a_slow_stage_and_one_of_eight_a_host():
+    """Two stages of 16: the median of all says nothing. A stage that is one host is called by the host."""
+    stages = [tuple(range(16)), tuple(range(16, 32))]
+    pace = np.r_[np.ones(16), np.full(16, 1.25)]
+    (found,) = slow_parts(relative(pace, stages, 8), stages, 8)
+    assert (found.name, found.kind, found.ratio) == ("stage 1", "stage", pytest.approx(1.25))
+    eight = [tuple(range(8 * number, 8 * number + 8)) for number in range(4)]
+    pace = np.r_[np.ones(24), np.full(8, 1.1)]
+    (found,) = slow_parts(relative(pace, eight, 8), eight, 8)
+    assert found.name == "server 3"
+
+
+def seen(ratio, peers):
+    count = len(ratio)
+    return Observed(np.arange(count), np.array(ratio), np.zeros(count), np.array(peers), np.ones(count))
+
+
+def test_what_all_peers_share_is_the_model_and_not_the_network():
+    """Eight peers 10 % late fit nothing at all nearly as well as exactly; one of eight does not."""
+    zero = np.zeros(8)
+    common, odd = seen([0.1] * 8, [0] * 8), seen([0.0] * 7 + [0.1], [0] * 8)
+    assert common.likelihood(zero) == pytest.approx(
+        seen(zero, [0] * 8).likelihood(zero) - 0.1**2 / 0.04**2 / 2, abs=0.2
+    )
+    guess = np.array([0.0] * 7 + [0.1])
+    assert odd.likelihood(guess) > odd.likelihood(zero) + 6
+
+
+def test_a_port_that_is_full_for_longer_than_its_like_is_pointed_at():
+    def record(full):
+        table = {"bytes": np.ones(40), "full_ps": np.array(full, np.int64)}
+        return SimpleNamespace(tables={"links": table}, makespan_ps=1000)
+
+    usual = record([100] * 40)
+    stands_out = pointed_at(record([100] * 39 + [900]), usual, 40)
+    assert stands_out[39] == pytest.approx(1 / 1.02)
+    assert stands_out[:39].sum() == 0
+    alike = pointed_at(record([200] * 40), usual, 40)
+    assert alike.max() == pytest.approx(0.025 / (0.025 + 0.025 + 0.02))
+    assert pointed_at(usual, usual, 40).sum() == 0
+
+
+def test_pauses_point_downstream():
+    """Links 0 and 1 were told to pause because of the queue of link 7."""
+    table = {"paused_ps": np.array([40, 60] + [0] * 8), "pause_origin": np.array([7, 7] + [-1] * 8, np.int32)}
+    paused = SimpleNamespace(tables={"links": table}, makespan_ps=1000)
+    usual = SimpleNamespace(tables={"links": {"bytes": np.ones(10)}})
+    found = pointed_at(paused, usual, 10)
+    assert int(found.argmax()) == 7
+    assert found[:2].sum() == 0
 
 
 def test_numbers_that_are_not_there_are_null():

@@ -82,10 +82,12 @@ class Probes:
         samples: At most so many samples of link utilization over the run, 0 for none; the interval doubles as the run
             goes on, so between half and all of them are used.
         links: Physical link ids to sample; None: all.
+        full: Whether to count how long each link carries all that it can.
     """
 
     samples: int = 0
     links: ArrayLike | None = None
+    full: bool = False
 
     def __post_init__(self) -> None:
         _check(0 <= self.samples <= 1 << 20, "a number of samples", "probes.samples", self.samples, "0 to 1048576")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from railyard.engine.outages import Outage
     from railyard.fault import Effect, Fault, Places
 
-_LINK_FACTOR, _RANK_SPEED, _RANK_LATE, REROUTED = 0, 1, 2, 3
+LINK_FACTOR, _RANK_SPEED, _RANK_LATE, REROUTED = 0, 1, 2, 3
 
 Row = tuple[int, int, int, float, int]
 """When, kind, target, value, index of the fault."""
@@ -165,7 +165,7 @@ def _capacities(effects: Sequence[LinkRate], outages: Sequence[Outage], links: L
         rate = _with_outages(rate, outages, links, at)
         for changed in np.flatnonzero(rate != before).tolist():
             nominal = links.rate_bps[changed]
-            yield at, _LINK_FACTOR, changed, float(rate[changed] / nominal) if nominal > 0 else 0.0, -1
+            yield at, LINK_FACTOR, changed, float(rate[changed] / nominal) if nominal > 0 else 0.0, -1
         before = rate
 
 

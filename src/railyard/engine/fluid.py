@@ -166,6 +166,7 @@ class FluidEngine:
                 contention=self.contention,
                 probe_links=probed,
                 probe_samples=probes.samples,
+                count_full=probes.full,
                 progress=_with_total(progress, len(graph)),
             )
         except ValueError as error:  # the core's word for columns that do not fit together
@@ -178,11 +179,12 @@ class FluidEngine:
             **_about(seed, changes.faults, jitter, columns, result),
             "left_out": list(self.left_out),
         }
-        return _record(merged, lowered, result, meta, probing.series(result, probes, links))
+        tables = {"links": probing.counters(result, columns, links), **probing.series(result, probes, links)}
+        return _record(merged, lowered, result, meta, tables)
 
 
 def _record(
-    merged: Merged, lowered: Lowered, result: _core.Result, meta: dict[str, object], series: dict[str, Table]
+    merged: Merged, lowered: Lowered, result: _core.Result, meta: dict[str, object], tables: dict[str, Table]
 ) -> Record:
     optional = {
         "blocker": result.blocker,
@@ -199,7 +201,7 @@ def _record(
         result.start_ps,
         result.end_ps,
         optional=optional,
-        tables={"links": {"bytes": result.link_bytes}, **series},
+        tables=tables,
         meta=meta,
         jobs=() if merged.graph is merged.jobs[0].work else merged.jobs,
     )

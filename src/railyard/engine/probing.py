@@ -1,4 +1,4 @@
-"""Link utilization over time, as recorded by the core."""
+"""What the core counts on links, in all and over time."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.engine.faults import LINK_FACTOR
 from railyard.errors import InputError
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from railyard import _core
     from railyard.cluster.links import LinkTable
     from railyard.engine.contract import Probes
+    from railyard.engine.faults import FaultColumns
     from railyard.graph.record import Table
 
 PS_PER_S = 1e12
@@ -43,6 +45,26 @@ def wanted(probes: Probes, links: LinkTable) -> NDArray[np.int32]:
     link = chosen(probes, links)
     bundle = links.bundle_of[link]
     return np.unique(np.concatenate([link, bundle[bundle >= 0]])).astype(np.int32)
+
+
+def counters(result: _core.Result, changes: FaultColumns, links: LinkTable) -> Table:
+    """What ports count over the run: bytes and, where it was asked for, the time for which a link was full.
+
+    Of a bundle those members are full that are slower than the others, for these have room; all where none is slower.
+    """
+    table = {"bytes": result.link_bytes}
+    full = result.link_full_ps
+    if not len(full):
+        return table
+    slower = np.zeros(len(full), np.bool_)
+    slower[changes.target[(changes.kind == LINK_FACTOR) & (changes.value < 1)]] = True
+    member = np.flatnonzero(links.bundle_of >= 0)
+    bundle = links.bundle_of[member]
+    uneven = np.zeros(len(full), np.bool_)
+    uneven[bundle[slower[member]]] = True
+    spread = full.copy()
+    spread[member] += np.where(~uneven[bundle] | slower[member], full[bundle], 0)
+    return {**table, "full_ps": spread}
 
 
 def series(result: _core.Result, probes: Probes, links: LinkTable) -> dict[str, Table]:

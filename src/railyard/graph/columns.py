@@ -156,6 +156,9 @@ TABLES.add(
         "a directed link",
         _columns(
             Column("bytes", "float64", "On its wire, headers, acknowledgements and retransmissions included."),
+            Column(
+                "full_ps", "int64", "How long it carried all that it can: its egress marks packets or lets them wait."
+            ),
             Column("paused_ps", "int64", "How long its egress was told to pause, any class."),
             Column("longest_pause_ps", "int64", "The longest of those times."),
             Column("pauses", "int32", "How often."),

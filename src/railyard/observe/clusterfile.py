@@ -32,6 +32,12 @@ def cluster_of(path: Path) -> Cluster:
         raise problems.place(error, section, ()) from None
 
 
+def seed_of(path: Path) -> int:
+    """The seed that a scenario gives its run, by which switches hash; 0 where the file says none."""
+    said = yaml.read(path, if_empty="it has a section `cluster`, as a scenario").value.get("seed")
+    return said.value if said is not None and isinstance(said.value, int) else 0
+
+
 def _catalog(path: Path, tree: yaml.Node) -> catalogs.Catalog:
     """The catalogue, with the file's entries over it."""
     extra = tree.value.get("catalog")

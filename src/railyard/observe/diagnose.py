@@ -54,7 +54,7 @@ def _is_operations(file: Path) -> bool:
 
 def _record(file: Path, cluster_file: Path | None) -> Diagnosis:
     from railyard.graph.parquet import read_record
-    from railyard.observe.clusterfile import cluster_of
+    from railyard.observe.clusterfile import cluster_of, seed_of
     from railyard.observe.diagnosis.simulated import Price
     from railyard.observe.diagnosis.simulated import diagnose as of_tasks
     from railyard.observe.price import usd_per_hour
@@ -73,7 +73,9 @@ def _record(file: Path, cluster_file: Path | None) -> Diagnosis:
             allowed=f"at least {record.graph.ranks}",
         )
     price = Price() if cluster is None else Price(usd_per_hour(record, cluster))
-    return of_tasks(record, cluster, price)
+    said = record.meta.get("seed")
+    seeds = [] if cluster_file is None else [seed_of(cluster_file), *([said] if isinstance(said, int) else [])]
+    return of_tasks(record, cluster, price, seeds)
 
 
 def _operations(file: Path) -> Diagnosis:

@@ -1,235 +1,306 @@
-"""The link, NIC or host that makes communications slow: routed paths of a cluster against measured durations.
+"""The link, NIC, host or switch that makes communications slow: every part as a guess, the likeliest ones replayed.
 
-The measured computations are replayed on the cluster as it should be; communications that took longer than in that
-replay met something that the model does not know. Every part on their paths is a candidate. Each is replayed with the
-one rate that explains the slowest communication, and the part is named whose replay gives all durations back, those of
-the healthy communications too. Where several parts explain as much, none is named.
+The measured computations are replayed on the cluster as it should be. A part at a share of its rate predicts how much
+longer
+each communication takes: those whose paths touch it, by what it carries of them, and nothing for the others. In closed
+form that is
+cheap enough for every part and many shares; the likeliest are then replayed, contention and all, at the share that fits
+best. What is compared is how likely the measured times are under each guess, and under none (`peers.py`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster.names import node_name
-from railyard.engine.flow import FLOW
-from railyard.engine.lowering import lower
 from railyard.errors import RailyardError
-from railyard.fault.degrade_link import DegradeLink
-from railyard.graph import Job, Kind
-from railyard.observe.diagnosis.compute import computed_ps
+from railyard.observe.diagnosis.counters import pointed_at
+from railyard.observe.diagnosis.parts import parts
+from railyard.observe.diagnosis.peers import observed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from railyard.cluster import Cluster
-    from railyard.graph import Record, TaskGraph
+    from railyard.graph import Record
+    from railyard.observe.diagnosis.parts import Part
+    from railyard.observe.diagnosis.peers import Observed
+    from railyard.observe.diagnosis.routes import Routed
 
-    Times = NDArray[np.float64]
+    Floats = NDArray[np.float64]
 
-LEAST = 0.005
-"""Communications may take so much longer than expected, of what they take, and be healthy."""
+SHARES = np.geomspace(0.02, 0.98, 28)
+"""Of its rate that a part may have left."""
 
-SPREADS = 6.0
-TRIED = 12
-"""Candidates that are replayed, those first whose paths fit best."""
+COARSE = (0.06, 0.14, 0.26, 0.4, 0.55, 0.7, 0.86)
+"""Shares at which a part is replayed first."""
 
-SEARCHES = 7
-"""Replays by which the rate of a candidate is found: to 1 % of it, by bisection of its logarithm."""
+CHOSEN_BY = 3
+"""The one of them by which parts are chosen, and by how much the logarithm of its slowdown is scaled to see the
+others."""
+SCALES = (0.1, 0.25, 0.5, 0.75, 1.0, 1.4, 2.0)
 
-SLOWEST = 0.02
-"""Least share of its rate that a part is looked for at."""
+REFINED, FINE, FINEST = 3, 10, 4
+"""Replays by golden section between the neighbours of the best of them; more for so many of the likeliest parts."""
 
-EXPLAINED = 0.9
-"""Of the delay, what a part must give back to be named."""
+FINALISTS, POINTED = 9, 5
+"""Parts that are replayed at all of them: by their times, and those that counters point at most."""
 
-APART = 0.05
-"""Of the delay, by how much it must do better than the next, which is no part of it."""
+REPLAYED_TASKS = 500_000
+"""Tasks in all replays by which parts are chosen; the closed form chooses more strictly where a replay is long."""
+
+FEWEST = 24
+"""Parts that are replayed however long that takes."""
+
+COUNTED = 12.0
+"""What it adds to a part's likelihood that counters point at its links alone."""
+
+ALIKE = 2.0
+"""Likelihoods that differ by less say nothing of which of two parts it is, where one is a part of the other."""
+
+GOLDEN = (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True)
-class Part:
-    """A candidate.
-
-    Attributes:
-        name: As faults write it.
-        kind: link, nic or host.
-        links: Physical links, both directions.
-    """
-
-    name: str
-    kind: str
-    links: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Explained:
-    """How well a part explains the delays.
+class Guess:
+    """A part at a share of its rate.
 
     Attributes:
         part: Which.
-        factor: The share of its rate that it has left.
-        error: What remains unexplained, of all delay.
+        factor: The share that it has left.
+        likelihood: Of what was measured, under it; log, up to a constant.
+        explained: Of the time that communications lost, the share that it gives back.
+        pointed_at: How much counters point at its links, 0 to 1.
     """
 
     part: Part
     factor: float
-    error: float
+    likelihood: float
+    explained: float = 0.0
+    pointed_at: float = 0.0
+
+    @property
+    def weight(self) -> float:
+        """Its likelihood with what counters say; against nothing at all only times are weighed."""
+        return self.likelihood + COUNTED * self.pointed_at
 
 
 @dataclass(frozen=True)
-class Delays:
-    """Communications that took longer than they should.
+class Weighed:
+    """All guesses against none.
 
     Attributes:
-        late: bool[tasks].
-        measured: float64[tasks], ps.
-        expected: float64[tasks], ps.
-        step_ps: Of the replay without faults.
+        guesses: The likeliest first.
+        nothing: Likelihood of no guess at all.
+        tried: Parts that were looked at.
+        lost_ps: What communications took longer than expected, in all.
+        worst: The most that one of them did, as a log of the ratio to its peers' median.
     """
 
-    late: NDArray[np.bool_]
-    measured: Times
-    expected: Times
-    step_ps: int
-
-    @property
-    def worst(self) -> int:
-        """The task that is late by most."""
-        return int(np.argmax(np.where(self.late, self.measured - self.expected, -1)))
+    guesses: list[Guess]
+    nothing: float
+    tried: int
+    lost_ps: float
+    worst: float
 
 
-def measured_graph(record: Record) -> TaskGraph:
-    """The tasks with computations as long as they were measured."""
-    graph = record.graph
-    return replace(graph, duration_ps=np.where(graph.on_accelerator, computed_ps(record), graph.duration_ps))
+def durations(record: Record) -> Floats:
+    """float64[tasks], ps; nan of what has not ended."""
+    return np.where(record.ended, record.end_ps - record.start_ps, np.nan).astype(np.float64)
 
 
-def _durations(record: Record) -> Times:
-    return np.asarray(record.end_ps - record.start_ps, np.float64)
+def weigh(record: Record, routed: Routed, healthy: Record) -> Weighed:
+    """How well each part explains the times of communications.
+
+    Args:
+        record: What was measured.
+        routed: The same tasks on the cluster as it should be.
+        healthy: Their replay.
+    """
+    expected = durations(healthy)
+    seen = observed(durations(record), expected, healthy.graph, routed.lowered, routed.cluster)
+    if not len(seen):
+        return Weighed([], 0.0, 0, 0.0, 0.0)
+    nothing = seen.likelihood(np.zeros(len(seen)))
+    model = _ClosedForm.of(routed, seen, expected)
+    looked_at = model.touched(parts(routed.cluster))
+    most = max(REPLAYED_TASKS // max(len(record), 1), FEWEST)
+    if len(looked_at) > most:
+        looked_at = [one.part for one in sorted(map(model.best, looked_at), key=lambda one: -one.likelihood)[:most]]
+    counted = pointed_at(record, healthy, routed.cluster.links.physical)
+    guesses = _Replay(routed, seen, expected, counted).likeliest(looked_at)
+    guesses = _smallest_first(sorted(guesses, key=lambda one: -one.weight))
+    rest = seen.ratio - float(np.median(seen.ratio))
+    return Weighed(guesses, nothing, len(looked_at), float(np.maximum(seen.lost_ps, 0).sum()), float(rest.max()))
 
 
-def delays(record: Record, graph: TaskGraph, cluster: Cluster) -> Delays:
-    """What took longer than in a replay on the cluster as it should be."""
-    healthy = FLOW.simulate([Job(graph)], cluster)
-    measured, expected = _durations(record), _durations(healthy)
-    moves = (graph.kind == Kind.COLLECTIVE) | (graph.kind == Kind.TRANSFER)
-    moves &= record.ended & (expected > 0)
-    ratio = np.ones(len(measured))
-    ratio[moves] = measured[moves] / expected[moves]
-    spread = float(np.median(np.abs(ratio[moves] - np.median(ratio[moves])))) if moves.any() else 0.0
-    late = moves & (ratio > 1 + max(LEAST, SPREADS * 1.4826 * spread))
-    return Delays(late, measured, expected, healthy.makespan_ps)
+@dataclass(frozen=True)
+class _Bracket:
+    """A guess, and logs of the shares between which a better one lies."""
+
+    guess: Guess
+    low: float
+    high: float
 
 
-def explain(found: Delays, graph: TaskGraph, cluster: Cluster) -> list[Explained]:
-    """Parts and how well they explain the delays, the best first."""
-    tried = []
-    for part in _fitting(found, graph, cluster):
+@dataclass(frozen=True)
+class _ClosedForm:
+    """Slowdowns of communications by the share that a part has left, each by itself on its links.
+
+    Attributes:
+        routed: Paths.
+        seen: What was measured.
+        expected_ps: float64[m], of each communication.
+        users: Rows of `seen` by link or bundle.
+    """
+
+    routed: Routed
+    seen: Observed
+    expected_ps: Floats
+    users: dict[int, list[int]]
+
+    @classmethod
+    def of(cls, routed: Routed, seen: Observed, expected: Floats) -> _ClosedForm:
+        entities, entity = routed.lowered.entities, routed.lowered.entity
+        first = np.full(len(entities), -1)
+        known = np.flatnonzero((entity >= 0) & np.isfinite(expected))
+        first[entity[known[::-1]]] = known[::-1]
+        users: dict[int, list[int]] = {}
+        for row, one in enumerate(seen.entity.tolist()):
+            for link in np.unique(entities.link_idx[entities.link_ptr[one] : entities.link_ptr[one + 1]]).tolist():
+                users.setdefault(link, []).append(row)
+        return cls(routed, seen, expected[first[seen.entity]], users)
+
+    def touched(self, candidates: Iterable[Part]) -> list[Part]:
+        """Parts on paths, those first whose communications lost most."""
+        lost = np.maximum(self.seen.lost_ps, 0)
+        scored = [(float(lost[rows].sum()), part) for part in candidates if len(rows := self._rows(part)[0])]
+        scored.sort(key=lambda one: (-one[0], len(one[1].links)))
+        return [part for score, part in scored if score > 0]
+
+    def best(self, part: Part) -> Guess:
+        """The share that fits best."""
+        tried = [(self.seen.likelihood(self._slowdown(part, share)), share) for share in SHARES.tolist()]
+        likelihood, share = max(tried)
+        return Guess(part, share, likelihood)
+
+    def _rows(self, part: Part) -> tuple[NDArray[np.int64], list[int]]:
+        """Communications that use it, and its links and their bundles."""
+        bundles = self.routed.cluster.links.bundle_of[list(part.links)]
+        ids = [*part.links, *{int(one) for one in bundles if one >= 0}]
+        return np.array(sorted({row for one in ids for row in self.users.get(one, ())}), np.int64), ids
+
+    def _slowdown(self, part: Part, share: float) -> Floats:
+        """float64[m], log of the longer time over the expected one."""
+        rows, ids = self._rows(part)
+        entities = self.routed.lowered.entities
+        rate = self.routed.cluster.links.degraded(np.array(part.links, np.int32), share)
+        slower = np.zeros(len(rate), np.bool_)
+        slower[ids] = True
+        guess = np.zeros(len(self.seen))
+        for row in rows.tolist():
+            one = int(self.seen.entity[row])
+            span = slice(entities.link_ptr[one], entities.link_ptr[one + 1])
+            links = entities.link_idx[span]
+            mine = slower[links]
+            slowest = float((entities.link_share[span][mine] / rate[links[mine]]).max())
+            took = entities.latency_ps[one] + 8e12 * entities.volume_bytes[one] * slowest
+            guess[row] = max(np.log(took / self.expected_ps[row]), 0.0)
+        return guess
+
+
+@dataclass(frozen=True)
+class _Replay:
+    """Guesses with contention.
+
+    Attributes:
+        routed: What is replayed.
+        seen: What was measured.
+        expected: float64[tasks], ps, without any fault.
+        counted: float64[physical links], how much counters point at each, 0 to 1.
+    """
+
+    routed: Routed
+    seen: Observed
+    expected: Floats
+    counted: Floats
+
+    def likeliest(self, candidates: Sequence[Part]) -> list[Guess]:
+        """The best parts, each at the share that fits best, in no order."""
+        first = [self._at(part, COARSE[CHOSEN_BY], SCALES) for part in candidates]
+        by_time = sorted(first, key=lambda one: -one.likelihood)[:FINALISTS]
+        by_count = sorted(first, key=lambda one: (-one.pointed_at, len(one.part.links)))[:POINTED]
+        chosen = {one.part.name: one.part for one in (*by_time, *by_count) if one in by_time or one.pointed_at > 0}
+        coarse = [self._coarse(part) for part in chosen.values()]
+        coarse.sort(key=lambda one: -one.guess.weight)
+        return [self._refined(one, FINE if number < FINEST else REFINED) for number, one in enumerate(coarse)]
+
+    def _coarse(self, part: Part) -> _Bracket:
+        """The best of all coarse shares, and its neighbours."""
+        grid = [self._at(part, share) for share in COARSE]
+        middle = max(range(len(grid)), key=lambda number: grid[number].likelihood)
+        edges = [0.02, *COARSE, 0.995]
+        return _Bracket(grid[middle], float(np.log(edges[middle])), float(np.log(edges[middle + 2])))
+
+    def _refined(self, start: _Bracket, replays: int) -> Guess:
+        """The same part at the share whose replay fits best."""
+        low, high, part = start.low, start.high, start.guess.part
+        inner = [high - GOLDEN * (high - low), low + GOLDEN * (high - low)]
+        found = [self._at(part, float(np.exp(one))) for one in inner]
+        best = max([start.guess, *found], key=lambda one: one.likelihood)
+        for _ in range(replays - 2):
+            if found[0].likelihood >= found[1].likelihood:
+                high, inner = inner[1], [inner[1] - GOLDEN * (inner[1] - low), inner[0]]
+                found = [self._at(part, float(np.exp(inner[0]))), found[0]]
+            else:
+                low, inner = inner[0], [inner[1], inner[0] + GOLDEN * (high - inner[0])]
+                found = [found[1], self._at(part, float(np.exp(inner[1])))]
+            best = max([best, *found], key=lambda one: one.likelihood)
+        return best
+
+    def _at(self, part: Part, share: float, scales: Sequence[float] = (1.0,)) -> Guess:
+        """A guess; with scales, how well it fits at the best of other shares, to which slowdowns are scaled."""
         try:
-            tried.append(_fitted(part, found, graph, cluster))
-        except RailyardError:  # a part whose loss the engine cannot run explains nothing
-            continue
-    return sorted(tried, key=lambda one: (round(one.error, 3), len(one.part.links)))
+            slowdown = self._slowdown(part, share)
+        except RailyardError:  # a loss that the engine cannot run explains nothing
+            return Guess(part, share, -np.inf)
+        off = np.abs(self.seen.ratio - slowdown) - 0.005
+        without = np.abs(self.seen.ratio)
+        weight = np.abs(self.seen.lost_ps)
+        explained = 1 - float((np.maximum(off, 0) * weight).sum() / max(float((without * weight).sum()), 1e-12))
+        likelihood = max(self.seen.likelihood(scale * slowdown) for scale in scales)
+        return Guess(part, share, likelihood, explained, float(self.counted[list(part.links)].max()))
+
+    def _slowdown(self, part: Part, share: float) -> Floats:
+        """float64[m], medians over the runs of each communication."""
+        took = durations(self.routed.replay(part.links, share))
+        entity = self.routed.lowered.entity
+        known = np.flatnonzero((entity >= 0) & (self.expected > 0) & np.isfinite(took) & (took > 0))
+        order = known[np.argsort(entity[known], kind="stable")]
+        ids, first = np.unique(entity[order], return_index=True)
+        log = np.log(took[order] / self.expected[order])
+        middle = np.array([np.median(one) for one in np.split(log, first[1:])])
+        guess = np.zeros(len(self.seen))
+        at = np.searchsorted(ids, self.seen.entity)
+        there = (at < len(ids)) & (ids[np.minimum(at, len(ids) - 1)] == self.seen.entity)
+        guess[there] = middle[at[there]]
+        return guess
 
 
-def _fitting(found: Delays, graph: TaskGraph, cluster: Cluster) -> list[Part]:
-    """Candidates by how well the communications that use them are those that are late."""
-    lowered = lower(graph, cluster)
-    entity = lowered.entity
-    uses: dict[int, set[int]] = {}
-    ptr, link = lowered.entities.link_ptr, lowered.entities.link_idx
-    for number in range(len(lowered.entities)):
-        for one in link[ptr[number] : ptr[number + 1]].tolist():
-            uses.setdefault(one, set()).add(number)
-    moves = entity >= 0
-    count = max(len(lowered.entities), 1)
-    late_of = np.bincount(entity[moves & found.late], minlength=count) > 0
-    delay = np.bincount(
-        entity[moves], weights=np.where(found.late, found.measured - found.expected, 0)[moves], minlength=count
-    )
-    all_delay = max(float(delay.sum()), 1.0)
-    scored = []
-    for part in parts(cluster):
-        ids = {_bundle(cluster, one) for one in part.links} | set(part.links)
-        users = set().union(*(uses.get(one, set()) for one in ids))
-        if not users:
-            continue
-        those = np.array(sorted(users))
-        covered = float(delay[those].sum()) / all_delay
-        precise = float(late_of[those].mean())
-        if covered > 0:
-            scored.append((covered + 0.5 * precise, -len(part.links), part))
-    scored.sort(key=lambda one: one[:2], reverse=True)
-    return [part for _, _, part in scored[:TRIED]]
+def _smallest_first(guesses: list[Guess]) -> list[Guess]:
+    """The best guess in front; a part of it that fits about as well goes before it."""
+    if not guesses:
+        return []
+    top = guesses[0]
+    inside = [one for one in guesses if set(one.part.links) <= set(top.part.links) and top.weight - one.weight < ALIKE]
+    first = min(inside, key=lambda one: len(one.part.links))
+    return [first, *(one for one in guesses if one is not first)]
 
 
-def _bundle(cluster: Cluster, link: int) -> int:
-    return int(cluster.links.bundle_of[link])
-
-
-def _fitted(part: Part, found: Delays, graph: TaskGraph, cluster: Cluster) -> Explained:
-    """The part with the rate at which the worst communication takes as long as it did."""
-    low, high = np.log(SLOWEST), 0.0
-    worst, target = found.worst, found.measured[found.worst]
-    best = Explained(part, 1.0, 1.0)
-    for _ in range(SEARCHES):
-        middle = (low + high) / 2
-        took = _replayed(part, float(np.exp(middle)), graph, cluster)
-        error = _error(took, found)
-        if error < best.error:
-            best = Explained(part, float(np.exp(middle)), error)
-        if took[worst] > target:
-            low = middle
-        else:
-            high = middle
-    return best
-
-
-def _replayed(part: Part, factor: float, graph: TaskGraph, cluster: Cluster) -> Times:
-    faults = [DegradeLink(factor=factor, link=link) for link in part.links]
-    return _durations(FLOW.simulate([Job(graph)], cluster, faults=faults))
-
-
-def _error(took: Times, found: Delays) -> float:
-    moved = found.expected > 0
-    delay = float(np.abs(found.measured - found.expected)[moved & found.late].sum())
-    off = np.abs(took - found.measured)[moved]
-    slack = LEAST * found.expected[moved]  # what may differ in a healthy communication is no error
-    return float(np.maximum(off - slack, 0).sum()) / max(delay, 1.0)
-
-
-def parts(cluster: Cluster) -> Iterator[Part]:
-    """Cables of the back-end, NICs and hosts.
-
-    A NIC with one port and its cable are one part: no measurement of their traffic tells them apart.
-    """
-    links, network = cluster.links, cluster.back_end
-    first, last = network.node_offset, network.node_offset + network.nodes
-    inside = [
-        (ends[: links.physical] >= first) & (ends[: links.physical] < last) for ends in (links.source, links.target)
-    ]
-    here = np.flatnonzero(inside[0] & inside[1]).tolist()
-    cables: dict[tuple[int, int], list[int]] = {}
-    for link in here:
-        ends = sorted((int(links.source[link]), int(links.target[link])))
-        cables.setdefault((ends[0], ends[1]), []).append(link)
-    hosts: dict[str, list[int]] = {}
-    nics: dict[str, list[int]] = {}
-    for (one, other), those in cables.items():
-        names = [node_name(cluster, node).removeprefix(f"{network.name} ") for node in (one, other)]
-        attached = next((name for name in names if name.startswith("server ")), None)
-        if attached is None:
-            yield Part(" - ".join(names), "link", tuple(those))
-            continue
-        nics.setdefault(attached.replace(" NIC ", " nic "), []).extend(those)
-        hosts.setdefault(attached.split(" NIC ")[0], []).extend(those)
-    for name, those in nics.items():
-        yield Part(name, "nic", tuple(those))
-    for name, those in hosts.items():
-        if len(those) > len(nics[next(nic for nic in nics if nic.startswith(f"{name} "))]):
-            yield Part(name, "host", tuple(those))
+def rivals(guesses: Sequence[Guess]) -> list[Guess]:
+    """Guesses that say something else than the first: not those of which it is a part."""
+    best = set(guesses[0].part.links)
+    return [one for one in guesses[1:] if not best <= set(one.part.links)]

@@ -1,28 +1,45 @@
-"""The diagnosis of a record with its task graph: accelerators and hosts by their peers, then the network by replay.
+"""The diagnosis of a record with its task graph: what computes by its peers, then the network by replay.
 
 Nothing of the record is read but what happened and what ran: not what its `meta` says of faults.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from railyard.observe.diagnosis import compute, network
+from railyard.observe.diagnosis.routes import routed
 from railyard.observe.diagnosis.verdict import Diagnosis, Suspect
 
 if TYPE_CHECKING:
-    from railyard.cluster import Cluster
-    from railyard.graph import Record
-    from railyard.observe.diagnosis.network import Delays, Explained
+    from collections.abc import Iterable
 
-ALIKE = 0.02
-"""The slowest accelerator of a slow host takes at most so much longer than its fastest."""
+    from railyard.cluster import Cluster
+    from railyard.graph import Record, TaskGraph
+    from railyard.observe.diagnosis.compute import Paces, Slow
+    from railyard.observe.diagnosis.network import Guess, Weighed
+    from railyard.observe.diagnosis.routes import Routed
 
 NEGLIGIBLE = 1e-4
 """Delays of communications that are less of the step than this name nothing."""
+
+NOTICED = 0.01
+"""Of the step: what communications must have lost together to be worth an "I do not know"."""
+
+ODDS = 6.0
+"""Log of the odds against none, beyond those of so many guesses, at which a part may be named."""
+
+SURE = 0.75
+"""Least confidence, against all other parts, at which one is named."""
+
+EXPLAINED = 0.6
+"""Of the time that communications lost, what a part must give back to be named."""
+
+TEMPERATURE = 2.0
+"""By which differences of likelihood are divided: communications of one step are not independent."""
 
 
 @dataclass(frozen=True)
@@ -37,121 +54,103 @@ class Price:
 
     def of(self, share: float) -> float | None:
         """What a share of the time of all accelerators costs an hour."""
-        return None if self.usd_per_hour is None else self.usd_per_hour * share
+        return None if self.usd_per_hour is None else self.usd_per_hour * max(share, 0.0)
 
 
-def diagnose(record: Record, cluster: Cluster | None, price: Price = Price()) -> Diagnosis:
+def diagnose(record: Record, cluster: Cluster | None, price: Price = Price(), seeds: Iterable[int] = ()) -> Diagnosis:
     """What is wrong.
 
     Args:
         record: Of tasks, with their graph.
-        cluster: On which they ran; None: only accelerators can be named.
+        cluster: On which they ran; None: only accelerators and stages can be named.
         price: What the cluster costs.
+        seeds: By how much the seed of the switches' hashes may have been moved on.
     """
     answer = Diagnosis()
-    _computing(record, cluster, price, answer)
+    groups = compute.stages(record.graph)
+    per_host = 0 if cluster is None else cluster.ranks_per_server
+    found = compute.relative(compute.paces(record), groups, per_host)
+    slow = compute.slow_parts(found, groups, per_host)
     if cluster is None:
+        answer.verdict = [_computing(one, found, None) for one in slow]
         answer.notes.append("without --cluster no link, NIC or host can be named")
         return answer
-    graph = network.measured_graph(record)
-    found = network.delays(record, graph, cluster)
-    _slowdown(record, found, answer)
-    lost = float((found.measured - found.expected)[found.late].sum())
-    if not found.late.any() or lost < NEGLIGIBLE * record.makespan_ps:
-        return answer
-    _networking(found, network.explain(found, graph, cluster), record, price, answer)
+    paths = routed(measured_graph(record), cluster, record, seeds)
+    healthy = paths.replay()
+    healed = _healed(found, slow, paths)
+    share = 1 - healed / max(healthy.makespan_ps, 1)
+    answer.verdict = [_computing(one, found, price.of(share)) for one in slow]
+    answer.what_if = {
+        "S": record.makespan_ps / max(healed, 1),
+        "S_communication": record.makespan_ps / max(healthy.makespan_ps, 1),
+        "S_computation": healthy.makespan_ps / max(healed, 1),
+    }
+    _networking(network.weigh(record, paths, healthy), paths, record, price, answer)
     return answer
 
 
-def _computing(record: Record, cluster: Cluster | None, price: Price, answer: Diagnosis) -> None:
-    pace = compute.paces(record)
-    slow = compute.slow_ranks(pace)
-    if not slow:
-        return
-    per_host = 0 if cluster is None else cluster.ranks_per_server
-    ideal = _worth(pace)
-    for host in slow_hosts(slow, per_host):
-        ranks = range(host * per_host, (host + 1) * per_host)
-        mean = float(np.mean([slow.pop(rank) for rank in ranks]))
-        answer.verdict.append(
-            Suspect(
-                f"server {host}",
-                "host",
-                _sure(mean),
-                f"its {per_host} accelerators compute {mean:.3f} times as long as the median",
-                price.of(ideal),
-            )
-        )
-    for rank, ratio in sorted(slow.items(), key=lambda item: -item[1]):
-        answer.verdict.append(
-            Suspect(
-                f"rank {rank}",
-                "accelerator",
-                _sure(ratio),
-                f"it computes {ratio:.3f} times as long as the median rank",
-                price.of(ideal),
-            )
-        )
+def measured_graph(record: Record) -> TaskGraph:
+    """The tasks with computations as long as they were measured."""
+    graph = record.graph
+    return replace(graph, duration_ps=np.where(graph.on_accelerator, compute.computed_ps(record), graph.duration_ps))
 
 
-def _worth(pace: np.ndarray) -> float:
-    """The share of the step that the slowest rank costs all, at most: of a step of computation alone."""
-    known = pace[np.isfinite(pace)]
-    return float(1 - np.median(known) / known.max())
+def _healed(found: Paces, slow: list[Slow], paths: Routed) -> int:
+    """The step without slow parts, on a healthy network, ps."""
+    graph = paths.merged.graph
+    factor = np.ones(graph.ranks)
+    for one in slow:
+        factor[list(one.ranks)] = 1 / found.relative[list(one.ranks)]
+    mine = graph.on_accelerator
+    faster = np.where(mine, graph.duration_ps * factor[np.where(mine, graph.rank, 0)], graph.duration_ps)
+    merged = replace(paths.merged, graph=replace(graph, duration_ps=np.rint(faster).astype(np.int64)))
+    return replace(paths, merged=merged).replay().makespan_ps
 
 
-def slow_hosts(slow: dict[int, float], per_host: int) -> list[int]:
-    """Hosts all of whose accelerators are slow, and equally."""
-    if per_host < 2:
-        return []
-    hosts = sorted({rank // per_host for rank in slow})
-    found = []
-    for host in hosts:
-        ratios = [slow.get(rank) for rank in range(host * per_host, (host + 1) * per_host)]
-        known = [ratio for ratio in ratios if ratio is not None]
-        if len(known) == per_host and max(known) < (1 + ALIKE) * min(known):
-            found.append(host)
-    return found
+def _computing(one: Slow, found: Paces, usd: float | None) -> Suspect:
+    count = f"its {len(one.ranks)} accelerators compute" if len(one.ranks) > 1 else "it computes"
+    words = f"{count} {one.ratio:.3f} times as long as the others, whose spread is {found.sigma:.2%}"
+    return Suspect(one.name, one.kind, round(float(min(0.99, 1 - 0.5 * np.exp(-one.spreads / 2))), 3), words, usd)
 
 
-def _sure(ratio: float) -> float:
-    return round(float(min(0.99, 1 - 0.5 * np.exp(-(ratio - 1) / compute.LEAST))), 3)
-
-
-def _slowdown(record: Record, found: Delays, answer: Diagnosis) -> None:
-    answer.what_if = {
-        "S": record.makespan_ps / max(found.step_ps, 1),
-        "of": "communications, with computations as measured",
-    }
-
-
-def _networking(found: Delays, tried: list[Explained], record: Record, price: Price, answer: Diagnosis) -> None:
-    best = tried[0] if tried else None
-    if best is None or best.error > 1 - network.EXPLAINED:
-        answer.unknown = True
+def _networking(found: Weighed, paths: Routed, record: Record, price: Price, answer: Diagnosis) -> None:
+    if not paths.known:
         answer.notes.append(
-            f"{int(found.late.sum())} communications take longer than they should, and no part explains that"
+            f"{paths.astray:.0%} of the bytes that switches counted lie on other cables than the file's paths:"
+            " cables may be named wrongly, and none is"
         )
+    if found.lost_ps < NEGLIGIBLE * record.makespan_ps or not found.guesses:
         return
-    rivals = [
-        one
-        for one in tried[1:]
-        if one.error - best.error < network.APART and not set(one.part.links) <= set(best.part.links)
-    ]
-    smaller = [one for one in rivals if not set(best.part.links) <= set(one.part.links)]
-    if smaller:
-        answer.unknown = True
-        names = ", ".join(one.part.name for one in (best, *smaller[:4]))
-        answer.notes.append(f"several parts explain the delays equally well: {names}")
+    best = found.guesses[0]
+    odds = best.likelihood - found.nothing - np.log(max(found.tried, 1))
+    if odds < ODDS:
         return
-    late = int(found.late.sum())
-    evidence = (
-        f"{late} communications are late, {1 - best.error:.1%} of it as if it carried {best.factor:.0%} of its rate;"
-        f" the step is {record.makespan_ps / max(found.step_ps, 1):.4f} times as long"
+    against = network.rivals(found.guesses)
+    confidence = 1 / (1 + sum(float(np.exp((one.weight - best.weight) / TEMPERATURE)) for one in against))
+    if confidence < SURE or best.explained < EXPLAINED or (not paths.known and best.part.kind == "link"):
+        _not_known(found, best, record, answer)
+        return
+    slower = answer.what_if["S_communication"]
+    answer.verdict.append(_suspect(best, min(confidence, 1 - 0.5 * float(np.exp(-odds / ODDS))), slower, price))
+
+
+def _suspect(best: Guess, confidence: float, slower: float, price: Price) -> Suspect:
+    words = (
+        f"communications are late as if it carried {best.factor:.0%} of its rate, which explains {best.explained:.0%}"
+        f" of that; the step is {slower:.4f} times as long"
     )
-    share = 1 - found.step_ps / max(record.makespan_ps, 1)
-    answer.verdict.append(
-        Suspect(
-            best.part.name, best.part.kind, round(min(0.99, 1 - best.error), 3), evidence, price.of(max(share, 0.0))
+    sure = round(min(0.99, confidence), 3)
+    return Suspect(best.part.name, best.part.kind, sure, words, price.of(1 - 1 / slower))
+
+
+def _not_known(found: Weighed, best: Guess, record: Record, answer: Diagnosis) -> None:
+    if found.lost_ps < NOTICED * record.makespan_ps and best.explained < EXPLAINED:
+        return
+    answer.unknown = True
+    near = [one.part.name for one in found.guesses if best.weight - one.weight < 2 * TEMPERATURE]
+    if best.explained < EXPLAINED:
+        answer.notes.append(
+            f"communications take longer than they should, and no part explains that; nearest: {near[0]}"
         )
-    )
+    else:
+        answer.notes.append(f"several parts explain the delays about equally well: {', '.join(near[:5])}")

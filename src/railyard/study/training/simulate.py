@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from railyard.engine import Jitter
+from railyard.engine import Jitter, Probes
 from railyard.measure import bottleneck
 from railyard.percentile import percentile
 from railyard.scenario.load import blaming
@@ -75,7 +75,7 @@ def simulate(job: Prepared, *, stop: Event, done: Callable[[str], None], workers
         samples_s = bench.samples_s(graph, pool) if bench.random else ()
         seed = job.seeds[samples_s.index(percentile(sorted(samples_s), 0.5))] if samples_s else job.seeds[0]
         bench = replace(bench, job=replace(job, cluster=redrawn(job.cluster, seed)), seed=seed)
-        timeline = bench.step(graph, bench.job.cluster, seed=seed)
+        timeline = bench.step(graph, bench.job.cluster, seed=seed, probes=Probes(full=True))
         step_s = timeline.makespan_ps * 1e-12
         disturbed = bool(job.faults) or job.jitter != Jitter()
         saved, meeting_s = bench.checkpoint(step_s), bench.meeting_s(job.cluster, bench.job.cluster, step_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from railyard.engine import Jitter
+from railyard.engine import Jitter, Probes
 from railyard.engine import get as engine_named
 from railyard.engine.fluid import FluidEngine
 from railyard.engine.lowering import lower
@@ -80,6 +80,7 @@ class StepRuns:
         seed: int,
         faults: tuple[Fault, ...] | None = None,
         jitter: Jitter | None = None,
+        probes: Probes = Probes(),  # noqa: B008 - frozen
     ) -> Record:
         """One step."""
         if self.stop.is_set():
@@ -91,6 +92,7 @@ class StepRuns:
                 seed=seed,
                 faults=self.job.faults if faults is None else faults,
                 jitter=self.job.jitter if jitter is None else jitter,
+                probes=probes,
                 policy=self.job.policy,
                 progress=self._poll,
             )

@@ -1,0 +1,126 @@
+"""Communications against their expectation and one another: what times say, and how well a guess fits.
+
+An observation is a communication of one group of ranks and size: the logarithm of its measured over its expected time,
+the median over the times that it ran. Communications alike in kind, size, number of members and tiers crossed are
+peers: whatever
+the model gets wrong is the same for all of them, and is taken out as their median, as far as a spread of `BIAS` makes
+that
+likely. What remains is held against a guess under Student's law, since a few communications are always odd.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.cluster import Cluster
+    from railyard.engine.lowering import Lowered
+    from railyard.graph import TaskGraph
+
+    Floats = NDArray[np.float64]
+
+BIAS = 0.04
+"""Spread of the model's error from one class of communications to another, of their time: about that of the published
+runs in docs/validation/collectives.md from 1 MiB on."""
+
+FLOOR = 0.004
+"""Least spread between peers, of their time: what engines' rounding and the order of events leave."""
+
+MAD_TO_SIGMA = 1.4826
+"""Median absolute deviation of a normal distribution to its standard deviation."""
+
+INEXACT = 0.03
+"""Spread of a guess's own error, of the slowdown that it predicts: rates of guesses are found to about as much."""
+
+DEGREES = 4.0
+"""Of freedom of Student's law."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """m communications.
+
+    Attributes:
+        entity: int64[m], rows of the lowered entities.
+        ratio: float64[m], log of measured over expected time.
+        spread: float64[m], of that, from its own variation over the times that it ran.
+        peers: int64[m], number of its class.
+        lost_ps: float64[m], measured less expected time, of all its runs.
+    """
+
+    entity: NDArray[np.int64]
+    ratio: Floats
+    spread: Floats
+    peers: NDArray[np.int64]
+    lost_ps: Floats
+
+    def __len__(self) -> int:
+        return len(self.entity)
+
+    def likelihood(self, guess: Floats) -> float:
+        """How well predicted logarithms of slowdown fit, up to a constant; larger is better.
+
+        Args:
+            guess: float64[m], log of predicted over expected time.
+        """
+        rest = self.ratio - guess
+        level = self._levels(rest)
+        rest = rest - level[self.peers]
+        base = max(FLOOR, MAD_TO_SIGMA * float(np.median(np.abs(rest))))
+        sigma = np.sqrt(base**2 + self.spread**2 + (INEXACT * guess) ** 2)
+        fit = 0.5 * (DEGREES + 1) * np.log1p((rest / sigma) ** 2 / DEGREES) + np.log(sigma)
+        return -float(fit.sum()) - float(((level / BIAS) ** 2).sum()) / 2
+
+    def _levels(self, rest: Floats) -> Floats:
+        """The error of the model for each class: the median of its members, drawn towards none."""
+        order = np.lexsort((rest, self.peers))
+        count = np.bincount(self.peers)
+        first = np.cumsum(count) - count
+        middle = (rest[order][first + (count - 1) // 2] + rest[order][first + count // 2]) / 2
+        return np.asarray(middle * count / (count + (FLOOR / BIAS) ** 2), np.float64)
+
+
+def observed(measured: Floats, expected: Floats, graph: TaskGraph, lowered: Lowered, cluster: Cluster) -> Observed:
+    """What was measured of every communication.
+
+    Args:
+        measured: float64[tasks], ps; nan where it is not known.
+        expected: float64[tasks], ps.
+        graph: The tasks.
+        lowered: Their communications.
+        cluster: On which they run.
+    """
+    known = np.flatnonzero((lowered.entity >= 0) & (expected > 0) & np.isfinite(measured) & (measured > 0))
+    known = known[np.argsort(lowered.entity[known], kind="stable")]
+    entity, first, count = np.unique(lowered.entity[known], return_index=True, return_counts=True)
+    log = np.log(measured[known] / expected[known])
+    runs = np.split(log, first[1:])
+    middle = np.array([np.median(one) for one in runs])
+    spread = np.array([np.median(np.abs(one - mid)) for one, mid in zip(runs, middle, strict=True)])
+    lost = np.add.reduceat(measured[known] - expected[known], first) if len(first) else np.empty(0)
+    return Observed(
+        entity.astype(np.int64),
+        middle,
+        MAD_TO_SIGMA * spread / np.sqrt(count),
+        _classes(graph, known[first], lowered, cluster),
+        lost,
+    )
+
+
+def _classes(graph: TaskGraph, task: NDArray[np.int64], lowered: Lowered, cluster: Cluster) -> NDArray[np.int64]:
+    """Numbers of classes: kind, size, repetitions, members and tiers crossed."""
+    entities, sizes = lowered.entities, np.diff(graph.communicators.ptr)
+    tier = np.asarray(cluster.links.tier)
+    number: dict[tuple[object, ...], int] = {}
+    found = np.empty(len(task), np.int64)
+    for row, (one, entity) in enumerate(zip(task.tolist(), lowered.entity[task].tolist(), strict=True)):
+        links = entities.link_idx[entities.link_ptr[entity] : entities.link_ptr[entity + 1]]
+        members = int(sizes[graph.rank[one]]) if graph.peer[one] < 0 and len(sizes) > graph.rank[one] else 0
+        kind = (int(graph.kind[one]), int(graph.collective[one]), int(graph.size_bytes[one]), int(graph.count[one]))
+        found[row] = number.setdefault((*kind, members, tuple(np.unique(tier[links]).tolist())), len(number))
+    return found
