@@ -131,6 +131,24 @@ def test_llama3_interruptions_and_mttf_of_rsc():
     assert 24 / (node_faults * 2048) == pytest.approx(1.80, abs=0.01)
 
 
+def test_a_fabric_leads_around_cables_between_switches_in_time_or_jobs_break():
+    cable = Mode("uplink", 1000 / 7, Effect.STALL, 0.0, 0.0, 0.0, "leaf")
+    mine = tree(64, leaf=16)
+    quick = DrawnFaults([cable], mine, around_s=0.1, seed=1).chunk(0)
+    slow = DrawnFaults([cable], mine, around_s=2700.0, seed=1).chunk(0)
+    assert quick
+    assert {(one.effect, one.stall_us, len(one.nodes)) for one in quick} == {(Effect.STALL, 100_000, 16)}
+    assert {(one.effect, one.detect_us // S) for one in slow} == {(Effect.CRASH, 30)}
+    # A node's only cable cuts it off; where it has two, its jobs stand still.
+    nic = Mode("nic", 1000 / 7, Effect.OUT, 5.0, 1.0, 1.0, rerouted=True)
+    assert {one.effect for one in DrawnFaults([nic], mine, seed=1).chunk(0)} == {Effect.OUT}
+    assert {one.effect for one in DrawnFaults([nic], mine, reroute_s=2.0, seed=1).chunk(0)} == {Effect.STALL}
+    both = (0, 1)
+    fault = Fault(47 * S, both, Effect.CRASH, 0, 5 * S, 0)
+    run = played(jobs((0, 100, 1), (0, 100, 1)), faults=Given(fault), recovery=Recovery(interval_us=20 * S))
+    assert run.state.failed == [1, 1]
+
+
 def test_draws_have_their_rate_and_are_functions_of_the_chunk():
     faults = DrawnFaults(profiles.get("llama3").modes, tree(2048, leaf=16), seed=3)
     drawn = [fault for number in range(40) for fault in faults.chunk(number) if len(fault.nodes) == 1]

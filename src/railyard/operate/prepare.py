@@ -112,7 +112,7 @@ def prepare(variant: Variant) -> Prepared:
         modes = _modes(section)
         rules = _rules(draft, tree, jobs, modes)
         _check_placeable(jobs, tree, rules)
-    faults = _faults(section, modes, tree, draft.scenario.seed)
+    faults = _faults(section, modes, tree, cluster, draft.scenario.seed)
     contention = _contention(draft, cluster, tree, jobs)
     return Prepared(variant, cluster, tree, jobs, rules, modes, faults, contention, tuple(_notes(jobs, tree, section)))
 
@@ -274,12 +274,15 @@ def _changed(mode: Mode | None, change: ModeSection) -> Mode:
     return mode
 
 
-def _faults(section: OperateSection, modes: tuple[Mode, ...], tree: NodeTree, seed: int) -> Faults | None:
+def _faults(
+    section: OperateSection, modes: tuple[Mode, ...], tree: NodeTree, cluster: Cluster, seed: int
+) -> Faults | None:
     failures = section.failures
     if failures is None:
         return None
     reroute = -1.0 if failures.reroute is None else failures.reroute
-    return DrawnFaults(modes, tree, timeout_s=failures.timeout, reroute_s=reroute, seed=seed)
+    around = cluster.back_end.fabric.recovery_ps() * 1e-12
+    return DrawnFaults(modes, tree, timeout_s=failures.timeout, reroute_s=reroute, around_s=around, seed=seed)
 
 
 def stall_s(settings: RecoverySettings, each: int) -> float:

@@ -94,7 +94,7 @@ def happens(run: Run, fault: Fault) -> None:
         for job in jobs:
             _stall(run, job, fault.stall_us)
         return
-    if fault.effect == Effect.CRASH:
+    if fault.effect == Effect.CRASH and len(fault.nodes) == 1:
         jobs = jobs[:1]
     if not jobs and fault.effect != Effect.OUT:
         return

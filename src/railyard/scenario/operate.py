@@ -136,7 +136,9 @@ class FailuresSection(Section):
     modes: tuple[ModeSection, ...] = Field(default=(), description="What differs from the profile.")
     timeout: Span = Field(default=600.0, description="Of collectives: until a hang is seen.")
     reroute: Span | None = Field(
-        default=None, description="Until traffic leads around a dead link; left out: as the fabric does."
+        default=None,
+        description="Until traffic leads around a node's dead cable or switch, where nodes have two ways; left out: they"
+        " have one. Around cables between switches every fabric leads in its own time.",
     )
 
 

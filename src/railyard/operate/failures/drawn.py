@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.fault.recovery import Recovery as Retries
 from railyard.operate.failures.fault import Effect, Fault
 from railyard.operate.rules import DAY, PPM, SECOND
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 _P90 = 1.2815515655446004
 """The standard normal distribution's 90th percentile."""
+ABORT_S = Retries().abort_s
+"""For so long NICs repeat what nobody acknowledges: 30 s with NCCL's defaults."""
 
 
 class DrawnFaults:
@@ -28,17 +31,26 @@ class DrawnFaults:
         modes: What fails, and how often.
         tree: On what.
         timeout_s: Of collectives, for modes that only it shows.
-        reroute_s: Until a fabric leads around a dead cable; negative: it does not, and nodes are cut off.
+        reroute_s: Until a fabric leads around a node's dead cable or switch; negative: it does not, for there is no
+            second, and nodes are cut off.
+        around_s: Until a fabric leads around a dead cable between switches.
         seed: Of every draw.
     """
 
     chunk_us = 7 * DAY
 
     def __init__(
-        self, modes: Sequence[Mode], tree: NodeTree, *, timeout_s: float = 600.0, reroute_s: float = -1.0, seed: int = 0
+        self,
+        modes: Sequence[Mode],
+        tree: NodeTree,
+        *,
+        timeout_s: float = 600.0,
+        reroute_s: float = -1.0,
+        around_s: float = 0.0,
+        seed: int = 0,
     ) -> None:
         self.modes, self.tree, self.seed = tuple(modes), tree, seed
-        self.timeout_s, self.reroute_s = timeout_s, reroute_s
+        self.timeout_s, self.reroute_s, self.around_s = timeout_s, reroute_s, around_s
         self._chunk = lru_cache(4)(self._drawn)
 
     def chunk(self, number: int) -> tuple[Fault, ...]:
@@ -69,18 +81,29 @@ class DrawnFaults:
         return [tuple(nodes.tolist()) for nodes in self.tree.members[level]]
 
     def _fault(self, index: int, mode: Mode, time: int, nodes: tuple[int, ...], normal: float) -> Fault:
-        detect_s = self.timeout_s if mode.detect_s < 0 else mode.detect_s
-        stalls = mode.rerouted and self.reroute_s >= 0
+        effect, detect_s, stall_s = self._effect(mode)
         return Fault(
             time,
             nodes,
-            Effect.STALL if stalls else mode.effect,
+            effect,
             index,
             round(detect_s * SECOND),
             round(repair_s(mode, normal) * SECOND),
             round(mode.slow * PPM),
-            round(max(self.reroute_s, 0.0) * SECOND),
+            round(stall_s * SECOND),
         )
+
+    def _effect(self, mode: Mode) -> tuple[Effect, float, float]:
+        """What a mode does here, how soon that is seen, and how long jobs stand still.
+
+        NICs try again for `ABORT_S`; what the network leads around by then is a pause, else connections break.
+        """
+        around_s = self.reroute_s if mode.rerouted else self.around_s
+        if mode.effect != Effect.STALL and not (mode.rerouted and self.reroute_s >= 0):
+            return mode.effect, self.timeout_s if mode.detect_s < 0 else mode.detect_s, 0.0
+        if around_s <= ABORT_S:
+            return Effect.STALL, 0.0, around_s
+        return Effect.CRASH, ABORT_S, 0.0
 
 
 def repair_s(mode: Mode, normal: float) -> float:

@@ -13,7 +13,7 @@ class Effect(IntEnum):
     OUT = 0
     """Nodes stop; their jobs hang until it is seen; the nodes are repaired."""
     CRASH = 1
-    """A job ends, its nodes are well."""
+    """A job ends, its nodes are well; of a group of nodes, every job on them."""
     SLOW = 2
     """Nodes go on slowly, and their jobs with them, until it is seen; then the nodes are repaired."""
     CORRUPT = 3

@@ -4,7 +4,9 @@
 Models",
 arXiv 2407.21783, table 5. What each does to the job and how it is seen are assumptions, as are repair times, slow
 nodes'
-speed, and the rates of switches and racks (an annual failure rate of 2 % and 0.4 %).
+speed, and the rates of switches, of cables between switches and of racks (an annual failure rate of 2 %, 2 % and
+0.4 %).
+Cables between switches interrupted nothing there: the fabric led around them.
 """
 
 from __future__ import annotations
@@ -50,8 +52,11 @@ MODES = (
     _mode("system memory", 2),
 )
 ESTIMATED = "estimate: a share of them a year"
+UPLINKS = 32
+"""Of a leaf; each has optics at both ends."""
 DOMAINS = (
     Mode("leaf switch", 1000 * 0.02 / 365, Effect.OUT, TIMEOUT, *QUICK, "leaf", rerouted=True, source=ESTIMATED),
+    Mode("uplink", 1000 * 0.02 * UPLINKS / 365, Effect.STALL, 0.0, *QUICK, "leaf", source=ESTIMATED),
     Mode("rack power", 1000 * 0.004 / 365, Effect.OUT, ERROR_S, *QUICK, "leaf", source=ESTIMATED),
 )
 LLAMA3 = profiles.add(
